@@ -5,6 +5,7 @@ mod dtype;
 mod error;
 pub mod gguf;
 pub mod graph;
+pub mod optimize;
 pub mod plan;
 
 pub use dtype::DType;
