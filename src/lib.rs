@@ -4,6 +4,7 @@
 mod dtype;
 mod error;
 pub mod gguf;
+pub mod quant;
 
 pub use dtype::DType;
 pub use error::{Error, Result};
