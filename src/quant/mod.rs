@@ -69,7 +69,7 @@ pub fn format(dtype: DType) -> &'static Format {
 
 /// Decodes a row: `bytes` holds whole blocks of `dtype`, `out` has room for exactly their weights.
 ///
-/// The values are those of ggml's own decoders, bit for bit.
+/// The values are those of gguf-py (`gguf.dequantize`), bit for bit, for finite scales.
 ///
 /// # Errors
 /// [`Error::Argument`] where `out` is no whole number of blocks or `bytes` is not as long as they are.
