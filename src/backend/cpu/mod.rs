@@ -1,0 +1,2 @@
+//! The CPU.
+mod simd;
