@@ -18,8 +18,13 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+mod simd;
+mod tile;
 
 use crate::{DType, Error, Result};
+
+pub(crate) use simd::Simd;
+pub(crate) use tile::{Lanes, ROWS, Tile, TileVisitor};
 
 /// What is known of one format: a row of the table.
 #[derive(Debug)]
@@ -65,6 +70,23 @@ const _: () = {
 /// The table's row for `dtype`.
 pub fn format(dtype: DType) -> &'static Format {
     &FORMATS[dtype as usize]
+}
+
+/// Does something with the tile decoder of a block format; `None` for the plain floats, which have no tiles.
+///
+/// # Safety
+/// As the visitor's [`TileVisitor::visit`].
+#[inline(always)]
+pub(crate) unsafe fn visit_tile<V: TileVisitor>(dtype: DType, visitor: V) -> Option<V::Output> {
+    // SAFETY: by the caller.
+    unsafe {
+        Some(match dtype {
+            DType::F32 | DType::F16 | DType::BF16 => return None,
+            DType::Q4_K => visitor.visit::<q4_k::Q4K>(),
+            DType::Q8_0 => visitor.visit::<q8_0::Q80>(),
+            _ => return None,
+        })
+    }
 }
 
 /// Decodes a row: `bytes` holds whole blocks of `dtype`, `out` has room for exactly their weights.

@@ -30,12 +30,12 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn or(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn xor(a: Self::I, b: Self::I) -> Self::I;
     unsafe fn add_i(a: Self::I, b: Self::I) -> Self::I;
-    /// Lane by lane, towards the high bits.
-    unsafe fn shl<const N: u32>(a: Self::I) -> Self::I;
+    /// Lane by lane, towards the high bits; `n` is below 32, as for the other shifts.
+    unsafe fn shl(a: Self::I, n: u32) -> Self::I;
     /// Lane by lane, filled with zeros.
-    unsafe fn shr<const N: u32>(a: Self::I) -> Self::I;
+    unsafe fn shr(a: Self::I, n: u32) -> Self::I;
     /// Lane by lane, filled with the sign.
-    unsafe fn sar<const N: u32>(a: Self::I) -> Self::I;
+    unsafe fn sar(a: Self::I, n: u32) -> Self::I;
     /// Each byte, below 16, replaced by that entry of the table.
     unsafe fn lookup(table: &[u8; 16], index: Self::I) -> Self::I;
     /// Lanes as signed integers, converted.

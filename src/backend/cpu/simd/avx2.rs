@@ -23,9 +23,9 @@ impl Simd for Avx2 {
         fn or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
         fn xor(a: __m256i, b: __m256i) -> __m256i = _mm256_xor_si256(a, b);
         fn add_i(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
-        fn shl<const N>(a: __m256i) -> __m256i = _mm256_sllv_epi32(a, _mm256_set1_epi32(N as i32));
-        fn shr<const N>(a: __m256i) -> __m256i = _mm256_srlv_epi32(a, _mm256_set1_epi32(N as i32));
-        fn sar<const N>(a: __m256i) -> __m256i = _mm256_srav_epi32(a, _mm256_set1_epi32(N as i32));
+        fn shl(a: __m256i, n: u32) -> __m256i = _mm256_sll_epi32(a, _mm_cvtsi32_si128(n as i32));
+        fn shr(a: __m256i, n: u32) -> __m256i = _mm256_srl_epi32(a, _mm_cvtsi32_si128(n as i32));
+        fn sar(a: __m256i, n: u32) -> __m256i = _mm256_sra_epi32(a, _mm_cvtsi32_si128(n as i32));
         fn lookup(table: &[u8; 16], index: __m256i) -> __m256i =
             _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())), index);
         fn to_f(a: __m256i) -> __m256 = _mm256_cvtepi32_ps(a);

@@ -23,9 +23,9 @@ impl Simd for Avx512 {
         fn or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
         fn xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
         fn add_i(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
-        fn shl<const N>(a: __m512i) -> __m512i = _mm512_slli_epi32::<N>(a);
-        fn shr<const N>(a: __m512i) -> __m512i = _mm512_srli_epi32::<N>(a);
-        fn sar<const N>(a: __m512i) -> __m512i = _mm512_srai_epi32::<N>(a);
+        fn shl(a: __m512i, n: u32) -> __m512i = _mm512_sll_epi32(a, _mm_cvtsi32_si128(n as i32));
+        fn shr(a: __m512i, n: u32) -> __m512i = _mm512_srl_epi32(a, _mm_cvtsi32_si128(n as i32));
+        fn sar(a: __m512i, n: u32) -> __m512i = _mm512_sra_epi32(a, _mm_cvtsi32_si128(n as i32));
         fn lookup(table: &[u8; 16], index: __m512i) -> __m512i =
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
         fn to_f(a: __m512i) -> __m512 = _mm512_cvtepi32_ps(a);

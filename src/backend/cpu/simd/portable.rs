@@ -54,16 +54,16 @@ impl Simd for Portable {
         from_fn(|i| a[i].wrapping_add(b[i]))
     }
     #[inline(always)]
-    unsafe fn shl<const N: u32>(a: Self::I) -> Self::I {
-        a.map(|x| x << N)
+    unsafe fn shl(a: Self::I, n: u32) -> Self::I {
+        a.map(|x| x << n)
     }
     #[inline(always)]
-    unsafe fn shr<const N: u32>(a: Self::I) -> Self::I {
-        a.map(|x| x >> N)
+    unsafe fn shr(a: Self::I, n: u32) -> Self::I {
+        a.map(|x| x >> n)
     }
     #[inline(always)]
-    unsafe fn sar<const N: u32>(a: Self::I) -> Self::I {
-        a.map(|x| (x as i32 >> N) as u32)
+    unsafe fn sar(a: Self::I, n: u32) -> Self::I {
+        a.map(|x| (x as i32 >> n) as u32)
     }
     #[inline(always)]
     unsafe fn lookup(table: &[u8; 16], index: Self::I) -> Self::I {
