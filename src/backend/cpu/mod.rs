@@ -1,2 +1,3 @@
 //! The CPU.
+mod packed;
 mod simd;
