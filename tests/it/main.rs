@@ -1,4 +1,8 @@
 //! The integration tests, as one binary.
 
+mod graph;
+mod interpret;
+mod optimize;
+mod plan;
 mod quant;
 mod support;

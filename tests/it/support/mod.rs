@@ -1,3 +1,5 @@
 //! What several test files share.
 
+pub mod graphs;
+pub mod interpret;
 pub mod quantize;
