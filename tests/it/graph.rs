@@ -2,7 +2,9 @@
 
 use inkstone::{
     DType, Error,
-    graph::{Activation, AttentionSpec, Builder, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Shape, ValueId},
+    graph::{
+        Activation, AttentionSpec, Builder, Graph, LayerCache, Op, Rewriter, RopeSpec, RopeStyle, Rows, Shape, ValueId,
+    },
 };
 
 /// One of each kind of thing that a dump shows.
@@ -142,4 +144,21 @@ fn empty_values_and_shared_cache_layers_are_refused() {
         let error = graph.unwrap_err();
         assert!(matches!(&error, Error::Graph(what) if what.starts_with(named)), "{error}");
     }
+}
+
+#[test]
+fn rewriter_keeps_what_was_replaced() {
+    let graph = sample();
+    let mut rewriter = Rewriter::new(&graph);
+    for (index, node) in graph.nodes().iter().enumerate() {
+        if node.op == Op::MatMulJoined {
+            // One of the two products is written anew, before its node is copied.
+            let inputs = rewriter.renamed_all(&[node.inputs[0], node.inputs[2]]);
+            rewriter.fuse(Op::MatMul, &inputs, &node.outputs[1..]);
+        }
+        rewriter.copy(index);
+    }
+    let rewritten = rewriter.finish().unwrap();
+    let attention = rewritten.nodes().iter().find(|node| matches!(node.op, Op::Attention(_))).unwrap();
+    assert_eq!(rewritten.producer(attention.inputs[1]).unwrap().op, Op::MatMul);
 }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use inkstone::{
-    graph::{Graph, Op, Rows, Shape, ValueId},
+    DType,
+    graph::{Builder, Graph, Op, Rows, Shape, ValueId},
     optimize::{Target, optimize},
     plan::{Operand, Place, Plan, SlotId},
 };
@@ -178,7 +179,6 @@ fn residual_is_updated_in_place() {
 
 #[test]
 fn operand_that_is_read_twice_or_later_is_not_overwritten() {
-    use inkstone::{DType, graph::Builder};
     let mut b = Builder::new();
     let tokens = b.tokens();
     let table = b.weight("table", DType::F32, VOCABULARY, 8);
@@ -198,6 +198,17 @@ fn operand_that_is_read_twice_or_later_is_not_overwritten() {
     assert!(plan.slots().iter().any(|slot| slot.rows == Rows::Fixed(1)));
     assert_eq!(plan.logits().shape, Shape::new(Rows::Outputs, 8));
     assert_plan_runs(&graph, VOCABULARY);
+}
+
+#[test]
+fn logits_last_whatever_follows_them() {
+    let mut b = Builder::new();
+    let tokens = b.tokens();
+    let table = b.weight("table", DType::F32, VOCABULARY, 8);
+    let x = b.embed(table, tokens);
+    let logits = b.push(Op::SelectOutputs, &[x]);
+    b.silu(logits);
+    assert_plan_runs(&b.finish(logits).unwrap(), VOCABULARY);
 }
 
 proptest! {
