@@ -82,7 +82,9 @@ pub enum Error {
         context: usize,
     },
     /// More memory would be needed than was allowed or than there is.
-    #[error("{what} needs {needed} bytes, {limit} are allowed: use a smaller model, context or prefill chunk, or raise the limit")]
+    #[error(
+        "{what} needs {needed} bytes, {limit} are allowed: use a smaller model, context or prefill chunk, or raise the limit"
+    )]
     Memory {
         /// What the memory is for.
         what: &'static str,
