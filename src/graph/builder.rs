@@ -1,0 +1,139 @@
+//! What a model's `build` and the passes write graphs with.
+
+use std::sync::Arc;
+
+use super::{Activation, AttentionSpec, Graph, LayerCache, Node, Op, RopeSpec, Rows, Shape, Source, Value, ValueId};
+use crate::{DType, Error, Result};
+
+/// Writes a [`Graph`], one node a call, in the order of computation.
+///
+/// Shapes are inferred as nodes are added. The methods return values without a `Result` so that a layer reads as its
+/// formula: the first mistake is kept, and [`Builder::finish`] returns it.
+#[derive(Debug, Default)]
+pub struct Builder {
+    values: Vec<Value>,
+    nodes: Vec<Node>,
+    caches: Vec<LayerCache>,
+    mistake: Option<String>,
+}
+
+impl Builder {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The step's token ids, `[Tokens, 1]`.
+    pub fn tokens(&mut self) -> ValueId {
+        self.source(Shape::new(Rows::Tokens, 1), Source::Tokens)
+    }
+
+    /// A tensor of the model: a matrix `[rows, columns]`, or a vector as one row.
+    pub fn weight(&mut self, name: &str, dtype: DType, rows: usize, columns: usize) -> ValueId {
+        self.source(Shape::new(Rows::Fixed(rows), columns), Source::Weight { name: name.into(), dtype })
+    }
+
+    /// One row of numbers.
+    pub fn constant(&mut self, row: impl Into<Arc<[f32]>>) -> ValueId {
+        let row = row.into();
+        self.source(Shape::new(Rows::Fixed(1), row.len()), Source::Constant(row))
+    }
+
+    /// The rows of `table` for `tokens`.
+    pub fn embed(&mut self, table: ValueId, tokens: ValueId) -> ValueId {
+        self.push(Op::Embed, &[table, tokens])
+    }
+
+    /// `x w^T`.
+    pub fn matmul(&mut self, x: ValueId, w: ValueId) -> ValueId {
+        self.push(Op::MatMul, &[x, w])
+    }
+
+    /// `a + b`; `b` may be one row.
+    pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.push(Op::Add, &[a, b])
+    }
+
+    /// `a * b` element by element; `b` may be one row.
+    pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.push(Op::Mul, &[a, b])
+    }
+
+    /// `a / b` element by element; `b` may be one row.
+    pub fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.push(Op::Div, &[a, b])
+    }
+
+    /// `x / (1 + exp(-x))`.
+    pub fn silu(&mut self, x: ValueId) -> ValueId {
+        self.push(Op::Activate(Activation::Silu), &[x])
+    }
+
+    /// RMS norm of each group of `w`'s width.
+    pub fn rms_norm(&mut self, x: ValueId, w: ValueId, eps: f32) -> ValueId {
+        self.push(Op::RmsNorm { eps }, &[x, w])
+    }
+
+    /// Rotary position embedding.
+    pub fn rope(&mut self, x: ValueId, frequencies: ValueId, spec: RopeSpec) -> ValueId {
+        self.push(Op::Rope(spec), &[x, frequencies])
+    }
+
+    /// Causal attention of `heads` query heads over a new cache layer of `kv_heads` heads; `scale` multiplies the scores.
+    pub fn attention(&mut self, [q, k, v]: [ValueId; 3], cache: LayerCache, heads: usize, scale: f32) -> ValueId {
+        let LayerCache { kv_heads, head_dim } = cache;
+        let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scale };
+        self.caches.push(cache);
+        self.push(Op::Attention(spec), &[q, k, v])
+    }
+
+    /// Adds a node and returns its first result.
+    pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> ValueId {
+        self.push_all(op, inputs)[0]
+    }
+
+    /// Adds a node and returns all its results.
+    pub fn push_all(&mut self, op: Op, inputs: &[ValueId]) -> Vec<ValueId> {
+        let shapes: Vec<Shape> = inputs.iter().map(|id| self.values[id.index()].shape).collect();
+        let results = op.infer(&shapes).unwrap_or_else(|what| {
+            self.mistake.get_or_insert_with(|| format!("node {} ({}): {what}", self.nodes.len(), op.name()));
+            vec![Shape::new(Rows::Tokens, 0)]
+        });
+        let node = self.nodes.len();
+        let outputs: Vec<_> = results
+            .into_iter()
+            .enumerate()
+            .map(|(output, shape)| self.source(shape, Source::Node { node, output }))
+            .collect();
+        self.nodes.push(Node { op, inputs: inputs.to_vec(), outputs: outputs.clone() });
+        outputs
+    }
+
+    /// The graph whose result is `logits` for the rows that the step wants.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] with the first op whose operands did not fit.
+    pub fn finish(mut self, logits: ValueId) -> Result<Graph> {
+        let logits = match self.values[logits.index()].shape.rows {
+            Rows::Outputs => logits,
+            Rows::Tokens | Rows::Fixed(_) => self.push(Op::SelectOutputs, &[logits]),
+        };
+        if let Some(mistake) = self.mistake {
+            return Err(Error::Graph(mistake));
+        }
+        let graph = Graph { values: self.values, nodes: self.nodes, caches: self.caches, logits };
+        graph.verify()?;
+        Ok(graph)
+    }
+
+    /// Continues the cache layers of `graph`: for passes, which write a graph anew.
+    pub(crate) fn with_caches_of(graph: &Graph) -> Self {
+        Self { caches: graph.caches.clone(), ..Self::default() }
+    }
+
+    /// Adds a value that no node makes, or that of a node about to be added.
+    pub(crate) fn source(&mut self, shape: Shape, source: Source) -> ValueId {
+        self.values.push(Value { shape, source });
+        ValueId(self.values.len() as u32 - 1)
+    }
+}

@@ -1,0 +1,256 @@
+//! The ops: a closed list, so that the compiler names every place that a new one still lacks.
+
+use super::{Rows, Shape};
+
+/// A function applied to each element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `x / (1 + exp(-x))`.
+    Silu,
+}
+
+/// Which elements of a head are rotated together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RopeStyle {
+    /// Pairs `(2i, 2i + 1)`.
+    Adjacent,
+    /// Pairs `(i, i + n / 2)`, with `n` rotated elements.
+    Halves,
+}
+
+/// How rotary position embedding is applied ([Su et al. 2021](https://arxiv.org/abs/2104.09864)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeSpec {
+    /// Which elements form a pair.
+    pub style: RopeStyle,
+    /// Elements in a head; of these the first `2 x frequencies` are rotated.
+    pub head_dim: usize,
+}
+
+/// The sizes of an attention layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// The layer's number in [`Graph::caches`](super::Graph::caches).
+    pub layer: usize,
+    /// Query heads; query head `h` reads key-value head `h / (heads / kv_heads)`.
+    pub heads: usize,
+    /// Key-value heads, a divisor of `heads`.
+    pub kv_heads: usize,
+    /// Elements in a head.
+    pub head_dim: usize,
+    /// What the scores are multiplied by before the softmax.
+    pub scale: f32,
+}
+
+/// What a node computes. Operands and results are `[rows, width]`; "row-wise" means that a row of the result depends
+/// on the same row of the operands alone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// `(table [vocabulary, n], tokens) -> [Tokens, n]`: the table's row for each token id.
+    Embed,
+    /// `(x [r, k], w [n, k]) -> [r, n]`: `y = x w^T`. Row-wise.
+    MatMul,
+    /// `(a, b) -> a + b`, where `b` has the shape of `a` or is one row, added to every row. Row-wise.
+    Add,
+    /// `(a, b) -> a * b` element by element, with `b` as for `Add`. Row-wise.
+    Mul,
+    /// `(a, b) -> a / b` element by element, with `b` as for `Add`. Row-wise.
+    Div,
+    /// `(x) -> f(x)` element by element. Row-wise.
+    Activate(Activation),
+    /// `(x [r, n], w [1, g]) -> [r, n]`: each group of `g` elements divided by `sqrt(mean(x^2) + eps)`, times `w`
+    /// ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)). `g` divides `n`: the row, or one head. Row-wise.
+    RmsNorm {
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// `(x [Tokens, heads * head_dim], frequencies [1, pairs]) -> x rotated` by position times frequency, in radians.
+    Rope(RopeSpec),
+    /// `(q [Tokens, heads * head_dim], k, v [Tokens, kv_heads * head_dim]) -> [Tokens, heads * head_dim]`: appends `k`
+    /// and `v` to the layer's cache of each run's sequence, then causal attention over all that the cache holds.
+    Attention(AttentionSpec),
+    /// `(x [Tokens, n]) -> [Outputs, n]`: the rows whose logits the step wants.
+    SelectOutputs,
+
+    /// Fused: `(x, w1, w2, ..) -> (x w1^T, x w2^T, ..)`. Row-wise.
+    MatMulJoined,
+    /// Fused: `(x, gate, up) -> f(x gate^T) * (x up^T)`. Row-wise.
+    MatMulGlu(Activation),
+    /// Fused: `(x, w, residual) -> residual + x w^T`. Row-wise.
+    MatMulAdd,
+    /// Fused: `(a, b, w) -> (a + b, rms_norm(a + b, w))`, the norm over the whole row. Row-wise.
+    AddRmsNorm {
+        /// Added to the mean square.
+        eps: f32,
+    },
+}
+
+impl Op {
+    /// The op's name in dumps and messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Embed => "embed",
+            Self::MatMul => "matmul",
+            Self::Add => "add",
+            Self::Mul => "mul",
+            Self::Div => "div",
+            Self::Activate(Activation::Silu) => "silu",
+            Self::RmsNorm { .. } => "rms_norm",
+            Self::Rope(_) => "rope",
+            Self::Attention(_) => "attention",
+            Self::SelectOutputs => "select_outputs",
+            Self::MatMulJoined => "matmul_joined",
+            Self::MatMulGlu(Activation::Silu) => "matmul_swiglu",
+            Self::MatMulAdd => "matmul_add",
+            Self::AddRmsNorm { .. } => "add_rms_norm",
+        }
+    }
+
+    /// Whether each row of the results depends on the same row of the operands alone, wherever the row stands.
+    pub fn is_row_wise(&self) -> bool {
+        match self {
+            Self::MatMul
+            | Self::Add
+            | Self::Mul
+            | Self::Div
+            | Self::Activate(_)
+            | Self::RmsNorm { .. }
+            | Self::MatMulJoined
+            | Self::MatMulGlu(_)
+            | Self::MatMulAdd
+            | Self::AddRmsNorm { .. } => true,
+            Self::Embed | Self::Rope(_) | Self::Attention(_) | Self::SelectOutputs => false,
+        }
+    }
+
+    /// Whether the result depends on the operands alone and nothing else is changed, so that two equal nodes are one.
+    pub fn is_pure(&self) -> bool {
+        match self {
+            Self::Attention(_) => false,
+            Self::Embed
+            | Self::MatMul
+            | Self::Add
+            | Self::Mul
+            | Self::Div
+            | Self::Activate(_)
+            | Self::RmsNorm { .. }
+            | Self::Rope(_)
+            | Self::SelectOutputs
+            | Self::MatMulJoined
+            | Self::MatMulGlu(_)
+            | Self::MatMulAdd
+            | Self::AddRmsNorm { .. } => true,
+        }
+    }
+
+    /// The operand whose memory the first result may take over, where nothing else reads that operand afterwards.
+    pub fn in_place_operand(&self) -> Option<usize> {
+        match self {
+            Self::Add
+            | Self::Mul
+            | Self::Div
+            | Self::Activate(_)
+            | Self::RmsNorm { .. }
+            | Self::Rope(_)
+            | Self::AddRmsNorm { .. } => Some(0),
+            Self::MatMulAdd => Some(2),
+            Self::Embed
+            | Self::MatMul
+            | Self::Attention(_)
+            | Self::SelectOutputs
+            | Self::MatMulJoined
+            | Self::MatMulGlu(_) => None,
+        }
+    }
+
+    /// The shapes of the results for operands of these shapes, or what is wrong with the operands.
+    pub fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+        match self {
+            Self::Embed => match inputs {
+                [Shape { rows: Rows::Fixed(_), width }, Shape { rows: Rows::Tokens, width: 1 }] => {
+                    Ok(vec![Shape::new(Rows::Tokens, *width)])
+                }
+                _ => Err(mismatch("a table and the tokens", inputs)),
+            },
+            Self::MatMul => products(inputs, 1),
+            Self::MatMulJoined => products(inputs, inputs.len().saturating_sub(1)),
+            Self::MatMulGlu(_) => match products(inputs, 2)?.as_slice() {
+                [gate, up] if gate == up => Ok(vec![*gate]),
+                _ => Err(mismatch("a gate and an up matrix of one shape", inputs)),
+            },
+            Self::MatMulAdd => match inputs {
+                [x, w, residual] if products(&[*x, *w], 1)? == [*residual] => Ok(vec![*residual]),
+                _ => Err(mismatch("x, a matrix and a residual of the product's shape", inputs)),
+            },
+            Self::Add | Self::Mul | Self::Div => match inputs {
+                [a, b] if a == b || *b == Shape::new(Rows::Fixed(1), a.width) => Ok(vec![*a]),
+                _ => Err(mismatch("two of one shape, or the second one row", inputs)),
+            },
+            Self::Activate(_) => match inputs {
+                [x] => Ok(vec![*x]),
+                _ => Err(mismatch("one operand", inputs)),
+            },
+            Self::RmsNorm { .. } => match inputs {
+                [x, w] if w.rows == Rows::Fixed(1) && w.width > 0 && x.width.is_multiple_of(w.width) => Ok(vec![*x]),
+                _ => Err(mismatch("x and a weight whose width divides that of x", inputs)),
+            },
+            Self::AddRmsNorm { .. } => match inputs {
+                [a, b, w] if a == b && *w == Shape::new(Rows::Fixed(1), a.width) => Ok(vec![*a, *a]),
+                _ => Err(mismatch("two of one shape and a weight of their width", inputs)),
+            },
+            Self::Rope(spec) => spec.infer(inputs),
+            Self::Attention(spec) => spec.infer(inputs),
+            Self::SelectOutputs => match inputs {
+                [Shape { rows: Rows::Tokens, width }] => Ok(vec![Shape::new(Rows::Outputs, *width)]),
+                _ => Err(mismatch("one operand with a row for each token", inputs)),
+            },
+        }
+    }
+}
+
+impl RopeSpec {
+    fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+        match inputs {
+            [x, f]
+                if x.rows == Rows::Tokens
+                    && self.head_dim > 0
+                    && x.width.is_multiple_of(self.head_dim)
+                    && f.rows == Rows::Fixed(1)
+                    && 2 * f.width <= self.head_dim =>
+            {
+                Ok(vec![*x])
+            }
+            _ => Err(mismatch("whole heads and at most half as many frequencies as a head has elements", inputs)),
+        }
+    }
+}
+
+impl AttentionSpec {
+    fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+        let q = Shape::new(Rows::Tokens, self.heads * self.head_dim);
+        let kv = Shape::new(Rows::Tokens, self.kv_heads * self.head_dim);
+        if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(format!("{} query heads do not divide among {} key-value heads", self.heads, self.kv_heads));
+        }
+        if inputs == [q, kv, kv] { Ok(vec![q]) } else { Err(mismatch("q, k and v of the heads' widths", inputs)) }
+    }
+}
+
+/// The shapes of the products of `inputs[0]` with each of the `n` matrices that follow.
+fn products(inputs: &[Shape], n: usize) -> Result<Vec<Shape>, String> {
+    let Some((x, matrices)) = inputs.split_first().filter(|(_, matrices)| n > 0 && matrices.len() == n) else {
+        return Err(mismatch("x and its matrices", inputs));
+    };
+    matrices
+        .iter()
+        .map(|w| match w.rows {
+            Rows::Fixed(rows) if w.width == x.width => Ok(Shape::new(x.rows, rows)),
+            _ => Err(mismatch("matrices whose columns match x", inputs)),
+        })
+        .collect()
+}
+
+fn mismatch(wanted: &str, inputs: &[Shape]) -> String {
+    let shapes: Vec<_> = inputs.iter().map(|s| format!("[{:?}, {}]", s.rows, s.width)).collect();
+    format!("wants {wanted}, got {}", shapes.join(" "))
+}
