@@ -15,6 +15,7 @@ mod tensor;
 
 use std::{
     collections::HashMap,
+    fmt,
     ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
@@ -194,5 +195,11 @@ impl Gguf {
     /// They are read from the file again if they are needed after all.
     pub fn done_with(&self, tensor: &TensorInfo, range: Range<usize>) {
         tensor.done_with(range);
+    }
+}
+
+impl fmt::Debug for Gguf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gguf({}, {} tensors)", self.0.path.display(), self.0.tensors.len())
     }
 }

@@ -65,8 +65,7 @@ impl TensorType {
     /// The type with this number in a file (`ggml_type`), or why there is none.
     fn from_number(number: u32) -> Parsed<Self> {
         if let Some(dtype) = DType::from_ggml(number) {
-            let (block_weights, block_bytes) = (dtype.block_weights(), dtype.block_bytes());
-            return Ok(Self { number, name: dtype.name(), block_weights, block_bytes });
+            return Ok(dtype.into());
         }
         if let Some(&(_, name, block_weights, block_bytes)) = LISTED.iter().find(|listed| listed.0 == number) {
             return Ok(Self { number, name, block_weights, block_bytes });
@@ -100,6 +99,13 @@ impl TensorType {
     }
 }
 
+impl From<DType> for TensorType {
+    fn from(dtype: DType) -> Self {
+        let (block_weights, block_bytes) = (dtype.block_weights(), dtype.block_bytes());
+        Self { number: dtype.ggml(), name: dtype.name(), block_weights, block_bytes }
+    }
+}
+
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
@@ -130,19 +136,19 @@ impl TensorInfo {
         self.range.len()
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.map[self.range.clone()]
     }
 
     #[cfg(unix)]
-    pub(super) fn will_need(&self, range: Range<usize>) {
+    pub(crate) fn will_need(&self, range: Range<usize>) {
         let (offset, len) = self.clip(range);
         // A hint: whether it was taken makes no difference to anyone.
         let _ = self.map.advise_range(memmap2::Advice::WillNeed, offset, len);
     }
 
     #[cfg(unix)]
-    pub(super) fn done_with(&self, range: Range<usize>) {
+    pub(crate) fn done_with(&self, range: Range<usize>) {
         let (offset, len) = self.clip(range);
         // SAFETY: the mapping is shared and read-only, so pages that are dropped come back from the file unchanged,
         // also for those who hold a slice of them.
@@ -150,10 +156,10 @@ impl TensorInfo {
     }
 
     #[cfg(not(unix))]
-    pub(super) fn will_need(&self, _range: Range<usize>) {}
+    pub(crate) fn will_need(&self, _range: Range<usize>) {}
 
     #[cfg(not(unix))]
-    pub(super) fn done_with(&self, _range: Range<usize>) {}
+    pub(crate) fn done_with(&self, _range: Range<usize>) {}
 
     /// Where a range of the tensor's bytes starts in the file, and its length, without what lies past its end.
     #[cfg(unix)]
