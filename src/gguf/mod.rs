@@ -62,7 +62,7 @@ impl Gguf {
         let mut index = HashMap::new();
         for (position, tensor) in tensors.iter().enumerate() {
             if index.insert(tensor.name.clone(), position).is_some() {
-                let what = format!("tensor {} is there twice", quoted(&tensor.name));
+                let what = format!("tensor {} is in two parts of the model", quoted(&tensor.name));
                 return Err(Error::InvalidFile { path: path.into(), what });
             }
         }

@@ -13,7 +13,7 @@ use memmap2::Mmap;
 
 use super::{
     metadata::Metadata,
-    read::{Cursor, Parsed},
+    read::{Cursor, Element, Parsed},
     tensor::{Table, TensorInfo},
 };
 use crate::{Error, Result};
@@ -44,19 +44,23 @@ impl Part {
     fn parse(map: Mmap) -> Parsed<Self> {
         check_magic(&map)?;
         let mut cursor = Cursor::new(&map);
-        cursor.read::<u32>()?;
-        let version = cursor.read()?;
+        let _magic: u32 = header(&mut cursor)?;
+        let version = header(&mut cursor)?;
         check_version(version)?;
-        let tensor_count = cursor.read()?;
-        let key_count = cursor.read()?;
-        let metadata = Metadata::read(&mut cursor, key_count)?;
+        let [tensors, keys] = [header(&mut cursor)?, header(&mut cursor)?];
+        let metadata = Metadata::read(&mut cursor, keys)?;
         let alignment = alignment(&metadata)?;
-        let table = Table::read(&mut cursor, tensor_count)?;
+        let table = Table::read(&mut cursor, tensors)?;
         // No overflow: a position is at most `isize::MAX`, the size of the largest mapping.
         let start = cursor.position().next_multiple_of(alignment as usize);
         let tensors = table.resolve(&Arc::new(map), start, alignment)?;
         Ok(Self { version, metadata, tensors })
     }
+}
+
+/// The next number of the file's header.
+fn header<T: Element>(cursor: &mut Cursor) -> Parsed<T> {
+    cursor.read().map_err(|what| format!("the header {what}"))
 }
 
 fn map(path: &Path) -> Result<Mmap> {

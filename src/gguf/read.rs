@@ -65,7 +65,7 @@ pub(super) trait Element: Sized {
         // Room is made for what is read, not for what is claimed: nested arrays could claim it at every level.
         let mut elements = Vec::new();
         for index in 0..count {
-            let element = Self::read(cursor, depth).map_err(|what| format!("element {index} {what}"))?;
+            let element = Self::read(cursor, depth).map_err(|what| format!("(element {index}) {what}"))?;
             elements.try_reserve(1).map_err(|e| e.to_string())?;
             elements.push(element);
         }

@@ -3,7 +3,7 @@
 //! In comes the file's tensor table, out come entries whose shape, format and byte range are known to be sound, so
 //! that nothing later needs to check them.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{collections::HashSet, fmt, ops::Range, sync::Arc};
 
 use memmap2::Mmap;
 
@@ -245,7 +245,11 @@ impl Table {
             let named = quoted(&name);
             entries.push(Entry::read(cursor, name).map_err(|what| format!("tensor {named} {what}"))?);
         }
-        Ok(Self(entries))
+        let mut names = HashSet::new();
+        match entries.iter().find(|entry| !names.insert(&entry.name)) {
+            Some(entry) => Err(format!("tensor {} is there twice", quoted(&entry.name))),
+            None => Ok(Self(entries)),
+        }
     }
 
     /// Checks every entry against the `map`, where the data starts at `start` and is aligned to `alignment` bytes.
