@@ -52,7 +52,7 @@ impl Tile for Q4K {
         // SAFETY: by the caller; the codes begin at byte 16.
         unsafe {
             let packed = lanes.word::<S>(16, word / 16 * 8 + word % 8);
-            S::and(S::shr(packed, (word / 8 % 2 * 4) as u32), S::splat_i(0x0f0f_0f0f))
+            bits::extract::<S>(packed, word / 8 % 2 * 4, 0, 4)
         }
     }
 }

@@ -41,6 +41,16 @@ impl Lanes {
         unsafe { S::load_f16(self.tile.add(ROWS * field + 2 * self.row).cast()) }
     }
 
+    /// A field of two bytes, as an unsigned integer.
+    ///
+    /// # Safety
+    /// As [`Lanes::word`].
+    #[inline(always)]
+    pub unsafe fn short<S: Simd>(self, field: usize) -> S::I {
+        // SAFETY: by the caller.
+        unsafe { S::load_shorts(self.tile.add(ROWS * field + 2 * self.row)) }
+    }
+
     /// A field of one byte.
     ///
     /// # Safety
