@@ -33,6 +33,7 @@ pub(crate) struct Iq4Nl;
 impl Tile for Iq4Nl {
     const COLUMNS: usize = 32;
     const BYTES: usize = 18;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 8;
     type Head<S: Simd> = S::F;

@@ -41,6 +41,7 @@ pub(crate) struct Iq4Xs;
 impl Tile for Iq4Xs {
     const COLUMNS: usize = 256;
     const BYTES: usize = 136;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 8;
     type Head<S: Simd> = Head<S>;

@@ -72,6 +72,15 @@ pub fn format(dtype: DType) -> &'static Format {
     &FORMATS[dtype as usize]
 }
 
+const fn sum(fields: &[usize]) -> usize {
+    let (mut sum, mut i) = (0, 0);
+    while i < fields.len() {
+        sum += fields[i];
+        i += 1;
+    }
+    sum
+}
+
 macro_rules! tiles {
     ($($dtype:ident: $tile:ty,)*) => {
         /// Does something with the tile decoder of a block format; `None` for the plain floats, which have no tiles.
@@ -87,10 +96,11 @@ macro_rules! tiles {
             }
         }
 
-        // A decoder knows its block's size as a constant, which must be the format's.
+        // A decoder knows its block as constants, which must be the format's.
         const _: () = {
             $(assert!(<$tile>::COLUMNS == DType::$dtype.block_weights());)*
             $(assert!(<$tile>::BYTES == DType::$dtype.block_bytes());)*
+            $(assert!(sum(<$tile>::FIELDS) == DType::$dtype.block_bytes());)*
         };
     };
 }

@@ -46,6 +46,7 @@ pub(crate) struct Mxfp4;
 impl Tile for Mxfp4 {
     const COLUMNS: usize = 32;
     const BYTES: usize = 17;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
     type Head<S: Simd> = S::F;

@@ -40,6 +40,7 @@ pub(crate) struct Q2K;
 impl Tile for Q2K {
     const COLUMNS: usize = 256;
     const BYTES: usize = 84;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 16;
     const BITS: u32 = 2;
     type Head<S: Simd> = Head<S>;

@@ -48,6 +48,7 @@ pub(crate) struct Q3K;
 impl Tile for Q3K {
     const COLUMNS: usize = 256;
     const BYTES: usize = 110;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 16;
     const BITS: u32 = 3;
     type Head<S: Simd> = Head<S>;

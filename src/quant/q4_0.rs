@@ -27,6 +27,7 @@ pub(crate) struct Q40;
 impl Tile for Q40 {
     const COLUMNS: usize = 32;
     const BYTES: usize = 18;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 4;
     type Head<S: Simd> = S::F;

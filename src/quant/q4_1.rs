@@ -28,6 +28,7 @@ pub(crate) struct Q41;
 impl Tile for Q41 {
     const COLUMNS: usize = 32;
     const BYTES: usize = 20;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 4;
     type Head<S: Simd> = (S::F, S::F);

@@ -31,6 +31,7 @@ pub(crate) struct Q4K;
 impl Tile for Q4K {
     const COLUMNS: usize = 256;
     const BYTES: usize = 144;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 4;
     type Head<S: Simd> = bits::ScalesAndMins<S>;

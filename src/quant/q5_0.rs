@@ -29,6 +29,7 @@ pub(crate) struct Q50;
 impl Tile for Q50 {
     const COLUMNS: usize = 32;
     const BYTES: usize = 22;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
     type Head<S: Simd> = S::F;

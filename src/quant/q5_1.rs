@@ -30,6 +30,7 @@ pub(crate) struct Q51;
 impl Tile for Q51 {
     const COLUMNS: usize = 32;
     const BYTES: usize = 24;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
     type Head<S: Simd> = (S::F, S::F);

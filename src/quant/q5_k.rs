@@ -33,6 +33,7 @@ pub(crate) struct Q5K;
 impl Tile for Q5K {
     const COLUMNS: usize = 256;
     const BYTES: usize = 176;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
     type Head<S: Simd> = bits::ScalesAndMins<S>;

@@ -38,6 +38,7 @@ pub(crate) struct Q6K;
 impl Tile for Q6K {
     const COLUMNS: usize = 256;
     const BYTES: usize = 210;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 16;
     const BITS: u32 = 6;
     type Head<S: Simd> = Head<S>;

@@ -69,6 +69,8 @@ pub(crate) trait Tile: 'static {
     const COLUMNS: usize;
     /// Bytes of a block.
     const BYTES: usize;
+    /// Bytes of each field, in file order: [`Format::fields`](super::Format::fields).
+    const FIELDS: &'static [usize];
     /// Columns that share a scale and a minimum: 16 or 32.
     const GROUP: usize;
     /// Bits of a code: 8 only where the minimum is 128 times the scale.

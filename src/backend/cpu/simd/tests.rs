@@ -232,7 +232,7 @@ fn pack_and_read_rows() {
     let random = Random::new(3);
     for dtype in block_formats() {
         for rows in [1, 15, 16, 17, 48] {
-            let row_bytes = 2 * dtype.block_bytes();
+            let row_bytes = 35 * dtype.block_bytes();
             let file: Vec<u8> = (0..rows * row_bytes).map(|_| random.byte()).collect();
             let packed = pack(dtype, &file, rows);
             assert_eq!(packed.bytes(), rows.next_multiple_of(ROWS) * row_bytes);
@@ -247,6 +247,11 @@ fn pack_and_read_rows() {
             }
         }
     }
+}
+
+#[test]
+fn plain_floats_have_no_tiles() {
+    assert!(Packed::new(DType::F16, 16, 32).is_none());
 }
 
 /// Sums of as many products as [`Simd::span`] allows are exact for one format's codes.
@@ -335,6 +340,28 @@ impl Check for Sums {
         // SAFETY: by the caller.
         unsafe { quant::visit_tile(self.0, SumsOf::<S> { dtype: self.0, set, simd: PhantomData }) }.unwrap();
     }
+}
+
+/// Narrow loads extend with zeros.
+struct Extends;
+
+impl Check for Extends {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(&self, set: &str) {
+        let bytes: [u8; 2 * ROWS] = std::array::from_fn(|i| 255 - i as u8);
+        // SAFETY: by the caller; a vector has at most `ROWS` lanes.
+        let (shorts, narrow) =
+            unsafe { (to_floats::<S>(S::load_shorts(bytes.as_ptr())), to_floats::<S>(S::load_bytes(bytes.as_ptr()))) };
+        for lane in 0..S::WIDTH {
+            let short = u16::from_le_bytes([bytes[2 * lane], bytes[2 * lane + 1]]);
+            assert_eq!((shorts[lane], narrow[lane]), (f32::from(short), f32::from(bytes[lane])), "{set}, lane {lane}");
+        }
+    }
+}
+
+#[test]
+fn narrow_loads_extend_with_zeros() {
+    on_each_set(&Extends);
 }
 
 #[test]
