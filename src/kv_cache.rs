@@ -23,14 +23,15 @@ pub enum CacheType {
 }
 
 impl CacheType {
-    /// The bytes of one head's key or value.
+    /// The bytes of one head's key or value. Floats are filled up to a multiple of 16 elements with zeros, so that
+    /// kernels read whole vectors.
     ///
     /// # Errors
     /// [`Error::Argument`] where the head is no whole number of the format's blocks.
     pub fn row_bytes(self, head_dim: usize) -> Result<usize> {
         match self {
-            Self::F32 => Ok(head_dim * 4),
-            Self::F16 => Ok(head_dim * 2),
+            Self::F32 => Ok(head_dim.next_multiple_of(16) * 4),
+            Self::F16 => Ok(head_dim.next_multiple_of(16) * 2),
             Self::Q8_0 if head_dim.is_multiple_of(32) => Ok(head_dim / 32 * 34),
             Self::Q8_0 => Err(Error::argument(
                 "cache_type",
@@ -50,6 +51,8 @@ pub struct CacheLayout {
     pub cache_type: CacheType,
     /// The byte at which each layer's keys begin in a page; the values follow directly.
     pub offsets: Vec<usize>,
+    /// The bytes of one head's key or value in each layer.
+    pub row_bytes: Vec<usize>,
     /// Bytes in a page.
     pub page_bytes: usize,
 }
@@ -61,12 +64,15 @@ impl CacheLayout {
     /// As [`CacheType::row_bytes`].
     pub fn new(layers: &[LayerCache], cache_type: CacheType) -> Result<Self> {
         let mut offsets = Vec::with_capacity(layers.len());
+        let mut row_bytes = Vec::with_capacity(layers.len());
         let mut page_bytes = 0;
         for layer in layers {
+            let row = cache_type.row_bytes(layer.head_dim)?;
             offsets.push(page_bytes);
-            page_bytes += 2 * layer.kv_heads * PAGE_POSITIONS * cache_type.row_bytes(layer.head_dim)?;
+            row_bytes.push(row);
+            page_bytes += 2 * layer.kv_heads * PAGE_POSITIONS * row;
         }
-        Ok(Self { layers: layers.to_vec(), cache_type, offsets, page_bytes })
+        Ok(Self { layers: layers.to_vec(), cache_type, offsets, row_bytes, page_bytes })
     }
 
     /// The bytes that one more position of a sequence takes.

@@ -7,7 +7,8 @@ mod error;
 pub mod gguf;
 pub mod graph;
 pub mod kv_cache;
-
+pub mod optimize;
+pub mod plan;
 pub mod quant;
 pub mod weights;
 

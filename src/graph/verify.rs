@@ -1,19 +1,17 @@
 //! Holds a graph to its invariants.
 
-use super::{Graph, LayerCache, Node, Op, Rows, Shape, Source};
+use super::{Graph, LayerCache, Node, Op, Rows, Shape, Source, Value};
 use crate::{Error, Result};
 
 pub(super) fn verify(graph: &Graph) -> Result<()> {
+    for (index, value) in graph.values.iter().enumerate() {
+        check_value(graph, index, value).map_err(|what| Error::Graph(format!("value %{index}: {what}")))?;
+    }
+    let mut appended = vec![false; graph.caches.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         check_node(graph, index, node)
+            .and_then(|()| check_cache(graph, &node.op, &mut appended))
             .map_err(|what| Error::Graph(format!("node {index} ({}): {what}", node.op.name())))?;
-    }
-    for (index, value) in graph.values.iter().enumerate() {
-        if let Source::Constant(row) = &value.source
-            && value.shape != Shape::new(Rows::Fixed(1), row.len())
-        {
-            return Err(Error::Graph(format!("constant %{index} has {} numbers and another shape", row.len())));
-        }
     }
     match graph.values.get(graph.logits.index()) {
         Some(value) if value.shape.rows == Rows::Outputs => Ok(()),
@@ -21,6 +19,25 @@ pub(super) fn verify(graph: &Graph) -> Result<()> {
     }
 }
 
+/// A value lies where it says, and has the kind of shape that its source has.
+fn check_value(graph: &Graph, index: usize, value: &Value) -> Result<(), String> {
+    let sound = match &value.source {
+        Source::Tokens => value.shape == Shape::new(Rows::Tokens, 1),
+        Source::Weight { .. } => matches!(value.shape.rows, Rows::Fixed(rows) if rows > 0),
+        Source::Constant(row) => value.shape == Shape::new(Rows::Fixed(1), row.len()),
+        Source::Node { node, output } => {
+            let made = graph.nodes.get(*node).and_then(|node| node.outputs.get(*output));
+            made.is_some_and(|id| id.index() == index)
+        }
+    };
+    if sound && value.shape.width > 0 {
+        Ok(())
+    } else {
+        Err(format!("{} is no shape for {:?}", value.shape, value.source))
+    }
+}
+
+/// Operands come first and fit the op; results are what it makes.
 fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
     let mut shapes = Vec::with_capacity(node.inputs.len());
     for id in &node.inputs {
@@ -33,19 +50,71 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
         shapes.push(value.shape);
     }
     let wanted = node.op.infer(&shapes)?;
-    let found: Vec<_> = node.outputs.iter().filter_map(|id| graph.values.get(id.index())).map(|v| v.shape).collect();
-    if wanted != found {
-        return Err(format!("results have shapes {found:?}, the op makes {wanted:?}"));
+    if wanted.len() != node.outputs.len() {
+        return Err(format!("has {} results, the op makes {}", node.outputs.len(), wanted.len()));
     }
-    for (output, id) in node.outputs.iter().enumerate() {
-        if graph.value(*id).source != (Source::Node { node: index, output }) {
-            return Err(format!("result %{} names another producer", id.index()));
+    for (output, (id, shape)) in node.outputs.iter().zip(wanted).enumerate() {
+        match graph.values.get(id.index()) {
+            Some(value) if value.source != (Source::Node { node: index, output }) => {
+                return Err(format!("result %{} names another producer", id.index()));
+            }
+            Some(value) if value.shape == shape => {}
+            Some(value) => return Err(format!("result %{} is {}, the op makes {shape}", id.index(), value.shape)),
+            None => return Err(format!("result %{} does not exist", id.index())),
         }
     }
-    if let Op::Attention(spec) = &node.op
-        && graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim })
-    {
+    Ok(())
+}
+
+/// Each attention has a cache layer of its own, of its shape.
+fn check_cache(graph: &Graph, op: &Op, appended: &mut [bool]) -> Result<(), String> {
+    let Op::Attention(spec) = op else { return Ok(()) };
+    if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim }) {
         return Err(format!("cache layer {} is missing or of another shape", spec.layer));
     }
+    if std::mem::replace(&mut appended[spec.layer], true) {
+        return Err(format!("cache layer {} has another attention already", spec.layer));
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, verify};
+    use crate::DType;
+
+    /// Embed, two products, a selection: soundly built.
+    fn sound() -> Graph {
+        let mut b = Builder::new();
+        let tokens = b.tokens();
+        let table = b.weight("table", DType::F32, 4, 8);
+        let w = b.weight("w", DType::F32, 8, 8);
+        let x = b.embed(table, tokens);
+        let y = b.matmul(x, w);
+        let z = b.matmul(y, w);
+        b.finish(z).unwrap()
+    }
+
+    #[test]
+    fn each_broken_invariant_is_named() {
+        type Break = fn(&mut Graph);
+        let cases: [(Break, &str); 9] = [
+            (|g| g.nodes[1].inputs[0] = g.nodes[1].outputs[0], "node 1 (matmul): operand %4 is made by node 1"),
+            (|g| g.nodes[1].inputs[0] = g.nodes[2].outputs[0], "node 1 (matmul): operand %5 is made by node 2"),
+            (|g| g.nodes[2].inputs[0] = ValueId(99), "node 2 (matmul): operand %99 does not exist"),
+            (|g| g.nodes[1].outputs[0] = g.nodes[2].outputs[0], "value %4: "),
+            (|g| g.nodes[1].outputs.push(ValueId(99)), "node 1 (matmul): has 2 results, the op makes 1"),
+            (|g| g.values[4].shape.width = 7, "node 1 (matmul): result %4 is [Tokens, 7], the op makes [Tokens, 8]"),
+            (|g| g.values[1].shape.rows = Rows::Tokens, "value %1: [Tokens, 8] is no shape for"),
+            (|g| g.logits = g.nodes[2].outputs[0], "the logits are not rows"),
+            (|g| g.logits = ValueId(99), "the logits are not rows"),
+        ];
+        verify(&sound()).unwrap();
+        for (break_it, expected) in cases {
+            let mut graph = sound();
+            break_it(&mut graph);
+            let error = verify(&graph).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("graph: {expected}")), "{error}");
+        }
+    }
 }

@@ -235,7 +235,7 @@ fn pack_and_read_rows() {
             let row_bytes = 35 * dtype.block_bytes();
             let file: Vec<u8> = (0..rows * row_bytes).map(|_| random.byte()).collect();
             let packed = pack(dtype, &file, rows);
-            assert_eq!(packed.bytes(), rows.next_multiple_of(ROWS) * row_bytes);
+            assert_eq!(packed.groups() * packed.group_bytes(), rows.next_multiple_of(ROWS) * row_bytes);
             let mut read = vec![0; row_bytes];
             for row in 0..packed.groups() * ROWS {
                 read.fill(0xaa);
@@ -254,24 +254,29 @@ fn plain_floats_have_no_tiles() {
     assert!(Packed::new(DType::F16, 16, 32).is_none());
 }
 
-/// Sums of as many products as [`Simd::span`] allows are exact for one format's codes.
-struct Sums(DType);
+/// A format's bits of a code.
+struct Bits;
+
+impl TileVisitor for Bits {
+    type Output = u32;
+
+    unsafe fn visit<T: Tile>(self) -> u32 {
+        T::BITS
+    }
+}
+
+/// Sums of as many products as [`Simd::span`] allows are exact for codes of so many bits.
+struct Sums(u32);
 
 /// One way to choose a code or an activation, by its place.
 type Choice<'a, T> = &'a dyn Fn(usize) -> T;
 
-struct SumsOf<'a, S> {
-    dtype: DType,
-    set: &'a str,
-    simd: PhantomData<S>,
-}
-
-impl<S: Simd> SumsOf<'_, S> {
+impl Sums {
     /// # Safety
     /// The machine has the instruction set.
     #[inline(always)]
-    unsafe fn check<const BITS: u32>(&self, code: Choice<'_, u8>, x: Choice<'_, i8>) {
-        let (line, words) = (4 * S::WIDTH, S::span(BITS));
+    unsafe fn check<S: Simd>(&self, set: &str, code: Choice<'_, u8>, x: Choice<'_, i8>) {
+        let (line, words) = (4 * S::WIDTH, S::span(self.0));
         let codes: Vec<u8> = (0..line * words).map(code).collect();
         let activations: Vec<u8> = (0..line * words).map(|i| x(i) as u8).collect();
         // SAFETY: by the caller; each load reads one line of those made above.
@@ -280,56 +285,17 @@ impl<S: Simd> SumsOf<'_, S> {
             for word in 0..words {
                 let codes = S::load_i(codes[word * line..][..line].as_ptr());
                 let x = S::load_i(activations[word * line..][..line].as_ptr());
-                sum = S::gather::<BITS>(sum, codes, x);
+                sum = S::gather(self.0, sum, codes, x);
             }
-            to_floats::<S>(S::total::<BITS>(sum))
+            to_floats::<S>(S::total(self.0, sum))
         };
-        let offset = if S::SIGNED_BYTES && BITS == 8 { 128 } else { 0 };
+        let offset = if S::SIGNED_BYTES && self.0 == 8 { 128 } else { 0 };
         for (lane, got) in got.into_iter().enumerate() {
             let mut wanted = 0;
             for at in (0..words).flat_map(|word| (0..4).map(move |byte| word * line + 4 * lane + byte)) {
                 wanted += (i64::from(codes[at]) - offset) * i64::from(activations[at] as i8);
             }
-            assert_eq!(got as i64, wanted, "{}, {}, lane {lane}", self.set, self.dtype);
-        }
-    }
-
-    /// # Safety
-    /// The machine has the instruction set.
-    #[inline(always)]
-    unsafe fn check_all<const BITS: u32>(&self) {
-        let most = ((1_u32 << BITS) - 1) as u8;
-        let random = Random::new(4);
-        let codes: [Choice<'_, u8>; 4] =
-            [&|_| most, &|_| 0, &|i| if i % 2 == 0 { most } else { 0 }, &|_| random.byte() & most];
-        let activations: [Choice<'_, i8>; 4] = [&|_| 127, &|_| -127, &|i| if i % 2 == 0 { 127 } else { -127 }, &|_| {
-            random.byte().max(1).wrapping_sub(128) as i8
-        }];
-        for code in codes {
-            for x in activations {
-                // SAFETY: by the caller.
-                unsafe { self.check::<BITS>(code, x) };
-            }
-        }
-    }
-}
-
-impl<S: Simd> TileVisitor for SumsOf<'_, S> {
-    type Output = ();
-
-    #[inline(always)]
-    unsafe fn visit<T: Tile>(self) {
-        // SAFETY: by the caller.
-        unsafe {
-            match T::BITS {
-                2 => self.check_all::<2>(),
-                3 => self.check_all::<3>(),
-                4 => self.check_all::<4>(),
-                5 => self.check_all::<5>(),
-                6 => self.check_all::<6>(),
-                8 => self.check_all::<8>(),
-                bits => panic!("codes of {bits} bits are not tested"),
-            }
+            assert_eq!(got as i64, wanted, "{set}, {} bits, lane {lane}", self.0);
         }
     }
 }
@@ -337,8 +303,28 @@ impl<S: Simd> TileVisitor for SumsOf<'_, S> {
 impl Check for Sums {
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
-        // SAFETY: by the caller.
-        unsafe { quant::visit_tile(self.0, SumsOf::<S> { dtype: self.0, set, simd: PhantomData }) }.unwrap();
+        let most = ((1_u32 << self.0) - 1) as u8;
+        let random = Random::new(4);
+        let alternate = |i: usize| if i.is_multiple_of(2) { 127 } else { -127 };
+        let any = |_: usize| random.byte().max(1).wrapping_sub(128) as i8;
+        let codes: [Choice<'_, u8>; 4] =
+            [&|_| most, &|_| 0, &|i| if i.is_multiple_of(2) { most } else { 0 }, &|_| random.byte() & most];
+        let activations: [Choice<'_, i8>; 4] = [&|_| 127, &|_| -127, &alternate, &any];
+        for code in codes {
+            for x in activations {
+                // SAFETY: by the caller.
+                unsafe { self.check::<S>(set, code, x) };
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_of_extreme_products_are_exact() {
+    for dtype in block_formats() {
+        // SAFETY: this visitor asks nothing of its caller.
+        let bits = unsafe { quant::visit_tile(dtype, Bits) }.unwrap();
+        on_each_set(&Sums(bits));
     }
 }
 
@@ -362,11 +348,4 @@ impl Check for Extends {
 #[test]
 fn narrow_loads_extend_with_zeros() {
     on_each_set(&Extends);
-}
-
-#[test]
-fn sums_of_extreme_products_are_exact() {
-    for dtype in block_formats() {
-        on_each_set(&Sums(dtype));
-    }
 }
