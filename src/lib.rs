@@ -5,6 +5,7 @@ mod dtype;
 mod error;
 pub mod gguf;
 pub mod graph;
+pub mod sampler;
 
 pub use dtype::DType;
 pub use error::{Error, Result};

@@ -1,1 +1,2 @@
 //! The integration tests, as one binary.
+mod sampler;
