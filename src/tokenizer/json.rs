@@ -40,7 +40,8 @@ fn vocabulary(tokenizer: &tokenizers::Tokenizer) -> Result<Vocabulary, String> {
     if tokens == 0 || size > 16 * tokens {
         return Err(format!("its {tokens} tokens have ids up to {size}"));
     }
-    let mut vocabulary = Vocabulary { adds_space: !byte_level && strips_space(&decoder), ..Vocabulary::default() };
+    let mut vocabulary = Vocabulary::default();
+    vocabulary.adds_space = !byte_level && strips_space(&decoder);
     for id in 0..size as u32 {
         let text = tokenizer.id_to_token(id).unwrap_or_default();
         let kind = match added.get(&id) {

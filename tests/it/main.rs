@@ -1,2 +1,3 @@
 //! The integration tests, as one binary.
 mod sampler;
+mod tokenizer;

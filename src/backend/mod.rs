@@ -1,0 +1,77 @@
+//! What runs a graph: one trait for the device and one for a graph made ready on it.
+//!
+//! In: an optimised graph and the weights. Out: logits, step by step. A step is a ragged batch, so prefill, decode,
+//! speculative verification and several users at once are the same call.
+
+use crate::{
+    Result,
+    graph::{Graph, Op},
+    kv_cache::{CacheLayout, PageId},
+    weights::Weights,
+};
+
+/// Consecutive tokens of one sequence within a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// How many of the step's tokens; runs follow one another in the step's order.
+    pub len: usize,
+    /// The position of the first in its sequence.
+    pub start: usize,
+    /// The sequence's pages, with room for `start + len` positions.
+    pub pages: &'a [PageId],
+}
+
+/// One ragged batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// The token ids of all runs, one after the other.
+    pub tokens: &'a [u32],
+    /// The runs; their lengths add up to the number of tokens.
+    pub runs: &'a [Run<'a>],
+    /// Which tokens' logits are wanted, as indices into `tokens`, ascending.
+    pub outputs: &'a [usize],
+    /// Pages to copy, in order, before anything is written.
+    pub copies: &'a [(PageId, PageId)],
+}
+
+/// Where a model runs.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// The device's name.
+    pub name: String,
+    /// What computes: instruction set, or adapter and driver.
+    pub details: String,
+    /// CPU threads that work on a step.
+    pub threads: usize,
+}
+
+/// A kind of device that runs graphs.
+pub trait Backend: Send + Sync {
+    /// The device.
+    fn device(&self) -> &DeviceInfo;
+
+    /// Whether it has a kernel for this op; asked about fused ops only.
+    fn supports(&self, op: &Op) -> bool;
+
+    /// Makes a graph ready to run. `max_tokens` and `max_outputs` bound every later step.
+    ///
+    /// # Errors
+    /// Where a weight is missing or in a format that the device has no kernel for.
+    fn compile(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        max_tokens: usize,
+        max_outputs: usize,
+    ) -> Result<Box<dyn Executable>>;
+}
+
+/// A graph made ready on a device, with the memory that its cache pages live in.
+pub trait Executable: Send {
+    /// Runs one step and returns the wanted logits, `[outputs, vocabulary]`, row by row.
+    ///
+    /// # Errors
+    /// Where the step does not fit what was compiled, or the device fails.
+    fn run(&mut self, step: &Step<'_>) -> Result<&[f32]>;
+}
