@@ -2,6 +2,7 @@
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
 pub mod backend;
+pub mod chat;
 mod dtype;
 mod error;
 pub mod gguf;

@@ -1,3 +1,4 @@
 //! The integration tests, as one binary.
+mod chat;
 mod sampler;
 mod tokenizer;
