@@ -1,4 +1,11 @@
 //! The integration tests, as one binary.
+
 mod chat;
+mod gguf;
+mod gguf_errors;
+mod gguf_mutation;
+mod quant;
 mod sampler;
+mod support;
 mod tokenizer;
+mod weights;
