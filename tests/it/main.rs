@@ -8,4 +8,5 @@ mod quant;
 mod sampler;
 mod support;
 mod tokenizer;
+mod tokenizer_errors;
 mod weights;

@@ -3,12 +3,13 @@
 
     pip install gguf sentencepiece tokenizers && python make.py PEER
 
-bpe.gguf, bpe.json   byte-level BPE (qwen2's pre-tokenizer) trained by `tokenizers`, as GGUF and as tokenizer.json
+bpe.gguf, bpe.json   byte-level BPE (qwen2's pre-tokenizer) trained by `tokenizers`, as GGUF (with ../chat/chatml.jinja) and as tokenizer.json
 spm.gguf             SentencePiece BPE with byte fallback and a space prefix, trained by `sentencepiece`
 bpe.jsonl, spm.jsonl one line a text: `text`, `ids` (marks are text), `ids_special` (marks are tokens)
 
 PEER is a program that runs llama.cpp's tokenizer: `PEER tokenize MODEL`, a JSON string a line in, `ids` and `ids_special`
-out. Its ids are checked against those of the two trainers before they are written.
+out. Its ids are checked against those of the two trainers; differences are printed. There is one: where a text begins with
+a user-defined token, SentencePiece puts its space before the token and llama.cpp after it.
 """
 import io
 import json
@@ -69,6 +70,7 @@ def write_bpe(tokenizer):
     w.add_eos_token_id(tokens.index("<|im_end|>"))
     w.add_bos_token_id(tokens.index("<|endoftext|>"))
     w.add_add_bos_token(False)
+    w.add_chat_template((HERE.parent / "chat" / "chatml.jinja").read_text(encoding="utf-8"))
     close(w)
 
 
