@@ -1,6 +1,7 @@
 //! Tokenizers against llama.cpp's ids: real vocabularies in ../shared/tokenizers, small ones in tests/data/tokenizer.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use inkstone::Error;
 use inkstone::gguf::Gguf;
@@ -210,17 +211,20 @@ proptest! {
         prop_assert_eq!(text, tokenizer.decode(&ids).unwrap());
     }
 
-    /// Any text comes back, byte for byte.
+    /// Any text comes back, byte for byte; and the crate `tokenizers` agrees on its tokens.
     #[test]
     fn text_survives(text in "(\\PC|\\s|[ a-z\n\u{2581}<|>/_]){0,80}") {
+        static BPE: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("bpe.gguf")));
+        static JSON: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::from_file(data("bpe.json")).unwrap());
+        static SPM: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("spm.gguf")));
         for special in [SpecialTokens::Plain, SpecialTokens::Parse] {
-            let bpe = open(&data("bpe.gguf"));
-            let joined: Vec<u8> = bpe.encode(&text, special).unwrap().iter().flat_map(|&id| bpe.token_bytes(id).unwrap().to_vec()).collect();
+            let ids = BPE.encode(&text, special).unwrap();
+            let joined: Vec<u8> = ids.iter().flat_map(|&id| BPE.token_bytes(id).unwrap().to_vec()).collect();
             prop_assert_eq!(String::from_utf8(joined).unwrap(), text.clone());
+            prop_assert_eq!(ids, JSON.encode(&text, special).unwrap());
         }
-        let spm = open(&data("spm.gguf"));
-        let ids = spm.encode(&text, SpecialTokens::Plain).unwrap();
-        prop_assert_eq!(spm.decode(&ids).unwrap().replace(' ', ""), text.replace(['\u{2581}', ' '], ""));
+        let ids = SPM.encode(&text, SpecialTokens::Plain).unwrap();
+        prop_assert_eq!(SPM.decode(&ids).unwrap().replace(' ', ""), text.replace(['\u{2581}', ' '], ""));
     }
 }
 
