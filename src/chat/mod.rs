@@ -4,20 +4,21 @@
 //! It is rendered by minijinja set up as transformers sets up jinja2: blocks trimmed, Python's methods on strings and
 //! dicts, `raise_exception`, `strftime_now`, its `tojson`, `{% break %}` and `{% continue %}`.
 //!
-//! The template comes from an untrusted file: it can reach nothing but its arguments, and it has a bound on its steps.
+//! The template comes from an untrusted file: it can reach nothing but its arguments, its steps are bounded, and so are the sizes
+//! that it names. Strings that it doubles step by step are not: minijinja has no bound for them, nor has jinja2.
 
 use std::collections::BTreeMap;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, ErrorKind};
-use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::tokenizer::Tokenizer;
 
+mod limits;
 mod python;
 
 /// One message of a conversation.
@@ -133,7 +134,7 @@ impl ChatTemplate {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(error)?;
         environment.set_syntax(syntax);
         environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(unknown_method_callback);
+        limits::install(&mut environment);
         environment.set_formatter(python::print);
         environment.add_filter("tojson", python::tojson);
         environment.add_function("raise_exception", raise_exception);

@@ -93,6 +93,15 @@ fn runaway_templates_are_stopped() {
     assert!(fails(long).contains("too many steps"));
     assert!(fails("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}").contains("line 1"));
     fails("{{ 'x' * 1000000000000 }}");
+    for sized in [
+        "'x' | indent(1000000000000)",
+        "'x' | indent(width=1000000000000)",
+        "'%1000000000000d' | format(1)",
+        "'{:1000000000000}'.format(1)",
+        "[1] | slice(1000000000000) | list",
+    ] {
+        assert!(fails(&format!("{{{{ {sized} }}}}")).contains("more than 9999"));
+    }
     fails(&"{% if true %}".repeat(10_000));
     fails(&format!("{{{{ {}1{} }}}}", "(".repeat(10_000), ")".repeat(10_000)));
     let nested = "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}";
