@@ -2,4 +2,6 @@
 
 pub mod allocation;
 pub mod gguf_file;
+pub mod graphs;
+pub mod interpret;
 pub mod quantize;
