@@ -2,6 +2,7 @@
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
 pub mod backend;
+pub mod chat;
 mod dtype;
 mod error;
 pub mod gguf;
@@ -10,6 +11,8 @@ pub mod kv_cache;
 pub mod optimize;
 pub mod plan;
 pub mod quant;
+pub mod sampler;
+pub mod tokenizer;
 pub mod weights;
 
 pub use dtype::DType;

@@ -1,5 +1,6 @@
 //! The integration tests, as one binary.
 
+mod chat;
 mod gguf;
 mod gguf_errors;
 mod gguf_mutation;
@@ -8,5 +9,8 @@ mod interpret;
 mod optimize;
 mod plan;
 mod quant;
+mod sampler;
 mod support;
+mod tokenizer;
+mod tokenizer_errors;
 mod weights;
