@@ -6,6 +6,7 @@ macro_rules! dtypes {
     ($($variant:ident = $ggml:literal, $name:literal, $weights:literal weights in $bytes:literal bytes: $doc:literal;)*) => {
         /// The format of a tensor's elements, with the names and numbers of the GGUF specification.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(non_camel_case_types, reason = "the names are the specification's")]
         pub enum DType { $(#[doc = $doc] $variant),* }
 
         impl DType {

@@ -7,6 +7,8 @@ mod error;
 pub mod gguf;
 pub mod graph;
 pub mod kv_cache;
+
+pub mod quant;
 pub mod weights;
 
 pub use dtype::DType;

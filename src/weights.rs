@@ -1,5 +1,221 @@
-//! The model's tensors by name.
+//! The model's tensors by name, for computing with.
+//!
+//! In comes a [`Gguf`], out come [`Weight`]s: a format that this crate computes on, a shape that the caller expected,
+//! and the bytes as they lie in the mapped file. All that run share one copy, which is the mapping itself; a tensor in
+//! a format that cannot be computed on is refused when it is asked for, so that a file can hold some that nobody uses.
 
-/// Placeholder until the reader lands.
-#[derive(Debug)]
-pub struct Weights;
+use std::{
+    collections::{HashMap, hash_map::Entry as Slot},
+    fmt,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+
+use half::{bf16, f16};
+
+use crate::{
+    DType, Error, Result,
+    gguf::{Gguf, TensorInfo, TensorType},
+};
+
+#[cfg(target_endian = "big")]
+compile_error!("weights are used as they lie in the file, which is little-endian");
+
+/// A model's tensors, by name. Clones share them.
+#[derive(Clone)]
+pub struct Weights(Arc<HashMap<String, Stored>>);
+
+/// A tensor that can be computed with.
+#[derive(Clone, Copy)]
+pub struct Weight<'a> {
+    /// Its name in the file, for example `blk.0.attn_q.weight`.
+    pub name: &'a str,
+    /// The format of its elements.
+    pub dtype: DType,
+    /// Its dimensions, outermost first: a matrix is `[rows, columns]`.
+    pub shape: &'a [usize],
+    /// Its rows one after the other, each of whole blocks; the first lies at a multiple of 8.
+    pub bytes: &'a [u8],
+    stored: &'a Stored,
+}
+
+struct Stored {
+    dtype: TensorType,
+    shape: Vec<usize>,
+    place: Place,
+    /// The elements of a half-precision vector in single precision, once somebody has asked for them.
+    widened: OnceLock<Box<[f32]>>,
+}
+
+enum Place {
+    Mapped(TensorInfo),
+    /// Words rather than bytes for their alignment, with the length in bytes.
+    Memory(Box<[u64]>, usize),
+}
+
+impl Weights {
+    /// The tensors of a file, where they lie.
+    pub fn from_gguf(gguf: &Gguf) -> Self {
+        let stored = |tensor: &TensorInfo| Stored {
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            place: Place::Mapped(tensor.clone()),
+            widened: OnceLock::new(),
+        };
+        Self(Arc::new(gguf.tensors().iter().map(|tensor| (tensor.name.clone(), stored(tensor))).collect()))
+    }
+
+    /// Tensors made in memory: name, format, shape (outermost first) and bytes of each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tensor`] where the bytes are not as many as format and shape say, or a name is there twice.
+    pub fn from_memory(tensors: impl IntoIterator<Item = (String, DType, Vec<usize>, Vec<u8>)>) -> Result<Self> {
+        let mut weights = HashMap::new();
+        for (name, dtype, shape, bytes) in tensors {
+            let Some(needed) = byte_len(dtype, &shape) else {
+                return Err(Error::tensor(name, format!("cannot have shape {shape:?} as {dtype}")));
+            };
+            if needed != bytes.len() {
+                let what = format!("of shape {shape:?} as {dtype} takes {needed} bytes, not {}", bytes.len());
+                return Err(Error::tensor(name, what));
+            }
+            match weights.entry(name) {
+                Slot::Occupied(slot) => return Err(Error::tensor(slot.key(), "is there twice")),
+                Slot::Vacant(slot) => slot.insert(Stored {
+                    dtype: dtype.into(),
+                    shape,
+                    place: Place::Memory(aligned(&bytes), bytes.len()),
+                    widened: OnceLock::new(),
+                }),
+            };
+        }
+        Ok(Self(Arc::new(weights)))
+    }
+
+    /// The tensor with this name, which must have this `shape` (outermost first; leading ones do not count).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tensor`] where it is missing, has another shape, or is in a format that is not computed on.
+    pub fn get(&self, name: &str, shape: &[usize]) -> Result<Weight<'_>> {
+        self.find(name, shape)?.ok_or_else(|| missing(name))
+    }
+
+    /// As [`get`](Self::get) for a tensor that a model may lack: `None` where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tensor`] where it has another shape, or is in a format that is not computed on.
+    pub fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Weight<'_>>> {
+        let Some((name, stored)) = self.0.get_key_value(name) else { return Ok(None) };
+        if significant(&stored.shape) != significant(shape) {
+            return Err(Error::tensor(name, format!("has shape {:?}, but {shape:?} is expected", stored.shape)));
+        }
+        let Some(dtype) = stored.dtype.dtype() else {
+            let formats = DType::ALL.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ");
+            let what =
+                format!("is stored as {}, which is not computed on: quantise it to one of {formats}", stored.dtype);
+            return Err(Error::tensor(name, what));
+        };
+        Ok(Some(Weight { name, dtype, shape: &stored.shape, bytes: stored.bytes(), stored }))
+    }
+
+    /// The elements of the vector with this name, which must be `len` long, in single precision.
+    ///
+    /// Those of an F32 vector are read in place; an F16 or BF16 one is widened on its first use and then kept.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tensor`] where it is missing, has another shape, or is in any other format.
+    pub fn vector(&self, name: &str, len: usize) -> Result<&[f32]> {
+        self.find_vector(name, len)?.ok_or_else(|| missing(name))
+    }
+
+    /// As [`vector`](Self::vector) for a tensor that a model may lack: `None` where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tensor`] where it has another shape or format.
+    pub fn find_vector(&self, name: &str, len: usize) -> Result<Option<&[f32]>> {
+        let Some(weight) = self.find(name, &[len])? else { return Ok(None) };
+        let Weight { stored, bytes, .. } = weight;
+        let widen = |one: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&bytes| one(bytes)).collect();
+        match weight.dtype {
+            DType::F32 => match bytemuck::try_cast_slice(bytes) {
+                Ok(elements) => Ok(Some(elements)),
+                Err(e) => Err(Error::tensor(name, format!("cannot be read as F32: {e}"))),
+            },
+            DType::F16 => Ok(Some(stored.widened.get_or_init(|| widen(|bytes| f16::from_le_bytes(bytes).to_f32())))),
+            DType::BF16 => Ok(Some(stored.widened.get_or_init(|| widen(|bytes| bf16::from_le_bytes(bytes).to_f32())))),
+            other => Err(Error::tensor(name, format!("is stored as {other}: a vector can be F32, F16 or BF16"))),
+        }
+    }
+
+    /// The bytes of all tensors together, as they are stored.
+    pub fn total_bytes(&self) -> u64 {
+        self.0.values().map(|stored| stored.bytes().len() as u64).sum()
+    }
+}
+
+impl Weight<'_> {
+    /// Hints that a range of the bytes will be read soon, so that reading ahead from the disk can start.
+    pub fn will_need(&self, range: Range<usize>) {
+        match &self.stored.place {
+            Place::Mapped(tensor) => tensor.will_need(range),
+            Place::Memory(..) => {}
+        }
+    }
+
+    /// Hints that a range of the bytes has been read (into a copy, say), so that its pages can be given back; they are
+    /// read from the file again if they are needed after all.
+    pub fn done_with(&self, range: Range<usize>) {
+        match &self.stored.place {
+            Place::Mapped(tensor) => tensor.done_with(range),
+            Place::Memory(..) => {}
+        }
+    }
+}
+
+impl Stored {
+    fn bytes(&self) -> &[u8] {
+        match &self.place {
+            Place::Mapped(tensor) => tensor.bytes(),
+            Place::Memory(words, len) => &bytemuck::cast_slice(words)[..*len],
+        }
+    }
+}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Weights({} tensors, {} bytes)", self.0.len(), self.total_bytes())
+    }
+}
+
+impl fmt::Debug for Weight<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Weight({} {} {:?})", self.name, self.dtype, self.shape)
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::tensor(name, "is missing from the file")
+}
+
+/// A shape without leading ones, which change nothing about where an element lies.
+fn significant(shape: &[usize]) -> &[usize] {
+    let ones = shape.iter().take_while(|&&length| length == 1).count();
+    &shape[ones..]
+}
+
+/// The bytes of a tensor; `None` where it has none, its rows are no whole blocks, or the product overflows.
+fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
+    let (&columns, outer) = shape.split_last().filter(|_| !shape.contains(&0))?;
+    outer.iter().try_fold(dtype.row_bytes(columns)?, |bytes, &length| bytes.checked_mul(length))
+}
+
+fn aligned(bytes: &[u8]) -> Box<[u64]> {
+    let mut words = vec![0; bytes.len().div_ceil(size_of::<u64>())];
+    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words.into()
+}

@@ -3,6 +3,9 @@
 //! In: an optimised graph and the weights. Out: logits, step by step. A step is a ragged batch, so prefill, decode,
 //! speculative verification and several users at once are the same call.
 
+#[cfg(feature = "cpu")]
+pub mod cpu;
+
 use crate::{
     Result,
     graph::{Graph, Op},

@@ -1,0 +1,3 @@
+//! The CPU.
+mod packed;
+mod simd;

@@ -1,0 +1,200 @@
+//! The metadata of a file: its keys and their values.
+//!
+//! One table lists the types of values with their numbers in the file; the enums, their names and their parsing follow
+//! from it. Keys keep the file's order, for listing, beside an index, for looking up.
+
+use std::{collections::HashMap, fmt};
+
+use super::read::{Cursor, Element, Parsed, quoted};
+
+/// The fewest bytes that a key takes with its value: its length, one character, the value's type, the value.
+const MIN_ENTRY_BYTES: usize = 8 + 1 + 4 + 1;
+
+/// How deep arrays may nest; each level costs a stack frame, and files in use nest none.
+const MAX_DEPTH: usize = 8;
+
+macro_rules! value_types {
+    ($($variant:ident($type:ty) = $number:literal, $name:literal;)*) => {
+        /// The value of a metadata key.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Value { $(#[doc = concat!("One ", $name, ".")] $variant($type)),* }
+
+        /// An array in the metadata, all of one type.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Array { $(#[doc = concat!("Each element one ", $name, ".")] $variant(Vec<$type>)),* }
+
+        impl Value {
+            /// The name of the value's type, for example `u32`.
+            pub fn type_name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name),* }
+            }
+
+            /// Reads a value of the type with this number (`gguf_metadata_value_type`).
+            pub(super) fn read(cursor: &mut Cursor, number: u32) -> Parsed<Self> {
+                match number {
+                    $($number => cursor.read().map(Self::$variant),)*
+                    _ => Err(format!("has the unknown type {number}")),
+                }
+            }
+        }
+
+        impl Array {
+            /// The name of the elements' type, for example `u32`.
+            pub fn type_name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name),* }
+            }
+
+            /// How many elements there are.
+            pub fn len(&self) -> usize {
+                match self { $(Self::$variant(elements) => elements.len()),* }
+            }
+
+            fn read_elements(cursor: &mut Cursor, number: u32, count: u64, depth: usize) -> Parsed<Self> {
+                match number {
+                    $($number => Element::read_many(cursor, count, depth).map(Self::$variant),)*
+                    _ => Err(format!("has elements of the unknown type {number}")),
+                }
+            }
+        }
+    };
+}
+
+value_types! {
+    U8(u8) = 0, "u8";
+    I8(i8) = 1, "i8";
+    U16(u16) = 2, "u16";
+    I16(i16) = 3, "i16";
+    U32(u32) = 4, "u32";
+    I32(i32) = 5, "i32";
+    F32(f32) = 6, "f32";
+    Bool(bool) = 7, "bool";
+    String(String) = 8, "string";
+    Array(Array) = 9, "array";
+    U64(u64) = 10, "u64";
+    I64(i64) = 11, "i64";
+    F64(f64) = 12, "f64";
+}
+
+impl Value {
+    /// The value as an unsigned integer; `None` for other types and for negative numbers.
+    pub(super) fn to_u64(&self) -> Option<u64> {
+        match *self {
+            Self::U8(n) => Some(n.into()),
+            Self::U16(n) => Some(n.into()),
+            Self::U32(n) => Some(n.into()),
+            Self::U64(n) => Some(n),
+            Self::I8(n) => n.try_into().ok(),
+            Self::I16(n) => n.try_into().ok(),
+            Self::I32(n) => n.try_into().ok(),
+            Self::I64(n) => n.try_into().ok(),
+            Self::F32(_) | Self::F64(_) | Self::Bool(_) | Self::String(_) | Self::Array(_) => None,
+        }
+    }
+}
+
+/// Numbers as they are, strings quoted and clipped, arrays as their type and length.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::U8(n) => n.fmt(f),
+            Self::U16(n) => n.fmt(f),
+            Self::U32(n) => n.fmt(f),
+            Self::U64(n) => n.fmt(f),
+            Self::I8(n) => n.fmt(f),
+            Self::I16(n) => n.fmt(f),
+            Self::I32(n) => n.fmt(f),
+            Self::I64(n) => n.fmt(f),
+            Self::F32(n) => n.fmt(f),
+            Self::F64(n) => n.fmt(f),
+            Self::Bool(b) => b.fmt(f),
+            Self::String(text) => f.write_str(&quoted(text)),
+            Self::Array(array) => write!(f, "[{}; {}]", array.type_name(), array.len()),
+        }
+    }
+}
+
+impl Array {
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Element for Array {
+    // The elements' type and their count.
+    const MIN_BYTES: usize = size_of::<u32>() + size_of::<u64>();
+
+    fn read(cursor: &mut Cursor, depth: usize) -> Parsed<Self> {
+        if depth == MAX_DEPTH {
+            return Err(format!("is nested more than {MAX_DEPTH} arrays deep"));
+        }
+        let number = cursor.read()?;
+        let count = cursor.read()?;
+        Self::read_elements(cursor, number, count, depth + 1)
+    }
+}
+
+/// Keys and values in the file's order.
+#[derive(Default)]
+pub(super) struct Metadata {
+    entries: Vec<(String, Value)>,
+    index: HashMap<String, usize>,
+}
+
+impl Metadata {
+    /// Reads `count` keys with their values.
+    pub(super) fn read(cursor: &mut Cursor, count: u64) -> Parsed<Self> {
+        cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("metadata of {count} keys {what}"))?;
+        let mut metadata = Self::default();
+        for number in 1..=count {
+            let key: String = cursor.read().map_err(|what| format!("metadata key {number} of {count} {what}"))?;
+            let value = cursor.read().and_then(|type_number| Value::read(cursor, type_number));
+            let value = value.map_err(|what| format!("metadata key {} {what}", quoted(&key)))?;
+            if key.is_empty() {
+                return Err(format!("metadata key {number} of {count} is empty"));
+            }
+            if metadata.get(&key).is_some() {
+                return Err(format!("metadata key {} is there twice", quoted(&key)));
+            }
+            metadata.push(key, value);
+        }
+        Ok(metadata)
+    }
+
+    fn push(&mut self, key: String, value: Value) {
+        self.index.insert(key.clone(), self.entries.len());
+        self.entries.push((key, value));
+    }
+
+    /// Adds the keys of another part of the model, but for those that are a part's `own`.
+    pub(super) fn merge(&mut self, other: Self, own: &[&str]) -> Parsed<()> {
+        for (key, value) in other.entries {
+            match self.get(&key) {
+                _ if own.contains(&key.as_str()) => {}
+                None => self.push(key, value),
+                Some(first) if *first == value => {}
+                Some(first) => {
+                    return Err(format!("metadata key {} is {value} here and {first} in the first part", quoted(&key)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        self.index.get(key).map(|&index| &self.entries[index].1)
+    }
+
+    /// The integer of a key that describes the file itself rather than the model.
+    pub(super) fn layout(&self, key: &str) -> Parsed<Option<u64>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.to_u64() {
+            Some(number) => Ok(Some(number)),
+            None => Err(format!("metadata key `{key}` is {value}, not a whole number")),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.entries.iter().map(|(key, value)| (key.as_str(), value))
+    }
+}

@@ -1,0 +1,21 @@
+//! F32, F16 and BF16: plain floats, each a block of its own, little-endian.
+//!
+//! BF16 is the upper half of an F32. Source: GGUF's types 0, 1 and 30.
+
+use super::bits;
+
+pub(super) const F32_FIELDS: [usize; 1] = [4];
+pub(super) const F16_FIELDS: [usize; 1] = [2];
+pub(super) const BF16_FIELDS: [usize; 1] = [2];
+
+pub(super) fn dequantize_f32(block: &[u8], out: &mut [f32]) {
+    out[0] = f32::from_le_bytes([block[0], block[1], block[2], block[3]]);
+}
+
+pub(super) fn dequantize_f16(block: &[u8], out: &mut [f32]) {
+    out[0] = bits::f16(block);
+}
+
+pub(super) fn dequantize_bf16(block: &[u8], out: &mut [f32]) {
+    out[0] = f32::from_le_bytes([0, 0, block[0], block[1]]);
+}

@@ -1,0 +1,122 @@
+//! The element formats: what a block's bytes mean.
+//!
+//! A row's bytes come in, 32-bit floats go out. Each format is one file, which gives the block's layout and the plain
+//! loops that decode it (the reference that every kernel is held against), and one row of the table below.
+
+mod bits;
+mod float;
+mod iq4_nl;
+mod iq4_xs;
+mod mxfp4;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
+mod simd;
+mod tile;
+
+use crate::{DType, Error, Result};
+
+pub(crate) use simd::Simd;
+pub(crate) use tile::{Lanes, ROWS, Tile, TileVisitor};
+
+/// What is known of one format: a row of the table.
+#[derive(Debug)]
+pub struct Format {
+    /// The format, which also gives a block's weights and bytes.
+    pub dtype: DType,
+    /// The bytes of each field of a block, in file order: a scalar of 1 or 2 bytes, or whole 32-bit words.
+    /// Their sum is [`DType::block_bytes`].
+    pub fields: &'static [usize],
+    /// Decodes one block of exactly `block_bytes` bytes into exactly `block_weights` floats.
+    pub(crate) dequantize: fn(block: &[u8], out: &mut [f32]),
+}
+
+#[rustfmt::skip]
+static FORMATS: [Format; DType::ALL.len()] = [
+    Format { dtype: DType::F32, fields: &float::F32_FIELDS, dequantize: float::dequantize_f32 },
+    Format { dtype: DType::F16, fields: &float::F16_FIELDS, dequantize: float::dequantize_f16 },
+    Format { dtype: DType::Q4_0, fields: &q4_0::FIELDS, dequantize: q4_0::dequantize },
+    Format { dtype: DType::Q4_1, fields: &q4_1::FIELDS, dequantize: q4_1::dequantize },
+    Format { dtype: DType::Q5_0, fields: &q5_0::FIELDS, dequantize: q5_0::dequantize },
+    Format { dtype: DType::Q5_1, fields: &q5_1::FIELDS, dequantize: q5_1::dequantize },
+    Format { dtype: DType::Q8_0, fields: &q8_0::FIELDS, dequantize: q8_0::dequantize },
+    Format { dtype: DType::Q2_K, fields: &q2_k::FIELDS, dequantize: q2_k::dequantize },
+    Format { dtype: DType::Q3_K, fields: &q3_k::FIELDS, dequantize: q3_k::dequantize },
+    Format { dtype: DType::Q4_K, fields: &q4_k::FIELDS, dequantize: q4_k::dequantize },
+    Format { dtype: DType::Q5_K, fields: &q5_k::FIELDS, dequantize: q5_k::dequantize },
+    Format { dtype: DType::Q6_K, fields: &q6_k::FIELDS, dequantize: q6_k::dequantize },
+    Format { dtype: DType::IQ4_NL, fields: &iq4_nl::FIELDS, dequantize: iq4_nl::dequantize },
+    Format { dtype: DType::IQ4_XS, fields: &iq4_xs::FIELDS, dequantize: iq4_xs::dequantize },
+    Format { dtype: DType::BF16, fields: &float::BF16_FIELDS, dequantize: float::dequantize_bf16 },
+    Format { dtype: DType::MXFP4, fields: &mxfp4::FIELDS, dequantize: mxfp4::dequantize },
+];
+
+// `format` looks a row up by its place, so the table must follow the order of the enum.
+const _: () = {
+    let mut row = 0;
+    while row < FORMATS.len() {
+        assert!(FORMATS[row].dtype as usize == row);
+        row += 1;
+    }
+};
+
+/// The table's row for `dtype`.
+pub fn format(dtype: DType) -> &'static Format {
+    &FORMATS[dtype as usize]
+}
+
+/// Does something with the tile decoder of a block format; `None` for the plain floats, which have no tiles.
+///
+/// # Safety
+/// As the visitor's [`TileVisitor::visit`].
+#[inline(always)]
+pub(crate) unsafe fn visit_tile<V: TileVisitor>(dtype: DType, visitor: V) -> Option<V::Output> {
+    // SAFETY: by the caller.
+    unsafe {
+        Some(match dtype {
+            DType::F32 | DType::F16 | DType::BF16 => return None,
+            DType::Q4_K => visitor.visit::<q4_k::Q4K>(),
+            DType::Q8_0 => visitor.visit::<q8_0::Q80>(),
+            _ => return None,
+        })
+    }
+}
+
+/// Decodes a row: `bytes` holds whole blocks of `dtype`, `out` has room for exactly their weights.
+///
+/// The values are those of gguf-py (`gguf.dequantize`), bit for bit, for finite scales.
+///
+/// # Errors
+/// [`Error::Argument`] where `out` is no whole number of blocks or `bytes` is not as long as they are.
+///
+/// ```
+/// use inkstone::{DType, quant};
+///
+/// let mut out = [0.0; 2];
+/// quant::dequantize_row(DType::F16, &[0x00, 0x3c, 0x00, 0xc0], &mut out)?;
+/// assert_eq!(out, [1.0, -2.0]);
+/// # Ok::<(), inkstone::Error>(())
+/// ```
+pub fn dequantize_row(dtype: DType, bytes: &[u8], out: &mut [f32]) -> Result<()> {
+    let (weights, size) = (dtype.block_weights(), dtype.block_bytes());
+    let Some(needed) = dtype.row_bytes(out.len()) else {
+        let what = format!("{} weights are no whole number of {dtype} blocks: pass a multiple of {weights}", out.len());
+        return Err(Error::argument("out", what));
+    };
+    if bytes.len() != needed {
+        let what = format!("{} {dtype} weights are {needed} bytes, not {}: pass the whole row", out.len(), bytes.len());
+        return Err(Error::argument("bytes", what));
+    }
+    let decode = format(dtype).dequantize;
+    for (block, out) in bytes.chunks_exact(size).zip(out.chunks_exact_mut(weights)) {
+        decode(block, out);
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! MXFP4: 32 weights in 17 bytes.
+//!
+//! | bytes | field | holds |
+//! |---|---|---|
+//! | 1 | `exponent` | E8M0: the scale's power of two, biased by 127 |
+//! | 16 | `codes` | 4 bits a weight: weights 0 to 15 in the low halves, 16 to 31 in the high ones |
+//!
+//! weight i = 2^(exponent - 128) * DOUBLED[code(i)]
+//!
+//! A code is a float of one sign bit, two exponent bits and one mantissa bit (E2M1). The OCP microscaling
+//! specification reads a scale's exponent of 255 as not-a-number; ggml, and so this file, as 2^128. A code's negative
+//! zero decodes as zero.
+//!
+//! Source: GGUF's type 39, ggml's `block_mxfp4`.
+
+use super::bits;
+
+pub(super) const FIELDS: [usize; 2] = [1, 16];
+
+/// Twice what the codes stand for, which makes them whole.
+pub(super) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
+    let [exponent, codes] = bits::split(block, FIELDS);
+    let half_scale = half_scale(exponent[0]);
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = half_scale * f32::from(DOUBLED[usize::from(bits::code(codes, 4, 16, i))]);
+    }
+}
+
+/// 2^(exponent - 128), which for the two least exponents is a subnormal float.
+fn half_scale(exponent: u8) -> f32 {
+    match exponent {
+        0 => f32::from_bits(1 << 21),
+        1 => f32::from_bits(1 << 22),
+        _ => f32::from_bits(u32::from(exponent - 1) << 23),
+    }
+}

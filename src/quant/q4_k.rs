@@ -1,0 +1,58 @@
+//! Q4_K: 256 weights in 144 bytes, in groups of 32.
+//!
+//! | bytes | field | holds |
+//! |---|---|---|
+//! | 2 | `d` | scale of the scales, f16 |
+//! | 2 | `dmin` | scale of the minima, f16 |
+//! | 12 | `scales` | 6-bit scale and minimum of each group, 0 to 63: see [`bits::scale_and_min`] |
+//! | 128 | `codes` | 4 bits a weight, 0 to 15: 32 bytes hold two groups, the first in the low halves |
+//!
+//! weight i = d * scale(i / 32) * code(i) - dmin * min(i / 32)
+//!
+//! Source: GGUF's type 12, ggml's `block_q4_K`.
+
+use super::{Lanes, Simd, Tile, bits};
+
+pub(super) const FIELDS: [usize; 4] = [2, 2, 12, 128];
+
+pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
+    let [d, dmin, scales, codes] = bits::split(block, FIELDS);
+    let (d, dmin) = (bits::f16(d), bits::f16(dmin));
+    for (i, out) in out.iter_mut().enumerate() {
+        let (scale, min) = bits::scale_and_min(scales, i / 32);
+        let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
+        *out = scale * f32::from(bits::code(codes, 4, 32, i)) - min;
+    }
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q4K;
+
+impl Tile for Q4K {
+    const COLUMNS: usize = 256;
+    const BYTES: usize = 144;
+    const GROUP: usize = 32;
+    const BITS: u32 = 4;
+    type Head<S: Simd> = bits::ScalesAndMins<S>;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller.
+        unsafe { bits::scales_and_mins(lanes) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe { head.group(group) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the codes begin at byte 16.
+        unsafe {
+            let packed = lanes.word::<S>(16, word / 16 * 8 + word % 8);
+            S::and(S::shr(packed, (word / 8 % 2 * 4) as u32), S::splat_i(0x0f0f_0f0f))
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Q8_0: 32 weights in 34 bytes.
+//!
+//! | bytes | field | holds |
+//! |---|---|---|
+//! | 2 | `d` | scale, f16 |
+//! | 32 | `codes` | one signed byte a weight |
+//!
+//! weight i = d * code(i)
+//!
+//! Source: GGUF's type 8, ggml's `block_q8_0`.
+
+use super::{Lanes, Simd, Tile, bits};
+
+pub(super) const FIELDS: [usize; 2] = [2, 32];
+
+pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
+    let [d, codes] = bits::split(block, FIELDS);
+    let d = bits::f16(d);
+    for (out, &code) in out.iter_mut().zip(codes) {
+        *out = d * f32::from(code as i8);
+    }
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q80;
+
+impl Tile for Q80 {
+    const COLUMNS: usize = 32;
+    const BYTES: usize = 34;
+    const GROUP: usize = 32;
+    const BITS: u32 = 8;
+    type Head<S: Simd> = S::F;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller.
+        unsafe { lanes.half::<S>(0) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe { (*head, S::mul(*head, S::splat(128.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the codes begin at byte 2, and flipping its top bit adds 128 to a signed byte.
+        unsafe { S::xor(lanes.word::<S>(2, word), S::splat_i(0x8080_8080_u32 as i32)) }
+    }
+}
