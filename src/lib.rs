@@ -4,10 +4,13 @@
 pub mod backend;
 mod dtype;
 mod error;
+pub mod generate;
 pub mod gguf;
 pub mod graph;
 pub mod kv_cache;
-
+pub mod models;
+pub mod optimize;
+pub mod plan;
 pub mod quant;
 pub mod weights;
 

@@ -97,7 +97,7 @@ impl Builder {
         let shapes: Vec<Shape> = inputs.iter().map(|id| self.values[id.index()].shape).collect();
         let results = op.infer(&shapes).unwrap_or_else(|what| {
             self.mistake.get_or_insert_with(|| format!("node {} ({}): {what}", self.nodes.len(), op.name()));
-            vec![Shape::new(Rows::Tokens, 0)]
+            vec![Shape::new(Rows::Tokens, 0); op.result_count(inputs.len()).max(1)]
         });
         let node = self.nodes.len();
         let outputs: Vec<_> = results

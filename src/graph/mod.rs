@@ -6,13 +6,16 @@
 //! step. Heads are attributes of the ops that know them, not a dimension.
 
 mod builder;
+mod dump;
 mod op;
+mod rewrite;
 mod verify;
 
 use std::sync::Arc;
 
 pub use builder::Builder;
 pub use op::{Activation, AttentionSpec, Op, RopeSpec, RopeStyle};
+pub use rewrite::Rewriter;
 
 use crate::{DType, Result};
 
@@ -149,12 +152,22 @@ impl Graph {
         self.value(id).shape
     }
 
-    /// The node that makes this value; `None` for weights, constants and the tokens.
-    pub fn producer(&self, id: ValueId) -> Option<&Node> {
+    /// The names of all values, in order of definition.
+    pub fn value_ids(&self) -> impl Iterator<Item = ValueId> + use<> {
+        (0..self.values.len() as u32).map(ValueId)
+    }
+
+    /// The position of the node that makes this value; `None` for weights, constants and the tokens.
+    pub fn producer_index(&self, id: ValueId) -> Option<usize> {
         match self.value(id).source {
-            Source::Node { node, .. } => self.nodes.get(node),
+            Source::Node { node, .. } => Some(node),
             Source::Tokens | Source::Weight { .. } | Source::Constant(_) => None,
         }
+    }
+
+    /// The node that makes this value; `None` for weights, constants and the tokens.
+    pub fn producer(&self, id: ValueId) -> Option<&Node> {
+        self.producer_index(id).and_then(|node| self.nodes.get(node))
     }
 
     /// How many nodes read each value, by value; the logits count as read once.
@@ -167,10 +180,10 @@ impl Graph {
         uses
     }
 
-    /// Checks every invariant: order, operand counts and shapes.
+    /// Checks every invariant: order, operand counts, shapes, and one cache layer for each attention.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) that names the first node that breaks one.
+    /// [`Error::Graph`](crate::Error::Graph) that names the first value or node that breaks one.
     pub fn verify(&self) -> Result<()> {
         verify::verify(self)
     }

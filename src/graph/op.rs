@@ -163,6 +163,26 @@ impl Op {
         }
     }
 
+    /// How many results the op makes of this many operands.
+    pub(super) fn result_count(&self, operands: usize) -> usize {
+        match self {
+            Self::MatMulJoined => operands.saturating_sub(1),
+            Self::AddRmsNorm { .. } => 2,
+            Self::Embed
+            | Self::MatMul
+            | Self::Add
+            | Self::Mul
+            | Self::Div
+            | Self::Activate(_)
+            | Self::RmsNorm { .. }
+            | Self::Rope(_)
+            | Self::Attention(_)
+            | Self::SelectOutputs
+            | Self::MatMulGlu(_)
+            | Self::MatMulAdd => 1,
+        }
+    }
+
     /// The shapes of the results for operands of these shapes, or what is wrong with the operands.
     pub fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
         match self {
@@ -227,8 +247,8 @@ impl RopeSpec {
 
 impl AttentionSpec {
     fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
-        let q = Shape::new(Rows::Tokens, self.heads * self.head_dim);
-        let kv = Shape::new(Rows::Tokens, self.kv_heads * self.head_dim);
+        let q = Shape::new(Rows::Tokens, self.heads.saturating_mul(self.head_dim));
+        let kv = Shape::new(Rows::Tokens, self.kv_heads.saturating_mul(self.head_dim));
         if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return Err(format!("{} query heads do not divide among {} key-value heads", self.heads, self.kv_heads));
         }
@@ -251,6 +271,6 @@ fn products(inputs: &[Shape], n: usize) -> Result<Vec<Shape>, String> {
 }
 
 fn mismatch(wanted: &str, inputs: &[Shape]) -> String {
-    let shapes: Vec<_> = inputs.iter().map(|s| format!("[{:?}, {}]", s.rows, s.width)).collect();
+    let shapes: Vec<_> = inputs.iter().map(Shape::to_string).collect();
     format!("wants {wanted}, got {}", shapes.join(" "))
 }

@@ -1,19 +1,17 @@
 //! Holds a graph to its invariants.
 
-use super::{Graph, LayerCache, Node, Op, Rows, Shape, Source};
+use super::{Graph, LayerCache, Node, Op, Rows, Shape, Source, Value};
 use crate::{Error, Result};
 
 pub(super) fn verify(graph: &Graph) -> Result<()> {
+    for (index, value) in graph.values.iter().enumerate() {
+        check_value(graph, index, value).map_err(|what| Error::Graph(format!("value %{index}: {what}")))?;
+    }
+    let mut appended = vec![false; graph.caches.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         check_node(graph, index, node)
+            .and_then(|()| check_cache(graph, &node.op, &mut appended))
             .map_err(|what| Error::Graph(format!("node {index} ({}): {what}", node.op.name())))?;
-    }
-    for (index, value) in graph.values.iter().enumerate() {
-        if let Source::Constant(row) = &value.source
-            && value.shape != Shape::new(Rows::Fixed(1), row.len())
-        {
-            return Err(Error::Graph(format!("constant %{index} has {} numbers and another shape", row.len())));
-        }
     }
     match graph.values.get(graph.logits.index()) {
         Some(value) if value.shape.rows == Rows::Outputs => Ok(()),
@@ -21,6 +19,25 @@ pub(super) fn verify(graph: &Graph) -> Result<()> {
     }
 }
 
+/// A value lies where it says, and has the kind of shape that its source has.
+fn check_value(graph: &Graph, index: usize, value: &Value) -> Result<(), String> {
+    let sound = match &value.source {
+        Source::Tokens => value.shape == Shape::new(Rows::Tokens, 1),
+        Source::Weight { .. } => matches!(value.shape.rows, Rows::Fixed(rows) if rows > 0),
+        Source::Constant(row) => value.shape == Shape::new(Rows::Fixed(1), row.len()),
+        Source::Node { node, output } => {
+            let made = graph.nodes.get(*node).and_then(|node| node.outputs.get(*output));
+            made.is_some_and(|id| id.index() == index)
+        }
+    };
+    if sound && value.shape.width > 0 {
+        Ok(())
+    } else {
+        Err(format!("{} is no shape for {:?}", value.shape, value.source))
+    }
+}
+
+/// Operands come first and fit the op; results are what it makes.
 fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
     let mut shapes = Vec::with_capacity(node.inputs.len());
     for id in &node.inputs {
@@ -33,19 +50,30 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
         shapes.push(value.shape);
     }
     let wanted = node.op.infer(&shapes)?;
-    let found: Vec<_> = node.outputs.iter().filter_map(|id| graph.values.get(id.index())).map(|v| v.shape).collect();
-    if wanted != found {
-        return Err(format!("results have shapes {found:?}, the op makes {wanted:?}"));
+    if wanted.len() != node.outputs.len() {
+        return Err(format!("has {} results, the op makes {}", node.outputs.len(), wanted.len()));
     }
-    for (output, id) in node.outputs.iter().enumerate() {
-        if graph.value(*id).source != (Source::Node { node: index, output }) {
-            return Err(format!("result %{} names another producer", id.index()));
+    for (output, (id, shape)) in node.outputs.iter().zip(wanted).enumerate() {
+        match graph.values.get(id.index()) {
+            Some(value) if value.source != (Source::Node { node: index, output }) => {
+                return Err(format!("result %{} names another producer", id.index()));
+            }
+            Some(value) if value.shape == shape => {}
+            Some(value) => return Err(format!("result %{} is {}, the op makes {shape}", id.index(), value.shape)),
+            None => return Err(format!("result %{} does not exist", id.index())),
         }
     }
-    if let Op::Attention(spec) = &node.op
-        && graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim })
-    {
+    Ok(())
+}
+
+/// Each attention has a cache layer of its own, of its shape.
+fn check_cache(graph: &Graph, op: &Op, appended: &mut [bool]) -> Result<(), String> {
+    let Op::Attention(spec) = op else { return Ok(()) };
+    if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim }) {
         return Err(format!("cache layer {} is missing or of another shape", spec.layer));
+    }
+    if std::mem::replace(&mut appended[spec.layer], true) {
+        return Err(format!("cache layer {} has another attention already", spec.layer));
     }
     Ok(())
 }

@@ -1,0 +1,3 @@
+mod decoder;
+mod stop;
+pub use decoder::{Decoder, Limits, Wanted};

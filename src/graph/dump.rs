@@ -1,0 +1,126 @@
+//! Graphs for readers: as text, one line a node, and in Graphviz's language.
+
+use std::fmt::{self, Write as _};
+
+use super::{Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
+
+/// How many numbers of a constant are shown.
+const SHOWN: usize = 4;
+
+impl fmt::Display for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(rows) => write!(f, "{rows}"),
+            Self::Tokens => f.write_str("Tokens"),
+            Self::Outputs => f.write_str("Outputs"),
+        }
+    }
+}
+
+/// `[rows, width]`.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}, {}]", self.rows, self.width)
+    }
+}
+
+/// The op's name and its attributes.
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Self::RmsNorm { eps } | Self::AddRmsNorm { eps } => write!(f, " eps={eps:?}"),
+            Self::Rope(spec) => {
+                let style = match spec.style {
+                    RopeStyle::Adjacent => "adjacent",
+                    RopeStyle::Halves => "halves",
+                };
+                write!(f, " style={style} head_dim={}", spec.head_dim)
+            }
+            Self::Attention(spec) => write!(
+                f,
+                " layer={} heads={} kv_heads={} head_dim={} scale={:?}",
+                spec.layer, spec.heads, spec.kv_heads, spec.head_dim, spec.scale
+            ),
+            Self::Embed
+            | Self::MatMul
+            | Self::Add
+            | Self::Mul
+            | Self::Div
+            | Self::Activate(_)
+            | Self::SelectOutputs
+            | Self::MatMulJoined
+            | Self::MatMulGlu(_)
+            | Self::MatMulAdd => Ok(()),
+        }
+    }
+}
+
+/// One line a node, for example
+/// `%17 [Tokens, 1024] = matmul (%12, blk.0.attn_q.weight Q4_K [1024, 1024])`, then the logits.
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for node in &self.nodes {
+            let outputs: Vec<_> =
+                node.outputs.iter().map(|id| format!("%{} {}", id.index(), self.shape(*id))).collect();
+            let inputs: Vec<_> = node.inputs.iter().map(|id| self.describe(*id)).collect();
+            writeln!(f, "{} = {} ({})", outputs.join(", "), node.op, inputs.join(", "))?;
+        }
+        writeln!(f, "logits %{} {}", self.logits.index(), self.shape(self.logits))
+    }
+}
+
+impl Graph {
+    /// The graph in Graphviz's language: a box for each node with the weights and constants that it reads, and an
+    /// arrow with its shape for each value that goes from node to node.
+    pub fn dot(&self) -> String {
+        let mut boxes = String::new();
+        let mut arrows = String::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let mut lines = vec![node.op.to_string()];
+            for id in &node.inputs {
+                match self.value(*id).source {
+                    Source::Weight { .. } | Source::Constant(_) => lines.push(self.describe(*id)),
+                    Source::Tokens | Source::Node { .. } => self.arrow(&mut arrows, *id, &format!("n{index}")),
+                }
+            }
+            let label: Vec<_> = lines.iter().map(|line| escape(line)).collect();
+            line(&mut boxes, format_args!("n{index} [label=\"{}\"];", label.join("\\n")));
+        }
+        self.arrow(&mut arrows, self.logits, "logits");
+        format!("digraph {{\n  node [shape=box];\n  tokens;\n{boxes}  logits;\n{arrows}}}\n")
+    }
+
+    fn arrow(&self, out: &mut String, value: ValueId, to: &str) {
+        let from = match self.value(value).source {
+            Source::Node { node, .. } => format!("n{node}"),
+            Source::Tokens | Source::Weight { .. } | Source::Constant(_) => self.describe(value),
+        };
+        line(out, format_args!("{from} -> {to} [label=\"{}\"];", self.shape(value)));
+    }
+
+    fn describe(&self, id: ValueId) -> String {
+        let value = self.value(id);
+        match &value.source {
+            Source::Tokens => "tokens".into(),
+            Source::Weight { name, dtype } => format!("{name} {dtype} {}", value.shape),
+            Source::Constant(row) => {
+                let mut numbers: Vec<_> = row.iter().take(SHOWN).map(|number| format!("{number:?}")).collect();
+                if row.len() > SHOWN {
+                    numbers.push("..".into());
+                }
+                format!("constant {} {{{}}}", value.shape, numbers.join(", "))
+            }
+            Source::Node { .. } => format!("%{}", id.index()),
+        }
+    }
+}
+
+fn line(out: &mut String, line: fmt::Arguments<'_>) {
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(out, "  {line}");
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
