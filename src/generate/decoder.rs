@@ -23,6 +23,15 @@ pub enum Wanted {
     All,
 }
 
+/// What a call of [`Decoder::prefill`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefill {
+    /// Tokens at the start that the sequence held already.
+    pub cached: usize,
+    /// Whether all tokens are in the cache now: false where the caller stopped it.
+    pub complete: bool,
+}
+
 /// The sizes that an executable was compiled for.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -166,15 +175,67 @@ impl Decoder {
         Ok(&mut self.logits)
     }
 
-    fn part<'a>(&self, &(sequence, new, wanted): &(SequenceId, &'a [u32], Wanted)) -> Result<Part<'a>> {
-        let held = self.tokens(sequence)?;
-        if new.is_empty() {
+    /// Makes a sequence hold `ids` and nothing else, and leaves the last one's logits in [`logits`](Self::logits). What the
+    /// sequence begins with already is kept; the rest is computed in chunks of at most `max_tokens`.
+    ///
+    /// `progress` is told how many of the tokens are in the cache, and how many there are, before each chunk and at the
+    /// end; where it returns false the sequence keeps what it has by then.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step). Bad ids and a prompt that is too long are found before anything is changed.
+    pub fn prefill(
+        &mut self,
+        id: SequenceId,
+        ids: &[u32],
+        mut progress: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Prefill> {
+        self.check_prompt(ids)?;
+        let held = self.tokens(id)?;
+        // The last one is computed in any case, for its logits.
+        let cached = held.iter().zip(&ids[..ids.len() - 1]).take_while(|(old, new)| old == new).count();
+        self.truncate(id, cached)?;
+        let mut done = cached;
+        while done < ids.len() {
+            if !progress(done, ids.len()) {
+                return Ok(Prefill { cached, complete: false });
+            }
+            let end = ids.len().min(done + self.limits.max_tokens);
+            let wanted = if end == ids.len() { Wanted::Last } else { Wanted::None };
+            self.step(&[(id, &ids[done..end], wanted)])?;
+            done = end;
+        }
+        Ok(Prefill { cached, complete: progress(done, ids.len()) })
+    }
+
+    /// The logits of the last step, which the caller may change.
+    pub fn logits(&mut self) -> &mut [f32] {
+        &mut self.logits
+    }
+
+    /// Checks that a sequence could hold `ids` and nothing else.
+    pub(super) fn check_prompt(&self, ids: &[u32]) -> Result<()> {
+        self.check_ids(ids)?;
+        let context = self.context_length();
+        if ids.len() > context {
+            return Err(Error::ContextFull { tokens: ids.len(), free: context, context });
+        }
+        Ok(())
+    }
+
+    fn check_ids(&self, ids: &[u32]) -> Result<()> {
+        if ids.is_empty() {
             return Err(Error::argument("ids", "are none, but there must be at least one"));
         }
         let vocab_size = self.limits.vocab_size;
-        if let Some(id) = new.iter().find(|&&id| id as usize >= vocab_size) {
-            return Err(Error::argument("ids", format!("has {id}, which is not in the vocabulary of {vocab_size}")));
+        match ids.iter().find(|&&id| id as usize >= vocab_size) {
+            Some(id) => Err(Error::argument("ids", format!("has {id}, which is not in the vocabulary of {vocab_size}"))),
+            None => Ok(()),
         }
+    }
+
+    fn part<'a>(&self, &(sequence, new, wanted): &(SequenceId, &'a [u32], Wanted)) -> Result<Part<'a>> {
+        let held = self.tokens(sequence)?;
+        self.check_ids(new)?;
         let (start, tokens) =
             if self.recompute { (0, Cow::Owned([held, new].concat())) } else { (held.len(), Cow::Borrowed(new)) };
         let wanted = match wanted {
