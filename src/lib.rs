@@ -12,6 +12,8 @@ pub mod models;
 pub mod optimize;
 pub mod plan;
 pub mod quant;
+pub mod sampler;
+pub mod tokenizer;
 pub mod weights;
 
 pub use dtype::DType;
