@@ -213,7 +213,7 @@ impl Decoder {
     }
 
     /// Checks that a sequence could hold `ids` and nothing else.
-    pub(super) fn check_prompt(&self, ids: &[u32]) -> Result<()> {
+    pub(crate) fn check_prompt(&self, ids: &[u32]) -> Result<()> {
         self.check_ids(ids)?;
         let context = self.context_length();
         if ids.len() > context {

@@ -123,6 +123,7 @@ impl Runner {
     /// # Errors
     /// As [`generate_ids`](Self::generate_ids).
     pub fn predict_logits(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
+        self.decoder.check_prompt(ids)?;
         self.reset();
         self.prefill(ids).map(<[f32]>::to_vec)
     }
