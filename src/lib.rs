@@ -2,6 +2,7 @@
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
 pub mod backend;
+pub mod chat;
 mod dtype;
 mod error;
 pub mod generate;
@@ -12,9 +13,15 @@ pub mod models;
 pub mod optimize;
 pub mod plan;
 pub mod quant;
+pub mod runner;
 pub mod sampler;
 pub mod tokenizer;
 pub mod weights;
 
+pub use chat::Message;
 pub use dtype::DType;
 pub use error::{Error, Result};
+pub use generate::{GenerateOptions, Generation, StopHandle, StopReason, Summary};
+pub use kv_cache::CacheType;
+pub use runner::{LmRunner, MemoryPlan, Runner, RunnerBuilder};
+pub use sampler::SamplerOptions;

@@ -42,12 +42,7 @@ const GPT_2: &[(Take, &str)] = &[
 
 const ROWS: &[Row] = &[
     Row { names: &["gpt-2", "phi-2"], stages: &[GPT_2], ignore_merges: false, add_bos: false },
-    Row {
-        names: &["starcoder", "smollm"],
-        stages: &[&[(All, r"\p{N}")], GPT_2],
-        ignore_merges: false,
-        add_bos: false,
-    },
+    Row { names: &["starcoder", "smollm"], stages: &[&[(All, r"\p{N}")], GPT_2], ignore_merges: false, add_bos: false },
     Row {
         // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
         names: &["qwen2", "deepseek-r1-qwen"],
@@ -87,7 +82,8 @@ pub(super) fn row(name: Option<&str>) -> Result<&'static Row> {
         let what = format!("is missing, so how text is cut is unknown: convert the model again; known: {}", known());
         return Err(Error::metadata(KEY, what));
     };
-    let unknown = || Error::metadata(KEY, format!("`{name}` is a pre-tokenizer that is not supported; supported: {}", known()));
+    let unknown =
+        || Error::metadata(KEY, format!("`{name}` is a pre-tokenizer that is not supported; supported: {}", known()));
     ROWS.iter().find(|row| row.names.contains(&name)).ok_or_else(unknown)
 }
 

@@ -50,7 +50,8 @@ impl SpecialFinder {
         let all = |kind: Kind| kind.is_mark() || kind == Kind::UserDefined;
         let name = gguf.str("general.name")?.unwrap_or_default().to_lowercase();
         let row = STRIPS_AFTER.iter().find(|(names, _)| names.iter().any(|part| name.contains(part)));
-        let strips_after = row.map(|(_, exempt)| special(all).filter(|(_, text)| !exempt.contains(text)).map(|(id, _)| id));
+        let strips_after =
+            row.map(|(_, exempt)| special(all).filter(|(_, text)| !exempt.contains(text)).map(|(id, _)| id));
         Ok(Self {
             all: Finder::new(special(all))?,
             user_defined: Finder::new(special(|kind| kind == Kind::UserDefined))?,

@@ -4,8 +4,8 @@
 //! are joined first, the leftmost of equals ([Kudo & Richardson 2018](https://arxiv.org/abs/1808.06226)). Ranked merges, as the
 //! `tokenizers` crate has them, are no substitute: one rank cannot say "the leftmost of equal scores".
 
-use std::collections::BinaryHeap;
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use ahash::AHashMap;
 
@@ -120,7 +120,8 @@ impl Spm {
                 Some(id) => ids.push(id),
                 None => {
                     ids.truncate(start);
-                    let none = || Error::Tokenizer(format!("the vocabulary has no token for `{}`", char.escape_debug()));
+                    let none =
+                        || Error::Tokenizer(format!("the vocabulary has no token for `{}`", char.escape_debug()));
                     ids.push(self.unknown.ok_or_else(none)?);
                     break;
                 }

@@ -162,7 +162,9 @@ fn kinds(gguf: &Gguf, count: usize) -> Result<Vec<Kind>> {
         Some(_) => return Err(Error::metadata(KEY, "must be an array of 32-bit integers")),
     };
     same_length(KEY, numbers.len(), count)?;
-    let kind = |number| Kind::from_number(number).ok_or_else(|| Error::metadata(KEY, format!("holds an unknown type {number}")));
+    let kind = |number| {
+        Kind::from_number(number).ok_or_else(|| Error::metadata(KEY, format!("holds an unknown type {number}")))
+    };
     numbers.into_iter().map(kind).collect()
 }
 

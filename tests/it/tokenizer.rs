@@ -24,7 +24,9 @@ fn ids(value: &Value) -> Vec<u32> {
 
 /// Every field of a file of vectors (../shared/tokenizers/README.md describes them).
 fn assert_vectors(name: &str, cleans_up: bool) {
-    let (Some(model), Some(vectors)) = (shared(&format!("{name}.gguf")), shared(&format!("{name}.jsonl"))) else { return };
+    let (Some(model), Some(vectors)) = (shared(&format!("{name}.gguf")), shared(&format!("{name}.jsonl"))) else {
+        return;
+    };
     let tokenizer = open(&model);
     let vectors = std::fs::read_to_string(vectors).unwrap();
     assert_eq!(vectors.lines().count(), 300);
@@ -33,7 +35,11 @@ fn assert_vectors(name: &str, cleans_up: bool) {
         let text = vector["text"].as_str().unwrap();
         let plain = tokenizer.encode(text, SpecialTokens::Plain).unwrap();
         assert_eq!(plain, ids(&vector["ids"]), "{name}: ids of {text:?}");
-        assert_eq!(tokenizer.encode(text, SpecialTokens::Parse).unwrap(), ids(&vector["ids_special"]), "{name}: {text:?}");
+        assert_eq!(
+            tokenizer.encode(text, SpecialTokens::Parse).unwrap(),
+            ids(&vector["ids_special"]),
+            "{name}: {text:?}"
+        );
         assert_eq!(tokenizer.encode_prompt(text).unwrap(), ids(&vector["ids_bos"]), "{name}: {text:?}");
         let pieces: Vec<String> = plain.iter().map(|&id| hex(tokenizer.token_bytes(id).unwrap())).collect();
         assert_eq!(pieces, strings(&vector["pieces_hex"]), "{name}: pieces of {text:?}");
