@@ -23,14 +23,15 @@ pub enum CacheType {
 }
 
 impl CacheType {
-    /// The bytes of one head's key or value.
+    /// The bytes of one head's key or value. Floats are filled up to a multiple of 16 elements with zeros, so that
+    /// kernels read whole vectors.
     ///
     /// # Errors
     /// [`Error::Argument`] where the head is no whole number of the format's blocks.
     pub fn row_bytes(self, head_dim: usize) -> Result<usize> {
         match self {
-            Self::F32 => Ok(head_dim * 4),
-            Self::F16 => Ok(head_dim * 2),
+            Self::F32 => Ok(head_dim.next_multiple_of(16) * 4),
+            Self::F16 => Ok(head_dim.next_multiple_of(16) * 2),
             Self::Q8_0 if head_dim.is_multiple_of(32) => Ok(head_dim / 32 * 34),
             Self::Q8_0 => Err(Error::argument(
                 "cache_type",

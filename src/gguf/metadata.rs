@@ -144,7 +144,7 @@ pub(super) struct Metadata {
 impl Metadata {
     /// Reads `count` keys with their values.
     pub(super) fn read(cursor: &mut Cursor, count: u64) -> Parsed<Self> {
-        cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("metadata of {count} keys {what}"))?;
+        cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("a key count of {count} {what}"))?;
         let mut metadata = Self::default();
         for number in 1..=count {
             let key: String = cursor.read().map_err(|what| format!("metadata key {number} of {count} {what}"))?;

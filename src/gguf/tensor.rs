@@ -235,7 +235,7 @@ pub(super) struct Table(Vec<Entry>);
 impl Table {
     /// Reads a table of `count` entries.
     pub(super) fn read(cursor: &mut Cursor, count: u64) -> Parsed<Self> {
-        cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("the table of {count} tensors {what}"))?;
+        cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("a tensor count of {count} {what}"))?;
         let mut entries = Vec::new();
         for number in 1..=count {
             let name: String = cursor.read().map_err(|what| format!("tensor {number} of {count} {what}"))?;

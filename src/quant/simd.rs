@@ -42,6 +42,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn to_f(a: Self::I) -> Self::F;
     /// Lanes as the bits of floats.
     unsafe fn as_f(a: Self::I) -> Self::F;
+    /// One word for each lane.
+    unsafe fn store_i(to: *mut u8, a: Self::I);
     /// The low byte of each lane.
     unsafe fn store_bytes(to: *mut i8, a: Self::I);
     /// The sum of all lanes as signed integers.
@@ -78,10 +80,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// How many words of codes below `2^bits` can be gathered by [`Simd::gather`] before [`Simd::total`].
     fn span(bits: u32) -> usize;
     /// Adds to `sum` the products of four codes and four signed bytes of `x`, lane by lane. Codes are unsigned and
-    /// below `2^BITS`; with `BITS` 8 and [`Simd::SIGNED_BYTES`], 128 is first taken from each.
-    unsafe fn gather<const BITS: u32>(sum: Self::I, codes: Self::I, x: Self::I) -> Self::I;
+    /// below `2^bits`; with `bits` 8 and [`Simd::SIGNED_BYTES`], 128 is first taken from each.
+    unsafe fn gather(bits: u32, sum: Self::I, codes: Self::I, x: Self::I) -> Self::I;
     /// The gathered sums as one integer a lane.
-    unsafe fn total<const BITS: u32>(sum: Self::I) -> Self::I;
+    unsafe fn total(bits: u32, sum: Self::I) -> Self::I;
 
     /// Asks for the cache line at `from`, which need not be readable.
     unsafe fn prefetch(from: *const u8);

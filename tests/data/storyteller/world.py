@@ -10,135 +10,135 @@ Plain tables, no logic. Two marks are used in every text:
 
 # ---------------------------------------------------------------- who
 # noun | flags | adjectives | way of moving | home | gesture
-# flags: m, f  always he, always she;   F flies, S swims (some obstacles are none to them);   P a person
+# flags: - none;   m, f  always he, always she;   F flies, S swims (some obstacles are none to them);   P a person
 CHARACTERS = """
-fox         |   | small red, quick, clever, young        | trot   | den        | swished {his} tail
-rabbit      |   | small brown, quick, white, young       | hop    | burrow     | wiggled {his} nose
-hare        |   | long-eared, swift, young, gray         | leap   | hollow     | twitched {his} long ears
-bear        |   | big, brown, sleepy, round              | lumber | cave       | scratched {his} round ears
-wolf        |   | gray, shy, lanky, young                | lope   | cave       | pricked up {his} ears
-badger      |   | stout, old, striped, gruff             | shuffle| burrow     | smoothed {his} whiskers
-hedgehog    |   | small, round, prickly, shy             | shuffle| nest       | rolled up and unrolled again
-squirrel    |   | red, quick, young, busy                | scamper| nest       | flicked {his} tail
-mouse       |   | tiny, gray, brave little, brown        | scurry | mousehole  | rubbed {his} whiskers
-owl         | F | old, brown, small, wise                | fly    | hollow oak | blinked {his} round eyes
-cat         |   | black, white, striped, soft-footed     | pad    | attic      | purred under {his} breath
-dog         |   | shaggy, spotted, friendly, old         | trot   | kennel     | wagged {his} tail
-otter       | S | sleek, playful, young, brown           | slide  | den        | turned a somersault
-beaver      | S | busy, stout, young, brown              | waddle | lodge      | slapped {his} flat tail
-mole        |   | small, velvet, shy, blinking           | shuffle| tunnel     | wriggled {his} pink nose
-deer        |   | gentle, spotted, young, slender        | step   | thicket    | lowered {his} head
-frog        | S | green, small, cheerful, young          | hop    | lily pond  | blinked {his} gold eyes
-toad        | S | old, bumpy, brown, patient             | hop    | mossy hole | puffed out {his} cheeks
-turtle      | S | slow, old, green, patient              | plod   | pond       | stretched {his} neck
-tortoise    |   | slow, old, patient, wrinkled           | plod   | garden     | stretched {his} neck
-duck        | SF| white, plump, young, cheerful           | waddle | nest       | shook {his} feathers
-goose       | SF| gray, proud, plump, young              | waddle | nest       | stretched {his} wings
-swan        | SF| white, quiet, young, graceful          | glide  | nest       | bent {his} long neck
-crow        | F | black, clever, young, ragged           | fly    | nest       | tilted {his} head
-magpie      | F | bright-eyed, young, clever             | fly    | nest       | tilted {his} head
-robin       | F | small, plump, cheerful, young          | flutter| nest       | puffed up {his} red chest
-sparrow     | F | small, brown, quick, young             | flutter| nest       | fluffed {his} feathers
-wren        | F | tiny, brown, bold little               | flutter| nest       | fluffed {his} feathers
-raven       | F | black, old, clever                     | fly    | tower      | ruffled {his} wings
-heron       | F | tall, gray, thin, patient              | stride | nest       | stood on one leg
-penguin     | S | small, plump, young, cheerful          | waddle | snow house | flapped {his} short wings
-seal        | S | gray, round, playful, young            | slide  | cove       | clapped {his} flippers
-pig         |   | pink, round, clever, spotted           | trot   | sty        | curled {his} tail
-sheep       |   | woolly, gentle, white, young           | trot   | fold       | shook {his} wool
-lamb        |   | small, woolly, white, bouncing         | skip   | fold       | skipped on the spot
-goat        |   | bearded, stubborn, young, white        | climb  | shed       | stamped {his} hoof
-cow         | f | brown, gentle, spotted                 | amble  | barn       | swished her tail
-horse       |   | old, brown, gentle, tall               | trot   | stable     | tossed {his} mane
-pony        |   | little, shaggy, spotted, stubborn      | trot   | stable     | tossed {his} mane
-donkey      |   | gray, stubborn, gentle, old            | plod   | stable     | waggled {his} long ears
-rooster     | m | proud, red, loud, young                | strut  | henhouse   | shook his comb
-hen         | f | speckled, plump, fussy, brown          | strut  | henhouse   | fluffed her feathers
-rat         |   | gray, clever, thin, young              | scurry | cellar     | rubbed {his} whiskers
-bat         | F | small, shy, brown, young               | flutter| belfry     | folded {his} wings
-snail       |   | small, slow, patient, silvery          | creep  | garden wall| drew in {his} horns and put them out again
-ant         |   | tiny, busy, black, young               | march  | anthill    | waved {his} feelers
-bee         | F | small, busy, golden, young             | fly    | hive       | hummed a note
-beetle      |   | shiny, green, small, polite            | march  | log        | waved {his} feelers
-spider      |   | small, clever, shy, long-legged        | creep  | web        | tapped all eight feet
-butterfly   | F | blue, yellow, small, bright            | flutter| flower bed | opened and closed {his} wings
-moth        | F | pale, soft, small, shy                 | flutter| attic      | dusted {his} wings
-cricket     |   | small, green, musical, young           | hop    | hearth     | chirped once
-elephant    |   | gray, gentle, little, wrinkled         | lumber | grove      | curled up {his} trunk
-lion        |   | golden, young, sleepy, proud           | pad    | cave       | shook {his} mane
-tiger       |   | striped, young, quiet, shy             | pad    | cave       | twitched {his} tail
-monkey      |   | small, brown, playful, quick           | swing  | treetop    | scratched {his} head
-giraffe     |   | tall, young, spotted, gentle           | stride | grove      | bent {his} long neck
-camel       |   | patient, dusty, old, young             | plod   | tent       | shook {his} bells
-kangaroo    |   | young, brown, bouncing                 | bound  | thicket    | thumped {his} tail
-koala       |   | gray, sleepy, round, small             | climb  | gum tree   | yawned and smiled
-panda       |   | round, quiet, young, sleepy            | amble  | bamboo hut | patted {his} stomach
-crocodile   | S | green, old, polite, toothy             | crawl  | riverbank  | smiled with all {his} teeth
-hippo       | S | large, round, gentle, young            | plod   | mudhole    | wiggled {his} small ears
-parrot      | F | green, loud, bright, old               | flap   | cage with an open door | bobbed {his} head
-peacock     | Fm| proud, blue, shimmering                | strut  | garden     | spread his tail
-raccoon     |   | masked, clever, young, gray            | creep  | hollow log | rubbed {his} paws
-skunk       |   | striped, shy, polite, young            | amble  | burrow     | fluffed {his} tail
-lizard      |   | green, quick, small, sleepy            | dart   | warm wall  | blinked slowly
-chipmunk    |   | tiny, striped, quick, round-cheeked    | scamper| burrow     | puffed out {his} cheeks
-stork       | F | white, long-legged, old                | stride | rooftop    | clapped {his} beak
-pelican     | FS| big-beaked, white, old, cheerful       | flap   | pier       | opened and shut {his} beak
-puppy       |   | small, clumsy, spotted, woolly         | tumble | basket     | wagged {his} whole body
-kitten      |   | small, gray, curious, white            | pad    | basket     | washed one paw
-duckling    | S | small, yellow, fluffy                  | waddle | nest       | peeped twice
-whale       | S | great blue, young, gentle              | glide  | bay        | blew a small fountain
-dolphin     | S | silver, playful, young                 | glide  | bay        | leaped for joy
-octopus     | S | shy, red, clever, eight-armed          | glide  | sea cave   | waved four arms at once
-crab        | S | small, red, sideways, careful          | scuttle| rock pool  | clicked {his} claws
-dragon      | F | small, green, young, shy               | flap   | cave       | blew a ring of smoke
-unicorn     |   | white, shy, young, silver              | trot   | glade      | tossed {his} mane
-girl        | fP| little, brave, curly-haired, barefoot  | run    | cottage    | clapped her hands
-boy         | mP| little, freckled, barefoot, quiet      | run    | cottage    | rubbed his nose
-baker       | P | round, cheerful, young, floury         | walk   | bakery     | dusted {his} hands
-fisherman   | mP| old, weathered, quiet, young           | walk   | hut        | pulled at his cap
-grandmother | fP| kind, silver-haired, merry             | walk   | cottage    | folded her hands
-grandfather | mP| kind, white-bearded, merry             | walk   | cottage    | stroked his beard
-lighthouse keeper | P | quiet, old, young, patient       | walk   | lighthouse | looked out at the water
-tailor      | P | thin, careful, young, old              | walk   | shop       | straightened {his} sleeves
-shepherd    | P | young, old, quiet, windblown           | walk   | hut        | leaned on {his} staff
-king        | mP| old, round, kindly, absent-minded      | stroll | castle     | straightened his crown
-queen       | fP| kind, young, clever, gray-haired       | stroll | castle     | straightened her crown
-princess    | fP| young, bold, freckled, clever          | run    | castle     | tucked up her skirts
-prince      | mP| young, shy, freckled, dreamy           | run    | castle     | pushed back his hair
-knight      | P | small, brave, rusty, polite            | march  | tower      | lifted {his} visor
-witch       | fP| young, kind, forgetful, old            | walk   | crooked house | tugged her hat
-wizard      | mP| old, forgetful, kind, young            | walk   | tower      | tugged his beard
-giant       | P | gentle, shy, young, enormous           | stride | mountain hall | bent down low
-robot       |   | small, rusty, polite, silver           | roll   | workshop   | blinked {his} green lights
-ghost       | F | pale, shy, little, polite              | float  | empty house| fluttered at the edges
-snowman     | m | round, cheerful, young                 | slide  | snowy yard | straightened his carrot nose
-scarecrow   |   | ragged, kind, straw-stuffed, lonely    | shuffle| field      | rustled all over
-fairy       | Ff| tiny, bright, young, forgetful         | flutter| foxglove   | shook her wings
-mermaid     | Sf| young, green-eyed, curious             | glide  | cove       | flicked her tail
-pirate      | P | small, one-eyed, cheerful, gruff       | stomp  | ship       | tipped {his} hat
-sailor      | P | young, old, cheerful, salty            | stroll | boathouse  | tipped {his} cap
-clockmaker  | P | old, patient, careful, young           | walk   | workshop   | polished {his} glasses
-gardener    | P | old, patient, sunburned, young         | walk   | cottage    | brushed off {his} knees
-painter     | P | young, dreamy, old, paint-spotted      | stroll | attic room | squinted with one eye
-fiddler     | P | thin, merry, young, wandering          | stroll | caravan    | tapped {his} foot
-miller      | P | stout, floury, cheerful, old           | walk   | mill       | dusted {his} apron
-postman     | mP| tall, cheerful, punctual               | walk   | cottage    | patted his bag
-teacher     | P | kind, young, clever, tidy              | walk   | schoolhouse| pushed up {his} glasses
-farmer      | P | old, sunburned, kind, stout            | walk   | farmhouse  | wiped {his} brow
-potter      | P | quiet, young, old, clay-spotted        | walk   | workshop   | wiped {his} hands
-weaver      | P | nimble, old, young, quiet              | walk   | cottage    | folded {his} hands
-woodcutter  | P | strong, quiet, young, bearded          | walk   | hut        | set down {his} pack
-cook        | P | stout, cheerful, young, busy           | walk   | kitchen    | wiped {his} hands
-cobbler     | P | old, cheerful, bent, clever            | walk   | shop       | tapped {his} heel
-chimney sweep | P | young, sooty, cheerful, thin         | walk   | attic room | rubbed the soot from {his} nose
-inventor    | P | young, absent-minded, clever, old      | hurry  | workshop   | scribbled on {his} sleeve
-astronaut   | P | young, brave, quiet                    | float  | space station | tapped {his} helmet
-explorer    | P | bold, young, sunburned, old            | march  | tent       | shaded {his} eyes
-elf         |   | small, quick, pointy-eared, young      | skip   | hollow tree| twirled once
-gnome       |   | tiny, bearded, red-capped, grumpy      | march  | mushroom house | tugged {his} red cap
-troll       |   | big, mossy, gentle, lonely             | stomp  | bridge     | scratched {his} mossy head
-goblin      |   | small, green, mischievous, young       | scamper| cave       | grinned from ear to ear
-traveler    | P | tired, young, merry, wandering         | walk   | inn        | set down {his} pack
+fox               | -  | small red, quick, clever, young       | trot    | den                    | swished {his} tail
+rabbit            | -  | small brown, quick, white, young      | hop     | burrow                 | wiggled {his} nose
+hare              | -  | long-eared, swift, young, gray        | leap    | hollow                 | twitched {his} long ears
+bear              | -  | big, brown, sleepy, round             | lumber  | cave                   | scratched {his} round ears
+wolf              | -  | gray, shy, lanky, young               | lope    | cave                   | pricked up {his} ears
+badger            | -  | stout, old, striped, gruff            | shuffle | burrow                 | smoothed {his} whiskers
+hedgehog          | -  | small, round, prickly, shy            | shuffle | nest                   | rolled up and unrolled again
+squirrel          | -  | red, quick, young, busy               | scamper | nest                   | flicked {his} tail
+mouse             | -  | tiny, gray, brave little, brown       | scurry  | mousehole              | rubbed {his} whiskers
+owl               | F  | old, brown, small, wise               | fly     | hollow oak             | blinked {his} round eyes
+cat               | -  | black, white, striped, soft-footed    | pad     | attic                  | purred under {his} breath
+dog               | -  | shaggy, spotted, friendly, old        | trot    | kennel                 | wagged {his} tail
+otter             | S  | sleek, playful, young, brown          | slide   | den                    | turned a somersault
+beaver            | S  | busy, stout, young, brown             | waddle  | lodge                  | slapped {his} flat tail
+mole              | -  | small, velvet, shy, blinking          | shuffle | tunnel                 | wriggled {his} pink nose
+deer              | -  | gentle, spotted, young, slender       | step    | thicket                | lowered {his} head
+frog              | S  | green, small, cheerful, young         | hop     | lily pond              | blinked {his} gold eyes
+toad              | S  | old, bumpy, brown, patient            | hop     | mossy hole             | puffed out {his} cheeks
+turtle            | S  | slow, old, green, patient             | plod    | pond                   | stretched {his} neck
+tortoise          | -  | slow, old, patient, wrinkled          | plod    | garden                 | stretched {his} neck
+duck              | SF | white, plump, young, cheerful         | waddle  | nest                   | shook {his} feathers
+goose             | SF | gray, proud, plump, young             | waddle  | nest                   | stretched {his} wings
+swan              | SF | white, quiet, young, graceful         | glide   | nest                   | bent {his} long neck
+crow              | F  | black, clever, young, ragged          | fly     | nest                   | tilted {his} head
+magpie            | F  | bright-eyed, young, clever            | fly     | nest                   | tilted {his} head
+robin             | F  | small, plump, cheerful, young         | flutter | nest                   | puffed up {his} red chest
+sparrow           | F  | small, brown, quick, young            | flutter | nest                   | fluffed {his} feathers
+wren              | F  | tiny, brown, bold little              | flutter | nest                   | fluffed {his} feathers
+raven             | F  | black, old, clever                    | fly     | tower                  | ruffled {his} wings
+heron             | F  | tall, gray, thin, patient             | stride  | nest                   | stood on one leg
+penguin           | S  | small, plump, young, cheerful         | waddle  | snow house             | flapped {his} short wings
+seal              | S  | gray, round, playful, young           | slide   | cove                   | clapped {his} flippers
+pig               | -  | pink, round, clever, spotted          | trot    | sty                    | curled {his} tail
+sheep             | -  | woolly, gentle, white, young          | trot    | fold                   | shook {his} wool
+lamb              | -  | small, woolly, white, bouncing        | skip    | fold                   | skipped on the spot
+goat              | -  | bearded, stubborn, young, white       | trot    | shed                   | stamped {his} hoof
+cow               | f  | brown, gentle, spotted                | amble   | barn                   | swished her tail
+horse             | -  | old, brown, gentle, tall              | trot    | stable                 | tossed {his} mane
+pony              | -  | little, shaggy, spotted, stubborn     | trot    | stable                 | tossed {his} mane
+donkey            | -  | gray, stubborn, gentle, old           | plod    | stable                 | waggled {his} long ears
+rooster           | m  | proud, red, loud, young               | strut   | henhouse               | shook his comb
+hen               | f  | speckled, plump, fussy, brown         | strut   | henhouse               | fluffed her feathers
+rat               | -  | gray, clever, thin, young             | scurry  | cellar                 | rubbed {his} whiskers
+bat               | F  | small, shy, brown, young              | flutter | belfry                 | folded {his} wings
+snail             | -  | small, slow, patient, silvery         | creep   | garden wall            | drew in {his} horns and put them out again
+ant               | -  | tiny, busy, black, young              | march   | anthill                | waved {his} feelers
+bee               | F  | small, busy, golden, young            | fly     | hive                   | hummed a note
+beetle            | -  | shiny, green, small, polite           | march   | log                    | waved {his} feelers
+spider            | -  | small, clever, shy, long-legged       | creep   | web                    | tapped all eight feet
+butterfly         | F  | blue, yellow, small, bright           | flutter | flower bed             | opened and closed {his} wings
+moth              | F  | pale, soft, small, shy                | flutter | attic                  | dusted {his} wings
+cricket           | -  | small, green, musical, young          | hop     | hearth                 | chirped once
+elephant          | -  | gray, gentle, little, wrinkled        | lumber  | grove                  | curled up {his} trunk
+lion              | -  | golden, young, sleepy, proud          | pad     | cave                   | shook {his} mane
+tiger             | -  | striped, young, quiet, shy            | pad     | cave                   | twitched {his} tail
+monkey            | -  | small, brown, playful, quick          | swing   | treetop                | scratched {his} head
+giraffe           | -  | tall, young, spotted, gentle          | stride  | grove                  | bent {his} long neck
+camel             | -  | patient, dusty, old, young            | plod    | tent                   | shook {his} bells
+kangaroo          | -  | young, brown, bouncing                | bound   | thicket                | thumped {his} tail
+koala             | -  | gray, sleepy, round, small            | amble   | gum tree               | yawned and smiled
+panda             | -  | round, quiet, young, sleepy           | amble   | bamboo hut             | patted {his} stomach
+crocodile         | S  | green, old, polite, toothy            | crawl   | riverbank              | smiled with all {his} teeth
+hippo             | S  | large, round, gentle, young           | plod    | mudhole                | wiggled {his} small ears
+parrot            | F  | green, loud, bright, old              | flap    | cage with an open door | bobbed {his} head
+peacock           | Fm | proud, blue, shimmering               | strut   | garden                 | spread his tail
+raccoon           | -  | masked, clever, young, gray           | creep   | hollow log             | rubbed {his} paws
+skunk             | -  | striped, shy, polite, young           | amble   | burrow                 | fluffed {his} tail
+lizard            | -  | green, quick, small, sleepy           | dart    | warm wall              | blinked slowly
+chipmunk          | -  | tiny, striped, quick, round-cheeked   | scamper | burrow                 | puffed out {his} cheeks
+stork             | F  | white, long-legged, old               | stride  | rooftop                | clapped {his} beak
+pelican           | FS | big-beaked, white, old, cheerful      | flap    | pier                   | opened and shut {his} beak
+puppy             | -  | small, clumsy, spotted, woolly        | tumble  | basket                 | wagged {his} whole body
+kitten            | -  | small, gray, curious, white           | pad     | basket                 | washed one paw
+duckling          | S  | small, yellow, fluffy                 | waddle  | nest                   | peeped twice
+whale             | S  | great blue, young, gentle             | glide   | bay                    | blew a small fountain
+dolphin           | S  | silver, playful, young                | glide   | bay                    | leaped for joy
+octopus           | S  | shy, red, clever, eight-armed         | glide   | sea cave               | waved four arms at once
+crab              | S  | small, red, sideways, careful         | scuttle | rock pool              | clicked {his} claws
+dragon            | F  | small, green, young, shy              | flap    | cave                   | blew a ring of smoke
+unicorn           | -  | white, shy, young, silver             | trot    | glade                  | tossed {his} mane
+girl              | fP | little, brave, curly-haired, barefoot | run     | cottage                | clapped her hands
+boy               | mP | little, freckled, barefoot, quiet     | run     | cottage                | rubbed his nose
+baker             | P  | round, cheerful, young, floury        | walk    | bakery                 | dusted {his} hands
+fisherman         | mP | old, weathered, quiet, young          | walk    | hut                    | pulled at his cap
+grandmother       | fP | kind, silver-haired, merry            | walk    | cottage                | folded her hands
+grandfather       | mP | kind, white-bearded, merry            | walk    | cottage                | stroked his beard
+lighthouse keeper | P  | quiet, old, young, patient            | walk    | lighthouse             | looked out at the water
+tailor            | P  | thin, careful, young, old             | walk    | shop                   | straightened {his} sleeves
+shepherd          | P  | young, old, quiet, windblown          | walk    | hut                    | leaned on {his} staff
+king              | mP | old, round, kindly, absent-minded     | stroll  | castle                 | straightened his crown
+queen             | fP | kind, young, clever, gray-haired      | stroll  | castle                 | straightened her crown
+princess          | fP | young, bold, freckled, clever         | run     | castle                 | tucked up her skirts
+prince            | mP | young, shy, freckled, dreamy          | run     | castle                 | pushed back his hair
+knight            | P  | small, brave, rusty, polite           | march   | tower                  | lifted {his} visor
+witch             | fP | young, kind, forgetful, old           | walk    | crooked house          | tugged her hat
+wizard            | mP | old, forgetful, kind, young           | walk    | tower                  | tugged his beard
+giant             | P  | gentle, shy, young, enormous          | stride  | mountain hall          | bent down low
+robot             | -  | small, rusty, polite, silver          | roll    | workshop               | blinked {his} green lights
+ghost             | F  | pale, shy, little, polite             | float   | empty house            | fluttered at the edges
+snowman           | m  | round, cheerful, young                | slide   | snowy yard             | straightened his carrot nose
+scarecrow         | -  | ragged, kind, straw-stuffed, lonely   | shuffle | field                  | rustled all over
+fairy             | Ff | tiny, bright, young, forgetful        | flutter | foxglove               | shook her wings
+mermaid           | Sf | young, green-eyed, curious            | glide   | cove                   | flicked her tail
+pirate            | P  | small, one-eyed, cheerful, gruff      | stomp   | ship                   | tipped {his} hat
+sailor            | P  | young, old, cheerful, salty           | stroll  | boathouse              | tipped {his} cap
+clockmaker        | P  | old, patient, careful, young          | walk    | workshop               | polished {his} glasses
+gardener          | P  | old, patient, sunburned, young        | walk    | cottage                | brushed off {his} knees
+painter           | P  | young, dreamy, old, paint-spotted     | stroll  | attic room             | squinted with one eye
+fiddler           | P  | thin, merry, young, wandering         | stroll  | caravan                | tapped {his} foot
+miller            | P  | stout, floury, cheerful, old          | walk    | mill                   | dusted {his} apron
+postman           | mP | tall, cheerful, punctual              | walk    | cottage                | patted his bag
+teacher           | P  | kind, young, clever, tidy             | walk    | schoolhouse            | pushed up {his} glasses
+farmer            | P  | old, sunburned, kind, stout           | walk    | farmhouse              | wiped {his} brow
+potter            | P  | quiet, young, old, clay-spotted       | walk    | workshop               | wiped {his} hands
+weaver            | P  | nimble, old, young, quiet             | walk    | cottage                | folded {his} hands
+woodcutter        | P  | strong, quiet, young, bearded         | walk    | hut                    | set down {his} pack
+cook              | P  | stout, cheerful, young, busy          | walk    | kitchen                | wiped {his} hands
+cobbler           | P  | old, cheerful, bent, clever           | walk    | shop                   | tapped {his} heel
+chimney sweep     | P  | young, sooty, cheerful, thin          | walk    | attic room             | rubbed the soot from {his} nose
+inventor          | P  | young, absent-minded, clever, old     | hurry   | workshop               | scribbled on {his} sleeve
+astronaut         | P  | young, brave, quiet                   | float   | space station          | tapped {his} helmet
+explorer          | P  | bold, young, sunburned, old           | march   | tent                   | shaded {his} eyes
+elf               | -  | small, quick, pointy-eared, young     | skip    | hollow tree            | twirled once
+gnome             | -  | tiny, bearded, red-capped, grumpy     | march   | mushroom house         | tugged {his} red cap
+troll             | -  | big, mossy, gentle, lonely            | stomp   | bridge                 | scratched {his} mossy head
+goblin            | -  | small, green, mischievous, young      | scamper | cave                   | grinned from ear to ear
+traveler          | P  | tired, young, merry, wandering        | walk    | inn                    | set down {his} pack
 """
 
 # Nouns that appear now and then, so that the teller learns to take any word it is given.
@@ -628,7 +628,7 @@ SORROWS = [
     ("a little ghost who had nobody to talk to", "Everyone runs away.", "a second little ghost stood there, just as shy and just as pleased", "found a ghost a friend"),
     ("a goat whose bell had no voice", "My kids cannot find me.", "the bell rang out sweet and clear, and three kids came running", "gave a goat's bell its voice"),
     ("a well that had run dry", "All who come to me go away thirsty.", "cold bright water rose up to the rim", "filled a dry well"),
-    ("a girl who had lost her voice in a storm", "She wrote it in the dust: help me.", "the girl opened her mouth, and out came a song", "gave a girl her voice back"),
+    ("a juggler whose hands had begun to shake", "I drop everything, even my hopes.", "seven golden balls rose into the air, and not one of them fell", "steadied a juggler's hands"),
 ]
 # What the helped one does in return, to bring the hero to a wish after all.
 RETURNS = [

@@ -30,6 +30,7 @@ impl Simd for Avx2 {
             _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())), index);
         fn to_f(a: __m256i) -> __m256 = _mm256_cvtepi32_ps(a);
         fn as_f(a: __m256i) -> __m256 = _mm256_castsi256_ps(a);
+        fn store_i(to: *mut u8, a: __m256i) = _mm256_storeu_si256(to.cast(), a);
         fn store_bytes(to: *mut i8, a: __m256i) = {
             let halves = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a));
             _mm_storel_epi64(to.cast(), _mm_packs_epi16(halves, halves));
@@ -70,8 +71,8 @@ impl Simd for Avx2 {
             _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
         };
 
-        fn gather<const BITS>(sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = {
-            if BITS <= 6 {
+        fn gather(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = {
+            if bits <= 6 {
                 _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, x))
             } else {
                 // 128 * 127 twice still fits 16 bits, so the signed code's size times x with its sign is exact.
@@ -80,8 +81,8 @@ impl Simd for Avx2 {
                 _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
             }
         };
-        fn total<const BITS>(sum: __m256i) -> __m256i =
-            if BITS <= 6 { _mm256_madd_epi16(sum, _mm256_set1_epi16(1)) } else { sum };
+        fn total(bits: u32, sum: __m256i) -> __m256i =
+            if bits <= 6 { _mm256_madd_epi16(sum, _mm256_set1_epi16(1)) } else { sum };
         fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
     }
 

@@ -30,6 +30,7 @@ impl Simd for Avx512 {
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
         fn to_f(a: __m512i) -> __m512 = _mm512_cvtepi32_ps(a);
         fn as_f(a: __m512i) -> __m512 = _mm512_castsi512_ps(a);
+        fn store_i(to: *mut u8, a: __m512i) = _mm512_storeu_si512(to.cast(), a);
         fn store_bytes(to: *mut i8, a: __m512i) = _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(a));
         fn sum_i(a: __m512i) -> i32 = _mm512_reduce_add_epi32(a);
 
@@ -55,9 +56,9 @@ impl Simd for Avx512 {
         fn sum(a: __m512) -> f32 = _mm512_reduce_add_ps(a);
         fn max_lane(a: __m512) -> f32 = _mm512_reduce_max_ps(a);
 
-        fn gather<const BITS>(sum: __m512i, codes: __m512i, x: __m512i) -> __m512i =
+        fn gather(_bits: u32, sum: __m512i, codes: __m512i, x: __m512i) -> __m512i =
             _mm512_dpbusd_epi32(sum, codes, x);
-        fn total<const BITS>(sum: __m512i) -> __m512i = sum;
+        fn total(_bits: u32, sum: __m512i) -> __m512i = sum;
         fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
     }
 

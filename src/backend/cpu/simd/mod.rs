@@ -15,9 +15,9 @@ pub(super) use portable::Portable;
 /// Writes methods of [`Simd`](crate::quant::Simd) as one expression of intrinsics each.
 #[cfg(target_arch = "x86_64")]
 macro_rules! methods {
-    ($(fn $name:ident $(<const $n:ident>)? ($($arg:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {$(
+    ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
-        unsafe fn $name $(<const $n: u32>)? ($($arg: $type),*) $(-> $result)? {
+        unsafe fn $name($($arg: $type),*) $(-> $result)? {
             // SAFETY: the machine has the instruction set, and pointers are readable or writable for what the method
             // names, as the trait's callers promise.
             unsafe { $body }

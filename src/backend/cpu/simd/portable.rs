@@ -78,6 +78,11 @@ impl Simd for Portable {
         a.map(f32::from_bits)
     }
     #[inline(always)]
+    unsafe fn store_i(to: *mut u8, a: Self::I) {
+        // SAFETY: as above.
+        unsafe { to.cast::<Self::I>().write_unaligned(a) }
+    }
+    #[inline(always)]
     unsafe fn store_bytes(to: *mut i8, a: Self::I) {
         // SAFETY: as above.
         unsafe { to.cast::<[i8; WIDTH]>().write_unaligned(a.map(|x| x as i8)) }
@@ -175,7 +180,7 @@ impl Simd for Portable {
         8
     }
     #[inline(always)]
-    unsafe fn gather<const BITS: u32>(sum: Self::I, codes: Self::I, x: Self::I) -> Self::I {
+    unsafe fn gather(_bits: u32, sum: Self::I, codes: Self::I, x: Self::I) -> Self::I {
         let (codes, x) = (bytes(codes), bytes(x));
         from_fn(|i| {
             let products = (0..4).map(|j| i32::from(codes[i][j]) * i32::from(x[i][j] as i8));
@@ -183,7 +188,7 @@ impl Simd for Portable {
         })
     }
     #[inline(always)]
-    unsafe fn total<const BITS: u32>(sum: Self::I) -> Self::I {
+    unsafe fn total(_bits: u32, sum: Self::I) -> Self::I {
         sum
     }
 

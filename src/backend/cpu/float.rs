@@ -1,0 +1,154 @@
+//! Products with matrices of plain floats, as the file holds them: the activations stay in single precision.
+
+use super::product::Input;
+use crate::{
+    DType,
+    quant::{ROWS, Simd},
+};
+
+/// A matrix `[rows, columns]` of plain floats.
+pub(super) struct FloatMatrix {
+    pub dtype: DType,
+    pub rows: usize,
+    pub columns: usize,
+    /// The first element; the executable keeps the weights alive for as long as this is read.
+    pub data: *const u8,
+}
+
+// SAFETY: the elements are never written.
+unsafe impl Send for FloatMatrix {}
+// SAFETY: as above.
+unsafe impl Sync for FloatMatrix {}
+
+/// As [`super::product::group_product`].
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub(super) unsafe fn group_product<S: Simd>(matrix: &FloatMatrix, group: usize, input: &Input, c: *mut f32) {
+    // SAFETY: by the caller.
+    unsafe {
+        match matrix.dtype {
+            DType::F16 => rows::<S, F16>(matrix, group, input, c),
+            DType::BF16 => rows::<S, Bf16>(matrix, group, input, c),
+            _ => rows::<S, F32>(matrix, group, input, c),
+        }
+    }
+}
+
+/// How elements are read.
+trait Element {
+    const BYTES: usize;
+    unsafe fn load<S: Simd>(from: *const u8) -> S::F;
+    unsafe fn one(from: *const u8) -> f32;
+}
+
+struct F32;
+struct F16;
+struct Bf16;
+
+impl Element for F32 {
+    const BYTES: usize = 4;
+    #[inline(always)]
+    unsafe fn load<S: Simd>(from: *const u8) -> S::F {
+        // SAFETY: by the caller.
+        unsafe { S::load(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn one(from: *const u8) -> f32 {
+        // SAFETY: by the caller.
+        unsafe { from.cast::<f32>().read_unaligned() }
+    }
+}
+
+impl Element for F16 {
+    const BYTES: usize = 2;
+    #[inline(always)]
+    unsafe fn load<S: Simd>(from: *const u8) -> S::F {
+        // SAFETY: by the caller.
+        unsafe { S::load_f16(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn one(from: *const u8) -> f32 {
+        // SAFETY: by the caller.
+        unsafe { half::f16::from_bits(from.cast::<u16>().read_unaligned()).to_f32() }
+    }
+}
+
+impl Element for Bf16 {
+    const BYTES: usize = 2;
+    #[inline(always)]
+    unsafe fn load<S: Simd>(from: *const u8) -> S::F {
+        // SAFETY: by the caller.
+        unsafe { S::load_bf16(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn one(from: *const u8) -> f32 {
+        // SAFETY: by the caller.
+        unsafe { half::bf16::from_bits(from.cast::<u16>().read_unaligned()).to_f32() }
+    }
+}
+
+#[inline(always)]
+unsafe fn rows<S: Simd, E: Element>(matrix: &FloatMatrix, group: usize, input: &Input, c: *mut f32) {
+    let first = group * ROWS;
+    let last = matrix.rows - 1;
+    let row_bytes = matrix.columns * E::BYTES;
+    // SAFETY: rows past the matrix are replaced by its last; the rest is by the caller.
+    unsafe {
+        for row in (0..ROWS.min(matrix.rows - first)).step_by(4) {
+            let mut rows = [matrix.data; 4];
+            for (i, from) in rows.iter_mut().enumerate() {
+                *from = matrix.data.add((first + row + i).min(last) * row_bytes);
+            }
+            let mut token = 0;
+            while token + 4 <= input.tokens {
+                four_rows::<S, E, 4>(rows, matrix.columns, input, token, c.add(row));
+                token += 4;
+            }
+            while token < input.tokens {
+                four_rows::<S, E, 1>(rows, matrix.columns, input, token, c.add(row));
+                token += 1;
+            }
+        }
+    }
+}
+
+/// The products of four rows with `N` tokens.
+#[inline(always)]
+unsafe fn four_rows<S: Simd, E: Element, const N: usize>(
+    rows: [*const u8; 4],
+    columns: usize,
+    input: &Input,
+    token: usize,
+    c: *mut f32,
+) {
+    // SAFETY: every access is below `columns`; the rest is by the caller.
+    unsafe {
+        let x = input.plain.add(token * input.stride);
+        let mut acc = [[S::splat(0.0); 4]; N];
+        let whole = columns / S::WIDTH * S::WIDTH;
+        for k in (0..whole).step_by(S::WIDTH) {
+            let mut w = [S::splat(0.0); 4];
+            for r in 0..4 {
+                w[r] = E::load::<S>(rows[r].add(k * E::BYTES));
+                S::prefetch(rows[r].wrapping_add(k * E::BYTES + 1024));
+            }
+            for t in 0..N {
+                let x = S::load(x.add(t * input.stride + k));
+                for r in 0..4 {
+                    acc[t][r] = S::fma(x, w[r], acc[t][r]);
+                }
+            }
+        }
+        for t in 0..N {
+            for r in 0..4 {
+                let mut sum = S::sum(acc[t][r]);
+                for k in whole..columns {
+                    sum += *x.add(t * input.stride + k) * E::one(rows[r].add(k * E::BYTES));
+                }
+                *c.add((token + t) * ROWS + r) = sum;
+            }
+        }
+    }
+}

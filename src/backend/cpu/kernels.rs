@@ -1,0 +1,135 @@
+//! The kernels, compiled for each instruction set, behind one table of functions.
+
+use super::{
+    activations::{self, Activations},
+    attention::{self, LayerPages, Queries},
+    math,
+    matrix::Matrix,
+    product::{self, Input},
+    simd::*,
+};
+
+/// A function of two rows and their length, as [`math::binary`].
+type Binary = unsafe fn(*const f32, *const f32, *mut f32, usize);
+
+/// One instruction set's kernels, each compiled with its features switched on.
+///
+/// Calling them demands what the functions that they are made of demand; a table that [`detect`] returned suits this
+/// machine.
+pub(super) struct Kernels {
+    /// The instruction set's name.
+    pub name: &'static str,
+    pub quantize: unsafe fn(*const f32, &Activations, usize),
+    pub product: unsafe fn(&Matrix, usize, &Input, *mut f32),
+    pub add: Binary,
+    pub mul: Binary,
+    pub div: Binary,
+    pub silu_mul: Binary,
+    pub silu: unsafe fn(*const f32, *mut f32, usize),
+    pub rms_norm: unsafe fn(*const f32, *const f32, f32, *mut f32, usize),
+    pub append: unsafe fn(&LayerPages<'_>, usize, usize, [*const f32; 2]),
+    pub attend: unsafe fn(&Queries<'_>, usize, *mut f32),
+}
+
+/// Compiles every kernel for one instruction set.
+macro_rules! kernels {
+    ($module:ident, $simd:ty, $name:literal $(, $features:literal)?) => {
+        mod $module {
+            use super::*;
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn quantize(x: *const f32, to: &Activations, token: usize) {
+                // SAFETY: by the caller.
+                unsafe { activations::quantize::<$simd>(x, to, token) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn product(matrix: &Matrix, group: usize, input: &Input, c: *mut f32) {
+                // SAFETY: by the caller.
+                unsafe { product::group_product::<$simd>(matrix, group, input, c) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn add(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::binary::<$simd, math::Add>(a, b, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::binary::<$simd, math::Mul>(a, b, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn div(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::binary::<$simd, math::Div>(a, b, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn silu_mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::binary::<$simd, math::SiluMul>(a, b, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn silu(x: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::silu::<$simd>(x, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::rms_norm::<$simd>(x, w, eps, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn append(to: &LayerPages<'_>, head_dim: usize, position: usize, kv: [*const f32; 2]) {
+                // SAFETY: by the caller.
+                unsafe { attention::append::<$simd>(to, head_dim, position, kv) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn attend(queries: &Queries<'_>, unit: usize, scratch: *mut f32) {
+                // SAFETY: by the caller.
+                unsafe { attention::attend::<$simd>(queries, unit, scratch) }
+            }
+
+            pub(super) static TABLE: Kernels = Kernels {
+                name: $name,
+                quantize,
+                product,
+                add,
+                mul,
+                div,
+                silu_mul,
+                silu,
+                rms_norm,
+                append,
+                attend,
+            };
+        }
+    };
+}
+
+kernels!(portable, Portable, "portable");
+#[cfg(target_arch = "x86_64")]
+kernels!(avx2, Avx2, "AVX2", "avx2,fma,f16c");
+#[cfg(target_arch = "x86_64")]
+kernels!(avx512, Avx512, "AVX-512 VNNI", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c");
+
+/// Every table that this machine can run, the fastest first.
+pub(super) fn detect() -> Vec<&'static Kernels> {
+    let mut found: Vec<&Kernels> = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        let avx2 =
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vnni");
+        if avx2 && avx512 {
+            found.push(&avx512::TABLE);
+        }
+        if avx2 {
+            found.push(&avx2::TABLE);
+        }
+    }
+    found.push(&portable::TABLE);
+    found
+}

@@ -1,0 +1,128 @@
+//! Functions of vectors of floats, and of rows of them.
+
+use crate::quant::Simd;
+
+/// The most lanes of any instruction set: room for the rest of a row.
+const MAX_WIDTH: usize = 16;
+
+/// `e^x`, within 2e-7 of it relatively; 0 below -87 and finite up to 88.
+///
+/// # Safety
+/// The machine has `S`, as for all functions here.
+#[inline(always)]
+pub(super) unsafe fn exp<S: Simd>(x: S::F) -> S::F {
+    // SAFETY: by the caller.
+    unsafe {
+        // x = n ln 2 + r: 2^n is put together from its bits, e^r is a polynomial (Cephes' expf).
+        let x = S::min(S::max(x, S::splat(-87.3)), S::splat(88.3));
+        let n = S::to_i(S::mul(x, S::splat(std::f32::consts::LOG2_E)));
+        let whole = S::to_f(n);
+        let r = S::fnma(whole, S::splat(-2.121_944_4e-4), S::fnma(whole, S::splat(0.693_359_4), x));
+        let mut p = S::splat(1.987_569_1e-4);
+        for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5] {
+            p = S::fma(p, r, S::splat(c));
+        }
+        let power = S::as_f(S::shl(S::add_i(n, S::splat_i(127)), 23));
+        S::mul(S::fma(S::mul(p, r), r, S::add(r, S::splat(1.0))), power)
+    }
+}
+
+/// An operation on two rows, element by element.
+pub(super) trait Binary {
+    unsafe fn apply<S: Simd>(a: S::F, b: S::F) -> S::F;
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident, |$a:ident, $b:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name;
+        impl Binary for $name {
+            #[inline(always)]
+            unsafe fn apply<S: Simd>($a: S::F, $b: S::F) -> S::F {
+                // SAFETY: by the caller.
+                unsafe { $body }
+            }
+        }
+    )*};
+}
+
+binary! {
+    /// `a + b`
+    Add, |a, b| S::add(a, b);
+    /// `a * b`
+    Mul, |a, b| S::mul(a, b);
+    /// `a / b`
+    Div, |a, b| S::div(a, b);
+    /// `silu(a) * b`
+    SiluMul, |a, b| {
+        let negated = S::sub(S::splat(0.0), a);
+        S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
+    };
+}
+
+/// `out[i] = f(a[i], b[i])` for `len` elements; `out` may be `a` or `b`.
+///
+/// # Safety
+/// All three have `len` elements.
+#[inline(always)]
+pub(super) unsafe fn binary<S: Simd, F: Binary>(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
+    let whole = len / S::WIDTH * S::WIDTH;
+    // SAFETY: by the caller; the rest goes through buffers as long as a vector.
+    unsafe {
+        for i in (0..whole).step_by(S::WIDTH) {
+            S::store(out.add(i), F::apply::<S>(S::load(a.add(i)), S::load(b.add(i))));
+        }
+        if whole < len {
+            let mut rest = [[1.0f32; MAX_WIDTH]; 2];
+            rest[0].as_mut_ptr().copy_from_nonoverlapping(a.add(whole), len - whole);
+            rest[1].as_mut_ptr().copy_from_nonoverlapping(b.add(whole), len - whole);
+            let result = F::apply::<S>(S::load(rest[0].as_ptr()), S::load(rest[1].as_ptr()));
+            S::store(rest[0].as_mut_ptr(), result);
+            out.add(whole).copy_from_nonoverlapping(rest[0].as_ptr(), len - whole);
+        }
+    }
+}
+
+/// `out = silu(x)` for `len` elements; `out` may be `x`.
+///
+/// # Safety
+/// Both have `len` elements.
+#[inline(always)]
+pub(super) unsafe fn silu<S: Simd>(x: *const f32, out: *mut f32, len: usize) {
+    let ones = [1.0; MAX_WIDTH];
+    // SAFETY: by the caller.
+    unsafe {
+        for i in (0..len).step_by(S::WIDTH) {
+            binary::<S, SiluMul>(x.add(i), ones.as_ptr(), out.add(i), S::WIDTH.min(len - i));
+        }
+    }
+}
+
+/// `out = x / sqrt(mean(x^2) + eps) * w` over one group of `len` elements; `out` may be `x`.
+///
+/// # Safety
+/// All three have `len` elements.
+#[inline(always)]
+pub(super) unsafe fn rms_norm<S: Simd>(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize) {
+    let whole = len / S::WIDTH * S::WIDTH;
+    // SAFETY: by the caller.
+    unsafe {
+        let mut squares = S::splat(0.0);
+        for i in (0..whole).step_by(S::WIDTH) {
+            let x = S::load(x.add(i));
+            squares = S::fma(x, x, squares);
+        }
+        let mut sum = S::sum(squares);
+        for i in whole..len {
+            sum += *x.add(i) * *x.add(i);
+        }
+        let factor = 1.0 / (sum / len as f32 + eps).sqrt();
+        for i in (0..whole).step_by(S::WIDTH) {
+            let scaled = S::mul(S::load(x.add(i)), S::splat(factor));
+            S::store(out.add(i), S::mul(scaled, S::load(w.add(i))));
+        }
+        for i in whole..len {
+            *out.add(i) = *x.add(i) * factor * *w.add(i);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Persistent threads that walk a plan together.
+//!
+//! One call hands every thread the same closure; the barrier inside it is what they meet at between steps. Between
+//! calls a thread spins for a moment, because the next token is about to come, and then sleeps: a model that is not
+//! running costs no CPU.
+
+use std::{
+    hint,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::*},
+    },
+    thread::{self, JoinHandle},
+};
+
+use crate::{Error, Result};
+
+/// Turns of a waiting loop before the thread lets others run: a few microseconds.
+const SPINS: usize = 2000;
+/// How often a thread that waits for work lets others run before it sleeps.
+const YIELDS: usize = 50;
+
+/// What each thread of a call does.
+type Work<'a> = dyn Fn(Worker<'_>) + Sync + 'a;
+
+/// One of the threads that do a call's work.
+#[derive(Clone, Copy)]
+pub(super) struct Worker<'a> {
+    /// Its number, from 0.
+    pub number: usize,
+    /// How many there are.
+    pub threads: usize,
+    barrier: &'a Barrier,
+}
+
+impl Worker<'_> {
+    /// Waits for the other threads; `false` where one of them panicked, after which this one must return.
+    pub fn wait(&self) -> bool {
+        self.barrier.wait()
+    }
+
+    /// This thread's share of `count` things, as a range.
+    pub fn share(&self, count: usize) -> Range<usize> {
+        count * self.number / self.threads..count * (self.number + 1) / self.threads
+    }
+}
+
+/// Threads, the caller's being number 0.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    threads: usize,
+}
+
+struct Shared {
+    /// Counts the calls; a worker waits for it to change.
+    calls: AtomicUsize,
+    /// The call's work, or `None` when the pool ends.
+    work: Mutex<Option<WorkPointer>>,
+    wake: Condvar,
+    /// Workers still busy with the call.
+    busy: AtomicUsize,
+    barrier: Barrier,
+}
+
+#[derive(Clone, Copy)]
+struct WorkPointer(*const Work<'static>);
+
+// SAFETY: `Pool::run` keeps what it points to alive until every worker is done with it, and `Work` is `Sync`.
+unsafe impl Send for WorkPointer {}
+
+impl Pool {
+    /// A pool of `threads` threads, of which one is the caller's.
+    pub fn new(threads: usize) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            calls: AtomicUsize::new(0),
+            work: Mutex::new(None),
+            wake: Condvar::new(),
+            busy: AtomicUsize::new(0),
+            barrier: Barrier::new(threads),
+        });
+        let mut pool = Self { shared, workers: Vec::new(), threads };
+        for number in 1..threads {
+            let shared = pool.shared.clone();
+            let worker = thread::Builder::new()
+                .name(format!("inkstone-{number}"))
+                .spawn(move || shared.serve(number))
+                .map_err(|e| Error::argument("threads", format!("thread {number} could not be started: {e}")))?;
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Calls `work` on every thread at once and returns when all have finished.
+    pub fn run(&mut self, work: &Work<'_>) -> Result<()> {
+        self.shared.barrier.reset();
+        if !self.workers.is_empty() {
+            // SAFETY: only the lifetime changes; this function does not return while a worker may use the pointer.
+            let pointer = WorkPointer(unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) });
+            self.shared.busy.store(self.workers.len(), Relaxed);
+            self.shared.hand_out(Some(pointer));
+        }
+        self.shared.perform(work, 0);
+        wait_until(|| self.shared.busy.load(Acquire) == 0);
+        if self.shared.barrier.broken.load(Acquire) {
+            return Err(Error::Unsupported("a kernel panicked; this is a bug in inkstone".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.hand_out(None);
+        for worker in self.workers.drain(..) {
+            // A worker catches the panics of its work, so it ends in order.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn hand_out(&self, work: Option<WorkPointer>) {
+        let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = work;
+        // Under the lock, so that a worker about to sleep cannot miss it.
+        self.calls.fetch_add(1, Release);
+        drop(slot);
+        self.wake.notify_all();
+    }
+
+    /// A worker's life.
+    fn serve(&self, number: usize) {
+        let mut seen = 0;
+        while let Some(work) = self.next(&mut seen) {
+            // SAFETY: the pointer is good until `busy` is counted down below.
+            self.perform(unsafe { &*work.0 }, number);
+            self.busy.fetch_sub(1, Release);
+        }
+    }
+
+    fn next(&self, seen: &mut usize) -> Option<WorkPointer> {
+        for _ in 0..YIELDS {
+            for _ in 0..SPINS {
+                if self.calls.load(Acquire) != *seen {
+                    break;
+                }
+                hint::spin_loop();
+            }
+            if self.calls.load(Acquire) != *seen {
+                break;
+            }
+            thread::yield_now();
+        }
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.calls.load(Acquire) == *seen {
+            work = self.wake.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+        *seen = self.calls.load(Acquire);
+        *work
+    }
+
+    fn perform(&self, work: &Work<'_>, number: usize) {
+        let worker = Worker { number, threads: self.barrier.threads, barrier: &self.barrier };
+        if catch_unwind(AssertUnwindSafe(|| work(worker))).is_err() {
+            self.barrier.broken.store(true, Release);
+        }
+    }
+}
+
+/// Where the threads of a call wait for each other.
+struct Barrier {
+    threads: usize,
+    arrived: AtomicUsize,
+    round: AtomicUsize,
+    /// A thread panicked and will not arrive any more.
+    broken: AtomicBool,
+}
+
+impl Barrier {
+    fn new(threads: usize) -> Self {
+        Self { threads, arrived: AtomicUsize::new(0), round: AtomicUsize::new(0), broken: AtomicBool::new(false) }
+    }
+
+    /// Makes it ready for a call, also after one that panicked.
+    fn reset(&self) {
+        self.arrived.store(0, Relaxed);
+        self.broken.store(false, Relaxed);
+    }
+
+    /// Waits for all threads; `false` where one of them panicked.
+    fn wait(&self) -> bool {
+        let round = self.round.load(Acquire);
+        if self.arrived.fetch_add(1, AcqRel) + 1 == self.threads {
+            self.arrived.store(0, Relaxed);
+            self.round.store(round.wrapping_add(1), Release);
+        } else {
+            wait_until(|| self.round.load(Acquire) != round || self.broken.load(Acquire));
+        }
+        !self.broken.load(Acquire)
+    }
+}
+
+/// Spins until `done`, letting other threads run when that takes long: one of ours may need this very core.
+fn wait_until(done: impl Fn() -> bool) {
+    loop {
+        for _ in 0..SPINS {
+            if done() {
+                return;
+            }
+            hint::spin_loop();
+        }
+        thread::yield_now();
+    }
+}

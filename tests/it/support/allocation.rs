@@ -1,0 +1,69 @@
+//! Counts what a thread allocates, for tests that hold a call to a bound.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+/// The system's allocator, counting by thread so that tests which run beside each other do not disturb each other.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+thread_local! {
+    /// Bytes allocated less bytes freed; below zero where a thread frees what another allocated.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    /// The most that `HELD` has been.
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(change: isize) {
+    let held = HELD.get() + change;
+    HELD.set(held);
+    PEAK.set(PEAK.get().max(held));
+}
+
+// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing, since the cells are
+// initialised at compile time and have no destructors.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // Both blocks may exist for a moment.
+        count(new_size as isize);
+        count(-(layout.size() as isize));
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+/// What `call` returns, and the most bytes that its thread held meanwhile beyond what it held before.
+pub fn peak_during<T>(call: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.get();
+    PEAK.set(before);
+    let result = call();
+    (result, (PEAK.get() - before) as usize)
+}
+
+#[test]
+fn the_peak_is_seen_although_it_was_freed() {
+    let (_, peak) = peak_during(|| drop(vec![1_u8; 100_000]));
+    assert!((100_000..101_000).contains(&peak), "{peak}");
+}
