@@ -1,5 +1,13 @@
 //! What several test files share.
 
+use std::path::{Path, PathBuf};
+
 pub mod allocation;
 pub mod gguf_file;
 pub mod quantize;
+pub mod recorder;
+
+/// A file of tests/data.
+pub fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
