@@ -51,6 +51,8 @@ pub struct CacheLayout {
     pub cache_type: CacheType,
     /// The byte at which each layer's keys begin in a page; the values follow directly.
     pub offsets: Vec<usize>,
+    /// The bytes of one head's key or value in each layer.
+    pub row_bytes: Vec<usize>,
     /// Bytes in a page.
     pub page_bytes: usize,
 }
@@ -62,12 +64,15 @@ impl CacheLayout {
     /// As [`CacheType::row_bytes`].
     pub fn new(layers: &[LayerCache], cache_type: CacheType) -> Result<Self> {
         let mut offsets = Vec::with_capacity(layers.len());
+        let mut row_bytes = Vec::with_capacity(layers.len());
         let mut page_bytes = 0;
         for layer in layers {
+            let row = cache_type.row_bytes(layer.head_dim)?;
             offsets.push(page_bytes);
-            page_bytes += 2 * layer.kv_heads * PAGE_POSITIONS * cache_type.row_bytes(layer.head_dim)?;
+            row_bytes.push(row);
+            page_bytes += 2 * layer.kv_heads * PAGE_POSITIONS * row;
         }
-        Ok(Self { layers: layers.to_vec(), cache_type, offsets, page_bytes })
+        Ok(Self { layers: layers.to_vec(), cache_type, offsets, row_bytes, page_bytes })
     }
 
     /// The bytes that one more position of a sequence takes.

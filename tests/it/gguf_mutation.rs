@@ -166,7 +166,7 @@ fn claims_at_every_level_of_nesting_reserve_nothing() {
     let mut value = Vec::new();
     for level in 0..8 {
         value.extend(if level < 7 { 9_u32 } else { 8 }.to_le_bytes());
-        value.extend((1_u64 << 15).to_le_bytes());
+        value.extend(87_000_u64.to_le_bytes());
     }
     value.resize(1 << 20, 0xff);
     assert!(!exercise(&folder, &GgufFile::new().key("k", 9, value).bytes()));

@@ -3,6 +3,7 @@
 //! A unit of work is a few tokens of one run and one key-value head with all the query heads that read it, so a key
 //! is loaded once for all of them. Pages are visited in order with a running maximum and sum
 //! ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)): scores never exist for more than a page.
+#![allow(clippy::needless_range_loop, reason = "rows are numbered, and their number is a constant to unroll by")]
 
 use super::math;
 use crate::{

@@ -1,4 +1,5 @@
 //! Products with matrices of plain floats, as the file holds them: the activations stay in single precision.
+#![allow(clippy::needless_range_loop, reason = "rows are numbered, and their number is a constant to unroll by")]
 
 use super::product::Input;
 use crate::{

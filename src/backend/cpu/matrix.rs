@@ -18,13 +18,6 @@ impl Matrix {
         }
     }
 
-    pub fn columns(&self) -> usize {
-        match self {
-            Self::Packed(packed) => packed.columns,
-            Self::Float(float) => float.columns,
-        }
-    }
-
     /// Groups of sixteen rows, the last perhaps not full.
     pub fn groups(&self) -> usize {
         self.rows().div_ceil(crate::quant::ROWS)

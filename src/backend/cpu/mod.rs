@@ -1,12 +1,136 @@
-//! The CPU.
+//! The CPU: a pool of persistent threads walks the plan together, with the fastest instruction set that the machine has.
+//!
+//! Quantised matrices are interleaved once, when a graph is compiled ([`crate::quant`] has the formats), and computed
+//! on as packed, with activations in 8 bits. Float matrices are read where the file has them, with activations in
+//! single precision.
+
 mod activations;
 mod attention;
+mod executable;
 mod float;
 mod kernels;
 mod math;
 mod matrix;
 mod packed;
 mod pool;
+mod prepare;
 mod product;
 mod rope;
+mod run;
 mod simd;
+mod task;
+
+use std::{fs, thread};
+
+use self::{executable::CpuExecutable, kernels::Kernels, pool::Pool};
+use super::{Backend, DeviceInfo, Executable};
+use crate::{
+    Error, Result,
+    graph::{Graph, Op},
+    kv_cache::CacheLayout,
+    plan::Plan,
+    weights::Weights,
+};
+
+/// The most threads that may be asked for.
+const MAX_THREADS: usize = 1024;
+
+/// The CPU as a device.
+pub struct Cpu {
+    info: DeviceInfo,
+    kernels: &'static Kernels,
+}
+
+impl Cpu {
+    /// The CPU with this many threads; `None` means one for each physical core that the process may use.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for no threads or more than 1024.
+    pub fn new(threads: Option<usize>) -> Result<Self> {
+        let instruction_sets = Self::instruction_sets();
+        Self::with_instruction_set(threads, instruction_sets.first().copied().unwrap_or("portable"))
+    }
+
+    /// The instruction sets that this machine has kernels for, the fastest first.
+    pub fn instruction_sets() -> Vec<&'static str> {
+        kernels::detect().iter().map(|kernels| kernels.name).collect()
+    }
+
+    /// As [`Cpu::new`], with the kernels of one of [`Cpu::instruction_sets`] rather than the fastest.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] as there, and for an instruction set that the machine lacks.
+    pub fn with_instruction_set(threads: Option<usize>, name: &str) -> Result<Self> {
+        let threads = threads.unwrap_or_else(physical_cores);
+        if !(1..=MAX_THREADS).contains(&threads) {
+            return Err(Error::argument("threads", format!("must be from 1 to {MAX_THREADS}, not {threads}")));
+        }
+        let kernels = kernels::detect().into_iter().find(|kernels| kernels.name == name).ok_or_else(|| {
+            let known = Self::instruction_sets().join(", ");
+            Error::argument("instruction set", format!("{name} is not one of this machine's: {known}"))
+        })?;
+        let info = DeviceInfo { name: "CPU".into(), details: kernels.name.into(), threads };
+        Ok(Self { info, kernels })
+    }
+}
+
+impl Backend for Cpu {
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn supports(&self, op: &Op) -> bool {
+        match op {
+            Op::Embed
+            | Op::MatMul
+            | Op::Add
+            | Op::Mul
+            | Op::Div
+            | Op::Activate(_)
+            | Op::RmsNorm { .. }
+            | Op::Rope(_)
+            | Op::Attention(_)
+            | Op::SelectOutputs
+            | Op::MatMulJoined
+            | Op::MatMulGlu(_)
+            | Op::MatMulAdd
+            | Op::AddRmsNorm { .. } => true,
+        }
+    }
+
+    fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize) -> usize {
+        let widest = prepare::widest_quantized(plan);
+        executable::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs])
+    }
+
+    fn compile(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        max_tokens: usize,
+        max_outputs: usize,
+    ) -> Result<Box<dyn Executable>> {
+        let pool = Pool::new(self.info.threads)?;
+        let bounds = [max_tokens, max_outputs];
+        let executable = CpuExecutable::new(Plan::new(graph)?, weights, cache, bounds, self.kernels, pool)?;
+        Ok(Box::new(executable))
+    }
+}
+
+/// The physical cores that the process may use: threads that share a core's arithmetic only get in each other's way.
+fn physical_cores() -> usize {
+    let logical = thread::available_parallelism().map_or(1, usize::from);
+    let siblings = |cpu: usize| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        fs::read_to_string(path).ok()
+    };
+    let mut cores: Vec<_> = (0..).map_while(siblings).collect();
+    let all = cores.len();
+    cores.sort();
+    cores.dedup();
+    match all.checked_div(cores.len()) {
+        Some(threads_of_a_core) if threads_of_a_core > 0 => logical.div_ceil(threads_of_a_core),
+        _ => logical,
+    }
+}

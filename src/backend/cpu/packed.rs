@@ -82,11 +82,6 @@ impl Packed {
         self.data.len() / self.groups().max(1)
     }
 
-    /// Bytes in all.
-    pub fn bytes(&self) -> usize {
-        self.data.len()
-    }
-
     /// The first byte of a group's tiles.
     pub fn group(&self, group: usize) -> *const u8 {
         debug_assert!(group < self.groups());

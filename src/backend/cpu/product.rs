@@ -2,6 +2,9 @@
 //!
 //! Out comes `c [tokens, 16]`. For few tokens the packed codes go straight from memory into the products; for many,
 //! 256 columns at a time are unpacked once, into the first-level cache, and used for all tokens.
+#![allow(clippy::needless_range_loop, reason = "tokens are numbered, and their number is a constant to unroll by")]
+
+use std::{marker::PhantomData, ops::Range};
 
 use super::{activations::Activations, matrix::Matrix};
 use crate::quant::{self, Lanes, ROWS, Simd, Tile, TileVisitor};
@@ -39,7 +42,8 @@ pub(super) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input
         match matrix {
             Matrix::Packed(packed) => {
                 let x = &input.quantized;
-                let visitor = PackedProduct::<S> { tiles: packed.group(group), x, tokens: input.tokens, c, set: [] };
+                let visitor =
+                    PackedProduct::<S> { tiles: packed.group(group), x, tokens: input.tokens, c, set: PhantomData };
                 quant::visit_tile(packed.dtype, visitor);
             }
             Matrix::Float(float) => super::float::group_product::<S>(float, group, input, c),
@@ -52,7 +56,7 @@ struct PackedProduct<'a, S> {
     x: &'a Activations,
     tokens: usize,
     c: *mut f32,
-    set: [S; 0],
+    set: PhantomData<S>,
 }
 
 impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
@@ -104,7 +108,7 @@ unsafe fn direct<S: Simd, T: Tile, const N: usize>(tiles: *const u8, x: &Activat
                     }
                     let (scale, min) = T::scale_min::<S>(&head, group);
                     let column = index * T::COLUMNS + group * T::GROUP;
-                    let words = TileWords::<T> { lanes, first: group * (T::GROUP / 4), format: [] };
+                    let words = TileWords::<T> { lanes, first: group * (T::GROUP / 4), format: PhantomData };
                     accumulate::<S, _, N>(&words, [scale, min], x, token, column, &mut acc[part]);
                 }
             }
@@ -127,7 +131,7 @@ trait Words {
 struct TileWords<T> {
     lanes: Lanes,
     first: usize,
-    format: [T; 0],
+    format: PhantomData<T>,
 }
 
 impl<T: Tile> Words for TileWords<T> {
@@ -237,7 +241,7 @@ struct UnpackedWords<'a, T> {
     chunk: &'a Unpacked,
     row: usize,
     first: usize,
-    format: [T; 0],
+    format: PhantomData<T>,
 }
 
 impl<T: Tile> Words for UnpackedWords<'_, T> {
@@ -256,7 +260,7 @@ impl<T: Tile> Words for UnpackedWords<'_, T> {
 unsafe fn multiply<S: Simd, T: Tile>(
     chunk: &Unpacked,
     x: &Activations,
-    columns: std::ops::Range<usize>,
+    columns: Range<usize>,
     tokens: usize,
     c: *mut f32,
 ) {
@@ -278,7 +282,7 @@ unsafe fn multiply<S: Simd, T: Tile>(
 unsafe fn multiply_some<S: Simd, T: Tile, const N: usize>(
     chunk: &Unpacked,
     x: &Activations,
-    columns: std::ops::Range<usize>,
+    columns: Range<usize>,
     token: usize,
     c: *mut f32,
 ) {
@@ -292,7 +296,7 @@ unsafe fn multiply_some<S: Simd, T: Tile, const N: usize>(
             for group in 0..columns.len() / T::GROUP {
                 let scale = S::load(chunk.scales[group].as_ptr().add(row));
                 let min = S::load(chunk.mins[group].as_ptr().add(row));
-                let words = UnpackedWords::<T> { chunk, row, first: group * (T::GROUP / 4), format: [] };
+                let words = UnpackedWords::<T> { chunk, row, first: group * (T::GROUP / 4), format: PhantomData };
                 let column = columns.start + group * T::GROUP;
                 accumulate::<S, _, N>(&words, [scale, min], x, token, column, &mut acc);
             }

@@ -58,8 +58,12 @@ impl Simd for Avx512 {
 
         fn gather(_bits: u32, sum: __m512i, codes: __m512i, x: __m512i) -> __m512i =
             _mm512_dpbusd_epi32(sum, codes, x);
-        fn total(_bits: u32, sum: __m512i) -> __m512i = sum;
         fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
+    }
+
+    #[inline(always)]
+    unsafe fn total(_bits: u32, sum: __m512i) -> __m512i {
+        sum
     }
 
     #[inline(always)]

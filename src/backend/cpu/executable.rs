@@ -1,0 +1,246 @@
+//! A plan made ready on the CPU: its memory, and the walk of all threads through its tasks.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{
+    activations::Activations,
+    attention::{self, LayerPages},
+    kernels::Kernels,
+    packed::AlignedBytes,
+    pool::{Pool, Worker},
+    prepare::{self, Prepared},
+    run::Walk,
+    task::{Program, Task},
+};
+use crate::{
+    Error, Result,
+    backend::{Executable, Step},
+    graph::{Op, Rows},
+    kv_cache::CacheLayout,
+    plan::Plan,
+    quant::ROWS,
+    weights::Weights,
+};
+
+/// Floats to which a row of a slot is filled up, so that rows begin at a vector's boundary.
+const ROW_UNIT: usize = 16;
+
+/// A plan made ready.
+pub(super) struct CpuExecutable {
+    plan: Plan,
+    program: Program,
+    prepared: Prepared,
+    cache: CacheLayout,
+    max_tokens: usize,
+    max_outputs: usize,
+    kernels: &'static Kernels,
+    pool: Pool,
+    pages: Vec<AlignedBytes>,
+    memory: Memory,
+}
+
+/// What steps work in; it grows to the largest step seen.
+pub(super) struct Memory {
+    pub tokens: usize,
+    pub outputs: usize,
+    /// All slots.
+    pub slots: AlignedBytes,
+    /// Rows in 8 bits.
+    pub activations: AlignedBytes,
+    /// The tables of cosines and sines.
+    pub angles: Vec<Vec<f32>>,
+    /// One for each thread.
+    pub scratch: Vec<AlignedBytes>,
+}
+
+/// Where each slot lies: its offset in floats and the distance between its rows.
+#[derive(Clone, Copy)]
+pub(super) struct SlotPlace {
+    pub offset: usize,
+    pub stride: usize,
+}
+
+impl CpuExecutable {
+    pub fn new(
+        plan: Plan,
+        weights: &Weights,
+        cache: &CacheLayout,
+        [max_tokens, max_outputs]: [usize; 2],
+        kernels: &'static Kernels,
+        mut pool: Pool,
+    ) -> Result<Self> {
+        let prepared = Prepared::new(&plan, weights, &mut pool)?;
+        let program = Program::new(&plan, &prepared)?;
+        let memory = Memory::new(&plan, &program, prepare::widest_quantized(&plan), pool.threads(), [1, 1])?;
+        let cache = cache.clone();
+        let pages = Vec::new();
+        Ok(Self { plan, program, prepared, cache, max_tokens, max_outputs, kernels, pool, pages, memory })
+    }
+
+    /// Checks the step against what was compiled, and makes room for it.
+    fn make_ready(&mut self, step: &Step<'_>) -> Result<()> {
+        let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
+        if tokens == 0 || tokens > self.max_tokens || outputs > self.max_outputs {
+            let what = format!(
+                "has {tokens} tokens and {outputs} outputs: 1 to {} and up to {} fit",
+                self.max_tokens, self.max_outputs
+            );
+            return Err(Error::argument("step", what));
+        }
+        let lengths: usize = step.runs.iter().map(|run| run.len).sum();
+        if lengths != tokens || step.outputs.iter().any(|output| *output >= tokens) {
+            return Err(Error::argument("step", "has runs or outputs that do not match its tokens"));
+        }
+        let page_positions = crate::kv_cache::PAGE_POSITIONS;
+        if step.runs.iter().any(|run| run.pages.len() * page_positions < run.start + run.len) {
+            return Err(Error::argument("step", "has a run with too few cache pages"));
+        }
+        self.make_pages(step)?;
+        let [old_tokens, old_outputs] = [self.memory.tokens, self.memory.outputs];
+        if tokens > old_tokens || outputs > old_outputs {
+            let room = [tokens.max(old_tokens), outputs.max(old_outputs)];
+            let (widest, threads) = (prepare::widest_quantized(&self.plan), self.pool.threads());
+            self.memory = Memory::new(&self.plan, &self.program, widest, threads, room)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the cache pages that the step names for the first time, and copies those that are to be copied.
+    fn make_pages(&mut self, step: &Step<'_>) -> Result<()> {
+        let in_runs = step.runs.iter().flat_map(|run| run.pages);
+        let in_copies = step.copies.iter().flat_map(|(from, to)| [from, to]);
+        let count = in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0);
+        while self.pages.len() < count {
+            self.pages.push(allocate(self.cache.page_bytes, "a page of the cache")?);
+        }
+        for (from, to) in step.copies {
+            let [from, to] = [&self.pages[from.index()], &self.pages[to.index()]];
+            // SAFETY: two pages of one size; the threads are idle.
+            unsafe { to.as_ptr().copy_from(from.as_ptr(), self.cache.page_bytes) };
+        }
+        Ok(())
+    }
+}
+
+impl Executable for CpuExecutable {
+    fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
+        self.make_ready(step)?;
+        let Self { plan, program, prepared, cache, kernels, pool, pages, memory, .. } = self;
+        let slots = slot_places(plan, memory.tokens, memory.outputs);
+        let walk = Walk::new(step, kernels, prepared, cache, pages, memory, &slots);
+        let failure = Mutex::new(None);
+        pool.run(&|worker| {
+            if let Err(e) = walk_tasks(&program.tasks, &walk, worker) {
+                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+            }
+        })?;
+        if let Some(e) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(e);
+        }
+        Ok(gather_logits(plan, &slots, memory, step.outputs.len()))
+    }
+}
+
+fn walk_tasks(tasks: &[Task], walk: &Walk<'_>, worker: Worker<'_>) -> Result<()> {
+    let mut result = Ok(());
+    for (index, task) in tasks.iter().enumerate() {
+        if index > 0 && tasks[index - 1].must_wait_before(task) && !worker.wait() {
+            break;
+        }
+        // A thread that failed goes on to meet the others at the barriers.
+        if result.is_ok() {
+            // SAFETY: `make_ready` checked the step, the threads share each task's work without overlap, and meet
+            // where the next task reads what others wrote.
+            result = unsafe { walk.perform(task, worker) };
+        }
+    }
+    result
+}
+
+/// The logits, row by row without gaps, which their slot may have.
+fn gather_logits<'a>(plan: &Plan, slots: &[SlotPlace], memory: &'a mut Memory, outputs: usize) -> &'a [f32] {
+    let place = plan.logits();
+    let SlotPlace { offset, stride } = slots[place.slot.index()];
+    let width = place.shape.width;
+    // SAFETY: the slot has room for `outputs` rows, all written, and the threads are idle.
+    unsafe {
+        let logits = memory.slots.as_ptr().cast::<f32>().add(offset);
+        for row in 1..outputs {
+            logits.add(row * width).copy_from(logits.add(row * stride), width);
+        }
+        std::slice::from_raw_parts(logits, outputs * width)
+    }
+}
+
+impl Memory {
+    fn new(
+        plan: &Plan,
+        program: &Program,
+        widest: usize,
+        threads: usize,
+        [tokens, outputs]: [usize; 2],
+    ) -> Result<Self> {
+        let last = slot_places(plan, tokens, outputs);
+        let floats = last.last().map_or(0, |end| end.offset);
+        let rows = tokens.max(outputs);
+        let scratch = (0..threads).map(|_| allocate(scratch_floats(plan, rows) * 4, "a thread's scratch"));
+        Ok(Self {
+            tokens,
+            outputs,
+            slots: allocate(floats * 4, "the activations")?,
+            activations: allocate(Activations::bytes(rows, widest), "the activations in 8 bits")?,
+            angles: program.angles.iter().map(|row| vec![0.0; 2 * row.len() * tokens]).collect(),
+            scratch: scratch.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// The bytes that a plan's steps work in.
+pub(super) fn scratch_bytes(plan: &Plan, widest: usize, threads: usize, [tokens, outputs]: [usize; 2]) -> usize {
+    let floats = slot_places(plan, tokens, outputs).last().map_or(0, |end| end.offset);
+    let rows = tokens.max(outputs);
+    4 * floats + Activations::bytes(rows, widest) + threads * 4 * scratch_floats(plan, rows)
+}
+
+/// Floats of scratch that a thread needs for steps of up to `rows` rows.
+fn scratch_floats(plan: &Plan, rows: usize) -> usize {
+    let attention = plan.steps().iter().map(|step| match &step.op {
+        Op::Attention(spec) => attention::scratch_len(*spec),
+        _ => 0,
+    });
+    attention.max().unwrap_or(0).max(2 * ROWS * rows)
+}
+
+/// Where the slots lie; the last entry is the end of them all.
+fn slot_places(plan: &Plan, tokens: usize, outputs: usize) -> Vec<SlotPlace> {
+    let mut offset = 0;
+    let mut places = Vec::with_capacity(plan.slots().len() + 1);
+    for slot in plan.slots() {
+        let rows = match slot.rows {
+            Rows::Fixed(rows) => rows,
+            Rows::Tokens => tokens,
+            Rows::Outputs => outputs,
+        };
+        let stride = slot.width.next_multiple_of(ROW_UNIT);
+        places.push(SlotPlace { offset, stride });
+        offset += rows * stride;
+    }
+    places.push(SlotPlace { offset, stride: 0 });
+    places
+}
+
+fn allocate(bytes: usize, what: &'static str) -> Result<AlignedBytes> {
+    AlignedBytes::new(bytes).ok_or(Error::Memory { what, needed: bytes as u64, limit: 0 })
+}
+
+/// One layer's place in the pages of a run.
+pub(super) fn layer_pages<'a>(cache: &CacheLayout, layer: usize, pages: &'a [*mut u8]) -> LayerPages<'a> {
+    let shape = cache.layers[layer];
+    LayerPages {
+        cache_type: cache.cache_type,
+        pages,
+        offset: cache.offsets[layer],
+        row_bytes: cache.row_bytes[layer],
+        kv_heads: shape.kv_heads,
+    }
+}

@@ -1,0 +1,175 @@
+//! Makes the weights that a plan reads ready: matrices interleaved, tables and vectors found.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{float::FloatMatrix, matrix::Matrix, packed::Packed, pool::Pool};
+use crate::{
+    Error, Result,
+    graph::{Op, Rows, Shape},
+    plan::{Operand, Plan},
+    quant,
+    weights::{Weight, Weights},
+};
+
+/// Bytes that are interleaved before the file's pages behind them are given back.
+const PIECE: usize = 4 << 20;
+
+/// The weights of a plan.
+pub(super) struct Prepared {
+    matrices: Vec<Arc<Matrix>>,
+    by_name: HashMap<Arc<str>, usize>,
+    /// Keeps the bytes that are read in place.
+    weights: Weights,
+}
+
+/// A table of rows to look up.
+pub(super) enum Table {
+    /// The table is also multiplied with, so that only its interleaved form is kept.
+    Packed(Arc<Matrix>),
+    /// Where the file has it.
+    File { name: Arc<str>, shape: Shape },
+}
+
+impl Prepared {
+    /// Interleaves every quantised matrix that a product of `plan` reads.
+    pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool) -> Result<Self> {
+        let mut prepared = Self { matrices: Vec::new(), by_name: HashMap::new(), weights: weights.clone() };
+        for step in plan.steps() {
+            for operand in matrices_of(&step.op, &step.inputs) {
+                prepared.add(operand, pool)?;
+            }
+        }
+        Ok(prepared)
+    }
+
+    fn add(&mut self, operand: &Operand, pool: &mut Pool) -> Result<()> {
+        let Operand::Weight { name, shape, .. } = operand else {
+            return Err(Error::Graph("a product's matrix is no weight".into()));
+        };
+        if self.by_name.contains_key(name) {
+            return Ok(());
+        }
+        let (rows, columns) = dimensions(*shape)?;
+        let weight = self.weights.get(name, &[rows, columns])?;
+        let matrix = match weight.dtype.is_float() {
+            true => Matrix::Float(FloatMatrix { dtype: weight.dtype, rows, columns, data: weight.bytes.as_ptr() }),
+            false => Matrix::Packed(interleave(&weight, rows, columns, pool)?),
+        };
+        self.by_name.insert(name.clone(), self.matrices.len());
+        self.matrices.push(Arc::new(matrix));
+        Ok(())
+    }
+
+    /// The matrix that a product reads.
+    pub fn matrix(&self, operand: &Operand) -> Result<Arc<Matrix>> {
+        let Operand::Weight { name, .. } = operand else {
+            return Err(Error::Graph("a product's matrix is no weight".into()));
+        };
+        let index = self.by_name.get(name).ok_or_else(|| Error::tensor(&**name, "was not made ready"))?;
+        Ok(self.matrices[*index].clone())
+    }
+
+    /// The table that an embedding reads.
+    pub fn table(&self, operand: &Operand) -> Result<Table> {
+        let Operand::Weight { name, shape, .. } = operand else {
+            return Err(Error::Graph("an embedding's table is no weight".into()));
+        };
+        match self.by_name.get(name).map(|index| &self.matrices[*index]) {
+            Some(matrix) if matrix.is_quantized() => Ok(Table::Packed(matrix.clone())),
+            _ => Ok(Table::File { name: name.clone(), shape: *shape }),
+        }
+    }
+
+    /// One row of numbers: a constant, or a weight converted.
+    pub fn vector(&self, operand: &Operand) -> Result<Arc<[f32]>> {
+        match operand {
+            Operand::Constant(row) => Ok(row.clone()),
+            Operand::Weight { name, shape, .. } => {
+                let (rows, columns) = dimensions(*shape)?;
+                let weight = self.weights.get(name, &[rows, columns])?;
+                let mut out = vec![0.0; rows * columns];
+                quant::dequantize_row(weight.dtype, weight.bytes, &mut out)?;
+                Ok(out.into())
+            }
+            Operand::Tokens | Operand::Slot(_) => Err(Error::Graph("a vector is computed at run time".into())),
+        }
+    }
+
+    /// The row `row` of a table, as floats.
+    pub fn read_row(&self, table: &Table, row: usize, bytes: &mut Vec<u8>, out: &mut [f32]) -> Result<()> {
+        match table {
+            Table::Packed(matrix) => match &**matrix {
+                Matrix::Packed(packed) => {
+                    bytes.resize(packed.dtype.row_bytes(packed.columns).unwrap_or(0), 0);
+                    packed.read_row(row, bytes);
+                    quant::dequantize_row(packed.dtype, bytes, out)
+                }
+                Matrix::Float(_) => Err(Error::Graph("a float table was taken for an interleaved one".into())),
+            },
+            Table::File { name, shape } => {
+                let (rows, columns) = dimensions(*shape)?;
+                let weight = self.weights.get(name, &[rows, columns])?;
+                let size = weight.dtype.row_bytes(columns).unwrap_or(0);
+                quant::dequantize_row(weight.dtype, &weight.bytes[row * size..(row + 1) * size], out)
+            }
+        }
+    }
+}
+
+/// The widest operand that `plan` multiplies with a quantised matrix.
+pub(super) fn widest_quantized(plan: &Plan) -> usize {
+    let matrices = plan.steps().iter().flat_map(|step| matrices_of(&step.op, &step.inputs));
+    let widths = matrices.map(|operand| match operand {
+        Operand::Weight { dtype, shape, .. } if !dtype.is_float() => shape.width,
+        _ => 0,
+    });
+    widths.max().unwrap_or(0)
+}
+
+/// The operands of an op that are matrices to multiply with.
+pub(super) fn matrices_of<'a>(op: &Op, inputs: &'a [Operand]) -> &'a [Operand] {
+    match op {
+        Op::MatMul | Op::MatMulJoined | Op::MatMulGlu(_) => &inputs[1..],
+        Op::MatMulAdd => &inputs[1..2],
+        Op::Embed
+        | Op::Add
+        | Op::Mul
+        | Op::Div
+        | Op::Activate(_)
+        | Op::RmsNorm { .. }
+        | Op::Rope(_)
+        | Op::Attention(_)
+        | Op::SelectOutputs
+        | Op::AddRmsNorm { .. } => &[],
+    }
+}
+
+fn dimensions(shape: Shape) -> Result<(usize, usize)> {
+    match shape.rows {
+        Rows::Fixed(rows) => Ok((rows, shape.width)),
+        Rows::Tokens | Rows::Outputs => Err(Error::Graph("a weight's rows depend on the step".into())),
+    }
+}
+
+/// Interleaves a matrix on all threads, each the groups that it will multiply with later, and gives the file's pages
+/// back as it goes: the copy replaces them.
+fn interleave(weight: &Weight<'_>, rows: usize, columns: usize, pool: &mut Pool) -> Result<Packed> {
+    let needed = weight.bytes.len() as u64;
+    let packed = Packed::new(weight.dtype, rows, columns).ok_or(Error::Memory {
+        what: "a matrix's interleaved copy",
+        needed,
+        limit: 0,
+    })?;
+    let step = (PIECE / packed.group_bytes()).max(1);
+    pool.run(&|worker| {
+        let share = worker.share(packed.groups());
+        for first in share.clone().step_by(step) {
+            let groups = first..share.end.min(first + step);
+            // SAFETY: shares do not overlap, and nobody reads the matrix before this call ends.
+            unsafe { packed.fill(weight.bytes, groups.clone()) };
+            let end = (groups.end * packed.group_bytes()).min(weight.bytes.len());
+            weight.done_with(groups.start * packed.group_bytes()..end);
+        }
+    })?;
+    Ok(packed)
+}

@@ -1,0 +1,306 @@
+//! One step's walk: where everything lies, and how a thread does its share of each task.
+
+use super::{
+    activations::Activations,
+    attention::Queries,
+    executable::{Memory, SlotPlace, layer_pages},
+    kernels::Kernels,
+    matrix::Matrix,
+    packed::AlignedBytes,
+    pool::Worker,
+    prepare::{Prepared, Table},
+    product::Input,
+    rope,
+    task::{BinaryOp, Buffer, Finish, Side, Task},
+};
+use crate::{
+    Result,
+    backend::Step,
+    graph::{AttentionSpec, Rows},
+    kv_cache::CacheLayout,
+    quant::ROWS,
+};
+
+/// What all threads know of a step.
+pub(super) struct Walk<'a> {
+    step: &'a Step<'a>,
+    kernels: &'a Kernels,
+    prepared: &'a Prepared,
+    cache: &'a CacheLayout,
+    slots: &'a [SlotPlace],
+    memory: *mut f32,
+    activations: &'a AlignedBytes,
+    angles: Vec<(*mut f32, usize)>,
+    scratch: &'a [AlignedBytes],
+    runs: Vec<RunPlace>,
+    /// The run of each token.
+    run_of: Vec<usize>,
+}
+
+/// Where one run's tokens and cache pages lie.
+struct RunPlace {
+    first: usize,
+    len: usize,
+    start: usize,
+    pages: Vec<*mut u8>,
+}
+
+// SAFETY: the pointers lead to memory that the executable owns; the threads divide it among themselves.
+unsafe impl Sync for Walk<'_> {}
+
+impl<'a> Walk<'a> {
+    pub fn new(
+        step: &'a Step<'a>,
+        kernels: &'a Kernels,
+        prepared: &'a Prepared,
+        cache: &'a CacheLayout,
+        pages: &[AlignedBytes],
+        memory: &'a mut Memory,
+        slots: &'a [SlotPlace],
+    ) -> Self {
+        let tokens = memory.tokens;
+        let angles = memory.angles.iter_mut().map(|table| (table.as_mut_ptr(), table.len() / tokens)).collect();
+        let (mut runs, mut run_of) = (Vec::with_capacity(step.runs.len()), Vec::with_capacity(step.tokens.len()));
+        for run in step.runs {
+            let pages = run.pages.iter().map(|page| pages[page.index()].as_ptr()).collect();
+            run_of.extend(std::iter::repeat_n(runs.len(), run.len));
+            runs.push(RunPlace { first: run_of.len() - run.len, len: run.len, start: run.start, pages });
+        }
+        Self {
+            step,
+            kernels,
+            prepared,
+            cache,
+            slots,
+            memory: memory.slots.as_ptr().cast(),
+            activations: &memory.activations,
+            angles,
+            scratch: &memory.scratch,
+            runs,
+            run_of,
+        }
+    }
+
+    fn rows(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Fixed(rows) => rows,
+            Rows::Tokens => self.step.tokens.len(),
+            Rows::Outputs => self.step.outputs.len(),
+        }
+    }
+
+    /// A row of a value.
+    fn row(&self, buffer: Buffer, row: usize) -> *mut f32 {
+        let SlotPlace { offset, stride } = self.slots[buffer.slot];
+        self.memory.wrapping_add(offset + row * stride)
+    }
+
+    fn position(&self, token: usize) -> usize {
+        let run = &self.runs[self.run_of[token]];
+        run.start + token - run.first
+    }
+
+    /// The cosines and sines of a token in a table.
+    ///
+    /// # Safety
+    /// Nobody writes them meanwhile.
+    unsafe fn angles(&self, index: usize, token: usize) -> &[f32] {
+        let (table, width) = self.angles[index];
+        // SAFETY: the table has a row for each token.
+        unsafe { std::slice::from_raw_parts(table.add(token * width), width) }
+    }
+
+    /// Does this thread's share of a task.
+    ///
+    /// # Safety
+    /// The step fits the memory, the cache pages and the tasks, and all threads are at the same task or at one that
+    /// needs no barrier before it.
+    pub unsafe fn perform(&self, task: &Task, worker: Worker<'_>) -> Result<()> {
+        let kernels = self.kernels;
+        // SAFETY: rows are divided among the threads; widths are those that the plan's shapes promise.
+        unsafe {
+            match task {
+                Task::Embed { table, out } => return self.embed(table, *out, worker),
+                Task::Angles { frequencies, index } => {
+                    let (table, width) = self.angles[*index];
+                    for token in worker.share(self.step.tokens.len()) {
+                        let out = std::slice::from_raw_parts_mut(table.add(token * width), width);
+                        rope::angles(self.position(token), frequencies, out);
+                    }
+                }
+                Task::Quantize { x } => {
+                    let rows = self.rows(x.rows);
+                    let to = Activations::new(self.activations, rows, x.width);
+                    worker.share(rows).for_each(|row| (kernels.quantize)(self.row(*x, row), &to, row));
+                }
+                Task::Product { x, matrices, finish, outs } => self.product(*x, matrices, finish, outs, worker),
+                Task::Binary { op, a, b, out } => self.binary(*op, *a, b, *out, worker),
+                Task::Silu { x, out } => {
+                    for row in worker.share(self.rows(out.rows)) {
+                        (kernels.silu)(self.row(*x, row), self.row(*out, row), out.width);
+                    }
+                }
+                Task::RmsNorm { x, w, eps, out } => {
+                    for row in worker.share(self.rows(out.rows)) {
+                        let [x, out_row] = [self.row(*x, row), self.row(*out, row)];
+                        for at in (0..out.width).step_by(w.len()) {
+                            (kernels.rms_norm)(x.add(at), w.as_ptr(), *eps, out_row.add(at), w.len());
+                        }
+                    }
+                }
+                Task::AddRmsNorm { a, b, w, eps, sum, out } => {
+                    for row in worker.share(self.rows(out.rows)) {
+                        let sum = self.row(*sum, row);
+                        (kernels.add)(self.row(*a, row), self.row(*b, row), sum, out.width);
+                        (kernels.rms_norm)(sum, w.as_ptr(), *eps, self.row(*out, row), out.width);
+                    }
+                }
+                Task::Rope { spec, x, angles, out } => {
+                    for row in worker.share(self.rows(out.rows)) {
+                        let angles = self.angles(*angles, row);
+                        rope::rotate(*spec, self.row(*x, row), angles, self.row(*out, row), out.width);
+                    }
+                }
+                Task::Append { spec, k, v } => self.append(spec, *k, *v, worker),
+                Task::Attend { spec, q, out } => self.attend(spec, *q, *out, worker),
+                Task::Select { x, out } => {
+                    for row in worker.share(self.step.outputs.len()) {
+                        let from = self.row(*x, self.step.outputs[row]);
+                        self.row(*out, row).copy_from_nonoverlapping(from, out.width);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn embed(&self, table: &Table, out: Buffer, worker: Worker<'_>) -> Result<()> {
+        let mut bytes = Vec::new();
+        for token in worker.share(self.step.tokens.len()) {
+            // SAFETY: the row is this thread's alone.
+            let row = unsafe { std::slice::from_raw_parts_mut(self.row(out, token), out.width) };
+            self.prepared.read_row(table, self.step.tokens[token] as usize, &mut bytes, row)?;
+        }
+        Ok(())
+    }
+
+    unsafe fn binary(&self, op: BinaryOp, a: Buffer, b: &Side, out: Buffer, worker: Worker<'_>) {
+        let kernel = match op {
+            BinaryOp::Add => self.kernels.add,
+            BinaryOp::Mul => self.kernels.mul,
+            BinaryOp::Div => self.kernels.div,
+        };
+        for row in worker.share(self.rows(out.rows)) {
+            let b = match b {
+                Side::Row(b) => b.as_ptr(),
+                Side::Rows(b) => self.row(*b, row).cast_const(),
+            };
+            // SAFETY: by the caller.
+            unsafe { kernel(self.row(a, row), b, self.row(out, row), out.width) };
+        }
+    }
+
+    /// Every thread takes its share of each matrix's rows, for all tokens.
+    unsafe fn product(
+        &self,
+        x: Buffer,
+        matrices: &[std::sync::Arc<Matrix>],
+        finish: &Finish,
+        outs: &[Buffer],
+        worker: Worker<'_>,
+    ) {
+        let tokens = self.rows(x.rows);
+        let quantized = Activations::new(self.activations, tokens, x.width);
+        let input = Input { quantized, plain: self.row(x, 0), stride: self.slots[x.slot].stride, tokens };
+        let c: *mut f32 = self.scratch[worker.number].as_ptr().cast();
+        // SAFETY: the scratch holds two results of sixteen rows; a group's results are this thread's alone.
+        unsafe {
+            let product = |matrix: &Matrix, group, c| (self.kernels.product)(matrix, group, &input, c);
+            match finish {
+                Finish::Store => {
+                    for (matrix, out) in matrices.iter().zip(outs) {
+                        for group in worker.share(matrix.groups()) {
+                            product(matrix, group, c);
+                            self.write(*out, group, c, tokens);
+                        }
+                    }
+                }
+                Finish::Add(residual) => {
+                    for group in worker.share(matrices[0].groups()) {
+                        product(&matrices[0], group, c);
+                        self.add(*residual, outs[0], group, c, tokens);
+                    }
+                }
+                Finish::SiluMul => {
+                    let up = c.add(ROWS * tokens);
+                    for group in worker.share(matrices[0].groups()) {
+                        product(&matrices[0], group, c);
+                        product(&matrices[1], group, up);
+                        (self.kernels.silu_mul)(c, up, c, ROWS * tokens);
+                        self.write(outs[0], group, c, tokens);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies a group's results `[tokens, 16]` to their columns.
+    unsafe fn write(&self, out: Buffer, group: usize, c: *const f32, tokens: usize) {
+        let first = group * ROWS;
+        let len = ROWS.min(out.width - first);
+        for token in 0..tokens {
+            // SAFETY: by the caller.
+            unsafe { self.row(out, token).add(first).copy_from_nonoverlapping(c.add(token * ROWS), len) };
+        }
+    }
+
+    /// As `write`, adding them to `residual`, which may be `out`.
+    unsafe fn add(&self, residual: Buffer, out: Buffer, group: usize, c: *const f32, tokens: usize) {
+        let first = group * ROWS;
+        let len = ROWS.min(out.width - first);
+        for token in 0..tokens {
+            // SAFETY: by the caller.
+            unsafe {
+                let [residual, out] = [self.row(residual, token).add(first), self.row(out, token).add(first)];
+                (self.kernels.add)(residual, c.add(token * ROWS), out, len);
+            }
+        }
+    }
+
+    unsafe fn append(&self, spec: &AttentionSpec, k: Buffer, v: Buffer, worker: Worker<'_>) {
+        for token in worker.share(self.step.tokens.len()) {
+            let run = &self.runs[self.run_of[token]];
+            let layer = layer_pages(self.cache, spec.layer, &run.pages);
+            // SAFETY: the run's pages hold its positions, each of which is one token's.
+            unsafe {
+                let rows = [self.row(k, token).cast_const(), self.row(v, token).cast_const()];
+                (self.kernels.append)(&layer, spec.head_dim, self.position(token), rows);
+            }
+        }
+    }
+
+    unsafe fn attend(&self, spec: &AttentionSpec, q: Buffer, out: Buffer, worker: Worker<'_>) {
+        let scratch = self.scratch[worker.number].as_ptr().cast();
+        let mut next = worker.number;
+        let mut before = 0;
+        for run in &self.runs {
+            let queries = Queries {
+                spec: *spec,
+                cache: layer_pages(self.cache, spec.layer, &run.pages),
+                q: self.row(q, run.first),
+                q_stride: self.slots[q.slot].stride,
+                out: self.row(out, run.first),
+                out_stride: self.slots[out.slot].stride,
+                start: run.start,
+                tokens: run.len,
+            };
+            // Later units see more of the cache, so the threads take turns.
+            while next < before + queries.units() {
+                // SAFETY: each unit is one thread's, with a scratch of its own.
+                unsafe { (self.kernels.attend)(&queries, next - before, scratch) };
+                next += worker.threads;
+            }
+            before += queries.units();
+        }
+    }
+}

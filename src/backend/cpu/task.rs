@@ -1,0 +1,206 @@
+//! What the threads do, one task after another, and how the tasks of a plan are made.
+//!
+//! A plan's step becomes one to three tasks. Tasks that work row by row divide the rows among the threads in the same
+//! way, and a row's place in a slot does not depend on the value that lies there, so such tasks need no barrier
+//! between them.
+
+use std::sync::Arc;
+
+use super::{
+    matrix::Matrix,
+    prepare::{Prepared, Table, matrices_of},
+};
+use crate::{
+    Error, Result,
+    graph::{Activation, AttentionSpec, Op, RopeSpec, Rows},
+    plan::{Operand, Place, Plan, PlanStep},
+};
+
+/// A value's place at run time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffer {
+    /// The slot's number.
+    pub slot: usize,
+    /// The value's rows.
+    pub rows: Rows,
+    /// Elements in a row of the value; the slot's may be further apart.
+    pub width: usize,
+}
+
+/// The second operand of an element-wise op.
+pub(super) enum Side {
+    /// One row for all.
+    Row(Arc<[f32]>),
+    /// A row for each row.
+    Rows(Buffer),
+}
+
+/// An element-wise op on two operands.
+#[derive(Clone, Copy)]
+pub(super) enum BinaryOp {
+    Add,
+    Mul,
+    Div,
+}
+
+/// What becomes of the products.
+pub(super) enum Finish {
+    /// Each matrix's product goes to its own buffer.
+    Store,
+    /// The product is added to this.
+    Add(Buffer),
+    /// The first matrix's product goes through the SiLU and is multiplied with the second's.
+    SiluMul,
+}
+
+/// One thing to do.
+pub(super) enum Task {
+    /// Looks the tokens' rows up.
+    Embed { table: Table, out: Buffer },
+    /// Works out sines and cosines of the tokens' positions.
+    Angles { frequencies: Arc<[f32]>, index: usize },
+    /// Turns rows into 8 bits for the products that follow.
+    Quantize { x: Buffer },
+    /// Products of one operand with matrices.
+    Product { x: Buffer, matrices: Vec<Arc<Matrix>>, finish: Finish, outs: Vec<Buffer> },
+    /// An element-wise op.
+    Binary { op: BinaryOp, a: Buffer, b: Side, out: Buffer },
+    /// `x / (1 + exp(-x))`.
+    Silu { x: Buffer, out: Buffer },
+    /// RMS norm of each group.
+    RmsNorm { x: Buffer, w: Arc<[f32]>, eps: f32, out: Buffer },
+    /// A sum, and the RMS norm of it.
+    AddRmsNorm { a: Buffer, b: Buffer, w: Arc<[f32]>, eps: f32, sum: Buffer, out: Buffer },
+    /// Rotary position embedding with the angles of that index.
+    Rope { spec: RopeSpec, x: Buffer, angles: usize, out: Buffer },
+    /// Writes keys and values into the cache.
+    Append { spec: AttentionSpec, k: Buffer, v: Buffer },
+    /// Attention over the cache.
+    Attend { spec: AttentionSpec, q: Buffer, out: Buffer },
+    /// Copies the rows whose logits are wanted.
+    Select { x: Buffer, out: Buffer },
+}
+
+impl Task {
+    /// The rows that the task divides among the threads; `None` where it divides its work in another way.
+    fn rows(&self) -> Option<Rows> {
+        match self {
+            Self::Embed { .. } | Self::Angles { .. } | Self::Append { .. } => Some(Rows::Tokens),
+            Self::Quantize { x } => Some(x.rows),
+            Self::Binary { out, .. }
+            | Self::Silu { out, .. }
+            | Self::RmsNorm { out, .. }
+            | Self::AddRmsNorm { out, .. }
+            | Self::Rope { out, .. } => Some(out.rows),
+            Self::Product { .. } | Self::Attend { .. } | Self::Select { .. } => None,
+        }
+    }
+
+    /// Whether the threads must meet between `self` and the task `next`.
+    pub fn must_wait_before(&self, next: &Self) -> bool {
+        self.rows().is_none() || self.rows() != next.rows()
+    }
+}
+
+/// The tasks of a plan, and the frequencies of each table of angles.
+pub(super) struct Program {
+    pub tasks: Vec<Task>,
+    pub angles: Vec<Arc<[f32]>>,
+}
+
+impl Program {
+    pub fn new(plan: &Plan, prepared: &Prepared) -> Result<Self> {
+        let mut lowering = Lowering { prepared, tasks: Vec::new(), angles: Vec::new() };
+        for step in plan.steps() {
+            lowering.lower(step)?;
+        }
+        let first = lowering.angles.iter().enumerate();
+        let mut tasks: Vec<_> =
+            first.map(|(index, frequencies)| Task::Angles { frequencies: frequencies.clone(), index }).collect();
+        tasks.extend(lowering.tasks);
+        Ok(Self { tasks, angles: lowering.angles })
+    }
+}
+
+struct Lowering<'a> {
+    prepared: &'a Prepared,
+    tasks: Vec<Task>,
+    angles: Vec<Arc<[f32]>>,
+}
+
+impl Lowering<'_> {
+    fn lower(&mut self, step: &PlanStep) -> Result<()> {
+        let inputs = &step.inputs;
+        let outs: Vec<Buffer> = step.outputs.iter().map(place).collect();
+        let out = *outs.first().ok_or_else(|| Error::Graph(format!("{} has no result", step.op.name())))?;
+        let task = match &step.op {
+            Op::Embed => Task::Embed { table: self.prepared.table(&inputs[0])?, out },
+            Op::MatMul | Op::MatMulJoined => return self.product(step, Finish::Store, outs),
+            Op::MatMulGlu(Activation::Silu) => return self.product(step, Finish::SiluMul, outs),
+            Op::MatMulAdd => return self.product(step, Finish::Add(buffer(&inputs[2])?), outs),
+            Op::Add => self.binary(BinaryOp::Add, inputs, out)?,
+            Op::Mul => self.binary(BinaryOp::Mul, inputs, out)?,
+            Op::Div => self.binary(BinaryOp::Div, inputs, out)?,
+            Op::Activate(Activation::Silu) => Task::Silu { x: buffer(&inputs[0])?, out },
+            Op::RmsNorm { eps } => {
+                Task::RmsNorm { x: buffer(&inputs[0])?, w: self.prepared.vector(&inputs[1])?, eps: *eps, out }
+            }
+            Op::AddRmsNorm { eps } => {
+                let [a, b] = [buffer(&inputs[0])?, buffer(&inputs[1])?];
+                let w = self.prepared.vector(&inputs[2])?;
+                Task::AddRmsNorm { a, b, w, eps: *eps, sum: out, out: outs[1] }
+            }
+            Op::Rope(spec) => Task::Rope { spec: *spec, x: buffer(&inputs[0])?, angles: self.angles(&inputs[1])?, out },
+            Op::Attention(spec) => {
+                let [q, k, v] = [buffer(&inputs[0])?, buffer(&inputs[1])?, buffer(&inputs[2])?];
+                self.tasks.push(Task::Append { spec: *spec, k, v });
+                Task::Attend { spec: *spec, q, out }
+            }
+            Op::SelectOutputs => Task::Select { x: buffer(&inputs[0])?, out },
+        };
+        self.tasks.push(task);
+        Ok(())
+    }
+
+    fn product(&mut self, step: &PlanStep, finish: Finish, outs: Vec<Buffer>) -> Result<()> {
+        let x = buffer(&step.inputs[0])?;
+        let operands = matrices_of(&step.op, &step.inputs).iter();
+        let matrices = operands.map(|operand| self.prepared.matrix(operand)).collect::<Result<Vec<_>>>()?;
+        if matrices.iter().any(|matrix| matrix.is_quantized()) {
+            self.tasks.push(Task::Quantize { x });
+        }
+        self.tasks.push(Task::Product { x, matrices, finish, outs });
+        Ok(())
+    }
+
+    fn binary(&self, op: BinaryOp, inputs: &[Operand], out: Buffer) -> Result<Task> {
+        let b = match &inputs[1] {
+            Operand::Slot(b) => Side::Rows(place(b)),
+            row => Side::Row(self.prepared.vector(row)?),
+        };
+        Ok(Task::Binary { op, a: buffer(&inputs[0])?, b, out })
+    }
+
+    /// The table of angles for these frequencies.
+    fn angles(&mut self, frequencies: &Operand) -> Result<usize> {
+        let frequencies = self.prepared.vector(frequencies)?;
+        let known = self.angles.iter().position(|known| *known == frequencies);
+        Ok(known.unwrap_or_else(|| {
+            self.angles.push(frequencies);
+            self.angles.len() - 1
+        }))
+    }
+}
+
+fn place(place: &Place) -> Buffer {
+    Buffer { slot: place.slot.index(), rows: place.shape.rows, width: place.shape.width }
+}
+
+fn buffer(operand: &Operand) -> Result<Buffer> {
+    match operand {
+        Operand::Slot(slot) => Ok(place(slot)),
+        Operand::Tokens | Operand::Weight { .. } | Operand::Constant(_) => {
+            Err(Error::Graph("an operand that the step computes is a weight, a constant or the tokens".into()))
+        }
+    }
+}
