@@ -1,11 +1,11 @@
 //! From a graph to steps over few buffers.
 //!
 //! In: a [`Graph`]. Out: a [`Plan`], the steps that a backend executes in order and the buffer slots that they read and
-//! write. A value takes a slot when it is made and gives it back after its last use, so a model of any depth needs the
-//! slots of one layer; an op that can update an operand in place takes that operand's slot over. Sizes stay symbolic:
+//! write. A value has its slot from the node that makes it to its last use, so a model of any depth needs the slots of
+//! one layer; an op that can update an operand in place takes that operand's slot over. Sizes stay symbolic:
 //! one plan serves steps of every length, and [`Plan::bytes`] says what a given length needs.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use crate::{
     DType, Error, Result,
@@ -98,14 +98,24 @@ impl Plan {
     /// [`Error::Graph`](crate::Error::Graph) where the graph breaks an invariant.
     pub fn new(graph: &Graph) -> Result<Self> {
         graph.verify()?;
-        let mut slots = Slots::default();
-        let mut places = vec![None; graph.values().len()];
-        let last_reads = last_reads(graph);
-        let steps = (0..graph.nodes().len())
-            .map(|node| step(graph, node, &last_reads, &mut places, &mut slots))
-            .collect::<Result<_>>()?;
-        let logits = places[graph.logits().index()].ok_or_else(|| Error::Graph("no node makes the logits".into()))?;
-        Ok(Self { steps, slots: slots.all, logits })
+        let (tenancies, of_value) = tenancies(graph);
+        let (slots, of_tenancy) = assign(&tenancies);
+        let place = |id: ValueId| {
+            let tenancy = of_value[id.index()]?;
+            Some(Place { slot: of_tenancy[tenancy], shape: graph.shape(id) })
+        };
+        let missing = |id: ValueId| Error::Graph(format!("no node makes %{}", id.index()));
+        let placed = |id: &ValueId| place(*id).ok_or_else(|| missing(*id));
+        let mut steps = Vec::with_capacity(graph.nodes().len());
+        for node in graph.nodes() {
+            let inputs = node.inputs.iter().map(|id| operand(graph, *id, place(*id)).ok_or_else(|| missing(*id)));
+            steps.push(PlanStep {
+                op: node.op.clone(),
+                inputs: inputs.collect::<Result<_>>()?,
+                outputs: node.outputs.iter().map(placed).collect::<Result<_>>()?,
+            });
+        }
+        Ok(Self { steps, slots, logits: placed(&graph.logits())? })
     }
 
     /// The steps, in order of execution.
@@ -138,6 +148,58 @@ impl Plan {
     }
 }
 
+fn operand(graph: &Graph, id: ValueId, place: Option<Place>) -> Option<Operand> {
+    let value = graph.value(id);
+    match &value.source {
+        Source::Tokens => Some(Operand::Tokens),
+        Source::Weight { name, dtype } => {
+            Some(Operand::Weight { name: name.clone(), dtype: *dtype, shape: value.shape })
+        }
+        Source::Constant(row) => Some(Operand::Constant(row.clone())),
+        Source::Node { .. } => place.map(Operand::Slot),
+    }
+}
+
+/// The time that a value needs a slot for, with those that update it in place one after the other.
+struct Tenancy {
+    shape: Shape,
+    /// The node that makes the first value.
+    first: usize,
+    /// The node that reads the last value for the last time.
+    last: usize,
+}
+
+impl Tenancy {
+    /// Both need a slot at some node. The bounds count, so that no result lies in the slot of another's operand.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// All tenancies, and by value which one it is part of: none for weights, constants and the tokens.
+fn tenancies(graph: &Graph) -> (Vec<Tenancy>, Vec<Option<usize>>) {
+    let last_reads = last_reads(graph);
+    let mut tenancies: Vec<Tenancy> = Vec::new();
+    let mut of_value: Vec<Option<usize>> = vec![None; graph.values().len()];
+    for (index, node) in graph.nodes().iter().enumerate() {
+        for (output, id) in node.outputs.iter().enumerate() {
+            let (shape, last) = (graph.shape(*id), last_reads[id.index()]);
+            let overwritten = node.op.in_place_operand().filter(|_| output == 0).map(|operand| node.inputs[operand]);
+            let taken_over = overwritten
+                .filter(|old| last_reads[old.index()] == index && graph.shape(*old) == shape)
+                .filter(|old| node.inputs.iter().filter(|input| *input == old).count() == 1)
+                .and_then(|old| of_value[old.index()]);
+            let tenancy = taken_over.unwrap_or_else(|| {
+                tenancies.push(Tenancy { shape, first: index, last });
+                tenancies.len() - 1
+            });
+            tenancies[tenancy].last = last;
+            of_value[id.index()] = Some(tenancy);
+        }
+    }
+    (tenancies, of_value)
+}
+
 /// The last node that reads each value, by value: its own node for one that nothing reads, none for the logits.
 fn last_reads(graph: &Graph) -> Vec<usize> {
     let mut last = vec![0; graph.values().len()];
@@ -150,73 +212,31 @@ fn last_reads(graph: &Graph) -> Vec<usize> {
     last
 }
 
-/// Places the results of a node, then frees what is read here for the last time: in this order, so that a result
-/// never lies in the slot of an operand, but for the one that it takes over.
-fn step(
-    graph: &Graph,
-    index: usize,
-    last_reads: &[usize],
-    places: &mut [Option<Place>],
-    slots: &mut Slots,
-) -> Result<PlanStep> {
-    let node = &graph.nodes()[index];
-    let inputs = node.inputs.iter().map(|id| operand(graph, *id, places)).collect::<Result<_>>()?;
-    let mut outputs = Vec::with_capacity(node.outputs.len());
-    for (output, id) in node.outputs.iter().enumerate() {
-        let shape = graph.shape(*id);
-        let overwritten = node.op.in_place_operand().filter(|_| output == 0).map(|operand| node.inputs[operand]);
-        let place = overwritten
-            .filter(|old| last_reads[old.index()] == index && graph.shape(*old) == shape)
-            .filter(|old| node.inputs.iter().filter(|input| *input == old).count() == 1)
-            .and_then(|old| places[old.index()].take())
-            .unwrap_or_else(|| Place { slot: slots.take(shape), shape });
-        places[id.index()] = Some(place);
-        outputs.push(place);
-    }
-    for id in node.inputs.iter().chain(&node.outputs) {
-        if last_reads[id.index()] == index
-            && let Some(place) = places[id.index()].take()
-        {
-            slots.free.push(place.slot);
-        }
-    }
-    Ok(PlanStep { op: node.op.clone(), inputs, outputs })
-}
-
-fn operand(graph: &Graph, id: ValueId, places: &[Option<Place>]) -> Result<Operand> {
-    let value = graph.value(id);
-    Ok(match (&value.source, places[id.index()]) {
-        (_, Some(place)) => Operand::Slot(place),
-        (Source::Weight { name, dtype }, None) => {
-            Operand::Weight { name: name.clone(), dtype: *dtype, shape: value.shape }
-        }
-        (Source::Constant(row), None) => Operand::Constant(row.clone()),
-        (Source::Tokens, None) => Operand::Tokens,
-        (Source::Node { .. }, None) => return Err(Error::Graph(format!("nothing makes operand %{}", id.index()))),
-    })
-}
-
-#[derive(Default)]
-struct Slots {
-    all: Vec<Slot>,
-    free: Vec<SlotId>,
-}
-
-impl Slots {
-    /// The free slot that wastes or grows least, or a new one.
-    fn take(&mut self, shape: Shape) -> SlotId {
-        let candidates = self.free.iter().enumerate().filter(|(_, id)| self.all[id.index()].rows == shape.rows);
-        let best = candidates.min_by_key(|(_, id)| {
-            let width = self.all[id.index()].width;
-            (width < shape.width, width.abs_diff(shape.width))
-        });
-        let Some((position, &id)) = best else {
-            self.all.push(Slot { rows: shape.rows, width: shape.width });
-            return SlotId(self.all.len() as u32 - 1);
+/// The slots, and by tenancy which one it has. The widest choose first, so that a slot never has to grow, and each
+/// takes the narrowest that is free: greedy by size, after [Pisarchyk and Lee 2020](https://arxiv.org/abs/2001.03288).
+/// Among the equally wide the longest are first, since short ones fit the gaps that those leave.
+fn assign(tenancies: &[Tenancy]) -> (Vec<Slot>, Vec<SlotId>) {
+    let mut order: Vec<usize> = (0..tenancies.len()).collect();
+    order.sort_by_key(|index| {
+        let Tenancy { shape, first, last } = tenancies[*index];
+        Reverse((shape.width, last - first))
+    });
+    let mut slots: Vec<Slot> = Vec::new();
+    let mut tenants: Vec<Vec<&Tenancy>> = Vec::new();
+    let mut of_tenancy = vec![SlotId(0); tenancies.len()];
+    for index in order {
+        let tenancy = &tenancies[index];
+        let is_free = |slot: &usize| {
+            slots[*slot].rows == tenancy.shape.rows && !tenants[*slot].iter().any(|tenant| tenant.overlaps(tenancy))
         };
-        self.free.swap_remove(position);
-        let slot = &mut self.all[id.index()];
-        slot.width = slot.width.max(shape.width);
-        id
+        let free = (0..slots.len()).filter(is_free).min_by_key(|slot| slots[*slot].width);
+        let slot = free.unwrap_or_else(|| {
+            slots.push(Slot { rows: tenancy.shape.rows, width: tenancy.shape.width });
+            tenants.push(Vec::new());
+            slots.len() - 1
+        });
+        tenants[slot].push(tenancy);
+        of_tenancy[index] = SlotId(slot as u32);
     }
+    (slots, of_tenancy)
 }

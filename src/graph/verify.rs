@@ -77,3 +77,44 @@ fn check_cache(graph: &Graph, op: &Op, appended: &mut [bool]) -> Result<(), Stri
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, verify};
+    use crate::DType;
+
+    /// Embed, two products, a selection: soundly built.
+    fn sound() -> Graph {
+        let mut b = Builder::new();
+        let tokens = b.tokens();
+        let table = b.weight("table", DType::F32, 4, 8);
+        let w = b.weight("w", DType::F32, 8, 8);
+        let x = b.embed(table, tokens);
+        let y = b.matmul(x, w);
+        let z = b.matmul(y, w);
+        b.finish(z).unwrap()
+    }
+
+    #[test]
+    fn each_broken_invariant_is_named() {
+        type Break = fn(&mut Graph);
+        let cases: [(Break, &str); 9] = [
+            (|g| g.nodes[1].inputs[0] = g.nodes[1].outputs[0], "node 1 (matmul): operand %4 is made by node 1"),
+            (|g| g.nodes[1].inputs[0] = g.nodes[2].outputs[0], "node 1 (matmul): operand %5 is made by node 2"),
+            (|g| g.nodes[2].inputs[0] = ValueId(99), "node 2 (matmul): operand %99 does not exist"),
+            (|g| g.nodes[1].outputs[0] = g.nodes[2].outputs[0], "value %4: "),
+            (|g| g.nodes[1].outputs.push(ValueId(99)), "node 1 (matmul): has 2 results, the op makes 1"),
+            (|g| g.values[4].shape.width = 7, "node 1 (matmul): result %4 is [Tokens, 7], the op makes [Tokens, 8]"),
+            (|g| g.values[1].shape.rows = Rows::Tokens, "value %1: [Tokens, 8] is no shape for"),
+            (|g| g.logits = g.nodes[2].outputs[0], "the logits are not rows"),
+            (|g| g.logits = ValueId(99), "the logits are not rows"),
+        ];
+        verify(&sound()).unwrap();
+        for (break_it, expected) in cases {
+            let mut graph = sound();
+            break_it(&mut graph);
+            let error = verify(&graph).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("graph: {expected}")), "{error}");
+        }
+    }
+}

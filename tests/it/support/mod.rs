@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 pub mod allocation;
 pub mod gguf_file;
+pub mod graphs;
+pub mod interpret;
 pub mod quantize;
 pub mod recorder;
 

@@ -1,0 +1,91 @@
+//! The interpreter that everything is held against, held against sums done by hand.
+
+use std::{collections::HashMap, f32::consts::FRAC_PI_2};
+
+use inkstone::graph::{Activation, AttentionSpec, Op, RopeSpec, RopeStyle};
+
+use crate::support::interpret::{Interpreter, Matrix, Run, Step};
+
+/// Applies an op in a step of `start..` of one sequence, and compares with rows known beforehand.
+fn check(op: &Op, inputs: &[&[&[f64]]], start: usize, expected: &[&[f64]]) {
+    let weights = HashMap::new();
+    apply_and_compare(&mut Interpreter::new(&weights), op, inputs, &[(0, start, inputs[0].len())], expected);
+}
+
+fn apply_and_compare(
+    interpreter: &mut Interpreter<'_>,
+    op: &Op,
+    inputs: &[&[&[f64]]],
+    runs: &[(usize, usize, usize)],
+    expected: &[&[f64]],
+) {
+    let matrix = |rows: &&[&[f64]]| Matrix::new(rows.len(), rows[0].len(), rows.concat());
+    let inputs: Vec<_> = inputs.iter().map(matrix).collect();
+    let runs: Vec<_> = runs.iter().map(|&(sequence, start, len)| Run { sequence, start, len }).collect();
+    let step = Step { tokens: vec![0; inputs[0].rows], runs, outputs: vec![] };
+    let found = interpreter.apply(op, &inputs, &step).concat_data();
+    let expected = expected.concat();
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-6, "{op}: {found} is not {expected}");
+    }
+}
+
+trait ConcatData {
+    fn concat_data(&self) -> Vec<f64>;
+}
+
+impl ConcatData for Vec<Matrix> {
+    fn concat_data(&self) -> Vec<f64> {
+        self.iter().flat_map(|matrix| matrix.data.iter().copied()).collect()
+    }
+}
+
+#[test]
+fn rope_turns_pairs_by_position_times_frequency() {
+    // Position 1: the first pair by a quarter turn, the second by half of one.
+    let frequencies: &[&[f64]] = &[&[f64::from(FRAC_PI_2), 2.0 * f64::from(FRAC_PI_2)]];
+    let x: &[&[f64]] = &[&[1.0, 2.0, 3.0, 4.0, 5.0]];
+    let op = |style| Op::Rope(RopeSpec { style, head_dim: 5 });
+    check(&op(RopeStyle::Adjacent), &[x, frequencies], 1, &[&[-2.0, 1.0, -3.0, -4.0, 5.0]]);
+    check(&op(RopeStyle::Halves), &[x, frequencies], 1, &[&[-3.0, -2.0, 1.0, -4.0, 5.0]]);
+    check(&op(RopeStyle::Halves), &[x, frequencies], 0, x);
+}
+
+#[test]
+fn attention_sees_its_own_sequence_up_to_its_position() {
+    let spec = AttentionSpec { layer: 0, heads: 2, kv_heads: 1, head_dim: 1, scale: 2.0 };
+    let op = &Op::Attention(spec);
+    let weights = HashMap::new();
+    let interpreter = &mut Interpreter::new(&weights);
+    // The second token's scores are 0 and ln 3 in the first head, so its weights 1/4 and 3/4; equal in the second.
+    let half_ln_3 = 3f64.ln() / 2.0;
+    let q: &[&[f64]] = &[&[9.0, 9.0], &[half_ln_3, 0.0], &[5.0, 5.0]];
+    let k: &[&[f64]] = &[&[0.0], &[1.0], &[7.0]];
+    let v: &[&[f64]] = &[&[4.0], &[8.0], &[-1.0]];
+    let expected: &[&[f64]] = &[&[4.0, 4.0], &[7.0, 6.0], &[-1.0, -1.0]];
+    apply_and_compare(interpreter, op, &[q, k, v], &[(0, 0, 2), (1, 0, 1)], expected);
+    // The second token again, over what the cache has kept of the first.
+    apply_and_compare(interpreter, op, &[&[q[1]], &[k[1]], &[v[1]]], &[(0, 1, 1)], &[expected[1]]);
+}
+
+#[test]
+fn norms_and_products() {
+    let x: &[&[f64]] = &[&[3.0, 4.0, 0.0, 2.0]];
+    // Mean squares 12.5 and 2 over pairs; with eps 0.
+    let root = |square: f64| square.sqrt();
+    let normed = [3.0 / root(12.5), 8.0 / root(12.5), 0.0, 4.0 / root(2.0)];
+    check(&Op::RmsNorm { eps: 0.0 }, &[x, &[&[1.0, 2.0]]], 0, &[&normed]);
+    check(&Op::RmsNorm { eps: 1.75 }, &[x, &[&[1.0; 4]]], 0, &[&[1.0, 4.0 / 3.0, 0.0, 2.0 / 3.0]]);
+    check(
+        &Op::AddRmsNorm { eps: 1.75 },
+        &[&[&[1.0, 2.0]], &[&[1.0, 1.0]], &[&[1.0, 2.0]]],
+        0,
+        &[&[2.0, 3.0], &[2.0 / root(8.25), 6.0 / root(8.25)]],
+    );
+    check(&Op::MatMul, &[&[&[1.0, 2.0]], &[&[3.0, 4.0], &[5.0, 6.0], &[0.0, 1.0]]], 0, &[&[11.0, 17.0, 2.0]]);
+    let ln_3 = 3f64.ln();
+    check(&Op::Activate(Activation::Silu), &[&[&[ln_3, 0.0, -ln_3]]], 0, &[&[0.75 * ln_3, 0.0, -0.25 * ln_3]]);
+    check(&Op::MatMulGlu(Activation::Silu), &[&[&[ln_3]], &[&[1.0]], &[&[2.0]]], 0, &[&[1.5 * ln_3 * ln_3]]);
+    check(&Op::Div, &[&[&[1.0, 2.0], &[3.0, 4.0]], &[&[2.0, 4.0]]], 0, &[&[0.5, 0.5], &[1.5, 1.0]]);
+}

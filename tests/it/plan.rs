@@ -1,0 +1,222 @@
+//! Plans: steps that run in their slots compute what the graph does, in no more room than the values alive need.
+
+use std::collections::HashMap;
+
+use inkstone::{
+    DType,
+    graph::{Builder, Graph, Op, Rows, Shape, ValueId},
+    optimize::{Target, optimize},
+    plan::{Operand, Place, Plan, SlotId},
+};
+use proptest::prelude::*;
+
+use crate::support::{
+    graphs::{self, SMALL, VOCABULARY, llama_like, qwen3_0_6b, qwen3_like, random_graph, steps, weights_for},
+    interpret::{self, Interpreter, Matrix, Step},
+};
+
+const EVERYTHING: Target<'static> = Target { supports: &|_| true, vector: &|_| None };
+
+fn optimized(graph: &Graph) -> Graph {
+    optimize(graph, &EVERYTHING).unwrap().graph
+}
+
+/// The slots' memory while a plan runs.
+struct Slots {
+    data: Vec<Vec<f64>>,
+}
+
+impl Slots {
+    fn new(plan: &Plan, step: &Step) -> Self {
+        let sizes = plan.slots().iter().map(|slot| step.rows(slot.rows) * slot.width);
+        Self { data: sizes.map(|size| vec![f64::NAN; size]).collect() }
+    }
+
+    fn read(&self, place: Place, step: &Step) -> Matrix {
+        let rows = step.rows(place.shape.rows);
+        Matrix::new(rows, place.shape.width, self.data[place.slot.index()][..rows * place.shape.width].to_vec())
+    }
+
+    fn write(&mut self, place: Place, value: &Matrix) {
+        self.data[place.slot.index()][..value.data.len()].copy_from_slice(&value.data);
+    }
+
+    fn poison(&mut self, slot: SlotId) {
+        self.data[slot.index()].fill(f64::NAN);
+    }
+}
+
+/// Runs a plan step by step. Results' slots are poisoned before operands other than the one updated in place are
+/// read, and whatever holds no value that a later node reads is poisoned after each step.
+fn run_plan(graph: &Graph, plan: &Plan, interpreter: &mut Interpreter<'_>, step: &Step) -> Matrix {
+    let mut slots = Slots::new(plan, step);
+    let mut places: HashMap<ValueId, Place> = HashMap::new();
+    for (index, (planned, node)) in plan.steps().iter().zip(graph.nodes()).enumerate() {
+        assert_eq!(planned.op, node.op);
+        let updated =
+            planned.in_place().map(|operand| (operand, read(&planned.inputs[operand], interpreter, &slots, step)));
+        planned.outputs.iter().for_each(|place| slots.poison(place.slot));
+        let mut inputs: Vec<_> =
+            planned.inputs.iter().map(|operand| read(operand, interpreter, &slots, step)).collect();
+        if let Some((operand, value)) = updated {
+            assert_eq!(Some(operand), node.op.in_place_operand());
+            inputs[operand] = value;
+        }
+        for (place, value) in planned.outputs.iter().zip(interpreter.apply(&planned.op, &inputs, step)) {
+            slots.write(*place, &value);
+        }
+        places.extend(node.outputs.iter().copied().zip(planned.outputs.iter().copied()));
+        let live = live_after(graph, index, &places);
+        let unused: Vec<_> = slots_of(plan).filter(|slot| !live.contains(slot)).collect();
+        unused.into_iter().for_each(|slot| slots.poison(slot));
+    }
+    slots.read(plan.logits(), step)
+}
+
+fn slots_of(plan: &Plan) -> impl Iterator<Item = SlotId> + '_ {
+    let mut slots: Vec<_> = plan.steps().iter().flat_map(|step| &step.outputs).map(|place| place.slot).collect();
+    slots.sort();
+    slots.dedup();
+    assert_eq!(slots.len(), plan.slots().len(), "every slot is used");
+    slots.into_iter()
+}
+
+fn read(operand: &Operand, interpreter: &Interpreter<'_>, slots: &Slots, step: &Step) -> Matrix {
+    match operand {
+        Operand::Tokens => interpret::token_column(step),
+        Operand::Weight { name, shape, .. } => interpreter.weight(name, *shape),
+        Operand::Constant(row) => interpret::constant_row(row),
+        Operand::Slot(place) => slots.read(*place, step),
+    }
+}
+
+/// The slots of the values made so far that a later node, or the caller, reads; no two values may share one.
+fn live_after(graph: &Graph, index: usize, places: &HashMap<ValueId, Place>) -> Vec<SlotId> {
+    let later = &graph.nodes()[index + 1..];
+    let is_live = |id: &ValueId| *id == graph.logits() || later.iter().any(|node| node.inputs.contains(id));
+    let mut slots: Vec<_> = places.iter().filter(|(id, _)| is_live(id)).map(|(_, place)| place.slot).collect();
+    let live = slots.len();
+    slots.sort();
+    slots.dedup();
+    assert_eq!(slots.len(), live, "two live values share a slot after node {index} of\n{graph}");
+    slots
+}
+
+fn assert_plan_runs(graph: &Graph, vocabulary: usize) {
+    let weights = weights_for(graph, 3);
+    let plan = Plan::new(graph).unwrap();
+    assert_slots(graph, &plan);
+    let (mut by_graph, mut by_plan) = (Interpreter::new(&weights), Interpreter::new(&weights));
+    for step in steps(vocabulary) {
+        let expected = by_graph.run(graph, &step);
+        assert!(expected.data.iter().all(|x| x.is_finite()));
+        assert_eq!(run_plan(graph, &plan, &mut by_plan, &step), expected, "{graph}");
+    }
+}
+
+/// Values lie in slots of their kind of rows that are wide enough, and results share slots as `PlanStep` says.
+fn assert_slots(graph: &Graph, plan: &Plan) {
+    for (step, node) in plan.steps().iter().zip(graph.nodes()) {
+        for (place, id) in step.outputs.iter().zip(&node.outputs) {
+            let slot = plan.slots()[place.slot.index()];
+            assert_eq!(place.shape, graph.shape(*id));
+            assert!(slot.rows == place.shape.rows && slot.width >= place.shape.width);
+        }
+        for (output, place) in step.outputs.iter().enumerate() {
+            assert!(step.outputs[..output].iter().all(|other| other.slot != place.slot));
+            for (input, operand) in step.inputs.iter().enumerate() {
+                let shares = matches!(operand, Operand::Slot(operand) if operand.slot == place.slot);
+                assert!(!shares || (output == 0 && Some(input) == step.op.in_place_operand()));
+            }
+        }
+    }
+}
+
+#[test]
+fn transformers_run_in_their_slots() {
+    for graph in [qwen3_like(SMALL), llama_like(SMALL)] {
+        assert_plan_runs(&graph, SMALL.vocabulary);
+        assert_plan_runs(&optimized(&graph), SMALL.vocabulary);
+    }
+}
+
+#[test]
+fn depth_needs_no_more_memory() {
+    let plan = |layers| Plan::new(&optimized(&qwen3_like(qwen3_0_6b(layers)))).unwrap();
+    let (two, all) = (plan(2), plan(28));
+    for (tokens, outputs) in [(1, 1), (512, 1), (512, 512), (7, 0)] {
+        assert_eq!(two.bytes(tokens, outputs), all.bytes(tokens, outputs));
+    }
+    assert_eq!(two.slots().len(), all.slots().len());
+}
+
+#[test]
+fn room_is_that_of_the_values_alive_at_once() {
+    let sizes = qwen3_0_6b(28);
+    let plan = Plan::new(&optimized(&qwen3_like(sizes))).unwrap();
+    let widths = |rows| plan.slots().iter().filter(|slot| slot.rows == rows).map(|slot| slot.width).sum::<usize>();
+    // At the attention its result, Q, K, V and the residual are alive: five slots. The feed-forward, the widest of all,
+    // lies in one of them.
+    let (q, kv) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
+    assert_eq!(widths(Rows::Tokens), sizes.feed_forward + q + 2 * kv + sizes.embedding);
+    // After it, where only wanted rows are left, the feed-forward, its normed input and the residual are alive; the
+    // logits come when the first two are gone, and take the place of one.
+    assert_eq!(widths(Rows::Outputs), sizes.vocabulary + 2 * sizes.embedding);
+    let bytes = |tokens, outputs| 4 * (tokens * widths(Rows::Tokens) + outputs * widths(Rows::Outputs));
+    assert_eq!(plan.bytes(512, 3), bytes(512, 3));
+    assert_eq!(plan.bytes(usize::MAX, 1), usize::MAX);
+}
+
+#[test]
+fn residual_is_updated_in_place() {
+    let plan = Plan::new(&optimized(&qwen3_like(SMALL))).unwrap();
+    let updates =
+        |op: &Op| plan.steps().iter().filter(|step| step.op == *op).map(|step| step.in_place()).collect::<Vec<_>>();
+    assert_eq!(updates(&Op::MatMulAdd), [Some(2); 4]);
+    let ropes: Vec<_> = plan.steps().iter().filter(|step| matches!(step.op, Op::Rope(_))).collect();
+    assert!(ropes.len() == 4 && ropes.iter().all(|step| step.in_place() == Some(0)));
+}
+
+#[test]
+fn operand_that_is_read_twice_or_later_is_not_overwritten() {
+    let mut b = Builder::new();
+    let tokens = b.tokens();
+    let table = b.weight("table", DType::F32, VOCABULARY, 8);
+    let x = b.embed(table, tokens);
+    let doubled = b.add(x, x);
+    let active = b.silu(doubled);
+    let y = b.mul(active, doubled);
+    let bias = b.weight("bias", DType::F32, 1, 8);
+    let constant = b.constant([1.0; 8]);
+    let row = b.add(bias, constant);
+    let y = b.add(y, row);
+    let graph = b.finish(y).unwrap();
+    let plan = Plan::new(&graph).unwrap();
+    let in_place: Vec<_> = plan.steps().iter().map(|step| step.in_place()).collect();
+    // embed, x + x, silu with its operand read later, mul, bias + constant over a weight, add, select.
+    assert_eq!(in_place, [None, None, None, Some(0), None, Some(0), None]);
+    assert!(plan.slots().iter().any(|slot| slot.rows == Rows::Fixed(1)));
+    assert_eq!(plan.logits().shape, Shape::new(Rows::Outputs, 8));
+    assert_plan_runs(&graph, VOCABULARY);
+}
+
+#[test]
+fn logits_last_whatever_follows_them() {
+    let mut b = Builder::new();
+    let tokens = b.tokens();
+    let table = b.weight("table", DType::F32, VOCABULARY, 8);
+    let x = b.embed(table, tokens);
+    let logits = b.push(Op::SelectOutputs, &[x]);
+    b.silu(logits);
+    assert_plan_runs(&b.finish(logits).unwrap(), VOCABULARY);
+}
+
+proptest! {
+    /// Random graphs, as they are and optimised, run in their slots.
+    #[test]
+    fn random_graphs_run_in_their_slots(choices in prop::collection::vec(any::<graphs::Choice>(), 0..24)) {
+        let graph = random_graph(&choices);
+        assert_plan_runs(&graph, VOCABULARY);
+        assert_plan_runs(&optimized(&graph), VOCABULARY);
+    }
+}

@@ -1,0 +1,264 @@
+//! What a graph computes, by its definition: plain loops in f64 over dense weights.
+//!
+//! Nothing here is fast or shared with the crate's own kernels, so that passes, plans and backends can be held against
+//! it.
+
+use std::collections::HashMap;
+
+use inkstone::graph::{Activation, AttentionSpec, Graph, Op, RopeSpec, RopeStyle, Rows, Shape, Source, Value};
+
+/// Dense weights by name, row by row.
+pub type Weights = HashMap<String, Vec<f32>>;
+
+/// A value: `rows` rows of `width` elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    pub rows: usize,
+    pub width: usize,
+    pub data: Vec<f64>,
+}
+
+impl Matrix {
+    pub fn new(rows: usize, width: usize, data: Vec<f64>) -> Self {
+        assert_eq!(data.len(), rows * width, "{rows} rows of {width}");
+        Self { rows, width, data }
+    }
+
+    pub fn row(&self, row: usize) -> &[f64] {
+        &self.data[row * self.width..][..self.width]
+    }
+
+    fn from_rows(width: usize, rows: impl IntoIterator<Item = Vec<f64>>) -> Self {
+        let rows: Vec<_> = rows.into_iter().collect();
+        Self::new(rows.len(), width, rows.concat())
+    }
+
+    fn map_rows(&self, width: usize, f: impl FnMut(&[f64]) -> Vec<f64>) -> Self {
+        Self::from_rows(width, (0..self.rows).map(|row| self.row(row)).map(f))
+    }
+}
+
+/// Consecutive tokens of one sequence.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub sequence: usize,
+    pub start: usize,
+    pub len: usize,
+}
+
+/// One ragged batch; `outputs` are indices into `tokens`.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub tokens: Vec<u32>,
+    pub runs: Vec<Run>,
+    pub outputs: Vec<usize>,
+}
+
+impl Step {
+    /// How many rows a value of this kind has in this step.
+    pub fn rows(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Fixed(rows) => rows,
+            Rows::Tokens => self.tokens.len(),
+            Rows::Outputs => self.outputs.len(),
+        }
+    }
+
+    /// For each token its sequence and its position in it.
+    fn positions(&self) -> Vec<(usize, usize)> {
+        let runs = self.runs.iter();
+        let positions: Vec<_> = runs.flat_map(|r| (r.start..r.start + r.len).map(|p| (r.sequence, p))).collect();
+        assert_eq!(positions.len(), self.tokens.len(), "the runs' lengths add up to the tokens");
+        positions
+    }
+}
+
+/// The key and value row of each position of a sequence.
+type Cache = Vec<(Vec<f64>, Vec<f64>)>;
+
+/// Runs graphs step by step, with a cache for each sequence and layer.
+pub struct Interpreter<'w> {
+    weights: &'w Weights,
+    caches: HashMap<(usize, usize), Cache>,
+}
+
+impl<'w> Interpreter<'w> {
+    pub fn new(weights: &'w Weights) -> Self {
+        Self { weights, caches: HashMap::new() }
+    }
+
+    /// The logits of the rows that the step wants.
+    pub fn run(&mut self, graph: &Graph, step: &Step) -> Matrix {
+        self.run_all(graph, step).swap_remove(graph.logits().index()).expect("some node makes the logits")
+    }
+
+    /// Every value of the graph that is a source or that a node makes.
+    pub fn run_all(&mut self, graph: &Graph, step: &Step) -> Vec<Option<Matrix>> {
+        let mut values: Vec<_> = graph.values().iter().map(|value| self.source(value, step)).collect();
+        for node in graph.nodes() {
+            let inputs: Vec<_> =
+                node.inputs.iter().map(|id| values[id.index()].clone().expect("comes first")).collect();
+            for (id, result) in node.outputs.iter().zip(self.apply(&node.op, &inputs, step)) {
+                let shape = graph.shape(*id);
+                assert_eq!((result.rows, result.width), (step.rows(shape.rows), shape.width), "{}", node.op);
+                values[id.index()] = Some(result);
+            }
+        }
+        values
+    }
+
+    fn source(&self, value: &Value, step: &Step) -> Option<Matrix> {
+        match &value.source {
+            Source::Tokens => Some(token_column(step)),
+            Source::Weight { name, .. } => Some(self.weight(name, value.shape)),
+            Source::Constant(row) => Some(constant_row(row)),
+            Source::Node { .. } => None,
+        }
+    }
+
+    /// A weight in f64.
+    pub fn weight(&self, name: &str, shape: Shape) -> Matrix {
+        let Rows::Fixed(rows) = shape.rows else { panic!("weight `{name}` of {shape}") };
+        let weight = self.weights.get(name).unwrap_or_else(|| panic!("no weight `{name}`"));
+        Matrix::new(rows, shape.width, weight.iter().copied().map(f64::from).collect())
+    }
+
+    /// The results of one op.
+    pub fn apply(&mut self, op: &Op, inputs: &[Matrix], step: &Step) -> Vec<Matrix> {
+        match (op, inputs) {
+            (Op::Embed, [table, tokens]) => {
+                vec![tokens.map_rows(table.width, |token| table.row(token[0] as usize).to_vec())]
+            }
+            (Op::MatMul, [x, w]) => vec![product(x, w)],
+            (Op::Add, [a, b]) => vec![pairwise(a, b, |a, b| a + b)],
+            (Op::Mul, [a, b]) => vec![pairwise(a, b, |a, b| a * b)],
+            (Op::Div, [a, b]) => vec![pairwise(a, b, |a, b| a / b)],
+            (Op::Activate(activation), [x]) => vec![activate(*activation, x)],
+            (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
+            (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
+            (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], step)],
+            (Op::SelectOutputs, [x]) => {
+                vec![Matrix::from_rows(x.width, step.outputs.iter().map(|row| x.row(*row).to_vec()))]
+            }
+            (Op::MatMulJoined, [x, matrices @ ..]) => matrices.iter().map(|w| product(x, w)).collect(),
+            (Op::MatMulGlu(activation), [x, gate, up]) => {
+                vec![pairwise(&activate(*activation, &product(x, gate)), &product(x, up), |a, b| a * b)]
+            }
+            (Op::MatMulAdd, [x, w, residual]) => vec![pairwise(residual, &product(x, w), |a, b| a + b)],
+            (Op::AddRmsNorm { eps }, [a, b, w]) => {
+                let sum = pairwise(a, b, |a, b| a + b);
+                let normed = rms_norm(&sum, w, *eps);
+                vec![sum, normed]
+            }
+            (
+                Op::Embed
+                | Op::MatMul
+                | Op::Add
+                | Op::Mul
+                | Op::Div
+                | Op::Activate(_)
+                | Op::RmsNorm { .. }
+                | Op::Rope(_)
+                | Op::Attention(_)
+                | Op::SelectOutputs
+                | Op::MatMulJoined
+                | Op::MatMulGlu(_)
+                | Op::MatMulAdd
+                | Op::AddRmsNorm { .. },
+                _,
+            ) => panic!("{op} with {} operands", inputs.len()),
+        }
+    }
+
+    fn attention(&mut self, spec: &AttentionSpec, [q, k, v]: [&Matrix; 3], step: &Step) -> Matrix {
+        let mut rows = Vec::new();
+        for (row, (sequence, position)) in step.positions().into_iter().enumerate() {
+            let cache = self.caches.entry((sequence, spec.layer)).or_default();
+            assert!(position <= cache.len(), "position {position} of sequence {sequence} leaves a gap");
+            cache.truncate(position);
+            cache.push((k.row(row).to_vec(), v.row(row).to_vec()));
+            rows.push(attend(spec, q.row(row), cache));
+        }
+        Matrix::from_rows(q.width, rows)
+    }
+}
+
+/// The token ids, one a row.
+pub fn token_column(step: &Step) -> Matrix {
+    Matrix::from_rows(1, step.tokens.iter().map(|token| vec![f64::from(*token)]))
+}
+
+/// A constant in f64.
+pub fn constant_row(row: &[f32]) -> Matrix {
+    Matrix::new(1, row.len(), row.iter().copied().map(f64::from).collect())
+}
+
+fn attend(spec: &AttentionSpec, q: &[f64], cache: &Cache) -> Vec<f64> {
+    let mut result = Vec::new();
+    for head in 0..spec.heads {
+        let kv = head / (spec.heads / spec.kv_heads) * spec.head_dim;
+        let q = &q[head * spec.head_dim..][..spec.head_dim];
+        let score = |k: &[f64]| f64::from(spec.scale) * q.iter().zip(&k[kv..]).map(|(q, k)| q * k).sum::<f64>();
+        let scores: Vec<_> = cache.iter().map(|(k, _)| score(k)).collect();
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<_> = scores.iter().map(|score| (score - max).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        for i in 0..spec.head_dim {
+            result.push(weights.iter().zip(cache).map(|(weight, (_, v))| weight * v[kv + i]).sum::<f64>() / total);
+        }
+    }
+    result
+}
+
+fn product(x: &Matrix, w: &Matrix) -> Matrix {
+    x.map_rows(w.rows, |x| (0..w.rows).map(|row| x.iter().zip(w.row(row)).map(|(x, w)| x * w).sum()).collect())
+}
+
+fn pairwise(a: &Matrix, b: &Matrix, f: impl Fn(f64, f64) -> f64) -> Matrix {
+    let one_row = b.rows == 1;
+    let rows = (0..a.rows).map(|row| {
+        let b = b.row(if one_row { 0 } else { row });
+        a.row(row).iter().zip(b).map(|(a, b)| f(*a, *b)).collect()
+    });
+    Matrix::from_rows(a.width, rows)
+}
+
+fn activate(activation: Activation, x: &Matrix) -> Matrix {
+    let f = match activation {
+        Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
+    };
+    Matrix::new(x.rows, x.width, x.data.iter().map(f).collect())
+}
+
+fn rms_norm(x: &Matrix, w: &Matrix, eps: f32) -> Matrix {
+    x.map_rows(x.width, |row| {
+        let mut result = Vec::new();
+        for group in row.chunks(w.width) {
+            let mean = group.iter().map(|x| x * x).sum::<f64>() / w.width as f64;
+            let root = (mean + f64::from(eps)).sqrt();
+            result.extend(group.iter().zip(w.row(0)).map(|(x, w)| x / root * w));
+        }
+        result
+    })
+}
+
+fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix, step: &Step) -> Matrix {
+    let pairs = frequencies.width;
+    let mut positions = step.positions().into_iter();
+    x.map_rows(x.width, |row| {
+        let (_, position) = positions.next().expect("one for each row");
+        let mut result = row.to_vec();
+        for head in (0..row.len()).step_by(spec.head_dim) {
+            for pair in 0..pairs {
+                let (a, b) = match spec.style {
+                    RopeStyle::Adjacent => (head + 2 * pair, head + 2 * pair + 1),
+                    RopeStyle::Halves => (head + pair, head + pair + pairs),
+                };
+                let (sin, cos) = (position as f64 * frequencies.row(0)[pair]).sin_cos();
+                result[a] = row[a] * cos - row[b] * sin;
+                result[b] = row[a] * sin + row[b] * cos;
+            }
+        }
+        result
+    })
+}
