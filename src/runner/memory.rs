@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::{
     Error, Result,
+    backend::Backend,
     generate::Limits,
     graph::Graph,
     kv_cache::{CacheLayout, PAGE_POSITIONS},
@@ -27,6 +28,7 @@ pub struct MemoryPlan {
 
 impl MemoryPlan {
     pub(super) fn new(
+        backend: &dyn Backend,
         graph: &Graph,
         weights: &Weights,
         layout: &CacheLayout,
@@ -37,7 +39,7 @@ impl MemoryPlan {
             weights: weights.total_bytes(),
             cache_per_token: layout.bytes_per_token() as u64,
             context_length,
-            scratch: Plan::new(graph)?.bytes(limits.max_tokens, limits.max_outputs) as u64,
+            scratch: backend.scratch_bytes(&Plan::new(graph)?, limits.max_tokens, limits.max_outputs) as u64,
         })
     }
 

@@ -80,7 +80,7 @@ impl RunnerBuilder {
         )?
         .graph;
         let layout = CacheLayout::new(graph.caches(), self.cache_type)?;
-        let memory = MemoryPlan::new(&graph, &weights, &layout, context_length, limits)?;
+        let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
         Ok(Prepared { gguf, weights, config, backend, graph, layout, limits, memory })
     }
 
