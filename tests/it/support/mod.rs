@@ -8,6 +8,7 @@ pub mod graphs;
 pub mod interpret;
 pub mod quantize;
 pub mod recorder;
+pub mod tiny;
 
 /// A file of tests/data.
 pub fn data(name: &str) -> PathBuf {
