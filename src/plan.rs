@@ -95,7 +95,7 @@ impl Plan {
     /// Orders the nodes of `graph` as they stand and gives every result a slot.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) where the graph breaks an invariant.
+    /// [`Error::Graph`] where the graph breaks an invariant.
     pub fn new(graph: &Graph) -> Result<Self> {
         graph.verify()?;
         let (tenancies, of_value) = tenancies(graph);

@@ -1,3 +1,5 @@
+//! In: a sum whose rows are normed next. Out: one op with both results, which spares the sum a read.
+
 use std::collections::HashMap;
 
 use super::{Pass, Target};

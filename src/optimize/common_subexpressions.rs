@@ -1,3 +1,5 @@
+//! In: a graph in which layers wrote the same thing more than once. Out: one value for each thing.
+
 use std::{collections::HashMap, sync::Arc};
 
 use super::{Pass, Target};

@@ -1,3 +1,5 @@
+//! In: ops over numbers that are known before any step. Out: their results as constants, so that no step computes them.
+
 use std::{collections::HashMap, sync::Arc};
 
 use super::{Pass, Target};

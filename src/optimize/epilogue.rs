@@ -1,3 +1,5 @@
+//! In: a product that is added to a residual. Out: one op, which spares the product its way through memory.
+
 use super::{Pass, Target, sole_product};
 use crate::{
     Result,

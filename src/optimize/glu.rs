@@ -1,3 +1,5 @@
+//! In: two products of one input, one activated, multiplied. Out: one op that writes neither product to memory.
+
 use super::{Pass, Target, sole_product, sole_use};
 use crate::{
     Result,

@@ -1,3 +1,5 @@
+//! In: products that share an input. Out: one op, since a step of many small ops waits more than it computes.
+
 use std::collections::HashMap;
 
 use super::{Pass, Target};

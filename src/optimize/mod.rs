@@ -58,7 +58,7 @@ pub trait Pass: Sync {
 /// 3. Fewer rows before any fusion: a fused op that serves all rows would hold up its part that could do with fewer.
 /// 4. The GLU before joined products, which would take its two products away from it.
 /// 5. The epilogue before the sum with norm: where a sum has a product for an addend both fit, and the epilogue spares
-///    a write and a read of the row, the norm only a read. The latter gets the other sums, as after a bias.
+///    the product's way through memory, the norm one read of the sum. The latter gets the other sums, as after a bias.
 /// 6. Joined products last: they take every product that is left and shares its input.
 pub static PASSES: [&dyn Pass; 8] =
     [&Unread, &ConstantFolding, &CommonSubexpressions, &OutputRows, &Glu, &Epilogue, &AddRmsNorm, &JoinedProducts];

@@ -1,3 +1,5 @@
+//! In: a graph that selects the wanted rows at its end. Out: one that selects them as early as it can.
+
 use std::collections::HashMap;
 
 use super::{Pass, Target};

@@ -1,3 +1,5 @@
+//! In: any graph. Out: the same without what its logits do not depend on, so that readers counted are true ones.
+
 use super::{Pass, Target};
 use crate::{Result, graph::Graph};
 
