@@ -120,6 +120,15 @@ fn check_id(name: &'static str, id: u32, vocab_size: usize) -> Result<()> {
 }
 
 /// Chooses tokens for one sequence: the options, the random state and the history that the penalties look at.
+///
+/// ```
+/// use inkstone::sampler::{Sampler, SamplerOptions};
+///
+/// let mut sampler = Sampler::new(&SamplerOptions { seed: Some(7), ..SamplerOptions::default() }, 3)?;
+/// let id = sampler.sample(&mut [0.5, 9.0, -1.0])?;
+/// assert_eq!(id, 1);
+/// # Ok::<(), inkstone::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sampler {
     options: SamplerOptions,

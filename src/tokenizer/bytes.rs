@@ -3,7 +3,7 @@
 //! (`bytes_to_unicode` of OpenAI's GPT-2, <https://github.com/openai/gpt-2/blob/master/src/encoder.py>).
 
 /// The character for each byte.
-pub(super) const CHARS: [char; 256] = chars();
+const CHARS: [char; 256] = chars();
 
 const fn chars() -> [char; 256] {
     let mut table = ['\0'; 256];
@@ -23,11 +23,6 @@ const fn chars() -> [char; 256] {
         }
         byte += 1;
     }
-}
-
-/// Appends the spelling of `bytes`.
-pub(super) fn spell(bytes: &[u8], text: &mut String) {
-    text.extend(bytes.iter().map(|&byte| CHARS[byte as usize]));
 }
 
 /// Appends the bytes that `text` spells; where a character spells none, the text stands for itself (as in Hugging Face's

@@ -11,7 +11,6 @@ use super::{bytes, spm};
 use crate::error::{Error, Result};
 
 /// A tokenizer of the `tokenizers` crate.
-#[derive(Debug)]
 pub(super) struct Json {
     parsing: tokenizers::Tokenizer,
     /// The same, taking special tokens for ordinary text: that is a setting, not an argument, so it is another tokenizer. Few need it.

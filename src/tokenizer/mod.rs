@@ -7,6 +7,7 @@
 //! Encoding has two steps: the text is cut at its special tokens ([`SpecialTokens`] says which count), and each
 //! stretch between them is merged into tokens of the vocabulary. Decoding joins the tokens' bytes.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::gguf::Gguf;
 mod bpe;
 mod bytes;
 mod json;
+mod merge;
 mod pre;
 mod special;
 mod spm;
@@ -38,16 +40,25 @@ pub enum SpecialTokens {
 }
 
 /// Turns text into token ids and back. Cheap to clone; clones share the vocabulary.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// use inkstone::gguf::Gguf;
+/// use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+///
+/// let tokenizer = Tokenizer::from_gguf(&Gguf::open("tests/data/tokenizer/bpe.gguf")?)?;
+/// let ids = tokenizer.encode("the fox<|im_end|>", SpecialTokens::Parse)?;
+/// assert_eq!(ids.last(), tokenizer.eos().as_ref());
+/// assert_eq!(tokenizer.decode(&ids)?, "the fox");
+/// # Ok::<(), inkstone::Error>(())
+/// ```
+#[derive(Clone)]
 pub struct Tokenizer(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     vocabulary: Vocabulary,
     encoder: Encoder,
 }
 
-#[derive(Debug)]
 enum Encoder {
     Bpe(SpecialFinder, bpe::Bpe),
     Spm(SpecialFinder, spm::Spm),
@@ -117,6 +128,7 @@ impl Tokenizer {
     }
 
     fn encode_into(&self, text: &str, special: SpecialTokens, ids: &mut Vec<u32>) -> Result<()> {
+        let vocabulary = &self.0.vocabulary;
         match &self.0.encoder {
             Encoder::Json(json) => ids.extend(json.encode(text, special)?),
             Encoder::Bpe(finder, bpe) => finder.split(text, special, |fragment| match fragment {
@@ -124,7 +136,7 @@ impl Tokenizer {
                     ids.push(id);
                     Ok(())
                 }
-                Fragment::Text(text) => bpe.encode(text, ids),
+                Fragment::Text(text) => bpe.encode(vocabulary, text, ids),
             })?,
             Encoder::Spm(finder, spm) => {
                 let mut at_start = true;
@@ -134,7 +146,7 @@ impl Tokenizer {
                         at_start = true;
                         Ok(())
                     }
-                    Fragment::Text(text) => spm.encode(text, std::mem::take(&mut at_start), ids),
+                    Fragment::Text(text) => spm.encode(vocabulary, text, std::mem::take(&mut at_start), ids),
                 })?;
             }
         }
@@ -193,5 +205,11 @@ impl Tokenizer {
     /// Decodes ids one by one as they are generated.
     pub fn stream(&self) -> TextStream {
         TextStream::new(self.clone())
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer").field("vocab_size", &self.vocab_size()).finish_non_exhaustive()
     }
 }

@@ -17,7 +17,6 @@ enum Take {
 }
 
 /// One way to cut a text.
-#[derive(Debug)]
 pub(super) struct Row {
     /// The values of `tokenizer.ggml.pre` that mean it.
     names: &'static [&'static str],
@@ -88,7 +87,6 @@ pub(super) fn row(name: Option<&str>) -> Result<&'static Row> {
 }
 
 /// A row made ready to run.
-#[derive(Debug)]
 pub(super) struct Splitter {
     stages: Vec<(Regex, &'static [(Take, &'static str)])>,
 }

@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
 /// A part of a text.
-#[derive(Debug, PartialEq)]
 pub(super) enum Fragment<'t> {
     /// A special token.
     Token(u32),
@@ -20,7 +19,6 @@ pub(super) enum Fragment<'t> {
 }
 
 /// Finds special tokens.
-#[derive(Debug)]
 pub(super) struct SpecialFinder {
     /// Control, unknown and user-defined tokens.
     all: Finder,
@@ -30,7 +28,6 @@ pub(super) struct SpecialFinder {
     strips_after: AHashSet<u32>,
 }
 
-#[derive(Debug)]
 struct Finder {
     automaton: AhoCorasick,
     ids: Vec<u32>,

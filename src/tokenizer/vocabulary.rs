@@ -1,5 +1,7 @@
 //! The metadata keys `tokenizer.ggml.*` in; each token's bytes and kind, and the special ids out.
 
+use hashbrown::HashTable;
+
 use crate::error::{Error, Result};
 use crate::gguf::{Array, Gguf};
 
@@ -55,16 +57,19 @@ const END_MARKERS: &[&str] = &[
     "<｜end▁of▁sentence｜>",
 ];
 
-pub(super) const TOKENS: &str = "tokenizer.ggml.tokens";
+const TOKENS: &str = "tokenizer.ggml.tokens";
 
 /// What every kind of tokenizer knows of its tokens.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Vocabulary {
     /// The bytes of all tokens, one after the other: a hundred thousand small allocations would cost more than the text.
     bytes: Vec<u8>,
     /// Where the bytes of each token end.
     ends: Vec<usize>,
     kinds: Vec<Kind>,
+    /// Finds ids by bytes, which it does not hold again.
+    index: HashTable<u32>,
+    hasher: ahash::RandomState,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub unknown: Option<u32>,
@@ -118,6 +123,34 @@ impl Vocabulary {
         self.kinds.push(kind);
     }
 
+    /// Makes the tokens of these kinds known to [`find`](Self::find). Of equal bytes, the last made known is found.
+    pub fn index(&mut self, wanted: impl Fn(Kind) -> bool) {
+        let mut index = std::mem::take(&mut self.index);
+        index.reserve(self.len(), |&id| self.hash(self.slice(id)));
+        for (id, kind, bytes) in self.iter() {
+            if wanted(kind) {
+                let hash = |&id: &u32| self.hash(self.slice(id));
+                let entry = index.entry(self.hash(bytes), |&other| self.slice(other) == bytes, hash);
+                entry.and_modify(|other| *other = id).or_insert(id);
+            }
+        }
+        self.index = index;
+    }
+
+    /// The token of these bytes.
+    pub fn find(&self, bytes: &[u8]) -> Option<u32> {
+        self.index.find(self.hash(bytes), |&id| self.slice(id) == bytes).copied()
+    }
+
+    fn hash(&self, bytes: &[u8]) -> u64 {
+        self.hasher.hash_one(bytes)
+    }
+
+    /// Every token, with its kind and bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Kind, &[u8])> {
+        (0..).zip(&self.kinds).map(|(id, &kind)| (id, kind, self.slice(id)))
+    }
+
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -133,8 +166,14 @@ impl Vocabulary {
             let what = format!("token {id} is not in the vocabulary of {}", self.len());
             return Err(Error::argument("id", what));
         }
+        Ok(self.slice(id))
+    }
+
+    /// The bytes of a token that is known to be one.
+    fn slice(&self, id: u32) -> &[u8] {
+        let at = id as usize;
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        Ok(&self.bytes[start..self.ends[at]])
+        &self.bytes[start..self.ends[at]]
     }
 
     /// The bytes that a token adds to a text: none for a mark.

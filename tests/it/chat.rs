@@ -4,7 +4,11 @@ use std::path::Path;
 
 use inkstone::Error;
 use inkstone::chat::{ChatOptions, ChatTemplate, Message};
+use inkstone::gguf::Gguf;
+use inkstone::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::Value;
+
+use crate::tokenizer_errors::tiny;
 
 fn read(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/chat").join(name)).unwrap()
@@ -46,6 +50,30 @@ fn failure(template: Result<ChatTemplate, Error>) -> String {
         Err(error @ Error::ChatTemplate(_)) => error.to_string(),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn the_file_gives_the_template_and_its_marks() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer/bpe.gguf");
+    let gguf = Gguf::open(path).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+    let template = ChatTemplate::from_gguf(&gguf, &tokenizer).unwrap();
+    let prompt = template.render(&[Message::system("a"), Message::user("b")], &ChatOptions::default()).unwrap();
+    assert_eq!(prompt, "<|im_start|>system\na<|im_end|>\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
+    let ids = tokenizer.encode(&prompt, SpecialTokens::Parse).unwrap();
+    assert_eq!(ids.iter().filter(|&&id| tokenizer.is_end_of_generation(id)).count(), 2);
+    assert_eq!(String::from_utf8_lossy(tokenizer.token_bytes(ids[0]).unwrap()), "<|im_start|>");
+
+    let gguf = tiny().string("tokenizer.chat_template", "{{ bos_token }}|{{ eos_token }}").open();
+    let template = ChatTemplate::from_gguf(&gguf, &Tokenizer::from_gguf(&gguf).unwrap()).unwrap();
+    assert_eq!(template.render(&[], &ChatOptions::default()).unwrap(), "<s>|</s>");
+}
+
+#[test]
+fn a_missing_template_says_what_to_do() {
+    let gguf = tiny().open();
+    let error = ChatTemplate::from_gguf(&gguf, &Tokenizer::from_gguf(&gguf).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("tokenizer.chat_template") && error.contains("instruct"), "{error}");
 }
 
 #[test]

@@ -15,4 +15,5 @@ mod runner;
 mod sampler;
 mod support;
 mod tokenizer;
+mod tokenizer_errors;
 mod weights;
