@@ -1,14 +1,17 @@
 //! The integration tests, as one binary.
 
 mod chat;
+mod generate;
 mod gguf;
 mod gguf_errors;
 mod gguf_mutation;
 mod graph;
 mod interpret;
+mod models;
 mod optimize;
 mod plan;
 mod quant;
+mod runner;
 mod sampler;
 mod support;
 mod tokenizer;
