@@ -23,7 +23,8 @@ Reads what you say, a line at a time, and answers. `/new` starts over; `/quit` o
   --no-thinking      sets `enable_thinking` to false for templates that know it (Qwen3's)";
 
 fn main() -> ExitCode {
-    let usage = [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    let usage =
+        [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
     common::run(&usage, |mut args| {
         let path: std::path::PathBuf = args.required("--model")?;
         let system: Vec<_> = args.value::<String>("--system")?.into_iter().map(Message::system).collect();

@@ -22,7 +22,8 @@ Goes on from a prompt. Where the model has a chat template, the prompt is put to
   --system TEXT      a system message for the chat template";
 
 fn main() -> ExitCode {
-    let usage = [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    let usage =
+        [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
     common::run(&usage, |mut args| {
         let model = args.value::<PathBuf>("--model")?.unwrap_or_else(|| STORYTELLER.into());
         let raw = args.flag("--raw");
@@ -32,7 +33,8 @@ fn main() -> ExitCode {
         let prompt = args.positional()?.ok_or("a prompt is missing (see --help)")?;
         args.finish()?;
         let mut runner = builder.from_gguf(model)?;
-        let template = if raw { Err("--raw was given".to_owned()) } else { runner.chat_template().map_err(|e| e.to_string()) };
+        let template =
+            if raw { Err("--raw was given".to_owned()) } else { runner.chat_template().map_err(|e| e.to_string()) };
         let mut generation = match template {
             Ok(_) => {
                 let messages: Vec<_> = system.map(Message::system).into_iter().chain([Message::user(prompt)]).collect();

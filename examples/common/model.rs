@@ -5,7 +5,8 @@ use inkstone::{CacheType, Runner, RunnerBuilder};
 use crate::common::{Args, Failure};
 
 /// The usage of what [`builder`] takes.
-pub const MODEL_OPTIONS: &str = "  --context N        the most tokens in the cache (4096, or what the model was trained for)
+pub const MODEL_OPTIONS: &str =
+    "  --context N        the most tokens in the cache (4096, or what the model was trained for)
   --cache TYPE       keys and values are kept as f32, f16 or q8_0 (f16)
   --threads N        CPU threads (one for each core)";
 

@@ -145,7 +145,10 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn tokens(&self, id: SequenceId) -> Result<&[u32]> {
-        self.tokens.get(&id).map(Vec::as_slice).ok_or_else(|| Error::argument("sequence", "is not open in this decoder"))
+        self.tokens
+            .get(&id)
+            .map(Vec::as_slice)
+            .ok_or_else(|| Error::argument("sequence", "is not open in this decoder"))
     }
 
     /// Appends tokens to sequences, all in one ragged batch where they fit a step and in several otherwise, and returns
@@ -228,7 +231,9 @@ impl Decoder {
         }
         let vocab_size = self.limits.vocab_size;
         match ids.iter().find(|&&id| id as usize >= vocab_size) {
-            Some(id) => Err(Error::argument("ids", format!("has {id}, which is not in the vocabulary of {vocab_size}"))),
+            Some(id) => {
+                Err(Error::argument("ids", format!("has {id}, which is not in the vocabulary of {vocab_size}")))
+            }
             None => Ok(()),
         }
     }

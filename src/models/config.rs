@@ -79,7 +79,10 @@ fn vocab_size(gguf: &Gguf) -> Result<usize> {
     let tensor = gguf.tensor(NAME).ok_or_else(|| Error::tensor(NAME, "is missing"))?;
     match tensor.shape[..] {
         [rows, _] if u32::try_from(rows).is_ok() && rows > 0 => Ok(rows),
-        _ => Err(Error::tensor(NAME, format!("has the shape {:?}, a matrix [vocabulary, width] is wanted", tensor.shape))),
+        _ => Err(Error::tensor(
+            NAME,
+            format!("has the shape {:?}, a matrix [vocabulary, width] is wanted", tensor.shape),
+        )),
     }
 }
 
@@ -116,7 +119,11 @@ impl Keys<'_> {
     }
 
     fn check_size(&self, key: &str, n: usize, max: usize) -> Result<usize> {
-        if (1..=max).contains(&n) { Ok(n) } else { Err(self.error(key, format!("is {n}, but must be from 1 to {max}"))) }
+        if (1..=max).contains(&n) {
+            Ok(n)
+        } else {
+            Err(self.error(key, format!("is {n}, but must be from 1 to {max}")))
+        }
     }
 
     /// A number from 1 to `max`, or an array of the same number for every layer.
@@ -127,7 +134,9 @@ impl Keys<'_> {
             Some((first, rest)) if numbers.len() == layers && rest.iter().all(|n| n == first) => {
                 self.check_size(key, *first, max).map(Some)
             }
-            Some(_) if numbers.len() == layers => Err(self.error(key, "differs from layer to layer, which is not built yet")),
+            Some(_) if numbers.len() == layers => {
+                Err(self.error(key, "differs from layer to layer, which is not built yet"))
+            }
             _ => Err(self.error(key, format!("has {} entries for {layers} layers", numbers.len()))),
         }
     }
@@ -164,7 +173,9 @@ impl Keys<'_> {
         let head_dim = match self.optional_size(KEY, MAX_HEAD_DIM)? {
             Some(head_dim) => head_dim,
             None if hidden.is_multiple_of(heads) => self.check_size(KEY, hidden / heads, MAX_HEAD_DIM)?,
-            None => return Err(self.error(KEY, format!("is missing, and {heads} heads do not divide a width of {hidden}"))),
+            None => {
+                return Err(self.error(KEY, format!("is missing, and {heads} heads do not divide a width of {hidden}")));
+            }
         };
         if !head_dim.is_multiple_of(2) {
             return Err(self.error(KEY, format!("is {head_dim}, but rotary embedding wants an even number")));

@@ -111,7 +111,9 @@ impl RopeScaling {
                     .optional_size("rope.scaling.original_context_length", 1 << 31)?
                     .unwrap_or(context_length),
             }),
-            Some(other) => Err(keys.error(TYPE, format!("is `{other}`, which is not built yet: none, linear and yarn are"))),
+            Some(other) => {
+                Err(keys.error(TYPE, format!("is `{other}`, which is not built yet: none, linear and yarn are")))
+            }
         }
     }
 }

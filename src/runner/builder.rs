@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use super::{MemoryPlan, Runner};
-use crate::{
-    Error, Result, backend::Backend, generate::Limits, kv_cache::CacheType, models::Config,
-};
+use crate::{Error, Result, backend::Backend, generate::Limits, kv_cache::CacheType, models::Config};
 
 /// The context length where none is asked for, if the model was trained for more: a cache that most machines can hold.
 const DEFAULT_CONTEXT: usize = 4096;

@@ -385,8 +385,7 @@ fn a_seed_gives_its_text_again() {
 fn errors_of_the_device_end_the_text() {
     let tokenizer = tokenizer();
     for steps in 0..3 {
-        let mut decoder =
-            Recorder::new(LIMITS, |_| vec![0.0; VOCAB]).failing_after(steps).into_decoder(CONTEXT);
+        let mut decoder = Recorder::new(LIMITS, |_| vec![0.0; VOCAB]).failing_after(steps).into_decoder(CONTEXT);
         let sequence = decoder.open();
         let mut generation = Generation::new(&mut decoder, sequence, vec![1; 10], &tokenizer, &greedy()).unwrap();
         let results: Vec<_> = generation.by_ref().collect();

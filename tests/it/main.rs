@@ -7,6 +7,7 @@ mod gguf_errors;
 mod gguf_mutation;
 mod graph;
 mod interpret;
+mod layers;
 mod models;
 mod optimize;
 mod plan;

@@ -57,7 +57,8 @@ fn graphs_compute_what_llama_cpp_does() {
 fn configs_are_those_of_the_files() {
     let [qwen3, yarn, llama, biased] = MODELS.map(|tiny| open(tiny).2.config);
     assert_eq!((qwen3.architecture.as_str(), qwen3.name.as_deref()), ("qwen3", Some("tiny qwen3")));
-    let sizes = |c: &Config| [c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab_size, c.context_length];
+    let sizes =
+        |c: &Config| [c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab_size, c.context_length];
     assert_eq!(sizes(&qwen3), [2, 64, 3, 1, 32, 96, 320, 512]);
     assert_eq!(sizes(&llama), [2, 96, 6, 2, 16, 128, 320, 512]);
     assert_eq!((qwen3.rms_eps, qwen3.rope.base, qwen3.rope.dim), (1e-6, 1e6, 32));
@@ -170,11 +171,13 @@ fn keys_out_of_range_are_named() {
     for architecture in ["qwen3", "llama"] {
         for (key, value) in &cases {
             let error = load(&file(architecture, &[(key, value.clone())])).unwrap_err();
-            let named = matches!(&error, Error::Metadata { key: named, .. } if *named == format!("{architecture}.{key}"));
+            let named =
+                matches!(&error, Error::Metadata { key: named, .. } if *named == format!("{architecture}.{key}"));
             assert!(named, "{key} {value:?}: {error:?}");
         }
     }
-    let yarn = [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0)), ("rope.dimension_count", u32(4))];
+    let yarn =
+        [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0)), ("rope.dimension_count", u32(4))];
     assert!(load(&file("llama", &yarn)).unwrap_err().to_string().contains("rope.scaling.type"));
 }
 
@@ -237,9 +240,10 @@ fn biases_are_added_wherever_the_file_has_them() {
     let plain = load(&file("llama", &[])).unwrap().graph.nodes().len();
     let names = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
     let widths = [24, 12, 12, 8, 12, 12, 8];
-    let biased = names.iter().zip(widths).fold(file("llama", &[]), |file, (name, width)| {
-        zeros(file, &format!("blk.0.{name}.bias"), &[width])
-    });
+    let biased = names
+        .iter()
+        .zip(widths)
+        .fold(file("llama", &[]), |file, (name, width)| zeros(file, &format!("blk.0.{name}.bias"), &[width]));
     assert_eq!(load(&biased).unwrap().graph.nodes().len(), plain + names.len());
 }
 
@@ -254,5 +258,7 @@ fn other_architectures_are_refused_by_name() {
     };
     assert!(["qwen2", "qwen3moe", "qwen35", "gemma3", "phi3", "gpt-oss"].into_iter().all(refused));
     assert!(!["", "Llama", "qwen9"].into_iter().any(refused));
-    assert!(matches!(load(&GgufFile::new()).unwrap_err(), Error::Metadata { key, .. } if key == "general.architecture"));
+    assert!(
+        matches!(load(&GgufFile::new()).unwrap_err(), Error::Metadata { key, .. } if key == "general.architecture")
+    );
 }
