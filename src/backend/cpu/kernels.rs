@@ -109,7 +109,13 @@ kernels!(portable, Portable, "portable");
 #[cfg(target_arch = "x86_64")]
 kernels!(avx2, Avx2, "AVX2", "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
+kernels!(avx_vnni, AvxVnni, "AVX-VNNI", "avxvnni,avx2,fma,f16c");
+#[cfg(target_arch = "x86_64")]
 kernels!(avx512, Avx512, "AVX-512 VNNI", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c");
+#[cfg(target_arch = "aarch64")]
+kernels!(neon, Neon, "NEON", "neon");
+#[cfg(target_arch = "aarch64")]
+kernels!(neon_dotprod, NeonDotprod, "NEON dotprod", "neon,dotprod");
 
 /// Every table that this machine can run, the fastest first.
 pub(super) fn detect() -> Vec<&'static Kernels> {
@@ -126,9 +132,19 @@ pub(super) fn detect() -> Vec<&'static Kernels> {
         if avx2 && avx512 {
             found.push(&avx512::TABLE);
         }
+        if avx2 && is_x86_feature_detected!("avxvnni") {
+            found.push(&avx_vnni::TABLE);
+        }
         if avx2 {
             found.push(&avx2::TABLE);
         }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            found.push(&neon_dotprod::TABLE);
+        }
+        found.push(&neon::TABLE);
     }
     found.push(&portable::TABLE);
     found

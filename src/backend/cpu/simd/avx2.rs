@@ -1,17 +1,17 @@
 //! AVX2 with FMA and F16C: eight lanes; products of bytes are summed in 16 bits for as long as they fit.
 
-use std::arch::x86_64::*;
+use std::{arch::x86_64::*, marker::PhantomData};
 
-use super::methods;
+use super::{Gather, methods};
 use crate::quant::Simd;
 
-/// x86-64 with AVX2, FMA and F16C.
+/// x86-64 with AVX2, FMA and F16C, and with what `G` needs.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2;
+pub(crate) struct Avx2<G = Maddubs>(PhantomData<G>);
 
-impl Simd for Avx2 {
+impl<G: Gather<__m256i>> Simd for Avx2<G> {
     const WIDTH: usize = 8;
-    const SIGNED_BYTES: bool = true;
+    const SIGNED_BYTES: bool = G::SIGNED_BYTES;
     type I = __m256i;
     type F = __m256;
 
@@ -72,6 +72,25 @@ impl Simd for Avx2 {
             _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
         };
 
+        fn gather(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = G::gather(bits, sum, codes, x);
+        fn total(bits: u32, sum: __m256i) -> __m256i = G::total(bits, sum);
+        fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
+    }
+
+    #[inline(always)]
+    fn span(bits: u32) -> usize {
+        G::span(bits)
+    }
+}
+
+/// Products of bytes with what AVX2 itself has.
+#[derive(Clone, Copy)]
+pub(crate) struct Maddubs;
+
+impl Gather<__m256i> for Maddubs {
+    const SIGNED_BYTES: bool = true;
+
+    methods! {
         fn gather(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = {
             if bits <= 6 {
                 _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, x))
@@ -84,7 +103,6 @@ impl Simd for Avx2 {
         };
         fn total(bits: u32, sum: __m256i) -> __m256i =
             if bits <= 6 { _mm256_madd_epi16(sum, _mm256_set1_epi16(1)) } else { sum };
-        fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
     }
 
     #[inline(always)]

@@ -4,18 +4,46 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx_vnni;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 #[cfg(test)]
 mod tests;
 
 #[cfg(target_arch = "x86_64")]
+pub(super) use avx_vnni::AvxVnni;
+#[cfg(target_arch = "x86_64")]
 pub(super) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx512::Avx512;
+#[cfg(target_arch = "aarch64")]
+pub(super) use neon::{Neon, NeonDotprod};
 pub(super) use portable::Portable;
 
+/// The part of [`Simd`](crate::quant::Simd) in which instruction sets with the same vectors differ: how products of
+/// bytes are summed. Each item is what it is there, for vectors `I` of words.
+///
+/// # Safety
+/// As there.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) trait Gather<I>: Copy + Send + Sync + 'static {
+    const SIGNED_BYTES: bool;
+
+    #[inline(always)]
+    fn span(_bits: u32) -> usize {
+        8
+    }
+    unsafe fn gather(bits: u32, sum: I, codes: I, x: I) -> I;
+    #[inline(always)]
+    unsafe fn total(_bits: u32, sum: I) -> I {
+        sum
+    }
+}
+
 /// Writes methods of [`Simd`](crate::quant::Simd) as one expression of intrinsics each.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
@@ -26,5 +54,5 @@ macro_rules! methods {
         }
     )*};
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use methods;

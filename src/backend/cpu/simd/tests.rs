@@ -1,10 +1,14 @@
 //! Tiles, as `Packed` writes them and as each instruction set reads them, against the formats' reference decoders.
 
+mod lanes;
+
 use std::{cell::Cell, marker::PhantomData};
 
 use super::Portable;
 #[cfg(target_arch = "x86_64")]
-use super::{Avx2, Avx512};
+use super::{Avx2, Avx512, AvxVnni};
+#[cfg(target_arch = "aarch64")]
+use super::{Neon, NeonDotprod};
 use crate::{
     DType,
     backend::cpu::packed::Packed,
@@ -18,18 +22,22 @@ trait Check {
     unsafe fn run<S: Simd>(&self, set: &str);
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn run_avx2(check: &impl Check) {
-    // SAFETY: this function's callers must have the instruction set.
-    unsafe { check.run::<Avx2>("AVX2") }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn run_avx512(check: &impl Check) {
-    // SAFETY: this function's callers must have the instruction set.
-    unsafe { check.run::<Avx512>("AVX-512") }
+/// Runs the check with an instruction set, if the machine has its features.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! on_set {
+    ($check:expr, $set:ty, $name:literal, $detected:ident: $($feature:tt),+) => {{
+        $(#[target_feature(enable = $feature)])+
+        fn run(check: &impl Check) {
+            // SAFETY: this function's callers must have the instruction set.
+            unsafe { check.run::<$set>($name) }
+        }
+        if $(std::arch::$detected!($feature))&&+ {
+            // SAFETY: just checked.
+            unsafe { run($check) };
+        } else {
+            eprintln!("skipped: this machine has no {}", $name);
+        }
+    }};
 }
 
 /// Runs the check with every instruction set that this machine has.
@@ -38,22 +46,14 @@ fn on_each_set(check: &impl Check) {
     unsafe { check.run::<Portable>("portable") };
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-            // SAFETY: just checked.
-            unsafe { run_avx2(check) };
-        } else {
-            eprintln!("skipped: this machine has no AVX2");
-        }
-        if is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vnni")
-        {
-            // SAFETY: just checked; each of these brings AVX-512 F.
-            unsafe { run_avx512(check) };
-        } else {
-            eprintln!("skipped: this machine has no AVX-512 with VNNI");
-        }
+        on_set!(check, Avx2, "AVX2", is_x86_feature_detected: "avx2", "fma", "f16c");
+        on_set!(check, AvxVnni, "AVX-VNNI", is_x86_feature_detected: "avxvnni", "avx2", "fma", "f16c");
+        on_set!(check, Avx512, "AVX-512 VNNI", is_x86_feature_detected: "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni");
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        on_set!(check, Neon, "NEON", is_aarch64_feature_detected: "neon");
+        on_set!(check, NeonDotprod, "NEON dotprod", is_aarch64_feature_detected: "neon", "dotprod");
     }
 }
 
