@@ -216,7 +216,8 @@ fn bad_runs_are_refused_and_change_nothing() {
     decoder.close(closed).unwrap();
     decoder.step(&[(first, &[1, 2, 3], Wanted::None)]).unwrap();
     let too_many = vec![0; CONTEXT - 2];
-    let refused: [(&[(SequenceId, &[u32], Wanted)], &str); 5] = [
+    type Batch<'a> = &'a [(SequenceId, &'a [u32], Wanted)];
+    let refused: [(Batch, &str); 5] = [
         (&[(closed, &[1], Wanted::Last)], "not open"),
         (&[(first, &[1], Wanted::Last), (first, &[2], Wanted::Last)], "twice"),
         (&[(first, &[], Wanted::Last)], "at least one"),
