@@ -3,6 +3,7 @@
 use inkstone::Error;
 use inkstone::gguf::Gguf;
 use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+use proptest::prelude::*;
 
 use crate::support::gguf_file::{Folder, GgufFile, array, string};
 
@@ -122,4 +123,41 @@ fn files_that_are_no_tokenizer_are_refused() {
     }
     let no_decoder = sound.replace("\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"Fuse\"");
     assert!(fails(&no_decoder).contains("decoder"));
+}
+
+proptest! {
+    /// Any vocabulary at all: it is refused, or it encodes and decodes without a panic.
+    #[test]
+    fn no_vocabulary_is_too_strange(
+        model in prop_oneof!["gpt2", "llama"],
+        pre in prop_oneof!["gpt-2", "qwen2", "llama-bpe", "smollm"],
+        tokens in prop::collection::vec("[ab ▁é\\PC]{0,3}|<0x6[12]>|<s>", 1..30),
+        raw in prop::collection::vec((1u32..7, any::<u32>()), 30),
+        merges in prop::collection::vec("[ab]{0,2} [ab]{0,2}", 0..4),
+        text in "[ab ▁é<s>\\PC]{0,20}",
+        name in prop_oneof!["phi-3", "other"],
+    ) {
+        let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        let kinds: Vec<Vec<u8>> = raw[..tokens.len()].iter().map(|(kind, _)| kind.to_le_bytes().to_vec()).collect();
+        let scores: Vec<Vec<u8>> = raw[..tokens.len()].iter().map(|(_, bits)| bits.to_le_bytes().to_vec()).collect();
+        let merges: Vec<&str> = merges.iter().map(String::as_str).collect();
+        let gguf = tiny()
+            .string("tokenizer.ggml.model", &model)
+            .string("tokenizer.ggml.pre", &pre)
+            .string("general.name", &name)
+            .strings("tokenizer.ggml.tokens", &tokens)
+            .strings("tokenizer.ggml.merges", &merges)
+            .key("tokenizer.ggml.token_type", 9, array(5, &kinds))
+            .key("tokenizer.ggml.scores", 9, array(6, &scores))
+            .u32("tokenizer.ggml.bos_token_id", 0)
+            .u32("tokenizer.ggml.eos_token_id", 0)
+            .open();
+        if let Ok(tokenizer) = Tokenizer::from_gguf(&gguf) {
+            for special in [SpecialTokens::Parse, SpecialTokens::Plain] {
+                if let Ok(ids) = tokenizer.encode(&text, special) {
+                    tokenizer.decode(&ids).unwrap();
+                }
+            }
+        }
+    }
 }
