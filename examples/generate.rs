@@ -1,6 +1,6 @@
 //! A prompt in, a text out, piece by piece as it is made.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io, path::PathBuf, process::ExitCode};
 
 use inkstone::Message;
 
@@ -15,7 +15,8 @@ const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/story
 const USAGE: &str = "
 Usage: generate [OPTIONS] \"PROMPT\"
 
-Goes on from a prompt. Where the model has a chat template, the prompt is put to it as a user's message.
+Goes on from a prompt; the prompt `-` is read from standard input. Where the model has a chat template, the prompt is
+put to it as a user's message.
 
   --model FILE       a GGUF file; without one, a small storyteller that comes with this crate
   --raw              the prompt as it stands, without the chat template
@@ -30,7 +31,10 @@ fn main() -> ExitCode {
         let system: Option<String> = args.value("--system")?;
         let options = sampling::generate_options(&mut args)?;
         let builder = model::builder(&mut args)?;
-        let prompt = args.positional()?.ok_or("a prompt is missing (see --help)")?;
+        let prompt = match args.positional()?.ok_or("a prompt is missing (see --help)")? {
+            prompt if prompt == "-" => io::read_to_string(io::stdin()).map_err(|e| format!("standard input: {e}"))?,
+            prompt => prompt,
+        };
         args.finish()?;
         let mut runner = builder.from_gguf(model)?;
         let template =

@@ -1,6 +1,7 @@
 //! The integration tests, as one binary.
 
 mod chat;
+mod examples;
 mod generate;
 mod gguf;
 mod gguf_errors;
