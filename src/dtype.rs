@@ -29,12 +29,12 @@ macro_rules! dtypes {
             }
 
             /// How many weights a block holds (1 for the plain formats).
-            pub fn block_weights(self) -> usize {
+            pub const fn block_weights(self) -> usize {
                 match self { $(Self::$variant => $weights),* }
             }
 
             /// How many bytes a block takes.
-            pub fn block_bytes(self) -> usize {
+            pub const fn block_bytes(self) -> usize {
                 match self { $(Self::$variant => $bytes),* }
             }
         }

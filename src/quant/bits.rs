@@ -46,6 +46,17 @@ pub(super) fn scale_and_min(scales: &[u8], group: usize) -> (u8, u8) {
     ((low & 15) | (top_of_scale << 4), (low >> 4) | (top_of_min << 4))
 }
 
+/// A table of signed values with `by` added to each, so that none is negative.
+pub(super) const fn raise(values: [i8; 16], by: i16) -> [u8; 16] {
+    let mut raised = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        raised[i] = (values[i] as i16 + by) as u8;
+        i += 1;
+    }
+    raised
+}
+
 /// The scales and minima of `Q4_K` and `Q5_K`, whose blocks both begin with `d`, `dmin` and the 12 bytes that
 /// [`scale_and_min`] reads.
 #[derive(Clone, Copy)]
@@ -88,21 +99,71 @@ impl<S: Simd> ScalesAndMins<S> {
     pub unsafe fn group(&self, group: usize) -> (S::F, S::F) {
         // SAFETY: by the caller.
         unsafe {
-            let scale = unsigned_byte::<S>(self.scales[group / 4], group % 4);
-            let min = unsigned_byte::<S>(self.mins[group / 4], group % 4);
+            let scale = unsigned::<S>(self.scales[group / 4], group % 4 * 8, 8);
+            let min = unsigned::<S>(self.mins[group / 4], group % 4 * 8, 8);
             (S::mul(self.d, scale), S::mul(self.dmin, min))
         }
     }
 }
 
-/// Byte `index` of each lane, as a number from 0 to 255.
+/// Each lane shifted, so that its bit `from` comes to lie at bit `to`.
 ///
 /// # Safety
 /// The machine has the instruction set.
 #[inline(always)]
-pub(super) unsafe fn unsigned_byte<S: Simd>(words: S::I, index: usize) -> S::F {
+pub(super) unsafe fn shift<S: Simd>(words: S::I, from: usize, to: usize) -> S::I {
     // SAFETY: by the caller.
-    unsafe { S::to_f(S::and(S::shr(words, 8 * index as u32), S::splat_i(0xff))) }
+    unsafe { if from >= to { S::shr(words, (from - to) as u32) } else { S::shl(words, (to - from) as u32) } }
+}
+
+/// The `width` bits of each byte that begin at its bit `from`, moved to bit `to`, and zeros beside them.
+///
+/// # Safety
+/// The machine has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn extract<S: Simd>(words: S::I, from: usize, to: usize, width: usize) -> S::I {
+    let mask = ((1 << width) - 1) << to;
+    // SAFETY: by the caller.
+    unsafe { S::and(shift::<S>(words, from, to), S::splat_i(i32::from_le_bytes([mask; 4]))) }
+}
+
+/// Bits `4 * word` to `4 * word + 3` of each lane, one in each byte's bit 4, and zeros beside them.
+///
+/// # Safety
+/// The machine has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn fifth_bits<S: Simd>(high: S::I, word: usize) -> S::I {
+    // Of a bit's place, the lowest two binary digits say which byte it belongs to; exchanging them with the upper two
+    // moves it there, and is the same work for all words, so that it is done once.
+    // SAFETY: by the caller.
+    unsafe {
+        let exchanged = exchange_bits::<S>(high, 14, 0x0000_cccc);
+        let exchanged = exchange_bits::<S>(exchanged, 7, 0x00aa_00aa);
+        extract::<S>(exchanged, word % 2 * 4 + word / 2, 4, 1)
+    }
+}
+
+/// Each lane with the bits in `mask` and those `distance` above them exchanged.
+///
+/// # Safety
+/// The machine has the instruction set.
+#[inline(always)]
+unsafe fn exchange_bits<S: Simd>(words: S::I, distance: u32, mask: i32) -> S::I {
+    // SAFETY: by the caller.
+    unsafe {
+        let differing = S::and(S::xor(words, S::shr(words, distance)), S::splat_i(mask));
+        S::xor(words, S::xor(differing, S::shl(differing, distance)))
+    }
+}
+
+/// The `width` bits of each lane that begin at bit `from`, as a number.
+///
+/// # Safety
+/// The machine has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn unsigned<S: Simd>(words: S::I, from: usize, width: usize) -> S::F {
+    // SAFETY: by the caller.
+    unsafe { S::to_f(S::and(S::shr(words, from as u32), S::splat_i((1 << width) - 1))) }
 }
 
 /// Byte `index` of each lane, as a number from -128 to 127.

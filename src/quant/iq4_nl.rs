@@ -9,7 +9,7 @@
 //!
 //! Source: GGUF's type 20, ggml's `block_iq4_nl`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 2] = [2, 16];
 
@@ -21,5 +21,38 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     let d = bits::f16(d);
     for (i, out) in out.iter_mut().enumerate() {
         *out = d * f32::from(VALUES[usize::from(bits::code(codes, 4, 16, i))]);
+    }
+}
+
+/// The values plus 128, which makes them unsigned codes.
+pub(super) static CODES: [u8; 16] = bits::raise(VALUES, 128);
+
+/// The decoder of tiles.
+pub(crate) struct Iq4Nl;
+
+impl Tile for Iq4Nl {
+    const COLUMNS: usize = 32;
+    const BYTES: usize = 18;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 32;
+    const BITS: u32 = 8;
+    type Head<S: Simd> = S::F;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller.
+        unsafe { lanes.half::<S>(0) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe { (*head, S::mul(*head, S::splat(128.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the indices begin at byte 2.
+        unsafe { S::lookup(&CODES, bits::extract::<S>(lanes.word::<S>(2, word % 4), word / 4 * 4, 0, 4)) }
     }
 }

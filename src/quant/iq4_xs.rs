@@ -11,7 +11,7 @@
 //!
 //! Source: GGUF's type 23, ggml's `block_iq4_xs`.
 
-use super::{bits, iq4_nl::VALUES};
+use super::{Lanes, Simd, Tile, bits, iq4_nl};
 
 pub(super) const FIELDS: [usize; 4] = [2, 2, 4, 128];
 
@@ -20,7 +20,63 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     let d = bits::f16(d);
     for (i, out) in out.iter_mut().enumerate() {
         let scale = bits::code(scales_low, 4, 1, i / 32) | (bits::code(scales_high, 2, 1, i / 32) << 4);
-        let value = VALUES[usize::from(bits::code(codes, 4, 16, i))];
+        let value = iq4_nl::VALUES[usize::from(bits::code(codes, 4, 16, i))];
         *out = d * f32::from(scale as i8 - 32) * f32::from(value);
+    }
+}
+
+/// What a tile's groups share.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<S: Simd> {
+    d: S::F,
+    /// What a scale of 0 stands for: -32 `d`.
+    zero: S::F,
+    scales_high: S::I,
+    scales_low: S::I,
+}
+
+/// The decoder of tiles.
+pub(crate) struct Iq4Xs;
+
+impl Tile for Iq4Xs {
+    const COLUMNS: usize = 256;
+    const BYTES: usize = 136;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 32;
+    const BITS: u32 = 8;
+    type Head<S: Simd> = Head<S>;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller.
+        unsafe {
+            let d = lanes.half::<S>(0);
+            Head {
+                d,
+                zero: S::mul(d, S::splat(-32.0)),
+                scales_high: lanes.short::<S>(2),
+                scales_low: lanes.word::<S>(4, 0),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe {
+            let low = S::and(S::shr(head.scales_low, 4 * group as u32), S::splat_i(15));
+            let high = S::and(bits::shift::<S>(head.scales_high, 2 * group, 4), S::splat_i(48));
+            let scale = S::fma(head.d, S::to_f(S::or(low, high)), head.zero);
+            (scale, S::mul(scale, S::splat(128.0)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the indices begin at byte 8.
+        unsafe {
+            let packed = lanes.word::<S>(8, word / 8 * 4 + word % 4);
+            S::lookup(&iq4_nl::CODES, bits::extract::<S>(packed, word / 4 % 2 * 4, 0, 4))
+        }
     }
 }

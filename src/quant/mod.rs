@@ -72,21 +72,53 @@ pub fn format(dtype: DType) -> &'static Format {
     &FORMATS[dtype as usize]
 }
 
-/// Does something with the tile decoder of a block format; `None` for the plain floats, which have no tiles.
-///
-/// # Safety
-/// As the visitor's [`TileVisitor::visit`].
-#[inline(always)]
-pub(crate) unsafe fn visit_tile<V: TileVisitor>(dtype: DType, visitor: V) -> Option<V::Output> {
-    // SAFETY: by the caller.
-    unsafe {
-        Some(match dtype {
-            DType::F32 | DType::F16 | DType::BF16 => return None,
-            DType::Q4_K => visitor.visit::<q4_k::Q4K>(),
-            DType::Q8_0 => visitor.visit::<q8_0::Q80>(),
-            _ => return None,
-        })
+const fn sum(fields: &[usize]) -> usize {
+    let (mut sum, mut i) = (0, 0);
+    while i < fields.len() {
+        sum += fields[i];
+        i += 1;
     }
+    sum
+}
+
+macro_rules! tiles {
+    ($($dtype:ident: $tile:ty,)*) => {
+        /// Does something with the tile decoder of a block format; `None` for the plain floats, which have no tiles.
+        ///
+        /// # Safety
+        /// As the visitor's [`TileVisitor::visit`].
+        #[inline(always)]
+        pub(crate) unsafe fn visit_tile<V: TileVisitor>(dtype: DType, visitor: V) -> Option<V::Output> {
+            match dtype {
+                DType::F32 | DType::F16 | DType::BF16 => None,
+                // SAFETY: by the caller.
+                $(DType::$dtype => Some(unsafe { visitor.visit::<$tile>() }),)*
+            }
+        }
+
+        // A decoder knows its block as constants, which must be the format's.
+        const _: () = {
+            $(assert!(<$tile>::COLUMNS == DType::$dtype.block_weights());)*
+            $(assert!(<$tile>::BYTES == DType::$dtype.block_bytes());)*
+            $(assert!(sum(<$tile>::FIELDS) == DType::$dtype.block_bytes());)*
+        };
+    };
+}
+
+tiles! {
+    Q4_0: q4_0::Q40,
+    Q4_1: q4_1::Q41,
+    Q5_0: q5_0::Q50,
+    Q5_1: q5_1::Q51,
+    Q8_0: q8_0::Q80,
+    Q2_K: q2_k::Q2K,
+    Q3_K: q3_k::Q3K,
+    Q4_K: q4_k::Q4K,
+    Q5_K: q5_k::Q5K,
+    Q6_K: q6_k::Q6K,
+    IQ4_NL: iq4_nl::Iq4Nl,
+    IQ4_XS: iq4_xs::Iq4Xs,
+    MXFP4: mxfp4::Mxfp4,
 }
 
 /// Decodes a row: `bytes` holds whole blocks of `dtype`, `out` has room for exactly their weights.

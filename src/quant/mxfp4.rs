@@ -13,7 +13,7 @@
 //!
 //! Source: GGUF's type 39, ggml's `block_mxfp4`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 2] = [1, 16];
 
@@ -34,5 +34,40 @@ fn half_scale(exponent: u8) -> f32 {
         0 => f32::from_bits(1 << 21),
         1 => f32::from_bits(1 << 22),
         _ => f32::from_bits(u32::from(exponent - 1) << 23),
+    }
+}
+
+/// The doubled values plus 16, which makes them unsigned codes.
+static CODES: [u8; 16] = bits::raise(DOUBLED, 16);
+
+/// The decoder of tiles, for exponents up to 251, so weights below 2^127: beyond, the minimum overflows.
+pub(crate) struct Mxfp4;
+
+impl Tile for Mxfp4 {
+    const COLUMNS: usize = 32;
+    const BYTES: usize = 17;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 32;
+    const BITS: u32 = 5;
+    type Head<S: Simd> = S::F;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // A float whose exponent bits are these is 2^(exponent - 127), but zero for 0, where that power is subnormal.
+        let least = f32::from_bits(1 << 22);
+        // SAFETY: by the caller.
+        unsafe { S::mul(S::max(S::as_f(S::shl(lanes.byte::<S>(0), 23)), S::splat(least)), S::splat(0.5)) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe { (*head, S::mul(*head, S::splat(16.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the indices begin at byte 1.
+        unsafe { S::lookup(&CODES, bits::extract::<S>(lanes.word::<S>(1, word % 4), word / 4 * 4, 0, 4)) }
     }
 }

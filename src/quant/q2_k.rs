@@ -11,7 +11,7 @@
 //!
 //! Source: GGUF's type 10, ggml's `block_q2_K`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 4] = [16, 64, 2, 2];
 
@@ -22,5 +22,52 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let group = scales[i / 16];
         let (scale, min) = (d * f32::from(group & 15), dmin * f32::from(group >> 4));
         *out = scale * f32::from(bits::code(codes, 2, 32, i)) - min;
+    }
+}
+
+/// What a tile's groups share.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<S: Simd> {
+    d: S::F,
+    dmin: S::F,
+    /// A byte a group, as in the block.
+    groups: [S::I; 4],
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q2K;
+
+impl Tile for Q2K {
+    const COLUMNS: usize = 256;
+    const BYTES: usize = 84;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 16;
+    const BITS: u32 = 2;
+    type Head<S: Simd> = Head<S>;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller; the scales begin at byte 0, `d` and `dmin` are at bytes 80 and 82.
+        unsafe {
+            let groups = [lanes.word::<S>(0, 0), lanes.word::<S>(0, 1), lanes.word::<S>(0, 2), lanes.word::<S>(0, 3)];
+            Head { d: lanes.half::<S>(80), dmin: lanes.half::<S>(82), groups }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe {
+            let (four, at) = (head.groups[group / 4], group % 4 * 8);
+            let scale = bits::unsigned::<S>(four, at, 4);
+            let min = bits::unsigned::<S>(four, at + 4, 4);
+            (S::mul(head.d, scale), S::mul(head.dmin, min))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the codes begin at byte 16.
+        unsafe { bits::extract::<S>(lanes.word::<S>(16, word / 32 * 8 + word % 8), word / 8 % 4 * 2, 0, 2) }
     }
 }

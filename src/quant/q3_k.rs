@@ -14,7 +14,7 @@
 //!
 //! Source: GGUF's type 11, ggml's `block_q3_K`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 4] = [32, 64, 12, 2];
 
@@ -30,4 +30,65 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
 fn scale(scales: &[u8], group: usize) -> u8 {
     let (low, high) = scales.split_at(8);
     bits::code(low, 4, 8, group) | (bits::code(high, 2, 4, group) << 4)
+}
+
+/// What a tile's groups share.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<S: Simd> {
+    d: S::F,
+    /// What a scale of 0 stands for: -32 `d`.
+    zero: S::F,
+    /// The scales, one a byte.
+    scales: [S::I; 4],
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q3K;
+
+impl Tile for Q3K {
+    const COLUMNS: usize = 256;
+    const BYTES: usize = 110;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 16;
+    const BITS: u32 = 3;
+    type Head<S: Simd> = Head<S>;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller; the scales begin at byte 96, and `d` is at byte 108.
+        unsafe {
+            let [a, b, top] = [lanes.word::<S>(96, 0), lanes.word::<S>(96, 1), lanes.word::<S>(96, 2)];
+            let d = lanes.half::<S>(108);
+            Head {
+                d,
+                zero: S::mul(d, S::splat(-32.0)),
+                scales: [
+                    S::or(bits::extract::<S>(a, 0, 0, 4), bits::extract::<S>(top, 0, 4, 2)),
+                    S::or(bits::extract::<S>(b, 0, 0, 4), bits::extract::<S>(top, 2, 4, 2)),
+                    S::or(bits::extract::<S>(a, 4, 0, 4), bits::extract::<S>(top, 4, 4, 2)),
+                    S::or(bits::extract::<S>(b, 4, 0, 4), bits::extract::<S>(top, 6, 4, 2)),
+                ],
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe {
+            let scale = bits::unsigned::<S>(head.scales[group / 4], group % 4 * 8, 8);
+            let scale = S::fma(head.d, scale, head.zero);
+            (scale, S::mul(scale, S::splat(4.0)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the high bits begin at byte 0, the low ones at byte 32.
+        unsafe {
+            let low = lanes.word::<S>(32, word / 32 * 8 + word % 8);
+            let high = lanes.word::<S>(0, word % 8);
+            S::or(bits::extract::<S>(low, word / 8 % 4 * 2, 0, 2), bits::extract::<S>(high, word / 8, 2, 1))
+        }
+    }
 }

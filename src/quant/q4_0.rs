@@ -9,7 +9,7 @@
 //!
 //! Source: GGUF's type 2, ggml's `block_q4_0`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 2] = [2, 16];
 
@@ -18,5 +18,35 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     let d = bits::f16(d);
     for (i, out) in out.iter_mut().enumerate() {
         *out = d * f32::from(bits::code(codes, 4, 16, i) as i8 - 8);
+    }
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q40;
+
+impl Tile for Q40 {
+    const COLUMNS: usize = 32;
+    const BYTES: usize = 18;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 32;
+    const BITS: u32 = 4;
+    type Head<S: Simd> = S::F;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller.
+        unsafe { lanes.half::<S>(0) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe { (*head, S::mul(*head, S::splat(8.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the codes begin at byte 2.
+        unsafe { bits::extract::<S>(lanes.word::<S>(2, word % 4), word / 4 * 4, 0, 4) }
     }
 }

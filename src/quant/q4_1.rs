@@ -10,7 +10,7 @@
 //!
 //! Source: GGUF's type 3, ggml's `block_q4_1`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 3] = [2, 2, 16];
 
@@ -19,5 +19,34 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     let (d, m) = (bits::f16(d), bits::f16(m));
     for (i, out) in out.iter_mut().enumerate() {
         *out = d * f32::from(bits::code(codes, 4, 16, i)) + m;
+    }
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q41;
+
+impl Tile for Q41 {
+    const COLUMNS: usize = 32;
+    const BYTES: usize = 20;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 32;
+    const BITS: u32 = 4;
+    type Head<S: Simd> = (S::F, S::F);
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller; a positive `m` is a negative minimum.
+        unsafe { (lanes.half::<S>(0), S::mul(lanes.half::<S>(2), S::splat(-1.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
+        *head
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the codes begin at byte 4.
+        unsafe { bits::extract::<S>(lanes.word::<S>(4, word % 4), word / 4 * 4, 0, 4) }
     }
 }

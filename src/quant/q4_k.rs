@@ -31,6 +31,7 @@ pub(crate) struct Q4K;
 impl Tile for Q4K {
     const COLUMNS: usize = 256;
     const BYTES: usize = 144;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 4;
     type Head<S: Simd> = bits::ScalesAndMins<S>;
@@ -52,7 +53,7 @@ impl Tile for Q4K {
         // SAFETY: by the caller; the codes begin at byte 16.
         unsafe {
             let packed = lanes.word::<S>(16, word / 16 * 8 + word % 8);
-            S::and(S::shr(packed, (word / 8 % 2 * 4) as u32), S::splat_i(0x0f0f_0f0f))
+            bits::extract::<S>(packed, word / 8 % 2 * 4, 0, 4)
         }
     }
 }

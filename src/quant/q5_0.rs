@@ -10,7 +10,7 @@
 //!
 //! Source: GGUF's type 6, ggml's `block_q5_0`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 3] = [2, 4, 16];
 
@@ -20,5 +20,38 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     for (i, out) in out.iter_mut().enumerate() {
         let code = bits::code(low, 4, 16, i) | (bits::code(high, 1, 1, i) << 4);
         *out = d * f32::from(code as i8 - 16);
+    }
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q50;
+
+impl Tile for Q50 {
+    const COLUMNS: usize = 32;
+    const BYTES: usize = 22;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 32;
+    const BITS: u32 = 5;
+    type Head<S: Simd> = S::F;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller.
+        unsafe { lanes.half::<S>(0) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe { (*head, S::mul(*head, S::splat(16.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the high bits are at byte 2, the low ones begin at byte 6.
+        unsafe {
+            let low = bits::extract::<S>(lanes.word::<S>(6, word % 4), word / 4 * 4, 0, 4);
+            S::or(low, bits::fifth_bits::<S>(lanes.word::<S>(2, 0), word))
+        }
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! Source: GGUF's type 7, ggml's `block_q5_1`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 4] = [2, 2, 4, 16];
 
@@ -21,5 +21,37 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     for (i, out) in out.iter_mut().enumerate() {
         let code = bits::code(low, 4, 16, i) | (bits::code(high, 1, 1, i) << 4);
         *out = d * f32::from(code) + m;
+    }
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q51;
+
+impl Tile for Q51 {
+    const COLUMNS: usize = 32;
+    const BYTES: usize = 24;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 32;
+    const BITS: u32 = 5;
+    type Head<S: Simd> = (S::F, S::F);
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller; a positive `m` is a negative minimum.
+        unsafe { (lanes.half::<S>(0), S::mul(lanes.half::<S>(2), S::splat(-1.0))) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
+        *head
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the high bits are at byte 4, the low ones begin at byte 8.
+        unsafe {
+            let low = bits::extract::<S>(lanes.word::<S>(8, word % 4), word / 4 * 4, 0, 4);
+            S::or(low, bits::fifth_bits::<S>(lanes.word::<S>(4, 0), word))
+        }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! Source: GGUF's type 13, ggml's `block_q5_K`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 5] = [2, 2, 12, 32, 128];
 
@@ -24,5 +24,39 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
         let code = bits::code(low, 4, 32, i) | (bits::code(high, 1, 32, i) << 4);
         *out = scale * f32::from(code) - min;
+    }
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q5K;
+
+impl Tile for Q5K {
+    const COLUMNS: usize = 256;
+    const BYTES: usize = 176;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 32;
+    const BITS: u32 = 5;
+    type Head<S: Simd> = bits::ScalesAndMins<S>;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller.
+        unsafe { bits::scales_and_mins(lanes) }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe { head.group(group) }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the high bits begin at byte 16, the low ones at byte 48.
+        unsafe {
+            let low = lanes.word::<S>(48, word / 16 * 8 + word % 8);
+            let high = lanes.word::<S>(16, word % 8);
+            S::or(bits::extract::<S>(low, word / 8 % 2 * 4, 0, 4), bits::extract::<S>(high, word / 8, 4, 1))
+        }
     }
 }

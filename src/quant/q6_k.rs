@@ -11,7 +11,7 @@
 //!
 //! Source: GGUF's type 14, ggml's `block_q6_K`.
 
-use super::bits;
+use super::{Lanes, Simd, Tile, bits};
 
 pub(super) const FIELDS: [usize; 4] = [128, 64, 16, 2];
 
@@ -21,5 +21,54 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     for (i, out) in out.iter_mut().enumerate() {
         let code = bits::code(low, 4, 64, i) | (bits::code(high, 2, 32, i) << 4);
         *out = d * f32::from(scales[i / 16] as i8) * f32::from(code as i8 - 32);
+    }
+}
+
+/// What a tile's groups share.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<S: Simd> {
+    d: S::F,
+    /// The scales, one a byte.
+    scales: [S::I; 4],
+}
+
+/// The decoder of tiles.
+pub(crate) struct Q6K;
+
+impl Tile for Q6K {
+    const COLUMNS: usize = 256;
+    const BYTES: usize = 210;
+    const FIELDS: &'static [usize] = &FIELDS;
+    const GROUP: usize = 16;
+    const BITS: u32 = 6;
+    type Head<S: Simd> = Head<S>;
+
+    #[inline(always)]
+    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
+        // SAFETY: by the caller; the scales begin at byte 192, and `d` is at byte 208.
+        unsafe {
+            let scales =
+                [lanes.word::<S>(192, 0), lanes.word::<S>(192, 1), lanes.word::<S>(192, 2), lanes.word::<S>(192, 3)];
+            Head { d: lanes.half::<S>(208), scales }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe {
+            let scale = S::mul(head.d, bits::signed_byte::<S>(head.scales[group / 4], group % 4));
+            (scale, S::mul(scale, S::splat(32.0)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
+        // SAFETY: by the caller; the low bits begin at byte 0, the high ones at byte 128.
+        unsafe {
+            let low = lanes.word::<S>(0, word / 32 * 16 + word % 16);
+            let high = lanes.word::<S>(128, word / 32 * 8 + word % 8);
+            S::or(bits::extract::<S>(low, word / 16 % 2 * 4, 0, 4), bits::extract::<S>(high, word / 8 % 4 * 2, 4, 2))
+        }
     }
 }

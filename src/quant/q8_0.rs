@@ -27,6 +27,7 @@ pub(crate) struct Q80;
 impl Tile for Q80 {
     const COLUMNS: usize = 32;
     const BYTES: usize = 34;
+    const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 8;
     type Head<S: Simd> = S::F;

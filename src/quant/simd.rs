@@ -24,6 +24,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn splat_i(x: i32) -> Self::I;
     /// One word for each lane.
     unsafe fn load_i(from: *const u8) -> Self::I;
+    /// Two bytes for each lane, zero-extended.
+    unsafe fn load_shorts(from: *const u8) -> Self::I;
     /// One byte for each lane, zero-extended.
     unsafe fn load_bytes(from: *const u8) -> Self::I;
     unsafe fn and(a: Self::I, b: Self::I) -> Self::I;
@@ -44,7 +46,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn as_f(a: Self::I) -> Self::F;
     /// One word for each lane.
     unsafe fn store_i(to: *mut u8, a: Self::I);
-    /// The low byte of each lane.
+    /// Each lane, from -128 to 127, as a byte.
     unsafe fn store_bytes(to: *mut i8, a: Self::I);
     /// The sum of all lanes as signed integers.
     unsafe fn sum_i(a: Self::I) -> i32;

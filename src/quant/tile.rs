@@ -41,6 +41,16 @@ impl Lanes {
         unsafe { S::load_f16(self.tile.add(ROWS * field + 2 * self.row).cast()) }
     }
 
+    /// A field of two bytes, as an unsigned integer.
+    ///
+    /// # Safety
+    /// As [`Lanes::word`].
+    #[inline(always)]
+    pub unsafe fn short<S: Simd>(self, field: usize) -> S::I {
+        // SAFETY: by the caller.
+        unsafe { S::load_shorts(self.tile.add(ROWS * field + 2 * self.row)) }
+    }
+
     /// A field of one byte.
     ///
     /// # Safety
@@ -59,6 +69,8 @@ pub(crate) trait Tile: 'static {
     const COLUMNS: usize;
     /// Bytes of a block.
     const BYTES: usize;
+    /// Bytes of each field, in file order: [`Format::fields`](super::Format::fields).
+    const FIELDS: &'static [usize];
     /// Columns that share a scale and a minimum: 16 or 32.
     const GROUP: usize;
     /// Bits of a code: 8 only where the minimum is 128 times the scale.

@@ -7,7 +7,7 @@ use std::{alloc, ops::Range, ptr::NonNull, slice};
 
 use crate::{
     DType,
-    quant::{self, ROWS},
+    quant::{self, ROWS, Tile, TileVisitor},
 };
 
 /// Memory aligned for any vector, zeroed at first.
@@ -65,8 +65,12 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Room for such a matrix; `None` where memory is out or the sizes overflow.
+    /// Room for such a matrix; `None` for plain floats, which have no tiles, and where memory is out or the sizes
+    /// overflow.
     pub fn new(dtype: DType, rows: usize, columns: usize) -> Option<Self> {
+        if dtype.is_float() {
+            return None;
+        }
         let group = dtype.row_bytes(columns)?.checked_mul(ROWS)?;
         let data = AlignedBytes::new(rows.div_ceil(ROWS).checked_mul(group)?)?;
         Some(Self { dtype, rows, columns, data })
@@ -99,7 +103,9 @@ impl Packed {
             let rows = first..self.rows.min(first + ROWS);
             // SAFETY: the group lies in `data`, and the caller keeps others from it.
             let out = unsafe { slice::from_raw_parts_mut(self.group(group).cast_mut(), self.group_bytes()) };
-            interleave(self.dtype, &file[rows.start * row_bytes..rows.end * row_bytes], row_bytes, out);
+            let rows = &file[rows.start * row_bytes..rows.end * row_bytes];
+            // SAFETY: this visitor asks nothing of its caller.
+            unsafe { quant::visit_tile(self.dtype, Interleave { rows, row_bytes, out }) };
         }
     }
 
@@ -109,39 +115,62 @@ impl Packed {
         let tiles = &self.data.as_slice()[group..group + self.group_bytes()];
         let (block_bytes, row) = (self.dtype.block_bytes(), row % ROWS);
         for (tile, block) in tiles.chunks_exact(ROWS * block_bytes).zip(out.chunks_exact_mut(block_bytes)) {
-            for_each_piece(self.dtype, |at, size| {
-                block[at..at + size].copy_from_slice(&tile[ROWS * at + row * size..][..size]);
-            });
-        }
-    }
-}
-
-/// Calls `f` with the place and size of each piece of a block that is interleaved as a whole.
-#[inline(always)]
-fn for_each_piece(dtype: DType, mut f: impl FnMut(usize, usize)) {
-    let mut at = 0;
-    for &field in quant::format(dtype).fields {
-        let size = field.min(4);
-        for _ in 0..field / size {
-            f(at, size);
-            at += size;
+            let mut at = 0;
+            for &field in quant::format(self.dtype).fields {
+                let size = field.min(4);
+                let pieces = block[at..at + field].chunks_exact_mut(size);
+                for (piece, line) in pieces.zip(tile[ROWS * at..].chunks_exact(ROWS * size)) {
+                    piece.copy_from_slice(&line[row * size..][..size]);
+                }
+                at += field;
+            }
         }
     }
 }
 
 /// Interleaves up to sixteen rows of `row_bytes` each into tiles.
-fn interleave(dtype: DType, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
-    let block_bytes = dtype.block_bytes();
-    for (index, tile) in out.chunks_exact_mut(ROWS * block_bytes).enumerate() {
-        for (row, bytes) in rows.chunks_exact(row_bytes).enumerate() {
-            let block = &bytes[index * block_bytes..][..block_bytes];
-            for_each_piece(dtype, |at, size| {
-                let to = ROWS * at + row * size;
-                match size {
-                    4 => tile[to..to + 4].copy_from_slice(&block[at..at + 4]),
-                    _ => tile[to..to + size].copy_from_slice(&block[at..at + size]),
+struct Interleave<'a> {
+    rows: &'a [u8],
+    row_bytes: usize,
+    out: &'a mut [u8],
+}
+
+impl TileVisitor for Interleave<'_> {
+    type Output = ();
+
+    unsafe fn visit<T: Tile>(self) {
+        // Row after row, a stretch at a time whose tiles stay in the nearest cache until their lines are full.
+        let stretch = (512 / T::BYTES).max(1) * T::BYTES;
+        for (index, tiles) in self.out.chunks_mut(ROWS * stretch).enumerate() {
+            for (row, bytes) in self.rows.chunks_exact(self.row_bytes).take(ROWS).enumerate() {
+                let blocks = bytes[index * stretch..].chunks_exact(T::BYTES);
+                for (block, tile) in blocks.zip(tiles.chunks_exact_mut(ROWS * T::BYTES)) {
+                    interleave_block::<T>(row, block, tile);
                 }
-            });
+            }
         }
+    }
+}
+
+/// Copies one row's block to where its tile has the pieces.
+#[inline(always)]
+fn interleave_block<T: Tile>(row: usize, block: &[u8], tile: &mut [u8]) {
+    let mut at = 0;
+    for &field in T::FIELDS {
+        let (from, to) = (&block[at..at + field], &mut tile[ROWS * at..ROWS * (at + field)]);
+        match field {
+            1 => interleave_field::<1>(row, from, to),
+            2 => interleave_field::<2>(row, from, to),
+            _ => interleave_field::<4>(row, from, to),
+        }
+        at += field;
+    }
+}
+
+/// Copies one row's field, in pieces of `N` bytes.
+#[inline(always)]
+fn interleave_field<const N: usize>(row: usize, field: &[u8], tile: &mut [u8]) {
+    for (piece, line) in field.as_chunks::<N>().0.iter().zip(tile.chunks_exact_mut(ROWS * N)) {
+        line.as_chunks_mut::<N>().0[row] = *piece;
     }
 }

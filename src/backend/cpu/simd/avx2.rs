@@ -18,6 +18,7 @@ impl Simd for Avx2 {
     methods! {
         fn splat_i(x: i32) -> __m256i = _mm256_set1_epi32(x);
         fn load_i(from: *const u8) -> __m256i = _mm256_loadu_si256(from.cast());
+        fn load_shorts(from: *const u8) -> __m256i = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
         fn load_bytes(from: *const u8) -> __m256i = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
         fn and(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b);
         fn or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);

@@ -18,6 +18,7 @@ impl Simd for Avx512 {
     methods! {
         fn splat_i(x: i32) -> __m512i = _mm512_set1_epi32(x);
         fn load_i(from: *const u8) -> __m512i = _mm512_loadu_si512(from.cast());
+        fn load_shorts(from: *const u8) -> __m512i = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
         fn load_bytes(from: *const u8) -> __m512i = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
         fn and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
         fn or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);

@@ -33,6 +33,11 @@ impl Simd for Portable {
         unsafe { from.cast::<Self::I>().read_unaligned() }.map(u32::from_le)
     }
     #[inline(always)]
+    unsafe fn load_shorts(from: *const u8) -> Self::I {
+        // SAFETY: as above.
+        unsafe { from.cast::<[u16; WIDTH]>().read_unaligned() }.map(|x| u32::from(u16::from_le(x)))
+    }
+    #[inline(always)]
     unsafe fn load_bytes(from: *const u8) -> Self::I {
         // SAFETY: as above.
         unsafe { from.cast::<[u8; WIDTH]>().read_unaligned() }.map(u32::from)
