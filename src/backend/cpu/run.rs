@@ -210,7 +210,9 @@ impl<'a> Walk<'a> {
         worker: Worker<'_>,
     ) {
         let tokens = self.rows(x.rows);
-        let quantized = Activations::new(self.activations, tokens, x.width);
+        // Plain floats have no room there.
+        let columns = if matrices.iter().any(|matrix| matrix.is_quantized()) { x.width } else { 0 };
+        let quantized = Activations::new(self.activations, tokens, columns);
         let input = Input { quantized, plain: self.row(x, 0), stride: self.slots[x.slot].stride, tokens };
         let c: *mut f32 = self.scratch[worker.number].as_ptr().cast();
         // SAFETY: the scratch holds two results of sixteen rows; a group's results are this thread's alone.
