@@ -2,15 +2,26 @@
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
 pub mod backend;
+pub mod chat;
 mod dtype;
 mod error;
+pub mod generate;
 pub mod gguf;
 pub mod graph;
 pub mod kv_cache;
+pub mod models;
 pub mod optimize;
 pub mod plan;
 pub mod quant;
+pub mod runner;
+pub mod sampler;
+pub mod tokenizer;
 pub mod weights;
 
+pub use chat::Message;
 pub use dtype::DType;
 pub use error::{Error, Result};
+pub use generate::{GenerateOptions, Generation, StopHandle, StopReason, Summary};
+pub use kv_cache::CacheType;
+pub use runner::{LmRunner, MemoryPlan, Runner, RunnerBuilder};
+pub use sampler::SamplerOptions;

@@ -7,6 +7,7 @@ mod check;
 #[cfg(feature = "cpu")]
 pub mod cpu;
 
+use self::check::Bounds;
 use crate::{
     Result,
     graph::{Graph, Op},

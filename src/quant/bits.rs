@@ -106,25 +106,16 @@ impl<S: Simd> ScalesAndMins<S> {
     }
 }
 
-/// Each lane shifted, so that its bit `from` comes to lie at bit `to`.
-///
-/// # Safety
-/// The machine has the instruction set.
-#[inline(always)]
-pub(super) unsafe fn shift<S: Simd>(words: S::I, from: usize, to: usize) -> S::I {
-    // SAFETY: by the caller.
-    unsafe { if from >= to { S::shr(words, (from - to) as u32) } else { S::shl(words, (to - from) as u32) } }
-}
-
 /// The `width` bits of each byte that begin at its bit `from`, moved to bit `to`, and zeros beside them.
 ///
 /// # Safety
 /// The machine has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn extract<S: Simd>(words: S::I, from: usize, to: usize, width: usize) -> S::I {
-    let mask = ((1 << width) - 1) << to;
+    let mask = (1 << width) - 1;
+    // Two shifts need no branch on `from`; where it is a constant, the compiler makes one of them.
     // SAFETY: by the caller.
-    unsafe { S::and(shift::<S>(words, from, to), S::splat_i(i32::from_le_bytes([mask; 4]))) }
+    unsafe { S::shl(S::and(S::shr(words, from as u32), S::splat_i(i32::from_le_bytes([mask; 4]))), to as u32) }
 }
 
 /// Bits `4 * word` to `4 * word + 3` of each lane, one in each byte's bit 4, and zeros beside them.

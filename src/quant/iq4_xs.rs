@@ -65,7 +65,7 @@ impl Tile for Iq4Xs {
         // SAFETY: by the caller.
         unsafe {
             let low = S::and(S::shr(head.scales_low, 4 * group as u32), S::splat_i(15));
-            let high = S::and(bits::shift::<S>(head.scales_high, 2 * group, 4), S::splat_i(48));
+            let high = S::shl(S::and(S::shr(head.scales_high, 2 * group as u32), S::splat_i(3)), 4);
             let scale = S::fma(head.d, S::to_f(S::or(low, high)), head.zero);
             (scale, S::mul(scale, S::splat(128.0)))
         }

@@ -74,7 +74,7 @@ fn check_tensors(gguf: &Gguf) {
     assert_eq!(gguf.tensors().len(), expected.len());
     for (tensor, (name, dtype, shape, bytes)) in gguf.tensors().iter().zip(expected) {
         assert_eq!((tensor.name.as_str(), tensor.dtype.name(), tensor.shape.as_slice()), (name, dtype, shape));
-        assert_eq!(tensor.elements(), shape.iter().product());
+        assert_eq!(tensor.elements(), shape.iter().product::<usize>());
         assert_eq!(tensor.byte_len(), bytes.len());
         assert_eq!(gguf.bytes(tensor), bytes, "{name}");
         assert_eq!(gguf.tensor(name).map(|tensor| &tensor.name), Some(&tensor.name));

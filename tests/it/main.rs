@@ -1,14 +1,22 @@
 //! The integration tests, as one binary.
 
 mod backend;
+mod chat;
+mod generate;
 mod gguf;
 mod gguf_errors;
 mod gguf_mutation;
 mod graph;
 mod interpret;
+mod layers;
+mod models;
 mod ops;
 mod optimize;
 mod plan;
 mod quant;
+mod runner;
+mod sampler;
 mod support;
+mod tokenizer;
+mod tokenizer_errors;
 mod weights;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Executable, Step, check::Bounds},
+    backend::{Bounds, Executable, Step},
     graph::{Op, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Plan},

@@ -23,7 +23,7 @@ mod task;
 use std::{fs, thread};
 
 use self::{executable::CpuExecutable, kernels::Kernels, pool::Pool};
-use super::{Backend, DeviceInfo, Executable, check::Bounds};
+use super::{Backend, Bounds, DeviceInfo, Executable};
 use crate::{
     Error, Result,
     graph::{Graph, Op},

@@ -130,6 +130,7 @@ impl<'a> Walk<'a> {
                 }
                 Task::Quantize { x } => {
                     let rows = self.rows(x.rows);
+                    debug_assert!(Activations::bytes(rows, x.width) <= self.activations.len());
                     let to = Activations::new(self.activations, rows, x.width);
                     worker.share(rows).for_each(|row| (kernels.quantize)(self.row(*x, row), &to, row));
                 }

@@ -53,7 +53,7 @@ Smoke was rising from the [barn|hayloft], and {aw} was inside, fast asleep. | {N
 
 "warm": dict(
     way="""
-The wind turned [cold|sharp], and it began to [snow|sleet]. {N} shivered from nose to tail. | {^he} [wrapped|pulled] the {o} tightly around {him}, and it was like [a hug|stepping into a warm kitchen]. The wind blew as hard as it could, and then it gave up. | an icy wind began to blow | the {o} kept the cold away
+The wind turned [cold|sharp], and it began to [snow|sleet]. {N} shivered from head to toe. | {^he} [wrapped|pulled] the {o} tightly around {him}, and it was like [a hug|stepping into a warm kitchen]. The wind blew as hard as it could, and then it gave up. | an icy wind began to blow | the {o} kept the cold away
 Night caught {him} on the open hill, with frost on every blade of grass. | {N} curled up under the {o} and slept as warm as a [loaf of bread|chick under a hen]. In the morning {he} shook off the frost and went on. | a frosty night caught {him} on the hill | the {o} kept {him} warm until morning
 At the pass sat the North Wind himself, blowing on his fingers. "[Nobody gets by|Go back]," he said. "I am in a bad mood. I am always cold." | {N} put the {o} around his thin shoulders for a while. Nobody had ever done that before. "Well then," said the North Wind, much more softly, "pass." | the North Wind barred the way | the {o} made him warm and kind
 """,
@@ -197,7 +197,7 @@ Every evening {aw} sat on the rocks and waited for a ship. "It will never come,"
     way="""
 A dark hall of rock lay before {him}, and nobody had ever found the way through. | {N} caught one sunbeam in the {o} and sent it into the dark. It ran from wall to wall and stopped at a small door. | a dark hall of rock lay before {him} | the {o} threw a sunbeam on the door
 The river was wide, and the ferry was on the far side, no bigger than a bean. | {N} turned the {o} in the sun. Flash, flash, flash! The ferryman saw it and came across. | the ferry was far away | a flash of the {o} called it | FS
-A grumpy ogre sat on the path with his back to everyone. "Go away," he said. "I am ugly." | "Look here," said {N}, and held up the {o}. In it the ogre's eyes were as green as spring. He had never known. He looked for a long time, and then he stepped aside. | a grumpy ogre sat on the path | in the {o} he saw how green his eyes were
+A grumpy ogre sat on the path with his back to everyone. "Go away," he said. "I am ugly." | {N} held up the {o}, and a spot of light fell on the ogre's face. "But your eyes are as green as spring!" {he} said. Nobody had ever told him. He blushed and stepped aside. | a grumpy ogre sat on the path | the light of the {o} showed how green his eyes were
 """,
     need="""
 "Something is glowing under my bed," whispered {aw}. "I think it's a monster." | {N} took the {o}, caught the light of the window in it and sent it under the bed. There sat one sock and one very surprised beetle. | was afraid of a monster under the bed | lit the place up with the {o} | N
@@ -205,7 +205,7 @@ A grumpy ogre sat on the path with his back to everyone. "Go away," he said. "I 
 The flowers of {aw} grew in a dark corner, and they hung their heads. | {N} put the {o} on the wall across from them, just so. Every day at noon it sent them an hour of sun, and one by one they looked up. | had flowers that never saw the sun | sent them light with the {o} | N
 """,
     love="""In the morning it threw small suns on the ceiling. / {^he} liked to catch the light in it and let it go again. / It could make a gray day look twice.""",
-    miss="""Without it there are no rainbows in my kitchen / In it I can see my mother's smile, because it is also mine""",
+    miss="""Without it there are no rainbows in my kitchen / It was the last thing my mother gave me""",
     draw="""Something winked at me from your window / A spot of light jumped on my nose, and I followed it""",
     broke="Then it slipped and fell, and a crack ran right across it",
     mended="it shone again, and where the crack had been there was a thin line of gold",
@@ -231,14 +231,14 @@ The doctor was lost in the great wood, and {aw} was ill and waiting. | {N} took 
 
 "float": dict(
     way="""
-A wide [river|lake] lay across the way, and there was no bridge. | {N} set the {o} on the water. It wobbled, it turned around once, and then it carried the day along with it, right to the other side. | a wide water lay across the way | the {o} reached the other side | S
+A wide [river|lake] lay across the way, and there was no bridge. | {N} set the {o} on the water. It wobbled, turned around once and set off, with a line behind it to hold on to, right to the other side. | a wide water lay across the way | the {o} reached the other side | S
 The rain had turned the whole [valley|road] into a lake, and all the bridges were under water. | "Good," said {N}, "then we shall float." The {o} slid over the drowned fences as lightly as a leaf. | the rain had drowned the road | the {o} floated over it all
 On the far bank lived an old ferryman who had lost his ferry. "Nobody can cross," he called, "not even a message!" | {N} pushed the {o} out onto the water. It reached him, and he laughed, and sent back a long line to hold on to. | nobody could cross the river | the {o} reached the other side | FS
 """,
     need="""
 On a tiny island in the flood sat {aw}. "I can't swim!" cried the {w}. | {N} pushed the {o} into the water and steered with a branch. The water pulled and tugged, but the {o} went straight to the island and straight back. | was caught on an island in the flood | came to the rescue with the {o} | N
 {^aw} stood on the bank and looked across. "My mother is over there," said the {w}, "and she doesn't know that I am well." | {N} put a [note|daisy] into the {o} and let the stream take it. In the evening it came back with an answer in it, and the answer had a kiss on it. | was parted from a mother by the river | sent word across in the {o} | N
-The lilies in the pond were in bloom, but {aw} was too old to wade. "I would have liked one more," said the {w}. | {N} sent the {o} out among the leaves. It came back with one white lily in it, and the {w} said nothing for a long time, only smiled. | longed for a lily from the pond | fetched one with the {o} | N
+The lilies in the pond were in bloom, but {aw} was too small to wade. "I would have liked just one," said the {w}. | {N} sent the {o} out among the leaves. It came back with one white lily in it, and the {w} said nothing for a long time, only smiled. | longed for a lily from the pond | fetched one with the {o} | N
 """,
     love="""{^he} liked to think of all the shores it could visit. / It was happiest when it was wet. / On Sundays {he} let it drift and did not care where.""",
     miss="""Without it I can only look at the other shore / I made it with my brother, the summer before he went to sea""",
@@ -256,7 +256,7 @@ Black clouds came up behind {him}, and they were quick. | {N} jumped on the {o} 
     need="""
 {^aw} had hurt one foot and could not take another step. "And it is so far," said the {w}. | "Sit down on this," said {N}, and brought the {o}. Bump, bump, over roots and stones they went, and soon the {w} forgot to cry and began to sing. | had a hurt foot | gave a ride home on the {o}
 The harvest of {aw} lay in the field, and the rain was coming. "I can only carry one turnip at a time," said the {w}. | {N} ran to get the {o}. Seven times it went to the barn and back, piled high, and then the first drop fell. | could not bring in the harvest alone | carried it all with the {o} | N
-The doctor lived on the other side of the hill, and {aw} had a fever. | {N} put the {w} on the {o}, with a blanket on top, and ran. The wheels had never turned so fast, and the doctor was at the door before they stopped. | had a fever, and the doctor was far | raced there with the {o}
+The doctor lived on the other side of the hill, and {aw} had a fever. | {N} put the {w} on the {o}, with a blanket on top, and ran. It had never gone so fast, and the doctor was at the door before they stopped. | had a fever, and the doctor was far | raced there with the {o}
 """,
     love="""Together they knew every hill for miles. / It complained on the way up and laughed on the way down. / {^he} polished it every Saturday.""",
     miss="""Without it I must carry everything on my back / I promised my little ones a ride, and they are waiting""",
@@ -319,6 +319,24 @@ Two big boys had taken the ball of {aw} and would not give it back. "Only for so
     mended="it was in one piece again, with a thin bright line where the crack had been",
     ends="""+And the {o} lies on the shelf between them, where both can see it. / {N} still has the {o}. It has not changed at all, but {he} has. / Small things, they say, remember everything."""),
 
+"hold": dict(
+    way="""
+An old peddler had dropped a hundred apples, and they had rolled all over the road. Nobody could pass. | {N} gathered them up in the {o}, one by one, down to the last. The peddler laughed, gave {him} the reddest and cleared the way. | a hundred apples lay all over the road | {he} gathered them up in the {o}
+At the border sat a man with a big mustache. "What do you have there?" he asked. "Nobody passes with nothing." | {N} opened the {o}. "Only hope," {he} said. The man looked into it for a long time. Then he wrote down "hope" in his book and let {him} through. | a man at the border stopped everyone | the hope in the {o} was enough
+Three small frogs sat in the middle of the road and would not move. "It is too dusty to hop," they said, "and the pond is so far." | {N} lined the {o} with wet leaves and let them climb in. They sang all the way to the pond, and in return they showed {him} a short cut. | three small frogs sat in the road | {he} carried them along in the {o}
+""",
+    need="""
+{^aw} had gathered nuts all day, and had nothing to carry them in. "They all roll away," said the {w}. | "Not from this," said {N}, and held out the {o}. It took them all, even the small wrinkled ones. | had nothing to carry the nuts in | lent the {o}
+The wind had scattered the letters of {aw} all over the meadow. "They are all I have," said the {w}. | {N} ran this way and that with the {o}, under hedges and over ditches, until not one was missing. | had lost a bundle of letters to the wind | gathered them up in the {o}
+{^aw} had to move to a new house and was crying over all the small things that had to stay behind. | "How small?" asked {N}, and opened the {o}. In went the spoon, the blue stone and the picture of the moon, and there was still room for a song. | had to leave everything behind | found room for it all in the {o}
+""",
+    love="""{^he} said that one can carry anything, if one has something to carry it in. / There was always something in it, even if it was only air. / {^he} never went out without it.""",
+    miss="""It was the only thing I carried when I left home / All my letters are in it""",
+    draw="""I have so much to carry, and I saw that you have just the thing / I saw it standing there, and I thought that you might be going somewhere""",
+    broke="Then its bottom fell out, and everything in it rolled away",
+    mended="it was stronger than ever, and nothing has fallen out of it since",
+    ends="""+And the {o} is never empty now, for one of them always fills it. / *It was not a grand thing, the {o}, but it had carried a kindness all that way. / And the {o} stood by the door that night, ready for anything."""),
+
 "hat": dict(
     way="""
 The sun burned so hot that the road shook in front of {his} eyes. | {N} pulled the {o} down low and walked in its little shade, and when {he} came to a brook, {he} filled it with cool water and put it on again. | the sun burned down | the {o} gave shade and water
@@ -326,7 +344,7 @@ Acorns came flying out of the trees. "Nobody passes!" cried the squirrels. "This
 At the palace gate a guard shook his head. "Only people of importance," he said. | {N} went around the corner, put on the {o}, just a little to one side, and came back with {his} chin up. "Oh, excuse me," said the guard, and opened both gates. | a guard let nobody pass | with the {o} on {he} looked important | F
 """,
     need="""
-{^aw} had fallen out of the nest, and the tree was too high to climb before dark. | {N} filled the {o} with moss and set it in a low branch. The {w} slept in it all night, as snug as an egg. | had fallen out of the nest | made a bed of the {o} | N
+{^aw} had tumbled out of a tree and could not get home before dark. | {N} filled the {o} with moss and set it in a low branch. The {w} slept in it all night, as snug as an egg. | had tumbled out of a tree | made a bed of the {o} | N
 It began to hail, stones as big as cherries, and {aw} had nothing to hide under. | {N} put the {o} on the {w} at once. It came down right over both ears, and inside it was as safe as a house. | was caught in the hail | lent the {o}
 {^aw} had come last in the race, and everybody laughed. | {N} took off the {o} and put it on the {w}. "This is for the one who did not give up," {he} said, and nobody was laughing anymore. | had come last in the race | gave away the {o} like a crown
 """,
@@ -379,7 +397,7 @@ On the road sat an old gardener who would let no one by. "They all only take," h
 The land turned to dust, and there was no shade anywhere. | {N} pushed the {o} into the ground and gave it the last of {his} water. The earth trembled. Up came a stem, and leaves, and a cool green shadow to rest in. | the land was dry as dust | the {o} grew into shade
 """,
     need="""
-{^aw} stood in front of a bare patch of earth. "The frost took my whole garden," said the {w}. | {N} knelt down and planted the {o} right in the middle. They watered it each day, and one morning there was a green nose in the earth. | had lost a garden to the frost | planted the {o} there | N
+{^aw} stood in front of a bare patch of earth. "The goats ate my whole garden," said the {w}. | {N} knelt down and planted the {o} right in the middle. They watered it each day, and one morning there was a green nose in the earth. | had lost a garden to the goats | planted the {o} there | N
 "My grandmother misses the woods," said {aw}. "She cannot walk so far anymore." | So {N} planted the {o} under the old woman's window. She watched it from her chair, leaf by leaf, and never felt shut in again. | had a grandmother who missed the woods | planted the {o} under her window | N
 The hill above the house of {aw} was sliding down, a little more with every rain. | {N} planted the {o} there. Its roots went down like fingers and held the whole hill still. | lived under a sliding hill | planted the {o} to hold it | N
 """,
@@ -470,7 +488,7 @@ Night fell, and there was nothing but stones to lie on. | {N} lay down with the 
     need="""
 Up on the roof clung {aw}. "I can't hold on any longer!" cried the {w}. | {N} pushed the {o} right under the edge. "Let go!" {he} called, and down came the {w}, plump, in the very middle of it. | clung to the edge of a roof | softened the fall with the {o}
 {^aw} had walked for three days and had nowhere to sleep. | {N} made up a bed in the corner with the {o}. The {w} said, "I only want to try it," and was asleep before the last word. | had nowhere to sleep | made a bed with the {o}
-The egg of {aw} had rolled out of the nest, and it was getting cold. | {N} laid it on the {o} and covered it with both hands. Toward morning there was a tap, and then another, and a very small beak. | had an egg that was growing cold | kept it safe on the {o} | N
+An egg had rolled out of the nest that {aw} was watching, and it was getting cold. | {N} laid it on the {o} and covered it with both hands. Toward morning there was a tap, and then another, and a very small beak. | had an egg that was growing cold | kept it safe on the {o} | N
 """,
     love="""{^he} had dreamed all {his} best dreams on it. / It was the first to hear {his} secrets. / Whoever leaned on it grew a little kinder.""",
     miss="""Without it I lie awake and count the cracks in the ceiling / It is stuffed with the feathers of my old goose, who was my friend""",
@@ -481,7 +499,7 @@ The egg of {aw} had rolled out of the nest, and it was getting cold. | {N} laid 
 
 "reach": dict(
     way="""
-A wall of stone stood across the way, twice as high as {N}. | {^he} leaned the {o} against it, tested it once, and was over the top before the wall had noticed. | a stone wall stood across the way | the {o} helped {him} over | F
+A wall of stone stood across the way, twice as high as {N}. | {^he} looked at the {o}, tested it once, and with its help {he} was over the top before the wall had noticed. | a stone wall stood across the way | the {o} helped {him} over | F
 In the middle of the swamp the path simply stopped. On both sides it bubbled. | {N} laid the {o} across the soft ground and went over it, one careful step after another. | the path stopped in a swamp | the {o} made a bridge | FS
 The latch of the gate was far too high, and nobody heard {him} knock. | {N} fetched the {o}, reached up as far as {he} could, and gave a push. Click, went the latch. | the latch was too high | the {o} reached it | F
 """,

@@ -9,7 +9,7 @@ A story is planned before it is told: who, what, where, which wish and which plo
 somebody has asked for; the rest is chance), and every sentence is then filled in from that one plan. So what is lost is
 what is found, and the thing in the title is the thing that saves the day. `world.py` and `scenes.py` hold the words.
 """
-import argparse, functools, math, random, re
+import argparse, functools, math, random, re, zlib
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -58,7 +58,8 @@ def capital(text):
 
 def article(phrase):
     """The phrase with a or an before it."""
-    return ("an " if phrase[0].lower() in "aeiou" and not phrase.startswith(("one-", "uni", "use", "uku")) else "a ") + phrase
+    vowel = phrase[0].lower() in "aeiou" and not phrase.startswith(("one-", "uni", "use", "uku")) or phrase.startswith("hour")
+    return ("an " if vowel else "a ") + phrase
 
 
 def expand(text, fields, dice):
@@ -144,14 +145,23 @@ def read_kinds():
     for noun, flags, adjectives, walk, home, gesture in rows(world.CHARACTERS, 6):
         assert walk in WALKS, walk
         kinds[noun] = Kind(noun, flags.replace("-", ""), tuple(listed(adjectives)), walk, home, gesture)
-    gestures = ("smiled", "nodded slowly", "took a deep breath", "blinked twice", "hummed a little")
-    adjectives = ("small", "young", "old", "gentle", "clever", "shy", "cheerful", "quiet", "merry")
     for table, flags, homes in ((world.RARE_ANIMALS, "", ("nest", "den", "hollow")), (world.RARE_PEOPLE, "P", ("cottage", "house", "hut"))):
-        for i, noun in enumerate(words(table)):
+        for noun in words(table):
             if noun not in kinds:
-                flag = {"lady": "f", "maid": "f", "nurse": "", "uncle": "m", "aunt": "f", "duke": "m", "emperor": "m"}.get(noun, "")
-                kinds[noun] = Kind(noun, flags + flag, adjectives, "hurry" if i % 2 else "walk", homes[i % 3], gestures[i % 5], True)
+                kinds[noun] = plain_kind(noun, flags + {"lady": "f", "maid": "f", "uncle": "m", "aunt": "f", "duke": "m", "emperor": "m"}.get(noun, ""), homes)
     return kinds
+
+
+def plain_kind(noun, flags="", homes=("house", "hut", "hollow")):
+    """A hero of whom only the name is known."""
+    i = zlib.crc32(noun.encode())
+    gesture = ("smiled", "nodded slowly", "took a deep breath", "blinked twice", "hummed a little")[i % 5]
+    adjectives = ("small", "young", "old", "gentle", "clever", "shy", "cheerful", "quiet", "merry")
+    return Kind(noun, flags, adjectives, ("walk", "hurry")[i % 2], homes[i % 3], gesture, True)
+
+
+def plain_thing(noun):
+    return Thing(noun, "charm", "m", tuple(world.RARE_ADJECTIVES), tuple(world.RARE_LOOKS), True)
 
 
 def read_things():
@@ -161,7 +171,7 @@ def read_things():
             things[noun] = Thing(noun, group, size, tuple(listed(adjectives)), tuple(listed(looks, " / ")))
     for noun in words(world.RARE_OBJECTS):
         if noun not in things:
-            things[noun] = Thing(noun, "charm", "m", tuple(world.RARE_ADJECTIVES), tuple(world.RARE_LOOKS), True)
+            things[noun] = plain_thing(noun)
     return things
 
 
@@ -189,7 +199,7 @@ WAY = {g: read_scenes(s["way"]) for g, s in scenes.SCENES.items()}
 NEED = {g: read_scenes(s["need"]) for g, s in scenes.SCENES.items()}
 LINES = {(g, name): listed(s[name], " / ") for g, s in scenes.SCENES.items() for name in ("love", "miss", "draw", "ends")}
 ORIGINS = {g: listed(s["origins"], " / ") if "origins" in s else world.ORIGINS for g, s in scenes.SCENES.items()}
-NAMES = sorted(set(world.SHE) | set(world.HE))
+SHE, HE = frozenset(world.SHE), frozenset(world.HE)
 
 # Wishes that make no sense in a place or for somebody who can do that anyway.
 NEAR = {"to see the sea": ("seaside", "island", "harbor"), "to stand on top of the mountain": ("mountain",), "to see snow": ("snowy land", "mountain"),
@@ -232,8 +242,8 @@ class Teller:
 
     def __init__(self, wanted, dice):
         self.wanted, self.dice = wanted, dice
-        self.kind = KINDS[wanted.hero] if wanted.hero in KINDS else self.any_kind()
-        self.thing = THINGS[wanted.thing] if wanted.thing in THINGS else self.any_thing()
+        self.kind = (KINDS.get(wanted.hero) or plain_kind(wanted.hero)) if wanted.hero else self.any_kind()
+        self.thing = (THINGS.get(wanted.thing) or plain_thing(wanted.thing)) if wanted.thing else self.any_thing()
         self.lines = lambda name: LINES[self.thing.group, name]
         self.used = self.friend = False              # is there something to show for it; is somebody else in the last scene
         self.season = ""
@@ -267,7 +277,7 @@ class Teller:
             if g in kind.flags:
                 return g
         if name:
-            return "f" if name in world.SHE and name not in world.HE else "m" if name not in world.SHE else self.dice.choice("fm")
+            return "f" if name in SHE and name not in HE else "m" if name in HE and name not in SHE else self.dice.choice("fm")
         return self.dice.choice("fm")
 
     def cast(self):
@@ -292,7 +302,7 @@ class Teller:
         f["take"] = expand(f["take"], f, dice)
         f["hold"] = expand("leaned against the {o}" if thing.size == "l" else "[held the {o} close|held the {o} tight]", f, dice)
 
-        kind = KINDS[w.helper] if w.helper in KINDS else dice.choice([k for k in COMMON_KINDS if k.noun != f["k"] and "giant" != k.noun])
+        kind = (KINDS.get(w.helper) or plain_kind(w.helper)) if w.helper else dice.choice([k for k in COMMON_KINDS if k.noun != f["k"] and "giant" != k.noun])
         g = self.gender(kind)
         f["hk"], f["hhe"], f["hhim"], f["hhis"] = kind.noun, *PRONOUNS[g][:3]
         adjective = dice.choice([a for a in kind.adjectives if a != self.adjective] or ["friendly"])
@@ -301,7 +311,7 @@ class Teller:
             f["ah"] = expand(article(f"{adjective} {kind.noun}") + f" [named|called] {f['H']}", f, dice)
         else:
             f["H"] = f"the {kind.noun}"
-            f["ah"] = article(f"{adjective} {kind.noun}") + expand("[| with a patched coat| with a pipe| with a very long scarf| with kind eyes]", f, dice)
+            f["ah"] = article(f"{adjective} {kind.noun}") + expand("[|| with a patched coat| with muddy boots| with a very long scarf| with kind eyes]", f, dice)
 
         if self.plot in ("rescue", "afraid") and w.helper:
             f["w"] = w.helper
@@ -325,8 +335,11 @@ class Teller:
         if self.plot in ("journey", "gift", "rescue", "afraid", "quarrel", "fair"):
             self.season = self.scene.season
         self.loss = dice.choice([l for l in world.LOSSES if self.thing.size in l[0]]) if self.plot == "lost" else None
+        self.price = dice.choice(world.PRICES) if self.plot in ("broken", "bargain") else None
         if self.loss and "snow" in self.loss[1]:
             self.season = "cold"
+        if group in ("grow", "flower") or self.loss and "brook" in self.loss[1] or self.price and "dew" in self.price[0]:
+            self.season = "warm"
         seasons = {"cold": ["winter", "any"], "warm": ["spring", "summer", "any"], "": ["any", "any", "spring", "summer", "autumn", "winter"]}
         f["time"] = expand(dice.choice(world.TIMES[dice.choice(seasons[self.season])]), f, dice)
 
@@ -364,11 +377,11 @@ class Teller:
             "{^at} lived {ahero} [named|called] {N}.",
             "{N} was {ahero}, and {he} lived {at}.",
             "{N} the {k} lived {at}, in a [snug|tidy|crooked|quiet] little {home}.",
-            "Everyone {at} knew {N}, the {trait} {k}.",
+            "Everyone for miles around knew {N}, the {trait} {k} who lived {at}.",
             "This is the story of {N}, {ahero} who lived {at}.",
             "In a [snug|tidy|crooked|quiet] little {home}, {at}, lived {ahero} [named|called] {N}.",
         )
-        return first + self.say(" {detail}", " {sign}", " {detail} {sign}")
+        return first + self.say(" {detail}", " {sign}", " {sign}")
 
     def owns(self):
         """The hero has the thing and is fond of it."""
@@ -380,21 +393,27 @@ class Teller:
             "{^he} never went anywhere without {his} {oo}.",
             "{N} had {aoo}.",
         )
-        rest = self.dice.choice(("look", "look", "look+origin", "look+love", "origin+look", "love"))
+        rest = self.dice.choice(("look", "look", "look+origin", "look+love", "love"))
         more = {"look": "{look}", "look+origin": "{look} " + self.origin(), "look+love": "{look} " + self.line("love"),
-                "origin+look": self.origin() + " {look}", "love": self.line("love")}[rest]
+                "love": self.line("love")}[rest]
         return first + " " + self.fill(more)
 
-    def doubt(self):
-        return self.say(
-            "For a moment {N} wanted to turn back.", "{N} {gesture}.", "\"What now?\" [thought|whispered] {N}.",
-            "\"Oh dear,\" said {N}.", "{N} looked left, and {N} looked right.", "{N} did not know what to do.",
-            "Then {N} [remembered|thought of] the {o}.", "\"There must be a way,\" said {N}.", "{N} thought hard.",
-        )
+    def overcome(self):
+        """The obstacle on the way, a moment's doubt, and how the thing helps."""
+        doubt = self.dice.choice((
+            "", "", "", "For a moment {N} wanted to turn back.", "{N} {gesture}.", "\"What now?\" [thought|whispered] {N}.",
+            "\"Oh dear,\" said {N}.", "{N} looked left and right.", "{N} did not know what to do.",
+            "\"There must be a way,\" said {N}.", "{N} thought hard.",
+        ))
+        return self.fill(self.scene.problem) + " " + self.use(doubt)
 
-    def use(self):
+    def use(self, before=""):
+        """How the thing helps. The hero's name does not open two sentences in a row."""
         self.used = True
-        return self.fill(self.scene.use)
+        use = self.scene.use
+        if use.startswith("{N} ") and "{N}" in before and "{H}" not in before:
+            use = self.dice.choice(("{^he} ", "Then {he} ", "So {he} ")) + use[4:]
+        return (self.fill(before) + " " + self.fill(use)).strip()
 
     def ending(self):
         """A last line: of the thing's own, of the wish or of the story in general."""
@@ -409,7 +428,7 @@ class Teller:
                             "And if they have not quarreled, they are friends to this day.", "\"Same time tomorrow?\" asked {N}. And so it was, tomorrow and always.",
                             "They walked home side by side, and neither of them hurried.", "It is good to have a friend, and {N} had one now for good.")
         return self.say("And that night {he} slept without a single bad dream.", "And that is how it was, and not otherwise.",
-                        "{N} smiled all the way home.", "The wind heard of it, and the wind told me.", "If you do not believe it, go {at} and ask the {k}.",
+                        "{N} smiled all the way home.", "The wind heard of it, and the wind told me.", "If you do not believe it, ask the {k}.",
                         "And {N} lived happily, with soup on Sundays, for a very long time.", "That evening even the moon looked pleased.",
                         "Sometimes a small thing is all it takes.", "And when {he} was very old, {N} still told this story.", "It was the best day of {his} life, until the next one.")
 
@@ -421,7 +440,8 @@ class Teller:
         short = self.say("Once there was {ahero} named {N}, who lived {at}.", "Once upon a time, {at}, there lived {ahero} named {N}.",
                          "{N} was {ahero}, and {he} lived {at}.") + " " + self.fill(short)
         facts = {"name": f["N"], "kind": f["k"], "at": f["at"], "he": f["he"], "his": f["his"], "him": f["him"], "thing": f["o"], "a_thing": f["aoo"],
-                 "hero": f["ahero"], "helper": f["ah"] if self.plot in MEETS else None, "wish": f["wish"] if self.plot in ("journey", "magic") else None}
+                 "hero": f["ahero"], "helper": f["ah"] if self.plot in MEETS else None, "second": f["hk"] if self.plot in MEETS else f["w"] if self.plot in ("rescue", "afraid") else None,
+                 "wish": f["wish"] if self.plot in ("journey", "magic") else None}
         wanted = Wanted(self.kind.noun, self.thing.noun, f["N"], self.wanted.helper, self.place, self.wish, self.plot, self.adjective,
                         self.thing_adjective, self.wanted.bedtime)
         return Story("\n\n".join(paragraphs), short, self.plot, wanted, facts)
@@ -440,7 +460,7 @@ def journey(t):
     three += t.say(f" \"{t.dice.choice(world.ADVICE)},\" said {{H}} {t.dice.choice(world.MANNERS)}.", f" {{^H}} [nodded|smiled]. \"{t.dice.choice(world.ADVICE)}.\"",
                    f" \"That is a long way,\" said {{H}}. \"{t.dice.choice(world.ADVICE)}.\"")
     three += t.say("", " {N} {gesture} and promised to remember.", " {N} thanked {hhim} and {walked} on.")
-    four = " ".join((t.fill(t.scene.problem), t.doubt(), t.use()))
+    four = t.overcome()
     five = t.say("And then, at last, {he} was there.", "And on the third day {he} came to the place, {where}.", "{^he} {walked} on and on, and then {he} was there.",
                  "So {he} went on, over hill and dale, and at last {he} arrived.") + " {arrive}"
     five += t.say(" \"So it is true,\" whispered {N}.", " {N} stayed there for a long, long time.", " \"I knew it,\" said {N}, and {gesture}.",
@@ -476,7 +496,7 @@ def gift(t):
     two += t.say(" {^he} looked in every drawer and found only [a cork and two crumbs|a bent pin|half a button].", " {^his} purse was empty, except for a moth.", "")
     two += t.say(" Then {his} eyes fell on {his} {oo}.", " There was only {his} {oo}.", " But {he} did have {aoo}.") + " {look}" + t.say("", " " + t.line("love"), "")
     two = t.fill(two) + t.say(" \"A present,\" thought {N}, \"should be a thing that one would like to keep.\"", " It was hard to think of giving it away. {^he} thought about it all night.", " \"It is the best thing I have,\" said {N}, \"so it is the right one.\"")
-    three = t.say("{^time}, {he} {take} and {walked} to {H}'s house.", "{^time}, {N} {take} and set off.") + " " + " ".join((t.fill(t.scene.problem), t.doubt(), t.use()))
+    three = t.say("{^time}, {he} {take} and {walked} to {H}'s house.", "{^time}, {N} {take} and set off.") + " " + t.overcome()
     left = t.say("what was left of the {o}") if t.thing.group == "food" else t.say("the {o}")
     four = t.say("{^H} opened the door.", "At last {N} knocked at the door, and {H} opened it.", "And then {he} stood in front of {H}.")
     four += f" \"{greeting},\" said {{N}}, and held out {left}." if t.thing.size != "l" else f" \"{greeting},\" said {{N}}, and showed {{hhim}} {left}."
@@ -492,9 +512,8 @@ def rescue(t):
     one = t.opening() + " " + t.owns()
     two = t.say("{N} often wished that {he} could do something brave.", "\"I wish I could be of use to somebody,\" {N} often said.", "{N} wished for an adventure, even a small one.", "{N} had everything but a friend, and wished for one every night.")
     two += t.say(" {^time}, {he} was {walking} past {spot} when {he} stopped to listen.", " {^time}, {he} came by {spot} with the {o}.", " {^time}, {he} {take} and went for a walk, as far as {spot}.", " Then, {time}, near {spot}, it happened.")
-    three = t.fill(t.scene.problem) + t.say("", " Nobody else was near.", " Others had gone by and only shaken their heads.", " \"Don't be afraid,\" said {N}. \"I am here.\"", " {N} {gesture}.")
-    three += " " + t.say("Then {he} had an idea.", "What could {he} do? All {he} had was the {o}.", "\"Wait,\" said {N}. \"I know what to do.\"", "") .strip()
-    three = three.strip() + " " + t.use()
+    three = t.fill(t.scene.problem) + t.say("", "", " Nobody else was near.", " Others had gone by and only shaken their heads.", " \"Don't be afraid,\" said {N}. \"I am here.\"")
+    three += " " + t.use(t.dice.choice(("", "", "{N} {gesture}.", "{N} had an idea.", "What could {he} do? All {he} had was the {o}.", "\"Wait,\" said {N}. \"I know what to do.\"")))
     four = t.say("\"Thank you,\" said the {w}. \"I will never forget it.\"", "\"You came just in time,\" said the {w}.", "\"How did you know what to do?\" asked the {w}. \"I didn't,\" said {N}. \"But I had the {o}.\"",
                  "\"What can I give you?\" asked the {w}. \"I have nothing.\" \"You could come to tea,\" said {N}.")
     four += t.say(" From then on the {w} came by every day.", " And so {N} had {his} wish after all.", " The next morning there was a [daisy|blackberry|small round stone] on {his} doorstep, with a thank-you note.", " They sat together until the first star came out.")
@@ -504,7 +523,7 @@ def rescue(t):
 
 def broken(t):
     broke, mended = scenes.SCENES[t.thing.group]["broke"], scenes.SCENES[t.thing.group]["mended"]
-    price, paid, short = t.dice.choice(world.PRICES)
+    price, paid, short = t.price
     one = t.opening() + " " + t.owns()
     two = t.fill(broke) + "." + t.say(" {N} sat down beside it and cried.", " \"Oh no,\" whispered {N}, \"my poor {o}.\"", " {N} {gesture}, but that did not help.")
     two += t.say(" {^he} wished with all {his} heart that it could be whole again.", " {N} wished for one thing only: to have it whole again.", " \"Throw it away,\" people said. But {N} would not.")
@@ -524,7 +543,7 @@ def quarrel(t):
     two = t.fill(two) + t.say(" \"I saw it first!\" cried {N}. \"But I was nearer!\" cried {H}.", " \"It is mine!\" said {N}. \"Mine!\" said {H}.", " Both of them wished to have it, and neither would let go.")
     two += t.say(" They pulled until they both sat down in a puddle.", " They shouted so loudly that the birds flew up.", " Each of them took hold of one side, and they glared at each other.") + t.say("", " \"Then you are not my friend anymore,\" said {H}.", " All afternoon they did not say a word.")
     three = t.say("Just then something happened.", "But then they heard a voice.", "Then they both looked up.") + " " + t.fill(t.scene.problem)
-    three += t.say(" {N} looked at {H}, and {H} looked at {N}.", " \"Quick!\" cried {H}. \"The {o}!\"", " They forgot that they were angry.") + " " + t.use()
+    three += " " + t.use(t.dice.choice(("{N} and {H} looked at each other.", "\"Quick!\" cried {H}. \"The {o}!\"", "They forgot that they were angry.")))
     three += t.say(" {^H} helped as well as {hhe} could.", " And {H} was right beside {him} all the time.", " Without {H} it would never have worked.")
     four = t.say("\"Whose {o} is that?\" asked the {w}. {N} and {H} looked at each other. \"Ours,\" they said, both at once.", "\"I am sorry,\" said {N}. \"I am sorry too,\" said {H}. \"You take it.\" \"No, you.\"",
                  "\"You are lucky,\" said the {w}, \"to have such a {o} and such a friend.\"")
@@ -540,7 +559,7 @@ def owner(t):
     one = t.opening()
     two = t.say("{^time}, {he} found {aoo} by {spot}.", "{^time}, {he} was {walking} past {spot} when {he} [stopped|stumbled]. There in the grass lay {aoo}.", "{^time}, after the storm, {aoo} lay right in front of {spot}.") + " {look}"
     two = t.fill(two) + t.say(" How {N} wished to keep it!", " \"I wish it were mine,\" said {N}.", " {N} had always wished for {ao}.") + t.say(" But somebody, somewhere, must be missing it.", " But then {he} thought, \"What if somebody is crying for it?\"", " But it was not {his}, and {he} knew it.")
-    three = t.say(f"{{^he}} asked the {a}. \"Not mine,\" said the {a}, \"but I would take it.\"", f"\"Is this yours?\" {{he}} asked the {a}. The {a} shook {t.dice.choice(('a', 'a sad'))} head.")
+    three = t.say(f"{{^he}} asked the {a}. \"Not mine,\" said the {a}, \"but I would take it.\"", f"\"Is this yours?\" {{he}} asked the {a}. \"No,\" said the {a}, \"[mine is at home|I never had one|but it is pretty].\"")
     three += t.say(f" {{^he}} asked the {b}. \"I wish it were,\" said the {b}.", f" \"Is it yours?\" {{he}} asked the {b}. \"Mine is [bigger|smaller|redder],\" said the {b}.")
     three += t.say(" The road grew long, and it began to rain, but {N} did not give up.", " Then the wind rose, and {his} feet were sore, but {N} {walked} on.", " Over three hills {he} went, and through a cold brook.")
     four = t.say("At last {he} came to {spot2}, and there sat {ah}, crying.", "Then, by {spot2}, {he} met {ah}, who was looking under every leaf.", "It was almost dark when {he} saw {ah} by {spot2}, sighing so deeply that the leaves shook.")
@@ -556,10 +575,10 @@ def afraid(t):
     fear, sign, _ = t.dice.choice(world.FEARS)
     errand = t.fill(t.dice.choice(world.ERRANDS))
     one = t.opening() + t.say(f" But {{he}} was afraid of {fear}.", f" Only one thing frightened {{him}}, and that was {fear}.", f" There was one thing that {{he}} told nobody: {{he}} was afraid of {fear}.") + t.say("", " {N} wished and wished that {he} were brave.", " \"I wish I were brave,\" {he} often said.")
-    two = t.say("One evening {his} [grandmother|grandfather] gave {him} {aoo}. \"Take it along when you are afraid,\" [said the old voice|were the words that came with it].", "The only thing that helped was {aoo}, which had been {his} grandmother's.", "{^his} uncle sent {him} {aoo}. \"For brave days,\" said the card.") + " {look}"
+    two = t.say("One evening {his} [grandmother|grandfather] gave {him} {aoo}. \"Take it along when you are afraid,\" [said the old voice|were the words that came with it].", "The only thing that helped was {aoo}[|, which had been {his} grandmother's]." if t.thing.group not in ("food", "flower", "grow") else "The only thing that helped was {aoo}.", "{^his} uncle sent {him} {aoo}. \"For brave days,\" said the card.") + " {look}"
     two = t.fill(two) + t.say(f" Then, {{time}}, {errand}.", f" And {{time}}, {errand}.") + t.say(" There was nobody to go but {N}.", " \"I will go,\" said {N}, and was surprised to hear it.", " So {N} {take} and went, with a beating heart.")
     three = t.fill(sign) + t.say(" {N} {hold}.", " {N} shook all over.", " {^his} knees went soft.", " \"I want to go home,\" whispered {N}.") + " " + t.say("And then {he} saw that somebody needed help.", "But then {he} heard a voice even smaller than {his} own.", "But somebody else was in trouble.")
-    three += " " + t.fill(t.scene.problem) + t.say(" {N} forgot everything else.", " {N} did not think twice.", " \"I am coming!\" called {N}.") + " " + t.use()
+    three += " " + t.fill(t.scene.problem) + " " + t.use(t.dice.choice(("{N} forgot everything else.", "{N} did not think twice.", "\"I am coming!\" called {N}.")))
     four = t.say("\"Weren't you afraid?\" asked the {w}. {N} had to think. \"I forgot,\" {he} said.", "\"You are the bravest {k} I know,\" said the {w}. {N} turned quite pink.", "Only much later, when all was done, did {N} notice that {he} had not been afraid at all.")
     four += t.say(f" After that {fear} never seemed so big again.", " \"It was the {o},\" {N} said at home. \"No,\" said {his} grandmother. \"It was you.\"", f" {{^he}} was still a little afraid of {fear}, now and then, but {{he}} was also brave.")
     t.friend = True
@@ -574,7 +593,8 @@ def fair(t):
     two = t.say(f"{{^ah}} brought {grand}. Somebody brought {other}.", f"There was {grand}, and there was {other}, which belonged to {{ah}}.") + t.say(" {N} had only {aoo}.", " And {N} brought {aoo}.") + " {look}" + t.say(" {^H} laughed.", " People smiled behind their hands.", "")
     two = t.fill(two) + t.say(" \"Only {ao}?\" said {H}. \"At this fair?\"", " \"Is that all?\" asked {H}.", " \"What a plain little thing,\" said {H}." if t.thing.size == "s" else " \"What a plain old thing,\" said {H}.") + t.say(" {N} looked at the ground.", " {N} {gesture} and said nothing.", " {N} {hold}.")
     three = t.say("Then, all at once, there was a cry.", "Just as the judges came in, somebody screamed.", "But then the music stopped.") + " " + t.fill(t.scene.problem)
-    three += t.say(" Nobody knew what to do.", f" {capital(grand)} was no help at all.", " Everyone ran this way and that.") + t.say(" But {N} stepped forward.", " Only {N} kept calm.", " \"Let me through!\" cried {N}.") + " " + t.use()
+    three += t.say(" Nobody knew what to do.", f" {re.sub('^an? ', 'The ', grand)} was no help at all.", " Everyone ran this way and that.")
+    three += " " + t.use(t.dice.choice(("", "But {N} stepped forward.", "Only {N} kept calm.", "\"Let me through!\" cried {N}.")))
     four = t.say("It was quiet for a moment, and then the whole square cheered.", "The judges put their heads together, but not for long.", "The mayor wiped her eyes.") + t.say(" \"The most wonderful thing,\" they said, \"is the one that helps.\"", " \"The cup goes to {N},\" they said, \"and to {his} {o}.\"", " And so the plain {o} won the silver cup.")
     four += t.say(" \"I am sorry that I laughed,\" said {H}. \"May I hold it?\" And {N} let {hhim}.", " {^H} was the first to clap.", " \"Teach me,\" said {H}, and {N} did.")
     t.friend = True
@@ -613,7 +633,7 @@ def lonely(t):
 
 
 def bargain(t):
-    price, paid, short = t.dice.choice(world.PRICES)
+    price, paid, short = t.price
     one = t.opening() + " " + t.say("{^time}, {ah} came by with a cart full of things to sell. On the very top lay {aoo}.", "{^time}, {he} looked into the window of a little shop, which belonged to {ah}. There, between a teapot and a stuffed fish, stood {aoo}.")
     two = "{look}" + t.say(" {N} had never wished for anything so much.", " {N} looked at it until {his} breath fogged the glass.", " {N} wished for it with all {his} heart.")
     two = t.fill(two) + t.say(" \"How much is that {o}?\" {he} asked.", " \"What does the {o} cost?\" asked {N}.") + t.say(" \"More than you have in your pockets,\" said {H}.", " \"What do you have?\" asked {H}. {N} had a button and a piece of string.", " \"It is not for sale for money,\" said {H}.")

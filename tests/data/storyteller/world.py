@@ -56,7 +56,7 @@ rooster           | m  | proud, red, loud, young               | strut   | henho
 hen               | f  | speckled, plump, fussy, brown         | strut   | henhouse               | fluffed her feathers
 rat               | -  | gray, clever, thin, young             | scurry  | cellar                 | rubbed {his} whiskers
 bat               | F  | small, shy, brown, young              | flutter | belfry                 | folded {his} wings
-snail             | -  | small, slow, patient, silvery         | creep   | garden wall            | drew in {his} horns and put them out again
+snail             | -  | small, slow, patient, silvery         | creep   | crack in the wall            | drew in {his} horns and put them out again
 ant               | -  | tiny, busy, black, young              | march   | anthill                | waved {his} feelers
 bee               | F  | small, busy, golden, young            | fly     | hive                   | hummed a note
 beetle            | -  | shiny, green, small, polite           | march   | log                    | waved {his} feelers
@@ -318,12 +318,11 @@ tambourine  | m | jingling, ribboned, bright           | It jingled even when no
 """,
 "warm": """
 blanket     | m | blue, patched, soft, woolen          | It was as soft as a sleepy lamb. / It smelled of cedar and of home.
-scarf       | m | red, striped, long, yellow           | It was so long that it went around {his} neck three times. / It was as red as a robin.
+scarf       | m | red, striped, long, yellow           | It was so long that it went around {his} neck three times. / It always smelled of snow.
 coat        | m | green, warm, patched, long           | It had nine pockets and a warm word in each of them. / It was a little too big, and just right for that.
 quilt       | m | patchwork, old, bright               | Every square of it told a story. / It was sewn from a hundred old summers.
 shawl       | m | gray, lace, soft, woolen             | It was as light as a cobweb and as warm as toast. / It had a fringe that tickled.
 sweater     | m | blue, thick, knitted                 | It had been knitted with three kinds of wool and one kind of love. / It had a small hole at the elbow, for letting out the hiccups.
-mitten      | s | red, woolly, single, striped         | There had once been two of them, but this one was warm enough for both. / It was as red as a berry.
 cloak       | m | dark green, long, velvet             | It moved like the evening. / It had a hood deep enough to dream in.
 """,
 "shelter": """
@@ -334,7 +333,7 @@ sail        | m | white, patched, red                  | It still smelled of the
 """,
 "rope": """
 rope        | m | long, strong, coiled                 | It was long enough to go around a house. / It had never once let go.
-ribbon      | s | blue, red, silk, long                | It was as blue as a summer noon. / It was thin, but it was stronger than it looked.
+ribbon      | s | blue, red, silk, long                | It fluttered like a small happy snake. / It was thin, but it was stronger than it looked.
 ball of string | s | big, gray, tidy                   | Nobody knew how long it was, for nobody had ever come to the end. / It was as round as an apple.
 ball of yarn | s | red, woolly, soft                   | It rolled ahead of {him} like a small red dog. / It was the color of poppies.
 skipping rope | m | red-handled, long                  | It sang when it turned. / It had skipped a thousand thousand times.
@@ -364,7 +363,7 @@ pie         | m | warm, cherry, golden, blueberry      | Its crust was as gold a
 cake        | m | honey, tall, plum, birthday          | It had three layers and a smile of icing. / It smelled of vanilla and good news.
 loaf of bread | m | warm, brown, crusty                | Its crust crackled like a small fire. / It was as warm as a sleeping cat.
 jar of honey | m | golden, full, tall                  | It was like a lump of summer with a lid on. / It held ten thousand flowers.
-apple       | s | red, shiny, golden, round            | It was so red that it seemed to laugh. / It had grown on the very top branch.
+apple       | s | red, shiny, golden, round            | It was so shiny that it seemed to laugh. / It had grown on the very top branch.
 pumpkin     | l | big, orange, round                   | It was so round that it looked surprised. / It was as orange as a sunset.
 pot of soup | m | hot, big, thick                      | It smelled of thyme and of coming home. / It bubbled like a happy pond.
 cookie      | s | ginger, round, sugared               | It was as big as a saucer. / It had a raisin for a smile.
@@ -379,7 +378,6 @@ bowl of porridge | m | hot, blue, steaming             | It had a lake of honey 
 "look": """
 telescope   | m | brass, long, old                     | It could bring the moon right into the room. / It unfolded with three soft clicks.
 spyglass    | s | brass, small, pirate's               | It could find one white sail in a whole blue sea. / It had been around the world twice.
-magnifying glass | s | round, silver, old              | It made an ant look like an elephant. / It could find the smallest thing there is.
 """,
 "shine": """
 mirror      | s | little, round, silver                | It kept a piece of the sky inside. / It told the truth, but kindly.
@@ -396,7 +394,6 @@ globe       | m | blue, small, spinning                | It squeaked whenever it
 boat        | l | little, green, wooden, blue          | It bobbed like a duck on a string. / It had an eye painted on each side, to see where it was going.
 raft        | l | log, little, flat                    | It was made of nine logs and a great deal of hope. / It was not pretty, but it had never sunk.
 canoe       | l | bark, slim, red                      | It slipped along like a whisper. / It was as light as a leaf.
-paper boat  | s | tiny, white, folded                  | It was folded from an old love letter. / It weighed no more than a wish.
 bathtub     | l | white, round, old                    | It had four lion's feet and no shame at all. / It floated as well as any ship.
 """,
 "roll": """
@@ -409,28 +406,36 @@ scooter     | l | yellow, quick, little                | It was as yellow as a l
 """,
 "fly": """
 kite        | m | red, paper, yellow, blue             | It pulled at its string like a puppy. / It had a tail of seven bows.
-balloon     | m | red, big, silver, round              | It bobbed over {his} head like a friendly thought. / It was as round and as red as a cherry.
+balloon     | m | red, big, silver, round              | It bobbed over {his} head like a friendly thought. / It was as light as a laugh.
 paper bird  | s | white, folded                        | It flapped its wings when one pulled its tail. / It was folded out of a single sheet.
-pinwheel    | s | bright, paper, spinning              | It turned even when there was no wind at all. / It spun until all its colors were one.
 """,
 "carry": """
-basket      | m | wicker, round, willow                | It smelled of apples even when it was empty. / It creaked when it was happy.
 bucket      | m | tin, red, wooden                     | It had a dent in the shape of a duck. / It clanked like a small brave knight.
-bag         | m | leather, patched, blue               | It was always bigger on the inside than one thought. / It had been patched eleven times.
 jug         | m | blue, clay, old                      | It had a lip like a friendly duck. / It kept the water cool all day.
 cup         | s | blue, tin, chipped, china            | It had one chip, just where the lip goes. / It held exactly enough.
 teapot      | m | brown, round, spotted                | It had a round stomach and a very short nose. / It never dripped, except when it laughed.
 kettle      | m | copper, black, singing               | It sang when it was hot and sulked when it was not. / It was as round as an old aunt.
-box         | m | wooden, little, carved               | Its lid closed with a soft little cough. / There was a star carved on the lid.
 watering can | m | green, dented, tin                  | It rained wherever it went. / It had a long thin neck like a heron.
 bottle      | s | green, small, glass                  | Held up to the light, it turned everything into a forest. / It had once carried a message.
 bowl        | m | wooden, blue, deep                   | It was as round as a yawn. / It was carved from an old pear tree.
 """,
+"hold": """
+basket      | m | wicker, round, willow                | It smelled of apples even when it was empty. / It creaked when it was happy.
+bag         | m | leather, patched, blue               | It was always bigger on the inside than one thought. / It had been patched eleven times.
+box         | m | wooden, little, carved               | Its lid closed with a soft little cough. / There was a star carved on the lid.
+suitcase    | m | small, brown, old                    | It was covered with the names of towns. / It clicked open like two little gates.
+backpack    | m | green, old, patched                  | It sat on {his} back like a friendly snail shell. / It had seven pockets, and there was a crumb in each of them.
+""",
 "charm": """
+paper boat  | s | tiny, white, folded                  | It was folded from an old love letter. / It weighed no more than a wish.
+mitten      | s | red, woolly, single, striped         | There had once been two of them, but this one was warm enough for both. / It had a thumb like a small mountain.
+pinwheel    | s | bright, paper, spinning              | It turned even when there was no wind at all. / It spun until all its colors were one.
+magnifying glass | s | round, silver, old              | It made an ant look like an elephant. / It could find the smallest thing there is.
+fishing rod | m | long, thin, bamboo                   | It bowed very politely to the water. / It could reach farther than anyone thought.
 button      | s | silver, blue, brass, wooden          | It had four holes and a tiny anchor on it. / It shone like an eye that has seen a lot.
 marble      | s | green, glass, blue, swirling         | There was a small green storm inside it. / It rolled as if it knew where it was going.
-shell       | s | white, pink, spiral                  | Anyone who held it to an ear could hear the sea. / It was as pink as a kitten's tongue.
-feather     | s | blue, white, golden, gray            | It was so light that it seemed to be made of breath. / It was as blue as the far hills.
+shell       | s | white, pink, spiral                  | Anyone who held it to an ear could hear the sea. / It was as smooth as a kitten's ear.
+feather     | s | blue, white, golden, gray            | It was so light that it seemed to be made of breath. / It had fallen out of the sky on a day without clouds.
 pebble      | s | smooth, white, speckled              | It fitted in the hand as if it had always lived there. / It was as warm as an egg.
 coin        | s | silver, copper, old                  | There was a ship on one side and a king with a big nose on the other. / It was worn smooth from being wished on.
 ring        | s | golden, thin, silver                 | It was thin and plain and very bright. / It had a word written inside, too small to read.
@@ -471,11 +476,11 @@ picture book | m | bright, big, worn                   | Its tigers were so well
 "grow": """
 seed        | s | tiny, brown, striped                 | It was no bigger than a crumb, but it was full of plans. / It was as hard as a button.
 acorn       | s | brown, smooth, little                | It wore its cap pulled down over its ears. / There was a whole tree folded up in it.
-bean        | s | white, spotted, fat                  | It jumped a little when nobody was looking. / It was as speckled as an egg.
+bean        | s | white, spotted, fat                  | It jumped a little when nobody was looking. / It was as smooth as an egg.
 bulb        | s | round, brown, papery                 | It looked like an onion with a secret. / It was asleep, and it was dreaming of yellow.
 """,
 "flower": """
-rose        | s | red, white, yellow                   | It was as red as a sunset over the sea. / It had seven petals and one small thorn.
+rose        | s | red, white, yellow                   | It smelled of June and of old letters. / It had seven petals and one small thorn.
 sunflower   | m | tall, golden                         | It turned its face to anyone who smiled. / It was as tall as a gatepost.
 daisy       | s | small, white                         | It was as white as a clean plate and twice as cheerful. / It had a yellow eye that never blinked.
 tulip       | s | red, striped, purple                 | It closed every evening like a small door. / It stood as straight as a soldier.
@@ -504,13 +509,12 @@ hammock     | m | striped, woven, wide                 | It hung between two tho
 "reach": """
 ladder      | l | long, wooden, old                    | It had thirteen steps, and the fourth one squeaked. / It was tall enough to tickle a chimney.
 stool       | m | three-legged, little, wooden         | It had three legs and never quarreled about it. / It was just high enough for almost everything.
-fishing rod | m | long, thin, bamboo                   | It bowed very politely to the water. / It could reach farther than anyone thought.
 walking stick | m | knotty, long, oak                  | It had a bird's head carved on its handle. / It had walked farther than anybody {he} knew.
 """,
 }
 
 RARE_OBJECTS = """
-anchor antler anvil apron arrow backpack bagpipe banjo barrel battery bead bench binder bone bookmark boomerang boot
+anchor antler anvil apron arrow bagpipe banjo barrel battery bead bench binder bone bookmark boomerang boot
 bow bowtie bracelet brick brooch button_hook cage camera cane canvas cello chain chair chessboard chimney coconut comb
 computer cork cradle croissant curtain dice dishcloth door doorbell doorknob drawer earring egg engine envelope eraser
 fan fence fiddle_bow flag footprint fork fossil fountain frying_pan funnel gear glass glove goblet gong grape guitar
@@ -520,7 +524,7 @@ mushroom nail napkin necklace net notebook nut oar onion orange organ paddle pai
 peg phone photograph piano pickle pinecone pipe plate plum pocketknife pocket poem postcard potato present puddle pump purse
 puzzle quill radio rainbow rake record recipe refrigerator rocket rocking_chair rolling_pin ruler sandal sandwich
 saucer saxophone scale scroll secret shadow shield shoe shoelace skate skateboard slipper snowball snowflake soap sock
-sofa spark sponge stamp statue stocking stopwatch stove straw strawberry suitcase sundial swing sword table tambour
+sofa spark sponge stamp statue stocking stopwatch stove straw strawberry sundial swing sword table tambour
 tail tape teacup teaspoon telephone television thread ticket tile toaster tomato tooth toothbrush towel tractor train
 tree trombone trophy trousers_button trumpet_case trunk turnip typewriter ukulele vase violin wallet wand wardrobe
 washing_machine waterwheel wheel whisk wig window windmill wing xylophone yo-yo zipper
@@ -605,10 +609,10 @@ FEARS = [
     ("high places", "The path climbed and climbed, until the treetops were below.", "high places"),
 ]
 ERRANDS = [
-    "{^his} aunt was ill, and somebody had to bring her soup",
+    "{his} aunt was ill, and somebody had to bring her soup",
     "the flour was all gone, and somebody had to go to the mill",
     "a letter had to be carried to the other side of the hill",
-    "{^his} little brother had a fever, and somebody had to fetch the doctor",
+    "{his} little brother had a fever, and somebody had to fetch the doctor",
     "the cow had wandered off, and somebody had to bring her home",
     "there was no firewood left, and the night would be cold",
 ]

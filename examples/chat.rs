@@ -1,0 +1,70 @@
+//! A conversation in the terminal.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
+
+use inkstone::{Message, chat::ChatOptions};
+
+mod common;
+#[path = "common/model.rs"]
+mod model;
+#[path = "common/sampling.rs"]
+mod sampling;
+
+const USAGE: &str = "
+Usage: chat --model FILE [OPTIONS]
+
+Reads what you say, a line at a time, and answers. `/new` starts over; `/quit` or the end of input ends it.
+
+  --model FILE       a GGUF file with a chat template
+  --system TEXT      a system message: what the model is to be and do
+  --no-thinking      sets `enable_thinking` to false for templates that know it (Qwen3's)";
+
+fn main() -> ExitCode {
+    let usage =
+        [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    common::run(&usage, |mut args| {
+        let path: std::path::PathBuf = args.required("--model")?;
+        let system: Vec<_> = args.value::<String>("--system")?.into_iter().map(Message::system).collect();
+        let no_thinking = args.flag("--no-thinking");
+        let options = sampling::generate_options(&mut args)?;
+        let builder = model::builder(&mut args)?;
+        args.finish()?;
+        let mut runner = builder.from_gguf(path)?;
+        runner.chat_template()?;
+        let chat = ChatOptions::default();
+        let chat = if no_thinking { chat.variable("enable_thinking", false) } else { chat };
+        let mut messages = system.clone();
+        while let Some(line) = read_line()? {
+            match line.trim() {
+                "" => continue,
+                "/quit" => break,
+                "/new" => messages.clone_from(&system),
+                said => {
+                    messages.push(Message::user(said));
+                    let answered = runner.chat_with(&messages, &chat, &options).map_err(Into::into);
+                    match answered.and_then(|mut generation| sampling::stream(&mut generation)) {
+                        Ok(answer) => messages.push(Message::assistant(answer)),
+                        Err(error) => {
+                            eprintln!("error: {error}");
+                            messages.pop();
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The next line of input, without its end; `None` at the end of input.
+fn read_line() -> io::Result<Option<String>> {
+    if io::stdin().is_terminal() {
+        print!("> ");
+        io::stdout().flush()?;
+    }
+    let mut line = String::new();
+    Ok((io::stdin().read_line(&mut line)? > 0).then_some(line))
+}

@@ -1,0 +1,66 @@
+//! The options with which an example generates text, and how it shows the text.
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    str::FromStr,
+};
+
+use inkstone::{GenerateOptions, Generation, SamplerOptions};
+
+use crate::common::{Args, Failure};
+
+/// The usage of what [`generate_options`] takes.
+pub const SAMPLING_OPTIONS: &str = "  --max-tokens N     the most tokens to generate
+  --stop TEXT        ends the text where this comes up
+  --temperature T    0 always takes the most probable token (0.8)
+  --top-k N          samples from so many tokens at most; 0 for all (40)
+  --top-p P          samples from the most probable tokens that make up P together (0.95)
+  --min-p P          leaves out tokens less than P times as probable as the best (0.05)
+  --repetition-penalty R  above 1, makes what was just said less probable (1)
+  --seed S           the same seed gives the same text";
+
+/// Takes the options for generating.
+pub fn generate_options(args: &mut Args) -> Result<GenerateOptions, Failure> {
+    let mut sampler = SamplerOptions::default();
+    set(args, "--temperature", &mut sampler.temperature)?;
+    set(args, "--top-k", &mut sampler.top_k)?;
+    set(args, "--top-p", &mut sampler.top_p)?;
+    set(args, "--min-p", &mut sampler.min_p)?;
+    set(args, "--repetition-penalty", &mut sampler.repetition_penalty)?;
+    sampler.seed = args.value("--seed")?;
+    let stop = args.value::<String>("--stop")?.into_iter().collect();
+    Ok(GenerateOptions { sampler, max_tokens: args.value("--max-tokens")?, stop })
+}
+
+fn set<T: FromStr<Err: Display>>(args: &mut Args, name: &str, option: &mut T) -> Result<(), Failure> {
+    if let Some(value) = args.value(name)? {
+        *option = value;
+    }
+    Ok(())
+}
+
+/// Prints a text as it is made and returns the whole of it; on standard error, how fast it came and why it ended.
+pub fn stream(generation: &mut Generation) -> Result<String, Failure> {
+    let mut text = String::new();
+    let mut out = io::stdout().lock();
+    for piece in generation.by_ref() {
+        let piece = piece?;
+        out.write_all(piece.as_bytes())?;
+        out.flush()?;
+        text += &piece;
+    }
+    writeln!(out)?;
+    let summary = generation.summary();
+    eprintln!(
+        "[prompt: {} tokens, {} of them cached, {:.1} tokens/s; text: {} tokens, {:.1} tokens/s; seed {}; ended by {:?}]",
+        summary.prompt_tokens,
+        summary.cached_tokens,
+        summary.prefill_tokens_per_second(),
+        summary.generated_tokens,
+        summary.decode_tokens_per_second(),
+        summary.seed,
+        summary.stop,
+    );
+    Ok(text)
+}

@@ -1,0 +1,72 @@
+//! Token ids in, logits or the greedy continuation out: to hold this crate against others.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use common::Failure;
+
+mod common;
+#[path = "common/model.rs"]
+mod model;
+
+const USAGE: &str = "
+Usage: logits --model FILE --ids 1,2,3 [--out FILE] [--greedy N] [OPTIONS]
+
+Computes the logits of what follows some token ids; without --out and --greedy it shows the ten largest.
+
+  --model FILE       a GGUF file
+  --ids LIST         the ids, separated by commas
+  --out FILE         writes the last id's logits there, as little-endian 32-bit floats
+  --greedy N         prints the N most probable ids that follow, end-of-generation tokens included, on one line
+  --chunk N          the most ids computed at once (256)
+  --recompute        computes every id from all before it, without the cache";
+
+fn main() -> ExitCode {
+    let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    common::run(&usage, |mut args| {
+        let path: PathBuf = args.required("--model")?;
+        let ids = parse_ids(&args.required::<String>("--ids")?)?;
+        let out: Option<PathBuf> = args.value("--out")?;
+        let greedy: Option<usize> = args.value("--greedy")?;
+        let mut builder = model::builder(&mut args)?.recompute(args.flag("--recompute"));
+        if let Some(chunk) = args.value("--chunk")? {
+            builder = builder.prefill_chunk(chunk);
+        }
+        args.finish()?;
+        let mut runner = builder.from_gguf(path)?;
+        let mut logits = runner.predict_logits(&ids)?;
+        if let Some(out) = &out {
+            let bytes: Vec<u8> = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
+            fs::write(out, bytes).map_err(|e| format!("{}: {e}", out.display()))?;
+        }
+        if let Some(n) = greedy {
+            let mut continuation: Vec<String> = vec![];
+            while continuation.len() < n {
+                let id = largest(&logits);
+                continuation.push(id.to_string());
+                if continuation.len() < n {
+                    logits.copy_from_slice(runner.decode(id)?);
+                }
+            }
+            println!("{}", continuation.join(","));
+        }
+        if out.is_none() && greedy.is_none() {
+            show_largest(&logits);
+        }
+        Ok(())
+    })
+}
+
+fn parse_ids(list: &str) -> Result<Vec<u32>, Failure> {
+    list.split(',').map(|id| id.trim().parse().map_err(|e| format!("--ids: `{id}`: {e}").into())).collect()
+}
+
+/// The largest one's id; of equal ones, the lowest.
+fn largest(logits: &[f32]) -> u32 {
+    (0..logits.len()).fold(0, |best, id| if logits[id] > logits[best] { id } else { best }) as u32
+}
+
+fn show_largest(logits: &[f32]) {
+    let mut order: Vec<_> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    order.iter().take(10).for_each(|&id| println!("{id:>8} {:.5}", logits[id]));
+}

@@ -1,0 +1,71 @@
+//! How well a model foresees a text.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use inkstone::{Runner, generate::Wanted};
+
+use common::Failure;
+
+mod common;
+#[path = "common/model.rs"]
+mod model;
+
+const USAGE: &str = "
+Usage: perplexity --model FILE [OPTIONS] TEXT_FILE
+
+Prints the perplexity of a text: the exponential of the mean of -ln p over its tokens, where p is what the model gave
+each token after those before it. The text is cut into windows that are computed one by one; a window's first token,
+which has none before it, does not count.
+
+  --model FILE       a GGUF file
+  --window N         tokens in a window (512, or the context where that is less)";
+
+fn main() -> ExitCode {
+    let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    common::run(&usage, |mut args| {
+        let path: PathBuf = args.required("--model")?;
+        let window: Option<usize> = args.value("--window")?;
+        let builder = model::builder(&mut args)?;
+        let text_file = args.positional()?.ok_or("a text file is missing (see --help)")?;
+        args.finish()?;
+        let text = fs::read_to_string(&text_file).map_err(|e| format!("{text_file}: {e}"))?;
+        let mut runner = builder.from_gguf(path)?;
+        let ids = runner.tokenizer().encode_prompt(&text)?;
+        let window = window.unwrap_or(512.min(runner.context_length()));
+        if !(2..=runner.context_length()).contains(&window) {
+            let context = runner.context_length();
+            return Err(format!("--window is {window}, but must be from 2 to the context's {context}").into());
+        }
+        let (mut sum, mut count) = (0.0, 0);
+        for window in ids.chunks(window).filter(|window| window.len() > 1) {
+            sum += surprise(&mut runner, window)?;
+            count += window.len() - 1;
+            eprint!("\r{count} of {} tokens: {:.4} ", ids.len(), (sum / count as f64).exp());
+        }
+        eprintln!();
+        if count == 0 {
+            return Err(format!("{text_file}: is too short: it takes at least two tokens").into());
+        }
+        println!("perplexity {:.6} over {count} tokens", (sum / count as f64).exp());
+        Ok(())
+    })
+}
+
+/// The sum of -ln p over all tokens of a window but the first.
+fn surprise(runner: &mut Runner, window: &[u32]) -> Result<f64, Failure> {
+    runner.reset();
+    let sequence = runner.sequence();
+    let decoder = runner.decoder();
+    let limits = decoder.limits();
+    let mut sum = 0.0;
+    let mut next = window[1..].iter();
+    for ids in window[..window.len() - 1].chunks(limits.max_outputs) {
+        let logits = decoder.step(&[(sequence, ids, Wanted::All)])?;
+        for (row, &id) in logits.chunks_exact(limits.vocab_size).zip(&mut next) {
+            let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let total: f64 = row.iter().map(|&logit| f64::from(logit - largest).exp()).sum();
+            sum += total.ln() - f64::from(row[id as usize] - largest);
+        }
+    }
+    Ok(sum)
+}

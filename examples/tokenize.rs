@@ -1,0 +1,37 @@
+//! Texts in, token ids out.
+
+use std::io::{BufRead, BufWriter, Write};
+use std::process::ExitCode;
+
+use inkstone::gguf::Gguf;
+use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+
+mod common;
+
+const USAGE: &str = "
+Usage: tokenize --model FILE [--special]
+
+Reads one JSON string a line and writes the array of its token ids, one a line.
+
+  --model FILE  a GGUF file, or a tokenizer.json of Hugging Face
+  --special     special tokens that a text spells become those tokens; else they are text
+  --help        prints this";
+
+fn main() -> ExitCode {
+    common::run(USAGE, |mut args| {
+        let path: std::path::PathBuf = args.required("--model")?;
+        let special = if args.flag("--special") { SpecialTokens::Parse } else { SpecialTokens::Plain };
+        args.finish()?;
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        let tokenizer = if is_json { Tokenizer::from_file(&path)? } else { Tokenizer::from_gguf(&Gguf::open(&path)?)? };
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        for (index, line) in std::io::stdin().lock().lines().enumerate() {
+            let number = index + 1;
+            let text: String = serde_json::from_str(&line.map_err(|e| format!("line {number}: {e}"))?)
+                .map_err(|e| format!("line {number} is not a JSON string: {e}"))?;
+            let ids = tokenizer.encode(&text, special).map_err(|e| format!("line {number}: {e}"))?;
+            writeln!(out, "{}", serde_json::to_string(&ids)?)?;
+        }
+        Ok(out.flush()?)
+    })
+}

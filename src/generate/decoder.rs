@@ -1,0 +1,317 @@
+//! Feeds tokens to an executable, step by step.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    fmt,
+};
+
+use crate::{
+    Error, Result,
+    backend::{Executable, Run, Step},
+    kv_cache::{KvCache, PageId, SequenceId},
+};
+
+/// Which of a run's tokens the logits are wanted of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// None: the tokens are only to be in the cache.
+    None,
+    /// The last one.
+    Last,
+    /// Every one.
+    All,
+}
+
+/// What a call of [`Decoder::prefill`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefill {
+    /// Tokens at the start that the sequence held already.
+    pub cached: usize,
+    /// Whether all tokens are in the cache now: false where the caller stopped it.
+    pub complete: bool,
+}
+
+/// The sizes that an executable was compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Tokens of the vocabulary.
+    pub vocab_size: usize,
+    /// The most tokens of one step.
+    pub max_tokens: usize,
+    /// The most tokens of one step whose logits are wanted.
+    pub max_outputs: usize,
+}
+
+/// An executable, the cache of its sequences, and the tokens that each of them holds.
+pub struct Decoder {
+    executable: Box<dyn Executable>,
+    cache: KvCache,
+    limits: Limits,
+    /// Whether every step starts its sequences over: the reference that the cached path is held against.
+    recompute: bool,
+    tokens: HashMap<SequenceId, Vec<u32>>,
+    /// Page copies that no step has made yet.
+    copies: Vec<(PageId, PageId)>,
+    logits: Vec<f32>,
+}
+
+/// What a call asks of one sequence.
+struct Part<'a> {
+    sequence: SequenceId,
+    /// All that is to be computed.
+    tokens: Cow<'a, [u32]>,
+    /// How many of them, at the end, the caller gave.
+    new: usize,
+    /// The position of the first.
+    start: usize,
+    /// Logits are wanted from this one on.
+    wanted_from: usize,
+}
+
+/// Consecutive tokens of a part that one step computes.
+struct Span {
+    part: usize,
+    from: usize,
+    len: usize,
+}
+
+impl Decoder {
+    /// A decoder with no sequence. `executable` must have been compiled for `limits`, and for the cache's layout.
+    pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
+        let (tokens, copies, logits) = (HashMap::new(), vec![], vec![]);
+        Self { executable, cache, limits, recompute: false, tokens, copies, logits }
+    }
+
+    /// Makes every step compute its sequences anew from their first token, instead of from what the cache holds of
+    /// them. The results are the same but for rounding; it is slow, and there to test the cache.
+    pub fn with_recompute(mut self, recompute: bool) -> Self {
+        self.recompute = recompute;
+        self
+    }
+
+    /// The sizes that the executable was compiled for.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The most tokens that a sequence can hold.
+    pub fn context_length(&self) -> usize {
+        self.cache.context_length()
+    }
+
+    /// A new, empty sequence.
+    pub fn open(&mut self) -> SequenceId {
+        let id = self.cache.open();
+        self.tokens.insert(id, vec![]);
+        id
+    }
+
+    /// A new sequence with the tokens of `id`, which costs no computation and, until one of the two grows, no memory.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a sequence that is not open.
+    pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
+        let twin = self.cache.fork(id)?;
+        let tokens = self.tokens(id)?.to_vec();
+        self.tokens.insert(twin, tokens);
+        Ok(twin)
+    }
+
+    /// Forgets a sequence.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a sequence that is not open.
+    pub fn close(&mut self, id: SequenceId) -> Result<()> {
+        self.cache.close(id)?;
+        self.tokens.remove(&id);
+        Ok(())
+    }
+
+    /// Forgets every token of a sequence from `len` on; a `len` past its end changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a sequence that is not open.
+    pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
+        self.cache.truncate(id, len)?;
+        if let Some(tokens) = self.tokens.get_mut(&id) {
+            tokens.truncate(len);
+        }
+        Ok(())
+    }
+
+    /// The tokens that a sequence holds.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a sequence that is not open.
+    pub fn tokens(&self, id: SequenceId) -> Result<&[u32]> {
+        self.tokens
+            .get(&id)
+            .map(Vec::as_slice)
+            .ok_or_else(|| Error::argument("sequence", "is not open in this decoder"))
+    }
+
+    /// Appends tokens to sequences, all in one ragged batch where they fit a step and in several otherwise, and returns
+    /// the wanted logits row by row, `[wanted, vocabulary]`, in the order of `runs`. The caller may change them.
+    ///
+    /// On an error every sequence is as it was before.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a sequence that is not open or is there twice, a run without tokens, or an id past the
+    /// vocabulary; [`Error::ContextFull`] and those of the cache's limit where a sequence cannot grow as far; whatever
+    /// the device reports.
+    pub fn step(&mut self, runs: &[(SequenceId, &[u32], Wanted)]) -> Result<&mut [f32]> {
+        let parts = runs.iter().map(|run| self.part(run)).collect::<Result<Vec<_>>>()?;
+        let mut seen = HashSet::new();
+        if !parts.iter().all(|part| seen.insert(part.sequence)) {
+            return Err(Error::argument("sequence", "is in the same batch twice"));
+        }
+        if let Err(error) = self.compute(&parts) {
+            // Those that had not grown yet are no longer than they start.
+            parts.iter().try_for_each(|part| self.cache.truncate(part.sequence, part.start))?;
+            return Err(error);
+        }
+        for part in &parts {
+            let new = &part.tokens[part.tokens.len() - part.new..];
+            self.tokens.entry(part.sequence).or_default().extend_from_slice(new);
+        }
+        Ok(&mut self.logits)
+    }
+
+    /// Makes a sequence hold `ids` and nothing else, and leaves the last one's logits in [`logits`](Self::logits). What the
+    /// sequence begins with already is kept; the rest is computed in chunks of at most `max_tokens`.
+    ///
+    /// `progress` is told how many of the tokens are in the cache, and how many there are, before each chunk and at the
+    /// end; where it returns false the sequence keeps what it has by then.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step). Bad ids and a prompt that is too long are found before anything is changed.
+    pub fn prefill(
+        &mut self,
+        id: SequenceId,
+        ids: &[u32],
+        mut progress: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Prefill> {
+        self.check_prompt(ids)?;
+        let held = self.tokens(id)?;
+        // The last one is computed in any case, for its logits.
+        let cached = held.iter().zip(&ids[..ids.len() - 1]).take_while(|(old, new)| old == new).count();
+        self.truncate(id, cached)?;
+        let mut done = cached;
+        while done < ids.len() {
+            if !progress(done, ids.len()) {
+                return Ok(Prefill { cached, complete: false });
+            }
+            let end = ids.len().min(done + self.limits.max_tokens);
+            let wanted = if end == ids.len() { Wanted::Last } else { Wanted::None };
+            self.step(&[(id, &ids[done..end], wanted)])?;
+            done = end;
+        }
+        Ok(Prefill { cached, complete: progress(done, ids.len()) })
+    }
+
+    /// The logits of the last step, which the caller may change.
+    pub fn logits(&mut self) -> &mut [f32] {
+        &mut self.logits
+    }
+
+    /// Checks that a sequence could hold `ids` and nothing else.
+    pub(crate) fn check_prompt(&self, ids: &[u32]) -> Result<()> {
+        self.check_ids(ids)?;
+        let context = self.context_length();
+        if ids.len() > context {
+            return Err(Error::ContextFull { tokens: ids.len(), free: context, context });
+        }
+        Ok(())
+    }
+
+    fn check_ids(&self, ids: &[u32]) -> Result<()> {
+        if ids.is_empty() {
+            return Err(Error::argument("ids", "are none, but there must be at least one"));
+        }
+        let vocab_size = self.limits.vocab_size;
+        match ids.iter().find(|&&id| id as usize >= vocab_size) {
+            Some(id) => {
+                Err(Error::argument("ids", format!("has {id}, which is not in the vocabulary of {vocab_size}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn part<'a>(&self, &(sequence, new, wanted): &(SequenceId, &'a [u32], Wanted)) -> Result<Part<'a>> {
+        let held = self.tokens(sequence)?;
+        self.check_ids(new)?;
+        let (start, tokens) =
+            if self.recompute { (0, Cow::Owned([held, new].concat())) } else { (held.len(), Cow::Borrowed(new)) };
+        let wanted = match wanted {
+            Wanted::None => 0,
+            Wanted::Last => 1,
+            Wanted::All => new.len(),
+        };
+        Ok(Part { sequence, new: new.len(), start, wanted_from: tokens.len() - wanted, tokens })
+    }
+
+    fn compute(&mut self, parts: &[Part]) -> Result<()> {
+        self.logits.clear();
+        for part in parts {
+            self.cache.truncate(part.sequence, part.start)?;
+            self.cache.extend(part.sequence, part.tokens.len())?;
+        }
+        self.copies.extend(self.cache.take_copies());
+        let mut next = (0, 0);
+        while next.0 < parts.len() {
+            let spans = take_spans(parts, &mut next, self.limits);
+            self.run(parts, &spans)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, parts: &[Part], spans: &[Span]) -> Result<()> {
+        let mut tokens = Vec::with_capacity(self.limits.max_tokens);
+        let mut outputs = Vec::with_capacity(self.limits.max_outputs);
+        let mut runs = Vec::with_capacity(spans.len());
+        for &Span { part, from, len } in spans {
+            let part = &parts[part];
+            let wanted = part.wanted_from.max(from)..from + len;
+            outputs.extend(wanted.map(|index| tokens.len() + index - from));
+            tokens.extend_from_slice(&part.tokens[from..from + len]);
+            runs.push(Run { len, start: part.start + from, pages: self.cache.pages(part.sequence)? });
+        }
+        let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies };
+        self.logits.extend_from_slice(self.executable.run(&step)?);
+        // Kept until a step has made them: were one to fail, the next must.
+        self.copies.clear();
+        Ok(())
+    }
+}
+
+/// The next step's spans, from token `next.1` of part `next.0` on, as many as the limits let in.
+fn take_spans(parts: &[Part], next: &mut (usize, usize), limits: Limits) -> Vec<Span> {
+    let (mut tokens, mut outputs) = (limits.max_tokens, limits.max_outputs);
+    let mut spans = vec![];
+    while let Some(part) = parts.get(next.0) {
+        let from = next.1;
+        let unwanted = part.wanted_from.saturating_sub(from);
+        let len = (part.tokens.len() - from).min(tokens).min(unwanted + outputs);
+        if len == 0 {
+            break;
+        }
+        spans.push(Span { part: next.0, from, len });
+        tokens -= len;
+        outputs -= len.saturating_sub(unwanted);
+        *next = if from + len == part.tokens.len() { (next.0 + 1, 0) } else { (next.0, from + len) };
+    }
+    spans
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cache, limits, recompute, tokens, .. } = self;
+        f.debug_struct("Decoder")
+            .field("limits", limits)
+            .field("context_length", &cache.context_length())
+            .field("recompute", recompute)
+            .field("sequences", &tokens.len())
+            .finish_non_exhaustive()
+    }
+}

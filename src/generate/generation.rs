@@ -1,0 +1,204 @@
+//! A text in the making, as an iterator over its pieces.
+
+use std::{fmt, iter::FusedIterator, time::Instant};
+
+use super::{Decoder, GenerateOptions, StopHandle, StopReason, Summary, Wanted, stop::StopStrings};
+use crate::{
+    Result,
+    kv_cache::SequenceId,
+    sampler::Sampler,
+    tokenizer::{TextStream, Tokenizer},
+};
+
+/// Generates a text piece by piece: an iterator over `Result<String>`.
+///
+/// The prompt is computed within the first call of `next`, or before by [`prefill`](Self::prefill). A piece is a whole
+/// number of characters and may be of several tokens. Dropping the generation ends it; the sequence then holds the
+/// prompt and what was generated, so that a prompt that goes on from there costs its new tokens only.
+pub struct Generation<'a> {
+    decoder: &'a mut Decoder,
+    sequence: SequenceId,
+    prompt: Vec<u32>,
+    sampler: Sampler,
+    tokenizer: Tokenizer,
+    text: TextStream,
+    stops: StopStrings,
+    max_tokens: usize,
+    handle: StopHandle,
+    state: State,
+    generated: Vec<u32>,
+    summary: Summary,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    /// The prompt is yet to be computed.
+    Prompt,
+    /// The decoder has the logits of the next token.
+    Logits,
+    /// This token was given out and is not in the cache.
+    Token(u32),
+    Done,
+}
+
+impl<'a> Generation<'a> {
+    /// A generation that will make `sequence` hold `prompt`, keeping what they share, and go on from there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for an empty prompt, an id past the vocabulary, an option out of its
+    /// range or a sequence that is not open; [`Error::ContextFull`](crate::Error::ContextFull) where the prompt is longer
+    /// than the context.
+    pub fn new(
+        decoder: &'a mut Decoder,
+        sequence: SequenceId,
+        prompt: Vec<u32>,
+        tokenizer: &Tokenizer,
+        options: &GenerateOptions,
+    ) -> Result<Self> {
+        decoder.tokens(sequence)?;
+        decoder.check_prompt(&prompt)?;
+        let mut sampler = Sampler::new(&options.sampler, decoder.limits().vocab_size)?;
+        prompt.iter().try_for_each(|&id| sampler.accept(id))?;
+        let summary = Summary {
+            stop: StopReason::Caller,
+            seed: sampler.seed(),
+            prompt_tokens: prompt.len(),
+            cached_tokens: 0,
+            generated_tokens: 0,
+            prefill: Default::default(),
+            decode: Default::default(),
+        };
+        Ok(Self {
+            decoder,
+            sequence,
+            prompt,
+            sampler,
+            tokenizer: tokenizer.clone(),
+            text: tokenizer.stream(),
+            stops: StopStrings::new(&options.stop)?,
+            max_tokens: options.max_tokens.unwrap_or(usize::MAX),
+            handle: StopHandle::new(),
+            state: State::Prompt,
+            generated: vec![],
+            summary,
+        })
+    }
+
+    /// A handle that stops this generation from elsewhere.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.handle.clone()
+    }
+
+    /// The ids of the prompt.
+    pub fn prompt(&self) -> &[u32] {
+        &self.prompt
+    }
+
+    /// The ids generated so far.
+    pub fn ids(&self) -> &[u32] {
+        &self.generated
+    }
+
+    /// How it went; complete once the iterator has ended.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Computes the prompt now, unless that was done. `progress` is told how many of its tokens are done and how many
+    /// there are, before each chunk and at the end; where it returns false the generation ends.
+    ///
+    /// # Errors
+    /// Whatever the device reports; the generation has then ended.
+    pub fn prefill(&mut self, mut progress: impl FnMut(usize, usize) -> bool) -> Result<()> {
+        if self.state != State::Prompt {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let handle = self.handle.clone();
+        let progress = |done, total| !handle.is_stopped() && progress(done, total);
+        let result = self.decoder.prefill(self.sequence, &self.prompt, progress);
+        self.summary.prefill = started.elapsed();
+        let prefill = result.inspect_err(|_| self.end(StopReason::Error))?;
+        self.summary.cached_tokens = prefill.cached;
+        if prefill.complete {
+            self.state = State::Logits;
+        } else {
+            self.end(StopReason::Caller);
+        }
+        Ok(())
+    }
+
+    /// One token on. Returns the text that this settles, which may be none.
+    fn advance(&mut self) -> Result<String> {
+        if self.handle.is_stopped() {
+            return Ok(self.finish(StopReason::Caller));
+        }
+        if self.generated.len() >= self.max_tokens {
+            return Ok(self.finish(StopReason::TokenLimit));
+        }
+        if let State::Token(id) = self.state {
+            if self.decoder.tokens(self.sequence)?.len() >= self.decoder.context_length() {
+                return Ok(self.finish(StopReason::ContextEnd));
+            }
+            self.decoder.step(&[(self.sequence, &[id], Wanted::Last)])?;
+        }
+        let id = self.sampler.sample(self.decoder.logits())?;
+        if self.tokenizer.is_end_of_generation(id) {
+            return Ok(self.finish(StopReason::EndOfGeneration(id)));
+        }
+        let text = self.text.push(id)?.unwrap_or_default();
+        self.state = State::Token(id);
+        self.generated.push(id);
+        self.summary.generated_tokens += 1;
+        let (piece, stop) = self.stops.push(&text);
+        if let Some(stop) = stop {
+            self.end(StopReason::StopString(stop));
+        }
+        Ok(piece)
+    }
+
+    /// Ends the text, and returns what was held back of it.
+    fn finish(&mut self, reason: StopReason) -> String {
+        self.end(reason);
+        self.stops.finish() + &self.text.finish().unwrap_or_default()
+    }
+
+    fn end(&mut self, reason: StopReason) {
+        self.state = State::Done;
+        self.summary.stop = reason;
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Err(error) = self.prefill(|_, _| true) {
+            return Some(Err(error));
+        }
+        let started = Instant::now();
+        let mut piece = Ok(String::new());
+        while self.state != State::Done && matches!(&piece, Ok(text) if text.is_empty()) {
+            piece = self.advance();
+        }
+        self.summary.decode += started.elapsed();
+        if piece.is_err() {
+            self.end(StopReason::Error);
+        }
+        Some(piece).filter(|piece| !matches!(piece, Ok(text) if text.is_empty()))
+    }
+}
+
+impl FusedIterator for Generation<'_> {}
+
+impl fmt::Debug for Generation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sequence, prompt, generated, summary, .. } = self;
+        f.debug_struct("Generation")
+            .field("sequence", sequence)
+            .field("prompt", prompt)
+            .field("generated", generated)
+            .field("summary", summary)
+            .finish_non_exhaustive()
+    }
+}

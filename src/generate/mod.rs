@@ -1,0 +1,65 @@
+//! From a prompt to its continuation: the decode loop.
+//!
+//! In: token ids, and an executable with its cache. Out: logits from the [`Decoder`], which knows sequences and steps;
+//! text from a [`Generation`], which adds what chooses tokens and what ends them. Prefill, decode and several sequences at
+//! once are the same call, a ragged batch, so there is one loop and one place that keeps the cache and the tokens in
+//! it together.
+
+mod decoder;
+mod generation;
+mod stop;
+
+use std::time::Duration;
+
+pub use decoder::{Decoder, Limits, Prefill, Wanted};
+pub use generation::Generation;
+pub use stop::{StopHandle, StopReason};
+
+use crate::sampler::SamplerOptions;
+
+/// How a text is generated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenerateOptions {
+    /// How each token is chosen.
+    pub sampler: SamplerOptions,
+    /// The most tokens to generate; `None`, the default, leaves the end to the model and the context's length.
+    pub max_tokens: Option<usize>,
+    /// Strings that end the text where they come up, and are not part of it. None by default.
+    pub stop: Vec<String>,
+}
+
+/// How a generation went.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Why it ended; [`StopReason::Caller`] while it has not.
+    pub stop: StopReason,
+    /// The seed that the tokens were chosen with: the same one gives the same text again.
+    pub seed: u64,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// How many of them, at the start, were in the cache already and cost nothing.
+    pub cached_tokens: usize,
+    /// Tokens generated; the one that ended the text is not among them.
+    pub generated_tokens: usize,
+    /// Time spent on the prompt.
+    pub prefill: Duration,
+    /// Time spent on the generated tokens; what the caller did between them does not count.
+    pub decode: Duration,
+}
+
+impl Summary {
+    /// Tokens of the prompt computed a second; 0 where there were none.
+    pub fn prefill_tokens_per_second(&self) -> f64 {
+        rate(self.prompt_tokens - self.cached_tokens, self.prefill)
+    }
+
+    /// Tokens generated a second; 0 where there were none.
+    pub fn decode_tokens_per_second(&self) -> f64 {
+        rate(self.generated_tokens, self.decode)
+    }
+}
+
+fn rate(tokens: usize, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
+}

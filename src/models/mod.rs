@@ -1,0 +1,104 @@
+//! The model families: how each is wired.
+//!
+//! In: a file's metadata and the names, shapes and formats of its tensors. Out: a [`Model`], that is its [`Config`] and
+//! the [`Graph`] of one step. A family is one file and one row of the table below; every such file has the same
+//! anatomy, a `layer` and a `build`. Families use the plain ops only: what may be fused is the optimizer's to find.
+//! Nothing here knows what will run the graph.
+
+mod config;
+mod llama;
+mod qwen3;
+mod rope;
+mod wiring;
+
+use std::collections::HashSet;
+
+pub use config::Config;
+pub use rope::{RopeConfig, RopeScaling};
+use wiring::Wiring;
+
+use crate::{
+    Error, Result,
+    gguf::Gguf,
+    graph::{Graph, Source},
+    weights::Weights,
+};
+
+/// A family that this crate builds.
+struct Family {
+    /// `general.architecture` in the file.
+    architecture: &'static str,
+    /// Wires a step's graph up to the logits.
+    build: fn(&Config, Wiring) -> Result<Graph>,
+}
+
+const FAMILIES: &[Family] =
+    &[Family { architecture: "llama", build: llama::build }, Family { architecture: "qwen3", build: qwen3::build }];
+
+/// The other architectures that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of gguf-py 0.17).
+#[rustfmt::skip]
+const KNOWN: &[&str] = &[
+    "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
+    "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
+    "bloom", "stablelm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
+    "qwen35", "qwen35moe", "phi2", "phi3", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
+    "minicpm", "minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "starcoder2", "rwkv6",
+    "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",
+    "olmo2", "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", "glm4", "glm4moe",
+    "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "nemotron_h", "nemotron_h_moe", "exaone",
+    "exaone4", "exaone-moe", "granite", "granitemoe", "granitehybrid", "chameleon", "wavtokenizer-dec", "plm",
+    "bailingmoe", "bailingmoe2", "dots1", "arcee", "afmoe", "ernie4_5", "ernie4_5-moe", "falcon-h1", "hunyuan-moe",
+    "hunyuan-dense", "hunyuan_vl", "smollm3", "gpt-oss", "lfm2", "lfm2moe", "dream", "smallthinker", "llada",
+    "llada-moe", "seed_oss", "grovemoe", "apertus", "minimax-m2", "cogvlm", "rnd1", "pangu-embedded", "mistral3",
+    "mistral4", "paddleocr", "mimo2", "step35", "llama-embed", "maincoder", "kimi-linear",
+];
+
+/// A model as its file describes it.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its sizes and constants.
+    pub config: Config,
+    /// The computation of one step, of plain ops.
+    pub graph: Graph,
+}
+
+impl Model {
+    /// Reads the config and wires the graph; reads no weight. `weights` are those of the file.
+    ///
+    /// # Errors
+    /// [`Error::Architecture`] for a family that is not built, [`Error::Metadata`] for a key that is missing or out of
+    /// its range, [`Error::Tensor`] for a tensor that is missing, of another shape than the config says, in a format
+    /// that is not computed on, or that the family has no use for.
+    pub fn from_gguf(gguf: &Gguf, weights: &Weights) -> Result<Self> {
+        let name = gguf.architecture()?;
+        let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| unbuilt(name))?;
+        let config = Config::from_gguf(gguf)?;
+        let graph = (family.build)(&config, Wiring::new(weights))?;
+        refuse_unused(gguf, &graph)?;
+        Ok(Self { config, graph })
+    }
+}
+
+/// A model that is computed without some of its tensors would be another model.
+fn refuse_unused(gguf: &Gguf, graph: &Graph) -> Result<()> {
+    let used: HashSet<&str> = graph
+        .values()
+        .iter()
+        .filter_map(|value| match &value.source {
+            Source::Weight { name, .. } => Some(&**name),
+            Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
+        })
+        .collect();
+    match gguf.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str())) {
+        Some(unused) => {
+            let what = "is in the file, but this architecture as it is built here has no use for it";
+            Err(Error::tensor(&unused.name, what))
+        }
+        None => Ok(()),
+    }
+}
+
+fn unbuilt(name: &str) -> Error {
+    let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
+    Error::Architecture { name: name.into(), known: KNOWN.contains(&name), supported: supported.join(", ") }
+}

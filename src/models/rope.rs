@@ -1,0 +1,119 @@
+//! How rotary embedding encodes positions: the frequency of each pair, and what stretches them over longer contexts.
+
+use super::config::Keys;
+use crate::Result;
+
+/// Rotary embedding's constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeConfig {
+    /// Pair `i` turns by `base^(-2i / dim)` radians a position.
+    pub base: f32,
+    /// Elements of a head that are rotated: an even number, at most `head_dim`.
+    pub dim: usize,
+    /// What is done to the frequencies so that more positions fit.
+    pub scaling: RopeScaling,
+}
+
+/// How the frequencies of rotary embedding are stretched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// Not at all.
+    None,
+    /// All are divided by `factor`.
+    Linear {
+        /// At least 1 in practice; above 0.
+        factor: f32,
+    },
+    /// YaRN ([Peng et al. 2023](https://arxiv.org/abs/2309.00071)): slow pairs are divided by `factor`, fast ones are
+    /// left, those between are blended, and queries and keys grow by `1 + 0.1 ln(factor)`.
+    Yarn {
+        /// At least 1.
+        factor: f32,
+        /// The context length before stretching.
+        original_context: usize,
+    },
+}
+
+impl RopeConfig {
+    pub(super) fn read(keys: &Keys, head_dim: usize, context_length: usize) -> Result<Self> {
+        const DIM: &str = "rope.dimension_count";
+        let base = keys.float("rope.freq_base", f32::MIN_POSITIVE..f32::MAX, Some(10_000.0))?;
+        let dim = keys.optional_size(DIM, head_dim)?.unwrap_or(head_dim);
+        if !dim.is_multiple_of(2) {
+            return Err(keys.error(DIM, format!("is {dim}, but must be even")));
+        }
+        let scaling = RopeScaling::read(keys, context_length)?;
+        if matches!(scaling, RopeScaling::Yarn { .. }) && dim != head_dim {
+            let what = format!("is yarn with {dim} of a head's {head_dim} elements rotated, which is not built yet");
+            return Err(keys.error("rope.scaling.type", what));
+        }
+        Ok(Self { base, dim, scaling })
+    }
+
+    /// The radians that each pair turns a position.
+    pub(super) fn frequencies(&self) -> Vec<f32> {
+        let n = self.dim as f64;
+        let plain = (0..self.dim / 2).map(|i| f64::from(self.base).powf(-2.0 * i as f64 / n));
+        match self.scaling {
+            RopeScaling::None => plain.map(|f| f as f32).collect(),
+            RopeScaling::Linear { factor } => plain.map(|f| (f / f64::from(factor)) as f32).collect(),
+            RopeScaling::Yarn { factor, original_context } => {
+                let ramp = self.yarn_ramp(original_context as f64);
+                let stretched = |(i, f): (usize, f64)| f * (1.0 - ramp(i) + ramp(i) / f64::from(factor));
+                plain.enumerate().map(|pair| stretched(pair) as f32).collect()
+            }
+        }
+    }
+
+    /// How much of YaRN's division each pair takes: none where it turns 32 times or more in the original context, all
+    /// where it turns once or less.
+    fn yarn_ramp(&self, original_context: f64) -> impl Fn(usize) -> f64 {
+        let n = self.dim as f64;
+        let pair_turning = |turns: f64| {
+            n * (original_context / (turns * std::f64::consts::TAU)).ln() / (2.0 * f64::from(self.base).ln())
+        };
+        let low = pair_turning(32.0).floor().max(0.0);
+        let high = pair_turning(1.0).ceil().min(n - 1.0);
+        move |i| ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
+    }
+
+    /// What attention scores are multiplied by before the softmax. YaRN's growth of both queries and keys is put here,
+    /// where it costs nothing.
+    pub(super) fn attention_scale(&self, head_dim: usize) -> f32 {
+        let growth = match self.scaling {
+            RopeScaling::None | RopeScaling::Linear { .. } => 1.0,
+            RopeScaling::Yarn { factor, .. } => 1.0 + 0.1 * f64::from(factor).ln(),
+        };
+        (growth * growth / (head_dim as f64).sqrt()) as f32
+    }
+}
+
+impl RopeScaling {
+    fn read(keys: &Keys, context_length: usize) -> Result<Self> {
+        const TYPE: &str = "rope.scaling.type";
+        const FACTOR: &str = "rope.scaling.factor";
+        // The key that files had before `rope.scaling.*` came.
+        const OLD_FACTOR: &str = "rope.scale_linear";
+        let above_zero = f32::MIN_POSITIVE..f32::MAX;
+        match keys.str(TYPE)? {
+            Some("none") => Ok(Self::None),
+            Some("linear") | None => {
+                let key = if keys.has(FACTOR) { FACTOR } else { OLD_FACTOR };
+                match keys.float(key, 0.0..f32::MAX, Some(1.0))? {
+                    // As in llama.cpp, 0 says that there is none.
+                    0.0 | 1.0 => Ok(Self::None),
+                    factor => Ok(Self::Linear { factor }),
+                }
+            }
+            Some("yarn") => Ok(Self::Yarn {
+                factor: keys.float(FACTOR, 1.0..above_zero.end, None)?,
+                original_context: keys
+                    .optional_size("rope.scaling.original_context_length", 1 << 31)?
+                    .unwrap_or(context_length),
+            }),
+            Some(other) => {
+                Err(keys.error(TYPE, format!("is `{other}`, which is not built yet: none, linear and yarn are")))
+            }
+        }
+    }
+}

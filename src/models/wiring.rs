@@ -1,0 +1,70 @@
+//! What a family's `build` writes its graph with: the graph builder, and the model's tensors to name in it.
+
+use std::collections::HashMap;
+
+use super::Config;
+use crate::{
+    Result,
+    graph::{Builder, Graph, ValueId},
+    weights::Weights,
+};
+
+/// A graph in the making over a model's tensors, each of which is held to its shape where it is named.
+pub(super) struct Wiring<'a> {
+    /// The ops.
+    pub builder: Builder,
+    weights: &'a Weights,
+    named: HashMap<String, ValueId>,
+}
+
+impl<'a> Wiring<'a> {
+    pub fn new(weights: &'a Weights) -> Self {
+        Self { builder: Builder::new(), weights, named: HashMap::new() }
+    }
+
+    /// The tensor of this name, of the shape `[rows, columns]`; a vector is one row.
+    pub fn weight(&mut self, name: &str, rows: usize, columns: usize) -> Result<ValueId> {
+        let dtype = self.weights.get(name, &[rows, columns])?.dtype;
+        Ok(self.name(name, |builder| builder.weight(name, dtype, rows, columns)))
+    }
+
+    /// As [`weight`](Self::weight), for a tensor that the file may lack.
+    pub fn optional_weight(&mut self, name: &str, rows: usize, columns: usize) -> Result<Option<ValueId>> {
+        let found = self.weights.find(name, &[rows, columns])?.map(|weight| weight.dtype);
+        Ok(found.map(|dtype| self.name(name, |builder| builder.weight(name, dtype, rows, columns))))
+    }
+
+    /// `x w^T` with `NAME.weight`, `[rows, columns]`; plus `NAME.bias` where the file has it.
+    pub fn linear(&mut self, x: ValueId, name: &str, rows: usize, columns: usize) -> Result<ValueId> {
+        let w = self.weight(&format!("{name}.weight"), rows, columns)?;
+        let y = self.builder.matmul(x, w);
+        let bias = self.optional_weight(&format!("{name}.bias"), 1, rows)?;
+        Ok(bias.map_or(y, |bias| self.builder.add(y, bias)))
+    }
+
+    /// RMS norm by `NAME.weight` of each `n` elements.
+    pub fn rms_norm(&mut self, x: ValueId, name: &str, n: usize, eps: f32) -> Result<ValueId> {
+        let w = self.weight(&format!("{name}.weight"), 1, n)?;
+        Ok(self.builder.rms_norm(x, w, eps))
+    }
+
+    /// The step's tokens as rows of the embedding.
+    pub fn embedding(&mut self, config: &Config) -> Result<ValueId> {
+        let tokens = self.builder.tokens();
+        let table = self.weight("token_embd.weight", config.vocab_size, config.hidden)?;
+        Ok(self.builder.embed(table, tokens))
+    }
+
+    /// The graph whose logits are `x`, normed, times `output.weight` or, where the file has none, the embedding.
+    pub fn finish(mut self, config: &Config, x: ValueId) -> Result<Graph> {
+        let x = self.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
+        let own = self.weights.find("output.weight", &[config.vocab_size, config.hidden])?;
+        let head = if own.is_some() { "output" } else { "token_embd" };
+        let logits = self.linear(x, head, config.vocab_size, config.hidden)?;
+        self.builder.finish(logits)
+    }
+
+    fn name(&mut self, name: &str, add: impl FnOnce(&mut Builder) -> ValueId) -> ValueId {
+        *self.named.entry(name.into()).or_insert_with(|| add(&mut self.builder))
+    }
+}

@@ -1,0 +1,85 @@
+//! How much memory a model takes, before it is loaded.
+
+use std::fmt;
+
+use crate::{
+    Error, Result,
+    backend::Backend,
+    generate::Limits,
+    graph::Graph,
+    kv_cache::{CacheLayout, PAGE_POSITIONS},
+    plan::Plan,
+    weights::Weights,
+};
+
+/// The memory that a runner takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryPlan {
+    /// The tensors, as they are stored.
+    pub weights: u64,
+    /// What each token in the cache takes. The cache grows by pages of 64.
+    pub cache_per_token: u64,
+    /// The most tokens that the sequence can hold.
+    pub context_length: usize,
+    /// The working memory of a step, whatever the length of the sequence.
+    pub scratch: u64,
+}
+
+impl MemoryPlan {
+    pub(super) fn new(
+        backend: &dyn Backend,
+        graph: &Graph,
+        weights: &Weights,
+        layout: &CacheLayout,
+        context_length: usize,
+        limits: Limits,
+    ) -> Result<Self> {
+        Ok(Self {
+            weights: weights.total_bytes(),
+            cache_per_token: layout.bytes_per_token() as u64,
+            context_length,
+            scratch: backend.scratch_bytes(&Plan::new(graph)?, limits.max_tokens, limits.max_outputs) as u64,
+        })
+    }
+
+    /// The cache of a full context: whole pages.
+    pub fn cache(&self) -> u64 {
+        (self.context_length.next_multiple_of(PAGE_POSITIONS) as u64).saturating_mul(self.cache_per_token)
+    }
+
+    /// Everything, with a full context.
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.scratch).saturating_add(self.cache())
+    }
+
+    /// The pages that a cache may have within `limit`, at least those of a full context.
+    pub(super) fn pages_within(&self, limit: Option<u64>) -> Result<usize> {
+        let Some(limit) = limit else { return Ok(usize::MAX) };
+        if self.total() > limit {
+            return Err(Error::Memory { what: "the model with a full context", needed: self.total(), limit });
+        }
+        let page_bytes = (self.cache_per_token * PAGE_POSITIONS as u64).max(1);
+        Ok(usize::try_from((limit - self.weights - self.scratch) / page_bytes).unwrap_or(usize::MAX))
+    }
+}
+
+/// One line for each figure.
+impl fmt::Display for MemoryPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "weights          {:>12}", bytes(self.weights))?;
+        writeln!(f, "scratch          {:>12}", bytes(self.scratch))?;
+        writeln!(f, "cache per token  {:>12}", bytes(self.cache_per_token))?;
+        writeln!(f, "cache, {:>8}  {:>12}", self.context_length, bytes(self.cache()))?;
+        write!(f, "total            {:>12}", bytes(self.total()))
+    }
+}
+
+fn bytes(n: u64) -> String {
+    match n {
+        0..10_000 => format!("{n} B"),
+        10_000..10_000_000 => format!("{:.1} kB", n as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} MB", n as f64 / 1e6),
+        _ => format!("{:.1} GB", n as f64 / 1e9),
+    }
+}

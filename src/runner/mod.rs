@@ -1,0 +1,105 @@
+//! The whole path from a file to text: one stage after the other, and nothing else.
+//!
+//! In: the path of a GGUF file. Out: a [`Runner`], which holds the model ready to run and one sequence of tokens.
+//! Whatever a caller asks for (a text, an answer, ids, logits) goes through that sequence, and what the request shares
+//! with it at the start is not computed again.
+
+mod builder;
+mod lm;
+mod memory;
+mod requests;
+
+use std::{path::Path, sync::Arc, thread};
+
+pub use builder::RunnerBuilder;
+pub use lm::LmRunner;
+pub use memory::MemoryPlan;
+
+use crate::{
+    Error, Result,
+    backend::{Backend, DeviceInfo},
+    chat::ChatTemplate,
+    generate::{Decoder, Limits},
+    gguf::Gguf,
+    graph::Graph,
+    kv_cache::{CacheLayout, KvCache, SequenceId},
+    models::{Config, Model},
+    optimize::{Target, optimize},
+    tokenizer::Tokenizer,
+    weights::Weights,
+};
+
+/// A model ready to run, and one sequence of tokens.
+///
+/// ```no_run
+/// use inkstone::{GenerateOptions, Runner};
+///
+/// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+/// for piece in runner.generate("Why is the sky blue?", &GenerateOptions::default())? {
+///     print!("{}", piece?);
+/// }
+/// # Ok::<(), inkstone::Error>(())
+/// ```
+pub struct Runner {
+    config: Config,
+    memory: MemoryPlan,
+    device: DeviceInfo,
+    tokenizer: Tokenizer,
+    /// The file's, or why it cannot be used: a model without one still generates from plain prompts.
+    template: Result<ChatTemplate, String>,
+    decoder: Decoder,
+    sequence: SequenceId,
+}
+
+/// All that is known of a model before memory is spent on it.
+struct Prepared {
+    gguf: Gguf,
+    weights: Weights,
+    config: Config,
+    backend: Box<dyn Backend>,
+    graph: Graph,
+    layout: CacheLayout,
+    limits: Limits,
+    memory: MemoryPlan,
+}
+
+impl RunnerBuilder {
+    fn prepare(&self, path: &Path) -> Result<Prepared> {
+        let gguf = Gguf::open(path)?;
+        let weights = Weights::from_gguf(&gguf);
+        let Model { config, graph } = Model::from_gguf(&gguf, &weights)?;
+        let context_length = self.context_length_for(&config)?;
+        let limits = self.limits_for(&config, context_length)?;
+        let backend = self.backend()?;
+        let graph = optimize(
+            &graph,
+            &Target {
+                supports: &|op| backend.supports(op),
+                vector: &|name| Some(Arc::from(weights.vector(name, gguf.tensor(name)?.elements()).ok()?)),
+            },
+        )?
+        .graph;
+        let layout = CacheLayout::new(graph.caches(), self.cache_type)?;
+        let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
+        Ok(Prepared { gguf, weights, config, backend, graph, layout, limits, memory })
+    }
+
+    fn load(&self, path: &Path) -> Result<Runner> {
+        let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(path)?;
+        let cache = KvCache::new(memory.context_length, memory.pages_within(self.memory_limit)?);
+        // Indexing a large vocabulary takes as long as making the weights ready.
+        let (executable, tokenizer) = thread::scope(|scope| {
+            let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&gguf));
+            let executable = backend.compile(&graph, &weights, &layout, limits.max_tokens, limits.max_outputs);
+            (executable, tokenizer.join())
+        });
+        let tokenizer = tokenizer.map_err(|_| Error::Tokenizer("the thread that built it failed".into()))??;
+        let template = ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
+            Error::ChatTemplate(what) => what,
+            other => other.to_string(),
+        });
+        let mut decoder = Decoder::new(executable?, cache, limits).with_recompute(self.recompute);
+        let sequence = decoder.open();
+        Ok(Runner { config, memory, device: backend.device().clone(), tokenizer, template, decoder, sequence })
+    }
+}

@@ -1,0 +1,224 @@
+//! What a runner can be asked for.
+
+use std::{fmt, path::Path};
+
+use super::{MemoryPlan, Runner, RunnerBuilder};
+use crate::{
+    Error, Result,
+    backend::DeviceInfo,
+    chat::{ChatOptions, ChatTemplate, Message},
+    generate::{Decoder, GenerateOptions, Generation, Wanted},
+    kv_cache::SequenceId,
+    models::Config,
+    sampler::{Sampler, SamplerOptions},
+    tokenizer::{SpecialTokens, Tokenizer},
+};
+
+/// Loading.
+impl Runner {
+    /// Loads the model in this file with the default settings; of a split model, the first part.
+    ///
+    /// # Errors
+    /// As [`RunnerBuilder::from_gguf`].
+    pub fn from_gguf(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().from_gguf(path)
+    }
+
+    /// The settings, to be changed before loading.
+    pub fn builder() -> RunnerBuilder {
+        RunnerBuilder::default()
+    }
+}
+
+/// Text.
+impl Runner {
+    /// Goes on from a prompt. The pieces of text come from the [`Generation`] as they are made.
+    ///
+    /// The prompt is encoded as the file says: special tokens that it spells out count as such, and those that begin a
+    /// sequence are added.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an empty prompt or an option out of its range, [`Error::Tokenizer`] for a prompt that the
+    /// vocabulary cannot express, [`Error::ContextFull`] for one that is longer than the context.
+    pub fn generate(&mut self, prompt: &str, options: &GenerateOptions) -> Result<Generation<'_>> {
+        if prompt.is_empty() {
+            return Err(Error::argument("prompt", "is empty"));
+        }
+        let ids = self.tokenizer.encode_prompt(prompt)?;
+        self.generation(ids, options)
+    }
+
+    /// Answers a conversation, by the chat template in the file. A conversation that goes on from the last one costs its
+    /// new messages only.
+    ///
+    /// ```no_run
+    /// use inkstone::{GenerateOptions, Message, Runner};
+    ///
+    /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+    /// let mut messages = vec![Message::system("Be brief."), Message::user("Why is the sky blue?")];
+    /// let answer: String = runner.chat(&messages, &GenerateOptions::default())?.collect::<Result<_, _>>()?;
+    /// messages.push(Message::assistant(answer));
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ChatTemplate`] where the file has no template or it refuses the messages; else as
+    /// [`generate`](Self::generate).
+    pub fn chat(&mut self, messages: &[Message], options: &GenerateOptions) -> Result<Generation<'_>> {
+        self.chat_with(messages, &ChatOptions::default(), options)
+    }
+
+    /// As [`chat`](Self::chat), with variables that the template reads, such as `enable_thinking`.
+    ///
+    /// # Errors
+    /// As [`chat`](Self::chat).
+    pub fn chat_with(
+        &mut self,
+        messages: &[Message],
+        chat: &ChatOptions,
+        options: &GenerateOptions,
+    ) -> Result<Generation<'_>> {
+        if messages.is_empty() {
+            return Err(Error::argument("messages", "are none, but there must be at least one"));
+        }
+        let prompt = self.chat_template()?.render(messages, chat)?;
+        let ids = self.tokenizer.encode(&prompt, SpecialTokens::Parse)?;
+        self.generation(ids, options)
+    }
+
+    fn generation(&mut self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation<'_>> {
+        Generation::new(&mut self.decoder, self.sequence, ids, &self.tokenizer, options)
+    }
+}
+
+/// Token ids and logits.
+impl Runner {
+    /// The `n` most probable ids after `ids`, each chosen with the ones before it. `on_token` is given each as it comes,
+    /// and ends it by returning false. It also ends before an end-of-generation token, which is not returned, and where
+    /// the context is full.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where there are no ids or one is past the vocabulary, [`Error::ContextFull`] where there are
+    /// more than the context has room for.
+    pub fn generate_ids(&mut self, ids: &[u32], n: usize, mut on_token: impl FnMut(u32) -> bool) -> Result<Vec<u32>> {
+        let mut sampler = Sampler::new(&SamplerOptions::greedy(), self.config.vocab_size)?;
+        let mut generated = vec![];
+        self.decoder.prefill(self.sequence, ids, |_, _| true)?;
+        while generated.len() < n {
+            let id = sampler.sample(self.decoder.logits())?;
+            if self.tokenizer.is_end_of_generation(id) {
+                break;
+            }
+            generated.push(id);
+            if !on_token(id) || generated.len() == n || self.tokens().len() == self.context_length() {
+                break;
+            }
+            self.decode(id)?;
+        }
+        Ok(generated)
+    }
+
+    /// The logits of what follows `ids`, `[vocabulary]`, all computed afresh; the sequence then holds `ids`.
+    ///
+    /// # Errors
+    /// As [`generate_ids`](Self::generate_ids).
+    pub fn predict_logits(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
+        self.decoder.check_prompt(ids)?;
+        self.reset();
+        self.prefill(ids).map(<[f32]>::to_vec)
+    }
+
+    /// Appends `ids` to the sequence and returns the logits of what follows, `[vocabulary]`.
+    ///
+    /// # Errors
+    /// As [`generate_ids`](Self::generate_ids); the sequence is then as it was.
+    pub fn prefill(&mut self, ids: &[u32]) -> Result<&[f32]> {
+        self.decoder.step(&[(self.sequence, ids, Wanted::Last)]).map(|logits| &*logits)
+    }
+
+    /// Appends one id to the sequence and returns the logits of what follows, `[vocabulary]`.
+    ///
+    /// # Errors
+    /// As [`prefill`](Self::prefill).
+    pub fn decode(&mut self, id: u32) -> Result<&[f32]> {
+        self.prefill(&[id])
+    }
+
+    /// The ids that the sequence holds.
+    pub fn tokens(&self) -> &[u32] {
+        self.decoder.tokens(self.sequence).unwrap_or_default()
+    }
+
+    /// Forgets every id of the sequence from `len` on; a `len` past its end changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the sequence was closed through [`decoder`](Self::decoder).
+    pub fn truncate(&mut self, len: usize) -> Result<()> {
+        self.decoder.truncate(self.sequence, len)
+    }
+
+    /// Empties the sequence.
+    pub fn reset(&mut self) {
+        if self.truncate(0).is_err() {
+            self.sequence = self.decoder.open();
+        }
+    }
+
+    /// What runs the steps: for several sequences at once, or the logits of every token.
+    pub fn decoder(&mut self) -> &mut Decoder {
+        &mut self.decoder
+    }
+
+    /// The runner's own sequence in its [`decoder`](Self::decoder).
+    pub fn sequence(&self) -> SequenceId {
+        self.sequence
+    }
+}
+
+/// What was loaded.
+impl Runner {
+    /// The model's sizes and constants.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the model runs on.
+    pub fn device(&self) -> &DeviceInfo {
+        &self.device
+    }
+
+    /// The model's tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The model's chat template.
+    ///
+    /// # Errors
+    /// [`Error::ChatTemplate`] where the file has none, or one that does not parse.
+    pub fn chat_template(&self) -> Result<&ChatTemplate> {
+        self.template.as_ref().map_err(|what| Error::ChatTemplate(what.clone()))
+    }
+
+    /// The memory that it takes.
+    pub fn memory(&self) -> &MemoryPlan {
+        &self.memory
+    }
+
+    /// The most tokens that the sequence can hold.
+    pub fn context_length(&self) -> usize {
+        self.memory.context_length
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { config, memory, device, decoder, .. } = self;
+        f.debug_struct("Runner")
+            .field("config", config)
+            .field("memory", memory)
+            .field("device", device)
+            .field("decoder", decoder)
+            .finish_non_exhaustive()
+    }
+}

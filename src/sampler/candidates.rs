@@ -1,0 +1,139 @@
+//! Logits in, the few tokens that the truncations keep out, best first, and the draw among them.
+//!
+//! A vocabulary has 150 thousand tokens and a truncation keeps tens of them. So nothing sorts the vocabulary: the `k` best are
+//! kept while one pass runs over it, and top-p asks for more of them until their probability suffices.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+
+/// A token and its logit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub logit: f32,
+    pub id: u32,
+}
+
+/// Larger logits first; among equals the lower id.
+fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
+    b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
+}
+
+/// The largest logit, of the lowest id among equals, in one pass.
+///
+/// # Errors
+/// [`Error::Argument`] where a logit is NaN or positive infinity, or all are negative infinity.
+pub(super) fn largest(logits: &[f32]) -> Result<Candidate> {
+    const CHUNK: usize = 512;
+    let (mut best, mut start) = (f32::NEG_INFINITY, 0);
+    for (index, chunk) in logits.chunks(CHUNK).enumerate() {
+        // Comparisons that NaN fails, and no early exit: the loop becomes SIMD.
+        let (mut sound, mut most) = (true, f32::NEG_INFINITY);
+        for &logit in chunk {
+            sound &= logit < f32::INFINITY;
+            most = if logit > most { logit } else { most };
+        }
+        if !sound {
+            return Err(Error::argument("logits", "hold NaN or infinity: the model or its input is damaged"));
+        }
+        if most > best {
+            (best, start) = (most, index * CHUNK);
+        }
+    }
+    match logits[start..].iter().position(|&logit| logit == best) {
+        Some(offset) if best > f32::NEG_INFINITY => Ok(Candidate { logit: best, id: (start + offset) as u32 }),
+        _ => Err(Error::argument("logits", "are all negative infinity: no token is left to choose")),
+    }
+}
+
+/// The index drawn from `softmax(logits / temperature)` by a uniform number from 0 to below 1; `largest` is the largest logit.
+pub(super) fn draw(logits: impl Iterator<Item = f32> + Clone, largest: f32, temperature: f32, uniform: f64) -> usize {
+    let weight = |logit: f32| (f64::from(logit - largest) / f64::from(temperature)).exp();
+    let total: f64 = logits.clone().map(weight).sum();
+    let mut left = uniform * total;
+    let mut last = 0;
+    for (index, logit) in logits.enumerate() {
+        let weight = weight(logit);
+        if weight > 0.0 {
+            last = index;
+            left -= weight;
+            if left < 0.0 {
+                break;
+            }
+        }
+    }
+    last
+}
+
+/// The memory of a selection, kept from token to token.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Candidates {
+    best: Vec<Candidate>,
+}
+
+impl Candidates {
+    /// What top-k (0: all), top-p and min-p keep, best first and never empty; `best` is the largest of the logits.
+    pub(super) fn select(
+        &mut self,
+        logits: &[f32],
+        best: Candidate,
+        top_k: usize,
+        top_p: f32,
+        min_p: f32,
+    ) -> &[Candidate] {
+        let weight = |logit: f32| f64::from(logit - best.logit).exp();
+        let limit = if top_k == 0 { logits.len() } else { top_k.min(logits.len()) };
+        // The total is needed to know what share the best have; with top-k it is taken over those alone.
+        let whole = (top_k == 0 && top_p < 1.0).then(|| logits.iter().map(|&l| weight(l)).sum::<f64>());
+        let mut wanted = if top_k == 0 { limit.min(256) } else { limit };
+        let kept = loop {
+            self.take_best(logits, wanted);
+            let total = whole.unwrap_or_else(|| self.best.iter().map(|c| weight(c.logit)).sum());
+            let nucleus = self.nucleus(top_p, total, weight);
+            let kept = nucleus.unwrap_or(self.best.len());
+            let likely = self.best[..kept].partition_point(|c| weight(c.logit) >= f64::from(min_p));
+            // All of these are kept, so there may be more beyond them.
+            if wanted == limit || nucleus.is_some() || likely < kept {
+                break likely;
+            }
+            wanted = limit.min(wanted * 8);
+        };
+        &self.best[..kept.max(1)]
+    }
+
+    /// How many of the best reach `top_p` of the total weight; `None` where all of them together do not, or all are to be kept.
+    fn nucleus(&self, top_p: f32, total: f64, weight: impl Fn(f32) -> f64) -> Option<usize> {
+        let enough = f64::from(top_p) * total;
+        let mut sum = 0.0;
+        let reaches = |c: &Candidate| {
+            sum += weight(c.logit);
+            sum >= enough
+        };
+        if top_p < 1.0 { self.best.iter().position(reaches).map(|index| index + 1) } else { None }
+    }
+
+    /// Leaves the `k` best of `logits` in `self.best`, sorted.
+    fn take_best(&mut self, logits: &[f32], k: usize) {
+        let best = &mut self.best;
+        best.clear();
+        let capacity = 2 * k + 64;
+        best.reserve(capacity.min(logits.len()));
+        let mut threshold = f32::NEG_INFINITY;
+        for (id, &logit) in logits.iter().enumerate() {
+            // At an equal logit the earlier, lower id stays.
+            if logit > threshold {
+                best.push(Candidate { logit, id: id as u32 });
+                if best.len() == capacity {
+                    best.select_nth_unstable_by(k - 1, best_first);
+                    best.truncate(k);
+                    threshold = best[k - 1].logit;
+                }
+            }
+        }
+        if best.len() > k {
+            best.select_nth_unstable_by(k - 1, best_first);
+            best.truncate(k);
+        }
+        best.sort_unstable_by(best_first);
+    }
+}

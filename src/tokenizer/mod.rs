@@ -1,0 +1,215 @@
+//! Text in, token ids out, and back.
+//!
+//! A tokenizer is built from a model file's own metadata, so that a GGUF file is all one needs. Two kinds of vocabulary are
+//! read: byte-level BPE (`tokenizer.ggml.model` = `gpt2`: Qwen, Llama 3, GPT-2) and SentencePiece's (`llama`: Llama 2, Phi-3,
+//! Mistral, Gemma). Hugging Face's `tokenizer.json` can be read in their place.
+//!
+//! Encoding has two steps: the text is cut at its special tokens ([`SpecialTokens`] says which count), and each
+//! stretch between them is merged into tokens of the vocabulary. Decoding joins the tokens' bytes.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+
+mod bpe;
+mod bytes;
+mod json;
+mod merge;
+mod pre;
+mod special;
+mod spm;
+mod stream;
+mod vocabulary;
+
+pub use stream::TextStream;
+
+use special::{Fragment, SpecialFinder};
+use vocabulary::Vocabulary;
+
+/// What a text's spelling of a special token (`<|im_end|>`, `</s>` …) means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialTokens {
+    /// It is that token: for prompts that a chat template rendered.
+    Parse,
+    /// It is ordinary text: for text from outside, which must not be able to end a turn or open another. Tokens that the
+    /// vocabulary marks as user-defined (`<think>`, runs of spaces) carry no power and are recognised all the same.
+    Plain,
+}
+
+/// Turns text into token ids and back. Cheap to clone; clones share the vocabulary.
+///
+/// ```
+/// use inkstone::gguf::Gguf;
+/// use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+///
+/// let tokenizer = Tokenizer::from_gguf(&Gguf::open("tests/data/tokenizer/bpe.gguf")?)?;
+/// let ids = tokenizer.encode("the fox<|im_end|>", SpecialTokens::Parse)?;
+/// assert_eq!(ids.last(), tokenizer.eos().as_ref());
+/// assert_eq!(tokenizer.decode(&ids)?, "the fox");
+/// # Ok::<(), inkstone::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Tokenizer(Arc<Inner>);
+
+struct Inner {
+    vocabulary: Vocabulary,
+    encoder: Encoder,
+}
+
+enum Encoder {
+    Bpe(SpecialFinder, bpe::Bpe),
+    Spm(SpecialFinder, spm::Spm),
+    Json(json::Json),
+}
+
+impl Tokenizer {
+    /// The tokenizer that a model's metadata describes (the keys `tokenizer.ggml.*`).
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] where a key is missing, malformed, or names a kind of vocabulary or a pre-tokenizer that this crate
+    /// does not know (one that is merely similar would give other ids than the model was trained with).
+    pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
+        const MODEL: &str = "tokenizer.ggml.model";
+        let missing = || Error::metadata(MODEL, "is missing: this file holds no tokenizer");
+        let (vocabulary, encoder) = match gguf.str(MODEL)?.ok_or_else(missing)? {
+            "gpt2" => bpe::from_gguf(gguf)?,
+            "llama" => spm::from_gguf(gguf)?,
+            other => {
+                let what = format!("`{other}` is a kind of vocabulary that is not supported; supported: gpt2, llama");
+                return Err(Error::metadata(MODEL, what));
+            }
+        };
+        Ok(Self(Arc::new(Inner { vocabulary, encoder })))
+    }
+
+    /// The tokenizer of a Hugging Face `tokenizer.json`.
+    ///
+    /// Such a file does not name its end-of-sequence token, so [`bos`](Self::bos) and [`eos`](Self::eos) are `None`, and
+    /// generation ends at those of its special tokens that are end markers by their usual text (`<|im_end|>`, `</s>` …).
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be read, [`Error::Tokenizer`] where it is not a tokenizer or one whose
+    /// decoder is neither byte-level nor SentencePiece's.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let (vocabulary, json) = json::from_file(path.as_ref())?;
+        Ok(Self(Arc::new(Inner { vocabulary, encoder: Encoder::Json(json) })))
+    }
+
+    /// The ids of a text, with nothing added at its begin or end. SentencePiece vocabularies that were trained so put
+    /// a space before the text and before what follows a special token.
+    ///
+    /// # Errors
+    /// [`Error::Tokenizer`] where the vocabulary has no token for a part of the text.
+    pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        self.encode_into(text, special, &mut ids)?;
+        Ok(ids)
+    }
+
+    /// The ids of a text that begins a sequence: special tokens are parsed, and the begin- and end-of-sequence tokens
+    /// are added where the metadata asks for them. (A rendered chat template spells its own, so it goes through
+    /// [`encode`](Self::encode).)
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>> {
+        if let Encoder::Json(json) = &self.0.encoder {
+            return json.encode_prompt(text);
+        }
+        let vocabulary = &self.0.vocabulary;
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        ids.extend(vocabulary.bos.filter(|_| vocabulary.add_bos));
+        self.encode_into(text, SpecialTokens::Parse, &mut ids)?;
+        ids.extend(vocabulary.eos.filter(|_| vocabulary.add_eos));
+        Ok(ids)
+    }
+
+    fn encode_into(&self, text: &str, special: SpecialTokens, ids: &mut Vec<u32>) -> Result<()> {
+        let vocabulary = &self.0.vocabulary;
+        match &self.0.encoder {
+            Encoder::Json(json) => ids.extend(json.encode(text, special)?),
+            Encoder::Bpe(finder, bpe) => finder.split(text, special, |fragment| match fragment {
+                Fragment::Token(id) => {
+                    ids.push(id);
+                    Ok(())
+                }
+                Fragment::Text(text) => bpe.encode(vocabulary, text, ids),
+            })?,
+            Encoder::Spm(finder, spm) => {
+                let mut at_start = true;
+                finder.split(text, special, |fragment| match fragment {
+                    Fragment::Token(id) => {
+                        ids.push(id);
+                        at_start = true;
+                        Ok(())
+                    }
+                    Fragment::Text(text) => spm.encode(vocabulary, text, std::mem::take(&mut at_start), ids),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of a whole sequence of ids: control tokens give nothing, a space that encoding put before the text
+    /// is taken away again, and bytes that are not UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where an id is not in the vocabulary.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        let vocabulary = &self.0.vocabulary;
+        let mut bytes = Vec::new();
+        for &id in ids {
+            bytes.extend_from_slice(vocabulary.text_bytes(id)?);
+        }
+        let added = vocabulary.adds_space && bytes.first() == Some(&b' ');
+        Ok(String::from_utf8_lossy(&bytes[usize::from(added)..]).into_owned())
+    }
+
+    /// The bytes that a token stands for, which need not be whole characters; a control token shows its name.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where the id is not in the vocabulary.
+    pub fn token_bytes(&self, id: u32) -> Result<&[u8]> {
+        self.0.vocabulary.bytes(id)
+    }
+
+    /// How many tokens there are: ids run from 0 to this, exclusive.
+    pub fn vocab_size(&self) -> usize {
+        self.0.vocabulary.len()
+    }
+
+    /// The begin-of-sequence token, where the metadata names one.
+    pub fn bos(&self) -> Option<u32> {
+        self.0.vocabulary.bos
+    }
+
+    /// The end-of-sequence token, where the metadata names one.
+    pub fn eos(&self) -> Option<u32> {
+        self.0.vocabulary.eos
+    }
+
+    /// Whether a model that gives this token has said all: the end of the sequence, the turn or the message, as the
+    /// metadata names them, and control tokens that are such by their usual text (`<|im_end|>`, `<|eot_id|>` …).
+    pub fn is_end_of_generation(&self, id: u32) -> bool {
+        self.end_of_generation().contains(&id)
+    }
+
+    /// The tokens for which [`is_end_of_generation`](Self::is_end_of_generation) holds, ascending.
+    pub fn end_of_generation(&self) -> &[u32] {
+        &self.0.vocabulary.end_of_generation
+    }
+
+    /// Decodes ids one by one as they are generated.
+    pub fn stream(&self) -> TextStream {
+        TextStream::new(self.clone())
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer").field("vocab_size", &self.vocab_size()).finish_non_exhaustive()
+    }
+}

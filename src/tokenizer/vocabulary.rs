@@ -1,0 +1,225 @@
+//! The metadata keys `tokenizer.ggml.*` in; each token's bytes and kind, and the special ids out.
+
+use hashbrown::HashTable;
+
+use crate::error::{Error, Result};
+use crate::gguf::{Array, Gguf};
+
+/// `tokenizer.ggml.token_type`, which follows SentencePiece's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Normal,
+    Unknown,
+    Control,
+    UserDefined,
+    Unused,
+    Byte,
+}
+
+impl Kind {
+    fn from_number(number: i64) -> Option<Self> {
+        Some(match number {
+            1 => Self::Normal,
+            2 => Self::Unknown,
+            3 => Self::Control,
+            4 => Self::UserDefined,
+            5 => Self::Unused,
+            6 => Self::Byte,
+            _ => return None,
+        })
+    }
+
+    /// Whether the token is a mark for the model, which is no part of any text.
+    pub fn is_mark(self) -> bool {
+        matches!(self, Self::Control | Self::Unknown)
+    }
+}
+
+/// Control tokens after which a model has said all, whatever the metadata names; the texts that llama.cpp knows as such.
+const END_MARKERS: &[&str] = &[
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<end_of_utterance>",
+    "<|EOT|>",
+    "<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<eos>",
+    "</s>",
+    "<｜end▁of▁sentence｜>",
+];
+
+const TOKENS: &str = "tokenizer.ggml.tokens";
+
+/// What every kind of tokenizer knows of its tokens.
+#[derive(Default)]
+pub(super) struct Vocabulary {
+    /// The bytes of all tokens, one after the other: a hundred thousand small allocations would cost more than the text.
+    bytes: Vec<u8>,
+    /// Where the bytes of each token end.
+    ends: Vec<usize>,
+    kinds: Vec<Kind>,
+    /// Finds ids by bytes, which it does not hold again.
+    index: HashTable<u32>,
+    hasher: ahash::RandomState,
+    pub bos: Option<u32>,
+    pub eos: Option<u32>,
+    pub unknown: Option<u32>,
+    pub add_bos: bool,
+    pub add_eos: bool,
+    /// Whether encoding puts a space before a text.
+    pub adds_space: bool,
+    pub end_of_generation: Vec<u32>,
+}
+
+impl Vocabulary {
+    /// Reads the tokens' kinds, the special ids and the flags. `decode` gives a token's bytes, appending to its last argument.
+    pub fn from_gguf(gguf: &Gguf, tokens: &[String], decode: impl Fn(&str, Kind, &mut Vec<u8>)) -> Result<Self> {
+        let mut this = Self::default();
+        for (text, kind) in tokens.iter().zip(kinds(gguf, tokens.len())?) {
+            this.push(text, kind, |bytes| decode(text, kind, bytes));
+        }
+        let id = |key: &str| special_id(gguf, key, tokens.len());
+        this.bos = id("tokenizer.ggml.bos_token_id")?;
+        this.eos = id("tokenizer.ggml.eos_token_id")?;
+        let unknown = this.kinds.iter().position(|&kind| kind == Kind::Unknown).map(|at| at as u32);
+        this.unknown = id("tokenizer.ggml.unknown_token_id")?.or(unknown);
+        let named = [this.eos, id("tokenizer.ggml.eot_token_id")?, id("tokenizer.ggml.eom_token_id")?];
+        this.end_of_generation.extend(named.into_iter().flatten());
+        this.end_of_generation.sort_unstable();
+        this.end_of_generation.dedup();
+        Ok(this)
+    }
+
+    /// Sets whether the begin and the end of a sequence are marked: as the metadata says, else by what is usual for the vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] where a mark is asked for and the file names no token for it.
+    pub fn read_flags(&mut self, gguf: &Gguf, usually_bos: bool) -> Result<()> {
+        let flag = |key: &str, id: Option<u32>, usually: bool| match gguf.bool(key)? {
+            Some(true) if id.is_none() => Err(Error::metadata(key, "is true, but the file names no such token")),
+            asked => Ok(asked.unwrap_or(usually && id.is_some())),
+        };
+        self.add_bos = flag("tokenizer.ggml.add_bos_token", self.bos, usually_bos)?;
+        self.add_eos = flag("tokenizer.ggml.add_eos_token", self.eos, false)?;
+        Ok(())
+    }
+
+    /// Adds the next token.
+    pub fn push(&mut self, text: &str, kind: Kind, decode: impl FnOnce(&mut Vec<u8>)) {
+        if kind == Kind::Control && END_MARKERS.contains(&text) {
+            self.end_of_generation.push(self.ends.len() as u32);
+        }
+        decode(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+        self.kinds.push(kind);
+    }
+
+    /// Makes the tokens of these kinds known to [`find`](Self::find). Of equal bytes, the last made known is found.
+    pub fn index(&mut self, wanted: impl Fn(Kind) -> bool) {
+        let mut index = std::mem::take(&mut self.index);
+        index.reserve(self.len(), |&id| self.hash(self.slice(id)));
+        for (id, kind, bytes) in self.iter() {
+            if wanted(kind) {
+                let hash = |&id: &u32| self.hash(self.slice(id));
+                let entry = index.entry(self.hash(bytes), |&other| self.slice(other) == bytes, hash);
+                entry.and_modify(|other| *other = id).or_insert(id);
+            }
+        }
+        self.index = index;
+    }
+
+    /// The token of these bytes.
+    pub fn find(&self, bytes: &[u8]) -> Option<u32> {
+        self.index.find(self.hash(bytes), |&id| self.slice(id) == bytes).copied()
+    }
+
+    fn hash(&self, bytes: &[u8]) -> u64 {
+        self.hasher.hash_one(bytes)
+    }
+
+    /// Every token, with its kind and bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Kind, &[u8])> {
+        (0..).zip(&self.kinds).map(|(id, &kind)| (id, kind, self.slice(id)))
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// The bytes of a token.
+    pub fn bytes(&self, id: u32) -> Result<&[u8]> {
+        let at = id as usize;
+        if at >= self.len() {
+            let what = format!("token {id} is not in the vocabulary of {}", self.len());
+            return Err(Error::argument("id", what));
+        }
+        Ok(self.slice(id))
+    }
+
+    /// The bytes of a token that is known to be one.
+    fn slice(&self, id: u32) -> &[u8] {
+        let at = id as usize;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.bytes[start..self.ends[at]]
+    }
+
+    /// The bytes that a token adds to a text: none for a mark.
+    pub fn text_bytes(&self, id: u32) -> Result<&[u8]> {
+        let bytes = self.bytes(id)?;
+        Ok(if self.kinds[id as usize].is_mark() { &[] } else { bytes })
+    }
+}
+
+/// The tokens' texts.
+pub(super) fn tokens(gguf: &Gguf) -> Result<&[String]> {
+    let tokens = gguf.strings(TOKENS)?.ok_or_else(|| Error::metadata(TOKENS, "is missing"))?;
+    if tokens.is_empty() || u32::try_from(tokens.len()).is_err() {
+        return Err(Error::metadata(TOKENS, format!("holds {} tokens", tokens.len())));
+    }
+    Ok(tokens)
+}
+
+fn kinds(gguf: &Gguf, count: usize) -> Result<Vec<Kind>> {
+    const KEY: &str = "tokenizer.ggml.token_type";
+    let numbers: Vec<i64> = match gguf.array(KEY)? {
+        None => return Ok(vec![Kind::Normal; count]),
+        Some(Array::I32(numbers)) => numbers.iter().map(|&n| n.into()).collect(),
+        Some(Array::U32(numbers)) => numbers.iter().map(|&n| n.into()).collect(),
+        Some(_) => return Err(Error::metadata(KEY, "must be an array of 32-bit integers")),
+    };
+    same_length(KEY, numbers.len(), count)?;
+    let kind = |number| {
+        Kind::from_number(number).ok_or_else(|| Error::metadata(KEY, format!("holds an unknown type {number}")))
+    };
+    numbers.into_iter().map(kind).collect()
+}
+
+/// Every array about the tokens has one element for each.
+pub(super) fn same_length(key: &str, length: usize, tokens: usize) -> Result<()> {
+    if length == tokens {
+        return Ok(());
+    }
+    Err(Error::metadata(key, format!("has {length} elements for {tokens} tokens")))
+}
+
+fn special_id(gguf: &Gguf, key: &str, tokens: usize) -> Result<Option<u32>> {
+    match gguf.u32(key)? {
+        Some(id) if id as usize >= tokens => {
+            Err(Error::metadata(key, format!("is {id}, but there are only {tokens} tokens")))
+        }
+        id => Ok(id),
+    }
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Make the tiny models of this folder from their configs, and what llama.cpp computes with them.
+
+    make.py MAKE_TINY PEER        needs numpy and gguf (both on PyPI)
+
+MAKE_TINY is the script `models/make_tiny.py` and PEER the built `peer` (llama.cpp behind one command line) of the
+folder `shared` that lies beside the project. Writes NAME.gguf and NAME.expected for each NAME.json. The latter holds
+`key: comma-separated numbers`, one a line, all with an f32 cache and no flash attention:
+
+    prompt         70 ids, so that the continuation crosses a page of the cache
+    greedy         the 40 most probable ids after it, each fed back
+    gaps           by how much each of them led the second best logit
+    prompt_logits  the logits after the prompt
+    end_logits     the logits after the prompt and the 40 ids
+"""
+import pathlib, subprocess, sys, tempfile
+import numpy as np
+
+PROMPT = [(i * 7919 + 13) % 300 for i in range(70)]
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    make_tiny, peer = sys.argv[1:]
+    for config in sorted(pathlib.Path(__file__).parent.glob("*.json")):
+        model = config.with_suffix(".gguf")
+        subprocess.run([sys.executable, make_tiny, config, model], check=True)
+        prompt = join(PROMPT)
+        command = [peer, "generate", model, prompt, "40", "--exact", "--gaps"]
+        greedy, gaps = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        lines = {
+            "prompt": prompt,
+            "greedy": greedy,
+            "gaps": gaps,
+            "prompt_logits": logits(peer, model, prompt),
+            "end_logits": logits(peer, model, f"{prompt},{greedy}"),
+        }
+        config.with_suffix(".expected").write_text("".join(f"{k}: {v}\n" for k, v in lines.items()))
+
+
+def logits(peer, model, ids):
+    with tempfile.NamedTemporaryFile() as out:
+        subprocess.run([peer, "logits", model, ids, out.name, "--exact"], check=True)
+        return join(np.fromfile(out.name, "<f4"))
+
+
+def join(numbers):
+    return ",".join(str(n) for n in numbers)
+
+
+if __name__ == "__main__":
+    main()

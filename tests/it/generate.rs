@@ -1,0 +1,411 @@
+//! The decode loop, over an executable whose logits are an exact function of the ids in its cache.
+
+use std::collections::HashMap;
+
+use inkstone::{
+    Error, GenerateOptions, SamplerOptions, StopReason,
+    generate::{Decoder, Generation, Limits, Prefill, Wanted},
+    gguf::Gguf,
+    kv_cache::SequenceId,
+    tokenizer::Tokenizer,
+};
+use proptest::prelude::*;
+
+use crate::support::{data, recorder::Recorder};
+
+const VOCAB: usize = 320;
+const LIMITS: Limits = Limits { vocab_size: VOCAB, max_tokens: 7, max_outputs: 3 };
+const CONTEXT: usize = 150;
+
+/// Logits that tell one history from another.
+fn fingerprint(ids: &[u32]) -> Vec<f32> {
+    let hash = ids.iter().fold(17u32, |hash, &id| hash.wrapping_mul(31).wrapping_add(id + 1));
+    (0..VOCAB as u32).map(|i| (hash.wrapping_mul(2 * i + 1) >> 8) as f32 / (1 << 24) as f32).collect()
+}
+
+fn decoder() -> Decoder {
+    Recorder::new(LIMITS, fingerprint).into_decoder(CONTEXT)
+}
+
+/// The sequence's next ids spell `script`, whatever the prompt of `prompt` ids was.
+fn scripted(prompt: usize, script: &[u32], context: usize) -> Decoder {
+    let script = script.to_vec();
+    let next = move |ids: &[u32]| {
+        let mut logits = vec![0.0; VOCAB];
+        let chosen = script.get(ids.len().saturating_sub(prompt)).copied().unwrap_or(b'?'.into());
+        logits[chosen as usize] = 9.0;
+        logits
+    };
+    Recorder::new(LIMITS, next).into_decoder(context)
+}
+
+/// A tokenizer whose first 256 ids are the bytes.
+fn tokenizer() -> Tokenizer {
+    Tokenizer::from_gguf(&Gguf::open(data("models/qwen3.gguf")).unwrap()).unwrap()
+}
+
+fn bytes(text: &str) -> Vec<u32> {
+    text.bytes().map(u32::from).collect()
+}
+
+fn greedy() -> GenerateOptions {
+    GenerateOptions { sampler: SamplerOptions::greedy(), ..Default::default() }
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Open,
+    Fork(usize),
+    Close(usize),
+    Truncate(usize, usize),
+    /// For some sequences: how many new tokens, and which logits.
+    Step(Vec<(usize, usize, Wanted)>),
+}
+
+fn actions() -> impl Strategy<Value = Vec<Action>> {
+    let wanted = prop_oneof![Just(Wanted::None), Just(Wanted::Last), Just(Wanted::All)];
+    let step = prop::collection::vec((0..8usize, 1..40usize, wanted), 1..4).prop_map(Action::Step);
+    let action = prop_oneof![
+        1 => Just(Action::Open),
+        1 => (0..8usize).prop_map(Action::Fork),
+        1 => (0..8usize).prop_map(Action::Close),
+        1 => (0..8usize, 0..CONTEXT).prop_map(|(which, len)| Action::Truncate(which, len)),
+        4 => step,
+    ];
+    prop::collection::vec(action, 1..40)
+}
+
+/// What a decoder is to do, in plain vectors.
+#[derive(Default)]
+struct Reference {
+    order: Vec<SequenceId>,
+    tokens: HashMap<SequenceId, Vec<u32>>,
+    made: u32,
+}
+
+impl Reference {
+    fn pick(&self, which: usize) -> Option<SequenceId> {
+        (!self.order.is_empty()).then(|| self.order[which % self.order.len()])
+    }
+
+    fn add(&mut self, id: SequenceId, tokens: Vec<u32>) {
+        self.order.push(id);
+        self.tokens.insert(id, tokens);
+    }
+
+    fn apply(&mut self, decoder: &mut Decoder, action: &Action) {
+        match action {
+            Action::Open => self.add(decoder.open(), vec![]),
+            Action::Fork(which) => {
+                let Some(id) = self.pick(*which) else { return };
+                self.add(decoder.fork(id).unwrap(), self.tokens[&id].clone());
+            }
+            Action::Close(which) => {
+                let Some(id) = self.pick(*which) else { return };
+                decoder.close(id).unwrap();
+                self.order.retain(|other| *other != id);
+                self.tokens.remove(&id);
+            }
+            Action::Truncate(which, len) => {
+                let Some(id) = self.pick(*which) else { return };
+                decoder.truncate(id, *len).unwrap();
+                self.tokens.get_mut(&id).unwrap().truncate(*len);
+            }
+            Action::Step(runs) => self.step(decoder, runs),
+        }
+    }
+
+    fn step(&mut self, decoder: &mut Decoder, runs: &[(usize, usize, Wanted)]) {
+        let mut batch: Vec<(SequenceId, Vec<u32>, Wanted)> = vec![];
+        for &(which, len, wanted) in runs {
+            let Some(id) = self.pick(which).filter(|id| batch.iter().all(|run| run.0 != *id)) else { continue };
+            let new = (0..len as u32).map(|i| (self.made + i) * 7 % VOCAB as u32).collect();
+            self.made += len as u32;
+            batch.push((id, new, wanted));
+        }
+        let borrowed: Vec<_> = batch.iter().map(|(id, new, wanted)| (*id, new.as_slice(), *wanted)).collect();
+        let fits = batch.iter().all(|(id, new, _)| self.tokens[id].len() + new.len() <= CONTEXT);
+        let logits = decoder.step(&borrowed);
+        if !fits {
+            assert!(matches!(logits, Err(Error::ContextFull { .. })));
+            return;
+        }
+        let mut wanted_logits = vec![];
+        for (id, new, wanted) in batch {
+            for (index, token) in new.iter().enumerate() {
+                let tokens = self.tokens.get_mut(&id).unwrap();
+                tokens.push(*token);
+                if wanted == Wanted::All || wanted == Wanted::Last && index + 1 == new.len() {
+                    wanted_logits.extend(fingerprint(tokens));
+                }
+            }
+        }
+        assert!(logits.unwrap() == wanted_logits.as_slice(), "other logits than those of the histories");
+    }
+}
+
+proptest! {
+    /// Whatever is opened, forked, truncated, closed and run in ragged batches: every row is that of its history.
+    #[test]
+    fn sequences_are_independent(actions in actions(), recompute: bool) {
+        let mut decoder = decoder().with_recompute(recompute);
+        let mut reference = Reference::default();
+        for action in &actions {
+            reference.apply(&mut decoder, action);
+            for (&id, tokens) in &reference.tokens {
+                prop_assert_eq!(decoder.tokens(id).unwrap(), tokens.as_slice());
+            }
+        }
+    }
+
+    /// Stop strings end the text at the same place into whatever pieces it was cut, and nothing of them is given out.
+    #[test]
+    fn stop_strings_are_cut_out(
+        text in "[abé]{0,12}",
+        stops in prop::collection::vec("[abé]{1,4}", 0..4),
+    ) {
+        let script = bytes(&text);
+        let mut decoder = scripted(1, &script, CONTEXT);
+        let sequence = decoder.open();
+        let options = GenerateOptions { stop: stops.clone(), max_tokens: Some(script.len()), ..greedy() };
+        let mut generation = Generation::new(&mut decoder, sequence, vec![b'>'.into()], &tokenizer(), &options).unwrap();
+        let given: String = generation.by_ref().map(Result::unwrap).collect();
+        match ended_by_stop(&text, &stops) {
+            Some((before, stop)) => {
+                prop_assert_eq!(given, before);
+                prop_assert_eq!(&generation.summary().stop, &StopReason::StopString(stop.into()));
+            }
+            None => {
+                prop_assert_eq!(given, text);
+                prop_assert_eq!(&generation.summary().stop, &StopReason::TokenLimit);
+            }
+        }
+    }
+}
+
+/// Reads the text character by character until it ends in a stop string; of several, the longest.
+fn ended_by_stop<'a>(text: &'a str, stops: &'a [String]) -> Option<(&'a str, &'a str)> {
+    text.char_indices().map(|(at, c)| &text[..at + c.len_utf8()]).find_map(|read| {
+        let stop = stops.iter().filter(|stop| read.ends_with(stop.as_str())).max_by_key(|stop| stop.len())?;
+        Some((&read[..read.len() - stop.len()], stop.as_str()))
+    })
+}
+
+#[test]
+fn a_failed_step_leaves_sequences_as_they_were() {
+    let long: Vec<u32> = (0..30).collect();
+    // 30 tokens take five steps: one for each of the next call's, before and after the fork's copy was made.
+    for steps in 5..10 {
+        let mut decoder = Recorder::new(LIMITS, fingerprint).failing_after(steps).into_decoder(CONTEXT);
+        let first = decoder.open();
+        decoder.step(&[(first, &long, Wanted::None)]).unwrap();
+        let twin = decoder.fork(first).unwrap();
+        assert!(matches!(decoder.step(&[(twin, &long, Wanted::Last)]), Err(Error::Unsupported(_))));
+        assert_eq!(decoder.tokens(twin).unwrap(), long);
+        for id in [twin, first] {
+            let logits = decoder.step(&[(id, &[5], Wanted::Last)]).unwrap();
+            assert_eq!(logits, fingerprint(&[long.as_slice(), &[5]].concat()));
+        }
+    }
+}
+
+#[test]
+fn bad_runs_are_refused_and_change_nothing() {
+    let mut decoder = decoder();
+    let (first, closed) = (decoder.open(), decoder.open());
+    decoder.close(closed).unwrap();
+    decoder.step(&[(first, &[1, 2, 3], Wanted::None)]).unwrap();
+    let too_many = vec![0; CONTEXT - 2];
+    let refused: [(&[(SequenceId, &[u32], Wanted)], &str); 5] = [
+        (&[(closed, &[1], Wanted::Last)], "not open"),
+        (&[(first, &[1], Wanted::Last), (first, &[2], Wanted::Last)], "twice"),
+        (&[(first, &[], Wanted::Last)], "at least one"),
+        (&[(first, &[VOCAB as u32], Wanted::Last)], "vocabulary"),
+        (&[(first, &too_many, Wanted::Last)], "147 of the context's 150"),
+    ];
+    for (runs, what) in refused {
+        let message = decoder.step(runs).unwrap_err().to_string();
+        assert!(message.contains(what), "{message}");
+        assert_eq!(decoder.tokens(first).unwrap(), [1, 2, 3]);
+    }
+    assert!(decoder.fork(closed).is_err() && decoder.close(closed).is_err() && decoder.truncate(closed, 0).is_err());
+    assert_eq!(decoder.step(&[(first, &[4], Wanted::Last)]).unwrap(), fingerprint(&[1, 2, 3, 4]));
+}
+
+#[test]
+fn prefill_keeps_what_is_shared_and_can_be_stopped() {
+    let mut decoder = decoder();
+    let id = decoder.open();
+    let ids: Vec<u32> = (0..20).collect();
+    let mut seen = vec![];
+    let whole = decoder.prefill(id, &ids, |done, total| {
+        seen.push((done, total));
+        true
+    });
+    assert_eq!(whole.unwrap(), Prefill { cached: 0, complete: true });
+    assert_eq!(seen, [(0, 20), (7, 20), (14, 20), (20, 20)]);
+    assert_eq!(decoder.logits(), fingerprint(&ids));
+
+    let other = [&ids[..10], &[99; 20]].concat();
+    let stopped = decoder.prefill(id, &other, |done, _| done < 17).unwrap();
+    assert_eq!(stopped, Prefill { cached: 10, complete: false });
+    assert_eq!(decoder.tokens(id).unwrap(), &other[..17]);
+
+    // The last id is computed even where all are there.
+    let again = decoder.prefill(id, &other[..15], |_, _| true).unwrap();
+    assert_eq!(again, Prefill { cached: 14, complete: true });
+    assert_eq!(decoder.logits(), fingerprint(&other[..15]));
+}
+
+#[test]
+fn pieces_are_whole_characters() {
+    let text = "naïve – 😀\u{1F1F8}!";
+    let mut decoder = scripted(3, &bytes(text), CONTEXT);
+    let sequence = decoder.open();
+    let options = GenerateOptions { max_tokens: Some(text.len()), ..greedy() };
+    let mut generation = Generation::new(&mut decoder, sequence, bytes("abc"), &tokenizer(), &options).unwrap();
+    let pieces: Vec<_> = generation.by_ref().map(Result::unwrap).collect();
+    assert_eq!(pieces, text.chars().map(String::from).collect::<Vec<_>>());
+    assert_eq!((generation.ids().len(), &generation.summary().stop), (text.len(), &StopReason::TokenLimit));
+}
+
+#[test]
+fn a_character_cut_off_by_the_limit_is_replaced() {
+    let mut decoder = scripted(1, &bytes("a😀"), CONTEXT);
+    let sequence = decoder.open();
+    let options = GenerateOptions { max_tokens: Some(3), ..greedy() };
+    let generation = Generation::new(&mut decoder, sequence, vec![0], &tokenizer(), &options).unwrap();
+    assert_eq!(generation.map(Result::unwrap).collect::<String>(), "a\u{FFFD}");
+}
+
+#[test]
+fn every_end_of_generation_token_ends_the_text() {
+    let tokenizer = tokenizer();
+    assert!(tokenizer.end_of_generation().len() > 1);
+    for &end in tokenizer.end_of_generation() {
+        let script = [bytes("stop here"), vec![end], bytes("never")].concat();
+        let mut decoder = scripted(2, &script, CONTEXT);
+        let sequence = decoder.open();
+        // Text that may yet become a stop string is given out in the end.
+        let options = GenerateOptions { stop: vec!["here!".into()], ..greedy() };
+        let mut generation = Generation::new(&mut decoder, sequence, vec![1, 2], &tokenizer, &options).unwrap();
+        assert_eq!(generation.by_ref().map(Result::unwrap).collect::<String>(), "stop here");
+        assert_eq!(generation.summary().stop, StopReason::EndOfGeneration(end));
+        assert_eq!(generation.summary().generated_tokens, 9);
+        assert!(generation.next().is_none());
+        assert_eq!(decoder.tokens(sequence).unwrap(), [vec![1, 2], bytes("stop here")].concat());
+    }
+}
+
+#[test]
+fn the_context_ends_the_text() {
+    let mut decoder = scripted(4, &bytes("0123456789"), 8);
+    let sequence = decoder.open();
+    let mut generation = Generation::new(&mut decoder, sequence, vec![0; 4], &tokenizer(), &greedy()).unwrap();
+    // The last of the five is chosen by the last position's logits and has none of its own.
+    assert_eq!(generation.by_ref().map(Result::unwrap).collect::<String>(), "01234");
+    assert_eq!(generation.summary().stop, StopReason::ContextEnd);
+    assert!(matches!(
+        Generation::new(&mut decoder, sequence, vec![0; 9], &tokenizer(), &greedy()),
+        Err(Error::ContextFull { tokens: 9, free: 8, context: 8 })
+    ));
+}
+
+#[test]
+fn a_turn_that_goes_on_costs_its_new_tokens() {
+    let mut decoder = scripted(5, &bytes("hello"), CONTEXT);
+    let sequence = decoder.open();
+    let options = GenerateOptions { max_tokens: Some(5), ..greedy() };
+    let prompt = vec![7; 5];
+    Generation::new(&mut decoder, sequence, prompt.clone(), &tokenizer(), &options).unwrap().for_each(drop);
+    // The last token was given out and never computed.
+    assert_eq!(decoder.tokens(sequence).unwrap(), [prompt.clone(), bytes("hell")].concat());
+    let next = [prompt, bytes("hello"), vec![8; 3]].concat();
+    let mut generation = Generation::new(&mut decoder, sequence, next, &tokenizer(), &options).unwrap();
+    generation.prefill(|_, _| true).unwrap();
+    let summary = generation.summary();
+    assert_eq!((summary.prompt_tokens, summary.cached_tokens, summary.generated_tokens), (13, 9, 0));
+}
+
+#[test]
+fn callers_stop_during_prefill_and_between_tokens() {
+    let tokenizer = tokenizer();
+    let mut decoder = scripted(20, &bytes("hello"), CONTEXT);
+    let sequence = decoder.open();
+    let prompt: Vec<u32> = (0..20).collect();
+
+    let mut generation = Generation::new(&mut decoder, sequence, prompt.clone(), &tokenizer, &greedy()).unwrap();
+    generation.prefill(|done, _| done == 0).unwrap();
+    assert!(generation.next().is_none());
+    assert_eq!(generation.summary().stop, StopReason::Caller);
+    assert_eq!(decoder.tokens(sequence).unwrap(), &prompt[..7]);
+
+    let mut generation = Generation::new(&mut decoder, sequence, prompt.clone(), &tokenizer, &greedy()).unwrap();
+    let handle = generation.stop_handle();
+    let stopper = handle.clone();
+    generation
+        .prefill(move |done, _| {
+            if done == 14 {
+                std::thread::scope(|scope| _ = scope.spawn(|| stopper.stop()));
+            }
+            true
+        })
+        .unwrap();
+    // Stopped while that call ran, so the chunk that it came before was still computed.
+    assert!(handle.is_stopped() && generation.next().is_none());
+    assert_eq!(generation.summary().stop, StopReason::Caller);
+
+    let mut generation = Generation::new(&mut decoder, sequence, prompt.clone(), &tokenizer, &greedy()).unwrap();
+    assert_eq!(generation.next().unwrap().unwrap(), "h");
+    assert_eq!(generation.next().unwrap().unwrap(), "e");
+    generation.stop_handle().stop();
+    assert!(generation.next().is_none());
+    assert_eq!((generation.summary().stop.clone(), generation.summary().generated_tokens), (StopReason::Caller, 2));
+    assert_eq!(decoder.tokens(sequence).unwrap(), [prompt, bytes("h")].concat());
+}
+
+#[test]
+fn a_seed_gives_its_text_again() {
+    let tokenizer = tokenizer();
+    let run = |seed| {
+        let mut decoder = decoder();
+        let sequence = decoder.open();
+        let sampler = SamplerOptions { seed, temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..Default::default() };
+        let options = GenerateOptions { sampler, max_tokens: Some(30), ..Default::default() };
+        let mut generation = Generation::new(&mut decoder, sequence, vec![1], &tokenizer, &options).unwrap();
+        generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+        (generation.ids().to_vec(), generation.summary().seed)
+    };
+    let (ids, seed) = run(None);
+    assert_eq!(run(Some(seed)), (ids.clone(), seed));
+    assert_ne!(run(Some(seed + 1)).0, ids);
+}
+
+#[test]
+fn errors_of_the_device_end_the_text() {
+    let tokenizer = tokenizer();
+    for steps in 0..3 {
+        let mut decoder = Recorder::new(LIMITS, |_| vec![0.0; VOCAB]).failing_after(steps).into_decoder(CONTEXT);
+        let sequence = decoder.open();
+        let mut generation = Generation::new(&mut decoder, sequence, vec![1; 10], &tokenizer, &greedy()).unwrap();
+        let results: Vec<_> = generation.by_ref().collect();
+        assert!(matches!(results.last(), Some(Err(Error::Unsupported(_)))));
+        assert_eq!(generation.summary().stop, StopReason::Error);
+    }
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let tokenizer = tokenizer();
+    let mut decoder = decoder();
+    let sequence = decoder.open();
+    let mut refuse = |prompt: Vec<u32>, options: GenerateOptions, what: &str| {
+        let message = Generation::new(&mut decoder, sequence, prompt, &tokenizer, &options).unwrap_err().to_string();
+        assert!(message.contains(what), "{message}");
+    };
+    refuse(vec![], greedy(), "at least one");
+    refuse(vec![VOCAB as u32], greedy(), "vocabulary");
+    refuse(vec![1], GenerateOptions { stop: vec![String::new()], ..greedy() }, "stop");
+    let hot = SamplerOptions { temperature: f32::NAN, ..Default::default() };
+    refuse(vec![1], GenerateOptions { sampler: hot, ..Default::default() }, "temperature");
+}

@@ -1,0 +1,264 @@
+//! Model families: their graphs and what these compute, against llama.cpp; their configs, against bad files.
+
+use inkstone::{
+    DType, Error,
+    gguf::Gguf,
+    graph::{Op, Source},
+    models::{Config, Model, RopeScaling},
+    weights::Weights,
+};
+
+use crate::support::{
+    gguf_file::{Folder, GgufFile},
+    interpret::{self, Interpreter, Run, Step},
+    tiny::{MODELS, Tiny, nmse},
+};
+
+fn open(tiny: Tiny) -> (Gguf, Weights, Model) {
+    let gguf = Gguf::open(tiny.path()).unwrap();
+    let weights = Weights::from_gguf(&gguf);
+    let model = Model::from_gguf(&gguf, &weights).unwrap();
+    (gguf, weights, model)
+}
+
+/// A file's weights in single precision, read without the crate's decoders.
+fn dense(gguf: &Gguf) -> interpret::Weights {
+    let decode = |dtype, bytes: &[u8]| match dtype {
+        DType::F32 => bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
+        DType::F16 => bytes.chunks(2).map(|b| half::f16::from_le_bytes(b.try_into().unwrap()).to_f32()).collect(),
+        other => panic!("{other}"),
+    };
+    let tensors = gguf.tensors().iter();
+    tensors.map(|t| (t.name.clone(), decode(t.dtype.dtype().unwrap(), gguf.bytes(t)))).collect()
+}
+
+#[test]
+fn graphs_compute_what_llama_cpp_does() {
+    for tiny in MODELS {
+        let (gguf, _, model) = open(tiny);
+        let weights = dense(&gguf);
+        let expected = tiny.expected();
+        let tokens = [expected.prompt, expected.greedy].concat();
+        let step = Step {
+            runs: vec![Run { sequence: 0, start: 0, len: tokens.len() }],
+            outputs: vec![69, tokens.len() - 1],
+            tokens,
+        };
+        let logits = Interpreter::new(&weights).run(&model.graph, &step);
+        for (row, reference) in [expected.prompt_logits, expected.end_logits].iter().enumerate() {
+            let row: Vec<_> = logits.row(row).iter().map(|&x| x as f32).collect();
+            let error = nmse(&row, reference);
+            assert!(error <= tiny.tolerance(), "{}: {error:.1e}", tiny.0);
+        }
+    }
+}
+
+#[test]
+fn configs_are_those_of_the_files() {
+    let [qwen3, yarn, llama, biased] = MODELS.map(|tiny| open(tiny).2.config);
+    assert_eq!((qwen3.architecture.as_str(), qwen3.name.as_deref()), ("qwen3", Some("tiny qwen3")));
+    let sizes =
+        |c: &Config| [c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab_size, c.context_length];
+    assert_eq!(sizes(&qwen3), [2, 64, 3, 1, 32, 96, 320, 512]);
+    assert_eq!(sizes(&llama), [2, 96, 6, 2, 16, 128, 320, 512]);
+    assert_eq!((qwen3.rms_eps, qwen3.rope.base, qwen3.rope.dim), (1e-6, 1e6, 32));
+    assert_eq!((llama.rms_eps, llama.rope.scaling), (1e-5, RopeScaling::None));
+    assert_eq!(yarn.rope.scaling, RopeScaling::Yarn { factor: 4.0, original_context: 128 });
+    assert_eq!(biased.rope.scaling, RopeScaling::Linear { factor: 4.0 });
+}
+
+/// A model of one layer whose weights are all zero, with some keys changed: `None` leaves one out.
+fn file(architecture: &str, changes: &[(&str, Option<(u32, Vec<u8>)>)]) -> GgufFile {
+    let (u32_type, f32_type) = (4, 6);
+    let u32 = |n: u32| (u32_type, n.to_le_bytes().to_vec());
+    let mut keys = vec![
+        ("block_count", u32(1)),
+        ("context_length", u32(64)),
+        ("embedding_length", u32(8)),
+        ("feed_forward_length", u32(12)),
+        ("attention.head_count", u32(4)),
+        ("attention.head_count_kv", u32(2)),
+        ("attention.key_length", u32(6)),
+        ("attention.layer_norm_rms_epsilon", (f32_type, 1e-5f32.to_le_bytes().to_vec())),
+    ];
+    keys.retain(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
+    keys.extend(changes.iter().filter_map(|(key, value)| Some((*key, value.clone()?))));
+    let mut file = GgufFile::new().string("general.architecture", architecture);
+    for (key, (number, value)) in keys {
+        file = file.key(&format!("{architecture}.{key}"), number, value);
+    }
+    let norms: &[(&str, u64)] = if architecture == "qwen3" { &[("q_norm", 6), ("k_norm", 6)] } else { &[] };
+    for (name, n) in norms {
+        file = zeros(file, &format!("blk.0.attn_{name}.weight"), &[*n]);
+    }
+    let matrices: [(&str, &[u64]); 12] = [
+        ("token_embd", &[8, 5]),
+        ("output_norm", &[8]),
+        ("blk.0.attn_norm", &[8]),
+        ("blk.0.attn_q", &[8, 24]),
+        ("blk.0.attn_k", &[8, 12]),
+        ("blk.0.attn_v", &[8, 12]),
+        ("blk.0.attn_output", &[24, 8]),
+        ("blk.0.ffn_norm", &[8]),
+        ("blk.0.ffn_gate", &[8, 12]),
+        ("blk.0.ffn_up", &[8, 12]),
+        ("blk.0.ffn_down", &[12, 8]),
+        ("output", &[8, 5]),
+    ];
+    matrices.iter().fold(file, |file, (name, dimensions)| zeros(file, &format!("{name}.weight"), dimensions))
+}
+
+fn zeros(file: GgufFile, name: &str, dimensions: &[u64]) -> GgufFile {
+    let bytes = 4 * dimensions.iter().product::<u64>() as usize;
+    file.tensor(name, dimensions, 0, vec![0; bytes])
+}
+
+fn load(file: &GgufFile) -> Result<Model, Error> {
+    let folder = Folder::new();
+    let gguf = Gguf::open(folder.write("model.gguf", file.bytes())).unwrap();
+    Model::from_gguf(&gguf, &Weights::from_gguf(&gguf))
+}
+
+fn u32(n: u32) -> Option<(u32, Vec<u8>)> {
+    Some((4, n.to_le_bytes().to_vec()))
+}
+
+fn u32s(numbers: &[u32]) -> Option<(u32, Vec<u8>)> {
+    let elements: Vec<_> = numbers.iter().map(|n| n.to_le_bytes().to_vec()).collect();
+    Some((9, crate::support::gguf_file::array(4, &elements)))
+}
+
+fn f32(x: f32) -> Option<(u32, Vec<u8>)> {
+    Some((6, x.to_le_bytes().to_vec()))
+}
+
+fn text(text: &str) -> Option<(u32, Vec<u8>)> {
+    Some((8, crate::support::gguf_file::string(text)))
+}
+
+#[test]
+fn keys_out_of_range_are_named() {
+    let cases: Vec<(&str, Option<(u32, Vec<u8>)>)> = vec![
+        ("block_count", None),
+        ("block_count", u32(0)),
+        ("block_count", u32(u32::MAX)),
+        ("block_count", f32(1.0)),
+        ("context_length", None),
+        ("context_length", u32(0)),
+        ("embedding_length", u32(1 << 30)),
+        ("feed_forward_length", None),
+        ("feed_forward_length", u32s(&[12, 12])),
+        ("feed_forward_length", u32s(&[])),
+        ("attention.head_count", u32(0)),
+        ("attention.head_count_kv", u32(3)),
+        ("attention.head_count_kv", u32(0)),
+        ("attention.key_length", u32(7)),
+        ("attention.value_length", u32(8)),
+        ("attention.layer_norm_rms_epsilon", None),
+        ("attention.layer_norm_rms_epsilon", f32(f32::NAN)),
+        ("attention.layer_norm_rms_epsilon", f32(-1e-5)),
+        ("attention.causal", Some((7, vec![0]))),
+        ("attention.sliding_window", u32(4)),
+        ("expert_count", u32(8)),
+        ("rope.freq_base", f32(0.0)),
+        ("rope.freq_base", f32(f32::INFINITY)),
+        ("rope.dimension_count", u32(8)),
+        ("rope.dimension_count", u32(3)),
+        ("rope.scaling.type", text("longrope")),
+        ("rope.scaling.type", u32(1)),
+        ("rope.scaling.factor", f32(-2.0)),
+    ];
+    for architecture in ["qwen3", "llama"] {
+        for (key, value) in &cases {
+            let error = load(&file(architecture, &[(key, value.clone())])).unwrap_err();
+            let named =
+                matches!(&error, Error::Metadata { key: named, .. } if *named == format!("{architecture}.{key}"));
+            assert!(named, "{key} {value:?}: {error:?}");
+        }
+    }
+    let yarn =
+        [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0)), ("rope.dimension_count", u32(4))];
+    assert!(load(&file("llama", &yarn)).unwrap_err().to_string().contains("rope.scaling.type"));
+}
+
+#[test]
+fn absent_keys_have_the_formats_defaults() {
+    // Without a key length it is the width over the heads, as the matrices here are not.
+    let error = load(&file("llama", &[("attention.key_length", None)])).unwrap_err();
+    assert!(error.to_string().contains("blk.0.attn_q.weight"), "{error}");
+    let error = load(&file("llama", &[("attention.head_count_kv", None)])).unwrap_err();
+    assert!(error.to_string().contains("blk.0.attn_k.weight"), "{error}");
+    let config = load(&file("llama", &[])).unwrap().config;
+    assert_eq!((config.rope.base, config.rope.dim, config.rope.scaling), (10_000.0, 6, RopeScaling::None));
+    let same = [("attention.head_count_kv", u32s(&[2])), ("feed_forward_length", u32s(&[12]))];
+    assert_eq!(load(&file("llama", &same)).unwrap().config, config);
+}
+
+#[test]
+fn part_of_a_head_may_be_rotated() {
+    let changes = [("rope.dimension_count", u32(4)), ("rope.freq_base", f32(100.0)), ("rope.scaling.factor", f32(2.0))];
+    let graph = load(&file("llama", &changes)).unwrap().graph;
+    let rope = graph.nodes().iter().find(|node| matches!(node.op, Op::Rope(_))).unwrap();
+    let Source::Constant(frequencies) = &graph.value(rope.inputs[1]).source else { panic!() };
+    // 100^(-2i/4), over the factor of the scaling, which is linear where no type is named.
+    assert_eq!(frequencies[..], [0.5, 0.05]);
+}
+
+#[test]
+fn tensors_are_held_to_the_config() {
+    let sound = || file("qwen3", &[]);
+    load(&sound()).unwrap();
+    let refused = |file: GgufFile, name: &str| {
+        let error = load(&file).unwrap_err();
+        assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == name), "{name}: {error:?}");
+    };
+    for index in 0..sound().tensors.len() {
+        let mut missing = sound();
+        let name = missing.tensors.remove(index).name;
+        if name == "output.weight" {
+            load(&missing).unwrap();
+        } else {
+            refused(missing, &name);
+        }
+        let mut wider = sound();
+        let tensor = &mut wider.tensors[index];
+        tensor.dimensions[0] *= 2;
+        tensor.data = vec![0; 2 * tensor.data.len()];
+        refused(wider, &name);
+    }
+    refused(zeros(sound(), "blk.0.attn_gate.weight", &[8]), "blk.0.attn_gate.weight");
+    refused(zeros(sound(), "rope_freqs.weight", &[3]), "rope_freqs.weight");
+    refused(zeros(sound(), "blk.0.attn_q.bias", &[8]), "blk.0.attn_q.bias");
+    // As stored, none of the formats that are computed on: IQ1_S has blocks of 256.
+    let mut packed = file("llama", &[("embedding_length", u32(256))]);
+    packed.tensors[0] = GgufFile::new().tensor("token_embd.weight", &[256, 5], 19, vec![0; 250]).tensors.remove(0);
+    refused(packed, "token_embd.weight");
+}
+
+#[test]
+fn biases_are_added_wherever_the_file_has_them() {
+    let plain = load(&file("llama", &[])).unwrap().graph.nodes().len();
+    let names = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+    let widths = [24, 12, 12, 8, 12, 12, 8];
+    let biased = names
+        .iter()
+        .zip(widths)
+        .fold(file("llama", &[]), |file, (name, width)| zeros(file, &format!("blk.0.{name}.bias"), &[width]));
+    assert_eq!(load(&biased).unwrap().graph.nodes().len(), plain + names.len());
+}
+
+#[test]
+fn other_architectures_are_refused_by_name() {
+    let refused = |architecture: &str| match load(&file(architecture, &[])).unwrap_err() {
+        Error::Architecture { name, known, supported } => {
+            assert_eq!((name.as_str(), supported.as_str()), (architecture, "llama, qwen3"));
+            known
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(["qwen2", "qwen3moe", "qwen35", "gemma3", "phi3", "gpt-oss"].into_iter().all(refused));
+    assert!(!["", "Llama", "qwen9"].into_iter().any(refused));
+    assert!(
+        matches!(load(&GgufFile::new()).unwrap_err(), Error::Metadata { key, .. } if key == "general.architecture")
+    );
+}

@@ -1,0 +1,275 @@
+//! The whole path on the CPU: against llama.cpp, against itself without a cache, in chunks and in batches.
+
+use std::fs;
+
+use inkstone::{
+    CacheType, Error, GenerateOptions, LmRunner, Message, Runner, RunnerBuilder, SamplerOptions, StopReason,
+    generate::Wanted,
+};
+
+use crate::support::{
+    gguf_file::Folder,
+    tiny::{MODELS, Tiny, argmax, nmse},
+};
+
+/// What rounding in another order may cost in single precision.
+const ROUNDING: f64 = 1e-10;
+
+fn exact() -> RunnerBuilder {
+    Runner::builder().cache_type(CacheType::F32).threads(2)
+}
+
+fn qwen3() -> Runner {
+    exact().from_gguf(MODELS[0].path()).unwrap()
+}
+
+/// Feeds the oracle's ids, and holds each step's choice against the oracle's where rounding cannot have made it.
+fn follow_oracle(tiny: Tiny, cache_type: CacheType, tolerance: f64) {
+    let mut runner = exact().cache_type(cache_type).from_gguf(tiny.path()).unwrap();
+    let expected = tiny.expected();
+    let deviation = 3.0;
+    let least_gap = 10.0 * tolerance.sqrt() * deviation;
+    let mut logits = runner.predict_logits(&expected.prompt).unwrap();
+    let error = nmse(&logits, &expected.prompt_logits);
+    assert!(error <= tolerance, "{} after the prompt, {cache_type:?}: {error:.1e}", tiny.0);
+    let mut compared = 0;
+    for (&id, &gap) in expected.greedy.iter().zip(&expected.gaps) {
+        if f64::from(gap) > least_gap {
+            assert_eq!(argmax(&logits), id, "{}, {cache_type:?}", tiny.0);
+            compared += 1;
+        }
+        logits = runner.decode(id).unwrap().to_vec();
+    }
+    assert!(compared >= 30, "{}: {compared} steps compared", tiny.0);
+    let error = nmse(&logits, &expected.end_logits);
+    assert!(error <= tolerance, "{} in the end, {cache_type:?}: {error:.1e}", tiny.0);
+}
+
+#[test]
+fn logits_and_greedy_ids_are_llama_cpps() {
+    for tiny in MODELS {
+        follow_oracle(tiny, CacheType::F32, tiny.tolerance());
+        follow_oracle(tiny, CacheType::F16, tiny.tolerance() + 5e-5);
+    }
+}
+
+#[test]
+fn generated_ids_are_llama_cpps() {
+    let expected = MODELS[0].expected();
+    let mut runner = qwen3();
+    let mut seen = vec![];
+    let mut collect = |id| {
+        seen.push(id);
+        true
+    };
+    assert_eq!(runner.generate_ids(&expected.prompt, 40, &mut collect).unwrap(), expected.greedy);
+    assert_eq!(seen, expected.greedy);
+    assert!(runner.generate_ids(&expected.prompt, 0, |_| panic!()).unwrap().is_empty());
+    let mut left = 3;
+    let stopped = runner.generate_ids(&expected.prompt, 40, |_| {
+        left -= 1;
+        left > 0
+    });
+    assert_eq!(stopped.unwrap(), &expected.greedy[..3]);
+}
+
+#[test]
+fn cached_logits_are_the_recomputed_ones() {
+    for tiny in MODELS {
+        let expected = tiny.expected();
+        let mut cached = exact().from_gguf(tiny.path()).unwrap();
+        let mut recomputed = exact().recompute(true).from_gguf(tiny.path()).unwrap();
+        for &id in expected.prompt.iter().chain(&expected.greedy) {
+            let error = nmse(cached.decode(id).unwrap(), recomputed.decode(id).unwrap());
+            assert!(error <= ROUNDING, "{} after {} ids: {error:.1e}", tiny.0, cached.tokens().len());
+        }
+        assert_eq!(cached.tokens(), recomputed.tokens());
+    }
+}
+
+#[test]
+fn chunks_change_nothing() {
+    for tiny in MODELS {
+        let prompt = tiny.expected().prompt;
+        let whole = exact().from_gguf(tiny.path()).unwrap().predict_logits(&prompt).unwrap();
+        for chunk in [1, 7, 64, 69] {
+            let logits = exact().prefill_chunk(chunk).from_gguf(tiny.path()).unwrap().predict_logits(&prompt).unwrap();
+            let error = nmse(&logits, &whole);
+            assert!(error <= ROUNDING, "{} in chunks of {chunk}: {error:.1e}", tiny.0);
+        }
+    }
+}
+
+#[test]
+fn a_ragged_batch_is_its_sequences_one_by_one() {
+    let expected = MODELS[0].expected();
+    let mut runner = qwen3();
+    let vocab_size = runner.config().vocab_size;
+    let (a, b, c) = (&expected.prompt[..65], &expected.prompt[3..4], &expected.greedy[..20]);
+    let one_by_one = [a, b, c].map(|ids| runner.predict_logits(ids).unwrap());
+    let decoder = runner.decoder();
+    let [first, second, third] = [(); 3].map(|()| decoder.open());
+    // Some of it before, so that the runs start at different positions; and all rows of the last.
+    decoder.step(&[(first, &a[..40], Wanted::None), (third, &c[..1], Wanted::None)]).unwrap();
+    let batch = [(first, &a[40..], Wanted::Last), (second, b, Wanted::Last), (third, &c[1..], Wanted::All)];
+    let logits = decoder.step(&batch).unwrap();
+    let rows: Vec<_> = logits.chunks(vocab_size).collect();
+    assert_eq!(rows.len(), 2 + 19);
+    for (row, alone) in [rows[0], rows[1], rows[20]].iter().zip(&one_by_one) {
+        assert!(nmse(row, alone) <= ROUNDING);
+    }
+    let middle = rows[10].to_vec();
+    assert!(nmse(&middle, &runner.predict_logits(&c[..10]).unwrap()) <= ROUNDING);
+}
+
+#[test]
+fn forks_and_truncation_leave_what_is_shared() {
+    let expected = MODELS[0].expected();
+    let (prompt, other) = (&expected.prompt, [5, 6, 7]);
+    let mut runner = qwen3();
+    let plain = runner.predict_logits(&[prompt.as_slice(), &[9]].concat()).unwrap();
+    let branched = runner.predict_logits(&[prompt.as_slice(), &other].concat()).unwrap();
+    runner.predict_logits(prompt).unwrap();
+    let sequence = runner.sequence();
+    let twin = runner.decoder().fork(sequence).unwrap();
+    let logits = runner.decoder().step(&[(twin, &other, Wanted::Last)]).unwrap();
+    assert!(nmse(logits, &branched) <= ROUNDING);
+    assert!(nmse(runner.decode(9).unwrap(), &plain) <= ROUNDING);
+    runner.decoder().close(twin).unwrap();
+
+    runner.truncate(prompt.len()).unwrap();
+    assert_eq!(runner.tokens(), prompt);
+    assert!(nmse(runner.prefill(&other).unwrap(), &branched) <= ROUNDING);
+    runner.reset();
+    assert!(runner.tokens().is_empty());
+}
+
+#[test]
+fn an_8_bit_cache_is_close() {
+    let expected = MODELS[0].expected();
+    let mut runner = exact().cache_type(CacheType::Q8_0).from_gguf(MODELS[0].path()).unwrap();
+    let error = nmse(&runner.predict_logits(&expected.prompt).unwrap(), &expected.prompt_logits);
+    assert!((1e-8..1e-3).contains(&error), "{error:.1e}");
+    let error = exact().cache_type(CacheType::Q8_0).from_gguf(MODELS[2].path()).unwrap_err();
+    assert!(error.to_string().contains("multiple of 32"), "{error}");
+}
+
+#[test]
+fn text_comes_in_pieces_and_its_turns_are_cached() {
+    let mut runner = qwen3();
+    let sampler = SamplerOptions { seed: Some(7), temperature: 1.5, ..Default::default() };
+    let options = GenerateOptions { sampler, max_tokens: Some(20), ..Default::default() };
+    let mut generation = runner.generate("once upon a time", &options).unwrap();
+    let text: String = generation.by_ref().map(Result::unwrap).collect();
+    let (prompt, ids) = (generation.prompt().to_vec(), generation.ids().to_vec());
+    let summary = generation.summary().clone();
+    assert_eq!((summary.prompt_tokens, summary.cached_tokens), (prompt.len(), 0));
+    assert_eq!(summary.generated_tokens, ids.len());
+    assert!(!text.is_empty() && summary.prefill_tokens_per_second() > 0.0 && summary.decode_tokens_per_second() > 0.0);
+    assert_eq!(runner.tokenizer().encode_prompt("once upon a time").unwrap(), prompt);
+    assert_eq!(runner.tokens(), [prompt.as_slice(), &ids[..ids.len() - 1]].concat());
+
+    // The same again, all of whose prompt but the last token is there.
+    let mut again = runner.generate("once upon a time", &options).unwrap();
+    assert_eq!(again.by_ref().map(Result::unwrap).collect::<String>(), text);
+    assert_eq!(again.summary().cached_tokens, prompt.len() - 1);
+}
+
+#[test]
+fn end_of_generation_ends_ids_and_text() {
+    let mut runner = qwen3();
+    let end = runner.tokenizer().end_of_generation()[0];
+    let bias = (end, 1e6);
+    let sampler = SamplerOptions { logit_bias: vec![bias], ..SamplerOptions::greedy() };
+    let mut generation = runner.generate("the end", &GenerateOptions { sampler, ..Default::default() }).unwrap();
+    assert!(generation.next().is_none());
+    assert_eq!(generation.summary().stop, StopReason::EndOfGeneration(end));
+}
+
+#[test]
+fn memory_is_planned_before_loading() {
+    let path = MODELS[0].path();
+    let builder = exact().context_length(130).prefill_chunk(16);
+    let plan = builder.plan(&path).unwrap();
+    // Two layers of a key and a value of 32 floats; the file's 90,560 weights, and pages of 64 tokens.
+    assert_eq!((plan.cache_per_token, plan.weights, plan.cache()), (2 * 2 * 32 * 4, 90_560 * 4, 3 * 64 * 512));
+    assert!(plan.scratch >= 16 * 320 * 4);
+    assert_eq!(plan.total(), plan.weights + plan.scratch + plan.cache());
+    assert_eq!(*builder.clone().memory_limit(plan.total()).from_gguf(&path).unwrap().memory(), plan);
+    let error = builder.memory_limit(plan.total() - 1).from_gguf(&path).unwrap_err();
+    assert!(matches!(error, Error::Memory { needed, .. } if needed == plan.total()), "{error}");
+}
+
+#[test]
+fn settings_out_of_range_are_named() {
+    let refused = |builder: RunnerBuilder, what: &str| {
+        let error = builder.from_gguf(MODELS[0].path()).unwrap_err();
+        assert!(matches!(&error, Error::Argument { name, .. } if *name == what), "{error:?}");
+    };
+    refused(exact().context_length(513), "context_length");
+    refused(exact().context_length(0), "context_length");
+    refused(exact().prefill_chunk(0), "prefill_chunk");
+    refused(exact().prefill_chunk(usize::MAX), "prefill_chunk");
+    refused(exact().threads(0), "threads");
+    assert_eq!(qwen3().context_length(), 512);
+}
+
+#[test]
+fn bad_requests_are_refused_and_change_nothing() {
+    let mut runner = exact().context_length(40).from_gguf(MODELS[0].path()).unwrap();
+    runner.prefill(&[1, 2, 3]).unwrap();
+    let long = vec![1; 41];
+    let vocabulary = [0, 320];
+    for ids in [&[][..], &vocabulary] {
+        assert!(matches!(runner.predict_logits(ids), Err(Error::Argument { name: "ids", .. })));
+        assert!(matches!(runner.prefill(ids), Err(Error::Argument { name: "ids", .. })));
+        assert!(matches!(runner.generate_ids(ids, 4, |_| true), Err(Error::Argument { name: "ids", .. })));
+    }
+    assert!(matches!(runner.predict_logits(&long), Err(Error::ContextFull { tokens: 41, free: 40, .. })));
+    assert!(matches!(runner.prefill(&long), Err(Error::ContextFull { tokens: 41, free: 37, .. })));
+    assert!(matches!(runner.generate_ids(&long, 4, |_| true), Err(Error::ContextFull { .. })));
+    let options = GenerateOptions::default();
+    assert!(matches!(runner.generate("", &options), Err(Error::Argument { name: "prompt", .. })));
+    assert!(matches!(runner.generate(&"word ".repeat(400_000), &options), Err(Error::ContextFull { .. })));
+    assert!(matches!(runner.chat(&[], &options), Err(Error::Argument { name: "messages", .. })));
+    let error = runner.chat(&[Message::user("hello")], &options).unwrap_err();
+    assert!(matches!(error, Error::ChatTemplate(_)), "{error}");
+    assert_eq!(runner.tokens(), [1, 2, 3]);
+}
+
+#[test]
+fn the_context_ends_ids() {
+    let mut runner = exact().context_length(10).from_gguf(MODELS[0].path()).unwrap();
+    assert_eq!(runner.generate_ids(&MODELS[0].expected().prompt[..8], 40, |_| true).unwrap().len(), 3);
+}
+
+#[test]
+fn every_model_is_an_lm_runner() {
+    fn assert_send<T: Send>() {}
+    assert_send::<Runner>();
+    let expected = MODELS[0].expected();
+    let mut model: Box<dyn LmRunner> = Box::new(qwen3());
+    assert_eq!((model.family(), model.vocab_size(), model.supports_multimodal()), ("qwen3", 320, false));
+    let logits = model.predict_logits(&expected.prompt).unwrap();
+    assert!(nmse(&logits, &expected.prompt_logits) <= MODELS[0].tolerance());
+    let ids = model.generate(&expected.prompt, 40, &mut |id| id != expected.greedy[4]).unwrap();
+    assert_eq!(ids, &expected.greedy[..5]);
+    let error = model.generate_multimodal("what is it?", &[0; 12], 2, 2, None, 4, &mut |_| true).unwrap_err();
+    assert!(matches!(error, Error::Unsupported(_)), "{error}");
+}
+
+#[test]
+fn bad_files_are_refused() {
+    let folder = Folder::new();
+    let sound = fs::read(MODELS[0].path()).unwrap();
+    let missing = Runner::from_gguf(folder.path().join("missing.gguf")).unwrap_err();
+    assert!(matches!(missing, Error::Io { .. }) && missing.to_string().contains("missing.gguf"), "{missing}");
+    let directory = Runner::from_gguf(folder.path()).unwrap_err();
+    assert!(directory.to_string().contains("is a directory"), "{directory}");
+    let invalid: [&[u8]; 4] = [b"", b"a text, and not a model", &sound[..100], &sound[..sound.len() - 1]];
+    for bytes in invalid {
+        let path = folder.write("bad.gguf", bytes);
+        let error = Runner::from_gguf(&path).unwrap_err();
+        assert!(matches!(error, Error::InvalidFile { .. }) && error.to_string().contains("bad.gguf"), "{error}");
+    }
+}

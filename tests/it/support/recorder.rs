@@ -1,0 +1,79 @@
+//! An executable that computes nothing: its cache holds the token ids themselves, and its logits are a function of all
+//! the ids that it finds there. What the decode loop does wrong with pages, positions, copies or rows, shows exactly.
+
+use inkstone::{
+    Error, Result,
+    backend::{Executable, Step},
+    generate::{Decoder, Limits},
+    kv_cache::{KvCache, PAGE_POSITIONS, PageId},
+};
+
+pub struct Recorder {
+    pages: Vec<[u32; PAGE_POSITIONS]>,
+    limits: Limits,
+    /// The logits after these ids.
+    logits_of: Box<dyn Fn(&[u32]) -> Vec<f32> + Send>,
+    /// Steps until one fails.
+    failure: Option<usize>,
+    logits: Vec<f32>,
+}
+
+impl Recorder {
+    pub fn new(limits: Limits, logits_of: impl Fn(&[u32]) -> Vec<f32> + Send + 'static) -> Self {
+        Self { pages: vec![], limits, logits_of: Box::new(logits_of), failure: None, logits: vec![] }
+    }
+
+    /// Fails once, after `steps` more steps, before it has done anything.
+    pub fn failing_after(mut self, steps: usize) -> Self {
+        self.failure = Some(steps);
+        self
+    }
+
+    pub fn into_decoder(self, context_length: usize) -> Decoder {
+        let limits = self.limits;
+        Decoder::new(Box::new(self), KvCache::new(context_length, usize::MAX), limits)
+    }
+
+    fn page(&mut self, id: PageId) -> &mut [u32; PAGE_POSITIONS] {
+        if self.pages.len() <= id.index() {
+            self.pages.resize(id.index() + 1, [u32::MAX; PAGE_POSITIONS]);
+        }
+        &mut self.pages[id.index()]
+    }
+}
+
+impl Executable for Recorder {
+    fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
+        match &mut self.failure {
+            Some(0) => {
+                self.failure = None;
+                return Err(Error::Unsupported("this step was to fail".into()));
+            }
+            Some(steps) => *steps -= 1,
+            None => {}
+        }
+        assert!(!step.tokens.is_empty() && step.tokens.len() <= self.limits.max_tokens);
+        assert!(step.outputs.len() <= self.limits.max_outputs && step.outputs.is_sorted());
+        assert_eq!(step.runs.iter().map(|run| run.len).sum::<usize>(), step.tokens.len());
+        for &(from, to) in step.copies {
+            let copy = *self.page(from);
+            *self.page(to) = copy;
+        }
+        self.logits.clear();
+        let mut first = 0;
+        for run in step.runs {
+            for (index, &token) in step.tokens[first..first + run.len].iter().enumerate() {
+                let position = run.start + index;
+                self.page(run.pages[position / PAGE_POSITIONS])[position % PAGE_POSITIONS] = token;
+            }
+            for &output in step.outputs.iter().filter(|&&output| (first..first + run.len).contains(&output)) {
+                let len = run.start + output - first + 1;
+                let ids: Vec<_> =
+                    (0..len).map(|p| self.pages[run.pages[p / PAGE_POSITIONS].index()][p % PAGE_POSITIONS]).collect();
+                self.logits.extend((self.logits_of)(&ids));
+            }
+            first += run.len;
+        }
+        Ok(&self.logits)
+    }
+}

@@ -1,0 +1,68 @@
+//! The tiny models of tests/data/models with what llama.cpp computes with them, and how far apart logits are.
+
+use std::{fs, path::PathBuf};
+
+use super::data;
+
+/// Every model, and the type of its matrices.
+pub const MODELS: [Tiny; 4] =
+    [Tiny("qwen3", true), Tiny("qwen3_yarn", false), Tiny("llama", false), Tiny("llama_biased", true)];
+
+/// A model by name; and whether its matrices are F32 rather than F16.
+#[derive(Clone, Copy)]
+pub struct Tiny(pub &'static str, pub bool);
+
+impl Tiny {
+    pub fn path(self) -> PathBuf {
+        data(&format!("models/{}.gguf", self.0))
+    }
+
+    /// The NMSE within which logits are to be llama.cpp's, with a cache in single precision. llama.cpp itself rounds the
+    /// activations that it multiplies with F16 matrices.
+    pub fn tolerance(self) -> f64 {
+        if self.1 { 1e-8 } else { 2e-5 }
+    }
+
+    pub fn expected(self) -> Expected {
+        let path = data(&format!("models/{}.expected", self.0));
+        let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let line = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+            line.unwrap_or_else(|| panic!("{} has no `{key}`", path.display()))
+        };
+        let ids = |key| line(key).split(',').map(|id| id.parse().unwrap()).collect();
+        let floats = |key| line(key).split(',').map(|x| x.parse().unwrap()).collect();
+        Expected {
+            prompt: ids("prompt"),
+            greedy: ids("greedy"),
+            gaps: floats("gaps"),
+            prompt_logits: floats("prompt_logits"),
+            end_logits: floats("end_logits"),
+        }
+    }
+}
+
+/// What llama.cpp computes; tests/data/models/make.py says how.
+pub struct Expected {
+    pub prompt: Vec<u32>,
+    pub greedy: Vec<u32>,
+    pub gaps: Vec<f32>,
+    pub prompt_logits: Vec<f32>,
+    pub end_logits: Vec<f32>,
+}
+
+/// The mean squared error over the variance of the reference.
+pub fn nmse(found: &[f32], reference: &[f32]) -> f64 {
+    assert_eq!(found.len(), reference.len());
+    let n = reference.len() as f64;
+    let pairs = || found.iter().zip(reference).map(|(a, b)| (f64::from(*a), f64::from(*b)));
+    let mean = pairs().map(|(_, b)| b).sum::<f64>() / n;
+    let variance = pairs().map(|(_, b)| (b - mean).powi(2)).sum::<f64>() / n;
+    let error = pairs().map(|(a, b)| (a - b).powi(2)).sum::<f64>() / n;
+    error / variance
+}
+
+/// The id of the largest logit.
+pub fn argmax(logits: &[f32]) -> u32 {
+    (0..logits.len()).fold(0, |best, id| if logits[id] > logits[best] { id } else { best }) as u32
+}

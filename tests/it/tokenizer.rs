@@ -1,0 +1,250 @@
+//! Tokenizers against llama.cpp's ids: real vocabularies in ../shared/tokenizers, small ones in tests/data/tokenizer.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use inkstone::Error;
+use inkstone::gguf::Gguf;
+use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/tokenizers").join(name);
+    if !path.exists() {
+        eprintln!("skipped: {} is not there", path.display());
+    }
+    path.exists().then_some(path)
+}
+
+fn open(path: &Path) -> Tokenizer {
+    Tokenizer::from_gguf(&Gguf::open(path).unwrap()).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+/// Every field of a file of vectors (../shared/tokenizers/README.md describes them).
+fn assert_vectors(name: &str, cleans_up: bool) {
+    let (Some(model), Some(vectors)) = (shared(&format!("{name}.gguf")), shared(&format!("{name}.jsonl"))) else {
+        return;
+    };
+    let tokenizer = open(&model);
+    let vectors = std::fs::read_to_string(vectors).unwrap();
+    assert_eq!(vectors.lines().count(), 300);
+    for line in vectors.lines() {
+        let vector: Value = serde_json::from_str(line).unwrap();
+        let text = vector["text"].as_str().unwrap();
+        let plain = tokenizer.encode(text, SpecialTokens::Plain).unwrap();
+        assert_eq!(plain, ids(&vector["ids"]), "{name}: ids of {text:?}");
+        assert_eq!(
+            tokenizer.encode(text, SpecialTokens::Parse).unwrap(),
+            ids(&vector["ids_special"]),
+            "{name}: {text:?}"
+        );
+        assert_eq!(tokenizer.encode_prompt(text).unwrap(), ids(&vector["ids_bos"]), "{name}: {text:?}");
+        let pieces: Vec<String> = plain.iter().map(|&id| hex(tokenizer.token_bytes(id).unwrap())).collect();
+        assert_eq!(pieces, strings(&vector["pieces_hex"]), "{name}: pieces of {text:?}");
+        // Where the oracle removes spaces that the tokens hold, the tokens are right.
+        let expected = if cleans_up { text } else { vector["detok"].as_str().unwrap() };
+        assert_eq!(tokenizer.decode(&plain).unwrap(), expected, "{name}: detok");
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+/// llama.cpp's own test texts.
+fn assert_upstream(name: &str) {
+    let files = [format!("{name}.gguf"), "upstream/all.inp".to_owned(), format!("upstream/{name}.out")];
+    let [Some(model), Some(texts), Some(expected)] = files.map(|file| shared(&file)) else { return };
+    let tokenizer = open(&model);
+    let texts = std::fs::read_to_string(texts).unwrap();
+    let expected = std::fs::read_to_string(expected).unwrap();
+    let texts: Vec<&str> = texts.split("\n__ggml_vocab_test__\n").collect();
+    for (index, line) in expected.lines().enumerate() {
+        let expected: Vec<u32> = line.split_whitespace().map(|id| id.parse().unwrap()).collect();
+        let text = texts[index];
+        assert_eq!(tokenizer.encode(text, SpecialTokens::Plain).unwrap(), expected, "{name}: text {index}, {text:?}");
+    }
+    assert_eq!(expected.lines().count(), 46);
+}
+
+macro_rules! vectors {
+    ($($test:ident: $name:literal, cleans up $cleans_up:literal, upstream $upstream:literal;)*) => { $(
+        #[test]
+        fn $test() {
+            assert_vectors($name, $cleans_up);
+            if $upstream {
+                assert_upstream($name);
+            }
+        }
+    )* };
+}
+
+vectors! {
+    qwen2: "qwen2", cleans up false, upstream true;
+    llama_bpe: "llama-bpe", cleans up true, upstream true;
+    gpt_2: "gpt-2", cleans up true, upstream true;
+    starcoder: "starcoder", cleans up true, upstream true;
+    llama_spm: "llama-spm", cleans up false, upstream true;
+    phi_3: "phi-3", cleans up false, upstream true;
+    spm_noprefix: "spm-noprefix", cleans up false, upstream false;
+}
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer").join(name)
+}
+
+fn assert_small_vectors(tokenizer: &Tokenizer, name: &str) {
+    let vectors = std::fs::read_to_string(data(name)).unwrap();
+    assert!(vectors.lines().count() > 40);
+    for line in vectors.lines() {
+        let vector: Value = serde_json::from_str(line).unwrap();
+        let text = vector["text"].as_str().unwrap();
+        assert_eq!(tokenizer.encode(text, SpecialTokens::Plain).unwrap(), ids(&vector["ids"]), "{name}: {text:?}");
+        assert_eq!(
+            tokenizer.encode(text, SpecialTokens::Parse).unwrap(),
+            ids(&vector["ids_special"]),
+            "{name}: {text:?}"
+        );
+    }
+}
+
+/// Vectors of tests/data/tokenizer/make.py: llama.cpp's, agreed to by the trainers.
+#[test]
+fn small_vocabularies() {
+    assert_small_vectors(&open(&data("bpe.gguf")), "bpe.jsonl");
+    assert_small_vectors(&open(&data("spm.gguf")), "spm.jsonl");
+    assert_small_vectors(&Tokenizer::from_file(data("bpe.json")).unwrap(), "bpe.jsonl");
+}
+
+#[test]
+fn marks_are_added_where_the_metadata_asks() {
+    let spm = open(&data("spm.gguf"));
+    let (bos, ids) = (spm.bos().unwrap(), spm.encode("fox", SpecialTokens::Parse).unwrap());
+    assert_eq!(spm.encode_prompt("fox").unwrap(), [&[bos], ids.as_slice()].concat(), "SentencePiece's default");
+    let bpe = open(&data("bpe.gguf"));
+    assert_eq!(bpe.encode_prompt("fox").unwrap(), bpe.encode("fox", SpecialTokens::Parse).unwrap());
+}
+
+#[test]
+fn generation_ends_at_what_the_file_names_and_at_known_marks() {
+    let bpe = open(&data("bpe.gguf"));
+    let end: Vec<&[u8]> = bpe.end_of_generation().iter().map(|&id| bpe.token_bytes(id).unwrap()).collect();
+    assert_eq!(end, [b"<|endoftext|>".as_slice(), b"<|im_end|>"]);
+    assert!(bpe.is_end_of_generation(bpe.eos().unwrap()));
+    assert!(!bpe.is_end_of_generation(0));
+    let spm = open(&data("spm.gguf"));
+    let json = Tokenizer::from_file(data("bpe.json")).unwrap();
+    assert_eq!(json.end_of_generation(), bpe.end_of_generation());
+    assert_eq!(spm.token_bytes(spm.eos().unwrap()).unwrap(), b"</s>");
+}
+
+#[test]
+fn plain_text_cannot_spell_a_mark() {
+    let mut tokenizers =
+        vec![open(&data("bpe.gguf")), open(&data("spm.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap()];
+    for name in ["qwen2.gguf", "llama-bpe.gguf", "gpt-2.gguf", "llama-spm.gguf", "phi-3.gguf", "spm-noprefix.gguf"] {
+        tokenizers.extend(shared(name).map(|path| open(&path)));
+    }
+    for tokenizer in tokenizers {
+        let marks = (0..tokenizer.vocab_size() as u32).filter(|&id| {
+            // Marks are the tokens that have bytes and give no text.
+            !tokenizer.token_bytes(id).unwrap().is_empty() && tokenizer.decode(&[id]).unwrap().is_empty()
+        });
+        let marks: Vec<u32> = marks.filter(|&id| tokenizer.token_bytes(id).unwrap() != b" ").collect();
+        assert!(!marks.is_empty());
+        for &id in &marks {
+            let text = std::str::from_utf8(tokenizer.token_bytes(id).unwrap()).unwrap();
+            let plain = tokenizer.encode(text, SpecialTokens::Plain).unwrap();
+            assert!(plain.iter().all(|id| !marks.contains(id)), "{text} became {plain:?}");
+            assert!(tokenizer.encode(text, SpecialTokens::Parse).unwrap().contains(&id), "{text}");
+        }
+    }
+}
+
+#[test]
+fn ids_out_of_range_are_errors() {
+    let tokenizer = open(&data("bpe.gguf"));
+    let past = tokenizer.vocab_size() as u32;
+    assert!(matches!(tokenizer.token_bytes(past), Err(Error::Argument { name: "id", .. })));
+    assert!(matches!(tokenizer.decode(&[0, u32::MAX]), Err(Error::Argument { name: "id", .. })));
+    assert!(matches!(tokenizer.stream().push(past), Err(Error::Argument { name: "id", .. })));
+}
+
+#[test]
+fn streams_give_whole_characters() {
+    let tokenizer = open(&data("bpe.gguf"));
+    // The emoji and some of the letters have no token of their own: their bytes come one by one.
+    let text = "🦊🏮 狐は\u{301} naïve 👩‍👩‍👧";
+    let ids = tokenizer.encode(text, SpecialTokens::Plain).unwrap();
+    assert!(ids.len() > text.chars().count(), "some characters are split");
+    let mut stream = tokenizer.stream();
+    let pieces: Vec<String> = ids.iter().filter_map(|&id| stream.push(id).unwrap()).collect();
+    assert_eq!(pieces.concat(), text);
+    assert!(pieces.iter().all(|piece| !piece.is_empty() && !piece.contains('\u{fffd}')));
+    assert_eq!(stream.finish(), None);
+    assert_eq!(stream.push(ids[0]).unwrap(), None, "the first byte of an emoji");
+    assert_eq!(stream.finish().as_deref(), Some("\u{fffd}"));
+    let mark = tokenizer.eos().unwrap();
+    assert_eq!(stream.push(mark).unwrap(), None, "marks are no text");
+}
+
+proptest! {
+    /// Any ids at all: what the stream gives is what decoding the whole gives.
+    #[test]
+    fn streams_give_what_decode_gives(ids in prop::collection::vec(0u32..260, 0..40)) {
+        let tokenizer = open(&data("bpe.gguf"));
+        let mut stream = tokenizer.stream();
+        let mut text = String::new();
+        for &id in &ids {
+            text.extend(stream.push(id).unwrap());
+        }
+        text.extend(stream.finish());
+        prop_assert_eq!(text, tokenizer.decode(&ids).unwrap());
+    }
+
+    /// Any text comes back, byte for byte; and the crate `tokenizers` agrees on its tokens.
+    #[test]
+    fn text_survives(text in "(\\PC|\\s|[ a-z\n\u{2581}<|>/_]){0,80}") {
+        static BPE: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("bpe.gguf")));
+        static JSON: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::from_file(data("bpe.json")).unwrap());
+        static SPM: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("spm.gguf")));
+        for special in [SpecialTokens::Plain, SpecialTokens::Parse] {
+            let ids = BPE.encode(&text, special).unwrap();
+            let joined: Vec<u8> = ids.iter().flat_map(|&id| BPE.token_bytes(id).unwrap().to_vec()).collect();
+            prop_assert_eq!(String::from_utf8(joined).unwrap(), text.clone());
+            prop_assert_eq!(ids, JSON.encode(&text, special).unwrap());
+        }
+        let ids = SPM.encode(&text, SpecialTokens::Plain).unwrap();
+        prop_assert_eq!(SPM.decode(&ids).unwrap().replace(' ', ""), text.replace(['\u{2581}', ' '], ""));
+    }
+}
+
+/// Long texts without a place to cut: time and memory stay in proportion.
+#[test]
+fn long_texts_take_proportionate_time() {
+    let tokenizers = [open(&data("bpe.gguf")), open(&data("spm.gguf"))];
+    for text in [
+        " ".repeat(1 << 20) + "x",
+        "x".repeat(1 << 20),
+        "\n".repeat(1 << 20) + " x",
+        "!".repeat(1 << 20),
+        " a\n".repeat(1 << 18),
+    ] {
+        for tokenizer in &tokenizers {
+            let started = std::time::Instant::now();
+            let ids = tokenizer.encode(&text, SpecialTokens::Plain).unwrap();
+            assert_eq!(tokenizer.decode(&ids).unwrap().len(), text.len());
+            // A megabyte takes a second at the most; anything quadratic takes hours.
+            assert!(started.elapsed().as_secs() < 60, "{:?}", &text[..4]);
+        }
+    }
+}
