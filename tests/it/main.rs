@@ -1,5 +1,6 @@
 //! The integration tests, as one binary.
 
+mod backend;
 mod chat;
 mod examples;
 mod generate;
@@ -10,6 +11,7 @@ mod graph;
 mod interpret;
 mod layers;
 mod models;
+mod ops;
 mod optimize;
 mod plan;
 mod quant;

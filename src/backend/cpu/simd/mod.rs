@@ -6,7 +6,7 @@ mod avx2;
 mod avx512;
 mod portable;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx2::Avx2;
