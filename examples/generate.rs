@@ -9,11 +9,14 @@ mod common;
 mod model;
 #[path = "common/sampling.rs"]
 mod sampling;
+#[path = "common/storyteller.rs"]
+mod storyteller;
 
-const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/storyteller/storyteller.gguf");
+/// What the storyteller is asked for where nothing is.
+const STORY: &str = "Tell me a story about a fox and a lantern";
 
 const USAGE: &str = "
-Usage: generate [OPTIONS] \"PROMPT\"
+Usage: generate [OPTIONS] [\"PROMPT\"]
 
 Goes on from a prompt; the prompt `-` is read from standard input. Where the model has a chat template, the prompt is
 put to it as a user's message.
@@ -26,17 +29,21 @@ fn main() -> ExitCode {
     let usage =
         [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
     common::run(&usage, |mut args| {
-        let model = args.value::<PathBuf>("--model")?.unwrap_or_else(|| STORYTELLER.into());
+        let named: Option<PathBuf> = args.value("--model")?;
         let raw = args.flag("--raw");
         let system: Option<String> = args.value("--system")?;
         let options = sampling::generate_options(&mut args)?;
         let builder = model::builder(&mut args)?;
-        let prompt = match args.positional()?.ok_or("a prompt is missing (see --help)")? {
-            prompt if prompt == "-" => io::read_to_string(io::stdin()).map_err(|e| format!("standard input: {e}"))?,
-            prompt => prompt,
+        let prompt = match args.positional()? {
+            Some(prompt) if prompt == "-" => {
+                io::read_to_string(io::stdin()).map_err(|e| format!("standard input: {e}"))?
+            }
+            Some(prompt) => prompt,
+            None if named.is_none() => STORY.to_owned(),
+            None => return Err("a prompt is missing (see --help)".into()),
         };
         args.finish()?;
-        let mut runner = builder.from_gguf(model)?;
+        let mut runner = builder.from_gguf(named.unwrap_or_else(storyteller::path))?;
         let template =
             if raw { Err("--raw was given".to_owned()) } else { runner.chat_template().map_err(|e| e.to_string()) };
         let mut generation = match template {
