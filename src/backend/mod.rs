@@ -3,10 +3,12 @@
 //! In: an optimised graph and the weights. Out: logits, step by step. A step is a ragged batch, so prefill, decode,
 //! speculative verification and several users at once are the same call.
 
+#[cfg(feature = "cpu")]
 mod check;
 #[cfg(feature = "cpu")]
 pub mod cpu;
 
+#[cfg(feature = "cpu")]
 use self::check::Bounds;
 use crate::{
     Result,
