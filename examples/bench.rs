@@ -1,6 +1,12 @@
 //! How fast a model runs: the median of several rounds.
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Instant,
+};
 
 use inkstone::Runner;
 
@@ -51,8 +57,7 @@ fn main() -> ExitCode {
         let mut runner = builder.from_gguf(path)?;
         let load = start.elapsed().as_secs_f64();
         let (prefill, decode) = measure(&mut runner, &settings)?;
-        report(&runner, &settings, load, [prefill, decode], json);
-        Ok(())
+        Ok(report(&runner, &settings, load, [prefill, decode], json)?)
     })
 }
 
@@ -85,26 +90,28 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<(f64, f64), Failu
     Ok((median(prefill), median(decode)))
 }
 
-fn report(runner: &Runner, settings: &Settings, load: f64, [prefill, decode]: [f64; 2], json: bool) {
+fn report(runner: &Runner, settings: &Settings, load: f64, [prefill, decode]: [f64; 2], json: bool) -> io::Result<()> {
+    let mut out = io::stdout();
     let device = runner.device();
     let rss = peak_rss_mb();
     let Settings { prefill: prefill_tokens, decode: decode_tokens, depth, .. } = settings;
     if json {
         let rss = rss.map_or("null".into(), |mb| format!("{mb:.1}"));
-        println!(
+        return writeln!(
+            out,
             "{{\"threads\":{},\"load_s\":{load:.3},\"prefill_tokens\":{prefill_tokens},\"decode_tokens\":{decode_tokens},\
              \"prefill_tok_s\":{prefill:.2},\"decode_tok_s\":{decode:.2},\"peak_rss_mb\":{rss}}}",
             device.threads
         );
-        return;
     }
-    println!("device   {} ({}), {} threads", device.name, device.details, device.threads);
-    println!("load     {load:.3} s");
-    println!("prefill  {prefill:.2} tokens/s ({prefill_tokens} tokens after {depth})");
-    println!("decode   {decode:.2} tokens/s ({decode_tokens} tokens)");
+    writeln!(out, "device   {} ({}), {} threads", device.name, device.details, device.threads)?;
+    writeln!(out, "load     {load:.3} s")?;
+    writeln!(out, "prefill  {prefill:.2} tokens/s ({prefill_tokens} tokens after {depth})")?;
+    writeln!(out, "decode   {decode:.2} tokens/s ({decode_tokens} tokens)")?;
     if let Some(mb) = rss {
-        println!("memory   {mb:.1} MB at its peak");
+        writeln!(out, "memory   {mb:.1} MB at its peak")?;
     }
+    Ok(())
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

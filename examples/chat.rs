@@ -12,13 +12,15 @@ mod common;
 mod model;
 #[path = "common/sampling.rs"]
 mod sampling;
+#[path = "common/storyteller.rs"]
+mod storyteller;
 
 const USAGE: &str = "
-Usage: chat --model FILE [OPTIONS]
+Usage: chat [OPTIONS]
 
 Reads what you say, a line at a time, and answers. `/new` starts over; `/quit` or the end of input ends it.
 
-  --model FILE       a GGUF file with a chat template
+  --model FILE       a GGUF file with a chat template; without one, a small storyteller that comes with this crate
   --system TEXT      a system message: what the model is to be and do
   --no-thinking      sets `enable_thinking` to false for templates that know it (Qwen3's)";
 
@@ -26,7 +28,7 @@ fn main() -> ExitCode {
     let usage =
         [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
     common::run(&usage, |mut args| {
-        let path: std::path::PathBuf = args.required("--model")?;
+        let path = args.value("--model")?.unwrap_or_else(storyteller::path);
         let system: Vec<_> = args.value::<String>("--system")?.into_iter().map(Message::system).collect();
         let no_thinking = args.flag("--no-thinking");
         let options = sampling::generate_options(&mut args)?;

@@ -1,6 +1,6 @@
 //! A prompt in, a text out, piece by piece as it is made.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io, path::PathBuf, process::ExitCode};
 
 use inkstone::Message;
 
@@ -9,13 +9,17 @@ mod common;
 mod model;
 #[path = "common/sampling.rs"]
 mod sampling;
+#[path = "common/storyteller.rs"]
+mod storyteller;
 
-const STORYTELLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/storyteller/storyteller.gguf");
+/// What the storyteller is asked for where nothing is.
+const STORY: &str = "Tell me a story about a fox and a lantern";
 
 const USAGE: &str = "
-Usage: generate [OPTIONS] \"PROMPT\"
+Usage: generate [OPTIONS] [\"PROMPT\"]
 
-Goes on from a prompt. Where the model has a chat template, the prompt is put to it as a user's message.
+Goes on from a prompt; the prompt `-` is read from standard input. Where the model has a chat template, the prompt is
+put to it as a user's message.
 
   --model FILE       a GGUF file; without one, a small storyteller that comes with this crate
   --raw              the prompt as it stands, without the chat template
@@ -25,14 +29,21 @@ fn main() -> ExitCode {
     let usage =
         [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
     common::run(&usage, |mut args| {
-        let model = args.value::<PathBuf>("--model")?.unwrap_or_else(|| STORYTELLER.into());
+        let named: Option<PathBuf> = args.value("--model")?;
         let raw = args.flag("--raw");
         let system: Option<String> = args.value("--system")?;
         let options = sampling::generate_options(&mut args)?;
         let builder = model::builder(&mut args)?;
-        let prompt = args.positional()?.ok_or("a prompt is missing (see --help)")?;
+        let prompt = match args.positional()? {
+            Some(prompt) if prompt == "-" => {
+                io::read_to_string(io::stdin()).map_err(|e| format!("standard input: {e}"))?
+            }
+            Some(prompt) => prompt,
+            None if named.is_none() => STORY.to_owned(),
+            None => return Err("a prompt is missing (see --help)".into()),
+        };
         args.finish()?;
-        let mut runner = builder.from_gguf(model)?;
+        let mut runner = builder.from_gguf(named.unwrap_or_else(storyteller::path))?;
         let template =
             if raw { Err("--raw was given".to_owned()) } else { runner.chat_template().map_err(|e| e.to_string()) };
         let mut generation = match template {

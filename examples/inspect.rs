@@ -1,11 +1,16 @@
 //! What is in a model file, and what becomes of it.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use common::Failure;
 use inkstone::{
     backend::{Backend, cpu::Cpu},
-    gguf::Gguf,
+    gguf::{Gguf, TensorInfo},
     models::Model,
     optimize::{Optimized, Target, optimize},
     weights::Weights,
@@ -32,32 +37,37 @@ fn main() -> ExitCode {
         let path: PathBuf = args.positional()?.ok_or("a file is missing (see --help)")?.into();
         args.finish()?;
         let gguf = Gguf::open(&path)?;
+        let mut out = BufWriter::new(io::stdout().lock());
         if dot {
             let [_, optimized] = graphs(&gguf)?;
-            print!("{}", optimized.graph.dot());
-            return Ok(());
+            write!(out, "{}", optimized.graph.dot())?;
+            return Ok(out.flush()?);
         }
         if sections == [false; 4] {
             sections = [true; 4];
         }
         let [metadata, tensors, memory, graph] = sections;
         if metadata {
-            println!("GGUF version {}", gguf.version());
-            gguf.metadata().for_each(|(key, value)| println!("{key} = {value}"));
+            writeln!(out, "GGUF version {}", gguf.version())?;
+            gguf.metadata().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))?;
         }
         if tensors {
-            gguf.tensors().iter().for_each(|t| println!("{} {} {:?} {} bytes", t.name, t.dtype, t.shape, t.byte_len()));
+            let mut line =
+                |t: &TensorInfo| writeln!(out, "{} {} {:?} {} bytes", t.name, t.dtype, t.shape, t.byte_len());
+            gguf.tensors().iter().try_for_each(&mut line)?;
         }
+        // What stands so far is worth showing even where the model cannot be built.
+        out.flush()?;
         if memory {
-            println!("{}", builder.plan(&path)?);
+            writeln!(out, "{}", builder.plan(&path)?)?;
         }
         if graph {
             let [plain, optimized] = graphs(&gguf)?;
-            println!("{}\n", plain.graph);
-            optimized.report.iter().for_each(|(pass, rewrites)| println!("{pass}: {rewrites} rewrites"));
-            println!("\n{}", optimized.graph);
+            writeln!(out, "{}\n", plain.graph)?;
+            optimized.report.iter().try_for_each(|(pass, rewrites)| writeln!(out, "{pass}: {rewrites} rewrites"))?;
+            writeln!(out, "\n{}", optimized.graph)?;
         }
-        Ok(())
+        Ok(out.flush()?)
     })
 }
 

@@ -1,6 +1,11 @@
 //! Token ids in, logits or the greedy continuation out: to hold this crate against others.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use common::Failure;
 
@@ -47,10 +52,10 @@ fn main() -> ExitCode {
                     logits.copy_from_slice(runner.decode(id)?);
                 }
             }
-            println!("{}", continuation.join(","));
+            writeln!(io::stdout(), "{}", continuation.join(","))?;
         }
         if out.is_none() && greedy.is_none() {
-            show_largest(&logits);
+            show_largest(&logits)?;
         }
         Ok(())
     })
@@ -65,8 +70,8 @@ fn largest(logits: &[f32]) -> u32 {
     (0..logits.len()).fold(0, |best, id| if logits[id] > logits[best] { id } else { best }) as u32
 }
 
-fn show_largest(logits: &[f32]) {
+fn show_largest(logits: &[f32]) -> io::Result<()> {
     let mut order: Vec<_> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
-    order.iter().take(10).for_each(|&id| println!("{id:>8} {:.5}", logits[id]));
+    order.iter().take(10).try_for_each(|&id| writeln!(io::stdout(), "{id:>8} {:.5}", logits[id]))
 }

@@ -1,6 +1,11 @@
 //! How well a model foresees a text.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use inkstone::{Runner, generate::Wanted};
 
@@ -46,8 +51,7 @@ fn main() -> ExitCode {
         if count == 0 {
             return Err(format!("{text_file}: is too short: it takes at least two tokens").into());
         }
-        println!("perplexity {:.6} over {count} tokens", (sum / count as f64).exp());
-        Ok(())
+        Ok(writeln!(io::stdout(), "perplexity {:.6} over {count} tokens", (sum / count as f64).exp())?)
     })
 }
 

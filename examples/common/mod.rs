@@ -27,8 +27,14 @@ pub fn run(usage: &str, example: impl FnOnce(Args) -> Result<(), Failure>) -> Ex
     }
     match example(args) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output has enough of it, as `head` does.
+        Err(failure) if is_broken_pipe(&*failure) => ExitCode::SUCCESS,
         Err(failure) => fail(failure),
     }
+}
+
+fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
+    failure.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 fn fail(failure: impl Display) -> ExitCode {

@@ -4,8 +4,12 @@
 //! speculative verification and several users at once are the same call.
 
 #[cfg(feature = "cpu")]
+mod check;
+#[cfg(feature = "cpu")]
 pub mod cpu;
 
+#[cfg(feature = "cpu")]
+use self::check::Bounds;
 use crate::{
     Result,
     graph::{Graph, Op},
@@ -30,9 +34,9 @@ pub struct Run<'a> {
 pub struct Step<'a> {
     /// The token ids of all runs, one after the other.
     pub tokens: &'a [u32],
-    /// The runs; their lengths add up to the number of tokens.
+    /// The runs; their lengths add up to the number of tokens, and no two write the same position of a page.
     pub runs: &'a [Run<'a>],
-    /// Which tokens' logits are wanted, as indices into `tokens`, ascending.
+    /// Which tokens' logits are wanted, as indices into `tokens`, each once, ascending.
     pub outputs: &'a [usize],
     /// Pages to copy, in order, before anything is written.
     pub copies: &'a [(PageId, PageId)],
@@ -63,7 +67,8 @@ pub trait Backend: Send + Sync {
     /// Makes a graph ready to run. `max_tokens` and `max_outputs` bound every later step.
     ///
     /// # Errors
-    /// Where a weight is missing or in a format that the device has no kernel for.
+    /// Where a weight is missing or other than the graph says, the cache is laid out for other layers than the graph's,
+    /// or memory is out.
     fn compile(
         &self,
         graph: &Graph,
@@ -79,6 +84,7 @@ pub trait Executable: Send {
     /// Runs one step and returns the wanted logits, `[outputs, vocabulary]`, row by row.
     ///
     /// # Errors
-    /// Where the step does not fit what was compiled, or the device fails.
+    /// [`Error::Argument`](crate::Error::Argument) where the step breaks a rule of [`Step`] or does not fit what was
+    /// compiled; nothing has been run or copied then. Others where the device fails.
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]>;
 }

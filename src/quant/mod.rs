@@ -2,6 +2,7 @@
 //!
 //! A row's bytes come in, 32-bit floats go out. Each format is one file, which gives the block's layout and the plain
 //! loops that decode it (the reference that every kernel is held against), and one row of the table below.
+#![cfg_attr(not(feature = "cpu"), allow(dead_code, unused_imports, reason = "only the CPU reads tiles"))]
 
 mod bits;
 mod float;

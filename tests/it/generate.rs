@@ -7,7 +7,7 @@ use inkstone::{
     generate::{Decoder, Generation, Limits, Prefill, Wanted},
     gguf::Gguf,
     kv_cache::SequenceId,
-    tokenizer::Tokenizer,
+    tokenizer::{SpecialTokens, Tokenizer},
 };
 use proptest::prelude::*;
 
@@ -161,10 +161,11 @@ proptest! {
     /// Stop strings end the text at the same place into whatever pieces it was cut, and nothing of them is given out.
     #[test]
     fn stop_strings_are_cut_out(
-        text in "[abé]{0,12}",
-        stops in prop::collection::vec("[abé]{1,4}", 0..4),
+        text in "( the| and|th|he|an|é){0,9}",
+        stops in prop::collection::vec(stop_string(), 0..6),
     ) {
-        let script = bytes(&text);
+        // Pieces of one character and of several.
+        let script = tokenizer().encode(&text, SpecialTokens::Plain).unwrap();
         let mut decoder = scripted(1, &script, CONTEXT);
         let sequence = decoder.open();
         let options = GenerateOptions { stop: stops.clone(), max_tokens: Some(script.len()), ..greedy() };
@@ -181,6 +182,13 @@ proptest! {
             }
         }
     }
+}
+
+/// Parts of the words above, some within others, and some across two.
+fn stop_string() -> impl Strategy<Value = String> {
+    let parts =
+        [" the", " th", "the", "th", "h", "he", "e", " and", "nd", "n", "d", "an", "é", "éa", "e a", "hean", "d "];
+    prop::sample::select(parts.to_vec()).prop_map(String::from)
 }
 
 /// Reads the text character by character until it ends in a stop string; of several, the longest.
@@ -216,7 +224,8 @@ fn bad_runs_are_refused_and_change_nothing() {
     decoder.close(closed).unwrap();
     decoder.step(&[(first, &[1, 2, 3], Wanted::None)]).unwrap();
     let too_many = vec![0; CONTEXT - 2];
-    let refused: [(&[(SequenceId, &[u32], Wanted)], &str); 5] = [
+    type Batch<'a> = &'a [(SequenceId, &'a [u32], Wanted)];
+    let refused: [(Batch, &str); 5] = [
         (&[(closed, &[1], Wanted::Last)], "not open"),
         (&[(first, &[1], Wanted::Last), (first, &[2], Wanted::Last)], "twice"),
         (&[(first, &[], Wanted::Last)], "at least one"),

@@ -1,6 +1,8 @@
 //! The integration tests, as one binary.
 
+mod backend;
 mod chat;
+mod examples;
 mod generate;
 mod gguf;
 mod gguf_errors;
@@ -9,6 +11,7 @@ mod graph;
 mod interpret;
 mod layers;
 mod models;
+mod ops;
 mod optimize;
 mod plan;
 mod quant;

@@ -67,8 +67,11 @@ fn configs_are_those_of_the_files() {
     assert_eq!(biased.rope.scaling, RopeScaling::Linear { factor: 4.0 });
 }
 
+/// A key's value as it stands in a file: the number of its type, and its bytes.
+type Stored = (u32, Vec<u8>);
+
 /// A model of one layer whose weights are all zero, with some keys changed: `None` leaves one out.
-fn file(architecture: &str, changes: &[(&str, Option<(u32, Vec<u8>)>)]) -> GgufFile {
+fn file(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
     let (u32_type, f32_type) = (4, 6);
     let u32 = |n: u32| (u32_type, n.to_le_bytes().to_vec());
     let mut keys = vec![
@@ -119,26 +122,26 @@ fn load(file: &GgufFile) -> Result<Model, Error> {
     Model::from_gguf(&gguf, &Weights::from_gguf(&gguf))
 }
 
-fn u32(n: u32) -> Option<(u32, Vec<u8>)> {
+fn u32(n: u32) -> Option<Stored> {
     Some((4, n.to_le_bytes().to_vec()))
 }
 
-fn u32s(numbers: &[u32]) -> Option<(u32, Vec<u8>)> {
+fn u32s(numbers: &[u32]) -> Option<Stored> {
     let elements: Vec<_> = numbers.iter().map(|n| n.to_le_bytes().to_vec()).collect();
     Some((9, crate::support::gguf_file::array(4, &elements)))
 }
 
-fn f32(x: f32) -> Option<(u32, Vec<u8>)> {
+fn f32(x: f32) -> Option<Stored> {
     Some((6, x.to_le_bytes().to_vec()))
 }
 
-fn text(text: &str) -> Option<(u32, Vec<u8>)> {
+fn text(text: &str) -> Option<Stored> {
     Some((8, crate::support::gguf_file::string(text)))
 }
 
 #[test]
 fn keys_out_of_range_are_named() {
-    let cases: Vec<(&str, Option<(u32, Vec<u8>)>)> = vec![
+    let cases: Vec<(&str, Option<Stored>)> = vec![
         ("block_count", None),
         ("block_count", u32(0)),
         ("block_count", u32(u32::MAX)),

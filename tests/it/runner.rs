@@ -4,12 +4,12 @@ use std::fs;
 
 use inkstone::{
     CacheType, Error, GenerateOptions, LmRunner, Message, Runner, RunnerBuilder, SamplerOptions, StopReason,
-    generate::Wanted,
+    chat::ChatOptions, generate::Wanted, tokenizer::SpecialTokens,
 };
 
 use crate::support::{
     gguf_file::Folder,
-    tiny::{MODELS, Tiny, argmax, nmse},
+    tiny::{MODELS, Tiny, argmax, nmse, with_template},
 };
 
 /// What rounding in another order may cost in single precision.
@@ -173,6 +173,36 @@ fn text_comes_in_pieces_and_its_turns_are_cached() {
     let mut again = runner.generate("once upon a time", &options).unwrap();
     assert_eq!(again.by_ref().map(Result::unwrap).collect::<String>(), text);
     assert_eq!(again.summary().cached_tokens, prompt.len() - 1);
+}
+
+#[test]
+fn a_conversation_costs_its_new_messages() {
+    // The comment at the end takes away the spaces that fill the key.
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+                    {% if think is defined %}{{ think }}{% endif %}<|im_start|>assistant\n{# -#}";
+    let folder = Folder::new();
+    let mut runner = exact().from_gguf(folder.write("chat.gguf", with_template(MODELS[0], template))).unwrap();
+    // An end-of-generation token would end the first answer early.
+    let ends = runner.tokenizer().end_of_generation().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
+    let sampler = SamplerOptions { logit_bias: ends, ..SamplerOptions::greedy() };
+    let options = GenerateOptions { max_tokens: Some(8), sampler, ..Default::default() };
+    let mut messages = vec![Message::user("tell me about the fox")];
+    let mut generation = runner.chat(&messages, &options).unwrap();
+    let answer: String = generation.by_ref().map(Result::unwrap).collect();
+    let prompt = generation.prompt().to_vec();
+    let tokenizer = runner.tokenizer();
+    let rendered = "<|im_start|>user\ntell me about the fox<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(tokenizer.encode(rendered, SpecialTokens::Parse).unwrap(), prompt);
+    assert_eq!(prompt.iter().filter(|&&id| tokenizer.is_end_of_generation(id)).count(), 1);
+
+    messages.extend([Message::assistant(answer), Message::user("and the dog?")]);
+    let mut generation = runner.chat(&messages, &options).unwrap();
+    generation.prefill(|_, _| true).unwrap();
+    assert!(generation.summary().cached_tokens >= prompt.len());
+
+    let chat = ChatOptions::default().variable("think", "hm");
+    let thoughtful = runner.chat_with(&messages, &chat, &options).unwrap().prompt().to_vec();
+    assert!(runner.tokenizer().decode(&thoughtful).unwrap().contains("\nhm"));
 }
 
 #[test]

@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Executable, Step},
+    backend::{Bounds, Executable, Step},
     graph::{Op, Rows},
     kv_cache::CacheLayout,
-    plan::Plan,
+    plan::{Operand, Plan},
     quant::ROWS,
     weights::Weights,
 };
@@ -31,8 +31,7 @@ pub(super) struct CpuExecutable {
     program: Program,
     prepared: Prepared,
     cache: CacheLayout,
-    max_tokens: usize,
-    max_outputs: usize,
+    bounds: Bounds,
     kernels: &'static Kernels,
     pool: Pool,
     pages: Vec<AlignedBytes>,
@@ -64,43 +63,31 @@ impl CpuExecutable {
     pub fn new(
         plan: Plan,
         weights: &Weights,
-        cache: &CacheLayout,
-        [max_tokens, max_outputs]: [usize; 2],
+        cache: CacheLayout,
+        bounds: Bounds,
         kernels: &'static Kernels,
         mut pool: Pool,
     ) -> Result<Self> {
         let prepared = Prepared::new(&plan, weights, &mut pool)?;
         let program = Program::new(&plan, &prepared)?;
         let memory = Memory::new(&plan, &program, prepare::widest_quantized(&plan), pool.threads(), [1, 1])?;
-        let cache = cache.clone();
         let pages = Vec::new();
-        Ok(Self { plan, program, prepared, cache, max_tokens, max_outputs, kernels, pool, pages, memory })
+        Ok(Self { plan, program, prepared, cache, bounds, kernels, pool, pages, memory })
     }
 
     /// Checks the step against what was compiled, and makes room for it.
     fn make_ready(&mut self, step: &Step<'_>) -> Result<()> {
+        self.bounds.check(step)?;
         let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
-        if tokens == 0 || tokens > self.max_tokens || outputs > self.max_outputs {
-            let what = format!(
-                "has {tokens} tokens and {outputs} outputs: 1 to {} and up to {} fit",
-                self.max_tokens, self.max_outputs
-            );
-            return Err(Error::argument("step", what));
-        }
-        let lengths: usize = step.runs.iter().map(|run| run.len).sum();
-        if lengths != tokens || step.outputs.iter().any(|output| *output >= tokens) {
-            return Err(Error::argument("step", "has runs or outputs that do not match its tokens"));
-        }
-        let page_positions = crate::kv_cache::PAGE_POSITIONS;
-        if step.runs.iter().any(|run| run.pages.len() * page_positions < run.start + run.len) {
-            return Err(Error::argument("step", "has a run with too few cache pages"));
-        }
         self.make_pages(step)?;
         let [old_tokens, old_outputs] = [self.memory.tokens, self.memory.outputs];
         if tokens > old_tokens || outputs > old_outputs {
             let room = [tokens.max(old_tokens), outputs.max(old_outputs)];
             let (widest, threads) = (prepare::widest_quantized(&self.plan), self.pool.threads());
-            self.memory = Memory::new(&self.plan, &self.program, widest, threads, room)?;
+            // The old memory goes before the new one comes, so that there is never more than the larger of them.
+            for room in [[1, 1], room] {
+                self.memory = Memory::new(&self.plan, &self.program, widest, threads, room)?;
+            }
         }
         Ok(())
     }
@@ -199,7 +186,25 @@ impl Memory {
 pub(super) fn scratch_bytes(plan: &Plan, widest: usize, threads: usize, [tokens, outputs]: [usize; 2]) -> usize {
     let floats = slot_places(plan, tokens, outputs).last().map_or(0, |end| end.offset);
     let rows = tokens.max(outputs);
-    4 * floats + Activations::bytes(rows, widest) + threads * 4 * scratch_floats(plan, rows)
+    let angles = 2 * frequencies(plan) * tokens;
+    4 * (floats + angles) + Activations::bytes(rows, widest) + threads * 4 * scratch_floats(plan, rows)
+}
+
+/// The frequencies of all tables of angles.
+fn frequencies(plan: &Plan) -> usize {
+    let mut tables: Vec<&Operand> = Vec::new();
+    for step in plan.steps() {
+        match (&step.op, step.inputs.as_slice()) {
+            (Op::Rope(_), [_, table]) if !tables.contains(&table) => tables.push(table),
+            _ => {}
+        }
+    }
+    let widths = tables.into_iter().map(|table| match table {
+        Operand::Weight { shape, .. } => shape.width,
+        Operand::Constant(row) => row.len(),
+        Operand::Tokens | Operand::Slot(_) => 0,
+    });
+    widths.sum()
 }
 
 /// Floats of scratch that a thread needs for steps of up to `rows` rows.

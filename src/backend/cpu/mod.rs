@@ -23,7 +23,7 @@ mod task;
 use std::{fs, thread};
 
 use self::{executable::CpuExecutable, kernels::Kernels, pool::Pool};
-use super::{Backend, DeviceInfo, Executable};
+use super::{Backend, Bounds, DeviceInfo, Executable};
 use crate::{
     Error, Result,
     graph::{Graph, Op},
@@ -111,9 +111,16 @@ impl Backend for Cpu {
         max_tokens: usize,
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>> {
+        if cache.layers != graph.caches() {
+            let what =
+                "is laid out for other layers than the graph's: make it with `CacheLayout::new(graph.caches(), ..)`";
+            return Err(Error::argument("cache", what));
+        }
+        let cache = CacheLayout::new(&cache.layers, cache.cache_type)?;
+        let plan = Plan::new(graph)?;
+        let bounds = Bounds::new(&plan, max_tokens, max_outputs);
         let pool = Pool::new(self.info.threads)?;
-        let bounds = [max_tokens, max_outputs];
-        let executable = CpuExecutable::new(Plan::new(graph)?, weights, cache, bounds, self.kernels, pool)?;
+        let executable = CpuExecutable::new(plan, weights, cache, bounds, self.kernels, pool)?;
         Ok(Box::new(executable))
     }
 }

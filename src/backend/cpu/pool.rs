@@ -219,3 +219,119 @@ fn wait_until(done: impl Fn() -> bool) {
         thread::yield_now();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::{
+            Mutex,
+            atomic::{AtomicUsize, Ordering::*},
+        },
+        thread,
+        time::Duration,
+    };
+
+    use super::Pool;
+
+    #[test]
+    fn shares_are_all_there_is() {
+        for threads in [1, 2, 3, 7] {
+            for count in [0, 1, 2, 6, 7, 100] {
+                let seen = Mutex::new(vec![0; count]);
+                let mut pool = Pool::new(threads).unwrap();
+                pool.run(&|worker| worker.share(count).for_each(|i| seen.lock().unwrap()[i] += 1)).unwrap();
+                assert_eq!(seen.into_inner().unwrap(), vec![1; count], "{threads} threads");
+            }
+        }
+    }
+
+    /// Calls that follow at once, and calls that find the workers asleep.
+    #[test]
+    fn no_call_is_missed() {
+        let mut pool = Pool::new(3).unwrap();
+        let count = AtomicUsize::new(0);
+        for call in 0..3000 {
+            pool.run(&|_| _ = count.fetch_add(1, Relaxed)).unwrap();
+            assert_eq!(count.load(Relaxed), 3 * (call + 1));
+            if call % 100 == 0 {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+
+    /// Nobody passes a barrier before all have come to it.
+    #[test]
+    fn the_barrier_holds() {
+        let mut pool = Pool::new(3).unwrap();
+        let count = AtomicUsize::new(0);
+        pool.run(&|worker| {
+            for round in 1..=500 {
+                count.fetch_add(1, Relaxed);
+                assert!(worker.wait());
+                assert_eq!(count.load(Relaxed), 3 * round);
+                assert!(worker.wait());
+            }
+        })
+        .unwrap();
+    }
+
+    /// Whoever panics, before a barrier or after it, the call ends with an error and the next one works.
+    #[test]
+    fn a_panic_ends_the_call_alone() {
+        let mut pool = Pool::new(3).unwrap();
+        for number in [0, 1, 2] {
+            for round in [0, 1] {
+                let result = pool.run(&|worker| {
+                    for at in 0..3 {
+                        if worker.number == number && at == round {
+                            panic!("as the test wants");
+                        }
+                        if !worker.wait() {
+                            return;
+                        }
+                    }
+                });
+                assert!(result.unwrap_err().to_string().contains("panicked"));
+                pool.run(&|worker| assert!(worker.wait())).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn dropping_joins() {
+        let mut pool = Pool::new(4).unwrap();
+        pool.run(&|_| ()).unwrap();
+        let shared = pool.shared.clone();
+        drop(pool);
+        assert_eq!(std::sync::Arc::strong_count(&shared), 1, "each worker holds one while it lives");
+    }
+
+    /// The time that the scheduler gave each worker while nothing ran.
+    #[test]
+    fn an_idle_pool_costs_nothing() {
+        let nanoseconds = |thread: &String| -> Option<u64> {
+            fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?.split(' ').next()?.parse().ok()
+        };
+        let mut pool = Pool::new(3).unwrap();
+        let workers = Mutex::new(Vec::new());
+        pool.run(&|worker| {
+            if let Ok(path) = fs::read_link("/proc/thread-self")
+                && worker.number > 0
+            {
+                workers.lock().unwrap().push(path.display().to_string());
+            }
+        })
+        .unwrap();
+        let workers = workers.into_inner().unwrap();
+        if workers.iter().filter_map(nanoseconds).count() != 2 {
+            eprintln!("skipped: this system does not say how much time a thread has used");
+            return;
+        }
+        thread::sleep(Duration::from_millis(200));
+        let before: u64 = workers.iter().filter_map(nanoseconds).sum();
+        thread::sleep(Duration::from_millis(400));
+        let used = workers.iter().filter_map(nanoseconds).sum::<u64>() - before;
+        assert!(used < 5_000_000, "two idle workers used {used} ns of 400 ms");
+    }
+}

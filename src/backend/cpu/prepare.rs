@@ -43,14 +43,18 @@ impl Prepared {
     }
 
     fn add(&mut self, operand: &Operand, pool: &mut Pool) -> Result<()> {
-        let Operand::Weight { name, shape, .. } = operand else {
+        let Operand::Weight { name, dtype, shape } = operand else {
             return Err(Error::Graph("a product's matrix is no weight".into()));
         };
+        let (rows, columns) = dimensions(*shape)?;
+        let weight = self.weights.get(name, &[rows, columns])?;
+        // The plan's sizes are made from what the graph says.
+        if weight.dtype != *dtype {
+            return Err(Error::tensor(&**name, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
+        }
         if self.by_name.contains_key(name) {
             return Ok(());
         }
-        let (rows, columns) = dimensions(*shape)?;
-        let weight = self.weights.get(name, &[rows, columns])?;
         let matrix = match weight.dtype.is_float() {
             true => Matrix::Float(FloatMatrix { dtype: weight.dtype, rows, columns, data: weight.bytes.as_ptr() }),
             false => Matrix::Packed(interleave(&weight, rows, columns, pool)?),

@@ -211,6 +211,7 @@ impl<'a> Walk<'a> {
         worker: Worker<'_>,
     ) {
         let tokens = self.rows(x.rows);
+        // Plain floats have no room there.
         let columns = if matrices.iter().any(|matrix| matrix.is_quantized()) { x.width } else { 0 };
         let quantized = Activations::new(self.activations, tokens, columns);
         let input = Input { quantized, plain: self.row(x, 0), stride: self.slots[x.slot].stride, tokens };

@@ -201,6 +201,8 @@ LINES = {(g, name): listed(s[name], " / ") for g, s in scenes.SCENES.items() for
 ORIGINS = {g: listed(s["origins"], " / ") if "origins" in s else world.ORIGINS for g, s in scenes.SCENES.items()}
 SHE, HE = frozenset(world.SHE), frozenset(world.HE)
 
+LIGHT = ("warm", "shelter", "hat", "read", "fly", "way", "sew", "sweep")       # what the wind can carry off
+
 # Wishes that make no sense in a place or for somebody who can do that anyway.
 NEAR = {"to see the sea": ("seaside", "island", "harbor"), "to stand on top of the mountain": ("mountain",), "to see snow": ("snowy land", "mountain"),
         "to find where the river begins": ("mountain",), "to swim in the warm lake": ("lake",), "to meet the old whale": (),
@@ -291,8 +293,8 @@ class Teller:
         f["walk"], (f["walked"], f["walking"]) = self.kind.walk, WALKS[self.kind.walk]
         f["home"] = self.kind.home
         f["gesture"] = expand(self.kind.gesture, f, dice)
-        self.trait, signs = dice.choice([t for t in TRAITS if t[0] not in self.adjective])
-        f["trait"], f["sign"] = self.trait, expand(dice.choice(signs), f, dice)
+        _, signs = dice.choice([t for t in TRAITS if t[0] not in self.adjective])
+        f["adjective"], f["sign"] = self.adjective, expand(dice.choice(signs), f, dice)
 
         thing = self.thing
         f["o"], self.thing_adjective = thing.noun, w.thing_adjective or dice.choice(thing.adjectives)
@@ -334,7 +336,7 @@ class Teller:
         self.scene = dice.choice(found)
         if self.plot in ("journey", "gift", "rescue", "afraid", "quarrel", "fair"):
             self.season = self.scene.season
-        self.loss = dice.choice([l for l in world.LOSSES if self.thing.size in l[0]]) if self.plot == "lost" else None
+        self.loss = dice.choice([l for l in world.LOSSES if (self.thing.size in l[0] or "w" in l[0] and group in LIGHT)]) if self.plot == "lost" else None
         self.price = dice.choice(world.PRICES) if self.plot in ("broken", "bargain") else None
         if self.loss and "snow" in self.loss[1]:
             self.season = "cold"
@@ -377,11 +379,11 @@ class Teller:
             "{^at} lived {ahero} [named|called] {N}.",
             "{N} was {ahero}, and {he} lived {at}.",
             "{N} the {k} lived {at}, in a [snug|tidy|crooked|quiet] little {home}.",
-            "Everyone for miles around knew {N}, the {trait} {k} who lived {at}.",
+            "Everyone for miles around knew {N}, the {adjective} {k} who lived {at}.",
             "This is the story of {N}, {ahero} who lived {at}.",
             "In a [snug|tidy|crooked|quiet] little {home}, {at}, lived {ahero} [named|called] {N}.",
         )
-        return first + self.say(" {detail}", " {sign}", " {sign}")
+        return first + self.say("", " {detail}", " {sign}")
 
     def owns(self):
         """The hero has the thing and is fond of it."""
@@ -393,7 +395,7 @@ class Teller:
             "{^he} never went anywhere without {his} {oo}.",
             "{N} had {aoo}.",
         )
-        rest = self.dice.choice(("look", "look", "look+origin", "look+love", "love"))
+        rest = self.dice.choice(("look", "look", "look", "look+origin", "look+love", "love"))
         more = {"look": "{look}", "look+origin": "{look} " + self.origin(), "look+love": "{look} " + self.line("love"),
                 "love": self.line("love")}[rest]
         return first + " " + self.fill(more)
@@ -412,7 +414,7 @@ class Teller:
         self.used = True
         use = self.scene.use
         if use.startswith("{N} ") and "{N}" in before and "{H}" not in before:
-            use = self.dice.choice(("{^he} ", "Then {he} ", "So {he} ")) + use[4:]
+            use = "{^he} " + use[4:]
         return (self.fill(before) + " " + self.fill(use)).strip()
 
     def ending(self):
@@ -605,7 +607,7 @@ def magic(t):
     who, plea, result, short = t.dice.choice(world.SORROWS)
     noun = "the " + re.match(r"an? (?:old |little )?(?:apple )?(\w+)", who).group(1)
     one = t.opening() + " " + t.say("{^his} greatest wish was {wish}.", "[More than anything|Above all else], {N} [wished|longed] {wish}.", "{N} had always wished {wish}.")
-    two = t.say("{^time}, {he} [helped an old woman carry her wood|shared {his} lunch with an old woman|showed an old woman the way].", "{^time}, {he} pulled an old woman's hat out of the brook.") + t.say(" To thank {him}, she gave {him} {aoo}.", " \"Take this,\" she said, and gave {him} {aoo}.") + " {look}"
+    two = t.say("{^time}, {he} [helped an old woman carry her wood|shared {his} lunch with an old woman|showed an old woman the way].", "{^time}, {he} pulled an old woman's hat out of the brook.") + t.say(" To thank {him}, the old woman gave {him} {aoo}.", " \"Take this,\" she said, and gave {him} {aoo}.") + " {look}"
     two = t.fill(two) + t.say(" \"It will grant you one wish,\" she said, \"but only one.\"", " \"There is one wish in it,\" said the old woman. \"Use it well.\"") + t.say(" {N} {hold}. {^he} knew exactly what to wish for.", " {N} ran home with a beating heart.", " \"Then I shall go this very evening!\" cried {N}.")
     three = t.say("But by {spot} {he} met ", "On the way, by {spot}, {he} came upon ") + f"{who}. \"{plea}\"" + t.say(" {N} wanted to go on, but {his} feet would not.", " {N} looked at the {o}, and then up at the sky.", " {N} thought of {wishname}, and {his} heart was heavy.", " It was very quiet for a while.")
     three += t.say(f" Then {{he}} {{hold}} and said, \"I wish for {noun} to be happy.\"", f" Then {{he}} closed {{his}} eyes and spent the one wish, for {noun}.", " \"I can wait,\" said {N}, and {he} wished, but not for {himself}.") + t.say(" The {o} trembled and grew warm, and ", " There was a sound like a small bell, and ", " The {o} hummed, and ") + result + "."

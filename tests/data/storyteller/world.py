@@ -47,7 +47,7 @@ seal              | S  | gray, round, playful, young           | slide   | cove 
 pig               | -  | pink, round, clever, spotted          | trot    | sty                    | curled {his} tail
 sheep             | -  | woolly, gentle, white, young          | trot    | fold                   | shook {his} wool
 lamb              | -  | small, woolly, white, bouncing        | skip    | fold                   | skipped on the spot
-goat              | -  | bearded, stubborn, young, white       | trot    | shed                   | stamped {his} hoof
+goat              | -  | shaggy, stubborn, young, white       | trot    | shed                   | stamped {his} hoof
 cow               | f  | brown, gentle, spotted                | amble   | barn                   | swished her tail
 horse             | -  | old, brown, gentle, tall              | trot    | stable                 | tossed {his} mane
 pony              | -  | little, shaggy, spotted, stubborn     | trot    | stable                 | tossed {his} mane
@@ -127,7 +127,7 @@ teacher           | P  | kind, young, clever, tidy             | walk    | schoo
 farmer            | P  | old, sunburned, kind, stout           | walk    | farmhouse              | wiped {his} brow
 potter            | P  | quiet, young, old, clay-spotted       | walk    | workshop               | wiped {his} hands
 weaver            | P  | nimble, old, young, quiet             | walk    | cottage                | folded {his} hands
-woodcutter        | P  | strong, quiet, young, bearded         | walk    | hut                    | set down {his} pack
+woodcutter        | P  | strong, quiet, young, kindly         | walk    | hut                    | set down {his} pack
 cook              | P  | stout, cheerful, young, busy          | walk    | kitchen                | wiped {his} hands
 cobbler           | P  | old, cheerful, bent, clever           | walk    | shop                   | tapped {his} heel
 chimney sweep     | P  | young, sooty, cheerful, thin          | walk    | attic room             | rubbed the soot from {his} nose
@@ -135,7 +135,7 @@ inventor          | P  | young, absent-minded, clever, old     | hurry   | works
 astronaut         | P  | young, brave, quiet                   | float   | space station          | tapped {his} helmet
 explorer          | P  | bold, young, sunburned, old           | march   | tent                   | shaded {his} eyes
 elf               | -  | small, quick, pointy-eared, young     | skip    | hollow tree            | twirled once
-gnome             | -  | tiny, bearded, red-capped, grumpy     | march   | mushroom house         | tugged {his} red cap
+gnome             | -  | tiny, wrinkled, red-capped, grumpy     | march   | mushroom house         | tugged {his} red cap
 troll             | -  | big, mossy, gentle, lonely            | stomp   | bridge                 | scratched {his} mossy head
 goblin            | -  | small, green, mischievous, young      | scamper | cave                   | grinned from ear to ear
 traveler          | P  | tired, young, merry, wandering        | walk    | inn                    | set down {his} pack
@@ -176,14 +176,17 @@ Tilly Hazel Juniper Mabel Willow Poppy Clover Ivy Nettie Rosalind Fern Olive Mau
 Minna Saffron Marigold Winnie Nell Tansy Blythe Edith Flora Greta Ida Josie Kit Luna Mira Nora Opal Petra Ruth Sorrel
 Thea Una Violet Wilma Yara Zelda Alma Bettina Cora Elsie Freya Hattie Inga Juno Lark Marta Nina Odette Pippa Rosie
 Sadie Tess Ursula Vera Wanda Alice Anna Bella Clara Daisy Emma Ella Grace Hannah Iris Jane Kate Lily Lucy Mary Maya Mia
-Molly Ruby Sara Sophie Stella Zoe
+Molly Ruby Sara Sophie Stella Zoe Ann Amy Barbara Carol Diana Elena Eve Fiona Gloria Helen Irene Jill Joan Julia Karen
+Laura Linda Lisa Maria Martha Nancy Olivia Pam Rachel Rosa Sally Sandra Sarah Sue Susan Tina Valerie Wendy Yvonne
 """.split()
 HE = """
 Pip Barnaby Otto Felix Moss Jasper Rowan Alder Bertram Cosmo Dobbin Edgar Finch Gus Hugo Ignatius Jonah Kip Linus Milo
 Ned Oswin Percy Quill Rufus Silas Tobias Umber Virgil Walter Yorick Zeb Ambrose Basil Cedric Duncan Elmer Fergus Gideon
-Horace Ivor Juniper Jem Lemuel Mortimer Nico Oren Piers Robin Sorley Theo Ulric Victor Wilbur Alfie Anton Bruno Casper
+Horace Ivor Jem Lemuel Mortimer Nico Oren Piers Robin Sorley Theo Ulric Victor Wilbur Alfie Anton Bruno Casper
 Emil Florian Harvey Jack Leo Max Oliver Oscar Sam Tom Toby Ben Charlie Daniel George Henry James Kevin Lucas Peter
-Simon Thomas Tim William
+Simon Thomas Tim William Adam Alan Alex Andrew Bill Bob Brian Carl Chris David Dennis Eric Frank Fred Gary Harry Ian
+Jim Joe John Joseph Keith Larry Lewis Luke Mark Martin Matt Mike Nick Noah Patrick Paul Philip Ralph Ray Robert Roger
+Steve Ted Tony Vincent Will
 """.split()
 
 # ---------------------------------------------------------------- where
@@ -529,6 +532,31 @@ tail tape teacup teaspoon telephone television thread ticket tile toaster tomato
 tree trombone trophy trousers_button trumpet_case trunk turnip typewriter ukulele vase violin wallet wand wardrobe
 washing_machine waterwheel wheel whisk wig window windmill wing xylophone yo-yo zipper
 """
+# Things that nobody has told a story about yet; anyone may ask for one, as a hero too.
+ANYTHING = """
+airplane airport album alarm algorithm ambulance apartment asteroid astrolabe atom attic avalanche avocado bagel bakery
+balcony bandage barn bathroom bean_bag bed bedroom blender blueprint bookcase bridge bubble bulldozer bus cabin cabbage
+cactus calculator calendar candy canal cannon car caravan carousel carpet casserole castle catapult cathedral cave
+cereal chalkboard chandelier charger chocolate cinema circuit city clarinet cliff cloud clover cobweb coffee collar
+comet comic committee compiler concert contract copier coral corner cottage cotton crane crate crater crayfish cucumber
+cupboard cupcake cyclone database deadline desk dessert dictionary dinner dishwasher doughnut drill drone dumpling dune
+echo eclipse elevator email emerald equation escalator essay factory farm faucet feast film flashlight floor flood fog
+forest formula fridge frost galaxy garage garden garlic gate generator ghost_ship giggle glacier goggles goldmine grammar
+gravity guidebook hailstorm hamburger headphones heater hedge helicopter highway hill honeycomb hospital hotel house
+hurricane igloo internet island jam jar jeep jelly jetpack jungle kayak keyboard kitchen knife laboratory lake language
+lawnmower lawyer library lift lighthouse lightning lizard_king llama_farm locomotive mango manual marathon market meadow
+memory meteor milk mill minute mirage molecule monster moon moonbeam morning motor mountain museum muffin_tin neon
+network newspaper night noodle notion number ocean office oven owl_pellet oxygen paintball pajamas palace palm paragraph
+park particle pasta pebble_path pepper perfume petal photocopier photon pillowcase pinata pizza planet plank pocket_knife
+pond popcorn porch printer prison program promise pudding pyramid question quiche quicksand radish railway raindrop
+raspberry rice river robot_arm rooftop room router rubber_duck rug salad sandcastle sapphire satellite sauce school scooter_bell
+sculpture sea seaweed sentence server sewer shampoo shed shelf ship shower sidewalk signal skeleton sky skyscraper smoothie
+software soup spaceship spaghetti spell spider_web spoonful spreadsheet spring square stable stadium stair starlight station
+steak steam storm street submarine subway sunbeam sunset supermarket swamp syrup taco tank taxi teaspoonful tennis_ball
+theater thunder tide toilet toothpaste tornado tower toy traffic trampoline treadmill treasure tunnel turbine turtleneck
+tuxedo unicycle universe vacuum_cleaner valley van vegetable video village vinegar virus vitamin volcano waffle walnut
+water waterfall wave website weed whirlpool whisper wind winter wire wish wizardry word workshop yogurt zeppelin zero zoo
+"""
 RARE_LOOKS = [
     "There was not another one like it in the whole world.",
     "It was a little worn at the edges, like all good things.",
@@ -552,7 +580,7 @@ ORIGINS = [
 
 # ---------------------------------------------------------------- quarrels, losses, fears, fairs
 # How a thing is lost, what a helper noticed, where it is found and what stands in the way.
-# size | loss | clue | found and fetched | short: where it was
+# sizes (w: what the wind can carry) | loss | clue | found and fetched | short: where it was
 LOSSES = [
     ("s", "{^he} had [put it|carried it] in {his} pocket that morning, but by noon there was nothing in the pocket but a hole.",
      "I heard something small fall near {spot}",
@@ -566,7 +594,7 @@ LOSSES = [
      "The brook brings everything to {spot} in the end",
      "There by {spot}, where the water turned around, something was [stuck between two stones|caught in the roots]. {N} could not reach it alone, so {H} [held on tight|took {his} hand], and {he} leaned out, farther and farther, until {he} had the {o}.",
      "in the brook by {spot}"),
-    ("sm", "A great gust of wind came around the corner, snatched it away and [tossed it over the hedge|carried it off over the roofs].",
+    ("w", "A great gust of wind came around the corner, snatched it away and [tossed it over the hedge|carried it off over the roofs].",
      "The wind drops everything by {spot}, when it gets tired",
      "And so it was. By {spot}, high on a branch, hung the {o}. {N} climbed on {H}'s back and stretched until {he} could touch it. One pull, and down it came.",
      "up on a branch by {spot}"),

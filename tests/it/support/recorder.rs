@@ -8,11 +8,13 @@ use inkstone::{
     kv_cache::{KvCache, PAGE_POSITIONS, PageId},
 };
 
+/// The logits after some ids.
+type LogitsOf = dyn Fn(&[u32]) -> Vec<f32> + Send;
+
 pub struct Recorder {
     pages: Vec<[u32; PAGE_POSITIONS]>,
     limits: Limits,
-    /// The logits after these ids.
-    logits_of: Box<dyn Fn(&[u32]) -> Vec<f32> + Send>,
+    logits_of: Box<LogitsOf>,
     /// Steps until one fails.
     failure: Option<usize>,
     logits: Vec<f32>,

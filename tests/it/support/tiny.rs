@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use super::data;
+use super::{data, gguf_file::string};
 
 /// Every model, and the type of its matrices.
 pub const MODELS: [Tiny; 4] =
@@ -65,4 +65,17 @@ pub fn nmse(found: &[f32], reference: &[f32]) -> f64 {
 /// The id of the largest logit.
 pub fn argmax(logits: &[f32]) -> u32 {
     (0..logits.len()).fold(0, |best, id| if logits[id] > logits[best] { id } else { best }) as u32
+}
+
+/// The bytes of a model's file with a chat template put into its metadata.
+pub fn with_template(tiny: Tiny, template: &str) -> Vec<u8> {
+    let mut file = fs::read(tiny.path()).unwrap();
+    let key = [string("tokenizer.chat_template"), 8u32.to_le_bytes().to_vec()].concat();
+    // Tensors stay at multiples of 32 bytes.
+    let len = (key.len() + 8 + template.len()).next_multiple_of(32) - key.len() - 8;
+    let entry = [key, string(&format!("{template:<len$}"))].concat();
+    let keys = u64::from_le_bytes(file[16..24].try_into().unwrap()) + 1;
+    file[16..24].copy_from_slice(&keys.to_le_bytes());
+    file.splice(24..24, entry);
+    file
 }

@@ -10,7 +10,7 @@ mod avx_vnni;
 mod neon;
 mod portable;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx_vnni::AvxVnni;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Something that holds for every instruction set.
-trait Check {
+pub(in crate::backend::cpu) trait Check {
     /// # Safety
     /// The machine has the instruction set.
     unsafe fn run<S: Simd>(&self, set: &str);
@@ -41,7 +41,7 @@ macro_rules! on_set {
 }
 
 /// Runs the check with every instruction set that this machine has.
-fn on_each_set(check: &impl Check) {
+pub(in crate::backend::cpu) fn on_each_set(check: &impl Check) {
     // SAFETY: every machine has it.
     unsafe { check.run::<Portable>("portable") };
     #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,120 @@
+//! How fast matrix products are, by format, instruction set and number of tokens.
+//!
+//! Decode is bound by memory, so it is given in GB/s of weights and as a share of the fastest plain read that the same
+//! run measured; larger batches are bound by arithmetic and are given in GFLOP/s, beside the f32 FMA rate.
+//!
+//!     cargo bench --bench kernels -- [--threads N] [--format Q4_K] [--set AVX2] [--reps N]
+
+#[path = "../examples/common/mod.rs"]
+mod common;
+mod machine;
+
+use std::{hint::black_box, process::ExitCode, time::Instant};
+
+use inkstone::{
+    CacheType, DType, Result,
+    backend::{Backend, Executable, Run, Step, cpu::Cpu},
+    graph::Builder,
+    kv_cache::{CacheLayout, KvCache},
+    weights::Weights,
+};
+
+const USAGE: &str = "
+Usage: cargo bench --bench kernels -- [OPTIONS]
+
+  --threads N     CPU threads (one for each core)
+  --format NAME   one format alone, such as Q4_K
+  --set NAME      one instruction set alone, such as AVX2
+  --reps N        repetitions, of which the median counts (7)";
+
+/// A matrix well past the caches: 65,536 rows of 2,048 columns, 64 MB at four bits.
+const ROWS: usize = 65_536;
+const COLUMNS: usize = 2048;
+const BATCHES: [usize; 5] = [1, 4, 8, 64, 256];
+
+fn main() -> ExitCode {
+    common::run(USAGE, |mut args| {
+        // Cargo hands this on to every benchmark.
+        args.flag("--bench");
+        let threads: Option<usize> = args.value("--threads")?;
+        let format: Option<String> = args.value("--format")?;
+        let set: Option<String> = args.value("--set")?;
+        let reps = args.value("--reps")?.unwrap_or(7);
+        args.finish()?;
+
+        let threads = Cpu::new(threads)?.device().threads;
+        let read = machine::read_bandwidth(threads);
+        println!("{threads} threads; plain reads {read:.1} GB/s; f32 FMA {:.0} GFLOP/s", machine::fma_rate(threads));
+        println!("{:<14} {:<8} decode GB/s  of reads   GFLOP/s at {BATCHES:?} tokens", "set", "format");
+        for name in Cpu::instruction_sets().into_iter().filter(|name| set.as_deref().is_none_or(|set| set == *name)) {
+            for &dtype in DType::ALL {
+                if format.as_deref().is_none_or(|format| format == dtype.name()) {
+                    measure(&Cpu::with_instruction_set(Some(threads), name)?, dtype, reps, read)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn measure(cpu: &Cpu, dtype: DType, reps: usize, read: f64) -> Result<()> {
+    let weights = weights(dtype)?;
+    let bytes = (ROWS * dtype.row_bytes(COLUMNS).unwrap_or(0)) as f64;
+    let mut executable = executable(cpu, &weights, dtype)?;
+    let mut rates = Vec::new();
+    for tokens in BATCHES {
+        let seconds = median_seconds(&mut *executable, tokens, if tokens > 8 { reps.div_ceil(3) } else { reps })?;
+        rates.push((bytes / seconds / 1e9, 2e-9 * (ROWS * COLUMNS * tokens) as f64 / seconds));
+    }
+    let flops: Vec<_> = rates.iter().map(|(_, flops)| format!("{flops:6.0}")).collect();
+    let decode = rates[0].0;
+    let set = &cpu.device().details;
+    println!("{set:<14} {:<8} {decode:11.1}  {:7.0}%   {}", dtype.name(), 100.0 * decode / read, flops.join(" "));
+    Ok(())
+}
+
+/// A table of one row, and a matrix of pseudo-random codes with small scales.
+fn weights(dtype: DType) -> Result<Weights> {
+    let block = dtype.block_bytes();
+    let mut state = 1_u32;
+    let mut matrix: Vec<u8> = Vec::with_capacity(ROWS * COLUMNS / dtype.block_weights() * block);
+    matrix.resize_with(matrix.capacity(), || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Bytes below 0x38 keep every float that they may be part of finite.
+        (state >> 24) as u8 % 0x38
+    });
+    let row: Vec<u8> = (0..COLUMNS).flat_map(|i| ((i % 17) as f32 - 8.0).to_le_bytes()).collect();
+    Weights::from_memory([
+        ("table".into(), DType::F32, vec![1, COLUMNS], row),
+        ("matrix".into(), dtype, vec![ROWS, COLUMNS], matrix),
+    ])
+}
+
+fn executable(cpu: &Cpu, weights: &Weights, dtype: DType) -> Result<Box<dyn Executable>> {
+    let mut builder = Builder::new();
+    let tokens = builder.tokens();
+    let table = builder.weight("table", DType::F32, 1, COLUMNS);
+    let x = builder.embed(table, tokens);
+    let matrix = builder.weight("matrix", dtype, ROWS, COLUMNS);
+    let y = builder.matmul(x, matrix);
+    let graph = builder.finish(y)?;
+    cpu.compile(&graph, weights, &CacheLayout::new(&[], CacheType::F32)?, 256, 1)
+}
+
+fn median_seconds(executable: &mut dyn Executable, tokens: usize, reps: usize) -> Result<f64> {
+    let ids = vec![0; tokens];
+    let mut cache = KvCache::new(tokens, usize::MAX);
+    let sequence = cache.open();
+    cache.extend(sequence, tokens)?;
+    let runs = [Run { len: tokens, start: 0, pages: cache.pages(sequence)? }];
+    let step = Step { tokens: &ids, runs: &runs, outputs: &[0], copies: &[] };
+    black_box(executable.run(&step)?);
+    let mut seconds = Vec::with_capacity(reps);
+    for _ in 0..reps {
+        let started = Instant::now();
+        black_box(executable.run(&step)?);
+        seconds.push(started.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds[seconds.len() / 2])
+}

@@ -1,0 +1,77 @@
+//! Holds a step to what was compiled, for every backend: kernels trust what has passed here.
+
+use super::{Run, Step};
+use crate::{
+    Error, Result,
+    graph::{Op, Rows},
+    kv_cache::{PAGE_POSITIONS, PageId},
+    plan::{Operand, Plan},
+};
+
+/// What every step must keep to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub max_tokens: usize,
+    pub max_outputs: usize,
+    /// Token ids lie below this: the rows of the smallest table that they choose from.
+    vocabulary: usize,
+}
+
+impl Bounds {
+    pub fn new(plan: &Plan, max_tokens: usize, max_outputs: usize) -> Self {
+        let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).filter_map(|step| step.inputs.first());
+        let rows = tables.filter_map(|table| match table {
+            Operand::Weight { shape, .. } => match shape.rows {
+                Rows::Fixed(rows) => Some(rows),
+                Rows::Tokens | Rows::Outputs => None,
+            },
+            Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
+        });
+        Self { max_tokens, max_outputs, vocabulary: rows.min().unwrap_or(usize::MAX) }
+    }
+
+    /// # Errors
+    /// [`Error::Argument`] with what is wrong with the step.
+    pub fn check(&self, step: &Step<'_>) -> Result<()> {
+        let wrong = |what: String| Err(Error::argument("step", what));
+        let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
+        if tokens == 0 || tokens > self.max_tokens || outputs > self.max_outputs {
+            let Self { max_tokens, max_outputs, .. } = self;
+            return wrong(format!(
+                "has {tokens} tokens and {outputs} outputs: 1 to {max_tokens} and up to {max_outputs} fit"
+            ));
+        }
+        if let Some(token) = step.tokens.iter().find(|token| **token as usize >= self.vocabulary) {
+            return wrong(format!("has the token id {token}, the vocabulary ends at {}", self.vocabulary - 1));
+        }
+        if step.runs.iter().try_fold(0usize, |sum, run| sum.checked_add(run.len)) != Some(tokens) {
+            return wrong(format!("has runs whose lengths do not add up to its {tokens} tokens"));
+        }
+        if !step.outputs.is_sorted_by(|a, b| a < b) || step.outputs.last().is_some_and(|last| *last >= tokens) {
+            return wrong(format!("has outputs that are not ascending indices below {tokens}"));
+        }
+        check_pages(step.runs)
+    }
+}
+
+/// Every position has a page, and none is written twice.
+fn check_pages(runs: &[Run<'_>]) -> Result<()> {
+    let mut written: Vec<(PageId, usize, usize)> = Vec::new();
+    for run in runs {
+        let room = run.pages.len() * PAGE_POSITIONS;
+        let Some(end) = run.start.checked_add(run.len).filter(|end| *end <= room) else {
+            let what = format!("has a run of {} tokens from {} on, with pages for {room}", run.len, run.start);
+            return Err(Error::argument("step", what));
+        };
+        for page in run.start / PAGE_POSITIONS..end.div_ceil(PAGE_POSITIONS) {
+            let first = page * PAGE_POSITIONS;
+            let (from, to) = (run.start.max(first) - first, end.min(first + PAGE_POSITIONS) - first);
+            written.push((run.pages[page], from, to));
+        }
+    }
+    written.sort_unstable_by_key(|(page, from, _)| (page.index(), *from));
+    match written.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[1].1 < pair[0].2) {
+        Some(_) => Err(Error::argument("step", "has runs that write one position of a cache page twice")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,163 @@
+//! The examples as a user runs them: what they print, and one clear line for whatever is wrong.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use inkstone::{CacheType, Runner};
+
+use crate::support::{
+    gguf_file::{Folder, GgufFile},
+    tiny::{MODELS, nmse},
+};
+
+/// The built example; `None`, which is said, where cargo built this test alone.
+fn example(name: &str) -> Option<PathBuf> {
+    let tests = std::env::current_exe().unwrap();
+    let folder = tests.parent().and_then(Path::parent).unwrap().join("examples");
+    let path = folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    if path.exists() {
+        return Some(path);
+    }
+    eprintln!("skipped: {} is not built; `cargo test` builds it", path.display());
+    None
+}
+
+fn run(program: &Path, args: &[&str]) -> Output {
+    Command::new(program).args(args).output().unwrap()
+}
+
+fn printed(program: &Path, args: &[&str]) -> String {
+    let output = run(program, args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_example_explains_itself() {
+    for name in ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize"] {
+        let Some(program) = example(name) else { return };
+        assert!(printed(&program, &["--help"]).starts_with(&format!("Usage: {name} ")), "{name}");
+        let output = run(&program, &["--nonsense", "1"]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && message.starts_with("error: ") && message.lines().count() == 1,
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn whatever_is_wrong_is_one_line() {
+    let (Some(generate), Some(logits)) = (example("generate"), example("logits")) else { return };
+    let folder = Folder::new();
+    let model = MODELS[0].path();
+    let sound = fs::read(&model).unwrap();
+    let write = |name: &str, bytes: &[u8]| folder.write(name, bytes).to_str().unwrap().to_owned();
+    let missing = folder.path().join("missing.gguf").to_str().unwrap().to_owned();
+    let unknown = GgufFile::new().string("general.architecture", "qwen9").bytes();
+    let files = [
+        (missing, "missing.gguf"),
+        (folder.path().to_str().unwrap().to_owned(), "directory"),
+        (write("empty.gguf", b""), "empty.gguf"),
+        (write("text.gguf", b"Once upon a time there was a fox."), "text.gguf"),
+        (write("cut.gguf", &sound[..sound.len() / 2]), "cut.gguf"),
+        (write("unknown.gguf", &unknown), "qwen9"),
+    ];
+    let model = model.to_str().unwrap();
+    let refused = |program: &Path, args: &[&str], what: &str| {
+        let output = run(program, args);
+        let message = String::from_utf8(output.stderr).unwrap();
+        let last = message.lines().last().unwrap_or_default();
+        assert!(!output.status.success() && last.starts_with("error: "), "{args:?}: {message}");
+        assert!(last.contains(what) && !message.contains("panicked"), "{args:?}: {message}");
+    };
+    for (path, what) in &files {
+        refused(&generate, &["--model", path, "a fox"], what);
+        refused(&logits, &["--model", path, "--ids", "1"], what);
+    }
+    refused(&logits, &["--model", model, "--ids", "1,320"], "320");
+    refused(&logits, &["--model", model, "--ids", ""], "--ids");
+    refused(&logits, &["--model", model, "--ids", "1", "--cache", "f64"], "f64");
+    refused(&logits, &["--model", model, "--ids", "1", "--threads", "0"], "threads");
+    refused(&generate, &["--model", model, ""], "prompt");
+    // As long as one argument may be.
+    refused(&generate, &["--model", model, &"word ".repeat(20_000)], "context");
+    refused(&generate, &["--model", model, "--temperature", "-1", "a fox"], "temperature");
+}
+
+#[test]
+fn logits_writes_what_llama_cpp_does() {
+    let Some(program) = example("logits") else { return };
+    let folder = Folder::new();
+    let out = folder.path().join("logits.f32");
+    let expected = MODELS[0].expected();
+    let list = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let model = MODELS[0].path();
+    let (model, prompt) = (model.to_str().unwrap(), list(&expected.prompt));
+    let args = ["--model", model, "--ids", &prompt, "--cache", "f32", "--greedy", "40", "--out", out.to_str().unwrap()];
+    assert_eq!(printed(&program, &args), list(&expected.greedy) + "\n");
+    let bytes = fs::read(&out).unwrap();
+    let logits: Vec<_> = bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+    assert!(nmse(&logits, &expected.prompt_logits) <= MODELS[0].tolerance());
+}
+
+#[test]
+fn perplexity_is_that_of_each_token_after_those_before() {
+    let Some(program) = example("perplexity") else { return };
+    let folder = Folder::new();
+    let text = "the quick brown fox jumps over the lazy dog and then the dog runs after the fox";
+    let file = folder.write("text.txt", text);
+    let model = MODELS[0].path();
+    let mut runner = Runner::builder().cache_type(CacheType::F32).from_gguf(&model).unwrap();
+    let ids = runner.tokenizer().encode_prompt(text).unwrap();
+    let (mut sum, mut count) = (0.0, 0);
+    for window in ids.chunks(20) {
+        for end in 1..window.len() {
+            let logits = runner.predict_logits(&window[..end]).unwrap();
+            let total: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+            sum -= (f64::from(logits[window[end] as usize]).exp() / total).ln();
+            count += 1;
+        }
+    }
+    let args = ["--model", model.to_str().unwrap(), "--window", "20", "--cache", "f32", file.to_str().unwrap()];
+    let line = printed(&program, &args);
+    let words: Vec<_> = line.split_whitespace().collect();
+    let perplexity: f64 = words[1].parse().unwrap();
+    assert!((perplexity / (sum / f64::from(count)).exp() - 1.0).abs() < 1e-5, "{line}");
+    assert_eq!(words[3], count.to_string());
+}
+
+#[test]
+fn bench_writes_one_line_of_json() {
+    let Some(program) = example("bench") else { return };
+    let model = MODELS[0].path();
+    let args = ["--model", model.to_str().unwrap(), "--prefill", "20", "--decode", "4", "--depth", "10", "--reps", "2"];
+    let line = printed(&program, &[&args[..], &["--threads", "2", "--json"]].concat());
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    let wanted = "threads load_s prefill_tokens decode_tokens prefill_tok_s decode_tok_s peak_rss_mb";
+    assert_eq!(keys.join(" "), wanted);
+    assert_eq!(
+        (&value["threads"], &value["prefill_tokens"], &value["decode_tokens"]),
+        (&2.into(), &20.into(), &4.into())
+    );
+    assert!(value["prefill_tok_s"].as_f64().unwrap() > 0.0 && value["decode_tok_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn inspect_shows_every_part() {
+    let Some(program) = example("inspect") else { return };
+    let model = MODELS[2].path();
+    let model = model.to_str().unwrap();
+    let all = printed(&program, &[model]);
+    for part in
+        ["llama.block_count = 2", "blk.1.ffn_down.weight F16 [96, 128]", "cache per token", "constant_folding: 1"]
+    {
+        assert!(all.contains(part), "{part} is not in\n{all}");
+    }
+    assert!(printed(&program, &[model, "--dot"]).starts_with("digraph"));
+    assert!(!printed(&program, &[model, "--memory"]).contains("blk.1"));
+}

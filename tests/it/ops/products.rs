@@ -1,0 +1,180 @@
+//! Embeddings and matrix products, plain and fused, for every format.
+
+use inkstone::{
+    DType,
+    graph::{Activation, Op, ValueId},
+    quant,
+};
+
+use super::case::{Case, Maker, SINGLE, normal, ragged, steps_of};
+use crate::support::quantize::quantize;
+
+/// What activations in 8 bits cost: the step is about 4.2 / 254 of the standard deviation for the largest of 32 normal
+/// numbers, so the squared error about 2.3e-5.
+const EIGHT_BITS: f64 = 4e-5;
+
+/// What sums in single precision cost where the terms of a single product almost cancel.
+const SUMS: f64 = 1e-11;
+
+/// Numbers of tokens around those at which kernels change.
+const TOKENS: [usize; 11] = [1, 2, 3, 4, 5, 7, 8, 9, 12, 33, 70];
+
+/// Rows in the table that activations come from.
+const VOCABULARY: usize = 24;
+
+/// Rows and columns of matrices.
+fn shapes(dtype: DType) -> &'static [(usize, usize)] {
+    match dtype.block_weights() {
+        1 => &[(1, 1), (15, 7), (17, 33), (40, 100), (5, 96), (16, 256), (33, 512)],
+        32 => &[(1, 32), (15, 64), (17, 96), (40, 256), (16, 288), (33, 512)],
+        _ => &[(1, 256), (15, 512), (17, 256), (40, 768)],
+    }
+}
+
+pub fn matmul(dtype: DType) -> Vec<Case> {
+    let mut cases: Vec<_> = shapes(dtype).iter().map(|shape| matmul_exact(dtype, *shape)).collect();
+    cases.push(matmul_normal(dtype));
+    cases.push(matmul_extremes(dtype));
+    cases
+}
+
+/// Nothing is lost to 8 bits, so only the rounding of sums remains.
+fn matmul_exact(dtype: DType, (rows, columns): (usize, usize)) -> Case {
+    let mut m = Maker::new(1);
+    let x = m.exact_rows(columns, VOCABULARY);
+    let w = m.random_weight(dtype, rows, columns);
+    let y = m.b.matmul(x, w);
+    m.finish(format!("matmul {dtype} {rows}x{columns}"), y, steps_of(&TOKENS, VOCABULARY), SUMS)
+}
+
+fn matmul_normal(dtype: DType) -> Case {
+    let (rows, columns) = (40, 512);
+    let mut m = Maker::new(2);
+    let x = m.normal_rows(columns, VOCABULARY);
+    let weights = normal(rows * columns, &mut m.random);
+    let w = m.weight(dtype, rows, columns, quantize(dtype, &weights));
+    let y = m.b.matmul(x, w);
+    let nmse = if dtype.is_float() { SUMS } else { EIGHT_BITS };
+    m.finish(format!("matmul {dtype} of normal numbers"), y, steps_of(&[1, 4, 9, 33], VOCABULARY), nmse)
+}
+
+/// The largest codes with the largest activations, where sums in 16 bits would overflow first.
+fn matmul_extremes(dtype: DType) -> Case {
+    let columns = 512;
+    let mut m = Maker::new(3);
+    let signs: [fn(usize) -> f32; 4] =
+        [|_| 1.0, |_| -1.0, |i| [1.0, -1.0][i % 2], |i| if i % 64 < 32 { 0.0 } else { 1.0 }];
+    let x: Vec<f32> = signs.iter().flat_map(|sign| (0..columns).map(|i| 127.0 / 64.0 * sign(i))).collect();
+    let x = m.rows_of(columns, &x);
+    let rows: Vec<_> = [0x00, 0xff, 0x55, 0xaa].iter().flat_map(|byte| blocks_of(dtype, columns, *byte)).collect();
+    let w = m.weight(dtype, 4, columns, rows);
+    let y = m.b.matmul(x, w);
+    m.finish(format!("matmul {dtype} of extremes"), y, steps_of(&[1, 2, 4, 12], 4), SUMS)
+}
+
+/// A row of blocks whose scales are small and whose other bytes are all `byte`; plain floats are `byte - 128`.
+fn blocks_of(dtype: DType, columns: usize, byte: u8) -> Vec<u8> {
+    if dtype.is_float() {
+        return quantize(dtype, &vec![f32::from(byte) - 128.0; columns]);
+    }
+    let field = |(index, &field): (usize, &usize)| match (dtype, field, index) {
+        (DType::MXFP4, 1, 0) => vec![120],
+        (_, 2, _) if !(dtype == DType::IQ4_XS && index == 1) => half::f16::from_f32(0.0117).to_le_bytes().to_vec(),
+        _ => vec![byte; field],
+    };
+    let block: Vec<u8> = quant::format(dtype).fields.iter().enumerate().flat_map(field).collect();
+    block.repeat(columns / dtype.block_weights())
+}
+
+/// Rows of a table where the file has them, and of one that is also multiplied with.
+pub fn embed(dtype: DType) -> Vec<Case> {
+    let columns = 256;
+    let mut m = Maker::new(4);
+    let table = m.random_weight(dtype, 37, columns);
+    let x = m.embed(table);
+    let plain = m.finish(format!("embed {dtype}"), x, steps_of(&[1, 37, 50], 37), SINGLE);
+
+    let mut m = Maker::new(5);
+    let table = m.random_weight(dtype, columns, columns);
+    let (x, other) = (m.embed(table), m.exact_rows(columns, columns));
+    let product = m.b.matmul(other, table);
+    let zeros = m.b.constant(vec![0.0; columns]);
+    let nothing = m.b.mul(product, zeros);
+    let sum = m.b.add(x, nothing);
+    let tied = m.finish(format!("embed {dtype}, tied"), sum, steps_of(&[1, 37, 50], columns), SINGLE);
+    vec![plain, tied]
+}
+
+pub fn fused(dtype: DType) -> Vec<Case> {
+    vec![joined(dtype), glu(dtype), product_and_sum(dtype, false), product_and_sum(dtype, true)]
+}
+
+const FEW: [usize; 5] = [1, 3, 8, 9, 33];
+
+/// Three products of one operand, of which one in another kind of format.
+fn joined(dtype: DType) -> Case {
+    let columns = 256;
+    let mut m = Maker::new(6);
+    let x = m.exact_rows(columns, VOCABULARY);
+    let other = if dtype.is_float() { DType::Q8_0 } else { DType::F16 };
+    let inputs = [
+        x,
+        m.random_weight(dtype, 33, columns),
+        m.random_weight(dtype, 20, columns),
+        m.random_weight(other, 20, columns),
+    ];
+    let [first, second, third] = m.b.push_all(Op::MatMulJoined, &inputs)[..] else { panic!("three products") };
+    let sum = m.b.add(second, third);
+    let sum = widen(&mut m, sum, 33);
+    let sum = m.b.add(first, sum);
+    m.finish(format!("matmul_joined {dtype}"), sum, steps_of(&FEW, VOCABULARY), SUMS)
+}
+
+/// Rows of 20 elements as rows of `width`, by a matrix that copies.
+fn widen(m: &mut Maker, x: ValueId, width: usize) -> ValueId {
+    let copies: Vec<f32> = (0..width * 20).map(|i| f32::from(u8::from(i / 20 % 20 == i % 20))).collect();
+    let copies = m.floats(20, &copies);
+    m.b.matmul(x, copies)
+}
+
+fn glu(dtype: DType) -> Case {
+    let columns = 256;
+    let mut m = Maker::new(7);
+    let x = m.exact_rows(columns, VOCABULARY);
+    let inputs = [x, m.random_weight(dtype, 41, columns), m.random_weight(dtype, 41, columns)];
+    let y = m.b.push(Op::MatMulGlu(Activation::Silu), &inputs);
+    m.finish(format!("matmul_swiglu {dtype}"), y, steps_of(&FEW, VOCABULARY), SUMS)
+}
+
+/// The residual is overwritten, or is read once more.
+fn product_and_sum(dtype: DType, read_again: bool) -> Case {
+    let columns = 256;
+    let mut m = Maker::new(8);
+    let x = m.exact_rows(columns, VOCABULARY);
+    let residual = m.normal_rows(19, VOCABULARY);
+    let w = m.random_weight(dtype, 19, columns);
+    let mut y = m.b.push(Op::MatMulAdd, &[x, w, residual]);
+    if read_again {
+        y = m.b.add(y, residual);
+    }
+    let name = format!("matmul_add {dtype}{}", if read_again { ", residual read again" } else { "" });
+    m.finish(name, y, steps_of(&FEW, VOCABULARY), SUMS)
+}
+
+/// Products of the chosen rows alone, in every number of them.
+pub fn of_outputs() -> Vec<Case> {
+    let case = |dtype: DType| {
+        let mut m = Maker::new(9);
+        let x = m.exact_rows(256, VOCABULARY);
+        let x = m.b.push(Op::SelectOutputs, &[x]);
+        let w = m.random_weight(dtype, 50, 256);
+        let y = m.b.matmul(x, w);
+        let mut steps = vec![ragged(&[(0, 0, 12), (1, 0, 3)], VOCABULARY); 5];
+        steps[0].outputs = vec![14];
+        steps[1].outputs = vec![];
+        steps[2].outputs = vec![0, 3, 4, 11, 14];
+        steps[3].outputs = (0..15).step_by(2).collect();
+        m.finish(format!("matmul {dtype} of outputs"), y, steps, SUMS)
+    };
+    [DType::F32, DType::Q4_K, DType::Q8_0].map(case).into()
+}

@@ -1,0 +1,109 @@
+//! Runs graphs on backends with the interpreter's steps, so that the two can be held against each other.
+
+use std::collections::HashMap;
+
+use inkstone::{
+    DType, Result,
+    backend::{self, Backend, Executable, cpu::Cpu},
+    graph::Graph,
+    kv_cache::{CacheLayout, CacheType, KvCache, SequenceId},
+    quant,
+    weights::Weights,
+};
+
+use super::interpret::{self, Step};
+
+/// A context that no test fills.
+const CONTEXT: usize = 1 << 20;
+
+/// Everything here that runs graphs. One more backend is one more entry.
+pub fn backends() -> Vec<Box<dyn Backend>> {
+    let sets = Cpu::instruction_sets();
+    let cpus = sets.iter().flat_map(|set| [1, 2, 3].map(|threads| cpu(threads, set)));
+    cpus.map(|cpu| Box::new(cpu) as Box<dyn Backend>).collect()
+}
+
+/// A CPU with these threads and this instruction set.
+pub fn cpu(threads: usize, instruction_set: &str) -> Cpu {
+    Cpu::with_instruction_set(Some(threads), instruction_set).expect("one that this machine has")
+}
+
+/// The backend's name in messages.
+pub fn label(backend: &dyn Backend) -> String {
+    let device = backend.device();
+    format!("{} {}, {} threads", device.name, device.details, device.threads)
+}
+
+/// A tensor of a graph.
+#[derive(Clone)]
+pub struct Tensor {
+    pub name: String,
+    pub dtype: DType,
+    pub rows: usize,
+    pub columns: usize,
+    /// As a file holds it.
+    pub bytes: Vec<u8>,
+}
+
+/// The tensors as a backend reads them.
+pub fn packed(tensors: &[Tensor]) -> Weights {
+    let entries = tensors.iter().cloned().map(|t| (t.name, t.dtype, vec![t.rows, t.columns], t.bytes));
+    Weights::from_memory(entries).expect("sound tensors")
+}
+
+/// The tensors as the interpreter reads them: decoded by the reference, which is held against gguf-py's elsewhere.
+pub fn dense(tensors: &[Tensor]) -> interpret::Weights {
+    let decode = |t: &Tensor| {
+        let mut out = vec![0.0; t.rows * t.columns];
+        quant::dequantize_row(t.dtype, &t.bytes, &mut out).expect("whole blocks");
+        (t.name.clone(), out)
+    };
+    tensors.iter().map(decode).collect()
+}
+
+/// A graph made ready on a backend, with the pages of its sequences.
+pub struct Driver {
+    executable: Box<dyn Executable>,
+    cache: KvCache,
+    sequences: HashMap<usize, SequenceId>,
+}
+
+impl Driver {
+    /// Compiles for steps of up to `bounds` tokens and outputs.
+    pub fn new(
+        backend: &dyn Backend,
+        graph: &Graph,
+        weights: &Weights,
+        cache_type: CacheType,
+        bounds: [usize; 2],
+    ) -> Result<Self> {
+        let layout = CacheLayout::new(graph.caches(), cache_type)?;
+        let executable = backend.compile(graph, weights, &layout, bounds[0], bounds[1])?;
+        Ok(Self { executable, cache: KvCache::new(CONTEXT, CONTEXT), sequences: HashMap::new() })
+    }
+
+    /// Runs a step; a run that starts before its sequence's end replaces what follows.
+    pub fn run(&mut self, step: &Step) -> Result<Vec<f32>> {
+        for run in &step.runs {
+            let id = *self.sequences.entry(run.sequence).or_insert_with(|| self.cache.open());
+            self.cache.truncate(id, run.start)?;
+            let held = self.cache.len(id)?;
+            self.cache.extend(id, run.start + run.len - held)?;
+        }
+        let copies = self.cache.take_copies();
+        let mut runs = Vec::new();
+        for run in &step.runs {
+            let pages = self.cache.pages(self.sequences[&run.sequence])?;
+            runs.push(backend::Run { len: run.len, start: run.start, pages });
+        }
+        let step = backend::Step { tokens: &step.tokens, runs: &runs, outputs: &step.outputs, copies: &copies };
+        self.executable.run(&step).map(<[f32]>::to_vec)
+    }
+
+    /// Makes sequence `to` a fork of sequence `from`.
+    pub fn fork(&mut self, from: usize, to: usize) -> Result<()> {
+        let id = self.cache.fork(self.sequences[&from])?;
+        self.sequences.insert(to, id);
+        Ok(())
+    }
+}
