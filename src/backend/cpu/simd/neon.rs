@@ -139,7 +139,7 @@ impl<G: Gather<int32x4_t>> Simd for Neon<G> {
             [G::gather(bits, sum[0], codes[0], x[0]), G::gather(bits, sum[1], codes[1], x[1])];
         fn total(bits: u32, sum: I) -> I = [G::total(bits, sum[0]), G::total(bits, sum[1])];
         fn prefetch(from: *const u8) =
-            asm!("prfm pldl1keep, [{from}]", from = in(reg) from, options(nomem, nostack, preserves_flags));
+            asm!("prfm pldl1keep, [{from}]", from = in(reg) from.addr(), options(nomem, nostack, preserves_flags));
     }
 
     #[inline(always)]
