@@ -6,6 +6,7 @@
 
 mod activations;
 mod attention;
+mod crew;
 mod executable;
 mod float;
 mod kernels;

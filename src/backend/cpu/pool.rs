@@ -10,14 +10,16 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::*},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*},
     },
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
+use super::crew::Crew;
 use crate::{Error, Result};
 
-/// Turns of a waiting loop before the thread lets others run: a few microseconds.
+/// Turns of a waiting loop before the thread lets others run: some tens of microseconds.
 const SPINS: usize = 2000;
 /// How often a thread that waits for work lets others run before it sleeps.
 const YIELDS: usize = 50;
@@ -30,7 +32,7 @@ type Work<'a> = dyn Fn(Worker<'_>) + Sync + 'a;
 pub(super) struct Worker<'a> {
     /// Its number, from 0.
     pub number: usize,
-    /// How many there are.
+    /// How many take part.
     pub threads: usize,
     barrier: &'a Barrier,
 }
@@ -52,13 +54,14 @@ pub(super) struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     threads: usize,
+    crew: Crew,
 }
 
 struct Shared {
     /// Counts the calls; a worker waits for it to change.
     calls: AtomicUsize,
-    /// The call's work, or `None` when the pool ends.
-    work: Mutex<Option<WorkPointer>>,
+    /// The call's work and how many threads do it, or `None` when the pool ends.
+    work: Mutex<Option<(WorkPointer, usize)>>,
     wake: Condvar,
     /// Workers still busy with the call.
     busy: AtomicUsize,
@@ -79,9 +82,9 @@ impl Pool {
             work: Mutex::new(None),
             wake: Condvar::new(),
             busy: AtomicUsize::new(0),
-            barrier: Barrier::new(threads),
+            barrier: Barrier::default(),
         });
-        let mut pool = Self { shared, workers: Vec::new(), threads };
+        let mut pool = Self { shared, workers: Vec::new(), threads, crew: Crew::new(threads) };
         for number in 1..threads {
             let shared = pool.shared.clone();
             let worker = thread::Builder::new()
@@ -97,20 +100,24 @@ impl Pool {
         self.threads
     }
 
-    /// Calls `work` on every thread at once and returns when all have finished.
+    /// Calls `work` on every thread that takes part, at once, and returns when all have finished.
     pub fn run(&mut self, work: &Work<'_>) -> Result<()> {
-        self.shared.barrier.reset();
-        if !self.workers.is_empty() {
+        let started = Instant::now();
+        let active = self.crew.active();
+        self.shared.barrier.reset(active);
+        if active > 1 {
             // SAFETY: only the lifetime changes; this function does not return while a worker may use the pointer.
             let pointer = WorkPointer(unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) });
-            self.shared.busy.store(self.workers.len(), Relaxed);
-            self.shared.hand_out(Some(pointer));
+            self.shared.busy.store(active - 1, Relaxed);
+            self.shared.hand_out(Some((pointer, active)));
         }
         self.shared.perform(work, 0);
-        wait_until(|| self.shared.busy.load(Acquire) == 0);
+        self.shared.barrier.wait_until(|| self.shared.busy.load(Acquire) == 0);
         if self.shared.barrier.broken.load(Acquire) {
             return Err(Error::Unsupported("a kernel panicked; this is a bug in inkstone".into()));
         }
+        let waited = Duration::from_nanos(self.shared.barrier.waited.load(Relaxed));
+        self.crew.note(started.elapsed(), waited);
         Ok(())
     }
 }
@@ -126,7 +133,7 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    fn hand_out(&self, work: Option<WorkPointer>) {
+    fn hand_out(&self, work: Option<(WorkPointer, usize)>) {
         let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         *slot = work;
         // Under the lock, so that a worker about to sleep cannot miss it.
@@ -138,14 +145,16 @@ impl Shared {
     /// A worker's life.
     fn serve(&self, number: usize) {
         let mut seen = 0;
-        while let Some(work) = self.next(&mut seen) {
-            // SAFETY: the pointer is good until `busy` is counted down below.
-            self.perform(unsafe { &*work.0 }, number);
-            self.busy.fetch_sub(1, Release);
+        while let Some((work, active)) = self.next(&mut seen) {
+            if number < active {
+                // SAFETY: the pointer is good until `busy` is counted down below.
+                self.perform(unsafe { &*work.0 }, number);
+                self.busy.fetch_sub(1, Release);
+            }
         }
     }
 
-    fn next(&self, seen: &mut usize) -> Option<WorkPointer> {
+    fn next(&self, seen: &mut usize) -> Option<(WorkPointer, usize)> {
         for _ in 0..YIELDS {
             for _ in 0..SPINS {
                 if self.calls.load(Acquire) != *seen {
@@ -167,7 +176,7 @@ impl Shared {
     }
 
     fn perform(&self, work: &Work<'_>, number: usize) {
-        let worker = Worker { number, threads: self.barrier.threads, barrier: &self.barrier };
+        let worker = Worker { number, threads: self.barrier.threads.load(Relaxed), barrier: &self.barrier };
         if catch_unwind(AssertUnwindSafe(|| work(worker))).is_err() {
             self.barrier.broken.store(true, Release);
         }
@@ -175,48 +184,54 @@ impl Shared {
 }
 
 /// Where the threads of a call wait for each other.
+#[derive(Default)]
 struct Barrier {
-    threads: usize,
+    threads: AtomicUsize,
     arrived: AtomicUsize,
     round: AtomicUsize,
     /// A thread panicked and will not arrive any more.
     broken: AtomicBool,
+    /// Nanoseconds of this call that threads have waited, all together, where it was more than a moment.
+    waited: AtomicU64,
 }
 
 impl Barrier {
-    fn new(threads: usize) -> Self {
-        Self { threads, arrived: AtomicUsize::new(0), round: AtomicUsize::new(0), broken: AtomicBool::new(false) }
-    }
-
-    /// Makes it ready for a call, also after one that panicked.
-    fn reset(&self) {
+    /// Makes it ready for a call of so many threads, also after one that panicked.
+    fn reset(&self, threads: usize) {
+        self.threads.store(threads, Relaxed);
         self.arrived.store(0, Relaxed);
         self.broken.store(false, Relaxed);
+        self.waited.store(0, Relaxed);
     }
 
     /// Waits for all threads; `false` where one of them panicked.
     fn wait(&self) -> bool {
         let round = self.round.load(Acquire);
-        if self.arrived.fetch_add(1, AcqRel) + 1 == self.threads {
+        if self.arrived.fetch_add(1, AcqRel) + 1 == self.threads.load(Relaxed) {
             self.arrived.store(0, Relaxed);
             self.round.store(round.wrapping_add(1), Release);
         } else {
-            wait_until(|| self.round.load(Acquire) != round || self.broken.load(Acquire));
+            self.wait_until(|| self.round.load(Acquire) != round || self.broken.load(Acquire));
         }
         !self.broken.load(Acquire)
     }
-}
 
-/// Spins until `done`, letting other threads run when that takes long: one of ours may need this very core.
-fn wait_until(done: impl Fn() -> bool) {
-    loop {
-        for _ in 0..SPINS {
-            if done() {
-                return;
+    /// Spins until `done`, letting other threads run when that takes long: one of ours may need this very core.
+    fn wait_until(&self, done: impl Fn() -> bool) {
+        let mut yielding = None;
+        loop {
+            for _ in 0..SPINS {
+                if done() {
+                    if let Some(since) = yielding.map(|since: Instant| since.elapsed()) {
+                        self.waited.fetch_add(since.as_nanos() as u64, Relaxed);
+                    }
+                    return;
+                }
+                hint::spin_loop();
             }
-            hint::spin_loop();
+            yielding.get_or_insert_with(Instant::now);
+            thread::yield_now();
         }
-        thread::yield_now();
     }
 }
 
@@ -250,10 +265,14 @@ mod tests {
     #[test]
     fn no_call_is_missed() {
         let mut pool = Pool::new(3).unwrap();
-        let count = AtomicUsize::new(0);
         for call in 0..3000 {
-            pool.run(&|_| _ = count.fetch_add(1, Relaxed)).unwrap();
-            assert_eq!(count.load(Relaxed), 3 * (call + 1));
+            let [came, wanted] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+            pool.run(&|worker| {
+                came.fetch_add(1, Relaxed);
+                wanted.store(worker.threads, Relaxed);
+            })
+            .unwrap();
+            assert_eq!(came.into_inner(), wanted.into_inner());
             if call % 100 == 0 {
                 thread::sleep(Duration::from_millis(2));
             }
@@ -279,9 +298,9 @@ mod tests {
     /// Whoever panics, before a barrier or after it, the call ends with an error and the next one works.
     #[test]
     fn a_panic_ends_the_call_alone() {
-        let mut pool = Pool::new(3).unwrap();
         for number in [0, 1, 2] {
             for round in [0, 1] {
+                let mut pool = Pool::new(3).unwrap();
                 let result = pool.run(&|worker| {
                     for at in 0..3 {
                         if worker.number == number && at == round {

@@ -267,6 +267,11 @@ unsafe fn multiply<S: Simd, T: Tile>(
     // SAFETY: by the caller.
     unsafe {
         let mut token = 0;
+        // Eight tokens' sums fit the registers of a wide instruction set, and share each load of codes.
+        while S::WIDTH == 16 && token + 8 <= tokens {
+            multiply_some::<S, T, 8>(chunk, x, columns.clone(), token, c);
+            token += 8;
+        }
         while token + 4 <= tokens {
             multiply_some::<S, T, 4>(chunk, x, columns.clone(), token, c);
             token += 4;

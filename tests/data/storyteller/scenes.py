@@ -306,18 +306,22 @@ Three small fish and {aw} were in great trouble. The pond was drying up, and onl
 A [grumpy|sleepy] troll sat on the bridge. "Nobody crosses," he said, "unless I see something that I have never seen before." | {N} showed him the {o}. The troll [turned it around|looked at it] for a long time. "No," he said at last, "I have never seen that." And he moved aside. | a troll would let nobody cross the bridge | he had never seen such a {o} | FS
 [Halfway there|Before long] {he} lost heart. The road was so long, and {he} was so small. | {N} sat down and held the {o} in {his} lap. It did not say anything, but it was there, and after a while that was enough. {^he} stood up again. | {he} lost heart | the {o} gave {him} courage
 At the gate stood a guard in a tall hat. "What is the password?" he asked. {N} did not know it. | All {he} had was the {o}, so {he} held it up. "That is it!" cried the guard. "The password is to show the thing that you love best." | a guard asked for a password | showing the {o} was the password
+Two roads met, and between them sat an old man with a scale. "Put in the dearest thing you have," he said, "and I will tell you where to go." | {N} laid the {o} on the scale, and it went down with a bump. "You love it well," said the old man. He gave it back and pointed to the right. | an old man with a scale asked for the dearest thing | the {o} was weighed and found dear
+A dark little wood lay across the way. "Who are you?" it whispered. "Who are you?" | {N} held up the {o}. "I am the one with the {o}," {he} said. The wood thought about that, and then it made a path. | a dark little wood asked who {he} was | the {o} was answer enough
 """,
     need="""
 {^aw} was sitting under a hedge, sobbing. "I am the smallest of them all," said the {w}, "and I am no good at anything." | {N} sat down too and put the {o} into the {w}'s hands. "Hold this," {he} said. "It helps me when I am sad." Bit by bit the sobs grew smaller. | was sobbing under a hedge | gave comfort with the {o}
 {^aw} had to sing in front of the whole [school|town] and was shaking like a leaf. "I can't," said the {w}. | "Take my {o}," said {N}. "Look at it, and sing to it alone." And the {w} sang, first like a mouse and then like a lark. | was too shy to sing | lent the {o} for courage
 Two big boys had taken the ball of {aw} and would not give it back. "Only for something better," they said. | {N} looked at the {o} once more, and then {he} held it out. The boys turned red. "Keep it," they said. "Here is the ball. Can we all play?" | had lost a ball to two big boys | offered the {o} for it
+{^aw} was new there and did not know anybody. "I don't know how to begin," said the {w}. | "You could begin by asking what this is," said {N}, and held out the {o}. So the {w} asked, and they were still talking when the lamps were lit. | was new there and knew nobody | began a long talk with the help of the {o}
+{^aw} had a birthday, and everyone had forgotten it. | {N} tied a blade of grass around the {o} and put it into the {w}'s hands. "For today," {he} said, "and for every birthday after this one." Then {he} sang, and the {w} sang along. | had a birthday that everyone had forgotten | made a birthday present of the {o}
 """,
     love="""{^he} took it along everywhere, even to bed. / When {he} held it, {he} felt a little bit taller. / {^he} would not have traded it for a castle.""",
     miss="""Without it I cannot fall asleep / My grandfather gave it to me the day he went to sea""",
     draw="""I saw it in your window, and it made me smile / I once had one just like it""",
     broke="Then one day it fell down the stairs, and when {he} picked it up, it was in two pieces",
     mended="it was in one piece again, with a thin bright line where the crack had been",
-    ends="""+And the {o} lies on the shelf between them, where both can see it. / {N} still has the {o}. It has not changed at all, but {he} has. / Small things, they say, remember everything."""),
+    ends="""+And the {o} lies on the shelf between them, where both can see it. / {N} still has the {o}. It has not changed at all, but {he} has. / Small things, they say, remember everything. / And {N} put the {o} back in its place, where it looked quite pleased with itself. / Nobody ever said again that it was only {ao}. / And the {o}? It has never told anyone what it saw."""),
 
 "hold": dict(
     way="""

@@ -234,6 +234,7 @@ class Story:
     plot: str
     wanted: Wanted                       # everything that was drawn, filled in
     facts: dict = field(default_factory=dict)
+    mention: tuple = ()                  # what a request for it must name: "hero", "thing", "name"
 
 
 PRONOUNS = {"f": ("she", "her", "her", "herself"), "m": ("he", "him", "his", "himself")}
@@ -453,7 +454,7 @@ class Teller:
 def journey(t):
     wishes = t.say("[More than anything|Above all else|With all {his} heart], {N} [wished|wanted|longed] {wish}.",
                    "{N} had one great wish: {wish}.", "Every night, before {he} fell asleep, {N} wished {wish}.")
-    one = t.opening() + " " + wishes + t.say("", "", " \"It is too far,\" everyone said.", " But {wishname} was far away, {where}.")
+    one = t.opening() + " " + wishes + t.say("", "", " \"It is too far,\" everyone said.", " But that was far away, {where}.")
     two = t.owns() + " " + t.say("{^time}, {he} {take} and [set off|started out].", "{^time}, {N} said, \"Today is the day.\" {^he} {take} and set off.",
                                  "{^time}, {he} {take}, locked the door and {walked} down the road.")
     three = t.say("By {spot} {he} met {ah}. \"Where are you going with that {o}?\" asked {H}.", "At {spot} sat {ah}. \"Where are you off to?\" asked {H}.",
@@ -644,7 +645,7 @@ def bargain(t):
     four = t.say("Back {he} {walked}, as fast as {he} could.", "The next day {N} was back.", "Then {N} {walked} back to {H}.") + t.say(" \"Here is your price,\" said {N}.", " \"I have it,\" said {N}, out of breath.") + t.say(" {^H} nodded slowly. \"It is worth more than gold,\" {hhe} said.", " {^H} smiled. \"I hoped that you would come back,\" {hhe} said.", " \"Nobody has ever brought me that before,\" said {H}.")
     four += t.say(" And {hhe} put the {o} into {N}'s hands.", " \"The {o} is yours.\"", " And so the {o} was {N}'s own.") + " " + t.line("love")
     t.friend = False
-    return [one, two, three, four], f"One day {{he}} saw {{aoo}} and wished for it with all {{his}} heart. \"It costs {price},\" said {{H}}, the {{hk}} who was selling it. {{N}} paid with {short}, and the {{o}} was {{his}}."
+    return [one, two, three, four], f"One day {{he}} saw {{aoo}} and wished for it with all {{his}} heart. \"It costs {price},\" said the seller, {{ah}}. {{N}} paid with {short}, and the {{o}} went home with {{him}}."
 
 
 # name: (plot, kinds of things that it does not suit)

@@ -101,8 +101,8 @@ grandfather       | mP | kind, white-bearded, merry            | walk    | cotta
 lighthouse keeper | P  | quiet, old, young, patient            | walk    | lighthouse             | looked out at the water
 tailor            | P  | thin, careful, young, old             | walk    | shop                   | straightened {his} sleeves
 shepherd          | P  | young, old, quiet, windblown          | walk    | hut                    | leaned on {his} staff
-king              | mP | old, round, kindly, absent-minded     | stroll  | castle                 | straightened his crown
-queen             | fP | kind, young, clever, gray-haired      | stroll  | castle                 | straightened her crown
+king              | mP | old, round, kindly, absent-minded     | stroll  | castle                 | gathered up his robe
+queen             | fP | kind, young, clever, gray-haired      | stroll  | castle                 | gathered up her robe
 princess          | fP | young, bold, freckled, clever         | run     | castle                 | tucked up her skirts
 prince            | mP | young, shy, freckled, dreamy          | run     | castle                 | pushed back his hair
 knight            | P  | small, brave, rusty, polite           | march   | tower                  | lifted {his} visor
