@@ -142,6 +142,8 @@ fn every_tensor_type_can_be_listed() {
         assert_eq!((tensor.dtype.name(), tensor.byte_len()), (name, bytes));
         assert_eq!((tensor.dtype.block_weights() as u64, tensor.dtype.block_bytes()), (weights, bytes));
         assert_eq!(tensor.dtype.dtype().map(DType::name), DType::ALL.iter().map(|d| d.name()).find(|n| *n == name));
+        // Windows keeps a mapped file as it is.
+        drop(gguf);
         // One byte less, and the last tensor leaves the file.
         let short = one_block(&folder, number.parse().unwrap(), weights, bytes - 1).unwrap_err().to_string();
         assert!(short.contains("tensor `t`") && short.contains("truncated"), "{short}");
