@@ -1,4 +1,4 @@
-//! Runs language models inside your program.
+#![doc = include_str!("../README.md")]
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
 pub mod backend;
