@@ -17,6 +17,7 @@ mod plan;
 mod quant;
 mod runner;
 mod sampler;
+mod storyteller;
 mod support;
 mod tokenizer;
 mod tokenizer_errors;

@@ -4,20 +4,20 @@
 use std::{fs, path::PathBuf};
 
 use inkstone::{
-    CacheType, DType,
+    CacheType, DType, GenerateOptions, Message, Runner, SamplerOptions, StopReason,
     backend::{Backend, cpu::Cpu},
+    chat::ChatOptions,
     generate::{Decoder, Limits, Wanted},
     gguf::Gguf,
     kv_cache::{CacheLayout, KvCache},
     models::Model,
     quant,
+    tokenizer::SpecialTokens,
     weights::Weights,
 };
+use serde_json::Value;
 
-use crate::support::{data, quantize::quantize};
-
-/// Tokens of held-out stories that a perplexity is taken over.
-const TOKENS: usize = 600;
+use crate::support::{data, quantize::quantize, tiny::argmax};
 
 fn file() -> PathBuf {
     data("storyteller/storyteller.gguf")
@@ -60,14 +60,94 @@ fn perplexity(gguf: &Gguf, weights: &Weights, cache_type: CacheType, ids: &[u32]
     (surprise / (ids.len() - 1) as f64).exp()
 }
 
+/// What the oracles say; tests/data/storyteller/README.md tells how it was made.
+fn expected() -> Value {
+    serde_json::from_str(&fs::read_to_string(data("storyteller/expected.json")).unwrap()).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+fn floats(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+}
+
+/// Along llama.cpp's greedy ids, the best id is that of a float64 reference wherever its lead over the second exceeds
+/// what 8-bit activations can turn.
 #[test]
-fn ppl() {
+fn greedy_ids_are_the_oracles() {
+    const LEAD: f64 = 0.3;
+    let mut runner = Runner::builder().threads(2).cache_type(CacheType::F32).from_gguf(file()).unwrap();
+    for case in expected()["generate"].as_array().unwrap() {
+        let mut logits = runner.predict_logits(&ids(&case["prompt_ids"])).unwrap();
+        let mut compared = 0;
+        let reference = ids(&case["f64_ids"]).into_iter().zip(floats(&case["f64_gaps"]));
+        for (id, (best, gap)) in ids(&case["ids"]).into_iter().zip(reference) {
+            if gap > LEAD {
+                assert_eq!(argmax(&logits), best, "{}", case["prompt"]);
+                compared += 1;
+            }
+            logits = runner.decode(id).unwrap().to_vec();
+        }
+        assert!(compared >= 25, "{}: {compared} of 80 compared", case["prompt"]);
+    }
+}
+
+/// The prompts are cut into llama.cpp's ids, and the conversations into transformers' text.
+#[test]
+fn prompts_and_conversations_are_the_oracles() {
+    let runner = Runner::builder().threads(1).from_gguf(file()).unwrap();
+    let parse = |text: &Value| runner.tokenizer().encode(text.as_str().unwrap(), SpecialTokens::Parse).unwrap();
+    let expected = expected();
+    for case in expected["generate"].as_array().unwrap() {
+        assert_eq!(parse(&case["prompt"]), ids(&case["prompt_ids"]));
+    }
+    for case in expected["chat"].as_array().unwrap() {
+        let message = |m: &Value| Message::new(m["role"].as_str().unwrap(), m["content"].as_str().unwrap());
+        let messages: Vec<_> = case["messages"].as_array().unwrap().iter().map(message).collect();
+        let options = ChatOptions::default().add_generation_prompt(case["add_generation_prompt"].as_bool().unwrap());
+        assert_eq!(runner.chat_template().unwrap().render(&messages, &options).unwrap(), case["text"]);
+        assert_eq!(parse(&case["text"]), ids(&case["ids"]));
+    }
+}
+
+/// In every format the model surprises itself as little as with the same rounded weights in single precision, and not
+/// much more than with those of the file.
+#[test]
+fn every_format_tells_stories() {
     let gguf = Gguf::open(file()).unwrap();
-    let tokenizer = inkstone::tokenizer::Tokenizer::from_gguf(&gguf).unwrap();
-    let text = fs::read_to_string(data("storyteller/held_out.txt")).unwrap();
-    let ids = tokenizer.encode_prompt(&text).unwrap();
+    let held_out = &expected()["held_out"];
+    let ids = ids(&held_out["ids"]);
+    let reference = held_out["perplexity_q8_0"].as_f64().unwrap();
     for &dtype in DType::ALL {
-        let [a, b] = requantized(&gguf, dtype);
-        println!("{dtype} {} {}", perplexity(&gguf, &a, CacheType::F16, &ids[..TOKENS]), perplexity(&gguf, &b, CacheType::F32, &ids[..TOKENS]));
+        let [packed, widened] = requantized(&gguf, dtype);
+        let found = perplexity(&gguf, &packed, CacheType::F16, &ids);
+        let exact = perplexity(&gguf, &widened, CacheType::F32, &ids);
+        assert!((found / exact - 1.0).abs() < 0.01, "{dtype}: {found} with packed weights, {exact} with widened");
+        let margin = match dtype {
+            DType::F32 => 1e-4,
+            DType::F16 | DType::BF16 | DType::Q8_0 | DType::Q6_K => 0.01,
+            DType::Q5_0 | DType::Q5_1 | DType::Q5_K => 0.03,
+            DType::Q4_0 | DType::Q4_1 | DType::Q4_K | DType::IQ4_NL | DType::IQ4_XS | DType::MXFP4 => 0.08,
+            DType::Q3_K => 0.12,
+            DType::Q2_K => 0.35,
+        };
+        assert!((exact / reference - 1.0).abs() < margin, "{dtype}: {exact}, but {reference} in single precision");
+    }
+}
+
+/// The story that the quick start asks for has in it what was asked for, whatever the seed.
+#[test]
+fn stories_are_of_what_was_asked_for() {
+    let mut runner = Runner::builder().threads(2).from_gguf(file()).unwrap();
+    for seed in 0..4 {
+        let sampler = SamplerOptions { seed: Some(seed), ..Default::default() };
+        let options = GenerateOptions { sampler, ..Default::default() };
+        let prompt = [Message::user("Tell me a story about a fox and a lantern")];
+        let mut generation = runner.chat(&prompt, &options).unwrap();
+        let story: String = generation.by_ref().collect::<Result<_, _>>().unwrap();
+        assert!(matches!(generation.summary().stop, StopReason::EndOfGeneration(_)), "{story}");
+        assert!(story.contains("fox") && story.contains("lantern"), "{story}");
     }
 }

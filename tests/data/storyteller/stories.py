@@ -237,7 +237,7 @@ class Story:
     mention: tuple = ()                  # what a request for it must name: "hero", "thing", "name"
 
 
-PRONOUNS = {"f": ("she", "her", "her", "herself"), "m": ("he", "him", "his", "himself")}
+PRONOUNS = {"f": ("she", "her", "her", "herself", "hers"), "m": ("he", "him", "his", "himself", "his")}
 
 
 class Teller:
@@ -287,7 +287,7 @@ class Teller:
         f, dice, w = self.f, self.dice, self.wanted
         g = self.gender(self.kind, w.name)
         f["N"] = w.name or dice.choice(world.SHE if g == "f" else world.HE)
-        f["he"], f["him"], f["his"], f["himself"] = PRONOUNS[g]
+        f["he"], f["him"], f["his"], f["himself"], f["hers"] = PRONOUNS[g]
         f["k"] = self.kind.noun
         self.adjective = w.hero_adjective or dice.choice(self.kind.adjectives)
         f["ahero"] = article(f"{self.adjective} {f['k']}")
@@ -344,7 +344,9 @@ class Teller:
         if group in ("grow", "flower") or self.loss and "brook" in self.loss[1] or self.price and "dew" in self.price[0]:
             self.season = "warm"
         seasons = {"cold": ["winter", "any"], "warm": ["spring", "summer", "any"], "": ["any", "any", "spring", "summer", "autumn", "winter"]}
-        f["time"] = expand(dice.choice(world.TIMES[dice.choice(seasons[self.season])]), f, dice)
+        when = dice.choice(seasons[self.season])
+        f["time"] = expand(dice.choice(world.TIMES[when]), f, dice)
+        f["fair"] = dice.choice(world.FAIRS.get(when, ()) + world.FAIRS["any"])
 
         not_here = {"cold": ("desert", "jungle"), "warm": ("snowy land",), "": ()}[self.season]
         self.place = w.place or dice.choice([p for p in PLACES if p not in not_here and (not w.wish or p not in NEAR.get(w.wish, ()))])
@@ -561,7 +563,7 @@ def owner(t):
     b = t.dice.choice([n for n in others if n != a])
     one = t.opening()
     two = t.say("{^time}, {he} found {aoo} by {spot}.", "{^time}, {he} was {walking} past {spot} when {he} [stopped|stumbled]. There in the grass lay {aoo}.", "{^time}, after the storm, {aoo} lay right in front of {spot}.") + " {look}"
-    two = t.fill(two) + t.say(" How {N} wished to keep it!", " \"I wish it were mine,\" said {N}.", " {N} had always wished for {ao}.") + t.say(" But somebody, somewhere, must be missing it.", " But then {he} thought, \"What if somebody is crying for it?\"", " But it was not {his}, and {he} knew it.")
+    two = t.fill(two) + t.say(" How {N} wished to keep it!", " \"I wish it were mine,\" said {N}.", " {N} had always wished for {ao}.") + t.say(" But somebody, somewhere, must be missing it.", " But then {he} thought, \"What if somebody is crying for it?\"", " But it was not {hers}, and {he} knew it.")
     three = t.say(f"{{^he}} asked the {a}. \"Not mine,\" said the {a}, \"but I would take it.\"", f"\"Is this yours?\" {{he}} asked the {a}. \"No,\" said the {a}, \"[mine is at home|I never had one|but it is pretty].\"")
     three += t.say(f" {{^he}} asked the {b}. \"I wish it were,\" said the {b}.", f" \"Is it yours?\" {{he}} asked the {b}. \"Mine is [bigger|smaller|redder],\" said the {b}.")
     three += t.say(" The road grew long, and it began to rain, but {N} did not give up.", " Then the wind rose, and {his} feet were sore, but {N} {walked} on.", " Over three hills {he} went, and through a cold brook.")
@@ -589,7 +591,7 @@ def afraid(t):
 
 
 def fair(t):
-    name, grand = t.dice.choice(world.FAIRS), t.dice.choice(world.GRAND)
+    name, grand = t.f["fair"], t.dice.choice(world.GRAND)
     other = t.dice.choice([g for g in world.GRAND if g != grand])
     one = t.opening() + t.say(f" {{^time}}, everybody got ready for {name}.", f" {{^time}}, it was time for {name}.") + t.say(" There was a prize for the most wonderful thing that anyone could bring.", " Whoever brought the most useful thing would get the silver cup.")
     one += t.say(" {N} wished to win it, just once.", " How {N} wished to win!", " {N} did not wish for the prize. {^he} only wished that nobody would laugh.")

@@ -644,7 +644,8 @@ ERRANDS = [
     "the cow had wandered off, and somebody had to bring her home",
     "there was no firewood left, and the night would be cold",
 ]
-FAIRS = ["the harvest fair", "the spring fair", "the midsummer fair", "the great fair", "the lantern-night fair", "the Sunday fair"]
+FAIRS = {"spring": ("the spring fair",) * 2, "summer": ("the midsummer fair",) * 2, "autumn": ("the harvest fair",) * 2, "winter": ("the lantern-night fair",) * 2,
+         "any": ("the great fair", "the village fair", "the Sunday fair")}
 GRAND = ["a golden carriage", "a cheese as big as a door", "a singing statue", "a tower of glass", "a clock with forty hands",
          "a carpet with a thousand birds on it", "a ship made of sugar", "a dress with a hundred bows", "a machine that peeled eggs",
          "a sword with a ruby in it", "a hat with its own fountain"]
