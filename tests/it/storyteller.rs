@@ -77,20 +77,22 @@ fn floats(value: &Value) -> Vec<f64> {
 /// what 8-bit activations can turn.
 #[test]
 fn greedy_ids_are_the_oracles() {
-    const LEAD: f64 = 0.3;
+    const LEAD: f64 = 0.5;
     let mut runner = Runner::builder().threads(2).cache_type(CacheType::F32).from_gguf(file()).unwrap();
     for case in expected()["generate"].as_array().unwrap() {
         let mut logits = runner.predict_logits(&ids(&case["prompt_ids"])).unwrap();
         let mut compared = 0;
+        // Past its end the model makes what it never learnt, and rounding decides.
+        let until_stop = case["until_stop"].as_u64().unwrap() as usize;
         let reference = ids(&case["f64_ids"]).into_iter().zip(floats(&case["f64_gaps"]));
-        for (id, (best, gap)) in ids(&case["ids"]).into_iter().zip(reference) {
+        for (id, (best, gap)) in ids(&case["ids"]).into_iter().zip(reference).take(until_stop) {
             if gap > LEAD {
                 assert_eq!(argmax(&logits), best, "{}", case["prompt"]);
                 compared += 1;
             }
             logits = runner.decode(id).unwrap().to_vec();
         }
-        assert!(compared >= 25, "{}: {compared} of 80 compared", case["prompt"]);
+        assert!(4 * compared >= 3 * until_stop, "{}: {compared} of {until_stop} compared", case["prompt"]);
     }
 }
 
