@@ -9,7 +9,7 @@ use std::{marker::PhantomData, ops::Range};
 use super::{activations::Activations, matrix::Matrix};
 use crate::quant::{self, Lanes, ROWS, Simd, Tile, TileVisitor};
 
-/// Up to this many tokens, codes are decoded anew for every four of them.
+/// Up to this many tokens, codes go straight from the tiles into the products.
 const FEW_TOKENS: usize = 8;
 /// Columns that are unpacked at a time.
 const CHUNK: usize = 256;
@@ -71,6 +71,10 @@ impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
                 return unpacked::<S, T>(tiles, x, tokens, c);
             }
             let mut token = 0;
+            // Thirty-two registers hold the sums of eight tokens, whose codes are then decoded once.
+            if S::WIDTH == 16 && tokens == FEW_TOKENS {
+                return direct::<S, T, FEW_TOKENS>(tiles, x, 0, c);
+            }
             while token + 4 <= tokens {
                 direct::<S, T, 4>(tiles, x, token, c);
                 token += 4;
