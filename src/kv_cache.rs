@@ -125,11 +125,6 @@ impl KvCache {
         self.context_length
     }
 
-    /// Pages that exist, in use or free.
-    pub fn pages_made(&self) -> usize {
-        self.holders.len()
-    }
-
     /// A new, empty sequence.
     pub fn open(&mut self) -> SequenceId {
         self.insert(Sequence::default())
