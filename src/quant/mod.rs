@@ -24,7 +24,7 @@ mod tile;
 
 use crate::{DType, Error, Result};
 
-pub(crate) use simd::Simd;
+pub(crate) use simd::{MatrixUnit, NoUnit, Simd};
 pub(crate) use tile::{Lanes, ROWS, Tile, TileVisitor};
 
 /// What is known of one format: a row of the table.

@@ -20,6 +20,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     type I: Copy;
     /// Floats in a vector.
     type F: Copy;
+    /// What multiplies whole blocks of bytes.
+    type Unit: MatrixUnit;
 
     unsafe fn splat_i(x: i32) -> Self::I;
     /// One word for each lane.
@@ -89,4 +91,44 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     /// Asks for the cache line at `from`, which need not be readable.
     unsafe fn prefetch(from: *const u8);
+}
+
+/// A part of the machine that multiplies sixteen rows of codes with several tokens in one instruction or a few.
+pub(crate) trait MatrixUnit: Copy + Send + Sync + 'static {
+    /// Tokens that it takes at once; 0 where the machine has no such unit.
+    const TOKENS: usize;
+
+    /// Makes it ready for multiplications of `words` words of codes.
+    ///
+    /// # Safety
+    /// The machine has the unit, here and below.
+    unsafe fn begin(words: usize);
+
+    /// `sums [TOKENS, 16]` = the products of codes `[words, 16]`, four to a word, with rows of signed bytes that begin
+    /// `stride` bytes apart. What a code of so many bits counts is what it does in [`Simd::gather`].
+    ///
+    /// # Safety
+    /// All three are there, `words` is even, and `begin` came before with as many.
+    unsafe fn multiply(bits: u32, words: usize, codes: *const u8, x: *const i8, stride: usize, sums: *mut i32);
+
+    /// Gives back what `begin` took.
+    ///
+    /// # Safety
+    /// `begin` came before.
+    unsafe fn end();
+}
+
+/// For machines without one.
+#[derive(Clone, Copy)]
+pub(crate) struct NoUnit;
+
+impl MatrixUnit for NoUnit {
+    const TOKENS: usize = 0;
+
+    #[inline(always)]
+    unsafe fn begin(_words: usize) {}
+    #[inline(always)]
+    unsafe fn multiply(_bits: u32, _words: usize, _codes: *const u8, _x: *const i8, _stride: usize, _sums: *mut i32) {}
+    #[inline(always)]
+    unsafe fn end() {}
 }

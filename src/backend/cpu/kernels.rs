@@ -112,10 +112,14 @@ kernels!(avx2, Avx2, "AVX2", "avx2,fma,f16c");
 kernels!(avx_vnni, AvxVnni, "AVX-VNNI", "avxvnni,avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
 kernels!(avx512, Avx512, "AVX-512 VNNI", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c");
+#[cfg(target_arch = "x86_64")]
+kernels!(amx, Avx512Amx, "AMX", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c");
 #[cfg(target_arch = "aarch64")]
 kernels!(neon, Neon, "NEON", "neon");
 #[cfg(target_arch = "aarch64")]
 kernels!(neon_dotprod, NeonDotprod, "NEON dotprod", "neon,dotprod");
+#[cfg(target_arch = "aarch64")]
+kernels!(neon_i8mm, NeonI8mm, "NEON i8mm", "neon,dotprod,i8mm");
 
 /// Every table that this machine can run, the fastest first.
 pub(super) fn detect() -> Vec<&'static Kernels> {
@@ -130,6 +134,9 @@ pub(super) fn detect() -> Vec<&'static Kernels> {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512vnni");
         if avx2 && avx512 {
+            if super::simd::amx::detect() {
+                found.push(&amx::TABLE);
+            }
             found.push(&avx512::TABLE);
         }
         if avx2 && is_x86_feature_detected!("avxvnni") {
@@ -142,6 +149,9 @@ pub(super) fn detect() -> Vec<&'static Kernels> {
     #[cfg(target_arch = "aarch64")]
     if std::arch::is_aarch64_feature_detected!("neon") {
         if std::arch::is_aarch64_feature_detected!("dotprod") {
+            if std::arch::is_aarch64_feature_detected!("i8mm") {
+                found.push(&neon_i8mm::TABLE);
+            }
             found.push(&neon_dotprod::TABLE);
         }
         found.push(&neon::TABLE);

@@ -3,7 +3,7 @@
 use std::{arch::x86_64::*, marker::PhantomData};
 
 use super::{Gather, methods};
-use crate::quant::Simd;
+use crate::quant::{NoUnit, Simd};
 
 /// x86-64 with AVX2, FMA and F16C, and with what `G` needs.
 #[derive(Clone, Copy)]
@@ -14,6 +14,7 @@ impl<G: Gather<__m256i>> Simd for Avx2<G> {
     const SIGNED_BYTES: bool = G::SIGNED_BYTES;
     type I = __m256i;
     type F = __m256;
+    type Unit = NoUnit;
 
     methods! {
         fn splat_i(x: i32) -> __m256i = _mm256_set1_epi32(x);

@@ -1,19 +1,20 @@
 //! AVX-512 with VNNI: sixteen lanes, and four products of bytes in one instruction.
 
-use std::arch::x86_64::*;
+use std::{arch::x86_64::*, marker::PhantomData};
 
 use super::methods;
-use crate::quant::Simd;
+use crate::quant::{MatrixUnit, NoUnit, Simd};
 
-/// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
+/// x86-64 with AVX-512 F, BW, DQ, VL and VNNI, and with what `U` needs.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512;
+pub(crate) struct Avx512<U = NoUnit>(PhantomData<U>);
 
-impl Simd for Avx512 {
+impl<U: MatrixUnit> Simd for Avx512<U> {
     const WIDTH: usize = 16;
     const SIGNED_BYTES: bool = false;
     type I = __m512i;
     type F = __m512;
+    type Unit = U;
 
     methods! {
         fn splat_i(x: i32) -> __m512i = _mm512_set1_epi32(x);

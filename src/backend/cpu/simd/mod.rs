@@ -1,11 +1,15 @@
 //! The instruction sets, and which of them this machine has.
 
 #[cfg(target_arch = "x86_64")]
+pub(super) mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx_vnni;
+#[cfg(target_arch = "aarch64")]
+mod i8mm;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
@@ -13,11 +17,15 @@ mod portable;
 pub(super) mod tests;
 
 #[cfg(target_arch = "x86_64")]
+pub(super) use amx::Avx512Amx;
+#[cfg(target_arch = "x86_64")]
 pub(super) use avx_vnni::AvxVnni;
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx512::Avx512;
+#[cfg(target_arch = "aarch64")]
+pub(super) use i8mm::NeonI8mm;
 #[cfg(target_arch = "aarch64")]
 pub(super) use neon::{Neon, NeonDotprod};
 pub(super) use portable::Portable;

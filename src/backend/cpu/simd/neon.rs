@@ -10,14 +10,14 @@ use std::{
 };
 
 use super::{Gather, methods};
-use crate::quant::Simd;
+use crate::quant::{MatrixUnit, NoUnit, Simd};
 
 type I = [int32x4_t; 2];
 type F = [float32x4_t; 2];
 
-/// AArch64 with NEON, and with what `G` needs.
+/// AArch64 with NEON, and with what `G` and `U` need.
 #[derive(Clone, Copy)]
-pub(crate) struct Neon<G = WideningProducts>(PhantomData<G>);
+pub(crate) struct Neon<G = WideningProducts, U = NoUnit>(PhantomData<(G, U)>);
 
 /// AArch64 with NEON and its dot products.
 pub(crate) type NeonDotprod = Neon<Sdot>;
@@ -50,11 +50,12 @@ unsafe fn entries(table: uint8x16_t, index: int32x4_t) -> int32x4_t {
     unsafe { vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(index))) }
 }
 
-impl<G: Gather<int32x4_t>> Simd for Neon<G> {
+impl<G: Gather<int32x4_t>, U: MatrixUnit> Simd for Neon<G, U> {
     const WIDTH: usize = 8;
     const SIGNED_BYTES: bool = G::SIGNED_BYTES;
     type I = I;
     type F = F;
+    type Unit = U;
 
     methods! {
         fn splat_i(x: i32) -> I = [vdupq_n_s32(x); 2];
@@ -150,7 +151,7 @@ impl<G: Gather<int32x4_t>> Simd for Neon<G> {
 
 /// Codes as signed bytes: those of 8 bits less 128, others as they are.
 #[inline(always)]
-unsafe fn signed(bits: u32, codes: int32x4_t) -> int8x16_t {
+pub(super) unsafe fn signed(bits: u32, codes: int32x4_t) -> int8x16_t {
     // SAFETY: by the caller, the machine has NEON.
     unsafe {
         let codes = vreinterpretq_s8_s32(codes);

@@ -4,7 +4,7 @@ use std::array::from_fn;
 
 use half::{bf16, f16};
 
-use crate::quant::Simd;
+use crate::quant::{NoUnit, Simd};
 
 const WIDTH: usize = 8;
 
@@ -22,6 +22,7 @@ impl Simd for Portable {
     const SIGNED_BYTES: bool = false;
     type I = [u32; WIDTH];
     type F = [f32; WIDTH];
+    type Unit = NoUnit;
 
     #[inline(always)]
     unsafe fn splat_i(x: i32) -> Self::I {
