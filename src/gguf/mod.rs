@@ -7,6 +7,7 @@
 //! The format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. Versions 2 and 3, little-endian, whole or
 //! split.
 
+mod map;
 mod metadata;
 mod part;
 mod read;
