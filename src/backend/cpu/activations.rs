@@ -4,7 +4,7 @@
 //! product also needs the sum of the activations over each of the weights' groups, which are 16 or 32 wide; the sums
 //! are made here, once for all matrices and rows.
 
-use super::packed::AlignedBytes;
+use super::aligned::AlignedBytes;
 use crate::quant::Simd;
 
 /// Elements that share a scale.
