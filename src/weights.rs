@@ -9,6 +9,7 @@ use std::{
     fmt,
     ops::Range,
     sync::{Arc, OnceLock},
+    thread,
 };
 
 use half::{bf16, f16};
@@ -150,6 +151,21 @@ impl Weights {
             DType::BF16 => Ok(Some(stored.widened.get_or_init(|| widen(|bytes| bf16::from_le_bytes(bytes).to_f32())))),
             other => Err(Error::tensor(name, format!("is stored as {other}: a vector can be F32, F16 or BF16"))),
         }
+    }
+
+    /// Lets the system read the tensors from the disk in one stream, in the file's order, and does not wait for it:
+    /// those who need them soon find them in memory, or on their way.
+    pub fn read_ahead(&self) {
+        let mapped = self.0.values().filter_map(|stored| match &stored.place {
+            Place::Mapped(tensor) => Some(tensor.clone()),
+            Place::Memory(..) => None,
+        });
+        let mut tensors: Vec<_> = mapped.collect();
+        // Each file is mapped in one piece.
+        tensors.sort_by_key(|tensor| tensor.bytes().as_ptr());
+        let ask = move || tensors.iter().for_each(|tensor| tensor.will_need(0..tensor.byte_len()));
+        // A hint: where no thread can be started for it, only the speed is another.
+        let _ = thread::Builder::new().name("inkstone-ahead".into()).spawn(ask);
     }
 
     /// The bytes of all tensors together, as they are stored.

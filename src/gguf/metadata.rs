@@ -5,7 +5,10 @@
 
 use std::{collections::HashMap, fmt};
 
-use super::read::{Cursor, Element, Parsed, quoted};
+use super::{
+    read::{Cursor, Element, Elements, Parsed, quoted},
+    strings::Strings,
+};
 
 /// The fewest bytes that a key takes with its value: its length, one character, the value's type, the value.
 const MIN_ENTRY_BYTES: usize = 8 + 1 + 4 + 1;
@@ -14,14 +17,14 @@ const MIN_ENTRY_BYTES: usize = 8 + 1 + 4 + 1;
 const MAX_DEPTH: usize = 8;
 
 macro_rules! value_types {
-    ($($variant:ident($type:ty) = $number:literal, $name:literal;)*) => {
+    ($($variant:ident($type:ty, $many:ty) = $number:literal, $name:literal;)*) => {
         /// The value of a metadata key.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Value { $(#[doc = concat!("One ", $name, ".")] $variant($type)),* }
 
         /// An array in the metadata, all of one type.
         #[derive(Clone, Debug, PartialEq)]
-        pub enum Array { $(#[doc = concat!("Each element one ", $name, ".")] $variant(Vec<$type>)),* }
+        pub enum Array { $(#[doc = concat!("Each element one ", $name, ".")] $variant($many)),* }
 
         impl Value {
             /// The name of the value's type, for example `u32`.
@@ -51,7 +54,7 @@ macro_rules! value_types {
 
             fn read_elements(cursor: &mut Cursor, number: u32, count: u64, depth: usize) -> Parsed<Self> {
                 match number {
-                    $($number => Element::read_many(cursor, count, depth).map(Self::$variant),)*
+                    $($number => Elements::read(cursor, count, depth).map(Self::$variant),)*
                     _ => Err(format!("has elements of the unknown type {number}")),
                 }
             }
@@ -60,19 +63,19 @@ macro_rules! value_types {
 }
 
 value_types! {
-    U8(u8) = 0, "u8";
-    I8(i8) = 1, "i8";
-    U16(u16) = 2, "u16";
-    I16(i16) = 3, "i16";
-    U32(u32) = 4, "u32";
-    I32(i32) = 5, "i32";
-    F32(f32) = 6, "f32";
-    Bool(bool) = 7, "bool";
-    String(String) = 8, "string";
-    Array(Array) = 9, "array";
-    U64(u64) = 10, "u64";
-    I64(i64) = 11, "i64";
-    F64(f64) = 12, "f64";
+    U8(u8, Vec<u8>) = 0, "u8";
+    I8(i8, Vec<i8>) = 1, "i8";
+    U16(u16, Vec<u16>) = 2, "u16";
+    I16(i16, Vec<i16>) = 3, "i16";
+    U32(u32, Vec<u32>) = 4, "u32";
+    I32(i32, Vec<i32>) = 5, "i32";
+    F32(f32, Vec<f32>) = 6, "f32";
+    Bool(bool, Vec<bool>) = 7, "bool";
+    String(String, Strings) = 8, "string";
+    Array(Array, Vec<Array>) = 9, "array";
+    U64(u64, Vec<u64>) = 10, "u64";
+    I64(i64, Vec<i64>) = 11, "i64";
+    F64(f64, Vec<f64>) = 12, "f64";
 }
 
 impl Value {

@@ -7,10 +7,12 @@
 //! The format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. Versions 2 and 3, little-endian, whole or
 //! split.
 
+mod map;
 mod metadata;
 mod part;
 mod read;
 mod split;
+mod strings;
 mod tensor;
 
 use std::{
@@ -25,6 +27,7 @@ use metadata::Metadata;
 pub use metadata::{Array, Value};
 use part::Part;
 use read::quoted;
+pub use strings::Strings;
 pub use tensor::{TensorInfo, TensorType};
 
 use crate::{Error, Result};
@@ -147,9 +150,9 @@ impl Gguf {
     }
 
     /// An array of strings.
-    pub fn strings(&self, key: &str) -> Result<Option<&[String]>> {
+    pub fn strings(&self, key: &str) -> Result<Option<&Strings>> {
         self.typed(key, "an array of strings", |value| match value {
-            Value::Array(Array::String(strings)) => Some(strings.as_slice()),
+            Value::Array(Array::String(strings)) => Some(strings),
             _ => None,
         })
     }

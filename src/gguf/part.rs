@@ -1,17 +1,12 @@
 //! One file of a model: mapped, and checked from its first byte to the end of its last tensor.
 //!
-//! In comes a path, out come its metadata and tensors. The path may name anything, so what is no GGUF file is told
-//! apart here, each kind with a message of its own.
+//! In comes a path, out come its metadata and tensors. What is no GGUF file is told apart here, each kind with a message
+//! of its own.
 
-use std::{
-    fs::{self, File},
-    path::Path,
-    sync::Arc,
-};
-
-use memmap2::Mmap;
+use std::{path::Path, sync::Arc};
 
 use super::{
+    map::Map,
     metadata::Metadata,
     read::{Cursor, Element, Parsed},
     tensor::{Table, TensorInfo},
@@ -37,11 +32,11 @@ pub(super) struct Part {
 impl Part {
     /// Maps and checks the file at `path`.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let map = map(path)?;
+        let map = Map::open(path)?;
         Self::parse(map).map_err(|what| Error::InvalidFile { path: path.into(), what })
     }
 
-    fn parse(map: Mmap) -> Parsed<Self> {
+    fn parse(map: Map) -> Parsed<Self> {
         check_magic(&map)?;
         let mut cursor = Cursor::new(&map);
         let _magic: u32 = header(&mut cursor)?;
@@ -53,6 +48,8 @@ impl Part {
         let table = Table::read(&mut cursor, tensors)?;
         // No overflow: a position is at most `isize::MAX`, the size of the largest mapping.
         let start = cursor.position().next_multiple_of(alignment as usize);
+        // All of it has been copied.
+        map.done_with(0..cursor.position());
         let tensors = table.resolve(&Arc::new(map), start, alignment)?;
         Ok(Self { version, metadata, tensors })
     }
@@ -61,26 +58,6 @@ impl Part {
 /// The next number of the file's header.
 fn header<T: Element>(cursor: &mut Cursor) -> Parsed<T> {
     cursor.read().map_err(|what| format!("the header {what}"))
-}
-
-fn map(path: &Path) -> Result<Mmap> {
-    let io = |source| Error::Io { path: path.into(), source };
-    let invalid = |what: &str| Error::InvalidFile { path: path.into(), what: what.into() };
-    // Asked before opening, since opening a pipe waits for its writer.
-    let status = fs::metadata(path).map_err(io)?;
-    if status.is_dir() {
-        return Err(invalid("is a directory: name the .gguf file in it"));
-    }
-    if !status.is_file() {
-        return Err(invalid("is not a regular file: a model is mapped, so it cannot be read from a pipe or device"));
-    }
-    if status.len() == 0 {
-        return Err(invalid("is empty: it is no GGUF file"));
-    }
-    let file = File::open(path).map_err(io)?;
-    // SAFETY: the mapping is read-only and private to this crate; `Gguf::open` asks of the caller that nobody changes
-    // the file meanwhile, as every reader of a mapped file must.
-    unsafe { Mmap::map(&file) }.map_err(io)
 }
 
 fn check_magic(bytes: &[u8]) -> Parsed<()> {

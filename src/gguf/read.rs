@@ -45,6 +45,12 @@ impl<'a> Cursor<'a> {
         Ok(bytes)
     }
 
+    /// The next string.
+    pub(super) fn text(&mut self) -> Parsed<&'a str> {
+        let len = self.read()?;
+        str::from_utf8(self.take(len, 1)?).map_err(|e| format!("is not UTF-8: {e}"))
+    }
+
     /// The next number, string or other element.
     pub(super) fn read<T: Element>(&mut self) -> Parsed<T> {
         T::read(self, 0)
@@ -70,6 +76,18 @@ pub(super) trait Element: Sized {
             elements.push(element);
         }
         Ok(elements)
+    }
+}
+
+/// The elements of an array.
+pub(super) trait Elements: Sized {
+    /// Reads `count` elements, each in `depth` arrays.
+    fn read(cursor: &mut Cursor, count: u64, depth: usize) -> Parsed<Self>;
+}
+
+impl<T: Element> Elements for Vec<T> {
+    fn read(cursor: &mut Cursor, count: u64, depth: usize) -> Parsed<Self> {
+        T::read_many(cursor, count, depth)
     }
 }
 
@@ -112,9 +130,8 @@ impl Element for bool {
 impl Element for String {
     const MIN_BYTES: usize = size_of::<u64>();
 
-    fn read(cursor: &mut Cursor, depth: usize) -> Parsed<Self> {
-        let len = u64::read(cursor, depth)?;
-        let text = str::from_utf8(cursor.take(len, 1)?).map_err(|e| format!("is not UTF-8: {e}"))?;
+    fn read(cursor: &mut Cursor, _depth: usize) -> Parsed<Self> {
+        let text = cursor.text()?;
         let mut string = Self::new();
         string.try_reserve_exact(text.len()).map_err(|e| e.to_string())?;
         string.push_str(text);

@@ -5,9 +5,10 @@
 
 use std::{collections::HashSet, fmt, ops::Range, sync::Arc};
 
-use memmap2::Mmap;
-
-use super::read::{Cursor, Parsed, quoted};
+use super::{
+    map::Map,
+    read::{Cursor, Parsed, quoted},
+};
 use crate::DType;
 
 /// The fewest bytes that an entry of the table takes: its name's length, a dimension count, one dimension, type, offset.
@@ -121,7 +122,7 @@ pub struct TensorInfo {
     pub dtype: TensorType,
     /// Its dimensions, outermost first (the file has them the other way round): a matrix is `[rows, columns]`.
     pub shape: Vec<usize>,
-    pub(super) map: Arc<Mmap>,
+    pub(super) map: Arc<Map>,
     pub(super) range: Range<usize>,
 }
 
@@ -140,33 +141,19 @@ impl TensorInfo {
         &self.map[self.range.clone()]
     }
 
-    #[cfg(unix)]
     pub(crate) fn will_need(&self, range: Range<usize>) {
-        let (offset, len) = self.clip(range);
-        // A hint: whether it was taken makes no difference to anyone.
-        let _ = self.map.advise_range(memmap2::Advice::WillNeed, offset, len);
+        self.map.will_need(self.in_file(range));
     }
 
-    #[cfg(unix)]
     pub(crate) fn done_with(&self, range: Range<usize>) {
-        let (offset, len) = self.clip(range);
-        // SAFETY: the mapping is shared and read-only, so pages that are dropped come back from the file unchanged,
-        // also for those who hold a slice of them.
-        let _ = unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, len) };
+        self.map.done_with(self.in_file(range));
     }
 
-    #[cfg(not(unix))]
-    pub(crate) fn will_need(&self, _range: Range<usize>) {}
-
-    #[cfg(not(unix))]
-    pub(crate) fn done_with(&self, _range: Range<usize>) {}
-
-    /// Where a range of the tensor's bytes starts in the file, and its length, without what lies past its end.
-    #[cfg(unix)]
-    fn clip(&self, range: Range<usize>) -> (usize, usize) {
+    /// Where a range of the tensor's bytes lies in the file, without what is past its end.
+    fn in_file(&self, range: Range<usize>) -> Range<usize> {
         let end = range.end.min(self.range.len());
         let start = range.start.min(end);
-        (self.range.start + start, end - start)
+        self.range.start + start..self.range.start + end
     }
 }
 
@@ -190,7 +177,7 @@ impl Entry {
         Ok(Self { name, dimensions, number: cursor.read()?, offset: cursor.read()? })
     }
 
-    fn resolve(self, map: &Arc<Mmap>, start: usize, alignment: u64) -> Parsed<TensorInfo> {
+    fn resolve(self, map: &Arc<Map>, start: usize, alignment: u64) -> Parsed<TensorInfo> {
         let dtype = TensorType::from_number(self.number)?;
         let (shape, len) = self.extent(dtype)?;
         let Self { name, offset, .. } = self;
@@ -253,7 +240,7 @@ impl Table {
     }
 
     /// Checks every entry against the `map`, where the data starts at `start` and is aligned to `alignment` bytes.
-    pub(super) fn resolve(self, map: &Arc<Mmap>, start: usize, alignment: u64) -> Parsed<Vec<TensorInfo>> {
+    pub(super) fn resolve(self, map: &Arc<Map>, start: usize, alignment: u64) -> Parsed<Vec<TensorInfo>> {
         let mut tensors = Vec::new();
         for entry in self.0 {
             let name = quoted(&entry.name);

@@ -70,7 +70,7 @@ fn merges(gguf: &Gguf, vocabulary: &Vocabulary) -> Result<AHashMap<(u32, u32), (
     let lines = gguf.strings(KEY)?.ok_or_else(|| Error::metadata(KEY, "is missing"))?;
     let mut merges = AHashMap::with_capacity(lines.len());
     let mut spelt = Vec::new();
-    for (rank, line) in (0i32..).zip(lines) {
+    for (rank, line) in (0i32..).zip(lines.iter()) {
         let mut ids = || {
             let (left, right) = line.split_once(' ')?;
             spelt.clear();

@@ -8,7 +8,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use super::SpecialTokens;
 use super::vocabulary::{Kind, Vocabulary};
 use crate::error::{Error, Result};
-use crate::gguf::Gguf;
+use crate::gguf::{Gguf, Strings};
 
 /// A part of a text.
 pub(super) enum Fragment<'t> {
@@ -39,10 +39,10 @@ const STRIPS_AFTER: &[(&[&str], &[&str])] = &[(&["phi-3", "phi3"], &["<unk>", "<
 
 impl SpecialFinder {
     /// A finder of the special ones among the `tokens` of a vocabulary.
-    pub fn from_gguf(gguf: &Gguf, tokens: &[String], vocabulary: &Vocabulary) -> Result<Self> {
+    pub fn from_gguf(gguf: &Gguf, tokens: &Strings, vocabulary: &Vocabulary) -> Result<Self> {
         let special = |wanted: fn(Kind) -> bool| {
-            let of_kind = vocabulary.kinds().iter().enumerate().filter(move |(_, kind)| wanted(**kind));
-            of_kind.map(|(id, _)| (id as u32, tokens[id].as_str())).filter(|(_, text)| !text.is_empty())
+            let tokens = (0..).zip(tokens.iter()).zip(vocabulary.kinds());
+            tokens.filter(move |((_, text), kind)| wanted(**kind) && !text.is_empty()).map(|(token, _)| token)
         };
         let all = |kind: Kind| kind.is_mark() || kind == Kind::UserDefined;
         let name = gguf.str("general.name")?.unwrap_or_default().to_lowercase();

@@ -3,7 +3,7 @@
 use hashbrown::HashTable;
 
 use crate::error::{Error, Result};
-use crate::gguf::{Array, Gguf};
+use crate::gguf::{Array, Gguf, Strings};
 
 /// `tokenizer.ggml.token_type`, which follows SentencePiece's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     /// Reads the tokens' kinds, the special ids and the flags. `decode` gives a token's bytes, appending to its last argument.
-    pub fn from_gguf(gguf: &Gguf, tokens: &[String], decode: impl Fn(&str, Kind, &mut Vec<u8>)) -> Result<Self> {
+    pub fn from_gguf(gguf: &Gguf, tokens: &Strings, decode: impl Fn(&str, Kind, &mut Vec<u8>)) -> Result<Self> {
         let mut this = Self::default();
         for (text, kind) in tokens.iter().zip(kinds(gguf, tokens.len())?) {
             this.push(text, kind, |bytes| decode(text, kind, bytes));
@@ -184,7 +184,7 @@ impl Vocabulary {
 }
 
 /// The tokens' texts.
-pub(super) fn tokens(gguf: &Gguf) -> Result<&[String]> {
+pub(super) fn tokens(gguf: &Gguf) -> Result<&Strings> {
     let tokens = gguf.strings(TOKENS)?.ok_or_else(|| Error::metadata(TOKENS, "is missing"))?;
     if tokens.is_empty() || u32::try_from(tokens.len()).is_err() {
         return Err(Error::metadata(TOKENS, format!("holds {} tokens", tokens.len())));

@@ -45,6 +45,7 @@ fn a_weight_is_a_view_of_its_bytes() {
     assert_eq!((packed.dtype, packed.bytes), (DType::Q8_0, [7; 34].as_slice()));
     assert_eq!(weights.find("absent", &[3]).unwrap().map(|weight| weight.name), None);
     assert_eq!(weights.total_bytes(), 24 + 12 + 6 + 6 + 34 + 50);
+    weights.read_ahead();
     matrix.will_need(0..matrix.bytes.len());
     matrix.done_with(0..usize::MAX);
     assert_eq!(matrix.bytes[4..8], 1_f32.to_le_bytes());

@@ -7,7 +7,7 @@
 //! Products take a chunk of columns at a time and then go through all tokens, so that is the order in memory. In the
 //! order of a matrix, rows would lie a power of two apart, and a few tokens would exhaust the cache's ways.
 
-use super::packed::AlignedBytes;
+use super::aligned::AlignedBytes;
 use crate::quant::Simd;
 
 /// Elements that share a scale.

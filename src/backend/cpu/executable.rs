@@ -4,9 +4,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{
     activations::Activations,
+    aligned::AlignedBytes,
     attention::{self, LayerPages},
     kernels::Kernels,
-    packed::AlignedBytes,
     pool::{Pool, Worker},
     prepare::{self, Prepared},
     run::Walk,
@@ -70,6 +70,8 @@ impl CpuExecutable {
     ) -> Result<Self> {
         let prepared = Prepared::new(&plan, weights, &mut pool)?;
         let program = Program::new(&plan, &prepared)?;
+        // Only now: the program's vectors would wait behind all that has been asked for.
+        prepared.read_ahead();
         let memory = Memory::new(&plan, &program, prepare::widest_quantized(&plan), pool.threads(), [1, 1])?;
         let pages = Vec::new();
         Ok(Self { plan, program, prepared, cache, bounds, kernels, pool, pages, memory })

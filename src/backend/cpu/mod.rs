@@ -5,10 +5,12 @@
 //! single precision.
 
 mod activations;
+mod aligned;
 mod attention;
 mod crew;
 mod executable;
 mod float;
+mod interleave;
 mod kernels;
 mod math;
 mod matrix;

@@ -3,77 +3,45 @@
 //! See [`crate::quant::Tile`] for the order within a tile. Tiles of the same sixteen rows follow one another, and
 //! groups of sixteen rows follow those; a last group that is not full is filled up with zero bytes.
 
-use std::{alloc, ops::Range, ptr::NonNull, slice};
+use std::{ops::Range, slice, sync::Arc};
 
+use super::aligned::AlignedBytes;
 use crate::{
     DType,
     quant::{self, ROWS, Tile, TileVisitor},
 };
-
-/// Memory aligned for any vector, zeroed at first.
-pub(super) struct AlignedBytes {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: it owns its memory, as a `Box<[u8]>` does.
-unsafe impl Send for AlignedBytes {}
-// SAFETY: as above.
-unsafe impl Sync for AlignedBytes {}
-
-impl AlignedBytes {
-    const ALIGN: usize = 64;
-
-    /// `len` bytes of zeros; `None` where there is no such memory.
-    pub fn new(len: usize) -> Option<Self> {
-        let layout = alloc::Layout::from_size_align(len.max(1), Self::ALIGN).ok()?;
-        // SAFETY: the layout has a size above 0.
-        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) })?;
-        Some(Self { start, len })
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.start.as_ptr()
-    }
-
-    pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `len` bytes were allocated and zeroed.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for AlignedBytes {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, which was valid there.
-        unsafe {
-            let layout = alloc::Layout::from_size_align_unchecked(self.len.max(1), Self::ALIGN);
-            alloc::dealloc(self.start.as_ptr(), layout);
-        }
-    }
-}
 
 /// A matrix `[rows, columns]` in tiles.
 pub(super) struct Packed {
     pub dtype: DType,
     pub rows: usize,
     pub columns: usize,
-    data: AlignedBytes,
+    group_bytes: usize,
+    /// Shared with other matrices.
+    memory: Arc<AlignedBytes>,
+    /// The first byte in it.
+    start: usize,
 }
 
 impl Packed {
-    /// Room for such a matrix; `None` for plain floats, which have no tiles, and where memory is out or the sizes
-    /// overflow.
-    pub fn new(dtype: DType, rows: usize, columns: usize) -> Option<Self> {
+    /// The bytes of such a matrix; `None` for plain floats, which have no tiles, and where the sizes overflow.
+    pub fn bytes(dtype: DType, [rows, columns]: [usize; 2]) -> Option<usize> {
         if dtype.is_float() {
             return None;
         }
-        let group = dtype.row_bytes(columns)?.checked_mul(ROWS)?;
-        let data = AlignedBytes::new(rows.div_ceil(ROWS).checked_mul(group)?)?;
-        Some(Self { dtype, rows, columns, data })
+        rows.div_ceil(ROWS).checked_mul(dtype.row_bytes(columns)?.checked_mul(ROWS)?)
+    }
+
+    /// Such a matrix in the zeroed `memory` from byte `start` on, a multiple of [`AlignedBytes::ALIGN`]; `None` where
+    /// it has no room there.
+    pub fn new(dtype: DType, shape: [usize; 2], memory: &Arc<AlignedBytes>, start: usize) -> Option<Self> {
+        let [rows, columns] = shape;
+        let bytes = Self::bytes(dtype, shape)?;
+        if start.checked_add(bytes)? > memory.len() {
+            return None;
+        }
+        let group_bytes = bytes / rows.div_ceil(ROWS).max(1);
+        Some(Self { dtype, rows, columns, group_bytes, memory: memory.clone(), start })
     }
 
     /// Groups of sixteen rows.
@@ -83,13 +51,18 @@ impl Packed {
 
     /// Bytes of a group.
     pub fn group_bytes(&self) -> usize {
-        self.data.len() / self.groups().max(1)
+        self.group_bytes
+    }
+
+    /// Where its bytes lie in the memory that it shares.
+    pub fn place(&self) -> Range<usize> {
+        self.start..self.start + self.groups() * self.group_bytes
     }
 
     /// The first byte of a group's tiles.
     pub fn group(&self, group: usize) -> *const u8 {
         debug_assert!(group < self.groups());
-        self.data.as_ptr().wrapping_add(group * self.group_bytes())
+        self.memory.as_ptr().wrapping_add(self.start + group * self.group_bytes)
     }
 
     /// Fills `groups` from the matrix as the file holds it, row after row.
@@ -97,12 +70,12 @@ impl Packed {
     /// # Safety
     /// No two calls at the same time fill the same group, and none of these groups is read meanwhile.
     pub unsafe fn fill(&self, file: &[u8], groups: Range<usize>) {
-        let row_bytes = self.group_bytes() / ROWS;
+        let row_bytes = self.group_bytes / ROWS;
         for group in groups {
             let first = group * ROWS;
             let rows = first..self.rows.min(first + ROWS);
-            // SAFETY: the group lies in `data`, and the caller keeps others from it.
-            let out = unsafe { slice::from_raw_parts_mut(self.group(group).cast_mut(), self.group_bytes()) };
+            // SAFETY: the group lies in `memory`, where no two matrices overlap, and the caller keeps others from it.
+            let out = unsafe { slice::from_raw_parts_mut(self.group(group).cast_mut(), self.group_bytes) };
             let rows = &file[rows.start * row_bytes..rows.end * row_bytes];
             // SAFETY: this visitor asks nothing of its caller.
             unsafe { quant::visit_tile(self.dtype, Interleave { rows, row_bytes, out }) };
@@ -111,8 +84,8 @@ impl Packed {
 
     /// Copies one row's blocks, as the file has them, to `out`.
     pub fn read_row(&self, row: usize, out: &mut [u8]) {
-        let group = row / ROWS * self.group_bytes();
-        let tiles = &self.data.as_slice()[group..group + self.group_bytes()];
+        let group = self.start + row / ROWS * self.group_bytes;
+        let tiles = &self.memory.as_slice()[group..group + self.group_bytes];
         let (block_bytes, row) = (self.dtype.block_bytes(), row % ROWS);
         for (tile, block) in tiles.chunks_exact(ROWS * block_bytes).zip(out.chunks_exact_mut(block_bytes)) {
             let mut at = 0;

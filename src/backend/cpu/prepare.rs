@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{float::FloatMatrix, matrix::Matrix, packed::Packed, pool::Pool};
+use super::{float::FloatMatrix, interleave::interleave, matrix::Matrix, pool::Pool};
 use crate::{
     Error, Result,
     graph::{Op, Rows, Shape},
@@ -11,13 +11,9 @@ use crate::{
     weights::{Weight, Weights},
 };
 
-/// Bytes that are interleaved before the file's pages behind them are given back.
-const PIECE: usize = 4 << 20;
-
 /// The weights of a plan.
 pub(super) struct Prepared {
-    matrices: Vec<Arc<Matrix>>,
-    by_name: HashMap<Arc<str>, usize>,
+    matrices: HashMap<Arc<str>, Arc<Matrix>>,
     /// Keeps the bytes that are read in place.
     weights: Weights,
 }
@@ -33,35 +29,37 @@ pub(super) enum Table {
 impl Prepared {
     /// Interleaves every quantised matrix that a product of `plan` reads.
     pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool) -> Result<Self> {
-        let mut prepared = Self { matrices: Vec::new(), by_name: HashMap::new(), weights: weights.clone() };
+        let mut prepared = Self { matrices: HashMap::new(), weights: weights.clone() };
+        let mut quantized = HashMap::new();
         for step in plan.steps() {
             for operand in matrices_of(&step.op, &step.inputs) {
-                prepared.add(operand, pool)?;
+                let (weight, [rows, columns]) = matrix_weight(operand, weights)?;
+                if weight.dtype.is_float() {
+                    let data = weight.bytes.as_ptr();
+                    prepared.add(weight.name, Matrix::Float(FloatMatrix { dtype: weight.dtype, rows, columns, data }));
+                } else {
+                    quantized.insert(weight.name, (weight, [rows, columns]));
+                }
             }
+        }
+        if !quantized.is_empty() {
+            weights.read_ahead();
+        }
+        for (weight, packed) in interleave(quantized.into_values().collect(), pool)? {
+            prepared.add(weight.name, Matrix::Packed(packed));
         }
         Ok(prepared)
     }
 
-    fn add(&mut self, operand: &Operand, pool: &mut Pool) -> Result<()> {
-        let Operand::Weight { name, dtype, shape } = operand else {
-            return Err(Error::Graph("a product's matrix is no weight".into()));
-        };
-        let (rows, columns) = dimensions(*shape)?;
-        let weight = self.weights.get(name, &[rows, columns])?;
-        // The plan's sizes are made from what the graph says.
-        if weight.dtype != *dtype {
-            return Err(Error::tensor(&**name, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
+    fn add(&mut self, name: &str, matrix: Matrix) {
+        self.matrices.insert(name.into(), Arc::new(matrix));
+    }
+
+    /// Lets matrices that are read where the file has them come from the disk, and does not wait for them.
+    pub fn read_ahead(&self) {
+        if self.matrices.values().any(|matrix| !matrix.is_quantized()) {
+            self.weights.read_ahead();
         }
-        if self.by_name.contains_key(name) {
-            return Ok(());
-        }
-        let matrix = match weight.dtype.is_float() {
-            true => Matrix::Float(FloatMatrix { dtype: weight.dtype, rows, columns, data: weight.bytes.as_ptr() }),
-            false => Matrix::Packed(interleave(&weight, rows, columns, pool)?),
-        };
-        self.by_name.insert(name.clone(), self.matrices.len());
-        self.matrices.push(Arc::new(matrix));
-        Ok(())
     }
 
     /// The matrix that a product reads.
@@ -69,8 +67,7 @@ impl Prepared {
         let Operand::Weight { name, .. } = operand else {
             return Err(Error::Graph("a product's matrix is no weight".into()));
         };
-        let index = self.by_name.get(name).ok_or_else(|| Error::tensor(&**name, "was not made ready"))?;
-        Ok(self.matrices[*index].clone())
+        self.matrices.get(name).cloned().ok_or_else(|| Error::tensor(&**name, "was not made ready"))
     }
 
     /// The table that an embedding reads.
@@ -78,7 +75,7 @@ impl Prepared {
         let Operand::Weight { name, shape, .. } = operand else {
             return Err(Error::Graph("an embedding's table is no weight".into()));
         };
-        match self.by_name.get(name).map(|index| &self.matrices[*index]) {
+        match self.matrices.get(name) {
             Some(matrix) if matrix.is_quantized() => Ok(Table::Packed(matrix.clone())),
             _ => Ok(Table::File { name: name.clone(), shape: *shape }),
         }
@@ -93,6 +90,8 @@ impl Prepared {
                 let weight = self.weights.get(name, &[rows, columns])?;
                 let mut out = vec![0.0; rows * columns];
                 quant::dequantize_row(weight.dtype, weight.bytes, &mut out)?;
+                // A vector of a few kilobytes can hold a page of the file of two megabytes.
+                weight.done_with(0..weight.bytes.len());
                 Ok(out.into())
             }
             Operand::Tokens | Operand::Slot(_) => Err(Error::Graph("a vector is computed at run time".into())),
@@ -155,25 +154,16 @@ fn dimensions(shape: Shape) -> Result<(usize, usize)> {
     }
 }
 
-/// Interleaves a matrix on all threads, each the groups that it will multiply with later, and gives the file's pages
-/// back as it goes: the copy replaces them.
-fn interleave(weight: &Weight<'_>, rows: usize, columns: usize, pool: &mut Pool) -> Result<Packed> {
-    let needed = weight.bytes.len() as u64;
-    let packed = Packed::new(weight.dtype, rows, columns).ok_or(Error::Memory {
-        what: "a matrix's interleaved copy",
-        needed,
-        limit: 0,
-    })?;
-    let step = (PIECE / packed.group_bytes()).max(1);
-    pool.run(&|worker| {
-        let share = worker.share(packed.groups());
-        for first in share.clone().step_by(step) {
-            let groups = first..share.end.min(first + step);
-            // SAFETY: shares do not overlap, and nobody reads the matrix before this call ends.
-            unsafe { packed.fill(weight.bytes, groups.clone()) };
-            let end = (groups.end * packed.group_bytes()).min(weight.bytes.len());
-            weight.done_with(groups.start * packed.group_bytes()..end);
-        }
-    })?;
-    Ok(packed)
+/// The weight that a product's matrix is made from, and its rows and columns.
+fn matrix_weight<'w>(operand: &Operand, weights: &'w Weights) -> Result<(Weight<'w>, [usize; 2])> {
+    let Operand::Weight { name, dtype, shape } = operand else {
+        return Err(Error::Graph("a product's matrix is no weight".into()));
+    };
+    let (rows, columns) = dimensions(*shape)?;
+    let weight = weights.get(name, &[rows, columns])?;
+    // The plan's sizes are made from what the graph says.
+    if weight.dtype != *dtype {
+        return Err(Error::tensor(&**name, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
+    }
+    Ok((weight, [rows, columns]))
 }

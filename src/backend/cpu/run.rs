@@ -2,11 +2,11 @@
 
 use super::{
     activations::Activations,
+    aligned::AlignedBytes,
     attention::Queries,
     executable::{Memory, SlotPlace, layer_pages},
     kernels::Kernels,
     matrix::Matrix,
-    packed::AlignedBytes,
     pool::Worker,
     prepare::{Prepared, Table},
     product::Input,

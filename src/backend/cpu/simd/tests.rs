@@ -2,7 +2,7 @@
 
 mod lanes;
 
-use std::{cell::Cell, marker::PhantomData};
+use std::{cell::Cell, marker::PhantomData, sync::Arc};
 
 use super::Portable;
 #[cfg(target_arch = "x86_64")]
@@ -11,7 +11,7 @@ use super::{Avx2, Avx512, AvxVnni};
 use super::{Neon, NeonDotprod};
 use crate::{
     DType,
-    backend::cpu::packed::Packed,
+    backend::cpu::{aligned::AlignedBytes, packed::Packed},
     quant::{self, Lanes, ROWS, Simd, Tile, TileVisitor},
 };
 
@@ -101,7 +101,9 @@ fn random_blocks(dtype: DType, count: usize, random: &Random) -> Vec<u8> {
 
 fn pack(dtype: DType, file: &[u8], rows: usize) -> Packed {
     let columns = file.len() / rows / dtype.block_bytes() * dtype.block_weights();
-    let packed = Packed::new(dtype, rows, columns).unwrap();
+    let shape = [rows, columns];
+    let memory = Arc::new(AlignedBytes::new(Packed::bytes(dtype, shape).unwrap()).unwrap());
+    let packed = Packed::new(dtype, shape, &memory, 0).unwrap();
     for group in 0..packed.groups() {
         // SAFETY: nobody else has the matrix.
         unsafe { packed.fill(file, group..group + 1) };
@@ -251,7 +253,7 @@ fn pack_and_read_rows() {
 
 #[test]
 fn plain_floats_have_no_tiles() {
-    assert!(Packed::new(DType::F16, 16, 32).is_none());
+    assert!(Packed::bytes(DType::F16, [16, 32]).is_none());
 }
 
 /// A format's bits of a code.

@@ -1,0 +1,134 @@
+//! Interleaves the matrices of a plan: all threads together, from the file's first to its last.
+//!
+//! The matrices lie one after the other in one piece of memory, in the file's order, and a thread fills a huge page of
+//! it at a time: threads meet only at the end, no page is cleared by two of them, the disk is read in one stream, and
+//! the file's pages are given back as they have been copied.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use super::{
+    aligned::{AlignedBytes, HUGE_PAGE},
+    packed::Packed,
+    pool::Pool,
+};
+use crate::{Error, Result, weights::Weight};
+
+/// What Linux maps of a file around the byte that is read first; what of it lies before that byte may have been given
+/// back already by the thread whose it was.
+const AROUND: usize = 64 << 10;
+
+/// The interleaved copies of quantised matrices `[rows, columns]`, in any order.
+pub(super) fn interleave<'w>(
+    mut weights: Vec<(Weight<'w>, [usize; 2])>,
+    pool: &mut Pool,
+) -> Result<Vec<(Weight<'w>, Packed)>> {
+    // Each file is mapped in one piece.
+    weights.sort_by_key(|(weight, _)| weight.bytes.as_ptr());
+    let matrices = make_room(weights)?;
+    let end = matrices.last().map_or(0, |(_, last)| last.place().end);
+    let next = AtomicUsize::new(0);
+    pool.run(&|_| {
+        loop {
+            let start = next.fetch_add(HUGE_PAGE, Relaxed);
+            if start >= end {
+                break;
+            }
+            // SAFETY: no two threads have the same bytes, and nobody reads the matrices before this call ends.
+            unsafe { fill(&matrices, start..start + HUGE_PAGE) };
+        }
+    })?;
+    Ok(matrices)
+}
+
+/// Room for matrices, one after the other in one piece of memory.
+fn make_room(weights: Vec<(Weight<'_>, [usize; 2])>) -> Result<Vec<(Weight<'_>, Packed)>> {
+    let mut len = 0_usize;
+    let mut starts = Vec::with_capacity(weights.len());
+    for (weight, shape) in &weights {
+        starts.push(len);
+        let bytes = Packed::bytes(weight.dtype, *shape).and_then(|n| n.checked_next_multiple_of(AlignedBytes::ALIGN));
+        // There is never so much memory, and the error below says so.
+        len = bytes.map_or(usize::MAX, |bytes| len.saturating_add(bytes));
+    }
+    let lacking = || Error::Memory { what: "the matrices' interleaved copies", needed: len as u64, limit: 0 };
+    let memory = Arc::new(AlignedBytes::new(len).ok_or_else(lacking)?);
+    let places = weights.into_iter().zip(starts);
+    let matrices =
+        places.map(|((weight, shape), start)| Some((weight, Packed::new(weight.dtype, shape, &memory, start)?)));
+    matrices.collect::<Option<_>>().ok_or_else(lacking)
+}
+
+/// Fills the groups that begin in a range of the memory.
+///
+/// # Safety
+/// No two calls at the same time for the same byte, and nobody reads these groups meanwhile.
+unsafe fn fill(matrices: &[(Weight<'_>, Packed)], bytes: Range<usize>) {
+    let first = matrices.partition_point(|(_, matrix)| matrix.place().end <= bytes.start);
+    for (weight, matrix) in &matrices[first..] {
+        let place = matrix.place();
+        if place.start >= bytes.end {
+            break;
+        }
+        let size = matrix.group_bytes();
+        let first_at = |byte: usize| byte.saturating_sub(place.start).div_ceil(size).min(matrix.groups());
+        let groups = first_at(bytes.start)..first_at(bytes.end);
+        // SAFETY: by the caller, as a group begins at one byte alone.
+        unsafe { matrix.fill(weight.bytes, groups.clone()) };
+        weight.done_with((groups.start * size).saturating_sub(AROUND)..groups.end * size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, weights::Weights};
+
+    /// Matrices larger than a huge page and far smaller, whose groups begin before its boundary and end behind it.
+    const SHAPES: [(DType, [usize; 2]); 6] = [
+        (DType::Q4_0, [1, 32]),
+        (DType::Q8_0, [5003, 512]),
+        (DType::Q5_K, [33, 256]),
+        (DType::Q6_K, [2561, 1024]),
+        (DType::Q4_K, [16, 256]),
+        (DType::IQ4_NL, [700, 96]),
+    ];
+
+    /// Every row of every matrix comes back as it was, whoever filled it and in whatever order they were named.
+    #[test]
+    fn all_rows_are_copied() {
+        let tensors = SHAPES.iter().enumerate().map(|(index, (dtype, shape))| {
+            let len = dtype.row_bytes(shape[1]).unwrap() * shape[0];
+            let bytes = (0..len).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8 ^ index as u8).collect();
+            (format!("matrix {index}"), *dtype, shape.to_vec(), bytes)
+        });
+        let weights = Weights::from_memory(tensors).unwrap();
+        let mut named: Vec<_> = (0..SHAPES.len())
+            .map(|index| (weights.get(&format!("matrix {index}"), &SHAPES[index].1).unwrap(), SHAPES[index].1))
+            .collect();
+        for threads in [1, 2, 5] {
+            named.rotate_left(2);
+            let mut pool = Pool::new(threads).unwrap();
+            let matrices = interleave(named.clone(), &mut pool).unwrap();
+            assert_eq!(matrices.len(), SHAPES.len());
+            for (weight, packed) in matrices {
+                assert_eq!((packed.dtype, [packed.rows, packed.columns].as_slice()), (weight.dtype, weight.shape));
+                let mut read = vec![0; packed.dtype.row_bytes(packed.columns).unwrap()];
+                for (row, wanted) in weight.bytes.chunks_exact(read.len()).enumerate() {
+                    packed.read_row(row, &mut read);
+                    assert!(read == wanted, "{}, row {row}, {threads} threads", weight.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_interleaved_to_nothing() {
+        assert!(interleave(Vec::new(), &mut Pool::new(2).unwrap()).unwrap().is_empty());
+    }
+}
