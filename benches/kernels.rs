@@ -1,7 +1,7 @@
 //! How fast matrix products are, by format, instruction set and number of tokens.
 //!
-//! Decode is bound by memory, so it is given in GB/s of weights and as a share of the fastest plain read that the same
-//! run measured; larger batches are bound by arithmetic and are given in GFLOP/s, beside the f32 FMA rate.
+//! Decode is bound by memory, so it is given in GB/s of weights and as a share of the fastest read that the same run
+//! has seen by then; larger batches are bound by arithmetic and are given in GFLOP/s, beside the f32 FMA rate.
 //!
 //!     cargo bench --bench kernels -- [--threads N] [--format Q4_K] [--set AVX2] [--reps N]
 
@@ -18,6 +18,7 @@ use inkstone::{
     kv_cache::{CacheLayout, KvCache},
     weights::Weights,
 };
+use machine::Machine;
 
 const USAGE: &str = "
 Usage: cargo bench --bench kernels -- [OPTIONS]
@@ -43,21 +44,21 @@ fn main() -> ExitCode {
         args.finish()?;
 
         let threads = Cpu::new(threads)?.device().threads;
-        let read = machine::read_bandwidth(threads);
-        println!("{threads} threads; plain reads {read:.1} GB/s; f32 FMA {:.0} GFLOP/s", machine::fma_rate(threads));
+        let mut machine = Machine::new(threads)?;
         println!("{:<14} {:<8} decode GB/s  of reads   GFLOP/s at {BATCHES:?} tokens", "set", "format");
         for name in Cpu::instruction_sets().into_iter().filter(|name| set.as_deref().is_none_or(|set| set == *name)) {
             for &dtype in DType::ALL {
                 if format.as_deref().is_none_or(|format| format == dtype.name()) {
-                    measure(&Cpu::with_instruction_set(Some(threads), name)?, dtype, reps, read)?;
+                    measure(&Cpu::with_instruction_set(Some(threads), name)?, dtype, reps, &mut machine)?;
                 }
             }
         }
+        println!("{threads} threads; reads {:.1} GB/s; f32 FMA {:.0} GFLOP/s", machine.read, machine.fma);
         Ok(())
     })
 }
 
-fn measure(cpu: &Cpu, dtype: DType, reps: usize, read: f64) -> Result<()> {
+fn measure(cpu: &Cpu, dtype: DType, reps: usize, machine: &mut Machine) -> Result<()> {
     let weights = weights(dtype)?;
     let bytes = (ROWS * dtype.row_bytes(COLUMNS).unwrap_or(0)) as f64;
     let mut executable = executable(cpu, &weights, dtype)?;
@@ -66,10 +67,16 @@ fn measure(cpu: &Cpu, dtype: DType, reps: usize, read: f64) -> Result<()> {
         let seconds = median_seconds(&mut *executable, tokens, if tokens > 8 { reps.div_ceil(3) } else { reps })?;
         rates.push((bytes / seconds / 1e9, 2e-9 * (ROWS * COLUMNS * tokens) as f64 / seconds));
     }
+    machine.measure();
     let flops: Vec<_> = rates.iter().map(|(_, flops)| format!("{flops:6.0}")).collect();
     let decode = rates[0].0;
     let set = &cpu.device().details;
-    println!("{set:<14} {:<8} {decode:11.1}  {:7.0}%   {}", dtype.name(), 100.0 * decode / read, flops.join(" "));
+    println!(
+        "{set:<14} {:<8} {decode:11.1}  {:7.0}%   {}",
+        dtype.name(),
+        100.0 * decode / machine.read,
+        flops.join(" ")
+    );
     Ok(())
 }
 

@@ -5,14 +5,17 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use inkstone::Runner;
+use inkstone::{Runner, backend::OpTime};
 
 use common::Failure;
+use profile::Profile;
 
 mod common;
+#[path = "common/profile.rs"]
+mod profile;
 
 const USAGE: &str = "
 Usage: bench --model FILE [OPTIONS]
@@ -25,6 +28,8 @@ Measures how fast a prompt is computed and how fast tokens follow it, in tokens 
   --depth N          tokens in the cache before the prompt (0)
   --reps N           rounds; the medians are given (3)
   --threads N        CPU threads (one for each core)
+  --profile          says where the time goes, by op: of a prompt, and of a token that follows; taking the times
+                     costs a little itself
   --json             prints one line of JSON
   --help             prints this";
 
@@ -33,6 +38,29 @@ struct Settings {
     decode: usize,
     depth: usize,
     reps: usize,
+    profile: bool,
+}
+
+/// Prompts, or the tokens that follow: how fast each round was, in tokens a second, and where the time went.
+#[derive(Default)]
+struct Phase {
+    rates: Vec<f64>,
+    profile: Profile,
+}
+
+impl Phase {
+    /// Takes note of a round of so many tokens, in so many pieces to be shown one of.
+    fn add(&mut self, tokens: usize, pieces: usize, (wall, ops): (Duration, Vec<OpTime>)) {
+        self.rates.push(tokens as f64 / wall.as_secs_f64());
+        self.profile.add(pieces, wall, ops);
+    }
+
+    /// The median of the rounds.
+    fn rate(&self) -> f64 {
+        let mut rates = self.rates.clone();
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    }
 }
 
 fn main() -> ExitCode {
@@ -43,6 +71,7 @@ fn main() -> ExitCode {
             decode: args.value("--decode")?.unwrap_or(48),
             depth: args.value("--depth")?.unwrap_or(0),
             reps: args.value("--reps")?.unwrap_or(3),
+            profile: args.flag("--profile"),
         };
         let threads: Option<usize> = args.value("--threads")?;
         let json = args.flag("--json");
@@ -56,67 +85,77 @@ fn main() -> ExitCode {
         let start = Instant::now();
         let mut runner = builder.from_gguf(path)?;
         let load = start.elapsed().as_secs_f64();
-        let (prefill, decode) = measure(&mut runner, &settings)?;
-        Ok(report(&runner, &settings, load, [prefill, decode], json)?)
+        runner.decoder().set_profiling(settings.profile)?;
+        let phases = measure(&mut runner, &settings)?;
+        let report = if json { report_json } else { report };
+        Ok(report(&runner, &settings, load, &phases)?)
     })
 }
 
-/// The medians of prefill and decode, in tokens a second.
-fn measure(runner: &mut Runner, settings: &Settings) -> Result<(f64, f64), Failure> {
+/// The prompts, and the tokens that follow.
+fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failure> {
     let vocab_size = runner.config().vocab_size;
     // Spread over the vocabulary; its end is where control tokens are.
     let spread = |i: usize| ((i * 7919 + 13) % vocab_size.saturating_sub(100).max(1)) as u32;
     let ids: Vec<u32> = (0..settings.prefill).map(spread).collect();
     let depth: Vec<u32> = (settings.prefill..settings.prefill + settings.depth).map(spread).collect();
-    let (mut prefill, mut decode) = (vec![], vec![]);
+    let [mut prefill, mut decode] = [Phase::default(), Phase::default()];
     for rep in 0..=settings.reps {
         runner.reset();
         if !depth.is_empty() {
             runner.prefill(&depth)?;
         }
+        runner.decoder().take_profile();
         let start = Instant::now();
         let mut id = largest(runner.prefill(&ids)?);
-        let prefilled = start.elapsed().as_secs_f64();
+        let prefilled = (start.elapsed(), runner.decoder().take_profile());
         let start = Instant::now();
         for _ in 0..settings.decode {
             id = largest(runner.decode(id)?);
         }
-        let decoded = start.elapsed().as_secs_f64();
+        let decoded = (start.elapsed(), runner.decoder().take_profile());
         if rep > 0 {
-            prefill.push(settings.prefill as f64 / prefilled);
-            decode.push(settings.decode as f64 / decoded);
+            prefill.add(settings.prefill, 1, prefilled);
+            decode.add(settings.decode, settings.decode, decoded);
         }
     }
-    Ok((median(prefill), median(decode)))
+    Ok([prefill, decode])
 }
 
-fn report(runner: &Runner, settings: &Settings, load: f64, [prefill, decode]: [f64; 2], json: bool) -> io::Result<()> {
+fn report(runner: &Runner, settings: &Settings, load: f64, [prefill, decode]: &[Phase; 2]) -> io::Result<()> {
     let mut out = io::stdout();
     let device = runner.device();
-    let rss = peak_rss_mb();
     let Settings { prefill: prefill_tokens, decode: decode_tokens, depth, .. } = settings;
-    if json {
-        let rss = rss.map_or("null".into(), |mb| format!("{mb:.1}"));
-        return writeln!(
-            out,
-            "{{\"threads\":{},\"load_s\":{load:.3},\"prefill_tokens\":{prefill_tokens},\"decode_tokens\":{decode_tokens},\
-             \"prefill_tok_s\":{prefill:.2},\"decode_tok_s\":{decode:.2},\"peak_rss_mb\":{rss}}}",
-            device.threads
-        );
-    }
     writeln!(out, "device   {} ({}), {} threads", device.name, device.details, device.threads)?;
     writeln!(out, "load     {load:.3} s")?;
-    writeln!(out, "prefill  {prefill:.2} tokens/s ({prefill_tokens} tokens after {depth})")?;
-    writeln!(out, "decode   {decode:.2} tokens/s ({decode_tokens} tokens)")?;
-    if let Some(mb) = rss {
+    writeln!(out, "prefill  {:.2} tokens/s ({prefill_tokens} tokens after {depth})", prefill.rate())?;
+    writeln!(out, "decode   {:.2} tokens/s ({decode_tokens} tokens)", decode.rate())?;
+    if let Some(mb) = peak_rss_mb() {
         writeln!(out, "memory   {mb:.1} MB at its peak")?;
+    }
+    if settings.profile {
+        writeln!(out, "\nprefill, a prompt of {prefill_tokens} tokens\n{}", prefill.profile)?;
+        writeln!(out, "\ndecode, a token\n{}", decode.profile)?;
     }
     Ok(())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+fn report_json(runner: &Runner, settings: &Settings, load: f64, [prefill, decode]: &[Phase; 2]) -> io::Result<()> {
+    let profiles = match settings.profile {
+        true => format!(",\"prefill_profile\":{},\"decode_profile\":{}", prefill.profile.json(), decode.profile.json()),
+        false => String::new(),
+    };
+    let rss = peak_rss_mb().map_or("null".into(), |mb| format!("{mb:.1}"));
+    writeln!(
+        io::stdout(),
+        "{{\"threads\":{},\"load_s\":{load:.3},\"prefill_tokens\":{},\"decode_tokens\":{},\
+         \"prefill_tok_s\":{:.2},\"decode_tok_s\":{:.2},\"peak_rss_mb\":{rss}{profiles}}}",
+        runner.device().threads,
+        settings.prefill,
+        settings.decode,
+        prefill.rate(),
+        decode.rate(),
+    )
 }
 
 fn largest(logits: &[f32]) -> u32 {

@@ -1,44 +1,149 @@
 //! What the machine can do at most: the limits that kernels are measured against.
+//!
+//! Both are the best of many short tries. Other processes take cores and memory for moments, which a single try would
+//! take for the machine's limit; so tries are spread over the run, before, between and after what is measured.
 
-use std::{hint::black_box, thread, time::Instant};
+use std::{
+    hint::black_box,
+    io,
+    sync::atomic::{AtomicUsize, Ordering::*},
+    thread,
+    time::Instant,
+};
 
-/// Bytes a thread reads: well past the caches.
+use memmap2::MmapMut;
+
+/// Bytes that are read: well past the caches, also those of a thread's own.
 const BYTES: usize = 256 << 20;
+const BYTES_A_THREAD: usize = 16 << 20;
+/// What a thread reads at a time: four cache lines, in 64-bit words.
+type Lines = [u64; 32];
+/// Ways to read: streams that a thread follows side by side, each a stretch of its own, and bytes ahead of each that
+/// memory is asked for, 0 being the plain scan. Which is the fastest differs from machine to machine.
+const WAYS: [(usize, usize); 6] = [(1, 0), (1, 2048), (2, 1024), (4, 0), (4, 1024), (8, 1024)];
+/// Multiply-adds that follow one another in a try: some milliseconds.
+const TURNS: usize = 1_000_000;
 
-/// The fastest of several plain reads of a large array by all threads, in GB/s.
-pub fn read_bandwidth(threads: usize) -> f64 {
-    let array = vec![1_u64; BYTES / 8];
-    best_rate(threads, BYTES as f64, |number| {
-        let share = array.len() / threads;
-        let mut sums = [0_u64; 32];
-        for words in array[number * share..(number + 1) * share].chunks_exact(sums.len()) {
-            for (sum, word) in sums.iter_mut().zip(words) {
-                *sum = sum.wrapping_add(*word);
-            }
-        }
-        black_box(sums);
-    })
+/// The limits of so many threads, as far as they are known by now.
+pub struct Machine {
+    threads: usize,
+    memory: MmapMut,
+    /// The fastest read of a large array, in GB/s.
+    pub read: f64,
+    /// Independent fused multiply-adds in single precision, in GFLOP/s.
+    pub fma: f64,
 }
 
-/// Independent fused multiply-adds on all threads, in GFLOP/s.
-pub fn fma_rate(threads: usize) -> f64 {
-    const TURNS: usize = 4_000_000;
-    best_rate(threads, (TURNS * threads) as f64 * flops_a_turn(), |_| multiply_add(TURNS))
-}
-
-fn best_rate(threads: usize, amount: f64, work: impl Fn(usize) + Sync) -> f64 {
-    let once = || {
-        let started = Instant::now();
+impl Machine {
+    /// Takes the memory and measures for the first times.
+    pub fn new(threads: usize) -> io::Result<Self> {
+        let share = (BYTES / threads).max(BYTES_A_THREAD).next_multiple_of(size_of::<Lines>());
+        let mut memory = MmapMut::map_anon(share * threads)?;
+        // Small pages cost a few percent; where the system has no others, it stays with them.
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        // Each thread fills what it will read, so that it lies near its core.
         thread::scope(|scope| {
-            for number in 0..threads {
-                let work = &work;
-                scope.spawn(move || work(number));
+            for part in memory.chunks_mut(share) {
+                scope.spawn(move || part.fill(1));
             }
         });
-        amount / started.elapsed().as_secs_f64() / 1e9
-    };
-    (0..5).map(|_| once()).fold(0.0, f64::max)
+        let mut machine = Self { threads, memory, read: 0.0, fma: 0.0 };
+        (0..5).for_each(|_| machine.measure());
+        Ok(machine)
+    }
+
+    /// Tries everything once more, which takes about a tenth of a second, and keeps the best.
+    pub fn measure(&mut self) {
+        // SAFETY: any bytes are words, and the memory begins with a page.
+        let lines: &[Lines] = unsafe { self.memory.align_to().1 };
+        let share = lines.len() / self.threads;
+        for (streams, ahead) in WAYS {
+            let seconds = self.seconds(|number| read(&lines[number * share..(number + 1) * share], streams, ahead));
+            self.read = self.read.max(self.memory.len() as f64 / seconds / 1e9);
+        }
+        let seconds = self.seconds(|_| multiply_add(TURNS));
+        self.fma = self.fma.max((TURNS * self.threads) as f64 * flops_a_turn() / seconds / 1e9);
+    }
+
+    /// The time from the first thread's start to the last one's end.
+    fn seconds(&self, work: impl Fn(usize) + Sync) -> f64 {
+        let arrived = AtomicUsize::new(0);
+        let span = |number| {
+            arrived.fetch_add(1, AcqRel);
+            while arrived.load(Acquire) < self.threads {
+                thread::yield_now();
+            }
+            let started = Instant::now();
+            work(number);
+            (started, Instant::now())
+        };
+        let spans: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.threads).map(|number| scope.spawn(move || span(number))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        });
+        let first = spans.iter().map(|(started, _)| *started).min();
+        let last = spans.iter().map(|(_, ended)| *ended).max();
+        first.zip(last).map_or(f64::INFINITY, |(first, last)| (last - first).as_secs_f64())
+    }
 }
+
+fn read(lines: &[Lines], streams: usize, ahead: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the machine has the instruction set.
+            return unsafe { read_avx512(lines, streams, ahead) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { read_avx2(lines, streams, ahead) };
+        }
+    }
+    read_lines(lines, streams, ahead);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn read_avx512(lines: &[Lines], streams: usize, ahead: usize) {
+    read_lines(lines, streams, ahead);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn read_avx2(lines: &[Lines], streams: usize, ahead: usize) {
+    read_lines(lines, streams, ahead);
+}
+
+#[inline(always)]
+fn read_lines(lines: &[Lines], streams: usize, ahead: usize) {
+    let stretch = lines.len() / streams;
+    let mut sums: Lines = [0; 32];
+    for at in 0..stretch {
+        for stream in 0..streams {
+            let lines = &lines[stream * stretch + at];
+            prefetch(lines, ahead);
+            for (sum, word) in sums.iter_mut().zip(lines) {
+                *sum |= *word;
+            }
+        }
+    }
+    black_box(sums);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch(lines: &Lines, ahead: usize) {
+    use std::arch::x86_64::*;
+    for line in (0..size_of::<Lines>()).step_by(64) {
+        // SAFETY: a prefetch may point anywhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(lines.as_ptr().wrapping_byte_add(ahead + line).cast()) };
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn prefetch(_: &Lines, _: usize) {}
 
 #[cfg(target_arch = "x86_64")]
 fn flops_a_turn() -> f64 {

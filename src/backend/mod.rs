@@ -8,10 +8,12 @@ mod check;
 #[cfg(feature = "cpu")]
 pub mod cpu;
 
+use std::time::Duration;
+
 #[cfg(feature = "cpu")]
 use self::check::Bounds;
 use crate::{
-    Result,
+    Error, Result,
     graph::{Graph, Op},
     kv_cache::{CacheLayout, PageId},
     plan::Plan,
@@ -53,6 +55,20 @@ pub struct DeviceInfo {
     pub threads: usize,
 }
 
+/// Where a device spent time in steps: in all calls of one op, or in something else that steps need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpTime {
+    /// The op's name, as in dumps of a [`Graph`]; or the device's own name for something else, such as `wait`.
+    pub op: &'static str,
+    /// How often it ran.
+    pub calls: u64,
+    /// How long it took, all calls together.
+    pub time: Duration,
+    /// The bytes of weights or of the cache that all calls together had to read, each byte once a call; 0 where reading
+    /// them is not what takes the time. Over `time` it is the rate of all threads together.
+    pub bytes: u64,
+}
+
 /// A kind of device that runs graphs.
 pub trait Backend: Send + Sync {
     /// The device.
@@ -84,7 +100,25 @@ pub trait Executable: Send {
     /// Runs one step and returns the wanted logits, `[outputs, vocabulary]`, row by row.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) where the step breaks a rule of [`Step`] or does not fit what was
+    /// [`Error::Argument`] where the step breaks a rule of [`Step`] or does not fit what was
     /// compiled; nothing has been run or copied then. Others where the device fails.
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]>;
+
+    /// Whether steps take note of where their time goes, which costs a little; they do not at first. What was noted
+    /// before is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the device cannot time its ops.
+    fn set_profiling(&mut self, on: bool) -> Result<()> {
+        if !on {
+            return Ok(());
+        }
+        Err(Error::Unsupported("this device does not time its ops: measure whole steps, or use the CPU".into()))
+    }
+
+    /// Takes what the steps since the last call have noted, the longest first; nothing where profiling is off. The times
+    /// add up to those that [`run`](Self::run) took.
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        Vec::new()
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Error, Result,
-    backend::{Executable, Run, Step},
+    backend::{Executable, OpTime, Run, Step},
     kv_cache::{KvCache, PageId, SequenceId},
 };
 
@@ -213,6 +213,31 @@ impl Decoder {
     /// The logits of the last step, which the caller may change.
     pub fn logits(&mut self) -> &mut [f32] {
         &mut self.logits
+    }
+
+    /// Whether steps take note of where their time goes, op by op; they do not at first.
+    ///
+    /// ```no_run
+    /// use inkstone::Runner;
+    ///
+    /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+    /// runner.decoder().set_profiling(true)?;
+    /// runner.prefill(&[9707, 11])?;
+    /// for op in runner.decoder().take_profile() {
+    ///     println!("{:16} {:4} calls  {:?}", op.op, op.calls, op.time);
+    /// }
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the device cannot time its ops.
+    pub fn set_profiling(&mut self, on: bool) -> Result<()> {
+        self.executable.set_profiling(on)
+    }
+
+    /// Takes what the steps since the last call have noted, the longest first; nothing where profiling is off.
+    pub fn take_profile(&mut self) -> Vec<OpTime> {
+        self.executable.take_profile()
     }
 
     /// Checks that a sequence could hold `ids` and nothing else.

@@ -51,7 +51,7 @@ fn tensors(graph: &Graph, dense: &interpret::Weights) -> Vec<Tensor> {
 }
 
 /// Attention and products in three formats, with weights small enough for any depth.
-fn quantized_model() -> (Graph, Weights) {
+pub fn quantized_model() -> (Graph, Weights) {
     let mut b = Builder::new();
     let tokens = b.tokens();
     let Sizes { embedding: n, heads, kv_heads, head_dim, feed_forward, vocabulary, .. } = SIZES;
@@ -76,12 +76,12 @@ fn quantized_model() -> (Graph, Weights) {
 }
 
 /// The backends that support the model, which holds fused ops.
-fn backends_for(graph: &Graph) -> Vec<Box<dyn Backend>> {
+pub fn backends_for(graph: &Graph) -> Vec<Box<dyn Backend>> {
     let all = drive::backends().into_iter();
     all.filter(|backend| graph.nodes().iter().all(|node| backend.supports(&node.op))).collect()
 }
 
-fn driver(backend: &dyn Backend, graph: &Graph, weights: &Weights) -> Driver {
+pub fn driver(backend: &dyn Backend, graph: &Graph, weights: &Weights) -> Driver {
     let driver = Driver::new(backend, graph, weights, CacheType::F32, BOUNDS);
     driver.unwrap_or_else(|e| panic!("{}: {e}", label(backend)))
 }

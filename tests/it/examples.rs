@@ -148,6 +148,30 @@ fn bench_writes_one_line_of_json() {
 }
 
 #[test]
+fn bench_says_where_the_time_goes() {
+    let Some(program) = example("bench") else { return };
+    let model = MODELS[0].path();
+    let args = ["--model", model.to_str().unwrap(), "--prefill", "20", "--decode", "4", "--reps", "1", "--profile"];
+    let line = printed(&program, &[&args[..], &["--json"]].concat());
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    for (profile, pieces, rate) in [("prefill_profile", 20.0, "prefill_tok_s"), ("decode_profile", 1.0, "decode_tok_s")]
+    {
+        let ops = value[profile].as_array().unwrap();
+        let sum = |key: &str| ops.iter().map(|op| op[key].as_f64().unwrap()).sum::<f64>();
+        let rate = value[rate].as_f64().unwrap();
+        assert!((sum("share") - 1.0).abs() < 0.01 && (sum("us") * rate / pieces / 1e6 - 1.0).abs() < 0.01, "{line}");
+        for name in ["matmul", "attention", "rms_norm", "wait", "between steps"] {
+            let op = ops.iter().find(|op| op["op"] == name).unwrap_or_else(|| panic!("no {name}: {line}"));
+            assert!(op["calls"].as_f64().unwrap() >= 1.0, "{line}");
+            assert_eq!(op["gb_s"].is_number(), ["matmul", "attention"].contains(&name), "{line}");
+        }
+    }
+    let table = printed(&program, &args);
+    assert!(table.contains("\nprefill, a prompt of 20 tokens\n") && table.contains("\ndecode, a token\n"), "{table}");
+    assert_eq!(table.lines().filter(|line| line.starts_with("  attention  ")).count(), 2, "{table}");
+}
+
+#[test]
 fn inspect_shows_every_part() {
     let Some(program) = example("inspect") else { return };
     let model = MODELS[2].path();

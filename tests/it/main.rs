@@ -14,6 +14,7 @@ mod models;
 mod ops;
 mod optimize;
 mod plan;
+mod profile;
 mod quant;
 mod runner;
 mod sampler;

@@ -1,6 +1,6 @@
 //! A plan made ready on the CPU: its memory, and the walk of all threads through its tasks.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{
     activations::Activations,
@@ -9,12 +9,13 @@ use super::{
     kernels::Kernels,
     pool::{Pool, Worker},
     prepare::{self, Prepared},
+    profile::{GATHER, PREPARE, Profile, WAIT},
     run::Walk,
     task::{Program, Task},
 };
 use crate::{
     Error, Result,
-    backend::{Bounds, Executable, Step},
+    backend::{Bounds, Executable, OpTime, Step},
     graph::{Op, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Plan},
@@ -36,6 +37,8 @@ pub(super) struct CpuExecutable {
     pool: Pool,
     pages: Vec<AlignedBytes>,
     memory: Memory,
+    /// Where the time goes, while somebody wants to know.
+    profile: Option<Profile>,
 }
 
 /// What steps work in; it grows to the largest step seen.
@@ -74,7 +77,7 @@ impl CpuExecutable {
         prepared.read_ahead();
         let memory = Memory::new(&plan, &program, prepare::widest_quantized(&plan), pool.threads(), [1, 1])?;
         let pages = Vec::new();
-        Ok(Self { plan, program, prepared, cache, bounds, kernels, pool, pages, memory })
+        Ok(Self { plan, program, prepared, cache, bounds, kernels, pool, pages, memory, profile: None })
     }
 
     /// Checks the step against what was compiled, and makes room for it.
@@ -113,34 +116,76 @@ impl CpuExecutable {
 
 impl Executable for CpuExecutable {
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
+        if let Some(profile) = &mut self.profile {
+            profile.begin();
+        }
         self.make_ready(step)?;
-        let Self { plan, program, prepared, cache, kernels, pool, pages, memory, .. } = self;
+        let Self { plan, program, prepared, cache, kernels, pool, pages, memory, profile, .. } = self;
         let slots = slot_places(plan, memory.tokens, memory.outputs);
         let walk = Walk::new(step, kernels, prepared, cache, pages, memory, &slots);
         let failure = Mutex::new(None);
+        let timed = Mutex::new(profile.as_mut());
         pool.run(&|worker| {
-            if let Err(e) = walk_tasks(&program.tasks, &walk, worker) {
-                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+            // The caller's thread alone takes times.
+            let profile = if worker.number == 0 { lock(&timed).take() } else { None };
+            if let Err(e) = walk_tasks(&program.tasks, &walk, worker, profile) {
+                lock(&failure).get_or_insert(e);
             }
         })?;
+        if let Some(profile) = profile.as_mut() {
+            profile.lap(WAIT, 0);
+        }
         if let Some(e) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(e);
         }
-        Ok(gather_logits(plan, &slots, memory, step.outputs.len()))
+        let logits = gather_logits(plan, &slots, memory, step.outputs.len());
+        if let Some(profile) = profile {
+            profile.lap(GATHER, 0);
+        }
+        Ok(logits)
+    }
+
+    fn set_profiling(&mut self, on: bool) -> Result<()> {
+        self.profile = on.then(Profile::new);
+        Ok(())
+    }
+
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        self.profile.as_mut().map(Profile::take).unwrap_or_default()
     }
 }
 
-fn walk_tasks(tasks: &[Task], walk: &Walk<'_>, worker: Worker<'_>) -> Result<()> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn walk_tasks(
+    tasks: &[(&'static str, Task)],
+    walk: &Walk<'_>,
+    worker: Worker<'_>,
+    mut profile: Option<&mut Profile>,
+) -> Result<()> {
+    let mut lap = |op, task: Option<&Task>| {
+        if let Some(profile) = &mut profile {
+            profile.lap(op, task.map_or(0, |task| walk.bytes_of(task)));
+        }
+    };
+    lap(PREPARE, None);
     let mut result = Ok(());
-    for (index, task) in tasks.iter().enumerate() {
-        if index > 0 && tasks[index - 1].must_wait_before(task) && !worker.wait() {
-            break;
+    for (index, (op, task)) in tasks.iter().enumerate() {
+        if index > 0 && tasks[index - 1].1.must_wait_before(task) {
+            let all_came = worker.wait();
+            lap(WAIT, None);
+            if !all_came {
+                break;
+            }
         }
         // A thread that failed goes on to meet the others at the barriers.
         if result.is_ok() {
             // SAFETY: `make_ready` checked the step, the threads share each task's work without overlap, and meet
             // where the next task reads what others wrote.
             result = unsafe { walk.perform(task, worker) };
+            lap(op, Some(task));
         }
     }
     result

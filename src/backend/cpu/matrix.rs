@@ -18,6 +18,15 @@ impl Matrix {
         }
     }
 
+    /// The bytes of its weights.
+    pub fn bytes(&self) -> usize {
+        let (dtype, columns) = match self {
+            Self::Packed(packed) => (packed.dtype, packed.columns),
+            Self::Float(float) => (float.dtype, float.columns),
+        };
+        self.rows() * dtype.row_bytes(columns).unwrap_or(0)
+    }
+
     /// Groups of sixteen rows, the last perhaps not full.
     pub fn groups(&self) -> usize {
         self.rows().div_ceil(crate::quant::ROWS)

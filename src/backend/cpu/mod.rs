@@ -18,6 +18,7 @@ mod packed;
 mod pool;
 mod prepare;
 mod product;
+mod profile;
 mod rope;
 mod run;
 mod simd;

@@ -110,6 +110,11 @@ impl<'a> Walk<'a> {
         unsafe { std::slice::from_raw_parts(table.add(token * width), width) }
     }
 
+    /// The bytes of weights or cache that a task has to read.
+    pub fn bytes_of(&self, task: &Task) -> usize {
+        task.bytes(self.cache, self.runs.iter().map(|run| run.start + run.len).sum())
+    }
+
     /// Does this thread's share of a task.
     ///
     /// # Safety

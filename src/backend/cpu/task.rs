@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Error, Result,
     graph::{Activation, AttentionSpec, Op, RopeSpec, Rows},
+    kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
 };
 
@@ -100,11 +101,31 @@ impl Task {
     pub fn must_wait_before(&self, next: &Self) -> bool {
         self.rows().is_none() || self.rows() != next.rows()
     }
+
+    /// The bytes of weights or cache that the task has to read in a step whose runs see so many `positions`; 0 where
+    /// reading is not what it does.
+    pub fn bytes(&self, cache: &CacheLayout, positions: usize) -> usize {
+        match self {
+            Self::Product { matrices, .. } => matrices.iter().map(|matrix| matrix.bytes()).sum(),
+            Self::Attend { spec, .. } => 2 * spec.kv_heads * cache.row_bytes[spec.layer] * positions,
+            Self::Embed { .. }
+            | Self::Angles { .. }
+            | Self::Quantize { .. }
+            | Self::Binary { .. }
+            | Self::Silu { .. }
+            | Self::RmsNorm { .. }
+            | Self::AddRmsNorm { .. }
+            | Self::Rope { .. }
+            | Self::Append { .. }
+            | Self::Select { .. } => 0,
+        }
+    }
 }
 
 /// The tasks of a plan, and the frequencies of each table of angles.
 pub(super) struct Program {
-    pub tasks: Vec<Task>,
+    /// Each task with its name in profiles: that of its op, or its own where it only serves one.
+    pub tasks: Vec<(&'static str, Task)>,
     pub angles: Vec<Arc<[f32]>>,
 }
 
@@ -115,8 +136,8 @@ impl Program {
             lowering.lower(step)?;
         }
         let first = lowering.angles.iter().enumerate();
-        let mut tasks: Vec<_> =
-            first.map(|(index, frequencies)| Task::Angles { frequencies: frequencies.clone(), index }).collect();
+        let angles = first.map(|(index, frequencies)| Task::Angles { frequencies: frequencies.clone(), index });
+        let mut tasks: Vec<_> = angles.map(|task| ("angles", task)).collect();
         tasks.extend(lowering.tasks);
         Ok(Self { tasks, angles: lowering.angles })
     }
@@ -124,7 +145,7 @@ impl Program {
 
 struct Lowering<'a> {
     prepared: &'a Prepared,
-    tasks: Vec<Task>,
+    tasks: Vec<(&'static str, Task)>,
     angles: Vec<Arc<[f32]>>,
 }
 
@@ -153,12 +174,12 @@ impl Lowering<'_> {
             Op::Rope(spec) => Task::Rope { spec: *spec, x: buffer(&inputs[0])?, angles: self.angles(&inputs[1])?, out },
             Op::Attention(spec) => {
                 let [q, k, v] = [buffer(&inputs[0])?, buffer(&inputs[1])?, buffer(&inputs[2])?];
-                self.tasks.push(Task::Append { spec: *spec, k, v });
+                self.tasks.push(("append", Task::Append { spec: *spec, k, v }));
                 Task::Attend { spec: *spec, q, out }
             }
             Op::SelectOutputs => Task::Select { x: buffer(&inputs[0])?, out },
         };
-        self.tasks.push(task);
+        self.tasks.push((step.op.name(), task));
         Ok(())
     }
 
@@ -167,9 +188,9 @@ impl Lowering<'_> {
         let operands = matrices_of(&step.op, &step.inputs).iter();
         let matrices = operands.map(|operand| self.prepared.matrix(operand)).collect::<Result<Vec<_>>>()?;
         if matrices.iter().any(|matrix| matrix.is_quantized()) {
-            self.tasks.push(Task::Quantize { x });
+            self.tasks.push(("quantize", Task::Quantize { x }));
         }
-        self.tasks.push(Task::Product { x, matrices, finish, outs });
+        self.tasks.push((step.op.name(), Task::Product { x, matrices, finish, outs }));
         Ok(())
     }
 

@@ -63,7 +63,7 @@ pub fn dense(tensors: &[Tensor]) -> interpret::Weights {
 
 /// A graph made ready on a backend, with the pages of its sequences.
 pub struct Driver {
-    executable: Box<dyn Executable>,
+    pub executable: Box<dyn Executable>,
     cache: KvCache,
     sequences: HashMap<usize, SequenceId>,
 }

@@ -1,0 +1,212 @@
+//! How fast a model runs: prompts, single tokens, and several tokens in one step, of several sequences or of one.
+//!
+//! Every step reads all weights, so its rate is given in GB/s of weights and cache too, and as a share of the fastest
+//! read that the machine has shown in the same run; and where its time goes, by kind of op. Steps of all kinds take
+//! turns, so that a slow moment of the machine is everyone's.
+//!
+//!     cargo bench --bench decode -- [--model FILE] [--format Q4_K] [--threads N] [--depth N] [--prefill N] [--reps N]
+
+#[path = "../examples/common/mod.rs"]
+mod common;
+mod machine;
+#[path = "../examples/common/profile.rs"]
+mod profile;
+mod qwen3;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Instant,
+};
+
+use common::{Args, Failure};
+use inkstone::{
+    DType, Result, Runner,
+    backend::{Backend, cpu::Cpu},
+    generate::{Decoder, Wanted},
+    kv_cache::SequenceId,
+};
+use machine::Machine;
+use profile::Profile;
+
+const USAGE: &str = "
+Usage: cargo bench --bench decode -- [OPTIONS]
+
+  --model FILE    a GGUF file; without one, random weights in the shape of Qwen3-0.6B
+  --format NAME   the format of the random weights (Q4_K)
+  --threads N     CPU threads (one for each core)
+  --depth N       tokens in the cache of each sequence before a step (256)
+  --prefill N     tokens of the prompt (256)
+  --reps N        steps of each kind, of which the median counts (15)";
+
+/// Tokens in one step, beside a single one.
+const BATCHES: [usize; 4] = [2, 4, 8, 16];
+
+struct Settings {
+    model: Option<PathBuf>,
+    format: DType,
+    threads: usize,
+    depth: usize,
+    prefill: usize,
+    reps: usize,
+}
+
+/// Steps of one kind.
+struct Case {
+    name: String,
+    sequences: usize,
+    /// Tokens of each sequence.
+    tokens: usize,
+    wanted: Wanted,
+    seconds: Vec<f64>,
+    profile: Profile,
+}
+
+fn main() -> ExitCode {
+    common::run(USAGE, |mut args| {
+        let settings = Settings::take(&mut args)?;
+        args.finish()?;
+        let context = settings.depth.saturating_add(settings.prefill.max(BATCHES[3]));
+        let mut machine = Machine::new(settings.threads)?;
+        let cases = match &settings.model {
+            Some(path) => {
+                let builder = Runner::builder().threads(settings.threads).context_length(context);
+                measure(builder.from_gguf(path)?.decoder(), &settings, &mut machine)?
+            }
+            None => {
+                let cpu = Cpu::new(Some(settings.threads))?;
+                measure(&mut qwen3::decoder(&cpu, settings.format, context)?, &settings, &mut machine)?
+            }
+        };
+        Ok(report(&settings, &machine, &cases)?)
+    })
+}
+
+impl Settings {
+    fn take(args: &mut Args) -> Result<Self, Failure> {
+        // Cargo hands this on to every benchmark.
+        args.flag("--bench");
+        let model = args.value("--model")?;
+        let name: Option<String> = args.value("--format")?;
+        if model.is_some() && name.is_some() {
+            return Err("--format is of the random weights: leave it out, or --model".into());
+        }
+        let name = name.as_deref().unwrap_or("Q4_K");
+        let format = DType::ALL.iter().find(|dtype| dtype.name() == name);
+        let settings = Self {
+            model,
+            format: *format.ok_or_else(|| format!("--format {name}: no such format, Q4_K is one"))?,
+            threads: Cpu::new(args.value("--threads")?)?.device().threads,
+            depth: args.value("--depth")?.unwrap_or(256),
+            prefill: args.value("--prefill")?.unwrap_or(256),
+            reps: args.value("--reps")?.unwrap_or(15),
+        };
+        if settings.prefill == 0 || settings.reps == 0 {
+            return Err("--prefill and --reps must be at least 1".into());
+        }
+        Ok(settings)
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let case = |name: String, sequences, tokens, wanted| {
+            let (seconds, profile) = (vec![], Profile::default());
+            Case { name, sequences, tokens, wanted, seconds, profile }
+        };
+        let prefill = case(format!("prefill of {}", self.prefill), 1, self.prefill, Wanted::Last);
+        let single = case("1 token".into(), 1, 1, Wanted::Last);
+        let several = BATCHES.map(|n| case(format!("{n} sequences, 1 token each"), n, 1, Wanted::Last));
+        // As a guess of several tokens is verified.
+        let run = BATCHES.map(|n| case(format!("1 sequence, {n} tokens"), 1, n, Wanted::All));
+        [prefill, single].into_iter().chain(several).chain(run).collect()
+    }
+}
+
+fn measure(decoder: &mut Decoder, settings: &Settings, machine: &mut Machine) -> Result<Vec<Case>> {
+    let vocab_size = decoder.limits().vocab_size;
+    // Spread over the vocabulary; its end is where control tokens are.
+    let spread = |i: usize| ((i * 7919 + 13) % vocab_size.saturating_sub(100).max(1)) as u32;
+    let ids: Vec<u32> = (0..settings.depth + settings.prefill.max(BATCHES[3])).map(spread).collect();
+    let (before, ids) = ids.split_at(settings.depth);
+    let sequences: Vec<_> = (0..BATCHES[3]).map(|_| decoder.open()).collect();
+    if !before.is_empty() {
+        sequences.iter().try_for_each(|id| decoder.step(&[(*id, before, Wanted::None)]).map(|_| ()))?;
+    }
+    decoder.set_profiling(true)?;
+    let mut cases = settings.cases();
+    // The first round makes room and is not counted.
+    for rep in 0..=settings.reps {
+        for case in &mut cases {
+            case.step(decoder, &sequences, ids, rep > 0)?;
+            sequences.iter().try_for_each(|sequence| decoder.truncate(*sequence, settings.depth))?;
+        }
+        machine.measure();
+    }
+    Ok(cases)
+}
+
+impl Case {
+    fn step(&mut self, decoder: &mut Decoder, sequences: &[SequenceId], ids: &[u32], counts: bool) -> Result<()> {
+        let runs: Vec<_> =
+            sequences[..self.sequences].iter().map(|id| (*id, &ids[..self.tokens], self.wanted)).collect();
+        decoder.take_profile();
+        let started = Instant::now();
+        decoder.step(&runs)?;
+        let wall = started.elapsed();
+        if counts {
+            self.seconds.push(wall.as_secs_f64());
+            self.profile.add(1, wall, decoder.take_profile());
+        }
+        Ok(())
+    }
+
+    /// The median of the steps.
+    fn seconds(&self) -> f64 {
+        let mut seconds = self.seconds.clone();
+        seconds.sort_by(f64::total_cmp);
+        seconds[seconds.len() / 2]
+    }
+
+    /// A line of the table, beside what the machine reads at most, in GB/s.
+    fn row(&self, read: f64) -> String {
+        let seconds = self.seconds();
+        let tokens = (self.sequences * self.tokens) as f64;
+        let rate = self.profile.bytes() / seconds / 1e9;
+        let products = self.profile.share(|op| op.starts_with("matmul"));
+        let attention = self.profile.share(|op| op == "attention" || op == "append");
+        let waiting = self.profile.share(|op| op == "wait");
+        format!(
+            "{:<26}{:9.1}{:10.2}{rate:8.1}{:9.0}%{:10.1}%{:10.1}%{:8.1}%{:6.1}%",
+            self.name,
+            tokens / seconds,
+            1e3 * seconds,
+            100.0 * rate / read,
+            100.0 * products,
+            100.0 * attention,
+            100.0 * waiting,
+            100.0 * (1.0 - products - attention - waiting)
+        )
+    }
+}
+
+fn report(settings: &Settings, machine: &Machine, cases: &[Case]) -> io::Result<()> {
+    let mut out = io::stdout();
+    let Settings { model, format, threads, depth, reps, .. } = settings;
+    let model = match model {
+        Some(path) => path.display().to_string(),
+        None => format!("random weights in the shape of Qwen3-0.6B, {format}"),
+    };
+    writeln!(out, "{model}; {depth} tokens in the cache; medians of {reps}")?;
+    writeln!(out, "{threads} threads; reads {:.1} GB/s; f32 FMA {:.0} GFLOP/s\n", machine.read, machine.fma)?;
+    writeln!(
+        out,
+        "a step of                  tokens/s        ms    GB/s  of reads   products  attention  waiting  other"
+    )?;
+    for case in cases {
+        writeln!(out, "{}", case.row(machine.read))?;
+    }
+    for case in &cases[..2] {
+        writeln!(out, "\n{}\n{}", case.name, case.profile)?;
+    }
+    Ok(())
+}
