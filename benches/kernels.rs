@@ -31,7 +31,7 @@ Usage: cargo bench --bench kernels -- [OPTIONS]
 /// A matrix well past the caches and about as wide as real ones: 32,768 rows of 4,096 columns, 64 MB at four bits.
 const ROWS: usize = 32_768;
 const COLUMNS: usize = 4096;
-const BATCHES: [usize; 5] = [1, 4, 8, 64, 256];
+const BATCHES: [usize; 6] = [1, 4, 8, 16, 64, 256];
 
 fn main() -> ExitCode {
     common::run(USAGE, |mut args| {

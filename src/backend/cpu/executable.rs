@@ -25,6 +25,8 @@ use crate::{
 
 /// Floats to which a row of a slot is filled up, so that rows begin at a vector's boundary.
 const ROW_UNIT: usize = 16;
+/// Floats in a page of memory.
+const PAGE: usize = 1024;
 
 /// A plan made ready.
 pub(super) struct CpuExecutable {
@@ -184,7 +186,7 @@ fn walk_tasks(
         if result.is_ok() {
             // SAFETY: `make_ready` checked the step, the threads share each task's work without overlap, and meet
             // where the next task reads what others wrote.
-            result = unsafe { walk.perform(task, worker) };
+            result = unsafe { walk.perform(index, task, worker) };
             lap(op, Some(task));
         }
     }
@@ -273,7 +275,11 @@ fn slot_places(plan: &Plan, tokens: usize, outputs: usize) -> Vec<SlotPlace> {
             Rows::Tokens => tokens,
             Rows::Outputs => outputs,
         };
-        let stride = slot.width.next_multiple_of(ROW_UNIT);
+        let mut stride = slot.width.next_multiple_of(ROW_UNIT);
+        // Products write sixteen elements of every row, and rows that lie whole pages apart share a few sets of a cache.
+        if stride.is_multiple_of(PAGE) {
+            stride += ROW_UNIT;
+        }
         places.push(SlotPlace { offset, stride });
         offset += rows * stride;
     }

@@ -21,6 +21,7 @@ mod product;
 mod profile;
 mod rope;
 mod run;
+mod shares;
 mod simd;
 mod task;
 

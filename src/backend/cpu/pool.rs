@@ -16,7 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::crew::Crew;
+use super::{
+    crew::Crew,
+    shares::{self, Shares},
+};
 use crate::{Error, Result};
 
 /// Turns of a waiting loop before the thread lets others run: some tens of microseconds.
@@ -35,6 +38,7 @@ pub(super) struct Worker<'a> {
     /// How many take part.
     pub threads: usize,
     barrier: &'a Barrier,
+    shares: &'a Shares,
 }
 
 impl Worker<'_> {
@@ -45,7 +49,13 @@ impl Worker<'_> {
 
     /// This thread's share of `count` things, as a range.
     pub fn share(&self, count: usize) -> Range<usize> {
-        count * self.number / self.threads..count * (self.number + 1) / self.threads
+        shares::share(count, self.number, self.threads)
+    }
+
+    /// Calls `work` with parts of up to `step` of `count` things, each given out once over all threads: see
+    /// [`Shares::each`].
+    pub fn each_part(&self, task: usize, count: usize, step: usize, work: impl FnMut(Range<usize>)) {
+        self.shares.each(task, [self.number, self.threads], [count, step], work);
     }
 }
 
@@ -66,6 +76,7 @@ struct Shared {
     /// Workers still busy with the call.
     busy: AtomicUsize,
     barrier: Barrier,
+    shares: Shares,
 }
 
 #[derive(Clone, Copy)]
@@ -83,6 +94,7 @@ impl Pool {
             wake: Condvar::new(),
             busy: AtomicUsize::new(0),
             barrier: Barrier::default(),
+            shares: Shares::new(threads),
         });
         let mut pool = Self { shared, workers: Vec::new(), threads, crew: Crew::new(threads) };
         for number in 1..threads {
@@ -105,6 +117,7 @@ impl Pool {
         let started = Instant::now();
         let active = self.crew.active();
         self.shared.barrier.reset(active);
+        self.shared.shares.reset();
         if active > 1 {
             // SAFETY: only the lifetime changes; this function does not return while a worker may use the pointer.
             let pointer = WorkPointer(unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) });
@@ -176,7 +189,8 @@ impl Shared {
     }
 
     fn perform(&self, work: &Work<'_>, number: usize) {
-        let worker = Worker { number, threads: self.barrier.threads.load(Relaxed), barrier: &self.barrier };
+        let threads = self.barrier.threads.load(Relaxed);
+        let worker = Worker { number, threads, barrier: &self.barrier, shares: &self.shares };
         if catch_unwind(AssertUnwindSafe(|| work(worker))).is_err() {
             self.barrier.broken.store(true, Release);
         }

@@ -11,7 +11,7 @@ use super::{
     prepare::{Prepared, Table},
     product::Input,
     rope,
-    task::{BinaryOp, Buffer, Finish, Side, Task},
+    task::{BinaryOp, Buffer, Finish, Product, Side, Task},
 };
 use crate::{
     Result,
@@ -115,12 +115,12 @@ impl<'a> Walk<'a> {
         task.bytes(self.cache, self.runs.iter().map(|run| run.start + run.len).sum())
     }
 
-    /// Does this thread's share of a task.
+    /// Does this thread's share of a task, which is number `index` of the step.
     ///
     /// # Safety
     /// The step fits the memory, the cache pages and the tasks, and all threads are at the same task or at one that
     /// needs no barrier before it.
-    pub unsafe fn perform(&self, task: &Task, worker: Worker<'_>) -> Result<()> {
+    pub unsafe fn perform(&self, index: usize, task: &Task, worker: Worker<'_>) -> Result<()> {
         let kernels = self.kernels;
         // SAFETY: rows are divided among the threads; widths are those that the plan's shapes promise.
         unsafe {
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
                     let to = Activations::new(self.activations, rows, x.width);
                     worker.share(rows).for_each(|row| (kernels.quantize)(self.row(*x, row), &to, row));
                 }
-                Task::Product { x, matrices, finish, outs } => self.product(*x, matrices, finish, outs, worker),
+                Task::Product(product) => self.product(index, product, worker),
                 Task::Binary { op, a, b, out } => self.binary(*op, *a, b, *out, worker),
                 Task::Silu { x, out } => {
                     for row in worker.share(self.rows(out.rows)) {
@@ -206,50 +206,38 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Every thread takes its share of each matrix's rows, for all tokens.
-    unsafe fn product(
-        &self,
-        x: Buffer,
-        matrices: &[std::sync::Arc<Matrix>],
-        finish: &Finish,
-        outs: &[Buffer],
-        worker: Worker<'_>,
-    ) {
+    /// Groups of sixteen rows are divided among the threads, each with all tokens.
+    unsafe fn product(&self, index: usize, task: &Product, worker: Worker<'_>) {
+        let Product { x, matrices, finish, outs } = task;
         let tokens = self.rows(x.rows);
         // Plain floats have no room there.
         let columns = if matrices.iter().any(|matrix| matrix.is_quantized()) { x.width } else { 0 };
         let quantized = Activations::new(self.activations, tokens, columns);
-        let input = Input { quantized, plain: self.row(x, 0), stride: self.slots[x.slot].stride, tokens };
+        let input = Input { quantized, plain: self.row(*x, 0), stride: self.slots[x.slot].stride, tokens };
         let c: *mut f32 = self.scratch[worker.number].as_ptr().cast();
         // SAFETY: the scratch holds two results of sixteen rows; a group's results are this thread's alone.
-        unsafe {
+        let each = |group| unsafe {
             let product = |matrix: &Matrix, group, c| (self.kernels.product)(matrix, group, &input, c);
             match finish {
                 Finish::Store => {
-                    for (matrix, out) in matrices.iter().zip(outs) {
-                        for group in worker.share(matrix.groups()) {
-                            product(matrix, group, c);
-                            self.write(*out, group, c, tokens);
-                        }
-                    }
+                    let (number, group) = task.locate(group);
+                    product(&matrices[number], group, c);
+                    self.write(outs[number], group, c, tokens);
                 }
                 Finish::Add(residual) => {
-                    for group in worker.share(matrices[0].groups()) {
-                        product(&matrices[0], group, c);
-                        self.add(*residual, outs[0], group, c, tokens);
-                    }
+                    product(&matrices[0], group, c);
+                    self.add(*residual, outs[0], group, c, tokens);
                 }
                 Finish::SiluMul => {
                     let up = c.add(ROWS * tokens);
-                    for group in worker.share(matrices[0].groups()) {
-                        product(&matrices[0], group, c);
-                        product(&matrices[1], group, up);
-                        (self.kernels.silu_mul)(c, up, c, ROWS * tokens);
-                        self.write(outs[0], group, c, tokens);
-                    }
+                    product(&matrices[0], group, c);
+                    product(&matrices[1], group, up);
+                    (self.kernels.silu_mul)(c, up, c, ROWS * tokens);
+                    self.write(outs[0], group, c, tokens);
                 }
             }
-        }
+        };
+        worker.each_part(index, task.groups(), task.step(tokens), |groups| groups.for_each(each));
     }
 
     /// Copies a group's results `[tokens, 16]` to their columns.

@@ -54,6 +54,42 @@ pub(super) enum Finish {
     SiluMul,
 }
 
+/// Products of one operand with matrices.
+pub(super) struct Product {
+    pub x: Buffer,
+    pub matrices: Vec<Arc<Matrix>>,
+    pub finish: Finish,
+    pub outs: Vec<Buffer>,
+}
+
+impl Product {
+    /// Pieces of work: groups of sixteen rows, those of one matrix after those of the other or, where two are finished
+    /// together, the same of both.
+    pub fn groups(&self) -> usize {
+        match self.finish {
+            Finish::Store => self.matrices.iter().map(|matrix| matrix.groups()).sum(),
+            Finish::Add(_) | Finish::SiluMul => self.matrices[0].groups(),
+        }
+    }
+
+    /// The number of the matrix in which piece `index` lies, and its group there.
+    pub fn locate(&self, mut index: usize) -> (usize, usize) {
+        let mut number = 0;
+        while index >= self.matrices[number].groups() {
+            index -= self.matrices[number].groups();
+            number += 1;
+        }
+        (number, index)
+    }
+
+    /// Pieces that a thread takes at a time: with a few tokens, enough for memory to be read in long stretches.
+    pub fn step(&self, tokens: usize) -> usize {
+        const STRETCH: usize = 32 << 10;
+        let bytes: usize = self.matrices.iter().map(|matrix| matrix.bytes()).sum();
+        (STRETCH * self.groups() / (tokens * bytes).max(1)).max(1)
+    }
+}
+
 /// One thing to do.
 pub(super) enum Task {
     /// Looks the tokens' rows up.
@@ -63,7 +99,7 @@ pub(super) enum Task {
     /// Turns rows into 8 bits for the products that follow.
     Quantize { x: Buffer },
     /// Products of one operand with matrices.
-    Product { x: Buffer, matrices: Vec<Arc<Matrix>>, finish: Finish, outs: Vec<Buffer> },
+    Product(Product),
     /// An element-wise op.
     Binary { op: BinaryOp, a: Buffer, b: Side, out: Buffer },
     /// `x / (1 + exp(-x))`.
@@ -93,7 +129,7 @@ impl Task {
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm { out, .. }
             | Self::Rope { out, .. } => Some(out.rows),
-            Self::Product { .. } | Self::Attend { .. } | Self::Select { .. } => None,
+            Self::Product(_) | Self::Attend { .. } | Self::Select { .. } => None,
         }
     }
 
@@ -106,7 +142,7 @@ impl Task {
     /// reading is not what it does.
     pub fn bytes(&self, cache: &CacheLayout, positions: usize) -> usize {
         match self {
-            Self::Product { matrices, .. } => matrices.iter().map(|matrix| matrix.bytes()).sum(),
+            Self::Product(product) => product.matrices.iter().map(|matrix| matrix.bytes()).sum(),
             Self::Attend { spec, .. } => 2 * spec.kv_heads * cache.row_bytes[spec.layer] * positions,
             Self::Embed { .. }
             | Self::Angles { .. }
@@ -190,7 +226,7 @@ impl Lowering<'_> {
         if matrices.iter().any(|matrix| matrix.is_quantized()) {
             self.tasks.push(("quantize", Task::Quantize { x }));
         }
-        self.tasks.push((step.op.name(), Task::Product { x, matrices, finish, outs }));
+        self.tasks.push((step.op.name(), Task::Product(Product { x, matrices, finish, outs })));
         Ok(())
     }
 

@@ -3,14 +3,11 @@
 
 use std::marker::PhantomData;
 
-use super::{PARTS, Words, accumulate};
+use super::{PARTS, Words, accumulate, prefetch};
 use crate::{
     backend::cpu::activations::{Activations, CHUNK},
     quant::{Lanes, ROWS, Simd, Tile},
 };
-
-/// Bytes ahead of the codes in use that memory is asked for.
-const PREFETCH: usize = 2048;
 
 /// The products of `N` tokens from `token` on, decoding as it goes.
 #[inline(always)]
@@ -22,8 +19,7 @@ pub(super) unsafe fn multiply<S: Simd, T: Tile, const N: usize>(
 ) {
     let tile_bytes = ROWS * T::BYTES;
     let groups = T::COLUMNS / T::GROUP;
-    let prefetches = tile_bytes.div_ceil(64).div_ceil(groups);
-    // SAFETY: tiles and tokens are as many as the caller says; prefetches may point anywhere.
+    // SAFETY: tiles and tokens are as many as the caller says.
     unsafe {
         let mut acc = [[S::splat(0.0); N]; PARTS];
         for index in 0..x.columns / T::COLUMNS {
@@ -35,9 +31,7 @@ pub(super) unsafe fn multiply<S: Simd, T: Tile, const N: usize>(
                 let head = T::head::<S>(lanes);
                 for group in 0..groups {
                     if part == 0 {
-                        for i in 0..prefetches {
-                            S::prefetch(tile.wrapping_add(PREFETCH + 64 * (group * prefetches + i)));
-                        }
+                        prefetch::<S, T>(tile, group);
                     }
                     let (scale, min) = T::scale_min::<S>(&head, group);
                     let words = TileWords::<T> { lanes, first: group * (T::GROUP / 4), format: PhantomData };

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{PARTS, Words, accumulate, scale_sums};
+use super::{PARTS, Words, accumulate, prefetch, scale_sums};
 use crate::{
     backend::cpu::activations::{Activations, CHUNK, Chunk},
     quant::{Lanes, MatrixUnit, ROWS, Simd, Tile},
@@ -53,9 +53,13 @@ unsafe fn unpack<S: Simd, T: Tile>(tile: *const u8, at: usize, to: &mut Unpacked
                 let (scale, min) = T::scale_min::<S>(&head, group);
                 S::store(to.scales[at / T::GROUP + group].as_mut_ptr().add(row), scale);
                 S::store(to.mins[at / T::GROUP + group].as_mut_ptr().add(row), min);
-            }
-            for word in 0..T::COLUMNS / 4 {
-                S::store_i(to.codes[at / 4 + word].as_mut_ptr().add(row).cast(), T::codes::<S>(lanes, word));
+                if row == 0 {
+                    prefetch::<S, T>(tile, group);
+                }
+                for word in 0..T::GROUP / 4 {
+                    let word = group * (T::GROUP / 4) + word;
+                    S::store_i(to.codes[at / 4 + word].as_mut_ptr().add(row).cast(), T::codes::<S>(lanes, word));
+                }
             }
         }
     }

@@ -13,10 +13,12 @@ use super::{
     activations::{Activations, BLOCK, CHUNK, Chunk},
     matrix::Matrix,
 };
-use crate::quant::{self, Simd, Tile, TileVisitor};
+use crate::quant::{self, ROWS, Simd, Tile, TileVisitor};
 
 /// Up to this many tokens, codes go straight from the tiles into the products.
 const FEW_TOKENS: usize = 8;
+/// Bytes ahead of the codes in use that memory is asked for.
+const PREFETCH: usize = 2048;
 /// The most vectors that sixteen rows take.
 const PARTS: usize = 4;
 /// What the matrices are multiplied with.
@@ -88,6 +90,16 @@ impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
                 few::multiply::<S, T, 1>(tiles, x, token, c);
             }
         }
+    }
+}
+
+/// Asks for what lies ahead of the tile, `group` after `group` the part that is as large as one.
+#[inline(always)]
+unsafe fn prefetch<S: Simd, T: Tile>(tile: *const u8, group: usize) {
+    let lines = (ROWS * T::BYTES).div_ceil(64).div_ceil(T::COLUMNS / T::GROUP);
+    for line in group * lines..(group + 1) * lines {
+        // SAFETY: by the caller, the machine has `S`; memory may be asked for anywhere.
+        unsafe { S::prefetch(tile.wrapping_add(PREFETCH + 64 * line)) };
     }
 }
 
