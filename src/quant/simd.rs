@@ -91,6 +91,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     /// Asks for the cache line at `from`, which need not be readable.
     unsafe fn prefetch(from: *const u8);
+    /// As [`Simd::prefetch`], for use some microseconds later: into the second-level cache alone, where there is room
+    /// for many lines and more can be under way.
+    unsafe fn prefetch_far(from: *const u8);
 }
 
 /// A part of the machine that multiplies sixteen rows of codes with several tokens in one instruction or a few.

@@ -17,8 +17,9 @@ use crate::quant::{self, ROWS, Simd, Tile, TileVisitor};
 
 /// Up to this many tokens, codes go straight from the tiles into the products.
 const FEW_TOKENS: usize = 8;
-/// Bytes ahead of the codes in use that memory is asked for.
-const PREFETCH: usize = 2048;
+/// Bytes ahead of the codes in use that memory is asked for, into the nearest cache and into the second.
+const NEAR: usize = 6 << 10;
+const FAR: usize = 16 << 10;
 /// The most vectors that sixteen rows take.
 const PARTS: usize = 4;
 /// What the matrices are multiplied with.
@@ -94,12 +95,21 @@ impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
 }
 
 /// Asks for what lies ahead of the tile, `group` after `group` the part that is as large as one.
+///
+/// Small tiles are read from front to back, and the machine sees that itself: a little help brings them all the way. In
+/// large ones fields far apart are read together. What it then misses must all be asked for, and the nearest cache
+/// cannot wait for as many lines at once as memory can deliver.
 #[inline(always)]
 unsafe fn prefetch<S: Simd, T: Tile>(tile: *const u8, group: usize) {
     let lines = (ROWS * T::BYTES).div_ceil(64).div_ceil(T::COLUMNS / T::GROUP);
     for line in group * lines..(group + 1) * lines {
         // SAFETY: by the caller, the machine has `S`; memory may be asked for anywhere.
-        unsafe { S::prefetch(tile.wrapping_add(PREFETCH + 64 * line)) };
+        unsafe {
+            match T::COLUMNS < CHUNK {
+                true => S::prefetch(tile.wrapping_add(NEAR + 64 * line)),
+                false => S::prefetch_far(tile.wrapping_add(FAR + 64 * line)),
+            }
+        }
     }
 }
 

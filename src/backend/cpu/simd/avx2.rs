@@ -76,6 +76,7 @@ impl<G: Gather<__m256i>> Simd for Avx2<G> {
         fn gather(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = G::gather(bits, sum, codes, x);
         fn total(bits: u32, sum: __m256i) -> __m256i = G::total(bits, sum);
         fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
+        fn prefetch_far(from: *const u8) = _mm_prefetch::<_MM_HINT_T1>(from.cast());
     }
 
     #[inline(always)]

@@ -61,6 +61,7 @@ impl<U: MatrixUnit> Simd for Avx512<U> {
         fn gather(_bits: u32, sum: __m512i, codes: __m512i, x: __m512i) -> __m512i =
             _mm512_dpbusd_epi32(sum, codes, x);
         fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
+        fn prefetch_far(from: *const u8) = _mm_prefetch::<_MM_HINT_T1>(from.cast());
     }
 
     #[inline(always)]

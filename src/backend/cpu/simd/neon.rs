@@ -141,6 +141,8 @@ impl<G: Gather<int32x4_t>, U: MatrixUnit> Simd for Neon<G, U> {
         fn total(bits: u32, sum: I) -> I = [G::total(bits, sum[0]), G::total(bits, sum[1])];
         fn prefetch(from: *const u8) =
             asm!("prfm pldl1keep, [{from}]", from = in(reg) from.addr(), options(nomem, nostack, preserves_flags));
+        fn prefetch_far(from: *const u8) =
+            asm!("prfm pldl2keep, [{from}]", from = in(reg) from.addr(), options(nomem, nostack, preserves_flags));
     }
 
     #[inline(always)]

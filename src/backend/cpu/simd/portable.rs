@@ -200,4 +200,6 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn prefetch(_from: *const u8) {}
+    #[inline(always)]
+    unsafe fn prefetch_far(_from: *const u8) {}
 }
