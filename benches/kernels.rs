@@ -1,10 +1,12 @@
-//! How fast matrix products are, by format, instruction set and number of tokens.
+//! How fast matrix products are, by format, instruction set and number of tokens; then attention.
 //!
-//! Decode is bound by memory, so it is given in GB/s of weights and as a share of the fastest read that the same run
-//! has seen by then; larger batches are bound by arithmetic and are given in GFLOP/s, beside the f32 FMA rate.
+//! Decode is bound by memory, so it is given in GB/s of weights or cache and as a share of the fastest read that the
+//! same run has seen by then; larger batches are bound by arithmetic and are given in GFLOP/s, beside the f32 FMA rate.
 //!
-//!     cargo bench --bench kernels -- [--threads N] [--format Q4_K] [--set AVX2] [--reps N]
+//!     cargo bench --bench kernels -- [--threads N] [--format Q4_K] [--attention] [--set AVX2] [--reps N]
 
+#[path = "kernels/attention.rs"]
+mod attention;
 #[path = "../examples/common/mod.rs"]
 mod common;
 mod machine;
@@ -24,7 +26,8 @@ const USAGE: &str = "
 Usage: cargo bench --bench kernels -- [OPTIONS]
 
   --threads N     CPU threads (one for each core)
-  --format NAME   one format alone, such as Q4_K
+  --format NAME   products with one format alone, such as Q4_K
+  --attention     attention alone
   --set NAME      one instruction set alone, such as AVX2
   --reps N        repetitions, of which the median counts (7)";
 
@@ -39,19 +42,26 @@ fn main() -> ExitCode {
         args.flag("--bench");
         let threads: Option<usize> = args.value("--threads")?;
         let format: Option<String> = args.value("--format")?;
+        let only_attention = args.flag("--attention");
         let set: Option<String> = args.value("--set")?;
         let reps = args.value("--reps")?.unwrap_or(7);
         args.finish()?;
 
         let threads = Cpu::new(threads)?.device().threads;
         let mut machine = Machine::new(threads)?;
-        println!("{:<14} {:<8} decode GB/s  of reads   GFLOP/s at {BATCHES:?} tokens", "set", "format");
-        for name in Cpu::instruction_sets().into_iter().filter(|name| set.as_deref().is_none_or(|set| set == *name)) {
-            for &dtype in DType::ALL {
-                if format.as_deref().is_none_or(|format| format == dtype.name()) {
-                    measure(&Cpu::with_instruction_set(Some(threads), name)?, dtype, reps, &mut machine)?;
-                }
+        let sets = Cpu::instruction_sets().into_iter().filter(|name| set.as_deref().is_none_or(|set| set == *name));
+        let cpus = sets.map(|name| Cpu::with_instruction_set(Some(threads), name)).collect::<Result<Vec<_>>>()?;
+        if !only_attention {
+            println!("{:<14} {:<8} decode GB/s  of reads   GFLOP/s at {BATCHES:?} tokens", "set", "format");
+            for cpu in &cpus {
+                let mut formats =
+                    DType::ALL.iter().filter(|dtype| format.as_deref().is_none_or(|name| name == dtype.name()));
+                formats.try_for_each(|dtype| measure(cpu, *dtype, reps, &mut machine))?;
             }
+        }
+        if format.is_none() {
+            attention::print_header();
+            cpus.iter().try_for_each(|cpu| attention::measure(cpu, reps, &mut machine))?;
         }
         println!("{threads} threads; reads {:.1} GB/s; f32 FMA {:.0} GFLOP/s", machine.read, machine.fma);
         Ok(())
@@ -64,7 +74,13 @@ fn measure(cpu: &Cpu, dtype: DType, reps: usize, machine: &mut Machine) -> Resul
     let mut executable = executable(cpu, &weights, dtype)?;
     let mut rates = Vec::new();
     for tokens in BATCHES {
-        let seconds = median_seconds(&mut *executable, tokens, if tokens > 8 { reps.div_ceil(3) } else { reps })?;
+        let ids = vec![0; tokens];
+        let mut cache = KvCache::new(tokens, usize::MAX);
+        let sequence = cache.open();
+        cache.extend(sequence, tokens)?;
+        let runs = [Run { len: tokens, start: 0, pages: cache.pages(sequence)? }];
+        let step = Step { tokens: &ids, runs: &runs, outputs: &[0], copies: &[] };
+        let seconds = median_seconds(&mut *executable, &step, if tokens > 8 { reps.div_ceil(3) } else { reps })?;
         rates.push((bytes / seconds / 1e9, 2e-9 * (ROWS * COLUMNS * tokens) as f64 / seconds));
     }
     machine.measure();
@@ -108,18 +124,13 @@ fn executable(cpu: &Cpu, weights: &Weights, dtype: DType) -> Result<Box<dyn Exec
     cpu.compile(&graph, weights, &CacheLayout::new(&[], CacheType::F32)?, 256, 1)
 }
 
-fn median_seconds(executable: &mut dyn Executable, tokens: usize, reps: usize) -> Result<f64> {
-    let ids = vec![0; tokens];
-    let mut cache = KvCache::new(tokens, usize::MAX);
-    let sequence = cache.open();
-    cache.extend(sequence, tokens)?;
-    let runs = [Run { len: tokens, start: 0, pages: cache.pages(sequence)? }];
-    let step = Step { tokens: &ids, runs: &runs, outputs: &[0], copies: &[] };
-    black_box(executable.run(&step)?);
+/// After a first round that is not counted.
+fn median_seconds(executable: &mut dyn Executable, step: &Step<'_>, reps: usize) -> Result<f64> {
+    black_box(executable.run(step)?);
     let mut seconds = Vec::with_capacity(reps);
     for _ in 0..reps {
         let started = Instant::now();
-        black_box(executable.run(&step)?);
+        black_box(executable.run(step)?);
         seconds.push(started.elapsed().as_secs_f64());
     }
     seconds.sort_by(f64::total_cmp);

@@ -41,8 +41,8 @@ impl CacheType {
     }
 }
 
-/// What a page holds: for each attention layer the keys, then the values; within these, head by head, position by
-/// position.
+/// What a page holds: for each attention layer the keys, then the values; within these, head by head. The order of a
+/// head's elements is the backend's affair.
 #[derive(Clone, Debug)]
 pub struct CacheLayout {
     /// The attention layers.

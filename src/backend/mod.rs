@@ -77,8 +77,9 @@ pub trait Backend: Send + Sync {
     /// Whether it has a kernel for this op; asked about fused ops only.
     fn supports(&self, op: &Op) -> bool;
 
-    /// The bytes that steps of up to `max_tokens` tokens and `max_outputs` outputs work in, besides weights and cache.
-    fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize) -> usize;
+    /// The bytes that steps of up to `max_tokens` tokens and `max_outputs` outputs work in, besides weights and cache,
+    /// where their runs end at up to `max_positions` positions together.
+    fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize;
 
     /// Makes a graph ready to run. `max_tokens` and `max_outputs` bound every later step.
     ///

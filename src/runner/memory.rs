@@ -22,7 +22,7 @@ pub struct MemoryPlan {
     pub cache_per_token: u64,
     /// The most tokens that the sequence can hold.
     pub context_length: usize,
-    /// The working memory of a step, whatever the length of the sequence.
+    /// The working memory of a step, at most.
     pub scratch: u64,
 }
 
@@ -35,11 +35,12 @@ impl MemoryPlan {
         context_length: usize,
         limits: Limits,
     ) -> Result<Self> {
+        let Limits { max_tokens, max_outputs, .. } = limits;
         Ok(Self {
             weights: weights.total_bytes(),
             cache_per_token: layout.bytes_per_token() as u64,
             context_length,
-            scratch: backend.scratch_bytes(&Plan::new(graph)?, limits.max_tokens, limits.max_outputs) as u64,
+            scratch: backend.scratch_bytes(&Plan::new(graph)?, max_tokens, max_outputs, context_length) as u64,
         })
     }
 

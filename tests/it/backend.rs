@@ -318,7 +318,7 @@ fn scratch_is_bounded_by_what_the_backend_says() {
     let (graph, _) = quantized_model();
     let plan = Plan::new(&graph).unwrap();
     for backend in backends_for(&graph) {
-        let [small, large] = [1, 200].map(|tokens| backend.scratch_bytes(&plan, tokens, 1));
+        let [small, large] = [1, 200].map(|tokens| backend.scratch_bytes(&plan, tokens, 1, 400));
         assert!(plan.bytes(1, 1) <= small && plan.bytes(200, 1) <= large, "{}", label(&*backend));
         assert!(large < 2 * plan.bytes(200, 1) + (1 << 20), "{}: {large}", label(&*backend));
     }

@@ -12,7 +12,7 @@ use self::case::Case;
 pub use self::case::{compare, ragged};
 
 /// The table, in parts that the tests below run beside each other.
-const CASES: [fn() -> Vec<Case>; 11] = [
+const CASES: [fn() -> Vec<Case>; 12] = [
     || for_dtypes(products::embed),
     || for_dtypes(products::matmul),
     || for_dtypes(products::fused),
@@ -24,6 +24,7 @@ const CASES: [fn() -> Vec<Case>; 11] = [
     rows::rope,
     rows::select_outputs,
     attention::cases,
+    attention::long_cases,
 ];
 
 fn for_dtypes(cases: fn(DType) -> Vec<Case>) -> Vec<Case> {
@@ -63,7 +64,12 @@ fn rotations_and_selections() {
 
 #[test]
 fn attention_over_the_cache() {
-    check(10..CASES.len());
+    check(10..11);
+}
+
+#[test]
+fn attention_over_sections_of_the_cache() {
+    check(11..CASES.len());
 }
 
 /// How many ops there are: as many as the numbers below.

@@ -7,6 +7,7 @@ use super::{
     aligned::AlignedBytes,
     attention::{self, LayerPages},
     kernels::Kernels,
+    pages::Pages,
     pool::{Pool, Worker},
     prepare::{self, Prepared},
     profile::{GATHER, PREPARE, Profile, WAIT},
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{Bounds, Executable, OpTime, Step},
-    graph::{Op, Rows},
+    graph::{AttentionSpec, Op, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Plan},
     quant::ROWS,
@@ -37,7 +38,7 @@ pub(super) struct CpuExecutable {
     bounds: Bounds,
     kernels: &'static Kernels,
     pool: Pool,
-    pages: Vec<AlignedBytes>,
+    pages: Pages,
     memory: Memory,
     /// Where the time goes, while somebody wants to know.
     profile: Option<Profile>,
@@ -55,6 +56,8 @@ pub(super) struct Memory {
     pub angles: Vec<Vec<f32>>,
     /// One for each thread.
     pub scratch: Vec<AlignedBytes>,
+    /// What sections of the cache come to until all of a unit have been attended to; it grows to the longest step seen.
+    pub partials: AlignedBytes,
 }
 
 /// Where each slot lies: its offset in floats and the distance between its rows.
@@ -78,7 +81,7 @@ impl CpuExecutable {
         // Only now: the program's vectors would wait behind all that has been asked for.
         prepared.read_ahead();
         let memory = Memory::new(&plan, &program, prepare::widest_quantized(&plan), pool.threads(), [1, 1])?;
-        let pages = Vec::new();
+        let pages = Pages::new(cache.page_bytes);
         Ok(Self { plan, program, prepared, cache, bounds, kernels, pool, pages, memory, profile: None })
     }
 
@@ -96,6 +99,18 @@ impl CpuExecutable {
                 self.memory = Memory::new(&self.plan, &self.program, widest, threads, room)?;
             }
         }
+        self.make_partials(step)
+    }
+
+    /// Makes room for the results of the sections of the cache that the step attends to.
+    fn make_partials(&mut self, step: &Step<'_>) -> Result<()> {
+        let of_spec = |spec| step.runs.iter().map(|run| attention::partials_len(spec, run.start, run.len)).sum();
+        let bytes = 4 * attentions(&self.plan).map(of_spec).max().unwrap_or(0);
+        if bytes > self.memory.partials.len() {
+            for bytes in [0, bytes] {
+                self.memory.partials = allocate(bytes, "the results of sections of the cache")?;
+            }
+        }
         Ok(())
     }
 
@@ -104,14 +119,8 @@ impl CpuExecutable {
         let in_runs = step.runs.iter().flat_map(|run| run.pages);
         let in_copies = step.copies.iter().flat_map(|(from, to)| [from, to]);
         let count = in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0);
-        while self.pages.len() < count {
-            self.pages.push(allocate(self.cache.page_bytes, "a page of the cache")?);
-        }
-        for (from, to) in step.copies {
-            let [from, to] = [&self.pages[from.index()], &self.pages[to.index()]];
-            // SAFETY: two pages of one size; the threads are idle.
-            unsafe { to.as_ptr().copy_from(from.as_ptr(), self.cache.page_bytes) };
-        }
+        self.pages.grow(count)?;
+        step.copies.iter().for_each(|(from, to)| self.pages.copy(*from, *to));
         Ok(())
     }
 }
@@ -227,16 +236,33 @@ impl Memory {
             activations: allocate(Activations::bytes(rows, widest), "the activations in 8 bits")?,
             angles: program.angles.iter().map(|row| vec![0.0; 2 * row.len() * tokens]).collect(),
             scratch: scratch.collect::<Result<_>>()?,
+            partials: allocate(0, "the results of sections of the cache")?,
         })
     }
 }
 
-/// The bytes that a plan's steps work in.
-pub(super) fn scratch_bytes(plan: &Plan, widest: usize, threads: usize, [tokens, outputs]: [usize; 2]) -> usize {
+/// The bytes that a plan's steps work in, over sequences of so many positions together.
+pub(super) fn scratch_bytes(
+    plan: &Plan,
+    widest: usize,
+    threads: usize,
+    [tokens, outputs]: [usize; 2],
+    positions: usize,
+) -> usize {
     let floats = slot_places(plan, tokens, outputs).last().map_or(0, |end| end.offset);
     let rows = tokens.max(outputs);
     let angles = 2 * frequencies(plan) * tokens;
-    4 * (floats + angles) + Activations::bytes(rows, widest) + threads * 4 * scratch_floats(plan, rows)
+    let partials = attentions(plan).map(|spec| attention::partials_bound(spec, tokens, positions)).max().unwrap_or(0);
+    let fixed = 4 * (floats + angles) + Activations::bytes(rows, widest) + threads * 4 * scratch_floats(plan, rows);
+    partials.saturating_mul(4).saturating_add(fixed)
+}
+
+/// The plan's attention ops.
+fn attentions(plan: &Plan) -> impl Iterator<Item = AttentionSpec> {
+    plan.steps().iter().filter_map(|step| match step.op {
+        Op::Attention(spec) => Some(spec),
+        _ => None,
+    })
 }
 
 /// The frequencies of all tables of angles.
@@ -258,11 +284,7 @@ fn frequencies(plan: &Plan) -> usize {
 
 /// Floats of scratch that a thread needs for steps of up to `rows` rows.
 fn scratch_floats(plan: &Plan, rows: usize) -> usize {
-    let attention = plan.steps().iter().map(|step| match &step.op {
-        Op::Attention(spec) => attention::scratch_len(*spec),
-        _ => 0,
-    });
-    attention.max().unwrap_or(0).max(2 * ROWS * rows)
+    attentions(plan).map(attention::scratch_len).max().unwrap_or(0).max(2 * ROWS * rows)
 }
 
 /// Where the slots lie; the last entry is the end of them all.
@@ -300,5 +322,6 @@ pub(super) fn layer_pages<'a>(cache: &CacheLayout, layer: usize, pages: &'a [*mu
         offset: cache.offsets[layer],
         row_bytes: cache.row_bytes[layer],
         kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
     }
 }

@@ -78,14 +78,14 @@ macro_rules! kernels {
                 unsafe { math::rms_norm::<$simd>(x, w, eps, out, len) }
             }
             $(#[target_feature(enable = $features)])?
-            unsafe fn append(to: &LayerPages<'_>, head_dim: usize, position: usize, kv: [*const f32; 2]) {
+            unsafe fn append(to: &LayerPages<'_>, head: usize, position: usize, kv: [*const f32; 2]) {
                 // SAFETY: by the caller.
-                unsafe { attention::append::<$simd>(to, head_dim, position, kv) }
+                unsafe { attention::append::<$simd>(to, head, position, kv) }
             }
             $(#[target_feature(enable = $features)])?
-            unsafe fn attend(queries: &Queries<'_>, unit: usize, scratch: *mut f32) {
+            unsafe fn attend(queries: &Queries<'_>, part: usize, scratch: *mut f32) {
                 // SAFETY: by the caller.
-                unsafe { attention::attend::<$simd>(queries, unit, scratch) }
+                unsafe { attention::attend::<$simd>(queries, part, scratch) }
             }
 
             pub(super) static TABLE: Kernels = Kernels {

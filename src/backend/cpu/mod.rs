@@ -15,6 +15,7 @@ mod kernels;
 mod math;
 mod matrix;
 mod packed;
+mod pages;
 mod pool;
 mod prepare;
 mod product;
@@ -103,9 +104,9 @@ impl Backend for Cpu {
         }
     }
 
-    fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize) -> usize {
+    fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
         let widest = prepare::widest_quantized(plan);
-        executable::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs])
+        executable::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs], max_positions)
     }
 
     fn compile(

@@ -1,12 +1,15 @@
 //! One step's walk: where everything lies, and how a thread does its share of each task.
 
+use std::sync::atomic::AtomicUsize;
+
 use super::{
     activations::Activations,
     aligned::AlignedBytes,
-    attention::Queries,
+    attention::{self, Queries},
     executable::{Memory, SlotPlace, layer_pages},
     kernels::Kernels,
     matrix::Matrix,
+    pages::Pages,
     pool::Worker,
     prepare::{Prepared, Table},
     product::Input,
@@ -32,6 +35,9 @@ pub(super) struct Walk<'a> {
     activations: &'a AlignedBytes,
     angles: Vec<(*mut f32, usize)>,
     scratch: &'a [AlignedBytes],
+    partials: *mut f32,
+    /// For each run and key-value head, what [`Queries::done`] says.
+    done: Vec<AtomicUsize>,
     runs: Vec<RunPlace>,
     /// The run of each token.
     run_of: Vec<usize>,
@@ -54,7 +60,7 @@ impl<'a> Walk<'a> {
         kernels: &'a Kernels,
         prepared: &'a Prepared,
         cache: &'a CacheLayout,
-        pages: &[AlignedBytes],
+        pages: &Pages,
         memory: &'a mut Memory,
         slots: &'a [SlotPlace],
     ) -> Self {
@@ -62,10 +68,11 @@ impl<'a> Walk<'a> {
         let angles = memory.angles.iter_mut().map(|table| (table.as_mut_ptr(), table.len() / tokens)).collect();
         let (mut runs, mut run_of) = (Vec::with_capacity(step.runs.len()), Vec::with_capacity(step.tokens.len()));
         for run in step.runs {
-            let pages = run.pages.iter().map(|page| pages[page.index()].as_ptr()).collect();
+            let pages = run.pages.iter().map(|page| pages.start(*page)).collect();
             run_of.extend(std::iter::repeat_n(runs.len(), run.len));
             runs.push(RunPlace { first: run_of.len() - run.len, len: run.len, start: run.start, pages });
         }
+        let kv_heads = cache.layers.iter().map(|layer| layer.kv_heads).max().unwrap_or(0);
         Self {
             step,
             kernels,
@@ -76,6 +83,8 @@ impl<'a> Walk<'a> {
             activations: &memory.activations,
             angles,
             scratch: &memory.scratch,
+            partials: memory.partials.as_ptr().cast(),
+            done: (0..runs.len() * kv_heads).map(|_| AtomicUsize::new(0)).collect(),
             runs,
             run_of,
         }
@@ -168,7 +177,7 @@ impl<'a> Walk<'a> {
                     }
                 }
                 Task::Append { spec, k, v } => self.append(spec, *k, *v, worker),
-                Task::Attend { spec, q, out } => self.attend(spec, *q, *out, worker),
+                Task::Attend { spec, q, out } => self.attend(index, spec, *q, *out, worker),
                 Task::Select { x, out } => {
                     for row in worker.share(self.step.outputs.len()) {
                         let from = self.row(*x, self.step.outputs[row]);
@@ -264,22 +273,31 @@ impl<'a> Walk<'a> {
     }
 
     unsafe fn append(&self, spec: &AttentionSpec, k: Buffer, v: Buffer, worker: Worker<'_>) {
-        for token in worker.share(self.step.tokens.len()) {
+        for index in worker.share(self.step.tokens.len() * spec.kv_heads) {
+            let (token, head) = (index / spec.kv_heads, index % spec.kv_heads);
             let run = &self.runs[self.run_of[token]];
             let layer = layer_pages(self.cache, spec.layer, &run.pages);
             // SAFETY: the run's pages hold its positions, each of which is one token's.
             unsafe {
-                let rows = [self.row(k, token).cast_const(), self.row(v, token).cast_const()];
-                (self.kernels.append)(&layer, spec.head_dim, self.position(token), rows);
+                let rows = [k, v].map(|rows| self.row(rows, token).add(head * spec.head_dim).cast_const());
+                (self.kernels.append)(&layer, head, self.position(token), rows);
             }
         }
     }
 
-    unsafe fn attend(&self, spec: &AttentionSpec, q: Buffer, out: Buffer, worker: Worker<'_>) {
+    /// Parts are divided among the threads, those of a run one after the other.
+    unsafe fn attend(&self, index: usize, spec: &AttentionSpec, q: Buffer, out: Buffer, worker: Worker<'_>) {
         let scratch = self.scratch[worker.number].as_ptr().cast();
-        let mut next = worker.number;
-        let mut before = 0;
+        // What all runs before each of them come to.
+        let (mut places, mut parts, mut partials) = (Vec::with_capacity(self.runs.len()), 0, self.partials);
         for run in &self.runs {
+            places.push((parts, partials));
+            parts += attention::parts(*spec, run.start, run.len);
+            partials = partials.wrapping_add(attention::partials_len(*spec, run.start, run.len));
+        }
+        let each = |part| {
+            let number = places.partition_point(|(first, _)| *first <= part) - 1;
+            let (run, (first, partials)) = (&self.runs[number], places[number]);
             let queries = Queries {
                 spec: *spec,
                 cache: layer_pages(self.cache, spec.layer, &run.pages),
@@ -289,14 +307,12 @@ impl<'a> Walk<'a> {
                 out_stride: self.slots[out.slot].stride,
                 start: run.start,
                 tokens: run.len,
+                partials,
+                done: &self.done[number * spec.kv_heads..][..spec.kv_heads],
             };
-            // Later units see more of the cache, so the threads take turns.
-            while next < before + queries.units() {
-                // SAFETY: each unit is one thread's, with a scratch of its own.
-                unsafe { (self.kernels.attend)(&queries, next - before, scratch) };
-                next += worker.threads;
-            }
-            before += queries.units();
-        }
+            // SAFETY: each part is one thread's, with a scratch of its own.
+            unsafe { (self.kernels.attend)(&queries, part - first, scratch) };
+        };
+        worker.each_part(index, parts, 1, |parts| parts.for_each(each));
     }
 }

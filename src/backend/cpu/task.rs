@@ -122,14 +122,14 @@ impl Task {
     /// The rows that the task divides among the threads; `None` where it divides its work in another way.
     fn rows(&self) -> Option<Rows> {
         match self {
-            Self::Embed { .. } | Self::Angles { .. } | Self::Append { .. } => Some(Rows::Tokens),
+            Self::Embed { .. } | Self::Angles { .. } => Some(Rows::Tokens),
             Self::Quantize { x } => Some(x.rows),
             Self::Binary { out, .. }
             | Self::Silu { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm { out, .. }
             | Self::Rope { out, .. } => Some(out.rows),
-            Self::Product(_) | Self::Attend { .. } | Self::Select { .. } => None,
+            Self::Product(_) | Self::Append { .. } | Self::Attend { .. } | Self::Select { .. } => None,
         }
     }
 

@@ -1,9 +1,14 @@
-//! Attention: sizes of heads and groups, formats of the cache, pages, ragged batches, large scores.
+//! Attention: sizes of heads and groups, formats of the cache, pages, sections, ragged batches, large scores.
+
+use std::collections::HashMap;
 
 use inkstone::{graph::LayerCache, kv_cache::CacheType};
 
 use super::case::{Case, Maker, ragged};
-use crate::support::interpret::Step;
+use crate::support::{
+    drive::{Driver, backends, label, packed},
+    interpret::Step,
+};
 
 /// Weights of a softmax keep fewer digits than sums: their errors are those of scores of about ten.
 const SOFTMAX: f64 = 1e-11;
@@ -13,6 +18,8 @@ const HALF: f64 = 5e-7;
 const EIGHT_BITS: f64 = 2e-4;
 
 const VOCABULARY: usize = 211;
+/// More tokens than any sequence here has positions, so that no section of the cache is like another.
+const LONG_VOCABULARY: usize = 1601;
 const CACHE_TYPES: [CacheType; 3] = [CacheType::F32, CacheType::F16, CacheType::Q8_0];
 
 struct Sizes {
@@ -28,20 +35,47 @@ pub fn cases() -> Vec<Case> {
         for cache_type in CACHE_TYPES {
             if cache_type.row_bytes(head_dim).is_ok() {
                 let scale = 1.0 / (head_dim as f32).sqrt();
-                cases.push(exact(&Sizes { head_dim, kv_heads, group }, cache_type, scale, SOFTMAX));
+                cases.push(exact(&Sizes { head_dim, kv_heads, group }, cache_type, scale, steps()));
             }
         }
     }
     cases.extend(CACHE_TYPES.map(rounded));
     cases.extend([1.0, -1.0].map(large_scores));
-    cases.push(rising_scores());
-    cases.push(two_layers());
+    cases.push(changing_scores("rising fast", -60.0, 0.5, steps()));
+    cases.push(two_layers(steps()));
     cases
+}
+
+/// The cache comes in sections of 512 positions.
+pub fn long_cases() -> Vec<Case> {
+    let sizes = Sizes { head_dim: 32, kv_heads: 2, group: 2 };
+    let mut cases: Vec<_> = CACHE_TYPES.map(|cache_type| exact(&sizes, cache_type, 0.05, long_steps())).into();
+    cases.push(changing_scores("rising over sections", -10.0, 1.0 / 64.0, long_steps()));
+    cases.push(changing_scores("falling over sections", 10.0, -1.0 / 64.0, long_steps()));
+    cases.push(two_layers(long_steps()));
+    cases
+}
+
+/// Sequences that come to a section's end and go past it, in runs short and long, beside others of other lengths.
+fn long_steps() -> Vec<Step> {
+    let steps: [Runs; 10] = [
+        &[(0, 0, 511)],
+        &[(0, 511, 1)],
+        &[(0, 512, 1)],
+        &[(0, 513, 3), (1, 0, 2)],
+        &[(2, 0, 1023)],
+        &[(2, 1023, 16), (0, 516, 1), (1, 2, 1)],
+        &[(0, 517, 8), (2, 1039, 1)],
+        &[(1, 3, 509), (2, 1040, 33)],
+        &[(2, 1020, 5), (1, 512, 1), (0, 525, 1), (3, 0, 1)],
+        &[(2, 1025, 1), (3, 1, 4), (1, 513, 7)],
+    ];
+    steps.map(|runs| ragged(runs, LONG_VOCABULARY)).into()
 }
 
 /// Prefill in chunks that cross a page, one at a time and beside others, and in one piece.
 fn steps() -> Vec<Step> {
-    let steps: [&[(usize, usize, usize)]; 8] = [
+    let steps: [Runs; 8] = [
         &[(0, 0, 5)],
         &[(0, 5, 58)],
         &[(0, 63, 1)],
@@ -59,13 +93,19 @@ fn name(sizes: &Sizes, cache_type: CacheType) -> String {
     format!("attention {kv_heads} x {group} heads of {head_dim}, {cache_type:?}")
 }
 
+/// One more than the largest token of any step.
+fn vocabulary(steps: &[Step]) -> usize {
+    steps.iter().flat_map(|step| &step.tokens).max().map_or(0, |token| *token as usize + 1)
+}
+
 /// Keys and values that every format of the cache holds exactly.
-fn exact(sizes: &Sizes, cache_type: CacheType, scale: f32, nmse: f64) -> Case {
+fn exact(sizes: &Sizes, cache_type: CacheType, scale: f32, steps: Vec<Step>) -> Case {
     let Sizes { head_dim, kv_heads, group } = *sizes;
     let mut m = Maker::new(20);
-    let [q, k, v] = [kv_heads * group, kv_heads, kv_heads].map(|heads| m.exact_rows(heads * head_dim, VOCABULARY));
+    let tokens = vocabulary(&steps);
+    let [q, k, v] = [kv_heads * group, kv_heads, kv_heads].map(|heads| m.exact_rows(heads * head_dim, tokens));
     let y = m.b.attention([q, k, v], LayerCache { kv_heads, head_dim }, kv_heads * group, scale);
-    let case = m.finish(name(sizes, cache_type), y, steps(), nmse);
+    let case = m.finish(name(sizes, cache_type), y, steps, SOFTMAX);
     Case { cache_type, ..case }
 }
 
@@ -85,30 +125,76 @@ fn rounded(cache_type: CacheType) -> Case {
 
 /// Scores of thousands, which are exact in single precision: their exponentials alone would overflow.
 fn large_scores(scale: f32) -> Case {
-    let case = exact(&Sizes { head_dim: 32, kv_heads: 1, group: 2 }, CacheType::F16, 16.0 * scale, SOFTMAX);
+    let case = exact(&Sizes { head_dim: 32, kv_heads: 1, group: 2 }, CacheType::F16, 16.0 * scale, steps());
     Case { name: format!("attention with large scores, scale {scale}"), ..case }
 }
 
-/// Every score is larger than all before it, so that every page fades what has been gathered; the first are below
-/// any exponential.
-fn rising_scores() -> Case {
+/// Every score differs from the one before it by `slope`: with a positive one every page and every section fades what
+/// has been gathered, at first from below any exponential; with a negative one each counts for less than the first.
+fn changing_scores(how: &str, first: f32, slope: f32, steps: Vec<Step>) -> Case {
     let mut m = Maker::new(22);
-    let q = m.rows_of(8, &[1.0; 8 * VOCABULARY]);
-    let keys: Vec<f32> = (0..8 * VOCABULARY).map(|i| (i / 8) as f32 * 0.5 - 60.0).collect();
+    let tokens = vocabulary(&steps);
+    let q = m.rows_of(8, &vec![1.0; 8 * tokens]);
+    let keys: Vec<f32> = (0..8 * tokens).map(|i| first + (i / 8) as f32 * slope).collect();
     let k = m.rows_of(8, &keys);
-    let v = m.exact_rows(8, VOCABULARY);
+    let v = m.exact_rows(8, tokens);
     let y = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 8 }, 1, 0.125);
-    m.finish("attention with rising scores", y, steps(), SOFTMAX)
+    m.finish(format!("attention with scores {how}"), y, steps, SOFTMAX)
 }
 
 /// Two layers of different shapes in one cache, the second reading what the first made.
-fn two_layers() -> Case {
+fn two_layers(steps: Vec<Step>) -> Case {
     let mut m = Maker::new(23);
-    let [q, k, v] = [96, 32, 32].map(|width| m.exact_rows(width, VOCABULARY));
+    let tokens = vocabulary(&steps);
+    let [q, k, v] = [96, 32, 32].map(|width| m.exact_rows(width, tokens));
     let x = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 32 }, 3, 0.2);
-    let [k, v] = [48, 48].map(|width| m.exact_rows(width, VOCABULARY));
+    let [k, v] = [48, 48].map(|width| m.exact_rows(width, tokens));
     let y = m.b.attention([x, k, v], LayerCache { kv_heads: 2, head_dim: 24 }, 4, 0.2);
     let z = m.b.add(y, x);
-    let case = m.finish("attention in two layers", z, steps(), SOFTMAX);
+    let case = m.finish("attention in two layers", z, steps, SOFTMAX);
     Case { cache_type: CacheType::F16, ..case }
+}
+
+/// Runs `(sequence, start, len)` of a step.
+type Runs = &'static [(usize, usize, usize)];
+
+/// Bit for bit, a token's result is the same on any number of threads, alone and in a run of any length.
+#[test]
+fn results_do_not_depend_on_threads_or_on_runs() {
+    const END: usize = 1060;
+    // Each computes the last tokens of a sequence in other runs, some beside another sequence.
+    let ways: [&[Runs]; 4] = [
+        &[&[(0, 0, END)]],
+        &[
+            &[(0, 0, 500)],
+            &[(0, 500, 523)],
+            &[(0, 1023, 1), (1, 0, 600)],
+            &[(0, 1024, 30)],
+            &[(0, 1054, 6), (1, 600, 1)],
+        ],
+        &[&[(0, 0, 1040)], &[(0, 1040, 16)], &[(1, 0, 3), (0, 1056, 4)]],
+        &[&[(0, 0, END - 3)], &[(0, END - 3, 1)], &[(0, END - 2, 1)], &[(0, END - 1, 1)]],
+    ];
+    for cache_type in CACHE_TYPES {
+        let case = exact(&Sizes { head_dim: 32, kv_heads: 2, group: 3 }, cache_type, 0.1, long_steps());
+        let mut by_instruction_set = HashMap::new();
+        for backend in backends() {
+            for way in ways {
+                let mut driver = Driver::new(&*backend, &case.graph, &packed(&case.tensors), cache_type, [END, END]);
+                let driver = driver.as_mut().unwrap_or_else(|e| panic!("{}: {e}", label(&*backend)));
+                let mut found = Vec::new();
+                for runs in way {
+                    let step = ragged(runs, LONG_VOCABULARY);
+                    let results = driver.run(&step).unwrap();
+                    let mut results = results.chunks(results.len() / step.tokens.len());
+                    for run in step.runs {
+                        let rows = results.by_ref().take(run.len);
+                        found.extend(rows.filter(|_| run.sequence == 0).flatten().map(|x| x.to_bits()));
+                    }
+                }
+                let first = by_instruction_set.entry(backend.device().details.clone()).or_insert_with(|| found.clone());
+                assert!(*first == found, "{}, {cache_type:?}: other results in the runs {way:?}", label(&*backend));
+            }
+        }
+    }
 }

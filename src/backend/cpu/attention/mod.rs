@@ -1,15 +1,25 @@
 //! Attention over the paged cache.
 //!
 //! A unit of work is a few tokens of one run and one key-value head with all the query heads that read it, so a key
-//! is loaded once for all of them. Pages are visited in order with a running maximum and sum
-//! ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)): scores never exist for more than a page. Units of few query
-//! rows, as in decode, multiply along the head ([`few`]); those of many give each row a lane ([`many`]).
+//! is loaded once for all of them. The positions that it sees come in sections. Within one, pages are visited in order
+//! with a running maximum and sum ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)): scores never exist for more
+//! than a page. The sections' results are then joined in order. Units of short runs are so few that threads do their
+//! sections beside each other; that changes no result, nor does the number of tokens in a run.
 
-mod few;
-mod many;
-mod row;
+mod chunk;
+mod element;
+mod partial;
+mod product;
+mod section;
 
-use self::row::CacheRow;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+use self::{
+    chunk::Chunk,
+    element::{Element, F16, F32, Format, Q80},
+    partial::Partial,
+    section::Unit,
+};
 use crate::{
     graph::AttentionSpec,
     kv_cache::{CacheType, PAGE_POSITIONS},
@@ -18,8 +28,8 @@ use crate::{
 
 /// Query rows in a unit, at most, unless one token has more.
 const UNIT_ROWS: usize = 64;
-/// Up to this many query rows, a lane for each would waste too many lanes.
-const FEW_ROWS: usize = 8;
+/// Positions of a section: whole pages.
+const SECTION: usize = 8 * PAGE_POSITIONS;
 
 /// One layer's keys and values of one sequence.
 #[derive(Clone, Copy)]
@@ -34,75 +44,50 @@ pub(super) struct LayerPages<'a> {
     pub row_bytes: usize,
     /// Key-value heads.
     pub kv_heads: usize,
+    pub head_dim: usize,
 }
 
 impl LayerPages<'_> {
-    /// The first key of `head` in page `page`.
-    fn keys(&self, page: usize, head: usize) -> *mut u8 {
-        self.pages[page].wrapping_add(self.offset + head * PAGE_POSITIONS * self.row_bytes)
+    /// The keys of `head` in page `page`.
+    fn keys(&self, page: usize, head: usize) -> Chunk {
+        let start = self.pages[page].wrapping_add(self.offset + head * PAGE_POSITIONS * self.row_bytes);
+        Chunk { start, head_dim: self.head_dim }
     }
 
-    /// The first value of `head` in page `page`.
-    fn values(&self, page: usize, head: usize) -> *mut u8 {
+    /// The values of `head` in page `page`.
+    fn values(&self, page: usize, head: usize) -> Chunk {
         self.keys(page, self.kv_heads + head)
     }
 }
 
-/// Writes the key and value rows of one token, at `position`, into the cache.
+/// Calls a function that is generic over an instruction set and the cache's elements.
+macro_rules! with_element {
+    ($cache_type:expr, $function:ident::<$simd:ty>($($arg:expr),*)) => {
+        match $cache_type {
+            CacheType::F32 => $function::<$simd, F32>($($arg),*),
+            CacheType::F16 => $function::<$simd, F16>($($arg),*),
+            CacheType::Q8_0 => $function::<$simd, Q80>($($arg),*),
+        }
+    };
+}
+
+/// Writes one head's key and value of one token, at `position`, into the cache.
 ///
 /// # Safety
-/// Both rows have `kv_heads * head_dim` elements, nobody else uses that position, and the machine has `S`.
+/// Both have `head_dim` elements, nobody else uses that position of the head, and the machine has `S`.
 #[inline(always)]
-pub(super) unsafe fn append<S: Simd>(to: &LayerPages<'_>, head_dim: usize, position: usize, [k, v]: [*const f32; 2]) {
-    let (page, at) = (position / PAGE_POSITIONS, position % PAGE_POSITIONS * to.row_bytes);
-    for head in 0..to.kv_heads {
-        // SAFETY: the page holds the position, and the rows hold the head.
-        unsafe {
-            store_row::<S>(to.cache_type, k.add(head * head_dim), head_dim, to.keys(page, head).add(at));
-            store_row::<S>(to.cache_type, v.add(head * head_dim), head_dim, to.values(page, head).add(at));
-        }
-    }
+pub(super) unsafe fn append<S: Simd>(to: &LayerPages<'_>, head: usize, position: usize, [k, v]: [*const f32; 2]) {
+    // SAFETY: by the caller.
+    unsafe { with_element!(to.cache_type, append_to::<S>(to, head, position, [k, v])) }
 }
 
 #[inline(always)]
-unsafe fn store_row<S: Simd>(cache_type: CacheType, x: *const f32, len: usize, to: *mut u8) {
-    // SAFETY: by the caller of `append`.
+unsafe fn append_to<S: Simd, E: Format>(to: &LayerPages<'_>, head: usize, position: usize, [k, v]: [*const f32; 2]) {
+    let (page, position) = (position / PAGE_POSITIONS, position % PAGE_POSITIONS);
+    // SAFETY: by the caller.
     unsafe {
-        match cache_type {
-            CacheType::F32 => to.cast::<f32>().copy_from_nonoverlapping(x, len),
-            CacheType::F16 => {
-                let whole = len / S::WIDTH * S::WIDTH;
-                for i in (0..whole).step_by(S::WIDTH) {
-                    S::store_f16(to.cast::<u16>().add(i), S::load(x.add(i)));
-                }
-                for i in whole..len {
-                    to.cast::<u16>().add(i).write_unaligned(half::f16::from_f32(*x.add(i)).to_bits());
-                }
-            }
-            CacheType::Q8_0 => {
-                for block in 0..len / 32 {
-                    store_q8_0::<S>(x.add(block * 32), to.add(block * 34));
-                }
-            }
-        }
-    }
-}
-
-/// Quantises 32 elements to a block of Q8_0.
-#[inline(always)]
-unsafe fn store_q8_0<S: Simd>(x: *const f32, to: *mut u8) {
-    // SAFETY: by the caller of `append`.
-    unsafe {
-        let mut largest = S::splat(0.0);
-        for i in (0..32).step_by(S::WIDTH) {
-            largest = S::max(largest, S::abs(S::load(x.add(i))));
-        }
-        let scale = S::max_lane(largest) / 127.0;
-        let inverse = S::splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
-        to.cast::<u16>().write_unaligned(half::f16::from_f32(scale).to_bits());
-        for i in (0..32).step_by(S::WIDTH) {
-            S::store_bytes(to.add(2 + i).cast(), S::to_i(S::mul(S::load(x.add(i)), inverse)));
-        }
+        to.keys(page, head).write_key::<S, E>(position, k);
+        to.values(page, head).write_value::<S, E>(position, v);
     }
 }
 
@@ -119,46 +104,69 @@ pub(super) struct Queries<'a> {
     /// The position of the first token, and the number of tokens.
     pub start: usize,
     pub tokens: usize,
+    /// Room for [`partials_len`] floats.
+    pub partials: *mut f32,
+    /// For each key-value head, how many sections have been done; 0 before and after.
+    pub done: &'a [AtomicUsize],
 }
 
-impl Queries<'_> {
-    /// Query heads of a key-value head.
-    fn group(&self) -> usize {
-        self.spec.heads / self.spec.kv_heads
-    }
+/// Tokens in a unit.
+fn unit_tokens(spec: AttentionSpec) -> usize {
+    (UNIT_ROWS * spec.kv_heads / spec.heads).max(1)
+}
 
-    /// Tokens in a unit.
-    fn unit_tokens(&self) -> usize {
-        (UNIT_ROWS / self.group()).max(1)
-    }
-
-    /// How many units the work divides into.
-    pub fn units(&self) -> usize {
-        self.tokens.div_ceil(self.unit_tokens()) * self.spec.kv_heads
+/// How many parts each unit of a run is divided into: its sections where the run is a single unit for each head.
+fn parts_of_unit(spec: AttentionSpec, start: usize, tokens: usize) -> usize {
+    match tokens <= unit_tokens(spec) {
+        true => (start + tokens).div_ceil(SECTION),
+        false => 1,
     }
 }
 
-/// Floats of scratch that a unit of `spec` needs.
+/// How many parts the work of a run divides into, for any threads to do in any order.
+pub(super) fn parts(spec: AttentionSpec, start: usize, tokens: usize) -> usize {
+    tokens.div_ceil(unit_tokens(spec)) * spec.kv_heads * parts_of_unit(spec, start, tokens)
+}
+
+/// Floats that keep the results of a run's sections until they are joined.
+pub(super) fn partials_len(spec: AttentionSpec, start: usize, tokens: usize) -> usize {
+    match parts_of_unit(spec, start, tokens) {
+        1 => 0,
+        parts => parts * spec.kv_heads * partial_len(spec, tokens),
+    }
+}
+
+/// The most that [`partials_len`] of all runs of a step can be that has up to `tokens` tokens, and whose runs end at up
+/// to `positions` positions together.
+pub(super) fn partials_bound(spec: AttentionSpec, tokens: usize, positions: usize) -> usize {
+    // A run has up to one part more than there are whole sections, and no more floats a part than its tokens would
+    // have one by one.
+    let sections = positions / SECTION;
+    let parts_of_tokens = sections.saturating_mul(tokens.min(unit_tokens(spec))).saturating_add(tokens);
+    parts_of_tokens.saturating_mul(spec.kv_heads * partial_len(spec, 1))
+}
+
+/// Floats of a section's result for `tokens` tokens.
+fn partial_len(spec: AttentionSpec, tokens: usize) -> usize {
+    Partial::len(tokens * spec.heads / spec.kv_heads, spec.head_dim.next_multiple_of(16))
+}
+
+/// Floats of scratch that a part of `spec` needs.
 pub(super) fn scratch_len(spec: AttentionSpec) -> usize {
-    let rows = UNIT_ROWS.max(spec.heads / spec.kv_heads);
-    few::scratch_len(rows, spec).max(many::scratch_len(rows, spec))
+    let tokens = unit_tokens(spec);
+    section::scratch_len(tokens * spec.heads / spec.kv_heads, spec) + 2 * partial_len(spec, tokens)
 }
 
-/// Computes one unit.
+/// Computes one part.
 ///
 /// # Safety
-/// `unit` is below [`Queries::units`], `scratch` has [`scratch_len`] floats and is this thread's alone, as are the
-/// results' rows and heads; the cache holds every position up to the last token's; the machine has `S`.
+/// `part` is below [`parts`], `scratch` has [`scratch_len`] floats and is this thread's alone; each part is
+/// done once, and nobody else uses the results' rows and heads meanwhile; the cache holds every position up to the last
+/// token's; the machine has `S`.
 #[inline(always)]
-pub(super) unsafe fn attend<S: Simd>(queries: &Queries<'_>, unit: usize, scratch: *mut f32) {
+pub(super) unsafe fn attend<S: Simd>(queries: &Queries<'_>, part: usize, scratch: *mut f32) {
     // SAFETY: by the caller.
-    unsafe {
-        match queries.cache.cache_type {
-            CacheType::F32 => attend_from::<S, row::F32>(queries, unit, scratch),
-            CacheType::F16 => attend_from::<S, row::F16>(queries, unit, scratch),
-            CacheType::Q8_0 => attend_from::<S, row::Q80>(queries, unit, scratch),
-        }
-    }
+    unsafe { with_element!(queries.cache.cache_type, attend_to::<S>(queries, part, scratch)) }
 }
 
 /// A unit's query rows: those of `count` tokens from `first` on, in the heads that read key-value head `head`.
@@ -187,16 +195,71 @@ impl Rows {
 }
 
 #[inline(always)]
-unsafe fn attend_from<S: Simd, R: CacheRow>(queries: &Queries<'_>, unit: usize, scratch: *mut f32) {
-    let kv_heads = queries.spec.kv_heads;
-    let first = unit / kv_heads * queries.unit_tokens();
-    let count = queries.unit_tokens().min(queries.tokens - first);
-    let rows = Rows { first, count, head: unit % kv_heads, group: queries.group() };
-    // SAFETY: by the caller of `attend`.
+unsafe fn attend_to<S: Simd, E: Element>(queries: &Queries<'_>, part: usize, scratch: *mut f32) {
+    let Queries { spec, start, tokens, partials, done, .. } = *queries;
+    let parts = parts_of_unit(spec, start, tokens);
+    let (index, part) = (part / parts, part % parts);
+    let first = index / spec.kv_heads * unit_tokens(spec);
+    let count = unit_tokens(spec).min(tokens - first);
+    let rows = Rows { first, count, head: index % spec.kv_heads, group: spec.heads / spec.kv_heads };
+    let len = partial_len(spec, count);
+    // SAFETY: by the caller.
     unsafe {
-        match rows.len() {
-            0..=FEW_ROWS => few::attend::<S, R>(queries, rows, scratch),
-            _ => many::attend::<S, R>(queries, rows, scratch),
+        let unit = Unit::new(queries, rows, scratch.add(2 * len));
+        // A part of many leaves its result to whoever joins them. Otherwise there are the total and the section at hand.
+        let (sections, results) = match parts {
+            1 => (0..unit.sections(), scratch),
+            _ => (part..part + 1, partials.add(index * parts * len)),
+        };
+        let result = |section: usize| {
+            let at = if parts == 1 { section.min(1) } else { section };
+            Partial { rows: rows.len(), width: spec.head_dim.next_multiple_of(16), start: results.add(at * len) }
+        };
+        for section in sections {
+            unit.attend::<S, E>(section, &result(section));
+            if parts == 1 && section > 0 {
+                result(0).join::<S>(&result(section));
+            }
+        }
+        if parts > 1 {
+            // Who comes last sees what all others have written.
+            if done[index].fetch_add(1, AcqRel) + 1 < parts {
+                return;
+            }
+            done[index].store(0, Relaxed);
+            (1..parts).for_each(|section| result(0).join::<S>(&result(section)));
+        }
+        unit.write::<S>(queries, &result(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_partial_results_is_bounded() {
+        // Runs `(start, tokens)`.
+        let steps: [&[(usize, usize)]; 7] = [
+            &[(0, 1)],
+            &[(SECTION - 1, 1)],
+            &[(SECTION, 1)],
+            &[(40_000, 16)],
+            &[(10_000, 32), (20_000, 8), (0, 100)],
+            &[(SECTION, 3), (SECTION, 5), (3 * SECTION - 1, 7), (700, 1)],
+            &[(10_000, 1000)],
+        ];
+        for (heads, kv_heads, head_dim) in [(16, 8, 128), (32, 8, 64), (3, 1, 20), (1, 1, 8), (71, 1, 256)] {
+            let spec = AttentionSpec { layer: 0, heads, kv_heads, head_dim, scale: 1.0 };
+            for runs in steps {
+                let len: usize = runs.iter().map(|&(start, tokens)| partials_len(spec, start, tokens)).sum();
+                let tokens = runs.iter().map(|(_, tokens)| tokens).sum();
+                let positions = runs.iter().map(|(start, tokens)| start + tokens).sum();
+                let bound = partials_bound(spec, tokens, positions);
+                assert!(len <= bound, "{heads} heads, {runs:?}: {len} floats of {bound}");
+            }
+            assert_eq!(partials_len(spec, 0, SECTION), 0);
+            assert!(partials_len(spec, SECTION, 1) >= 2 * heads * (head_dim + 2));
         }
     }
 }
