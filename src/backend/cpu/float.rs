@@ -133,7 +133,8 @@ unsafe fn four_rows<S: Simd, E: Element, const N: usize>(
             let mut w = [S::splat(0.0); 4];
             for r in 0..4 {
                 w[r] = E::load::<S>(rows[r].add(k * E::BYTES));
-                S::prefetch(rows[r].wrapping_add(k * E::BYTES + 1024));
+                // The same place four rows on: the rows lie one after the other, so this is the stream's order.
+                S::prefetch_far(rows[r].wrapping_add((4 * columns + k) * E::BYTES));
             }
             for t in 0..N {
                 let x = S::load(x.add(t * input.stride + k));
