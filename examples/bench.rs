@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inkstone::{Runner, backend::OpTime};
+use inkstone::{
+    Runner,
+    backend::{Device, OpTime},
+};
 
 use common::Failure;
 use profile::Profile;
@@ -27,6 +30,8 @@ Measures how fast a prompt is computed and how fast tokens follow it, in tokens 
   --decode N         tokens that follow (48)
   --depth N          tokens in the cache before the prompt (0)
   --reps N           rounds; the medians are given (3)
+  --device NAME      auto, cpu, gpu, or a part of a GPU's name (auto)
+  --chunk N          tokens of the prompt that are computed at once (512 on a GPU, 256 on the CPU)
   --threads N        CPU threads (one for each core)
   --profile          says where the time goes, by op: of a prompt, and of a token that follows; taking the times
                      costs a little itself
@@ -74,13 +79,16 @@ fn main() -> ExitCode {
             profile: args.flag("--profile"),
         };
         let threads: Option<usize> = args.value("--threads")?;
+        let device: Device = args.value("--device")?.unwrap_or_default();
+        let chunk: Option<usize> = args.value("--chunk")?;
         let json = args.flag("--json");
         args.finish()?;
         if settings.prefill == 0 || settings.decode == 0 || settings.reps == 0 {
             return Err("--prefill, --decode and --reps must be at least 1".into());
         }
         let tokens = settings.depth.saturating_add(settings.prefill).saturating_add(settings.decode);
-        let builder = Runner::builder().context_length(tokens);
+        let builder = Runner::builder().context_length(tokens).device(device);
+        let builder = chunk.into_iter().fold(builder, |builder, chunk| builder.prefill_chunk(chunk));
         let builder = threads.into_iter().fold(builder, |builder, threads| builder.threads(threads));
         let start = Instant::now();
         let mut runner = builder.from_gguf(path)?;
@@ -88,7 +96,7 @@ fn main() -> ExitCode {
         runner.decoder().set_profiling(settings.profile)?;
         let phases = measure(&mut runner, &settings)?;
         let report = if json { report_json } else { report };
-        Ok(report(&runner, &settings, load, &phases)?)
+        Ok(report(&mut runner, &settings, load, &phases)?)
     })
 }
 
@@ -111,7 +119,7 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failu
         let prefilled = (start.elapsed(), runner.decoder().take_profile());
         let start = Instant::now();
         for _ in 0..settings.decode {
-            id = largest(runner.decode(id)?);
+            id = runner.decode_greedy(id)?;
         }
         let decoded = (start.elapsed(), runner.decoder().take_profile());
         if rep > 0 {
@@ -122,14 +130,21 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failu
     Ok([prefill, decode])
 }
 
-fn report(runner: &Runner, settings: &Settings, load: f64, [prefill, decode]: &[Phase; 2]) -> io::Result<()> {
+fn report(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]: &[Phase; 2]) -> io::Result<()> {
     let mut out = io::stdout();
-    let device = runner.device();
+    let device = runner.device().clone();
     let Settings { prefill: prefill_tokens, decode: decode_tokens, depth, .. } = settings;
     writeln!(out, "device   {} ({}), {} threads", device.name, device.details, device.threads)?;
+    if let Some(why) = &device.fallback {
+        writeln!(out, "         in place of a GPU: {why}")?;
+    }
     writeln!(out, "load     {load:.3} s")?;
     writeln!(out, "prefill  {:.2} tokens/s ({prefill_tokens} tokens after {depth})", prefill.rate())?;
     writeln!(out, "decode   {:.2} tokens/s ({decode_tokens} tokens)", decode.rate())?;
+    let usage = runner.decoder().usage();
+    if usage.dispatches > 0 {
+        writeln!(out, "GPU      {} dispatches a token, {:.1} MB", usage.dispatches, usage.device_bytes as f64 / 1e6)?;
+    }
     if let Some(mb) = peak_rss_mb() {
         writeln!(out, "memory   {mb:.1} MB at its peak")?;
     }
@@ -140,21 +155,24 @@ fn report(runner: &Runner, settings: &Settings, load: f64, [prefill, decode]: &[
     Ok(())
 }
 
-fn report_json(runner: &Runner, settings: &Settings, load: f64, [prefill, decode]: &[Phase; 2]) -> io::Result<()> {
+fn report_json(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]: &[Phase; 2]) -> io::Result<()> {
     let profiles = match settings.profile {
         true => format!(",\"prefill_profile\":{},\"decode_profile\":{}", prefill.profile.json(), decode.profile.json()),
         false => String::new(),
     };
     let rss = peak_rss_mb().map_or("null".into(), |mb| format!("{mb:.1}"));
+    let usage = runner.decoder().usage();
     writeln!(
         io::stdout(),
         "{{\"threads\":{},\"load_s\":{load:.3},\"prefill_tokens\":{},\"decode_tokens\":{},\
-         \"prefill_tok_s\":{:.2},\"decode_tok_s\":{:.2},\"peak_rss_mb\":{rss}{profiles}}}",
+         \"prefill_tok_s\":{:.2},\"decode_tok_s\":{:.2},\"peak_rss_mb\":{rss},\"dispatches_per_token\":{},\"gpu_mb\":{:.1}{profiles}}}",
         runner.device().threads,
         settings.prefill,
         settings.decode,
         prefill.rate(),
         decode.rate(),
+        usage.dispatches,
+        usage.device_bytes as f64 / 1e6,
     )
 }
 

@@ -93,6 +93,29 @@ pub enum Error {
         /// Bytes allowed.
         limit: u64,
     },
+    /// There is no such GPU, or none at all.
+    #[error("{0}")]
+    NoDevice(String),
+    /// A GPU has failed, or its driver has refused something.
+    #[error("{device}: {what}")]
+    Device {
+        /// The GPU's name.
+        device: String,
+        /// What went wrong.
+        what: String,
+    },
+    /// A GPU has no room.
+    #[error(
+        "{device} has no room for {what}, {needed} bytes: use a smaller model, context or prefill chunk, or the CPU"
+    )]
+    DeviceMemory {
+        /// The GPU's name.
+        device: String,
+        /// What the memory is for.
+        what: String,
+        /// Bytes needed at once.
+        needed: u64,
+    },
     /// The model has no such ability.
     #[error("{0}")]
     Unsupported(String),

@@ -76,6 +76,25 @@ pub struct PlanStep {
 }
 
 impl PlanStep {
+    /// The operands that are matrices to multiply with.
+    pub fn matrices(&self) -> &[Operand] {
+        match self.op {
+            Op::MatMul | Op::MatMulJoined | Op::MatMulGlu(_) => &self.inputs[1..],
+            Op::MatMulAdd | Op::MatMulAddRmsNorm { .. } => &self.inputs[1..2],
+            Op::Embed
+            | Op::Add
+            | Op::Mul
+            | Op::Div
+            | Op::Activate(_)
+            | Op::RmsNorm { .. }
+            | Op::Rope(_)
+            | Op::Attention(_)
+            | Op::RotatedAttention { .. }
+            | Op::SelectOutputs
+            | Op::AddRmsNorm { .. } => &[],
+        }
+    }
+
     /// The operand that the first result overwrites, if any.
     pub fn in_place(&self) -> Option<usize> {
         let result = self.outputs.first()?;

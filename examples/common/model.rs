@@ -8,6 +8,7 @@ use crate::common::{Args, Failure};
 pub const MODEL_OPTIONS: &str =
     "  --context N        the most tokens in the cache (4096, or what the model was trained for)
   --cache TYPE       keys and values are kept as f32, f16 or q8_0 (f16)
+  --device NAME      auto, cpu, gpu, or a part of a GPU's name (auto)
   --threads N        CPU threads (one for each core)";
 
 /// Takes the options for loading.
@@ -23,6 +24,9 @@ pub fn builder(args: &mut Args) -> Result<RunnerBuilder, Failure> {
             "q8_0" => CacheType::Q8_0,
             _ => return Err(format!("--cache {name}: f32, f16 and q8_0 are known").into()),
         });
+    }
+    if let Some(device) = args.value("--device")? {
+        builder = builder.device(device);
     }
     if let Some(threads) = args.value("--threads")? {
         builder = builder.threads(threads);

@@ -3,14 +3,16 @@
 //! In: an optimised graph and the weights. Out: logits, step by step. A step is a ragged batch, so prefill, decode,
 //! speculative verification and several users at once are the same call.
 
-#[cfg(feature = "cpu")]
+#[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 mod check;
 #[cfg(feature = "cpu")]
 pub mod cpu;
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+pub mod webgpu;
 
-use std::time::Duration;
+use std::{convert::Infallible, str::FromStr, time::Duration};
 
-#[cfg(feature = "cpu")]
+#[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 use self::check::Bounds;
 use crate::{
     Error, Result,
@@ -53,6 +55,48 @@ pub struct DeviceInfo {
     pub details: String,
     /// CPU threads that work on a step.
     pub threads: usize,
+    /// Bytes of a GPU's own memory, where its driver says so.
+    pub memory: Option<u64>,
+    /// Why a GPU was not used, where one was looked for.
+    pub fallback: Option<String>,
+}
+
+/// Where a model is to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// The best GPU where this build looks for one (feature `wgpu` or `metal`) and the model runs there; else the CPU,
+    /// and [`DeviceInfo::fallback`] says why.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A GPU, or an error.
+    Gpu(Adapter),
+}
+
+/// Which of a machine's GPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Adapter {
+    /// The fastest kind that there is: a GPU of its own before one that shares the processor's memory. Software that
+    /// poses as a GPU is never chosen.
+    #[default]
+    Best,
+    /// The first whose name contains this, in any case; software too.
+    Named(String),
+}
+
+/// `auto`, `cpu`, `gpu`, or a part of a GPU's name.
+impl FromStr for Device {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "cpu" => Self::Cpu,
+            "gpu" => Self::Gpu(Adapter::Best),
+            name => Self::Gpu(Adapter::Named(name.into())),
+        })
+    }
 }
 
 /// Where a device spent time in steps: in all calls of one op, or in something else that steps need.
@@ -76,6 +120,9 @@ pub trait Backend: Send + Sync {
 
     /// Whether it has a kernel for this op; asked about fused ops only.
     fn supports(&self, op: &Op) -> bool;
+
+    /// How many tokens of a prompt are best computed at once.
+    fn prefill_chunk(&self) -> usize;
 
     /// The bytes that steps of up to `max_tokens` tokens and `max_outputs` outputs work in, besides weights and cache,
     /// where their runs end at up to `max_positions` positions together.
@@ -105,6 +152,16 @@ pub trait Executable: Send {
     /// compiled; nothing has been run or copied then. Others where the device fails.
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]>;
 
+    /// The most probable tokens, step after step without a wait between them, where the device can do that.
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        None
+    }
+
+    /// What it has done and what it holds.
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
+
     /// Whether steps take note of where their time goes, which costs a little; they do not at first. What was noted
     /// before is forgotten.
     ///
@@ -121,5 +178,79 @@ pub trait Executable: Send {
     /// add up to those that [`run`](Self::run) took.
     fn take_profile(&mut self) -> Vec<OpTime> {
         Vec::new()
+    }
+}
+
+/// Steps of one token each, whose most probable followers are all that is wanted.
+pub trait Ahead {
+    /// Starts a step and does not wait for it. Its token is `token`, or the one that the step started last will come to;
+    /// `position` and `pages` are its sequence's, with room for it; `copies` as in [`Step`].
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    fn start(
+        &mut self,
+        token: Option<u32>,
+        position: usize,
+        pages: &[PageId],
+        copies: &[(PageId, PageId)],
+    ) -> Result<()>;
+
+    /// The most probable token after the earliest step that has been started and not been taken; the lowest id among
+    /// equals, none where some logit is not a number.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where none has been started. Others where the device fails.
+    fn take(&mut self) -> Result<Option<u32>>;
+}
+
+/// What an executable has done and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Kernels started by the last step; 0 on a CPU.
+    pub dispatches: u64,
+    /// Bytes on the device, apart from the host's memory.
+    pub device_bytes: u64,
+}
+
+/// A backend that stands in for a GPU, and says why.
+pub(crate) struct Fallback {
+    backend: Box<dyn Backend>,
+    info: DeviceInfo,
+}
+
+impl Fallback {
+    pub(crate) fn new(backend: Box<dyn Backend>, reason: String) -> Self {
+        let info = DeviceInfo { fallback: Some(reason), ..backend.device().clone() };
+        Self { backend, info }
+    }
+}
+
+impl Backend for Fallback {
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn supports(&self, op: &Op) -> bool {
+        self.backend.supports(op)
+    }
+
+    fn prefill_chunk(&self) -> usize {
+        self.backend.prefill_chunk()
+    }
+
+    fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
+        self.backend.scratch_bytes(plan, max_tokens, max_outputs, max_positions)
+    }
+
+    fn compile(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        max_tokens: usize,
+        max_outputs: usize,
+    ) -> Result<Box<dyn Executable>> {
+        self.backend.compile(graph, weights, cache, max_tokens, max_outputs)
     }
 }

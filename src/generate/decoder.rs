@@ -8,8 +8,9 @@ use std::{
 
 use crate::{
     Error, Result,
-    backend::{Executable, OpTime, Run, Step},
+    backend::{Executable, OpTime, Run, Step, Usage},
     kv_cache::{KvCache, PageId, SequenceId},
+    sampler::largest,
 };
 
 /// Which of a run's tokens the logits are wanted of.
@@ -54,6 +55,16 @@ pub struct Decoder {
     /// Page copies that no step has made yet.
     copies: Vec<(PageId, PageId)>,
     logits: Vec<f32>,
+    /// The step that has been started before anybody asked for it.
+    pending: Option<Pending>,
+}
+
+/// A step of one token that was started before it was known to be wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Pending {
+    sequence: SequenceId,
+    position: usize,
+    token: u32,
 }
 
 /// What a call asks of one sequence.
@@ -80,7 +91,7 @@ impl Decoder {
     /// A decoder with no sequence. `executable` must have been compiled for `limits`, and for the cache's layout.
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
         let (tokens, copies, logits) = (HashMap::new(), vec![], vec![]);
-        Self { executable, cache, limits, recompute: false, tokens, copies, logits }
+        Self { executable, cache, limits, recompute: false, tokens, copies, logits, pending: None }
     }
 
     /// Makes every step compute its sequences anew from their first token, instead of from what the cache holds of
@@ -112,6 +123,7 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
+        self.settle()?;
         let twin = self.cache.fork(id)?;
         let tokens = self.tokens(id)?.to_vec();
         self.tokens.insert(twin, tokens);
@@ -123,6 +135,7 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
+        self.settle()?;
         self.cache.close(id)?;
         self.tokens.remove(&id);
         Ok(())
@@ -133,6 +146,7 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
+        self.settle()?;
         self.cache.truncate(id, len)?;
         if let Some(tokens) = self.tokens.get_mut(&id) {
             tokens.truncate(len);
@@ -161,6 +175,7 @@ impl Decoder {
     /// vocabulary; [`Error::ContextFull`] and those of the cache's limit where a sequence cannot grow as far; whatever
     /// the device reports.
     pub fn step(&mut self, runs: &[(SequenceId, &[u32], Wanted)]) -> Result<&mut [f32]> {
+        self.settle()?;
         let parts = runs.iter().map(|run| self.part(run)).collect::<Result<Vec<_>>>()?;
         let mut seen = HashSet::new();
         if !parts.iter().all(|part| seen.insert(part.sequence)) {
@@ -176,6 +191,73 @@ impl Decoder {
             self.tokens.entry(part.sequence).or_default().extend_from_slice(new);
         }
         Ok(&mut self.logits)
+    }
+
+    /// Appends one token to a sequence and returns the most probable one to follow, the lowest id among equals. Where the
+    /// device can, it goes on with that one before anybody asks: then a token costs no wait for the logits, which are not
+    /// to be had.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step); [`Error::Argument`] where some logit is not a number.
+    pub fn greedy(&mut self, id: SequenceId, token: u32) -> Result<u32> {
+        if self.recompute || self.executable.ahead().is_none() {
+            let logits = self.step(&[(id, &[token], Wanted::Last)])?;
+            return largest(logits).map(|best| best.id);
+        }
+        self.check_ids(&[token])?;
+        let position = self.tokens(id)?.len();
+        if self.pending != Some(Pending { sequence: id, position, token }) {
+            self.settle()?;
+            self.start(id, Some(token))?;
+        }
+        self.pending = None;
+        self.tokens.entry(id).or_default().push(token);
+        self.logits.clear();
+        // At the context's end nothing is left to start.
+        let started = self.start(id, None).is_ok();
+        let next = self.take()?;
+        if started {
+            self.pending = Some(Pending { sequence: id, position: position + 1, token: next });
+        }
+        Ok(next)
+    }
+
+    /// Starts a step of one token.
+    fn start(&mut self, id: SequenceId, token: Option<u32>) -> Result<()> {
+        let position = self.cache.extend(id, 1)?;
+        self.copies.extend(self.cache.take_copies());
+        let pages = self.cache.pages(id)?;
+        let started = match self.executable.ahead() {
+            Some(ahead) => ahead.start(token, position, pages, &self.copies),
+            None => Err(Error::Unsupported("this device does not run ahead".into())),
+        };
+        match started {
+            Ok(()) => self.copies.clear(),
+            Err(_) => self.cache.truncate(id, position)?,
+        }
+        started
+    }
+
+    fn take(&mut self) -> Result<u32> {
+        let taken = match self.executable.ahead() {
+            Some(ahead) => ahead.take()?,
+            None => None,
+        };
+        taken.ok_or_else(|| Error::argument("logits", "has one that is not a number"))
+    }
+
+    /// Lets a step that was started too early end, and forgets it.
+    fn settle(&mut self) -> Result<()> {
+        let Some(Pending { sequence, position, .. }) = self.pending.take() else { return Ok(()) };
+        if let Some(ahead) = self.executable.ahead() {
+            ahead.take()?;
+        }
+        self.cache.truncate(sequence, position)
+    }
+
+    /// What the executable has done and what it holds.
+    pub fn usage(&self) -> Usage {
+        self.executable.usage()
     }
 
     /// Makes a sequence hold `ids` and nothing else, and leaves the last one's logits in [`logits`](Self::logits). What the

@@ -26,6 +26,8 @@ pub struct Generation<'a> {
     max_tokens: usize,
     handle: StopHandle,
     state: State,
+    /// Whether the sampler takes the most probable token and looks at nothing else.
+    greedy: bool,
     generated: Vec<u32>,
     summary: Summary,
 }
@@ -79,6 +81,7 @@ impl<'a> Generation<'a> {
             max_tokens: options.max_tokens.unwrap_or(usize::MAX),
             handle: StopHandle::new(),
             state: State::Prompt,
+            greedy: options.sampler.is_greedy(),
             generated: vec![],
             summary,
         })
@@ -140,9 +143,14 @@ impl<'a> Generation<'a> {
             if self.decoder.tokens(self.sequence)?.len() >= self.decoder.context_length() {
                 return Ok(self.finish(StopReason::ContextEnd));
             }
-            self.decoder.step(&[(self.sequence, &[id], Wanted::Last)])?;
+            if !self.greedy {
+                self.decoder.step(&[(self.sequence, &[id], Wanted::Last)])?;
+            }
         }
-        let id = self.sampler.sample(self.decoder.logits())?;
+        let id = match self.state {
+            State::Token(id) if self.greedy => self.decoder.greedy(self.sequence, id)?,
+            _ => self.sampler.sample(self.decoder.logits())?,
+        };
         if self.tokenizer.is_end_of_generation(id) {
             return Ok(self.finish(StopReason::EndOfGeneration(id)));
         }

@@ -87,6 +87,13 @@ impl Builder {
         self.push(Op::Attention(spec), &[q, k, v])
     }
 
+    /// Adds a layer to the cache, for a fused op that attends.
+    #[must_use]
+    pub fn with_cache(mut self, layer: LayerCache) -> Self {
+        self.caches.push(layer);
+        self
+    }
+
     /// Adds a node and returns its first result.
     pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> ValueId {
         self.push_all(op, inputs)[0]

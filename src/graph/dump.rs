@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
+use super::{AttentionSpec, Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
 
 /// How many numbers of a constant are shown.
 const SHOWN: usize = 4;
@@ -29,19 +29,16 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         match self {
-            Self::RmsNorm { eps } | Self::AddRmsNorm { eps } => write!(f, " eps={eps:?}"),
-            Self::Rope(spec) => {
-                let style = match spec.style {
-                    RopeStyle::Adjacent => "adjacent",
-                    RopeStyle::Halves => "halves",
-                };
-                write!(f, " style={style} head_dim={}", spec.head_dim)
+            Self::RmsNorm { eps } | Self::AddRmsNorm { eps } | Self::MatMulAddRmsNorm { eps } => {
+                write!(f, " eps={eps:?}")
             }
-            Self::Attention(spec) => write!(
-                f,
-                " layer={} heads={} kv_heads={} head_dim={} scale={:?}",
-                spec.layer, spec.heads, spec.kv_heads, spec.head_dim, spec.scale
-            ),
+            Self::Rope(spec) => write!(f, " style={} head_dim={}", spec.style.name(), spec.head_dim),
+            Self::Attention(spec) => write_attention(f, spec),
+            Self::RotatedAttention { attention, rope, norm } => {
+                write_attention(f, attention)?;
+                write!(f, " style={}", rope.style.name())?;
+                norm.map_or(Ok(()), |eps| write!(f, " eps={eps:?}"))
+            }
             Self::Embed
             | Self::MatMul
             | Self::Add
@@ -52,6 +49,23 @@ impl fmt::Display for Op {
             | Self::MatMulJoined
             | Self::MatMulGlu(_)
             | Self::MatMulAdd => Ok(()),
+        }
+    }
+}
+
+fn write_attention(f: &mut fmt::Formatter<'_>, spec: &AttentionSpec) -> fmt::Result {
+    write!(
+        f,
+        " layer={} heads={} kv_heads={} head_dim={} scale={:?}",
+        spec.layer, spec.heads, spec.kv_heads, spec.head_dim, spec.scale
+    )
+}
+
+impl RopeStyle {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Adjacent => "adjacent",
+            Self::Halves => "halves",
         }
     }
 }

@@ -83,6 +83,21 @@ pub enum Op {
         /// Added to the mean square.
         eps: f32,
     },
+    /// Fused: `(x, w, residual, norm) -> (residual + x w^T, rms_norm(that, norm))`, the norm over the whole row. Row-wise.
+    MatMulAddRmsNorm {
+        /// Added to the mean square.
+        eps: f32,
+    },
+    /// Fused: `(q, k, v, frequencies[, q_norm, k_norm])`: attention over rotated queries and keys, which come with the
+    /// norms of their heads or without.
+    RotatedAttention {
+        /// The attention.
+        attention: AttentionSpec,
+        /// The rotation of queries and keys.
+        rope: RopeSpec,
+        /// What the heads' norms add to the mean square, where there are norms.
+        norm: Option<f32>,
+    },
 }
 
 impl Op {
@@ -103,6 +118,8 @@ impl Op {
             Self::MatMulGlu(Activation::Silu) => "matmul_swiglu",
             Self::MatMulAdd => "matmul_add",
             Self::AddRmsNorm { .. } => "add_rms_norm",
+            Self::MatMulAddRmsNorm { .. } => "matmul_add_rms_norm",
+            Self::RotatedAttention { .. } => "rotated_attention",
         }
     }
 
@@ -118,15 +135,18 @@ impl Op {
             | Self::MatMulJoined
             | Self::MatMulGlu(_)
             | Self::MatMulAdd
-            | Self::AddRmsNorm { .. } => true,
-            Self::Embed | Self::Rope(_) | Self::Attention(_) | Self::SelectOutputs => false,
+            | Self::AddRmsNorm { .. }
+            | Self::MatMulAddRmsNorm { .. } => true,
+            Self::Embed | Self::Rope(_) | Self::Attention(_) | Self::RotatedAttention { .. } | Self::SelectOutputs => {
+                false
+            }
         }
     }
 
     /// Whether the result depends on the operands alone and nothing else is changed, so that two equal nodes are one.
     pub fn is_pure(&self) -> bool {
         match self {
-            Self::Attention(_) => false,
+            Self::Attention(_) | Self::RotatedAttention { .. } => false,
             Self::Embed
             | Self::MatMul
             | Self::Add
@@ -139,7 +159,8 @@ impl Op {
             | Self::MatMulJoined
             | Self::MatMulGlu(_)
             | Self::MatMulAdd
-            | Self::AddRmsNorm { .. } => true,
+            | Self::AddRmsNorm { .. }
+            | Self::MatMulAddRmsNorm { .. } => true,
         }
     }
 
@@ -153,10 +174,11 @@ impl Op {
             | Self::RmsNorm { .. }
             | Self::Rope(_)
             | Self::AddRmsNorm { .. } => Some(0),
-            Self::MatMulAdd => Some(2),
+            Self::MatMulAdd | Self::MatMulAddRmsNorm { .. } => Some(2),
             Self::Embed
             | Self::MatMul
             | Self::Attention(_)
+            | Self::RotatedAttention { .. }
             | Self::SelectOutputs
             | Self::MatMulJoined
             | Self::MatMulGlu(_) => None,
@@ -167,7 +189,7 @@ impl Op {
     pub(super) fn result_count(&self, operands: usize) -> usize {
         match self {
             Self::MatMulJoined => operands.saturating_sub(1),
-            Self::AddRmsNorm { .. } => 2,
+            Self::AddRmsNorm { .. } | Self::MatMulAddRmsNorm { .. } => 2,
             Self::Embed
             | Self::MatMul
             | Self::Add
@@ -177,6 +199,7 @@ impl Op {
             | Self::RmsNorm { .. }
             | Self::Rope(_)
             | Self::Attention(_)
+            | Self::RotatedAttention { .. }
             | Self::SelectOutputs
             | Self::MatMulGlu(_)
             | Self::MatMulAdd => 1,
@@ -218,6 +241,25 @@ impl Op {
                 [a, b, w] if a == b && *w == Shape::new(Rows::Fixed(1), a.width) => Ok(vec![*a, *a]),
                 _ => Err(mismatch("two of one shape and a weight of their width", inputs)),
             },
+            Self::MatMulAddRmsNorm { .. } => match inputs {
+                [x, w, residual, norm]
+                    if products(&[*x, *w], 1)? == [*residual]
+                        && *norm == Shape::new(Rows::Fixed(1), residual.width) =>
+                {
+                    Ok(vec![*residual, *residual])
+                }
+                _ => Err(mismatch("x, a matrix, a residual of the product's shape and a weight of its width", inputs)),
+            },
+            Self::RotatedAttention { attention, rope, norm } => {
+                let head = Shape::new(Rows::Fixed(1), attention.head_dim);
+                match (inputs, norm) {
+                    ([q, k, v, f], None) => rotated(attention, rope, [*q, *k, *v], *f),
+                    ([q, k, v, f, q_norm, k_norm], Some(_)) if *q_norm == head && *k_norm == head => {
+                        rotated(attention, rope, [*q, *k, *v], *f)
+                    }
+                    _ => Err(mismatch("q, k, v, frequencies, and with norms one of a head's width each", inputs)),
+                }
+            }
             Self::Rope(spec) => spec.infer(inputs),
             Self::Attention(spec) => spec.infer(inputs),
             Self::SelectOutputs => match inputs {
@@ -254,6 +296,19 @@ impl AttentionSpec {
         }
         if inputs == [q, kv, kv] { Ok(vec![q]) } else { Err(mismatch("q, k and v of the heads' widths", inputs)) }
     }
+}
+
+fn rotated(
+    attention: &AttentionSpec,
+    rope: &RopeSpec,
+    [q, k, v]: [Shape; 3],
+    frequencies: Shape,
+) -> Result<Vec<Shape>, String> {
+    if rope.head_dim != attention.head_dim {
+        return Err(format!("rotates heads of {} elements, attends to {}", rope.head_dim, attention.head_dim));
+    }
+    rope.infer(&[q, frequencies])?;
+    attention.infer(&[q, k, v])
 }
 
 /// The shapes of the products of `inputs[0]` with each of the `n` matrices that follow.

@@ -36,7 +36,7 @@ impl Pass for AddRmsNorm {
 }
 
 /// The first norm over the whole row of each value that has one.
-fn norms(graph: &Graph) -> HashMap<ValueId, &Node> {
+pub(super) fn norms(graph: &Graph) -> HashMap<ValueId, &Node> {
     let mut norms = HashMap::new();
     for node in graph.nodes() {
         if let (Op::RmsNorm { .. }, [x, w]) = (&node.op, node.inputs.as_slice())

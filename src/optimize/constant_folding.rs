@@ -47,7 +47,9 @@ fn fold(graph: &Graph, node: &Node, folded: &Folded, target: &Target<'_>) -> Opt
         | Op::MatMulJoined
         | Op::MatMulGlu(_)
         | Op::MatMulAdd
-        | Op::AddRmsNorm { .. } => false,
+        | Op::AddRmsNorm { .. }
+        | Op::MatMulAddRmsNorm { .. }
+        | Op::RotatedAttention { .. } => false,
     };
     // Asked first, since to look a weight up may cost a copy.
     if !folds || !node.inputs.iter().all(|id| may_be_known(graph, *id, folded)) {

@@ -12,6 +12,8 @@ mod epilogue;
 mod glu;
 mod joined_products;
 mod output_rows;
+mod product_norm;
+mod rotated_attention;
 mod unread;
 
 use std::{fmt, sync::Arc};
@@ -23,6 +25,8 @@ pub use epilogue::Epilogue;
 pub use glu::Glu;
 pub use joined_products::JoinedProducts;
 pub use output_rows::OutputRows;
+pub use product_norm::ProductNorm;
+pub use rotated_attention::RotatedAttention;
 pub use unread::Unread;
 
 use crate::{
@@ -59,9 +63,21 @@ pub trait Pass: Sync {
 /// 4. The GLU before joined products, which would take its two products away from it.
 /// 5. The epilogue before the sum with norm: where a sum has a product for an addend both fit, and the epilogue spares
 ///    the product's way through memory, the norm one read of the sum. The latter gets the other sums, as after a bias.
-/// 6. Joined products last: they take every product that is left and shares its input.
-pub static PASSES: [&dyn Pass; 8] =
-    [&Unread, &ConstantFolding, &CommonSubexpressions, &OutputRows, &Glu, &Epilogue, &AddRmsNorm, &JoinedProducts];
+/// 6. The product with norm before the sum with norm, for the same reason.
+/// 7. Joined products after all others: they take every product that is left and shares its input.
+/// 8. Rotated attention concerns no product, and comes last.
+pub static PASSES: [&dyn Pass; 10] = [
+    &Unread,
+    &ConstantFolding,
+    &CommonSubexpressions,
+    &OutputRows,
+    &Glu,
+    &Epilogue,
+    &ProductNorm,
+    &AddRmsNorm,
+    &JoinedProducts,
+    &RotatedAttention,
+];
 
 /// A graph after its passes, and what they did.
 #[derive(Clone, Debug)]

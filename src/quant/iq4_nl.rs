@@ -9,7 +9,10 @@
 //!
 //! Source: GGUF's type 20, ggml's `block_iq4_nl`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 2] = [2, 16];
 
@@ -26,6 +29,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
 
 /// The values plus 128, which makes them unsigned codes.
 pub(super) static CODES: [u8; 16] = bits::raise(VALUES, 128);
+
+pub(super) const PLANES: Planes =
+    Planes { units: 1, bytes: &[16, 2], split, decoder: include_str!("../../kernels/format/iq4_nl.wgsl"), coded: true };
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [d, codes] = bits::split(block, FIELDS);
+    planes::copy([codes, d], planes);
+}
 
 /// The decoder of tiles.
 pub(crate) struct Iq4Nl;

@@ -11,7 +11,10 @@
 //!
 //! Source: GGUF's type 23, ggml's `block_iq4_xs`.
 
-use super::{Lanes, Simd, Tile, bits, iq4_nl};
+use super::{
+    Lanes, Simd, Tile, bits, iq4_nl,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 4] = [2, 2, 4, 128];
 
@@ -23,6 +26,19 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let value = iq4_nl::VALUES[usize::from(bits::code(codes, 4, 16, i))];
         *out = d * f32::from(scale as i8 - 32) * f32::from(value);
     }
+}
+
+pub(super) const PLANES: Planes = Planes {
+    units: 8,
+    bytes: &[128, 8],
+    split,
+    decoder: include_str!("../../kernels/format/iq4_xs.wgsl"),
+    coded: true,
+};
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let (head, codes) = block.split_at(8);
+    planes::copy([codes, head], planes);
 }
 
 /// What a tile's groups share.

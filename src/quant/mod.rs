@@ -2,13 +2,17 @@
 //!
 //! A row's bytes come in, 32-bit floats go out. Each format is one file, which gives the block's layout and the plain
 //! loops that decode it (the reference that every kernel is held against), and one row of the table below.
-#![cfg_attr(not(feature = "cpu"), allow(dead_code, unused_imports, reason = "only the CPU reads tiles"))]
+#![cfg_attr(
+    not(all(feature = "cpu", any(feature = "wgpu", feature = "metal"))),
+    allow(dead_code, unused_imports, reason = "the CPU reads tiles, GPUs planes")
+)]
 
 mod bits;
 mod float;
 mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
+mod planes;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -24,6 +28,7 @@ mod tile;
 
 use crate::{DType, Error, Result};
 
+pub(crate) use planes::{Planes, UNIT};
 pub(crate) use simd::{MatrixUnit, NoUnit, Simd};
 pub(crate) use tile::{Lanes, ROWS, Tile, TileVisitor};
 
@@ -37,26 +42,28 @@ pub struct Format {
     pub fields: &'static [usize],
     /// Decodes one block of exactly `block_bytes` bytes into exactly `block_weights` floats.
     pub(crate) dequantize: fn(block: &[u8], out: &mut [f32]),
+    /// How a graphics processor keeps it.
+    pub(crate) planes: Planes,
 }
 
 #[rustfmt::skip]
 static FORMATS: [Format; DType::ALL.len()] = [
-    Format { dtype: DType::F32, fields: &float::F32_FIELDS, dequantize: float::dequantize_f32 },
-    Format { dtype: DType::F16, fields: &float::F16_FIELDS, dequantize: float::dequantize_f16 },
-    Format { dtype: DType::Q4_0, fields: &q4_0::FIELDS, dequantize: q4_0::dequantize },
-    Format { dtype: DType::Q4_1, fields: &q4_1::FIELDS, dequantize: q4_1::dequantize },
-    Format { dtype: DType::Q5_0, fields: &q5_0::FIELDS, dequantize: q5_0::dequantize },
-    Format { dtype: DType::Q5_1, fields: &q5_1::FIELDS, dequantize: q5_1::dequantize },
-    Format { dtype: DType::Q8_0, fields: &q8_0::FIELDS, dequantize: q8_0::dequantize },
-    Format { dtype: DType::Q2_K, fields: &q2_k::FIELDS, dequantize: q2_k::dequantize },
-    Format { dtype: DType::Q3_K, fields: &q3_k::FIELDS, dequantize: q3_k::dequantize },
-    Format { dtype: DType::Q4_K, fields: &q4_k::FIELDS, dequantize: q4_k::dequantize },
-    Format { dtype: DType::Q5_K, fields: &q5_k::FIELDS, dequantize: q5_k::dequantize },
-    Format { dtype: DType::Q6_K, fields: &q6_k::FIELDS, dequantize: q6_k::dequantize },
-    Format { dtype: DType::IQ4_NL, fields: &iq4_nl::FIELDS, dequantize: iq4_nl::dequantize },
-    Format { dtype: DType::IQ4_XS, fields: &iq4_xs::FIELDS, dequantize: iq4_xs::dequantize },
-    Format { dtype: DType::BF16, fields: &float::BF16_FIELDS, dequantize: float::dequantize_bf16 },
-    Format { dtype: DType::MXFP4, fields: &mxfp4::FIELDS, dequantize: mxfp4::dequantize },
+    Format { dtype: DType::F32, fields: &float::F32_FIELDS, dequantize: float::dequantize_f32, planes: float::F32_PLANES },
+    Format { dtype: DType::F16, fields: &float::F16_FIELDS, dequantize: float::dequantize_f16, planes: float::F16_PLANES },
+    Format { dtype: DType::Q4_0, fields: &q4_0::FIELDS, dequantize: q4_0::dequantize, planes: q4_0::PLANES },
+    Format { dtype: DType::Q4_1, fields: &q4_1::FIELDS, dequantize: q4_1::dequantize, planes: q4_1::PLANES },
+    Format { dtype: DType::Q5_0, fields: &q5_0::FIELDS, dequantize: q5_0::dequantize, planes: q5_0::PLANES },
+    Format { dtype: DType::Q5_1, fields: &q5_1::FIELDS, dequantize: q5_1::dequantize, planes: q5_1::PLANES },
+    Format { dtype: DType::Q8_0, fields: &q8_0::FIELDS, dequantize: q8_0::dequantize, planes: q8_0::PLANES },
+    Format { dtype: DType::Q2_K, fields: &q2_k::FIELDS, dequantize: q2_k::dequantize, planes: q2_k::PLANES },
+    Format { dtype: DType::Q3_K, fields: &q3_k::FIELDS, dequantize: q3_k::dequantize, planes: q3_k::PLANES },
+    Format { dtype: DType::Q4_K, fields: &q4_k::FIELDS, dequantize: q4_k::dequantize, planes: q4_k::PLANES },
+    Format { dtype: DType::Q5_K, fields: &q5_k::FIELDS, dequantize: q5_k::dequantize, planes: q5_k::PLANES },
+    Format { dtype: DType::Q6_K, fields: &q6_k::FIELDS, dequantize: q6_k::dequantize, planes: q6_k::PLANES },
+    Format { dtype: DType::IQ4_NL, fields: &iq4_nl::FIELDS, dequantize: iq4_nl::dequantize, planes: iq4_nl::PLANES },
+    Format { dtype: DType::IQ4_XS, fields: &iq4_xs::FIELDS, dequantize: iq4_xs::dequantize, planes: iq4_xs::PLANES },
+    Format { dtype: DType::BF16, fields: &float::BF16_FIELDS, dequantize: float::dequantize_bf16, planes: float::BF16_PLANES },
+    Format { dtype: DType::MXFP4, fields: &mxfp4::FIELDS, dequantize: mxfp4::dequantize, planes: mxfp4::PLANES },
 ];
 
 // `format` looks a row up by its place, so the table must follow the order of the enum.

@@ -13,7 +13,10 @@
 //!
 //! Source: GGUF's type 39, ggml's `block_mxfp4`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 2] = [1, 16];
 
@@ -35,6 +38,14 @@ fn half_scale(exponent: u8) -> f32 {
         1 => f32::from_bits(1 << 22),
         _ => f32::from_bits(u32::from(exponent - 1) << 23),
     }
+}
+
+pub(super) const PLANES: Planes =
+    Planes { units: 1, bytes: &[16, 1], split, decoder: include_str!("../../kernels/format/mxfp4.wgsl"), coded: true };
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [exponent, codes] = bits::split(block, FIELDS);
+    planes::copy([codes, exponent], planes);
 }
 
 /// The doubled values plus 16, which makes them unsigned codes.

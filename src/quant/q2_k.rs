@@ -11,7 +11,10 @@
 //!
 //! Source: GGUF's type 10, ggml's `block_q2_K`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 4] = [16, 64, 2, 2];
 
@@ -23,6 +26,23 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let (scale, min) = (d * f32::from(group & 15), dmin * f32::from(group >> 4));
         *out = scale * f32::from(bits::code(codes, 2, 32, i)) - min;
     }
+}
+
+pub(super) const PLANES: Planes = Planes {
+    units: 8,
+    bytes: &[64, 16, 4],
+    split,
+    decoder: include_str!("../../kernels/format/q2_k.wgsl"),
+    coded: true,
+};
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [scales, codes, ..] = bits::split(block, FIELDS);
+    for (codes, out) in codes.chunks_exact(32).zip(planes[0].chunks_exact_mut(32)) {
+        planes::two_bits(codes, out);
+    }
+    planes[1].copy_from_slice(scales);
+    planes[2].copy_from_slice(&block[80..]);
 }
 
 /// What a tile's groups share.

@@ -14,7 +14,10 @@
 //!
 //! Source: GGUF's type 11, ggml's `block_q3_K`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 4] = [32, 64, 12, 2];
 
@@ -30,6 +33,33 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
 fn scale(scales: &[u8], group: usize) -> u8 {
     let (low, high) = scales.split_at(8);
     bits::code(low, 4, 8, group) | (bits::code(high, 2, 4, group) << 4)
+}
+
+pub(super) const PLANES: Planes = Planes {
+    units: 8,
+    bytes: &[64, 32, 12, 2],
+    split,
+    decoder: include_str!("../../kernels/format/q3_k.wgsl"),
+    coded: true,
+};
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [high, low, scales, d] = bits::split(block, FIELDS);
+    for (low, out) in low.chunks_exact(32).zip(planes[0].chunks_exact_mut(32)) {
+        planes::two_bits(low, out);
+    }
+    planes::one_bit(high, planes[1]);
+    // The scales in the order of their groups: four low bits of each, then two high ones.
+    let mut words = [0u32; 3];
+    for group in 0..16 {
+        let scale = u32::from(scale(scales, group));
+        words[group / 8] |= (scale & 15) << (4 * (group % 8));
+        words[2] |= (scale >> 4) << (2 * group);
+    }
+    for (out, word) in planes[2].chunks_exact_mut(4).zip(words) {
+        out.copy_from_slice(&word.to_le_bytes());
+    }
+    planes[3].copy_from_slice(d);
 }
 
 /// What a tile's groups share.

@@ -9,7 +9,10 @@
 //!
 //! Source: GGUF's type 2, ggml's `block_q4_0`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 2] = [2, 16];
 
@@ -19,6 +22,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     for (i, out) in out.iter_mut().enumerate() {
         *out = d * f32::from(bits::code(codes, 4, 16, i) as i8 - 8);
     }
+}
+
+pub(super) const PLANES: Planes =
+    Planes { units: 1, bytes: &[16, 2], split, decoder: include_str!("../../kernels/format/q4_0.wgsl"), coded: true };
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [d, codes] = bits::split(block, FIELDS);
+    planes::copy([codes, d], planes);
 }
 
 /// The decoder of tiles.

@@ -10,7 +10,10 @@
 //!
 //! Source: GGUF's type 3, ggml's `block_q4_1`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 3] = [2, 2, 16];
 
@@ -20,6 +23,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     for (i, out) in out.iter_mut().enumerate() {
         *out = d * f32::from(bits::code(codes, 4, 16, i)) + m;
     }
+}
+
+pub(super) const PLANES: Planes =
+    Planes { units: 1, bytes: &[16, 4], split, decoder: include_str!("../../kernels/format/q4_1.wgsl"), coded: true };
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let (scale_and_min, codes) = block.split_at(4);
+    planes::copy([codes, scale_and_min], planes);
 }
 
 /// The decoder of tiles.

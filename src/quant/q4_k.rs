@@ -11,7 +11,10 @@
 //!
 //! Source: GGUF's type 12, ggml's `block_q4_K`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 4] = [2, 2, 12, 128];
 
@@ -23,6 +26,15 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
         *out = scale * f32::from(bits::code(codes, 4, 32, i)) - min;
     }
+}
+
+pub(super) const PLANES: Planes =
+    Planes { units: 8, bytes: &[128, 16], split, decoder: include_str!("../../kernels/format/q4_k.wgsl"), coded: true };
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [_, _, scales, codes] = bits::split(block, FIELDS);
+    planes::four_bits_of_pairs(codes, planes[0]);
+    planes::scales_and_mins(&block[..4], |unit| bits::scale_and_min(scales, unit), planes[1]);
 }
 
 /// The decoder of tiles.

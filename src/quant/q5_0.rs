@@ -10,7 +10,10 @@
 //!
 //! Source: GGUF's type 6, ggml's `block_q5_0`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 3] = [2, 4, 16];
 
@@ -21,6 +24,21 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let code = bits::code(low, 4, 16, i) | (bits::code(high, 1, 1, i) << 4);
         *out = d * f32::from(code as i8 - 16);
     }
+}
+
+pub(super) const PLANES: Planes = Planes {
+    units: 1,
+    bytes: &[16, 4, 2],
+    split,
+    decoder: include_str!("../../kernels/format/q5_0.wgsl"),
+    coded: true,
+};
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [d, high, low] = bits::split(block, FIELDS);
+    planes::copy([low], planes);
+    planes::fifth_bits(high, planes[1]);
+    planes[2].copy_from_slice(d);
 }
 
 /// The decoder of tiles.

@@ -11,7 +11,10 @@
 //!
 //! Source: GGUF's type 7, ggml's `block_q5_1`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 4] = [2, 2, 4, 16];
 
@@ -22,6 +25,22 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let code = bits::code(low, 4, 16, i) | (bits::code(high, 1, 1, i) << 4);
         *out = d * f32::from(code) + m;
     }
+}
+
+pub(super) const PLANES: Planes = Planes {
+    units: 1,
+    bytes: &[16, 4, 4],
+    split,
+    decoder: include_str!("../../kernels/format/q5_1.wgsl"),
+    coded: true,
+};
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let (scale_and_min, rest) = block.split_at(4);
+    let (high, low) = rest.split_at(4);
+    planes::copy([low], planes);
+    planes::fifth_bits(high, planes[1]);
+    planes[2].copy_from_slice(scale_and_min);
 }
 
 /// The decoder of tiles.

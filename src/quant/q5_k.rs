@@ -12,7 +12,10 @@
 //!
 //! Source: GGUF's type 13, ggml's `block_q5_K`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 5] = [2, 2, 12, 32, 128];
 
@@ -25,6 +28,21 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let code = bits::code(low, 4, 32, i) | (bits::code(high, 1, 32, i) << 4);
         *out = scale * f32::from(code) - min;
     }
+}
+
+pub(super) const PLANES: Planes = Planes {
+    units: 8,
+    bytes: &[128, 32, 16],
+    split,
+    decoder: include_str!("../../kernels/format/q5_k.wgsl"),
+    coded: true,
+};
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [_, _, scales, high, low] = bits::split(block, FIELDS);
+    planes::four_bits_of_pairs(low, planes[0]);
+    planes::one_bit(high, planes[1]);
+    planes::scales_and_mins(&block[..4], |unit| bits::scale_and_min(scales, unit), planes[2]);
 }
 
 /// The decoder of tiles.

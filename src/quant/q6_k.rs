@@ -11,7 +11,10 @@
 //!
 //! Source: GGUF's type 14, ggml's `block_q6_K`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 4] = [128, 64, 16, 2];
 
@@ -22,6 +25,34 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
         let code = bits::code(low, 4, 64, i) | (bits::code(high, 2, 32, i) << 4);
         *out = d * f32::from(scales[i / 16] as i8) * f32::from(code as i8 - 32);
     }
+}
+
+pub(super) const PLANES: Planes = Planes {
+    units: 8,
+    bytes: &[128, 64, 16, 2],
+    split,
+    decoder: include_str!("../../kernels/format/q6_k.wgsl"),
+    coded: true,
+};
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [low, high, scales, d] = bits::split(block, FIELDS);
+    for (low, out) in low.chunks_exact(64).zip(planes[0].chunks_exact_mut(64)) {
+        // The first 32 bytes hold the first and the third unit, the others the second and the fourth.
+        let (front, back) = out.split_at_mut(32);
+        let ([first, second], [third, fourth]) = (halves(front), halves(back));
+        planes::four_bits(&low[..32], first, third);
+        planes::four_bits(&low[32..], second, fourth);
+    }
+    for (high, out) in high.chunks_exact(32).zip(planes[1].chunks_exact_mut(32)) {
+        planes::two_bits(high, out);
+    }
+    planes[2].copy_from_slice(scales);
+    planes[3].copy_from_slice(d);
+}
+
+fn halves(bytes: &mut [u8]) -> [&mut [u8]; 2] {
+    bytes.split_at_mut(16).into()
 }
 
 /// What a tile's groups share.

@@ -9,7 +9,10 @@
 //!
 //! Source: GGUF's type 8, ggml's `block_q8_0`.
 
-use super::{Lanes, Simd, Tile, bits};
+use super::{
+    Lanes, Simd, Tile, bits,
+    planes::{self, Planes},
+};
 
 pub(super) const FIELDS: [usize; 2] = [2, 32];
 
@@ -19,6 +22,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     for (out, &code) in out.iter_mut().zip(codes) {
         *out = d * f32::from(code as i8);
     }
+}
+
+pub(super) const PLANES: Planes =
+    Planes { units: 1, bytes: &[32, 2], split, decoder: include_str!("../../kernels/format/q8_0.wgsl"), coded: true };
+
+fn split(block: &[u8], planes: &mut [&mut [u8]]) {
+    let [d, codes] = bits::split(block, FIELDS);
+    planes::copy([codes, d], planes);
 }
 
 /// The decoder of tiles.

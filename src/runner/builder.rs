@@ -3,11 +3,16 @@
 use std::path::Path;
 
 use super::{MemoryPlan, Runner};
-use crate::{Error, Result, backend::Backend, generate::Limits, kv_cache::CacheType, models::Config};
+use crate::{
+    Error, Result,
+    backend::{Adapter, Backend, Device},
+    generate::Limits,
+    kv_cache::CacheType,
+    models::Config,
+};
 
 /// The context length where none is asked for, if the model was trained for more: a cache that most machines can hold.
 const DEFAULT_CONTEXT: usize = 4096;
-const DEFAULT_CHUNK: usize = 256;
 /// A longer chunk is no faster, and its scratch memory may be more than there is.
 const MAX_CHUNK: usize = 1 << 14;
 
@@ -25,31 +30,25 @@ const MAX_OUTPUTS: usize = 16;
 /// let runner = builder.from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
 /// # Ok::<(), inkstone::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct RunnerBuilder {
+    pub(super) device: Device,
     pub(super) threads: Option<usize>,
     pub(super) context_length: Option<usize>,
     pub(super) cache_type: CacheType,
-    pub(super) prefill_chunk: usize,
+    pub(super) prefill_chunk: Option<usize>,
     pub(super) memory_limit: Option<u64>,
     pub(super) recompute: bool,
 }
 
-impl Default for RunnerBuilder {
-    fn default() -> Self {
-        Self {
-            threads: None,
-            context_length: None,
-            cache_type: CacheType::default(),
-            prefill_chunk: DEFAULT_CHUNK,
-            memory_limit: None,
-            recompute: false,
-        }
-    }
-}
-
 impl RunnerBuilder {
+    /// Where the model runs. By default the best GPU where this build looks for one, else the CPU.
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
     /// How many CPU threads work on a step. By default as many as the machine has cores.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -71,9 +70,9 @@ impl RunnerBuilder {
     }
 
     /// The most tokens of a prompt that are computed at once. More are faster up to a point, take more scratch memory,
-    /// and make a stop wait longer. By default 256.
+    /// and make a stop wait longer. By default 256 on a CPU and 512 on a GPU.
     pub fn prefill_chunk(mut self, tokens: usize) -> Self {
-        self.prefill_chunk = tokens;
+        self.prefill_chunk = Some(tokens);
         self
     }
 
@@ -96,7 +95,7 @@ impl RunnerBuilder {
     /// # Errors
     /// As [`from_gguf`](Self::from_gguf), but for the memory limit.
     pub fn plan(&self, path: impl AsRef<Path>) -> Result<MemoryPlan> {
-        Ok(self.prepare(path.as_ref())?.memory)
+        self.with_backend(|backend| Ok(self.prepare(path.as_ref(), backend)?.memory))
     }
 
     /// Loads the model in this file; of a split model, the first part.
@@ -122,22 +121,33 @@ impl RunnerBuilder {
     }
 
     /// What executables are compiled for.
-    pub(super) fn limits_for(&self, config: &Config, context_length: usize) -> Result<Limits> {
-        if !(1..=MAX_CHUNK).contains(&self.prefill_chunk) {
-            let what = format!("is {}, but must be from 1 to {MAX_CHUNK}", self.prefill_chunk);
+    pub(super) fn limits_for(&self, config: &Config, context_length: usize, backend: &dyn Backend) -> Result<Limits> {
+        let chunk = self.prefill_chunk.unwrap_or_else(|| backend.prefill_chunk());
+        if !(1..=MAX_CHUNK).contains(&chunk) {
+            let what = format!("is {chunk}, but must be from 1 to {MAX_CHUNK}");
             return Err(Error::argument("prefill_chunk", what));
         }
-        let max_tokens = self.prefill_chunk.min(context_length);
+        let max_tokens = chunk.min(context_length);
         Ok(Limits { vocab_size: config.vocab_size, max_tokens, max_outputs: max_tokens.min(MAX_OUTPUTS) })
     }
 
     #[cfg(feature = "cpu")]
-    pub(super) fn backend(&self) -> Result<Box<dyn Backend>> {
+    pub(super) fn cpu(&self) -> Result<Box<dyn Backend>> {
         Ok(Box::new(crate::backend::cpu::Cpu::new(self.threads)?))
     }
 
     #[cfg(not(feature = "cpu"))]
-    pub(super) fn backend(&self) -> Result<Box<dyn Backend>> {
-        Err(Error::Unsupported("this program was built without a backend: enable the feature `cpu` of inkstone".into()))
+    pub(super) fn cpu(&self) -> Result<Box<dyn Backend>> {
+        Err(Error::NoDevice("this program was built without the CPU: enable the feature `cpu` of inkstone".into()))
+    }
+
+    #[cfg(any(feature = "wgpu", feature = "metal"))]
+    pub(super) fn gpu(&self, adapter: &Adapter) -> Result<Box<dyn Backend>> {
+        Ok(Box::new(crate::backend::webgpu::Gpu::new(adapter)?))
+    }
+
+    #[cfg(not(any(feature = "wgpu", feature = "metal")))]
+    pub(super) fn gpu(&self, _: &Adapter) -> Result<Box<dyn Backend>> {
+        Err(Error::NoDevice("this program was built without GPUs: enable the feature `wgpu` of inkstone".into()))
     }
 }

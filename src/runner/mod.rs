@@ -17,7 +17,7 @@ pub use memory::MemoryPlan;
 
 use crate::{
     Error, Result,
-    backend::{Backend, DeviceInfo},
+    backend::{Adapter, Backend, Device, DeviceInfo, Fallback},
     chat::ChatTemplate,
     generate::{Decoder, Limits},
     gguf::Gguf,
@@ -28,6 +28,9 @@ use crate::{
     tokenizer::Tokenizer,
     weights::Weights,
 };
+
+/// Whether this build has a backend for GPUs.
+const LOOKS_FOR_GPUS: bool = cfg!(any(feature = "wgpu", feature = "metal"));
 
 /// A model ready to run, and one sequence of tokens.
 ///
@@ -64,13 +67,28 @@ struct Prepared {
 }
 
 impl RunnerBuilder {
-    fn prepare(&self, path: &Path) -> Result<Prepared> {
+    /// Does something with the backend that was asked for; where that was left open and no GPU can do it, with the CPU.
+    fn with_backend<T>(&self, act: impl Fn(Box<dyn Backend>) -> Result<T>) -> Result<T> {
+        let reason = match &self.device {
+            Device::Cpu => return act(self.cpu()?),
+            Device::Gpu(adapter) => return act(self.gpu(adapter)?),
+            Device::Auto if !LOOKS_FOR_GPUS => return act(self.cpu()?),
+            Device::Auto => match self.gpu(&Adapter::Best).and_then(&act) {
+                Err(error @ (Error::NoDevice(_) | Error::Device { .. } | Error::DeviceMemory { .. })) => {
+                    error.to_string()
+                }
+                other => return other,
+            },
+        };
+        act(Box::new(Fallback::new(self.cpu()?, reason)))
+    }
+
+    fn prepare(&self, path: &Path, backend: Box<dyn Backend>) -> Result<Prepared> {
         let gguf = Gguf::open(path)?;
         let weights = Weights::from_gguf(&gguf);
         let Model { config, graph } = Model::from_gguf(&gguf, &weights)?;
         let context_length = self.context_length_for(&config)?;
-        let limits = self.limits_for(&config, context_length)?;
-        let backend = self.backend()?;
+        let limits = self.limits_for(&config, context_length, &*backend)?;
         let graph = optimize(
             &graph,
             &Target {
@@ -85,7 +103,11 @@ impl RunnerBuilder {
     }
 
     fn load(&self, path: &Path) -> Result<Runner> {
-        let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(path)?;
+        self.with_backend(|backend| self.load_on(path, backend))
+    }
+
+    fn load_on(&self, path: &Path, backend: Box<dyn Backend>) -> Result<Runner> {
+        let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(path, backend)?;
         let cache = KvCache::new(memory.context_length, memory.pages_within(self.memory_limit)?);
         // Indexing a large vocabulary takes as long as making the weights ready.
         let (executable, tokenizer) = thread::scope(|scope| {

@@ -104,8 +104,8 @@ impl Runner {
         let mut sampler = Sampler::new(&SamplerOptions::greedy(), self.config.vocab_size)?;
         let mut generated = vec![];
         self.decoder.prefill(self.sequence, ids, |_, _| true)?;
+        let mut id = sampler.sample(self.decoder.logits())?;
         while generated.len() < n {
-            let id = sampler.sample(self.decoder.logits())?;
             if self.tokenizer.is_end_of_generation(id) {
                 break;
             }
@@ -113,7 +113,7 @@ impl Runner {
             if !on_token(id) || generated.len() == n || self.tokens().len() == self.context_length() {
                 break;
             }
-            self.decode(id)?;
+            id = self.decode_greedy(id)?;
         }
         Ok(generated)
     }
@@ -142,6 +142,15 @@ impl Runner {
     /// As [`prefill`](Self::prefill).
     pub fn decode(&mut self, id: u32) -> Result<&[f32]> {
         self.prefill(&[id])
+    }
+
+    /// Appends one id to the sequence and returns the most probable one to follow: faster than to choose it from
+    /// [`decode`](Self::decode)'s logits, where the device can choose by itself.
+    ///
+    /// # Errors
+    /// As [`Decoder::greedy`].
+    pub fn decode_greedy(&mut self, id: u32) -> Result<u32> {
+        self.decoder.greedy(self.sequence, id)
     }
 
     /// The ids that the sequence holds.

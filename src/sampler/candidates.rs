@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// A token and its logit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     pub logit: f32,
     pub id: u32,
 }
@@ -23,7 +23,7 @@ fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
 ///
 /// # Errors
 /// [`Error::Argument`] where a logit is NaN or positive infinity, or all are negative infinity.
-pub(super) fn largest(logits: &[f32]) -> Result<Candidate> {
+pub(crate) fn largest(logits: &[f32]) -> Result<Candidate> {
     const CHUNK: usize = 512;
     let (mut best, mut start) = (f32::NEG_INFINITY, 0);
     for (index, chunk) in logits.chunks(CHUNK).enumerate() {

@@ -25,7 +25,8 @@ use crate::error::{Error, Result};
 mod candidates;
 mod random;
 
-use candidates::{Candidate, Candidates, largest};
+pub(crate) use candidates::largest;
+use candidates::{Candidate, Candidates};
 use random::Random;
 
 /// How the next token is chosen. The defaults are llama.cpp's; [`SamplerOptions::greedy`] draws nothing.
@@ -97,6 +98,11 @@ impl SamplerOptions {
             }
         }
         Ok(())
+    }
+
+    /// Whether the most probable token is all that is ever asked for.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.temperature == 0.0 && !self.has_penalties() && self.logit_bias.is_empty()
     }
 
     fn has_penalties(&self) -> bool {

@@ -7,6 +7,8 @@ mod generate;
 mod gguf;
 mod gguf_errors;
 mod gguf_mutation;
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+mod gpu;
 mod graph;
 mod interpret;
 mod layers;

@@ -12,7 +12,7 @@ use self::case::Case;
 pub use self::case::{compare, ragged};
 
 /// The table, in parts that the tests below run beside each other.
-const CASES: [fn() -> Vec<Case>; 12] = [
+const CASES: [fn() -> Vec<Case>; 13] = [
     || for_dtypes(products::embed),
     || for_dtypes(products::matmul),
     || for_dtypes(products::fused),
@@ -24,8 +24,36 @@ const CASES: [fn() -> Vec<Case>; 12] = [
     rows::rope,
     rows::select_outputs,
     attention::cases,
+    attention::rotated,
     attention::long_cases,
 ];
+
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+/// Formats of each kind: floats, blocks, superblocks with one scale for 32 and for 16.
+const KINDS: [DType; 5] = [DType::F32, DType::F16, DType::Q4_0, DType::Q4_K, DType::Q6_K];
+
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+/// Cases of all ops whose kernels depend on the size of workgroups.
+pub fn for_workgroups() -> Vec<Case> {
+    let mut cases: Vec<_> = KINDS.iter().flat_map(|dtype| products::fused(*dtype)).collect();
+    cases.extend(rows::add_rms_norm());
+    cases.extend(attention::rotated());
+    cases.extend(attention::long_cases());
+    cases
+}
+
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+/// Cases with matrices of more bytes than the smallest binding has.
+pub fn for_bindings() -> Vec<Case> {
+    KINDS.iter().flat_map(|dtype| products::split(*dtype)).collect()
+}
+
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+/// Products of many tokens with matrices of every kind of shape, each so many times.
+pub fn tiled(times: usize) -> Vec<Case> {
+    let formats = [DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::F16];
+    (0..times).flat_map(|_| formats.iter().flat_map(|dtype| products::tiled(*dtype))).collect()
+}
 
 fn for_dtypes(cases: fn(DType) -> Vec<Case>) -> Vec<Case> {
     DType::ALL.iter().flat_map(|dtype| cases(*dtype)).collect()
@@ -64,16 +92,16 @@ fn rotations_and_selections() {
 
 #[test]
 fn attention_over_the_cache() {
-    check(10..11);
+    check(10..12);
 }
 
 #[test]
 fn attention_over_sections_of_the_cache() {
-    check(11..CASES.len());
+    check(12..CASES.len());
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 14;
+const OPS: usize = 16;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -92,6 +120,8 @@ fn number(op: &Op) -> usize {
         Op::MatMulGlu(_) => 11,
         Op::MatMulAdd => 12,
         Op::AddRmsNorm { .. } => 13,
+        Op::MatMulAddRmsNorm { .. } => 14,
+        Op::RotatedAttention { .. } => 15,
     }
 }
 

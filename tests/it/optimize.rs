@@ -4,10 +4,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use inkstone::{
     DType, Error,
-    graph::{Activation, Builder, Graph, Op, Rows, Source, ValueId},
+    graph::{Activation, Builder, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
     optimize::{
         AddRmsNorm, CommonSubexpressions, ConstantFolding, Epilogue, Glu, JoinedProducts, Optimized, OutputRows,
-        PASSES, Pass, Target, Unread, optimize, optimize_with,
+        PASSES, Pass, ProductNorm, RotatedAttention, Target, Unread, optimize, optimize_with,
     },
 };
 use proptest::prelude::*;
@@ -343,6 +343,67 @@ fn sum_and_norm_fuse_whoever_else_reads_the_sum() {
 }
 
 #[test]
+fn a_product_onto_a_residual_and_the_norm_fuse_whoever_else_reads_the_sum() {
+    for read_again in [false, true] {
+        let (mut b, x) = start();
+        let w = b.weight("w", DType::F32, 8, 8);
+        let sum = b.push(Op::MatMulAdd, &[x, w, x]);
+        let mut z = norm(&mut b, sum);
+        if read_again {
+            z = b.mul(z, sum);
+        }
+        let (rewritten, rewrites) = run_one(&ProductNorm, &b.finish(z).unwrap());
+        let left = ops(&rewritten);
+        assert_eq!((rewrites, left["matmul_add_rms_norm"]), (1, 1));
+        assert!(!left.contains_key("matmul_add") && !left.contains_key("rms_norm"));
+    }
+}
+
+/// Attention over queries and keys that a function makes of what it is given.
+fn attention_over(turn: impl Fn(&mut Builder, ValueId, usize) -> ValueId) -> Graph {
+    let (mut b, x) = start();
+    let [q, k] = [0, 1].map(|which| turn(&mut b, x, which));
+    let y = b.attention([q, k, x], LayerCache { kv_heads: 2, head_dim: 4 }, 2, 0.5);
+    b.finish(y).unwrap()
+}
+
+#[test]
+fn rotations_become_a_part_of_attention_with_the_norms_of_both_or_of_neither() {
+    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: 4 };
+    for normed in [[false; 2], [true, false], [true; 2]] {
+        let graph = attention_over(|b, x, which| {
+            let y = matmul(b, x, ["q", "k"][which]);
+            let w = b.constant([1.0, 2.0, 3.0, 4.0]);
+            let y = if normed[which] { b.rms_norm(y, w, 1e-6) } else { y };
+            let frequencies = b.constant([1.0, 0.5]);
+            b.rope(y, frequencies, rope)
+        });
+        // One constant rather than several of the same numbers.
+        let (graph, _) = run_one(&CommonSubexpressions, &graph);
+        let (rewritten, rewrites) = run_one(&RotatedAttention, &graph);
+        let left = ops(&rewritten);
+        assert_eq!((rewrites, left["rotated_attention"], left.get("rope")), (1, 1, None));
+        let norms = if normed == [true, false] { Some(&1) } else { None };
+        assert_eq!(left.get("rms_norm"), norms);
+    }
+}
+
+#[test]
+fn attention_stays_where_a_rotation_is_read_again_or_missing_or_another() {
+    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: 4 };
+    let other = RopeSpec { style: RopeStyle::Adjacent, head_dim: 4 };
+    for (q_rope, k_rope) in [(Some(rope), None), (None, None), (Some(rope), Some(other))] {
+        let graph = attention_over(|b, x, which| {
+            let y = matmul(b, x, ["q", "k"][which]);
+            let frequencies = b.constant([1.0, 0.5]);
+            [q_rope, k_rope][which].map_or(y, |spec| b.rope(y, frequencies, spec))
+        });
+        let (graph, _) = run_one(&CommonSubexpressions, &graph);
+        assert_eq!(run_one(&RotatedAttention, &graph).1, 0);
+    }
+}
+
+#[test]
 fn neither_a_norm_of_heads_nor_of_a_biased_row_fuses() {
     let (mut b, x) = start();
     let y = b.silu(x);
@@ -379,13 +440,13 @@ fn products_of_one_input_join_whatever_stands_between() {
 
 #[test]
 fn transformers_become_what_the_order_of_passes_intends() {
-    let always = [("embed", 1), ("attention", 2), ("rope", 4), ("matmul_joined", 2), ("matmul_swiglu", 2)];
+    let always = [("embed", 1), ("rotated_attention", 2), ("matmul_joined", 2), ("matmul_swiglu", 2)];
     let qwen3 = qwen3_like(SMALL);
     let weights = weights_for(&qwen3, 1);
     let optimized = run(&PASSES, &qwen3, &weights);
     assert_same_logits(&qwen3, &optimized.graph, &weights, SMALL.vocabulary);
-    // Norms: two and two of heads in a layer, and the last. Products: the output head.
-    let own = [("rms_norm", 9), ("matmul_add", 4), ("matmul", 1), ("select_outputs", 2)];
+    // The first norm, to which no product leads. The product without a norm: the output head.
+    let own = [("rms_norm", 1), ("matmul_add_rms_norm", 4), ("matmul", 1), ("select_outputs", 2)];
     assert_eq!(ops(&optimized.graph), always.into_iter().chain(own).collect());
 
     let llama = llama_like(SMALL);
@@ -393,8 +454,14 @@ fn transformers_become_what_the_order_of_passes_intends() {
     let optimized = run(&PASSES, &llama, &weights);
     assert_same_logits(&llama, &optimized.graph, &weights, SMALL.vocabulary);
     // The output projection's bias stands between product and residual, so there the sum goes to the norm.
-    let own =
-        [("rms_norm", 3), ("add_rms_norm", 2), ("matmul_add", 2), ("add", 8), ("matmul", 3), ("select_outputs", 2)];
+    let own = [
+        ("rms_norm", 1),
+        ("add_rms_norm", 2),
+        ("matmul_add_rms_norm", 2),
+        ("add", 8),
+        ("matmul", 3),
+        ("select_outputs", 2),
+    ];
     assert_eq!(ops(&optimized.graph), always.into_iter().chain(own).collect());
     assert_eq!(optimized.report[1], ("constant_folding", 4));
     assert!(!optimized.graph.to_string().contains("rope_freqs"));
@@ -438,7 +505,7 @@ fn choices() -> impl Strategy<Value = Vec<graphs::Choice>> {
 proptest! {
     /// Any prefix of the passes, for any set of fused ops, leaves the logits of random graphs as they are.
     #[test]
-    fn optimized_equals_original(choices in choices(), passes in 0..=PASSES.len(), has in any::<[bool; 4]>()) {
+    fn optimized_equals_original(choices in choices(), passes in 0..=PASSES.len(), has in any::<[bool; 6]>()) {
         let graph = random_graph(&choices);
         let weights = weights_for(&graph, 2);
         let supports = |op: &Op| match op {
@@ -446,6 +513,8 @@ proptest! {
             Op::MatMulGlu(_) => has[1],
             Op::MatMulAdd => has[2],
             Op::AddRmsNorm { .. } => has[3],
+            Op::MatMulAddRmsNorm { .. } => has[4],
+            Op::RotatedAttention { .. } => has[5],
             Op::Embed | Op::MatMul | Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::RmsNorm { .. } | Op::Rope(_)
             | Op::Attention(_) | Op::SelectOutputs => true,
         };

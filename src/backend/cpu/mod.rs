@@ -75,7 +75,8 @@ impl Cpu {
             let known = Self::instruction_sets().join(", ");
             Error::argument("instruction set", format!("{name} is not one of this machine's: {known}"))
         })?;
-        let info = DeviceInfo { name: "CPU".into(), details: kernels.name.into(), threads };
+        let info =
+            DeviceInfo { name: "CPU".into(), details: kernels.name.into(), threads, memory: None, fallback: None };
         Ok(Self { info, kernels })
     }
 }
@@ -101,7 +102,13 @@ impl Backend for Cpu {
             | Op::MatMulGlu(_)
             | Op::MatMulAdd
             | Op::AddRmsNorm { .. } => true,
+            // A barrier is cheaper than what these would save.
+            Op::MatMulAddRmsNorm { .. } | Op::RotatedAttention { .. } => false,
         }
+    }
+
+    fn prefill_chunk(&self) -> usize {
+        256
     }
 
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{float::FloatMatrix, interleave::interleave, matrix::Matrix, pool::Pool};
 use crate::{
     Error, Result,
-    graph::{Op, Rows, Shape},
+    graph::{Rows, Shape},
     plan::{Operand, Plan},
     quant,
     weights::{Weight, Weights},
@@ -32,7 +32,7 @@ impl Prepared {
         let mut prepared = Self { matrices: HashMap::new(), weights: weights.clone() };
         let mut quantized = HashMap::new();
         for step in plan.steps() {
-            for operand in matrices_of(&step.op, &step.inputs) {
+            for operand in step.matrices() {
                 let (weight, [rows, columns]) = matrix_weight(operand, weights)?;
                 if weight.dtype.is_float() {
                     let data = weight.bytes.as_ptr();
@@ -121,30 +121,12 @@ impl Prepared {
 
 /// The widest operand that `plan` multiplies with a quantised matrix.
 pub(super) fn widest_quantized(plan: &Plan) -> usize {
-    let matrices = plan.steps().iter().flat_map(|step| matrices_of(&step.op, &step.inputs));
+    let matrices = plan.steps().iter().flat_map(|step| step.matrices());
     let widths = matrices.map(|operand| match operand {
         Operand::Weight { dtype, shape, .. } if !dtype.is_float() => shape.width,
         _ => 0,
     });
     widths.max().unwrap_or(0)
-}
-
-/// The operands of an op that are matrices to multiply with.
-pub(super) fn matrices_of<'a>(op: &Op, inputs: &'a [Operand]) -> &'a [Operand] {
-    match op {
-        Op::MatMul | Op::MatMulJoined | Op::MatMulGlu(_) => &inputs[1..],
-        Op::MatMulAdd => &inputs[1..2],
-        Op::Embed
-        | Op::Add
-        | Op::Mul
-        | Op::Div
-        | Op::Activate(_)
-        | Op::RmsNorm { .. }
-        | Op::Rope(_)
-        | Op::Attention(_)
-        | Op::SelectOutputs
-        | Op::AddRmsNorm { .. } => &[],
-    }
 }
 
 fn dimensions(shape: Shape) -> Result<(usize, usize)> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     matrix::Matrix,
-    prepare::{Prepared, Table, matrices_of},
+    prepare::{Prepared, Table},
 };
 use crate::{
     Error, Result,
@@ -214,6 +214,9 @@ impl Lowering<'_> {
                 Task::Attend { spec: *spec, q, out }
             }
             Op::SelectOutputs => Task::Select { x: buffer(&inputs[0])?, out },
+            Op::MatMulAddRmsNorm { .. } | Op::RotatedAttention { .. } => {
+                return Err(Error::Graph(format!("the CPU has no {}", step.op.name())));
+            }
         };
         self.tasks.push((step.op.name(), task));
         Ok(())
@@ -221,7 +224,7 @@ impl Lowering<'_> {
 
     fn product(&mut self, step: &PlanStep, finish: Finish, outs: Vec<Buffer>) -> Result<()> {
         let x = buffer(&step.inputs[0])?;
-        let operands = matrices_of(&step.op, &step.inputs).iter();
+        let operands = step.matrices().iter();
         let matrices = operands.map(|operand| self.prepared.matrix(operand)).collect::<Result<Vec<_>>>()?;
         if matrices.iter().any(|matrix| matrix.is_quantized()) {
             self.tasks.push(("quantize", Task::Quantize { x }));

@@ -2,11 +2,15 @@
 
 use std::collections::HashMap;
 
-use inkstone::{graph::LayerCache, kv_cache::CacheType};
+use inkstone::{
+    DType,
+    graph::{AttentionSpec, LayerCache, Op, RopeSpec, RopeStyle},
+    kv_cache::CacheType,
+};
 
-use super::case::{Case, Maker, ragged};
+use super::case::{Case, Maker, normal, ragged};
 use crate::support::{
-    drive::{Driver, backends, label, packed},
+    drive::{Driver, cpus, label, packed},
     interpret::Step,
 };
 
@@ -16,6 +20,8 @@ const SOFTMAX: f64 = 1e-11;
 const HALF: f64 = 5e-7;
 /// What keys and values in 8 bits cost, for normal numbers.
 const EIGHT_BITS: f64 = 2e-4;
+/// What activations in 8 bits cost where the largest of 32 stands far out.
+const ACTIVATIONS: f64 = 1e-4;
 
 const VOCABULARY: usize = 211;
 /// More tokens than any sequence here has positions, so that no section of the cache is like another.
@@ -142,6 +148,56 @@ fn changing_scores(how: &str, first: f32, slope: f32, steps: Vec<Step>) -> Case 
     m.finish(format!("attention with scores {how}"), y, steps, SOFTMAX)
 }
 
+/// Attention over queries and keys that it rotates itself, with the norms of their heads and without, as the last op
+/// and with a product of quantised weights to follow.
+pub fn rotated() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (head_dim, kv_heads, group) in [(20, 1, 2), (64, 2, 2), (128, 1, 5)] {
+        for cache_type in CACHE_TYPES.into_iter().filter(|cache_type| cache_type.row_bytes(head_dim).is_ok()) {
+            for style in [RopeStyle::Halves, RopeStyle::Adjacent] {
+                for (norm, multiplied) in [(None, false), (Some(1e-5), true)] {
+                    let sizes = Sizes { head_dim, kv_heads, group };
+                    cases.push(rotated_case(&sizes, cache_type, style, norm, multiplied));
+                }
+            }
+        }
+    }
+    cases
+}
+
+fn rotated_case(sizes: &Sizes, cache_type: CacheType, style: RopeStyle, norm: Option<f32>, multiplied: bool) -> Case {
+    let Sizes { head_dim, kv_heads, group } = *sizes;
+    let heads = kv_heads * group;
+    let mut m = Maker::new(24);
+    let [q, k, v] = [heads, kv_heads, kv_heads].map(|heads| m.normal_rows(heads * head_dim, VOCABULARY));
+    // A part of the head is left as it is.
+    let pairs = head_dim / 2 - 2;
+    let frequencies: Vec<f32> = (0..pairs).map(|i| 10_000f32.powf(-(i as f32) / pairs as f32)).collect();
+    let mut inputs = vec![q, k, v, m.b.constant(frequencies)];
+    if norm.is_some() {
+        let weights = [(); 2].map(|()| normal(head_dim, &mut m.random));
+        inputs.extend(weights.iter().map(|weight| m.floats(head_dim, weight)));
+    }
+    m.b = std::mem::take(&mut m.b).with_cache(LayerCache { kv_heads, head_dim });
+    let attention = AttentionSpec { layer: 0, heads, kv_heads, head_dim, scale: 1.0 / (head_dim as f32).sqrt() };
+    let op = Op::RotatedAttention { attention, rope: RopeSpec { style, head_dim }, norm };
+    let mut y = m.b.push(op, &inputs);
+    let mut nmse = match cache_type {
+        CacheType::F32 => SOFTMAX,
+        CacheType::F16 => HALF,
+        CacheType::Q8_0 => EIGHT_BITS,
+    };
+    if multiplied && (heads * head_dim).is_multiple_of(32) {
+        let weights = m.random_weight(DType::Q8_0, 24, heads * head_dim);
+        y = m.b.matmul(y, weights);
+        nmse += ACTIVATIONS;
+    }
+    let name =
+        format!("rotated_attention {kv_heads} x {group} heads of {head_dim}, {style:?}, {cache_type:?}, {norm:?}");
+    let case = m.finish(name, y, steps(), nmse);
+    Case { cache_type, ..case }
+}
+
 /// Two layers of different shapes in one cache, the second reading what the first made.
 fn two_layers(steps: Vec<Step>) -> Case {
     let mut m = Maker::new(23);
@@ -158,7 +214,7 @@ fn two_layers(steps: Vec<Step>) -> Case {
 /// Runs `(sequence, start, len)` of a step.
 type Runs = &'static [(usize, usize, usize)];
 
-/// Bit for bit, a token's result is the same on any number of threads, alone and in a run of any length.
+/// Bit for bit, what the CPU makes of a token is the same on any number of threads, alone and in a run of any length.
 #[test]
 fn results_do_not_depend_on_threads_or_on_runs() {
     const END: usize = 1060;
@@ -178,7 +234,7 @@ fn results_do_not_depend_on_threads_or_on_runs() {
     for cache_type in CACHE_TYPES {
         let case = exact(&Sizes { head_dim: 32, kv_heads: 2, group: 3 }, cache_type, 0.1, long_steps());
         let mut by_instruction_set = HashMap::new();
-        for backend in backends() {
+        for backend in cpus() {
             for way in ways {
                 let mut driver = Driver::new(&*backend, &case.graph, &packed(&case.tensors), cache_type, [END, END]);
                 let driver = driver.as_mut().unwrap_or_else(|e| panic!("{}: {e}", label(&*backend)));

@@ -53,6 +53,12 @@ impl Case {
         drive::backends().into_iter().filter_map(run).collect()
     }
 
+    #[cfg(any(feature = "wgpu", feature = "metal"))]
+    /// What fails on one backend.
+    pub fn failure_on(&self, backend: &dyn Backend) -> Option<String> {
+        self.check_on(backend, &self.expected()).map_err(|what| format!("{}: {what}", self.name)).err()
+    }
+
     fn check_on(&self, backend: &dyn Backend, expected: &[Matrix]) -> Result<(), String> {
         if let Some(node) = self.graph.nodes().iter().find(|node| !backend.supports(&node.op)) {
             eprintln!("skipped: {}, because {} has no {}", self.name, label(backend), node.op.name());

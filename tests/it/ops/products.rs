@@ -106,7 +106,9 @@ pub fn embed(dtype: DType) -> Vec<Case> {
 }
 
 pub fn fused(dtype: DType) -> Vec<Case> {
-    vec![joined(dtype), glu(dtype), product_and_sum(dtype, false), product_and_sum(dtype, true)]
+    let mut cases = vec![joined(dtype), glu(dtype), product_and_sum(dtype, false), product_and_sum(dtype, true)];
+    cases.extend([(19, false), (64, false), (64, true)].map(|(width, read)| product_and_norm(dtype, width, read)));
+    cases
 }
 
 const FEW: [usize; 5] = [1, 3, 8, 9, 33];
@@ -159,6 +161,63 @@ fn product_and_sum(dtype: DType, read_again: bool) -> Case {
     }
     let name = format!("matmul_add {dtype}{}", if read_again { ", residual read again" } else { "" });
     m.finish(name, y, steps_of(&FEW, VOCABULARY), SUMS)
+}
+
+/// A product onto a residual with the norm of the sum, multiplied with a matrix of the same format or, where that has
+/// other columns, as it is; the norm may have another reader.
+fn product_and_norm(dtype: DType, width: usize, read_again: bool) -> Case {
+    let columns = 256;
+    let mut m = Maker::new(10);
+    let x = m.exact_rows(columns, VOCABULARY);
+    let residual = m.normal_rows(width, VOCABULARY);
+    let w = m.random_weight(dtype, width, columns);
+    let norm = normal(width, &mut m.random);
+    let norm = m.floats(width, &norm);
+    let op = Op::MatMulAddRmsNorm { eps: 1e-5 };
+    let [sum, normed] = m.b.push_all(op, &[x, w, residual, norm])[..] else { panic!("two results") };
+    let (mut y, mut nmse) = (m.b.mul(normed, sum), SUMS);
+    if width.is_multiple_of(dtype.block_weights()) {
+        let next = m.random_weight(dtype, width, width);
+        y = m.b.matmul(normed, next);
+        // Times the norm's weights, the largest of 32 stands out further.
+        nmse += if dtype.is_float() { 0.0 } else { 3.0 * EIGHT_BITS };
+    }
+    if read_again {
+        y = m.b.add(y, normed);
+    }
+    m.finish(format!("matmul_add_rms_norm {dtype}, width {width}"), y, steps_of(&FEW, VOCABULARY), nmse)
+}
+
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+/// A table and a product of more bytes than the smallest binding has.
+pub fn split(dtype: DType) -> Vec<Case> {
+    let (rows, columns) = (2600, 256);
+    let mut m = Maker::new(11);
+    let w = m.random_weight(dtype, rows, columns);
+    let (x, other) = (m.exact_rows(columns, rows), m.embed(w));
+    let sum = m.b.add(x, other);
+    let y = m.b.matmul(x, w);
+    let z = m.b.matmul(sum, w);
+    let y = m.b.add(y, z);
+    let nmse = if dtype.is_float() { SUMS } else { EIGHT_BITS };
+    vec![m.finish(format!("matmul {dtype} of a split matrix"), y, steps_of(&[1, 20], rows), nmse)]
+}
+
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+/// What inputs in half precision cost.
+const HALF: f64 = 2e-6;
+
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+/// Many tokens with rows and columns of no whole tile.
+pub fn tiled(dtype: DType) -> Vec<Case> {
+    let case = |(rows, columns): &(usize, usize)| {
+        let mut m = Maker::new(12);
+        let x = m.normal_rows(*columns, VOCABULARY);
+        let w = m.random_weight(dtype, *rows, *columns);
+        let y = m.b.matmul(x, w);
+        m.finish(format!("matmul {dtype} {rows}x{columns}"), y, steps_of(&[17, 64, 130, 300], VOCABULARY), HALF)
+    };
+    [(64, 256), (65, 512), (130, 768), (2200, 256), (257, 1280)].iter().map(case).collect()
 }
 
 /// Products of the chosen rows alone, in every number of them.

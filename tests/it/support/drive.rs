@@ -18,9 +18,32 @@ const CONTEXT: usize = 1 << 20;
 
 /// Everything here that runs graphs. One more backend is one more entry.
 pub fn backends() -> Vec<Box<dyn Backend>> {
+    cpus().into_iter().chain(gpus()).collect()
+}
+
+/// The CPU with every instruction set that it has and several numbers of threads.
+pub fn cpus() -> Vec<Box<dyn Backend>> {
     let sets = Cpu::instruction_sets();
     let cpus = sets.iter().flat_map(|set| [1, 2, 3].map(|threads| cpu(threads, set)));
     cpus.map(|cpu| Box::new(cpu) as Box<dyn Backend>).collect()
+}
+
+/// Every adapter, software too.
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+pub fn gpus() -> Vec<Box<dyn Backend>> {
+    use inkstone::backend::{Adapter, webgpu::Gpu};
+    let open = |info: backend::DeviceInfo| Gpu::new(&Adapter::Named(info.name)).expect("an adapter that opens");
+    let adapters = Gpu::adapters();
+    if adapters.is_empty() {
+        eprintln!("skipped: GPUs, because this machine has no adapter, not even a software one");
+    }
+    adapters.into_iter().map(|info| Box::new(open(info)) as Box<dyn Backend>).collect()
+}
+
+/// None: the feature is off.
+#[cfg(not(any(feature = "wgpu", feature = "metal")))]
+pub fn gpus() -> Vec<Box<dyn Backend>> {
+    Vec::new()
 }
 
 /// A CPU with these threads and this instruction set.

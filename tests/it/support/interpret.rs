@@ -144,6 +144,19 @@ impl<'w> Interpreter<'w> {
             (Op::MatMulGlu(activation), [x, gate, up]) => {
                 vec![pairwise(&activate(*activation, &product(x, gate)), &product(x, up), |a, b| a * b)]
             }
+            (Op::MatMulAddRmsNorm { eps }, [x, w, residual, norm]) => {
+                let sum = pairwise(residual, &product(x, w), |a, b| a + b);
+                let normed = rms_norm(&sum, norm, *eps);
+                vec![sum, normed]
+            }
+            (Op::RotatedAttention { attention, rope: spec, norm }, [q, k, v, frequencies, norms @ ..]) => {
+                let normed = |x: &Matrix, index: usize| match norm {
+                    Some(eps) => rms_norm(x, &norms[index], *eps),
+                    None => x.clone(),
+                };
+                let [q, k] = [normed(q, 0), normed(k, 1)].map(|x| rope(spec, &x, frequencies, step));
+                vec![self.attention(attention, [&q, &k, v], step)]
+            }
             (Op::MatMulAdd, [x, w, residual]) => vec![pairwise(residual, &product(x, w), |a, b| a + b)],
             (Op::AddRmsNorm { eps }, [a, b, w]) => {
                 let sum = pairwise(a, b, |a, b| a + b);
@@ -164,7 +177,9 @@ impl<'w> Interpreter<'w> {
                 | Op::MatMulJoined
                 | Op::MatMulGlu(_)
                 | Op::MatMulAdd
-                | Op::AddRmsNorm { .. },
+                | Op::AddRmsNorm { .. }
+                | Op::MatMulAddRmsNorm { .. }
+                | Op::RotatedAttention { .. },
                 _,
             ) => panic!("{op} with {} operands", inputs.len()),
         }

@@ -1,0 +1,144 @@
+// Appends keys and values to the cache, four positions of a page and one head at a time, so that nobody else writes
+// the same words. Those positions among the four that are not of this step stay as they are.
+
+{{bindings}}
+
+{% if cache == "q8_0" %}
+// The scales of four positions' blocks of 32 elements: of keys, then of values.
+var<workgroup> scales: array<f32, {{2 * 4 * (dim // 32)}}>;
+{% endif %}
+
+// The quad: its first token in the step, how many of its positions are in the step, the first of these.
+struct Quad {
+    token: u32,
+    count: u32,
+    position: u32,
+    page: u32,
+}
+
+fn key(quad: Quad, head: u32, n: u32, d: u32) -> f32 {
+    if d >= {{head_dim}}u {
+        return 0.0;
+    }
+    return k[(quad.token + n) * {{k_stride}}u + head * {{head_dim}}u + d];
+}
+
+fn value(quad: Quad, head: u32, n: u32, d: u32) -> f32 {
+    if d >= {{head_dim}}u {
+        return 0.0;
+    }
+    return v[(quad.token + n) * {{v_stride}}u + head * {{head_dim}}u + d];
+}
+
+@compute @workgroup_size({{workgroup}})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
+    let at = {{quads_at}}u + 4u * group.x;
+    let quad = Quad(step[at], step[at + 1u], step[at + 2u], step[at + 3u]);
+    let head = group.y;
+    let page = quad.page * {{page_words}}u;
+    let keys = page + head * {{64 * dim // per_word}}u;
+    let values = page + ({{kv_heads}}u + head) * {{64 * dim // per_word}}u;
+    // Where in the four the first position is.
+    let skipped = quad.position % 4u;
+    let first = quad.position % 64u - skipped;
+    {% if cache == "q8_0" %}
+    for (var i = index; i < {{8 * (dim // 32)}}u; i += {{workgroup}}u) {
+        let n = i / 2u % 4u;
+        var peak = 0.0;
+        if n < quad.count {
+            for (var j = 0u; j < 32u; j++) {
+                let d = i / 8u * 32u + j;
+                peak = max(peak, abs(select(value(quad, head, n, d), key(quad, head, n, d), i % 2u == 0u)));
+            }
+        }
+        scales[i] = peak / 127.0;
+    }
+    workgroupBarrier();
+    {% endif %}
+    for (var d = index; d < {{dim}}u; d += {{workgroup}}u) {
+        {% if cache == "f32" %}
+        for (var n = 0u; n < quad.count; n++) {
+            cache[keys + d * 64u + first + skipped + n] = bitcast<u32>(key(quad, head, n, d));
+            cache[values + (first + skipped + n) * {{dim}}u + d] = bitcast<u32>(value(quad, head, n, d));
+        }
+        {% elif cache == "f16" %}
+        for (var word = skipped / 2u; word < (skipped + quad.count + 1u) / 2u; word++) {
+            let to = keys + d * 32u + first / 2u + word;
+            var pair = unpack2x16float(cache[to]);
+            for (var n = 0u; n < 2u; n++) {
+                let i = 2u * word + n;
+                if i >= skipped && i < skipped + quad.count {
+                    pair[n] = key(quad, head, i - skipped, d);
+                }
+            }
+            cache[to] = pack2x16float(pair);
+        }
+        if d % 2u == 0u {
+            for (var n = 0u; n < quad.count; n++) {
+                let pair = vec2(value(quad, head, n, d), value(quad, head, n, d + 1u));
+                cache[values + (first + skipped + n) * {{dim // 2}}u + d / 2u] = pack2x16float(pair);
+            }
+        }
+        {% else %}
+        let to = keys + d * 16u + first / 4u;
+        var codes = unpack4xI8(cache[to]);
+        for (var n = 0u; n < quad.count; n++) {
+            codes[skipped + n] = code(key(quad, head, n, d), scales[d / 32u * 8u + 2u * n]);
+        }
+        cache[to] = pack4xI8(codes);
+        if d % 4u == 0u {
+            for (var n = 0u; n < quad.count; n++) {
+                let scale = scales[d / 32u * 8u + 2u * n + 1u];
+                let four = vec4(
+                    code(value(quad, head, n, d), scale), code(value(quad, head, n, d + 1u), scale),
+                    code(value(quad, head, n, d + 2u), scale), code(value(quad, head, n, d + 3u), scale),
+                );
+                cache[values + (first + skipped + n) * {{dim // 4}}u + d / 4u] = pack4xI8(four);
+            }
+        }
+        if d % 32u == 0u {
+            append_scales(page, head, first, skipped, quad.count, d / 32u);
+        }
+        {% endif %}
+    }
+}
+
+{% if cache == "q8_0" %}
+fn code(x: f32, scale: f32) -> i32 {
+    return i32(round(select(x / scale, 0.0, scale == 0.0)));
+}
+
+fn append_scales(page: u32, head: u32, first: u32, skipped: u32, count: u32, block: u32) {
+    for (var n = 0u; n < count; n++) {
+        let position = first + skipped + n;
+        let of_key = (head * {{dim // 32}}u + block) * 64u + position;
+        set_half(page + {{scales_at}}u, of_key, scales[block * 8u + 2u * n]);
+    }
+    {% if dim // 32 % 2 == 0 %}
+    // Two blocks share a word: the first of them writes both.
+    if block % 2u == 0u {
+        for (var n = 0u; n < count; n++) {
+            let of_value = (head * 64u + first + skipped + n) * {{dim // 32}}u + block;
+            set_half(page + {{scales_at + kv_heads * dim}}u, of_value, scales[block * 8u + 2u * n + 1u]);
+            set_half(page + {{scales_at + kv_heads * dim}}u, of_value + 1u, scales[block * 8u + 8u + 2u * n + 1u]);
+        }
+    }
+    {% else %}
+    // Blocks of different parity share words, also of neighbouring positions: one invocation writes all of them.
+    if block == 0u {
+        for (var n = 0u; n < count; n++) {
+            for (var b = 0u; b < {{dim // 32}}u; b++) {
+                let of_value = (head * 64u + first + skipped + n) * {{dim // 32}}u + b;
+                set_half(page + {{scales_at + kv_heads * dim}}u, of_value, scales[b * 8u + 2u * n + 1u]);
+            }
+        }
+    }
+    {% endif %}
+}
+
+fn set_half(base: u32, i: u32, x: f32) {
+    let word = cache[base + i / 2u];
+    let half = pack2x16float(vec2(x, 0.0));
+    cache[base + i / 2u] = select((word & 0xffff0000u) | half, (word & 0xffffu) | (half << 16u), i % 2u == 1u);
+}
+{% endif %}

@@ -1,0 +1,21 @@
+// Element by element: {{op}}.
+
+{{bindings}}
+
+@compute @workgroup_size({{workgroup}})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
+    let column = group.x * {{workgroup}}u + index;
+    let row = group.y;
+    if column >= {{width}}u {
+        return;
+    }
+    let to = row * {{y_stride}}u + column;
+    let x = {{ "y[to]" if in_place else "a[row * " ~ a_stride ~ "u + column]" }};
+    {% if op == "silu" %}
+    y[to] = x / (1.0 + exp(-x));
+    {% elif op == "copy" %}
+    y[to] = x;
+    {% else %}
+    y[to] = x {{ {"add": "+", "mul": "*", "div": "/"}[op] }} b[row * {{b_stride}}u + column];
+    {% endif %}
+}

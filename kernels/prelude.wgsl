@@ -1,0 +1,102 @@
+// What all kernels share. A weight is `scale * code - min`; a unit is 32 consecutive weights of a row, in two halves of
+// 16 with their own scale and minimum. Byte j of word k of a half is the code of its column 4 k + j.
+
+struct Unit {
+    lo: vec4<u32>,
+    hi: vec4<u32>,
+    scale: vec2<f32>,
+    min: vec2<f32>,
+}
+
+// The 32 weights of a unit.
+struct Values {
+    {% for k in range(8) %}v{{k}}: vec4<f32>,
+    {% endfor %}
+}
+
+// What the indices of IQ4_NL and IQ4_XS stand for, four signed bytes a word.
+const UNEVEN = vec4<u32>(0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u);
+// Twice what the codes of MXFP4 stand for.
+const DOUBLED = vec4<u32>(0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu);
+
+// One of the two half-precision numbers in a word, the second where `i` is odd.
+fn half_of(word: u32, i: u32) -> f32 {
+    let pair = unpack2x16float(word);
+    return select(pair.x, pair.y, i % 2u == 1u);
+}
+
+fn halves(words: vec2<u32>) -> vec4<f32> {
+    return vec4(unpack2x16float(words.x), unpack2x16float(words.y));
+}
+
+fn upper_halves(words: vec2<u32>) -> vec4<f32> {
+    return bitcast<vec4<f32>>(vec4(words.x << 16u, words.x & 0xffff0000u, words.y << 16u, words.y & 0xffff0000u));
+}
+
+// The codes in the low halves of the bytes, then those in the high ones.
+fn four_bits(codes: vec4<u32>, scale: vec2<f32>, min: vec2<f32>) -> Unit {
+    return Unit(codes & vec4(0x0f0f0f0fu), (codes >> vec4(4u)) & vec4(0x0f0f0f0fu), scale, min);
+}
+
+// Two bits of each of 16 codes: word k has bits 2 k and 2 k + 1 of each byte.
+fn two_bits(word: u32) -> vec4<u32> {
+    return (vec4(word) >> vec4(0u, 2u, 4u, 6u)) & vec4(0x03030303u);
+}
+
+// One bit of each of 16 codes: word k has bit k of each byte.
+fn one_bit(word: u32) -> vec4<u32> {
+    return (vec4(word) >> vec4(0u, 1u, 2u, 3u)) & vec4(0x01010101u);
+}
+
+fn with_fifth_bit(unit: Unit, bits: u32) -> Unit {
+    return Unit(
+        unit.lo | (one_bit(bits) << vec4(4u)),
+        unit.hi | (one_bit(bits >> 4u) << vec4(4u)),
+        unit.scale,
+        unit.min,
+    );
+}
+
+// Scale and minimum of unit `g` of eight. The head: both their scales in half precision, the low four bits of the
+// scales, those of the minima, then two high bits of each.
+fn scale_and_min(head: vec4<u32>, g: u32) -> vec2<f32> {
+    let low = (head.yz >> vec2(4u * g)) & vec2(15u);
+    let high = (vec2(head.w) >> vec2(2u * g, 16u + 2u * g)) & vec2(3u);
+    return unpack2x16float(head.x) * vec2<f32>(low | (high << vec2(4u)));
+}
+
+fn looked_up_word(codes: u32, entries: vec4<u32>) -> u32 {
+    let code = (vec4(codes) >> vec4(0u, 8u, 16u, 24u)) & vec4(15u);
+    let low = select(vec4(entries.x), vec4(entries.y), (code & vec4(4u)) != vec4(0u));
+    let high = select(vec4(entries.z), vec4(entries.w), (code & vec4(4u)) != vec4(0u));
+    let word = select(low, high, (code & vec4(8u)) != vec4(0u));
+    let byte = ((word >> ((code & vec4(3u)) * 8u)) & vec4(255u)) << vec4(0u, 8u, 16u, 24u);
+    return byte.x | byte.y | byte.z | byte.w;
+}
+
+fn looked_up_half(codes: vec4<u32>, entries: vec4<u32>) -> vec4<u32> {
+    return vec4(
+        looked_up_word(codes.x, entries),
+        looked_up_word(codes.y, entries),
+        looked_up_word(codes.z, entries),
+        looked_up_word(codes.w, entries),
+    );
+}
+
+// Indices replaced by what they stand for.
+fn looked_up(unit: Unit, entries: vec4<u32>) -> Unit {
+    return Unit(looked_up_half(unit.lo, entries), looked_up_half(unit.hi, entries), unit.scale, unit.min);
+}
+
+// Four weights of a half of a unit.
+fn decoded(codes: u32, scale: f32, min: f32) -> vec4<f32> {
+    return scale * vec4<f32>(unpack4xI8(codes)) - min;
+}
+
+fn values_of(unit: Unit) -> Values {
+    return Values(
+        {% for half, i in [["lo", "x"], ["hi", "y"]] %}{% for k in "xyzw" %}
+        decoded(unit.{{half}}.{{k}}, unit.scale.{{i}}, unit.min.{{i}}),
+        {% endfor %}{% endfor %}
+    );
+}

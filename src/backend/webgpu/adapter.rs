@@ -1,0 +1,171 @@
+//! The adapters of this machine, and how one is chosen and opened.
+
+use super::context::{Context, Traits};
+use crate::{
+    Error, Result,
+    backend::{Adapter, DeviceInfo},
+};
+
+/// Workgroups are not made larger than this, where an adapter could.
+const MAX_WORKGROUP: u32 = 1024;
+/// Weights lie in buffers below this size: larger ones fail on some drivers.
+const MAX_BUFFER: u64 = (1 << 30) - 4096;
+
+/// All adapters of the machine.
+pub(super) fn all() -> Vec<wgpu::Adapter> {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    pollster::block_on(wgpu::Instance::new(descriptor).enumerate_adapters(wgpu::Backends::all()))
+}
+
+/// What kernels may use at most of what an adapter has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuLimits {
+    /// Invocations in a workgroup, at least 256.
+    pub workgroup: u32,
+    /// Bytes of a buffer that a kernel sees, at least 262,144: larger tensors are split by rows.
+    pub binding_bytes: u64,
+    /// Whether invocations exchange values within subgroups.
+    pub subgroups: bool,
+    /// Whether matrix units are used.
+    pub matrices: bool,
+}
+
+impl Default for GpuLimits {
+    fn default() -> Self {
+        Self { workgroup: MAX_WORKGROUP, binding_bytes: MAX_BUFFER, subgroups: true, matrices: true }
+    }
+}
+
+impl GpuLimits {
+    pub(super) fn check(&self) -> Result<()> {
+        if self.workgroup < 256 || self.binding_bytes < 1 << 18 {
+            let what = format!("are {self:?}, but must be 256 invocations and 262,144 bytes at least");
+            return Err(Error::argument("limits", what));
+        }
+        Ok(())
+    }
+}
+
+/// What is said of an adapter.
+pub(super) fn describe(adapter: &wgpu::Adapter) -> DeviceInfo {
+    let info = adapter.get_info();
+    let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
+    let software = if info.device_type == wgpu::DeviceType::Cpu { ", software" } else { "" };
+    let details = format!("{}, {}{software}", info.backend, driver.trim());
+    DeviceInfo { name: info.name.clone(), details, threads: 1, memory: memory(adapter), fallback: None }
+}
+
+/// Finds the adapter.
+///
+/// # Errors
+/// [`Error::NoDevice`] where there is none.
+pub(super) fn find(wanted: &Adapter) -> Result<wgpu::Adapter> {
+    let adapters = all();
+    let names: Vec<_> = adapters.iter().map(describe).collect();
+    let found = match wanted {
+        Adapter::Best => adapters.into_iter().filter(|adapter| rank(adapter) > 0).max_by_key(rank),
+        Adapter::Named(name) => {
+            let name = name.to_lowercase();
+            adapters.into_iter().find(|adapter| adapter.get_info().name.to_lowercase().contains(&name))
+        }
+    };
+    found.ok_or_else(|| {
+        let known: Vec<_> = names.iter().map(|info| format!("{} ({})", info.name, info.details)).collect();
+        let known = if known.is_empty() { "none".into() } else { known.join("; ") };
+        let what = match wanted {
+            Adapter::Best => format!("no GPU was found; adapters: {known}"),
+            Adapter::Named(name) => format!("no adapter has a name with `{name}` in it; adapters: {known}"),
+        };
+        Error::NoDevice(what)
+    })
+}
+
+/// The larger the better; 0 for what is no GPU.
+fn rank(adapter: &wgpu::Adapter) -> u32 {
+    match adapter.get_info().device_type {
+        wgpu::DeviceType::DiscreteGpu => 4,
+        wgpu::DeviceType::IntegratedGpu => 3,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 1,
+        wgpu::DeviceType::Cpu => 0,
+    }
+}
+
+/// Opens an adapter with all that kernels can make use of.
+///
+/// # Errors
+/// [`Error::Device`] where the driver refuses.
+pub(super) fn open(adapter: &wgpu::Adapter, allowed: &GpuLimits) -> Result<Context> {
+    let info = adapter.get_info();
+    let has = adapter.features();
+    let subgroups = if allowed.subgroups { wgpu::Features::SUBGROUP } else { wgpu::Features::empty() };
+    let used = subgroups | wgpu::Features::SHADER_F16 | wgpu::Features::TIMESTAMP_QUERY;
+    let matrices = allowed.matrices
+        && allowed.subgroups
+        && has.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16)
+        && info.subgroup_min_size == info.subgroup_max_size
+        && adapter.cooperative_matrix_properties().iter().any(is_half_by_half);
+    let mut features = has & used;
+    let mut experimental = wgpu::ExperimentalFeatures::disabled();
+    if matrices {
+        features |= wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        // SAFETY: of what is experimental, kernels use matrices alone, and the self-test holds them to known results.
+        experimental = unsafe { wgpu::ExperimentalFeatures::enabled() };
+    }
+    let limits = adapter.limits();
+    let traits = Traits {
+        subgroup: features
+            .contains(wgpu::Features::SUBGROUP)
+            .then_some(info.subgroup_min_size)
+            .filter(|size| *size >= 4),
+        matrices,
+        workgroup: limits
+            .max_compute_invocations_per_workgroup
+            .min(limits.max_compute_workgroup_size_x)
+            .min(allowed.workgroup),
+        workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        binding_bytes: limits.max_storage_buffer_binding_size.min(allowed.binding_bytes),
+        buffer_bytes: limits.max_buffer_size,
+        alignment: u64::from(limits.min_storage_buffer_offset_alignment.max(16)),
+        timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+    };
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("inkstone"),
+        required_features: features,
+        required_limits: limits,
+        experimental_features: experimental,
+        memory_hints: wgpu::MemoryHints::MemoryUsage,
+        trace: wgpu::Trace::Off,
+    };
+    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+        .map_err(|error| Error::Device { device: info.name.clone(), what: error.to_string() })?;
+    Context::new(info.name, device, queue, traits)
+}
+
+/// The bytes of the largest heap of a device's own memory, which Vulkan alone tells.
+#[cfg(all(feature = "wgpu", not(target_vendor = "apple")))]
+fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
+    /// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`.
+    const DEVICE_LOCAL: u32 = 1;
+    // SAFETY: the handles are used while the adapter lives, and only asked.
+    unsafe {
+        let vulkan = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
+        let instance = vulkan.shared_instance().raw_instance();
+        let properties = instance.get_physical_device_memory_properties(vulkan.raw_physical_device());
+        let own = properties.memory_heaps_as_slice().iter().filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0);
+        own.map(|heap| heap.size).max()
+    }
+}
+
+#[cfg(not(all(feature = "wgpu", not(target_vendor = "apple"))))]
+fn memory(_: &wgpu::Adapter) -> Option<u64> {
+    None
+}
+
+fn is_half_by_half(shape: &wgpu::CooperativeMatrixProperties) -> bool {
+    let sizes = [shape.m_size, shape.n_size, shape.k_size];
+    sizes == [16; 3]
+        && shape.ab_type == wgpu::CooperativeScalarType::F16
+        && shape.cr_type == wgpu::CooperativeScalarType::F32
+}

@@ -1,0 +1,93 @@
+//! The memory behind the cache's pages: one buffer a layer, which grows.
+
+use super::{
+    context::Context,
+    kernel::Resource,
+    program::{Buffers, STORAGE},
+};
+use crate::{
+    Error, Result,
+    kv_cache::{CacheLayout, PAGE_POSITIONS, PageId},
+};
+
+/// The pages that there is room for, in all layers.
+pub(super) struct Pages {
+    page_bytes: Vec<u64>,
+    capacity: usize,
+    /// Where a page is on its way: no copy may stay within a buffer.
+    spare: Option<wgpu::Buffer>,
+}
+
+impl Pages {
+    pub fn new(cache: &CacheLayout) -> Self {
+        let bytes = |layer: usize| 2 * cache.layers[layer].kv_heads * PAGE_POSITIONS * cache.row_bytes[layer];
+        Self {
+            page_bytes: (0..cache.layers.len()).map(|layer| bytes(layer) as u64).collect(),
+            capacity: 0,
+            spare: None,
+        }
+    }
+
+    /// Makes room for so many pages, by half as many again as there were. Says whether buffers have been replaced.
+    pub fn grow(&mut self, context: &Context, buffers: &mut Buffers, count: usize) -> Result<bool> {
+        if count <= self.capacity && self.capacity > 0 {
+            return Ok(false);
+        }
+        let capacity = count.max(self.capacity + self.capacity / 2).max(4);
+        for (layer, page) in self.page_bytes.iter().enumerate() {
+            let bytes = capacity as u64 * page;
+            if bytes > context.traits.binding_bytes {
+                let needed = count as u64 * page;
+                if needed > context.traits.binding_bytes {
+                    let device = context.name.clone();
+                    return Err(Error::DeviceMemory { device, what: "one layer's cache".into(), needed });
+                }
+            }
+            let bytes = bytes.min(context.traits.binding_bytes);
+            let new = context.buffer("cache", bytes, STORAGE)?;
+            if self.capacity > 0 {
+                let mut encoder = context.device.create_command_encoder(&Default::default());
+                let old = buffers.get(Resource::Cache(layer))?;
+                encoder.copy_buffer_to_buffer(old, 0, &new, 0, self.capacity as u64 * page);
+                context.queue.submit([encoder.finish()]);
+                // The old one is given back before the next layer's new one is made.
+                context.wait()?;
+            }
+            buffers.set(Resource::Cache(layer), new);
+        }
+        let fits = self.page_bytes.iter().map(|page| (context.traits.binding_bytes / page) as usize).min();
+        self.capacity = capacity.min(fits.unwrap_or(capacity));
+        Ok(true)
+    }
+
+    /// Copies pages, one after the other: one copied to may be copied from next.
+    pub fn copy(
+        &mut self,
+        context: &Context,
+        encoder: &mut wgpu::CommandEncoder,
+        buffers: &Buffers,
+        copies: &[(PageId, PageId)],
+    ) -> Result<()> {
+        let mut copies = copies.iter().filter(|(from, to)| from != to).peekable();
+        if copies.peek().is_none() {
+            return Ok(());
+        }
+        let spare = match self.spare.take() {
+            Some(spare) => spare,
+            None => {
+                let largest = self.page_bytes.iter().max().copied().unwrap_or(0);
+                context.buffer("a page on its way", largest, STORAGE)?
+            }
+        };
+        for (from, to) in copies {
+            for (layer, page) in self.page_bytes.iter().enumerate() {
+                let buffer = buffers.get(Resource::Cache(layer))?;
+                let at = |id: PageId| id.index() as u64 * page;
+                encoder.copy_buffer_to_buffer(buffer, at(*from), &spare, 0, *page);
+                encoder.copy_buffer_to_buffer(&spare, 0, buffer, at(*to), *page);
+            }
+        }
+        self.spare = Some(spare);
+        Ok(())
+    }
+}

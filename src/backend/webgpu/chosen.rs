@@ -1,0 +1,111 @@
+//! The most probable token, chosen on the device: the next step reads it there, and the host a step later.
+
+use std::{
+    collections::VecDeque,
+    sync::mpsc::{Receiver, channel},
+};
+
+use serde_json::json;
+
+use super::{
+    context::Context,
+    kernel::{Count, Kernel, Resource, When, reads, writes},
+    lower::{Command, stride},
+    program::{Buffers, Program},
+};
+use crate::{Error, Result, plan::Plan};
+
+/// Steps that may be under way, and so buffers for their ids.
+const UNDER_WAY: usize = 3;
+/// Ids that a workgroup looks at.
+const SHARE: usize = 2048;
+const WORKGROUP: usize = 256;
+/// What stands for no id.
+const NONE: u32 = u32::MAX;
+
+/// Chooses, and keeps what was chosen until it is asked for.
+pub(super) struct Chosen {
+    pub program: Program,
+    free: Vec<wgpu::Buffer>,
+    under_way: VecDeque<UnderWay>,
+}
+
+struct UnderWay {
+    staging: wgpu::Buffer,
+    submission: wgpu::SubmissionIndex,
+    mapped: Receiver<Result<(), wgpu::BufferAsyncError>>,
+}
+
+impl Chosen {
+    pub fn new(context: &Context, plan: &Plan, buffers: &mut Buffers) -> Result<Self> {
+        let logits = plan.logits();
+        let vocabulary = logits.shape.width;
+        let groups = vocabulary.div_ceil(SHARE);
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+        buffers.set(Resource::Finds, context.buffer("finds", 8 * groups as u64, usage)?);
+        buffers.set(Resource::Chosen, context.buffer("chosen ids", 4, usage)?);
+        let values = |first: bool, count: usize, share: usize| {
+            json!({
+                "first": first, "count": count, "share": share, "groups": groups, "workgroup": WORKGROUP,
+                "stride": stride(&logits), "lowest": "-3.4028235e38f",
+            })
+        };
+        let finds = Kernel {
+            template: "argmax",
+            values: values(true, vocabulary, SHARE),
+            bindings: vec![
+                reads("logits", "f32", Resource::Slot(logits.slot.index())),
+                writes("chosen", "vec2<u32>", Resource::Finds),
+            ],
+            groups: [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)],
+        };
+        let last = Kernel {
+            template: "argmax",
+            values: values(false, groups, groups),
+            bindings: vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::Chosen)],
+            groups: [Count::Fixed(1); 3],
+        };
+        let command = |kernel| Command { op: "argmax", when: When::Always, variants: vec![kernel], by_outputs: false };
+        let program = Program::new([finds, last].map(command).into());
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let free = (0..UNDER_WAY).map(|_| context.buffer("a chosen id on its way", 4, usage)).collect::<Result<_>>()?;
+        Ok(Self { program, free, under_way: VecDeque::new() })
+    }
+
+    /// Submits a step that chooses: its id goes to the next step, and on its way here.
+    pub fn send(&mut self, context: &Context, buffers: &Buffers, mut encoder: wgpu::CommandEncoder) -> Result<()> {
+        let staging =
+            self.free.pop().ok_or_else(|| Error::argument("step", "too many are under way: take one first"))?;
+        let chosen = buffers.get(Resource::Chosen)?;
+        encoder.copy_buffer_to_buffer(chosen, 0, buffers.get(Resource::Ids)?, 0, 4);
+        encoder.copy_buffer_to_buffer(chosen, 0, &staging, 0, 4);
+        let submission = context.queue.submit([encoder.finish()]);
+        let (sender, mapped) = channel();
+        staging.map_async(wgpu::MapMode::Read, 0..4, move |result| {
+            // Nobody waits for it where the step has failed by then.
+            let _ = sender.send(result);
+        });
+        self.under_way.push_back(UnderWay { staging, submission, mapped });
+        Ok(())
+    }
+
+    /// The id of the earliest step under way.
+    pub fn take(&mut self, context: &Context) -> Result<Option<u32>> {
+        let nothing = || Error::argument("step", "none is under way: start one first");
+        let UnderWay { staging, submission, mapped } = self.under_way.pop_front().ok_or_else(nothing)?;
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+        context.device.poll(wait).map_err(|error| context.error(error.to_string()))?;
+        context.check()?;
+        match mapped.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(context.error(error.to_string())),
+            Err(error) => return Err(context.error(error.to_string())),
+        }
+        let view = staging.slice(..4).get_mapped_range().map_err(|error| context.error(error.to_string()))?;
+        let id = u32::from_le_bytes(std::array::from_fn(|i| view[i]));
+        drop(view);
+        staging.unmap();
+        self.free.push(staging);
+        Ok((id != NONE).then_some(id))
+    }
+}

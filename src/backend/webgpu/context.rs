@@ -1,0 +1,174 @@
+//! A device that is open: its queue, what it can do, and the pipelines made on it so far.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::templates::Templates;
+use crate::{Error, Result};
+
+/// What an adapter has that kernels are made to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traits {
+    /// The least size of a subgroup, where kernels may exchange values within one.
+    pub subgroup: Option<u32>,
+    /// Whether there are matrices of 16 by 16 that a subgroup multiplies together: half precision, summed in single.
+    pub matrices: bool,
+    /// Invocations in a workgroup.
+    pub workgroup: u32,
+    /// Bytes of a workgroup's memory.
+    pub workgroup_bytes: u32,
+    /// The most bytes that a kernel sees of a buffer.
+    pub binding_bytes: u64,
+    /// The most bytes of a buffer.
+    pub buffer_bytes: u64,
+    /// What the offset of a binding is a multiple of.
+    pub alignment: u64,
+    /// Whether kernels can be timed.
+    pub timestamps: bool,
+}
+
+/// An open device.
+pub(super) struct Context {
+    pub name: String,
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub traits: Traits,
+    pub templates: Templates,
+    /// By source.
+    pipelines: Mutex<HashMap<String, Pipeline>>,
+    /// The first thing that went wrong outside any call.
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+/// A kernel made ready, and how its buffers are bound.
+#[derive(Clone)]
+pub(super) struct Pipeline {
+    pub pipeline: wgpu::ComputePipeline,
+    pub layout: wgpu::BindGroupLayout,
+}
+
+impl Context {
+    pub fn new(name: String, device: wgpu::Device, queue: wgpu::Queue, traits: Traits) -> Result<Self> {
+        let failure = Arc::new(Mutex::new(None));
+        let note = |failure: &Arc<Mutex<Option<String>>>, what: String| {
+            lock(failure).get_or_insert(what);
+        };
+        let lost = failure.clone();
+        device.set_device_lost_callback(move |reason, what| {
+            note(&lost, format!("the device was lost ({reason:?}): {what}"))
+        });
+        let uncaptured = failure.clone();
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| note(&uncaptured, error.to_string())));
+        let context =
+            Self { name, device, queue, traits, templates: Templates::new()?, pipelines: Mutex::default(), failure };
+        Ok(context)
+    }
+
+    /// The pipeline of this source, whose buffers are bound in this order: `true` for those that it writes.
+    pub fn pipeline(&self, label: &str, source: &str, writes: &[bool]) -> Result<Pipeline> {
+        if let Some(known) = lock(&self.pipelines).get(source) {
+            return Ok(known.clone());
+        }
+        let pipeline = self.guarded(|device| make_pipeline(device, label, source, writes))?;
+        lock(&self.pipelines).insert(source.into(), pipeline.clone());
+        Ok(pipeline)
+    }
+
+    /// A buffer of zeros.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`] where there is no room for it.
+    pub fn buffer(&self, what: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
+        let size = bytes.next_multiple_of(16).max(16);
+        let too_large = || Error::DeviceMemory { device: self.name.clone(), what: what.into(), needed: size };
+        if size > self.traits.buffer_bytes {
+            return Err(too_large());
+        }
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(what),
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
+        match pollster::block_on(scope.pop()) {
+            Some(_) => Err(too_large()),
+            None => Ok(buffer),
+        }
+    }
+
+    /// Does something on the device, and makes an error of what it finds invalid.
+    pub fn guarded<T>(&self, act: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let result = act(&self.device);
+        match pollster::block_on(scope.pop()) {
+            Some(error) => Err(self.error(error.to_string())),
+            None => self.check().map(|()| result),
+        }
+    }
+
+    /// Waits until everything submitted so far is done.
+    pub fn wait(&self) -> Result<()> {
+        let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
+        polled.map_err(|error| self.error(error.to_string()))?;
+        self.check()
+    }
+
+    /// Whether the device is still sound.
+    pub fn check(&self) -> Result<()> {
+        match &*lock(&self.failure) {
+            Some(what) => Err(self.error(what.clone())),
+            None => Ok(()),
+        }
+    }
+
+    pub fn error(&self, what: String) -> Error {
+        Error::Device { device: self.name.clone(), what }
+    }
+}
+
+fn make_pipeline(device: &wgpu::Device, label: &str, source: &str, writes: &[bool]) -> Pipeline {
+    let entries: Vec<_> = (0u32..).zip(writes).map(|(binding, writes)| entry(binding, *writes)).collect();
+    let layout =
+        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(label), entries: &entries });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: Some(label),
+        bind_group_layouts: &[Some(&layout)],
+        immediate_size: 0,
+    });
+    let module = wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(source.into()) };
+    // SAFETY: kernels stay within their buffers: their loops are bounded by the shapes that they are made for, token
+    // ids and pages are checked before each step, and the op table's cases are run with the same kernels.
+    let module = unsafe { device.create_shader_module_trusted(module, wgpu::ShaderRuntimeChecks::unchecked()) };
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some(label),
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions {
+            zero_initialize_workgroup_memory: false,
+            ..Default::default()
+        },
+        cache: None,
+    });
+    Pipeline { pipeline, layout }
+}
+
+fn entry(binding: u32, writes: bool) -> wgpu::BindGroupLayoutEntry {
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty: wgpu::BufferBindingType::Storage { read_only: !writes },
+            has_dynamic_offset: false,
+            min_binding_size: None,
+        },
+        count: None,
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,240 @@
+//! A plan made ready on a GPU.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use super::{
+    arena::Arena,
+    cache::Pages,
+    chosen::Chosen,
+    context::Context,
+    kernel::{Resource, Sizes},
+    lower::{FEW, Lowering, fuses},
+    prepare, profile,
+    program::{Buffers, Program, STORAGE, read},
+    step::{Layout, Words},
+};
+use crate::{
+    Error, Result,
+    backend::{Ahead, Bounds, Executable, OpTime, Run, Step, Usage},
+    graph::Op,
+    kv_cache::{CacheLayout, PageId},
+    plan::Plan,
+    weights::Weights,
+};
+
+/// A plan made ready.
+pub(super) struct GpuExecutable {
+    context: Arc<Context>,
+    plan: Plan,
+    arena: Arena,
+    /// For steps of few tokens, and of many.
+    programs: [Program; 2],
+    buffers: Buffers,
+    pages: Pages,
+    layout: Layout,
+    bounds: Bounds,
+    /// Whether single tokens are appended by the kernel that attends.
+    fused: bool,
+    /// The page tables that the device has.
+    tables: Vec<u32>,
+    parts: u64,
+    staging: wgpu::Buffer,
+    logits: Vec<f32>,
+    ahead: Chosen,
+    dispatches: u64,
+    profile: Option<Vec<OpTime>>,
+}
+
+impl GpuExecutable {
+    pub fn new(
+        context: Arc<Context>,
+        plan: Plan,
+        weights: &Weights,
+        cache: CacheLayout,
+        bounds: Bounds,
+    ) -> Result<Self> {
+        prepare::check_heads(&context, &plan)?;
+        let vectors = prepare::vectors(&plan, weights)?;
+        let mut arena = Arena::new();
+        let matrices = prepare::place_matrices(&context.traits, &plan, weights, &mut arena)?;
+        let layout = prepare::layout(&context.traits, &plan, &vectors, &bounds, cache.cache_type)?;
+        let mut program = |few: bool| {
+            let lowering = Lowering::new(&plan, &mut arena, &context.traits, &cache, &layout, &vectors);
+            lowering.program(few, bounds.max_outputs > FEW).map(Program::new)
+        };
+        let programs = [program(true)?, program(false)?];
+        arena.allocate(&context)?;
+        weights.read_ahead();
+        let mut chunks = 0;
+        for (name, shape) in matrices {
+            arena.upload(&context, &weights.get(&name, &shape)?, &mut chunks)?;
+        }
+        let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
+        let pages = Pages::new(&cache);
+        let fused = plan.steps().iter().all(|step| match &step.op {
+            Op::Attention(_) => false,
+            Op::RotatedAttention { attention, .. } => fuses(&context.traits, attention, cache.cache_type),
+            _ => true,
+        });
+        let logits_bytes = (bounds.max_outputs.max(1) * plan.logits().shape.width * 4) as u64;
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let staging = context.buffer("logits on their way", logits_bytes, usage)?;
+        context.queue.submit([]);
+        context.wait()?;
+        let ahead = Chosen::new(&context, &plan, &mut buffers)?;
+        let (tables, parts, logits, dispatches, profile) = (vec![], 0, vec![], 0, None);
+        Ok(Self {
+            context,
+            plan,
+            arena,
+            programs,
+            buffers,
+            pages,
+            layout,
+            bounds,
+            fused,
+            tables,
+            parts,
+            staging,
+            logits,
+            ahead,
+            dispatches,
+            profile,
+        })
+    }
+
+    /// Writes what changes from step to step, and makes room for it. The tokens may be there already.
+    fn prepare(&mut self, step: &Step<'_>, from_device: bool) -> Result<Sizes> {
+        let (words, sizes) = Words::new(&self.layout, step);
+        let mut replaced = self.grow(step, &sizes)?;
+        let at = |words: usize| 4 * words as u64;
+        let needed = at(self.layout.tables_at() + words.tables.len());
+        if self.buffers.get(Resource::Step)?.size() < needed {
+            self.buffers.set(Resource::Step, self.context.buffer("step", 2 * needed, STORAGE)?);
+            self.tables.clear();
+            replaced = true;
+        }
+        if replaced {
+            self.programs.iter_mut().for_each(Program::unbind);
+            self.ahead.program.unbind();
+        }
+        let buffer = self.buffers.get(Resource::Step)?;
+        let queue = &self.context.queue;
+        queue.write_buffer(buffer, 0, bytemuck::cast_slice(&words.records));
+        if !from_device {
+            queue.write_buffer(self.buffers.get(Resource::Ids)?, 0, bytemuck::cast_slice(step.tokens));
+        }
+        if !(self.fused && sizes.single && sizes.tokens <= FEW) {
+            queue.write_buffer(buffer, at(self.layout.quads_at()), bytemuck::cast_slice(&words.quads));
+            queue.write_buffer(buffer, at(self.layout.blocks_at()), bytemuck::cast_slice(&words.blocks));
+        }
+        if self.tables != words.tables {
+            queue.write_buffer(buffer, at(self.layout.tables_at()), bytemuck::cast_slice(&words.tables));
+            self.tables = words.tables;
+        }
+        Ok(sizes)
+    }
+
+    /// Makes room for the cache's pages and for what its spans come to; says whether buffers have been replaced.
+    fn grow(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<bool> {
+        let in_runs = step.runs.iter().flat_map(|run| run.pages);
+        let in_copies = step.copies.iter().flat_map(|(from, to)| [from, to]);
+        let count = in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0);
+        let mut replaced = self.pages.grow(&self.context, &mut self.buffers, count)?;
+        if sizes.tokens <= FEW && sizes.spans > 1 {
+            let words = (sizes.tokens * sizes.spans * prepare::widest_partials(&self.plan)) as u64;
+            if 4 * words > self.parts {
+                self.parts = 4 * words.next_power_of_two();
+                self.buffers.set(Resource::Parts, self.context.buffer("parts of attention", self.parts, STORAGE)?);
+                replaced = true;
+            }
+        }
+        Ok(replaced)
+    }
+
+    fn encode(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<wgpu::CommandEncoder> {
+        let Self { context, programs, buffers, arena, pages, dispatches, profile, .. } = self;
+        let mut encoder = context.device.create_command_encoder(&Default::default());
+        pages.copy(context, &mut encoder, buffers, step.copies)?;
+        let program = &mut programs[usize::from(sizes.tokens > FEW)];
+        if let Some(profile) = profile {
+            profile::run(profile, encoder, context, buffers, arena, program, sizes)?;
+            return Ok(context.device.create_command_encoder(&Default::default()));
+        }
+        *dispatches = program.encode(&mut encoder, context, buffers, arena, sizes)?;
+        Ok(encoder)
+    }
+
+    fn read_logits(&mut self, encoder: &mut wgpu::CommandEncoder, outputs: usize) -> Result<()> {
+        let place = self.plan.logits();
+        let (width, stride) = (place.shape.width as u64 * 4, super::lower::stride(&place) as u64 * 4);
+        let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
+        for row in 0..outputs as u64 {
+            encoder.copy_buffer_to_buffer(from, row * stride, &self.staging, row * width, width);
+        }
+        Ok(())
+    }
+}
+
+impl Executable for GpuExecutable {
+    fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
+        self.bounds.check(step)?;
+        let sizes = self.prepare(step, false)?;
+        let mut encoder = self.encode(step, &sizes)?;
+        self.read_logits(&mut encoder, sizes.outputs)?;
+        self.context.queue.submit([encoder.finish()]);
+        self.logits.clear();
+        let bytes = (sizes.outputs * self.plan.logits().shape.width * 4) as u64;
+        if bytes > 0 {
+            let logits = &mut self.logits;
+            read(&self.context, &self.staging, bytes, |found| logits.extend_from_slice(bytemuck::cast_slice(found)))?;
+        }
+        Ok(&self.logits)
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        if self.profile.is_some() { None } else { Some(self) }
+    }
+
+    fn usage(&self) -> Usage {
+        let bytes = self.arena.bytes() + self.buffers.bytes() + self.staging.size();
+        Usage { dispatches: self.dispatches, device_bytes: bytes }
+    }
+
+    fn set_profiling(&mut self, on: bool) -> Result<()> {
+        if on && !self.context.traits.timestamps {
+            return Err(Error::Unsupported(format!("{} cannot time its kernels", self.context.name)));
+        }
+        self.profile = on.then(Vec::new);
+        Ok(())
+    }
+
+    fn take_profile(&mut self) -> Vec<OpTime> {
+        let mut profile = self.profile.as_mut().map(std::mem::take).unwrap_or_default();
+        profile.sort_by_key(|op| Reverse(op.time));
+        profile
+    }
+}
+
+impl Ahead for GpuExecutable {
+    fn start(
+        &mut self,
+        token: Option<u32>,
+        position: usize,
+        pages: &[PageId],
+        copies: &[(PageId, PageId)],
+    ) -> Result<()> {
+        let runs = [Run { len: 1, start: position, pages }];
+        let step = Step { tokens: &[token.unwrap_or(0)], runs: &runs, outputs: &[0], copies };
+        self.bounds.check(&step)?;
+        let sizes = self.prepare(&step, token.is_none())?;
+        let mut encoder = self.encode(&step, &sizes)?;
+        let Self { context, buffers, arena, ahead, dispatches, .. } = self;
+        *dispatches += ahead.program.encode(&mut encoder, context, buffers, arena, &sizes)?;
+        ahead.send(context, buffers, encoder)
+    }
+
+    fn take(&mut self) -> Result<Option<u32>> {
+        self.ahead.take(&self.context)
+    }
+}

@@ -1,0 +1,291 @@
+//! From a plan to programs of kernels: one for steps of few tokens, which read all weights for little arithmetic, and
+//! one for many.
+//!
+//! A value can be kept in several forms: single precision, 8 bits for products with quantised matrices, half precision
+//! for matrix units. Readers say which they want; whoever makes a value writes those, or a `rows` kernel after it does.
+
+mod attention;
+mod product;
+mod rows;
+
+pub(super) use attention::fuses;
+pub(super) use product::variant;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    arena::{Arena, Matrix},
+    context::Traits,
+    kernel::{Kernel, Resource, When},
+    step::Layout,
+};
+use crate::{
+    DType, Error, Result,
+    graph::{Activation, Op, RopeSpec, Rows},
+    kv_cache::CacheLayout,
+    plan::{Operand, Place, Plan, PlanStep},
+};
+
+/// The most tokens of the program for few.
+pub(super) const FEW: usize = 16;
+
+/// How rows are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Form {
+    Plain,
+    Codes,
+    Half,
+}
+
+type Forms = BTreeSet<Form>;
+
+/// A dispatch, with variants for 1, 2, 4 and more rows where it has them.
+#[derive(Debug)]
+pub(super) struct Command {
+    /// The name of the op in profiles.
+    pub op: &'static str,
+    pub when: When,
+    pub variants: Vec<Kernel>,
+    /// Whether the variant goes by outputs rather than tokens.
+    pub by_outputs: bool,
+}
+
+/// Everything that lowering looks at, and the commands so far.
+pub(super) struct Lowering<'a> {
+    pub plan: &'a Plan,
+    pub arena: &'a mut Arena,
+    pub traits: &'a Traits,
+    pub cache: &'a CacheLayout,
+    pub layout: &'a Layout,
+    pub vectors: &'a HashMap<Arc<str>, Arc<[f32]>>,
+    /// Whether steps have at most [`FEW`] tokens.
+    pub few: bool,
+    /// Whether steps may have more outputs than that.
+    pub many_outputs: bool,
+    wanted: Vec<Vec<Forms>>,
+    /// Slots whose rows in 8 bits are still to be divided by the root of the mean square.
+    pending: HashMap<usize, PendingNorm>,
+    commands: Vec<Command>,
+}
+
+#[derive(Clone, Copy)]
+struct PendingNorm {
+    blocks: usize,
+    width: usize,
+    eps: f32,
+}
+
+/// What a plan's step makes, and for whom.
+struct Made {
+    place: Place,
+    forms: Forms,
+}
+
+impl<'a> Lowering<'a> {
+    pub fn new(
+        plan: &'a Plan,
+        arena: &'a mut Arena,
+        traits: &'a Traits,
+        cache: &'a CacheLayout,
+        layout: &'a Layout,
+        vectors: &'a HashMap<Arc<str>, Arc<[f32]>>,
+    ) -> Self {
+        let (wanted, pending, commands) = (vec![], HashMap::new(), vec![]);
+        let (few, many_outputs) = (true, false);
+        Self { plan, arena, traits, cache, layout, vectors, few, many_outputs, wanted, pending, commands }
+    }
+
+    /// The commands of one program.
+    pub fn program(mut self, few: bool, many_outputs: bool) -> Result<Vec<Command>> {
+        (self.few, self.many_outputs) = (few, many_outputs);
+        self.wanted = self.wanted_forms()?;
+        for (index, step) in self.plan.steps().iter().enumerate() {
+            let forms = std::mem::take(&mut self.wanted[index]);
+            let made: Vec<_> =
+                step.outputs.iter().zip(forms).map(|(place, forms)| Made { place: *place, forms }).collect();
+            self.lower(step, &made)?;
+        }
+        Ok(self.commands)
+    }
+
+    fn lower(&mut self, step: &PlanStep, made: &[Made]) -> Result<()> {
+        for made in made {
+            self.pending.remove(&made.place.slot.index());
+        }
+        let name = step.op.name();
+        match &step.op {
+            Op::Embed => self.embed(name, &step.inputs[0], &made[0]),
+            Op::MatMul | Op::MatMulJoined => self.products(name, step, made),
+            Op::MatMulGlu(Activation::Silu) => self.glu(name, step, &made[0]),
+            Op::MatMulAdd => self.product_add(name, step, &made[0]),
+            Op::MatMulAddRmsNorm { eps } => self.product_add_norm(name, step, made, *eps),
+            Op::Add => self.elementwise(name, "add", step, &made[0]),
+            Op::Mul => self.elementwise(name, "mul", step, &made[0]),
+            Op::Div => self.elementwise(name, "div", step, &made[0]),
+            Op::Activate(Activation::Silu) => self.elementwise(name, "silu", step, &made[0]),
+            Op::RmsNorm { eps } => self.rms_norm(name, step, &made[0], *eps),
+            Op::AddRmsNorm { eps } => self.add_rms_norm(name, step, made, *eps),
+            Op::Rope(spec) => self.rope(name, step, &made[0], spec),
+            Op::Attention(spec) => self.attention(name, step, &made[0], spec, None),
+            Op::RotatedAttention { attention, rope, norm } => {
+                self.attention(name, step, &made[0], attention, Some((rope, *norm)))
+            }
+            Op::SelectOutputs => self.select(name, step, &made[0]),
+        }
+    }
+
+    /// By step and result, the forms that its readers want.
+    fn wanted_forms(&self) -> Result<Vec<Vec<Forms>>> {
+        let steps = self.plan.steps();
+        let mut wanted: Vec<Vec<Forms>> = steps.iter().map(|step| vec![Forms::new(); step.outputs.len()]).collect();
+        let mut makers: HashMap<usize, (usize, usize)> = HashMap::new();
+        for (index, step) in steps.iter().enumerate() {
+            for (operand, input) in step.inputs.iter().enumerate() {
+                let Operand::Slot(place) = input else { continue };
+                let (step_of, output) = makers[&place.slot.index()];
+                wanted[step_of][output].extend(self.forms_read(step, operand)?);
+            }
+            for (output, place) in step.outputs.iter().enumerate() {
+                makers.insert(place.slot.index(), (index, output));
+            }
+        }
+        let (step, output) = makers[&self.plan.logits().slot.index()];
+        wanted[step][output].insert(Form::Plain);
+        Ok(wanted)
+    }
+
+    fn forms_read(&self, step: &PlanStep, operand: usize) -> Result<Forms> {
+        if operand > 0 || step.matrices().is_empty() {
+            return Ok(Forms::from([Form::Plain]));
+        }
+        let Operand::Slot(x) = &step.inputs[0] else { return Err(not_computed()) };
+        step.matrices().iter().map(|matrix| Ok(self.form_for(&*self.matrix(matrix)?, x.shape.rows))).collect()
+    }
+
+    /// The form in which a matrix wants what it is multiplied with.
+    fn form_for(&self, matrix: &Matrix, rows: Rows) -> Form {
+        let coded = matrix.planes().coded;
+        match self.is_few(rows) {
+            true if coded => Form::Codes,
+            true => Form::Plain,
+            false if self.traits.matrices && (coded || matrix.dtype == DType::F16) => Form::Half,
+            false => Form::Plain,
+        }
+    }
+
+    /// Whether a value has at most [`FEW`] rows.
+    fn is_few(&self, rows: Rows) -> bool {
+        match rows {
+            Rows::Outputs => !self.many_outputs,
+            Rows::Tokens | Rows::Fixed(_) => self.few,
+        }
+    }
+
+    fn matrix(&self, operand: &Operand) -> Result<Arc<Matrix>> {
+        let found = match operand {
+            Operand::Weight { name, .. } => self.arena.matrix(name),
+            Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
+        };
+        found.cloned().ok_or_else(|| Error::Graph("a product's matrix is no weight".into()))
+    }
+
+    /// A row of numbers, wherever it comes from.
+    fn vector(&self, operand: &Operand) -> Result<Arc<[f32]>> {
+        match operand {
+            Operand::Constant(row) => Ok(row.clone()),
+            Operand::Weight { name, .. } => self.vectors.get(name).cloned().ok_or_else(not_computed),
+            Operand::Tokens | Operand::Slot(_) => Err(Error::Graph("a row of numbers depends on the step".into())),
+        }
+    }
+
+    fn vector_resource(&mut self, operand: &Operand) -> Result<Resource> {
+        let row = self.vector(operand)?;
+        Ok(self.arena.place_vector(self.traits, row).into())
+    }
+
+    /// The number of the table of angles.
+    fn angles(&self, operand: &Operand) -> Result<(usize, usize)> {
+        let row = self.vector(operand)?;
+        let table = self.layout.frequencies.iter().position(|known| *known == row);
+        table.map(|table| (self.layout.angles_at(table), row.len())).ok_or_else(not_computed)
+    }
+
+    fn push(&mut self, op: &'static str, kernel: Kernel) {
+        self.push_when(op, When::Always, kernel);
+    }
+
+    fn push_when(&mut self, op: &'static str, when: When, kernel: Kernel) {
+        self.commands.push(Command { op, when, variants: vec![kernel], by_outputs: false });
+    }
+
+    /// What kernels with reductions are told of the adapter.
+    fn common(&self, workgroup: u32) -> Value {
+        let layout = self.layout;
+        json!({
+            "workgroup": workgroup,
+            "subgroup": self.traits.subgroup,
+            "records_at": super::step::RECORDS,
+            "record_words": layout.record_words(),
+            "quads_at": layout.quads_at(),
+            "blocks_at": layout.blocks_at(),
+        })
+    }
+
+    /// Writes rows that lie in single precision in the other forms that are wanted.
+    fn convert(&mut self, op: &'static str, made: &Made) {
+        let forms: Forms = made.forms.iter().copied().filter(|form| *form != Form::Plain).collect();
+        if !forms.is_empty() {
+            let made = Made { place: made.place, forms };
+            self.rows(op, rows::Source::Copy(slot(&made.place), stride(&made.place)), &made, None, None);
+        }
+    }
+}
+
+/// The distance between a value's rows, in elements: whole tiles of what products take at a time.
+pub(super) fn stride(place: &Place) -> usize {
+    place.shape.width.next_multiple_of(64)
+}
+
+fn slot(place: &Place) -> Resource {
+    Resource::Slot(place.slot.index())
+}
+
+fn place(operand: &Operand) -> Result<Place> {
+    match operand {
+        Operand::Slot(place) => Ok(*place),
+        Operand::Tokens | Operand::Weight { .. } | Operand::Constant(_) => Err(not_computed()),
+    }
+}
+
+fn not_computed() -> Error {
+    Error::Graph("an operand is not of the kind that its op reads".into())
+}
+
+/// Sets values of a template's variables.
+fn with(mut values: Value, more: Value) -> Value {
+    if let (Value::Object(values), Value::Object(more)) = (&mut values, more) {
+        values.extend(more);
+    }
+    values
+}
+
+/// The elements of a head that are rotated together, in WGSL, for pair `i` of `pairs`.
+fn pair_indices(spec: &RopeSpec, pairs: usize) -> [String; 2] {
+    match spec.style {
+        crate::graph::RopeStyle::Adjacent => ["2u * i".into(), "2u * i + 1u".into()],
+        crate::graph::RopeStyle::Halves => ["i".into(), format!("i + {pairs}u")],
+    }
+}
+
+fn count(rows: Rows, by: usize) -> super::kernel::Count {
+    match rows {
+        Rows::Tokens => super::kernel::Count::Tokens(by),
+        Rows::Outputs => super::kernel::Count::Outputs(by),
+        Rows::Fixed(rows) => super::kernel::Count::Fixed(rows.div_ceil(by)),
+    }
+}

@@ -1,0 +1,128 @@
+//! Any GPU, through wgpu: Vulkan, DX12 or Metal.
+//!
+//! In: an optimised graph and the weights. Out: logits. A plan becomes two programs of kernels (`lower`), one for steps
+//! of few tokens and one for many; a step writes what changes into one buffer (`step`), and encodes the dispatches
+//! that it needs over buffers and bindings that were made once. The kernels are templates in `kernels/`.
+
+mod adapter;
+mod arena;
+mod cache;
+mod chosen;
+mod context;
+mod executable;
+mod kernel;
+mod lower;
+mod prepare;
+mod profile;
+mod program;
+mod step;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod tiles;
+
+use std::sync::Arc;
+
+pub use adapter::GpuLimits;
+
+use self::{context::Context, executable::GpuExecutable};
+use super::{Adapter, Backend, Bounds, DeviceInfo, Executable};
+use crate::{
+    Error, Result,
+    graph::{Graph, Op},
+    kv_cache::CacheLayout,
+    plan::Plan,
+    weights::Weights,
+};
+
+/// A GPU as a device.
+pub struct Gpu {
+    info: DeviceInfo,
+    context: Arc<Context>,
+}
+
+impl Gpu {
+    /// Opens an adapter.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] where there is none such, [`Error::Device`] where it cannot be opened.
+    pub fn new(adapter: &Adapter) -> Result<Self> {
+        Self::with_limits(adapter, &GpuLimits::default())
+    }
+
+    /// As [`Gpu::new`], with less than the adapter has: to see what kernels come to on other adapters, or to do without
+    /// what a driver gets wrong.
+    ///
+    /// # Errors
+    /// As there; [`Error::Argument`] for limits below what WebGPU grants everywhere.
+    pub fn with_limits(adapter: &Adapter, limits: &GpuLimits) -> Result<Self> {
+        limits.check()?;
+        let adapter = adapter::find(adapter)?;
+        let info = adapter::describe(&adapter);
+        Ok(Self { info, context: Arc::new(adapter::open(&adapter, limits)?) })
+    }
+
+    /// Whether it has matrix units that kernels use: of 16 by 16 in half precision, summed in single.
+    pub fn has_matrices(&self) -> bool {
+        self.context.traits.matrices
+    }
+
+    /// All adapters of this machine, software among them, which [`Adapter::Best`] does not choose.
+    pub fn adapters() -> Vec<DeviceInfo> {
+        adapter::all().iter().map(adapter::describe).collect()
+    }
+}
+
+impl Backend for Gpu {
+    fn device(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn supports(&self, op: &Op) -> bool {
+        match op {
+            Op::Embed
+            | Op::MatMul
+            | Op::Add
+            | Op::Mul
+            | Op::Div
+            | Op::Activate(_)
+            | Op::RmsNorm { .. }
+            | Op::Rope(_)
+            | Op::Attention(_)
+            | Op::SelectOutputs
+            | Op::MatMulJoined
+            | Op::MatMulGlu(_)
+            | Op::MatMulAdd
+            | Op::AddRmsNorm { .. }
+            | Op::MatMulAddRmsNorm { .. }
+            | Op::RotatedAttention { .. } => true,
+        }
+    }
+
+    fn prefill_chunk(&self) -> usize {
+        512
+    }
+
+    fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
+        prepare::scratch_bytes(plan, max_tokens, max_outputs, max_positions)
+    }
+
+    fn compile(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        max_tokens: usize,
+        max_outputs: usize,
+    ) -> Result<Box<dyn Executable>> {
+        if cache.layers != graph.caches() {
+            let what =
+                "is laid out for other layers than the graph's: make it with `CacheLayout::new(graph.caches(), ..)`";
+            return Err(Error::argument("cache", what));
+        }
+        let cache = CacheLayout::new(&cache.layers, cache.cache_type)?;
+        let plan = Plan::new(graph)?;
+        let bounds = Bounds::new(&plan, max_tokens, max_outputs);
+        Ok(Box::new(GpuExecutable::new(self.context.clone(), plan, weights, cache, bounds)?))
+    }
+}

@@ -1,0 +1,204 @@
+//! What a plan needs before its first step: places for its weights, and the buffers that its steps work in.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    arena::Arena,
+    context::{Context, Traits},
+    kernel::Resource,
+    lower::FEW,
+    program::{Buffers, Program, STORAGE},
+    step::{Layout, SPLIT},
+    tiles,
+};
+use crate::{
+    Error, Result,
+    backend::Bounds,
+    graph::{AttentionSpec, Op, Rows},
+    kv_cache::CacheType,
+    plan::{Operand, Plan},
+    weights::Weights,
+};
+
+/// Rows that tiled products read beyond those that there are.
+const TILE: usize = 256;
+
+/// The vectors that a plan reads, by name.
+pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<Arc<str>, Arc<[f32]>>> {
+    let mut vectors = HashMap::new();
+    for step in plan.steps() {
+        let matrices = step.matrices();
+        let others = step.inputs.iter().filter(|input| !matrices.contains(input));
+        for input in others {
+            if let Operand::Weight { name, shape, .. } = input
+                && step.op != Op::Embed
+                && shape.rows == Rows::Fixed(1)
+                && !vectors.contains_key(name)
+            {
+                vectors.insert(name.clone(), Arc::from(weights.vector(name, shape.width)?));
+            }
+        }
+    }
+    Ok(vectors)
+}
+
+/// Gives every matrix its place; their names and shapes.
+pub(super) fn place_matrices(
+    traits: &Traits,
+    plan: &Plan,
+    weights: &Weights,
+    arena: &mut Arena,
+) -> Result<Vec<(Arc<str>, [usize; 2])>> {
+    let mut matrices: Vec<(Arc<str>, [usize; 2])> = vec![];
+    for step in plan.steps() {
+        let tables = if step.op == Op::Embed { &step.inputs[..1] } else { step.matrices() };
+        for operand in tables {
+            let Operand::Weight { name, dtype, shape } = operand else {
+                return Err(Error::Graph("a product's matrix is no weight".into()));
+            };
+            let Rows::Fixed(rows) = shape.rows else {
+                return Err(Error::Graph("a weight's rows depend on the step".into()));
+            };
+            if arena.matrix(name).is_some() {
+                continue;
+            }
+            let weight = weights.get(name, &[rows, shape.width])?;
+            if weight.dtype != *dtype {
+                return Err(Error::tensor(
+                    &**name,
+                    format!("is stored as {}, but the graph has {dtype}", weight.dtype),
+                ));
+            }
+            arena.place(traits, &weight, [rows, shape.width])?;
+            matrices.push((name.clone(), [rows, shape.width]));
+        }
+    }
+    Ok(matrices)
+}
+
+pub(super) fn layout(
+    traits: &Traits,
+    plan: &Plan,
+    vectors: &HashMap<Arc<str>, Arc<[f32]>>,
+    bounds: &Bounds,
+    cache_type: CacheType,
+) -> Result<Layout> {
+    let mut frequencies: Vec<Arc<[f32]>> = vec![];
+    let mut block = 64;
+    for step in plan.steps() {
+        let (operand, spec) = match &step.op {
+            Op::Rope(_) => (Some(&step.inputs[1]), None),
+            Op::RotatedAttention { attention, .. } => (Some(&step.inputs[3]), Some(attention)),
+            Op::Attention(spec) => (None, Some(spec)),
+            _ => (None, None),
+        };
+        if let Some(spec) = spec {
+            block = block.min(tiles::prefill(traits, spec.head_dim, cache_type).block);
+        }
+        let row = match operand {
+            Some(Operand::Constant(row)) => row.clone(),
+            Some(Operand::Weight { name, .. }) => {
+                vectors.get(name).cloned().ok_or_else(|| Error::tensor(&**name, "is no row of numbers"))?
+            }
+            Some(Operand::Tokens | Operand::Slot(_)) => {
+                return Err(Error::Graph("frequencies depend on the step".into()));
+            }
+            None => continue,
+        };
+        if !frequencies.contains(&row) {
+            frequencies.push(row);
+        }
+    }
+    Ok(Layout { max_tokens: bounds.max_tokens, frequencies, block, span: tiles::span(traits, cache_type) })
+}
+
+/// A workgroup has an invocation for each element of a head.
+pub(super) fn check_heads(context: &Context, plan: &Plan) -> Result<()> {
+    let most = context.traits.workgroup as usize;
+    let widest = attentions(plan).map(|spec| spec.head_dim.next_multiple_of(16)).max().unwrap_or(0);
+    if widest <= most {
+        return Ok(());
+    }
+    let what = format!("{} attends to heads of up to {most} elements, the model's have {widest}", context.name);
+    Err(Error::Unsupported(what))
+}
+
+fn attentions(plan: &Plan) -> impl Iterator<Item = &AttentionSpec> {
+    plan.steps().iter().filter_map(|step| match &step.op {
+        Op::Attention(spec) | Op::RotatedAttention { attention: spec, .. } => Some(spec),
+        _ => None,
+    })
+}
+
+/// Words that a span of one token comes to in the widest attention.
+pub(super) fn widest_partials(plan: &Plan) -> usize {
+    attentions(plan).map(|spec| spec.heads * (spec.head_dim.next_multiple_of(16) + 2)).max().unwrap_or(0)
+}
+
+/// All buffers that programs name but for the cache's.
+pub(super) fn make_buffers(
+    context: &Context,
+    plan: &Plan,
+    programs: &[Program; 2],
+    bounds: &Bounds,
+    layout: &Layout,
+) -> Result<Buffers> {
+    let mut buffers = Buffers::default();
+    let bound = programs.iter().flat_map(|program| &program.commands).flat_map(|command| &command.variants);
+    let logits = Resource::Slot(plan.logits().slot.index());
+    let resources = bound.flat_map(|kernel| kernel.bindings.iter().map(|bound| bound.resource));
+    let fixed = [Resource::Step, Resource::Ids, Resource::Parts, logits];
+    for resource in resources.chain(fixed) {
+        if buffers.get(resource).is_ok() || matches!(resource, Resource::Weight(..) | Resource::Cache(_)) {
+            continue;
+        }
+        let bytes = bytes_of(resource, plan, bounds, layout);
+        buffers.set(resource, context.buffer("a step's values", bytes, STORAGE)?);
+    }
+    Ok(buffers)
+}
+
+fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -> u64 {
+    let rows_and_width = |slot: usize| {
+        let slot = plan.slots()[slot];
+        let rows = match slot.rows {
+            Rows::Fixed(rows) => rows,
+            Rows::Tokens => bounds.max_tokens,
+            Rows::Outputs => bounds.max_outputs.max(1),
+        };
+        (rows, slot.width.next_multiple_of(64))
+    };
+    let bytes = match resource {
+        Resource::Step => 4 * (layout.tables_at() + 64),
+        Resource::Ids => 4 * bounds.max_tokens,
+        Resource::Slot(slot) => {
+            let (rows, width) = rows_and_width(slot);
+            4 * rows * width
+        }
+        Resource::Codes(slot) => {
+            let (rows, width) = rows_and_width(slot);
+            48 * rows * width.div_ceil(32)
+        }
+        Resource::Half(slot) => {
+            let (rows, width) = rows_and_width(slot);
+            2 * rows.next_multiple_of(TILE) * width
+        }
+        Resource::HalfScale(slot) => 4 * rows_and_width(slot).0.next_multiple_of(TILE),
+        Resource::Temp(_) => {
+            let widest = (0..plan.slots().len()).map(rows_and_width).map(|(rows, width)| 4 * rows * width);
+            widest.filter(|bytes| *bytes > 0).max().unwrap_or(0)
+        }
+        Resource::Parts | Resource::Finds | Resource::Chosen => 4,
+        Resource::Weight(..) | Resource::Cache(_) => 0,
+    };
+    bytes as u64
+}
+
+/// The bytes that a plan's steps work in, at most.
+pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
+    let slots = plan.bytes(max_tokens, max_outputs);
+    let spans =
+        max_positions.div_ceil(SPLIT).saturating_mul(max_tokens.min(FEW)).saturating_mul(4 * widest_partials(plan));
+    // Rows in 8 bits or in half precision beside those in single, and two temporary values.
+    slots.saturating_mul(2).saturating_add(spans)
+}

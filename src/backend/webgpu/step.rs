@@ -1,0 +1,120 @@
+//! What changes from step to step, as kernels read it: one buffer of words.
+//!
+//! | words | hold |
+//! |---|---|
+//! | 8 | tokens, outputs, spans of the longest sequence; the rest is free |
+//! | a record for each token | nothing, its position, where its sequence's page table begins, the token of the output of the record's number; then for each table of frequencies the cosine and sine of each pair |
+//! | 4 for each quad | first token, tokens, first position, page |
+//! | 4 for each block | first token, tokens, first position, where the page table begins |
+//! | the rest | the page tables |
+
+use std::sync::Arc;
+
+use super::kernel::Sizes;
+use crate::{backend::Step, kv_cache::PAGE_POSITIONS};
+
+/// Where records begin.
+pub(super) const RECORDS: usize = 8;
+/// Words of a record before its angles.
+const RECORD: usize = 4;
+/// Positions that are appended together.
+const QUAD: usize = 4;
+/// Positions that a workgroup attends to for a single token where the sequence has more than one attends to alone.
+pub(super) const SPLIT: usize = 128;
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub max_tokens: usize,
+    /// The tables of frequencies, whose angles every record has.
+    pub frequencies: Vec<Arc<[f32]>>,
+    /// Tokens of a block.
+    pub block: usize,
+    /// Positions that one workgroup attends to alone.
+    pub span: usize,
+}
+
+impl Layout {
+    pub fn record_words(&self) -> usize {
+        self.angles_at(self.frequencies.len())
+    }
+
+    /// Where in a record the angles of a table begin.
+    pub fn angles_at(&self, table: usize) -> usize {
+        RECORD + self.frequencies[..table].iter().map(|row| 2 * row.len()).sum::<usize>()
+    }
+
+    pub fn quads_at(&self) -> usize {
+        RECORDS + self.max_tokens * self.record_words()
+    }
+
+    pub fn blocks_at(&self) -> usize {
+        self.quads_at() + 4 * self.max_tokens
+    }
+
+    pub fn tables_at(&self) -> usize {
+        self.blocks_at() + 4 * self.max_tokens
+    }
+}
+
+/// A step in words.
+#[derive(Default)]
+pub(super) struct Words {
+    /// The header and the records.
+    pub records: Vec<u32>,
+    pub quads: Vec<u32>,
+    pub blocks: Vec<u32>,
+    pub tables: Vec<u32>,
+}
+
+impl Words {
+    pub fn new(layout: &Layout, step: &Step<'_>) -> (Self, Sizes) {
+        let mut words = Self::default();
+        words.records.resize(RECORDS, 0);
+        let (mut token, mut longest) = (0, 0);
+        for run in step.runs {
+            let table = (layout.tables_at() + words.tables.len()) as u32;
+            words.tables.extend(run.pages.iter().map(|page| page.index() as u32));
+            for i in 0..run.len {
+                let output = step.outputs.get(token + i).map_or(0, |output| *output as u32);
+                words.records.extend([0, (run.start + i) as u32, table, output]);
+                for frequencies in &layout.frequencies {
+                    words.records.extend(frequencies.iter().flat_map(|frequency| angle(run.start + i, *frequency)));
+                }
+            }
+            words.add_quads(run.start, run.len, token, run.pages);
+            for first in (0..run.len).step_by(layout.block) {
+                let len = layout.block.min(run.len - first);
+                words.blocks.extend([(token + first) as u32, len as u32, (run.start + first) as u32, table]);
+            }
+            longest = longest.max(run.start + run.len);
+            token += run.len;
+        }
+        let spans = if longest <= layout.span { 1 } else { longest.div_ceil(SPLIT) };
+        let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
+        words.records[..3].copy_from_slice(&[tokens as u32, outputs as u32, spans as u32]);
+        let single = step.runs.iter().all(|run| run.len == 1);
+        let sizes =
+            Sizes { tokens, outputs, spans, quads: words.quads.len() / 4, blocks: words.blocks.len() / 4, single };
+        (words, sizes)
+    }
+
+    fn add_quads(&mut self, start: usize, len: usize, token: usize, pages: &[crate::kv_cache::PageId]) {
+        let end = start + len;
+        let mut position = start;
+        while position < end {
+            let next = ((position / QUAD + 1) * QUAD).min(end);
+            let page = pages[position / PAGE_POSITIONS].index();
+            self.quads.extend([token + position - start, next - position, position, page].map(|word| word as u32));
+            position = next;
+        }
+    }
+}
+
+/// The cosine and the sine of `position * frequency`, in double precision up to the last turn because positions are
+/// large.
+fn angle(position: usize, frequency: f32) -> [u32; 2] {
+    let turns = (position as f64 * f64::from(frequency)) % std::f64::consts::TAU;
+    let (sine, cosine) = (turns as f32).sin_cos();
+    [cosine.to_bits(), sine.to_bits()]
+}

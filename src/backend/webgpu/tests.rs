@@ -1,0 +1,169 @@
+//! Every kernel that a model may need is sound for other adapters than those at hand: naga translates it to the
+//! languages of Vulkan, Metal and DX12.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use naga::{
+    back::{hlsl, msl, spv},
+    valid::{Capabilities, ValidationFlags, Validator},
+};
+
+use super::{
+    arena::Arena,
+    context::Traits,
+    lower::{FEW, Lowering},
+    prepare,
+    templates::Templates,
+};
+use crate::{
+    DType, Result,
+    backend::Bounds,
+    graph::{Builder, Graph, LayerCache, RopeSpec, RopeStyle},
+    kv_cache::{CacheLayout, CacheType},
+    optimize::{Target, optimize},
+    plan::Plan,
+    weights::Weights,
+};
+
+/// An adapter like many, with matrix units as on NVIDIA's.
+const PLAIN: Traits = Traits {
+    subgroup: Some(32),
+    matrices: false,
+    workgroup: 1024,
+    workgroup_bytes: 32 << 10,
+    binding_bytes: 1 << 27,
+    buffer_bytes: 1 << 30,
+    alignment: 256,
+    timestamps: false,
+};
+
+const ADAPTERS: [Traits; 4] = [
+    PLAIN,
+    Traits { matrices: true, workgroup_bytes: 48 << 10, ..PLAIN },
+    Traits { subgroup: Some(8), workgroup: 512, ..PLAIN },
+    Traits { subgroup: None, workgroup: 256, workgroup_bytes: 16 << 10, ..PLAIN },
+];
+
+/// A layer of a model, with the norms of heads as Qwen3 has them or without as in Llama, whose quantised weights are of
+/// this format.
+fn model(dtype: DType, normed: bool, head_dim: usize, group: usize) -> (Graph, Weights) {
+    const HIDDEN: usize = 256;
+    let (mut b, mut tensors) = (Builder::new(), vec![]);
+    let mut weight = |b: &mut Builder, name: &str, dtype: DType, rows: usize, columns: usize| {
+        let bytes = vec![0; rows * dtype.row_bytes(columns).unwrap()];
+        let shape = if rows == 1 { vec![columns] } else { vec![rows, columns] };
+        tensors.push((name.to_string(), dtype, shape, bytes));
+        b.weight(name, dtype, rows, columns)
+    };
+    let width = group * head_dim;
+    let tokens = b.tokens();
+    let table = weight(&mut b, "table", dtype, 512, HIDDEN);
+    let x = b.embed(table, tokens);
+    let norm = weight(&mut b, "norm", DType::F32, 1, HIDDEN);
+    let h = b.rms_norm(x, norm, 1e-6);
+    let mut heads = |b: &mut Builder, name: &str, width: usize| {
+        let w = weight(b, name, dtype, width, HIDDEN);
+        b.matmul(h, w)
+    };
+    let [mut q, mut k, v] = [heads(&mut b, "q", width), heads(&mut b, "k", head_dim), heads(&mut b, "v", head_dim)];
+    if normed {
+        let [q_norm, k_norm] = ["q_norm", "k_norm"].map(|name| weight(&mut b, name, DType::F32, 1, head_dim));
+        (q, k) = (b.rms_norm(q, q_norm, 1e-6), b.rms_norm(k, k_norm, 1e-6));
+    }
+    let frequencies = b.constant(vec![0.5; head_dim / 2]);
+    let style = if normed { RopeStyle::Halves } else { RopeStyle::Adjacent };
+    let [q, k] = [q, k].map(|x| b.rope(x, frequencies, RopeSpec { style, head_dim }));
+    let a = b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim }, group, 0.1);
+    let o = weight(&mut b, "o", if width.is_multiple_of(256) { dtype } else { DType::F16 }, HIDDEN, width);
+    let a = b.matmul(a, o);
+    let x = b.add(x, a);
+    let norm = weight(&mut b, "ffn_norm", DType::F32, 1, HIDDEN);
+    let h = b.rms_norm(x, norm, 1e-6);
+    let [gate, up] = ["gate", "up"].map(|name| {
+        let w = weight(&mut b, name, dtype, 512, HIDDEN);
+        b.matmul(h, w)
+    });
+    let gate = b.silu(gate);
+    let h = b.mul(gate, up);
+    let down = weight(&mut b, "down", dtype, HIDDEN, 512);
+    let h = b.matmul(h, down);
+    let x = b.add(x, h);
+    let norm = weight(&mut b, "last_norm", DType::F32, 1, HIDDEN);
+    let h = b.rms_norm(x, norm, 1e-6);
+    let logits = b.matmul(h, table);
+    (b.finish(logits).unwrap(), Weights::from_memory(tensors).unwrap())
+}
+
+/// The sources of all kernels of a model's programs, in WGSL.
+fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheType) -> Result<BTreeSet<String>> {
+    let cache = CacheLayout::new(graph.caches(), cache_type)?;
+    let plan = Plan::new(graph)?;
+    let bounds = Bounds::new(&plan, 64, 2 * FEW);
+    let vectors = prepare::vectors(&plan, weights)?;
+    let layout = prepare::layout(traits, &plan, &vectors, &bounds, cache_type)?;
+    let mut arena = Arena::new();
+    prepare::place_matrices(traits, &plan, weights, &mut arena)?;
+    let templates = Templates::new()?;
+    let mut sources = BTreeSet::new();
+    for few in [true, false] {
+        let lowering = Lowering::new(&plan, &mut arena, traits, &cache, &layout, &vectors);
+        for command in lowering.program(few, !few)? {
+            for kernel in &command.variants {
+                sources.insert(kernel.source(&templates)?);
+            }
+        }
+    }
+    Ok(sources)
+}
+
+fn translate(source: &str, traits: &Traits) {
+    let module = naga::front::wgsl::parse_str(source).unwrap_or_else(|e| panic!("{}", e.emit_to_string(source)));
+    let everywhere = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let uses_matrices = source.contains("coop_mat");
+    let capabilities = if uses_matrices { everywhere | Capabilities::COOPERATIVE_MATRIX } else { everywhere };
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    validator.subgroup_stages(naga::valid::ShaderStages::all());
+    validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
+    let info = validator.validate(&module).unwrap_or_else(|e| panic!("{}", e.emit_to_string(source)));
+
+    spv::write_vec(&module, &info, &spv::Options::default(), None).unwrap_or_else(|e| panic!("SPIR-V: {e}\n{source}"));
+    if uses_matrices {
+        assert!(traits.matrices);
+        return;
+    }
+    let options = msl::Options { lang_version: (3, 0), ..Default::default() };
+    msl::write_string(&module, &info, &options, &msl::PipelineOptions::default())
+        .unwrap_or_else(|e| panic!("Metal: {e}\n{source}"));
+    let options = hlsl::Options { shader_model: hlsl::ShaderModel::V6_4, ..Default::default() };
+    let mut text = String::new();
+    hlsl::Writer::new(&mut text, &options, &hlsl::PipelineOptions::default())
+        .write(&module, &info, None)
+        .unwrap_or_else(|e| panic!("HLSL: {e}\n{source}"));
+}
+
+fn optimized(graph: &Graph) -> Graph {
+    let target = Target { supports: &|_| true, vector: &|_| None::<Arc<[f32]>> };
+    optimize(graph, &target).unwrap().graph
+}
+
+#[test]
+fn every_kernel_translates_to_the_languages_of_vulkan_metal_and_dx12() {
+    for traits in &ADAPTERS {
+        let mut all = BTreeSet::new();
+        for dtype in DType::ALL {
+            let (graph, weights) = model(*dtype, true, 128, 2);
+            all.extend(sources(&optimized(&graph), &weights, traits, CacheType::F16).unwrap());
+        }
+        for (cache_type, head_dim, group) in
+            [(CacheType::F32, 64, 4), (CacheType::Q8_0, 128, 8), (CacheType::F16, 256, 2), (CacheType::F16, 80, 1)]
+        {
+            let (graph, weights) = model(DType::Q4_K, false, head_dim, group);
+            // The plain ops too, which a model may have where a pass does not fit.
+            for graph in [optimized(&graph), graph] {
+                all.extend(sources(&graph, &weights, traits, cache_type).unwrap());
+            }
+        }
+        assert!(all.len() > 100, "{} kernels", all.len());
+        all.iter().for_each(|source| translate(source, traits));
+    }
+}

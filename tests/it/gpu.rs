@@ -1,0 +1,141 @@
+//! GPUs as a whole: against llama.cpp, against the CPU, with less than the adapter has, and running ahead.
+//!
+//! They run on every adapter of the machine, software too; where there is none, each says that it was skipped.
+
+use inkstone::{
+    CacheType, Error, Runner, RunnerBuilder,
+    backend::{
+        Adapter, Backend, Device, DeviceInfo,
+        webgpu::{Gpu, GpuLimits},
+    },
+    generate::Wanted,
+};
+
+use crate::{
+    ops,
+    support::tiny::{MODELS, argmax, nmse},
+};
+
+/// What rounding in another order may cost in single precision.
+const ROUNDING: f64 = 1e-10;
+
+fn adapters() -> Vec<DeviceInfo> {
+    let adapters = Gpu::adapters();
+    if adapters.is_empty() {
+        eprintln!("skipped: this machine has no adapter, not even a software one");
+    }
+    adapters
+}
+
+fn on(info: &DeviceInfo) -> RunnerBuilder {
+    Runner::builder().cache_type(CacheType::F32).device(Device::Gpu(Adapter::Named(info.name.clone())))
+}
+
+#[test]
+fn logits_and_greedy_ids_are_llama_cpps() {
+    for info in adapters() {
+        for tiny in MODELS {
+            let expected = tiny.expected();
+            let mut runner = on(&info).from_gguf(tiny.path()).unwrap();
+            let error = nmse(&runner.predict_logits(&expected.prompt).unwrap(), &expected.prompt_logits);
+            assert!(error <= tiny.tolerance() + ROUNDING, "{} on {}: {error:.1e}", tiny.0, info.name);
+            // As far as rounding cannot have made the choice.
+            let least_gap = 30.0 * tiny.tolerance().sqrt() as f32;
+            for &id in &expected.greedy {
+                let next = runner.decode_greedy(id).unwrap();
+                let following = runner.tokens().len() - expected.prompt.len();
+                if let Some(wanted) = expected.greedy.get(following)
+                    && expected.gaps[following] > least_gap
+                {
+                    assert_eq!(next, *wanted, "{} on {}, token {following}", tiny.0, info.name);
+                }
+            }
+            let end = nmse(runner.decode(0).unwrap(), &{
+                let mut ids = expected.prompt.clone();
+                ids.extend(&expected.greedy);
+                ids.push(0);
+                let cpu = Runner::builder().cache_type(CacheType::F32).device(Device::Cpu).threads(2);
+                cpu.from_gguf(tiny.path()).unwrap().predict_logits(&ids).unwrap()
+            });
+            assert!(end <= ROUNDING, "{} on {} in the end: {end:.1e}", tiny.0, info.name);
+        }
+    }
+}
+
+#[test]
+fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
+    for info in adapters() {
+        let expected = MODELS[0].expected();
+        let mut ahead = on(&info).from_gguf(MODELS[0].path()).unwrap();
+        let mut plain = on(&info).from_gguf(MODELS[0].path()).unwrap();
+        let mut id = argmax(ahead.prefill(&expected.prompt).unwrap());
+        plain.prefill(&expected.prompt).unwrap();
+        for turn in 0..24 {
+            let next = ahead.decode_greedy(id).unwrap();
+            assert_eq!(next, argmax(plain.decode(id).unwrap()), "turn {turn}");
+            assert_eq!(ahead.tokens(), plain.tokens());
+            // Another token than the one that was chosen, a step back, and a fork, each while a step is under way.
+            id = if turn % 5 == 4 { (next + 1) % 300 } else { next };
+            if turn % 7 == 6 {
+                let len = ahead.tokens().len() - 2;
+                ahead.truncate(len).unwrap();
+                plain.truncate(len).unwrap();
+            }
+            if turn % 9 == 8 {
+                let sequence = ahead.sequence();
+                let twin = ahead.decoder().fork(sequence).unwrap();
+                let logits = ahead.decoder().step(&[(twin, &[id], Wanted::Last)]).unwrap().to_vec();
+                ahead.decoder().close(twin).unwrap();
+                let len = plain.tokens().len();
+                let error = nmse(plain.decode(id).unwrap(), &logits);
+                assert!(error <= ROUNDING, "turn {turn}: {error:.1e}");
+                plain.truncate(len).unwrap();
+            }
+        }
+    }
+}
+
+/// Small workgroups, no subgroups, and bindings so small that matrices come in parts: other kernels, the same results.
+#[test]
+fn results_do_not_depend_on_how_the_work_is_divided() {
+    let small = GpuLimits { workgroup: 256, subgroups: false, ..GpuLimits::default() };
+    let split = GpuLimits { workgroup: 512, binding_bytes: 1 << 18, matrices: false, ..GpuLimits::default() };
+    for info in adapters() {
+        for (limits, cases) in [(small, ops::for_workgroups()), (split, ops::for_bindings())] {
+            let gpu = Gpu::with_limits(&Adapter::Named(info.name.clone()), &limits).unwrap();
+            let failures: Vec<_> = cases.iter().filter_map(|case| case.failure_on(&gpu)).collect();
+            assert!(failures.is_empty(), "{limits:?}: {} failures:\n{}", failures.len(), failures.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn devices_are_named_and_missing_ones_too() {
+    let missing = Device::Gpu(Adapter::Named("no such adapter".into()));
+    match Runner::builder().device(missing).from_gguf(MODELS[0].path()) {
+        Err(Error::NoDevice(what)) => assert!(what.contains("no such adapter"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    let runner = Runner::builder().device(Device::Auto).from_gguf(MODELS[0].path()).unwrap();
+    let has_gpu = Gpu::new(&Adapter::Best).is_ok();
+    assert_eq!(runner.device().fallback.is_some(), !has_gpu, "{:?}", runner.device());
+    assert_eq!(Runner::builder().device(Device::Cpu).from_gguf(MODELS[0].path()).unwrap().device().fallback, None);
+    assert_eq!("gpu".parse(), Ok(Device::Gpu(Adapter::Best)));
+    assert_eq!("H200".parse(), Ok(Device::Gpu(Adapter::Named("H200".into()))));
+    let low = GpuLimits { workgroup: 64, ..GpuLimits::default() };
+    assert!(matches!(Gpu::with_limits(&Adapter::Best, &low), Err(Error::Argument { .. })));
+}
+
+/// Tiles staged in a workgroup's memory, many shapes, over and over: a missing barrier shows sooner or later.
+#[test]
+fn products_with_matrix_units_are_the_same_every_time() {
+    for info in adapters() {
+        let gpu = Gpu::new(&Adapter::Named(info.name.clone())).unwrap();
+        if !gpu.has_matrices() {
+            eprintln!("skipped: {} has no matrices of 16 by 16 in half precision", gpu.device().name);
+            continue;
+        }
+        let failures: Vec<_> = ops::tiled(8).iter().filter_map(|case| case.failure_on(&gpu)).collect();
+        assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    }
+}
