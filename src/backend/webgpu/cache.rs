@@ -28,6 +28,11 @@ impl Pages {
         }
     }
 
+    /// The bytes of so many positions in each layer.
+    pub fn bytes_of(&self, positions: usize) -> Vec<u64> {
+        self.page_bytes.iter().map(|page| page / PAGE_POSITIONS as u64 * positions as u64).collect()
+    }
+
     /// Makes room for so many pages, by half as many again as there were. Says whether buffers have been replaced.
     pub fn grow(&mut self, context: &Context, buffers: &mut Buffers, count: usize) -> Result<bool> {
         if count <= self.capacity && self.capacity > 0 {

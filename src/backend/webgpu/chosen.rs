@@ -65,7 +65,8 @@ impl Chosen {
             bindings: vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::Chosen)],
             groups: [Count::Fixed(1); 3],
         };
-        let command = |kernel| Command { op: "argmax", when: When::Always, variants: vec![kernel], by_outputs: false };
+        let command =
+            |kernel| Command { op: "argmax", step: 0, when: When::Always, variants: vec![kernel], by_outputs: false };
         let program = Program::new([finds, last].map(command).into());
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let free = (0..UNDER_WAY).map(|_| context.buffer("a chosen id on its way", 4, usage)).collect::<Result<_>>()?;

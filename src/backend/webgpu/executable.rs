@@ -158,7 +158,9 @@ impl GpuExecutable {
         pages.copy(context, &mut encoder, buffers, step.copies)?;
         let program = &mut programs[usize::from(sizes.tokens > FEW)];
         if let Some(profile) = profile {
-            profile::run(profile, encoder, context, buffers, arena, program, sizes)?;
+            let positions: usize = step.runs.iter().map(|run| run.start + run.len).sum();
+            let cached = pages.bytes_of(positions);
+            profile::run(profile, encoder, context, buffers, arena, program, sizes, &cached)?;
             return Ok(context.device.create_command_encoder(&Default::default()));
         }
         *dispatches = program.encode(&mut encoder, context, buffers, arena, sizes)?;

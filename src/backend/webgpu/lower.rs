@@ -49,6 +49,8 @@ type Forms = BTreeSet<Form>;
 pub(super) struct Command {
     /// The name of the op in profiles.
     pub op: &'static str,
+    /// The number of the plan's step that it is a part of.
+    pub step: usize,
     pub when: When,
     pub variants: Vec<Kernel>,
     /// Whether the variant goes by outputs rather than tokens.
@@ -68,6 +70,8 @@ pub(super) struct Lowering<'a> {
     /// Whether steps may have more outputs than that.
     pub many_outputs: bool,
     wanted: Vec<Vec<Forms>>,
+    /// The number of the plan's step that is being lowered.
+    step: usize,
     /// Slots whose rows in 8 bits are still to be divided by the root of the mean square.
     pending: HashMap<usize, PendingNorm>,
     commands: Vec<Command>,
@@ -97,7 +101,7 @@ impl<'a> Lowering<'a> {
     ) -> Self {
         let (wanted, pending, commands) = (vec![], HashMap::new(), vec![]);
         let (few, many_outputs) = (true, false);
-        Self { plan, arena, traits, cache, layout, vectors, few, many_outputs, wanted, pending, commands }
+        Self { plan, arena, traits, cache, layout, vectors, few, many_outputs, wanted, step: 0, pending, commands }
     }
 
     /// The commands of one program.
@@ -106,6 +110,7 @@ impl<'a> Lowering<'a> {
         self.wanted = self.wanted_forms()?;
         for (index, step) in self.plan.steps().iter().enumerate() {
             let forms = std::mem::take(&mut self.wanted[index]);
+            self.step = index;
             let made: Vec<_> =
                 step.outputs.iter().zip(forms).map(|(place, forms)| Made { place: *place, forms }).collect();
             self.lower(step, &made)?;
@@ -220,7 +225,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn push_when(&mut self, op: &'static str, when: When, kernel: Kernel) {
-        self.commands.push(Command { op, when, variants: vec![kernel], by_outputs: false });
+        self.commands.push(Command { op, step: self.step, when, variants: vec![kernel], by_outputs: false });
     }
 
     /// What kernels with reductions are told of the adapter.

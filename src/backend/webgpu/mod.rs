@@ -15,13 +15,14 @@ mod lower;
 mod prepare;
 mod profile;
 mod program;
+mod self_test;
 mod step;
 mod templates;
 #[cfg(test)]
 mod tests;
 mod tiles;
 
-use std::sync::Arc;
+use std::{sync::Arc, thread};
 
 pub use adapter::GpuLimits;
 
@@ -123,6 +124,14 @@ impl Backend for Gpu {
         let cache = CacheLayout::new(&cache.layers, cache.cache_type)?;
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, max_tokens, max_outputs);
-        Ok(Box::new(GpuExecutable::new(self.context.clone(), plan, weights, cache, bounds)?))
+        // Most of a self-test is the driver's compiler, most of loading the way of the weights.
+        let (tested, executable) = thread::scope(|scope| {
+            let (tested_plan, cache_type) = (plan.clone(), cache.cache_type);
+            let test = scope.spawn(move || self_test::run(&self.context, &tested_plan, cache_type));
+            let executable = GpuExecutable::new(self.context.clone(), plan, weights, cache, bounds);
+            (test.join(), executable)
+        });
+        tested.map_err(|_| self.context.error("the self-test's thread failed".into()))??;
+        Ok(Box::new(executable?))
     }
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use super::{
     arena::Arena,
     context::Context,
-    kernel::{Resource, Sizes},
+    kernel::{Kernel, Resource, Sizes},
     program::{Buffers, Program, read},
 };
 use crate::{Result, backend::OpTime};
 
 /// Encodes a step's dispatches, each in a pass of its own with the time before and after, and waits for them.
+/// `cache_bytes` are those that each layer's attention reads.
+#[allow(clippy::too_many_arguments, reason = "what a program needs to run, and where its times go")]
 pub(super) fn run(
     profile: &mut Vec<OpTime>,
     mut encoder: wgpu::CommandEncoder,
@@ -19,6 +21,7 @@ pub(super) fn run(
     arena: &Arena,
     program: &mut Program,
     sizes: &Sizes,
+    cache_bytes: &[u64],
 ) -> Result<()> {
     let dispatches = program.for_step(sizes);
     let count = 2 * dispatches.len() as u32;
@@ -49,9 +52,19 @@ pub(super) fn run(
     let mut ticks: Vec<u64> = vec![];
     read(context, &staging, bytes, |found| ticks.extend(found.chunks_exact(8).map(tick)))?;
     let period = f64::from(context.queue.get_timestamp_period());
-    for (at, ticks) in dispatches.iter().zip(ticks.chunks_exact(2)) {
-        let nanoseconds = ticks[1].saturating_sub(ticks[0]) as f64 * period;
-        note(profile, program.op(*at), Duration::from_nanos(nanoseconds as u64), weight_bytes(program, *at));
+    let timed: Vec<_> = dispatches.iter().zip(ticks.chunks_exact(2)).collect();
+    // The dispatches of one op follow one another.
+    for timed in timed.chunk_by(|(a, _), (b, _)| program.command(**a).step == program.command(**b).step) {
+        let nanoseconds: f64 = timed.iter().map(|(_, ticks)| ticks[1].saturating_sub(ticks[0]) as f64 * period).sum();
+        let first = program.command(*timed[0].0);
+        let kernels = || timed.iter().map(|(at, _)| program.kernel(**at));
+        let layer = kernels().flat_map(|kernel| &kernel.bindings).find_map(|bound| match bound.resource {
+            Resource::Cache(layer) => Some(layer),
+            _ => None,
+        });
+        let cached = layer.map_or(0, |layer| cache_bytes[layer]);
+        let bytes = if first.op == "embed" { 0 } else { kernels().map(weight_bytes).sum::<u64>() + cached };
+        note(profile, first.op, Duration::from_nanos(nanoseconds as u64), bytes);
     }
     Ok(())
 }
@@ -60,12 +73,9 @@ fn tick(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))
 }
 
-/// The bytes of the matrices that a dispatch multiplies with.
-fn weight_bytes(program: &Program, at: (usize, usize)) -> u64 {
-    if program.op(at) == "embed" {
-        return 0;
-    }
-    let wide = program.kernel(at).bindings.iter().filter(|bound| bound.element == "vec4<u32>");
+/// The bytes of the matrices that a kernel multiplies with.
+fn weight_bytes(kernel: &Kernel) -> u64 {
+    let wide = kernel.bindings.iter().filter(|bound| bound.element == "vec4<u32>");
     let sizes = wide.map(|bound| match bound.resource {
         Resource::Weight(_, _, size) => size,
         _ => 0,

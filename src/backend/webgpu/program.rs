@@ -79,9 +79,8 @@ impl Program {
 }
 
 impl Program {
-    /// The name of a dispatch's op.
-    pub fn op(&self, (command, _): (usize, usize)) -> &'static str {
-        self.commands[command].op
+    pub fn command(&self, (command, _): (usize, usize)) -> &Command {
+        &self.commands[command]
     }
 
     /// Encodes a step's dispatches; their number.

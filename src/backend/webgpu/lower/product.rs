@@ -248,7 +248,7 @@ impl Lowering<'_> {
         for parts in parts.chunks(at_once) {
             let variants = TOKENS.iter().map(|tokens| self.few_variant(x, parts, finish, emit, *tokens)).collect();
             let by_outputs = x.shape.rows == Rows::Outputs;
-            self.commands.push(Command { op, when: When::Always, variants, by_outputs });
+            self.commands.push(Command { op, step: self.step, when: When::Always, variants, by_outputs });
         }
         Ok(())
     }

@@ -1,0 +1,129 @@
+//! Plain loops for plain ops: what a small graph comes to.
+
+use std::collections::HashMap;
+
+use crate::{
+    Error, Result,
+    graph::{Activation, AttentionSpec, Graph, Op, RopeSpec, RopeStyle, Source, ValueId},
+};
+
+/// Rows of one width.
+#[derive(Clone)]
+pub(super) struct Matrix {
+    pub width: usize,
+    pub data: Vec<f64>,
+}
+
+impl Matrix {
+    fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.data.chunks_exact(self.width)
+    }
+
+    fn of(width: usize, rows: impl Iterator<Item = Vec<f64>>) -> Self {
+        Self { width, data: rows.flatten().collect() }
+    }
+}
+
+/// The logits of all tokens of one sequence, which begins with the first of them.
+pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, Matrix>, tokens: &[u32]) -> Result<Matrix> {
+    let mut values: HashMap<ValueId, Matrix> = HashMap::new();
+    for id in graph.value_ids() {
+        let value = match &graph.value(id).source {
+            Source::Weight { name, .. } => tensors.get(&**name).cloned(),
+            Source::Constant(row) => {
+                Some(Matrix { width: row.len(), data: row.iter().copied().map(f64::from).collect() })
+            }
+            Source::Tokens => Some(Matrix { width: 1, data: tokens.iter().copied().map(f64::from).collect() }),
+            Source::Node { .. } => None,
+        };
+        values.extend(value.map(|value| (id, value)));
+    }
+    for node in graph.nodes() {
+        let inputs: Option<Vec<_>> = node.inputs.iter().map(|id| values.get(id)).collect();
+        let inputs = inputs.ok_or_else(|| Error::Graph(format!("{} has an operand that nothing makes", node.op)))?;
+        let result = apply(&node.op, &inputs)?;
+        values.insert(node.outputs[0], result);
+    }
+    values.remove(&graph.logits()).ok_or_else(|| Error::Graph("nothing makes the logits".into()))
+}
+
+fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
+    match (op, inputs) {
+        (Op::Embed, [table, tokens]) => {
+            let row = |token: &f64| table.data[*token as usize * table.width..][..table.width].to_vec();
+            Ok(Matrix::of(table.width, tokens.data.iter().map(row)))
+        }
+        (Op::MatMul, [x, w]) => {
+            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum();
+            Ok(Matrix::of(w.data.len() / w.width, x.rows().map(|x| w.rows().map(|w| dot(x, w)).collect())))
+        }
+        (Op::Add, [a, b]) => Ok(pairwise(a, b, |a, b| a + b)),
+        (Op::Mul, [a, b]) => Ok(pairwise(a, b, |a, b| a * b)),
+        (Op::Activate(Activation::Silu), [x]) => {
+            Ok(Matrix { width: x.width, data: x.data.iter().map(|x| x / (1.0 + (-x).exp())).collect() })
+        }
+        (Op::RmsNorm { eps }, [x, w]) => Ok(rms_norm(x, w, f64::from(*eps))),
+        (Op::Rope(spec), [x, frequencies]) => Ok(rope(spec, x, frequencies)),
+        (Op::Attention(spec), [q, k, v]) => Ok(attention(spec, q, k, v)),
+        (Op::SelectOutputs, [x]) => Ok((*x).clone()),
+        _ => Err(Error::Graph(format!("a self-test has no {op}"))),
+    }
+}
+
+fn pairwise(a: &Matrix, b: &Matrix, f: fn(f64, f64) -> f64) -> Matrix {
+    Matrix { width: a.width, data: a.data.iter().zip(b.data.iter().cycle()).map(|(a, b)| f(*a, *b)).collect() }
+}
+
+fn rms_norm(x: &Matrix, w: &Matrix, eps: f64) -> Matrix {
+    let norm = |group: &[f64]| {
+        let square = group.iter().map(|x| x * x).sum::<f64>() / group.len() as f64;
+        let root = (square + eps).sqrt();
+        group.iter().zip(&w.data).map(|(x, w)| x / root * w).collect::<Vec<_>>()
+    };
+    Matrix { width: x.width, data: x.data.chunks_exact(w.width).flat_map(norm).collect() }
+}
+
+fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix) -> Matrix {
+    let pairs = frequencies.width;
+    let mut turned = x.clone();
+    for (position, row) in turned.data.chunks_exact_mut(x.width).enumerate() {
+        for head in row.chunks_exact_mut(spec.head_dim) {
+            for (i, frequency) in frequencies.data.iter().enumerate() {
+                let (a, b) = match spec.style {
+                    RopeStyle::Adjacent => (2 * i, 2 * i + 1),
+                    RopeStyle::Halves => (i, i + pairs),
+                };
+                let (sine, cosine) = (position as f64 * frequency).sin_cos();
+                (head[a], head[b]) = (head[a] * cosine - head[b] * sine, head[a] * sine + head[b] * cosine);
+            }
+        }
+    }
+    turned
+}
+
+fn attention(spec: &AttentionSpec, q: &Matrix, k: &Matrix, v: &Matrix) -> Matrix {
+    let dim = spec.head_dim;
+    let group = spec.heads / spec.kv_heads;
+    let head_of = |row: &[f64], head: usize| row[head * dim..(head + 1) * dim].to_vec();
+    let attend = |(position, row): (usize, &[f64])| {
+        let one = |head: usize| {
+            let query = head_of(row, head);
+            let score = |key: &[f64]| {
+                let key = head_of(key, head / group);
+                query.iter().zip(&key).map(|(q, k)| q * k).sum::<f64>() * f64::from(spec.scale)
+            };
+            let scores: Vec<_> = k.rows().take(position + 1).map(score).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let shares: Vec<_> = scores.iter().map(|score| (score - most).exp()).collect();
+            let total: f64 = shares.iter().sum();
+            let mut sum = vec![0.0; dim];
+            for (share, value) in shares.iter().zip(v.rows()) {
+                let value = head_of(value, head / group);
+                sum.iter_mut().zip(&value).for_each(|(sum, value)| *sum += share / total * value);
+            }
+            sum
+        };
+        (0..spec.heads).flat_map(one).collect()
+    };
+    Matrix::of(q.width, q.rows().enumerate().map(attend))
+}
