@@ -3,7 +3,6 @@
 // columns: each has {{block * 16 // threads}} tokens, four positions of a page and every sixteenth four elements of the
 // result. Queries, keys and values come straight from memory, where the caches serve their many readers: little
 // workgroup memory lets many workgroups run side by side.
-{% if half_out %}enable f16;{% endif %}
 
 {% set groups = threads // 16 %}
 {% set rows = block // groups %}
@@ -15,19 +14,15 @@
 // Below every score, and yet finite: a page may lie wholly beyond a token.
 const LOWEST = -1e30;
 
-@group(0) @binding(0) var<storage, read> step: array<u32>;
-@group(0) @binding(1) var<storage, read> q: array<{{"vec4<f32>" if aligned else "f32"}}>;
-@group(0) @binding(3) var<storage, read_write> out: array<{{"f16" if half_out else "f32"}}>;
+{{bindings}}
 
 {% if cache == "f32" %}
-@group(0) @binding(2) var<storage, read> kv: array<vec4<u32>>;
 
 // Four neighbours, the first being element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(kv[page * {{page_size // 4}}u + at / 4u]);
 }
 {% elif cache == "f16" %}
-@group(0) @binding(2) var<storage, read> kv: array<vec2<u32>>;
 
 // Four neighbours, the first being element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
@@ -35,7 +30,6 @@ fn four(page: u32, at: u32) -> vec4<f32> {
     return vec4(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 {% else %}
-@group(0) @binding(2) var<storage, read> kv: array<u32>;
 
 // Four neighbouring codes, the first being that of element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
@@ -202,7 +196,7 @@ fn main(
         {
             let d = (column + {{16 * j}}u) * 4u + {{loop.index0}}u;
             if d < {{head_dim}}u {
-                out[to + d] = {{"f16" if half_out else "f32"}}(result{{r}}_{{j}}.{{e}} / total);
+                out[to + d] = f32(result{{r}}_{{j}}.{{e}} / total);
             }
         }
         {% endfor %}{% endfor %}

@@ -22,10 +22,7 @@ const HEAD_PITCH = {{quads + 2}}u;
 // Below every score, and yet finite: a span may lie wholly beyond a token.
 const LOWEST = -1e30;
 
-@group(0) @binding(0) var<storage, read> step: array<u32>;
-@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> kv: array<vec4<f16>>;
-@group(0) @binding(3) var<storage, read_write> out: array<vec4<{{"f16" if half_out else "f32"}}>>;
+{{bindings}}
 
 // The queries, then in turn the keys and the values of a span.
 var<workgroup> tile: array<vec4<f16>, {{staged}}>;
@@ -184,7 +181,7 @@ fn main(
     if token < tokens {
         let to = (first_token + token) * {{out_stride // 4}}u + head * {{quads}}u + share;
         {% for i in range(quads // sharers) %}
-        out[to + {{i * sharers}}u] = vec4<{{"f16" if half_out else "f32"}}>(result{{i}} / total);
+        out[to + {{i * sharers}}u] = vec4<f32>(result{{i}} / total);
         {% endfor %}
     }
 }

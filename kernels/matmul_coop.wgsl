@@ -17,9 +17,7 @@ diagnostic(off, derivative_uniformity);
 // Four columns beyond the tile keep the rows of a 16 by 16 load in different banks.
 const PITCH = {{quads + 2}}u;
 
-@group(0) @binding(0) var<storage, read> step: array<u32>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f16>>;
-@group(0) @binding(2) var<storage, read> x_scale: array<f32>;
+{{bindings}}
 
 var<workgroup> x_tile: array<vec4<f16>, {{tile.tokens * (quads + 2)}}>;
 var<workgroup> w_tile: array<vec4<f16>, {{tile.rows * (quads + 2)}}>;
@@ -28,9 +26,6 @@ var<workgroup> sums: array<f32, {{subgroups * 256}}>;
 
 {% for part in parts %}
 {% set p = part.p %}
-@group(0) @binding({{3 + 3 * loop.index0}}) var<storage, read> wide{{p}}: array<vec4<u32>>;
-@group(0) @binding({{4 + 3 * loop.index0}}) var<storage, read> small{{p}}: array<u32>;
-@group(0) @binding({{5 + 3 * loop.index0}}) var<storage, read_write> out{{p}}: array<f32>;
 
 {{part.decoder}}
 

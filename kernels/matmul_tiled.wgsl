@@ -9,8 +9,7 @@
 {% set x_loads = tile.tokens * 8 // threads %}
 {% set w_loads = (tile.rows + threads - 1) // threads %}
 
-@group(0) @binding(0) var<storage, read> step: array<u32>;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+{{bindings}}
 
 // 32 columns of each token and each row.
 var<workgroup> x_tile: array<vec4<f32>, {{tile.tokens * 8}}>;
@@ -33,9 +32,6 @@ fn x_quad(token: u32, quad: u32) -> vec4<f32> {
 
 {% for part in parts %}
 {% set p = part.p %}
-@group(0) @binding({{2 + 3 * loop.index0}}) var<storage, read> wide{{p}}: array<vec4<u32>>;
-@group(0) @binding({{3 + 3 * loop.index0}}) var<storage, read> small{{p}}: array<u32>;
-@group(0) @binding({{4 + 3 * loop.index0}}) var<storage, read_write> out{{p}}: array<f32>;
 
 {{part.decoder}}
 

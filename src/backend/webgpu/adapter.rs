@@ -81,15 +81,18 @@ pub(super) fn find(wanted: &Adapter) -> Result<wgpu::Adapter> {
     })
 }
 
-/// The larger the better; 0 for what is no GPU.
+/// The larger the better; 0 for what is no GPU. Where a GPU is there by several ways, DX12 comes last, whose compiler may
+/// be one without subgroups.
 fn rank(adapter: &wgpu::Adapter) -> u32 {
-    match adapter.get_info().device_type {
+    let info = adapter.get_info();
+    let kind = match info.device_type {
         wgpu::DeviceType::DiscreteGpu => 4,
         wgpu::DeviceType::IntegratedGpu => 3,
         wgpu::DeviceType::VirtualGpu => 2,
         wgpu::DeviceType::Other => 1,
-        wgpu::DeviceType::Cpu => 0,
-    }
+        wgpu::DeviceType::Cpu => return 0,
+    };
+    2 * kind + u32::from(info.backend != wgpu::Backend::Dx12)
 }
 
 /// Opens an adapter with all that kernels can make use of.

@@ -98,6 +98,10 @@ pub(super) struct Prefill {
 }
 
 impl Prefill {
+    pub fn with_matrices(&self) -> bool {
+        self.span > 0
+    }
+
     pub fn values(&self, traits: &Traits) -> Value {
         json!({ "threads": self.threads, "block": self.block, "span": self.span, "subgroup_size": traits.subgroup })
     }

@@ -252,13 +252,25 @@ impl Lowering<'_> {
         let shape = tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type);
         let values = json!({ "q_stride": rows.q.1, "out_stride": stride(&made.place), "scale": spec.scale });
         let values = with(with(self.common(128), self.of_cache(spec)), with(shape.values(self.traits), values));
+        // As many at a time as lie side by side.
+        let elements = match (shape.with_matrices(), self.cache.cache_type) {
+            (true, _) => ["vec4<f32>", "vec4<f16>", "vec4<f32>"],
+            (false, cache) => {
+                let four = match cache {
+                    CacheType::F32 => "vec4<u32>",
+                    CacheType::F16 => "vec2<u32>",
+                    CacheType::Q8_0 => "u32",
+                };
+                [if spec.head_dim.is_multiple_of(4) { "vec4<f32>" } else { "f32" }, four, "f32"]
+            }
+        };
         Kernel {
             template: shape.template,
             values,
             bindings: vec![
-                reads("q", "f32", rows.q.0),
-                reads("kv", "u32", Resource::Cache(spec.layer)),
-                writes("out", "f32", slot(&made.place)),
+                reads("q", elements[0], rows.q.0),
+                reads("kv", elements[1], Resource::Cache(spec.layer)),
+                writes("out", elements[2], slot(&made.place)),
             ],
             groups: [Count::Blocks, Count::Fixed(spec.heads), Count::Fixed(1)],
         }

@@ -181,7 +181,7 @@ impl Lowering<'_> {
         let tile = tiles::choose(self.traits, half, parts.iter().map(|part| part.segment.rows).sum(), x.shape.width);
         let mut bindings = match half {
             true => vec![
-                reads("x", "f16", Resource::Half(x.slot.index())),
+                reads("x", "vec4<f16>", Resource::Half(x.slot.index())),
                 reads("x_scale", "f32", Resource::HalfScale(x.slot.index())),
             ],
             false => vec![reads("x", "vec4<f32>", slot(x))],
