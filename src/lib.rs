@@ -18,6 +18,7 @@ pub mod sampler;
 pub mod tokenizer;
 pub mod weights;
 
+pub use backend::{Adapter, Device};
 pub use chat::Message;
 pub use dtype::DType;
 pub use error::{Error, Result};
