@@ -1,4 +1,4 @@
-// Sums and maxima over a workgroup and over a team, which is {{team}} neighbouring invocations.
+// Sums and maxima over a workgroup, for all of it.
 {% for type in reduced %}
 var<workgroup> reduced_{{type.name}}: array<{{type.wgsl}}, {{ workgroup if not subgroup else workgroup // subgroup + 1 }}>;
 {% for op in ["sum", "max"] %}

@@ -3,8 +3,8 @@
 use super::{Run, Step};
 use crate::{
     Error, Result,
-    graph::{Op, Rows},
-    kv_cache::{PAGE_POSITIONS, PageId},
+    graph::{Graph, Op, Rows},
+    kv_cache::{CacheLayout, PAGE_POSITIONS, PageId},
     plan::{Operand, Plan},
 };
 
@@ -18,6 +18,19 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
+    /// The layout that a graph's steps are run with.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where it is for other layers than the graph's.
+    pub fn layout_for(graph: &Graph, cache: &CacheLayout) -> Result<CacheLayout> {
+        if cache.layers != graph.caches() {
+            let what =
+                "is laid out for other layers than the graph's: make it with `CacheLayout::new(graph.caches(), ..)`";
+            return Err(Error::argument("cache", what));
+        }
+        CacheLayout::new(&cache.layers, cache.cache_type)
+    }
+
     pub fn new(plan: &Plan, max_tokens: usize, max_outputs: usize) -> Self {
         let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).filter_map(|step| step.inputs.first());
         let rows = tables.filter_map(|table| match table {

@@ -215,11 +215,13 @@ impl Decoder {
         self.logits.clear();
         // At the context's end nothing is left to start.
         let started = self.start(id, None).is_ok();
-        let next = self.take()?;
-        if started {
-            self.pending = Some(Pending { sequence: id, position: position + 1, token: next });
+        let next = self.take();
+        let token = *next.as_ref().unwrap_or(&token);
+        self.pending = started.then_some(Pending { sequence: id, position: position + 1, token });
+        if next.is_err() {
+            self.truncate(id, position)?;
         }
-        Ok(next)
+        next
     }
 
     /// Starts a step of one token.
@@ -314,6 +316,7 @@ impl Decoder {
     /// # Errors
     /// [`Error::Unsupported`] where the device cannot time its ops.
     pub fn set_profiling(&mut self, on: bool) -> Result<()> {
+        self.settle()?;
         self.executable.set_profiling(on)
     }
 

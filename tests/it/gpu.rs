@@ -74,6 +74,10 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
             let next = ahead.decode_greedy(id).unwrap();
             assert_eq!(next, argmax(plain.decode(id).unwrap()), "turn {turn}");
             assert_eq!(ahead.tokens(), plain.tokens());
+            if turn % 6 == 5 && ahead.decoder().set_profiling(true).is_ok() {
+                // Nothing runs ahead of a profile.
+                ahead.decoder().set_profiling(turn % 12 == 5).unwrap();
+            }
             // Another token than the one that was chosen, a step back, and a fork, each while a step is under way.
             id = if turn % 5 == 4 { (next + 1) % 300 } else { next };
             if turn % 7 == 6 {

@@ -124,12 +124,7 @@ impl Backend for Cpu {
         max_tokens: usize,
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>> {
-        if cache.layers != graph.caches() {
-            let what =
-                "is laid out for other layers than the graph's: make it with `CacheLayout::new(graph.caches(), ..)`";
-            return Err(Error::argument("cache", what));
-        }
-        let cache = CacheLayout::new(&cache.layers, cache.cache_type)?;
+        let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, max_tokens, max_outputs);
         let pool = Pool::new(self.info.threads)?;

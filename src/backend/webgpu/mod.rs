@@ -29,7 +29,7 @@ pub use adapter::GpuLimits;
 use self::{context::Context, executable::GpuExecutable};
 use super::{Adapter, Backend, Bounds, DeviceInfo, Executable};
 use crate::{
-    Error, Result,
+    Result,
     graph::{Graph, Op},
     kv_cache::CacheLayout,
     plan::Plan,
@@ -46,7 +46,7 @@ impl Gpu {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where there is none such, [`Error::Device`] where it cannot be opened.
+    /// [`Error::NoDevice`](crate::Error::NoDevice) where there is none such, [`Error::Device`](crate::Error::Device) where it cannot be opened.
     pub fn new(adapter: &Adapter) -> Result<Self> {
         Self::with_limits(adapter, &GpuLimits::default())
     }
@@ -55,7 +55,7 @@ impl Gpu {
     /// what a driver gets wrong.
     ///
     /// # Errors
-    /// As there; [`Error::Argument`] for limits below what WebGPU grants everywhere.
+    /// As there; [`Error::Argument`](crate::Error::Argument) for limits below what WebGPU grants everywhere.
     pub fn with_limits(adapter: &Adapter, limits: &GpuLimits) -> Result<Self> {
         limits.check()?;
         let adapter = adapter::find(adapter)?;
@@ -116,12 +116,7 @@ impl Backend for Gpu {
         max_tokens: usize,
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>> {
-        if cache.layers != graph.caches() {
-            let what =
-                "is laid out for other layers than the graph's: make it with `CacheLayout::new(graph.caches(), ..)`";
-            return Err(Error::argument("cache", what));
-        }
-        let cache = CacheLayout::new(&cache.layers, cache.cache_type)?;
+        let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, max_tokens, max_outputs);
         // Most of a self-test is the driver's compiler, most of loading the way of the weights.

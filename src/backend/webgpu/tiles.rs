@@ -28,6 +28,13 @@ pub(super) struct Few {
     pub workgroup: usize,
 }
 
+impl Few {
+    /// Rows of a workgroup.
+    pub fn group_rows(&self) -> usize {
+        self.workgroup / self.team * self.rows * self.passes
+    }
+}
+
 /// The division for rows of so many units. A workgroup that writes its results in 8 bits has a block of 32 rows.
 pub(super) fn few(traits: &Traits, units: usize, rows: usize, emits: bool) -> Few {
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;

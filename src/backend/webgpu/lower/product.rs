@@ -10,7 +10,7 @@ use crate::{
     backend::webgpu::{
         arena::{Matrix, Segment},
         kernel::{Bound, Count, Kernel, Resource, When, reads, writes},
-        tiles,
+        tiles::{self, Few},
     },
     graph::Rows,
     plan::{Place, PlanStep},
@@ -253,6 +253,26 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// What the kernel for few rows is told of its parts, and the workgroups that they take.
+    fn few_parts(&self, x: &Place, parts: &[Part<'_>], shape: &Few, bindings: &mut Vec<Bound>) -> (Vec<Value>, usize) {
+        let units = parts[0].matrix.units;
+        let (mut values, mut block) = (vec![], 0);
+        for (number, part) in parts.iter().enumerate() {
+            let coded = part.matrix.planes().coded;
+            let end = block + part.segment.rows.div_ceil(shape.group_rows());
+            let more = json!({
+                "x_stride": if coded { 3 * units } else { stride(x) / 4 },
+                "last": if coded { 0 } else { x.shape.width % UNIT },
+                "unrolled": (units / shape.team).clamp(1, UNROLLED),
+                "first_block": block, "end_block": end, "out_stride": part.out.stride,
+            });
+            values.push(with(self.part(number, part), more));
+            block = end;
+            self.bind_part(bindings, number, part);
+        }
+        (values, block)
+    }
+
     fn few_variant(
         &self,
         x: &Place,
@@ -265,7 +285,7 @@ impl Lowering<'_> {
         let units = parts[0].matrix.units;
         let rows: usize = parts.iter().map(|part| part.segment.rows).sum();
         let shape = tiles::few(traits, units, rows, emit.is_some());
-        let group_rows = shape.workgroup / shape.team * shape.rows * shape.passes;
+        let group_rows = shape.group_rows();
         let glu = matches!(finish, Finish::Glu);
         let slot_number = x.slot.index();
         let pending = self.pending.get(&slot_number);
@@ -278,20 +298,7 @@ impl Lowering<'_> {
         if any(false) {
             bindings.push(reads("x_floats", "vec4<f32>", slot(x)));
         }
-        let (mut values, mut block) = (vec![], 0);
-        for (number, part) in parts.iter().enumerate() {
-            let coded = part.matrix.planes().coded;
-            let end = block + part.segment.rows.div_ceil(group_rows);
-            let more = json!({
-                "x_stride": if coded { 3 * units } else { stride(x) / 4 },
-                "last": if coded { 0 } else { x.shape.width % UNIT },
-                "unrolled": (units / shape.team).clamp(1, UNROLLED),
-                "first_block": block, "end_block": end, "out_stride": part.out.stride,
-            });
-            values.push(with(self.part(number, part), more));
-            block = end;
-            self.bind_part(&mut bindings, number, part);
-        }
+        let (values, block) = self.few_parts(x, parts, &shape, &mut bindings);
         let mut residual = Value::Null;
         let mut residual_stride = 0;
         let stores = emit.is_none() || !glu;
