@@ -50,6 +50,8 @@ struct Settings {
 #[derive(Default)]
 struct Phase {
     rates: Vec<f64>,
+    /// How long the host took to hand steps to a GPU, in seconds.
+    encodings: Vec<f64>,
     profile: Profile,
 }
 
@@ -62,10 +64,19 @@ impl Phase {
 
     /// The median of the rounds.
     fn rate(&self) -> f64 {
-        let mut rates = self.rates.clone();
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
+        median(&self.rates)
     }
+
+    /// The median of the steps, in microseconds.
+    fn encoding(&self) -> f64 {
+        1e6 * median(&self.encodings)
+    }
+}
+
+fn median(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 fn main() -> ExitCode {
@@ -120,6 +131,7 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failu
         let start = Instant::now();
         for _ in 0..settings.decode {
             id = runner.decode_greedy(id)?;
+            decode.encodings.push(runner.decoder().usage().encoding.as_secs_f64());
         }
         let decoded = (start.elapsed(), runner.decoder().take_profile());
         if rep > 0 {
@@ -143,7 +155,9 @@ fn report(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]
     writeln!(out, "decode   {:.2} tokens/s ({decode_tokens} tokens)", decode.rate())?;
     let usage = runner.decoder().usage();
     if usage.dispatches > 0 {
-        writeln!(out, "GPU      {} dispatches a token, {:.1} MB", usage.dispatches, usage.device_bytes as f64 / 1e6)?;
+        let (dispatches, encoding) = (usage.dispatches, decode.encoding());
+        writeln!(out, "GPU      {dispatches} dispatches a token, handed over in {encoding:.0} µs")?;
+        writeln!(out, "         {:.1} MB", usage.device_bytes as f64 / 1e6)?;
     }
     if let Some(mb) = peak_rss_mb() {
         writeln!(out, "memory   {mb:.1} MB at its peak")?;
@@ -165,13 +179,14 @@ fn report_json(runner: &mut Runner, settings: &Settings, load: f64, [prefill, de
     writeln!(
         io::stdout(),
         "{{\"threads\":{},\"load_s\":{load:.3},\"prefill_tokens\":{},\"decode_tokens\":{},\
-         \"prefill_tok_s\":{:.2},\"decode_tok_s\":{:.2},\"peak_rss_mb\":{rss},\"dispatches_per_token\":{},\"gpu_mb\":{:.1}{profiles}}}",
+         \"prefill_tok_s\":{:.2},\"decode_tok_s\":{:.2},\"peak_rss_mb\":{rss},\"dispatches_per_token\":{},\"encoding_us\":{:.0},\"gpu_mb\":{:.1}{profiles}}}",
         runner.device().threads,
         settings.prefill,
         settings.decode,
         prefill.rate(),
         decode.rate(),
         usage.dispatches,
+        decode.encoding(),
         usage.device_bytes as f64 / 1e6,
     )
 }

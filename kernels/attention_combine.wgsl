@@ -7,8 +7,16 @@
 {{codes}}
 {% endif %}
 
-var<workgroup> span_shares: array<f32, {{shares}}>;
 var<workgroup> sums: array<f32, {{groups * dim}}>;
+
+// Where a span's part of the head lies, the first one's at `first`.
+fn part_at(first: u32, span: u32) -> u32 {
+    return first + span * {{heads * (dim + 2)}}u;
+}
+
+{# Over all that find the spans' common maximum and total: each subgroup for itself, so that none waits for another. #}
+{% set reduced_by = ["subgroupMax(", "subgroupAdd("] if subgroup else ["workgroup_max_one(", "workgroup_sum_one("] %}
+{% set at = "" if subgroup else ", at" %}
 
 @compute @workgroup_size({{workgroup}})
 fn main(
@@ -28,42 +36,37 @@ fn main(
     let length = step[{{records_at}}u + token * {{record_words}}u + 1u] + 1u;
     let spans = (length + {{span - 1}}u) / {{span}}u;
     let first = (token * step[2] * {{heads}}u + head) * {{dim + 2}}u;
-    // Each span's share of the whole, by its maximum and total.
-    var most = {{lowest}};
-    for (var s = index; s < spans; s += {{workgroup}}u) {
-        most = max(most, parts[first + s * {{heads * (dim + 2)}}u]);
-    }
-    most = workgroup_max_one(most, at);
-    var total = 0.0;
-    for (var s = index; s < spans; s += {{workgroup}}u) {
-        let at_part = first + s * {{heads * (dim + 2)}}u;
-        let share = exp(parts[at_part] - most);
-        total += share * parts[at_part + 1u];
-        if s < {{shares}}u {
-            span_shares[s] = share;
-        }
-    }
-    total = workgroup_sum_one(total, at);
-    workgroupBarrier();
-    // Several sum a share of the spans each for every element, and the first of them adds these up.
+    // Several sum a share of the spans each for every element. The first of those are on their way from now on.
     let d = index % {{dim}}u;
     let group_of = index / {{dim}}u;
+    {% for j in range(at_once) %}
+    var value{{j}} = parts[part_at(first, min(group_of + {{j * groups}}u, spans - 1u)) + 2u + d];
+    {% endfor %}
+    {% set each = "for (var s = " ~ ("lane" if subgroup else "index") ~ "; s < spans; s += " ~ (subgroup or workgroup) ~ "u)" %}
+    var most = {{lowest}};
+    {{each}} {
+        most = max(most, parts[part_at(first, s)]);
+    }
+    most = {{reduced_by[0]}}most{{at}});
+    var total = 0.0;
+    {{each}} {
+        total += exp(parts[part_at(first, s)] - most) * parts[part_at(first, s) + 1u];
+    }
+    total = {{reduced_by[1]}}total{{at}});
     var sum = 0.0;
     if group_of < {{groups}}u {
-        for (var s = group_of; s < spans; s += {{groups * at_once}}u) {
+        for (var start = group_of; start < spans; start += {{groups * at_once}}u) {
             {% for j in range(at_once) %}
-            let s{{j}} = min(s + {{j * groups}}u, spans - 1u);
-            let value{{j}} = parts[first + s{{j}} * {{heads * (dim + 2)}}u + 2u + d];
-            {% endfor %}
-            {% for j in range(at_once) %}
-            if s + {{j * groups}}u < spans {
-                var share = span_shares[min(s{{j}}, {{shares - 1}}u)];
-                if s{{j}} >= {{shares}}u {
-                    share = exp(parts[first + s{{j}} * {{heads * (dim + 2)}}u] - most);
-                }
-                sum += share * value{{j}};
+            let s{{j}} = start + {{j * groups}}u;
+            if s{{j}} < spans {
+                sum += exp(parts[part_at(first, s{{j}})] - most) * value{{j}};
             }
             {% endfor %}
+            if start + {{groups * at_once}}u < spans {
+                {% for j in range(at_once) %}
+                value{{j}} = parts[part_at(first, min(start + {{(j + at_once) * groups}}u, spans - 1u)) + 2u + d];
+                {% endfor %}
+            }
         }
         sums[index] = sum;
     }

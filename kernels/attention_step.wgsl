@@ -26,6 +26,36 @@ var<workgroup> new_key: array<f32, {{dim}}>;
 var<workgroup> page_starts: array<u32, {{span // 64}}>;
 // In turn the parts of scores, the weights of positions, the parts of the sums.
 var<workgroup> shared_heads: array<Heads, {{shared}}>;
+{% if subgroup %}
+var<workgroup> totals: array<Heads, {{workgroup // subgroup}}>;
+{% endif %}
+{% if fused %}
+// The score of the token's own position, then its weight.
+var<workgroup> own_score: Heads;
+{% endif %}
+
+{% set batch = groups * values_at_once %}
+{# Asks for the values of a batch of positions. Beyond the last position the last one once more. #}
+{% macro ask_for(start) %}
+    if {{start}} + {{batch}}u <= old {
+        {% for page in range((batch + 63) // 64) %}
+        let at{{page}} = page_starts[({{start}}) / 64u + {{page}}u] + values_at + (({{start}}) % 64u + row) * {{words}}u;
+        {% endfor %}
+        {% for j in range(values_at_once) %}{% for w in range(passes) %}
+        value{{j}}_{{w}} = cache[at{{j * groups // 64}} + {{j * groups % 64 * words}}u + column{{w}}];
+        {% endfor %}{% endfor %}
+    } else {
+        {% for j in range(values_at_once) %}
+        {
+            let i = min({{start}} + {{j * groups}}u + row, last_old);
+            let at = page_starts[i / 64u] + values_at + i % 64u * {{words}}u;
+            {% for w in range(passes) %}
+            value{{j}}_{{w}} = cache[at + column{{w}}];
+            {% endfor %}
+        }
+        {% endfor %}
+    }
+{% endmacro %}
 
 @compute @workgroup_size({{workgroup}})
 fn main(
@@ -43,7 +73,11 @@ fn main(
     let token = group.z;
     let record = {{records_at}}u + token * {{record_words}}u;
     let length = step[record + 1u] + 1u;
-    let pages = step[record + 2u];
+    // The first token's page table is known where it lies.
+    var pages = {{tables_at}}u;
+    if token > 0u {
+        pages = step[record + 2u];
+    }
     let base = group.x * {{span}}u;
     if base >= length {
         return;
@@ -69,82 +103,104 @@ fn main(
         page_starts[index] = step[pages + base / 64u + index] * {{page_words}}u;
     }
 
-    {% if fused %}
-    // What the token brings along; all that is needed later is asked for now.
-    let own_d = min(index, {{head_dim - 1}}u);
-    {% if pairs %}
-    let turn = angle(record, min(index, {{pairs - 1}}u));
-    {% endif %}
-    {% if fused and norm %}
-    let q_weight = q_norm[own_d];
-    let k_weight = k_norm[own_d];
-    {% endif %}
-    var own_query = Heads(0.0);
-    {% if fused %}
-    var own_key = 0.0;
-    let old_word = cache[keys_now + min(index, {{dim - 1}}u) * {{64 // per_word}}u];
-    {% for n in range(per_word) %}
-    let v{{n}} = v[token * {{v_stride}}u + kv_head * {{head_dim}}u + min(index % {{words}}u * {{per_word}}u + {{n}}u, {{head_dim - 1}}u)];
-    {% endfor %}
-    {% endif %}
-    if index < {{head_dim}}u {
-        own_query = Heads({% for l in range(lanes) %}head_value(token, q_at, first_head + {{l}}u, index), {% endfor %});
-        {% if fused %}
-        own_key = k[token * {{k_stride}}u + kv_head * {{head_dim}}u + index];
-        {% endif %}
-    }
-    {% if fused and norm %}
-    let factor = inverseSqrt(workgroup_sum_heads(own_query * own_query, at) * {{reciprocal}} + {{eps}});
-    let key_factor = inverseSqrt(workgroup_sum_one(own_key * own_key, at) * {{reciprocal}} + {{eps}});
-    own_query *= factor * q_weight;
-    own_key *= key_factor * k_weight;
-    {% endif %}
-    if index < {{dim}}u {
-        queries[index] = own_query;
-        {% if fused %}
-        new_key[index] = {{ "own_key" if pairs else "kept(own_key)" }};
-        {% endif %}
-    }
-    workgroupBarrier();
-    {% if fused and pairs %}
-    if index < {{pairs}}u {
-        let i = index;
-        let a = queries[{{first_of_pair}}];
-        let b = queries[{{second_of_pair}}];
-        queries[{{first_of_pair}}] = a * turn.x - b * turn.y;
-        queries[{{second_of_pair}}] = a * turn.y + b * turn.x;
-        let c = new_key[{{first_of_pair}}];
-        let d = new_key[{{second_of_pair}}];
-        new_key[{{first_of_pair}}] = kept(c * turn.x - d * turn.y);
-        new_key[{{second_of_pair}}] = kept(c * turn.y + d * turn.x);
-    } else if index >= {{2 * pairs}}u && index < {{dim}}u {
-        new_key[index] = kept(own_key);
-    }
-    workgroupBarrier();
-    {% endif %}
-    {% else %}
-    for (var d = index; d < {{dim}}u; d += {{workgroup}}u) {
-        queries[d] = Heads({% for l in range(lanes) %}head_value(token, q_at, first_head + {{l}}u, d), {% endfor %});
-    }
-    workgroupBarrier();
-    {% endif %}
-
     // Scores. An invocation has one word of keys and some of the elements: the fewer words, the more share one.
     let words_now = max(1u << (32u - countLeadingZeros((end + {{per_word - 1}}u) / {{per_word}}u - 1u)), {{fewest_words}}u);
     let parts_now = {{workgroup}}u / words_now;
     let word = index % words_now;
     let part = index / words_now;
     let position = word * {{per_word}}u;
+    let stretch = ({{dim // at_once}}u + parts_now - 1u) / parts_now * {{at_once}}u;
+    // Values. An invocation has some words of elements of every {{groups}}th position.
+    let row = min(index / {{words_at_once}}u, {{groups - 1}}u);
+    {% for w in range(passes) %}
+    let column{{w}} = min({{w * words_at_once}}u + index % {{words_at_once}}u, {{words - 1}}u);
+    {% endfor %}
+    let values_at = ({{kv_heads}}u + kv_head) * {{64 * dim // per_word}}u;
+    let last_old = max(old, 1u) - 1u;
+    // The first of them are on their way while the queries are made.
+    let own_keys = step[pages + base / 64u + min(position, end - 1u) / 64u] * {{page_words}}u + kv_head * {{64 * dim // per_word}}u + position % 64u / {{per_word}}u;
+    {% for j in range(at_once) %}
+    var key{{j}} = cache[own_keys + (min(part * stretch, {{dim - at_once}}u) + {{j}}u) * {{64 // per_word}}u];
+    {% endfor %}
     {% if fused %}
-    // Which of the word's positions is the token's own, if any.
-    let now = select(0xffffu, old - position, is_last && position <= old);
+    let old_word = cache[keys_now + min(index, {{dim - 1}}u) * {{64 // per_word}}u];
+    {% for n in range(per_word) %}
+    let v{{n}} = v[token * {{v_stride}}u + kv_head * {{head_dim}}u + min(index % {{words}}u * {{per_word}}u + {{n}}u, {{head_dim - 1}}u)];
+    {% endfor %}
+    // The token's own query and key: each element, and the one that it turns with.
+    let d = min(index, {{head_dim - 1}}u);
+    {% set turns = "d < " ~ 2 * pairs ~ "u" if 2 * pairs < head_dim %}
+    let other_d = {{ "select(d, " ~ partner ~ ", " ~ turns ~ ")" if turns else partner }};
+    let turn = {{ "select(vec2(1.0, 0.0), angle(record, " ~ pair ~ "), " ~ turns ~ ")" if turns else "angle(record, " ~ pair ~ ")" }};
+    var own_query = query(token, q_at, first_head, d);
+    var other_query = query(token, q_at, first_head, other_d);
+    var own_key = k[token * {{k_stride}}u + kv_head * {{head_dim}}u + d];
+    var other_key = k[token * {{k_stride}}u + kv_head * {{head_dim}}u + other_d];
+    {% if norm %}
+    let q_weights = vec2(q_norm[d], q_norm[other_d]);
+    let k_weights = vec2(k_norm[d], k_norm[other_d]);
+    {% if subgroup %}
+    // Each subgroup finds the same sums, so that none waits for another.
+    var squares = Heads(0.0);
+    var key_squares = 0.0;
+    for (var i = lane; i < {{head_dim}}u; i += {{subgroup}}u) {
+        let x = query(token, q_at, first_head, i);
+        let y = k[token * {{k_stride}}u + kv_head * {{head_dim}}u + i];
+        squares += x * x;
+        key_squares += y * y;
+    }
+    squares = subgroupAdd(squares);
+    key_squares = subgroupAdd(key_squares);
+    {% else %}
+    let is_own = index < {{head_dim}}u;
+    let squares = workgroup_sum_heads(select(Heads(0.0), own_query * own_query, is_own), at);
+    let key_squares = workgroup_sum_one(select(0.0, own_key * own_key, is_own), at);
+    {% endif %}
+    let factor = inverseSqrt(squares * {{reciprocal}} + {{eps}});
+    let key_factor = inverseSqrt(key_squares * {{reciprocal}} + {{eps}});
+    own_query *= factor * q_weights.x;
+    other_query *= factor * q_weights.y;
+    own_key *= key_factor * k_weights.x;
+    other_key *= key_factor * k_weights.y;
+    {% endif %}
+    let sine = select(turn.y, -turn.y, {{is_first}});
+    own_key = kept(own_key * turn.x + other_key * sine);
+    if index < {{dim}}u {
+        let is_padding = index >= {{head_dim}}u;
+        queries[index] = select(own_query * turn.x + other_query * sine, Heads(0.0), is_padding);
+        new_key[index] = select(own_key, 0.0, is_padding);
+    }
+    {% else %}
+    for (var d = index; d < {{dim}}u; d += {{workgroup}}u) {
+        queries[d] = query(token, q_at, first_head, d);
+    }
+    {% endif %}
+    workgroupBarrier();
+
+    {% if fused %}
+    {% if subgroup %}
+    if subgroup == 0u {
+        var sum = Heads(0.0);
+        for (var i = lane; i < {{dim}}u; i += {{subgroup}}u) {
+            sum += queries[i] * new_key[i];
+        }
+        sum = subgroupAdd(sum);
+        if lane == 0u {
+            own_score = sum;
+        }
+    }
+    {% else %}
+    let sum_now = workgroup_sum_heads(select(Heads(0.0), queries[min(index, {{dim - 1}}u)] * own_key, index < {{head_dim}}u), at);
+    if index == 0u {
+        own_score = sum_now;
+    }
+    {% endif %}
     {% endif %}
     {% for n in range(per_word) %}
     var score{{n}} = Heads(0.0);
     {% endfor %}
     if position < end {
         let keys = page_starts[position / 64u] + kv_head * {{64 * dim // per_word}}u + position % 64u / {{per_word}}u;
-        let stretch = ({{dim // at_once}}u + parts_now - 1u) / parts_now * {{at_once}}u;
         for (var first = part * stretch; first < min((part + 1u) * stretch, {{dim}}u); first += {{at_once}}u) {
             {% if cache == "q8_0" %}
             let scales = key_scales(page_starts[position / 64u], kv_head, first / 32u, position % 64u);
@@ -152,20 +208,17 @@ fn main(
             {
                 // All loads first, so that they are under way together.
                 {% for j in range(at_once) %}
-                let word{{j}} = cache[keys + (first + {{j}}u) * {{64 // per_word}}u];
+                let word{{j}} = key{{j}};
                 {% endfor %}
+                if first + {{at_once}}u < min((part + 1u) * stretch, {{dim}}u) {
+                    {% for j in range(at_once) %}
+                    key{{j}} = cache[keys + (first + {{at_once + j}}u) * {{64 // per_word}}u];
+                    {% endfor %}
+                }
                 {% for j in range(at_once) %}
                 {
-                    {{ "var" if fused else "let" }} key = {{ "vec4<f32>(unpack4xI8(word" ~ j ~ ")) * scales" if cache == "q8_0" else "unpacked(word" ~ j ~ ")" }};
+                    let key = {{ "vec4<f32>(unpack4xI8(word" ~ j ~ ")) * scales" if cache == "q8_0" else "unpacked(word" ~ j ~ ")" }};
                     let x = queries[first + {{j}}u];
-                    {% if fused %}
-                    let own = new_key[first + {{j}}u];
-                    {% if per_word == 1 %}
-                    key = select(key, own, now == 0u);
-                    {% else %}
-                    key = select(key, vec2(own), vec2(now) == vec2(0u, 1u));
-                    {% endif %}
-                    {% endif %}
                     {% for n in range(per_word) %}
                     score{{n}} += x * key{{ "[" ~ n ~ "]" if per_word > 1 }};
                     {% endfor %}
@@ -174,6 +227,11 @@ fn main(
             }
         }
     }
+    {% for j in range(values_at_once) %}{% for w in range(passes) %}
+    var value{{j}}_{{w}}: u32;
+    {% endfor %}{% endfor %}
+    // The first values are on their way while the scores become weights.
+    {{ ask_for("0u") }}
     {% for n in range(per_word) %}
     shared_heads[part * words_now * {{per_word}}u + position + {{n}}u] = score{{n}};
     {% endfor %}
@@ -190,6 +248,11 @@ fn main(
             for (var p = 1u; p < parts_now; p++) {
                 sum += shared_heads[i + p * words_now * {{per_word}}u];
             }
+            {% if fused %}
+            if i == old {
+                sum = own_score;
+            }
+            {% endif %}
             weight{{n}} = sum * {{scale}};
         }
     }
@@ -201,13 +264,29 @@ fn main(
     most = workgroup_max_heads(most, at);
     var total = Heads(0.0);
     {% for n in range(rounds) %}
-    weight{{n}} = select(Heads(0.0), exp(weight{{n}} - most), weight{{n}} > Heads({{lowest}}));
-    total += weight{{n}};
-    {{ "if index < " ~ span ~ "u " if workgroup > span }}{
-        shared_heads[index + {{n * workgroup}}u] = weight{{n}};
+    {
+        let i = index + {{n * workgroup}}u;
+        let weight = select(Heads(0.0), exp(weight{{n}} - most), weight{{n}} > Heads({{lowest}}));
+        total += weight;
+        {% if fused %}
+        if i == old && is_last {
+            own_score = weight;
+        }
+        {% endif %}
+        {{ "if i < " ~ span ~ "u " if rounds * workgroup > span }}{
+            shared_heads[i] = {{ "select(weight, Heads(0.0), i >= old)" if fused else "weight" }};
+        }
     }
     {% endfor %}
+    {% if subgroup %}
+    total = subgroupAdd(total);
+    if lane == 0u {
+        totals[subgroup] = total;
+    }
+    workgroupBarrier();
+    {% else %}
     total = workgroup_sum_heads(total, at);
+    {% endif %}
 
     {% if fused %}
     // Everyone has read the keys by now.
@@ -221,49 +300,45 @@ fn main(
         {% endif %}
     }
     {% endif %}
-    // The values. An invocation has one word of elements and every {{groups}}th position.
     {% for n in range(per_word) %}
     {% for w in range(passes) %}
     var sum{{w}}_{{n}} = Heads(0.0);
     {% endfor %}
     {% endfor %}
-    let row = index / {{words_at_once}}u;
-    let column = index % {{words_at_once}}u;
-    if row < {{groups}}u && old > 0u {
-        for (var i = row; i < old; i += {{groups * at_once}}u) {
-            // Beyond the last position the last one once more, without weight.
-            {% for j in range(at_once) %}
-            let i{{j}} = min(i + {{j * groups}}u, old - 1u);
-            let page{{j}} = page_starts[i{{j}} / 64u];
-            let values{{j}} = page{{j}} + ({{kv_heads}}u + kv_head) * {{64 * dim // per_word}}u + i{{j}} % 64u * {{words}}u;
+    for (var start = 0u; start < old; start += {{batch}}u) {
+        {% for j in range(values_at_once) %}{% for w in range(passes) %}
+        let word{{j}}_{{w}} = value{{j}}_{{w}};
+        {% endfor %}{% endfor %}
+        if start + {{batch}}u < old {
+            let next = start + {{batch}}u;
+            {{ ask_for("next") }}
+        }
+        {% for j in range(values_at_once) %}
+        {
+            let i = start + {{j * groups}}u + row;
+            let weight = shared_heads[i];
             {% for w in range(passes) %}
-            let word{{j}}_{{w}} = cache[values{{j}} + min({{w * words_at_once}}u + column, {{words - 1}}u)];
-            {% endfor %}
-            {% endfor %}
-            {% for j in range(at_once) %}
             {
-                let weight = select(Heads(0.0), shared_heads[i{{j}}], i + {{j * groups}}u < old);
-                {% for w in range(passes) %}
-                {
-                    {% if cache == "q8_0" %}
-                    let block = min({{w * words_at_once}}u + column, {{words - 1}}u) / 8u;
-                    let value = vec4<f32>(unpack4xI8(word{{j}}_{{w}})) * value_scale(page{{j}}, kv_head, i{{j}} % 64u, block);
-                    {% else %}
-                    let value = unpacked(word{{j}}_{{w}});
-                    {% endif %}
-                    {% for n in range(per_word) %}
-                    sum{{w}}_{{n}} += weight * value{{ "[" ~ n ~ "]" if per_word > 1 }};
-                    {% endfor %}
-                }
+                {% if cache == "q8_0" %}
+                let there = min(i, last_old);
+                let scale = value_scale(page_starts[there / 64u], kv_head, there % 64u, column{{w}} / 8u);
+                let value = vec4<f32>(unpack4xI8(word{{j}}_{{w}})) * scale;
+                {% else %}
+                let value = unpacked(word{{j}}_{{w}});
+                {% endif %}
+                {% for n in range(per_word) %}
+                sum{{w}}_{{n}} += weight * value{{ "[" ~ n ~ "]" if per_word > 1 }};
                 {% endfor %}
             }
             {% endfor %}
         }
+        {% endfor %}
     }
     {% if fused %}
-    if is_last && row == 0u {
-        let weight = shared_heads[old];
-        let to = page_starts[old / 64u] + ({{kv_heads}}u + kv_head) * {{64 * dim // per_word}}u + old % 64u * {{words}}u + column;
+    if is_last && index < {{words_at_once}}u {
+        let weight = own_score;
+        let column = column0;
+        let to = page_starts[old / 64u] + values_at + old % 64u * {{words}}u + column;
         {% if cache == "f16" %}
         let packed = select(pack2x16float(vec2(v0, v1)), 0u, 2u * column >= {{head_dim}}u);
         let value = unpack2x16float(packed);
@@ -280,31 +355,52 @@ fn main(
     }
     {% endif %}
     workgroupBarrier();
-    if row < {{groups}}u {
-        {% for w in range(passes) %}
-        if {{w * words_at_once}}u + column < {{words}}u {
-            {% for n in range(per_word) %}
-            shared_heads[row * {{dim}}u + ({{w * words_at_once}}u + column) * {{per_word}}u + {{n}}u] = sum{{w}}_{{n}};
-            {% endfor %}
-        }
-        {% endfor %}
+    if index < {{groups * words_at_once}}u {
+        {% for w in range(passes) %}{% for n in range(per_word) %}
+        shared_heads[row * {{dim}}u + column{{w}} * {{per_word}}u + {{n}}u] = sum{{w}}_{{n}};
+        {% endfor %}{% endfor %}
     }
+    {% if subgroup %}
+    {% set count = workgroup // subgroup %}
+    {% if count <= subgroup %}
+    total = subgroupAdd(select(Heads(0.0), totals[min(lane, {{count - 1}}u)], lane < {{count}}u));
+    {% else %}
+    total = totals[0];
+    for (var i = 1u; i < {{count}}u; i++) {
+        total += totals[i];
+    }
+    {% endif %}
+    {% endif %}
     workgroupBarrier();
     {% set of_head = "" if lanes == 1 else "[head]" %}
     for (var start = 0u; start < {{dim}}u; start += {{workgroup}}u) {
-        let d = min(start + index, {{dim - 1}}u);
-        var sum = shared_heads[d];
-        for (var r = 1u; r < {{groups}}u; r++) {
-            sum += shared_heads[r * {{dim}}u + d];
+        let d = start + index;
+        var sum = Heads(0.0);
+        if d < {{dim}}u {
+            for (var r = 0u; r < {{groups}}u; r++) {
+                sum += shared_heads[r * {{dim}}u + d];
+            }
+            {% if not split %}
+            sum /= total;
+            {% endif %}
+            {% if not emits %}
+            queries[d] = sum;
+            {% endif %}
         }
-        {% if not split %}
-        sum /= total;
+        {% if split %}
+        if d == 0u {
+            {% for l in range(lanes) %}
+            if first_head + {{l}}u < {{group_heads}}u {
+                let to = part_at(token, group.x, kv_head * {{group_heads}}u + first_head + {{l}}u);
+                y[to] = most{{ "[" ~ l ~ "]" if lanes > 1 }};
+                y[to + 1u] = total{{ "[" ~ l ~ "]" if lanes > 1 }};
+            }
+            {% endfor %}
+        }
         {% endif %}
         {% if emits %}
         let block = (kv_head * {{group_heads}}u + chunk) * {{head_dim // 32}}u + d / 32u;
-        write_codes(sum, 1.0, token, block, start + index, start + index < {{dim}}u);
-        {% else %}
-        queries[d] = sum;
+        write_codes(sum, 1.0, token, block, d, d < {{dim}}u);
         {% endif %}
     }
     {% if not emits %}
@@ -315,13 +411,7 @@ fn main(
         let number = kv_head * {{group_heads}}u + first_head + head;
         if first_head + head < {{group_heads}}u {
             {% if split %}
-            // A part: its maximum, its total, and its sums, head by head.
-            let slot = ((token * step[2] + group.x) * {{heads}}u + number) * {{dim + 2}}u;
-            y[slot + 2u + d] = queries[d]{{of_head}};
-            if d == 0u {
-                y[slot] = most{{of_head}};
-                y[slot + 1u] = total{{of_head}};
-            }
+            y[part_at(token, group.x, number) + 2u + d] = queries[d]{{of_head}};
             {% else %}
             if d < {{head_dim}}u {
                 y[token * {{out_stride}}u + number * {{head_dim}}u + d] = queries[d]{{of_head}};
@@ -332,6 +422,18 @@ fn main(
     {% endif %}
 }
 
+{% if split %}
+// Where a head's part lies: its maximum, its total, and its sums.
+fn part_at(token: u32, span: u32, head: u32) -> u32 {
+    return ((token * step[2] + span) * {{heads}}u + head) * {{dim + 2}}u;
+}
+{% endif %}
+
+// Element `d` of the heads.
+fn query(token: u32, at: u32, first_head: u32, d: u32) -> Heads {
+    return Heads({% for l in range(lanes) %}head_value(token, at, first_head + {{l}}u, d), {% endfor %});
+}
+
 fn head_value(token: u32, at: u32, head: u32, d: u32) -> f32 {
     if head >= {{group_heads}}u || d >= {{head_dim}}u {
         return 0.0;
@@ -340,13 +442,11 @@ fn head_value(token: u32, at: u32, head: u32, d: u32) -> f32 {
 }
 
 {% if fused %}
-{% if pairs %}
 // The cosine and the sine of a pair's rotation.
 fn angle(record: u32, pair: u32) -> vec2<f32> {
     let at = record + {{angles_at}}u + 2u * pair;
     return bitcast<vec2<f32>>(vec2(step[at], step[at + 1u]));
 }
-{% endif %}
 
 // What the cache keeps of a number.
 fn kept(x: f32) -> f32 {

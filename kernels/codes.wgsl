@@ -1,7 +1,11 @@
-// Writes values in 8 bits, 32 neighbours a block: an invocation for each. All of a workgroup come here together; those
-// that are not `active` write nothing. A block's neighbours are neighbouring invocations, the first at a multiple of 32.
+// Writes values in 8 bits, 32 neighbours a block: an invocation for each. A block's neighbours are neighbouring
+// invocations, the first at a multiple of 32. All of a workgroup come here together; blocks that are not `active` are
+// left out.
 {% if subgroup and subgroup >= 32 %}
 fn write_codes(value: f32, factor: f32, row: u32, block: u32, local: u32, active_: bool) {
+    if !active_ {
+        return;
+    }
     let y = value * factor;
     var peak = abs(y);
     {% for shift in [1, 2, 4, 8, 16] %}
@@ -20,10 +24,10 @@ fn write_codes(value: f32, factor: f32, row: u32, block: u32, local: u32, active
     let other_sum = subgroupShuffleXor(sum, 16u);
     squares += subgroupShuffleXor(squares, 16u);
     let i = local % 32u;
-    if active_ && i % 4u == 0u {
+    if i % 4u == 0u {
         y_codes[row * {{12 * out_blocks}}u + 8u * block + i / 4u] = word;
     }
-    if active_ && i == 0u {
+    if i == 0u {
         let scale = peak / 127.0;
         let head = row * {{12 * out_blocks}}u + {{8 * out_blocks}}u + 4u * block;
         y_codes[head] = bitcast<u32>(scale);

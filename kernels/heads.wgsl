@@ -37,16 +37,14 @@ fn main(
     }
     {% if pairs %}
     workgroupBarrier();
-    for (var i = index; i < {{pairs}}u; i += {{workgroup}}u) {
-        let angle_at = {{records_at}}u + token * {{record_words}}u + {{angles_at}}u + 2u * i;
-        let turn = bitcast<vec2<f32>>(vec2(step[angle_at], step[angle_at + 1u]));
-        let a = head[{{first_of_pair}}];
-        let b = head[{{second_of_pair}}];
-        y[to + {{first_of_pair}}] = a * turn.x - b * turn.y;
-        y[to + {{second_of_pair}}] = a * turn.y + b * turn.x;
-    }
-    for (var d = {{2 * pairs}}u + index; d < {{head_dim}}u; d += {{workgroup}}u) {
-        y[to + d] = head[d];
+    for (var d = index; d < {{head_dim}}u; d += {{workgroup}}u) {
+        if d >= {{2 * pairs}}u {
+            y[to + d] = head[d];
+            continue;
+        }
+        let angle = {{records_at}}u + token * {{record_words}}u + {{angles_at}}u + 2u * ({{pair}});
+        let turn = bitcast<vec2<f32>>(vec2(step[angle], step[angle + 1u]));
+        y[to + d] = head[d] * turn.x + head[{{partner}}] * select(turn.y, -turn.y, {{is_first}});
     }
     {% endif %}
 }

@@ -36,65 +36,76 @@ fn team_sum(value: f32, local: u32) -> f32 {
     {% endif %}
 }
 
+// By row, then by token.
 struct Sums {
-    {% for r in range(rows) %}{% for t in range(tokens) %}s{{r}}_{{t}}: f32,{% endfor %}{% endfor %}
+    {% for n in range(rows * (2 if glu else 1)) %}{% for t in range(tokens) %}s{{n}}_{{t}}: f32,{% endfor %}{% endfor %}
+    {% if x_norm %}{% for t in range(tokens) %}squares{{t}}: f32,{% endfor %}{% endif %}
 }
 
-{# One unit of each row, times that of each token. #}
-{% macro multiply(part) %}
-        {% for r in range(rows) %}
-        let w{{r}} = {{ "unit" if part.coded else "values" }}{{part.p}}(row{{r}}, u);
-        {% endfor %}
+{# One unit of each row of parts that are multiplied together, times that of each token. #}
+{% macro multiply(joined) %}
+        {% for part in joined %}{% set p = loop.index0 * rows %}{% for r in range(rows) %}
+        let w{{p + r}} = {{ "unit" if part.coded else "values" }}{{part.p}}(row{{p + r}}, u);
+        {% endfor %}{% endfor %}
         {% for t in range(tokens) %}
-        {% if part.coded %}
-        let lo{{t}} = x_codes[x{{t}} + 2u * u];
-        let hi{{t}} = x_codes[x{{t}} + 2u * u + 1u];
-        let scales{{t}} = bitcast<vec4<f32>>(x_codes[x{{t}} + {{2 * part.units}}u + u]);
-        {% for r in range(rows) %}
-        sums.s{{r}}_{{t}} += scales{{t}}.x * (w{{r}}.scale.x * f32(dot_half(w{{r}}.lo, lo{{t}})) + w{{r}}.scale.y * f32(dot_half(w{{r}}.hi, hi{{t}})))
-            - dot(w{{r}}.min, scales{{t}}.yz);
-        {% endfor %}
-        {% else %}
+        {% if joined|selectattr("coded") %}
+        let lo{{t}} = x_codes[codes{{t}} + 2u * u];
+        let hi{{t}} = x_codes[codes{{t}} + 2u * u + 1u];
+        let scales{{t}} = bitcast<vec4<f32>>(x_codes[codes{{t}} + {{2 * joined[0].units}}u + u]);
+        {% if x_norm %}
+        sums.squares{{t}} += scales{{t}}.w;
+        {% endif %}
+        {% endif %}
+        {% if joined|rejectattr("coded") %}
         {% for v in range(8) %}
-        {% if part.last and v * 4 + 4 > part.last %}
-        let f{{t}}_{{v}} = only_columns(x_floats[x{{t}} + 8u * u + {{v}}u], u, {{4 * v}}u);
+        {% if ragged and v * 4 + 4 > columns % 32 %}
+        let f{{t}}_{{v}} = only_columns(x_floats[floats{{t}} + 8u * u + {{v}}u], u, {{4 * v}}u);
         {% else %}
-        let f{{t}}_{{v}} = x_floats[x{{t}} + 8u * u + {{v}}u];
+        let f{{t}}_{{v}} = x_floats[floats{{t}} + 8u * u + {{v}}u];
         {% endif %}
         {% endfor %}
-        {% for r in range(rows) %}
-        sums.s{{r}}_{{t}} += {% for v in range(8) %}{{ " + " if v else "" }}dot(w{{r}}.v{{v}}, f{{t}}_{{v}}){% endfor %};
-        {% endfor %}
         {% endif %}
+        {% for part in joined %}{% set p = loop.index0 * rows %}{% for r in range(rows) %}{% set n = p + r %}
+        {% if part.coded %}
+        sums.s{{n}}_{{t}} += scales{{t}}.x * (w{{n}}.scale.x * f32(dot_half(w{{n}}.lo, lo{{t}})) + w{{n}}.scale.y * f32(dot_half(w{{n}}.hi, hi{{t}})))
+            - dot(w{{n}}.min, scales{{t}}.yz);
+        {% else %}
+        sums.s{{n}}_{{t}} += {% for v in range(8) %}{{ " + " if v else "" }}dot(w{{n}}.v{{v}}, f{{t}}_{{v}}){% endfor %};
+        {% endif %}
+        {% endfor %}{% endfor %}
         {% endfor %}
 {% endmacro %}
 
 {% for part in parts %}
 {{part.decoder}}
+{% endfor %}
 
-fn products{{part.p}}(first: u32, token: u32, last: u32, lane: u32) -> Sums {
+{% for joined in parts|batch(2 if glu else 1) %}
+fn products{{joined[0].p}}(first: u32, token: u32, last: u32, lane: u32) -> Sums {
     var sums = Sums();
-    {% for r in range(rows) %}
-    let row{{r}} = min(first + {{r}}u, {{part.rows - 1}}u);
-    {% endfor %}
+    {% for part in joined %}{% set p = loop.index0 * rows %}{% for r in range(rows) %}
+    let row{{p + r}} = min(first + {{r}}u, {{part.rows - 1}}u);
+    {% endfor %}{% endfor %}
     {% for t in range(tokens) %}
-    let x{{t}} = min(token + {{t}}u, last) * {{part.x_stride}}u;
+    let codes{{t}} = min(token + {{t}}u, last) * {{3 * joined[0].units}}u;
+    let floats{{t}} = min(token + {{t}}u, last) * {{x_stride // 4}}u;
     {% endfor %}
-    {% set stretch = part.unrolled * team %}
-    {% set whole = part.units // stretch * stretch %}
+    {% set units = joined[0].units %}
+    {% set stretch = unrolled * team %}
+    {% set whole = units // stretch * stretch %}
     {% if whole %}
     for (var start = 0u; start < {{whole}}u; start += {{stretch}}u) {
-        {% for k in range(part.unrolled) %}
+        {% for k in range(unrolled) %}
         {
             let u = start + {{k * team}}u + lane;
-            {{ multiply(part) }}
+            {{ multiply(joined) }}
         }
         {% endfor %}
     }
     {% endif %}
-    {% if whole < part.units %}
-    for (var u = {{whole}}u + lane; u < {{part.units}}u; u += {{team}}u) {
-        {{ multiply(part) }}
+    {% if whole < units %}
+    for (var u = {{whole}}u + lane; u < {{units}}u; u += {{team}}u) {
+        {{ multiply(joined) }}
     }
     {% endif %}
     return sums;
@@ -110,20 +121,6 @@ fn dot_half(codes: vec4<u32>, x: vec4<u32>) -> i32 {
 fn only_columns(x: vec4<f32>, u: u32, column: u32) -> vec4<f32> {
     let columns = vec4(u * 32u + column) + vec4(0u, 1u, 2u, 3u);
     return select(vec4(0.0), x, columns < vec4({{columns}}u));
-}
-{% endif %}
-
-{% if x_norm %}
-// An invocation's part of a token's sum of squares.
-fn squares_of(token: u32, lane: u32) -> f32 {
-    let at = token * {{3 * x_norm.blocks}}u + {{2 * x_norm.blocks}}u;
-    var squares = 0.0;
-    {% for k in range((x_norm.blocks + team - 1) // team) %}
-    {{ "if lane + " ~ k * team ~ "u < " ~ x_norm.blocks ~ "u " if (k + 1) * team > x_norm.blocks }}{
-        squares += bitcast<f32>(x_codes[at + {{k * team}}u + lane].w);
-    }
-    {% endfor %}
-    return squares;
 }
 {% endif %}
 
@@ -165,13 +162,12 @@ fn main(
     let local = index;
     {% endif %}
     let lane = local % {{team}}u;
+    {% if tokens == 1 %}
+    let last = 0u;
+    let token = 0u;
+    {% else %}
     let last = step[{{count_at}}] - 1u;
     let token = group.y * {{tokens}}u;
-    {% if x_norm %}
-    // Asked for now, summed up after the products.
-    {% for t in range(tokens) %}
-    let squares{{t}} = squares_of(min(token + {{t}}u, last), lane);
-    {% endfor %}
     {% endif %}
     {% if emits %}
     // An invocation has one result in the end. What it adds to that is on its way from now on.
@@ -194,10 +190,7 @@ fn main(
     {% endif %}
     var part = 0u;
     var first = group.x * {{group_rows}}u + within;
-    {% if glu %}
-    let gate = products0(first, token, last, lane);
-    let up = products1(first, token, last, lane);
-    {% elif parts_joined == 1 %}
+    {% if parts_joined == 1 %}
     let sums = products0(first, token, last, lane);
     {% else %}
     var sums: Sums;
@@ -212,13 +205,13 @@ fn main(
     {% for t in range(tokens) %}
     {
         {% if x_norm %}
-        let factor = inverseSqrt(team_sum(squares{{t}}, local) * {{x_norm.reciprocal}} + {{x_norm.eps}});
+        let factor = inverseSqrt(team_sum(sums.squares{{t}}, local) * {{x_norm.reciprocal}} + {{x_norm.eps}});
         {% endif %}
         {% set scaled = " * factor" if x_norm else "" %}
         {% for r in range(rows) %}
         {% if glu %}
-        let gate{{r}} = team_sum(gate.s{{r}}_{{t}}, local){{scaled}};
-        let y{{r}} = {{glu}}(gate{{r}}) * team_sum(up.s{{r}}_{{t}}, local){{scaled}};
+        let gate{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
+        let y{{r}} = {{glu}}(gate{{r}}) * team_sum(sums.s{{rows + r}}_{{t}}, local){{scaled}};
         {% else %}
         let y{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
         {% endif %}

@@ -209,6 +209,8 @@ pub trait Ahead {
 pub struct Usage {
     /// Kernels started by the last step; 0 on a CPU.
     pub dispatches: u64,
+    /// How long the host took to hand them over; nothing on a CPU.
+    pub encoding: Duration,
     /// Bytes on the device, apart from the host's memory.
     pub device_bytes: u64,
 }

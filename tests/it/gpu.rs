@@ -18,6 +18,8 @@ use crate::{
 
 /// What rounding in another order may cost in single precision.
 const ROUNDING: f64 = 1e-10;
+/// What it costs besides that matrix units multiply in half precision.
+const HALVES: f64 = 2e-6;
 
 fn adapters() -> Vec<DeviceInfo> {
     let adapters = Gpu::adapters();
@@ -37,8 +39,9 @@ fn logits_and_greedy_ids_are_llama_cpps() {
         for tiny in MODELS {
             let expected = tiny.expected();
             let mut runner = on(&info).from_gguf(tiny.path()).unwrap();
+            let rounding = if runner.device().details.contains("matrix units") && !tiny.1 { HALVES } else { ROUNDING };
             let error = nmse(&runner.predict_logits(&expected.prompt).unwrap(), &expected.prompt_logits);
-            assert!(error <= tiny.tolerance() + ROUNDING, "{} on {}: {error:.1e}", tiny.0, info.name);
+            assert!(error <= tiny.tolerance() + rounding, "{} on {}: {error:.1e}", tiny.0, info.name);
             // As far as rounding cannot have made the choice.
             let least_gap = 30.0 * tiny.tolerance().sqrt() as f32;
             for &id in &expected.greedy {
@@ -57,7 +60,7 @@ fn logits_and_greedy_ids_are_llama_cpps() {
                 let cpu = Runner::builder().cache_type(CacheType::F32).device(Device::Cpu).threads(2);
                 cpu.from_gguf(tiny.path()).unwrap().predict_logits(&ids).unwrap()
             });
-            assert!(end <= ROUNDING, "{} on {} in the end: {end:.1e}", tiny.0, info.name);
+            assert!(end <= rounding, "{} on {} in the end: {end:.1e}", tiny.0, info.name);
         }
     }
 }

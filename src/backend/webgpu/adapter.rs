@@ -1,5 +1,7 @@
 //! The adapters of this machine, and how one is chosen and opened.
 
+use std::sync::LazyLock;
+
 use super::context::{Context, Traits};
 use crate::{
     Error, Result,
@@ -11,11 +13,16 @@ const MAX_WORKGROUP: u32 = 1024;
 /// Weights lie in buffers below this size: larger ones fail on some drivers.
 const MAX_BUFFER: u64 = (1 << 30) - 4096;
 
-/// All adapters of the machine.
-pub(super) fn all() -> Vec<wgpu::Adapter> {
+/// The process's one way to its drivers: some fail where several are opened and closed at the same time.
+static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
-    pollster::block_on(wgpu::Instance::new(descriptor).enumerate_adapters(wgpu::Backends::all()))
+    wgpu::Instance::new(descriptor)
+});
+
+/// All adapters of the machine.
+pub(super) fn all() -> Vec<wgpu::Adapter> {
+    pollster::block_on(INSTANCE.enumerate_adapters(wgpu::Backends::all()))
 }
 
 /// What kernels may use at most of what an adapter has.

@@ -1,6 +1,10 @@
 //! A plan made ready on a GPU.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{
+    cmp::Reverse,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     arena::Arena,
@@ -42,6 +46,7 @@ pub(super) struct GpuExecutable {
     logits: Vec<f32>,
     ahead: Chosen,
     dispatches: u64,
+    encoding: Duration,
     profile: Option<Vec<OpTime>>,
 }
 
@@ -82,7 +87,7 @@ impl GpuExecutable {
         context.queue.submit([]);
         context.wait()?;
         let ahead = Chosen::new(&context, &plan, &mut buffers)?;
-        let (tables, parts, logits, dispatches, profile) = (vec![], 0, vec![], 0, None);
+        let (tables, parts, logits, dispatches, encoding, profile) = (vec![], 0, vec![], 0, Duration::ZERO, None);
         Ok(Self {
             context,
             plan,
@@ -99,6 +104,7 @@ impl GpuExecutable {
             logits,
             ahead,
             dispatches,
+            encoding,
             profile,
         })
     }
@@ -181,10 +187,12 @@ impl GpuExecutable {
 impl Executable for GpuExecutable {
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
         self.bounds.check(step)?;
+        let start = Instant::now();
         let sizes = self.prepare(step, false)?;
         let mut encoder = self.encode(step, &sizes)?;
         self.read_logits(&mut encoder, sizes.outputs)?;
         self.context.queue.submit([encoder.finish()]);
+        self.encoding = start.elapsed();
         self.logits.clear();
         let bytes = (sizes.outputs * self.plan.logits().shape.width * 4) as u64;
         if bytes > 0 {
@@ -200,7 +208,7 @@ impl Executable for GpuExecutable {
 
     fn usage(&self) -> Usage {
         let bytes = self.arena.bytes() + self.buffers.bytes() + self.staging.size();
-        Usage { dispatches: self.dispatches, device_bytes: bytes }
+        Usage { dispatches: self.dispatches, encoding: self.encoding, device_bytes: bytes }
     }
 
     fn set_profiling(&mut self, on: bool) -> Result<()> {
@@ -229,11 +237,14 @@ impl Ahead for GpuExecutable {
         let runs = [Run { len: 1, start: position, pages }];
         let step = Step { tokens: &[token.unwrap_or(0)], runs: &runs, outputs: &[0], copies };
         self.bounds.check(&step)?;
+        let start = Instant::now();
         let sizes = self.prepare(&step, token.is_none())?;
         let mut encoder = self.encode(&step, &sizes)?;
         let Self { context, buffers, arena, ahead, dispatches, .. } = self;
         *dispatches += ahead.program.encode(&mut encoder, context, buffers, arena, &sizes)?;
-        ahead.send(context, buffers, encoder)
+        ahead.send(context, buffers, encoder)?;
+        self.encoding = start.elapsed();
+        Ok(())
     }
 
     fn take(&mut self) -> Result<Option<u32>> {

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     DType, Error, Result,
-    graph::{Activation, Op, RopeSpec, Rows},
+    graph::{Activation, Op, RopeSpec, RopeStyle, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
 };
@@ -79,7 +79,6 @@ pub(super) struct Lowering<'a> {
 
 #[derive(Clone, Copy)]
 struct PendingNorm {
-    blocks: usize,
     width: usize,
     eps: f32,
 }
@@ -238,6 +237,7 @@ impl<'a> Lowering<'a> {
             "record_words": layout.record_words(),
             "quads_at": layout.quads_at(),
             "blocks_at": layout.blocks_at(),
+            "tables_at": layout.tables_at(),
         })
     }
 
@@ -279,12 +279,18 @@ fn with(mut values: Value, more: Value) -> Value {
     values
 }
 
-/// The elements of a head that are rotated together, in WGSL, for pair `i` of `pairs`.
-fn pair_indices(spec: &RopeSpec, pairs: usize) -> [String; 2] {
-    match spec.style {
-        crate::graph::RopeStyle::Adjacent => ["2u * i".into(), "2u * i + 1u".into()],
-        crate::graph::RopeStyle::Halves => ["i".into(), format!("i + {pairs}u")],
-    }
+/// What kernels are told of a rotation. Element `d` of a head, where it is one of those rotated, turns by the angle of
+/// its pair together with its partner.
+fn rotation(spec: &RopeSpec, (angles_at, pairs): (usize, usize)) -> Value {
+    let [pair, partner, is_first] = match spec.style {
+        RopeStyle::Adjacent => ["d / 2u".into(), "d ^ 1u".into(), "d % 2u == 0u".into()],
+        RopeStyle::Halves => [
+            format!("d % {pairs}u"),
+            format!("select(d - {pairs}u, d + {pairs}u, d < {pairs}u)"),
+            format!("d < {pairs}u"),
+        ],
+    };
+    json!({ "pairs": pairs, "angles_at": angles_at, "pair": pair, "partner": partner, "is_first": is_first })
 }
 
 fn count(rows: Rows, by: usize) -> super::kernel::Count {

@@ -59,8 +59,12 @@ impl Gpu {
     pub fn with_limits(adapter: &Adapter, limits: &GpuLimits) -> Result<Self> {
         limits.check()?;
         let adapter = adapter::find(adapter)?;
-        let info = adapter::describe(&adapter);
-        Ok(Self { info, context: Arc::new(adapter::open(&adapter, limits)?) })
+        let mut info = adapter::describe(&adapter);
+        let context = Arc::new(adapter::open(&adapter, limits)?);
+        if context.traits.matrices {
+            info.details.push_str(", matrix units");
+        }
+        Ok(Self { info, context })
     }
 
     /// Whether it has matrix units that kernels use: of 16 by 16 in half precision, summed in single.

@@ -11,10 +11,9 @@ pub(super) const SPLIT_WORKGROUP: usize = 256;
 /// Matrices that one dispatch multiplies with.
 pub(super) const MAX_PARTS: usize = 3;
 
-/// Rows from which on there are workgroups for every processor several times over: small ones then wait for each other
-/// less. On an H200, 24,576 rows of 4,096 columns took 25 µs in workgroups of 1,024 and 20 in those of 256; 4,096 rows
-/// the other way round.
-const MANY_ROWS: usize = 16384;
+/// Units of rows that an invocation has on their way together. More take registers, and so leave fewer invocations to
+/// wait for memory side by side.
+const ON_THEIR_WAY: usize = 2;
 
 /// How a kernel for few rows divides its work.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +24,8 @@ pub(super) struct Few {
     pub rows: usize,
     /// How often it takes as many.
     pub passes: usize,
+    /// Units of a row that an invocation has on their way together.
+    pub unrolled: usize,
     pub workgroup: usize,
 }
 
@@ -35,15 +36,18 @@ impl Few {
     }
 }
 
-/// The division for rows of so many units. A workgroup that writes its results in 8 bits has a block of 32 rows.
-pub(super) fn few(traits: &Traits, units: usize, rows: usize, emits: bool) -> Few {
+/// The division for rows of so many units, of as many matrices at a time as are multiplied together. A workgroup that
+/// writes its results in 8 bits has a block of 32 rows.
+pub(super) fn few(traits: &Traits, units: usize, rows: usize, emits: bool, together: usize) -> Few {
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
     let team = widest.min(units.next_power_of_two());
     let most = traits.workgroup as usize;
+    let unrolled = |rows: usize| (ON_THEIR_WAY / (rows * together)).clamp(1, units.div_ceil(team));
     if emits {
-        let wanted = if rows >= MANY_ROWS { 256 } else { most };
-        let passes = (32 * team).div_ceil(most.min(wanted)).next_power_of_two();
-        return Few { team, rows: 1, passes, workgroup: 32 * team / passes };
+        // A team for each of the block's rows, as far as two matrices leave them registers.
+        let workgroup = (32 * team / together).min(most);
+        let passes = 32 * team / workgroup;
+        return Few { team, rows: 1, passes, unrolled: unrolled(1), workgroup };
     }
     let workgroup = most.min(256).max(team);
     // A dispatch has at most 65,535 workgroups along a dimension.
@@ -51,7 +55,7 @@ pub(super) fn few(traits: &Traits, units: usize, rows: usize, emits: bool) -> Fe
     while rows.div_ceil(workgroup / team * at_once) > 60_000 {
         at_once *= 2;
     }
-    Few { team, rows: at_once, passes: 1, workgroup }
+    Few { team, rows: at_once, passes: 1, unrolled: unrolled(at_once), workgroup }
 }
 
 /// How a tiled product divides its work.
@@ -136,7 +140,7 @@ pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Pre
 
 /// Positions that one workgroup attends to alone for a single token: a word of keys for each invocation at most.
 pub(super) fn span(traits: &Traits, cache: CacheType) -> usize {
-    (traits.workgroup as usize * per_word(cache)).min(512)
+    (traits.workgroup as usize * per_word(cache)).min(1024)
 }
 
 /// Elements of the cache in a word.

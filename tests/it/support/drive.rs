@@ -51,6 +51,14 @@ pub fn cpu(threads: usize, instruction_set: &str) -> Cpu {
     Cpu::with_instruction_set(Some(threads), instruction_set).expect("one that this machine has")
 }
 
+/// Whether products of more than [`FEW`] tokens round both sides to half precision.
+pub fn has_halves(backend: &dyn Backend) -> bool {
+    backend.device().details.contains("matrix units")
+}
+
+/// Tokens up to which steps read weights once for all, and round nothing to half precision.
+pub const FEW: usize = 16;
+
 /// The backend's name in messages.
 pub fn label(backend: &dyn Backend) -> String {
     let device = backend.device();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Form, Forms, Lowering, Made, pair_indices, place, product::float, slot, stride, with};
+use super::{Form, Forms, Lowering, Made, place, product::float, rotation, slot, stride, with};
 use crate::{
     Result,
     backend::webgpu::{
@@ -16,8 +16,6 @@ use crate::{
     plan::{Place, PlanStep},
 };
 
-/// Spans whose shares are kept, rather than worked out again.
-const SHARES: usize = 256;
 /// What stands for a score of nothing.
 const LOWEST: &str = "-3.0e38f";
 
@@ -171,7 +169,8 @@ impl Lowering<'_> {
         let workgroup = tiles::step_workgroup(self.traits, split, span / per_word, per_word * lanes);
         let words = dim / per_word;
         let words_at_once = words.min(workgroup);
-        let groups = workgroup / words_at_once;
+        // A power of two, so that a batch of positions lies in whole pages or in one.
+        let groups = 1 << (workgroup / words_at_once).ilog2();
         // Loads under way together.
         let at_once = 8;
         let emits = emits(made, spec) && !split;
@@ -190,7 +189,7 @@ impl Lowering<'_> {
             "fused": turn.is_some(), "split": split, "emits": emits,
             "lanes": lanes, "chunks": chunks, "group_heads": group_heads,
             "words": words, "words_at_once": words_at_once, "passes": words.div_ceil(words_at_once), "groups": groups,
-            "at_once": at_once,
+            "at_once": at_once, "values_at_once": at_once.min(span / groups),
             "fewest_words": (workgroup * at_once / dim).next_power_of_two().clamp(1, span / per_word),
             "span": span, "shared": (workgroup * per_word).max(span).max(groups * dim), "emitting": dim,
             "q_stride": rows.q.1, "k_stride": rows.k.1, "v_stride": rows.v.1, "out_stride": stride(&made.place),
@@ -204,14 +203,11 @@ impl Lowering<'_> {
                 bindings.push(reads("k_norm", "f32", k_norm));
                 reduced.push(json!({ "name": "one", "wgsl": "f32" }));
             }
-            let (angles_at, pairs) = turn.angles;
-            let [first, second] = pair_indices(turn.spec, pairs);
             let more = json!({
-                "pairs": pairs, "angles_at": angles_at, "first_of_pair": first, "second_of_pair": second,
                 "norm": turn.norms.is_some(), "eps": float(turn.norms.map_or(0.0, |(_, eps)| eps)),
                 "reciprocal": float(1.0 / spec.head_dim as f32),
             });
-            values = with(values, more);
+            values = with(with(values, rotation(turn.spec, turn.angles)), more);
         }
         values = with(values, json!({ "reduced": reduced }));
         Kernel {
@@ -234,7 +230,7 @@ impl Lowering<'_> {
         let values = json!({
             "groups": workgroup as usize / dim, "at_once": 8,
             "emits": emits, "out_stride": stride(&made.place), "out_blocks": made.place.shape.width / 32,
-            "span": SPLIT, "shares": SHARES, "emitting": padded(spec.head_dim),
+            "span": SPLIT, "emitting": padded(spec.head_dim),
             "reduced": [{ "name": "one", "wgsl": "f32" }],
         });
         Kernel {

@@ -17,8 +17,6 @@ use crate::{
     quant::{Planes, UNIT},
 };
 
-/// The most units of a row that an invocation has on their way together.
-const UNROLLED: usize = 4;
 /// Rows that a kernel for few tokens multiplies with at a time.
 const TOKENS: [usize; 4] = [1, 2, 4, 8];
 
@@ -85,7 +83,7 @@ impl Lowering<'_> {
             let to = Resource::Codes(normed.place.slot.index());
             let emit = Emit { to, blocks: width / UNIT, norm: Some(norm) };
             self.few(op, &x, &matrices, &[out(&sum.place)], &Finish::Add(residual), Some(&emit))?;
-            let pending = PendingNorm { blocks: emit.blocks, width, eps };
+            let pending = PendingNorm { width, eps };
             self.pending.insert(normed.place.slot.index(), pending);
         } else {
             self.multiply(op, &x, &matrices, &[out(&sum.place)], &Finish::Add(residual))?;
@@ -254,18 +252,11 @@ impl Lowering<'_> {
     }
 
     /// What the kernel for few rows is told of its parts, and the workgroups that they take.
-    fn few_parts(&self, x: &Place, parts: &[Part<'_>], shape: &Few, bindings: &mut Vec<Bound>) -> (Vec<Value>, usize) {
-        let units = parts[0].matrix.units;
+    fn few_parts(&self, parts: &[Part<'_>], shape: &Few, bindings: &mut Vec<Bound>) -> (Vec<Value>, usize) {
         let (mut values, mut block) = (vec![], 0);
         for (number, part) in parts.iter().enumerate() {
-            let coded = part.matrix.planes().coded;
             let end = block + part.segment.rows.div_ceil(shape.group_rows());
-            let more = json!({
-                "x_stride": if coded { 3 * units } else { stride(x) / 4 },
-                "last": if coded { 0 } else { x.shape.width % UNIT },
-                "unrolled": (units / shape.team).clamp(1, UNROLLED),
-                "first_block": block, "end_block": end, "out_stride": part.out.stride,
-            });
+            let more = json!({ "first_block": block, "end_block": end, "out_stride": part.out.stride });
             values.push(with(self.part(number, part), more));
             block = end;
             self.bind_part(bindings, number, part);
@@ -283,10 +274,10 @@ impl Lowering<'_> {
     ) -> Kernel {
         let traits = self.traits;
         let units = parts[0].matrix.units;
-        let rows: usize = parts.iter().map(|part| part.segment.rows).sum();
-        let shape = tiles::few(traits, units, rows, emit.is_some());
-        let group_rows = shape.group_rows();
         let glu = matches!(finish, Finish::Glu);
+        let rows: usize = parts.iter().map(|part| part.segment.rows).sum();
+        let shape = tiles::few(traits, units, rows, emit.is_some(), if glu { 2 } else { 1 });
+        let group_rows = shape.group_rows();
         let slot_number = x.slot.index();
         let pending = self.pending.get(&slot_number);
         let any = |coded: bool| parts.iter().any(|part| part.matrix.planes().coded == coded);
@@ -298,7 +289,7 @@ impl Lowering<'_> {
         if any(false) {
             bindings.push(reads("x_floats", "vec4<f32>", slot(x)));
         }
-        let (values, block) = self.few_parts(x, parts, &shape, &mut bindings);
+        let (values, block) = self.few_parts(parts, &shape, &mut bindings);
         let mut residual = Value::Null;
         let mut residual_stride = 0;
         let stores = emit.is_none() || !glu;
@@ -324,14 +315,14 @@ impl Lowering<'_> {
         }
         let blocks = if glu { parts[0].segment.rows.div_ceil(group_rows) } else { block };
         let shifts: Vec<_> = (0..shape.team.ilog2()).map(|bit| 1 << bit).collect();
-        let x_norm = pending.map(|norm| {
-            json!({ "blocks": norm.blocks, "reciprocal": float(1.0 / norm.width as f32), "eps": float(norm.eps) })
-        });
+        let x_norm =
+            pending.map(|norm| json!({ "reciprocal": float(1.0 / norm.width as f32), "eps": float(norm.eps) }));
         Kernel {
             template: "matmul_few",
             values: json!({
                 "parts": values, "parts_joined": if glu { 1 } else { parts.len() },
-                "team": shape.team, "rows": shape.rows, "passes": shape.passes, "tokens": tokens, "shifts": shifts,
+                "team": shape.team, "rows": shape.rows, "passes": shape.passes, "unrolled": shape.unrolled,
+                "tokens": tokens, "shifts": shifts, "x_stride": stride(x),
                 "workgroup": shape.workgroup, "subgroup": traits.subgroup, "group_rows": group_rows,
                 "glu": glu.then_some("silu"), "residual": residual, "residual_stride": residual_stride,
                 "stores": stores, "emits": emits, "out_blocks": emit.map_or(0, |emit| emit.blocks), "emitting": 32 * tokens, "x_norm": x_norm, "columns": x.shape.width,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Form, Lowering, Made, count, pair_indices, place, product::float, slot, stride, with};
+use super::{Form, Lowering, Made, count, place, product::float, rotation, slot, stride, with};
 use crate::{
     Result,
     backend::webgpu::kernel::{Bound, Count, Kernel, Resource, reads, writes},
@@ -95,12 +95,8 @@ impl Lowering<'_> {
                 "reduced": [{ "name": "one", "wgsl": "f32" }],
             }),
         );
-        if let Some((spec, (angles_at, pairs))) = rope {
-            let [first, second] = pair_indices(spec, pairs);
-            values = with(
-                values,
-                json!({ "pairs": pairs, "angles_at": angles_at, "first_of_pair": first, "second_of_pair": second }),
-            );
+        if let Some((spec, angles)) = rope {
+            values = with(values, rotation(spec, angles));
         }
         let groups = [Count::Fixed(x.shape.width / head_dim), count(rows, 1), Count::Fixed(1)];
         Kernel { template: "heads", values, bindings, groups }
