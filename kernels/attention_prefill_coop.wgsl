@@ -21,6 +21,8 @@ const SPAN_PITCH = {{span_quads + 2}}u;
 const HEAD_PITCH = {{quads + 2}}u;
 // Below every score, and yet finite: a span may lie wholly beyond a token.
 const LOWEST = -1e30;
+// Powers of two are cheaper than powers of e.
+const SCALE = f32({{scale * 1.4426950408889634}});
 
 {{bindings}}
 
@@ -61,8 +63,7 @@ fn main(
 
     for (var i = thread; i < {{block * quads}}u; i += {{threads}}u) {
         let row = first_token + min(i / {{quads}}u, tokens - 1u);
-        // Powers of two are cheaper than powers of e.
-        let query = {{scale * 1.4426950408889634}} * q[row * {{q_stride // 4}}u + head * {{quads}}u + i % {{quads}}u];
+        let query = q[row * {{q_stride // 4}}u + head * {{quads}}u + i % {{quads}}u];
         tile[i / {{quads}}u * HEAD_PITCH + i % {{quads}}u] = vec4<f16>(query);
     }
     workgroupBarrier();
@@ -111,7 +112,7 @@ fn main(
         tile[i{{l}} / {{quads}}u * HEAD_PITCH + i{{l}} % {{quads}}u] = next{{l}};
         {% endfor %}
         {% for i in range(shares) %}
-        var score{{i}} = sums[mine + {{i * sharers}}u];
+        var score{{i}} = SCALE * sums[mine + {{i * sharers}}u];
         {% endfor %}
         if start + {{span - 1}}u > first_position {
             {% for i in range(shares) %}

@@ -143,12 +143,14 @@ fn main(
     // Each subgroup finds the same sums, so that none waits for another.
     var squares = Heads(0.0);
     var key_squares = 0.0;
-    for (var i = lane; i < {{head_dim}}u; i += {{subgroup}}u) {
-        let x = query(token, q_at, first_head, i);
-        let y = k[token * {{k_stride}}u + kv_head * {{head_dim}}u + i];
+    {% for first in range(0, head_dim, subgroup) %}
+    {{ "if lane < " ~ (head_dim - first) ~ "u " if first + subgroup > head_dim }}{
+        let x = query(token, q_at, first_head, {{first}}u + lane);
+        let y = k[token * {{k_stride}}u + kv_head * {{head_dim}}u + {{first}}u + lane];
         squares += x * x;
         key_squares += y * y;
     }
+    {% endfor %}
     squares = subgroupAdd(squares);
     key_squares = subgroupAdd(key_squares);
     {% else %}
@@ -181,9 +183,11 @@ fn main(
     {% if subgroup %}
     if subgroup == 0u {
         var sum = Heads(0.0);
-        for (var i = lane; i < {{dim}}u; i += {{subgroup}}u) {
-            sum += queries[i] * new_key[i];
+        {% for first in range(0, dim, subgroup) %}
+        {{ "if lane < " ~ (dim - first) ~ "u " if first + subgroup > dim }}{
+            sum += queries[{{first}}u + lane] * new_key[{{first}}u + lane];
         }
+        {% endfor %}
         sum = subgroupAdd(sum);
         if lane == 0u {
             own_score = sum;
@@ -435,9 +439,16 @@ fn query(token: u32, at: u32, first_head: u32, d: u32) -> Heads {
 }
 
 fn head_value(token: u32, at: u32, head: u32, d: u32) -> f32 {
-    if head >= {{group_heads}}u || d >= {{head_dim}}u {
+    {% if group_heads % lanes %}
+    if head >= {{group_heads}}u {
         return 0.0;
     }
+    {% endif %}
+    {% if dim > head_dim and not fused %}
+    if d >= {{head_dim}}u {
+        return 0.0;
+    }
+    {% endif %}
     return q[token * {{q_stride}}u + at + head * {{head_dim}}u + d];
 }
 

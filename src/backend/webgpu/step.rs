@@ -20,7 +20,7 @@ const RECORD: usize = 4;
 /// Positions that are appended together.
 const QUAD: usize = 4;
 /// Positions that a workgroup attends to for a single token where the sequence has more than one attends to alone.
-pub(super) const SPLIT: usize = 128;
+pub(super) const SPLIT: usize = 256;
 
 /// Where everything is.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ use crate::support::{
 pub const SINGLE: f64 = 1e-12;
 
 /// What it costs that matrix units multiply in half precision.
-const HALVES: f64 = 1e-6;
+const HALVES: f64 = 4e-6;
 
 /// A graph, what it reads, and how near the result must be.
 pub struct Case {

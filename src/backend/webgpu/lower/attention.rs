@@ -171,8 +171,8 @@ impl Lowering<'_> {
         let words_at_once = words.min(workgroup);
         // A power of two, so that a batch of positions lies in whole pages or in one.
         let groups = 1 << (workgroup / words_at_once).ilog2();
-        // Loads under way together.
-        let at_once = 8;
+        // Loads under way together: many of few invocations, fewer of many.
+        let at_once = if split { 16 } else { 8 };
         let emits = emits(made, spec) && !split;
         let (result, element) = match (split, emits) {
             (true, _) => (Resource::Parts, "f32"),
