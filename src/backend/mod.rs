@@ -152,6 +152,17 @@ pub trait Executable: Send {
     /// compiled; nothing has been run or copied then. Others where the device fails.
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]>;
 
+    /// Runs a step with one output and returns the `count` largest of its logits, best first and of equal ones the lower
+    /// id, where the device finds so many itself. One that is not a number comes before all others. `None` where it does
+    /// not: nothing has been run then.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TokenLogit]>> {
+        let _ = (step, count);
+        Ok(None)
+    }
+
     /// The most probable tokens, step after step without a wait between them, where the device can do that.
     fn ahead(&mut self) -> Option<&mut dyn Ahead> {
         None
@@ -179,6 +190,15 @@ pub trait Executable: Send {
     fn take_profile(&mut self) -> Vec<OpTime> {
         Vec::new()
     }
+}
+
+/// A token of the vocabulary, and its logit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TokenLogit {
+    /// The token.
+    pub id: u32,
+    /// Its logit.
+    pub logit: f32,
 }
 
 /// Steps of one token each, whose most probable followers are all that is wanted.

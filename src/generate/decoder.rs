@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Error, Result,
-    backend::{Executable, OpTime, Run, Step, Usage},
+    backend::{Executable, OpTime, Run, Step, TokenLogit, Usage},
     kv_cache::{KvCache, PageId, SequenceId},
     sampler::largest,
 };
@@ -55,6 +55,8 @@ pub struct Decoder {
     /// Page copies that no step has made yet.
     copies: Vec<(PageId, PageId)>,
     logits: Vec<f32>,
+    /// The largest logits, where a step was asked for no others.
+    best: Vec<TokenLogit>,
     /// The step that has been started before anybody asked for it.
     pending: Option<Pending>,
 }
@@ -90,8 +92,8 @@ struct Span {
 impl Decoder {
     /// A decoder with no sequence. `executable` must have been compiled for `limits`, and for the cache's layout.
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
-        let (tokens, copies, logits) = (HashMap::new(), vec![], vec![]);
-        Self { executable, cache, limits, recompute: false, tokens, copies, logits, pending: None }
+        let (tokens, copies, logits, best) = (HashMap::new(), vec![], vec![], vec![]);
+        Self { executable, cache, limits, recompute: false, tokens, copies, logits, best, pending: None }
     }
 
     /// Makes every step compute its sequences anew from their first token, instead of from what the cache holds of
@@ -175,13 +177,30 @@ impl Decoder {
     /// vocabulary; [`Error::ContextFull`] and those of the cache's limit where a sequence cannot grow as far; whatever
     /// the device reports.
     pub fn step(&mut self, runs: &[(SequenceId, &[u32], Wanted)]) -> Result<&mut [f32]> {
+        self.extend(runs, 0)?;
+        Ok(&mut self.logits)
+    }
+
+    /// Appends one token to a sequence and returns the `count` largest logits of those that follow, best first and of
+    /// equal ones the lower id, where the device finds so many itself: it then sends no others. `None` where it does not:
+    /// all are in [`logits`](Self::logits) then.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn best(&mut self, id: SequenceId, token: u32, count: usize) -> Result<Option<&[TokenLogit]>> {
+        self.extend(&[(id, &[token], Wanted::Last)], count)?;
+        Ok(if self.best.is_empty() { None } else { Some(&self.best) })
+    }
+
+    /// Appends tokens to sequences. Of logits no more than the `best` largest are needed, if that is not 0.
+    fn extend(&mut self, runs: &[(SequenceId, &[u32], Wanted)], best: usize) -> Result<()> {
         self.settle()?;
         let parts = runs.iter().map(|run| self.part(run)).collect::<Result<Vec<_>>>()?;
         let mut seen = HashSet::new();
         if !parts.iter().all(|part| seen.insert(part.sequence)) {
             return Err(Error::argument("sequence", "is in the same batch twice"));
         }
-        if let Err(error) = self.compute(&parts) {
+        if let Err(error) = self.compute(&parts, best) {
             // Those that had not grown yet are no longer than they start.
             parts.iter().try_for_each(|part| self.cache.truncate(part.sequence, part.start))?;
             return Err(error);
@@ -190,7 +209,7 @@ impl Decoder {
             let new = &part.tokens[part.tokens.len() - part.new..];
             self.tokens.entry(part.sequence).or_default().extend_from_slice(new);
         }
-        Ok(&mut self.logits)
+        Ok(())
     }
 
     /// Appends one token to a sequence and returns the most probable one to follow, the lowest id among equals. Where the
@@ -361,8 +380,9 @@ impl Decoder {
         Ok(Part { sequence, new: new.len(), start, wanted_from: tokens.len() - wanted, tokens })
     }
 
-    fn compute(&mut self, parts: &[Part]) -> Result<()> {
+    fn compute(&mut self, parts: &[Part], best: usize) -> Result<()> {
         self.logits.clear();
+        self.best.clear();
         for part in parts {
             self.cache.truncate(part.sequence, part.start)?;
             self.cache.extend(part.sequence, part.tokens.len())?;
@@ -371,12 +391,12 @@ impl Decoder {
         let mut next = (0, 0);
         while next.0 < parts.len() {
             let spans = take_spans(parts, &mut next, self.limits);
-            self.run(parts, &spans)?;
+            self.run(parts, &spans, best)?;
         }
         Ok(())
     }
 
-    fn run(&mut self, parts: &[Part], spans: &[Span]) -> Result<()> {
+    fn run(&mut self, parts: &[Part], spans: &[Span], best: usize) -> Result<()> {
         let mut tokens = Vec::with_capacity(self.limits.max_tokens);
         let mut outputs = Vec::with_capacity(self.limits.max_outputs);
         let mut runs = Vec::with_capacity(spans.len());
@@ -388,7 +408,11 @@ impl Decoder {
             runs.push(Run { len, start: part.start + from, pages: self.cache.pages(part.sequence)? });
         }
         let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies };
-        self.logits.extend_from_slice(self.executable.run(&step)?);
+        let found = if best > 0 { self.executable.best(&step, best)? } else { None };
+        match found {
+            Some(found) => self.best.extend_from_slice(found),
+            None => self.logits.extend_from_slice(self.executable.run(&step)?),
+        }
         // Kept until a step has made them: were one to fail, the next must.
         self.copies.clear();
         Ok(())

@@ -26,8 +26,8 @@ pub struct Generation<'a> {
     max_tokens: usize,
     handle: StopHandle,
     state: State,
-    /// Whether the sampler takes the most probable token and looks at nothing else.
-    greedy: bool,
+    /// How many of the largest logits the sampler looks at, where it looks at no others.
+    looks_at: Option<usize>,
     generated: Vec<u32>,
     summary: Summary,
 }
@@ -81,7 +81,7 @@ impl<'a> Generation<'a> {
             max_tokens: options.max_tokens.unwrap_or(usize::MAX),
             handle: StopHandle::new(),
             state: State::Prompt,
-            greedy: options.sampler.is_greedy(),
+            looks_at: options.sampler.looks_at(),
             generated: vec![],
             summary,
         })
@@ -139,18 +139,11 @@ impl<'a> Generation<'a> {
         if self.generated.len() >= self.max_tokens {
             return Ok(self.finish(StopReason::TokenLimit));
         }
-        if let State::Token(id) = self.state {
-            if self.decoder.tokens(self.sequence)?.len() >= self.decoder.context_length() {
-                return Ok(self.finish(StopReason::ContextEnd));
-            }
-            if !self.greedy {
-                self.decoder.step(&[(self.sequence, &[id], Wanted::Last)])?;
-            }
+        let held = self.decoder.tokens(self.sequence)?.len();
+        if matches!(self.state, State::Token(_)) && held >= self.decoder.context_length() {
+            return Ok(self.finish(StopReason::ContextEnd));
         }
-        let id = match self.state {
-            State::Token(id) if self.greedy => self.decoder.greedy(self.sequence, id)?,
-            _ => self.sampler.sample(self.decoder.logits())?,
-        };
+        let id = self.choose()?;
         if self.tokenizer.is_end_of_generation(id) {
             return Ok(self.finish(StopReason::EndOfGeneration(id)));
         }
@@ -163,6 +156,23 @@ impl<'a> Generation<'a> {
             self.end(StopReason::StopString(stop));
         }
         Ok(piece)
+    }
+
+    /// The next token.
+    fn choose(&mut self) -> Result<u32> {
+        let State::Token(id) = self.state else { return self.sampler.sample(self.decoder.logits()) };
+        match self.looks_at {
+            Some(1) => return self.decoder.greedy(self.sequence, id),
+            Some(count) => {
+                if let Some(best) = self.decoder.best(self.sequence, id, count)? {
+                    return self.sampler.sample_best(best.iter().map(|token| (token.id, token.logit)));
+                }
+            }
+            None => {
+                self.decoder.step(&[(self.sequence, &[id], Wanted::Last)])?;
+            }
+        }
+        self.sampler.sample(self.decoder.logits())
     }
 
     /// Ends the text, and returns what was held back of it.

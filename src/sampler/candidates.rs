@@ -34,7 +34,7 @@ pub(crate) fn largest(logits: &[f32]) -> Result<Candidate> {
             most = if logit > most { logit } else { most };
         }
         if !sound {
-            return Err(Error::argument("logits", "hold NaN or infinity: the model or its input is damaged"));
+            return Err(damaged());
         }
         if most > best {
             (best, start) = (most, index * CHUNK);
@@ -42,8 +42,16 @@ pub(crate) fn largest(logits: &[f32]) -> Result<Candidate> {
     }
     match logits[start..].iter().position(|&logit| logit == best) {
         Some(offset) if best > f32::NEG_INFINITY => Ok(Candidate { logit: best, id: (start + offset) as u32 }),
-        _ => Err(Error::argument("logits", "are all negative infinity: no token is left to choose")),
+        _ => Err(none_left()),
     }
+}
+
+fn damaged() -> Error {
+    Error::argument("logits", "hold NaN or infinity: the model or its input is damaged")
+}
+
+fn none_left() -> Error {
+    Error::argument("logits", "are all negative infinity: no token is left to choose")
 }
 
 /// The index drawn from `softmax(logits / temperature)` by a uniform number from 0 to below 1; `largest` is the largest logit.
@@ -88,17 +96,46 @@ impl Candidates {
         let mut wanted = if top_k == 0 { limit.min(256) } else { limit };
         let kept = loop {
             self.take_best(logits, wanted);
-            let total = whole.unwrap_or_else(|| self.best.iter().map(|c| weight(c.logit)).sum());
-            let nucleus = self.nucleus(top_p, total, weight);
-            let kept = nucleus.unwrap_or(self.best.len());
-            let likely = self.best[..kept].partition_point(|c| weight(c.logit) >= f64::from(min_p));
-            // All of these are kept, so there may be more beyond them.
-            if wanted == limit || nucleus.is_some() || likely < kept {
-                break likely;
+            let (kept, has_end) = self.cut(whole, top_p, min_p);
+            if wanted == limit || has_end {
+                break kept;
             }
             wanted = limit.min(wanted * 8);
         };
-        &self.best[..kept.max(1)]
+        &self.best[..kept]
+    }
+
+    /// What top-p and min-p keep of the best, which come best first.
+    ///
+    /// # Errors
+    /// As [`largest`].
+    pub(super) fn select_of_best(
+        &mut self,
+        best: impl Iterator<Item = Candidate>,
+        top_p: f32,
+        min_p: f32,
+    ) -> Result<&[Candidate]> {
+        self.best.clear();
+        self.best.extend(best);
+        match self.best.first() {
+            Some(first) if first.logit.is_nan() || first.logit == f32::INFINITY => Err(damaged()),
+            Some(first) if first.logit > f32::NEG_INFINITY => {
+                let (kept, _) = self.cut(None, top_p, min_p);
+                Ok(&self.best[..kept])
+            }
+            _ => Err(none_left()),
+        }
+    }
+
+    /// How many of the best are kept, one at least, and whether none beyond them could be. Without the `whole` weight of
+    /// all logits, shares are those of the best.
+    fn cut(&self, whole: Option<f64>, top_p: f32, min_p: f32) -> (usize, bool) {
+        let weight = |logit: f32| f64::from(logit - self.best[0].logit).exp();
+        let total = whole.unwrap_or_else(|| self.best.iter().map(|c| weight(c.logit)).sum());
+        let nucleus = self.nucleus(top_p, total, weight);
+        let kept = nucleus.unwrap_or(self.best.len());
+        let likely = self.best[..kept].partition_point(|c| weight(c.logit) >= f64::from(min_p));
+        (likely.max(1), nucleus.is_some() || likely < kept)
     }
 
     /// How many of the best reach `top_p` of the total weight; `None` where all of them together do not, or all are to be kept.

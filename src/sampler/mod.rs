@@ -100,15 +100,21 @@ impl SamplerOptions {
         Ok(())
     }
 
-    /// Whether the most probable token is all that is ever asked for.
-    pub(crate) fn is_greedy(&self) -> bool {
-        self.temperature == 0.0 && !self.has_penalties() && self.logit_bias.is_empty()
+    /// How many of the largest logits tokens are chosen by, where no others matter.
+    pub(crate) fn looks_at(&self) -> Option<usize> {
+        let count = if self.temperature == 0.0 { 1 } else { self.top_k };
+        (count > 0 && !self.has_penalties() && self.logit_bias.is_empty()).then_some(count)
     }
 
     fn has_penalties(&self) -> bool {
         self.penalty_window > 0
             && (self.repetition_penalty != 1.0 || self.frequency_penalty != 0.0 || self.presence_penalty != 0.0)
     }
+}
+
+/// The one drawn of candidates, best first.
+fn draw_of(kept: &[Candidate], temperature: f32, uniform: f64) -> u32 {
+    kept[candidates::draw(kept.iter().map(|c| c.logit), kept[0].logit, temperature, uniform)].id
 }
 
 fn in_range(name: &'static str, value: f32, range: &str, holds: impl Fn(f32) -> bool) -> Result<()> {
@@ -204,6 +210,17 @@ impl Sampler {
         Ok(id)
     }
 
+    /// Chooses the next token as [`sample`](Self::sample) does, from as many of the largest logits as
+    /// [`SamplerOptions::looks_at`] says, best first.
+    pub(crate) fn sample_best(&mut self, best: impl Iterator<Item = (u32, f32)>) -> Result<u32> {
+        let SamplerOptions { temperature, top_p, min_p, .. } = self.options;
+        let best = best.map(|(id, logit)| Candidate { logit, id });
+        let kept = self.candidates.select_of_best(best, top_p, min_p)?;
+        let id = draw_of(kept, temperature, self.random.uniform());
+        self.remember(id);
+        Ok(id)
+    }
+
     fn penalize(&self, logits: &mut [f32]) {
         for (&id, &count) in &self.counts {
             let logit = &mut logits[id as usize];
@@ -221,8 +238,7 @@ impl Sampler {
             return candidates::draw(logits.iter().copied(), best.logit, temperature, uniform) as u32;
         }
         let kept = self.candidates.select(logits, best, top_k, top_p, min_p);
-        let rank = candidates::draw(kept.iter().map(|c| c.logit), best.logit, temperature, uniform);
-        kept[rank].id
+        draw_of(kept, temperature, uniform)
     }
 
     fn remember(&mut self, id: u32) {

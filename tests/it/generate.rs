@@ -391,6 +391,50 @@ fn a_seed_gives_its_text_again() {
 }
 
 #[test]
+fn a_device_that_finds_the_largest_logits_changes_no_text() {
+    let samplers = [
+        SamplerOptions::default(),
+        SamplerOptions { top_k: 5, temperature: 3.0, ..SamplerOptions::default() },
+        SamplerOptions { top_p: 0.3, min_p: 0.0, ..SamplerOptions::default() },
+        SamplerOptions { top_k: VOCAB + 1, min_p: 0.9, ..SamplerOptions::default() },
+        SamplerOptions { top_k: 0, ..SamplerOptions::default() },
+        SamplerOptions { presence_penalty: 0.5, ..SamplerOptions::default() },
+        SamplerOptions { logit_bias: vec![(7, 0.5)], ..SamplerOptions::default() },
+        SamplerOptions::greedy(),
+    ];
+    // Coarse, so that many are equal.
+    let coarse = |ids: &[u32]| fingerprint(ids).iter().map(|x| (8.0 * x).floor()).collect();
+    for (seed, sampler) in samplers.into_iter().enumerate() {
+        let sampler = SamplerOptions { seed: Some(seed as u64), ..sampler };
+        let options = GenerateOptions { sampler, max_tokens: Some(60), ..Default::default() };
+        let text = |recorder: Recorder| {
+            let mut decoder = recorder.into_decoder(CONTEXT);
+            let id = decoder.open();
+            let mut generation = Generation::new(&mut decoder, id, bytes("once"), &tokenizer(), &options).unwrap();
+            generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+            (generation.ids().to_vec(), generation.summary().stop.clone())
+        };
+        assert_eq!(text(Recorder::new(LIMITS, coarse).sorting()), text(Recorder::new(LIMITS, coarse)), "{options:?}");
+    }
+}
+
+#[test]
+fn the_largest_logits_must_be_numbers_too() {
+    for (logit, what) in [(f32::NAN, "NaN"), (f32::INFINITY, "infinity"), (f32::NEG_INFINITY, "negative infinity")] {
+        let late = move |ids: &[u32]| {
+            let other = if logit == f32::NEG_INFINITY { logit } else { 1.0 };
+            if ids.len() < 3 { vec![1.0; VOCAB] } else { [vec![other; VOCAB - 1], vec![logit]].concat() }
+        };
+        let mut decoder = Recorder::new(LIMITS, late).sorting().into_decoder(CONTEXT);
+        let id = decoder.open();
+        let generation =
+            Generation::new(&mut decoder, id, bytes("a"), &tokenizer(), &GenerateOptions::default()).unwrap();
+        let error = generation.filter_map(Result::err).next().expect("an error").to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
 fn errors_of_the_device_end_the_text() {
     let tokenizer = tokenizer();
     for steps in 0..3 {

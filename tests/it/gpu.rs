@@ -3,17 +3,26 @@
 //! They run on every adapter of the machine, software too; where there is none, each says that it was skipped.
 
 use inkstone::{
-    CacheType, Error, Runner, RunnerBuilder,
+    CacheType, DType, Error, GenerateOptions, Runner, RunnerBuilder, SamplerOptions,
     backend::{
-        Adapter, Backend, Device, DeviceInfo,
+        Adapter, Backend, Device, DeviceInfo, Run, Step,
         webgpu::{Gpu, GpuLimits},
     },
     generate::Wanted,
+    graph::Builder,
+    kv_cache::{CacheLayout, KvCache},
 };
 
 use crate::{
     ops,
-    support::tiny::{MODELS, argmax, nmse},
+    support::{
+        data,
+        drive::{Tensor, packed},
+        graphs::Random,
+        quantize::quantize,
+        recorder::best_of,
+        tiny::{MODELS, argmax, nmse},
+    },
 };
 
 /// What rounding in another order may cost in single precision.
@@ -99,6 +108,63 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
                 plain.truncate(len).unwrap();
             }
         }
+    }
+}
+
+/// Among them equal ones, infinite ones, and ones that are not numbers; of vocabularies for one round, two and three.
+#[test]
+fn the_largest_logits_are_those_of_a_sort() {
+    let mut random = Random::new(5);
+    let mut pages = KvCache::new(1, usize::MAX);
+    let sequence = pages.open();
+    pages.extend(sequence, 1).unwrap();
+    for info in adapters() {
+        let gpu = Gpu::new(&Adapter::Named(info.name.clone())).unwrap();
+        for vocabulary in [1, 63, 64, 1000, 1024, 1025, 20_000, 70_003] {
+            let mut logits: Vec<f32> =
+                (0..4 * vocabulary).map(|_| (random.below(4001) as f32 - 2000.0) / 16.0).collect();
+            logits[..vocabulary].iter_mut().step_by(3).for_each(|logit| *logit = f32::NEG_INFINITY);
+            logits[2 * vocabulary - 1] = f32::INFINITY;
+            logits[3 * vocabulary - 1] = f32::NAN;
+            logits[2 * vocabulary + vocabulary / 2] = -f32::NAN;
+            let mut b = Builder::new();
+            let tokens = b.tokens();
+            let table = b.weight("table", DType::F32, 4, vocabulary);
+            let row = b.embed(table, tokens);
+            let graph = b.finish(row).unwrap();
+            let bytes = quantize(DType::F32, &logits);
+            let tensor = Tensor { name: "table".into(), dtype: DType::F32, rows: 4, columns: vocabulary, bytes };
+            let cache = CacheLayout::new(graph.caches(), CacheType::F32).unwrap();
+            let mut executable = gpu.compile(&graph, &packed(&[tensor]), &cache, 4, 1).unwrap();
+            for (row, expected) in (0u32..).zip(logits.chunks(vocabulary)) {
+                let run = Run { len: 1, start: 0, pages: pages.pages(sequence).unwrap() };
+                let step = Step { tokens: &[row], runs: &[run], outputs: &[0], copies: &[] };
+                for count in [1, 40, 64] {
+                    let found = executable.best(&step, count).unwrap().expect("a GPU finds so many").to_vec();
+                    let expected = best_of(expected, count);
+                    // As text, in which what is not a number equals itself.
+                    assert_eq!(format!("{found:?}"), format!("{expected:?}"), "{vocabulary} on {}", info.name);
+                }
+                assert!(executable.best(&step, 65).unwrap().is_none());
+                assert_eq!(executable.run(&step).unwrap().len(), vocabulary);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_text_from_the_largest_logits_as_from_all() {
+    for info in adapters() {
+        let text = |logit_bias: Vec<(u32, f32)>| {
+            let sampler = SamplerOptions { seed: Some(3), logit_bias, ..SamplerOptions::default() };
+            let options = GenerateOptions { sampler, max_tokens: Some(40), ..GenerateOptions::default() };
+            let mut runner = on(&info).from_gguf(data("storyteller/storyteller.gguf")).unwrap();
+            let mut generation = runner.generate("Once upon a time", &options).unwrap();
+            generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+            generation.ids().to_vec()
+        };
+        // A bias, though of nothing, needs all logits.
+        assert_eq!(text(vec![]), text(vec![(0, 0.0)]), "{}", info.name);
     }
 }
 

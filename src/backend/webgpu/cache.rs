@@ -66,13 +66,7 @@ impl Pages {
     }
 
     /// Copies pages, one after the other: one copied to may be copied from next.
-    pub fn copy(
-        &mut self,
-        context: &Context,
-        encoder: &mut wgpu::CommandEncoder,
-        buffers: &Buffers,
-        copies: &[(PageId, PageId)],
-    ) -> Result<()> {
+    pub fn copy(&mut self, context: &Context, buffers: &Buffers, copies: &[(PageId, PageId)]) -> Result<()> {
         let mut copies = copies.iter().filter(|(from, to)| from != to).peekable();
         if copies.peek().is_none() {
             return Ok(());
@@ -84,6 +78,7 @@ impl Pages {
                 context.buffer("a page on its way", largest, STORAGE)?
             }
         };
+        let mut encoder = context.device.create_command_encoder(&Default::default());
         for (from, to) in copies {
             for (layer, page) in self.page_bytes.iter().enumerate() {
                 let buffer = buffers.get(Resource::Cache(layer))?;
@@ -92,6 +87,7 @@ impl Pages {
                 encoder.copy_buffer_to_buffer(&spare, 0, buffer, at(*to), *page);
             }
         }
+        context.queue.submit([encoder.finish()]);
         self.spare = Some(spare);
         Ok(())
     }

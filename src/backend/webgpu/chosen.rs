@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     context::Context,
-    kernel::{Count, Kernel, Resource, When, reads, writes},
+    kernel::{Count, Kernel, Resource, reads, writes},
     lower::{Command, stride},
     program::{Buffers, Program},
 };
@@ -36,38 +36,42 @@ struct UnderWay {
     mapped: Receiver<Result<(), wgpu::BufferAsyncError>>,
 }
 
+/// The kernels for a plan's logits: one for shares of them, and one for what those come to.
+pub(super) fn kernels(plan: &Plan) -> [Kernel; 2] {
+    let logits = plan.logits();
+    let vocabulary = logits.shape.width;
+    let groups = vocabulary.div_ceil(SHARE);
+    let values = |first: bool, count: usize, share: usize| {
+        json!({
+            "first": first, "count": count, "share": share, "groups": groups, "workgroup": WORKGROUP,
+            "stride": stride(&logits), "lowest": "-3.4028235e38f",
+        })
+    };
+    let finds = Kernel {
+        template: "argmax",
+        values: values(true, vocabulary, SHARE),
+        bindings: vec![
+            reads("logits", "f32", Resource::Slot(logits.slot.index())),
+            writes("chosen", "vec2<u32>", Resource::Finds),
+        ],
+        groups: [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)],
+    };
+    let last = Kernel {
+        template: "argmax",
+        values: values(false, groups, groups),
+        bindings: vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::Chosen)],
+        groups: [Count::Fixed(1); 3],
+    };
+    [finds, last]
+}
+
 impl Chosen {
     pub fn new(context: &Context, plan: &Plan, buffers: &mut Buffers) -> Result<Self> {
-        let logits = plan.logits();
-        let vocabulary = logits.shape.width;
-        let groups = vocabulary.div_ceil(SHARE);
+        let groups = plan.logits().shape.width.div_ceil(SHARE);
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
         buffers.set(Resource::Finds, context.buffer("finds", 8 * groups as u64, usage)?);
         buffers.set(Resource::Chosen, context.buffer("chosen ids", 4, usage)?);
-        let values = |first: bool, count: usize, share: usize| {
-            json!({
-                "first": first, "count": count, "share": share, "groups": groups, "workgroup": WORKGROUP,
-                "stride": stride(&logits), "lowest": "-3.4028235e38f",
-            })
-        };
-        let finds = Kernel {
-            template: "argmax",
-            values: values(true, vocabulary, SHARE),
-            bindings: vec![
-                reads("logits", "f32", Resource::Slot(logits.slot.index())),
-                writes("chosen", "vec2<u32>", Resource::Finds),
-            ],
-            groups: [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)],
-        };
-        let last = Kernel {
-            template: "argmax",
-            values: values(false, groups, groups),
-            bindings: vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::Chosen)],
-            groups: [Count::Fixed(1); 3],
-        };
-        let command =
-            |kernel| Command { op: "argmax", step: 0, when: When::Always, variants: vec![kernel], by_outputs: false };
-        let program = Program::new([finds, last].map(command).into());
+        let program = Program::new(kernels(plan).map(|kernel| Command::always("argmax", kernel)).into());
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let free = (0..UNDER_WAY).map(|_| context.buffer("a chosen id on its way", 4, usage)).collect::<Result<_>>()?;
         Ok(Self { program, free, under_way: VecDeque::new() })

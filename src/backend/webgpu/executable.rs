@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     arena::Arena,
+    best::{self, Best},
     cache::Pages,
     chosen::Chosen,
     context::Context,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Ahead, Bounds, Executable, OpTime, Run, Step, Usage},
+    backend::{Ahead, Bounds, Executable, OpTime, Run, Step, TokenLogit, Usage},
     graph::Op,
     kv_cache::{CacheLayout, PageId},
     plan::Plan,
@@ -45,9 +46,25 @@ pub(super) struct GpuExecutable {
     staging: wgpu::Buffer,
     logits: Vec<f32>,
     ahead: Chosen,
+    best: Best,
+    spare: Option<Spare>,
     dispatches: u64,
     encoding: Duration,
     profile: Option<Vec<OpTime>>,
+}
+
+/// What a step's dispatches end with.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Logits,
+    Best,
+}
+
+/// The commands of the step that will most likely come next, encoded while the device works on the one before.
+struct Spare {
+    sizes: Sizes,
+    end: End,
+    commands: wgpu::CommandBuffer,
 }
 
 impl GpuExecutable {
@@ -87,6 +104,7 @@ impl GpuExecutable {
         context.queue.submit([]);
         context.wait()?;
         let ahead = Chosen::new(&context, &plan, &mut buffers)?;
+        let best = Best::new(&context, &plan, &mut buffers)?;
         let (tables, parts, logits, dispatches, encoding, profile) = (vec![], 0, vec![], 0, Duration::ZERO, None);
         Ok(Self {
             context,
@@ -103,6 +121,8 @@ impl GpuExecutable {
             staging,
             logits,
             ahead,
+            best,
+            spare: None,
             dispatches,
             encoding,
             profile,
@@ -123,6 +143,8 @@ impl GpuExecutable {
         if replaced {
             self.programs.iter_mut().for_each(Program::unbind);
             self.ahead.program.unbind();
+            self.best.program.unbind();
+            self.spare = None;
         }
         let buffer = self.buffers.get(Resource::Step)?;
         let queue = &self.context.queue;
@@ -158,10 +180,10 @@ impl GpuExecutable {
         Ok(replaced)
     }
 
+    /// Encodes a step's dispatches, or runs them one by one where their times are wanted.
     fn encode(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<wgpu::CommandEncoder> {
         let Self { context, programs, buffers, arena, pages, dispatches, profile, .. } = self;
         let mut encoder = context.device.create_command_encoder(&Default::default());
-        pages.copy(context, &mut encoder, buffers, step.copies)?;
         let program = &mut programs[usize::from(sizes.tokens > FEW)];
         if let Some(profile) = profile {
             let positions: usize = step.runs.iter().map(|run| run.start + run.len).sum();
@@ -173,7 +195,40 @@ impl GpuExecutable {
         Ok(encoder)
     }
 
-    fn read_logits(&mut self, encoder: &mut wgpu::CommandEncoder, outputs: usize) -> Result<()> {
+    /// Encodes all of a step.
+    fn commands(&mut self, step: &Step<'_>, sizes: &Sizes, end: End) -> Result<wgpu::CommandBuffer> {
+        let mut encoder = self.encode(step, sizes)?;
+        match end {
+            End::Logits => self.read_logits(&mut encoder, sizes.outputs)?,
+            End::Best => {
+                let Self { context, buffers, arena, best, dispatches, .. } = self;
+                *dispatches += best.program.encode(&mut encoder, context, buffers, arena, sizes)?;
+                best.send(buffers, &mut encoder)?;
+            }
+        }
+        Ok(encoder.finish())
+    }
+
+    /// Submits a step. While the device works, the commands of one more like it are encoded: those of the next, as a rule.
+    fn submit(&mut self, step: &Step<'_>, end: End) -> Result<Sizes> {
+        self.bounds.check(step)?;
+        let start = Instant::now();
+        let sizes = self.prepare(step, false)?;
+        self.pages.copy(&self.context, &self.buffers, step.copies)?;
+        let commands = match self.spare.take() {
+            Some(spare) if spare.sizes == sizes && spare.end == end => spare.commands,
+            _ => self.commands(step, &sizes, end)?,
+        };
+        self.context.queue.submit([commands]);
+        self.encoding = start.elapsed();
+        if sizes.single && sizes.tokens <= FEW && self.profile.is_none() {
+            let commands = self.commands(step, &sizes, end)?;
+            self.spare = Some(Spare { sizes, end, commands });
+        }
+        Ok(sizes)
+    }
+
+    fn read_logits(&self, encoder: &mut wgpu::CommandEncoder, outputs: usize) -> Result<()> {
         let place = self.plan.logits();
         let (width, stride) = (place.shape.width as u64 * 4, super::lower::stride(&place) as u64 * 4);
         let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
@@ -186,13 +241,7 @@ impl GpuExecutable {
 
 impl Executable for GpuExecutable {
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
-        self.bounds.check(step)?;
-        let start = Instant::now();
-        let sizes = self.prepare(step, false)?;
-        let mut encoder = self.encode(step, &sizes)?;
-        self.read_logits(&mut encoder, sizes.outputs)?;
-        self.context.queue.submit([encoder.finish()]);
-        self.encoding = start.elapsed();
+        let sizes = self.submit(step, End::Logits)?;
         self.logits.clear();
         let bytes = (sizes.outputs * self.plan.logits().shape.width * 4) as u64;
         if bytes > 0 {
@@ -200,6 +249,14 @@ impl Executable for GpuExecutable {
             read(&self.context, &self.staging, bytes, |found| logits.extend_from_slice(bytemuck::cast_slice(found)))?;
         }
         Ok(&self.logits)
+    }
+
+    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TokenLogit]>> {
+        if count > best::MOST || step.outputs.len() != 1 || self.profile.is_some() {
+            return Ok(None);
+        }
+        self.submit(step, End::Best)?;
+        self.best.take(&self.context, count).map(Some)
     }
 
     fn ahead(&mut self) -> Option<&mut dyn Ahead> {
@@ -216,6 +273,7 @@ impl Executable for GpuExecutable {
             return Err(Error::Unsupported(format!("{} cannot time its kernels", self.context.name)));
         }
         self.profile = on.then(Vec::new);
+        self.spare = None;
         Ok(())
     }
 
@@ -239,6 +297,7 @@ impl Ahead for GpuExecutable {
         self.bounds.check(&step)?;
         let start = Instant::now();
         let sizes = self.prepare(&step, token.is_none())?;
+        self.pages.copy(&self.context, &self.buffers, copies)?;
         let mut encoder = self.encode(&step, &sizes)?;
         let Self { context, buffers, arena, ahead, dispatches, .. } = self;
         *dispatches += ahead.program.encode(&mut encoder, context, buffers, arena, &sizes)?;

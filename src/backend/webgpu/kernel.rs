@@ -30,6 +30,8 @@ pub(super) enum Resource {
     /// The largest logits of shares of the vocabulary, and the ids chosen of them.
     Finds,
     Chosen,
+    /// The largest logits after so many rounds of keeping some.
+    Best(usize),
 }
 
 impl From<Range> for Resource {

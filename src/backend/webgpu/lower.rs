@@ -57,6 +57,13 @@ pub(super) struct Command {
     pub by_outputs: bool,
 }
 
+impl Command {
+    /// A kernel of every step, whatever its rows.
+    pub fn always(op: &'static str, kernel: Kernel) -> Self {
+        Self { op, step: 0, when: When::Always, variants: vec![kernel], by_outputs: false }
+    }
+}
+
 /// Everything that lowering looks at, and the commands so far.
 pub(super) struct Lowering<'a> {
     pub plan: &'a Plan,

@@ -6,6 +6,7 @@
 
 mod adapter;
 mod arena;
+mod best;
 mod cache;
 mod chosen;
 mod context;

@@ -188,7 +188,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             let widest = (0..plan.slots().len()).map(rows_and_width).map(|(rows, width)| 4 * rows * width);
             widest.filter(|bytes| *bytes > 0).max().unwrap_or(0)
         }
-        Resource::Parts | Resource::Finds | Resource::Chosen => 4,
+        Resource::Parts | Resource::Finds | Resource::Chosen | Resource::Best(_) => 4,
         Resource::Weight(..) | Resource::Cache(_) => 0,
     };
     bytes as u64

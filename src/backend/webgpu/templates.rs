@@ -23,6 +23,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("rows", include_str!("../../../kernels/rows.wgsl")),
     ("elementwise", include_str!("../../../kernels/elementwise.wgsl")),
     ("argmax", include_str!("../../../kernels/argmax.wgsl")),
+    ("best", include_str!("../../../kernels/best.wgsl")),
 ];
 
 /// All templates.

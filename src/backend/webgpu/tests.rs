@@ -10,6 +10,7 @@ use naga::{
 
 use super::{
     arena::Arena,
+    best, chosen,
     context::Traits,
     lower::{FEW, Lowering},
     prepare,
@@ -104,7 +105,8 @@ fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheT
     let mut arena = Arena::new();
     prepare::place_matrices(traits, &plan, weights, &mut arena)?;
     let templates = Templates::new()?;
-    let mut sources = BTreeSet::new();
+    let choices = chosen::kernels(&plan).into_iter().chain(best::kernels(&plan));
+    let mut sources = choices.map(|kernel| kernel.source(&templates)).collect::<Result<BTreeSet<_>>>()?;
     for few in [true, false] {
         let lowering = Lowering::new(&plan, &mut arena, traits, &cache, &layout, &vectors);
         for command in lowering.program(few, !few)? {

@@ -3,7 +3,7 @@
 
 use inkstone::{
     Error, Result,
-    backend::{Executable, Step},
+    backend::{Executable, Step, TokenLogit},
     generate::{Decoder, Limits},
     kv_cache::{KvCache, PAGE_POSITIONS, PageId},
 };
@@ -17,17 +17,34 @@ pub struct Recorder {
     logits_of: Box<LogitsOf>,
     /// Steps until one fails.
     failure: Option<usize>,
+    /// Whether it finds the largest logits itself.
+    sorts: bool,
     logits: Vec<f32>,
+    best: Vec<TokenLogit>,
 }
 
 impl Recorder {
     pub fn new(limits: Limits, logits_of: impl Fn(&[u32]) -> Vec<f32> + Send + 'static) -> Self {
-        Self { pages: vec![], limits, logits_of: Box::new(logits_of), failure: None, logits: vec![] }
+        Self {
+            pages: vec![],
+            limits,
+            logits_of: Box::new(logits_of),
+            failure: None,
+            sorts: false,
+            logits: vec![],
+            best: vec![],
+        }
     }
 
     /// Fails once, after `steps` more steps, before it has done anything.
     pub fn failing_after(mut self, steps: usize) -> Self {
         self.failure = Some(steps);
+        self
+    }
+
+    /// Finds the largest logits itself, by a sort of all.
+    pub fn sorting(mut self) -> Self {
+        self.sorts = true;
         self
     }
 
@@ -78,4 +95,23 @@ impl Executable for Recorder {
         }
         Ok(&self.logits)
     }
+
+    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TokenLogit]>> {
+        if !self.sorts {
+            return Ok(None);
+        }
+        let logits = self.run(step)?.to_vec();
+        assert_eq!(step.outputs.len(), 1);
+        self.best = best_of(&logits, count);
+        Ok(Some(&self.best))
+    }
+}
+
+/// The largest logits, best first, of equal ones the lower id, and before all what is not a number.
+pub fn best_of(logits: &[f32], count: usize) -> Vec<TokenLogit> {
+    let mut all: Vec<_> = (0u32..).zip(logits).map(|(id, &logit)| TokenLogit { id, logit }).collect();
+    let order = |token: &TokenLogit| if token.logit.is_nan() { f32::NAN.abs() } else { token.logit };
+    all.sort_by(|a, b| order(b).total_cmp(&order(a)).then(a.id.cmp(&b.id)));
+    all.truncate(count);
+    all
 }

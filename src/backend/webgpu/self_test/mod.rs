@@ -11,6 +11,7 @@ use std::{
 
 use self::reference::Matrix;
 use super::{
+    best::MOST,
     context::{Context, lock},
     executable::GpuExecutable,
     lower::FEW,
@@ -31,6 +32,8 @@ use crate::{
 const TOLERANCE: f64 = 2e-2;
 const WIDTH: usize = 256;
 const VOCABULARY: usize = 64;
+/// Logits that tokens are chosen from: enough that what workgroups choose is chosen from again.
+const CHOICES: usize = 3000;
 
 /// What has been found to be right in this process, by adapter.
 static PASSED: OnceLock<Mutex<HashSet<String>>> = OnceLock::new();
@@ -70,7 +73,45 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
             case.check(context, cache_type, &[3, 1, FEW + 4, 1])
         })?;
     }
-    Ok(())
+    once(context, "the choice of tokens", || choices(context))
+}
+
+/// Whether tokens are chosen that have the largest logits: 0 where all are right.
+fn choices(context: &Arc<Context>) -> Result<f64> {
+    let mut case = Case::new();
+    let table = case.weight(DType::F32, 2, CHOICES);
+    let tokens = case.builder.tokens();
+    let row = case.builder.embed(table, tokens);
+    let graph = case.builder.finish(row)?;
+    let expected: Vec<f32> = bytemuck::pod_collect_to_vec(&case.tensors[0].3[..4 * CHOICES]);
+    let mut ids: Vec<u32> = (0..CHOICES as u32).collect();
+    ids.sort_by(|a, b| expected[*b as usize].total_cmp(&expected[*a as usize]).then(a.cmp(b)));
+    let mut executable = compile(context, &graph, &Weights::from_memory(case.tensors)?, CacheType::F32, 1)?;
+    let mut cache = KvCache::new(1, usize::MAX);
+    let sequence = cache.open();
+    cache.extend(sequence, 1)?;
+    let pages = cache.pages(sequence)?;
+    let runs = [Run { len: 1, start: 0, pages }];
+    let best = executable.best(&Step { tokens: &[0], runs: &runs, outputs: &[0], copies: &[] }, MOST)?;
+    let best: Vec<_> = best.unwrap_or_default().iter().map(|token| token.id).collect();
+    let Some(ahead) = executable.ahead() else { return Ok(f64::NAN) };
+    ahead.start(Some(0), 0, pages, &[])?;
+    let first = ahead.take()?;
+    Ok(if best == ids[..MOST] && first == Some(ids[0]) { 0.0 } else { f64::NAN })
+}
+
+fn compile(
+    context: &Arc<Context>,
+    graph: &Graph,
+    weights: &Weights,
+    cache_type: CacheType,
+    most: usize,
+) -> Result<GpuExecutable> {
+    let graph = optimize(graph, &Target { supports: &|_| true, vector: &|_| None })?.graph;
+    let layout = CacheLayout::new(graph.caches(), cache_type)?;
+    let plan = Plan::new(&graph)?;
+    let bounds = Bounds::new(&plan, most, most);
+    GpuExecutable::new(context.clone(), plan, weights, layout, bounds)
 }
 
 fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Result<()> {
@@ -250,12 +291,8 @@ fn compute(
     steps: &[usize],
     tokens: &[u32],
 ) -> Result<Vec<f32>> {
-    let graph = optimize(graph, &Target { supports: &|_| true, vector: &|_| None })?.graph;
-    let layout = CacheLayout::new(graph.caches(), cache_type)?;
-    let plan = Plan::new(&graph)?;
     let most = steps.iter().copied().max().unwrap_or(1);
-    let bounds = Bounds::new(&plan, most, most);
-    let mut executable = GpuExecutable::new(context.clone(), plan, weights, layout, bounds)?;
+    let mut executable = compile(context, graph, weights, cache_type, most)?;
     let mut cache = KvCache::new(tokens.len(), usize::MAX);
     let sequence = cache.open();
     let (mut found, mut start) = (vec![], 0);
