@@ -9,8 +9,9 @@ use std::{
 };
 
 use inkstone::{
-    Runner,
+    Runner, SamplerOptions,
     backend::{Device, OpTime},
+    sampler::Sampler,
 };
 
 use common::Failure;
@@ -33,6 +34,7 @@ Measures how fast a prompt is computed and how fast tokens follow it, in tokens 
   --device NAME      auto, cpu, gpu, or a part of a GPU's name (auto)
   --chunk N          tokens of the prompt that are computed at once (512 on a GPU, 256 on the CPU)
   --threads N        CPU threads (one for each core)
+  --sample           looks at the 40 largest logits of each token, as sampling does by default, not at the largest alone
   --profile          says where the time goes, by op: of a prompt, and of a token that follows; taking the times
                      costs a little itself
   --json             prints one line of JSON
@@ -43,6 +45,7 @@ struct Settings {
     decode: usize,
     depth: usize,
     reps: usize,
+    sample: bool,
     profile: bool,
 }
 
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
             decode: args.value("--decode")?.unwrap_or(48),
             depth: args.value("--depth")?.unwrap_or(0),
             reps: args.value("--reps")?.unwrap_or(3),
+            sample: args.flag("--sample"),
             profile: args.flag("--profile"),
         };
         let threads: Option<usize> = args.value("--threads")?;
@@ -130,7 +134,7 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failu
         let prefilled = (start.elapsed(), runner.decoder().take_profile());
         let start = Instant::now();
         for _ in 0..settings.decode {
-            id = runner.decode_greedy(id)?;
+            id = next(runner, id, settings.sample)?;
             decode.encodings.push(runner.decoder().usage().encoding.as_secs_f64());
         }
         let decoded = (start.elapsed(), runner.decoder().take_profile());
@@ -140,6 +144,20 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failu
         }
     }
     Ok([prefill, decode])
+}
+
+/// The most probable token, whatever else is looked at.
+fn next(runner: &mut Runner, id: u32, sample: bool) -> Result<u32, Failure> {
+    if !sample {
+        return Ok(runner.decode_greedy(id)?);
+    }
+    let sequence = runner.sequence();
+    let best = runner.decoder().best(sequence, id, SamplerOptions::default().top_k)?.map(|best| best[0].id);
+    let sampler = SamplerOptions { seed: Some(1), ..SamplerOptions::default() };
+    match best {
+        Some(id) => Ok(id),
+        None => Ok(Sampler::new(&sampler, runner.config().vocab_size)?.sample(runner.decoder().logits())?),
+    }
 }
 
 fn report(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]: &[Phase; 2]) -> io::Result<()> {

@@ -38,10 +38,12 @@ const PLAIN: Traits = Traits {
     timestamps: false,
 };
 
-const ADAPTERS: [Traits; 4] = [
+const ADAPTERS: [Traits; 6] = [
     PLAIN,
     Traits { matrices: true, workgroup_bytes: 48 << 10, ..PLAIN },
     Traits { subgroup: Some(8), workgroup: 512, ..PLAIN },
+    Traits { subgroup: Some(16), ..PLAIN },
+    Traits { subgroup: Some(64), ..PLAIN },
     Traits { subgroup: None, workgroup: 256, workgroup_bytes: 16 << 10, ..PLAIN },
 ];
 
