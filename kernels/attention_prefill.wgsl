@@ -171,9 +171,11 @@ fn main(
         {% endfor %}
         workgroupBarrier();
 
-        for (var f = 0u; f < min(16u, (end - start + 3u) / 4u); f++) {
+        // Beyond the end the last one once more: without weight, but what lies there need not be numbers.
+        let last_position = min(64u, end - start) - 1u;
+        for (var f = 0u; f <= last_position / 4u; f++) {
             {% for j in range(held) %}{% for i in range(4) %}
-            let value{{i}}_{{j}} = value(page, kv_head, 4u * f + {{i}}u, d{{j}});
+            let value{{i}}_{{j}} = value(page, kv_head, min(4u * f + {{i}}u, last_position), d{{j}});
             {% endfor %}{% endfor %}
             {% for r in range(rows) %}
             let weight{{r}} = weights[row{{r}} * 16u + f];

@@ -90,8 +90,10 @@ fn main(
 
         // The values are on their way while the keys are multiplied, and the next keys while the values are.
         let value_at = step[pages + start / 64u] * {{page_size // 4}}u + values + start % 64u * {{quads}}u;
+        // Beyond the end the last one once more: without weight, but what lies there need not be numbers.
+        let last_value = min({{span}}u, end - start) * {{quads}}u - 1u;
         {% for l in range(loads) %}
-        next{{l}} = kv[value_at + i{{l}}];
+        next{{l}} = kv[value_at + min(i{{l}}, last_value)];
         {% endfor %}
         {% for j in range(across) %}
         {

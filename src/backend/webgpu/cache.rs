@@ -33,11 +33,14 @@ impl Pages {
         self.page_bytes.iter().map(|page| page / PAGE_POSITIONS as u64 * positions as u64).collect()
     }
 
-    /// Makes room for so many pages, by half as many again as there were. Says whether buffers have been replaced.
-    pub fn grow(&mut self, context: &Context, buffers: &mut Buffers, count: usize) -> Result<bool> {
-        if count <= self.capacity && self.capacity > 0 {
-            return Ok(false);
-        }
+    /// Whether there is no room for so many pages.
+    pub fn must_grow(&self, count: usize) -> bool {
+        count > self.capacity || self.capacity == 0
+    }
+
+    /// Makes room for so many pages, by half as many again as there were, in new buffers. Nothing may hold the old ones:
+    /// each is given back before the next is made.
+    pub fn grow(&mut self, context: &Context, buffers: &mut Buffers, count: usize) -> Result<()> {
         let capacity = count.max(self.capacity + self.capacity / 2).max(4);
         for (layer, page) in self.page_bytes.iter().enumerate() {
             let bytes = capacity as u64 * page;
@@ -55,14 +58,13 @@ impl Pages {
                 let old = buffers.get(Resource::Cache(layer))?;
                 encoder.copy_buffer_to_buffer(old, 0, &new, 0, self.capacity as u64 * page);
                 context.queue.submit([encoder.finish()]);
-                // The old one is given back before the next layer's new one is made.
                 context.wait()?;
             }
             buffers.set(Resource::Cache(layer), new);
         }
         let fits = self.page_bytes.iter().map(|page| (context.traits.binding_bytes / page) as usize).min();
         self.capacity = capacity.min(fits.unwrap_or(capacity));
-        Ok(true)
+        Ok(())
     }
 
     /// Copies pages, one after the other: one copied to may be copied from next.

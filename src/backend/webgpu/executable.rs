@@ -132,19 +132,13 @@ impl GpuExecutable {
     /// Writes what changes from step to step, and makes room for it. The tokens may be there already.
     fn prepare(&mut self, step: &Step<'_>, from_device: bool) -> Result<Sizes> {
         let (words, sizes) = Words::new(&self.layout, step);
-        let mut replaced = self.grow(step, &sizes)?;
+        self.grow(step, &sizes)?;
         let at = |words: usize| 4 * words as u64;
         let needed = at(self.layout.tables_at() + words.tables.len());
         if self.buffers.get(Resource::Step)?.size() < needed {
+            self.unbind();
             self.buffers.set(Resource::Step, self.context.buffer("step", 2 * needed, STORAGE)?);
             self.tables.clear();
-            replaced = true;
-        }
-        if replaced {
-            self.programs.iter_mut().for_each(Program::unbind);
-            self.ahead.program.unbind();
-            self.best.program.unbind();
-            self.spare = None;
         }
         let buffer = self.buffers.get(Resource::Step)?;
         let queue = &self.context.queue;
@@ -163,21 +157,32 @@ impl GpuExecutable {
         Ok(sizes)
     }
 
-    /// Makes room for the cache's pages and for what its spans come to; says whether buffers have been replaced.
-    fn grow(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<bool> {
+    /// Makes room for the cache's pages and for what its spans come to.
+    fn grow(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<()> {
         let in_runs = step.runs.iter().flat_map(|run| run.pages);
         let in_copies = step.copies.iter().flat_map(|(from, to)| [from, to]);
         let count = in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0);
-        let mut replaced = self.pages.grow(&self.context, &mut self.buffers, count)?;
+        if self.pages.must_grow(count) {
+            self.unbind();
+            self.pages.grow(&self.context, &mut self.buffers, count)?;
+        }
         if sizes.tokens <= FEW && sizes.spans > 1 {
             let words = (sizes.tokens * sizes.spans * prepare::widest_partials(&self.plan)) as u64;
             if 4 * words > self.parts {
+                self.unbind();
                 self.parts = 4 * words.next_power_of_two();
                 self.buffers.set(Resource::Parts, self.context.buffer("parts of attention", self.parts, STORAGE)?);
-                replaced = true;
             }
         }
-        Ok(replaced)
+        Ok(())
+    }
+
+    /// Lets go of all buffers but this executable's own hold on them: some are about to be replaced.
+    fn unbind(&mut self) {
+        self.programs.iter_mut().for_each(Program::unbind);
+        self.ahead.program.unbind();
+        self.best.program.unbind();
+        self.spare = None;
     }
 
     /// Encodes a step's dispatches, or runs them one by one where their times are wanted.
