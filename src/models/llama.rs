@@ -41,10 +41,6 @@ fn layer(c: &Config, w: &mut Wiring, frequencies: ValueId, x: ValueId, n: usize)
     let x = w.builder.add(x, a);
 
     let h = w.rms_norm(x, &name("ffn_norm"), c.hidden, c.rms_eps)?;
-    let gate = w.linear(h, &name("ffn_gate"), c.ffn, c.hidden)?;
-    let up = w.linear(h, &name("ffn_up"), c.ffn, c.hidden)?;
-    let gate = w.builder.silu(gate);
-    let h = w.builder.mul(gate, up);
-    let h = w.linear(h, &name("ffn_down"), c.hidden, c.ffn)?;
+    let h = w.swiglu(h, &name("ffn"), c.hidden, c.ffn)?;
     Ok(w.builder.add(x, h))
 }

@@ -7,6 +7,7 @@
 
 mod config;
 mod llama;
+mod qwen2;
 mod qwen3;
 mod rope;
 mod wiring;
@@ -32,8 +33,11 @@ struct Family {
     build: fn(&Config, Wiring) -> Result<Graph>,
 }
 
-const FAMILIES: &[Family] =
-    &[Family { architecture: "llama", build: llama::build }, Family { architecture: "qwen3", build: qwen3::build }];
+const FAMILIES: &[Family] = &[
+    Family { architecture: "llama", build: llama::build },
+    Family { architecture: "qwen2", build: qwen2::build },
+    Family { architecture: "qwen3", build: qwen3::build },
+];
 
 /// The other architectures that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of gguf-py 0.17).
 #[rustfmt::skip]

@@ -42,6 +42,16 @@ impl<'a> Wiring<'a> {
         Ok(bias.map_or(y, |bias| self.builder.add(y, bias)))
     }
 
+    /// A feed-forward of three matrices: `down(silu(gate x) * up x)`, with `NAME_gate`, `NAME_up` and `NAME_down`
+    /// ([Shazeer 2020](https://arxiv.org/abs/2002.05202)).
+    pub fn swiglu(&mut self, x: ValueId, name: &str, hidden: usize, ffn: usize) -> Result<ValueId> {
+        let gate = self.linear(x, &format!("{name}_gate"), ffn, hidden)?;
+        let up = self.linear(x, &format!("{name}_up"), ffn, hidden)?;
+        let gate = self.builder.silu(gate);
+        let h = self.builder.mul(gate, up);
+        self.linear(h, &format!("{name}_down"), hidden, ffn)
+    }
+
     /// RMS norm by `NAME.weight` of each `n` elements.
     pub fn rms_norm(&mut self, x: ValueId, name: &str, n: usize, eps: f32) -> Result<ValueId> {
         let w = self.weight(&format!("{name}.weight"), 1, n)?;

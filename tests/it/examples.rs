@@ -138,7 +138,7 @@ fn bench_writes_one_line_of_json() {
     let line = printed(&program, &[&args[..], &["--threads", "2", "--json"]].concat());
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     let keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
-    let wanted = "threads load_s prefill_tokens decode_tokens prefill_tok_s decode_tok_s peak_rss_mb dispatches_per_token gpu_mb";
+    let wanted = "threads load_s prefill_tokens decode_tokens prefill_tok_s decode_tok_s peak_rss_mb dispatches_per_token encoding_us gpu_mb";
     assert_eq!(keys.join(" "), wanted);
     assert_eq!(
         (&value["threads"], &value["prefill_tokens"], &value["decode_tokens"]),
