@@ -12,7 +12,7 @@ pub(super) fn build(config: &Config, mut wiring: Wiring) -> Result<Graph> {
     let frequencies = frequencies(config, &mut wiring)?;
     let mut x = wiring.embedding(config)?;
     for n in 0..config.layers {
-        x = layer(config, &mut wiring, frequencies, x, n)?;
+        x = layer(config, &mut wiring, Some(frequencies), x, n)?;
     }
     wiring.finish(config, x)
 }
@@ -24,7 +24,8 @@ fn frequencies(config: &Config, wiring: &mut Wiring) -> Result<ValueId> {
     Ok(divisors.map_or(plain, |divisors| wiring.builder.div(plain, divisors)))
 }
 
-fn layer(c: &Config, w: &mut Wiring, frequencies: ValueId, x: ValueId, n: usize) -> Result<ValueId> {
+/// Layer `n`, whose queries and keys are rotated by these frequencies, or not at all.
+pub(super) fn layer(c: &Config, w: &mut Wiring, frequencies: Option<ValueId>, x: ValueId, n: usize) -> Result<ValueId> {
     let name = |part: &str| format!("blk.{n}.{part}");
     let (q_width, kv_width) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
     let rope = RopeSpec { style: RopeStyle::Adjacent, head_dim: c.head_dim };
@@ -34,8 +35,7 @@ fn layer(c: &Config, w: &mut Wiring, frequencies: ValueId, x: ValueId, n: usize)
     let q = w.linear(h, &name("attn_q"), q_width, c.hidden)?;
     let k = w.linear(h, &name("attn_k"), kv_width, c.hidden)?;
     let v = w.linear(h, &name("attn_v"), kv_width, c.hidden)?;
-    let q = w.builder.rope(q, frequencies, rope);
-    let k = w.builder.rope(k, frequencies, rope);
+    let [q, k] = [q, k].map(|x| frequencies.map_or(x, |frequencies| w.builder.rope(x, frequencies, rope)));
     let a = w.builder.attention([q, k, v], cache, c.heads, c.rope.attention_scale(c.head_dim));
     let a = w.linear(a, &name("attn_output"), c.hidden, q_width)?;
     let x = w.builder.add(x, a);

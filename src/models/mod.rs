@@ -10,6 +10,7 @@ mod llama;
 mod qwen2;
 mod qwen3;
 mod rope;
+mod smollm3;
 mod wiring;
 
 use std::collections::HashSet;
@@ -37,6 +38,7 @@ const FAMILIES: &[Family] = &[
     Family { architecture: "llama", build: llama::build },
     Family { architecture: "qwen2", build: qwen2::build },
     Family { architecture: "qwen3", build: qwen3::build },
+    Family { architecture: "smollm3", build: smollm3::build },
 ];
 
 /// The other architectures that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of gguf-py 0.17).

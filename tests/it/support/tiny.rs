@@ -5,12 +5,13 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model, and the type of its matrices.
-pub const MODELS: [Tiny; 5] = [
+pub const MODELS: [Tiny; 6] = [
     Tiny("qwen3", true),
     Tiny("qwen3_yarn", false),
     Tiny("llama", false),
     Tiny("llama_biased", true),
     Tiny("qwen2", true),
+    Tiny("smollm3", true),
 ];
 
 /// A model by name; and whether its matrices are F32 rather than F16.

@@ -41,7 +41,7 @@ static PASSED: OnceLock<Mutex<HashSet<String>>> = OnceLock::new();
 /// What a plan needs of an adapter.
 struct Needs {
     formats: BTreeSet<u32>,
-    attention: Option<Attention>,
+    attention: Vec<Attention>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
             case.check(context, CacheType::F32, &[1, FEW + 4])
         })?;
     }
-    if let Some(Attention { spec, rope, norm }) = attention {
+    for Attention { spec, rope, norm } in attention {
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);
         let kind = format!("attention with {group} heads of {dim}, {cache_type:?}, {rope:?}, {norm:?}");
         once(context, &kind, || {
@@ -132,7 +132,7 @@ fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Re
 }
 
 fn needs(plan: &Plan) -> Needs {
-    let mut needs = Needs { formats: BTreeSet::new(), attention: None };
+    let mut needs = Needs { formats: BTreeSet::new(), attention: vec![] };
     for step in plan.steps() {
         let table = if step.op == Op::Embed { &step.inputs[..1] } else { &[] };
         for operand in step.matrices().iter().chain(table) {
@@ -140,14 +140,13 @@ fn needs(plan: &Plan) -> Needs {
                 needs.formats.insert(dtype.ggml());
             }
         }
-        let found = match &step.op {
-            Op::Attention(spec) => Some(Attention { spec: *spec, rope: None, norm: None }),
+        match &step.op {
+            Op::Attention(spec) => needs.attention.push(Attention { spec: *spec, rope: None, norm: None }),
             Op::RotatedAttention { attention, rope, norm } => {
-                Some(Attention { spec: *attention, rope: Some(*rope), norm: *norm })
+                needs.attention.push(Attention { spec: *attention, rope: Some(*rope), norm: *norm });
             }
-            _ => None,
-        };
-        needs.attention = needs.attention.or(found);
+            _ => {}
+        }
     }
     needs
 }
