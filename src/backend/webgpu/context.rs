@@ -27,6 +27,8 @@ pub(super) struct Traits {
     pub alignment: u64,
     /// Whether kernels can be timed.
     pub timestamps: bool,
+    /// Positions that one workgroup attends to alone for a single token, at most; several share what is longer.
+    pub span: usize,
 }
 
 /// An open device.
@@ -35,9 +37,9 @@ pub(super) struct Context {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub traits: Traits,
-    pub templates: Templates,
+    pub templates: Arc<Templates>,
     /// By source.
-    pipelines: Mutex<HashMap<String, Pipeline>>,
+    pipelines: Arc<Mutex<HashMap<String, Pipeline>>>,
     /// The first thing that went wrong outside any call.
     failure: Arc<Mutex<Option<String>>>,
 }
@@ -61,9 +63,21 @@ impl Context {
         });
         let uncaptured = failure.clone();
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| note(&uncaptured, error.to_string())));
-        let context =
-            Self { name, device, queue, traits, templates: Templates::new()?, pipelines: Mutex::default(), failure };
-        Ok(context)
+        let (templates, pipelines) = (Arc::new(Templates::new()?), Arc::default());
+        Ok(Self { name, device, queue, traits, templates, pipelines, failure })
+    }
+
+    /// The same device, with the same pipelines, for executables whose workgroups attend alone to fewer positions.
+    pub fn with_span(&self, span: usize) -> Self {
+        Self {
+            name: self.name.clone(),
+            device: self.device.clone(),
+            queue: self.queue.clone(),
+            traits: Traits { span, ..self.traits },
+            templates: self.templates.clone(),
+            pipelines: self.pipelines.clone(),
+            failure: self.failure.clone(),
+        }
     }
 
     /// The pipeline of this source, whose buffers are bound in this order: `true` for those that it writes.

@@ -140,7 +140,7 @@ pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Pre
 
 /// Positions that one workgroup attends to alone for a single token: a word of keys for each invocation at most.
 pub(super) fn span(traits: &Traits, cache: CacheType) -> usize {
-    (traits.workgroup as usize * per_word(cache)).min(1024)
+    (traits.workgroup as usize * per_word(cache)).min(traits.span)
 }
 
 /// Elements of the cache in a word.

@@ -15,6 +15,7 @@ use super::{
     context::{Context, lock},
     executable::GpuExecutable,
     lower::FEW,
+    step::SPLIT,
 };
 use crate::{
     DType, Result,
@@ -64,14 +65,21 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
             case.check(context, CacheType::F32, &[1, FEW + 4])
         })?;
     }
+    // What one workgroup attends to alone, and what several share.
+    let sharing = Arc::new(context.with_span(SPLIT / 4));
+    let lengths = [(context, vec![3, 1, FEW + 4, 1]), (&sharing, vec![SPLIT + 40, 1])];
     for Attention { spec, rope, norm } in attention {
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);
-        let kind = format!("attention with {group} heads of {dim}, {cache_type:?}, {rope:?}, {norm:?}");
-        once(context, &kind, || {
-            let mut case = Case::new();
-            case.attention(spec, rope, norm);
-            case.check(context, cache_type, &[3, 1, FEW + 4, 1])
-        })?;
+        for (context, steps) in &lengths {
+            let tokens: usize = steps.iter().sum();
+            let kind =
+                format!("attention to {tokens} tokens with {group} heads of {dim}, {cache_type:?}, {rope:?}, {norm:?}");
+            once(context, &kind, || {
+                let mut case = Case::new();
+                case.attention(spec, rope, norm);
+                case.check(context, cache_type, steps)
+            })?;
+        }
     }
     once(context, "the choice of tokens", || choices(context))
 }
@@ -256,7 +264,8 @@ impl Case {
         self.result = Some(self.builder.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: dim }, group, scale));
     }
 
-    /// The squared error, as a share of the squares, over steps of so many tokens of one sequence.
+    /// The squared error as a share of the squares, of the step where it is largest: steps of so many tokens of one
+    /// sequence.
     fn check(self, context: &Arc<Context>, cache_type: CacheType, steps: &[usize]) -> Result<f64> {
         let Self { builder, tensors, result, .. } = self;
         let graph = match result {
@@ -266,10 +275,20 @@ impl Case {
         let tokens: Vec<u32> = (0..steps.iter().sum()).map(|i: usize| (i * 7 % VOCABULARY) as u32).collect();
         let expected = reference::logits(&graph, &decoded(&tensors)?, &tokens)?;
         let found = compute(context, &graph, &Weights::from_memory(tensors)?, cache_type, steps, &tokens)?;
-        let pairs = || expected.data.iter().zip(&found);
-        let power: f64 = expected.data.iter().map(|x| x * x).sum();
-        Ok(pairs().map(|(expected, found)| (expected - f64::from(*found)).powi(2)).sum::<f64>() / power)
+        let (mut worst, mut start) = (0.0, 0);
+        for step in steps {
+            let logits = start..start + step * expected.width;
+            start = logits.end;
+            let error = share_of_error(&found[logits.clone()], &expected.data[logits]);
+            worst = if error.is_nan() || error > worst { error } else { worst };
+        }
+        Ok(worst)
     }
+}
+
+fn share_of_error(found: &[f32], expected: &[f64]) -> f64 {
+    let power: f64 = expected.iter().map(|x| x * x).sum();
+    found.iter().zip(expected).map(|(found, expected)| (expected - f64::from(*found)).powi(2)).sum::<f64>() / power
 }
 
 fn decoded(tensors: &[(String, DType, Vec<usize>, Vec<u8>)]) -> Result<HashMap<String, Matrix>> {
@@ -345,8 +364,7 @@ mod tests {
         let expected = reference::logits(&graph, &others, &[3]).unwrap();
         let weights = Weights::from_memory(case.tensors).unwrap();
         let found = compute(&context, &graph, &weights, CacheType::F32, &[1], &[3]).unwrap();
-        let power: f64 = expected.data.iter().map(|x| x * x).sum();
-        let error = expected.data.iter().zip(&found).map(|(a, b)| (a - f64::from(*b)).powi(2)).sum::<f64>() / power;
+        let error = share_of_error(&found, &expected.data);
         assert!(error > 10.0 * TOLERANCE, "{error}");
     }
 }
