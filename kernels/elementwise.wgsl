@@ -1,5 +1,7 @@
 // Element by element: {{op}}.
 
+{{prelude}}
+
 {{bindings}}
 
 @compute @workgroup_size({{workgroup}})
@@ -11,8 +13,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     let to = row * {{y_stride}}u + column;
     let x = {{ "y[to]" if in_place else "a[row * " ~ a_stride ~ "u + column]" }};
-    {% if op == "silu" %}
-    y[to] = x / (1.0 + exp(-x));
+    {% if op == "silu" or op == "gelu" %}
+    y[to] = {{op}}(vec4(x)).x;
     {% elif op == "copy" %}
     y[to] = x;
     {% else %}

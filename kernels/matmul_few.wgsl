@@ -211,7 +211,7 @@ fn main(
         {% for r in range(rows) %}
         {% if glu %}
         let gate{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
-        let y{{r}} = {{glu}}(gate{{r}}) * team_sum(sums.s{{rows + r}}_{{t}}, local){{scaled}};
+        let y{{r}} = {{glu}}(vec4(gate{{r}})).x * team_sum(sums.s{{rows + r}}_{{t}}, local){{scaled}};
         {% else %}
         let y{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
         {% endif %}
@@ -253,7 +253,3 @@ fn rows_of(part: u32) -> u32 {
 {% if emits %}
 {{codes}}
 {% endif %}
-
-fn silu(x: f32) -> f32 {
-    return x / (1.0 + exp(-x));
-}

@@ -88,6 +88,17 @@ fn looked_up(unit: Unit, entries: vec4<u32>) -> Unit {
     return Unit(looked_up_half(unit.lo, entries), looked_up_half(unit.hi, entries), unit.scale, unit.min);
 }
 
+fn silu(x: vec4<f32>) -> vec4<f32> {
+    return x / (1.0 + exp(-x));
+}
+
+// (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)). Below -10 the result is nothing, but the exponential infinite.
+fn gelu(x: vec4<f32>) -> vec4<f32> {
+    let near = clamp(x, vec4(-10.0), vec4(10.0));
+    let y = x / (1.0 + exp(-near * (1.5957691 + 0.07135482 * near * near)));
+    return select(y, vec4(0.0), x < vec4(-10.0));
+}
+
 // Four weights of a half of a unit.
 fn decoded(codes: u32, scale: f32, min: f32) -> vec4<f32> {
     return scale * vec4<f32>(unpack4xI8(codes)) - min;

@@ -23,8 +23,7 @@ fn source(row: u32, start: u32, column: u32{{ ", unit: Values, k: u32" if decode
     {% elif source == "sum" %}
     let x = {{a}}[at] + {{b}}[row * {{b_stride // 4}}u + column / 4u];
     {% elif source == "glu" %}
-    let gate = {{a}}[at];
-    let x = gate / (1.0 + exp(-gate)) * {{b}}[row * {{b_stride // 4}}u + column / 4u];
+    let x = {{activation}}({{a}}[at]) * {{b}}[row * {{b_stride // 4}}u + column / 4u];
     {% endif %}
     {% if width % 4 %}
     return select(vec4(0.0), x, vec4(column) + vec4(0u, 1u, 2u, 3u) < vec4({{width}}u));

@@ -64,9 +64,14 @@ impl Builder {
         self.push(Op::Div, &[a, b])
     }
 
+    /// The function of each element.
+    pub fn activate(&mut self, activation: Activation, x: ValueId) -> ValueId {
+        self.push(Op::Activate(activation), &[x])
+    }
+
     /// `x / (1 + exp(-x))`.
     pub fn silu(&mut self, x: ValueId) -> ValueId {
-        self.push(Op::Activate(Activation::Silu), &[x])
+        self.activate(Activation::Silu, x)
     }
 
     /// RMS norm of each group of `w`'s width.

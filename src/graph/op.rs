@@ -7,6 +7,9 @@ use super::{Rows, Shape};
 pub enum Activation {
     /// `x / (1 + exp(-x))`.
     Silu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`, the approximation that is commonly used
+    /// ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
+    Gelu,
 }
 
 /// Which elements of a head are rotated together.
@@ -110,12 +113,14 @@ impl Op {
             Self::Mul => "mul",
             Self::Div => "div",
             Self::Activate(Activation::Silu) => "silu",
+            Self::Activate(Activation::Gelu) => "gelu",
             Self::RmsNorm { .. } => "rms_norm",
             Self::Rope(_) => "rope",
             Self::Attention(_) => "attention",
             Self::SelectOutputs => "select_outputs",
             Self::MatMulJoined => "matmul_joined",
             Self::MatMulGlu(Activation::Silu) => "matmul_swiglu",
+            Self::MatMulGlu(Activation::Gelu) => "matmul_geglu",
             Self::MatMulAdd => "matmul_add",
             Self::AddRmsNorm { .. } => "add_rms_norm",
             Self::MatMulAddRmsNorm { .. } => "matmul_add_rms_norm",

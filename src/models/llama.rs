@@ -5,7 +5,7 @@
 use super::{Config, wiring::Wiring};
 use crate::{
     Result,
-    graph::{Graph, LayerCache, RopeSpec, RopeStyle, ValueId},
+    graph::{Activation, Graph, LayerCache, RopeSpec, RopeStyle, ValueId},
 };
 
 pub(super) fn build(config: &Config, mut wiring: Wiring) -> Result<Graph> {
@@ -41,6 +41,6 @@ pub(super) fn layer(c: &Config, w: &mut Wiring, frequencies: Option<ValueId>, x:
     let x = w.builder.add(x, a);
 
     let h = w.rms_norm(x, &name("ffn_norm"), c.hidden, c.rms_eps)?;
-    let h = w.swiglu(h, &name("ffn"), c.hidden, c.ffn)?;
+    let h = w.feed_forward(h, &name("ffn"), [c.hidden, c.ffn], Activation::Silu)?;
     Ok(w.builder.add(x, h))
 }

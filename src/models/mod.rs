@@ -6,6 +6,7 @@
 //! Nothing here knows what will run the graph.
 
 mod config;
+mod gemma;
 mod llama;
 mod qwen2;
 mod qwen3;
@@ -35,6 +36,7 @@ struct Family {
 }
 
 const FAMILIES: &[Family] = &[
+    Family { architecture: "gemma", build: gemma::build },
     Family { architecture: "llama", build: llama::build },
     Family { architecture: "qwen2", build: qwen2::build },
     Family { architecture: "qwen3", build: qwen3::build },

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Config;
 use crate::{
     Result,
-    graph::{Builder, Graph, ValueId},
+    graph::{Activation, Builder, Graph, ValueId},
     weights::Weights,
 };
 
@@ -42,12 +42,18 @@ impl<'a> Wiring<'a> {
         Ok(bias.map_or(y, |bias| self.builder.add(y, bias)))
     }
 
-    /// A feed-forward of three matrices: `down(silu(gate x) * up x)`, with `NAME_gate`, `NAME_up` and `NAME_down`
+    /// A feed-forward of three matrices: `down(f(gate x) * up x)`, with `NAME_gate`, `NAME_up` and `NAME_down`
     /// ([Shazeer 2020](https://arxiv.org/abs/2002.05202)).
-    pub fn swiglu(&mut self, x: ValueId, name: &str, hidden: usize, ffn: usize) -> Result<ValueId> {
+    pub fn feed_forward(
+        &mut self,
+        x: ValueId,
+        name: &str,
+        [hidden, ffn]: [usize; 2],
+        f: Activation,
+    ) -> Result<ValueId> {
         let gate = self.linear(x, &format!("{name}_gate"), ffn, hidden)?;
         let up = self.linear(x, &format!("{name}_up"), ffn, hidden)?;
-        let gate = self.builder.silu(gate);
+        let gate = self.builder.activate(f, gate);
         let h = self.builder.mul(gate, up);
         self.linear(h, &format!("{name}_down"), hidden, ffn)
     }
@@ -56,6 +62,12 @@ impl<'a> Wiring<'a> {
     pub fn rms_norm(&mut self, x: ValueId, name: &str, n: usize, eps: f32) -> Result<ValueId> {
         let w = self.weight(&format!("{name}.weight"), 1, n)?;
         Ok(self.builder.rms_norm(x, w, eps))
+    }
+
+    /// Every element of rows of `width` times `factor`.
+    pub fn scale(&mut self, x: ValueId, factor: f32, width: usize) -> ValueId {
+        let factors = self.builder.constant(vec![factor; width]);
+        self.builder.mul(x, factors)
     }
 
     /// The step's tokens as rows of the embedding.

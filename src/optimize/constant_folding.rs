@@ -1,6 +1,6 @@
 //! In: ops over numbers that are known before any step. Out: their results as constants, so that no step computes them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, f64::consts::PI, sync::Arc};
 
 use super::{Pass, Target};
 use crate::{
@@ -99,6 +99,7 @@ fn pairwise(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> Arc<[f32]> {
 fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
     }
 }
 

@@ -87,5 +87,12 @@ fn norms_and_products() {
     let ln_3 = 3f64.ln();
     check(&Op::Activate(Activation::Silu), &[&[&[ln_3, 0.0, -ln_3]]], 0, &[&[0.75 * ln_3, 0.0, -0.25 * ln_3]]);
     check(&Op::MatMulGlu(Activation::Silu), &[&[&[ln_3]], &[&[1.0]], &[&[2.0]]], 0, &[&[1.5 * ln_3 * ln_3]]);
+    // By Python's `math`.
+    check(
+        &Op::Activate(Activation::Gelu),
+        &[&[&[1.0, 0.0, -2.0]]],
+        0,
+        &[&[0.8411919906082768, 0.0, -0.04540230591222494]],
+    );
     check(&Op::Div, &[&[&[1.0, 2.0], &[3.0, 4.0]], &[&[2.0, 4.0]]], 0, &[&[0.5, 0.5], &[1.5, 1.0]]);
 }

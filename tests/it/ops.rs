@@ -18,7 +18,7 @@ const CASES: [fn() -> Vec<Case>; 13] = [
     || for_dtypes(products::fused),
     products::of_outputs,
     rows::pairwise,
-    rows::silu,
+    rows::activations,
     rows::rms_norm,
     rows::add_rms_norm,
     rows::rope,

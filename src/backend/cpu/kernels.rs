@@ -8,6 +8,7 @@ use super::{
     product::{self, Input},
     simd::*,
 };
+use crate::graph::Activation;
 
 /// A function of two rows and their length, as [`math::binary`].
 type Binary = unsafe fn(*const f32, *const f32, *mut f32, usize);
@@ -24,11 +25,27 @@ pub(super) struct Kernels {
     pub add: Binary,
     pub mul: Binary,
     pub div: Binary,
-    pub silu_mul: Binary,
-    pub silu: unsafe fn(*const f32, *mut f32, usize),
+    pub silu: Activate,
+    pub gelu: Activate,
     pub rms_norm: unsafe fn(*const f32, *const f32, f32, *mut f32, usize),
     pub append: unsafe fn(&LayerPages<'_>, usize, usize, [*const f32; 2]),
     pub attend: unsafe fn(&Queries<'_>, usize, *mut f32),
+}
+
+/// An activation: times another operand, and alone.
+#[derive(Clone, Copy)]
+pub(super) struct Activate {
+    pub times: Binary,
+    pub alone: unsafe fn(*const f32, *mut f32, usize),
+}
+
+impl Kernels {
+    pub fn activate(&self, activation: Activation) -> Activate {
+        match activation {
+            Activation::Silu => self.silu,
+            Activation::Gelu => self.gelu,
+        }
+    }
 }
 
 /// Compiles every kernel for one instruction set.
@@ -70,7 +87,17 @@ macro_rules! kernels {
             $(#[target_feature(enable = $features)])?
             unsafe fn silu(x: *const f32, out: *mut f32, len: usize) {
                 // SAFETY: by the caller.
-                unsafe { math::silu::<$simd>(x, out, len) }
+                unsafe { math::with_ones::<$simd, math::SiluMul>(x, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn gelu_mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::binary::<$simd, math::GeluMul>(a, b, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn gelu(x: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::with_ones::<$simd, math::GeluMul>(x, out, len) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize) {
@@ -95,8 +122,8 @@ macro_rules! kernels {
                 add,
                 mul,
                 div,
-                silu_mul,
-                silu,
+                silu: Activate { times: silu_mul, alone: silu },
+                gelu: Activate { times: gelu_mul, alone: gelu },
                 rms_norm,
                 append,
                 attend,

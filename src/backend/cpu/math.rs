@@ -60,6 +60,14 @@ binary! {
         let negated = S::sub(S::splat(0.0), a);
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
+    /// `gelu(a) * b`
+    GeluMul, |a, b| {
+        // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)). Below this the result is nothing, but `exp` grows no more. A NaN stays one.
+        let a = S::max(S::splat(-10.0), a);
+        let slope = S::fma(S::mul(a, a), S::splat(0.071_354_82), S::splat(1.595_769_1));
+        let negated = S::mul(S::sub(S::splat(0.0), a), slope);
+        S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
+    };
 }
 
 /// `out[i] = f(a[i], b[i])` for `len` elements; `out` may be `a` or `b`.
@@ -85,17 +93,17 @@ pub(super) unsafe fn binary<S: Simd, F: Binary>(a: *const f32, b: *const f32, ou
     }
 }
 
-/// `out = silu(x)` for `len` elements; `out` may be `x`.
+/// `out[i] = f(x[i], 1)` for `len` elements; `out` may be `x`.
 ///
 /// # Safety
 /// Both have `len` elements.
 #[inline(always)]
-pub(super) unsafe fn silu<S: Simd>(x: *const f32, out: *mut f32, len: usize) {
+pub(super) unsafe fn with_ones<S: Simd, F: Binary>(x: *const f32, out: *mut f32, len: usize) {
     let ones = [1.0; MAX_WIDTH];
     // SAFETY: by the caller.
     unsafe {
         for i in (0..len).step_by(S::WIDTH) {
-            binary::<S, SiluMul>(x.add(i), ones.as_ptr(), out.add(i), S::WIDTH.min(len - i));
+            binary::<S, F>(x.add(i), ones.as_ptr(), out.add(i), S::WIDTH.min(len - i));
         }
     }
 }

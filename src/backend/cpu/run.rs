@@ -150,9 +150,9 @@ impl<'a> Walk<'a> {
                 }
                 Task::Product(product) => self.product(index, product, worker),
                 Task::Binary { op, a, b, out } => self.binary(*op, *a, b, *out, worker),
-                Task::Silu { x, out } => {
+                Task::Activate { activation, x, out } => {
                     for row in worker.share(self.rows(out.rows)) {
-                        (kernels.silu)(self.row(*x, row), self.row(*out, row), out.width);
+                        (kernels.activate(*activation).alone)(self.row(*x, row), self.row(*out, row), out.width);
                     }
                 }
                 Task::RmsNorm { x, w, eps, out } => {
@@ -237,11 +237,11 @@ impl<'a> Walk<'a> {
                     product(&matrices[0], group, c);
                     self.add(*residual, outs[0], group, c, tokens);
                 }
-                Finish::SiluMul => {
+                Finish::Glu(activation) => {
                     let up = c.add(ROWS * tokens);
                     product(&matrices[0], group, c);
                     product(&matrices[1], group, up);
-                    (self.kernels.silu_mul)(c, up, c, ROWS * tokens);
+                    (self.kernels.activate(*activation).times)(c, up, c, ROWS * tokens);
                     self.write(outs[0], group, c, tokens);
                 }
             }

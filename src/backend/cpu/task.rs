@@ -50,8 +50,8 @@ pub(super) enum Finish {
     Store,
     /// The product is added to this.
     Add(Buffer),
-    /// The first matrix's product goes through the SiLU and is multiplied with the second's.
-    SiluMul,
+    /// The first matrix's product is activated and multiplied with the second's.
+    Glu(Activation),
 }
 
 /// Products of one operand with matrices.
@@ -68,7 +68,7 @@ impl Product {
     pub fn groups(&self) -> usize {
         match self.finish {
             Finish::Store => self.matrices.iter().map(|matrix| matrix.groups()).sum(),
-            Finish::Add(_) | Finish::SiluMul => self.matrices[0].groups(),
+            Finish::Add(_) | Finish::Glu(_) => self.matrices[0].groups(),
         }
     }
 
@@ -102,8 +102,8 @@ pub(super) enum Task {
     Product(Product),
     /// An element-wise op.
     Binary { op: BinaryOp, a: Buffer, b: Side, out: Buffer },
-    /// `x / (1 + exp(-x))`.
-    Silu { x: Buffer, out: Buffer },
+    /// A function of each element.
+    Activate { activation: Activation, x: Buffer, out: Buffer },
     /// RMS norm of each group.
     RmsNorm { x: Buffer, w: Arc<[f32]>, eps: f32, out: Buffer },
     /// A sum, and the RMS norm of it.
@@ -125,7 +125,7 @@ impl Task {
             Self::Embed { .. } | Self::Angles { .. } => Some(Rows::Tokens),
             Self::Quantize { x } => Some(x.rows),
             Self::Binary { out, .. }
-            | Self::Silu { out, .. }
+            | Self::Activate { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm { out, .. }
             | Self::Rope { out, .. } => Some(out.rows),
@@ -148,7 +148,7 @@ impl Task {
             | Self::Angles { .. }
             | Self::Quantize { .. }
             | Self::Binary { .. }
-            | Self::Silu { .. }
+            | Self::Activate { .. }
             | Self::RmsNorm { .. }
             | Self::AddRmsNorm { .. }
             | Self::Rope { .. }
@@ -193,12 +193,12 @@ impl Lowering<'_> {
         let task = match &step.op {
             Op::Embed => Task::Embed { table: self.prepared.table(&inputs[0])?, out },
             Op::MatMul | Op::MatMulJoined => return self.product(step, Finish::Store, outs),
-            Op::MatMulGlu(Activation::Silu) => return self.product(step, Finish::SiluMul, outs),
+            Op::MatMulGlu(activation) => return self.product(step, Finish::Glu(*activation), outs),
             Op::MatMulAdd => return self.product(step, Finish::Add(buffer(&inputs[2])?), outs),
             Op::Add => self.binary(BinaryOp::Add, inputs, out)?,
             Op::Mul => self.binary(BinaryOp::Mul, inputs, out)?,
             Op::Div => self.binary(BinaryOp::Div, inputs, out)?,
-            Op::Activate(Activation::Silu) => Task::Silu { x: buffer(&inputs[0])?, out },
+            Op::Activate(activation) => Task::Activate { activation: *activation, x: buffer(&inputs[0])?, out },
             Op::RmsNorm { eps } => {
                 Task::RmsNorm { x: buffer(&inputs[0])?, w: self.prepared.vector(&inputs[1])?, eps: *eps, out }
             }

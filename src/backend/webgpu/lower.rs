@@ -132,13 +132,13 @@ impl<'a> Lowering<'a> {
         match &step.op {
             Op::Embed => self.embed(name, &step.inputs[0], &made[0]),
             Op::MatMul | Op::MatMulJoined => self.products(name, step, made),
-            Op::MatMulGlu(Activation::Silu) => self.glu(name, step, &made[0]),
+            Op::MatMulGlu(activation) => self.glu(name, step, &made[0], *activation),
             Op::MatMulAdd => self.product_add(name, step, &made[0]),
             Op::MatMulAddRmsNorm { eps } => self.product_add_norm(name, step, made, *eps),
             Op::Add => self.elementwise(name, "add", step, &made[0]),
             Op::Mul => self.elementwise(name, "mul", step, &made[0]),
             Op::Div => self.elementwise(name, "div", step, &made[0]),
-            Op::Activate(Activation::Silu) => self.elementwise(name, "silu", step, &made[0]),
+            Op::Activate(activation) => self.elementwise(name, function(*activation), step, &made[0]),
             Op::RmsNorm { eps } => self.rms_norm(name, step, &made[0], *eps),
             Op::AddRmsNorm { eps } => self.add_rms_norm(name, step, made, *eps),
             Op::Rope(spec) => self.rope(name, step, &made[0], spec),
@@ -284,6 +284,14 @@ fn with(mut values: Value, more: Value) -> Value {
         values.extend(more);
     }
     values
+}
+
+/// The function of `prelude.wgsl`.
+fn function(activation: Activation) -> &'static str {
+    match activation {
+        Activation::Silu => "silu",
+        Activation::Gelu => "gelu",
+    }
 }
 
 /// What kernels are told of a rotation. Element `d` of a head, where it is one of those rotated, turns by the angle of

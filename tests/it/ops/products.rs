@@ -106,7 +106,8 @@ pub fn embed(dtype: DType) -> Vec<Case> {
 }
 
 pub fn fused(dtype: DType) -> Vec<Case> {
-    let mut cases = vec![joined(dtype), glu(dtype), product_and_sum(dtype, false), product_and_sum(dtype, true)];
+    let mut cases = vec![joined(dtype), product_and_sum(dtype, false), product_and_sum(dtype, true)];
+    cases.extend([Activation::Silu, Activation::Gelu].map(|activation| glu(dtype, activation)));
     cases.extend([(19, false), (64, false), (64, true)].map(|(width, read)| product_and_norm(dtype, width, read)));
     cases
 }
@@ -139,13 +140,13 @@ fn widen(m: &mut Maker, x: ValueId, width: usize) -> ValueId {
     m.b.matmul(x, copies)
 }
 
-fn glu(dtype: DType) -> Case {
+fn glu(dtype: DType, activation: Activation) -> Case {
     let columns = 256;
     let mut m = Maker::new(7);
     let x = m.exact_rows(columns, VOCABULARY);
     let inputs = [x, m.random_weight(dtype, 41, columns), m.random_weight(dtype, 41, columns)];
-    let y = m.b.push(Op::MatMulGlu(Activation::Silu), &inputs);
-    m.finish(format!("matmul_swiglu {dtype}"), y, steps_of(&FEW, VOCABULARY), SUMS)
+    let y = m.b.push(Op::MatMulGlu(activation), &inputs);
+    m.finish(format!("{} {dtype}", Op::MatMulGlu(activation).name()), y, steps_of(&FEW, VOCABULARY), SUMS)
 }
 
 /// The residual is overwritten, or is read once more.

@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    graph::{Op, RopeSpec, RopeStyle, ValueId},
+    graph::{Activation, Op, RopeSpec, RopeStyle, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, normal, ragged, steps_of};
@@ -59,20 +59,24 @@ fn away_from_zero_weight(m: &mut Maker, dtype: DType, width: usize) -> ValueId {
     m.weight(dtype, 1, width, quantize(dtype, &row))
 }
 
-pub fn silu() -> Vec<Case> {
+pub fn activations() -> Vec<Case> {
+    [Activation::Silu, Activation::Gelu].into_iter().flat_map(activation).collect()
+}
+
+fn activation(activation: Activation) -> Vec<Case> {
     let extremes = [0.0, -0.0, 100.0, -100.0, 87.0, -87.0, 88.7, -88.7, 89.0, -89.0, 3.0e38, -3.0e38, 1e-30, -1e-30];
     let case = |width: usize| {
         let mut m = Maker::new(11);
         let x = m.normal_rows(width, VOCABULARY);
-        let y = m.b.silu(x);
-        m.finish(format!("silu, width {width}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE)
+        let y = m.b.activate(activation, x);
+        m.finish(format!("{activation:?}, width {width}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE)
     };
     let extreme = |x: &f32| {
         let mut m = Maker::new(12);
         // Beside a one, whose result sets how small is small.
         let row = m.rows_of(2, &[*x, 1.0]);
-        let y = m.b.silu(row);
-        m.finish(format!("silu of {x:?}"), y, steps_of(&[1], 1), SINGLE)
+        let y = m.b.activate(activation, row);
+        m.finish(format!("{activation:?} of {x:?}"), y, steps_of(&[1], 1), SINGLE)
     };
     WIDTHS.map(case).into_iter().chain(extremes.iter().map(extreme)).collect()
 }

@@ -241,6 +241,10 @@ fn pairwise(a: &Matrix, b: &Matrix, f: impl Fn(f64, f64) -> f64) -> Matrix {
 fn activate(activation: Activation, x: &Matrix) -> Matrix {
     let f = match activation {
         Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
+        Activation::Gelu => |x: &f64| {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            0.5 * x * (1.0 + inner.tanh())
+        },
     };
     Matrix::new(x.rows, x.width, x.data.iter().map(f).collect())
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Command, FEW, Form, Forms, Lowering, Made, PendingNorm, place, rows::Source, slot, stride, with};
+use super::{
+    Command, FEW, Form, Forms, Lowering, Made, PendingNorm, function, place, rows::Source, slot, stride, with,
+};
 use crate::{
     Error, Result,
     backend::webgpu::{
@@ -12,7 +14,7 @@ use crate::{
         kernel::{Bound, Count, Kernel, Resource, When, reads, writes},
         tiles::{self, Few},
     },
-    graph::Rows,
+    graph::{Activation, Rows},
     plan::{Place, PlanStep},
     quant::{Planes, UNIT},
 };
@@ -33,7 +35,7 @@ enum Finish {
     /// Added to this, which may be where it goes.
     Add(Out),
     /// The first activated, times the second.
-    Glu,
+    Glu(Activation),
 }
 
 /// A result that a product writes in 8 bits itself.
@@ -94,7 +96,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn glu(&mut self, op: &'static str, step: &PlanStep, made: &Made) -> Result<()> {
+    pub(super) fn glu(&mut self, op: &'static str, step: &PlanStep, made: &Made, activation: Activation) -> Result<()> {
         let matrices = self.matrices(step)?;
         let x = place(&step.inputs[0])?;
         let whole = matrices.iter().all(|matrix| matrix.segments.len() == 1);
@@ -102,7 +104,7 @@ impl Lowering<'_> {
             let emits = self.emits(&made.place, &matrices) && made.forms == Forms::from([Form::Codes]);
             let to = Resource::Codes(made.place.slot.index());
             let emit = emits.then_some(Emit { to, blocks: made.place.shape.width / UNIT, norm: None });
-            self.few(op, &x, &matrices, &[out(&made.place)], &Finish::Glu, emit.as_ref())?;
+            self.few(op, &x, &matrices, &[out(&made.place)], &Finish::Glu(activation), emit.as_ref())?;
             if !emits {
                 self.convert(op, made);
             }
@@ -111,7 +113,7 @@ impl Lowering<'_> {
         let stride = stride(&made.place);
         let outs = [0, 1].map(|temp| Out { resource: Resource::Temp(temp), stride });
         self.multiply(op, &x, &matrices, &outs, &Finish::Store)?;
-        self.rows(op, Source::Glu(stride), made, None, None);
+        self.rows(op, Source::Glu(stride, activation), made, None, None);
         Ok(())
     }
 
@@ -239,7 +241,7 @@ impl Lowering<'_> {
         finish: &Finish,
         emit: Option<&Emit>,
     ) -> Result<()> {
-        let glu = matches!(finish, Finish::Glu);
+        let glu = matches!(finish, Finish::Glu(_));
         let outs: Vec<_> = if glu { vec![outs[0]; 2] } else { outs.to_vec() };
         let parts: Vec<_> = matrices.iter().zip(outs).flat_map(|(matrix, out)| parts(matrix, out)).collect();
         let at_once = if glu { 2 } else { tiles::MAX_PARTS };
@@ -274,7 +276,7 @@ impl Lowering<'_> {
     ) -> Kernel {
         let traits = self.traits;
         let units = parts[0].matrix.units;
-        let glu = matches!(finish, Finish::Glu);
+        let glu = matches!(finish, Finish::Glu(_));
         let rows: usize = parts.iter().map(|part| part.segment.rows).sum();
         let shape = tiles::few(traits, units, rows, emit.is_some(), if glu { 2 } else { 1 });
         let group_rows = shape.group_rows();
@@ -290,6 +292,10 @@ impl Lowering<'_> {
             bindings.push(reads("x_floats", "vec4<f32>", slot(x)));
         }
         let (values, block) = self.few_parts(parts, &shape, &mut bindings);
+        let activation = match finish {
+            Finish::Glu(activation) => Some(*activation),
+            Finish::Store | Finish::Add(_) => None,
+        };
         let mut residual = Value::Null;
         let mut residual_stride = 0;
         let stores = emit.is_none() || !glu;
@@ -324,7 +330,7 @@ impl Lowering<'_> {
                 "team": shape.team, "rows": shape.rows, "passes": shape.passes, "unrolled": shape.unrolled,
                 "tokens": tokens, "shifts": shifts, "x_stride": stride(x),
                 "workgroup": shape.workgroup, "subgroup": traits.subgroup, "group_rows": group_rows,
-                "glu": glu.then_some("silu"), "residual": residual, "residual_stride": residual_stride,
+                "glu": activation.map(function), "residual": residual, "residual_stride": residual_stride,
                 "stores": stores, "emits": emits, "out_blocks": emit.map_or(0, |emit| emit.blocks), "emitting": 32 * tokens, "x_norm": x_norm, "columns": x.shape.width,
                 "ragged": any(false) && !x.shape.width.is_multiple_of(UNIT), "count_at": count_at(x.shape.rows),
             }),

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::{Form, Lowering, Made, count, place, product::float, rotation, slot, stride, with};
+use super::{Form, Lowering, Made, count, function, place, product::float, rotation, slot, stride, with};
 use crate::{
     Result,
     backend::webgpu::kernel::{Bound, Count, Kernel, Resource, reads, writes},
-    graph::{RopeSpec, Rows},
+    graph::{Activation, RopeSpec, Rows},
     plan::{Operand, PlanStep},
     quant::UNIT,
 };
@@ -21,7 +21,7 @@ pub(super) enum Source {
     /// The sum of rows and rows.
     Sum([(Resource, usize); 2]),
     /// The first temporary rows, activated, times the second.
-    Glu(usize),
+    Glu(usize, Activation),
 }
 
 /// Rows of a sum are also kept as such.
@@ -168,8 +168,8 @@ impl Lowering<'_> {
             Source::Sum([(a, a_stride), (b, b_stride)]) => json!({
                 "source": "sum", "a": named("a", a), "a_stride": a_stride, "b": named("b", b), "b_stride": b_stride,
             }),
-            Source::Glu(stride) => json!({
-                "source": "glu", "a": named("a", Resource::Temp(0)), "a_stride": stride,
+            Source::Glu(stride, activation) => json!({
+                "source": "glu", "activation": function(activation), "a": named("a", Resource::Temp(0)), "a_stride": stride,
                 "b": named("b", Resource::Temp(1)), "b_stride": stride,
             }),
         };

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     DType, Result,
     backend::{Bounds, Executable, Run, Step},
-    graph::{AttentionSpec, Builder, Graph, LayerCache, Op, RopeSpec, ValueId},
+    graph::{Activation, AttentionSpec, Builder, Graph, LayerCache, Op, RopeSpec, ValueId},
     kv_cache::{CacheLayout, CacheType, KvCache},
     optimize::{Target, optimize},
     plan::{Operand, Plan},
@@ -42,6 +42,7 @@ static PASSED: OnceLock<Mutex<HashSet<String>>> = OnceLock::new();
 /// What a plan needs of an adapter.
 struct Needs {
     formats: BTreeSet<u32>,
+    activations: Vec<Activation>,
     attention: Vec<Attention>,
 }
 
@@ -57,11 +58,13 @@ struct Attention {
 /// # Errors
 /// [`Error::Device`](crate::Error::Device) that names what came out wrong.
 pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) -> Result<()> {
-    let Needs { formats, attention } = needs(plan);
-    for dtype in formats.into_iter().filter_map(DType::from_ggml) {
-        once(context, &format!("products with {dtype}"), || {
+    let Needs { formats, activations, attention } = needs(plan);
+    let formats = formats.into_iter().filter_map(DType::from_ggml);
+    for (dtype, activation) in formats.flat_map(|dtype| activations.iter().map(move |activation| (dtype, *activation)))
+    {
+        once(context, &format!("products with {dtype} and {activation:?}"), || {
             let mut case = Case::new();
-            case.products(dtype);
+            case.products(dtype, activation);
             case.check(context, CacheType::F32, &[1, FEW + 4])
         })?;
     }
@@ -140,7 +143,7 @@ fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Re
 }
 
 fn needs(plan: &Plan) -> Needs {
-    let mut needs = Needs { formats: BTreeSet::new(), attention: vec![] };
+    let mut needs = Needs { formats: BTreeSet::new(), activations: vec![], attention: vec![] };
     for step in plan.steps() {
         let table = if step.op == Op::Embed { &step.inputs[..1] } else { &[] };
         for operand in step.matrices().iter().chain(table) {
@@ -149,12 +152,17 @@ fn needs(plan: &Plan) -> Needs {
             }
         }
         match &step.op {
+            Op::Activate(activation) | Op::MatMulGlu(activation) => needs.activations.push(*activation),
             Op::Attention(spec) => needs.attention.push(Attention { spec: *spec, rope: None, norm: None }),
             Op::RotatedAttention { attention, rope, norm } => {
                 needs.attention.push(Attention { spec: *attention, rope: Some(*rope), norm: *norm });
             }
             _ => {}
         }
+    }
+    if needs.activations.is_empty() {
+        // Products are tested with one in any case.
+        needs.activations.push(Activation::Silu);
     }
     needs
 }
@@ -229,7 +237,7 @@ impl Case {
     }
 
     /// Looked-up rows, and all that products may be part of: several at once, a norm before, a gate, a residual.
-    fn products(&mut self, dtype: DType) {
+    fn products(&mut self, dtype: DType, activation: Activation) {
         let table = self.weight(dtype, VOCABULARY, WIDTH);
         let tokens = self.builder.tokens();
         let x = self.builder.embed(table, tokens);
@@ -239,7 +247,7 @@ impl Case {
             let w = self.weight(dtype, WIDTH, WIDTH);
             self.builder.matmul(h, w)
         });
-        let gate = self.builder.silu(gate);
+        let gate = self.builder.activate(activation, gate);
         let h = self.builder.mul(gate, up);
         let down = self.weight(dtype, WIDTH, WIDTH);
         let h = self.builder.matmul(h, down);
@@ -353,11 +361,11 @@ mod tests {
         };
         let context = Arc::new(adapter::open(&adapter, &Default::default()).unwrap());
         let mut case = Case::new();
-        case.products(DType::Q4_K);
+        case.products(DType::Q4_K, Activation::Silu);
         assert!(case.check(&context, CacheType::F32, &[1]).unwrap() < 1e-3);
         // The reference has other weights than the device: as far off as a kernel that reads the wrong ones.
         let mut case = Case::new();
-        case.products(DType::Q4_K);
+        case.products(DType::Q4_K, Activation::Silu);
         let graph = case.builder.finish(case.result.unwrap()).unwrap();
         let mut others = decoded(&case.tensors).unwrap();
         others.get_mut("weight0").unwrap().data.rotate_left(1);

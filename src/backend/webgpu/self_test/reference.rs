@@ -1,6 +1,6 @@
 //! Plain loops for plain ops: what a small graph comes to.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, f64::consts::PI};
 
 use crate::{
     Error, Result,
@@ -59,8 +59,12 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
         }
         (Op::Add, [a, b]) => Ok(pairwise(a, b, |a, b| a + b)),
         (Op::Mul, [a, b]) => Ok(pairwise(a, b, |a, b| a * b)),
-        (Op::Activate(Activation::Silu), [x]) => {
-            Ok(Matrix { width: x.width, data: x.data.iter().map(|x| x / (1.0 + (-x).exp())).collect() })
+        (Op::Activate(activation), [x]) => {
+            let f = match activation {
+                Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
+                Activation::Gelu => |x: &f64| 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
+            };
+            Ok(Matrix { width: x.width, data: x.data.iter().map(f).collect() })
         }
         (Op::RmsNorm { eps }, [x, w]) => Ok(rms_norm(x, w, f64::from(*eps))),
         (Op::Rope(spec), [x, frequencies]) => Ok(rope(spec, x, frequencies)),
