@@ -64,7 +64,7 @@ binary! {
     GeluMul, |a, b| {
         // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)). Below this the result is nothing, but `exp` grows no more. A NaN stays one.
         let a = S::max(S::splat(-10.0), a);
-        let slope = S::fma(S::mul(a, a), S::splat(0.071_354_82), S::splat(1.595_769_1));
+        let slope = S::fma(S::mul(a, a), S::splat(0.071_354_82), S::splat(1.595_769));
         let negated = S::mul(S::sub(S::splat(0.0), a), slope);
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
