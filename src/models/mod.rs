@@ -1,10 +1,11 @@
 //! The model families: how each is wired.
 //!
 //! In: a file's metadata and the names, shapes and formats of its tensors. Out: a [`Model`], that is its [`Config`] and
-//! the [`Graph`] of one step. A family is one file and one row of the table below; every such file has the same
-//! anatomy, a `layer` and a `build`. Families use the plain ops only: what may be fused is the optimizer's to find.
-//! Nothing here knows what will run the graph.
+//! the [`Graph`] of one step. A family is one file and one row of the table below; every such file has a `build`,
+//! and what it shares with others is in `block` and `wiring`. Families use the plain ops only: what may be fused is the
+//! optimizer's to find. Nothing here knows what will run the graph.
 
+mod block;
 mod config;
 mod gemma;
 mod llama;

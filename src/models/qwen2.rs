@@ -1,38 +1,17 @@
 //! Qwen2 and Qwen2.5 ([Yang et al. 2024](https://arxiv.org/abs/2407.10671)): pre-norm blocks, grouped-query attention with
 //! biases on queries, keys and values, and a SwiGLU feed-forward.
 
-use super::{Config, wiring::Wiring};
+use super::{Config, block::Block, wiring::Wiring};
 use crate::{
     Result,
-    graph::{Activation, Graph, LayerCache, RopeSpec, RopeStyle, ValueId},
+    graph::{Activation, Graph, RopeStyle},
 };
+
+const BLOCK: Block = Block { style: RopeStyle::Halves, head_norms: false, activation: Activation::Silu };
 
 pub(super) fn build(config: &Config, mut wiring: Wiring) -> Result<Graph> {
     let frequencies = wiring.builder.constant(config.rope.frequencies());
-    let mut x = wiring.embedding(config)?;
-    for n in 0..config.layers {
-        x = layer(config, &mut wiring, frequencies, x, n)?;
-    }
+    let x = wiring.embedding(config)?;
+    let x = BLOCK.layers(config, &mut wiring, x, |_| Some(frequencies))?;
     wiring.finish(config, x)
-}
-
-fn layer(c: &Config, w: &mut Wiring, frequencies: ValueId, x: ValueId, n: usize) -> Result<ValueId> {
-    let name = |part: &str| format!("blk.{n}.{part}");
-    let (q_width, kv_width) = (c.heads * c.head_dim, c.kv_heads * c.head_dim);
-    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: c.head_dim };
-    let cache = LayerCache { kv_heads: c.kv_heads, head_dim: c.head_dim };
-
-    let h = w.rms_norm(x, &name("attn_norm"), c.hidden, c.rms_eps)?;
-    let q = w.linear(h, &name("attn_q"), q_width, c.hidden)?;
-    let k = w.linear(h, &name("attn_k"), kv_width, c.hidden)?;
-    let v = w.linear(h, &name("attn_v"), kv_width, c.hidden)?;
-    let q = w.builder.rope(q, frequencies, rope);
-    let k = w.builder.rope(k, frequencies, rope);
-    let a = w.builder.attention([q, k, v], cache, c.heads, c.rope.attention_scale(c.head_dim));
-    let a = w.linear(a, &name("attn_output"), c.hidden, q_width)?;
-    let x = w.builder.add(x, a);
-
-    let h = w.rms_norm(x, &name("ffn_norm"), c.hidden, c.rms_eps)?;
-    let h = w.feed_forward(h, &name("ffn"), [c.hidden, c.ffn], Activation::Silu)?;
-    Ok(w.builder.add(x, h))
 }

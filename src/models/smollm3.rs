@@ -1,7 +1,7 @@
 //! SmolLM3 ([Bakouch et al. 2025](https://huggingface.co/blog/smollm3)): Llama's wiring, but that every fourth layer does
 //! not encode positions ([Yang et al. 2025](https://arxiv.org/abs/2501.18795)).
 
-use super::{Config, llama, wiring::Wiring};
+use super::{Config, llama::BLOCK, wiring::Wiring};
 use crate::{Result, graph::Graph};
 
 /// One in so many layers, the last of each, is without rotation.
@@ -9,10 +9,8 @@ const UNROTATED: usize = 4;
 
 pub(super) fn build(config: &Config, mut wiring: Wiring) -> Result<Graph> {
     let frequencies = wiring.builder.constant(config.rope.frequencies());
-    let mut x = wiring.embedding(config)?;
-    for n in 0..config.layers {
-        let frequencies = (!(n + 1).is_multiple_of(UNROTATED)).then_some(frequencies);
-        x = llama::layer(config, &mut wiring, frequencies, x, n)?;
-    }
+    let x = wiring.embedding(config)?;
+    let rotated = |n: usize| !(n + 1).is_multiple_of(UNROTATED);
+    let x = BLOCK.layers(config, &mut wiring, x, |n| rotated(n).then_some(frequencies))?;
     wiring.finish(config, x)
 }
