@@ -34,8 +34,12 @@ fn main(
     let head = group.x;
     let token = group.y;
     let length = step[{{records_at}}u + token * {{record_words}}u + 1u] + 1u;
-    let spans = (length + {{span - 1}}u) / {{span}}u;
-    let first = (token * step[2] * {{heads}}u + head) * {{dim + 2}}u;
+    {% if window %}
+    // Spans before this are out of sight.
+    let sight = (max(length, {{window}}u) - {{window}}u) / {{span}}u;
+    {% endif %}
+    let spans = (length + {{span - 1}}u) / {{span}}u{{ " - sight" if window }};
+    let first = ({{ "(token * step[2] + sight)" if window else "token * step[2]" }} * {{heads}}u + head) * {{dim + 2}}u;
     // Several sum a share of the spans each for every element. The first of those are on their way from now on.
     let d = index % {{dim}}u;
     let group_of = index / {{dim}}u;

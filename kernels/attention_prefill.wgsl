@@ -15,6 +15,7 @@
 const LOWEST = -1e30;
 
 {{bindings}}
+{{soft_cap}}
 
 {% if cache == "f32" %}
 
@@ -84,8 +85,13 @@ fn query(at: u32, d: u32) -> vec4<f32> {
     {% endif %}
 }
 
-fn beyond(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
-    return select(scores, vec4(LOWEST), vec4(position) + vec4(0u, 1u, 2u, 3u) > vec4(last));
+fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
+    let positions = vec4(position) + vec4(0u, 1u, 2u, 3u);
+    {% if window %}
+    return select(scores, vec4(LOWEST), (positions > vec4(last)) | (positions + {{window}}u <= vec4(last)));
+    {% else %}
+    return select(scores, vec4(LOWEST), positions > vec4(last));
+    {% endif %}
 }
 
 @compute @workgroup_size({{threads}})
@@ -119,7 +125,11 @@ fn main(
     {% endfor %}
 
     let end = first_position + tokens;
-    for (var start = 0u; start < end; start += 64u) {
+    {% if window %}
+    // What the first token does not see nobody does.
+    let sight = (max(first_position + 1u, {{window}}u) - {{window}}u) / 64u * 64u;
+    {% endif %}
+    for (var start = {{ "sight" if window else "0u" }}; start < end; start += 64u) {
         let page = step[pages + start / 64u];
         {% for r in range(rows) %}
         var score{{r}} = vec4(0.0);
@@ -141,11 +151,15 @@ fn main(
         }
         // Powers of two are cheaper than powers of e.
         {% for r in range(rows) %}
+        {% if capped %}
+        score{{r}} = 1.442695 * soft_cap(score{{r}} * {{scale}});
+        {% else %}
         score{{r}} *= {{scale * 1.4426950408889634}};
+        {% endif %}
         {% endfor %}
-        if start + 63u > first_position {
+        {{ "" if window else "if start + 63u > first_position " }}{
             {% for r in range(rows) %}
-            score{{r}} = beyond(start + 4u * column, first_position + row{{r}}, score{{r}});
+            score{{r}} = seen(start + 4u * column, first_position + row{{r}}, score{{r}});
             {% endfor %}
         }
         {% for r in range(rows) %}

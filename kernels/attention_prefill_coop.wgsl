@@ -25,6 +25,7 @@ const LOWEST = -1e30;
 const SCALE = f32({{scale * 1.4426950408889634}});
 
 {{bindings}}
+{{soft_cap}}
 
 // The queries, then in turn the keys and the values of a span.
 var<workgroup> tile: array<vec4<f16>, {{staged}}>;
@@ -33,8 +34,13 @@ var<workgroup> sums: array<vec4<f32>, {{block * (span_quads + 2)}}>;
 // What each position counts for each token.
 var<workgroup> weights: array<vec4<f16>, {{block * (span_quads + 2)}}>;
 
-fn beyond(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
-    return select(scores, vec4(LOWEST), vec4(position) + vec4(0u, 1u, 2u, 3u) > vec4(last));
+fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
+    let positions = vec4(position) + vec4(0u, 1u, 2u, 3u);
+    {% if window %}
+    return select(scores, vec4(LOWEST), (positions > vec4(last)) | (positions + {{window}}u <= vec4(last)));
+    {% else %}
+    return select(scores, vec4(LOWEST), positions > vec4(last));
+    {% endif %}
 }
 
 @compute @workgroup_size({{threads}})
@@ -52,6 +58,12 @@ fn main(
     let first_position = step[at + 2u];
     let pages = step[at + 3u];
     let end = first_position + tokens;
+    {% if window %}
+    // What the first token does not see nobody does.
+    let sight = (max(first_position + 1u, {{window}}u) - {{window}}u) / {{span}}u * {{span}}u;
+    {% else %}
+    let sight = 0u;
+    {% endif %}
     let last_start = (end - 1u) / {{span}}u * {{span}}u;
     let head = id.y;
     let keys = head / {{heads // kv_heads}}u * {{16 * head_dim}}u;
@@ -79,9 +91,9 @@ fn main(
     {% for l in range(loads) %}
     let i{{l}} = thread + {{l * threads}}u;
     let key_at{{l}} = i{{l}} / {{span_quads}}u * 16u + i{{l}} % {{span_quads}}u;
-    var next{{l}} = kv[step[pages] * {{page_size // 4}}u + keys + key_at{{l}}];
+    var next{{l}} = kv[step[pages + sight / 64u] * {{page_size // 4}}u + keys + sight % 64u / 4u + key_at{{l}}];
     {% endfor %}
-    for (var start = 0u; start < end; start += {{span}}u) {
+    for (var start = sight; start < end; start += {{span}}u) {
         workgroupBarrier();
         {% for l in range(loads) %}
         tile[i{{l}} / {{span_quads}}u * SPAN_PITCH + i{{l}} % {{span_quads}}u] = next{{l}};
@@ -114,11 +126,15 @@ fn main(
         tile[i{{l}} / {{quads}}u * HEAD_PITCH + i{{l}} % {{quads}}u] = next{{l}};
         {% endfor %}
         {% for i in range(shares) %}
+        {% if capped %}
+        var score{{i}} = 1.442695 * soft_cap({{scale}} * sums[mine + {{i * sharers}}u]);
+        {% else %}
         var score{{i}} = SCALE * sums[mine + {{i * sharers}}u];
+        {% endif %}
         {% endfor %}
-        if start + {{span - 1}}u > first_position {
+        {{ "" if window else "if start + " ~ (span - 1) ~ "u > first_position " }}{
             {% for i in range(shares) %}
-            score{{i}} = beyond(start + ({{i * sharers}}u + share) * 4u, first_position + token, score{{i}});
+            score{{i}} = seen(start + ({{i * sharers}}u + share) * 4u, first_position + token, score{{i}});
             {% endfor %}
         }
         var four = score0;

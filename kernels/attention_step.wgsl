@@ -11,6 +11,7 @@
 
 {{reduce}}
 {{cached}}
+{{soft_cap}}
 
 alias Heads = {{ "f32" if lanes == 1 else "vec" ~ lanes ~ "<f32>" }};
 {% if emits %}
@@ -82,6 +83,14 @@ fn main(
     if base >= length {
         return;
     }
+    {% if window %}
+    // Positions before this are out of sight.
+    let sight = max(length, {{window}}u) - {{window}}u;
+    if base + {{span}}u <= sight {
+        return;
+    }
+    let hidden = max(sight, base) - base;
+    {% endif %}
     let kv_head = group.y / {{chunks}}u;
     let chunk = group.y % {{chunks}}u;
     let first_head = chunk * {{lanes}}u;
@@ -247,7 +256,7 @@ fn main(
     var weight{{n}} = Heads({{lowest}});
     {
         let i = index + {{n * workgroup}}u;
-        if i < end {
+        if {{ "i >= hidden && " if window }}i < end {
             var sum = shared_heads[i];
             for (var p = 1u; p < parts_now; p++) {
                 sum += shared_heads[i + p * words_now * {{per_word}}u];
@@ -257,7 +266,7 @@ fn main(
                 sum = own_score;
             }
             {% endif %}
-            weight{{n}} = sum * {{scale}};
+            weight{{n}} = {{ "soft_cap(sum * " ~ scale ~ ")" if capped else "sum * " ~ scale }};
         }
     }
     {% endfor %}

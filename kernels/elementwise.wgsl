@@ -3,6 +3,7 @@
 {{prelude}}
 
 {{bindings}}
+{{soft_cap}}
 
 @compute @workgroup_size({{workgroup}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
@@ -15,6 +16,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let x = {{ "y[to]" if in_place else "a[row * " ~ a_stride ~ "u + column]" }};
     {% if op == "silu" or op == "gelu" %}
     y[to] = {{op}}(vec4(x)).x;
+    {% elif op == "soft_cap" %}
+    y[to] = soft_cap(x);
     {% elif op == "copy" %}
     y[to] = x;
     {% else %}

@@ -86,6 +86,7 @@ impl PlanStep {
             | Op::Mul
             | Op::Div
             | Op::Activate(_)
+            | Op::SoftCap { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::Attention(_)

@@ -80,7 +80,7 @@ value_types! {
 
 impl Value {
     /// The value as an unsigned integer; `None` for other types and for negative numbers.
-    pub(super) fn to_u64(&self) -> Option<u64> {
+    pub(crate) fn to_u64(&self) -> Option<u64> {
         match *self {
             Self::U8(n) => Some(n.into()),
             Self::U16(n) => Some(n.into()),

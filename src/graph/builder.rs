@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Activation, AttentionSpec, Graph, LayerCache, Node, Op, RopeSpec, Rows, Shape, Source, Value, ValueId};
+use super::{
+    Activation, AttentionSpec, Graph, LayerCache, Node, Op, RopeSpec, Rows, Scores, Shape, Source, Value, ValueId,
+};
 use crate::{DType, Error, Result};
 
 /// Writes a [`Graph`], one node a call, in the order of computation.
@@ -74,6 +76,11 @@ impl Builder {
         self.activate(Activation::Silu, x)
     }
 
+    /// `cap tanh(x / cap)`.
+    pub fn soft_cap(&mut self, x: ValueId, cap: f32) -> ValueId {
+        self.push(Op::SoftCap { cap }, &[x])
+    }
+
     /// RMS norm of each group of `w`'s width.
     pub fn rms_norm(&mut self, x: ValueId, w: ValueId, eps: f32) -> ValueId {
         self.push(Op::RmsNorm { eps }, &[x, w])
@@ -84,10 +91,16 @@ impl Builder {
         self.push(Op::Rope(spec), &[x, frequencies])
     }
 
-    /// Causal attention of `heads` query heads over a new cache layer of `kv_heads` heads; `scale` multiplies the scores.
-    pub fn attention(&mut self, [q, k, v]: [ValueId; 3], cache: LayerCache, heads: usize, scale: f32) -> ValueId {
+    /// Causal attention of `heads` query heads over a new cache layer; a number for `scores` is their scale.
+    pub fn attention(
+        &mut self,
+        [q, k, v]: [ValueId; 3],
+        cache: LayerCache,
+        heads: usize,
+        scores: impl Into<Scores>,
+    ) -> ValueId {
         let LayerCache { kv_heads, head_dim } = cache;
-        let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scale };
+        let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scores: scores.into() };
         self.caches.push(cache);
         self.push(Op::Attention(spec), &[q, k, v])
     }

@@ -32,6 +32,7 @@ impl fmt::Display for Op {
             Self::RmsNorm { eps } | Self::AddRmsNorm { eps } | Self::MatMulAddRmsNorm { eps } => {
                 write!(f, " eps={eps:?}")
             }
+            Self::SoftCap { cap } => write!(f, " cap={cap:?}"),
             Self::Rope(spec) => write!(f, " style={} head_dim={}", spec.style.name(), spec.head_dim),
             Self::Attention(spec) => write_attention(f, spec),
             Self::RotatedAttention { attention, rope, norm } => {
@@ -57,8 +58,10 @@ fn write_attention(f: &mut fmt::Formatter<'_>, spec: &AttentionSpec) -> fmt::Res
     write!(
         f,
         " layer={} heads={} kv_heads={} head_dim={} scale={:?}",
-        spec.layer, spec.heads, spec.kv_heads, spec.head_dim, spec.scale
-    )
+        spec.layer, spec.heads, spec.kv_heads, spec.head_dim, spec.scores.scale
+    )?;
+    spec.scores.softcap.map_or(Ok(()), |cap| write!(f, " softcap={cap:?}"))?;
+    spec.scores.window.map_or(Ok(()), |window| write!(f, " window={window}"))
 }
 
 impl RopeStyle {

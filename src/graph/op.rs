@@ -30,6 +30,25 @@ pub struct RopeSpec {
     pub head_dim: usize,
 }
 
+/// What becomes of attention's scores before the softmax.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// What they are multiplied by.
+    pub scale: f32,
+    /// A score `s`, once scaled, becomes `c tanh(s / c)`, where there is such a `c`
+    /// ([Gemma Team 2024](https://arxiv.org/abs/2408.00118)).
+    pub softcap: Option<f32>,
+    /// How many positions a token sees, the last of them its own; all up to it where there is no such number.
+    pub window: Option<usize>,
+}
+
+/// Scores that are scaled and nothing else.
+impl From<f32> for Scores {
+    fn from(scale: f32) -> Self {
+        Self { scale, softcap: None, window: None }
+    }
+}
+
 /// The sizes of an attention layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
@@ -41,8 +60,8 @@ pub struct AttentionSpec {
     pub kv_heads: usize,
     /// Elements in a head.
     pub head_dim: usize,
-    /// What the scores are multiplied by before the softmax.
-    pub scale: f32,
+    /// What becomes of the scores before the softmax.
+    pub scores: Scores,
 }
 
 /// What a node computes. Operands and results are `[rows, width]`; "row-wise" means that a row of the result depends
@@ -61,6 +80,11 @@ pub enum Op {
     Div,
     /// `(x) -> f(x)` element by element. Row-wise.
     Activate(Activation),
+    /// `(x) -> c tanh(x / c)` element by element. Row-wise.
+    SoftCap {
+        /// What no element's magnitude exceeds.
+        cap: f32,
+    },
     /// `(x [r, n], w [1, g]) -> [r, n]`: each group of `g` elements divided by `sqrt(mean(x^2) + eps)`, times `w`
     /// ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)). `g` divides `n`: the row, or one head. Row-wise.
     RmsNorm {
@@ -114,6 +138,7 @@ impl Op {
             Self::Div => "div",
             Self::Activate(Activation::Silu) => "silu",
             Self::Activate(Activation::Gelu) => "gelu",
+            Self::SoftCap { .. } => "soft_cap",
             Self::RmsNorm { .. } => "rms_norm",
             Self::Rope(_) => "rope",
             Self::Attention(_) => "attention",
@@ -136,6 +161,7 @@ impl Op {
             | Self::Mul
             | Self::Div
             | Self::Activate(_)
+            | Self::SoftCap { .. }
             | Self::RmsNorm { .. }
             | Self::MatMulJoined
             | Self::MatMulGlu(_)
@@ -158,6 +184,7 @@ impl Op {
             | Self::Mul
             | Self::Div
             | Self::Activate(_)
+            | Self::SoftCap { .. }
             | Self::RmsNorm { .. }
             | Self::Rope(_)
             | Self::SelectOutputs
@@ -176,6 +203,7 @@ impl Op {
             | Self::Mul
             | Self::Div
             | Self::Activate(_)
+            | Self::SoftCap { .. }
             | Self::RmsNorm { .. }
             | Self::Rope(_)
             | Self::AddRmsNorm { .. } => Some(0),
@@ -201,6 +229,7 @@ impl Op {
             | Self::Mul
             | Self::Div
             | Self::Activate(_)
+            | Self::SoftCap { .. }
             | Self::RmsNorm { .. }
             | Self::Rope(_)
             | Self::Attention(_)
@@ -234,7 +263,7 @@ impl Op {
                 [a, b] if a == b || *b == Shape::new(Rows::Fixed(1), a.width) => Ok(vec![*a]),
                 _ => Err(mismatch("two of one shape, or the second one row", inputs)),
             },
-            Self::Activate(_) => match inputs {
+            Self::Activate(_) | Self::SoftCap { .. } => match inputs {
                 [x] => Ok(vec![*x]),
                 _ => Err(mismatch("one operand", inputs)),
             },
@@ -298,6 +327,9 @@ impl AttentionSpec {
         let kv = Shape::new(Rows::Tokens, self.kv_heads.saturating_mul(self.head_dim));
         if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return Err(format!("{} query heads do not divide among {} key-value heads", self.heads, self.kv_heads));
+        }
+        if self.scores.window == Some(0) {
+            return Err("a window of no positions".into());
         }
         if inputs == [q, kv, kv] { Ok(vec![q]) } else { Err(mismatch("q, k and v of the heads' widths", inputs)) }
     }

@@ -2,18 +2,22 @@
 //! of their width, pre-norm blocks, wide heads that share few or one for keys and values, and a feed-forward gated by
 //! GELU. The converter has added the one that the checkpoint's norm weights lack.
 
-use super::{Config, block::Block, wiring::Wiring};
+use super::{Config, Model, block::Block, keys::Keys, wiring::Wiring};
 use crate::{
     Result,
-    graph::{Activation, Graph, RopeStyle},
+    graph::{Activation, RopeStyle},
 };
 
-const BLOCK: Block = Block { style: RopeStyle::Halves, head_norms: false, activation: Activation::Gelu };
+const BLOCK: Block =
+    Block { style: RopeStyle::Halves, head_norms: false, post_norms: false, activation: Activation::Gelu };
 
-pub(super) fn build(config: &Config, mut wiring: Wiring) -> Result<Graph> {
-    let frequencies = wiring.builder.constant(config.rope.frequencies());
-    let x = wiring.embedding(config)?;
-    let x = wiring.scale(x, (config.hidden as f32).sqrt(), config.hidden);
-    let x = BLOCK.layers(config, &mut wiring, x, |_| Some(frequencies))?;
-    wiring.finish(config, x)
+pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+    BLOCK.model(config(keys)?, wiring)
+}
+
+/// What all Gemmas have in common.
+pub(super) fn config(keys: &Keys) -> Result<Config> {
+    let mut config = Config::read(keys)?;
+    config.embedding_scale = (config.hidden as f32).sqrt();
+    Ok(config)
 }

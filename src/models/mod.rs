@@ -8,6 +8,10 @@
 mod block;
 mod config;
 mod gemma;
+mod gemma2;
+mod gemma3;
+mod granite;
+mod keys;
 mod llama;
 mod qwen2;
 mod qwen3;
@@ -17,7 +21,8 @@ mod wiring;
 
 use std::collections::HashSet;
 
-pub use config::Config;
+pub use config::{Config, LayerConfig};
+use keys::Keys;
 pub use rope::{RopeConfig, RopeScaling};
 use wiring::Wiring;
 
@@ -29,19 +34,28 @@ use crate::{
 };
 
 /// A family that this crate builds.
-struct Family {
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Family {
     /// `general.architecture` in the file.
-    architecture: &'static str,
-    /// Wires a step's graph up to the logits.
-    build: fn(&Config, Wiring) -> Result<Graph>,
+    pub architecture: &'static str,
+    /// The models that are of it.
+    pub models: &'static str,
+    /// Reads the config, and wires a step's graph up to the logits.
+    build: fn(&Keys, Wiring) -> Result<Model>,
 }
 
-const FAMILIES: &[Family] = &[
-    Family { architecture: "gemma", build: gemma::build },
-    Family { architecture: "llama", build: llama::build },
-    Family { architecture: "qwen2", build: qwen2::build },
-    Family { architecture: "qwen3", build: qwen3::build },
-    Family { architecture: "smollm3", build: smollm3::build },
+/// Every family.
+#[rustfmt::skip]
+pub const FAMILIES: &[Family] = &[
+    Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build },
+    Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build },
+    Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build },
+    Family { architecture: "granite", models: "Granite 3, dense", build: granite::build },
+    Family { architecture: "llama", models: "Llama, Mistral and what is wired like them", build: llama::build },
+    Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build },
+    Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build },
+    Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build },
 ];
 
 /// The other architectures that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of gguf-py 0.17).
@@ -49,15 +63,15 @@ const FAMILIES: &[Family] = &[
 const KNOWN: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
-    "bloom", "stablelm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
+    "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
     "qwen35", "qwen35moe", "phi2", "phi3", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
-    "minicpm", "minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4", "gemma-embedding", "starcoder2", "rwkv6",
+    "minicpm", "minicpm3", "gemma3n", "gemma4", "gemma-embedding", "starcoder2", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",
     "olmo2", "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", "glm4", "glm4moe",
     "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "nemotron_h", "nemotron_h_moe", "exaone",
-    "exaone4", "exaone-moe", "granite", "granitemoe", "granitehybrid", "chameleon", "wavtokenizer-dec", "plm",
+    "exaone4", "exaone-moe", "granitemoe", "granitehybrid", "chameleon", "wavtokenizer-dec", "plm",
     "bailingmoe", "bailingmoe2", "dots1", "arcee", "afmoe", "ernie4_5", "ernie4_5-moe", "falcon-h1", "hunyuan-moe",
-    "hunyuan-dense", "hunyuan_vl", "smollm3", "gpt-oss", "lfm2", "lfm2moe", "dream", "smallthinker", "llada",
+    "hunyuan-dense", "hunyuan_vl", "gpt-oss", "lfm2", "lfm2moe", "dream", "smallthinker", "llada",
     "llada-moe", "seed_oss", "grovemoe", "apertus", "minimax-m2", "cogvlm", "rnd1", "pangu-embedded", "mistral3",
     "mistral4", "paddleocr", "mimo2", "step35", "llama-embed", "maincoder", "kimi-linear",
 ];
@@ -81,10 +95,11 @@ impl Model {
     pub fn from_gguf(gguf: &Gguf, weights: &Weights) -> Result<Self> {
         let name = gguf.architecture()?;
         let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| unbuilt(name))?;
-        let config = Config::from_gguf(gguf)?;
-        let graph = (family.build)(&config, Wiring::new(weights))?;
-        refuse_unused(gguf, &graph)?;
-        Ok(Self { config, graph })
+        let keys = Keys::new(gguf)?;
+        let model = (family.build)(&keys, Wiring::new(weights))?;
+        keys.refuse_unread()?;
+        refuse_unused(gguf, &model.graph)?;
+        Ok(model)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How rotary embedding encodes positions: the frequency of each pair, and what stretches them over longer contexts.
 
-use super::config::Keys;
+use super::keys::{Keys, MAX_CONTEXT};
 use crate::Result;
 
 /// Rotary embedding's constants.
@@ -12,6 +12,8 @@ pub struct RopeConfig {
     pub dim: usize,
     /// What is done to the frequencies so that more positions fit.
     pub scaling: RopeScaling,
+    /// Whether the file's `rope_freqs.weight`, where it has one, divides the frequencies pair by pair.
+    pub divided: bool,
 }
 
 /// How the frequencies of rotary embedding are stretched.
@@ -35,19 +37,19 @@ pub enum RopeScaling {
 }
 
 impl RopeConfig {
-    pub(super) fn read(keys: &Keys, head_dim: usize, context_length: usize) -> Result<Self> {
+    pub(super) fn read(keys: &Keys, head_dim: usize) -> Result<Self> {
         const DIM: &str = "rope.dimension_count";
         let base = keys.float("rope.freq_base", f32::MIN_POSITIVE..f32::MAX, Some(10_000.0))?;
         let dim = keys.optional_size(DIM, head_dim)?.unwrap_or(head_dim);
         if !dim.is_multiple_of(2) {
             return Err(keys.error(DIM, format!("is {dim}, but must be even")));
         }
-        let scaling = RopeScaling::read(keys, context_length)?;
+        let scaling = RopeScaling::read(keys)?;
         if matches!(scaling, RopeScaling::Yarn { .. }) && dim != head_dim {
             let what = format!("is yarn with {dim} of a head's {head_dim} elements rotated, which is not built yet");
             return Err(keys.error("rope.scaling.type", what));
         }
-        Ok(Self { base, dim, scaling })
+        Ok(Self { base, dim, scaling, divided: false })
     }
 
     /// The radians that each pair turns a position.
@@ -77,24 +79,21 @@ impl RopeConfig {
         move |i| ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
     }
 
-    /// What attention scores are multiplied by before the softmax. YaRN's growth of both queries and keys is put here,
-    /// where it costs nothing.
-    pub(super) fn attention_scale(&self, head_dim: usize) -> f32 {
-        let growth = match self.scaling {
+    /// What attention's scores grow by. YaRN lets queries and keys grow; put here, that costs nothing.
+    pub(super) fn growth(&self) -> f32 {
+        match self.scaling {
             RopeScaling::None | RopeScaling::Linear { .. } => 1.0,
-            RopeScaling::Yarn { factor, .. } => 1.0 + 0.1 * f64::from(factor).ln(),
-        };
-        (growth * growth / (head_dim as f64).sqrt()) as f32
+            RopeScaling::Yarn { factor, .. } => (1.0 + 0.1 * f64::from(factor).ln()).powi(2) as f32,
+        }
     }
 }
 
 impl RopeScaling {
-    fn read(keys: &Keys, context_length: usize) -> Result<Self> {
+    fn read(keys: &Keys) -> Result<Self> {
         const TYPE: &str = "rope.scaling.type";
         const FACTOR: &str = "rope.scaling.factor";
         // The key that files had before `rope.scaling.*` came.
         const OLD_FACTOR: &str = "rope.scale_linear";
-        let above_zero = f32::MIN_POSITIVE..f32::MAX;
         match keys.str(TYPE)? {
             Some("none") => Ok(Self::None),
             Some("linear") | None => {
@@ -105,12 +104,13 @@ impl RopeScaling {
                     factor => Ok(Self::Linear { factor }),
                 }
             }
-            Some("yarn") => Ok(Self::Yarn {
-                factor: keys.float(FACTOR, 1.0..above_zero.end, None)?,
-                original_context: keys
-                    .optional_size("rope.scaling.original_context_length", 1 << 31)?
-                    .unwrap_or(context_length),
-            }),
+            Some("yarn") => {
+                let original = keys.optional_size("rope.scaling.original_context_length", MAX_CONTEXT)?;
+                Ok(Self::Yarn {
+                    factor: keys.float(FACTOR, 1.0..f32::MAX, None)?,
+                    original_context: original.map_or_else(|| keys.size("context_length", MAX_CONTEXT), Ok)?,
+                })
+            }
             Some(other) => {
                 Err(keys.error(TYPE, format!("is `{other}`, which is not built yet: none, linear and yarn are")))
             }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::Config;
+use super::{Config, Model, RopeConfig};
 use crate::{
     Result,
-    graph::{Activation, Builder, Graph, ValueId},
+    graph::{Activation, Builder, ValueId},
     weights::Weights,
 };
 
@@ -15,11 +15,12 @@ pub(super) struct Wiring<'a> {
     pub builder: Builder,
     weights: &'a Weights,
     named: HashMap<String, ValueId>,
+    frequencies: Vec<(RopeConfig, ValueId)>,
 }
 
 impl<'a> Wiring<'a> {
     pub fn new(weights: &'a Weights) -> Self {
-        Self { builder: Builder::new(), weights, named: HashMap::new() }
+        Self { builder: Builder::new(), weights, named: HashMap::new(), frequencies: vec![] }
     }
 
     /// The tensor of this name, of the shape `[rows, columns]`; a vector is one row.
@@ -64,8 +65,25 @@ impl<'a> Wiring<'a> {
         Ok(self.builder.rms_norm(x, w, eps))
     }
 
+    /// The radians that each pair of a head's elements turns a position.
+    pub fn frequencies(&mut self, rope: &RopeConfig) -> Result<ValueId> {
+        if let Some((_, known)) = self.frequencies.iter().find(|(known, _)| known == rope) {
+            return Ok(*known);
+        }
+        let mut frequencies = self.builder.constant(rope.frequencies());
+        if rope.divided {
+            let divisors = self.optional_weight("rope_freqs.weight", 1, rope.dim / 2)?;
+            frequencies = divisors.map_or(frequencies, |divisors| self.builder.div(frequencies, divisors));
+        }
+        self.frequencies.push((*rope, frequencies));
+        Ok(frequencies)
+    }
+
     /// Every element of rows of `width` times `factor`.
     pub fn scale(&mut self, x: ValueId, factor: f32, width: usize) -> ValueId {
+        if factor == 1.0 {
+            return x;
+        }
         let factors = self.builder.constant(vec![factor; width]);
         self.builder.mul(x, factors)
     }
@@ -74,16 +92,20 @@ impl<'a> Wiring<'a> {
     pub fn embedding(&mut self, config: &Config) -> Result<ValueId> {
         let tokens = self.builder.tokens();
         let table = self.weight("token_embd.weight", config.vocab_size, config.hidden)?;
-        Ok(self.builder.embed(table, tokens))
+        let x = self.builder.embed(table, tokens);
+        Ok(self.scale(x, config.embedding_scale, config.hidden))
     }
 
-    /// The graph whose logits are `x`, normed, times `output.weight` or, where the file has none, the embedding.
-    pub fn finish(mut self, config: &Config, x: ValueId) -> Result<Graph> {
+    /// The model whose logits are `x`, normed, times `output.weight` or, where the file has none, the embedding.
+    pub fn finish(mut self, config: Config, x: ValueId) -> Result<Model> {
         let x = self.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
+        // Fewer products than on the logits themselves.
+        let x = self.scale(x, config.logit_scale, config.hidden);
         let own = self.weights.find("output.weight", &[config.vocab_size, config.hidden])?;
         let head = if own.is_some() { "output" } else { "token_embd" };
         let logits = self.linear(x, head, config.vocab_size, config.hidden)?;
-        self.builder.finish(logits)
+        let logits = config.logit_softcap.map_or(logits, |cap| self.builder.soft_cap(logits, cap));
+        Ok(Model { graph: self.builder.finish(logits)?, config })
     }
 
     fn name(&mut self, name: &str, add: impl FnOnce(&mut Builder) -> ValueId) -> ValueId {

@@ -38,7 +38,7 @@ type Folded = HashMap<ValueId, Arc<[f32]>>;
 /// The node's result, where all its operands are known.
 fn fold(graph: &Graph, node: &Node, folded: &Folded, target: &Target<'_>) -> Option<Arc<[f32]>> {
     let folds = match node.op {
-        Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::RmsNorm { .. } => true,
+        Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::SoftCap { .. } | Op::RmsNorm { .. } => true,
         Op::Embed
         | Op::MatMul
         | Op::Rope(_)
@@ -85,6 +85,7 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         (Op::Add, [a, b]) => pairwise(a, b, |a, b| a + b),
         (Op::Mul, [a, b]) => pairwise(a, b, |a, b| a * b),
         (Op::Div, [a, b]) => pairwise(a, b, |a, b| a / b),
+        (Op::SoftCap { cap }, [x]) => x.iter().map(|x| cap * (x / cap).tanh()).collect(),
         (Op::Activate(activation), [x]) => x.iter().map(|x| activate(*activation, f64::from(*x)) as f32).collect(),
         (Op::RmsNorm { eps }, [x, w]) => x.chunks_exact(w.len()).flat_map(|x| rms_norm(x, w, *eps)).collect(),
         _ => return None,

@@ -92,8 +92,9 @@ fn mistake(op: Op, operands: &[usize]) -> String {
 
 #[test]
 fn builder_reports_the_first_mistake() {
-    let attention =
-        |heads, kv_heads, head_dim| Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, scale: 1.0 });
+    let attention = |heads, kv_heads, head_dim| {
+        Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() })
+    };
     let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim });
     let cases: [(Op, &[usize]); 18] = [
         (Op::Embed, &[1, 0]),
@@ -134,7 +135,7 @@ fn empty_values_and_shared_cache_layers_are_refused() {
         let mut x = b.embed(table, tokens);
         x = b.attention([x, x, x], LayerCache { kv_heads: 1, head_dim: 8 }, 1, 1.0);
         for layer in layers {
-            let spec = AttentionSpec { layer: *layer, heads: 1, kv_heads: 1, head_dim: 8, scale: 1.0 };
+            let spec = AttentionSpec { layer: *layer, heads: 1, kv_heads: 1, head_dim: 8, scores: 1.0.into() };
             x = b.push(Op::Attention(spec), &[x, x, x]);
         }
         b.finish(x)

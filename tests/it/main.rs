@@ -18,6 +18,7 @@ mod optimize;
 mod plan;
 mod profile;
 mod quant;
+mod readme;
 mod runner;
 mod sampler;
 mod storyteller;

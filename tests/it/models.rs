@@ -57,14 +57,18 @@ fn graphs_compute_what_llama_cpp_does() {
 fn configs_are_those_of_the_files() {
     let [qwen3, yarn, llama, biased, ..] = MODELS.map(|tiny| open(tiny).2.config);
     assert_eq!((qwen3.architecture.as_str(), qwen3.name.as_deref()), ("qwen3", Some("tiny qwen3")));
-    let sizes =
-        |c: &Config| [c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocab_size, c.context_length];
+    let sizes = |c: &Config| {
+        let layer = &c.layers[0];
+        let [heads, kv_heads, head_dim, ffn] = [layer.heads, layer.kv_heads, layer.head_dim, layer.ffn];
+        [c.layers.len(), c.hidden, heads, kv_heads, head_dim, ffn, c.vocab_size, c.context_length]
+    };
+    let rope = |c: &Config| c.layers[1].rope.unwrap();
     assert_eq!(sizes(&qwen3), [2, 64, 3, 1, 32, 96, 320, 512]);
     assert_eq!(sizes(&llama), [2, 96, 6, 2, 16, 128, 320, 512]);
-    assert_eq!((qwen3.rms_eps, qwen3.rope.base, qwen3.rope.dim), (1e-6, 1e6, 32));
-    assert_eq!((llama.rms_eps, llama.rope.scaling), (1e-5, RopeScaling::None));
-    assert_eq!(yarn.rope.scaling, RopeScaling::Yarn { factor: 4.0, original_context: 128 });
-    assert_eq!(biased.rope.scaling, RopeScaling::Linear { factor: 4.0 });
+    assert_eq!((qwen3.rms_eps, rope(&qwen3).base, rope(&qwen3).dim), (1e-6, 1e6, 32));
+    assert_eq!((llama.rms_eps, rope(&llama).scaling), (1e-5, RopeScaling::None));
+    assert_eq!(rope(&yarn).scaling, RopeScaling::Yarn { factor: 4.0, original_context: 128 });
+    assert_eq!(rope(&biased).scaling, RopeScaling::Linear { factor: 4.0 });
 }
 
 /// A key's value as it stands in a file: the number of its type, and its bytes.
@@ -90,9 +94,13 @@ fn file(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
     for (key, (number, value)) in keys {
         file = file.key(&format!("{architecture}.{key}"), number, value);
     }
-    let norms: &[(&str, u64)] = if architecture == "qwen3" { &[("q_norm", 6), ("k_norm", 6)] } else { &[] };
+    let norms: &[(&str, u64)] = match architecture {
+        "qwen3" => &[("attn_q_norm", 6), ("attn_k_norm", 6)],
+        "gemma3" => &[("attn_q_norm", 6), ("attn_k_norm", 6), ("post_attention_norm", 8), ("post_ffw_norm", 8)],
+        _ => &[],
+    };
     for (name, n) in norms {
-        file = zeros(file, &format!("blk.0.attn_{name}.weight"), &[*n]);
+        file = zeros(file, &format!("blk.0.{name}.weight"), &[*n]);
     }
     let matrices: [(&str, &[u64]); 12] = [
         ("token_embd", &[8, 5]),
@@ -151,6 +159,7 @@ fn keys_out_of_range_are_named() {
         ("embedding_length", u32(1 << 30)),
         ("feed_forward_length", None),
         ("feed_forward_length", u32s(&[12, 12])),
+        ("feed_forward_length", u32s(&[0])),
         ("feed_forward_length", u32s(&[])),
         ("attention.head_count", u32(0)),
         ("attention.head_count_kv", u32(3)),
@@ -185,6 +194,43 @@ fn keys_out_of_range_are_named() {
 }
 
 #[test]
+fn windows_caps_and_scales_out_of_range_are_named() {
+    let pattern = Some((9, crate::support::gguf_file::array(7, &[vec![1], vec![0]])));
+    let cases: Vec<(&str, &str, Option<Stored>)> = vec![
+        ("gemma2", "attention.sliding_window", u32(0)),
+        ("gemma2", "attention.sliding_window", f32(32.0)),
+        ("gemma2", "attention.sliding_window_pattern", u32(0)),
+        ("gemma2", "attention.sliding_window_pattern", pattern),
+        ("gemma2", "attention.sliding_window_pattern", u32s(&[1])),
+        ("gemma2", "attn_logit_softcapping", f32(-1.0)),
+        ("gemma2", "final_logit_softcapping", f32(f32::NAN)),
+        ("gemma3", "attention.sliding_window", u32(0)),
+        ("gemma3", "rope.freq_base_swa", f32(0.0)),
+        ("gemma3", "attn_logit_softcapping", f32(50.0)),
+        ("granite", "logit_scale", None),
+        ("granite", "logit_scale", f32(0.0)),
+        ("granite", "residual_scale", f32(-0.5)),
+        ("granite", "attention.scale", f32(f32::INFINITY)),
+        ("granite", "rope.scaling.finetuned", u32(1)),
+        ("llama", "embedding_scale", f32(2.0)),
+        ("llama", "final_logit_softcapping", f32(30.0)),
+    ];
+    for (architecture, key, value) in cases {
+        // What the family wants besides.
+        let mut changes = match architecture {
+            "gemma3" => vec![("attention.sliding_window", u32(4))],
+            "granite" => vec![("logit_scale", f32(2.0))],
+            _ => vec![],
+        };
+        changes.retain(|(wanted, _)| *wanted != key);
+        changes.push((key, value.clone()));
+        let error = load(&file(architecture, &changes)).unwrap_err();
+        let named = matches!(&error, Error::Metadata { key: named, .. } if *named == format!("{architecture}.{key}"));
+        assert!(named, "{key} {value:?}: {error:?}");
+    }
+}
+
+#[test]
 fn absent_keys_have_the_formats_defaults() {
     // Without a key length it is the width over the heads, as the matrices here are not.
     let error = load(&file("llama", &[("attention.key_length", None)])).unwrap_err();
@@ -192,7 +238,8 @@ fn absent_keys_have_the_formats_defaults() {
     let error = load(&file("llama", &[("attention.head_count_kv", None)])).unwrap_err();
     assert!(error.to_string().contains("blk.0.attn_k.weight"), "{error}");
     let config = load(&file("llama", &[])).unwrap().config;
-    assert_eq!((config.rope.base, config.rope.dim, config.rope.scaling), (10_000.0, 6, RopeScaling::None));
+    let rope = config.layers[0].rope.unwrap();
+    assert_eq!((rope.base, rope.dim, rope.scaling), (10_000.0, 6, RopeScaling::None));
     let same = [("attention.head_count_kv", u32s(&[2])), ("feed_forward_length", u32s(&[12]))];
     assert_eq!(load(&file("llama", &same)).unwrap().config, config);
 }
@@ -254,12 +301,15 @@ fn biases_are_added_wherever_the_file_has_them() {
 fn other_architectures_are_refused_by_name() {
     let refused = |architecture: &str| match load(&file(architecture, &[])).unwrap_err() {
         Error::Architecture { name, known, supported } => {
-            assert_eq!((name.as_str(), supported.as_str()), (architecture, "gemma, llama, qwen2, qwen3, smollm3"));
+            assert_eq!(
+                (name.as_str(), supported.as_str()),
+                (architecture, "gemma, gemma2, gemma3, granite, llama, qwen2, qwen3, smollm3")
+            );
             known
         }
         other => panic!("{other:?}"),
     };
-    assert!(["qwen2moe", "qwen3moe", "qwen35", "gemma3", "phi3", "gpt-oss"].into_iter().all(refused));
+    assert!(["qwen2moe", "mamba", "t5", "gpt-oss"].into_iter().all(refused));
     assert!(!["", "Llama", "qwen9"].into_iter().any(refused));
     assert!(
         matches!(load(&GgufFile::new()).unwrap_err(), Error::Metadata { key, .. } if key == "general.architecture")

@@ -12,13 +12,14 @@ use self::case::Case;
 pub use self::case::{compare, ragged};
 
 /// The table, in parts that the tests below run beside each other.
-const CASES: [fn() -> Vec<Case>; 13] = [
+const CASES: [fn() -> Vec<Case>; 14] = [
     || for_dtypes(products::embed),
     || for_dtypes(products::matmul),
     || for_dtypes(products::fused),
     products::of_outputs,
     rows::pairwise,
     rows::activations,
+    rows::soft_cap,
     rows::rms_norm,
     rows::add_rms_norm,
     rows::rope,
@@ -82,26 +83,26 @@ fn fused_products_with_every_format() {
 
 #[test]
 fn ops_on_rows() {
-    check(4..8);
+    check(4..9);
 }
 
 #[test]
 fn rotations_and_selections() {
-    check(8..10);
+    check(9..11);
 }
 
 #[test]
 fn attention_over_the_cache() {
-    check(10..12);
+    check(11..13);
 }
 
 #[test]
 fn attention_over_sections_of_the_cache() {
-    check(12..CASES.len());
+    check(13..CASES.len());
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 16;
+const OPS: usize = 17;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -122,6 +123,7 @@ fn number(op: &Op) -> usize {
         Op::AddRmsNorm { .. } => 13,
         Op::MatMulAddRmsNorm { .. } => 14,
         Op::RotatedAttention { .. } => 15,
+        Op::SoftCap { .. } => 16,
     }
 }
 

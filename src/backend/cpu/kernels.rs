@@ -27,6 +27,7 @@ pub(super) struct Kernels {
     pub div: Binary,
     pub silu: Activate,
     pub gelu: Activate,
+    pub soft_cap: unsafe fn(*const f32, f32, *mut f32, usize),
     pub rms_norm: unsafe fn(*const f32, *const f32, f32, *mut f32, usize),
     pub append: unsafe fn(&LayerPages<'_>, usize, usize, [*const f32; 2]),
     pub attend: unsafe fn(&Queries<'_>, usize, *mut f32),
@@ -87,7 +88,7 @@ macro_rules! kernels {
             $(#[target_feature(enable = $features)])?
             unsafe fn silu(x: *const f32, out: *mut f32, len: usize) {
                 // SAFETY: by the caller.
-                unsafe { math::with_ones::<$simd, math::SiluMul>(x, out, len) }
+                unsafe { math::with_one::<$simd, math::SiluMul>(x, 1.0, out, len) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn gelu_mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
@@ -97,7 +98,12 @@ macro_rules! kernels {
             $(#[target_feature(enable = $features)])?
             unsafe fn gelu(x: *const f32, out: *mut f32, len: usize) {
                 // SAFETY: by the caller.
-                unsafe { math::with_ones::<$simd, math::GeluMul>(x, out, len) }
+                unsafe { math::with_one::<$simd, math::GeluMul>(x, 1.0, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn soft_cap(x: *const f32, cap: f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::with_one::<$simd, math::SoftCap>(x, cap, out, len) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize) {
@@ -124,6 +130,7 @@ macro_rules! kernels {
                 div,
                 silu: Activate { times: silu_mul, alone: silu },
                 gelu: Activate { times: gelu_mul, alone: gelu },
+                soft_cap,
                 rms_norm,
                 append,
                 attend,

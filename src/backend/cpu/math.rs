@@ -68,6 +68,13 @@ binary! {
         let negated = S::mul(S::sub(S::splat(0.0), a), slope);
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
+    /// `b tanh(a / b)`
+    SoftCap, |a, b| {
+        // tanh(u) = 1 - 2 / (exp(2u) + 1)
+        let doubled = S::add(b, b);
+        let growth = exp::<S>(S::div(S::add(a, a), b));
+        S::sub(b, S::div(doubled, S::add(growth, S::splat(1.0))))
+    };
 }
 
 /// `out[i] = f(a[i], b[i])` for `len` elements; `out` may be `a` or `b`.
@@ -93,17 +100,17 @@ pub(super) unsafe fn binary<S: Simd, F: Binary>(a: *const f32, b: *const f32, ou
     }
 }
 
-/// `out[i] = f(x[i], 1)` for `len` elements; `out` may be `x`.
+/// `out[i] = f(x[i], b)` for `len` elements; `out` may be `x`.
 ///
 /// # Safety
 /// Both have `len` elements.
 #[inline(always)]
-pub(super) unsafe fn with_ones<S: Simd, F: Binary>(x: *const f32, out: *mut f32, len: usize) {
-    let ones = [1.0; MAX_WIDTH];
+pub(super) unsafe fn with_one<S: Simd, F: Binary>(x: *const f32, b: f32, out: *mut f32, len: usize) {
+    let same = [b; MAX_WIDTH];
     // SAFETY: by the caller.
     unsafe {
         for i in (0..len).step_by(S::WIDTH) {
-            binary::<S, F>(x.add(i), ones.as_ptr(), out.add(i), S::WIDTH.min(len - i));
+            binary::<S, F>(x.add(i), same.as_ptr(), out.add(i), S::WIDTH.min(len - i));
         }
     }
 }

@@ -94,6 +94,7 @@ impl Backend for Cpu {
             | Op::Mul
             | Op::Div
             | Op::Activate(_)
+            | Op::SoftCap { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::Attention(_)

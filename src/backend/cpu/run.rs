@@ -121,7 +121,8 @@ impl<'a> Walk<'a> {
 
     /// The bytes of weights or cache that a task has to read.
     pub fn bytes_of(&self, task: &Task) -> usize {
-        task.bytes(self.cache, self.runs.iter().map(|run| run.start + run.len).sum())
+        let seen = |run: &RunPlace, window: usize| (run.start + run.len).min(window.saturating_add(run.len - 1));
+        task.bytes(self.cache, |window| self.runs.iter().map(|run| seen(run, window)).sum())
     }
 
     /// Does this thread's share of a task, which is number `index` of the step.
@@ -153,6 +154,11 @@ impl<'a> Walk<'a> {
                 Task::Activate { activation, x, out } => {
                     for row in worker.share(self.rows(out.rows)) {
                         (kernels.activate(*activation).alone)(self.row(*x, row), self.row(*out, row), out.width);
+                    }
+                }
+                Task::SoftCap { cap, x, out } => {
+                    for row in worker.share(self.rows(out.rows)) {
+                        (kernels.soft_cap)(self.row(*x, row), *cap, self.row(*out, row), out.width);
                     }
                 }
                 Task::RmsNorm { x, w, eps, out } => {

@@ -104,6 +104,8 @@ pub(super) enum Task {
     Binary { op: BinaryOp, a: Buffer, b: Side, out: Buffer },
     /// A function of each element.
     Activate { activation: Activation, x: Buffer, out: Buffer },
+    /// `cap tanh(x / cap)` of each element.
+    SoftCap { cap: f32, x: Buffer, out: Buffer },
     /// RMS norm of each group.
     RmsNorm { x: Buffer, w: Arc<[f32]>, eps: f32, out: Buffer },
     /// A sum, and the RMS norm of it.
@@ -126,6 +128,7 @@ impl Task {
             Self::Quantize { x } => Some(x.rows),
             Self::Binary { out, .. }
             | Self::Activate { out, .. }
+            | Self::SoftCap { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm { out, .. }
             | Self::Rope { out, .. } => Some(out.rows),
@@ -138,17 +141,21 @@ impl Task {
         self.rows().is_none() || self.rows() != next.rows()
     }
 
-    /// The bytes of weights or cache that the task has to read in a step whose runs see so many `positions`; 0 where
-    /// reading is not what it does.
-    pub fn bytes(&self, cache: &CacheLayout, positions: usize) -> usize {
+    /// The bytes of weights or cache that the task has to read in a step whose runs see so many `positions` through a
+    /// window; 0 where reading is not what it does.
+    pub fn bytes(&self, cache: &CacheLayout, positions: impl Fn(usize) -> usize) -> usize {
         match self {
             Self::Product(product) => product.matrices.iter().map(|matrix| matrix.bytes()).sum(),
-            Self::Attend { spec, .. } => 2 * spec.kv_heads * cache.row_bytes[spec.layer] * positions,
+            Self::Attend { spec, .. } => {
+                let positions = positions(spec.scores.window.unwrap_or(usize::MAX));
+                2 * spec.kv_heads * cache.row_bytes[spec.layer] * positions
+            }
             Self::Embed { .. }
             | Self::Angles { .. }
             | Self::Quantize { .. }
             | Self::Binary { .. }
             | Self::Activate { .. }
+            | Self::SoftCap { .. }
             | Self::RmsNorm { .. }
             | Self::AddRmsNorm { .. }
             | Self::Rope { .. }
@@ -199,6 +206,7 @@ impl Lowering<'_> {
             Op::Mul => self.binary(BinaryOp::Mul, inputs, out)?,
             Op::Div => self.binary(BinaryOp::Div, inputs, out)?,
             Op::Activate(activation) => Task::Activate { activation: *activation, x: buffer(&inputs[0])?, out },
+            Op::SoftCap { cap } => Task::SoftCap { cap: *cap, x: buffer(&inputs[0])?, out },
             Op::RmsNorm { eps } => {
                 Task::RmsNorm { x: buffer(&inputs[0])?, w: self.prepared.vector(&inputs[1])?, eps: *eps, out }
             }

@@ -167,6 +167,9 @@ impl Kernel {
         if values.get("decoder").is_some() {
             render_decoder(templates, &mut values)?;
         }
+        if let Some(cap) = values.get("capped") {
+            values["soft_cap"] = templates.render("soft_cap", cap)?.into();
+        }
         if values.get("cache").is_some() {
             values["cached"] = templates.render("cached", &values)?.into();
         }

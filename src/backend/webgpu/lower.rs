@@ -135,10 +135,11 @@ impl<'a> Lowering<'a> {
             Op::MatMulGlu(activation) => self.glu(name, step, &made[0], *activation),
             Op::MatMulAdd => self.product_add(name, step, &made[0]),
             Op::MatMulAddRmsNorm { eps } => self.product_add_norm(name, step, made, *eps),
-            Op::Add => self.elementwise(name, "add", step, &made[0]),
-            Op::Mul => self.elementwise(name, "mul", step, &made[0]),
-            Op::Div => self.elementwise(name, "div", step, &made[0]),
-            Op::Activate(activation) => self.elementwise(name, function(*activation), step, &made[0]),
+            Op::Add => self.elementwise(name, "add", step, &made[0], json!({})),
+            Op::Mul => self.elementwise(name, "mul", step, &made[0], json!({})),
+            Op::Div => self.elementwise(name, "div", step, &made[0], json!({})),
+            Op::Activate(activation) => self.elementwise(name, function(*activation), step, &made[0], json!({})),
+            Op::SoftCap { cap } => self.elementwise(name, "soft_cap", step, &made[0], soft_cap(Some(*cap), "f32")),
             Op::RmsNorm { eps } => self.rms_norm(name, step, &made[0], *eps),
             Op::AddRmsNorm { eps } => self.add_rms_norm(name, step, made, *eps),
             Op::Rope(spec) => self.rope(name, step, &made[0], spec),
@@ -292,6 +293,15 @@ fn function(activation: Activation) -> &'static str {
         Activation::Silu => "silu",
         Activation::Gelu => "gelu",
     }
+}
+
+/// What kernels are told of a soft cap on values of a type of WGSL, where there is one.
+fn soft_cap(cap: Option<f32>, of: &str) -> Value {
+    let values = |cap: f32| {
+        let [cap, twice, inverse] = [cap, 2.0 * cap, 2.0 / cap].map(product::float);
+        json!({ "capped": { "type": of, "cap": cap, "twice_cap": twice, "two_over_cap": inverse } })
+    };
+    cap.map_or_else(|| json!({}), values)
 }
 
 /// What kernels are told of a rotation. Element `d` of a head, where it is one of those rotated, turns by the angle of

@@ -92,6 +92,7 @@ impl Backend for Gpu {
             | Op::Mul
             | Op::Div
             | Op::Activate(_)
+            | Op::SoftCap { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::Attention(_)

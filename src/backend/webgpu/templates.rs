@@ -10,6 +10,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("prelude", include_str!("../../../kernels/prelude.wgsl")),
     ("reduce", include_str!("../../../kernels/reduce.wgsl")),
     ("codes", include_str!("../../../kernels/codes.wgsl")),
+    ("soft_cap", include_str!("../../../kernels/soft_cap.wgsl")),
     ("cached", include_str!("../../../kernels/cached.wgsl")),
     ("matmul_few", include_str!("../../../kernels/matmul_few.wgsl")),
     ("matmul_tiled", include_str!("../../../kernels/matmul_tiled.wgsl")),

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     DType, Result,
     backend::Bounds,
-    graph::{Builder, Graph, LayerCache, RopeSpec, RopeStyle},
+    graph::{Builder, Graph, LayerCache, RopeSpec, RopeStyle, Scores},
     kv_cache::{CacheLayout, CacheType},
     optimize::{Target, optimize},
     plan::Plan,
@@ -48,9 +48,12 @@ const ADAPTERS: [Traits; 6] = [
     Traits { subgroup: None, workgroup: 256, workgroup_bytes: 16 << 10, ..PLAIN },
 ];
 
+/// Scores and logits as Gemma 2 has them.
+const CAPPED: Scores = Scores { scale: 0.1, softcap: Some(50.0), window: Some(100) };
+
 /// A layer of a model, with the norms of heads as Qwen3 has them or without as in Llama, whose quantised weights are of
 /// this format.
-fn model(dtype: DType, normed: bool, head_dim: usize, group: usize) -> (Graph, Weights) {
+fn model(dtype: DType, normed: bool, [head_dim, group]: [usize; 2], scores: Scores) -> (Graph, Weights) {
     const HIDDEN: usize = 256;
     let (mut b, mut tensors) = (Builder::new(), vec![]);
     let mut weight = |b: &mut Builder, name: &str, dtype: DType, rows: usize, columns: usize| {
@@ -77,7 +80,7 @@ fn model(dtype: DType, normed: bool, head_dim: usize, group: usize) -> (Graph, W
     let frequencies = b.constant(vec![0.5; head_dim / 2]);
     let style = if normed { RopeStyle::Halves } else { RopeStyle::Adjacent };
     let [q, k] = [q, k].map(|x| b.rope(x, frequencies, RopeSpec { style, head_dim }));
-    let a = b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim }, group, 0.1);
+    let a = b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim }, group, scores);
     let o = weight(&mut b, "o", if width.is_multiple_of(256) { dtype } else { DType::F16 }, HIDDEN, width);
     let a = b.matmul(a, o);
     let x = b.add(x, a);
@@ -95,6 +98,7 @@ fn model(dtype: DType, normed: bool, head_dim: usize, group: usize) -> (Graph, W
     let norm = weight(&mut b, "last_norm", DType::F32, 1, HIDDEN);
     let h = b.rms_norm(x, norm, 1e-6);
     let logits = b.matmul(h, table);
+    let logits = scores.softcap.map_or(logits, |cap| b.soft_cap(logits, cap));
     (b.finish(logits).unwrap(), Weights::from_memory(tensors).unwrap())
 }
 
@@ -156,13 +160,18 @@ fn every_kernel_translates_to_the_languages_of_vulkan_metal_and_dx12() {
     for traits in &ADAPTERS {
         let mut all = BTreeSet::new();
         for dtype in DType::ALL {
-            let (graph, weights) = model(*dtype, true, 128, 2);
+            let (graph, weights) = model(*dtype, true, [128, 2], 0.1.into());
             all.extend(sources(&optimized(&graph), &weights, traits, CacheType::F16).unwrap());
         }
-        for (cache_type, head_dim, group) in
-            [(CacheType::F32, 64, 4), (CacheType::Q8_0, 128, 8), (CacheType::F16, 256, 2), (CacheType::F16, 80, 1)]
-        {
-            let (graph, weights) = model(DType::Q4_K, false, head_dim, group);
+        let plain = Scores::from(0.1);
+        for (cache_type, sizes, scores) in [
+            (CacheType::F32, [64, 4], plain),
+            (CacheType::Q8_0, [128, 8], CAPPED),
+            (CacheType::F16, [256, 2], plain),
+            (CacheType::F16, [256, 2], CAPPED),
+            (CacheType::F16, [80, 1], CAPPED),
+        ] {
+            let (graph, weights) = model(DType::Q4_K, false, sizes, scores);
             // The plain ops too, which a model may have where a pass does not fit.
             for graph in [optimized(&graph), graph] {
                 all.extend(sources(&graph, &weights, traits, cache_type).unwrap());

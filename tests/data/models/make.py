@@ -4,8 +4,9 @@
     make.py MAKE_TINY PEER        needs numpy and gguf (both on PyPI)
 
 MAKE_TINY is the script `models/make_tiny.py` and PEER the built `peer` (llama.cpp behind one command line) of the
-folder `shared` that lies beside the project. Writes NAME.gguf and NAME.expected for each NAME.json. The latter holds
-`key: comma-separated numbers`, one a line, all with an f32 cache and no flash attention:
+folder `shared` that lies beside the project. Writes NAME.gguf and NAME.expected for each NAME.json, whose `keys` are
+metadata that MAKE_TINY does not know. NAME.expected holds `key: comma-separated numbers`, one a line, all with an f32
+cache and no flash attention:
 
     prompt         70 ids, so that the continuation crosses a page of the cache
     greedy         the 40 most probable ids after it, each fed back
@@ -13,7 +14,7 @@ folder `shared` that lies beside the project. Writes NAME.gguf and NAME.expected
     prompt_logits  the logits after the prompt
     end_logits     the logits after the prompt and the 40 ids
 """
-import pathlib, subprocess, sys, tempfile
+import importlib.util, pathlib, subprocess, sys, tempfile
 import numpy as np
 
 PROMPT = [(i * 7919 + 13) % 300 for i in range(70)]
@@ -25,7 +26,7 @@ def main():
     make_tiny, peer = sys.argv[1:]
     for config in sorted(pathlib.Path(__file__).parent.glob("*.json")):
         model = config.with_suffix(".gguf")
-        subprocess.run([sys.executable, make_tiny, config, model], check=True)
+        write(make_tiny, config, model)
         prompt = join(PROMPT)
         command = [peer, "generate", model, prompt, "40", "--exact", "--gaps"]
         greedy, gaps = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
@@ -37,6 +38,23 @@ def main():
             "end_logits": logits(peer, model, f"{prompt},{greedy}"),
         }
         config.with_suffix(".expected").write_text("".join(f"{k}: {v}\n" for k, v in lines.items()))
+
+
+def write(make_tiny, config, model):
+    spec = importlib.util.spec_from_file_location("make_tiny", make_tiny)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    known = module.add_metadata
+
+    def add_metadata(writer, config):
+        known(writer, config)
+        for key, value in config.get("keys", {}).items():
+            add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}[type(value)]
+            add(f"{config['arch']}.{key}", value)
+
+    module.add_metadata = add_metadata
+    sys.argv = [make_tiny, str(config), str(model)]
+    module.main()
 
 
 def logits(peer, model, ids):

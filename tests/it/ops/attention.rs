@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use inkstone::{
     DType,
-    graph::{AttentionSpec, LayerCache, Op, RopeSpec, RopeStyle},
+    graph::{AttentionSpec, LayerCache, Op, RopeSpec, RopeStyle, Scores},
     kv_cache::CacheType,
 };
 
@@ -49,6 +49,10 @@ pub fn cases() -> Vec<Case> {
     cases.extend([1.0, -1.0].map(large_scores));
     cases.push(changing_scores("rising fast", -60.0, 0.5, steps()));
     cases.push(two_layers(steps()));
+    // Of windows, some end within a page and some with it; of caps, some bind and some hardly do.
+    for (softcap, window) in [(Some(0.5), None), (Some(50.0), Some(1)), (None, Some(64)), (None, Some(67))] {
+        cases.push(seen_through(softcap, window, steps()));
+    }
     cases
 }
 
@@ -59,6 +63,9 @@ pub fn long_cases() -> Vec<Case> {
     cases.push(changing_scores("rising over sections", -10.0, 1.0 / 64.0, long_steps()));
     cases.push(changing_scores("falling over sections", 10.0, -1.0 / 64.0, long_steps()));
     cases.push(two_layers(long_steps()));
+    for window in [64, 500, 513] {
+        cases.push(seen_through(None, Some(window), long_steps()));
+    }
     cases
 }
 
@@ -113,6 +120,17 @@ fn exact(sizes: &Sizes, cache_type: CacheType, scale: f32, steps: Vec<Step>) -> 
     let y = m.b.attention([q, k, v], LayerCache { kv_heads, head_dim }, kv_heads * group, scale);
     let case = m.finish(name(sizes, cache_type), y, steps, SOFTMAX);
     Case { cache_type, ..case }
+}
+
+/// Scores that are capped, and of which a window's alone count.
+fn seen_through(softcap: Option<f32>, window: Option<usize>, steps: Vec<Step>) -> Case {
+    let mut m = Maker::new(25);
+    let tokens = vocabulary(&steps);
+    let [q, k, v] = [128, 64, 64].map(|width| m.exact_rows(width, tokens));
+    let scores = Scores { scale: 0.2, softcap, window };
+    let y = m.b.attention([q, k, v], LayerCache { kv_heads: 2, head_dim: 32 }, 4, scores);
+    let case = m.finish(format!("attention, softcap {softcap:?}, window {window:?}"), y, steps, SOFTMAX);
+    Case { cache_type: CacheType::F16, ..case }
 }
 
 fn rounded(cache_type: CacheType) -> Case {
@@ -179,7 +197,8 @@ fn rotated_case(sizes: &Sizes, cache_type: CacheType, style: RopeStyle, norm: Op
         inputs.extend(weights.iter().map(|weight| m.floats(head_dim, weight)));
     }
     m.b = std::mem::take(&mut m.b).with_cache(LayerCache { kv_heads, head_dim });
-    let attention = AttentionSpec { layer: 0, heads, kv_heads, head_dim, scale: 1.0 / (head_dim as f32).sqrt() };
+    let attention =
+        AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: (1.0 / (head_dim as f32).sqrt()).into() };
     let op = Op::RotatedAttention { attention, rope: RopeSpec { style, head_dim }, norm };
     let mut y = m.b.push(op, &inputs);
     let mut nmse = match cache_type {

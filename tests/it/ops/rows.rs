@@ -81,6 +81,21 @@ fn activation(activation: Activation) -> Vec<Case> {
     WIDTHS.map(case).into_iter().chain(extremes.iter().map(extreme)).collect()
 }
 
+pub fn soft_cap() -> Vec<Case> {
+    let case = |cap: f32| {
+        let mut m = Maker::new(16);
+        let x = m.normal_rows(37, VOCABULARY);
+        let y = m.b.soft_cap(x, cap);
+        // The cap's own rounding is left in numbers that are small beside it.
+        m.finish(format!("soft_cap {cap}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE * f64::from(cap).max(1.0))
+    };
+    let mut m = Maker::new(17);
+    let x = m.rows_of(6, &[0.0, 29.0, -100.0, 3.0e38, -3.0e38, 1.0]);
+    let y = m.b.soft_cap(x, 30.0);
+    let extreme = m.finish("soft_cap of large numbers", y, steps_of(&[1], 1), SINGLE);
+    [0.5, 2.0, 30.0].map(case).into_iter().chain([extreme]).collect()
+}
+
 pub fn rms_norm() -> Vec<Case> {
     let case = |(groups, group): (usize, usize)| {
         let mut m = Maker::new(13);

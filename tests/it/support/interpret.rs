@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use inkstone::graph::{Activation, AttentionSpec, Graph, Op, RopeSpec, RopeStyle, Rows, Shape, Source, Value};
+use inkstone::graph::{Activation, AttentionSpec, Graph, Op, RopeSpec, RopeStyle, Rows, Scores, Shape, Source, Value};
 
 /// Dense weights by name, row by row.
 pub type Weights = HashMap<String, Vec<f32>>;
@@ -134,6 +134,7 @@ impl<'w> Interpreter<'w> {
             (Op::Mul, [a, b]) => vec![pairwise(a, b, |a, b| a * b)],
             (Op::Div, [a, b]) => vec![pairwise(a, b, |a, b| a / b)],
             (Op::Activate(activation), [x]) => vec![activate(*activation, x)],
+            (Op::SoftCap { cap }, [x]) => vec![x.map_rows(x.width, |x| x.iter().map(|x| soft_cap(*x, *cap)).collect())],
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
             (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
             (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], step)],
@@ -170,6 +171,7 @@ impl<'w> Interpreter<'w> {
                 | Op::Mul
                 | Op::Div
                 | Op::Activate(_)
+                | Op::SoftCap { .. }
                 | Op::RmsNorm { .. }
                 | Op::Rope(_)
                 | Op::Attention(_)
@@ -213,7 +215,10 @@ fn attend(spec: &AttentionSpec, q: &[f64], cache: &Cache) -> Vec<f64> {
     for head in 0..spec.heads {
         let kv = head / (spec.heads / spec.kv_heads) * spec.head_dim;
         let q = &q[head * spec.head_dim..][..spec.head_dim];
-        let score = |k: &[f64]| f64::from(spec.scale) * q.iter().zip(&k[kv..]).map(|(q, k)| q * k).sum::<f64>();
+        let Scores { scale, softcap, window } = spec.scores;
+        let scaled = |k: &[f64]| f64::from(scale) * q.iter().zip(&k[kv..]).map(|(q, k)| q * k).sum::<f64>();
+        let score = |k: &[f64]| softcap.map_or(scaled(k), |cap| soft_cap(scaled(k), cap));
+        let cache = &cache[cache.len().saturating_sub(window.unwrap_or(usize::MAX))..];
         let scores: Vec<_> = cache.iter().map(|(k, _)| score(k)).collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<_> = scores.iter().map(|score| (score - max).exp()).collect();
@@ -223,6 +228,10 @@ fn attend(spec: &AttentionSpec, q: &[f64], cache: &Cache) -> Vec<f64> {
         }
     }
     result
+}
+
+fn soft_cap(x: f64, cap: f32) -> f64 {
+    f64::from(cap) * (x / f64::from(cap)).tanh()
 }
 
 fn product(x: &Matrix, w: &Matrix) -> Matrix {

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 7] = [
+pub const MODELS: [Tiny; 10] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -13,6 +13,9 @@ pub const MODELS: [Tiny; 7] = [
     Tiny("qwen2", EXACT),
     Tiny("smollm3", EXACT),
     Tiny("gemma", ROUNDED),
+    Tiny("gemma2", ROUNDED),
+    Tiny("gemma3", ROUNDED),
+    Tiny("granite", EXACT),
 ];
 
 /// An NMSE that sums in another order leave.

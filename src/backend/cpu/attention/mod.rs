@@ -115,10 +115,15 @@ fn unit_tokens(spec: AttentionSpec) -> usize {
     (UNIT_ROWS * spec.kv_heads / spec.heads).max(1)
 }
 
+/// The first section of which the token at `position` sees something.
+fn first_section(spec: AttentionSpec, position: usize) -> usize {
+    spec.scores.window.map_or(0, |window| (position + 1).saturating_sub(window) / SECTION)
+}
+
 /// How many parts each unit of a run is divided into: its sections where the run is a single unit for each head.
 fn parts_of_unit(spec: AttentionSpec, start: usize, tokens: usize) -> usize {
     match tokens <= unit_tokens(spec) {
-        true => (start + tokens).div_ceil(SECTION),
+        true => (start + tokens).div_ceil(SECTION) - first_section(spec, start),
         false => 1,
     }
 }
@@ -207,18 +212,19 @@ unsafe fn attend_to<S: Simd, E: Element>(queries: &Queries<'_>, part: usize, scr
     unsafe {
         let unit = Unit::new(queries, rows, scratch.add(2 * len));
         // A part of many leaves its result to whoever joins them. Otherwise there are the total and the section at hand.
+        let all = unit.sections();
         let (sections, results) = match parts {
-            1 => (0..unit.sections(), scratch),
-            _ => (part..part + 1, partials.add(index * parts * len)),
+            1 => (all.clone(), scratch),
+            _ => (all.start + part..all.start + part + 1, partials.add(index * parts * len)),
         };
         let result = |section: usize| {
-            let at = if parts == 1 { section.min(1) } else { section };
+            let at = if parts == 1 { (section - all.start).min(1) } else { section - all.start };
             Partial { rows: rows.len(), width: spec.head_dim.next_multiple_of(16), start: results.add(at * len) }
         };
         for section in sections {
             unit.attend::<S, E>(section, &result(section));
-            if parts == 1 && section > 0 {
-                result(0).join::<S>(&result(section));
+            if parts == 1 && section > all.start {
+                result(all.start).join::<S>(&result(section));
             }
         }
         if parts > 1 {
@@ -227,9 +233,9 @@ unsafe fn attend_to<S: Simd, E: Element>(queries: &Queries<'_>, part: usize, scr
                 return;
             }
             done[index].store(0, Relaxed);
-            (1..parts).for_each(|section| result(0).join::<S>(&result(section)));
+            all.clone().skip(1).for_each(|section| result(all.start).join::<S>(&result(section)));
         }
-        unit.write::<S>(queries, &result(0));
+        unit.write::<S>(queries, &result(all.start));
     }
 }
 
@@ -250,7 +256,7 @@ mod tests {
             &[(10_000, 1000)],
         ];
         for (heads, kv_heads, head_dim) in [(16, 8, 128), (32, 8, 64), (3, 1, 20), (1, 1, 8), (71, 1, 256)] {
-            let spec = AttentionSpec { layer: 0, heads, kv_heads, head_dim, scale: 1.0 };
+            let spec = AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() };
             for runs in steps {
                 let len: usize = runs.iter().map(|&(start, tokens)| partials_len(spec, start, tokens)).sum();
                 let tokens = runs.iter().map(|(_, tokens)| tokens).sum();

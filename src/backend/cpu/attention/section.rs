@@ -1,5 +1,7 @@
 //! A unit's query rows over one section of the cache, page by page.
 
+use std::ops::Range;
+
 use super::{
     super::math,
     LayerPages, Queries, Rows, SECTION,
@@ -8,7 +10,11 @@ use super::{
     partial::Partial,
     product::Product,
 };
-use crate::{graph::AttentionSpec, kv_cache::PAGE_POSITIONS, quant::Simd};
+use crate::{
+    graph::{AttentionSpec, Scores},
+    kv_cache::PAGE_POSITIONS,
+    quant::Simd,
+};
 
 /// With more rows than this, keys and values with scales are widened once for all rather than for every few.
 const FEW_ROWS: usize = 16;
@@ -20,8 +26,11 @@ pub(super) struct Unit<'a> {
     head_dim: usize,
     /// Elements of a head, filled up to whole vectors.
     width: usize,
-    /// How many positions the first token sees; each that follows sees one more.
+    /// How many positions there are up to the first token's own; each token that follows has one more.
     visible: usize,
+    /// Of these a token sees so many of the last.
+    window: usize,
+    softcap: Option<f32>,
     /// `[rows, width]`, already scaled.
     q: *mut f32,
     /// `[rows, PAGE_POSITIONS]`: scores, then weights.
@@ -53,12 +62,14 @@ impl<'a> Unit<'a> {
             let at = rows.token(row) * queries.q_stride + rows.query_head(row) * spec.head_dim;
             for i in 0..spec.head_dim {
                 // SAFETY: by the caller.
-                unsafe { *scratch.add(row * width + i) = *queries.q.add(at + i) * spec.scale };
+                unsafe { *scratch.add(row * width + i) = *queries.q.add(at + i) * spec.scores.scale };
             }
         }
         let wide = scaled.wrapping_add(rows.len() * PAGE_POSITIONS).cast();
         let visible = start + rows.first + 1;
-        Self { cache, rows, head_dim: spec.head_dim, width, visible, q: scratch, weights, scaled, wide }
+        let Scores { softcap, window, .. } = spec.scores;
+        let (head_dim, window) = (spec.head_dim, window.unwrap_or(usize::MAX));
+        Self { cache, rows, head_dim, width, visible, window, softcap, q: scratch, weights, scaled, wide }
     }
 
     /// How many positions the last token sees.
@@ -66,20 +77,27 @@ impl<'a> Unit<'a> {
         self.visible + self.rows.count - 1
     }
 
-    /// Sections that hold these.
-    pub fn sections(&self) -> usize {
-        self.end().div_ceil(SECTION)
+    /// The sections that hold what the tokens see.
+    pub fn sections(&self) -> Range<usize> {
+        self.visible.saturating_sub(self.window) / SECTION..self.end().div_ceil(SECTION)
+    }
+
+    /// The positions that a row sees.
+    fn seen(&self, row: usize) -> Range<usize> {
+        let end = self.visible + row / self.rows.group;
+        end.saturating_sub(self.window)..end
     }
 
     /// Computes what a section comes to.
     #[inline(always)]
     pub unsafe fn attend<S: Simd, E: Element>(&self, section: usize, to: &Partial) {
+        let begin = (self.seen(0).start / PAGE_POSITIONS * PAGE_POSITIONS).max(section * SECTION);
         let end = self.end().min((section + 1) * SECTION);
         let widens = E::SCALED && self.rows.len() > FEW_ROWS;
         // SAFETY: by the caller.
         unsafe {
             to.clear();
-            for start in (section * SECTION..end).step_by(PAGE_POSITIONS) {
+            for start in (begin..end).step_by(PAGE_POSITIONS) {
                 let (page, positions) = (start / PAGE_POSITIONS, PAGE_POSITIONS.min(end - start));
                 let values = self.cache.values(page, self.rows.head);
                 // Whoever ends a section goes on with the next.
@@ -91,8 +109,9 @@ impl<'a> Unit<'a> {
                     self.score::<S, E>(keys, positions, Some(values));
                 }
                 for row in 0..self.rows.len() {
-                    let visible = (self.visible + row / self.rows.group).saturating_sub(start).min(positions);
-                    self.soften::<S>(row, visible, to);
+                    let seen = self.seen(row);
+                    let within = |position: usize| position.saturating_sub(start).min(positions);
+                    self.soften::<S>(row, within(seen.start)..within(seen.end), to);
                 }
                 if widens {
                     self.gather::<S, Wide<E>>(values.widen::<S, E>(self.wide, next), positions, None, to);
@@ -126,13 +145,17 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Turns a row's first `visible` scores into weights, and the others into zeros.
+    /// Turns a row's scores that are `seen` into weights, and the others into zeros.
     #[inline(always)]
-    unsafe fn soften<S: Simd>(&self, row: usize, visible: usize, to: &Partial) {
+    unsafe fn soften<S: Simd>(&self, row: usize, seen: Range<usize>, to: &Partial) {
         // SAFETY: by the caller of `attend`.
         unsafe {
             let scores = self.weights.add(row * PAGE_POSITIONS);
-            for i in visible..PAGE_POSITIONS {
+            if let Some(cap) = self.softcap {
+                math::with_one::<S, math::SoftCap>(scores, cap, scores, PAGE_POSITIONS);
+            }
+            let unseen = || (0..seen.start).chain(seen.end..PAGE_POSITIONS);
+            for i in unseen() {
                 *scores.add(i) = f32::MIN;
             }
             let mut largest = S::splat(*to.largest(row));
@@ -144,7 +167,7 @@ impl<'a> Unit<'a> {
             for i in (0..PAGE_POSITIONS).step_by(S::WIDTH) {
                 S::store(scores.add(i), math::exp::<S>(S::sub(S::load(scores.add(i)), largest)));
             }
-            for i in visible..PAGE_POSITIONS {
+            for i in unseen() {
                 *scores.add(i) = 0.0;
             }
             let mut sum = S::load(to.sums(row));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Form, Forms, Lowering, Made, place, product::float, rotation, slot, stride, with};
+use super::{Form, Forms, Lowering, Made, place, product::float, rotation, slot, soft_cap, stride, with};
 use crate::{
     Result,
     backend::webgpu::{
@@ -109,7 +109,7 @@ impl Lowering<'_> {
         json!({
             "cache": name, "per_word": tiles::per_word(self.cache.cache_type), "page_words": page_words, "scales_at": scales_at,
             "heads": spec.heads, "kv_heads": spec.kv_heads, "head_dim": spec.head_dim, "dim": dim,
-            "scale": float(spec.scale), "lowest": LOWEST,
+            "scale": float(spec.scores.scale), "window": spec.scores.window, "lowest": LOWEST,
         })
     }
 
@@ -184,7 +184,7 @@ impl Lowering<'_> {
         bindings.push(if turn.is_some() { writes("cache", "u32", cache) } else { reads("cache", "u32", cache) });
         bindings.push(writes(if emits { "y_codes" } else { "y" }, element, result));
         let heads = if lanes == 1 { "f32".into() } else { format!("vec{lanes}<f32>") };
-        let mut reduced = vec![json!({ "name": "heads", "wgsl": heads })];
+        let mut reduced = vec![json!({ "name": "heads", "wgsl": &heads })];
         let mut values = json!({
             "fused": turn.is_some(), "split": split, "emits": emits,
             "lanes": lanes, "chunks": chunks, "group_heads": group_heads,
@@ -209,7 +209,7 @@ impl Lowering<'_> {
             });
             values = with(with(values, rotation(turn.spec, turn.angles)), more);
         }
-        values = with(values, json!({ "reduced": reduced }));
+        values = with(with(values, json!({ "reduced": reduced })), soft_cap(spec.scores.softcap, &heads));
         Kernel {
             template: "attention_step",
             values: with(with(self.common(workgroup as u32), self.of_cache(spec)), values),
@@ -246,7 +246,8 @@ impl Lowering<'_> {
 
     fn prefill_kernel(&self, made: &Made, spec: &AttentionSpec, rows: Rows3) -> Kernel {
         let shape = tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type);
-        let values = json!({ "q_stride": rows.q.1, "out_stride": stride(&made.place), "scale": spec.scale });
+        let values = json!({ "q_stride": rows.q.1, "out_stride": stride(&made.place), "scale": spec.scores.scale });
+        let values = with(values, soft_cap(spec.scores.softcap, "vec4<f32>"));
         let values = with(with(self.common(128), self.of_cache(spec)), with(shape.values(self.traits), values));
         // As many at a time as lie side by side.
         let elements = match (shape.with_matrices(), self.cache.cache_type) {

@@ -1,6 +1,6 @@
 //! Ops on rows: what looks them up, norms, selects or combines them, and rewrites them in other forms.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Form, Lowering, Made, count, function, place, product::float, rotation, slot, stride, with};
 use crate::{
@@ -179,7 +179,7 @@ impl Lowering<'_> {
 
     fn rows_kernel(
         &self,
-        values: serde_json::Value,
+        values: Value,
         mut bindings: Vec<Bound>,
         made: &Made,
         norm: Option<(Resource, f32)>,
@@ -229,7 +229,15 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn elementwise(&mut self, op: &'static str, name: &str, step: &PlanStep, made: &Made) -> Result<()> {
+    /// The function or operator `name` of `elementwise.wgsl`; `more` is what that function is told.
+    pub(super) fn elementwise(
+        &mut self,
+        op: &'static str,
+        name: &str,
+        step: &PlanStep,
+        made: &Made,
+        more: Value,
+    ) -> Result<()> {
         let a = place(&step.inputs[0])?;
         let (to, width) = (slot(&made.place), made.place.shape.width);
         let in_place = slot(&a) == to;
@@ -248,12 +256,13 @@ impl Lowering<'_> {
             }
             None => None,
         };
+        let values = json!({
+            "op": name, "workgroup": 64, "width": width, "in_place": in_place, "b_stride": b_stride,
+            "a_stride": stride(&a), "y_stride": stride(&made.place),
+        });
         let kernel = Kernel {
             template: "elementwise",
-            values: json!({
-                "op": name, "workgroup": 64, "width": width, "in_place": in_place, "b_stride": b_stride,
-                "a_stride": stride(&a), "y_stride": stride(&made.place),
-            }),
+            values: with(values, more),
             bindings,
             groups: [Count::Fixed(width.div_ceil(64)), count(made.place.shape.rows, 1), Count::Fixed(1)],
         };

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     DType, Result,
     backend::{Bounds, Executable, Run, Step},
-    graph::{Activation, AttentionSpec, Builder, Graph, LayerCache, Op, RopeSpec, ValueId},
+    graph::{Activation, AttentionSpec, Builder, Graph, LayerCache, Op, RopeSpec, Scores, ValueId},
     kv_cache::{CacheLayout, CacheType, KvCache},
     optimize::{Target, optimize},
     plan::{Operand, Plan},
@@ -33,6 +33,8 @@ use crate::{
 const TOLERANCE: f64 = 2e-2;
 const WIDTH: usize = 256;
 const VOCABULARY: usize = 64;
+/// Positions that are seen through a window.
+const WINDOW: usize = 19;
 /// Logits that tokens are chosen from: enough that what workgroups choose is chosen from again.
 const CHOICES: usize = 3000;
 
@@ -43,6 +45,8 @@ static PASSED: OnceLock<Mutex<HashSet<String>>> = OnceLock::new();
 struct Needs {
     formats: BTreeSet<u32>,
     activations: Vec<Activation>,
+    /// Whether something is capped, apart from attention's scores.
+    capped: bool,
     attention: Vec<Attention>,
 }
 
@@ -58,13 +62,14 @@ struct Attention {
 /// # Errors
 /// [`Error::Device`](crate::Error::Device) that names what came out wrong.
 pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) -> Result<()> {
-    let Needs { formats, activations, attention } = needs(plan);
+    let Needs { formats, activations, capped, attention } = needs(plan);
     let formats = formats.into_iter().filter_map(DType::from_ggml);
     for (dtype, activation) in formats.flat_map(|dtype| activations.iter().map(move |activation| (dtype, *activation)))
     {
-        once(context, &format!("products with {dtype} and {activation:?}"), || {
+        let cap = if capped { ", capped" } else { "" };
+        once(context, &format!("products with {dtype} and {activation:?}{cap}"), || {
             let mut case = Case::new();
-            case.products(dtype, activation);
+            case.products(dtype, activation, capped);
             case.check(context, CacheType::F32, &[1, FEW + 4])
         })?;
     }
@@ -75,8 +80,10 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);
         for (context, steps) in &lengths {
             let tokens: usize = steps.iter().sum();
-            let kind =
-                format!("attention to {tokens} tokens with {group} heads of {dim}, {cache_type:?}, {rope:?}, {norm:?}");
+            let Scores { softcap, window, .. } = spec.scores;
+            let kind = format!(
+                "attention to {tokens} tokens with {group} heads of {dim}, {cache_type:?}, {rope:?}, {norm:?}, softcap {softcap:?}, window {window:?}"
+            );
             once(context, &kind, || {
                 let mut case = Case::new();
                 case.attention(spec, rope, norm);
@@ -143,7 +150,7 @@ fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Re
 }
 
 fn needs(plan: &Plan) -> Needs {
-    let mut needs = Needs { formats: BTreeSet::new(), activations: vec![], attention: vec![] };
+    let mut needs = Needs { formats: BTreeSet::new(), activations: vec![], capped: false, attention: vec![] };
     for step in plan.steps() {
         let table = if step.op == Op::Embed { &step.inputs[..1] } else { &[] };
         for operand in step.matrices().iter().chain(table) {
@@ -153,6 +160,7 @@ fn needs(plan: &Plan) -> Needs {
         }
         match &step.op {
             Op::Activate(activation) | Op::MatMulGlu(activation) => needs.activations.push(*activation),
+            Op::SoftCap { .. } => needs.capped = true,
             Op::Attention(spec) => needs.attention.push(Attention { spec: *spec, rope: None, norm: None }),
             Op::RotatedAttention { attention, rope, norm } => {
                 needs.attention.push(Attention { spec: *attention, rope: Some(*rope), norm: *norm });
@@ -237,7 +245,7 @@ impl Case {
     }
 
     /// Looked-up rows, and all that products may be part of: several at once, a norm before, a gate, a residual.
-    fn products(&mut self, dtype: DType, activation: Activation) {
+    fn products(&mut self, dtype: DType, activation: Activation, capped: bool) {
         let table = self.weight(dtype, VOCABULARY, WIDTH);
         let tokens = self.builder.tokens();
         let x = self.builder.embed(table, tokens);
@@ -253,7 +261,8 @@ impl Case {
         let h = self.builder.matmul(h, down);
         let x = self.builder.add(x, h);
         let h = self.builder.rms_norm(x, norm, 1e-6);
-        self.result = Some(self.builder.matmul(h, table));
+        let logits = self.builder.matmul(h, table);
+        self.result = Some(if capped { self.builder.soft_cap(logits, 0.5) } else { logits });
     }
 
     fn attention(&mut self, spec: AttentionSpec, rope: Option<RopeSpec>, norm: Option<f32>) {
@@ -268,8 +277,11 @@ impl Case {
             let frequencies = self.builder.constant(frequencies);
             [q, k] = [q, k].map(|x| self.builder.rope(x, frequencies, rope));
         }
-        let scale = 1.0 / (dim as f32).sqrt();
-        self.result = Some(self.builder.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: dim }, group, scale));
+        // A cap and a window so small that they matter in a short sequence.
+        let Scores { softcap, window, .. } = spec.scores;
+        let (softcap, window) = (softcap.map(|_| 0.5), window.map(|window| window.min(WINDOW)));
+        let scores = Scores { scale: 1.0 / (dim as f32).sqrt(), softcap, window };
+        self.result = Some(self.builder.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: dim }, group, scores));
     }
 
     /// The squared error as a share of the squares, of the step where it is largest: steps of so many tokens of one
@@ -361,11 +373,11 @@ mod tests {
         };
         let context = Arc::new(adapter::open(&adapter, &Default::default()).unwrap());
         let mut case = Case::new();
-        case.products(DType::Q4_K, Activation::Silu);
+        case.products(DType::Q4_K, Activation::Silu, false);
         assert!(case.check(&context, CacheType::F32, &[1]).unwrap() < 1e-3);
         // The reference has other weights than the device: as far off as a kernel that reads the wrong ones.
         let mut case = Case::new();
-        case.products(DType::Q4_K, Activation::Silu);
+        case.products(DType::Q4_K, Activation::Silu, false);
         let graph = case.builder.finish(case.result.unwrap()).unwrap();
         let mut others = decoded(&case.tensors).unwrap();
         others.get_mut("weight0").unwrap().data.rotate_left(1);

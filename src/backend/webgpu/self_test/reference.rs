@@ -4,7 +4,7 @@ use std::{collections::HashMap, f64::consts::PI};
 
 use crate::{
     Error, Result,
-    graph::{Activation, AttentionSpec, Graph, Op, RopeSpec, RopeStyle, Source, ValueId},
+    graph::{Activation, AttentionSpec, Graph, Op, RopeSpec, RopeStyle, Scores, Source, ValueId},
 };
 
 /// Rows of one width.
@@ -66,6 +66,10 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
             };
             Ok(Matrix { width: x.width, data: x.data.iter().map(f).collect() })
         }
+        (Op::SoftCap { cap }, [x]) => {
+            let cap = f64::from(*cap);
+            Ok(Matrix { width: x.width, data: x.data.iter().map(|x| cap * (x / cap).tanh()).collect() })
+        }
         (Op::RmsNorm { eps }, [x, w]) => Ok(rms_norm(x, w, f64::from(*eps))),
         (Op::Rope(spec), [x, frequencies]) => Ok(rope(spec, x, frequencies)),
         (Op::Attention(spec), [q, k, v]) => Ok(attention(spec, q, k, v)),
@@ -108,20 +112,23 @@ fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix) -> Matrix {
 fn attention(spec: &AttentionSpec, q: &Matrix, k: &Matrix, v: &Matrix) -> Matrix {
     let dim = spec.head_dim;
     let group = spec.heads / spec.kv_heads;
+    let Scores { scale, softcap, window } = spec.scores;
     let head_of = |row: &[f64], head: usize| row[head * dim..(head + 1) * dim].to_vec();
     let attend = |(position, row): (usize, &[f64])| {
         let one = |head: usize| {
             let query = head_of(row, head);
             let score = |key: &[f64]| {
                 let key = head_of(key, head / group);
-                query.iter().zip(&key).map(|(q, k)| q * k).sum::<f64>() * f64::from(spec.scale)
+                let score = query.iter().zip(&key).map(|(q, k)| q * k).sum::<f64>() * f64::from(scale);
+                softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
             };
-            let scores: Vec<_> = k.rows().take(position + 1).map(score).collect();
+            let hidden = (position + 1).saturating_sub(window.unwrap_or(usize::MAX));
+            let scores: Vec<_> = k.rows().take(position + 1).skip(hidden).map(score).collect();
             let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let shares: Vec<_> = scores.iter().map(|score| (score - most).exp()).collect();
             let total: f64 = shares.iter().sum();
             let mut sum = vec![0.0; dim];
-            for (share, value) in shares.iter().zip(v.rows()) {
+            for (share, value) in shares.iter().zip(v.rows().skip(hidden)) {
                 let value = head_of(value, head / group);
                 sum.iter_mut().zip(&value).for_each(|(sum, value)| *sum += share / total * value);
             }

@@ -1,0 +1,19 @@
+//! Granite 3 ([Granite Team 2024](https://github.com/ibm-granite/granite-3.0-language-models)), dense: Llama's wiring with
+//! factors on the embedding, the scores, the residual stream and the logits.
+
+use super::{Config, Model, keys::Keys, llama::BLOCK, wiring::Wiring};
+use crate::Result;
+
+pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+    let mut config = Config::read(keys)?;
+    config.embedding_scale = keys.factor("embedding_scale", None)?.unwrap_or(1.0);
+    config.residual_scale = keys.factor("residual_scale", None)?.unwrap_or(1.0);
+    config.logit_scale = keys.float("logit_scale", f32::MIN_POSITIVE..f32::MAX, None)?.recip();
+    let scale = keys.factor("attention.scale", None)?;
+    let rotated = keys.bool("rope.scaling.finetuned")?.unwrap_or(true);
+    for layer in &mut config.layers {
+        layer.scores.scale = scale.unwrap_or(layer.scores.scale);
+        layer.rope = layer.rope.filter(|_| rotated);
+    }
+    BLOCK.model(config, wiring)
+}
