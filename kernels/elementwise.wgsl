@@ -13,14 +13,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     let to = row * {{y_stride}}u + column;
-    let x = {{ "y[to]" if in_place else "a[row * " ~ a_stride ~ "u + column]" }};
+    {% set of = "column / " ~ len ~ "u * " ~ every ~ "u + " ~ first ~ "u + column % " ~ len ~ "u" if op == "slice" else "column" %}
+    let x = {{ "y[to]" if in_place else "a[row * " ~ a_stride ~ "u + " ~ of ~ "]" }};
     {% if op == "silu" or op == "gelu" %}
     y[to] = {{op}}(vec4(x)).x;
     {% elif op == "soft_cap" %}
     y[to] = soft_cap(x);
-    {% elif op == "copy" %}
+    {% elif op == "copy" or op == "slice" %}
     y[to] = x;
     {% else %}
-    y[to] = x {{ {"add": "+", "mul": "*", "div": "/"}[op] }} b[row * {{b_stride}}u + column];
+    y[to] = x {{ {"add": "+", "mul": "*", "div": "/"}[op] }} {{second}};
     {% endif %}
 }

@@ -87,6 +87,7 @@ impl PlanStep {
             | Op::Div
             | Op::Activate(_)
             | Op::SoftCap { .. }
+            | Op::Slice { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::Attention(_)

@@ -51,17 +51,17 @@ impl Builder {
         self.push(Op::MatMul, &[x, w])
     }
 
-    /// `a + b`; `b` may be one row.
+    /// `a + b`; `b` may be one row or one number.
     pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.push(Op::Add, &[a, b])
     }
 
-    /// `a * b` element by element; `b` may be one row.
+    /// `a * b` element by element; `b` may be one row or one number.
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.push(Op::Mul, &[a, b])
     }
 
-    /// `a / b` element by element; `b` may be one row.
+    /// `a / b` element by element; `b` may be one row or one number.
     pub fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.push(Op::Div, &[a, b])
     }
@@ -74,6 +74,11 @@ impl Builder {
     /// `x / (1 + exp(-x))`.
     pub fn silu(&mut self, x: ValueId) -> ValueId {
         self.activate(Activation::Silu, x)
+    }
+
+    /// Of each group of `every` elements the `len` from `first` on.
+    pub fn slice(&mut self, x: ValueId, first: usize, len: usize, every: usize) -> ValueId {
+        self.push(Op::Slice { first, len, every }, &[x])
     }
 
     /// `cap tanh(x / cap)`.
@@ -103,6 +108,16 @@ impl Builder {
         let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scores: scores.into() };
         self.caches.push(cache);
         self.push(Op::Attention(spec), &[q, k, v])
+    }
+
+    /// As [`attention`](Self::attention), over the keys and values of the cache layer that another attention fills.
+    pub fn shared_attention(&mut self, q: ValueId, layer: usize, heads: usize, scores: impl Into<Scores>) -> ValueId {
+        let LayerCache { kv_heads, head_dim } = self.caches.get(layer).copied().unwrap_or_else(|| {
+            self.mistake.get_or_insert_with(|| format!("cache layer {layer} is read before anything fills it"));
+            LayerCache { kv_heads: 1, head_dim: 1 }
+        });
+        let spec = AttentionSpec { layer, heads, kv_heads, head_dim, scores: scores.into() };
+        self.push(Op::Attention(spec), &[q])
     }
 
     /// Adds a layer to the cache, for a fused op that attends.

@@ -33,6 +33,7 @@ impl fmt::Display for Op {
                 write!(f, " eps={eps:?}")
             }
             Self::SoftCap { cap } => write!(f, " cap={cap:?}"),
+            Self::Slice { first, len, every } => write!(f, " first={first} len={len} every={every}"),
             Self::Rope(spec) => write!(f, " style={} head_dim={}", spec.style.name(), spec.head_dim),
             Self::Attention(spec) => write_attention(f, spec),
             Self::RotatedAttention { attention, rope, norm } => {

@@ -72,7 +72,7 @@ pub enum Op {
     Embed,
     /// `(x [r, k], w [n, k]) -> [r, n]`: `y = x w^T`. Row-wise.
     MatMul,
-    /// `(a, b) -> a + b`, where `b` has the shape of `a` or is one row, added to every row. Row-wise.
+    /// `(a, b) -> a + b`, where `b` has the shape of `a`, or is one row for all rows, or one number. Row-wise.
     Add,
     /// `(a, b) -> a * b` element by element, with `b` as for `Add`. Row-wise.
     Mul,
@@ -85,6 +85,15 @@ pub enum Op {
         /// What no element's magnitude exceeds.
         cap: f32,
     },
+    /// `(x [r, n]) -> [r, n / every * len]`: of each group of `every` elements the `len` from `first` on. Row-wise.
+    Slice {
+        /// The first that is taken of a group.
+        first: usize,
+        /// How many are.
+        len: usize,
+        /// Elements of a group.
+        every: usize,
+    },
     /// `(x [r, n], w [1, g]) -> [r, n]`: each group of `g` elements divided by `sqrt(mean(x^2) + eps)`, times `w`
     /// ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)). `g` divides `n`: the row, or one head. Row-wise.
     RmsNorm {
@@ -94,7 +103,8 @@ pub enum Op {
     /// `(x [Tokens, heads * head_dim], frequencies [1, pairs]) -> x rotated` by position times frequency, in radians.
     Rope(RopeSpec),
     /// `(q [Tokens, heads * head_dim], k, v [Tokens, kv_heads * head_dim]) -> [Tokens, heads * head_dim]`: appends `k`
-    /// and `v` to the layer's cache of each run's sequence, then causal attention over all that the cache holds.
+    /// and `v` to the layer's cache of each run's sequence, then causal attention over all that the cache holds. With `q`
+    /// alone, attention over what another has appended to that layer.
     Attention(AttentionSpec),
     /// `(x [Tokens, n]) -> [Outputs, n]`: the rows whose logits the step wants.
     SelectOutputs,
@@ -139,6 +149,7 @@ impl Op {
             Self::Activate(Activation::Silu) => "silu",
             Self::Activate(Activation::Gelu) => "gelu",
             Self::SoftCap { .. } => "soft_cap",
+            Self::Slice { .. } => "slice",
             Self::RmsNorm { .. } => "rms_norm",
             Self::Rope(_) => "rope",
             Self::Attention(_) => "attention",
@@ -162,6 +173,7 @@ impl Op {
             | Self::Div
             | Self::Activate(_)
             | Self::SoftCap { .. }
+            | Self::Slice { .. }
             | Self::RmsNorm { .. }
             | Self::MatMulJoined
             | Self::MatMulGlu(_)
@@ -185,6 +197,7 @@ impl Op {
             | Self::Div
             | Self::Activate(_)
             | Self::SoftCap { .. }
+            | Self::Slice { .. }
             | Self::RmsNorm { .. }
             | Self::Rope(_)
             | Self::SelectOutputs
@@ -210,6 +223,7 @@ impl Op {
             Self::MatMulAdd | Self::MatMulAddRmsNorm { .. } => Some(2),
             Self::Embed
             | Self::MatMul
+            | Self::Slice { .. }
             | Self::Attention(_)
             | Self::RotatedAttention { .. }
             | Self::SelectOutputs
@@ -230,6 +244,7 @@ impl Op {
             | Self::Div
             | Self::Activate(_)
             | Self::SoftCap { .. }
+            | Self::Slice { .. }
             | Self::RmsNorm { .. }
             | Self::Rope(_)
             | Self::Attention(_)
@@ -260,8 +275,14 @@ impl Op {
                 _ => Err(mismatch("x, a matrix and a residual of the product's shape", inputs)),
             },
             Self::Add | Self::Mul | Self::Div => match inputs {
-                [a, b] if a == b || *b == Shape::new(Rows::Fixed(1), a.width) => Ok(vec![*a]),
-                _ => Err(mismatch("two of one shape, or the second one row", inputs)),
+                [a, b] if a == b || (b.rows == Rows::Fixed(1) && [1, a.width].contains(&b.width)) => Ok(vec![*a]),
+                _ => Err(mismatch("two of one shape, or the second one row or one number", inputs)),
+            },
+            Self::Slice { first, len, every } => match inputs {
+                [x] if *every > 0 && x.width.is_multiple_of(*every) && *len > 0 && first + len <= *every => {
+                    Ok(vec![Shape::new(x.rows, x.width / every * len)])
+                }
+                _ => Err(mismatch("whole groups that have what is taken of them", inputs)),
             },
             Self::Activate(_) | Self::SoftCap { .. } => match inputs {
                 [x] => Ok(vec![*x]),
@@ -331,7 +352,10 @@ impl AttentionSpec {
         if self.scores.window == Some(0) {
             return Err("a window of no positions".into());
         }
-        if inputs == [q, kv, kv] { Ok(vec![q]) } else { Err(mismatch("q, k and v of the heads' widths", inputs)) }
+        match inputs == [q, kv, kv] || inputs == [q] {
+            true => Ok(vec![q]),
+            false => Err(mismatch("q of the heads' width, and k and v or neither", inputs)),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) fn verify(graph: &Graph) -> Result<()> {
     let mut appended = vec![false; graph.caches.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         check_node(graph, index, node)
-            .and_then(|()| check_cache(graph, &node.op, &mut appended))
+            .and_then(|()| check_cache(graph, node, &mut appended))
             .map_err(|what| Error::Graph(format!("node {index} ({}): {what}", node.op.name())))?;
     }
     match graph.values.get(graph.logits.index()) {
@@ -66,11 +66,17 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
     Ok(())
 }
 
-/// Each attention has a cache layer of its own, of its shape.
-fn check_cache(graph: &Graph, op: &Op, appended: &mut [bool]) -> Result<(), String> {
-    let Op::Attention(spec) = op else { return Ok(()) };
+/// Each attention that appends has a cache layer of its own, of its shape; the others read one that has been filled.
+fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), String> {
+    let (Op::Attention(spec) | Op::RotatedAttention { attention: spec, .. }) = &node.op else { return Ok(()) };
     if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim }) {
         return Err(format!("cache layer {} is missing or of another shape", spec.layer));
+    }
+    if node.inputs.len() == 1 {
+        return match appended[spec.layer] {
+            true => Ok(()),
+            false => Err(format!("cache layer {} is read before anything fills it", spec.layer)),
+        };
     }
     if std::mem::replace(&mut appended[spec.layer], true) {
         return Err(format!("cache layer {} has another attention already", spec.layer));

@@ -55,7 +55,7 @@ impl Block {
         self.join(c, w, [x, a], &name("post_attention_norm"))
     }
 
-    fn feed_forward(&self, c: &Config, l: &LayerConfig, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
+    pub fn feed_forward(&self, c: &Config, l: &LayerConfig, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
         let name = |part: &str| format!("blk.{n}.{part}");
         let h = w.rms_norm(x, &name("ffn_norm"), c.hidden, c.rms_eps)?;
         let h = w.feed_forward(h, &name("ffn"), [c.hidden, l.ffn], self.activation)?;
@@ -63,9 +63,9 @@ impl Block {
     }
 
     /// The residual stream `x` with what a part of the layer came to.
-    fn join(&self, c: &Config, w: &mut Wiring, [x, part]: [ValueId; 2], norm: &str) -> Result<ValueId> {
+    pub fn join(&self, c: &Config, w: &mut Wiring, [x, part]: [ValueId; 2], norm: &str) -> Result<ValueId> {
         let part = if self.post_norms { w.rms_norm(part, norm, c.hidden, c.rms_eps)? } else { part };
-        let part = w.scale(part, c.residual_scale, c.hidden);
+        let part = w.scale(part, c.residual_scale);
         Ok(w.builder.add(x, part))
     }
 }

@@ -10,9 +10,12 @@ use crate::{Error, Result, gguf::Gguf, graph::Scores};
 
 /// The largest sizes that are believed. They leave room over every model known, and products of two fit 32 bits.
 const MAX_LAYERS: usize = 1 << 12;
-const MAX_WIDTH: usize = 1 << 24;
+pub(super) const MAX_WIDTH: usize = 1 << 24;
 const MAX_HEADS: usize = 1 << 12;
 const MAX_HEAD_DIM: usize = 1 << 12;
+
+/// The layers that see no more than a window.
+pub(super) const PATTERN: &str = "attention.sliding_window_pattern";
 
 /// A model's sizes and constants.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +87,7 @@ impl Config {
     /// Lets those layers see no more than a window for which `attention.sliding_window_pattern` says so; where the file
     /// has none, all but the last of each `period`.
     pub(super) fn slide(&mut self, keys: &Keys, window: usize, period: usize) -> Result<()> {
-        let slides = keys.pattern("attention.sliding_window_pattern", self.layers.len(), period)?;
+        let slides = keys.pattern(PATTERN, self.layers.len(), period)?;
         for (layer, slides) in self.layers.iter_mut().zip(slides) {
             layer.scores.window = slides.then_some(window);
         }
@@ -121,20 +124,27 @@ fn head_dim(keys: &Keys, heads: usize) -> Result<usize> {
     const KEY: &str = "attention.key_length";
     const VALUE: &str = "attention.value_length";
     let hidden = hidden(keys)?;
-    let head_dim = match keys.optional_size(KEY, MAX_HEAD_DIM)? {
-        Some(head_dim) => head_dim,
-        None if hidden.is_multiple_of(heads) => keys.check_size(KEY, hidden / heads, MAX_HEAD_DIM)?,
-        None => {
-            return Err(keys.error(KEY, format!("is missing, and {heads} heads do not divide a width of {hidden}")));
-        }
-    };
-    if !head_dim.is_multiple_of(2) {
-        return Err(keys.error(KEY, format!("is {head_dim}, but rotary embedding wants an even number")));
+    match head_dim_of(keys, [KEY, VALUE])? {
+        Some(head_dim) => Ok(head_dim),
+        None if hidden.is_multiple_of(heads) => check_head_dim(keys, [KEY, VALUE], hidden / heads),
+        None => Err(keys.error(KEY, format!("is missing, and {heads} heads do not divide a width of {hidden}"))),
     }
-    let value_length = keys.optional_size(VALUE, MAX_HEAD_DIM)?.unwrap_or(head_dim);
+}
+
+/// The elements of a head by these keys, one for keys and one for values.
+pub(super) fn head_dim_of(keys: &Keys, [key, value]: [&str; 2]) -> Result<Option<usize>> {
+    keys.optional_size(key, MAX_HEAD_DIM)?.map(|head_dim| check_head_dim(keys, [key, value], head_dim)).transpose()
+}
+
+fn check_head_dim(keys: &Keys, [key, value]: [&str; 2], head_dim: usize) -> Result<usize> {
+    let head_dim = keys.check_size(key, head_dim, MAX_HEAD_DIM)?;
+    if !head_dim.is_multiple_of(2) {
+        return Err(keys.error(key, format!("is {head_dim}, but rotary embedding wants an even number")));
+    }
+    let value_length = keys.optional_size(value, MAX_HEAD_DIM)?.unwrap_or(head_dim);
     if value_length != head_dim {
         let what = format!("is {value_length}, but keys have {head_dim} elements, and no family here has both");
-        return Err(keys.error(VALUE, what));
+        return Err(keys.error(value, what));
     }
     Ok(head_dim)
 }

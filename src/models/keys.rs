@@ -65,6 +65,14 @@ impl<'a> Keys<'a> {
         value.map(|n| self.check_size(key, n, max)).transpose()
     }
 
+    /// A number from 0 to `max`, which is 0 where the key is absent.
+    pub fn count(&self, key: &str, max: usize) -> Result<usize> {
+        match self.gguf.usize(&self.full(key))?.unwrap_or(0) {
+            n if n <= max => Ok(n),
+            n => Err(self.error(key, format!("is {n}, but must be from 0 to {max}"))),
+        }
+    }
+
     pub fn check_size(&self, key: &str, n: usize, max: usize) -> Result<usize> {
         if (1..=max).contains(&n) {
             Ok(n)

@@ -10,6 +10,7 @@ mod config;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod granite;
 mod keys;
 mod llama;
@@ -51,6 +52,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build },
+    Family { architecture: "gemma4", models: "Gemma 4, text, dense", build: gemma4::build },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build },
     Family { architecture: "llama", models: "Llama, Mistral and what is wired like them", build: llama::build },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build },
@@ -65,7 +67,7 @@ const KNOWN: &[&str] = &[
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
     "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
     "qwen35", "qwen35moe", "phi2", "phi3", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
-    "minicpm", "minicpm3", "gemma3n", "gemma4", "gemma-embedding", "starcoder2", "rwkv6",
+    "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "starcoder2", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",
     "olmo2", "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", "glm4", "glm4moe",
     "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "nemotron_h", "nemotron_h_moe", "exaone",

@@ -38,18 +38,29 @@ pub enum RopeScaling {
 
 impl RopeConfig {
     pub(super) fn read(keys: &Keys, head_dim: usize) -> Result<Self> {
-        const DIM: &str = "rope.dimension_count";
         let base = keys.float("rope.freq_base", f32::MIN_POSITIVE..f32::MAX, Some(10_000.0))?;
-        let dim = keys.optional_size(DIM, head_dim)?.unwrap_or(head_dim);
-        if !dim.is_multiple_of(2) {
-            return Err(keys.error(DIM, format!("is {dim}, but must be even")));
-        }
+        let dim = Self::read_dim(keys, "rope.dimension_count", head_dim)?;
         let scaling = RopeScaling::read(keys)?;
         if matches!(scaling, RopeScaling::Yarn { .. }) && dim != head_dim {
             let what = format!("is yarn with {dim} of a head's {head_dim} elements rotated, which is not built yet");
             return Err(keys.error("rope.scaling.type", what));
         }
         Ok(Self { base, dim, scaling, divided: false })
+    }
+
+    /// That of heads of `head_dim` elements that see a window: turned by `rope.freq_base_swa`, or by `base` where the file
+    /// does not say, and not scaled.
+    pub(super) fn read_sliding(keys: &Keys, head_dim: usize, base: f32) -> Result<Self> {
+        let base = keys.float("rope.freq_base_swa", f32::MIN_POSITIVE..f32::MAX, Some(base))?;
+        let dim = Self::read_dim(keys, "rope.dimension_count_swa", head_dim)?;
+        Ok(Self { base, dim, scaling: RopeScaling::None, divided: false })
+    }
+
+    fn read_dim(keys: &Keys, key: &str, head_dim: usize) -> Result<usize> {
+        match keys.optional_size(key, head_dim)?.unwrap_or(head_dim) {
+            dim if dim.is_multiple_of(2) => Ok(dim),
+            dim => Err(keys.error(key, format!("is {dim}, but must be even"))),
+        }
     }
 
     /// The radians that each pair turns a position.

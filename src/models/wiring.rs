@@ -79,13 +79,13 @@ impl<'a> Wiring<'a> {
         Ok(frequencies)
     }
 
-    /// Every element of rows of `width` times `factor`.
-    pub fn scale(&mut self, x: ValueId, factor: f32, width: usize) -> ValueId {
+    /// Every element times `factor`.
+    pub fn scale(&mut self, x: ValueId, factor: f32) -> ValueId {
         if factor == 1.0 {
             return x;
         }
-        let factors = self.builder.constant(vec![factor; width]);
-        self.builder.mul(x, factors)
+        let factor = self.builder.constant([factor]);
+        self.builder.mul(x, factor)
     }
 
     /// The step's tokens as rows of the embedding.
@@ -93,14 +93,14 @@ impl<'a> Wiring<'a> {
         let tokens = self.builder.tokens();
         let table = self.weight("token_embd.weight", config.vocab_size, config.hidden)?;
         let x = self.builder.embed(table, tokens);
-        Ok(self.scale(x, config.embedding_scale, config.hidden))
+        Ok(self.scale(x, config.embedding_scale))
     }
 
     /// The model whose logits are `x`, normed, times `output.weight` or, where the file has none, the embedding.
     pub fn finish(mut self, config: Config, x: ValueId) -> Result<Model> {
         let x = self.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
         // Fewer products than on the logits themselves.
-        let x = self.scale(x, config.logit_scale, config.hidden);
+        let x = self.scale(x, config.logit_scale);
         let own = self.weights.find("output.weight", &[config.vocab_size, config.hidden])?;
         let head = if own.is_some() { "output" } else { "token_embd" };
         let logits = self.linear(x, head, config.vocab_size, config.hidden)?;

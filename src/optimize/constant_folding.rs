@@ -38,7 +38,9 @@ type Folded = HashMap<ValueId, Arc<[f32]>>;
 /// The node's result, where all its operands are known.
 fn fold(graph: &Graph, node: &Node, folded: &Folded, target: &Target<'_>) -> Option<Arc<[f32]>> {
     let folds = match node.op {
-        Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::SoftCap { .. } | Op::RmsNorm { .. } => true,
+        Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::SoftCap { .. } | Op::Slice { .. } | Op::RmsNorm { .. } => {
+            true
+        }
         Op::Embed
         | Op::MatMul
         | Op::Rope(_)
@@ -86,6 +88,9 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         (Op::Mul, [a, b]) => pairwise(a, b, |a, b| a * b),
         (Op::Div, [a, b]) => pairwise(a, b, |a, b| a / b),
         (Op::SoftCap { cap }, [x]) => x.iter().map(|x| cap * (x / cap).tanh()).collect(),
+        (Op::Slice { first, len, every }, [x]) => {
+            x.chunks(*every).flat_map(|group| &group[*first..first + len]).copied().collect()
+        }
         (Op::Activate(activation), [x]) => x.iter().map(|x| activate(*activation, f64::from(*x)) as f32).collect(),
         (Op::RmsNorm { eps }, [x, w]) => x.chunks_exact(w.len()).flat_map(|x| rms_norm(x, w, *eps)).collect(),
         _ => return None,
@@ -94,7 +99,7 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
 }
 
 fn pairwise(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> Arc<[f32]> {
-    a.iter().zip(b).map(|(a, b)| f(*a, *b)).collect()
+    a.iter().zip(b.iter().cycle()).map(|(a, b)| f(*a, *b)).collect()
 }
 
 fn activate(activation: Activation, x: f64) -> f64 {

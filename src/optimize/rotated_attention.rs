@@ -36,13 +36,13 @@ impl Pass for RotatedAttention {
 /// The fused op and its operands, where `node` ends the pattern.
 fn rotated(graph: &Graph, uses: &[usize], node: &Node) -> Option<(Op, Vec<ValueId>)> {
     let Op::Attention(attention) = node.op else { return None };
-    let (q, frequencies, rope) = rotation(graph, uses, node.inputs[0])?;
+    let [q, k, v] = node.inputs[..] else { return None };
+    let (q, frequencies, rope) = rotation(graph, uses, q)?;
     let same = |(_, f, spec): &(ValueId, ValueId, RopeSpec)| *f == frequencies && *spec == rope;
-    let (k, ..) = rotation(graph, uses, node.inputs[1]).filter(same)?;
+    let (k, ..) = rotation(graph, uses, k).filter(same)?;
     if rope.head_dim != attention.head_dim {
         return None;
     }
-    let v = node.inputs[2];
     let norms = head_norm(graph, uses, q, &attention).zip(head_norm(graph, uses, k, &attention));
     match norms.filter(|((.., q), (.., k))| q == k) {
         Some(((q, q_norm, eps), (k, k_norm, _))) => {

@@ -207,6 +207,13 @@ fn windows_caps_and_scales_out_of_range_are_named() {
         ("gemma3", "attention.sliding_window", u32(0)),
         ("gemma3", "rope.freq_base_swa", f32(0.0)),
         ("gemma3", "attn_logit_softcapping", f32(50.0)),
+        ("gemma4", "attention.sliding_window", None),
+        ("gemma4", "attention.sliding_window_pattern", None),
+        ("gemma4", "attention.key_length_swa", u32(7)),
+        ("gemma4", "attention.value_length_swa", u32(8)),
+        ("gemma4", "rope.dimension_count_swa", u32(8)),
+        ("gemma4", "attention.shared_kv_layers", u32(1)),
+        ("gemma4", "embedding_length_per_layer_input", u32(1 << 30)),
         ("granite", "logit_scale", None),
         ("granite", "logit_scale", f32(0.0)),
         ("granite", "residual_scale", f32(-0.5)),
@@ -219,6 +226,11 @@ fn windows_caps_and_scales_out_of_range_are_named() {
         // What the family wants besides.
         let mut changes = match architecture {
             "gemma3" => vec![("attention.sliding_window", u32(4))],
+            "gemma4" => vec![
+                ("attention.sliding_window", u32(4)),
+                ("attention.sliding_window_pattern", Some((9, crate::support::gguf_file::array(7, &[vec![1]])))),
+                ("attention.key_length_swa", u32(6)),
+            ],
             "granite" => vec![("logit_scale", f32(2.0))],
             _ => vec![],
         };
@@ -303,7 +315,7 @@ fn other_architectures_are_refused_by_name() {
         Error::Architecture { name, known, supported } => {
             assert_eq!(
                 (name.as_str(), supported.as_str()),
-                (architecture, "gemma, gemma2, gemma3, granite, llama, qwen2, qwen3, smollm3")
+                (architecture, "gemma, gemma2, gemma3, gemma4, granite, llama, qwen2, qwen3, smollm3")
             );
             known
         }

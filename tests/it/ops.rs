@@ -12,7 +12,7 @@ use self::case::Case;
 pub use self::case::{compare, ragged};
 
 /// The table, in parts that the tests below run beside each other.
-const CASES: [fn() -> Vec<Case>; 14] = [
+const CASES: [fn() -> Vec<Case>; 15] = [
     || for_dtypes(products::embed),
     || for_dtypes(products::matmul),
     || for_dtypes(products::fused),
@@ -24,6 +24,7 @@ const CASES: [fn() -> Vec<Case>; 14] = [
     rows::add_rms_norm,
     rows::rope,
     rows::select_outputs,
+    rows::slice,
     attention::cases,
     attention::rotated,
     attention::long_cases,
@@ -88,21 +89,21 @@ fn ops_on_rows() {
 
 #[test]
 fn rotations_and_selections() {
-    check(9..11);
+    check(9..12);
 }
 
 #[test]
 fn attention_over_the_cache() {
-    check(11..13);
+    check(12..14);
 }
 
 #[test]
 fn attention_over_sections_of_the_cache() {
-    check(13..CASES.len());
+    check(14..CASES.len());
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 17;
+const OPS: usize = 18;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -124,6 +125,7 @@ fn number(op: &Op) -> usize {
         Op::MatMulAddRmsNorm { .. } => 14,
         Op::RotatedAttention { .. } => 15,
         Op::SoftCap { .. } => 16,
+        Op::Slice { .. } => 17,
     }
 }
 

@@ -515,7 +515,7 @@ proptest! {
             Op::AddRmsNorm { .. } => has[3],
             Op::MatMulAddRmsNorm { .. } => has[4],
             Op::RotatedAttention { .. } => has[5],
-            Op::Embed | Op::MatMul | Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::SoftCap { .. } | Op::RmsNorm { .. } | Op::Rope(_)
+            Op::Embed | Op::MatMul | Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::SoftCap { .. } | Op::Slice { .. } | Op::RmsNorm { .. } | Op::Rope(_)
             | Op::Attention(_) | Op::SelectOutputs => true,
         };
         let vector = |name: &str| weights.get(name).map(|row| Arc::from(row.as_slice()));

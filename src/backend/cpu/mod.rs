@@ -95,6 +95,7 @@ impl Backend for Cpu {
             | Op::Div
             | Op::Activate(_)
             | Op::SoftCap { .. }
+            | Op::Slice { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::Attention(_)

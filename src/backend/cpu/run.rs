@@ -161,6 +161,14 @@ impl<'a> Walk<'a> {
                         (kernels.soft_cap)(self.row(*x, row), *cap, self.row(*out, row), out.width);
                     }
                 }
+                Task::Slice { first, len, every, x, out } => {
+                    for row in worker.share(self.rows(out.rows)) {
+                        let [x, out_row] = [self.row(*x, row).add(*first), self.row(*out, row)];
+                        for group in 0..out.width / len {
+                            out_row.add(group * len).copy_from_nonoverlapping(x.add(group * every), *len);
+                        }
+                    }
+                }
                 Task::RmsNorm { x, w, eps, out } => {
                     for row in worker.share(self.rows(out.rows)) {
                         let [x, out_row] = [self.row(*x, row), self.row(*out, row)];

@@ -106,6 +106,8 @@ pub(super) enum Task {
     Activate { activation: Activation, x: Buffer, out: Buffer },
     /// `cap tanh(x / cap)` of each element.
     SoftCap { cap: f32, x: Buffer, out: Buffer },
+    /// Of each group of `every` elements the `len` from `first` on.
+    Slice { first: usize, len: usize, every: usize, x: Buffer, out: Buffer },
     /// RMS norm of each group.
     RmsNorm { x: Buffer, w: Arc<[f32]>, eps: f32, out: Buffer },
     /// A sum, and the RMS norm of it.
@@ -129,6 +131,7 @@ impl Task {
             Self::Binary { out, .. }
             | Self::Activate { out, .. }
             | Self::SoftCap { out, .. }
+            | Self::Slice { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm { out, .. }
             | Self::Rope { out, .. } => Some(out.rows),
@@ -156,6 +159,7 @@ impl Task {
             | Self::Binary { .. }
             | Self::Activate { .. }
             | Self::SoftCap { .. }
+            | Self::Slice { .. }
             | Self::RmsNorm { .. }
             | Self::AddRmsNorm { .. }
             | Self::Rope { .. }
@@ -207,6 +211,9 @@ impl Lowering<'_> {
             Op::Div => self.binary(BinaryOp::Div, inputs, out)?,
             Op::Activate(activation) => Task::Activate { activation: *activation, x: buffer(&inputs[0])?, out },
             Op::SoftCap { cap } => Task::SoftCap { cap: *cap, x: buffer(&inputs[0])?, out },
+            Op::Slice { first, len, every } => {
+                Task::Slice { first: *first, len: *len, every: *every, x: buffer(&inputs[0])?, out }
+            }
             Op::RmsNorm { eps } => {
                 Task::RmsNorm { x: buffer(&inputs[0])?, w: self.prepared.vector(&inputs[1])?, eps: *eps, out }
             }
@@ -217,9 +224,10 @@ impl Lowering<'_> {
             }
             Op::Rope(spec) => Task::Rope { spec: *spec, x: buffer(&inputs[0])?, angles: self.angles(&inputs[1])?, out },
             Op::Attention(spec) => {
-                let [q, k, v] = [buffer(&inputs[0])?, buffer(&inputs[1])?, buffer(&inputs[2])?];
-                self.tasks.push(("append", Task::Append { spec: *spec, k, v }));
-                Task::Attend { spec: *spec, q, out }
+                if let [_, k, v] = &inputs[..] {
+                    self.tasks.push(("append", Task::Append { spec: *spec, k: buffer(k)?, v: buffer(v)? }));
+                }
+                Task::Attend { spec: *spec, q: buffer(&inputs[0])?, out }
             }
             Op::SelectOutputs => Task::Select { x: buffer(&inputs[0])?, out },
             Op::MatMulAddRmsNorm { .. } | Op::RotatedAttention { .. } => {
@@ -244,7 +252,10 @@ impl Lowering<'_> {
     fn binary(&self, op: BinaryOp, inputs: &[Operand], out: Buffer) -> Result<Task> {
         let b = match &inputs[1] {
             Operand::Slot(b) => Side::Rows(place(b)),
-            row => Side::Row(self.prepared.vector(row)?),
+            row => match *self.prepared.vector(row)? {
+                [number] => Side::Row(vec![number; out.width].into()),
+                ref row => Side::Row(row.into()),
+            },
         };
         Ok(Task::Binary { op, a: buffer(&inputs[0])?, b, out })
     }

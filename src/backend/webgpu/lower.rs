@@ -140,6 +140,10 @@ impl<'a> Lowering<'a> {
             Op::Div => self.elementwise(name, "div", step, &made[0], json!({})),
             Op::Activate(activation) => self.elementwise(name, function(*activation), step, &made[0], json!({})),
             Op::SoftCap { cap } => self.elementwise(name, "soft_cap", step, &made[0], soft_cap(Some(*cap), "f32")),
+            Op::Slice { first, len, every } => {
+                let more = json!({ "first": first, "len": len, "every": every });
+                self.elementwise(name, "slice", step, &made[0], more)
+            }
             Op::RmsNorm { eps } => self.rms_norm(name, step, &made[0], *eps),
             Op::AddRmsNorm { eps } => self.add_rms_norm(name, step, made, *eps),
             Op::Rope(spec) => self.rope(name, step, &made[0], spec),

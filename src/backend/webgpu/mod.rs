@@ -93,6 +93,7 @@ impl Backend for Gpu {
             | Op::Div
             | Op::Activate(_)
             | Op::SoftCap { .. }
+            | Op::Slice { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::Attention(_)

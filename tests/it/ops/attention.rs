@@ -53,6 +53,7 @@ pub fn cases() -> Vec<Case> {
     for (softcap, window) in [(Some(0.5), None), (Some(50.0), Some(1)), (None, Some(64)), (None, Some(67))] {
         cases.push(seen_through(softcap, window, steps()));
     }
+    cases.push(shared_cache(steps()));
     cases
 }
 
@@ -227,6 +228,20 @@ fn two_layers(steps: Vec<Step>) -> Case {
     let y = m.b.attention([x, k, v], LayerCache { kv_heads: 2, head_dim: 24 }, 4, 0.2);
     let z = m.b.add(y, x);
     let case = m.finish("attention in two layers", z, steps, SOFTMAX);
+    Case { cache_type: CacheType::F16, ..case }
+}
+
+/// Two layers that read one cache, which the first of them fills, through windows of their own.
+fn shared_cache(steps: Vec<Step>) -> Case {
+    let mut m = Maker::new(26);
+    let tokens = vocabulary(&steps);
+    let [q, k, v, other] = [96, 32, 32, 64].map(|width| m.exact_rows(width, tokens));
+    let x = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 32 }, 3, 0.2);
+    let scores = Scores { scale: 0.3, softcap: None, window: Some(20) };
+    let y = m.b.shared_attention(other, 0, 2, scores);
+    let x = m.b.slice(x, 32, 64, 96);
+    let z = m.b.add(y, x);
+    let case = m.finish("attention over a shared cache", z, steps, SOFTMAX);
     Case { cache_type: CacheType::F16, ..case }
 }
 

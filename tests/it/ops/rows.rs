@@ -19,10 +19,10 @@ pub fn pairwise() -> Vec<Case> {
     ops.iter().flat_map(|op| WIDTHS.iter().flat_map(|width| pairwise_of(op, *width))).collect()
 }
 
-/// With a row for each row (also the same one twice), one row of a weight, and a constant row.
+/// With a row for each row (also the same one twice), one row of a weight, a constant row, and one number.
 fn pairwise_of(op: &Op, width: usize) -> Vec<Case> {
     type Second = fn(&mut Maker, ValueId, usize) -> ValueId;
-    let seconds: [(&str, Second); 5] = [
+    let seconds: [(&str, Second); 6] = [
         ("rows", |m, _, width| away_from_zero_rows(m, width)),
         ("itself", |_, x, _| x),
         ("a weight", |m, _, width| away_from_zero_weight(m, DType::F32, width)),
@@ -31,6 +31,7 @@ fn pairwise_of(op: &Op, width: usize) -> Vec<Case> {
             let row = away_from_zero(width, m);
             m.b.constant(row)
         }),
+        ("a number", |m, _, _| away_from_zero_weight(m, DType::F32, 1)),
     ];
     let case = |(name, second): &(&str, Second)| {
         let mut m = Maker::new(10);
@@ -79,6 +80,17 @@ fn activation(activation: Activation) -> Vec<Case> {
         m.finish(format!("{activation:?} of {x:?}"), y, steps_of(&[1], 1), SINGLE)
     };
     WIDTHS.map(case).into_iter().chain(extremes.iter().map(extreme)).collect()
+}
+
+/// Halves of heads, a few columns of all, everything.
+pub fn slice() -> Vec<Case> {
+    let case = |(width, first, len, every): (usize, usize, usize, usize)| {
+        let mut m = Maker::new(18);
+        let x = m.normal_rows(width, VOCABULARY);
+        let y = m.b.slice(x, first, len, every);
+        m.finish(format!("slice {first} {len} {every} of {width}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE)
+    };
+    [(12, 0, 2, 4), (12, 2, 2, 4), (37, 5, 3, 37), (64, 8, 8, 32), (96, 33, 1, 48), (20, 0, 20, 20)].map(case).into()
 }
 
 pub fn soft_cap() -> Vec<Case> {

@@ -135,9 +135,15 @@ impl<'w> Interpreter<'w> {
             (Op::Div, [a, b]) => vec![pairwise(a, b, |a, b| a / b)],
             (Op::Activate(activation), [x]) => vec![activate(*activation, x)],
             (Op::SoftCap { cap }, [x]) => vec![x.map_rows(x.width, |x| x.iter().map(|x| soft_cap(*x, *cap)).collect())],
+            (Op::Slice { first, len, every }, [x]) => {
+                let taken =
+                    |row: &[f64]| row.chunks(*every).flat_map(|group| &group[*first..first + len]).copied().collect();
+                vec![x.map_rows(x.width / every * len, taken)]
+            }
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
             (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
             (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], step)],
+            (Op::Attention(spec), [q]) => vec![self.attend_all(spec, q, step)],
             (Op::SelectOutputs, [x]) => {
                 vec![Matrix::from_rows(x.width, step.outputs.iter().map(|row| x.row(*row).to_vec()))]
             }
@@ -172,6 +178,7 @@ impl<'w> Interpreter<'w> {
                 | Op::Div
                 | Op::Activate(_)
                 | Op::SoftCap { .. }
+                | Op::Slice { .. }
                 | Op::RmsNorm { .. }
                 | Op::Rope(_)
                 | Op::Attention(_)
@@ -185,6 +192,14 @@ impl<'w> Interpreter<'w> {
                 _,
             ) => panic!("{op} with {} operands", inputs.len()),
         }
+    }
+
+    /// Attention over what this step's tokens and those before them have in the cache already.
+    fn attend_all(&self, spec: &AttentionSpec, q: &Matrix, step: &Step) -> Matrix {
+        let rows = step.positions().into_iter().enumerate().map(|(row, (sequence, position))| {
+            attend(spec, q.row(row), &self.caches[&(sequence, spec.layer)][..=position])
+        });
+        Matrix::from_rows(q.width, rows)
     }
 
     fn attention(&mut self, spec: &AttentionSpec, [q, k, v]: [&Matrix; 3], step: &Step) -> Matrix {
@@ -210,7 +225,7 @@ pub fn constant_row(row: &[f32]) -> Matrix {
     Matrix::new(1, row.len(), row.iter().copied().map(f64::from).collect())
 }
 
-fn attend(spec: &AttentionSpec, q: &[f64], cache: &Cache) -> Vec<f64> {
+fn attend(spec: &AttentionSpec, q: &[f64], cache: &[(Vec<f64>, Vec<f64>)]) -> Vec<f64> {
     let mut result = Vec::new();
     for head in 0..spec.heads {
         let kv = head / (spec.heads / spec.kv_heads) * spec.head_dim;
@@ -242,7 +257,7 @@ fn pairwise(a: &Matrix, b: &Matrix, f: impl Fn(f64, f64) -> f64) -> Matrix {
     let one_row = b.rows == 1;
     let rows = (0..a.rows).map(|row| {
         let b = b.row(if one_row { 0 } else { row });
-        a.row(row).iter().zip(b).map(|(a, b)| f(*a, *b)).collect()
+        a.row(row).iter().zip(b.iter().cycle()).map(|(a, b)| f(*a, *b)).collect()
     });
     Matrix::from_rows(a.width, rows)
 }

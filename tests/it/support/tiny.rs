@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 10] = [
+pub const MODELS: [Tiny; 11] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -15,6 +15,7 @@ pub const MODELS: [Tiny; 10] = [
     Tiny("gemma", ROUNDED),
     Tiny("gemma2", ROUNDED),
     Tiny("gemma3", ROUNDED),
+    Tiny("gemma4", ROUNDED),
     Tiny("granite", EXACT),
 ];
 

@@ -19,20 +19,16 @@ use crate::{
 /// What stands for a score of nothing.
 const LOWEST: &str = "-3.0e38f";
 
-/// The rotation, and the weights and eps of the norms before it.
+/// Rows with the distance between them.
+type Lines = (Resource, usize);
+
+/// What is appended first: keys and values, the rotation, and the weights and eps of the norms before it.
 #[derive(Clone, Copy)]
 struct Turn<'a> {
+    new: [Lines; 2],
     spec: &'a RopeSpec,
     angles: (usize, usize),
     norms: Option<([Resource; 2], f32)>,
-}
-
-/// Rows that are attended with.
-#[derive(Clone, Copy)]
-struct Rows3 {
-    q: (Resource, usize),
-    k: (Resource, usize),
-    v: (Resource, usize),
 }
 
 impl Lowering<'_> {
@@ -44,48 +40,52 @@ impl Lowering<'_> {
         spec: &AttentionSpec,
         rotation: Option<(&RopeSpec, Option<f32>)>,
     ) -> Result<()> {
-        let [q, k, v] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];
         let at = |place: &Place| (slot(place), stride(place));
-        let rows = Rows3 { q: at(&q), k: at(&k), v: at(&v) };
+        if let [q] = &step.inputs[..] {
+            self.attend(op, made, spec, at(&place(q)?));
+            return Ok(());
+        }
+        let [q, k, v] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];
+        let new = [at(&k), at(&v)];
         let Some((rope, norm)) = rotation else {
-            self.append(op, When::Always, spec, rows);
-            self.attend(op, made, spec, rows);
+            self.append(op, When::Always, spec, new);
+            self.attend(op, made, spec, at(&q));
             return Ok(());
         };
         let norms = match norm {
             Some(eps) => Some(([self.vector_resource(&step.inputs[4])?, self.vector_resource(&step.inputs[5])?], eps)),
             None => None,
         };
-        let turn = Turn { spec: rope, angles: self.angles(&step.inputs[3])?, norms };
+        let turn = Turn { new, spec: rope, angles: self.angles(&step.inputs[3])?, norms };
         let fuses = self.few && fuses(self.traits, spec, self.cache.cache_type);
         if fuses {
-            self.step_kernels(op, [When::SingleWithinSpan, When::SingleBeyondSpan], made, spec, rows, Some(turn));
+            self.step_kernels(op, [When::SingleWithinSpan, When::SingleBeyondSpan], made, spec, at(&q), Some(turn));
         }
         let when = if fuses { When::Several } else { When::Always };
-        let turned = [(0, q, rows.q.1), (1, k, rows.k.1)].map(|(number, x, stride)| {
+        let turned = [q, k].map(|x| (x, stride(&x)));
+        let turned = [(0, turned[0]), (1, turned[1])].map(|(number, (x, stride))| {
             let to = Resource::Temp(number);
             let norm = turn.norms.map(|(weights, eps)| (weights[number], eps));
             let kernel = self.heads(&x, Rows::Tokens, to, stride, spec.head_dim, norm, Some((rope, turn.angles)));
             self.push_when(op, when, kernel);
             (to, stride)
         });
-        let rows = Rows3 { q: turned[0], k: turned[1], v: rows.v };
-        self.append(op, when, spec, rows);
+        self.append(op, when, spec, [turned[1], new[1]]);
         if fuses {
-            self.step_kernels(op, [When::SeveralWithinSpan, When::SeveralBeyondSpan], made, spec, rows, None);
+            self.step_kernels(op, [When::SeveralWithinSpan, When::SeveralBeyondSpan], made, spec, turned[0], None);
         } else {
-            self.attend(op, made, spec, rows);
+            self.attend(op, made, spec, turned[0]);
         }
         self.convert_result(op, made, spec);
         Ok(())
     }
 
     /// Attention over keys and values that are all in the cache.
-    fn attend(&mut self, op: &'static str, made: &Made, spec: &AttentionSpec, rows: Rows3) {
+    fn attend(&mut self, op: &'static str, made: &Made, spec: &AttentionSpec, q: Lines) {
         if self.few {
-            self.step_kernels(op, [When::WithinSpan, When::BeyondSpan], made, spec, rows, None);
+            self.step_kernels(op, [When::WithinSpan, When::BeyondSpan], made, spec, q, None);
         } else {
-            let kernel = self.prefill_kernel(made, spec, rows);
+            let kernel = self.prefill_kernel(made, spec, q);
             self.push(op, kernel);
         }
         self.convert_result(op, made, spec);
@@ -113,14 +113,14 @@ impl Lowering<'_> {
         })
     }
 
-    fn append(&mut self, op: &'static str, when: When, spec: &AttentionSpec, rows: Rows3) {
-        let values = json!({ "k_stride": rows.k.1, "v_stride": rows.v.1 });
+    fn append(&mut self, op: &'static str, when: When, spec: &AttentionSpec, [k, v]: [Lines; 2]) {
+        let values = json!({ "k_stride": k.1, "v_stride": v.1 });
         let kernel = Kernel {
             template: "append",
             values: with(with(self.common(64), self.of_cache(spec)), values),
             bindings: vec![
-                reads("k", "f32", rows.k.0),
-                reads("v", "f32", rows.v.0),
+                reads("k", "f32", k.0),
+                reads("v", "f32", v.0),
                 writes("cache", "u32", Resource::Cache(spec.layer)),
             ],
             groups: [Count::Quads, Count::Fixed(spec.kv_heads), Count::Fixed(1)],
@@ -135,25 +135,18 @@ impl Lowering<'_> {
         [within, beyond]: [When; 2],
         made: &Made,
         spec: &AttentionSpec,
-        rows: Rows3,
+        q: Lines,
         turn: Option<Turn<'_>>,
     ) {
-        let whole = self.step_kernel(made, spec, rows, turn, false);
+        let whole = self.step_kernel(made, spec, q, turn, false);
         self.push_when(op, within, whole);
-        let split = self.step_kernel(made, spec, rows, turn, true);
+        let split = self.step_kernel(made, spec, q, turn, true);
         self.push_when(op, beyond, split);
         let combine = self.combine_kernel(made, spec);
         self.push_when(op, beyond, combine);
     }
 
-    fn step_kernel(
-        &self,
-        made: &Made,
-        spec: &AttentionSpec,
-        rows: Rows3,
-        turn: Option<Turn<'_>>,
-        split: bool,
-    ) -> Kernel {
+    fn step_kernel(&self, made: &Made, spec: &AttentionSpec, q: Lines, turn: Option<Turn<'_>>, split: bool) -> Kernel {
         let group_heads = spec.heads / spec.kv_heads;
         // Within a span there is work for few processors, so that each head has its own; beyond it keys and values are
         // read once for several.
@@ -180,7 +173,7 @@ impl Lowering<'_> {
             (false, false) => (slot(&made.place), "f32"),
         };
         let cache = Resource::Cache(spec.layer);
-        let mut bindings = vec![reads("q", "f32", rows.q.0)];
+        let mut bindings = vec![reads("q", "f32", q.0)];
         bindings.push(if turn.is_some() { writes("cache", "u32", cache) } else { reads("cache", "u32", cache) });
         bindings.push(writes(if emits { "y_codes" } else { "y" }, element, result));
         let heads = if lanes == 1 { "f32".into() } else { format!("vec{lanes}<f32>") };
@@ -192,19 +185,20 @@ impl Lowering<'_> {
             "at_once": at_once, "values_at_once": at_once.min(span / groups),
             "fewest_words": (workgroup * at_once / dim).next_power_of_two().clamp(1, span / per_word),
             "span": span, "shared": (workgroup * per_word).max(span).max(groups * dim), "emitting": dim,
-            "q_stride": rows.q.1, "k_stride": rows.k.1, "v_stride": rows.v.1, "out_stride": stride(&made.place),
+            "q_stride": q.1, "out_stride": stride(&made.place),
             "out_blocks": made.place.shape.width / 32,
         });
         if let Some(turn) = turn {
-            bindings.push(reads("k", "f32", rows.k.0));
-            bindings.push(reads("v", "f32", rows.v.0));
+            let [k, v] = turn.new;
+            bindings.push(reads("k", "f32", k.0));
+            bindings.push(reads("v", "f32", v.0));
             if let Some(([q_norm, k_norm], _)) = turn.norms {
                 bindings.push(reads("q_norm", "f32", q_norm));
                 bindings.push(reads("k_norm", "f32", k_norm));
                 reduced.push(json!({ "name": "one", "wgsl": "f32" }));
             }
             let more = json!({
-                "norm": turn.norms.is_some(), "eps": float(turn.norms.map_or(0.0, |(_, eps)| eps)),
+                "k_stride": k.1, "v_stride": v.1, "norm": turn.norms.is_some(), "eps": float(turn.norms.map_or(0.0, |(_, eps)| eps)),
                 "reciprocal": float(1.0 / spec.head_dim as f32),
             });
             values = with(with(values, rotation(turn.spec, turn.angles)), more);
@@ -244,9 +238,9 @@ impl Lowering<'_> {
         }
     }
 
-    fn prefill_kernel(&self, made: &Made, spec: &AttentionSpec, rows: Rows3) -> Kernel {
+    fn prefill_kernel(&self, made: &Made, spec: &AttentionSpec, q: Lines) -> Kernel {
         let shape = tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type);
-        let values = json!({ "q_stride": rows.q.1, "out_stride": stride(&made.place), "scale": spec.scores.scale });
+        let values = json!({ "q_stride": q.1, "out_stride": stride(&made.place), "scale": spec.scores.scale });
         let values = with(values, soft_cap(spec.scores.softcap, "vec4<f32>"));
         let values = with(with(self.common(128), self.of_cache(spec)), with(shape.values(self.traits), values));
         // As many at a time as lie side by side.
@@ -265,7 +259,7 @@ impl Lowering<'_> {
             template: shape.template,
             values,
             bindings: vec![
-                reads("q", elements[0], rows.q.0),
+                reads("q", elements[0], q.0),
                 reads("kv", elements[1], Resource::Cache(spec.layer)),
                 writes("out", elements[2], slot(&made.place)),
             ],

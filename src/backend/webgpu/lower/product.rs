@@ -166,7 +166,7 @@ impl Lowering<'_> {
         let kernel = Kernel {
             template: "elementwise",
             values: json!({
-                "op": "copy", "workgroup": 64, "width": width, "in_place": false, "b_stride": null,
+                "op": "copy", "workgroup": 64, "width": width, "in_place": false,
                 "a_stride": from.stride, "y_stride": to.stride,
             }),
             bindings: vec![writes("y", "f32", to.resource), reads("a", "f32", from.resource)],

@@ -245,19 +245,19 @@ impl Lowering<'_> {
         if !in_place {
             bindings.push(reads("a", "f32", slot(&a)));
         }
-        let b_stride = match step.inputs.get(1) {
+        let second = match step.inputs.get(1) {
             Some(Operand::Slot(b)) => {
                 bindings.push(reads("b", "f32", slot(b)));
-                Some(stride(b))
+                format!("b[row * {}u + column]", stride(b))
             }
             Some(row) => {
                 bindings.push(reads("b", "f32", self.vector_resource(row)?));
-                Some(0)
+                if self.vector(row)?.len() == 1 { "b[0]" } else { "b[column]" }.into()
             }
-            None => None,
+            None => String::new(),
         };
         let values = json!({
-            "op": name, "workgroup": 64, "width": width, "in_place": in_place, "b_stride": b_stride,
+            "op": name, "workgroup": 64, "width": width, "in_place": in_place, "second": second,
             "a_stride": stride(&a), "y_stride": stride(&made.place),
         });
         let kernel = Kernel {

@@ -1,0 +1,133 @@
+//! Gemma 4 ([Gemma Team 2026](https://ai.google.dev/gemma/docs/core)), text, dense: Gemma 3 with heads of two sizes, norms
+//! of values, layers that read the cache of an earlier one, and for each layer an embedding of the token of its own.
+
+use super::{
+    Config, LayerConfig, Model, RopeConfig,
+    block::Block,
+    config::{MAX_WIDTH, PATTERN, head_dim_of},
+    gemma,
+    gemma3::BASE,
+    keys::Keys,
+    wiring::Wiring,
+};
+use crate::{
+    Result,
+    graph::{Activation, LayerCache, RopeSpec, RopeStyle, ValueId},
+};
+
+const BLOCK: Block =
+    Block { style: RopeStyle::Halves, head_norms: true, post_norms: true, activation: Activation::Gelu };
+
+/// What this family has besides.
+struct Sizes {
+    /// Layers with keys and values of their own; those that follow read the cache of the last of these of their kind.
+    own: usize,
+    /// Elements of a token's embedding for one layer; 0 where there are none.
+    inputs: usize,
+}
+
+pub(super) fn build(keys: &Keys, mut w: Wiring) -> Result<Model> {
+    let config = config(keys)?;
+    let sizes = sizes(keys, &config)?;
+    let mut x = w.embedding(&config)?;
+    let inputs = if sizes.inputs > 0 { Some(layer_inputs(&config, &sizes, &mut w, x)?) } else { None };
+    for (n, layer) in config.layers.iter().enumerate() {
+        x = attention(&config, layer, &sizes, &mut w, x, n)?;
+        x = BLOCK.feed_forward(&config, layer, &mut w, x, n)?;
+        if let Some(inputs) = inputs {
+            x = add_input(&config, &sizes, &mut w, [x, inputs], n)?;
+        }
+        if let Some(scale) = w.optional_weight(&format!("blk.{n}.layer_output_scale.weight"), 1, 1)? {
+            x = w.builder.mul(x, scale);
+        }
+    }
+    w.finish(config, x)
+}
+
+fn config(keys: &Keys) -> Result<Config> {
+    let mut config = gemma::config(keys)?;
+    let window = keys.required("attention.sliding_window", keys.window()?)?;
+    keys.required(PATTERN, keys.has(PATTERN).then_some(()))?;
+    config.slide(keys, window, config.layers.len())?;
+    for layer in &mut config.layers {
+        layer.scores.scale = 1.0;
+        if layer.scores.window.is_some() {
+            let sizes = head_dim_of(keys, ["attention.key_length_swa", "attention.value_length_swa"])?;
+            layer.head_dim = sizes.unwrap_or(layer.head_dim);
+            layer.rope = Some(RopeConfig::read_sliding(keys, layer.head_dim, BASE)?);
+        } else {
+            layer.rope = layer.rope.map(|rope| RopeConfig { divided: true, ..rope });
+        }
+    }
+    config.logit_softcap = keys.factor("final_logit_softcapping", None)?;
+    Ok(config)
+}
+
+fn sizes(keys: &Keys, config: &Config) -> Result<Sizes> {
+    const SHARED: &str = "attention.shared_kv_layers";
+    let own = config.layers.len() - keys.count(SHARED, config.layers.len() - 1)?;
+    let alike =
+        |a: &LayerConfig, b: &LayerConfig| (a.kv_heads, a.head_dim, a.scores) == (b.kv_heads, b.head_dim, b.scores);
+    let (owners, readers) = config.layers.split_at(own);
+    if let Some(n) = readers.iter().position(|reader| !owners.iter().any(|owner| alike(owner, reader))) {
+        return Err(keys.error(SHARED, format!("leaves layer {} without an earlier one of its kind to read", own + n)));
+    }
+    Ok(Sizes { own, inputs: keys.count("embedding_length_per_layer_input", MAX_WIDTH / config.layers.len())? })
+}
+
+fn attention(c: &Config, l: &LayerConfig, s: &Sizes, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
+    let name = |part: &str| format!("blk.{n}.{part}");
+    let (q_width, kv_width) = (l.heads * l.head_dim, l.kv_heads * l.head_dim);
+    let spec = RopeSpec { style: BLOCK.style, head_dim: l.head_dim };
+    let frequencies = l.rope.map(|rope| w.frequencies(&rope)).transpose()?;
+    let rotated = |w: &mut Wiring, x: ValueId| frequencies.map_or(x, |f| w.builder.rope(x, f, spec));
+
+    let h = w.rms_norm(x, &name("attn_norm"), c.hidden, c.rms_eps)?;
+    let q = w.linear(h, &name("attn_q"), q_width, c.hidden)?;
+    let q = w.rms_norm(q, &name("attn_q_norm"), l.head_dim, c.rms_eps)?;
+    let q = rotated(w, q);
+    let a = if n < s.own {
+        let k = w.linear(h, &name("attn_k"), kv_width, c.hidden)?;
+        // Where there is no matrix for values they are the keys, before these are normed and rotated.
+        let v = w.optional_weight(&name("attn_v.weight"), kv_width, c.hidden)?;
+        let v = v.map_or(k, |v| w.builder.matmul(h, v));
+        let ones = w.builder.constant(vec![1.0; l.head_dim]);
+        let v = w.builder.rms_norm(v, ones, c.rms_eps);
+        let k = w.rms_norm(k, &name("attn_k_norm"), l.head_dim, c.rms_eps)?;
+        let k = rotated(w, k);
+        let cache = LayerCache { kv_heads: l.kv_heads, head_dim: l.head_dim };
+        w.builder.attention([q, k, v], cache, l.heads, l.scores)
+    } else {
+        let owner = c.layers[..s.own].iter().rposition(|owner| owner.scores == l.scores).unwrap_or(0);
+        w.builder.shared_attention(q, owner, l.heads, l.scores)
+    };
+    let a = w.linear(a, &name("attn_output"), c.hidden, q_width)?;
+    BLOCK.join(c, w, [x, a], &name("post_attention_norm"))
+}
+
+/// What all layers take in of each token besides the residual stream, layer by layer: an embedding of its own, and a
+/// projection of the embedding `x` that all share.
+fn layer_inputs(c: &Config, s: &Sizes, w: &mut Wiring, x: ValueId) -> Result<ValueId> {
+    let width = c.layers.len() * s.inputs;
+    let tokens = w.builder.tokens();
+    let table = w.weight("per_layer_token_embd.weight", c.vocab_size, width)?;
+    let own = w.builder.embed(table, tokens);
+    let own = w.scale(own, (s.inputs as f32).sqrt());
+    let shared = w.linear(x, "per_layer_model_proj", width, c.hidden)?;
+    let shared = w.scale(shared, (c.hidden as f32).sqrt().recip());
+    let shared = w.rms_norm(shared, "per_layer_proj_norm", s.inputs, c.rms_eps)?;
+    let sum = w.builder.add(shared, own);
+    Ok(w.scale(sum, std::f32::consts::FRAC_1_SQRT_2))
+}
+
+/// The residual stream `x` with what layer `n` makes of its part of `inputs`.
+fn add_input(c: &Config, s: &Sizes, w: &mut Wiring, [x, inputs]: [ValueId; 2], n: usize) -> Result<ValueId> {
+    let name = |part: &str| format!("blk.{n}.{part}");
+    let gate = w.linear(x, &name("inp_gate"), s.inputs, c.hidden)?;
+    let gate = w.builder.activate(BLOCK.activation, gate);
+    let input = w.builder.slice(inputs, n * s.inputs, s.inputs, c.layers.len() * s.inputs);
+    let h = w.builder.mul(gate, input);
+    let h = w.linear(h, &name("proj"), c.hidden, s.inputs)?;
+    let h = w.rms_norm(h, &name("post_norm"), c.hidden, c.rms_eps)?;
+    Ok(w.builder.add(x, h))
+}
