@@ -16,7 +16,7 @@ use half::{bf16, f16};
 
 use crate::{
     DType, Error, Result,
-    gguf::{Gguf, TensorInfo, TensorType},
+    gguf::{Gguf, TensorInfo},
 };
 
 #[cfg(target_endian = "big")]
@@ -41,29 +41,16 @@ pub struct Weight<'a> {
 }
 
 struct Stored {
-    dtype: TensorType,
-    shape: Vec<usize>,
-    place: Place,
+    tensor: TensorInfo,
     /// The elements of a half-precision vector in single precision, once somebody has asked for them.
     widened: OnceLock<Box<[f32]>>,
-}
-
-enum Place {
-    Mapped(TensorInfo),
-    /// Words rather than bytes for their alignment, with the length in bytes.
-    Memory(Box<[u64]>, usize),
 }
 
 impl Weights {
     /// The tensors of a file, where they lie.
     pub fn from_gguf(gguf: &Gguf) -> Self {
-        let stored = |tensor: &TensorInfo| Stored {
-            dtype: tensor.dtype,
-            shape: tensor.shape.clone(),
-            place: Place::Mapped(tensor.clone()),
-            widened: OnceLock::new(),
-        };
-        Self(Arc::new(gguf.tensors().iter().map(|tensor| (tensor.name.clone(), stored(tensor))).collect()))
+        let stored = |tensor: &TensorInfo| (tensor.name.clone(), Stored::new(tensor.clone()));
+        Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
     }
 
     /// Tensors made in memory: name, format, shape (outermost first) and bytes of each.
@@ -83,12 +70,10 @@ impl Weights {
             }
             match weights.entry(name) {
                 Slot::Occupied(slot) => return Err(Error::tensor(slot.key(), "is there twice")),
-                Slot::Vacant(slot) => slot.insert(Stored {
-                    dtype: dtype.into(),
-                    shape,
-                    place: Place::Memory(aligned(&bytes), bytes.len()),
-                    widened: OnceLock::new(),
-                }),
+                Slot::Vacant(slot) => {
+                    let tensor = TensorInfo::in_memory(slot.key().clone(), dtype, shape, &bytes);
+                    slot.insert(Stored::new(tensor))
+                }
             };
         }
         Ok(Self(Arc::new(weights)))
@@ -110,16 +95,17 @@ impl Weights {
     /// [`Error::Tensor`] where it has another shape, or is in a format that is not computed on.
     pub fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Weight<'_>>> {
         let Some((name, stored)) = self.0.get_key_value(name) else { return Ok(None) };
-        if significant(&stored.shape) != significant(shape) {
-            return Err(Error::tensor(name, format!("has shape {:?}, but {shape:?} is expected", stored.shape)));
+        let tensor = &stored.tensor;
+        if significant(&tensor.shape) != significant(shape) {
+            return Err(Error::tensor(name, format!("has shape {:?}, but {shape:?} is expected", tensor.shape)));
         }
-        let Some(dtype) = stored.dtype.dtype() else {
+        let Some(dtype) = tensor.dtype.dtype() else {
             let formats = DType::ALL.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ");
             let what =
-                format!("is stored as {}, which is not computed on: quantise it to one of {formats}", stored.dtype);
+                format!("is stored as {}, which is not computed on: quantise it to one of {formats}", tensor.dtype);
             return Err(Error::tensor(name, what));
         };
-        Ok(Some(Weight { name, dtype, shape: &stored.shape, bytes: stored.bytes(), stored }))
+        Ok(Some(Weight { name, dtype, shape: &tensor.shape, bytes: tensor.bytes(), stored }))
     }
 
     /// The elements of the vector with this name, which must be `len` long, in single precision.
@@ -156,11 +142,7 @@ impl Weights {
     /// Lets the system read the tensors from the disk in one stream, in the file's order, and does not wait for it:
     /// those who need them soon find them in memory, or on their way.
     pub fn read_ahead(&self) {
-        let mapped = self.0.values().filter_map(|stored| match &stored.place {
-            Place::Mapped(tensor) => Some(tensor.clone()),
-            Place::Memory(..) => None,
-        });
-        let mut tensors: Vec<_> = mapped.collect();
+        let mut tensors: Vec<_> = self.0.values().map(|stored| stored.tensor.clone()).collect();
         // Each file is mapped in one piece.
         tensors.sort_by_key(|tensor| tensor.bytes().as_ptr());
         let ask = move || tensors.iter().for_each(|tensor| tensor.will_need(0..tensor.byte_len()));
@@ -170,35 +152,26 @@ impl Weights {
 
     /// The bytes of all tensors together, as they are stored.
     pub fn total_bytes(&self) -> u64 {
-        self.0.values().map(|stored| stored.bytes().len() as u64).sum()
+        self.0.values().map(|stored| stored.tensor.byte_len() as u64).sum()
     }
 }
 
 impl Weight<'_> {
     /// Hints that a range of the bytes will be read soon, so that reading ahead from the disk can start.
     pub fn will_need(&self, range: Range<usize>) {
-        match &self.stored.place {
-            Place::Mapped(tensor) => tensor.will_need(range),
-            Place::Memory(..) => {}
-        }
+        self.stored.tensor.will_need(range);
     }
 
     /// Hints that a range of the bytes has been read (into a copy, say), so that its pages can be given back; they are
     /// read from the file again if they are needed after all.
     pub fn done_with(&self, range: Range<usize>) {
-        match &self.stored.place {
-            Place::Mapped(tensor) => tensor.done_with(range),
-            Place::Memory(..) => {}
-        }
+        self.stored.tensor.done_with(range);
     }
 }
 
 impl Stored {
-    fn bytes(&self) -> &[u8] {
-        match &self.place {
-            Place::Mapped(tensor) => tensor.bytes(),
-            Place::Memory(words, len) => &bytemuck::cast_slice(words)[..*len],
-        }
+    fn new(tensor: TensorInfo) -> Self {
+        Self { tensor, widened: OnceLock::new() }
     }
 }
 
@@ -228,10 +201,4 @@ fn significant(shape: &[usize]) -> &[usize] {
 fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
     let (&columns, outer) = shape.split_last().filter(|_| !shape.contains(&0))?;
     outer.iter().try_fold(dtype.row_bytes(columns)?, |bytes, &length| bytes.checked_mul(length))
-}
-
-fn aligned(bytes: &[u8]) -> Box<[u64]> {
-    let mut words = vec![0; bytes.len().div_ceil(size_of::<u64>())];
-    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
-    words.into()
 }

@@ -17,6 +17,9 @@ const MIN_ENTRY_BYTES: usize = 8 + 4 + 8 + 4 + 8;
 /// The most dimensions that a tensor can have (`GGML_MAX_DIMS`).
 const MAX_DIMENSIONS: u32 = 4;
 
+/// What the first byte of every tensor lies at a multiple of.
+const ALIGNMENT: usize = 8;
+
 /// How a tensor's elements are stored: one of the formats that this crate computes on ([`DType`]), or one that it can
 /// only list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +116,7 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// A tensor of a file, its shape, type and place checked.
+/// A tensor, its shape, type and place checked.
 #[derive(Clone, Debug)]
 pub struct TensorInfo {
     /// Its name, for example `blk.0.attn_q.weight`.
@@ -122,11 +125,30 @@ pub struct TensorInfo {
     pub dtype: TensorType,
     /// Its dimensions, outermost first (the file has them the other way round): a matrix is `[rows, columns]`.
     pub shape: Vec<usize>,
-    pub(super) map: Arc<Map>,
-    pub(super) range: Range<usize>,
+    map: Arc<Map>,
+    range: Range<usize>,
 }
 
 impl TensorInfo {
+    /// A tensor in a `range` of a file, which is as long as format and shape say. It stays there where it lies as
+    /// [`Gguf::bytes`](super::Gguf::bytes) promises, and is copied where it does not.
+    pub(crate) fn in_file(name: String, dtype: DType, shape: Vec<usize>, map: &Arc<Map>, range: Range<usize>) -> Self {
+        if map[range.clone()].as_ptr().addr().is_multiple_of(ALIGNMENT) {
+            return Self { name, dtype: dtype.into(), shape, map: Arc::clone(map), range };
+        }
+        Self::in_memory(name, dtype, shape, &map[range])
+    }
+
+    /// A tensor with a copy of these `bytes`, as many as format and shape say.
+    pub(crate) fn in_memory(name: String, dtype: DType, shape: Vec<usize>, bytes: &[u8]) -> Self {
+        Self { name, dtype: dtype.into(), shape, map: Arc::new(Map::copy(bytes)), range: 0..bytes.len() }
+    }
+
+    /// The same tensor by another name.
+    pub(crate) fn renamed(&self, name: String) -> Self {
+        Self { name, ..self.clone() }
+    }
+
     /// How many elements it has.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
@@ -142,15 +164,15 @@ impl TensorInfo {
     }
 
     pub(crate) fn will_need(&self, range: Range<usize>) {
-        self.map.will_need(self.in_file(range));
+        self.map.will_need(self.in_map(range));
     }
 
     pub(crate) fn done_with(&self, range: Range<usize>) {
-        self.map.done_with(self.in_file(range));
+        self.map.done_with(self.in_map(range));
     }
 
-    /// Where a range of the tensor's bytes lies in the file, without what is past its end.
-    fn in_file(&self, range: Range<usize>) -> Range<usize> {
+    /// Where a range of the tensor's bytes lies in the map, without what is past its end.
+    fn in_map(&self, range: Range<usize>) -> Range<usize> {
         let end = range.end.min(self.range.len());
         let start = range.start.min(end);
         self.range.start + start..self.range.start + end
