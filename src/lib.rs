@@ -14,6 +14,7 @@ pub mod optimize;
 pub mod plan;
 pub mod quant;
 pub mod runner;
+mod safetensors;
 pub mod sampler;
 pub mod tokenizer;
 pub mod weights;

@@ -145,6 +145,15 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
+    /// These keys, none of which may be there twice.
+    pub(super) fn new(entries: Vec<(String, Value)>) -> Parsed<Self> {
+        let mut metadata = Self::default();
+        for (key, value) in entries {
+            metadata.add(key, value)?;
+        }
+        Ok(metadata)
+    }
+
     /// Reads `count` keys with their values.
     pub(super) fn read(cursor: &mut Cursor, count: u64) -> Parsed<Self> {
         cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("a key count of {count} {what}"))?;
@@ -156,12 +165,17 @@ impl Metadata {
             if key.is_empty() {
                 return Err(format!("metadata key {number} of {count} is empty"));
             }
-            if metadata.get(&key).is_some() {
-                return Err(format!("metadata key {} is there twice", quoted(&key)));
-            }
-            metadata.push(key, value);
+            metadata.add(key, value)?;
         }
         Ok(metadata)
+    }
+
+    fn add(&mut self, key: String, value: Value) -> Parsed<()> {
+        if self.get(&key).is_some() {
+            return Err(format!("metadata key {} is there twice", quoted(&key)));
+        }
+        self.push(key, value);
+        Ok(())
     }
 
     fn push(&mut self, key: String, value: Value) {

@@ -23,16 +23,21 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use map::Map;
 use metadata::Metadata;
 pub use metadata::{Array, Value};
 use part::Part;
-use read::quoted;
+pub(crate) use read::quoted;
 pub use strings::Strings;
 pub use tensor::{TensorInfo, TensorType};
 
 use crate::{Error, Result};
 
-/// A model file, mapped into memory and checked. Clones share the mapping.
+/// The version whose terms a translated model is in.
+const LATEST: u32 = 3;
+
+/// A model in GGUF's terms, mapped into memory and checked: a file, or what a directory of safetensors becomes in
+/// [`models::open`](crate::models::open). Clones share the mapping.
 ///
 /// ```no_run
 /// let gguf = inkstone::gguf::Gguf::open("Qwen3-4B-Q4_K_M.gguf")?;
@@ -61,7 +66,27 @@ impl Gguf {
     /// [`Error::Io`] where a file cannot be read, [`Error::InvalidFile`] where it is no sound GGUF file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let Part { version, metadata, tensors } = split::join(path, Part::open(path)?)?;
+        let invalid = |what: &str| Error::InvalidFile { path: path.into(), what: what.into() };
+        if path.is_dir() {
+            return Err(invalid("is a directory: name the .gguf file in it, or use `from_path`"));
+        }
+        if path.extension().is_some_and(|extension| extension == "safetensors") {
+            return Err(invalid("is one file of a model: name the directory that holds it, with config.json"));
+        }
+        Self::index(path, split::join(path, Part::open(path)?)?)
+    }
+
+    /// A model of another format, with the metadata and tensors that a file would have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidFile`] where a key or a tensor is there twice.
+    pub(crate) fn translated(path: &Path, keys: Vec<(String, Value)>, tensors: Vec<TensorInfo>) -> Result<Self> {
+        let metadata = Metadata::new(keys).map_err(|what| Error::InvalidFile { path: path.into(), what })?;
+        Self::index(path, Part { version: LATEST, metadata, tensors })
+    }
+
+    fn index(path: &Path, Part { version, metadata, tensors }: Part) -> Result<Self> {
         let mut index = HashMap::new();
         for (position, tensor) in tensors.iter().enumerate() {
             if index.insert(tensor.name.clone(), position).is_some() {
@@ -72,12 +97,12 @@ impl Gguf {
         Ok(Self(Arc::new(Model { path: path.into(), version, metadata, tensors, index })))
     }
 
-    /// The path that was opened: the model's only file, or its first part.
+    /// The path that was opened: the model's only file, its first part, or its directory.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The version of the format, 2 or 3.
+    /// The version of the format, 2 or 3; 3 for a directory.
     pub fn version(&self) -> u32 {
         self.0.version
     }

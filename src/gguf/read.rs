@@ -140,7 +140,7 @@ impl Element for String {
 }
 
 /// A name from the file, fit for a message: clipped, and with control characters escaped.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     const LONGEST: usize = 96;
     match name.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("`{}…`", name[..end].escape_debug()),

@@ -9,7 +9,7 @@ use crate::{
 
 /// What a family makes of it.
 pub(super) struct Block {
-    /// Which elements of a head are rotated together.
+    /// Which elements of a head are rotated together, as a converter to GGUF has laid them out.
     pub style: RopeStyle,
     /// Whether queries and keys are normed head by head before they are rotated.
     pub head_norms: bool,
@@ -46,7 +46,8 @@ impl Block {
         let mut scores = l.scores;
         if let Some(rope) = &l.rope {
             let frequencies = w.frequencies(rope)?;
-            let spec = RopeSpec { style: self.style, head_dim: l.head_dim };
+            let style = if c.reference_layout { RopeStyle::Halves } else { self.style };
+            let spec = RopeSpec { style, head_dim: l.head_dim };
             [q, k] = [q, k].map(|x| w.builder.rope(x, frequencies, spec));
             scores = Scores { scale: scores.scale * rope.growth(), ..scores };
         }

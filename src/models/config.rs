@@ -41,6 +41,9 @@ pub struct Config {
     pub logit_scale: f32,
     /// A logit `x` becomes `c tanh(x / c)`, where there is such a `c`.
     pub logit_softcap: Option<f32>,
+    /// Whether the tensors lie as in the checkpoint that they come from (`tensor_data_layout`). Converters to GGUF permute
+    /// the rows of some families' queries and keys, so that adjacent elements rather than halves are rotated together.
+    pub reference_layout: bool,
     /// The layers, each an attention and a feed-forward block.
     pub layers: Vec<LayerConfig>,
 }
@@ -80,6 +83,7 @@ impl Config {
             residual_scale: 1.0,
             logit_scale: 1.0,
             logit_softcap: None,
+            reference_layout: keys.str("tensor_data_layout")? == Some("reference"),
             layers: layers(keys)?,
         })
     }

@@ -2,7 +2,13 @@
 //! of their width, pre-norm blocks, wide heads that share few or one for keys and values, and a feed-forward gated by
 //! GELU. The converter has added the one that the checkpoint's norm weights lack.
 
-use super::{Config, Model, block::Block, keys::Keys, wiring::Wiring};
+use super::{
+    Checkpoint, Config, Model,
+    block::Block,
+    checkpoint::{BIASES, Need, SIZES, TENSORS, less_one, only, size},
+    keys::Keys,
+    wiring::Wiring,
+};
 use crate::{
     Result,
     graph::{Activation, RopeStyle},
@@ -10,6 +16,31 @@ use crate::{
 
 const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: false, post_norms: false, activation: Activation::Gelu };
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["gemma"],
+    config: &[
+        &[
+            size("head_dim", "attention.key_length", Need::Or(256)),
+            // The first configs say `gelu` and mean its approximation too.
+            only("hidden_act", &["gelu_pytorch_tanh", "gelu"]),
+            only("hidden_activation", &["gelu_pytorch_tanh"]),
+            only("use_bidirectional_attention", &["false"]),
+        ],
+        SIZES,
+        BIASES,
+    ],
+    tensors: &[
+        &[
+            less_one("input_layernorm", "attn_norm"),
+            less_one("post_attention_layernorm", "ffn_norm"),
+            less_one("norm", "output_norm"),
+        ],
+        TENSORS,
+    ],
+    tied: true,
+    ..Checkpoint::DECODER
+};
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
     BLOCK.model(config(keys)?, wiring)

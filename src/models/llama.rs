@@ -3,7 +3,13 @@
 //! has permuted queries and keys so that adjacent elements are rotated together. Llama 3.1 and later stretch each
 //! frequency by a divisor of its own.
 
-use super::{Config, Model, RopeConfig, block::Block, keys::Keys, wiring::Wiring};
+use super::{
+    Checkpoint, Config, Model, RopeConfig,
+    block::Block,
+    checkpoint::{BIASES, SILU, SIZES, only},
+    keys::Keys,
+    wiring::Wiring,
+};
 use crate::{
     Result,
     graph::{Activation, RopeStyle},
@@ -11,6 +17,13 @@ use crate::{
 
 pub(super) const BLOCK: Block =
     Block { style: RopeStyle::Adjacent, head_norms: false, post_norms: false, activation: Activation::Silu };
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["llama", "mistral"],
+    config: &[SIZES, SILU, BIASES, &[only("sliding_window", &["null"])]],
+    permuted: true,
+    ..Checkpoint::DECODER
+};
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
     let mut config = Config::read(keys)?;

@@ -6,6 +6,7 @@
 //! optimizer's to find. Nothing here knows what will run the graph.
 
 mod block;
+mod checkpoint;
 mod config;
 mod gemma;
 mod gemma2;
@@ -22,6 +23,9 @@ mod wiring;
 
 use std::collections::HashSet;
 
+use checkpoint::Checkpoint;
+pub use checkpoint::open;
+pub(crate) use checkpoint::open_directory;
 pub use config::{Config, LayerConfig};
 use keys::Keys;
 pub use rope::{RopeConfig, RopeScaling};
@@ -44,20 +48,29 @@ pub struct Family {
     pub models: &'static str,
     /// Reads the config, and wires a step's graph up to the logits.
     build: fn(&Keys, Wiring) -> Result<Model>,
+    /// How transformers stores its models, where that is known here.
+    checkpoint: Option<&'static Checkpoint>,
+}
+
+impl Family {
+    /// The `model_type`s in the `config.json` of directories of safetensors that are of it.
+    pub fn model_types(&self) -> &'static [&'static str] {
+        self.checkpoint.map_or(&[], |checkpoint| checkpoint.model_types)
+    }
 }
 
 /// Every family.
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
-    Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build },
-    Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build },
-    Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build },
-    Family { architecture: "gemma4", models: "Gemma 4, text, dense", build: gemma4::build },
-    Family { architecture: "granite", models: "Granite 3, dense", build: granite::build },
-    Family { architecture: "llama", models: "Llama, Mistral and what is wired like them", build: llama::build },
-    Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build },
-    Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build },
-    Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build },
+    Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build, checkpoint: Some(&gemma::CHECKPOINT) },
+    Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoint: None },
+    Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoint: None },
+    Family { architecture: "gemma4", models: "Gemma 4, text, dense", build: gemma4::build, checkpoint: None },
+    Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoint: None },
+    Family { architecture: "llama", models: "Llama, Mistral and what is wired like them", build: llama::build, checkpoint: Some(&llama::CHECKPOINT) },
+    Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoint: Some(&qwen2::CHECKPOINT) },
+    Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoint: Some(&qwen3::CHECKPOINT) },
+    Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoint: Some(&smollm3::CHECKPOINT) },
 ];
 
 /// The other architectures that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of gguf-py 0.17).
@@ -96,7 +109,10 @@ impl Model {
     /// that is not computed on, or that the family has no use for.
     pub fn from_gguf(gguf: &Gguf, weights: &Weights) -> Result<Self> {
         let name = gguf.architecture()?;
-        let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| unbuilt(name))?;
+        let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| {
+            let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
+            unbuilt(name, &supported)
+        })?;
         let keys = Keys::new(gguf)?;
         let model = (family.build)(&keys, Wiring::new(weights))?;
         keys.refuse_unread()?;
@@ -124,7 +140,7 @@ fn refuse_unused(gguf: &Gguf, graph: &Graph) -> Result<()> {
     }
 }
 
-fn unbuilt(name: &str) -> Error {
-    let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
+/// `name` is none of the `supported` ones.
+fn unbuilt(name: &str, supported: &[&str]) -> Error {
     Error::Architecture { name: name.into(), known: KNOWN.contains(&name), supported: supported.join(", ") }
 }

@@ -1,7 +1,7 @@
 //! Qwen2 and Qwen2.5 ([Yang et al. 2024](https://arxiv.org/abs/2407.10671)): pre-norm blocks, grouped-query attention with
 //! biases on queries, keys and values, and a SwiGLU feed-forward.
 
-use super::{Config, Model, block::Block, keys::Keys, wiring::Wiring};
+use super::{Checkpoint, Config, Model, block::Block, keys::Keys, wiring::Wiring};
 use crate::{
     Result,
     graph::{Activation, RopeStyle},
@@ -9,6 +9,8 @@ use crate::{
 
 const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: false, post_norms: false, activation: Activation::Silu };
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint { model_types: &["qwen2"], ..Checkpoint::DECODER };
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
     BLOCK.model(Config::read(keys)?, wiring)

@@ -7,8 +7,9 @@ use crate::{
     Error, Result,
     backend::{Adapter, Backend, Device},
     generate::Limits,
+    gguf::Gguf,
     kv_cache::CacheType,
-    models::Config,
+    models::{self, Config},
 };
 
 /// The context length where none is asked for, if the model was trained for more: a cache that most machines can hold.
@@ -90,12 +91,13 @@ impl RunnerBuilder {
         self
     }
 
-    /// The memory that the model will take. Reads the file's header only.
+    /// The memory that the model will take. Reads the headers of its files only.
     ///
     /// # Errors
-    /// As [`from_gguf`](Self::from_gguf), but for the memory limit.
+    /// As [`from_path`](Self::from_path), but for the memory limit.
     pub fn plan(&self, path: impl AsRef<Path>) -> Result<MemoryPlan> {
-        self.with_backend(|backend| Ok(self.prepare(path.as_ref(), backend)?.memory))
+        let gguf = models::open(path)?;
+        self.with_backend(|backend| Ok(self.prepare(gguf.clone(), backend)?.memory))
     }
 
     /// Loads the model in this file; of a split model, the first part.
@@ -105,7 +107,25 @@ impl RunnerBuilder {
     /// [`Error::Tensor`] and [`Error::Tokenizer`] for what is in it; [`Error::Argument`] for a setting out of its range;
     /// [`Error::Memory`] past the memory limit.
     pub fn from_gguf(&self, path: impl AsRef<Path>) -> Result<Runner> {
-        self.load(path.as_ref())
+        self.load(Gguf::open(path)?)
+    }
+
+    /// Loads the model in this directory, as Hugging Face's transformers writes it: `config.json`, `tokenizer.json`, and
+    /// tensors in `model.safetensors` or in the files that `model.safetensors.index.json` lists.
+    ///
+    /// # Errors
+    /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also names what `config.json` asks for that is not built.
+    pub fn from_safetensors(&self, directory: impl AsRef<Path>) -> Result<Runner> {
+        self.load(models::open_directory(directory.as_ref())?)
+    }
+
+    /// Loads the model at this path: a directory as [`from_safetensors`](Self::from_safetensors), a file as
+    /// [`from_gguf`](Self::from_gguf).
+    ///
+    /// # Errors
+    /// As these.
+    pub fn from_path(&self, path: impl AsRef<Path>) -> Result<Runner> {
+        self.load(models::open(path)?)
     }
 
     pub(super) fn context_length_for(&self, config: &Config) -> Result<usize> {

@@ -1,6 +1,6 @@
 //! The whole path from a file to text: one stage after the other, and nothing else.
 //!
-//! In: the path of a GGUF file. Out: a [`Runner`], which holds the model ready to run and one sequence of tokens.
+//! In: the path of a GGUF file, or of a directory of safetensors. Out: a [`Runner`], which holds the model ready to run and one sequence of tokens.
 //! Whatever a caller asks for (a text, an answer, ids, logits) goes through that sequence, and what the request shares
 //! with it at the start is not computed again.
 
@@ -9,7 +9,7 @@ mod lm;
 mod memory;
 mod requests;
 
-use std::{path::Path, sync::Arc, thread};
+use std::{sync::Arc, thread};
 
 pub use builder::RunnerBuilder;
 pub use lm::LmRunner;
@@ -83,8 +83,7 @@ impl RunnerBuilder {
         act(Box::new(Fallback::new(self.cpu()?, reason)))
     }
 
-    fn prepare(&self, path: &Path, backend: Box<dyn Backend>) -> Result<Prepared> {
-        let gguf = Gguf::open(path)?;
+    fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Prepared> {
         let weights = Weights::from_gguf(&gguf);
         let Model { config, graph } = Model::from_gguf(&gguf, &weights)?;
         let context_length = self.context_length_for(&config)?;
@@ -102,12 +101,12 @@ impl RunnerBuilder {
         Ok(Prepared { gguf, weights, config, backend, graph, layout, limits, memory })
     }
 
-    fn load(&self, path: &Path) -> Result<Runner> {
-        self.with_backend(|backend| self.load_on(path, backend))
+    fn load(&self, gguf: Gguf) -> Result<Runner> {
+        self.with_backend(|backend| self.load_on(gguf.clone(), backend))
     }
 
-    fn load_on(&self, path: &Path, backend: Box<dyn Backend>) -> Result<Runner> {
-        let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(path, backend)?;
+    fn load_on(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Runner> {
+        let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(gguf, backend)?;
         let cache = KvCache::new(memory.context_length, memory.pages_within(self.memory_limit)?);
         // Indexing a large vocabulary takes as long as making the weights ready.
         let (executable, tokenizer) = thread::scope(|scope| {

@@ -24,6 +24,22 @@ impl Runner {
         Self::builder().from_gguf(path)
     }
 
+    /// Loads the model in this directory of safetensors with the default settings.
+    ///
+    /// # Errors
+    /// As [`RunnerBuilder::from_safetensors`].
+    pub fn from_safetensors(directory: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().from_safetensors(directory)
+    }
+
+    /// Loads the model at this path, a GGUF file or a directory of safetensors, with the default settings.
+    ///
+    /// # Errors
+    /// As [`RunnerBuilder::from_path`].
+    pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().from_path(path)
+    }
+
     /// The settings, to be changed before loading.
     pub fn builder() -> RunnerBuilder {
         RunnerBuilder::default()

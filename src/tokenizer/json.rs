@@ -5,26 +5,51 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::SpecialTokens;
 use super::vocabulary::{Kind, Vocabulary};
-use super::{bytes, spm};
+use super::{Encoder, SpecialTokens, bytes, spm};
 use crate::error::{Error, Result};
+use crate::gguf::Gguf;
 
 /// A tokenizer of the `tokenizers` crate.
 pub(super) struct Json {
     parsing: tokenizers::Tokenizer,
     /// The same, taking special tokens for ordinary text: that is a setting, not an argument, so it is another tokenizer. Few need it.
     plain: OnceLock<Box<tokenizers::Tokenizer>>,
+    /// Whether the metadata says how the begin and the end of a sequence are marked, rather than the post-processor.
+    pub marks_are_flagged: bool,
 }
 
-pub(super) fn from_file(path: &Path) -> Result<(Vocabulary, Json)> {
+pub(super) fn from_file(path: &Path) -> Result<(Vocabulary, Encoder)> {
     let text = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let error = |what: String| Error::Tokenizer(format!("{}: {what}", path.display()));
-    let mut tokenizer = tokenizers::Tokenizer::from_bytes(&text).map_err(|e| error(e.to_string()))?;
+    let (vocabulary, json) = parse(&text).map_err(|what| Error::Tokenizer(format!("{}: {what}", path.display())))?;
+    Ok((vocabulary, Encoder::Json(json)))
+}
+
+/// The tokenizer that the metadata holds as a whole, if it does.
+pub(super) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
+    const KEY: &str = "tokenizer.huggingface.json";
+    let Some(text) = gguf.str(KEY)? else { return Ok(None) };
+    let (mut vocabulary, mut json) = parse(text.as_bytes()).map_err(|what| Error::metadata(KEY, what))?;
+    // A model may know more ids than its tokenizer, though none that it was trained to give. They are called as the
+    // converter to GGUF calls them.
+    let known = gguf.tensor("token_embd.weight").and_then(|embedding| embedding.shape.first().copied());
+    for id in vocabulary.len()..known.unwrap_or(0) {
+        let text = format!("[PAD{id}]");
+        vocabulary.push(&text, Kind::Unused, |out| out.extend_from_slice(text.as_bytes()));
+    }
+    vocabulary.read_ids(gguf)?;
+    vocabulary.read_flags(gguf, false)?;
+    let flags = ["tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"];
+    json.marks_are_flagged = flags.iter().any(|flag| gguf.get(flag).is_some());
+    Ok(Some((vocabulary, Encoder::Json(json))))
+}
+
+fn parse(text: &[u8]) -> Result<(Vocabulary, Json), String> {
+    let mut tokenizer = tokenizers::Tokenizer::from_bytes(text).map_err(|e| e.to_string())?;
     // Truncation would lose text without a word, and padding add some.
-    tokenizer.with_truncation(None).map_err(|e| error(e.to_string()))?.with_padding(None);
-    let vocabulary = vocabulary(&tokenizer).map_err(error)?;
-    Ok((vocabulary, Json { parsing: tokenizer, plain: OnceLock::new() }))
+    tokenizer.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
+    let vocabulary = vocabulary(&tokenizer)?;
+    Ok((vocabulary, Json { parsing: tokenizer, plain: OnceLock::new(), marks_are_flagged: false }))
 }
 
 fn vocabulary(tokenizer: &tokenizers::Tokenizer) -> Result<Vocabulary, String> {

@@ -66,18 +66,20 @@ enum Encoder {
 }
 
 impl Tokenizer {
-    /// The tokenizer that a model's metadata describes (the keys `tokenizer.ggml.*`).
+    /// The tokenizer that a model's metadata describes (the keys `tokenizer.ggml.*`), or else holds as a whole
+    /// (`tokenizer.huggingface.json`), as that of a directory of safetensors does.
     ///
     /// # Errors
     /// [`Error::Metadata`] where a key is missing, malformed, or names a kind of vocabulary or a pre-tokenizer that this crate
     /// does not know (one that is merely similar would give other ids than the model was trained with).
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
         const MODEL: &str = "tokenizer.ggml.model";
-        let missing = || Error::metadata(MODEL, "is missing: this file holds no tokenizer");
-        let (vocabulary, encoder) = match gguf.str(MODEL)?.ok_or_else(missing)? {
-            "gpt2" => bpe::from_gguf(gguf)?,
-            "llama" => spm::from_gguf(gguf)?,
-            other => {
+        let (vocabulary, encoder) = match gguf.str(MODEL)? {
+            Some("gpt2") => bpe::from_gguf(gguf)?,
+            Some("llama") => spm::from_gguf(gguf)?,
+            None => json::from_gguf(gguf)?
+                .ok_or_else(|| Error::metadata(MODEL, "is missing: this file holds no tokenizer"))?,
+            Some(other) => {
                 let what = format!("`{other}` is a kind of vocabulary that is not supported; supported: gpt2, llama");
                 return Err(Error::metadata(MODEL, what));
             }
@@ -94,8 +96,8 @@ impl Tokenizer {
     /// [`Error::Io`] where the file cannot be read, [`Error::Tokenizer`] where it is not a tokenizer or one whose
     /// decoder is neither byte-level nor SentencePiece's.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
-        let (vocabulary, json) = json::from_file(path.as_ref())?;
-        Ok(Self(Arc::new(Inner { vocabulary, encoder: Encoder::Json(json) })))
+        let (vocabulary, encoder) = json::from_file(path.as_ref())?;
+        Ok(Self(Arc::new(Inner { vocabulary, encoder })))
     }
 
     /// The ids of a text, with nothing added at its begin or end. SentencePiece vocabularies that were trained so put
@@ -116,7 +118,9 @@ impl Tokenizer {
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>> {
-        if let Encoder::Json(json) = &self.0.encoder {
+        if let Encoder::Json(json) = &self.0.encoder
+            && !json.marks_are_flagged
+        {
             return json.encode_prompt(text);
         }
         let vocabulary = &self.0.vocabulary;

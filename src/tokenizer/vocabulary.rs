@@ -87,16 +87,27 @@ impl Vocabulary {
         for (text, kind) in tokens.iter().zip(kinds(gguf, tokens.len())?) {
             this.push(text, kind, |bytes| decode(text, kind, bytes));
         }
-        let id = |key: &str| special_id(gguf, key, tokens.len());
-        this.bos = id("tokenizer.ggml.bos_token_id")?;
-        this.eos = id("tokenizer.ggml.eos_token_id")?;
-        let unknown = this.kinds.iter().position(|&kind| kind == Kind::Unknown).map(|at| at as u32);
-        this.unknown = id("tokenizer.ggml.unknown_token_id")?.or(unknown);
-        let named = [this.eos, id("tokenizer.ggml.eot_token_id")?, id("tokenizer.ggml.eom_token_id")?];
-        this.end_of_generation.extend(named.into_iter().flatten());
-        this.end_of_generation.sort_unstable();
-        this.end_of_generation.dedup();
+        this.read_ids(gguf)?;
         Ok(this)
+    }
+
+    /// Reads the special ids, once the tokens are known.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] where one is no token's.
+    pub fn read_ids(&mut self, gguf: &Gguf) -> Result<()> {
+        let tokens = self.len();
+        let id = |key: &str| special_id(gguf, key, tokens);
+        self.bos = id("tokenizer.ggml.bos_token_id")?;
+        self.eos = id("tokenizer.ggml.eos_token_id")?;
+        let unknown = self.kinds.iter().position(|&kind| kind == Kind::Unknown).map(|at| at as u32);
+        self.unknown = id("tokenizer.ggml.unknown_token_id")?.or(unknown);
+        let named = [self.eos, id("tokenizer.ggml.eot_token_id")?, id("tokenizer.ggml.eom_token_id")?];
+        self.end_of_generation.extend(named.into_iter().flatten());
+        self.end_of_generation.extend(end_ids(gguf, tokens)?);
+        self.end_of_generation.sort_unstable();
+        self.end_of_generation.dedup();
+        Ok(())
     }
 
     /// Sets whether the begin and the end of a sequence are marked: as the metadata says, else by what is usual for the vocabulary.
@@ -213,6 +224,19 @@ pub(super) fn same_length(key: &str, length: usize, tokens: usize) -> Result<()>
         return Ok(());
     }
     Err(Error::metadata(key, format!("has {length} elements for {tokens} tokens")))
+}
+
+/// The ids that a checkpoint ends at, of which there may be any number.
+fn end_ids(gguf: &Gguf, tokens: usize) -> Result<&[u32]> {
+    const KEY: &str = "tokenizer.ggml.eos_token_ids";
+    match gguf.array(KEY)? {
+        None => Ok(&[]),
+        Some(Array::U32(ids)) => match ids.iter().find(|&&id| id as usize >= tokens) {
+            Some(id) => Err(Error::metadata(KEY, format!("has {id}, but there are only {tokens} tokens"))),
+            None => Ok(ids),
+        },
+        Some(_) => Err(Error::metadata(KEY, "must be an array of 32-bit integers without signs")),
+    }
 }
 
 fn special_id(gguf: &Gguf, key: &str, tokens: usize) -> Result<Option<u32>> {

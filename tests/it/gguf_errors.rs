@@ -33,8 +33,9 @@ fn what_is_no_gguf_file_is_told_apart() {
     assert!(matches!(error, Error::Io { .. }), "{error:?}");
     assert!(error.to_string().starts_with(&missing.display().to_string()), "{error}");
     let error = Gguf::open(folder.path()).unwrap_err().to_string();
-    assert_eq!(error, format!("{}: is a directory: name the .gguf file in it", folder.path().display()));
-    assert_eq!(complaint(""), "is empty: it is no GGUF file");
+    let directory = "is a directory: name the .gguf file in it, or use `from_path`";
+    assert_eq!(error, format!("{}: {directory}", folder.path().display()));
+    assert_eq!(complaint(""), "is empty");
     let text = "is not a GGUF file: it starts with \"Once\" and not with \"GGUF\"";
     assert_eq!(complaint("Once upon a time"), text);
     assert_eq!(complaint([0, 1]), "is not a GGUF file: it starts with \"\\x00\\x01\" and not with \"GGUF\"");

@@ -10,8 +10,20 @@ use std::{
 const COMMON: [&str; 2] = ["error", "dtype"];
 
 /// The stages, from the file down; each may use those before it.
-const STAGES: [&str; 11] =
-    ["gguf", "weights", "quant", "graph", "models", "optimize", "plan", "kv_cache", "backend", "generate", "runner"];
+const STAGES: [&str; 12] = [
+    "gguf",
+    "safetensors",
+    "weights",
+    "quant",
+    "graph",
+    "models",
+    "optimize",
+    "plan",
+    "kv_cache",
+    "backend",
+    "generate",
+    "runner",
+];
 
 /// What stands apart of that order: it uses the file's metadata at most, and of its own kind those before it. The decode
 /// loop and the runner use it.

@@ -20,6 +20,7 @@ mod profile;
 mod quant;
 mod readme;
 mod runner;
+mod safetensors;
 mod sampler;
 mod storyteller;
 mod support;

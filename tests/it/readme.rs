@@ -10,12 +10,15 @@ use crate::support::tiny::MODELS;
 fn the_table_of_families_is_the_crates() {
     let tiny = MODELS.map(|tiny| (Gguf::open(tiny.path()).unwrap().architecture().unwrap().to_string(), tiny.0));
     let mut table = String::from(
-        "| `general.architecture` | models | tiny models of it, whose logits and text are llama.cpp's |\n|---|---|---|\n",
+        "| `general.architecture` | `model_type` of safetensors | models | tiny models of it, whose logits and text are \
+         llama.cpp's |\n|---|---|---|---|\n",
     );
     for family in FAMILIES {
         let own: Vec<_> = tiny.iter().filter(|(of, _)| of == family.architecture).map(|(_, name)| *name).collect();
         assert!(!own.is_empty(), "{} is checked against nothing", family.architecture);
-        writeln!(table, "| `{}` | {} | {} |", family.architecture, family.models, own.join(", ")).unwrap();
+        let types: Vec<_> = family.model_types().iter().map(|name| format!("`{name}`")).collect();
+        let columns = [format!("`{}`", family.architecture), types.join(", "), family.models.into(), own.join(", ")];
+        writeln!(table, "| {} |", columns.join(" | ")).unwrap();
     }
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     assert!(readme.contains(&table), "README.md is to have this table:\n\n{table}");

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 pub mod allocation;
+pub mod checkpoint;
 pub mod drive;
 pub mod gguf_file;
 pub mod graphs;

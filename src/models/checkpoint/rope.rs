@@ -1,0 +1,172 @@
+//! How positions are encoded: `rope_theta` with `rope_scaling`, or `rope_parameters`, as transformers 5 has it.
+
+use std::f64::consts::TAU;
+
+use serde_json::{Map as Object, Value as Json};
+
+use super::config::Settings;
+use crate::{
+    DType, Error, Result,
+    gguf::{TensorInfo, Value},
+};
+
+/// The largest head that is believed.
+const MAX_HEAD_DIM: u32 = 1 << 12;
+
+/// Rotary embedding in GGUF's terms.
+pub(super) struct Rope {
+    /// Without the architecture's name.
+    pub keys: Vec<(&'static str, Value)>,
+    /// What each frequency is divided by.
+    pub divisors: Option<TensorInfo>,
+}
+
+/// What the settings say; `theta` is what they need not say.
+pub(super) fn read(settings: &Settings, theta: f64) -> Result<Rope> {
+    let parameters = Parameters::new(settings)?;
+    let theta = parameters.float("rope_theta")?.unwrap_or(theta);
+    let mut keys = vec![("rope.freq_base", Value::F32(theta as f32))];
+    parameters.only("partial_rotary_factor", 1.0)?;
+    let divisors = match parameters.kind()? {
+        "default" => None,
+        "linear" => {
+            keys.extend(scaling("linear", parameters.required("factor")?));
+            None
+        }
+        "yarn" => {
+            keys.extend(parameters.yarn()?);
+            None
+        }
+        "llama3" => Some(parameters.divisors(theta)?),
+        other => {
+            let what =
+                format!("is `{}`, which is not built yet: default, linear, yarn and llama3 are", other.escape_debug());
+            return Err(parameters.error("rope_type", what));
+        }
+    };
+    Ok(Rope { keys, divisors })
+}
+
+fn scaling(kind: &str, factor: f64) -> [(&'static str, Value); 2] {
+    [("rope.scaling.type", Value::String(kind.into())), ("rope.scaling.factor", Value::F32(factor as f32))]
+}
+
+/// The object of parameters, if there is one, and the settings beside it, which some of them stand among.
+struct Parameters<'a> {
+    settings: &'a Settings<'a>,
+    /// What the object is called.
+    name: &'static str,
+    object: Option<&'a Object<String, Json>>,
+}
+
+impl<'a> Parameters<'a> {
+    fn new(settings: &'a Settings<'a>) -> Result<Self> {
+        for name in ["rope_scaling", "rope_parameters"] {
+            if let Some(value) = settings.get(name) {
+                let object = value.as_object().ok_or_else(|| settings.error(name, "is no object"))?;
+                return Ok(Self { settings, name, object: Some(object) });
+            }
+        }
+        Ok(Self { settings, name: "rope_parameters", object: None })
+    }
+
+    fn own(&self, key: &str) -> Option<&'a Json> {
+        self.object?.get(key).filter(|value| !value.is_null())
+    }
+
+    fn error(&self, key: &str, what: impl AsRef<str>) -> Error {
+        self.settings.error(&format!("{}.{key}", self.name), what)
+    }
+
+    fn kind(&self) -> Result<&'a str> {
+        match self.own("rope_type").or_else(|| self.own("type")) {
+            None => Ok("default"),
+            Some(value) => value.as_str().ok_or_else(|| self.error("rope_type", "is no name")),
+        }
+    }
+
+    fn float(&self, key: &str) -> Result<Option<f64>> {
+        match self.own(key) {
+            None => self.settings.float(key),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| self.error(key, "is no number")),
+        }
+    }
+
+    /// A number above 0.
+    fn required(&self, key: &str) -> Result<f64> {
+        match self.float(key)? {
+            Some(value) if value > 0.0 => Ok(value),
+            Some(value) => Err(self.error(key, format!("is {value}, but must be above 0"))),
+            None => Err(self.error(key, "is missing")),
+        }
+    }
+
+    /// Refuses any other value than this, which is what an absent one means.
+    fn only(&self, key: &str, wanted: f64) -> Result<()> {
+        match self.float(key)? {
+            Some(value) if (value - wanted).abs() > 1e-6 * wanted => {
+                Err(self.error(key, format!("is {value}, which is not built yet: {wanted} is")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The context length before stretching.
+    fn original_context(&self) -> Result<f64> {
+        const KEY: &str = "original_max_position_embeddings";
+        if self.float(KEY)?.is_some() { self.required(KEY) } else { self.required("max_position_embeddings") }
+    }
+
+    fn yarn(&self) -> Result<[(&'static str, Value); 3]> {
+        let factor = self.required("factor")?;
+        self.only("beta_fast", 32.0)?;
+        self.only("beta_slow", 1.0)?;
+        self.only("attention_factor", 1.0 + 0.1 * factor.ln())?;
+        for key in ["mscale", "mscale_all_dim"] {
+            if self.own(key).is_some() {
+                return Err(self.error(key, "is not built yet"));
+            }
+        }
+        if self.own("truncate").is_some_and(|value| *value != true) {
+            return Err(self.error("truncate", "is not true, which is not built yet"));
+        }
+        let [kind, factor] = scaling("yarn", factor);
+        // Above 0, so it is cut to a range and to a whole number, no more; in use it is one.
+        Ok([kind, factor, ("rope.scaling.original_context_length", Value::U64(self.original_context()? as u64))])
+    }
+
+    /// What Llama 3.1 stretches each frequency with: long waves by `factor`, short ones not at all, those between by a blend.
+    fn divisors(&self, theta: f64) -> Result<TensorInfo> {
+        let [factor, low, high] = ["factor", "low_freq_factor", "high_freq_factor"].map(|key| self.required(key));
+        let (factor, low, high, context) = (factor?, low?, high?, self.original_context()?);
+        let dim = self.head_dim()?;
+        let divisor = |i: u32| {
+            let wave = TAU * theta.powf(f64::from(2 * i) / f64::from(dim));
+            match context / wave {
+                turns if turns > high => 1.0,
+                turns if turns < low => factor,
+                turns => {
+                    let blend = (turns - low) / (high - low);
+                    1.0 / ((1.0 - blend) / factor + blend)
+                }
+            }
+        };
+        let divisors: Vec<f32> = (0..dim / 2).map(|i| divisor(i) as f32).collect();
+        if divisors.is_empty() || !divisors.iter().all(|&divisor| divisor.is_finite() && divisor > 0.0) {
+            return Err(self.error("rope_type", "is `llama3`, with factors by which no frequency can be divided"));
+        }
+        let (shape, bytes) = (vec![divisors.len()], bytemuck::cast_slice(&divisors));
+        Ok(TensorInfo::in_memory("rope_freqs.weight".into(), DType::F32, shape, bytes))
+    }
+
+    fn head_dim(&self) -> Result<u32> {
+        let dim = match (self.settings.size("head_dim")?, self.settings.size("hidden_size")?) {
+            (Some(dim), _) => Some(dim),
+            (None, hidden) => hidden
+                .zip(self.settings.size("num_attention_heads")?)
+                .and_then(|(hidden, heads)| hidden.checked_div(heads)),
+        };
+        let what = || format!("is no size from 2 to {MAX_HEAD_DIM}");
+        dim.filter(|dim| (2..=MAX_HEAD_DIM).contains(dim)).ok_or_else(|| self.settings.error("head_dim", what()))
+    }
+}

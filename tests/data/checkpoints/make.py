@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Write the tiny models of ../models as transformers has them, and hold what transformers computes against llama.cpp.
+
+    make.py [NAME ...]        needs numpy, gguf, torch and transformers (all on PyPI)
+
+For each model of `MODELS` a folder NAME with `config.json`, `generation_config.json`, `tokenizer.json` and
+`tokenizer_config.json`, written by transformers itself, and `tensors.txt`, from which the tests make the file of tensors:
+a line for each tensor of the model's `state_dict`, with its name, the tensor of ../models/NAME.gguf that it is, and what
+the converter to GGUF did to it, which is to be undone:
+
+    as-is
+    permuted N    rows of N heads: of each head, the first half of the rows became the even ones
+    plus-one      one was added to each element
+
+The model is then loaded from the folder and must give the logits of ../models/NAME.expected.
+"""
+import json, pathlib, sys, tempfile
+import gguf, numpy as np, torch, transformers
+from safetensors.torch import save_file
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+HERE = pathlib.Path(__file__).parent
+# Model: transformers' `model_type`, and what of the config has another name or no equal in ../models/NAME.json.
+MODELS = {
+    "qwen3": ("qwen3", {}),
+    "qwen3_yarn": ("qwen3", {}),
+    "llama": ("llama", {}),
+    "llama_biased": ("llama", {"attention_bias": True, "mlp_bias": True}),
+    "qwen2": ("qwen2", {}),
+    "smollm3": ("smollm3", {}),
+    "gemma": ("gemma", {}),
+}
+PERMUTED = {"llama", "smollm3"}
+PLUS_ONE = {"gemma"}
+NAMES = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+SPLIT = {
+    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "llama-bpe": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+
+
+def rope(tiny):
+    parameters = {"rope_type": "default", "rope_theta": tiny.get("rope_base", 10000.0)}
+    if scaling := tiny.get("rope_scaling"):
+        parameters |= {"rope_type": scaling["type"], "factor": scaling["factor"]}
+        if "original_context" in scaling:
+            parameters["original_max_position_embeddings"] = scaling["original_context"]
+    if freqs := tiny.get("rope_freqs"):
+        parameters |= {"rope_type": "llama3", "original_max_position_embeddings": freqs["original_context"]}
+        parameters |= {key: freqs[key] for key in ("factor", "low_freq_factor", "high_freq_factor")}
+    return parameters
+
+
+def config(tiny, model_type, more):
+    return transformers.AutoConfig.for_model(
+        model_type, vocab_size=tiny["vocab"], hidden_size=tiny["hidden"], intermediate_size=tiny["ffn"],
+        num_hidden_layers=tiny["layers"], num_attention_heads=tiny["heads"], num_key_value_heads=tiny["kv_heads"],
+        head_dim=tiny.get("head_dim", tiny["hidden"] // tiny["heads"]), max_position_embeddings=tiny["context"],
+        rms_norm_eps=tiny.get("eps", 1e-6), tie_word_embeddings=tiny.get("tied", True), rope_parameters=rope(tiny), **more)
+
+
+def gguf_name(name):
+    """`model.layers.1.mlp.up_proj.weight` is `blk.1.ffn_up.weight`."""
+    stem, suffix = name.rsplit(".", 1)
+    if stem.startswith("model.layers."):
+        layer, part = stem.removeprefix("model.layers.").split(".", 1)
+        return f"blk.{layer}.{NAMES[part]}.{suffix}"
+    return f"{NAMES[stem]}.{suffix}"
+
+
+def how(name, model_type, tiny):
+    if model_type in PERMUTED and ("q_proj" in name or "k_proj" in name):
+        return f"permuted {tiny['heads' if 'q_proj' in name else 'kv_heads']}"
+    return "plus-one" if model_type in PLUS_ONE and "norm" in name else "as-is"
+
+
+def undo(x, how):
+    if how.startswith("permuted"):
+        heads = int(how.split()[1])
+        return x.reshape(heads, x.shape[0] // heads // 2, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+    return x - 1 if how == "plus-one" else x
+
+
+def tokenizer(fields, folder):
+    """The GGUF file's vocabulary as `tokenizer.json`."""
+    get = lambda key: fields[f"tokenizer.ggml.{key}"].contents() if f"tokenizer.ggml.{key}" in fields else None
+    tokens, kinds = get("tokens"), get("token_type")
+    ids = {text: id for id, text in enumerate(tokens)}
+    if get("model") == "gpt2":
+        # Unused ids are tokens here too.
+        t = Tokenizer(models.BPE(ids, [tuple(m.split(" ")) for m in get("merges")], ignore_merges=get("pre") == "llama-bpe"))
+        split = pre_tokenizers.Split(Regex(SPLIT[get("pre")]), "isolated")
+        t.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        t.decoder = decoders.ByteLevel()
+    else:
+        # As transformers' `SentencePieceExtractor`: every way to make a piece of two, in the order of the pieces' scores.
+        scores, normal = get("scores"), {text for text, id in ids.items() if kinds[id] == gguf.TokenType.NORMAL}
+        pairs = [(-scores[ids[x]], ids[x[:i]], ids[x[i:]], (x[:i], x[i:])) for x in normal for i in range(1, len(x))
+                 if x[:i] in normal and x[i:] in normal]
+        merges = [pair for *_, pair in sorted(pairs)]
+        t = Tokenizer(models.BPE(ids, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+        space = get("add_space_prefix")
+        t.normalizer = normalizers.Sequence([normalizers.Prepend("▁")] * space + [normalizers.Replace(" ", "▁")])
+        strip = [decoders.Strip(" ", 1, 0)] * space
+        t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()] + strip)
+    marks = [text for text, id in ids.items() if kinds[id] in (gguf.TokenType.CONTROL, gguf.TokenType.UNKNOWN)]
+    t.add_special_tokens([AddedToken(text, normalized=False) for text in marks])
+    bos, eos = tokens[get("bos_token_id")], tokens[get("eos_token_id")]
+    if get("add_bos_token"):
+        t.post_processor = processors.TemplateProcessing(single=f"{bos} $A", special_tokens=[(bos, ids[bos])])
+    wrapped = transformers.PreTrainedTokenizerFast(tokenizer_object=t, bos_token=bos, eos_token=eos)
+    wrapped.save_pretrained(folder)
+    return ids[bos], ids[eos]
+
+
+def check(folder, name, tensors):
+    """What transformers computes with the folder, against llama.cpp."""
+    lines = dict(line.split(": ", 1) for line in (HERE / f"../models/{name}.expected").read_text().splitlines())
+    numbers = lambda key, kind: np.array(lines[key].split(","), dtype=kind)
+    with tempfile.TemporaryDirectory() as whole:
+        for file in folder.glob("*.json"):
+            (pathlib.Path(whole) / file.name).write_bytes(file.read_bytes())
+        save_file(tensors, f"{whole}/model.safetensors", metadata={"format": "pt"})
+        model, loading = transformers.AutoModelForCausalLM.from_pretrained(
+            whole, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    assert not any(loading.values()), loading
+    prompt, greedy = numbers("prompt", int), numbers("greedy", int)
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *greedy]])).logits[0].numpy()
+    for key, row in (("prompt_logits", logits[len(prompt) - 1]), ("end_logits", logits[-1])):
+        expected = numbers(key, float)
+        print(f"{name}: NMSE of {key} {np.mean((row - expected) ** 2) / np.var(expected):.1e}")
+
+
+def make(name):
+    model_type, more = MODELS[name]
+    tiny = json.loads((HERE / f"../models/{name}.json").read_text())
+    reader = gguf.GGUFReader(HERE / f"../models/{name}.gguf")
+    stored = {t.name: t.data for t in reader.tensors}
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    bos, eos = tokenizer(reader.fields, folder)
+    c = config(tiny, model_type, more | {"bos_token_id": bos, "eos_token_id": eos, "pad_token_id": None})
+    model = transformers.AutoModelForCausalLM.from_config(c)
+    c.architectures = [type(model).__name__]
+    c.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    rows = [(n, gguf_name(n), how(n, model_type, tiny)) for n in model.state_dict()
+            if not (n == "lm_head.weight" and c.tie_word_embeddings)]
+    (folder / "tensors.txt").write_text("".join(f"{' '.join(row)}\n" for row in rows))
+    assert {row[1] for row in rows} == set(stored) - {"rope_freqs.weight"}
+    check(folder, name, {n: torch.tensor(undo(stored[g].astype(np.float32), h)).contiguous() for n, g, h in rows})
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or MODELS:
+        make(name)

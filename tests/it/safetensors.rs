@@ -1,0 +1,132 @@
+//! Directories of safetensors: the same models as the tiny GGUF files, and the same logits, graphs and texts.
+
+use inkstone::{
+    CacheType, Runner, RunnerBuilder,
+    gguf::Gguf,
+    models::{self, Model},
+    tokenizer::{SpecialTokens, Tokenizer},
+    weights::Weights,
+};
+use serde_json::json;
+
+use crate::support::{
+    checkpoint::{Checkpoint, is_there},
+    gguf_file::Folder,
+    tiny::{MODELS, Tiny, argmax, nmse},
+};
+
+fn tinies() -> impl Iterator<Item = Tiny> {
+    MODELS.into_iter().filter(|tiny| is_there(*tiny))
+}
+
+fn exact() -> RunnerBuilder {
+    Runner::builder().cache_type(CacheType::F32).threads(2)
+}
+
+/// Holds the logits after the prompt, and after what follows it, against llama.cpp's.
+fn assert_logits(tiny: Tiny, runner: &mut Runner, tolerance: f64) {
+    let expected = tiny.expected();
+    let ids = [expected.prompt.clone(), expected.greedy].concat();
+    for (ids, reference) in [(&expected.prompt, &expected.prompt_logits), (&ids, &expected.end_logits)] {
+        let error = nmse(&runner.predict_logits(ids).unwrap(), reference);
+        assert!(error <= tolerance, "{}: {error:.1e}", tiny.0);
+    }
+}
+
+#[test]
+fn logits_are_llama_cpps() {
+    assert!(tinies().count() >= 7);
+    for tiny in tinies() {
+        let folder = Folder::new();
+        let directory = Checkpoint::of(tiny).write(&folder);
+        assert_logits(tiny, &mut exact().from_safetensors(&directory).unwrap(), tiny.1);
+        let folder = Folder::new();
+        let directory = Checkpoint::of(tiny).write_sharded(&folder, 3);
+        assert_logits(tiny, &mut exact().from_path(&directory).unwrap(), tiny.1);
+    }
+}
+
+/// Every weight and norm rounded to eleven bits of mantissa, and to eight.
+#[test]
+fn every_float_format_is_computed_on() {
+    for (dtype, tolerance) in [("F32", 0.0), ("F16", 1e-4), ("BF16", 5e-3)] {
+        for tiny in tinies() {
+            let folder = Folder::new();
+            let directory = Checkpoint::of(tiny).stored_as(dtype, |_| true).write(&folder);
+            assert_logits(tiny, &mut exact().from_path(&directory).unwrap(), tiny.1 + tolerance);
+        }
+    }
+}
+
+/// What of a graph does not depend on how queries and keys are laid out.
+fn graph(gguf: &Gguf) -> String {
+    let model = Model::from_gguf(gguf, &Weights::from_gguf(gguf)).unwrap();
+    model.graph.to_string().replace("style=halves", "").replace("style=adjacent", "")
+}
+
+#[test]
+fn graphs_and_configs_are_those_of_gguf_files() {
+    for tiny in tinies() {
+        let folder = Folder::new();
+        let directory = models::open(Checkpoint::of(tiny).write(&folder)).unwrap();
+        let file = models::open(tiny.path()).unwrap();
+        assert_eq!(graph(&directory), graph(&file), "{}", tiny.0);
+        let config = |gguf: &Gguf| Model::from_gguf(gguf, &Weights::from_gguf(gguf)).unwrap().config;
+        let (mut ours, theirs) = (config(&directory), config(&file));
+        ours.reference_layout = theirs.reference_layout;
+        ours.name = theirs.name.clone();
+        assert_eq!(ours, theirs);
+    }
+}
+
+#[test]
+fn configs_of_older_transformers_say_the_same() {
+    for tiny in tinies() {
+        let checkpoint = Checkpoint::of(tiny);
+        let mut parameters = checkpoint.json("config.json")["rope_parameters"].as_object().unwrap().clone();
+        let theta = parameters.remove("rope_theta");
+        if let Some(kind) = parameters.remove("rope_type") {
+            parameters.insert("type".into(), kind);
+        }
+        let old = checkpoint
+            .with("config.json", "rope_parameters", None)
+            .with("config.json", "rope_theta", theta)
+            .with("config.json", "rope_scaling", json!(parameters));
+        let folder = Folder::new();
+        assert_logits(tiny, &mut exact().from_path(old.write(&folder)).unwrap(), tiny.1);
+    }
+}
+
+#[test]
+fn tokenizers_are_those_of_gguf_files() {
+    let texts = ["the fox and the dog", "  two  spaces\n\n", "naïve 狐 🦊", "it's 1234 o'clock", "<s>a</s><|im_end|>b"];
+    for tiny in tinies() {
+        let folder = Folder::new();
+        let ours = Tokenizer::from_gguf(&models::open(Checkpoint::of(tiny).write(&folder)).unwrap()).unwrap();
+        let theirs = Tokenizer::from_gguf(&Gguf::open(tiny.path()).unwrap()).unwrap();
+        assert_eq!((ours.bos(), ours.eos()), (theirs.bos(), theirs.eos()), "{}", tiny.0);
+        assert_eq!(ours.end_of_generation(), theirs.end_of_generation(), "{}", tiny.0);
+        assert_eq!(ours.vocab_size(), theirs.vocab_size());
+        for id in 0..ours.vocab_size() as u32 {
+            assert_eq!(ours.token_bytes(id).unwrap(), theirs.token_bytes(id).unwrap(), "{}: {id}", tiny.0);
+        }
+        for text in texts {
+            for special in [SpecialTokens::Parse, SpecialTokens::Plain] {
+                let ids = theirs.encode(text, special).unwrap();
+                assert_eq!(ours.encode(text, special).unwrap(), ids, "{}: {text:?}", tiny.0);
+                assert_eq!(ours.decode(&ids).unwrap(), theirs.decode(&ids).unwrap());
+            }
+            assert_eq!(ours.encode_prompt(text).unwrap(), theirs.encode_prompt(text).unwrap(), "{}: {text:?}", tiny.0);
+        }
+    }
+}
+
+#[test]
+fn generated_ids_are_llama_cpps() {
+    let tiny = MODELS[0];
+    let folder = Folder::new();
+    let mut runner = exact().from_path(Checkpoint::of(tiny).write(&folder)).unwrap();
+    let expected = tiny.expected();
+    assert_eq!(runner.generate_ids(&expected.prompt, 40, |_| true).unwrap(), expected.greedy);
+    assert_eq!(argmax(&runner.predict_logits(&expected.prompt).unwrap()), expected.greedy[0]);
+}
