@@ -26,7 +26,7 @@ Usage: bench --model FILE [OPTIONS]
 
 Measures how fast a prompt is computed and how fast tokens follow it, in tokens a second; a first round is not counted.
 
-  --model FILE       a GGUF file
+  --model FILE       a GGUF file, or a directory of safetensors
   --prefill N        tokens of the prompt (256)
   --decode N         tokens that follow (48)
   --depth N          tokens in the cache before the prompt (0)
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
         let builder = chunk.into_iter().fold(builder, |builder, chunk| builder.prefill_chunk(chunk));
         let builder = threads.into_iter().fold(builder, |builder, threads| builder.threads(threads));
         let start = Instant::now();
-        let mut runner = builder.from_gguf(path)?;
+        let mut runner = builder.from_path(path)?;
         let load = start.elapsed().as_secs_f64();
         runner.decoder().set_profiling(settings.profile)?;
         let phases = measure(&mut runner, &settings)?;

@@ -20,7 +20,8 @@ Usage: chat [OPTIONS]
 
 Reads what you say, a line at a time, and answers. `/new` starts over; `/quit` or the end of input ends it.
 
-  --model FILE       a GGUF file with a chat template; without one, a small storyteller that comes with this crate
+  --model FILE       a GGUF file, or a directory of safetensors, with a chat template; without one, a small
+                     storyteller that comes with this crate
   --system TEXT      a system message: what the model is to be and do
   --no-thinking      sets `enable_thinking` to false for templates that know it (Qwen3's)";
 
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
         let options = sampling::generate_options(&mut args)?;
         let builder = model::builder(&mut args)?;
         args.finish()?;
-        let mut runner = builder.from_gguf(path)?;
+        let mut runner = builder.from_path(path)?;
         runner.chat_template()?;
         let chat = ChatOptions::default();
         let chat = if no_thinking { chat.variable("enable_thinking", false) } else { chat };

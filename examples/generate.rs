@@ -21,7 +21,8 @@ Usage: generate [OPTIONS] [\"PROMPT\"]
 Goes on from a prompt; the prompt `-` is read from standard input. Where the model has a chat template, the prompt is
 put to it as a user's message.
 
-  --model FILE       a GGUF file; without one, a small storyteller that comes with this crate
+  --model FILE       a GGUF file, or a directory of safetensors; without one, a small storyteller that comes with
+                     this crate
   --raw              the prompt as it stands, without the chat template
   --system TEXT      a system message for the chat template";
 
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
             None => return Err("a prompt is missing (see --help)".into()),
         };
         args.finish()?;
-        let mut runner = builder.from_gguf(named.unwrap_or_else(storyteller::path))?;
+        let mut runner = builder.from_path(named.unwrap_or_else(storyteller::path))?;
         let template =
             if raw { Err("--raw was given".to_owned()) } else { runner.chat_template().map_err(|e| e.to_string()) };
         let mut generation = match template {

@@ -11,7 +11,7 @@ use common::Failure;
 use inkstone::{
     backend::{Backend, cpu::Cpu},
     gguf::{Gguf, TensorInfo},
-    models::Model,
+    models::{self, Model},
     optimize::{Optimized, Target, optimize},
     weights::Weights,
 };
@@ -21,10 +21,10 @@ mod common;
 mod model;
 
 const USAGE: &str = "
-Usage: inspect FILE [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTIONS]
+Usage: inspect MODEL [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTIONS]
 
-Shows a GGUF file's metadata and tensors, the memory that the model takes, and the graph of its computation before and
-after optimisation. Naming some of these shows them alone.
+Shows the metadata and tensors of a GGUF file, or of a directory of safetensors in GGUF's terms, the memory that the model
+takes, and the graph of its computation before and after optimisation. Naming some of these shows them alone.
 
   --dot              prints the optimised graph alone, for Graphviz";
 
@@ -34,9 +34,9 @@ fn main() -> ExitCode {
         let mut sections = ["--metadata", "--tensors", "--memory", "--graph"].map(|name| args.flag(name));
         let dot = args.flag("--dot");
         let builder = model::builder(&mut args)?;
-        let path: PathBuf = args.positional()?.ok_or("a file is missing (see --help)")?.into();
+        let path: PathBuf = args.positional()?.ok_or("a model is missing (see --help)")?.into();
         args.finish()?;
-        let gguf = Gguf::open(&path)?;
+        let gguf = models::open(&path)?;
         let mut out = BufWriter::new(io::stdout().lock());
         if dot {
             let [_, optimized] = graphs(&gguf)?;

@@ -18,7 +18,7 @@ Usage: logits --model FILE --ids 1,2,3 [--out FILE] [--greedy N] [OPTIONS]
 
 Computes the logits of what follows some token ids; without --out and --greedy it shows the ten largest.
 
-  --model FILE       a GGUF file
+  --model FILE       a GGUF file, or a directory of safetensors
   --ids LIST         the ids, separated by commas
   --out FILE         writes the last id's logits there, as little-endian 32-bit floats
   --greedy N         prints the N most probable ids that follow, end-of-generation tokens included, on one line
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
             builder = builder.prefill_chunk(chunk);
         }
         args.finish()?;
-        let mut runner = builder.from_gguf(path)?;
+        let mut runner = builder.from_path(path)?;
         let mut logits = runner.predict_logits(&ids)?;
         if let Some(out) = &out {
             let bytes: Vec<u8> = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();

@@ -22,7 +22,7 @@ Prints the perplexity of a text: the exponential of the mean of -ln p over its t
 each token after those before it. The text is cut into windows that are computed one by one; a window's first token,
 which has none before it, does not count.
 
-  --model FILE       a GGUF file
+  --model FILE       a GGUF file, or a directory of safetensors
   --window N         tokens in a window (512, or the context where that is less)";
 
 fn main() -> ExitCode {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         let text_file = args.positional()?.ok_or("a text file is missing (see --help)")?;
         args.finish()?;
         let text = fs::read_to_string(&text_file).map_err(|e| format!("{text_file}: {e}"))?;
-        let mut runner = builder.from_gguf(path)?;
+        let mut runner = builder.from_path(path)?;
         let ids = runner.tokenizer().encode_prompt(&text)?;
         let window = window.unwrap_or(512.min(runner.context_length()));
         if !(2..=runner.context_length()).contains(&window) {

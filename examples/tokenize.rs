@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufWriter, Write};
 use std::process::ExitCode;
 
-use inkstone::gguf::Gguf;
+use inkstone::models;
 use inkstone::tokenizer::{SpecialTokens, Tokenizer};
 
 mod common;
@@ -13,7 +13,7 @@ Usage: tokenize --model FILE [--special]
 
 Reads one JSON string a line and writes the array of its token ids, one a line.
 
-  --model FILE  a GGUF file, or a tokenizer.json of Hugging Face
+  --model FILE  a GGUF file, a directory of safetensors, or a tokenizer.json of Hugging Face
   --special     special tokens that a text spells become those tokens; else they are text
   --help        prints this";
 
@@ -23,7 +23,8 @@ fn main() -> ExitCode {
         let special = if args.flag("--special") { SpecialTokens::Parse } else { SpecialTokens::Plain };
         args.finish()?;
         let is_json = path.extension().is_some_and(|extension| extension == "json");
-        let tokenizer = if is_json { Tokenizer::from_file(&path)? } else { Tokenizer::from_gguf(&Gguf::open(&path)?)? };
+        let tokenizer =
+            if is_json { Tokenizer::from_file(&path)? } else { Tokenizer::from_gguf(&models::open(&path)?)? };
         let mut out = BufWriter::new(std::io::stdout().lock());
         for (index, line) in std::io::stdin().lock().lines().enumerate() {
             let number = index + 1;
