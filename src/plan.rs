@@ -81,6 +81,7 @@ impl PlanStep {
         match self.op {
             Op::MatMul | Op::MatMulJoined | Op::MatMulGlu(_) => &self.inputs[1..],
             Op::MatMulAdd | Op::MatMulAddRmsNorm { .. } => &self.inputs[1..2],
+            Op::Experts(_) => &self.inputs[2..],
             Op::Embed
             | Op::Add
             | Op::Mul
@@ -93,7 +94,19 @@ impl PlanStep {
             | Op::Attention(_)
             | Op::RotatedAttention { .. }
             | Op::SelectOutputs
+            | Op::Route { .. }
             | Op::AddRmsNorm { .. } => &[],
+        }
+    }
+
+    /// How many matrices lie one after the other in number `index` of [`matrices`](Self::matrices): those of experts, or
+    /// one.
+    pub fn stacked(&self, index: usize) -> usize {
+        match (&self.op, self.matrices().len()) {
+            // Each expert's gate, and its up.
+            (Op::Experts(spec), 2) if index == 0 => 2 * spec.experts,
+            (Op::Experts(spec), _) => spec.experts,
+            (_, _) => 1,
         }
     }
 

@@ -108,6 +108,22 @@ impl Weights {
         Ok(Some(Weight { name, dtype, shape: &tensor.shape, bytes: tensor.bytes(), stored }))
     }
 
+    /// The tensor with this name as one matrix `[rows, columns]`: where several are stacked in it, of the rows of all.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn matrix(&self, name: &str, rows: usize, columns: usize) -> Result<Weight<'_>> {
+        let flat = [rows, columns];
+        let shape = match self.0.get(name).map(|stored| stored.tensor.shape.as_slice()) {
+            Some(stacked @ [outer @ .., width]) if *width == columns && outer.iter().product::<usize>() == rows => {
+                stacked
+            }
+            _ => &flat,
+        };
+        self.get(name, shape)
+    }
+
     /// The elements of the vector with this name, which must be `len` long, in single precision.
     ///
     /// Those of an F32 vector are read in place; an F16 or BF16 one is widened on its first use and then kept.

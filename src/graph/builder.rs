@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Activation, AttentionSpec, Graph, LayerCache, Node, Op, RopeSpec, Rows, Scores, Shape, Source, Value, ValueId,
+    Activation, AttentionSpec, ExpertsSpec, Graph, LayerCache, Node, Op, RopeSpec, Rows, Scores, Shape, Source, Value,
+    ValueId,
 };
 use crate::{DType, Error, Result};
 
@@ -118,6 +119,16 @@ impl Builder {
         });
         let spec = AttentionSpec { layer, heads, kv_heads, head_dim, scores: scores.into() };
         self.push(Op::Attention(spec), &[q])
+    }
+
+    /// The softmax over the `used` largest of each row, and 0 for the others.
+    pub fn route(&mut self, logits: ValueId, used: usize) -> ValueId {
+        self.push(Op::Route { used }, &[logits])
+    }
+
+    /// The weighted sum of what experts make of each row: see [`Op::Experts`], also for the two kinds of `matrices`.
+    pub fn experts(&mut self, x: ValueId, weights: ValueId, matrices: &[ValueId], spec: ExpertsSpec) -> ValueId {
+        self.push(Op::Experts(spec), &[&[x, weights], matrices].concat())
     }
 
     /// Adds a layer to the cache, for a fused op that attends.

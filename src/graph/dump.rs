@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{AttentionSpec, Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
+use super::{AttentionSpec, ExpertsSpec, Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
 
 /// How many numbers of a constant are shown.
 const SHOWN: usize = 4;
@@ -40,6 +40,10 @@ impl fmt::Display for Op {
                 write_attention(f, attention)?;
                 write!(f, " style={}", rope.style.name())?;
                 norm.map_or(Ok(()), |eps| write!(f, " eps={eps:?}"))
+            }
+            Self::Route { used } => write!(f, " used={used}"),
+            Self::Experts(ExpertsSpec { experts, used, activation }) => {
+                write!(f, " experts={experts} used={used} {}", Self::Activate(*activation).name())
             }
             Self::Embed
             | Self::MatMul

@@ -14,7 +14,7 @@ mod verify;
 use std::sync::Arc;
 
 pub use builder::Builder;
-pub use op::{Activation, AttentionSpec, Op, RopeSpec, RopeStyle, Scores};
+pub use op::{Activation, AttentionSpec, ExpertsSpec, Op, RopeSpec, RopeStyle, Scores};
 pub use rewrite::Rewriter;
 
 use crate::{DType, Result};

@@ -64,6 +64,17 @@ pub struct AttentionSpec {
     pub scores: Scores,
 }
 
+/// The sizes of a layer of experts ([Shazeer et al. 2017](https://arxiv.org/abs/1701.06538)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertsSpec {
+    /// How many there are.
+    pub experts: usize,
+    /// The most that a row goes through.
+    pub used: usize,
+    /// What an expert's gate goes through.
+    pub activation: Activation,
+}
+
 /// What a node computes. Operands and results are `[rows, width]`; "row-wise" means that a row of the result depends
 /// on the same row of the operands alone.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +119,18 @@ pub enum Op {
     Attention(AttentionSpec),
     /// `(x [Tokens, n]) -> [Outputs, n]`: the rows whose logits the step wants.
     SelectOutputs,
+    /// `(logits [r, n]) -> [r, n]`: the softmax over the `used` largest of a row, and 0 for the others; of equal ones the
+    /// first are taken. It is what a softmax over all gives once those taken are divided by their sum. Row-wise.
+    Route {
+        /// How many of a row are taken, 1 to `n`.
+        used: usize,
+    },
+    /// `(x [r, n], weights [r, experts], gate [experts * m, n], up [experts * m, n], down [experts * n, m]) -> [r, n]`: the
+    /// sum over a row's experts of its weight times `down (f(gate x) * (up x))`, each with its own `m` or `n` rows of the
+    /// matrices, which lie one expert after the other. Also with `gate` and `up` in one, `[experts * 2m, n]`, each
+    /// expert's gate before its up. An expert whose weight is 0 is not looked at; of more than `used` others the first
+    /// are taken. Row-wise.
+    Experts(ExpertsSpec),
 
     /// Fused: `(x, w1, w2, ..) -> (x w1^T, x w2^T, ..)`. Row-wise.
     MatMulJoined,
@@ -154,6 +177,8 @@ impl Op {
             Self::Rope(_) => "rope",
             Self::Attention(_) => "attention",
             Self::SelectOutputs => "select_outputs",
+            Self::Route { .. } => "route",
+            Self::Experts(_) => "experts",
             Self::MatMulJoined => "matmul_joined",
             Self::MatMulGlu(Activation::Silu) => "matmul_swiglu",
             Self::MatMulGlu(Activation::Gelu) => "matmul_geglu",
@@ -175,6 +200,8 @@ impl Op {
             | Self::SoftCap { .. }
             | Self::Slice { .. }
             | Self::RmsNorm { .. }
+            | Self::Route { .. }
+            | Self::Experts(_)
             | Self::MatMulJoined
             | Self::MatMulGlu(_)
             | Self::MatMulAdd
@@ -201,6 +228,8 @@ impl Op {
             | Self::RmsNorm { .. }
             | Self::Rope(_)
             | Self::SelectOutputs
+            | Self::Route { .. }
+            | Self::Experts(_)
             | Self::MatMulJoined
             | Self::MatMulGlu(_)
             | Self::MatMulAdd
@@ -227,6 +256,8 @@ impl Op {
             | Self::Attention(_)
             | Self::RotatedAttention { .. }
             | Self::SelectOutputs
+            | Self::Route { .. }
+            | Self::Experts(_)
             | Self::MatMulJoined
             | Self::MatMulGlu(_) => None,
         }
@@ -250,6 +281,8 @@ impl Op {
             | Self::Attention(_)
             | Self::RotatedAttention { .. }
             | Self::SelectOutputs
+            | Self::Route { .. }
+            | Self::Experts(_)
             | Self::MatMulGlu(_)
             | Self::MatMulAdd => 1,
         }
@@ -321,6 +354,11 @@ impl Op {
                 [Shape { rows: Rows::Tokens, width }] => Ok(vec![Shape::new(Rows::Outputs, *width)]),
                 _ => Err(mismatch("one operand with a row for each token", inputs)),
             },
+            Self::Route { used } => match inputs {
+                [logits] if (1..=logits.width).contains(used) => Ok(vec![*logits]),
+                _ => Err(mismatch(&format!("one operand at least {used} wide, and a choice of one or more"), inputs)),
+            },
+            Self::Experts(spec) => spec.infer(inputs),
         }
     }
 }
@@ -356,6 +394,25 @@ impl AttentionSpec {
             true => Ok(vec![q]),
             false => Err(mismatch("q of the heads' width, and k and v or neither", inputs)),
         }
+    }
+}
+
+impl ExpertsSpec {
+    fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+        let Self { experts, used, .. } = *self;
+        if used == 0 || used > experts {
+            return Err(format!("uses {used} of {experts} experts"));
+        }
+        let wrong = || Err(mismatch("x, a weight for each expert, and the experts' matrices", inputs));
+        let ([x, weights, matrices @ ..], Some(down)) = (inputs, inputs.last()) else { return wrong() };
+        let stacked = |rows: usize, width| Shape::new(Rows::Fixed(experts.saturating_mul(rows)), width);
+        let [n, m] = [x.width, down.width];
+        let sound = match matrices {
+            [gate_up, _] => *gate_up == stacked(2 * m, n),
+            [gate, up, _] => gate == up && *gate == stacked(m, n),
+            _ => false,
+        };
+        if sound && *weights == Shape::new(x.rows, experts) && *down == stacked(n, m) { Ok(vec![*x]) } else { wrong() }
     }
 }
 

@@ -1,5 +1,5 @@
 //! The layer that most families share: a norm, grouped-query attention and a residual, then a norm, a gated feed-forward
-//! and a residual. Biases are added wherever the file has them.
+//! and a residual. Biases are added wherever the file has them, and experts may take the feed-forward's place.
 
 use super::{Config, LayerConfig, Model, wiring::Wiring};
 use crate::{
@@ -59,7 +59,10 @@ impl Block {
     pub fn feed_forward(&self, c: &Config, l: &LayerConfig, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
         let name = |part: &str| format!("blk.{n}.{part}");
         let h = w.rms_norm(x, &name("ffn_norm"), c.hidden, c.rms_eps)?;
-        let h = w.feed_forward(h, &name("ffn"), [c.hidden, l.ffn], self.activation)?;
+        let h = match &l.experts {
+            Some(experts) => w.mixture(h, &name("ffn"), c.hidden, experts, self.activation)?,
+            None => w.feed_forward(h, &name("ffn"), [c.hidden, l.ffn], self.activation)?,
+        };
         self.join(c, w, [x, h], &name("post_ffw_norm"))
     }
 

@@ -3,14 +3,14 @@
 //! The file is a stranger's, so each number is held to a range here, and what follows may multiply them.
 
 use super::{
-    keys::{Keys, MAX_CONTEXT},
+    experts::Experts,
+    keys::{Keys, MAX_CONTEXT, MAX_WIDTH},
     rope::RopeConfig,
 };
 use crate::{Error, Result, gguf::Gguf, graph::Scores};
 
 /// The largest sizes that are believed. They leave room over every model known, and products of two fit 32 bits.
 const MAX_LAYERS: usize = 1 << 12;
-pub(super) const MAX_WIDTH: usize = 1 << 24;
 const MAX_HEADS: usize = 1 << 12;
 const MAX_HEAD_DIM: usize = 1 << 12;
 
@@ -60,6 +60,8 @@ pub struct LayerConfig {
     pub head_dim: usize,
     /// Elements between the two halves of the feed-forward block.
     pub ffn: usize,
+    /// What takes that block's place, where something does.
+    pub experts: Option<Experts>,
     /// What becomes of attention's scores before the softmax, but for what YaRN's growth does to them.
     pub scores: Scores,
     /// How positions are encoded in queries and keys; not at all where it is `None`.
@@ -110,7 +112,9 @@ fn layers(keys: &Keys) -> Result<Vec<LayerConfig>> {
     let count = keys.size("block_count", MAX_LAYERS)?;
     let heads = keys.required(HEADS, keys.per_layer(HEADS, count, MAX_HEADS)?)?;
     let kv_heads = keys.per_layer(KV_HEADS, count, MAX_HEADS)?.unwrap_or_else(|| heads.clone());
-    let ffn = keys.required(FFN, keys.per_layer(FFN, count, MAX_WIDTH)?)?;
+    // Where nothing but experts has a width, the file may give theirs alone.
+    let of_experts = keys.expert_width()?.map(|width| vec![width; count]);
+    let ffn = keys.required(FFN, keys.per_layer(FFN, count, MAX_WIDTH)?.or(of_experts))?;
     let layer = |n: usize| {
         let (heads, kv_heads) = (heads[n], kv_heads[n]);
         if !heads.is_multiple_of(kv_heads) {
@@ -119,7 +123,7 @@ fn layers(keys: &Keys) -> Result<Vec<LayerConfig>> {
         let head_dim = head_dim(keys, heads)?;
         let rope = Some(RopeConfig::read(keys, head_dim)?);
         let scores = (head_dim as f32).sqrt().recip().into();
-        Ok(LayerConfig { heads, kv_heads, head_dim, ffn: ffn[n], scores, rope })
+        Ok(LayerConfig { heads, kv_heads, head_dim, ffn: ffn[n], experts: None, scores, rope })
     };
     (0..count).map(layer).collect()
 }

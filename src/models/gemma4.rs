@@ -4,10 +4,10 @@
 use super::{
     Config, LayerConfig, Model, RopeConfig,
     block::Block,
-    config::{MAX_WIDTH, PATTERN, head_dim_of},
+    config::{PATTERN, head_dim_of},
     gemma,
     gemma3::BASE,
-    keys::Keys,
+    keys::{Keys, MAX_WIDTH},
     wiring::Wiring,
 };
 use crate::{

@@ -13,6 +13,9 @@ use crate::{
 /// The longest context that is believed.
 pub(super) const MAX_CONTEXT: usize = 1 << 31;
 
+/// The widest rows that are believed.
+pub(super) const MAX_WIDTH: usize = 1 << 24;
+
 /// Keys with which the same tensors compute something else; 0 stands for nothing.
 const TELLING: [&str; 8] = [
     "attention.scale",
@@ -104,6 +107,11 @@ impl<'a> Keys<'a> {
         Ok((1..=layers).map(|n| !n.is_multiple_of(period)).collect())
     }
 
+    /// Elements between the two halves of an expert.
+    pub fn expert_width(&self) -> Result<Option<usize>> {
+        self.optional_size("expert_feed_forward_length", MAX_WIDTH)
+    }
+
     /// The window of layers that do not see all positions.
     pub fn window(&self) -> Result<Option<usize>> {
         self.optional_size("attention.sliding_window", MAX_CONTEXT)
@@ -143,17 +151,31 @@ impl<'a> Keys<'a> {
         self.gguf.get(&self.full(key)).is_some()
     }
 
+    /// Whether the key is absent or 0, which stands for nothing.
+    pub fn is_zero(&self, key: &str) -> bool {
+        self.gguf.get(&self.full(key)).is_none_or(|value| value.to_u64() == Some(0) || *value == Value::F32(0.0))
+    }
+
+    /// Refuses a number other than `plain`, and other than 0, which stands for nothing.
+    pub fn expect(&self, key: &str, plain: u64) -> Result<()> {
+        match self.gguf.get(&self.full(key)) {
+            Some(value)
+                if !self.is_zero(key) && value.to_u64() != Some(plain) && *value != Value::F32(plain as f32) =>
+            {
+                Err(self.error(key, format!("is {value}, which is not built yet for this architecture: {plain} is")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses what the file asks for and nobody has read.
     pub fn refuse_unread(&self) -> Result<()> {
         for key in TELLING {
             let read = self.read.borrow().contains(&format!("{}.{key}", self.architecture));
-            let what = match self.gguf.get(&self.full(key)) {
-                None => continue,
-                Some(_) if read => continue,
-                Some(value) if value.to_u64() == Some(0) || *value == Value::F32(0.0) => continue,
-                Some(_) => "is not built yet for this architecture: 0, or a file without the key, is",
-            };
-            return Err(self.error(key, what));
+            if !read && !self.is_zero(key) {
+                let what = "is not built yet for this architecture: 0, or a file without the key, is";
+                return Err(self.error(key, what));
+            }
         }
         Ok(())
     }

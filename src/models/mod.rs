@@ -8,6 +8,7 @@
 mod block;
 mod checkpoint;
 mod config;
+mod experts;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -17,6 +18,7 @@ mod keys;
 mod llama;
 mod qwen2;
 mod qwen3;
+mod qwen3_moe;
 mod rope;
 mod smollm3;
 mod wiring;
@@ -27,6 +29,7 @@ use checkpoint::Checkpoint;
 pub use checkpoint::open;
 pub(crate) use checkpoint::open_directory;
 pub use config::{Config, LayerConfig};
+pub use experts::Experts;
 use keys::Keys;
 pub use rope::{RopeConfig, RopeScaling};
 use wiring::Wiring;
@@ -67,9 +70,10 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoint: None },
     Family { architecture: "gemma4", models: "Gemma 4, text, dense", build: gemma4::build, checkpoint: None },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoint: None },
-    Family { architecture: "llama", models: "Llama, Mistral and what is wired like them", build: llama::build, checkpoint: Some(&llama::CHECKPOINT) },
+    Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoint: Some(&llama::CHECKPOINT) },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoint: Some(&qwen2::CHECKPOINT) },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoint: Some(&qwen3::CHECKPOINT) },
+    Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoint: None },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoint: Some(&smollm3::CHECKPOINT) },
 ];
 
@@ -78,7 +82,7 @@ pub const FAMILIES: &[Family] = &[
 const KNOWN: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
-    "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
+    "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3next", "qwen3vl", "qwen3vlmoe",
     "qwen35", "qwen35moe", "phi2", "phi3", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
     "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "starcoder2", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",

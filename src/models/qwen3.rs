@@ -13,7 +13,7 @@ use crate::{
     graph::{Activation, RopeStyle},
 };
 
-const BLOCK: Block =
+pub(super) const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: true, post_norms: false, activation: Activation::Silu };
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Config, Model, RopeConfig};
+use super::{Config, Experts, Model, RopeConfig};
 use crate::{
-    Result,
-    graph::{Activation, Builder, ValueId},
+    Error, Result,
+    graph::{Activation, Builder, ExpertsSpec, ValueId},
     weights::Weights,
 };
 
@@ -57,6 +57,47 @@ impl<'a> Wiring<'a> {
         let gate = self.builder.activate(f, gate);
         let h = self.builder.mul(gate, up);
         self.linear(h, &format!("{name}_down"), hidden, ffn)
+    }
+
+    /// A mixture of experts: the `NAME_gate_inp` matrix chooses, and the chosen are added up by the softmax of what it
+    /// says of them ([Jiang et al. 2024](https://arxiv.org/abs/2401.04088)).
+    pub fn mixture(&mut self, x: ValueId, name: &str, hidden: usize, e: &Experts, f: Activation) -> Result<ValueId> {
+        let logits = self.linear(x, &format!("{name}_gate_inp"), e.count, hidden)?;
+        let weights = self.builder.route(logits, e.used);
+        self.experts([x, weights], name, hidden, e, f)
+    }
+
+    /// The sum of what `NAME_gate_exps`, `NAME_up_exps` and `NAME_down_exps` (the first two perhaps in one,
+    /// `NAME_gate_up_exps`) make of a row, by a weight for each expert.
+    pub fn experts(
+        &mut self,
+        [x, weights]: [ValueId; 2],
+        name: &str,
+        hidden: usize,
+        e: &Experts,
+        activation: Activation,
+    ) -> Result<ValueId> {
+        let of = |part: &str| format!("{name}_{part}_exps.weight");
+        let mut matrices = match self.optional_stack(&of("gate_up"), [e.count, 2 * e.ffn, hidden])? {
+            Some(both) => vec![both],
+            None => vec![
+                self.stack(&of("gate"), [e.count, e.ffn, hidden])?,
+                self.stack(&of("up"), [e.count, e.ffn, hidden])?,
+            ],
+        };
+        matrices.push(self.stack(&of("down"), [e.count, hidden, e.ffn])?);
+        let spec = ExpertsSpec { experts: e.count, used: e.used, activation };
+        Ok(self.builder.experts(x, weights, &matrices, spec))
+    }
+
+    /// The tensor of this name, of `count` matrices `[rows, columns]`.
+    fn stack(&mut self, name: &str, shape: [usize; 3]) -> Result<ValueId> {
+        self.optional_stack(name, shape)?.ok_or_else(|| Error::tensor(name, "is missing from the file"))
+    }
+
+    fn optional_stack(&mut self, name: &str, [count, rows, columns]: [usize; 3]) -> Result<Option<ValueId>> {
+        let found = self.weights.find(name, &[count, rows, columns])?.map(|weight| weight.dtype);
+        Ok(found.map(|dtype| self.name(name, |builder| builder.weight(name, dtype, count * rows, columns))))
     }
 
     /// RMS norm by `NAME.weight` of each `n` elements.

@@ -46,6 +46,8 @@ fn fold(graph: &Graph, node: &Node, folded: &Folded, target: &Target<'_>) -> Opt
         | Op::Rope(_)
         | Op::Attention(_)
         | Op::SelectOutputs
+        | Op::Route { .. }
+        | Op::Experts(_)
         | Op::MatMulJoined
         | Op::MatMulGlu(_)
         | Op::MatMulAdd

@@ -45,7 +45,7 @@ fn on(info: &DeviceInfo) -> RunnerBuilder {
 #[test]
 fn logits_and_greedy_ids_are_llama_cpps() {
     for info in adapters() {
-        for tiny in MODELS {
+        for tiny in MODELS.into_iter().filter(|tiny| !matches!(tiny.0, "qwen3moe" | "mixtral")) {
             let expected = tiny.expected();
             let mut runner = on(&info).from_gguf(tiny.path()).unwrap();
             let rounding =

@@ -3,7 +3,8 @@
 use inkstone::{
     DType, Error,
     graph::{
-        Activation, AttentionSpec, Builder, Graph, LayerCache, Op, Rewriter, RopeSpec, RopeStyle, Rows, Shape, ValueId,
+        Activation, AttentionSpec, Builder, ExpertsSpec, Graph, LayerCache, Op, Rewriter, RopeSpec, RopeStyle, Rows,
+        Shape, ValueId,
     },
 };
 
@@ -96,7 +97,8 @@ fn builder_reports_the_first_mistake() {
         Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() })
     };
     let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim });
-    let cases: [(Op, &[usize]); 18] = [
+    let experts = |experts, used| Op::Experts(ExpertsSpec { experts, used, activation: Activation::Silu });
+    let cases: [(Op, &[usize]); 24] = [
         (Op::Embed, &[1, 0]),
         (Op::MatMul, &[0, 0]),
         (Op::MatMul, &[1]),
@@ -111,6 +113,12 @@ fn builder_reports_the_first_mistake() {
         (attention(usize::MAX, 1, 8), &[0, 0, 0]),
         (attention(1, 1, 8), &[0, 0, 0]),
         (Op::SelectOutputs, &[1]),
+        (Op::Route { used: 0 }, &[0]),
+        (Op::Route { used: 9 }, &[0]),
+        (experts(8, 9), &[0, 0, 1, 1]),
+        (experts(8, 0), &[0, 0, 1, 1]),
+        (experts(8, 2), &[0, 0, 1, 1, 1]),
+        (experts(usize::MAX, 2), &[0]),
         (Op::MatMulJoined, &[0]),
         (Op::MatMulGlu(Activation::Silu), &[0, 1]),
         (Op::MatMulAdd, &[0, 1, 0]),

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, f32::consts::FRAC_PI_2};
 
-use inkstone::graph::{Activation, AttentionSpec, Op, RopeSpec, RopeStyle};
+use inkstone::graph::{Activation, AttentionSpec, ExpertsSpec, Op, RopeSpec, RopeStyle};
 
 use crate::support::interpret::{Interpreter, Matrix, Run, Step};
 
@@ -67,6 +67,30 @@ fn attention_sees_its_own_sequence_up_to_its_position() {
     apply_and_compare(interpreter, op, &[q, k, v], &[(0, 0, 2), (1, 0, 1)], expected);
     // The second token again, over what the cache has kept of the first.
     apply_and_compare(interpreter, op, &[&[q[1]], &[k[1]], &[v[1]]], &[(0, 1, 1)], &[expected[1]]);
+}
+
+#[test]
+fn experts_are_chosen_and_summed_by_weight() {
+    let ln_3 = 3f64.ln();
+    check(&Op::Route { used: 2 }, &[&[&[0.0, ln_3, -9.0, 0.0]]], 0, &[&[0.25, 0.75, 0.0, 0.0]]);
+    // Two experts of one element on rows of two. silu(ln 3) is 3/4 ln 3.
+    let op = Op::Experts(ExpertsSpec { experts: 2, used: 2, activation: Activation::Silu });
+    let x: &[&[f64]] = &[&[ln_3, 1.0]];
+    let weights: &[&[f64]] = &[&[0.5, 2.0]];
+    let (gate, up): (&[&[f64]], &[&[f64]]) = (&[&[1.0, 0.0], &[0.0, 0.0]], &[&[0.0, 4.0], &[5.0, 5.0]]);
+    let down: &[&[f64]] = &[&[1.0], &[2.0], &[3.0], &[4.0]];
+    check(&op, &[x, weights, gate, up, down], 0, &[&[1.5 * ln_3, 3.0 * ln_3]]);
+    // The same with each expert's gate before its up.
+    let both: &[&[f64]] = &[gate[0], up[0], gate[1], up[1]];
+    check(&op, &[x, weights, both, down], 0, &[&[1.5 * ln_3, 3.0 * ln_3]]);
+    // The first of them alone may be used.
+    let op = Op::Experts(ExpertsSpec { experts: 2, used: 1, activation: Activation::Silu });
+    check(
+        &op,
+        &[x, weights, up, gate, down],
+        0,
+        &[&[0.5 * ln_3 * 4.0 / (1.0 + (-4f64).exp()), ln_3 * 4.0 / (1.0 + (-4f64).exp())]],
+    );
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn file(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
         file = file.key(&format!("{architecture}.{key}"), number, value);
     }
     let norms: &[(&str, u64)] = match architecture {
-        "qwen3" => &[("attn_q_norm", 6), ("attn_k_norm", 6)],
+        "qwen3" | "qwen3moe" => &[("attn_q_norm", 6), ("attn_k_norm", 6)],
         "gemma3" => &[("attn_q_norm", 6), ("attn_k_norm", 6), ("post_attention_norm", 8), ("post_ffw_norm", 8)],
         _ => &[],
     };
@@ -171,7 +171,6 @@ fn keys_out_of_range_are_named() {
         ("attention.layer_norm_rms_epsilon", f32(-1e-5)),
         ("attention.causal", Some((7, vec![0]))),
         ("attention.sliding_window", u32(4)),
-        ("expert_count", u32(8)),
         ("rope.freq_base", f32(0.0)),
         ("rope.freq_base", f32(f32::INFINITY)),
         ("rope.dimension_count", u32(8)),
@@ -220,6 +219,7 @@ fn windows_caps_and_scales_out_of_range_are_named() {
         ("granite", "attention.scale", f32(f32::INFINITY)),
         ("granite", "rope.scaling.finetuned", u32(1)),
         ("llama", "embedding_scale", f32(2.0)),
+        ("qwen3", "expert_count", u32(8)),
         ("llama", "final_logit_softcapping", f32(30.0)),
     ];
     for (architecture, key, value) in cases {
@@ -297,6 +297,96 @@ fn tensors_are_held_to_the_config() {
     refused(packed, "token_embd.weight");
 }
 
+/// As [`file`], with four experts of six elements, of which two are used.
+fn mixture(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
+    let keys = [("expert_count", u32(4)), ("expert_used_count", u32(2)), ("expert_feed_forward_length", u32(6))];
+    let mut keys: Vec<_> =
+        keys.into_iter().filter(|(key, _)| changes.iter().all(|(changed, _)| changed != key)).collect();
+    keys.extend_from_slice(changes);
+    let mut file = file(architecture, &keys);
+    file.tensors.retain(|tensor| !tensor.name.starts_with("blk.0.ffn_") || tensor.name == "blk.0.ffn_norm.weight");
+    let tensors: [(&str, &[u64]); 4] =
+        [("gate_inp", &[8, 4]), ("gate_exps", &[8, 6, 4]), ("up_exps", &[8, 6, 4]), ("down_exps", &[6, 8, 4])];
+    tensors.iter().fold(file, |file, (name, dimensions)| zeros(file, &format!("blk.0.ffn_{name}.weight"), dimensions))
+}
+
+#[test]
+fn keys_of_experts_are_named() {
+    let cases: Vec<(&str, Option<Stored>)> = vec![
+        ("expert_count", u32(1 << 20)),
+        ("expert_used_count", None),
+        ("expert_used_count", u32(0)),
+        ("expert_used_count", u32(5)),
+        ("expert_feed_forward_length", u32(0)),
+        ("expert_feed_forward_length", u32(1 << 30)),
+        ("expert_gating_func", u32(2)),
+        ("expert_group_count", u32(2)),
+        ("expert_weights_norm", Some((7, vec![0]))),
+        ("expert_weights_scale", f32(2.5)),
+    ];
+    let refused = |architecture: &str, key: &str, value: &Option<Stored>| {
+        let error = load(&mixture(architecture, &[(key, value.clone())])).unwrap_err();
+        let named = matches!(&error, Error::Metadata { key: named, .. } if *named == format!("{architecture}.{key}"));
+        assert!(named, "{key} {value:?}: {error:?}");
+    };
+    for architecture in ["qwen3moe", "llama"] {
+        cases.iter().for_each(|(key, value)| refused(architecture, key, value));
+        let plain = [("expert_gating_func", u32(1)), ("expert_weights_scale", f32(0.0)), ("feed_forward_length", None)];
+        load(&mixture(architecture, &plain)).unwrap();
+    }
+    [None, u32(0)].iter().for_each(|value| refused("qwen3moe", "expert_count", value));
+}
+
+#[test]
+fn an_experts_width_has_a_default() {
+    let absent = [("expert_feed_forward_length", None)];
+    // Two of them, so half of the 12 that a token goes through.
+    load(&mixture("qwen3moe", &absent)).unwrap();
+    let error = load(&mixture("llama", &absent)).unwrap_err();
+    assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == "blk.0.ffn_gate_exps.weight"), "{error:?}");
+    load(&mixture("llama", &[("expert_feed_forward_length", None), ("feed_forward_length", u32(6))])).unwrap();
+    let thin = [("expert_feed_forward_length", None), ("feed_forward_length", u32(1))];
+    let error = load(&mixture("qwen3moe", &thin)).unwrap_err();
+    assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == "blk.0.ffn_gate_exps.weight"), "{error:?}");
+}
+
+#[test]
+fn tensors_of_experts_are_held_to_the_config() {
+    let sound = || mixture("qwen3moe", &[]);
+    let parts = ["gate_inp", "gate_exps", "up_exps", "down_exps"].map(|part| format!("blk.0.ffn_{part}.weight"));
+    let refused = |file: &GgufFile, name: &str| {
+        let error = load(file).unwrap_err();
+        assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == name), "{name}: {error:?}");
+    };
+    for name in &parts {
+        let change = |f: &dyn Fn(&mut GgufFile, usize)| {
+            let mut file = sound();
+            let index = file.tensors.iter().position(|tensor| tensor.name == *name).unwrap();
+            f(&mut file, index);
+            refused(&file, name);
+        };
+        change(&|file, index| drop(file.tensors.remove(index)));
+        change(&|file, index| {
+            let tensor = &mut file.tensors[index];
+            tensor.dimensions[1] += 1;
+            tensor.data = vec![0; 4 * tensor.dimensions.iter().product::<u64>() as usize];
+        });
+        // As many elements, divided otherwise.
+        change(&|file, index| {
+            let dimensions = &mut file.tensors[index].dimensions;
+            let last = dimensions.len() - 1;
+            dimensions[last] /= 2;
+            dimensions[last - 1] *= 2;
+        });
+    }
+    let mut joined = sound();
+    joined.tensors.retain(|tensor| !parts[1..3].contains(&tensor.name));
+    load(&zeros(joined.clone(), "blk.0.ffn_gate_up_exps.weight", &[8, 12, 4])).unwrap();
+    refused(&zeros(joined, "blk.0.ffn_gate_up_exps.weight", &[8, 6, 4]), "blk.0.ffn_gate_up_exps.weight");
+    // One pair too many.
+    refused(&zeros(sound(), "blk.0.ffn_gate_up_exps.weight", &[8, 12, 4]), &parts[1]);
+}
+
 #[test]
 fn biases_are_added_wherever_the_file_has_them() {
     let plain = load(&file("llama", &[])).unwrap().graph.nodes().len();
@@ -315,7 +405,7 @@ fn other_architectures_are_refused_by_name() {
         Error::Architecture { name, known, supported } => {
             assert_eq!(
                 (name.as_str(), supported.as_str()),
-                (architecture, "gemma, gemma2, gemma3, gemma4, granite, llama, qwen2, qwen3, smollm3")
+                (architecture, "gemma, gemma2, gemma3, gemma4, granite, llama, qwen2, qwen3, qwen3moe, smollm3")
             );
             known
         }

@@ -3,6 +3,7 @@
 
 mod attention;
 mod case;
+mod experts;
 mod products;
 mod rows;
 
@@ -11,24 +12,19 @@ use inkstone::{DType, graph::Op};
 use self::case::Case;
 pub use self::case::{compare, ragged};
 
+type Cases = fn() -> Vec<Case>;
+
 /// The table, in parts that the tests below run beside each other.
-const CASES: [fn() -> Vec<Case>; 15] = [
-    || for_dtypes(products::embed),
-    || for_dtypes(products::matmul),
-    || for_dtypes(products::fused),
-    products::of_outputs,
-    rows::pairwise,
-    rows::activations,
-    rows::soft_cap,
-    rows::rms_norm,
-    rows::add_rms_norm,
-    rows::rope,
-    rows::select_outputs,
-    rows::slice,
-    attention::cases,
-    attention::rotated,
-    attention::long_cases,
-];
+const TABLE: [&[Cases]; 8] = [EMBEDDINGS, PRODUCTS, FUSED, ROWS, PLACES, ATTENTION, LONG_ATTENTION, EXPERTS];
+
+const EMBEDDINGS: &[Cases] = &[|| for_dtypes(products::embed)];
+const PRODUCTS: &[Cases] = &[|| for_dtypes(products::matmul)];
+const FUSED: &[Cases] = &[|| for_dtypes(products::fused), products::of_outputs];
+const ROWS: &[Cases] = &[rows::pairwise, rows::activations, rows::soft_cap, rows::rms_norm, rows::add_rms_norm];
+const PLACES: &[Cases] = &[rows::rope, rows::select_outputs, rows::slice];
+const ATTENTION: &[Cases] = &[attention::cases, attention::rotated];
+const LONG_ATTENTION: &[Cases] = &[attention::long_cases];
+const EXPERTS: &[Cases] = &[experts::route, || for_dtypes(experts::experts), experts::unusual];
 
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 /// Formats of each kind: floats, blocks, superblocks with one scale for 32 and for 16.
@@ -61,49 +57,54 @@ fn for_dtypes(cases: fn(DType) -> Vec<Case>) -> Vec<Case> {
     DType::ALL.iter().flat_map(|dtype| cases(*dtype)).collect()
 }
 
-fn check(parts: std::ops::Range<usize>) {
-    let cases = CASES[parts].iter().flat_map(|cases| cases());
+fn check(cases: &[Cases]) {
+    let cases = cases.iter().flat_map(|cases| cases());
     let failures: Vec<_> = cases.flat_map(|case| case.failures()).collect();
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
 fn embeddings() {
-    check(0..1);
+    check(EMBEDDINGS);
 }
 
 #[test]
 fn products_with_every_format() {
-    check(1..2);
+    check(PRODUCTS);
 }
 
 #[test]
 fn fused_products_with_every_format() {
-    check(2..4);
+    check(FUSED);
 }
 
 #[test]
 fn ops_on_rows() {
-    check(4..9);
+    check(ROWS);
 }
 
 #[test]
 fn rotations_and_selections() {
-    check(9..12);
+    check(PLACES);
 }
 
 #[test]
 fn attention_over_the_cache() {
-    check(12..14);
+    check(ATTENTION);
 }
 
 #[test]
 fn attention_over_sections_of_the_cache() {
-    check(14..CASES.len());
+    check(LONG_ATTENTION);
+}
+
+#[test]
+fn choices_of_experts_and_what_these_compute() {
+    check(EXPERTS);
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 18;
+const OPS: usize = 20;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -126,13 +127,15 @@ fn number(op: &Op) -> usize {
         Op::RotatedAttention { .. } => 15,
         Op::SoftCap { .. } => 16,
         Op::Slice { .. } => 17,
+        Op::Route { .. } => 18,
+        Op::Experts(_) => 19,
     }
 }
 
 #[test]
 fn every_op_has_a_case() {
     let mut found = [false; OPS];
-    for case in CASES.iter().flat_map(|cases| cases()) {
+    for case in TABLE.into_iter().flatten().flat_map(|cases| cases()) {
         case.graph.nodes().iter().for_each(|node| found[number(&node.op)] = true);
     }
     assert_eq!(found, [true; OPS]);

@@ -48,12 +48,39 @@ impl Activations {
     /// Lays rows of `columns` out in `memory`. Where it has no room for `tokens` of them, as when their reader's matrices
     /// are floats, there is nothing to be read or written.
     pub fn new(memory: &AlignedBytes, tokens: usize, columns: usize) -> Self {
-        let codes: *mut i8 = memory.as_ptr().cast();
+        Self::at(memory.as_ptr(), tokens, columns)
+    }
+
+    /// Lays them out from `start` on, which is aligned as [`AlignedBytes`] are.
+    pub fn at(start: *mut u8, tokens: usize, columns: usize) -> Self {
+        let codes: *mut i8 = start.cast();
         let elements = tokens * columns.next_multiple_of(CHUNK);
         let scales = codes.wrapping_add(elements).cast::<f32>();
         let sums32 = scales.wrapping_add(elements / BLOCK);
         let sums16 = sums32.wrapping_add(elements / BLOCK);
         Self { tokens, columns, first: Chunk { codes, scales, sums32, sums16 } }
+    }
+
+    /// The rows from `token` on.
+    pub fn from(&self, token: usize) -> Self {
+        Self { first: self.chunk(0, token), ..*self }
+    }
+
+    /// Copies row `from` to row `to`.
+    ///
+    /// # Safety
+    /// Both lie within the memory, the first has been written, and nobody else uses the second.
+    pub unsafe fn copy(&self, from: usize, to: usize) {
+        for index in 0..self.columns.div_ceil(CHUNK) {
+            let [from, to] = [self.chunk(index, from), self.chunk(index, to)];
+            // SAFETY: chunks are whole, also those past the rows' end.
+            unsafe {
+                to.codes.copy_from_nonoverlapping(from.codes, CHUNK);
+                to.scales.copy_from_nonoverlapping(from.scales, CHUNK / BLOCK);
+                to.sums32.copy_from_nonoverlapping(from.sums32, CHUNK / BLOCK);
+                to.sums16.copy_from_nonoverlapping(from.sums16, CHUNK / 16);
+            }
+        }
     }
 
     /// Chunk `index` from token `token` on.

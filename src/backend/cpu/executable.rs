@@ -6,13 +6,14 @@ use super::{
     activations::Activations,
     aligned::AlignedBytes,
     attention::{self, LayerPages},
+    experts::Sizes,
     kernels::Kernels,
     pages::Pages,
     pool::{Pool, Worker},
     prepare::{self, Prepared},
     profile::{GATHER, PREPARE, Profile, WAIT},
     run::Walk,
-    task::{Program, Task},
+    task::{Program, Task, row_stride},
 };
 use crate::{
     Error, Result,
@@ -23,11 +24,6 @@ use crate::{
     quant::ROWS,
     weights::Weights,
 };
-
-/// Floats to which a row of a slot is filled up, so that rows begin at a vector's boundary.
-const ROW_UNIT: usize = 16;
-/// Floats in a page of memory.
-const PAGE: usize = 1024;
 
 /// A plan made ready.
 pub(super) struct CpuExecutable {
@@ -56,6 +52,8 @@ pub(super) struct Memory {
     pub angles: Vec<Vec<f32>>,
     /// One for each thread.
     pub scratch: Vec<AlignedBytes>,
+    /// What layers of experts work in.
+    pub experts: AlignedBytes,
     /// What sections of the cache come to until all of a unit have been attended to; it grows to the longest step seen.
     pub partials: AlignedBytes,
 }
@@ -236,6 +234,7 @@ impl Memory {
             activations: allocate(Activations::bytes(rows, widest), "the activations in 8 bits")?,
             angles: program.angles.iter().map(|row| vec![0.0; 2 * row.len() * tokens]).collect(),
             scratch: scratch.collect::<Result<_>>()?,
+            experts: allocate(experts_bytes(plan, rows), "the experts' activations")?,
             partials: allocate(0, "the results of sections of the cache")?,
         })
     }
@@ -254,6 +253,7 @@ pub(super) fn scratch_bytes(
     let angles = 2 * frequencies(plan) * tokens;
     let partials = attentions(plan).map(|spec| attention::partials_bound(spec, tokens, positions)).max().unwrap_or(0);
     let fixed = 4 * (floats + angles) + Activations::bytes(rows, widest) + threads * 4 * scratch_floats(plan, rows);
+    let fixed = fixed + experts_bytes(plan, rows);
     partials.saturating_mul(4).saturating_add(fixed)
 }
 
@@ -263,6 +263,11 @@ fn attentions(plan: &Plan) -> impl Iterator<Item = AttentionSpec> {
         Op::Attention(spec) => Some(spec),
         _ => None,
     })
+}
+
+/// The bytes that layers of experts work in, one after the other.
+fn experts_bytes(plan: &Plan, rows: usize) -> usize {
+    plan.steps().iter().filter_map(Sizes::of).map(|sizes| sizes.bytes(rows)).max().unwrap_or(0)
 }
 
 /// The frequencies of all tables of angles.
@@ -297,11 +302,7 @@ fn slot_places(plan: &Plan, tokens: usize, outputs: usize) -> Vec<SlotPlace> {
             Rows::Tokens => tokens,
             Rows::Outputs => outputs,
         };
-        let mut stride = slot.width.next_multiple_of(ROW_UNIT);
-        // Products write sixteen elements of every row, and rows that lie whole pages apart share a few sets of a cache.
-        if stride.is_multiple_of(PAGE) {
-            stride += ROW_UNIT;
-        }
+        let stride = row_stride(slot.width);
         places.push(SlotPlace { offset, stride });
         offset += rows * stride;
     }

@@ -1,17 +1,16 @@
 //! Products with matrices of plain floats, as the file holds them: the activations stay in single precision.
 #![allow(clippy::needless_range_loop, reason = "rows are numbered, and their number is a constant to unroll by")]
 
-use super::product::Input;
+use super::{matrix::Stack, product::Input};
 use crate::{
     DType,
     quant::{ROWS, Simd},
 };
 
-/// A matrix `[rows, columns]` of plain floats.
+/// Matrices of plain floats.
 pub(super) struct FloatMatrix {
     pub dtype: DType,
-    pub rows: usize,
-    pub columns: usize,
+    pub stack: Stack,
     /// The first element; the executable keeps the weights alive for as long as this is read.
     pub data: *const u8,
 }
@@ -92,23 +91,23 @@ impl Element for Bf16 {
 
 #[inline(always)]
 unsafe fn rows<S: Simd, E: Element>(matrix: &FloatMatrix, group: usize, input: &Input, c: *mut f32) {
-    let first = group * ROWS;
-    let last = matrix.rows - 1;
-    let row_bytes = matrix.columns * E::BYTES;
+    let group = matrix.stack.rows_of(group);
+    let columns = matrix.stack.columns;
+    let row_bytes = columns * E::BYTES;
     // SAFETY: rows past the matrix are replaced by its last; the rest is by the caller.
     unsafe {
-        for row in (0..ROWS.min(matrix.rows - first)).step_by(4) {
+        for row in (0..group.len()).step_by(4) {
             let mut rows = [matrix.data; 4];
             for (i, from) in rows.iter_mut().enumerate() {
-                *from = matrix.data.add((first + row + i).min(last) * row_bytes);
+                *from = matrix.data.add((group.start + row + i).min(group.end - 1) * row_bytes);
             }
             let mut token = 0;
             while token + 4 <= input.tokens {
-                four_rows::<S, E, 4>(rows, matrix.columns, input, token, c.add(row));
+                four_rows::<S, E, 4>(rows, columns, input, token, c.add(row));
                 token += 4;
             }
             while token < input.tokens {
-                four_rows::<S, E, 1>(rows, matrix.columns, input, token, c.add(row));
+                four_rows::<S, E, 1>(rows, columns, input, token, c.add(row));
                 token += 1;
             }
         }

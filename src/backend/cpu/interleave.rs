@@ -14,18 +14,19 @@ use std::{
 
 use super::{
     aligned::{AlignedBytes, HUGE_PAGE},
+    matrix::Stack,
     packed::Packed,
     pool::Pool,
 };
-use crate::{Error, Result, weights::Weight};
+use crate::{Error, Result, quant::ROWS, weights::Weight};
 
 /// What Linux maps of a file around the byte that is read first; what of it lies before that byte may have been given
 /// back already by the thread whose it was.
 const AROUND: usize = 64 << 10;
 
-/// The interleaved copies of quantised matrices `[rows, columns]`, in any order.
+/// The interleaved copies of quantised matrices, in any order.
 pub(super) fn interleave<'w>(
-    mut weights: Vec<(Weight<'w>, [usize; 2])>,
+    mut weights: Vec<(Weight<'w>, Stack)>,
     pool: &mut Pool,
 ) -> Result<Vec<(Weight<'w>, Packed)>> {
     // Each file is mapped in one piece.
@@ -47,12 +48,12 @@ pub(super) fn interleave<'w>(
 }
 
 /// Room for matrices, one after the other in one piece of memory.
-fn make_room(weights: Vec<(Weight<'_>, [usize; 2])>) -> Result<Vec<(Weight<'_>, Packed)>> {
+fn make_room(weights: Vec<(Weight<'_>, Stack)>) -> Result<Vec<(Weight<'_>, Packed)>> {
     let mut len = 0_usize;
     let mut starts = Vec::with_capacity(weights.len());
-    for (weight, shape) in &weights {
+    for (weight, stack) in &weights {
         starts.push(len);
-        let bytes = Packed::bytes(weight.dtype, *shape).and_then(|n| n.checked_next_multiple_of(AlignedBytes::ALIGN));
+        let bytes = Packed::bytes(weight.dtype, *stack).and_then(|n| n.checked_next_multiple_of(AlignedBytes::ALIGN));
         // There is never so much memory, and the error below says so.
         len = bytes.map_or(usize::MAX, |bytes| len.saturating_add(bytes));
     }
@@ -60,7 +61,7 @@ fn make_room(weights: Vec<(Weight<'_>, [usize; 2])>) -> Result<Vec<(Weight<'_>, 
     let memory = Arc::new(AlignedBytes::new(len).ok_or_else(lacking)?);
     let places = weights.into_iter().zip(starts);
     let matrices =
-        places.map(|((weight, shape), start)| Some((weight, Packed::new(weight.dtype, shape, &memory, start)?)));
+        places.map(|((weight, stack), start)| Some((weight, Packed::new(weight.dtype, stack, &memory, start)?)));
     matrices.collect::<Option<_>>().ok_or_else(lacking)
 }
 
@@ -76,11 +77,15 @@ unsafe fn fill(matrices: &[(Weight<'_>, Packed)], bytes: Range<usize>) {
             break;
         }
         let size = matrix.group_bytes();
-        let first_at = |byte: usize| byte.saturating_sub(place.start).div_ceil(size).min(matrix.groups());
+        let first_at = |byte: usize| byte.saturating_sub(place.start).div_ceil(size).min(matrix.stack.groups());
         let groups = first_at(bytes.start)..first_at(bytes.end);
         // SAFETY: by the caller, as a group begins at one byte alone.
         unsafe { matrix.fill(weight.bytes, groups.clone()) };
-        weight.done_with((groups.start * size).saturating_sub(AROUND)..groups.end * size);
+        if !groups.is_empty() {
+            let (first, last) = (matrix.stack.rows_of(groups.start), matrix.stack.rows_of(groups.end - 1));
+            let row_bytes = size / ROWS;
+            weight.done_with((first.start * row_bytes).saturating_sub(AROUND)..last.end * row_bytes);
+        }
     }
 }
 
@@ -90,26 +95,32 @@ mod tests {
     use crate::{DType, weights::Weights};
 
     /// Matrices larger than a huge page and far smaller, whose groups begin before its boundary and end behind it.
-    const SHAPES: [(DType, [usize; 2]); 6] = [
-        (DType::Q4_0, [1, 32]),
-        (DType::Q8_0, [5003, 512]),
-        (DType::Q5_K, [33, 256]),
-        (DType::Q6_K, [2561, 1024]),
-        (DType::Q4_K, [16, 256]),
-        (DType::IQ4_NL, [700, 96]),
+    const SHAPES: [(DType, [usize; 3]); 8] = [
+        (DType::Q4_0, [1, 1, 32]),
+        (DType::Q8_0, [1, 5003, 512]),
+        (DType::Q5_K, [1, 33, 256]),
+        (DType::Q6_K, [1, 2561, 1024]),
+        (DType::Q4_K, [1, 16, 256]),
+        (DType::IQ4_NL, [1, 700, 96]),
+        (DType::Q4_K, [90, 41, 768]),
+        (DType::Q4_1, [3, 5, 64]),
     ];
 
     /// Every row of every matrix comes back as it was, whoever filled it and in whatever order they were named.
     #[test]
     fn all_rows_are_copied() {
         let tensors = SHAPES.iter().enumerate().map(|(index, (dtype, shape))| {
-            let len = dtype.row_bytes(shape[1]).unwrap() * shape[0];
+            let len = dtype.row_bytes(shape[2]).unwrap() * shape[0] * shape[1];
             let bytes = (0..len).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8 ^ index as u8).collect();
             (format!("matrix {index}"), *dtype, shape.to_vec(), bytes)
         });
         let weights = Weights::from_memory(tensors).unwrap();
         let mut named: Vec<_> = (0..SHAPES.len())
-            .map(|index| (weights.get(&format!("matrix {index}"), &SHAPES[index].1).unwrap(), SHAPES[index].1))
+            .map(|index| {
+                let [count, rows, columns] = SHAPES[index].1;
+                let weight = weights.get(&format!("matrix {index}"), &SHAPES[index].1).unwrap();
+                (weight, Stack { count, rows, columns })
+            })
             .collect();
         for threads in [1, 2, 5] {
             named.rotate_left(2);
@@ -117,8 +128,9 @@ mod tests {
             let matrices = interleave(named.clone(), &mut pool).unwrap();
             assert_eq!(matrices.len(), SHAPES.len());
             for (weight, packed) in matrices {
-                assert_eq!((packed.dtype, [packed.rows, packed.columns].as_slice()), (weight.dtype, weight.shape));
-                let mut read = vec![0; packed.dtype.row_bytes(packed.columns).unwrap()];
+                let Stack { count, rows, columns } = packed.stack;
+                assert_eq!((packed.dtype, [count, rows, columns].as_slice()), (weight.dtype, weight.shape));
+                let mut read = vec![0; packed.dtype.row_bytes(columns).unwrap()];
                 for (row, wanted) in weight.bytes.chunks_exact(read.len()).enumerate() {
                     packed.read_row(row, &mut read);
                     assert!(read == wanted, "{}, row {row}, {threads} threads", weight.name);

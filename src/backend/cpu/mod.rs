@@ -9,6 +9,7 @@ mod aligned;
 mod attention;
 mod crew;
 mod executable;
+mod experts;
 mod float;
 mod interleave;
 mod kernels;
@@ -100,6 +101,8 @@ impl Backend for Cpu {
             | Op::Rope(_)
             | Op::Attention(_)
             | Op::SelectOutputs
+            | Op::Route { .. }
+            | Op::Experts(_)
             | Op::MatMulJoined
             | Op::MatMulGlu(_)
             | Op::MatMulAdd

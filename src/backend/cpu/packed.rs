@@ -1,21 +1,20 @@
 //! A block-quantised matrix in the order that the kernels read: sixteen rows interleaved, the file's bytes otherwise.
 //!
 //! See [`crate::quant::Tile`] for the order within a tile. Tiles of the same sixteen rows follow one another, and
-//! groups of sixteen rows follow those; a last group that is not full is filled up with zero bytes.
+//! groups of sixteen rows follow those; the last group of a matrix is filled up with zero bytes where it is not full.
 
 use std::{ops::Range, slice, sync::Arc};
 
-use super::aligned::AlignedBytes;
+use super::{aligned::AlignedBytes, matrix::Stack};
 use crate::{
     DType,
     quant::{self, ROWS, Tile, TileVisitor},
 };
 
-/// A matrix `[rows, columns]` in tiles.
+/// Matrices in tiles.
 pub(super) struct Packed {
     pub dtype: DType,
-    pub rows: usize,
-    pub columns: usize,
+    pub stack: Stack,
     group_bytes: usize,
     /// Shared with other matrices.
     memory: Arc<AlignedBytes>,
@@ -24,29 +23,24 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// The bytes of such a matrix; `None` for plain floats, which have no tiles, and where the sizes overflow.
-    pub fn bytes(dtype: DType, [rows, columns]: [usize; 2]) -> Option<usize> {
+    /// The bytes of such matrices; `None` for plain floats, which have no tiles, and where the sizes overflow.
+    pub fn bytes(dtype: DType, stack: Stack) -> Option<usize> {
         if dtype.is_float() {
             return None;
         }
-        rows.div_ceil(ROWS).checked_mul(dtype.row_bytes(columns)?.checked_mul(ROWS)?)
+        let groups = stack.count.checked_mul(stack.groups_each())?;
+        groups.checked_mul(dtype.row_bytes(stack.columns)?.checked_mul(ROWS)?)
     }
 
-    /// Such a matrix in the zeroed `memory` from byte `start` on, a multiple of [`AlignedBytes::ALIGN`]; `None` where
-    /// it has no room there.
-    pub fn new(dtype: DType, shape: [usize; 2], memory: &Arc<AlignedBytes>, start: usize) -> Option<Self> {
-        let [rows, columns] = shape;
-        let bytes = Self::bytes(dtype, shape)?;
+    /// Such matrices in the zeroed `memory` from byte `start` on, a multiple of [`AlignedBytes::ALIGN`]; `None` where
+    /// they have no room there.
+    pub fn new(dtype: DType, stack: Stack, memory: &Arc<AlignedBytes>, start: usize) -> Option<Self> {
+        let bytes = Self::bytes(dtype, stack)?;
         if start.checked_add(bytes)? > memory.len() {
             return None;
         }
-        let group_bytes = bytes / rows.div_ceil(ROWS).max(1);
-        Some(Self { dtype, rows, columns, group_bytes, memory: memory.clone(), start })
-    }
-
-    /// Groups of sixteen rows.
-    pub fn groups(&self) -> usize {
-        self.rows.div_ceil(ROWS)
+        let group_bytes = bytes / stack.groups().max(1);
+        Some(Self { dtype, stack, group_bytes, memory: memory.clone(), start })
     }
 
     /// Bytes of a group.
@@ -54,26 +48,25 @@ impl Packed {
         self.group_bytes
     }
 
-    /// Where its bytes lie in the memory that it shares.
+    /// Where their bytes lie in the memory that it shares.
     pub fn place(&self) -> Range<usize> {
-        self.start..self.start + self.groups() * self.group_bytes
+        self.start..self.start + self.stack.groups() * self.group_bytes
     }
 
     /// The first byte of a group's tiles.
     pub fn group(&self, group: usize) -> *const u8 {
-        debug_assert!(group < self.groups());
+        debug_assert!(group < self.stack.groups());
         self.memory.as_ptr().wrapping_add(self.start + group * self.group_bytes)
     }
 
-    /// Fills `groups` from the matrix as the file holds it, row after row.
+    /// Fills `groups` from the matrices as the file holds them, row after row.
     ///
     /// # Safety
     /// No two calls at the same time fill the same group, and none of these groups is read meanwhile.
     pub unsafe fn fill(&self, file: &[u8], groups: Range<usize>) {
         let row_bytes = self.group_bytes / ROWS;
         for group in groups {
-            let first = group * ROWS;
-            let rows = first..self.rows.min(first + ROWS);
+            let rows = self.stack.rows_of(group);
             // SAFETY: the group lies in `memory`, where no two matrices overlap, and the caller keeps others from it.
             let out = unsafe { slice::from_raw_parts_mut(self.group(group).cast_mut(), self.group_bytes) };
             let rows = &file[rows.start * row_bytes..rows.end * row_bytes];
@@ -84,9 +77,14 @@ impl Packed {
 
     /// Copies one row's blocks, as the file has them, to `out`.
     pub fn read_row(&self, row: usize, out: &mut [u8]) {
-        let group = self.start + row / ROWS * self.group_bytes;
+        self.read_lane(self.stack.locate(row), out);
+    }
+
+    /// As `read_row`, for a group and the row there.
+    pub fn read_lane(&self, (group, row): (usize, usize), out: &mut [u8]) {
+        let group = self.start + group * self.group_bytes;
         let tiles = &self.memory.as_slice()[group..group + self.group_bytes];
-        let (block_bytes, row) = (self.dtype.block_bytes(), row % ROWS);
+        let block_bytes = self.dtype.block_bytes();
         for (tile, block) in tiles.chunks_exact(ROWS * block_bytes).zip(out.chunks_exact_mut(block_bytes)) {
             let mut at = 0;
             for &field in quant::format(self.dtype).fields {

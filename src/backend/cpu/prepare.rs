@@ -2,7 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{float::FloatMatrix, interleave::interleave, matrix::Matrix, pool::Pool};
+use super::{
+    float::FloatMatrix,
+    interleave::interleave,
+    matrix::{Matrix, Stack},
+    pool::Pool,
+};
 use crate::{
     Error, Result,
     graph::{Rows, Shape},
@@ -32,13 +37,13 @@ impl Prepared {
         let mut prepared = Self { matrices: HashMap::new(), weights: weights.clone() };
         let mut quantized = HashMap::new();
         for step in plan.steps() {
-            for operand in step.matrices() {
-                let (weight, [rows, columns]) = matrix_weight(operand, weights)?;
+            for (index, operand) in step.matrices().iter().enumerate() {
+                let (weight, stack) = matrix_weight(operand, step.stacked(index), weights)?;
                 if weight.dtype.is_float() {
                     let data = weight.bytes.as_ptr();
-                    prepared.add(weight.name, Matrix::Float(FloatMatrix { dtype: weight.dtype, rows, columns, data }));
+                    prepared.add(weight.name, Matrix::Float(FloatMatrix { dtype: weight.dtype, stack, data }));
                 } else {
-                    quantized.insert(weight.name, (weight, [rows, columns]));
+                    quantized.insert(weight.name, (weight, stack));
                 }
             }
         }
@@ -62,12 +67,13 @@ impl Prepared {
         }
     }
 
-    /// The matrix that a product reads.
-    pub fn matrix(&self, operand: &Operand) -> Result<Arc<Matrix>> {
+    /// The matrix that a product reads, where it wants so many in one.
+    pub fn matrix(&self, operand: &Operand, stacked: usize) -> Result<Arc<Matrix>> {
         let Operand::Weight { name, .. } = operand else {
             return Err(Error::Graph("a product's matrix is no weight".into()));
         };
-        self.matrices.get(name).cloned().ok_or_else(|| Error::tensor(&**name, "was not made ready"))
+        let made = self.matrices.get(name).filter(|matrix| matrix.stack().count == stacked).cloned();
+        made.ok_or_else(|| Error::tensor(&**name, "is divided in one way here and in another there"))
     }
 
     /// The table that an embedding reads.
@@ -103,7 +109,7 @@ impl Prepared {
         match table {
             Table::Packed(matrix) => match &**matrix {
                 Matrix::Packed(packed) => {
-                    bytes.resize(packed.dtype.row_bytes(packed.columns).unwrap_or(0), 0);
+                    bytes.resize(packed.dtype.row_bytes(packed.stack.columns).unwrap_or(0), 0);
                     packed.read_row(row, bytes);
                     quant::dequantize_row(packed.dtype, bytes, out)
                 }
@@ -136,16 +142,16 @@ fn dimensions(shape: Shape) -> Result<(usize, usize)> {
     }
 }
 
-/// The weight that a product's matrix is made from, and its rows and columns.
-fn matrix_weight<'w>(operand: &Operand, weights: &'w Weights) -> Result<(Weight<'w>, [usize; 2])> {
+/// The weight that a product's matrix is made from, and what lies in it: `stacked` matrices.
+fn matrix_weight<'w>(operand: &Operand, stacked: usize, weights: &'w Weights) -> Result<(Weight<'w>, Stack)> {
     let Operand::Weight { name, dtype, shape } = operand else {
         return Err(Error::Graph("a product's matrix is no weight".into()));
     };
     let (rows, columns) = dimensions(*shape)?;
-    let weight = weights.get(name, &[rows, columns])?;
+    let weight = weights.matrix(name, rows, columns)?;
     // The plan's sizes are made from what the graph says.
     if weight.dtype != *dtype {
         return Err(Error::tensor(&**name, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
     }
-    Ok((weight, [rows, columns]))
+    Ok((weight, Stack { count: stacked, rows: rows / stacked, columns }))
 }

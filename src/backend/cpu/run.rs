@@ -1,5 +1,7 @@
 //! One step's walk: where everything lies, and how a thread does its share of each task.
 
+mod experts;
+
 use std::sync::atomic::AtomicUsize;
 
 use super::{
@@ -7,6 +9,7 @@ use super::{
     aligned::AlignedBytes,
     attention::{self, Queries},
     executable::{Memory, SlotPlace, layer_pages},
+    experts::route,
     kernels::Kernels,
     matrix::Matrix,
     pages::Pages,
@@ -14,7 +17,7 @@ use super::{
     prepare::{Prepared, Table},
     product::Input,
     rope,
-    task::{BinaryOp, Buffer, Finish, Product, Side, Task},
+    task::{BinaryOp, Buffer, Finish, Product, Side, Task, stretch},
 };
 use crate::{
     Result,
@@ -36,6 +39,8 @@ pub(super) struct Walk<'a> {
     angles: Vec<(*mut f32, usize)>,
     scratch: &'a [AlignedBytes],
     partials: *mut f32,
+    /// What layers of experts work in.
+    experts: &'a AlignedBytes,
     /// For each run and key-value head, what [`Queries::done`] says.
     done: Vec<AtomicUsize>,
     runs: Vec<RunPlace>,
@@ -84,6 +89,7 @@ impl<'a> Walk<'a> {
             angles,
             scratch: &memory.scratch,
             partials: memory.partials.as_ptr().cast(),
+            experts: &memory.experts,
             done: (0..runs.len() * kv_heads).map(|_| AtomicUsize::new(0)).collect(),
             runs,
             run_of,
@@ -122,7 +128,11 @@ impl<'a> Walk<'a> {
     /// The bytes of weights or cache that a task has to read.
     pub fn bytes_of(&self, task: &Task) -> usize {
         let seen = |run: &RunPlace, window: usize| (run.start + run.len).min(window.saturating_add(run.len - 1));
-        task.bytes(self.cache, |window| self.runs.iter().map(|run| seen(run, window)).sum())
+        task.bytes(
+            self.cache,
+            |window| self.runs.iter().map(|run| seen(run, window)).sum(),
+            |experts| self.active_experts(experts),
+        )
     }
 
     /// Does this thread's share of a task, which is number `index` of the step.
@@ -190,6 +200,15 @@ impl<'a> Walk<'a> {
                         rope::rotate(*spec, self.row(*x, row), angles, self.row(*out, row), out.width);
                     }
                 }
+                Task::Route { used, logits, out } => {
+                    let mut taken = Vec::with_capacity(*used);
+                    for row in worker.share(self.rows(out.rows)) {
+                        let logits = std::slice::from_raw_parts(self.row(*logits, row), out.width);
+                        let out = std::slice::from_raw_parts_mut(self.row(*out, row), out.width);
+                        route(logits, *used, &mut taken, out);
+                    }
+                }
+                Task::Experts(stage, experts) => self.experts(index, *stage, experts, worker),
                 Task::Append { spec, k, v } => self.append(spec, *k, *v, worker),
                 Task::Attend { spec, q, out } => self.attend(index, spec, *q, *out, worker),
                 Task::Select { x, out } => {

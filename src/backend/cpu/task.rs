@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::{
+    experts::{Experts, Stage},
     matrix::Matrix,
     prepare::{Prepared, Table},
 };
@@ -16,6 +17,17 @@ use crate::{
     kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
 };
+
+/// Floats from one row of so many to the next.
+pub(super) fn row_stride(width: usize) -> usize {
+    /// Rows begin at a vector's boundary.
+    const UNIT: usize = 16;
+    /// Floats in a page of memory.
+    const PAGE: usize = 1024;
+    let stride = width.next_multiple_of(UNIT);
+    // Products write sixteen elements of every row, and rows that lie whole pages apart share a few sets of a cache.
+    if stride.is_multiple_of(PAGE) { stride + UNIT } else { stride }
+}
 
 /// A value's place at run time.
 #[derive(Clone, Copy, Debug)]
@@ -82,12 +94,17 @@ impl Product {
         (number, index)
     }
 
-    /// Pieces that a thread takes at a time: with a few tokens, enough for memory to be read in long stretches.
+    /// Pieces that a thread takes at a time.
     pub fn step(&self, tokens: usize) -> usize {
-        const STRETCH: usize = 32 << 10;
-        let bytes: usize = self.matrices.iter().map(|matrix| matrix.bytes()).sum();
-        (STRETCH * self.groups() / (tokens * bytes).max(1)).max(1)
+        stretch(self.groups(), self.matrices.iter().map(|matrix| matrix.bytes()).sum(), tokens)
     }
+}
+
+/// How many of `groups` pieces that are so many bytes together a thread takes at a time: with a few tokens, enough for
+/// memory to be read in long stretches.
+pub(super) fn stretch(groups: usize, bytes: usize, tokens: usize) -> usize {
+    const STRETCH: usize = 32 << 10;
+    (STRETCH * groups / (tokens * bytes).max(1)).max(1)
 }
 
 /// One thing to do.
@@ -120,6 +137,10 @@ pub(super) enum Task {
     Attend { spec: AttentionSpec, q: Buffer, out: Buffer },
     /// Copies the rows whose logits are wanted.
     Select { x: Buffer, out: Buffer },
+    /// The softmax over the largest of each row.
+    Route { used: usize, logits: Buffer, out: Buffer },
+    /// A stage of a layer of experts.
+    Experts(Stage, Arc<Experts>),
 }
 
 impl Task {
@@ -134,8 +155,12 @@ impl Task {
             | Self::Slice { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm { out, .. }
-            | Self::Rope { out, .. } => Some(out.rows),
-            Self::Product(_) | Self::Append { .. } | Self::Attend { .. } | Self::Select { .. } => None,
+            | Self::Rope { out, .. }
+            | Self::Route { out, .. } => Some(out.rows),
+            Self::Experts(Stage::Sum, experts) => Some(experts.out.rows),
+            Self::Experts(..) | Self::Product(_) | Self::Append { .. } | Self::Attend { .. } | Self::Select { .. } => {
+                None
+            }
         }
     }
 
@@ -145,10 +170,16 @@ impl Task {
     }
 
     /// The bytes of weights or cache that the task has to read in a step whose runs see so many `positions` through a
-    /// window; 0 where reading is not what it does.
-    pub fn bytes(&self, cache: &CacheLayout, positions: impl Fn(usize) -> usize) -> usize {
+    /// window and where so many experts are `active`; 0 where reading is not what it does.
+    pub fn bytes(
+        &self,
+        cache: &CacheLayout,
+        positions: impl Fn(usize) -> usize,
+        active: impl Fn(&Experts) -> usize,
+    ) -> usize {
         match self {
             Self::Product(product) => product.matrices.iter().map(|matrix| matrix.bytes()).sum(),
+            Self::Experts(stage, experts) => active(experts) * experts.bytes_each(*stage),
             Self::Attend { spec, .. } => {
                 let positions = positions(spec.scores.window.unwrap_or(usize::MAX));
                 2 * spec.kv_heads * cache.row_bytes[spec.layer] * positions
@@ -164,7 +195,8 @@ impl Task {
             | Self::AddRmsNorm { .. }
             | Self::Rope { .. }
             | Self::Append { .. }
-            | Self::Select { .. } => 0,
+            | Self::Select { .. }
+            | Self::Route { .. } => 0,
         }
     }
 }
@@ -229,6 +261,13 @@ impl Lowering<'_> {
                 }
                 Task::Attend { spec: *spec, q: buffer(&inputs[0])?, out }
             }
+            Op::Route { used } => Task::Route { used: *used, logits: buffer(&inputs[0])?, out },
+            Op::Experts(spec) => {
+                let experts = Arc::new(Experts::new(step, *spec, self.prepared, out)?);
+                let stages = Stage::ALL.map(|(name, stage)| (name, Task::Experts(stage, experts.clone())));
+                self.tasks.extend(stages);
+                return Ok(());
+            }
             Op::SelectOutputs => Task::Select { x: buffer(&inputs[0])?, out },
             Op::MatMulAddRmsNorm { .. } | Op::RotatedAttention { .. } => {
                 return Err(Error::Graph(format!("the CPU has no {}", step.op.name())));
@@ -241,7 +280,7 @@ impl Lowering<'_> {
     fn product(&mut self, step: &PlanStep, finish: Finish, outs: Vec<Buffer>) -> Result<()> {
         let x = buffer(&step.inputs[0])?;
         let operands = step.matrices().iter();
-        let matrices = operands.map(|operand| self.prepared.matrix(operand)).collect::<Result<Vec<_>>>()?;
+        let matrices = operands.map(|operand| self.prepared.matrix(operand, 1)).collect::<Result<Vec<_>>>()?;
         if matrices.iter().any(|matrix| matrix.is_quantized()) {
             self.tasks.push(("quantize", Task::Quantize { x }));
         }
@@ -275,7 +314,7 @@ fn place(place: &Place) -> Buffer {
     Buffer { slot: place.slot.index(), rows: place.shape.rows, width: place.shape.width }
 }
 
-fn buffer(operand: &Operand) -> Result<Buffer> {
+pub(super) fn buffer(operand: &Operand) -> Result<Buffer> {
     match operand {
         Operand::Slot(slot) => Ok(place(slot)),
         Operand::Tokens | Operand::Weight { .. } | Operand::Constant(_) => {

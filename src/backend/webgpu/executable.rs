@@ -89,7 +89,7 @@ impl GpuExecutable {
         weights.read_ahead();
         let mut chunks = 0;
         for (name, shape) in matrices {
-            arena.upload(&context, &weights.get(&name, &shape)?, &mut chunks)?;
+            arena.upload(&context, &weights.matrix(&name, shape[0], shape[1])?, &mut chunks)?;
         }
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
         let pages = Pages::new(&cache);

@@ -152,6 +152,7 @@ impl<'a> Lowering<'a> {
                 self.attention(name, step, &made[0], attention, Some((rope, *norm)))
             }
             Op::SelectOutputs => self.select(name, step, &made[0]),
+            Op::Route { .. } | Op::Experts(_) => Err(Error::Unsupported(format!("{name} on a GPU: use the CPU"))),
         }
     }
 

@@ -104,6 +104,7 @@ impl Backend for Gpu {
             | Op::AddRmsNorm { .. }
             | Op::MatMulAddRmsNorm { .. }
             | Op::RotatedAttention { .. } => true,
+            Op::Route { .. } | Op::Experts(_) => false,
         }
     }
 

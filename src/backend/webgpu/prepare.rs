@@ -62,7 +62,7 @@ pub(super) fn place_matrices(
             if arena.matrix(name).is_some() {
                 continue;
             }
-            let weight = weights.get(name, &[rows, shape.width])?;
+            let weight = weights.matrix(name, rows, shape.width)?;
             if weight.dtype != *dtype {
                 return Err(Error::tensor(
                     &**name,

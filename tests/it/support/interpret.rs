@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use inkstone::graph::{Activation, AttentionSpec, Graph, Op, RopeSpec, RopeStyle, Rows, Scores, Shape, Source, Value};
+use inkstone::graph::{
+    Activation, AttentionSpec, ExpertsSpec, Graph, Op, RopeSpec, RopeStyle, Rows, Scores, Shape, Source, Value,
+};
 
 /// Dense weights by name, row by row.
 pub type Weights = HashMap<String, Vec<f32>>;
@@ -147,6 +149,8 @@ impl<'w> Interpreter<'w> {
             (Op::SelectOutputs, [x]) => {
                 vec![Matrix::from_rows(x.width, step.outputs.iter().map(|row| x.row(*row).to_vec()))]
             }
+            (Op::Route { used }, [logits]) => vec![logits.map_rows(logits.width, |row| route(row, *used))],
+            (Op::Experts(spec), [x, weights, matrices @ ..]) => vec![experts(spec, x, weights, matrices)],
             (Op::MatMulJoined, [x, matrices @ ..]) => matrices.iter().map(|w| product(x, w)).collect(),
             (Op::MatMulGlu(activation), [x, gate, up]) => {
                 vec![pairwise(&activate(*activation, &product(x, gate)), &product(x, up), |a, b| a * b)]
@@ -183,6 +187,8 @@ impl<'w> Interpreter<'w> {
                 | Op::Rope(_)
                 | Op::Attention(_)
                 | Op::SelectOutputs
+                | Op::Route { .. }
+                | Op::Experts(_)
                 | Op::MatMulJoined
                 | Op::MatMulGlu(_)
                 | Op::MatMulAdd
@@ -283,6 +289,40 @@ fn rms_norm(x: &Matrix, w: &Matrix, eps: f32) -> Matrix {
         }
         result
     })
+}
+
+fn route(logits: &[f64], used: usize) -> Vec<f64> {
+    let mut order: Vec<_> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    let power = |index: usize| (logits[index] - logits[order[0]]).exp();
+    let taken = &order[..used];
+    let sum: f64 = taken.iter().map(|index| power(*index)).sum();
+    (0..logits.len()).map(|index| if taken.contains(&index) { power(index) / sum } else { 0.0 }).collect()
+}
+
+fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[Matrix]) -> Matrix {
+    let down = &matrices[matrices.len() - 1];
+    let (n, m) = (x.width, down.width);
+    // Rows from `first` on of a matrix that has those of all experts.
+    let part = |w: &Matrix, first: usize, rows: usize| {
+        Matrix::new(rows, w.width, w.data[first * w.width..][..rows * w.width].to_vec())
+    };
+    let rows = (0..x.rows).map(|row| {
+        let x = Matrix::new(1, n, x.row(row).to_vec());
+        let mut sum = vec![0.0; n];
+        let taken = (0..spec.experts).filter(|expert| weights.row(row)[*expert] != 0.0).take(spec.used);
+        for expert in taken {
+            let (gate, up) = match matrices {
+                [both, _] => (part(both, 2 * expert * m, m), part(both, (2 * expert + 1) * m, m)),
+                _ => (part(&matrices[0], expert * m, m), part(&matrices[1], expert * m, m)),
+            };
+            let gated = pairwise(&activate(spec.activation, &product(&x, &gate)), &product(&x, &up), |a, b| a * b);
+            let y = product(&gated, &part(down, expert * n, n));
+            sum.iter_mut().zip(y.row(0)).for_each(|(sum, y)| *sum += weights.row(row)[expert] * y);
+        }
+        sum
+    });
+    Matrix::from_rows(n, rows)
 }
 
 fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix, step: &Step) -> Matrix {

@@ -11,7 +11,7 @@ use super::{Avx2, Avx512, AvxVnni};
 use super::{Neon, NeonDotprod};
 use crate::{
     DType,
-    backend::cpu::{aligned::AlignedBytes, packed::Packed},
+    backend::cpu::{aligned::AlignedBytes, matrix::Stack, packed::Packed},
     quant::{self, Lanes, ROWS, Simd, Tile, TileVisitor},
 };
 
@@ -101,10 +101,10 @@ fn random_blocks(dtype: DType, count: usize, random: &Random) -> Vec<u8> {
 
 fn pack(dtype: DType, file: &[u8], rows: usize) -> Packed {
     let columns = file.len() / rows / dtype.block_bytes() * dtype.block_weights();
-    let shape = [rows, columns];
-    let memory = Arc::new(AlignedBytes::new(Packed::bytes(dtype, shape).unwrap()).unwrap());
-    let packed = Packed::new(dtype, shape, &memory, 0).unwrap();
-    for group in 0..packed.groups() {
+    let stack = Stack { count: 1, rows, columns };
+    let memory = Arc::new(AlignedBytes::new(Packed::bytes(dtype, stack).unwrap()).unwrap());
+    let packed = Packed::new(dtype, stack, &memory, 0).unwrap();
+    for group in 0..packed.stack.groups() {
         // SAFETY: nobody else has the matrix.
         unsafe { packed.fill(file, group..group + 1) };
     }
@@ -164,9 +164,9 @@ impl<S: Simd> TileVisitor for Decode<'_, S> {
 
     #[inline(always)]
     unsafe fn visit<T: Tile>(self) -> Vec<f64> {
-        let columns = self.packed.columns;
-        let mut weights = vec![f64::NAN; self.packed.groups() * ROWS * columns];
-        for group in 0..self.packed.groups() {
+        let columns = self.packed.stack.columns;
+        let mut weights = vec![f64::NAN; self.packed.stack.groups() * ROWS * columns];
+        for group in 0..self.packed.stack.groups() {
             for index in 0..columns / T::COLUMNS {
                 for row in (0..ROWS).step_by(S::WIDTH) {
                     let lanes = Lanes { tile: self.packed.group(group).wrapping_add(index * ROWS * T::BYTES), row };
@@ -237,11 +237,11 @@ fn pack_and_read_rows() {
             let row_bytes = 35 * dtype.block_bytes();
             let file: Vec<u8> = (0..rows * row_bytes).map(|_| random.byte()).collect();
             let packed = pack(dtype, &file, rows);
-            assert_eq!(packed.groups() * packed.group_bytes(), rows.next_multiple_of(ROWS) * row_bytes);
+            assert_eq!(packed.stack.groups() * packed.group_bytes(), rows.next_multiple_of(ROWS) * row_bytes);
             let mut read = vec![0; row_bytes];
-            for row in 0..packed.groups() * ROWS {
+            for row in 0..packed.stack.groups() * ROWS {
                 read.fill(0xaa);
-                packed.read_row(row, &mut read);
+                packed.read_lane((row / ROWS, row % ROWS), &mut read);
                 match file.chunks_exact(row_bytes).nth(row) {
                     Some(wanted) => assert_eq!(read, wanted, "{dtype}, row {row} of {rows}"),
                     None => assert!(read.iter().all(|&byte| byte == 0), "{dtype}, row {row} past {rows}"),
@@ -253,7 +253,7 @@ fn pack_and_read_rows() {
 
 #[test]
 fn plain_floats_have_no_tiles() {
-    assert!(Packed::bytes(DType::F16, [16, 32]).is_none());
+    assert!(Packed::bytes(DType::F16, Stack { count: 1, rows: 16, columns: 32 }).is_none());
 }
 
 /// A format's bits of a code.
