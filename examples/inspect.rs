@@ -1,6 +1,7 @@
 //! What is in a model file, and what becomes of it.
 
 use std::{
+    collections::HashMap,
     io::{self, BufWriter, Write},
     path::PathBuf,
     process::ExitCode,
@@ -11,6 +12,7 @@ use common::Failure;
 use inkstone::{
     backend::{Backend, cpu::Cpu},
     gguf::{Gguf, TensorInfo},
+    graph::{Graph, Op, Rows, Source},
     models::{self, Model},
     optimize::{Optimized, Target, optimize},
     weights::Weights,
@@ -23,8 +25,8 @@ mod model;
 const USAGE: &str = "
 Usage: inspect MODEL [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTIONS]
 
-Shows the metadata and tensors of a GGUF file, or of a directory of safetensors in GGUF's terms, the memory that the model
-takes, and the graph of its computation before and after optimisation. Naming some of these shows them alone.
+    graph::{Graph, Op, Rows, Source},
+    models::{self, Model},
 
   --dot              prints the optimised graph alone, for Graphviz";
 
@@ -60,6 +62,9 @@ fn main() -> ExitCode {
         out.flush()?;
         if memory {
             writeln!(out, "{}", builder.plan(&path)?)?;
+            let [total, active] = parameters(&Model::from_gguf(&gguf, &Weights::from_gguf(&gguf))?.graph);
+            writeln!(out, "parameters       {total:>12}")?;
+            writeln!(out, "used by a token  {active:>12}")?;
         }
         if graph {
             let [plain, optimized] = graphs(&gguf)?;
@@ -69,6 +74,24 @@ fn main() -> ExitCode {
         }
         Ok(out.flush()?)
     })
+}
+
+/// How many numbers the model's tensors hold, and how many of them a token is computed with.
+fn parameters(graph: &Graph) -> [usize; 2] {
+    let mut counts = HashMap::new();
+    for node in graph.nodes() {
+        for (operand, id) in node.inputs.iter().enumerate() {
+            let value = graph.value(*id);
+            let (Source::Weight { name, .. }, Rows::Fixed(rows)) = (&value.source, value.shape.rows) else { continue };
+            let all = rows * value.shape.width;
+            let active = match &node.op {
+                Op::Experts(spec) if operand > 1 => all / spec.experts * spec.used,
+                _ => all,
+            };
+            counts.insert(name, [all, active]);
+        }
+    }
+    [0, 1].map(|which| counts.values().map(|count| count[which]).sum())
 }
 
 /// The graph as the family writes it, and as the CPU runs it.

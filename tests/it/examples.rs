@@ -184,4 +184,12 @@ fn inspect_shows_every_part() {
     }
     assert!(printed(&program, &[model, "--dot"]).starts_with("digraph"));
     assert!(!printed(&program, &[model, "--memory"]).contains("blk.1"));
+    // Of 7 experts of three matrices of 64 by 32 in each of two layers, a token leaves out four.
+    let experts = MODELS.iter().find(|tiny| tiny.0 == "qwen3moe").unwrap().path();
+    let memory = printed(&program, &[experts.to_str().unwrap(), "--memory"]);
+    let figure = |name: &str| -> usize {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{memory}"));
+        line.trim().parse().unwrap()
+    };
+    assert_eq!((figure("parameters"), figure("used by a token")), (132_352, 132_352 - 2 * 4 * 3 * 64 * 32));
 }
