@@ -25,8 +25,9 @@ mod model;
 const USAGE: &str = "
 Usage: inspect MODEL [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTIONS]
 
-    graph::{Graph, Op, Rows, Source},
-    models::{self, Model},
+Shows the metadata and tensors of a GGUF file, or of a directory of safetensors in GGUF's terms, the memory that the model
+takes with its number of parameters and how many of them a token uses, and the graph of its computation before and after
+optimisation. Naming some of these shows them alone.
 
   --dot              prints the optimised graph alone, for Graphviz";
 
