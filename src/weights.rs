@@ -26,18 +26,19 @@ compile_error!("weights are used as they lie in the file, which is little-endian
 #[derive(Clone)]
 pub struct Weights(Arc<HashMap<String, Stored>>);
 
-/// A tensor that can be computed with.
+/// A tensor that can be computed with, or some rows of one.
 #[derive(Clone, Copy)]
 pub struct Weight<'a> {
-    /// Its name in the file, for example `blk.0.attn_q.weight`.
+    /// Its name in the file, for example `blk.0.attn_q.weight`; that of rows ends with which, as in
+    /// `blk.0.attn_qkv.weight[0..96]`.
     pub name: &'a str,
     /// The format of its elements.
     pub dtype: DType,
-    /// Its dimensions, outermost first: a matrix is `[rows, columns]`.
-    pub shape: &'a [usize],
-    /// Its rows one after the other, each of whole blocks; the first lies at a multiple of 8.
+    /// Its rows one after the other, each of whole blocks; the first of a tensor lies at a multiple of 8.
     pub bytes: &'a [u8],
     stored: &'a Stored,
+    /// Where in the tensor the bytes begin.
+    at: usize,
 }
 
 struct Stored {
@@ -79,13 +80,19 @@ impl Weights {
         Ok(Self(Arc::new(weights)))
     }
 
-    /// The tensor with this name, which must have this `shape` (outermost first; leading ones do not count).
+    /// The tensor with this name, which must have this `shape` (outermost first; leading ones do not count). A name that
+    /// ends as in `NAME[64..96]` is of those rows of a matrix, or elements of a vector.
     ///
     /// # Errors
     ///
     /// [`Error::Tensor`] where it is missing, has another shape, or is in a format that is not computed on.
-    pub fn get(&self, name: &str, shape: &[usize]) -> Result<Weight<'_>> {
+    pub fn get<'a>(&'a self, name: &'a str, shape: &[usize]) -> Result<Weight<'a>> {
         self.find(name, shape)?.ok_or_else(|| missing(name))
+    }
+
+    /// The rows of the matrix with this name; `None` where it is missing.
+    pub fn rows(&self, name: &str) -> Option<usize> {
+        self.0.get(name)?.tensor.shape.first().copied()
     }
 
     /// As [`get`](Self::get) for a tensor that a model may lack: `None` where it is missing.
@@ -93,10 +100,17 @@ impl Weights {
     /// # Errors
     ///
     /// [`Error::Tensor`] where it has another shape, or is in a format that is not computed on.
-    pub fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Weight<'_>>> {
-        let Some((name, stored)) = self.0.get_key_value(name) else { return Ok(None) };
+    pub fn find<'a>(&'a self, name: &'a str, shape: &[usize]) -> Result<Option<Weight<'a>>> {
+        let (tensor_name, rows) = match self.0.contains_key(name) {
+            true => (name, None),
+            false => split_rows(name),
+        };
+        let Some(stored) = self.0.get(tensor_name) else { return Ok(None) };
         let tensor = &stored.tensor;
-        if significant(&tensor.shape) != significant(shape) {
+        let inner = tensor.shape.get(1..).unwrap_or_default();
+        let there = tensor.shape.first().copied().unwrap_or(1);
+        let taken = rows.clone().unwrap_or(0..there);
+        if taken.end > there || significant(&[&[taken.len()], inner].concat()) != significant(shape) {
             return Err(Error::tensor(name, format!("has shape {:?}, but {shape:?} is expected", tensor.shape)));
         }
         let Some(dtype) = tensor.dtype.dtype() else {
@@ -105,7 +119,9 @@ impl Weights {
                 format!("is stored as {}, which is not computed on: quantise it to one of {formats}", tensor.dtype);
             return Err(Error::tensor(name, what));
         };
-        Ok(Some(Weight { name, dtype, shape: &tensor.shape, bytes: tensor.bytes(), stored }))
+        let row_bytes = dtype.row_bytes(inner.iter().product()).unwrap_or(0);
+        let bytes = rows.map_or(0..tensor.byte_len(), |rows| rows.start * row_bytes..rows.end * row_bytes);
+        Ok(Some(Weight { name, dtype, bytes: &tensor.bytes()[bytes.clone()], stored, at: bytes.start }))
     }
 
     /// The tensor with this name as one matrix `[rows, columns]`: where several are stacked in it, of the rows of all.
@@ -113,7 +129,7 @@ impl Weights {
     /// # Errors
     ///
     /// As [`get`](Self::get).
-    pub fn matrix(&self, name: &str, rows: usize, columns: usize) -> Result<Weight<'_>> {
+    pub fn matrix<'a>(&'a self, name: &'a str, rows: usize, columns: usize) -> Result<Weight<'a>> {
         let flat = [rows, columns];
         let shape = match self.0.get(name).map(|stored| stored.tensor.shape.as_slice()) {
             Some(stacked @ [outer @ .., width]) if *width == columns && outer.iter().product::<usize>() == rows => {
@@ -131,7 +147,7 @@ impl Weights {
     /// # Errors
     ///
     /// [`Error::Tensor`] where it is missing, has another shape, or is in any other format.
-    pub fn vector(&self, name: &str, len: usize) -> Result<&[f32]> {
+    pub fn vector<'a>(&'a self, name: &'a str, len: usize) -> Result<&'a [f32]> {
         self.find_vector(name, len)?.ok_or_else(|| missing(name))
     }
 
@@ -140,7 +156,7 @@ impl Weights {
     /// # Errors
     ///
     /// [`Error::Tensor`] where it has another shape or format.
-    pub fn find_vector(&self, name: &str, len: usize) -> Result<Option<&[f32]>> {
+    pub fn find_vector<'a>(&'a self, name: &'a str, len: usize) -> Result<Option<&'a [f32]>> {
         let Some(weight) = self.find(name, &[len])? else { return Ok(None) };
         let Weight { stored, bytes, .. } = weight;
         let widen = |one: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&bytes| one(bytes)).collect();
@@ -175,13 +191,18 @@ impl Weights {
 impl Weight<'_> {
     /// Hints that a range of the bytes will be read soon, so that reading ahead from the disk can start.
     pub fn will_need(&self, range: Range<usize>) {
-        self.stored.tensor.will_need(range);
+        self.stored.tensor.will_need(self.in_tensor(range));
     }
 
     /// Hints that a range of the bytes has been read (into a copy, say), so that its pages can be given back; they are
     /// read from the file again if they are needed after all.
     pub fn done_with(&self, range: Range<usize>) {
-        self.stored.tensor.done_with(range);
+        self.stored.tensor.done_with(self.in_tensor(range));
+    }
+
+    fn in_tensor(&self, range: Range<usize>) -> Range<usize> {
+        let end = range.end.min(self.bytes.len());
+        self.at + range.start.min(end)..self.at + end
     }
 }
 
@@ -199,7 +220,21 @@ impl fmt::Debug for Weights {
 
 impl fmt::Debug for Weight<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Weight({} {} {:?})", self.name, self.dtype, self.shape)
+        write!(f, "Weight({} {}, {} bytes)", self.name, self.dtype, self.bytes.len())
+    }
+}
+
+/// The name of the tensor, and which of its rows are meant, where the name says so.
+pub(crate) fn split_rows(name: &str) -> (&str, Option<Range<usize>>) {
+    let rows = |name: &'_ str| {
+        let (tensor, rows) = name.strip_suffix(']')?.rsplit_once('[')?;
+        let (first, end) = rows.split_once("..")?;
+        let rows = first.parse().ok()?..end.parse().ok()?;
+        (rows.start < rows.end).then_some((tensor.len(), rows))
+    };
+    match rows(name) {
+        Some((len, rows)) => (&name[..len], Some(rows)),
+        None => (name, None),
     }
 }
 

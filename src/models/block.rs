@@ -36,9 +36,9 @@ impl Block {
         let cache = LayerCache { kv_heads: l.kv_heads, head_dim: l.head_dim };
 
         let h = w.rms_norm(x, &name("attn_norm"), c.hidden, c.rms_eps)?;
-        let mut q = w.linear(h, &name("attn_q"), q_width, c.hidden)?;
-        let mut k = w.linear(h, &name("attn_k"), kv_width, c.hidden)?;
-        let v = w.linear(h, &name("attn_v"), kv_width, c.hidden)?;
+        let [q, k, v] = [name("attn_q"), name("attn_k"), name("attn_v")];
+        let parts = [(q.as_str(), q_width), (&k, kv_width), (&v, kv_width)];
+        let [mut q, mut k, v] = w.linears(h, &name("attn_qkv"), parts, c.hidden)?;
         if self.head_norms {
             q = w.rms_norm(q, &name("attn_q_norm"), l.head_dim, c.rms_eps)?;
             k = w.rms_norm(k, &name("attn_k_norm"), l.head_dim, c.rms_eps)?;

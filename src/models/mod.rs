@@ -16,6 +16,7 @@ mod gemma4;
 mod granite;
 mod keys;
 mod llama;
+mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3_moe;
@@ -38,7 +39,7 @@ use crate::{
     Error, Result,
     gguf::Gguf,
     graph::{Graph, Source},
-    weights::Weights,
+    weights::{Weights, split_rows},
 };
 
 /// A family that this crate builds.
@@ -71,6 +72,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma4", models: "Gemma 4, text, dense", build: gemma4::build, checkpoint: None },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoint: None },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoint: Some(&llama::CHECKPOINT) },
+    Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoint: None },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoint: Some(&qwen2::CHECKPOINT) },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoint: Some(&qwen3::CHECKPOINT) },
     Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoint: None },
@@ -83,7 +85,7 @@ const KNOWN: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
     "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3next", "qwen3vl", "qwen3vlmoe",
-    "qwen35", "qwen35moe", "phi2", "phi3", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
+    "qwen35", "qwen35moe", "phi2", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
     "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "starcoder2", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",
     "olmo2", "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", "glm4", "glm4moe",
@@ -131,7 +133,7 @@ fn refuse_unused(gguf: &Gguf, graph: &Graph) -> Result<()> {
         .values()
         .iter()
         .filter_map(|value| match &value.source {
-            Source::Weight { name, .. } => Some(&**name),
+            Source::Weight { name, .. } => Some(split_rows(name).0),
             Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
         })
         .collect();

@@ -43,8 +43,35 @@ impl<'a> Wiring<'a> {
         Ok(bias.map_or(y, |bias| self.builder.add(y, bias)))
     }
 
+    /// As [`linear`](Self::linear) for several, of so many rows each; or for the rows of `joined`, where the file has them
+    /// in one matrix.
+    pub fn linears<const N: usize>(
+        &mut self,
+        x: ValueId,
+        joined: &str,
+        parts: [(&str, usize); N],
+        columns: usize,
+    ) -> Result<[ValueId; N]> {
+        let all = parts.iter().map(|(_, rows)| rows).sum();
+        let own = self.weights.rows(&format!("{}.weight", parts[0].0)).is_some()
+            || self.weights.rows(&format!("{joined}.weight")) != Some(all);
+        let mut first = 0;
+        let mut results = [x; N];
+        for (result, (name, rows)) in results.iter_mut().zip(parts) {
+            let (name, place) =
+                if own { (name, String::new()) } else { (joined, format!("[{first}..{}]", first + rows)) };
+            first += rows;
+            let weight = self.weight(&format!("{name}.weight{place}"), rows, columns)?;
+            *result = self.builder.matmul(x, weight);
+            if let Some(bias) = self.optional_weight(&format!("{name}.bias{place}"), 1, rows)? {
+                *result = self.builder.add(*result, bias);
+            }
+        }
+        Ok(results)
+    }
+
     /// A feed-forward of three matrices: `down(f(gate x) * up x)`, with `NAME_gate`, `NAME_up` and `NAME_down`
-    /// ([Shazeer 2020](https://arxiv.org/abs/2002.05202)).
+    /// ([Shazeer 2020](https://arxiv.org/abs/2002.05202)). Where there is no `NAME_gate` it is the first half of `NAME_up`.
     pub fn feed_forward(
         &mut self,
         x: ValueId,
@@ -52,8 +79,8 @@ impl<'a> Wiring<'a> {
         [hidden, ffn]: [usize; 2],
         f: Activation,
     ) -> Result<ValueId> {
-        let gate = self.linear(x, &format!("{name}_gate"), ffn, hidden)?;
-        let up = self.linear(x, &format!("{name}_up"), ffn, hidden)?;
+        let [gate, up] = [format!("{name}_gate"), format!("{name}_up")];
+        let [gate, up] = self.linears(x, &up, [(&gate, ffn), (&up, ffn)], hidden)?;
         let gate = self.builder.activate(f, gate);
         let h = self.builder.mul(gate, up);
         self.linear(h, &format!("{name}_down"), hidden, ffn)

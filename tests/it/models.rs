@@ -405,7 +405,7 @@ fn other_architectures_are_refused_by_name() {
         Error::Architecture { name, known, supported } => {
             assert_eq!(
                 (name.as_str(), supported.as_str()),
-                (architecture, "gemma, gemma2, gemma3, gemma4, granite, llama, qwen2, qwen3, qwen3moe, smollm3")
+                (architecture, "gemma, gemma2, gemma3, gemma4, granite, llama, phi3, qwen2, qwen3, qwen3moe, smollm3")
             );
             known
         }

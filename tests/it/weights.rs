@@ -39,7 +39,7 @@ fn message<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 fn a_weight_is_a_view_of_its_bytes() {
     let weights = small();
     let matrix = weights.get("matrix", &[2, 3]).unwrap();
-    assert_eq!((matrix.name, matrix.dtype, matrix.shape), ("matrix", DType::F32, [2, 3].as_slice()));
+    assert_eq!((matrix.name, matrix.dtype), ("matrix", DType::F32));
     assert_eq!(matrix.bytes, f32_bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
     let packed = weights.get("packed", &[1, 32]).unwrap();
     assert_eq!((packed.dtype, packed.bytes), (DType::Q8_0, [7; 34].as_slice()));
@@ -49,6 +49,22 @@ fn a_weight_is_a_view_of_its_bytes() {
     matrix.will_need(0..matrix.bytes.len());
     matrix.done_with(0..usize::MAX);
     assert_eq!(matrix.bytes[4..8], 1_f32.to_le_bytes());
+}
+
+#[test]
+fn rows_of_a_weight_go_by_its_name_and_their_numbers() {
+    let weights = small();
+    let row = weights.get("matrix[1..2]", &[1, 3]).unwrap();
+    assert_eq!((row.name, row.bytes), ("matrix[1..2]", &f32_bytes(&[3.0, 4.0, 5.0])[..]));
+    row.done_with(0..usize::MAX);
+    assert_eq!(weights.get("matrix[0..2]", &[2, 3]).unwrap().bytes.len(), 24);
+    assert_eq!(weights.vector("half[1..3]", 2).unwrap(), [-2.0, 0.5]);
+    for wrong in ["matrix[1..3]", "matrix[0..2]", "single[0..1]"] {
+        assert!(message(weights.get(wrong, &[1, 3])).contains(wrong));
+    }
+    for absent in ["matrix[1..1]", "matrix[2..1]", "matrix[..1]", "matrix[0..18446744073709551616]", "absent[0..1]"] {
+        assert!(message(weights.get(absent, &[1, 3])).contains("is missing"), "{absent}");
+    }
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn dimensions(shape: Shape) -> Result<(usize, usize)> {
 }
 
 /// The weight that a product's matrix is made from, and what lies in it: `stacked` matrices.
-fn matrix_weight<'w>(operand: &Operand, stacked: usize, weights: &'w Weights) -> Result<(Weight<'w>, Stack)> {
+fn matrix_weight<'w>(operand: &'w Operand, stacked: usize, weights: &'w Weights) -> Result<(Weight<'w>, Stack)> {
     let Operand::Weight { name, dtype, shape } = operand else {
         return Err(Error::Graph("a product's matrix is no weight".into()));
     };

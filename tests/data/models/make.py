@@ -5,7 +5,7 @@
 
 MAKE_TINY is the script `models/make_tiny.py` and PEER the built `peer` (llama.cpp behind one command line) of the
 folder `shared` that lies beside the project. Writes NAME.gguf and NAME.expected for each NAME.json, whose `keys` are
-metadata that MAKE_TINY does not know. NAME.expected holds `key: comma-separated numbers`, one a line, all with an f32
+metadata that MAKE_TINY does not know, and which may have its matrices `joined`. NAME.expected holds `key: comma-separated numbers`, one a line, all with an f32
 cache and no flash attention:
 
     prompt         70 ids, so that the continuation crosses a page of the cache
@@ -14,7 +14,7 @@ cache and no flash attention:
     prompt_logits  the logits after the prompt
     end_logits     the logits after the prompt and the 40 ids
 """
-import importlib.util, pathlib, subprocess, sys, tempfile
+import importlib.util, json, pathlib, subprocess, sys, tempfile
 import numpy as np
 
 PROMPT = [(i * 7919 + 13) % 300 for i in range(70)]
@@ -53,8 +53,22 @@ def write(make_tiny, config, model):
             add(f"{config['arch']}.{key}", value)
 
     module.add_metadata = add_metadata
+    if json.loads(config.read_text()).get("joined"):
+        separate = module.tensors
+        module.tensors = lambda config, seed: joined(separate(config, seed))
     sys.argv = [make_tiny, str(config), str(model)]
     module.main()
+
+
+def joined(tensors):
+    """Queries, keys and values in one tensor, and gate and up."""
+    groups = {"attn_q": "attn_qkv", "attn_k": "attn_qkv", "attn_v": "attn_qkv", "ffn_gate": "ffn_up", "ffn_up": "ffn_up"}
+    found = {}
+    for name, x, matrix in tensors:
+        layer, _, part = name.rpartition(".")[0].rpartition(".")
+        found.setdefault(name.replace(part, groups.get(part, part)) if part else name, []).append((x, matrix))
+    for name, parts in found.items():
+        yield name, np.concatenate([x for x, _ in parts]), parts[0][1]
 
 
 def logits(peer, model, ids):

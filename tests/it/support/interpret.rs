@@ -121,8 +121,22 @@ impl<'w> Interpreter<'w> {
     /// A weight in f64.
     pub fn weight(&self, name: &str, shape: Shape) -> Matrix {
         let Rows::Fixed(rows) = shape.rows else { panic!("weight `{name}` of {shape}") };
-        let weight = self.weights.get(name).unwrap_or_else(|| panic!("no weight `{name}`"));
+        let weight = match self.weights.get(name) {
+            Some(weight) => weight.as_slice(),
+            None => self.rows_of(name, rows, shape.width),
+        };
         Matrix::new(rows, shape.width, weight.iter().copied().map(f64::from).collect())
+    }
+
+    /// Of a matrix the rows, of a vector the elements that a name of the form `NAME[3..5]` names.
+    fn rows_of(&self, name: &str, rows: usize, width: usize) -> &[f32] {
+        let parts: Vec<_> = name.split(['[', ']']).collect();
+        let weight =
+            parts.first().and_then(|name| self.weights.get(*name)).unwrap_or_else(|| panic!("no weight `{name}`"));
+        let (first, end) = parts[1].split_once("..").unwrap();
+        let [first, end]: [usize; 2] = [first, end].map(|number| number.parse().unwrap());
+        let width = if rows == 1 && width == end - first { 1 } else { width };
+        &weight[first * width..end * width]
     }
 
     /// The results of one op.

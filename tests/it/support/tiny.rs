@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 13] = [
+pub const MODELS: [Tiny; 14] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -17,6 +17,7 @@ pub const MODELS: [Tiny; 13] = [
     Tiny("gemma3", ROUNDED),
     Tiny("gemma4", ROUNDED),
     Tiny("granite", EXACT),
+    Tiny("phi3", EXACT),
     Tiny("qwen3moe", EXACT),
     Tiny("mixtral", EXACT),
 ];
