@@ -78,7 +78,7 @@ fn measure(cpu: &Cpu, dtype: DType, reps: usize, machine: &mut Machine) -> Resul
         let mut cache = KvCache::new(tokens, usize::MAX);
         let sequence = cache.open();
         cache.extend(sequence, tokens)?;
-        let runs = [Run { len: tokens, start: 0, pages: cache.pages(sequence)? }];
+        let runs = [Run { len: tokens, start: 0, pages: cache.pages(sequence)?, state: None }];
         let step = Step { tokens: &ids, runs: &runs, outputs: &[0], copies: &[] };
         let seconds = median_seconds(&mut *executable, &step, if tokens > 8 { reps.div_ceil(3) } else { reps })?;
         rates.push((bytes / seconds / 1e9, 2e-9 * (ROWS * COLUMNS * tokens) as f64 / seconds));
@@ -121,7 +121,7 @@ fn executable(cpu: &Cpu, weights: &Weights, dtype: DType) -> Result<Box<dyn Exec
     let matrix = builder.weight("matrix", dtype, ROWS, COLUMNS);
     let y = builder.matmul(x, matrix);
     let graph = builder.finish(y)?;
-    cpu.compile(&graph, weights, &CacheLayout::new(&[], CacheType::F32)?, 256, 1)
+    cpu.compile(&graph, weights, &CacheLayout::new(&[], &[], CacheType::F32)?, 256, 1)
 }
 
 /// After a first round that is not counted.

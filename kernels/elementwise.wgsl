@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let to = row * {{y_stride}}u + column;
     {% set of = "column / " ~ len ~ "u * " ~ every ~ "u + " ~ first ~ "u + column % " ~ len ~ "u" if op == "slice" else "column" %}
     let x = {{ "y[to]" if in_place else "a[row * " ~ a_stride ~ "u + " ~ of ~ "]" }};
-    {% if op == "silu" or op == "gelu" %}
+    {% if op in ["silu", "gelu", "sigmoid"] %}
     y[to] = {{op}}(vec4(x)).x;
     {% elif op == "soft_cap" %}
     y[to] = soft_cap(x);

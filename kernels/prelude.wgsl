@@ -92,6 +92,10 @@ fn silu(x: vec4<f32>) -> vec4<f32> {
     return x / (1.0 + exp(-x));
 }
 
+fn sigmoid(x: vec4<f32>) -> vec4<f32> {
+    return 1.0 / (1.0 + exp(-x));
+}
+
 // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)). Below -10 the result is nothing, but the exponential infinite.
 fn gelu(x: vec4<f32>) -> vec4<f32> {
     let near = clamp(x, vec4(-10.0), vec4(10.0));

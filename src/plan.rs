@@ -93,6 +93,8 @@ impl PlanStep {
             | Op::Rope(_)
             | Op::Attention(_)
             | Op::RotatedAttention { .. }
+            | Op::ShortConv(_)
+            | Op::GatedDelta(_)
             | Op::SelectOutputs
             | Op::Route { .. }
             | Op::AddRmsNorm { .. } => &[],

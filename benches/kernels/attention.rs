@@ -52,7 +52,7 @@ fn seconds(cpu: &Cpu, cache_type: CacheType, layers: usize, [tokens, depth]: [us
     let pages = cache.pages(sequence)?;
     fill(&mut *executable, pages)?;
     let ids: Vec<u32> = (0..tokens as u32).collect();
-    let runs = [Run { len: tokens, start: depth - tokens, pages }];
+    let runs = [Run { len: tokens, start: depth - tokens, pages, state: None }];
     let step = Step { tokens: &ids, runs: &runs, outputs: &[0], copies: &[] };
     super::median_seconds(&mut *executable, &step, reps)
 }
@@ -76,17 +76,17 @@ fn executable(cpu: &Cpu, cache_type: CacheType, layers: usize, tokens: usize) ->
         x = builder.attention([x, k, v], CACHE, HEADS, 0.1);
     }
     let graph = builder.finish(x)?;
-    cpu.compile(&graph, &weights, &CacheLayout::new(graph.caches(), cache_type)?, tokens, 1)
+    cpu.compile(&graph, &weights, &CacheLayout::new(graph.caches(), graph.states(), cache_type)?, tokens, 1)
 }
 
 /// Fills all pages with what the first comes to.
 fn fill(executable: &mut dyn Executable, pages: &[PageId]) -> Result<()> {
     for position in 0..64 {
-        let runs = [Run { len: 1, start: position, pages }];
+        let runs = [Run { len: 1, start: position, pages, state: None }];
         executable.run(&Step { tokens: &[0], runs: &runs, outputs: &[], copies: &[] })?;
     }
     let copies: Vec<_> = pages[1..].iter().map(|page| (pages[0], *page)).collect();
-    let runs = [Run { len: 1, start: 0, pages }];
+    let runs = [Run { len: 1, start: 0, pages, state: None }];
     executable.run(&Step { tokens: &[0], runs: &runs, outputs: &[], copies: &copies })?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::{Run, Step};
 use crate::{
     Error, Result,
     graph::{Graph, Op, Rows},
-    kv_cache::{CacheLayout, PAGE_POSITIONS, PageId},
+    kv_cache::{CacheLayout, PAGE_POSITIONS, PageId, StateId},
     plan::{Operand, Plan},
 };
 
@@ -15,6 +15,8 @@ pub(crate) struct Bounds {
     pub max_outputs: usize,
     /// Token ids lie below this: the rows of the smallest table that they choose from.
     vocabulary: usize,
+    /// Whether runs have states.
+    recurrent: bool,
 }
 
 impl Bounds {
@@ -23,12 +25,12 @@ impl Bounds {
     /// # Errors
     /// [`Error::Argument`] where it is for other layers than the graph's.
     pub fn layout_for(graph: &Graph, cache: &CacheLayout) -> Result<CacheLayout> {
-        if cache.layers != graph.caches() {
-            let what =
-                "is laid out for other layers than the graph's: make it with `CacheLayout::new(graph.caches(), ..)`";
+        if cache.layers != graph.caches() || cache.states != graph.states() {
+            let what = "is laid out for other layers than the graph's: make it with \
+                        `CacheLayout::new(graph.caches(), graph.states(), ..)`";
             return Err(Error::argument("cache", what));
         }
-        CacheLayout::new(&cache.layers, cache.cache_type)
+        CacheLayout::new(&cache.layers, &cache.states, cache.cache_type)
     }
 
     pub fn new(plan: &Plan, max_tokens: usize, max_outputs: usize) -> Self {
@@ -40,7 +42,8 @@ impl Bounds {
             },
             Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
         });
-        Self { max_tokens, max_outputs, vocabulary: rows.min().unwrap_or(usize::MAX) }
+        let recurrent = plan.steps().iter().any(|step| step.op.state().is_some());
+        Self { max_tokens, max_outputs, vocabulary: rows.min().unwrap_or(usize::MAX), recurrent }
     }
 
     /// # Errors
@@ -63,7 +66,12 @@ impl Bounds {
         if !step.outputs.is_sorted_by(|a, b| a < b) || step.outputs.last().is_some_and(|last| *last >= tokens) {
             return wrong(format!("has outputs that are not ascending indices below {tokens}"));
         }
-        check_pages(step.runs)
+        if let Some(run) = step.runs.iter().find(|run| run.state.is_some() != self.recurrent) {
+            let [has, ops] = if run.state.is_some() { ["a", "no"] } else { ["no", "a"] };
+            return wrong(format!("has a run with {has} state, and the graph has {ops} recurrent op"));
+        }
+        check_pages(step.runs)?;
+        check_states(step.runs)
     }
 }
 
@@ -87,4 +95,32 @@ fn check_pages(runs: &[Run<'_>]) -> Result<()> {
         Some(_) => Err(Error::argument("step", "has runs that write one position of a cache page twice")),
         None => Ok(()),
     }
+}
+
+/// Checkpoints lie within their run, in order; and no state is written twice, or read by another run than writes it.
+fn check_states(runs: &[Run<'_>]) -> Result<()> {
+    let mut written: Vec<(StateId, usize)> = Vec::new();
+    for (number, (run, state)) in runs.iter().filter_map(|run| Some((run, run.state?))).enumerate() {
+        let within = state.checkpoints.iter().all(|(at, _)| (run.start + 1..run.start + run.len).contains(at));
+        if !within || !state.checkpoints.is_sorted_by(|(a, _), (b, _)| a < b) {
+            return Err(Error::argument(
+                "step",
+                "has a run with checkpoints that are not ascending positions within it",
+            ));
+        }
+        written.push((state.to, number));
+        written.extend(state.checkpoints.iter().map(|(_, id)| (*id, number)));
+    }
+    written.sort_unstable_by_key(|(id, _)| id.index());
+    if written.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        return Err(Error::argument("step", "has runs that write one state twice"));
+    }
+    let writer = |id: StateId| written.binary_search_by_key(&id.index(), |(id, _)| id.index()).ok();
+    for (number, state) in runs.iter().filter_map(|run| run.state).enumerate() {
+        let reader = state.from.and_then(writer).map(|index| written[index]);
+        if reader.is_some_and(|(id, other)| other != number || id != state.to) {
+            return Err(Error::argument("step", "has a run that reads a state which is a checkpoint or another run's"));
+        }
+    }
+    Ok(())
 }

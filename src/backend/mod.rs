@@ -17,7 +17,7 @@ use self::check::Bounds;
 use crate::{
     Error, Result,
     graph::{Graph, Op},
-    kv_cache::{CacheLayout, PageId},
+    kv_cache::{CacheLayout, PageId, StateUpdate},
     plan::Plan,
     weights::Weights,
 };
@@ -31,6 +31,9 @@ pub struct Run<'a> {
     pub start: usize,
     /// The sequence's pages, with room for `start + len` positions.
     pub pages: &'a [PageId],
+    /// What it does with the state of its sequence, where the graph has recurrent ops. Another run of the step neither
+    /// reads nor writes a state that this one writes.
+    pub state: Option<&'a StateUpdate>,
 }
 
 /// One ragged batch.
@@ -203,18 +206,12 @@ pub struct TokenLogit {
 
 /// Steps of one token each, whose most probable followers are all that is wanted.
 pub trait Ahead {
-    /// Starts a step and does not wait for it. Its token is `token`, or the one that the step started last will come to;
-    /// `position` and `pages` are its sequence's, with room for it; `copies` as in [`Step`].
+    /// Starts a step of this run and does not wait for it. Its token is `token`, or the one that the step started last will
+    /// come to; `copies` as in [`Step`].
     ///
     /// # Errors
     /// As [`Executable::run`].
-    fn start(
-        &mut self,
-        token: Option<u32>,
-        position: usize,
-        pages: &[PageId],
-        copies: &[(PageId, PageId)],
-    ) -> Result<()>;
+    fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()>;
 
     /// The most probable token after the earliest step that has been started and not been taken; the lowest id among
     /// equals, none where some logit is not a number.

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     Error, Result,
     backend::{Executable, OpTime, Run, Step, TokenLogit, Usage},
-    kv_cache::{KvCache, PageId, SequenceId},
+    kv_cache::{KvCache, PageId, SequenceId, Stage},
     sampler::largest,
 };
 
@@ -51,6 +51,8 @@ pub struct Decoder {
     limits: Limits,
     /// Whether every step starts its sequences over: the reference that the cached path is held against.
     recompute: bool,
+    /// Those that a sequence holds. After it was cut off its cache may hold fewer, as recurrent layers go back to
+    /// checkpoints alone: the next step then computes what lies between.
     tokens: HashMap<SequenceId, Vec<u32>>,
     /// Page copies that no step has made yet.
     copies: Vec<(PageId, PageId)>,
@@ -80,6 +82,7 @@ struct Part<'a> {
     start: usize,
     /// Logits are wanted from this one on.
     wanted_from: usize,
+    stage: Stage,
 }
 
 /// Consecutive tokens of a part that one step computes.
@@ -177,7 +180,7 @@ impl Decoder {
     /// vocabulary; [`Error::ContextFull`] and those of the cache's limit where a sequence cannot grow as far; whatever
     /// the device reports.
     pub fn step(&mut self, runs: &[(SequenceId, &[u32], Wanted)]) -> Result<&mut [f32]> {
-        self.extend(runs, 0)?;
+        self.extend(runs, 0, None)?;
         Ok(&mut self.logits)
     }
 
@@ -188,21 +191,24 @@ impl Decoder {
     /// # Errors
     /// As [`step`](Self::step).
     pub fn best(&mut self, id: SequenceId, token: u32, count: usize) -> Result<Option<&[TokenLogit]>> {
-        self.extend(&[(id, &[token], Wanted::Last)], count)?;
+        self.extend(&[(id, &[token], Wanted::Last)], count, None)?;
         Ok(if self.best.is_empty() { None } else { Some(&self.best) })
     }
 
-    /// Appends tokens to sequences. Of logits no more than the `best` largest are needed, if that is not 0.
-    fn extend(&mut self, runs: &[(SequenceId, &[u32], Wanted)], best: usize) -> Result<()> {
+    /// Appends tokens to sequences. Of logits no more than the `best` largest are needed, if that is not 0. `prompt_end` is
+    /// where the prompt ends that they are a part of, where they do not end it.
+    fn extend(&mut self, runs: &[(SequenceId, &[u32], Wanted)], best: usize, prompt_end: Option<usize>) -> Result<()> {
         self.settle()?;
-        let parts = runs.iter().map(|run| self.part(run)).collect::<Result<Vec<_>>>()?;
+        let parts = runs.iter().map(|run| self.part(run, prompt_end)).collect::<Result<Vec<_>>>()?;
         let mut seen = HashSet::new();
         if !parts.iter().all(|part| seen.insert(part.sequence)) {
             return Err(Error::argument("sequence", "is in the same batch twice"));
         }
         if let Err(error) = self.compute(&parts, best) {
             // Those that had not grown yet are no longer than they start.
-            parts.iter().try_for_each(|part| self.cache.truncate(part.sequence, part.start))?;
+            for part in &parts {
+                self.cache.truncate(part.sequence, part.start)?;
+            }
             return Err(error);
         }
         for part in &parts {
@@ -227,6 +233,10 @@ impl Decoder {
         let position = self.tokens(id)?.len();
         if self.pending != Some(Pending { sequence: id, position, token }) {
             self.settle()?;
+            if self.cache.len(id)? < position {
+                let logits = self.step(&[(id, &[token], Wanted::Last)])?;
+                return largest(logits).map(|best| best.id);
+            }
             self.start(id, Some(token))?;
         }
         self.pending = None;
@@ -247,16 +257,21 @@ impl Decoder {
     fn start(&mut self, id: SequenceId, token: Option<u32>) -> Result<()> {
         let position = self.cache.extend(id, 1)?;
         self.copies.extend(self.cache.take_copies());
-        let pages = self.cache.pages(id)?;
-        let started = match self.executable.ahead() {
-            Some(ahead) => ahead.start(token, position, pages, &self.copies),
-            None => Err(Error::Unsupported("this device does not run ahead".into())),
-        };
+        let started = self.start_at(id, token, position);
         match started {
             Ok(()) => self.copies.clear(),
-            Err(_) => self.cache.truncate(id, position)?,
+            Err(_) => _ = self.cache.truncate(id, position)?,
         }
         started
+    }
+
+    fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize) -> Result<()> {
+        let state = self.cache.advance(id, position + 1, Stage::Ahead)?;
+        let run = Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref() };
+        match self.executable.ahead() {
+            Some(ahead) => ahead.start(token, run, &self.copies),
+            None => Err(Error::Unsupported("this device does not run ahead".into())),
+        }
     }
 
     fn take(&mut self) -> Result<u32> {
@@ -273,7 +288,8 @@ impl Decoder {
         if let Some(ahead) = self.executable.ahead() {
             ahead.take()?;
         }
-        self.cache.truncate(sequence, position)
+        self.cache.truncate(sequence, position)?;
+        Ok(())
     }
 
     /// What the executable has done and what it holds.
@@ -282,7 +298,8 @@ impl Decoder {
     }
 
     /// Makes a sequence hold `ids` and nothing else, and leaves the last one's logits in [`logits`](Self::logits). What the
-    /// sequence begins with already is kept; the rest is computed in chunks of at most `max_tokens`.
+    /// sequence begins with already is kept, up to a checkpoint where the model has recurrent layers; the rest is computed
+    /// in chunks of at most `max_tokens`.
     ///
     /// `progress` is told how many of the tokens are in the cache, and how many there are, before each chunk and at the
     /// end; where it returns false the sequence keeps what it has by then.
@@ -298,7 +315,9 @@ impl Decoder {
         self.check_prompt(ids)?;
         let held = self.tokens(id)?;
         // The last one is computed in any case, for its logits.
-        let cached = held.iter().zip(&ids[..ids.len() - 1]).take_while(|(old, new)| old == new).count();
+        let shared = held.iter().zip(&ids[..ids.len() - 1]).take_while(|(old, new)| old == new).count();
+        self.truncate(id, shared)?;
+        let cached = self.cache.len(id)?;
         self.truncate(id, cached)?;
         let mut done = cached;
         while done < ids.len() {
@@ -307,7 +326,7 @@ impl Decoder {
             }
             let end = ids.len().min(done + self.limits.max_tokens);
             let wanted = if end == ids.len() { Wanted::Last } else { Wanted::None };
-            self.step(&[(id, &ids[done..end], wanted)])?;
+            self.extend(&[(id, &ids[done..end], wanted)], 0, Some(ids.len()))?;
             done = end;
         }
         Ok(Prefill { cached, complete: progress(done, ids.len()) })
@@ -367,17 +386,24 @@ impl Decoder {
         }
     }
 
-    fn part<'a>(&self, &(sequence, new, wanted): &(SequenceId, &'a [u32], Wanted)) -> Result<Part<'a>> {
+    fn part<'a>(
+        &self,
+        &(sequence, new, wanted): &(SequenceId, &'a [u32], Wanted),
+        prompt_end: Option<usize>,
+    ) -> Result<Part<'a>> {
         let held = self.tokens(sequence)?;
         self.check_ids(new)?;
-        let (start, tokens) =
-            if self.recompute { (0, Cow::Owned([held, new].concat())) } else { (held.len(), Cow::Borrowed(new)) };
+        let start = if self.recompute { 0 } else { self.cache.len(sequence)? };
+        let missing = &held[start..];
+        let tokens = if missing.is_empty() { Cow::Borrowed(new) } else { Cow::Owned([missing, new].concat()) };
         let wanted = match wanted {
             Wanted::None => 0,
             Wanted::Last => 1,
             Wanted::All => new.len(),
         };
-        Ok(Part { sequence, new: new.len(), start, wanted_from: tokens.len() - wanted, tokens })
+        let end = Some(held.len() + new.len()).filter(|_| new.len() > 1 && wanted > 0);
+        let stage = prompt_end.or(end).map_or(Stage::Within, |end| Stage::Prompt { end });
+        Ok(Part { sequence, new: new.len(), start, wanted_from: tokens.len() - wanted, tokens, stage })
     }
 
     fn compute(&mut self, parts: &[Part], best: usize) -> Result<()> {
@@ -400,12 +426,18 @@ impl Decoder {
         let mut tokens = Vec::with_capacity(self.limits.max_tokens);
         let mut outputs = Vec::with_capacity(self.limits.max_outputs);
         let mut runs = Vec::with_capacity(spans.len());
-        for &Span { part, from, len } in spans {
+        let advance = |span: &Span| {
+            let part = &parts[span.part];
+            self.cache.advance(part.sequence, part.start + span.from + span.len, part.stage)
+        };
+        let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
+        for (&Span { part, from, len }, state) in spans.iter().zip(&states) {
             let part = &parts[part];
             let wanted = part.wanted_from.max(from)..from + len;
             outputs.extend(wanted.map(|index| tokens.len() + index - from));
             tokens.extend_from_slice(&part.tokens[from..from + len]);
-            runs.push(Run { len, start: part.start + from, pages: self.cache.pages(part.sequence)? });
+            let pages = self.cache.pages(part.sequence)?;
+            runs.push(Run { len, start: part.start + from, pages, state: state.as_ref() });
         }
         let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies };
         let found = if best > 0 { self.executable.best(&step, best)? } else { None };

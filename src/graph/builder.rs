@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Activation, AttentionSpec, ExpertsSpec, Graph, LayerCache, Node, Op, RopeSpec, Rows, Scores, Shape, Source, Value,
-    ValueId,
+    Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, LayerCache, LayerState, Node, Op, RopeSpec,
+    Rows, Scores, Shape, Source, Value, ValueId,
 };
 use crate::{DType, Error, Result};
 
@@ -17,6 +17,7 @@ pub struct Builder {
     values: Vec<Value>,
     nodes: Vec<Node>,
     caches: Vec<LayerCache>,
+    states: Vec<LayerState>,
     mistake: Option<String>,
 }
 
@@ -131,6 +132,22 @@ impl Builder {
         self.push(Op::Experts(spec), &[&[x, weights], matrices].concat())
     }
 
+    /// Causal convolution of each channel with its own row of `w`, then SiLU, with a new state.
+    pub fn short_conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
+        let (channels, kernel) = (self.values[x.index()].shape.width, self.values[w.index()].shape.width);
+        let spec = ConvSpec { state: self.states.len(), channels, kernel };
+        self.states.push(spec.layer_state());
+        self.push(Op::ShortConv(spec), &[x, w])
+    }
+
+    /// The gated delta rule over `[q|k|v, alpha, beta, a, dt]`, with a new state; the number of the state that `spec` has
+    /// does not count.
+    pub fn gated_delta(&mut self, inputs: [ValueId; 5], spec: DeltaSpec) -> ValueId {
+        let spec = DeltaSpec { state: self.states.len(), ..spec };
+        self.states.push(spec.layer_state());
+        self.push(Op::GatedDelta(spec), &inputs)
+    }
+
     /// Adds a layer to the cache, for a fused op that attends.
     #[must_use]
     pub fn with_cache(mut self, layer: LayerCache) -> Self {
@@ -172,14 +189,14 @@ impl Builder {
         if let Some(mistake) = self.mistake {
             return Err(Error::Graph(mistake));
         }
-        let graph = Graph { values: self.values, nodes: self.nodes, caches: self.caches, logits };
+        let graph = Graph { values: self.values, nodes: self.nodes, caches: self.caches, states: self.states, logits };
         graph.verify()?;
         Ok(graph)
     }
 
-    /// Continues the cache layers of `graph`: for passes, which write a graph anew.
+    /// Continues the cache layers and states of `graph`: for passes, which write a graph anew.
     pub(crate) fn with_caches_of(graph: &Graph) -> Self {
-        Self { caches: graph.caches.clone(), ..Self::default() }
+        Self { caches: graph.caches.clone(), states: graph.states.clone(), ..Self::default() }
     }
 
     /// Adds a value that no node makes, or that of a node about to be added.

@@ -45,6 +45,12 @@ impl fmt::Display for Op {
             Self::Experts(ExpertsSpec { experts, used, activation }) => {
                 write!(f, " experts={experts} used={used} {}", Self::Activate(*activation).name())
             }
+            Self::ShortConv(spec) => write!(f, " state={} kernel={}", spec.state, spec.kernel),
+            Self::GatedDelta(spec) => write!(
+                f,
+                " state={} key_heads={} value_heads={} head_dim={} eps={:?}",
+                spec.state, spec.key_heads, spec.value_heads, spec.head_dim, spec.eps
+            ),
             Self::Embed
             | Self::MatMul
             | Self::Add

@@ -8,6 +8,7 @@
 mod builder;
 mod dump;
 mod op;
+mod recurrent;
 mod rewrite;
 mod verify;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 pub use builder::Builder;
 pub use op::{Activation, AttentionSpec, ExpertsSpec, Op, RopeSpec, RopeStyle, Scores};
+pub use recurrent::{ConvSpec, DeltaSpec, LayerState, RECURRENT_UNIT};
 pub use rewrite::Rewriter;
 
 use crate::{DType, Result};
@@ -118,6 +120,7 @@ pub struct Graph {
     values: Vec<Value>,
     nodes: Vec<Node>,
     caches: Vec<LayerCache>,
+    states: Vec<LayerState>,
     logits: ValueId,
 }
 
@@ -135,6 +138,11 @@ impl Graph {
     /// What each attention layer keeps, by the layer number that its op names.
     pub fn caches(&self) -> &[LayerCache] {
         &self.caches
+    }
+
+    /// What each recurrent op keeps, by the state number that it names.
+    pub fn states(&self) -> &[LayerState] {
+        &self.states
     }
 
     /// The result, `[Outputs, vocabulary]`.
@@ -180,7 +188,7 @@ impl Graph {
         uses
     }
 
-    /// Checks every invariant: order, operand counts, shapes, and one cache layer for each attention.
+    /// Checks every invariant: order, operand counts, shapes, and one cache layer or state for each op that keeps one.
     ///
     /// # Errors
     /// [`Error::Graph`](crate::Error::Graph) that names the first value or node that breaks one.

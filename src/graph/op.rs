@@ -1,6 +1,6 @@
 //! The ops: a closed list, so that the compiler names every place that a new one still lacks.
 
-use super::{Rows, Shape};
+use super::{ConvSpec, DeltaSpec, Rows, Shape};
 
 /// A function applied to each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,6 +10,8 @@ pub enum Activation {
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`, the approximation that is commonly used
     /// ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
     Gelu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
 }
 
 /// Which elements of a head are rotated together.
@@ -117,6 +119,17 @@ pub enum Op {
     /// and `v` to the layer's cache of each run's sequence, then causal attention over all that the cache holds. With `q`
     /// alone, attention over what another has appended to that layer.
     Attention(AttentionSpec),
+    /// `(x [Tokens, channels], w [channels, kernel]) -> [Tokens, channels]`: a causal convolution of each channel with
+    /// its own row of `w`, whose last element is for the token itself, then SiLU. Zeros come before a sequence's start.
+    ShortConv(ConvSpec),
+    /// `(q|k|v [Tokens, (2 key_heads + value_heads) head_dim], alpha, beta [Tokens, value_heads], a, dt [1, value_heads])
+    /// -> [Tokens, value_heads * head_dim]`: the gated delta rule ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)).
+    ///
+    /// Each value head has a state `S [head_dim, head_dim]`, at first zero, and reads key head `h mod key_heads`. Queries
+    /// and keys are divided by `sqrt(sum(x^2) + eps)`, queries by `sqrt(head_dim)` as well. For each token `S` becomes
+    /// `g S + k u^T` with `g = exp(a ln(1 + exp(alpha + dt)))` and `u = (v - g S^T k) / (1 + exp(-beta))`; the result is
+    /// `S^T q`.
+    GatedDelta(DeltaSpec),
     /// `(x [Tokens, n]) -> [Outputs, n]`: the rows whose logits the step wants.
     SelectOutputs,
     /// `(logits [r, n]) -> [r, n]`: the softmax over the `used` largest of a row, and 0 for the others; of equal ones the
@@ -173,15 +186,19 @@ impl Op {
             Self::Activate(Activation::Gelu) => "gelu",
             Self::SoftCap { .. } => "soft_cap",
             Self::Slice { .. } => "slice",
+            Self::Activate(Activation::Sigmoid) => "sigmoid",
             Self::RmsNorm { .. } => "rms_norm",
             Self::Rope(_) => "rope",
             Self::Attention(_) => "attention",
+            Self::ShortConv(_) => "short_conv",
+            Self::GatedDelta(_) => "gated_delta",
             Self::SelectOutputs => "select_outputs",
             Self::Route { .. } => "route",
             Self::Experts(_) => "experts",
             Self::MatMulJoined => "matmul_joined",
             Self::MatMulGlu(Activation::Silu) => "matmul_swiglu",
             Self::MatMulGlu(Activation::Gelu) => "matmul_geglu",
+            Self::MatMulGlu(Activation::Sigmoid) => "matmul_glu",
             Self::MatMulAdd => "matmul_add",
             Self::AddRmsNorm { .. } => "add_rms_norm",
             Self::MatMulAddRmsNorm { .. } => "matmul_add_rms_norm",
@@ -207,16 +224,20 @@ impl Op {
             | Self::MatMulAdd
             | Self::AddRmsNorm { .. }
             | Self::MatMulAddRmsNorm { .. } => true,
-            Self::Embed | Self::Rope(_) | Self::Attention(_) | Self::RotatedAttention { .. } | Self::SelectOutputs => {
-                false
-            }
+            Self::Embed
+            | Self::Rope(_)
+            | Self::Attention(_)
+            | Self::RotatedAttention { .. }
+            | Self::ShortConv(_)
+            | Self::GatedDelta(_)
+            | Self::SelectOutputs => false,
         }
     }
 
     /// Whether the result depends on the operands alone and nothing else is changed, so that two equal nodes are one.
     pub fn is_pure(&self) -> bool {
         match self {
-            Self::Attention(_) | Self::RotatedAttention { .. } => false,
+            Self::Attention(_) | Self::RotatedAttention { .. } | Self::ShortConv(_) | Self::GatedDelta(_) => false,
             Self::Embed
             | Self::MatMul
             | Self::Add
@@ -255,6 +276,8 @@ impl Op {
             | Self::Slice { .. }
             | Self::Attention(_)
             | Self::RotatedAttention { .. }
+            | Self::ShortConv(_)
+            | Self::GatedDelta(_)
             | Self::SelectOutputs
             | Self::Route { .. }
             | Self::Experts(_)
@@ -280,6 +303,8 @@ impl Op {
             | Self::Rope(_)
             | Self::Attention(_)
             | Self::RotatedAttention { .. }
+            | Self::ShortConv(_)
+            | Self::GatedDelta(_)
             | Self::SelectOutputs
             | Self::Route { .. }
             | Self::Experts(_)
@@ -350,6 +375,8 @@ impl Op {
             }
             Self::Rope(spec) => spec.infer(inputs),
             Self::Attention(spec) => spec.infer(inputs),
+            Self::ShortConv(spec) => spec.infer(inputs),
+            Self::GatedDelta(spec) => spec.infer(inputs),
             Self::SelectOutputs => match inputs {
                 [Shape { rows: Rows::Tokens, width }] => Ok(vec![Shape::new(Rows::Outputs, *width)]),
                 _ => Err(mismatch("one operand with a row for each token", inputs)),
@@ -443,7 +470,7 @@ fn products(inputs: &[Shape], n: usize) -> Result<Vec<Shape>, String> {
         .collect()
 }
 
-fn mismatch(wanted: &str, inputs: &[Shape]) -> String {
+pub(super) fn mismatch(wanted: &str, inputs: &[Shape]) -> String {
     let shapes: Vec<_> = inputs.iter().map(Shape::to_string).collect();
     format!("wants {wanted}, got {}", shapes.join(" "))
 }

@@ -8,9 +8,11 @@ pub(super) fn verify(graph: &Graph) -> Result<()> {
         check_value(graph, index, value).map_err(|what| Error::Graph(format!("value %{index}: {what}")))?;
     }
     let mut appended = vec![false; graph.caches.len()];
+    let mut carried = vec![false; graph.states.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         check_node(graph, index, node)
             .and_then(|()| check_cache(graph, node, &mut appended))
+            .and_then(|()| check_state(graph, &node.op, &mut carried))
             .map_err(|what| Error::Graph(format!("node {index} ({}): {what}", node.op.name())))?;
     }
     match graph.values.get(graph.logits.index()) {
@@ -80,6 +82,18 @@ fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), 
     }
     if std::mem::replace(&mut appended[spec.layer], true) {
         return Err(format!("cache layer {} has another attention already", spec.layer));
+    }
+    Ok(())
+}
+
+/// Each recurrent op has a state of its own, of its shape.
+fn check_state(graph: &Graph, op: &Op, carried: &mut [bool]) -> Result<(), String> {
+    let Some((number, shape)) = op.state() else { return Ok(()) };
+    if graph.states.get(number) != Some(&shape) {
+        return Err(format!("state {number} is missing or of another shape"));
+    }
+    if std::mem::replace(&mut carried[number], true) {
+        return Err(format!("state {number} is another op's already"));
     }
     Ok(())
 }

@@ -46,6 +46,8 @@ pub struct Config {
     pub reference_layout: bool,
     /// The layers, each an attention and a feed-forward block.
     pub layers: Vec<LayerConfig>,
+    /// Layers that the file has after those, which predict tokens further ahead and are left out.
+    pub nextn_layers: usize,
 }
 
 /// One layer's sizes and constants.
@@ -87,7 +89,16 @@ impl Config {
             logit_softcap: None,
             reference_layout: keys.str("tensor_data_layout")? == Some("reference"),
             layers: layers(keys)?,
+            nextn_layers: 0,
         })
+    }
+
+    /// Leaves out the layers at the end that only predict tokens further ahead.
+    pub(super) fn leave_out_nextn(&mut self, keys: &Keys) -> Result<()> {
+        let blocks = self.layers.len();
+        self.nextn_layers = keys.count("nextn_predict_layers", blocks - 1)?;
+        self.layers.truncate(blocks - self.nextn_layers);
+        Ok(())
     }
 
     /// Lets those layers see no more than a window for which `attention.sliding_window_pattern` says so; where the file

@@ -17,7 +17,7 @@ pub(super) const MAX_CONTEXT: usize = 1 << 31;
 pub(super) const MAX_WIDTH: usize = 1 << 24;
 
 /// Keys with which the same tensors compute something else; 0 stands for nothing.
-const TELLING: [&str; 8] = [
+const TELLING: [&str; 9] = [
     "attention.scale",
     "attention.sliding_window",
     "attn_logit_softcapping",
@@ -25,6 +25,7 @@ const TELLING: [&str; 8] = [
     "expert_count",
     "final_logit_softcapping",
     "logit_scale",
+    "nextn_predict_layers",
     "residual_scale",
 ];
 

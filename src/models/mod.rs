@@ -19,6 +19,7 @@ mod llama;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen35;
 mod qwen3_moe;
 mod rope;
 mod smollm3;
@@ -75,6 +76,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoint: None },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoint: Some(&qwen2::CHECKPOINT) },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoint: Some(&qwen3::CHECKPOINT) },
+    Family { architecture: "qwen35", models: "Qwen3.5, dense, text", build: qwen35::build, checkpoint: None },
     Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoint: None },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoint: Some(&smollm3::CHECKPOINT) },
 ];
@@ -85,7 +87,7 @@ const KNOWN: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
     "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3next", "qwen3vl", "qwen3vlmoe",
-    "qwen35", "qwen35moe", "phi2", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
+    "qwen35moe", "phi2", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
     "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "starcoder2", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",
     "olmo2", "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", "glm4", "glm4moe",
@@ -122,14 +124,16 @@ impl Model {
         let keys = Keys::new(gguf)?;
         let model = (family.build)(&keys, Wiring::new(weights))?;
         keys.refuse_unread()?;
-        refuse_unused(gguf, &model.graph)?;
+        refuse_unused(gguf, &model)?;
         Ok(model)
     }
 }
 
-/// A model that is computed without some of its tensors would be another model.
-fn refuse_unused(gguf: &Gguf, graph: &Graph) -> Result<()> {
-    let used: HashSet<&str> = graph
+/// A model that is computed without some of its tensors would be another model. Those of layers that predict tokens
+/// further ahead change none of the logits.
+fn refuse_unused(gguf: &Gguf, model: &Model) -> Result<()> {
+    let used: HashSet<&str> = model
+        .graph
         .values()
         .iter()
         .filter_map(|value| match &value.source {
@@ -137,7 +141,10 @@ fn refuse_unused(gguf: &Gguf, graph: &Graph) -> Result<()> {
             Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
         })
         .collect();
-    match gguf.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str())) {
+    let Config { layers, nextn_layers, .. } = &model.config;
+    let nextn: Vec<_> = (layers.len()..).take(*nextn_layers).map(|n| format!("blk.{n}.")).collect();
+    let left_out = |name: &str| nextn.iter().any(|layer| name.starts_with(layer));
+    match gguf.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str()) && !left_out(&tensor.name)) {
         Some(unused) => {
             let what = "is in the file, but this architecture as it is built here has no use for it";
             Err(Error::tensor(&unused.name, what))

@@ -45,6 +45,8 @@ fn fold(graph: &Graph, node: &Node, folded: &Folded, target: &Target<'_>) -> Opt
         | Op::MatMul
         | Op::Rope(_)
         | Op::Attention(_)
+        | Op::ShortConv(_)
+        | Op::GatedDelta(_)
         | Op::SelectOutputs
         | Op::Route { .. }
         | Op::Experts(_)
@@ -107,6 +109,7 @@ fn pairwise(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> Arc<[f32]> {
 fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
     }
 }

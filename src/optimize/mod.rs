@@ -106,8 +106,9 @@ pub fn optimize_with(passes: &[&dyn Pass], graph: &Graph, target: &Target<'_>) -
         let blame = |error: &dyn fmt::Display| Error::Graph(format!("after pass `{}`: {error}", pass.name()));
         let (rewritten, rewrites) = pass.run(&optimized.graph, target).map_err(|error| blame(&error))?;
         rewritten.verify().map_err(|error| blame(&error))?;
-        if rewritten.shape(rewritten.logits()) != graph.shape(graph.logits()) || rewritten.caches() != graph.caches() {
-            return Err(blame(&"the logits or the cache layers are no longer those of the model"));
+        let of = |graph: &Graph| (graph.shape(graph.logits()), graph.caches().to_vec(), graph.states().to_vec());
+        if of(&rewritten) != of(graph) {
+            return Err(blame(&"the logits, the cache layers or the states are no longer those of the model"));
         }
         optimized.graph = rewritten;
         optimized.report.push((pass.name(), rewrites));

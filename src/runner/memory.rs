@@ -7,10 +7,14 @@ use crate::{
     backend::Backend,
     generate::Limits,
     graph::Graph,
-    kv_cache::{CacheLayout, PAGE_POSITIONS},
+    kv_cache::{CHECKPOINTS, CacheLayout, PAGE_POSITIONS},
     plan::Plan,
     weights::Weights,
 };
+
+/// The states that a sequence has at most: the one after its last token, the one before a token that was computed ahead,
+/// and checkpoints.
+const STATES: usize = 2 + CHECKPOINTS;
 
 /// The memory that a runner takes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub struct MemoryPlan {
     pub weights: u64,
     /// What each token in the cache takes. The cache grows by pages of 64.
     pub cache_per_token: u64,
+    /// What recurrent layers keep of the sequence, with their checkpoints; 0 where the model has no such layers.
+    pub states: u64,
     /// The most tokens that the sequence can hold.
     pub context_length: usize,
     /// The working memory of a step, at most.
@@ -39,6 +45,7 @@ impl MemoryPlan {
         Ok(Self {
             weights: weights.total_bytes(),
             cache_per_token: layout.bytes_per_token() as u64,
+            states: (layout.state_bytes as u64).saturating_mul(STATES as u64),
             context_length,
             scratch: backend.scratch_bytes(&Plan::new(graph)?, max_tokens, max_outputs, context_length) as u64,
         })
@@ -51,7 +58,7 @@ impl MemoryPlan {
 
     /// Everything, with a full context.
     pub fn total(&self) -> u64 {
-        self.weights.saturating_add(self.scratch).saturating_add(self.cache())
+        self.weights.saturating_add(self.scratch).saturating_add(self.states).saturating_add(self.cache())
     }
 
     /// The pages that a cache may have within `limit`, at least those of a full context.
@@ -61,7 +68,12 @@ impl MemoryPlan {
             return Err(Error::Memory { what: "the model with a full context", needed: self.total(), limit });
         }
         let page_bytes = (self.cache_per_token * PAGE_POSITIONS as u64).max(1);
-        Ok(usize::try_from((limit - self.weights - self.scratch) / page_bytes).unwrap_or(usize::MAX))
+        Ok(usize::try_from((limit - self.weights - self.scratch - self.states) / page_bytes).unwrap_or(usize::MAX))
+    }
+
+    /// The states of recurrent layers that a cache may have.
+    pub(super) fn states_within(&self, limit: Option<u64>) -> usize {
+        limit.map_or(usize::MAX, |_| STATES)
     }
 }
 
@@ -70,6 +82,9 @@ impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "weights          {:>12}", bytes(self.weights))?;
         writeln!(f, "scratch          {:>12}", bytes(self.scratch))?;
+        if self.states > 0 {
+            writeln!(f, "recurrent states {:>12}", bytes(self.states))?;
+        }
         writeln!(f, "cache per token  {:>12}", bytes(self.cache_per_token))?;
         writeln!(f, "cache, {:>8}  {:>12}", self.context_length, bytes(self.cache()))?;
         write!(f, "total            {:>12}", bytes(self.total()))

@@ -56,6 +56,19 @@ const ROWS: &[Row] = &[
         add_bos: false,
     },
     Row {
+        // As qwen2, with marks taken for letters.
+        names: &["qwen35"],
+        stages: &[&[
+            (All, r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"),
+            (All, r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+"),
+            (All, r"\s+$"),
+            (ButLast, r"\s+\s"),
+            (All, r"\s"),
+        ]],
+        ignore_merges: false,
+        add_bos: false,
+    },
+    Row {
         // As qwen2, with numbers of up to three digits.
         names: &["llama-bpe", "llama3", "llama-v3"],
         stages: &[&[

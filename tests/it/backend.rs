@@ -112,10 +112,11 @@ fn wrong_steps_are_typed_errors() {
         (&[0, 1, 2], &[(2, 63, a), (1, 0, &a[1..])], &[], "has runs that write one position"),
     ];
     for backend in drive::backends() {
-        let layout = CacheLayout::new(graph.caches(), CacheType::F16).unwrap();
+        let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::F16).unwrap();
         let mut executable = backend.compile(&graph, &weights, &layout, 8, 3).unwrap();
         let mut run = |tokens: &[u32], runs: Runs<'_>, outputs: &[usize]| -> Result<usize> {
-            let runs: Vec<_> = runs.iter().map(|&(len, start, pages)| backend::Run { len, start, pages }).collect();
+            let runs: Vec<_> =
+                runs.iter().map(|&(len, start, pages)| backend::Run { len, start, pages, state: None }).collect();
             let step = backend::Step { tokens, runs: &runs, outputs, copies: &[] };
             executable.run(&step).map(<[f32]>::len)
         };
@@ -132,7 +133,7 @@ fn wrong_steps_are_typed_errors() {
 #[test]
 fn wrong_weights_and_caches_are_typed_errors() {
     let (graph, weights, dense) = model();
-    let layout = CacheLayout::new(graph.caches(), CacheType::F16).unwrap();
+    let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::F16).unwrap();
     let without =
         |name: &str| packed(&tensors(&graph, &dense).into_iter().filter(|t| t.name != name).collect::<Vec<_>>());
     let as_half = |name: &str| {
@@ -150,10 +151,10 @@ fn wrong_weights_and_caches_are_typed_errors() {
         assert_eq!(missing, "tensor `blk.1.ffn_up.weight`: is missing from the file");
         let other = error(&as_half("blk.1.ffn_up.weight"), &layout);
         assert_eq!(other, "tensor `blk.1.ffn_up.weight`: is stored as F16, but the graph has F32");
-        let fewer = CacheLayout::new(&graph.caches()[..1], CacheType::F16).unwrap();
+        let fewer = CacheLayout::new(&graph.caches()[..1], &[], CacheType::F16).unwrap();
         assert!(error(&weights, &fewer).starts_with("cache: is laid out for other layers"));
     }
-    let error = CacheLayout::new(graph.caches(), CacheType::Q8_0).unwrap_err();
+    let error = CacheLayout::new(graph.caches(), graph.states(), CacheType::Q8_0).unwrap_err();
     assert!(matches!(error, Error::Argument { name: "cache_type", .. }), "{error}");
 }
 

@@ -1,6 +1,6 @@
 //! The decode loop, over an executable whose logits are an exact function of the ids in its cache.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
 
 use inkstone::{
     Error, GenerateOptions, SamplerOptions, StopReason,
@@ -147,8 +147,10 @@ impl Reference {
 proptest! {
     /// Whatever is opened, forked, truncated, closed and run in ragged batches: every row is that of its history.
     #[test]
-    fn sequences_are_independent(actions in actions(), recompute: bool) {
-        let mut decoder = decoder().with_recompute(recompute);
+    fn sequences_are_independent(actions in actions(), recompute: bool, recurrent: bool) {
+        let recorder = Recorder::new(LIMITS, fingerprint);
+        let recorder = if recurrent { recorder.recurrent() } else { recorder };
+        let mut decoder = recorder.into_decoder(CONTEXT).with_recompute(recompute);
         let mut reference = Reference::default();
         for action in &actions {
             reference.apply(&mut decoder, action);
@@ -203,8 +205,10 @@ fn ended_by_stop<'a>(text: &'a str, stops: &'a [String]) -> Option<(&'a str, &'a
 fn a_failed_step_leaves_sequences_as_they_were() {
     let long: Vec<u32> = (0..30).collect();
     // 30 tokens take five steps: one for each of the next call's, before and after the fork's copy was made.
-    for steps in 5..10 {
-        let mut decoder = Recorder::new(LIMITS, fingerprint).failing_after(steps).into_decoder(CONTEXT);
+    for (steps, recurrent) in (5..10).flat_map(|steps| [(steps, false), (steps, true)]) {
+        let recorder = Recorder::new(LIMITS, fingerprint).failing_after(steps);
+        let recorder = if recurrent { recorder.recurrent() } else { recorder };
+        let mut decoder = recorder.into_decoder(CONTEXT);
         let first = decoder.open();
         decoder.step(&[(first, &long, Wanted::None)]).unwrap();
         let twin = decoder.fork(first).unwrap();
@@ -334,6 +338,75 @@ fn a_turn_that_goes_on_costs_its_new_tokens() {
     generation.prefill(|_, _| true).unwrap();
     let summary = generation.summary();
     assert_eq!((summary.prompt_tokens, summary.cached_tokens, summary.generated_tokens), (13, 9, 0));
+}
+
+/// A conversation of twenty turns with recurrent layers, whose prompts end with a head of the answer that later prompts
+/// lack every other time. Then earlier turns are gone back to.
+#[test]
+fn recurrent_layers_compute_what_is_new() {
+    const CONTEXT: usize = 4000;
+    let recorder = Recorder::new(LIMITS, fingerprint).recurrent();
+    let computed = recorder.computed();
+    let mut decoder = recorder.into_decoder(CONTEXT);
+    let sequence = decoder.open();
+    let token = |i: usize| (i * i % 251) as u32;
+    let cost = |decoder: &mut Decoder, ids: &[u32]| {
+        computed.store(0, Relaxed);
+        let prefill = decoder.prefill(sequence, ids, |_, _| true).unwrap();
+        assert_eq!(decoder.logits(), fingerprint(ids));
+        let cost = computed.load(Relaxed);
+        assert_eq!(cost, ids.len() - prefill.cached);
+        cost
+    };
+    let mut text: Vec<u32> = vec![];
+    let mut turns = vec![];
+    for turn in 0..20 {
+        let before = text.len();
+        text.extend((0..40).map(|i| token(before + i)));
+        let head = if turn % 2 == 0 { [299; 4].as_slice() } else { &[] };
+        let prompt = [text.as_slice(), head].concat();
+        let new = cost(&mut decoder, &prompt);
+        // The answer before this one had a head, so that it is not what the sequence holds.
+        let again = if turn % 2 == 1 { 60 + 16 } else { 0 };
+        assert!(new <= 40 + head.len() + 1 + again, "turn {turn} cost {new}");
+        assert!(new < prompt.len() || turn == 0);
+        for i in 0..60 {
+            decoder.step(&[(sequence, &[token(before + 40 + i)], Wanted::Last)]).unwrap();
+            text.push(token(before + 40 + i));
+        }
+        // Another answer to the same prompt.
+        assert_eq!(cost(&mut decoder, &prompt), 1, "turn {turn}");
+        for i in 0..60 {
+            decoder.step(&[(sequence, &[token(before + 40 + i)], Wanted::Last)]).unwrap();
+        }
+        turns.push(prompt.len());
+    }
+    // One that differs from the last in its last word, and further and further back: never from the beginning.
+    for (back, turn) in turns.iter().enumerate().rev().step_by(3).map(|(turn, len)| (turns.len() - turn, *len)) {
+        let other = [&text[..turn - 20], &[255; 25]].concat();
+        let new = cost(&mut decoder, &other);
+        assert!(new <= 100 * back + 45, "{back} turns back cost {new}");
+    }
+}
+
+#[test]
+fn truncation_of_recurrent_layers_is_made_up_for() {
+    let recorder = Recorder::new(LIMITS, fingerprint).recurrent();
+    let computed = recorder.computed();
+    let mut decoder = recorder.into_decoder(CONTEXT);
+    let id = decoder.open();
+    let ids: Vec<u32> = (0..50).collect();
+    decoder.step(&[(id, &ids, Wanted::Last)]).unwrap();
+    // There are checkpoints after 34 tokens and after 49.
+    for (len, new) in [(49, 1), (40, 7), (34, 1), (33, 34)] {
+        decoder.truncate(id, len).unwrap();
+        assert_eq!(decoder.tokens(id).unwrap(), &ids[..len]);
+        computed.store(0, Relaxed);
+        let twin = decoder.fork(id).unwrap();
+        assert_eq!(decoder.step(&[(twin, &[9], Wanted::Last)]).unwrap(), fingerprint(&[&ids[..len], &[9]].concat()));
+        assert_eq!(computed.load(Relaxed), new);
+        decoder.close(twin).unwrap();
+    }
 }
 
 #[test]

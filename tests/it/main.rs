@@ -18,6 +18,7 @@ mod optimize;
 mod plan;
 mod profile;
 mod quant;
+mod qwen35;
 mod readme;
 mod runner;
 mod safetensors;

@@ -5,6 +5,7 @@ mod attention;
 mod case;
 mod experts;
 mod products;
+mod recurrent;
 mod rows;
 
 use inkstone::{DType, graph::Op};
@@ -15,7 +16,7 @@ pub use self::case::{compare, ragged};
 type Cases = fn() -> Vec<Case>;
 
 /// The table, in parts that the tests below run beside each other.
-const TABLE: [&[Cases]; 8] = [EMBEDDINGS, PRODUCTS, FUSED, ROWS, PLACES, ATTENTION, LONG_ATTENTION, EXPERTS];
+const TABLE: [&[Cases]; 9] = [EMBEDDINGS, PRODUCTS, FUSED, ROWS, PLACES, ATTENTION, LONG_ATTENTION, EXPERTS, STATES];
 
 const EMBEDDINGS: &[Cases] = &[|| for_dtypes(products::embed)];
 const PRODUCTS: &[Cases] = &[|| for_dtypes(products::matmul)];
@@ -25,6 +26,7 @@ const PLACES: &[Cases] = &[rows::rope, rows::select_outputs, rows::slice];
 const ATTENTION: &[Cases] = &[attention::cases, attention::rotated];
 const LONG_ATTENTION: &[Cases] = &[attention::long_cases];
 const EXPERTS: &[Cases] = &[experts::route, || for_dtypes(experts::experts), experts::unusual];
+const STATES: &[Cases] = &[recurrent::short_conv, recurrent::gated_delta];
 
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 /// Formats of each kind: floats, blocks, superblocks with one scale for 32 and for 16.
@@ -103,8 +105,13 @@ fn choices_of_experts_and_what_these_compute() {
     check(EXPERTS);
 }
 
+#[test]
+fn recurrences() {
+    check(STATES);
+}
+
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 20;
+const OPS: usize = 22;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -129,6 +136,8 @@ fn number(op: &Op) -> usize {
         Op::Slice { .. } => 17,
         Op::Route { .. } => 18,
         Op::Experts(_) => 19,
+        Op::ShortConv(_) => 20,
+        Op::GatedDelta(_) => 21,
     }
 }
 

@@ -516,7 +516,7 @@ proptest! {
             Op::MatMulAddRmsNorm { .. } => has[4],
             Op::RotatedAttention { .. } => has[5],
             Op::Embed | Op::MatMul | Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::SoftCap { .. } | Op::Slice { .. } | Op::RmsNorm { .. } | Op::Rope(_)
-            | Op::Attention(_) | Op::SelectOutputs | Op::Route { .. } | Op::Experts(_) => true,
+            | Op::Attention(_) | Op::ShortConv(_) | Op::GatedDelta(_) | Op::SelectOutputs | Op::Route { .. } | Op::Experts(_) => true,
         };
         let vector = |name: &str| weights.get(name).map(|row| Arc::from(row.as_slice()));
         let optimized = optimize_with(&PASSES[..passes], &graph, &Target { supports: &supports, vector: &vector }).unwrap();

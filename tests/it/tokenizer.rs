@@ -122,6 +122,7 @@ fn assert_small_vectors(tokenizer: &Tokenizer, name: &str) {
 fn small_vocabularies() {
     assert_small_vectors(&open(&data("bpe.gguf")), "bpe.jsonl");
     assert_small_vectors(&open(&data("spm.gguf")), "spm.jsonl");
+    assert_small_vectors(&open(&data("marks.gguf")), "marks.jsonl");
     assert_small_vectors(&Tokenizer::from_file(data("bpe.json")).unwrap(), "bpe.jsonl");
 }
 

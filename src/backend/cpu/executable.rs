@@ -35,6 +35,7 @@ pub(super) struct CpuExecutable {
     kernels: &'static Kernels,
     pool: Pool,
     pages: Pages,
+    states: Pages,
     memory: Memory,
     /// Where the time goes, while somebody wants to know.
     profile: Option<Profile>,
@@ -79,8 +80,8 @@ impl CpuExecutable {
         // Only now: the program's vectors would wait behind all that has been asked for.
         prepared.read_ahead();
         let memory = Memory::new(&plan, &program, prepare::widest_quantized(&plan), pool.threads(), [1, 1])?;
-        let pages = Pages::new(cache.page_bytes);
-        Ok(Self { plan, program, prepared, cache, bounds, kernels, pool, pages, memory, profile: None })
+        let [pages, states] = [cache.page_bytes, cache.state_bytes].map(Pages::new);
+        Ok(Self { plan, program, prepared, cache, bounds, kernels, pool, pages, states, memory, profile: None })
     }
 
     /// Checks the step against what was compiled, and makes room for it.
@@ -112,14 +113,20 @@ impl CpuExecutable {
         Ok(())
     }
 
-    /// Makes the cache pages that the step names for the first time, and copies those that are to be copied.
+    /// Makes the cache pages and states that the step names for the first time, and copies the pages that are to be
+    /// copied.
     fn make_pages(&mut self, step: &Step<'_>) -> Result<()> {
         let in_runs = step.runs.iter().flat_map(|run| run.pages);
         let in_copies = step.copies.iter().flat_map(|(from, to)| [from, to]);
         let count = in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0);
         self.pages.grow(count)?;
-        step.copies.iter().for_each(|(from, to)| self.pages.copy(*from, *to));
-        Ok(())
+        step.copies.iter().for_each(|(from, to)| self.pages.copy(from.index(), to.index()));
+        let updates = step.runs.iter().filter_map(|run| run.state);
+        let named = updates.flat_map(|state| {
+            let checkpoints = state.checkpoints.iter().map(|(_, id)| *id);
+            checkpoints.chain(state.from).chain([state.to])
+        });
+        self.states.grow(named.map(|id| id.index() + 1).max().unwrap_or(0))
     }
 }
 
@@ -129,9 +136,9 @@ impl Executable for CpuExecutable {
             profile.begin();
         }
         self.make_ready(step)?;
-        let Self { plan, program, prepared, cache, kernels, pool, pages, memory, profile, .. } = self;
+        let Self { plan, program, prepared, cache, kernels, pool, pages, states, memory, profile, .. } = self;
         let slots = slot_places(plan, memory.tokens, memory.outputs);
-        let walk = Walk::new(step, kernels, prepared, cache, pages, memory, &slots);
+        let walk = Walk::new(step, kernels, prepared, cache, [pages, states], memory, &slots);
         let failure = Mutex::new(None);
         let timed = Mutex::new(profile.as_mut());
         pool.run(&|worker| {

@@ -6,6 +6,7 @@ use super::{
     math,
     matrix::Matrix,
     product::{self, Input},
+    recurrent::{self, Convolution, Delta},
     simd::*,
 };
 use crate::graph::Activation;
@@ -28,9 +29,12 @@ pub(super) struct Kernels {
     pub silu: Activate,
     pub gelu: Activate,
     pub soft_cap: unsafe fn(*const f32, f32, *mut f32, usize),
+    pub sigmoid: Activate,
     pub rms_norm: unsafe fn(*const f32, *const f32, f32, *mut f32, usize),
     pub append: unsafe fn(&LayerPages<'_>, usize, usize, [*const f32; 2]),
     pub attend: unsafe fn(&Queries<'_>, usize, *mut f32),
+    pub short_conv: unsafe fn(&Convolution<'_>, usize),
+    pub gated_delta: unsafe fn(&Delta<'_>, usize),
 }
 
 /// An activation: times another operand, and alone.
@@ -45,6 +49,7 @@ impl Kernels {
         match activation {
             Activation::Silu => self.silu,
             Activation::Gelu => self.gelu,
+            Activation::Sigmoid => self.sigmoid,
         }
     }
 }
@@ -106,6 +111,16 @@ macro_rules! kernels {
                 unsafe { math::with_one::<$simd, math::SoftCap>(x, cap, out, len) }
             }
             $(#[target_feature(enable = $features)])?
+            unsafe fn sigmoid_mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::binary::<$simd, math::SigmoidMul>(a, b, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn sigmoid(x: *const f32, out: *mut f32, len: usize) {
+                // SAFETY: by the caller.
+                unsafe { math::with_one::<$simd, math::SigmoidMul>(x, 1.0, out, len) }
+            }
+            $(#[target_feature(enable = $features)])?
             unsafe fn rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize) {
                 // SAFETY: by the caller.
                 unsafe { math::rms_norm::<$simd>(x, w, eps, out, len) }
@@ -120,6 +135,16 @@ macro_rules! kernels {
                 // SAFETY: by the caller.
                 unsafe { attention::attend::<$simd>(queries, part, scratch) }
             }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn short_conv(run: &Convolution<'_>, part: usize) {
+                // SAFETY: by the caller.
+                unsafe { recurrent::short_conv::<$simd>(run, part) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn gated_delta(run: &Delta<'_>, part: usize) {
+                // SAFETY: by the caller.
+                unsafe { recurrent::gated_delta::<$simd>(run, part) }
+            }
 
             pub(super) static TABLE: Kernels = Kernels {
                 name: $name,
@@ -131,9 +156,12 @@ macro_rules! kernels {
                 silu: Activate { times: silu_mul, alone: silu },
                 gelu: Activate { times: gelu_mul, alone: gelu },
                 soft_cap,
+                sigmoid: Activate { times: sigmoid_mul, alone: sigmoid },
                 rms_norm,
                 append,
                 attend,
+                short_conv,
+                gated_delta,
             };
         }
     };

@@ -60,6 +60,12 @@ binary! {
         let negated = S::sub(S::splat(0.0), a);
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
+    /// `sigmoid(a) * b`
+    SigmoidMul, |a, b| {
+        // A NaN stays one, as above.
+        let negated = S::sub(S::splat(0.0), S::max(S::splat(-88.3), a));
+        S::div(b, S::add(S::splat(1.0), exp::<S>(negated)))
+    };
     /// `gelu(a) * b`
     GeluMul, |a, b| {
         // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)). Below this the result is nothing, but `exp` grows no more. A NaN stays one.

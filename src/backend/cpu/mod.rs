@@ -21,6 +21,7 @@ mod pool;
 mod prepare;
 mod product;
 mod profile;
+mod recurrent;
 mod rope;
 mod run;
 mod shares;
@@ -100,6 +101,8 @@ impl Backend for Cpu {
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::Attention(_)
+            | Op::ShortConv(_)
+            | Op::GatedDelta(_)
             | Op::SelectOutputs
             | Op::Route { .. }
             | Op::Experts(_)

@@ -1,13 +1,13 @@
-//! The memory that the cache's pages live in.
+//! The memory that the cache's pages live in, and the states of sequences.
 
 use super::aligned::AlignedBytes;
-use crate::{Error, Result, kv_cache::PageId};
+use crate::{Error, Result};
 
 /// Pages are made together up to this many bytes, so that they lie in huge pages of memory whatever their size. What
 /// is not used yet is not resident.
 const SLAB: usize = 32 << 20;
 
-/// Pages of one size, made when they are first named.
+/// Pages of one size, by number, made when they are first named.
 pub(super) struct Pages {
     page_bytes: usize,
     /// How many pages a slab has.
@@ -32,13 +32,13 @@ impl Pages {
     }
 
     /// The first byte of a page, for which there is room.
-    pub fn start(&self, page: PageId) -> *mut u8 {
-        let slab = self.slabs[page.index() / self.in_slab].as_ptr();
-        slab.wrapping_add(page.index() % self.in_slab * self.page_bytes)
+    pub fn start(&self, page: usize) -> *mut u8 {
+        let slab = self.slabs[page / self.in_slab].as_ptr();
+        slab.wrapping_add(page % self.in_slab * self.page_bytes)
     }
 
     /// Copies a page. Nobody uses either meanwhile.
-    pub fn copy(&mut self, from: PageId, to: PageId) {
+    pub fn copy(&mut self, from: usize, to: usize) {
         // SAFETY: two pages of one size, which nobody else has while `self` is borrowed.
         unsafe { self.start(to).copy_from(self.start(from), self.page_bytes) };
     }

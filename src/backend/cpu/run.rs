@@ -2,7 +2,7 @@
 
 mod experts;
 
-use std::sync::atomic::AtomicUsize;
+use std::{ptr, sync::atomic::AtomicUsize};
 
 use super::{
     activations::Activations,
@@ -16,14 +16,15 @@ use super::{
     pool::Worker,
     prepare::{Prepared, Table},
     product::Input,
+    recurrent::{self, CONV_CHANNELS, Convolution, Delta, StatePlace},
     rope,
-    task::{BinaryOp, Buffer, Finish, Product, Side, Task, stretch},
+    task::{BinaryOp, Buffer, Finish, GatedDelta, Product, Side, Task, stretch},
 };
 use crate::{
     Result,
     backend::Step,
-    graph::{AttentionSpec, Rows},
-    kv_cache::CacheLayout,
+    graph::{AttentionSpec, ConvSpec, Rows},
+    kv_cache::{CacheLayout, StateId},
     quant::ROWS,
 };
 
@@ -48,12 +49,21 @@ pub(super) struct Walk<'a> {
     run_of: Vec<usize>,
 }
 
-/// Where one run's tokens and cache pages lie.
+/// Where one run's tokens, cache pages and states lie.
 struct RunPlace {
     first: usize,
     len: usize,
     start: usize,
     pages: Vec<*mut u8>,
+    state: Option<StateBytes>,
+}
+
+/// Where the states of a run lie, those of all ops.
+struct StateBytes {
+    from: Option<*mut u8>,
+    to: *mut u8,
+    /// After how many of the run's tokens, and where.
+    checkpoints: Vec<(usize, *mut u8)>,
 }
 
 // SAFETY: the pointers lead to memory that the executable owns; the threads divide it among themselves.
@@ -65,7 +75,7 @@ impl<'a> Walk<'a> {
         kernels: &'a Kernels,
         prepared: &'a Prepared,
         cache: &'a CacheLayout,
-        pages: &Pages,
+        [pages, states]: [&Pages; 2],
         memory: &'a mut Memory,
         slots: &'a [SlotPlace],
     ) -> Self {
@@ -73,9 +83,15 @@ impl<'a> Walk<'a> {
         let angles = memory.angles.iter_mut().map(|table| (table.as_mut_ptr(), table.len() / tokens)).collect();
         let (mut runs, mut run_of) = (Vec::with_capacity(step.runs.len()), Vec::with_capacity(step.tokens.len()));
         for run in step.runs {
-            let pages = run.pages.iter().map(|page| pages.start(*page)).collect();
+            let pages = run.pages.iter().map(|page| pages.start(page.index())).collect();
+            let place = |id: &StateId| states.start(id.index());
+            let state = run.state.map(|state| StateBytes {
+                from: state.from.as_ref().map(place),
+                to: place(&state.to),
+                checkpoints: state.checkpoints.iter().map(|(at, id)| (at - run.start, place(id))).collect(),
+            });
             run_of.extend(std::iter::repeat_n(runs.len(), run.len));
-            runs.push(RunPlace { first: run_of.len() - run.len, len: run.len, start: run.start, pages });
+            runs.push(RunPlace { first: run_of.len() - run.len, len: run.len, start: run.start, pages, state });
         }
         let kv_heads = cache.layers.iter().map(|layer| layer.kv_heads).max().unwrap_or(0);
         Self {
@@ -130,6 +146,7 @@ impl<'a> Walk<'a> {
         let seen = |run: &RunPlace, window: usize| (run.start + run.len).min(window.saturating_add(run.len - 1));
         task.bytes(
             self.cache,
+            self.runs.len(),
             |window| self.runs.iter().map(|run| seen(run, window)).sum(),
             |experts| self.active_experts(experts),
         )
@@ -211,6 +228,8 @@ impl<'a> Walk<'a> {
                 Task::Experts(stage, experts) => self.experts(index, *stage, experts, worker),
                 Task::Append { spec, k, v } => self.append(spec, *k, *v, worker),
                 Task::Attend { spec, q, out } => self.attend(index, spec, *q, *out, worker),
+                Task::ShortConv { spec, x, w, out } => self.short_conv(index, spec, *x, w, *out, worker),
+                Task::GatedDelta(delta) => self.gated_delta(index, delta, worker),
                 Task::Select { x, out } => {
                     for row in worker.share(self.step.outputs.len()) {
                         let from = self.row(*x, self.step.outputs[row]);
@@ -347,5 +366,63 @@ impl<'a> Walk<'a> {
             unsafe { (self.kernels.attend)(&queries, part - first, scratch) };
         };
         worker.each_part(index, parts, 1, |parts| parts.for_each(each));
+    }
+
+    fn rows_from(&self, buffer: Buffer, first: usize) -> recurrent::Rows {
+        recurrent::Rows { start: self.row(buffer, first), stride: self.slots[buffer.slot].stride }
+    }
+
+    /// Where a run has the state of the op with this number.
+    fn state(&self, run: &RunPlace, number: usize) -> StatePlace {
+        let place = |start: *mut u8| start.wrapping_add(self.cache.state_offsets[number]).cast::<f32>();
+        let null = StatePlace { from: ptr::null(), to: ptr::null_mut(), checkpoints: Vec::new() };
+        run.state.as_ref().map_or(null, |state| StatePlace {
+            from: state.from.map_or(ptr::null(), |from| place(from).cast_const()),
+            to: place(state.to),
+            checkpoints: state.checkpoints.iter().map(|(tokens, to)| (*tokens, place(*to))).collect(),
+        })
+    }
+
+    /// Channels are divided among the threads, each with all tokens of a run.
+    unsafe fn short_conv(&self, index: usize, spec: &ConvSpec, x: Buffer, w: &[f32], out: Buffer, worker: Worker<'_>) {
+        let parts = spec.channels.div_ceil(CONV_CHANNELS);
+        let runs: Vec<_> = self
+            .runs
+            .iter()
+            .map(|run| Convolution {
+                spec: *spec,
+                x: self.rows_from(x, run.first),
+                w,
+                out: self.rows_from(out, run.first),
+                tokens: run.len,
+                state: self.state(run, spec.state),
+            })
+            .collect();
+        // SAFETY: each part is one thread's.
+        let each = |part: usize| unsafe { (self.kernels.short_conv)(&runs[part / parts], part % parts) };
+        worker.each_part(index, runs.len() * parts, 1, |range| range.for_each(each));
+    }
+
+    /// Columns of heads are divided among the threads, each with all tokens of a run.
+    unsafe fn gated_delta(&self, index: usize, delta: &GatedDelta, worker: Worker<'_>) {
+        let parts = recurrent::delta_parts(&delta.spec);
+        let runs: Vec<_> = self
+            .runs
+            .iter()
+            .map(|run| Delta {
+                spec: delta.spec,
+                qkv: self.rows_from(delta.qkv, run.first),
+                alpha: self.rows_from(delta.alpha, run.first),
+                beta: self.rows_from(delta.beta, run.first),
+                a: &delta.a,
+                dt: &delta.dt,
+                out: self.rows_from(delta.out, run.first),
+                tokens: run.len,
+                state: self.state(run, delta.spec.state),
+            })
+            .collect();
+        // SAFETY: each part is one thread's.
+        let each = |part: usize| unsafe { (self.kernels.gated_delta)(&runs[part / parts], part % parts) };
+        worker.each_part(index, runs.len() * parts, 1, |range| range.for_each(each));
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    graph::{Activation, AttentionSpec, Op, RopeSpec, Rows},
+    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, Op, RopeSpec, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
 };
@@ -135,12 +135,27 @@ pub(super) enum Task {
     Append { spec: AttentionSpec, k: Buffer, v: Buffer },
     /// Attention over the cache.
     Attend { spec: AttentionSpec, q: Buffer, out: Buffer },
+    /// A short convolution, with its weights `[kernel, channels]`.
+    ShortConv { spec: ConvSpec, x: Buffer, w: Arc<[f32]>, out: Buffer },
+    /// A gated delta rule.
+    GatedDelta(GatedDelta),
     /// Copies the rows whose logits are wanted.
     Select { x: Buffer, out: Buffer },
     /// The softmax over the largest of each row.
     Route { used: usize, logits: Buffer, out: Buffer },
     /// A stage of a layer of experts.
     Experts(Stage, Arc<Experts>),
+}
+
+/// The operands of a gated delta rule.
+pub(super) struct GatedDelta {
+    pub spec: DeltaSpec,
+    pub qkv: Buffer,
+    pub alpha: Buffer,
+    pub beta: Buffer,
+    pub a: Arc<[f32]>,
+    pub dt: Arc<[f32]>,
+    pub out: Buffer,
 }
 
 impl Task {
@@ -158,9 +173,13 @@ impl Task {
             | Self::Rope { out, .. }
             | Self::Route { out, .. } => Some(out.rows),
             Self::Experts(Stage::Sum, experts) => Some(experts.out.rows),
-            Self::Experts(..) | Self::Product(_) | Self::Append { .. } | Self::Attend { .. } | Self::Select { .. } => {
-                None
-            }
+            Self::Experts(..)
+            | Self::Product(_)
+            | Self::Append { .. }
+            | Self::Attend { .. }
+            | Self::ShortConv { .. }
+            | Self::GatedDelta(_)
+            | Self::Select { .. } => None,
         }
     }
 
@@ -169,11 +188,12 @@ impl Task {
         self.rows().is_none() || self.rows() != next.rows()
     }
 
-    /// The bytes of weights or cache that the task has to read in a step whose runs see so many `positions` through a
-    /// window and where so many experts are `active`; 0 where reading is not what it does.
+    /// The bytes of weights or cache that the task has to read in a step of so many `runs`, which see so many `positions`
+    /// through a window and where so many experts are `active`; 0 where reading is not what it does.
     pub fn bytes(
         &self,
         cache: &CacheLayout,
+        runs: usize,
         positions: impl Fn(usize) -> usize,
         active: impl Fn(&Experts) -> usize,
     ) -> usize {
@@ -183,6 +203,10 @@ impl Task {
             Self::Attend { spec, .. } => {
                 let positions = positions(spec.scores.window.unwrap_or(usize::MAX));
                 2 * spec.kv_heads * cache.row_bytes[spec.layer] * positions
+            }
+            Self::GatedDelta(delta) => {
+                let state = cache.states[delta.spec.state];
+                size_of::<f32>() * state.rows * state.width * runs
             }
             Self::Embed { .. }
             | Self::Angles { .. }
@@ -195,6 +219,7 @@ impl Task {
             | Self::AddRmsNorm { .. }
             | Self::Rope { .. }
             | Self::Append { .. }
+            | Self::ShortConv { .. }
             | Self::Select { .. }
             | Self::Route { .. } => 0,
         }
@@ -268,6 +293,15 @@ impl Lowering<'_> {
                 self.tasks.extend(stages);
                 return Ok(());
             }
+            Op::ShortConv(spec) => {
+                let w = transposed(&self.prepared.vector(&inputs[1])?, spec.kernel);
+                Task::ShortConv { spec: *spec, x: buffer(&inputs[0])?, w, out }
+            }
+            Op::GatedDelta(spec) => {
+                let [qkv, alpha, beta] = [buffer(&inputs[0])?, buffer(&inputs[1])?, buffer(&inputs[2])?];
+                let [a, dt] = [self.prepared.vector(&inputs[3])?, self.prepared.vector(&inputs[4])?];
+                Task::GatedDelta(GatedDelta { spec: *spec, qkv, alpha, beta, a, dt, out })
+            }
             Op::SelectOutputs => Task::Select { x: buffer(&inputs[0])?, out },
             Op::MatMulAddRmsNorm { .. } | Op::RotatedAttention { .. } => {
                 return Err(Error::Graph(format!("the CPU has no {}", step.op.name())));
@@ -308,6 +342,11 @@ impl Lowering<'_> {
             self.angles.len() - 1
         }))
     }
+}
+
+/// The columns of a matrix as rows.
+fn transposed(matrix: &[f32], columns: usize) -> Arc<[f32]> {
+    (0..columns).flat_map(|column| matrix.iter().skip(column).step_by(columns).copied()).collect()
 }
 
 fn place(place: &Place) -> Buffer {

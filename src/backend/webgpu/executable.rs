@@ -290,15 +290,8 @@ impl Executable for GpuExecutable {
 }
 
 impl Ahead for GpuExecutable {
-    fn start(
-        &mut self,
-        token: Option<u32>,
-        position: usize,
-        pages: &[PageId],
-        copies: &[(PageId, PageId)],
-    ) -> Result<()> {
-        let runs = [Run { len: 1, start: position, pages }];
-        let step = Step { tokens: &[token.unwrap_or(0)], runs: &runs, outputs: &[0], copies };
+    fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()> {
+        let step = Step { tokens: &[token.unwrap_or(0)], runs: &[run], outputs: &[0], copies };
         self.bounds.check(&step)?;
         let start = Instant::now();
         let sizes = self.prepare(&step, token.is_none())?;

@@ -151,6 +151,7 @@ impl<'a> Lowering<'a> {
             Op::RotatedAttention { attention, rope, norm } => {
                 self.attention(name, step, &made[0], attention, Some((rope, *norm)))
             }
+            Op::ShortConv(_) | Op::GatedDelta(_) => Err(Error::Graph(format!("a GPU has no {name}"))),
             Op::SelectOutputs => self.select(name, step, &made[0]),
             Op::Route { .. } | Op::Experts(_) => Err(Error::Unsupported(format!("{name} on a GPU: use the CPU"))),
         }
@@ -297,6 +298,7 @@ fn function(activation: Activation) -> &'static str {
     match activation {
         Activation::Silu => "silu",
         Activation::Gelu => "gelu",
+        Activation::Sigmoid => "sigmoid",
     }
 }
 

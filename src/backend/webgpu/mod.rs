@@ -104,7 +104,7 @@ impl Backend for Gpu {
             | Op::AddRmsNorm { .. }
             | Op::MatMulAddRmsNorm { .. }
             | Op::RotatedAttention { .. } => true,
-            Op::Route { .. } | Op::Experts(_) => false,
+            Op::ShortConv(_) | Op::GatedDelta(_) | Op::Route { .. } | Op::Experts(_) => false,
         }
     }
 
@@ -125,6 +125,9 @@ impl Backend for Gpu {
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>> {
         let cache = Bounds::layout_for(graph, cache)?;
+        if !cache.states.is_empty() {
+            return Err(self.context.error("has no kernels for recurrent layers yet: use the CPU".into()));
+        }
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, max_tokens, max_outputs);
         // Most of a self-test is the driver's compiler, most of loading the way of the weights.

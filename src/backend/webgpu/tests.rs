@@ -104,7 +104,7 @@ fn model(dtype: DType, normed: bool, [head_dim, group]: [usize; 2], scores: Scor
 
 /// The sources of all kernels of a model's programs, in WGSL.
 fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheType) -> Result<BTreeSet<String>> {
-    let cache = CacheLayout::new(graph.caches(), cache_type)?;
+    let cache = CacheLayout::new(graph.caches(), graph.states(), cache_type)?;
     let plan = Plan::new(graph)?;
     let bounds = Bounds::new(&plan, 64, 2 * FEW);
     let vectors = prepare::vectors(&plan, weights)?;

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Write two small vocabularies and what other programs make of some texts with them.
+"""Write three small vocabularies and what other programs make of some texts with them.
 
     pip install gguf sentencepiece tokenizers && python make.py PEER
 
 bpe.gguf, bpe.json   byte-level BPE (qwen2's pre-tokenizer) trained by `tokenizers`, as GGUF (with ../chat/chatml.jinja) and as tokenizer.json
 spm.gguf             SentencePiece BPE with byte fallback and a space prefix, trained by `sentencepiece`
-bpe.jsonl, spm.jsonl one line a text: `text`, `ids` (marks are text), `ids_special` (marks are tokens)
+marks.gguf           byte-level BPE (qwen35's pre-tokenizer) whose only merges join a letter and a mark
+bpe.jsonl, spm.jsonl, marks.jsonl
+                     one line a text: `text`, `ids` (marks are text), `ids_special` (marks are tokens)
 
 PEER is a program that runs llama.cpp's tokenizer: `PEER tokenize MODEL`, a JSON string a line in, `ids` and `ids_special`
 out. Its ids are checked against those of the two trainers; differences are printed. There is one: where a text begins with
@@ -38,6 +40,7 @@ TEXTS = [
     "<unk>", "<0x41>", "  <|im_end|>  x", "!!!???...,,,", "((([[[{{{}}}]]])))", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "x" * 300,
     " \n \n ", "end\n", "\r\n", "''''s", "'S 'T 'Re", "C:\\path\\to/file.txt?query=1&x=y#z", "https://example.org/狐", "\ufeffBOM", "\ufffd",
 ]
+MARKED = ["ae\u0301", "1\u0301 e\u0301", " e\u0301\u0301a", ".\u0301. \u0301x", "\u0301\u0301", "नमस्ते", "ภาษาไทยที่", "e\u0301'Se\u0301"]
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 MARKS, USER_DEFINED = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], ["<think>", "</think>"]
 TYPE = gguf.TokenType
@@ -74,6 +77,28 @@ def write_bpe(tokenizer):
     close(w)
 
 
+def write_marks():
+    byte = bytes_to_unicode()
+    spelt = lambda text: "".join(byte[b] for b in text.encode())
+    merges = [[spelt("\u0301")[0], spelt("\u0301")[1]], ["e", spelt("\u0301")], ["a", spelt("e\u0301")], ["1", spelt("\u0301")], [".", spelt("\u0301")]]
+    tokens = [byte[b] for b in range(256)] + ["".join(pair) for pair in merges]
+    w = gguf.GGUFWriter(HERE / "marks.gguf", "qwen35")
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("qwen35")
+    w.add_token_list(tokens)
+    w.add_token_types([TYPE.NORMAL] * len(tokens))
+    w.add_token_merges([" ".join(pair) for pair in merges])
+    w.add_eos_token_id(0)
+    close(w)
+
+
+def bytes_to_unicode():
+    """GPT-2's letter for each byte."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [b for b in range(256) if b not in shown]
+    return {**{b: chr(b) for b in shown}, **{b: chr(256 + i) for i, b in enumerate(hidden)}}
+
+
 def train_spm():
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -105,12 +130,12 @@ def close(w):
     w.close()
 
 
-def write_vectors(peer, name, ids, ids_special):
+def write_vectors(peer, name, ids, ids_special, texts=TEXTS):
     """`ids` and `ids_special` are the trainer's; None where it has no such notion."""
-    request = "".join(json.dumps(text) + "\n" for text in TEXTS)
+    request = "".join(json.dumps(text) + "\n" for text in texts)
     answer = subprocess.run([peer, "tokenize", HERE / f"{name}.gguf"], input=request, capture_output=True, text=True, check=True).stdout
     with open(HERE / f"{name}.jsonl", "w", encoding="utf-8") as out:
-        for text, line in zip(TEXTS, answer.splitlines(), strict=True):
+        for text, line in zip(texts, answer.splitlines(), strict=True):
             vector = {"text": text, **json.loads(line)}
             for key, other in (("ids", ids), ("ids_special", ids_special)):
                 if other and other(text) != vector[key]:
@@ -126,6 +151,8 @@ def main():
     plain.encode_special_tokens = True
     write_vectors(sys.argv[1], "bpe", lambda t: plain.encode(t).ids, lambda t: bpe.encode(t).ids)
     write_vectors(sys.argv[1], "spm", lambda t: sp.encode(t), None)
+    write_marks()
+    write_vectors(sys.argv[1], "marks", None, None, TEXTS + MARKED)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ use inkstone::{
     DType, Result,
     backend::{self, Backend, Executable, cpu::Cpu},
     graph::Graph,
-    kv_cache::{CacheLayout, CacheType, KvCache, SequenceId},
+    kv_cache::{CacheLayout, CacheType, KvCache, SequenceId, Stage},
     quant,
     weights::Weights,
 };
@@ -108,24 +108,30 @@ impl Driver {
         cache_type: CacheType,
         bounds: [usize; 2],
     ) -> Result<Self> {
-        let layout = CacheLayout::new(graph.caches(), cache_type)?;
+        let layout = CacheLayout::new(graph.caches(), graph.states(), cache_type)?;
         let executable = backend.compile(graph, weights, &layout, bounds[0], bounds[1])?;
-        Ok(Self { executable, cache: KvCache::new(CONTEXT, CONTEXT), sequences: HashMap::new() })
+        let cache = KvCache::new(CONTEXT, CONTEXT);
+        let cache = if graph.states().is_empty() { cache } else { cache.with_states(usize::MAX) };
+        Ok(Self { executable, cache, sequences: HashMap::new() })
     }
 
-    /// Runs a step; a run that starts before its sequence's end replaces what follows.
+    /// Runs a step; a run that starts before its sequence's end replaces what follows. With recurrent ops there must be a
+    /// checkpoint where it starts.
     pub fn run(&mut self, step: &Step) -> Result<Vec<f32>> {
+        let mut states = Vec::new();
         for run in &step.runs {
             let id = *self.sequences.entry(run.sequence).or_insert_with(|| self.cache.open());
-            self.cache.truncate(id, run.start)?;
-            let held = self.cache.len(id)?;
+            let held = self.cache.truncate(id, run.start)?;
             self.cache.extend(id, run.start + run.len - held)?;
+            let end = run.start + run.len;
+            states.push(self.cache.advance(id, end, Stage::Prompt { end })?);
+            assert!(held == run.start || states.iter().all(Option::is_none), "no state at {}", run.start);
         }
         let copies = self.cache.take_copies();
         let mut runs = Vec::new();
-        for run in &step.runs {
+        for (run, state) in step.runs.iter().zip(&states) {
             let pages = self.cache.pages(self.sequences[&run.sequence])?;
-            runs.push(backend::Run { len: run.len, start: run.start, pages });
+            runs.push(backend::Run { len: run.len, start: run.start, pages, state: state.as_ref() });
         }
         let step = backend::Step { tokens: &step.tokens, runs: &runs, outputs: &step.outputs, copies: &copies };
         self.executable.run(&step).map(<[f32]>::to_vec)

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use inkstone::graph::{
-    Activation, AttentionSpec, ExpertsSpec, Graph, Op, RopeSpec, RopeStyle, Rows, Scores, Shape, Source, Value,
+    Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, Op, RopeSpec, RopeStyle, Rows, Scores, Shape,
+    Source, Value,
 };
 
 /// Dense weights by name, row by row.
@@ -82,11 +83,13 @@ type Cache = Vec<(Vec<f64>, Vec<f64>)>;
 pub struct Interpreter<'w> {
     weights: &'w Weights,
     caches: HashMap<(usize, usize), Cache>,
+    /// What a recurrent op kept after each position of a sequence, by sequence and number.
+    states: HashMap<(usize, usize), Vec<Vec<f64>>>,
 }
 
 impl<'w> Interpreter<'w> {
     pub fn new(weights: &'w Weights) -> Self {
-        Self { weights, caches: HashMap::new() }
+        Self { weights, caches: HashMap::new(), states: HashMap::new() }
     }
 
     /// The logits of the rows that the step wants.
@@ -160,6 +163,10 @@ impl<'w> Interpreter<'w> {
             (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
             (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], step)],
             (Op::Attention(spec), [q]) => vec![self.attend_all(spec, q, step)],
+            (Op::ShortConv(spec), [x, w]) => vec![self.short_conv(spec, [x, w], step)],
+            (Op::GatedDelta(spec), [qkv, alpha, beta, a, dt]) => {
+                vec![self.gated_delta(spec, [qkv, alpha, beta, a, dt], step)]
+            }
             (Op::SelectOutputs, [x]) => {
                 vec![Matrix::from_rows(x.width, step.outputs.iter().map(|row| x.row(*row).to_vec()))]
             }
@@ -200,6 +207,8 @@ impl<'w> Interpreter<'w> {
                 | Op::RmsNorm { .. }
                 | Op::Rope(_)
                 | Op::Attention(_)
+                | Op::ShortConv(_)
+                | Op::GatedDelta(_)
                 | Op::SelectOutputs
                 | Op::Route { .. }
                 | Op::Experts(_)
@@ -233,6 +242,76 @@ impl<'w> Interpreter<'w> {
         }
         Matrix::from_rows(q.width, rows)
     }
+}
+
+impl Interpreter<'_> {
+    /// Takes each token of the step through the op with this state: `each` gets the token's row and the state before it,
+    /// which it changes.
+    fn recur(
+        &mut self,
+        number: usize,
+        len: usize,
+        step: &Step,
+        mut each: impl FnMut(usize, &mut Vec<f64>) -> Vec<f64>,
+    ) -> Vec<Vec<f64>> {
+        let mut rows = Vec::new();
+        for (row, (sequence, position)) in step.positions().into_iter().enumerate() {
+            let states = self.states.entry((sequence, number)).or_default();
+            assert!(position <= states.len(), "position {position} of sequence {sequence} leaves a gap");
+            states.truncate(position);
+            let mut state = states.last().cloned().unwrap_or_else(|| vec![0.0; len]);
+            rows.push(each(row, &mut state));
+            states.push(state);
+        }
+        rows
+    }
+
+    fn short_conv(&mut self, spec: &ConvSpec, [x, w]: [&Matrix; 2], step: &Step) -> Matrix {
+        let past = (spec.kernel - 1) * spec.channels;
+        let rows = self.recur(spec.state, past, step, |row, inputs| {
+            inputs.extend(x.row(row));
+            let sum = |channel: usize| -> f64 {
+                w.row(channel).iter().enumerate().map(|(tap, w)| w * inputs[tap * spec.channels + channel]).sum()
+            };
+            let sums: Vec<_> = (0..spec.channels).map(sum).collect();
+            inputs.drain(..spec.channels);
+            sums.iter().map(|x| x / (1.0 + (-x).exp())).collect()
+        });
+        Matrix::from_rows(spec.channels, rows)
+    }
+
+    fn gated_delta(&mut self, spec: &DeltaSpec, [qkv, alpha, beta, a, dt]: [&Matrix; 5], step: &Step) -> Matrix {
+        let DeltaSpec { key_heads, value_heads, head_dim: n, .. } = *spec;
+        let rows = self.recur(spec.state, value_heads * n * n, step, |row, states| {
+            let mut result = Vec::new();
+            for (head, state) in states.chunks_mut(n * n).enumerate() {
+                let part = |head: usize| &qkv.row(row)[head * n..][..n];
+                let (q, k) = (part(head % key_heads), part(key_heads + head % key_heads));
+                let unit = |x: &[f64]| -> Vec<f64> {
+                    let length = (x.iter().map(|x| x * x).sum::<f64>() + f64::from(spec.eps)).sqrt();
+                    x.iter().map(|x| x / length).collect()
+                };
+                let softplus = (alpha.row(row)[head] + dt.row(0)[head]).exp().ln_1p();
+                let decay = (a.row(0)[head] * softplus).exp();
+                let strength = 1.0 / (1.0 + (-beta.row(row)[head]).exp());
+                result.extend(delta(state, &unit(q), &unit(k), part(2 * key_heads + head), decay, strength));
+            }
+            result
+        });
+        Matrix::from_rows(value_heads * n, rows)
+    }
+}
+
+/// `S = g S; S += k (strength (v - S^T k))^T; S^T q / sqrt(n)`, with `S` row by row.
+fn delta(state: &mut [f64], q: &[f64], k: &[f64], v: &[f64], decay: f64, strength: f64) -> Vec<f64> {
+    let n = v.len();
+    state.iter_mut().for_each(|s| *s *= decay);
+    let read = |state: &[f64], x: &[f64], column: usize| -> f64 { (0..n).map(|i| state[i * n + column] * x[i]).sum() };
+    let change: Vec<_> = (0..n).map(|column| strength * (v[column] - read(state, k, column))).collect();
+    for (i, row) in state.chunks_mut(n).enumerate() {
+        row.iter_mut().zip(&change).for_each(|(s, change)| *s += k[i] * change);
+    }
+    (0..n).map(|column| read(state, q, column) / (n as f64).sqrt()).collect()
 }
 
 /// The token ids, one a row.
@@ -285,6 +364,7 @@ fn pairwise(a: &Matrix, b: &Matrix, f: impl Fn(f64, f64) -> f64) -> Matrix {
 fn activate(activation: Activation, x: &Matrix) -> Matrix {
     let f = match activation {
         Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
+        Activation::Sigmoid => |x: &f64| 1.0 / (1.0 + (-x).exp()),
         Activation::Gelu => |x: &f64| {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             0.5 * x * (1.0 + inner.tanh())

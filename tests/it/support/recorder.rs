@@ -1,11 +1,16 @@
 //! An executable that computes nothing: its cache holds the token ids themselves, and its logits are a function of all
 //! the ids that it finds there. What the decode loop does wrong with pages, positions, copies or rows, shows exactly.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
 use inkstone::{
     Error, Result,
-    backend::{Executable, Step, TokenLogit},
+    backend::{Executable, Run, Step, TokenLogit},
     generate::{Decoder, Limits},
-    kv_cache::{KvCache, PAGE_POSITIONS, PageId},
+    kv_cache::{KvCache, PAGE_POSITIONS, PageId, StateId},
 };
 
 /// The logits after some ids.
@@ -13,6 +18,9 @@ type LogitsOf = dyn Fn(&[u32]) -> Vec<f32> + Send;
 
 pub struct Recorder {
     pages: Vec<[u32; PAGE_POSITIONS]>,
+    /// Those of a model with recurrent layers: all ids that each has seen.
+    states: Option<Vec<Vec<u32>>>,
+    computed: Arc<AtomicUsize>,
     limits: Limits,
     logits_of: Box<LogitsOf>,
     /// Steps until one fails.
@@ -27,6 +35,8 @@ impl Recorder {
     pub fn new(limits: Limits, logits_of: impl Fn(&[u32]) -> Vec<f32> + Send + 'static) -> Self {
         Self {
             pages: vec![],
+            states: None,
+            computed: Arc::default(),
             limits,
             logits_of: Box::new(logits_of),
             failure: None,
@@ -42,6 +52,17 @@ impl Recorder {
         self
     }
 
+    /// Has recurrent layers: its logits are a function of what its states have seen.
+    pub fn recurrent(mut self) -> Self {
+        self.states = Some(vec![]);
+        self
+    }
+
+    /// How many tokens it has computed.
+    pub fn computed(&self) -> Arc<AtomicUsize> {
+        self.computed.clone()
+    }
+
     /// Finds the largest logits itself, by a sort of all.
     pub fn sorting(mut self) -> Self {
         self.sorts = true;
@@ -50,7 +71,25 @@ impl Recorder {
 
     pub fn into_decoder(self, context_length: usize) -> Decoder {
         let limits = self.limits;
-        Decoder::new(Box::new(self), KvCache::new(context_length, usize::MAX), limits)
+        let cache = KvCache::new(context_length, usize::MAX);
+        let cache = if self.states.is_some() { cache.with_states(usize::MAX) } else { cache };
+        Decoder::new(Box::new(self), cache, limits)
+    }
+
+    /// Takes the state of a run over its tokens, and returns all that it has seen in the end.
+    fn advance(&mut self, run: &Run<'_>, tokens: &[u32]) -> Option<Vec<u32>> {
+        let states = self.states.as_mut()?;
+        let update = run.state.expect("runs of recurrent models have states");
+        let mut seen = update.from.map_or(vec![], |id| states[id.index()].clone());
+        assert_eq!(seen.len(), run.start, "the state is that of another position");
+        seen.extend(tokens);
+        let mut set = |id: StateId, seen: &[u32]| {
+            states.resize(states.len().max(id.index() + 1), vec![]);
+            states[id.index()] = seen.to_vec();
+        };
+        update.checkpoints.iter().for_each(|(at, id)| set(*id, &seen[..*at]));
+        set(update.to, &seen);
+        Some(seen)
     }
 
     fn page(&mut self, id: PageId) -> &mut [u32; PAGE_POSITIONS] {
@@ -80,7 +119,9 @@ impl Executable for Recorder {
         }
         self.logits.clear();
         let mut first = 0;
+        self.computed.fetch_add(step.tokens.len(), Relaxed);
         for run in step.runs {
+            let seen = self.advance(run, &step.tokens[first..first + run.len]);
             for (index, &token) in step.tokens[first..first + run.len].iter().enumerate() {
                 let position = run.start + index;
                 self.page(run.pages[position / PAGE_POSITIONS])[position % PAGE_POSITIONS] = token;
@@ -89,6 +130,7 @@ impl Executable for Recorder {
                 let len = run.start + output - first + 1;
                 let ids: Vec<_> =
                     (0..len).map(|p| self.pages[run.pages[p / PAGE_POSITIONS].index()][p % PAGE_POSITIONS]).collect();
+                assert!(seen.as_ref().is_none_or(|seen| seen[..len] == ids), "the state and the pages differ");
                 self.logits.extend((self.logits_of)(&ids));
             }
             first += run.len;

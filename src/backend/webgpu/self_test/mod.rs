@@ -109,11 +109,11 @@ fn choices(context: &Arc<Context>) -> Result<f64> {
     let sequence = cache.open();
     cache.extend(sequence, 1)?;
     let pages = cache.pages(sequence)?;
-    let runs = [Run { len: 1, start: 0, pages }];
-    let best = executable.best(&Step { tokens: &[0], runs: &runs, outputs: &[0], copies: &[] }, MOST)?;
+    let run = Run { len: 1, start: 0, pages, state: None };
+    let best = executable.best(&Step { tokens: &[0], runs: &[run], outputs: &[0], copies: &[] }, MOST)?;
     let best: Vec<_> = best.unwrap_or_default().iter().map(|token| token.id).collect();
     let Some(ahead) = executable.ahead() else { return Ok(f64::NAN) };
-    ahead.start(Some(0), 0, pages, &[])?;
+    ahead.start(Some(0), run, &[])?;
     let first = ahead.take()?;
     Ok(if best == ids[..MOST] && first == Some(ids[0]) { 0.0 } else { f64::NAN })
 }
@@ -126,7 +126,7 @@ fn compile(
     most: usize,
 ) -> Result<GpuExecutable> {
     let graph = optimize(graph, &Target { supports: &|_| true, vector: &|_| None })?.graph;
-    let layout = CacheLayout::new(graph.caches(), cache_type)?;
+    let layout = CacheLayout::new(graph.caches(), graph.states(), cache_type)?;
     let plan = Plan::new(&graph)?;
     let bounds = Bounds::new(&plan, most, most);
     GpuExecutable::new(context.clone(), plan, weights, layout, bounds)
@@ -336,7 +336,7 @@ fn compute(
     let (mut found, mut start) = (vec![], 0);
     for &len in steps {
         cache.extend(sequence, len)?;
-        let runs = [Run { len, start, pages: cache.pages(sequence)? }];
+        let runs = [Run { len, start, pages: cache.pages(sequence)?, state: None }];
         let outputs: Vec<_> = (0..len).collect();
         let step = Step { tokens: &tokens[start..start + len], runs: &runs, outputs: &outputs, copies: &[] };
         found.extend_from_slice(executable.run(&step)?);

@@ -62,6 +62,7 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
         (Op::Activate(activation), [x]) => {
             let f = match activation {
                 Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
+                Activation::Sigmoid => |x: &f64| 1.0 / (1.0 + (-x).exp()),
                 Activation::Gelu => |x: &f64| 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
             };
             Ok(Matrix { width: x.width, data: x.data.iter().map(f).collect() })

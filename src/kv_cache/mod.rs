@@ -3,9 +3,17 @@
 //! In: how many positions a sequence is to grow by. Out: the pages that hold its keys and values. A page holds
 //! [`PAGE_POSITIONS`] positions of every attention layer, so a sequence grows page by page, gives pages back when it is
 //! truncated, and shares full ones with its forks. This module keeps the tables; the memory behind a page is the
-//! backend's, which knows it by [`PageId`].
+//! backend's, which knows it by [`PageId`]. What recurrent layers keep is in `states`.
 
-use crate::{Error, Result, graph::LayerCache};
+mod states;
+
+pub use states::{CHECKPOINTS, Stage, StateId, StateUpdate};
+use states::{SequenceState, States};
+
+use crate::{
+    Error, Result,
+    graph::{LayerCache, LayerState},
+};
 
 /// Positions in a page.
 pub const PAGE_POSITIONS: usize = 64;
@@ -42,7 +50,7 @@ impl CacheType {
 }
 
 /// What a page holds: for each attention layer the keys, then the values; within these, head by head. The order of a
-/// head's elements is the backend's affair.
+/// head's elements is the backend's affair. And what the state of a sequence holds: the floats of each recurrent op.
 #[derive(Clone, Debug)]
 pub struct CacheLayout {
     /// The attention layers.
@@ -55,14 +63,23 @@ pub struct CacheLayout {
     pub row_bytes: Vec<usize>,
     /// Bytes in a page.
     pub page_bytes: usize,
+    /// What the recurrent ops keep.
+    pub states: Vec<LayerState>,
+    /// The byte at which each of them begins in a state.
+    pub state_offsets: Vec<usize>,
+    /// Bytes in a state; 0 where no op is recurrent.
+    pub state_bytes: usize,
 }
 
+/// Each op's part of a state begins at a multiple of this many bytes.
+const STATE_UNIT: usize = 256;
+
 impl CacheLayout {
-    /// The layout for these layers.
+    /// The layout for these attention layers and what these recurrent ops keep.
     ///
     /// # Errors
     /// As [`CacheType::row_bytes`].
-    pub fn new(layers: &[LayerCache], cache_type: CacheType) -> Result<Self> {
+    pub fn new(layers: &[LayerCache], states: &[LayerState], cache_type: CacheType) -> Result<Self> {
         let mut offsets = Vec::with_capacity(layers.len());
         let mut row_bytes = Vec::with_capacity(layers.len());
         let mut page_bytes = 0;
@@ -72,7 +89,15 @@ impl CacheLayout {
             row_bytes.push(row);
             page_bytes += 2 * layer.kv_heads * PAGE_POSITIONS * row;
         }
-        Ok(Self { layers: layers.to_vec(), cache_type, offsets, row_bytes, page_bytes })
+        let (layers, states) = (layers.to_vec(), states.to_vec());
+        let mut state_bytes = 0usize;
+        let mut state_offsets = Vec::with_capacity(states.len());
+        for state in &states {
+            state_offsets.push(state_bytes);
+            let bytes = state.rows.saturating_mul(state.width).saturating_mul(size_of::<f32>());
+            state_bytes = state_bytes.saturating_add(bytes.div_ceil(STATE_UNIT).saturating_mul(STATE_UNIT));
+        }
+        Ok(Self { layers, cache_type, offsets, row_bytes, page_bytes, states, state_offsets, state_bytes })
     }
 
     /// The bytes that one more position of a sequence takes.
@@ -100,6 +125,7 @@ pub struct SequenceId(usize);
 struct Sequence {
     len: usize,
     pages: Vec<PageId>,
+    state: SequenceState,
 }
 
 /// The page tables of all sequences.
@@ -112,12 +138,20 @@ pub struct KvCache {
     free: Vec<PageId>,
     sequences: Vec<Option<Sequence>>,
     copies: Vec<(PageId, PageId)>,
+    /// Those of recurrent layers, where the model has any.
+    states: Option<States>,
 }
 
 impl KvCache {
     /// An empty cache whose sequences hold up to `context_length` positions each and `max_pages` pages together.
     pub fn new(context_length: usize, max_pages: usize) -> Self {
-        Self { context_length, max_pages, holders: vec![], free: vec![], sequences: vec![], copies: vec![] }
+        let (holders, free, sequences, copies) = (vec![], vec![], vec![], vec![]);
+        Self { context_length, max_pages, holders, free, sequences, copies, states: None }
+    }
+
+    /// The same for a model with recurrent layers: up to `max` states of all sequences together, with their checkpoints.
+    pub fn with_states(self, max: usize) -> Self {
+        Self { states: Some(States::new(max)), ..self }
     }
 
     /// The most positions that a sequence can hold.
@@ -136,8 +170,9 @@ impl KvCache {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
-        let Sequence { len, pages } = self.get(id)?;
-        let twin = Sequence { len: *len, pages: pages.clone() };
+        let of = self.sequences.get(id.0).and_then(Option::as_ref).ok_or_else(not_open)?;
+        let state = self.states.as_mut().map(|states| states.fork(&of.state)).unwrap_or_default();
+        let twin = Sequence { len: of.len, pages: of.pages.clone(), state };
         for page in &twin.pages {
             self.holders[page.index()] += 1;
         }
@@ -197,13 +232,18 @@ impl KvCache {
         Ok(start)
     }
 
-    /// Forgets every position from `len` on; a `len` past the end changes nothing.
+    /// Forgets every position from `len` on, and with recurrent layers those before it from the nearest checkpoint on;
+    /// a `len` past the end changes nothing. Returns how many positions are left.
     ///
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
-    pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
-        let sequence = self.get_mut(id)?;
-        sequence.len = sequence.len.min(len);
+    pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<usize> {
+        let sequence = self.sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;
+        sequence.len = match &mut self.states {
+            Some(states) => states.rewind(&mut sequence.state, len.min(sequence.len)),
+            None => sequence.len.min(len),
+        };
+        let len = sequence.len;
         let kept = sequence.len.div_ceil(PAGE_POSITIONS);
         for page in sequence.pages.split_off(kept) {
             let holders = &mut self.holders[page.index()];
@@ -212,7 +252,17 @@ impl KvCache {
                 self.free.push(page);
             }
         }
-        Ok(())
+        Ok(len)
+    }
+
+    /// What the next run, which takes the sequence to position `to`, does with its state, where the model has recurrent
+    /// layers. The runs of a sequence take its state to its length one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a sequence that is not open, and past the limit of states.
+    pub fn advance(&mut self, id: SequenceId, to: usize, stage: Stage) -> Result<Option<StateUpdate>> {
+        let sequence = self.sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;
+        self.states.as_mut().map(|states| states.advance(&mut sequence.state, to, stage)).transpose()
     }
 
     /// The page copies that must be made, in order, before the next step writes.

@@ -1,0 +1,128 @@
+//! Ops that carry a state: sizes, chunks, ragged batches, going back.
+
+use std::collections::HashMap;
+
+use inkstone::{
+    graph::{DeltaSpec, ValueId},
+    kv_cache::CacheType,
+};
+
+use super::case::{Case, Maker, SINGLE, ragged};
+use crate::support::{
+    drive::{Driver, cpus, label, packed},
+    interpret::Step,
+};
+
+/// What each token adds to a state loses a little of what the tokens before it left.
+const RECURRENT: f64 = 1e-11;
+
+const VOCABULARY: usize = 211;
+
+/// Runs `(sequence, start, len)` of a step.
+type Runs = &'static [(usize, usize, usize)];
+
+/// Prefill in chunks shorter and longer than a kernel, one at a time and beside others, from the start again, and from
+/// before a prompt's last token.
+fn steps() -> Vec<Step> {
+    let steps: [Runs; 9] = [
+        &[(0, 0, 1)],
+        &[(0, 1, 2), (1, 0, 1)],
+        &[(1, 1, 1), (0, 3, 1), (2, 0, 5)],
+        &[(0, 4, 30), (2, 5, 2)],
+        &[(2, 7, 1), (1, 2, 18), (0, 34, 1)],
+        &[(0, 0, 40)],
+        &[(0, 40, 1), (1, 20, 1)],
+        &[(1, 21, 33)],
+        &[(1, 53, 2), (0, 41, 1)],
+    ];
+    steps.map(|runs| ragged(runs, VOCABULARY)).into()
+}
+
+pub fn short_conv() -> Vec<Case> {
+    let case = |(channels, kernel): (usize, usize)| {
+        let mut m = Maker::new(30);
+        let y = conv(&mut m, channels, kernel);
+        m.finish(format!("short_conv of {channels} channels by {kernel}"), y, steps(), SINGLE)
+    };
+    [(16, 4), (48, 2), (272, 3), (528, 7)].map(case).into()
+}
+
+fn conv(m: &mut Maker, channels: usize, kernel: usize) -> ValueId {
+    let x = m.normal_rows(channels, VOCABULARY);
+    let w = super::case::normal(channels * kernel, &mut m.random);
+    let w = m.floats(kernel, &w);
+    m.b.short_conv(x, w)
+}
+
+pub fn gated_delta() -> Vec<Case> {
+    let sizes = [(1, 1, 16), (2, 4, 16), (2, 2, 32), (1, 3, 48), (3, 6, 64), (1, 2, 128)];
+    let mut cases: Vec<_> = sizes
+        .map(|(key_heads, value_heads, head_dim)| {
+            let spec = DeltaSpec { state: 0, key_heads, value_heads, head_dim, eps: 1e-6 };
+            let mut m = Maker::new(31);
+            let qkv = m.normal_rows((2 * key_heads + value_heads) * head_dim, VOCABULARY);
+            let y = delta(&mut m, spec, qkv);
+            m.finish(
+                format!("gated_delta of {value_heads} heads of {head_dim} over {key_heads}"),
+                y,
+                steps(),
+                RECURRENT,
+            )
+        })
+        .into();
+    cases.push(both());
+    cases
+}
+
+fn delta(m: &mut Maker, spec: DeltaSpec, qkv: ValueId) -> ValueId {
+    let heads = spec.value_heads;
+    let [alpha, beta] = [(); 2].map(|()| m.normal_rows(heads, VOCABULARY));
+    // As in models: some heads forget within a few tokens, some keep nearly all.
+    let a: Vec<f32> = (0..heads).map(|head| -(0.01 + 3.0 * head as f32 / heads as f32)).collect();
+    let dt: Vec<f32> = (0..heads).map(|_| m.random.between(-4.0, 1.0)).collect();
+    let [a, dt] = [a, dt].map(|row| m.floats(heads, &row));
+    m.b.gated_delta([qkv, alpha, beta, a, dt], spec)
+}
+
+/// Two states of different sizes, one op reading what the other made.
+fn both() -> Case {
+    let spec = DeltaSpec { state: 0, key_heads: 2, value_heads: 4, head_dim: 32, eps: 1e-5 };
+    let mut m = Maker::new(32);
+    let qkv = conv(&mut m, 256, 4);
+    let y = delta(&mut m, spec, qkv);
+    m.finish("gated_delta after short_conv", y, steps(), RECURRENT)
+}
+
+/// Bit for bit, what the CPU makes of a token is the same on any number of threads, alone and in a run of any length.
+#[test]
+fn results_do_not_depend_on_threads_or_on_runs() {
+    const END: usize = 70;
+    let ways: [&[Runs]; 3] = [
+        &[&[(0, 0, END)]],
+        &[&[(0, 0, 2)], &[(0, 2, 31)], &[(1, 0, 5), (0, 33, 1)], &[(0, 34, 36), (1, 5, 1)]],
+        &[&[(0, 0, 60)], &[(0, 59, 10)], &[(0, 69, 1)]],
+    ];
+    let case = both();
+    let mut by_instruction_set = HashMap::new();
+    for backend in cpus() {
+        for way in ways {
+            let mut driver =
+                Driver::new(&*backend, &case.graph, &packed(&case.tensors), CacheType::F32, [END, END]).unwrap();
+            let mut found = vec![vec![]; END];
+            for runs in way {
+                let step = ragged(runs, VOCABULARY);
+                let results = driver.run(&step).unwrap();
+                let mut results = results.chunks(results.len() / step.tokens.len());
+                for run in step.runs {
+                    for (position, row) in (run.start..run.start + run.len).zip(results.by_ref()) {
+                        if run.sequence == 0 {
+                            found[position] = row.iter().map(|x| x.to_bits()).collect();
+                        }
+                    }
+                }
+            }
+            let first = by_instruction_set.entry(backend.device().details.clone()).or_insert_with(|| found.clone());
+            assert!(*first == found, "{}: other results in the runs {way:?}", label(&*backend));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Qwen3.5: its config and tensors against bad files, what it keeps, and what conversations cost.
+
+use inkstone::{
+    CacheType, Error, Runner,
+    graph::{LayerState, Op},
+    kv_cache::{CHECKPOINTS, CacheLayout},
+};
+
+use crate::{
+    models::{Stored, load, u32, zeros},
+    support::{
+        gguf_file::{Folder, GgufFile},
+        tiny::{RECURRENT, nmse},
+    },
+};
+
+/// A model of two layers, the second with attention, whose weights are all zero, with some keys changed: `None` leaves one
+/// out.
+fn file(changes: &[(&str, Option<Stored>)]) -> GgufFile {
+    let mut keys = vec![
+        ("block_count", u32(2)),
+        ("context_length", u32(64)),
+        ("embedding_length", u32(8)),
+        ("feed_forward_length", u32(12)),
+        ("attention.head_count", u32(4)),
+        ("attention.head_count_kv", u32(2)),
+        ("attention.key_length", u32(6)),
+        ("attention.layer_norm_rms_epsilon", crate::models::f32(1e-5)),
+        ("full_attention_interval", u32(2)),
+        ("ssm.conv_kernel", u32(3)),
+        ("ssm.state_size", u32(16)),
+        ("ssm.group_count", u32(1)),
+        ("ssm.time_step_rank", u32(2)),
+        ("ssm.inner_size", u32(32)),
+    ];
+    keys.retain(|(key, _)| changes.iter().all(|(changed, _)| changed != key));
+    keys.extend(changes.iter().cloned());
+    let mut file = GgufFile::new().string("general.architecture", "qwen35");
+    for (key, value) in keys {
+        if let Some((number, value)) = value {
+            file = file.key(&format!("qwen35.{key}"), number, value);
+        }
+    }
+    let tensors: [(&str, &[u64]); 26] = [
+        ("token_embd.weight", &[8, 5]),
+        ("output_norm.weight", &[8]),
+        ("blk.0.attn_norm.weight", &[8]),
+        ("blk.0.attn_qkv.weight", &[8, 64]),
+        ("blk.0.attn_gate.weight", &[8, 32]),
+        ("blk.0.ssm_alpha.weight", &[8, 2]),
+        ("blk.0.ssm_beta.weight", &[8, 2]),
+        ("blk.0.ssm_conv1d.weight", &[3, 64]),
+        ("blk.0.ssm_a", &[2]),
+        ("blk.0.ssm_dt.bias", &[2]),
+        ("blk.0.ssm_norm.weight", &[16]),
+        ("blk.0.ssm_out.weight", &[32, 8]),
+        ("blk.0.post_attention_norm.weight", &[8]),
+        ("blk.0.ffn_gate.weight", &[8, 12]),
+        ("blk.0.ffn_up.weight", &[8, 12]),
+        ("blk.0.ffn_down.weight", &[12, 8]),
+        ("blk.1.attn_norm.weight", &[8]),
+        ("blk.1.attn_q.weight", &[8, 48]),
+        ("blk.1.attn_k.weight", &[8, 12]),
+        ("blk.1.attn_v.weight", &[8, 12]),
+        ("blk.1.attn_q_norm.weight", &[6]),
+        ("blk.1.attn_k_norm.weight", &[6]),
+        ("blk.1.attn_output.weight", &[24, 8]),
+        ("blk.1.post_attention_norm.weight", &[8]),
+        ("blk.1.ffn_gate.weight", &[8, 12]),
+        ("blk.1.ffn_up.weight", &[8, 12]),
+    ];
+    let file = tensors.iter().fold(file, |file, (name, dimensions)| zeros(file, name, dimensions));
+    zeros(file, "blk.1.ffn_down.weight", &[12, 8])
+}
+
+#[test]
+fn keys_out_of_range_are_named() {
+    let cases = [
+        ("full_attention_interval", u32(0)),
+        ("attention.recurrent_layers", u32(1)),
+        ("nextn_predict_layers", u32(2)),
+        ("ssm.conv_kernel", None),
+        ("ssm.conv_kernel", u32(0)),
+        ("ssm.conv_kernel", u32(1)),
+        ("ssm.conv_kernel", u32(u32::MAX)),
+        ("ssm.state_size", None),
+        ("ssm.state_size", u32(0)),
+        ("ssm.state_size", u32(24)),
+        ("ssm.state_size", u32(512)),
+        ("ssm.group_count", None),
+        ("ssm.group_count", u32(0)),
+        ("ssm.group_count", u32(3)),
+        ("ssm.time_step_rank", None),
+        ("ssm.time_step_rank", u32(0)),
+        ("ssm.inner_size", None),
+        ("ssm.inner_size", u32(33)),
+        ("ssm.inner_size", u32(u32::MAX)),
+    ];
+    load(&file(&[])).unwrap();
+    for (key, value) in cases {
+        let error = load(&file(&[(key, value.clone())])).unwrap_err();
+        let named = matches!(&error, Error::Metadata { key: named, .. } if *named == format!("qwen35.{key}"));
+        assert!(named, "{key} {value:?}: {error:?}");
+    }
+}
+
+#[test]
+fn tensors_are_held_to_the_config() {
+    let refused = |file: GgufFile, name: &str| {
+        let error = load(&file).unwrap_err();
+        assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == name), "{name}: {error:?}");
+    };
+    for index in 0..file(&[]).tensors.len() {
+        let mut missing = file(&[]);
+        let name = missing.tensors.remove(index).name;
+        refused(missing, &name);
+        let mut wider = file(&[]);
+        let tensor = &mut wider.tensors[index];
+        tensor.dimensions[0] *= 2;
+        tensor.data = vec![0; 2 * tensor.data.len()];
+        refused(wider, &name);
+    }
+    refused(zeros(file(&[]), "blk.0.attn_q.weight", &[8, 48]), "blk.0.attn_q.weight");
+    refused(zeros(file(&[]), "blk.0.ffn_norm.weight", &[8]), "blk.0.ffn_norm.weight");
+}
+
+/// Layers that predict further tokens are left out, whatever they have; other tensors are not.
+#[test]
+fn layers_that_look_further_ahead_are_left_out() {
+    let with = |tensor: &str| {
+        let keys = [("block_count", u32(3)), ("nextn_predict_layers", u32(1))];
+        load(&zeros(file(&keys), tensor, &[8]))
+    };
+    let model = with("blk.2.nextn.eh_proj.weight").unwrap();
+    assert_eq!((model.config.layers.len(), model.config.nextn_layers), (2, 1));
+    for name in ["blk.1.nextn.eh_proj.weight", "blk.3.nextn.eh_proj.weight", "blk.20.attn_norm.weight"] {
+        assert!(matches!(with(name).unwrap_err(), Error::Tensor { tensor, .. } if tensor == name));
+    }
+    refused_without_the_key();
+}
+
+fn refused_without_the_key() {
+    let error = load(&zeros(file(&[]), "blk.2.nextn.eh_proj.weight", &[8])).unwrap_err();
+    assert!(error.to_string().contains("blk.2.nextn.eh_proj.weight"), "{error}");
+}
+
+#[test]
+fn states_do_not_grow_with_the_text() {
+    let graph = load(&file(&[])).unwrap().graph;
+    assert_eq!(graph.states(), [LayerState { rows: 2, width: 64 }, LayerState { rows: 32, width: 16 }]);
+    assert_eq!(graph.nodes().iter().filter(|node| matches!(node.op, Op::Attention(_))).count(), 1);
+    let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::F32).unwrap();
+    assert_eq!((layout.state_offsets.as_slice(), layout.state_bytes), ([0, 512].as_slice(), 512 + 2048));
+    // Keys and values of one layer, filled up to 16 elements.
+    assert_eq!(layout.bytes_per_token(), 2 * 2 * 16 * 4);
+}
+
+#[test]
+fn memory_plans_count_states() {
+    let plan = Runner::builder().plan(RECURRENT.path()).unwrap();
+    let layers = [[3 * 128, 4 * 16 * 16]; 2];
+    let state: usize = layers.iter().flatten().map(|floats| 4 * floats).sum();
+    assert_eq!(plan.states, (state * (2 + CHECKPOINTS)) as u64);
+    assert_eq!(plan.total(), plan.weights + plan.scratch + plan.cache() + plan.states);
+    assert!(plan.to_string().contains("recurrent states"), "{plan}");
+    let limit = plan.total();
+    let mut runner = Runner::builder().memory_limit(limit).from_gguf(RECURRENT.path()).unwrap();
+    assert!(matches!(Runner::builder().memory_limit(limit - 1).from_gguf(RECURRENT.path()), Err(Error::Memory { .. })));
+    // More sequences than there are states for: those that have one go on.
+    let decoder = runner.decoder();
+    let ids: Vec<_> = (0..2 * (2 + CHECKPOINTS)).map(|_| decoder.open()).collect();
+    let step = |decoder: &mut inkstone::generate::Decoder, id| {
+        decoder.step(&[(id, &[1, 2], inkstone::generate::Wanted::Last)]).map(|_| ())
+    };
+    let fit = ids.iter().take_while(|id| step(decoder, **id).is_ok()).count();
+    assert!((CHECKPOINTS / 2..=2 + CHECKPOINTS).contains(&fit), "{fit}");
+    assert!(matches!(step(decoder, ids[fit]), Err(Error::Argument { name: "memory_limit", .. })));
+    step(decoder, ids[0]).unwrap();
+}
+
+/// Going back, forks and another answer give what is computed afresh.
+#[test]
+fn going_back_changes_nothing() {
+    let expected = RECURRENT.expected();
+    let builder = Runner::builder().cache_type(CacheType::F32).threads(2).prefill_chunk(24);
+    let mut runner = builder.from_gguf(RECURRENT.path()).unwrap();
+    let mut fresh = builder.from_gguf(RECURRENT.path()).unwrap();
+    runner.prefill(&expected.prompt).unwrap();
+    for id in &expected.greedy {
+        runner.decode(*id).unwrap();
+    }
+    for len in [100, 69, 60, 54, 30, 3, 0] {
+        runner.truncate(len).unwrap();
+        let kept = runner.tokens().to_vec();
+        let sequence = runner.sequence();
+        let twin = runner.decoder().fork(sequence).unwrap();
+        for other in [[7, 8], [9, 10]] {
+            let all = [kept.as_slice(), &other].concat();
+            let reference = fresh.predict_logits(&all).unwrap();
+            runner.truncate(len).unwrap();
+            assert!(nmse(runner.prefill(&other).unwrap(), &reference) < 1e-10, "back to {len}");
+        }
+        let wanted = inkstone::generate::Wanted::Last;
+        let reference = fresh.predict_logits(&[kept.as_slice(), &[11]].concat()).unwrap();
+        let logits = runner.decoder().step(&[(twin, &[11], wanted)]).unwrap();
+        assert!(nmse(logits, &reference) < 1e-10, "a fork at {len}");
+        runner.decoder().close(twin).unwrap();
+        runner.truncate(len).unwrap();
+    }
+}
+
+/// A step's states are held to the rules before anything is computed.
+#[test]
+fn steps_without_their_states_are_refused() {
+    use inkstone::{
+        backend::{Backend, Run, Step, cpu::Cpu},
+        gguf::Gguf,
+        kv_cache::{KvCache, Stage, StateUpdate},
+        models::Model,
+        weights::Weights,
+    };
+    let folder = Folder::new();
+    let gguf = Gguf::open(folder.write("model.gguf", file(&[]).bytes())).unwrap();
+    let weights = Weights::from_gguf(&gguf);
+    let graph = Model::from_gguf(&gguf, &weights).unwrap().graph;
+    let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::F32).unwrap();
+    let mut executable = Cpu::new(Some(1)).unwrap().compile(&graph, &weights, &layout, 8, 8).unwrap();
+    let mut cache = KvCache::new(64, 8).with_states(8);
+    let [a, b] = [(); 2].map(|()| cache.open());
+    let mut advance = |id, to, stage| {
+        let start = cache.extend(id, 3).unwrap();
+        assert_eq!(start + 3, to);
+        cache.advance(id, to, stage).unwrap().unwrap()
+    };
+    let first = advance(a, 3, Stage::Within);
+    let second = advance(b, 3, Stage::Within);
+    let pages = [a, b].map(|id| cache.pages(id).unwrap());
+    let mut run = |states: [Option<&StateUpdate>; 2]| {
+        let runs = [0, 1].map(|n| Run { len: 3, start: 0, pages: pages[n], state: states[n] });
+        executable.run(&Step { tokens: &[0; 6], runs: &runs, outputs: &[], copies: &[] }).map(|_| ())
+    };
+    let late = StateUpdate { checkpoints: vec![(3, second.to)], ..first.clone() };
+    let onto = StateUpdate { checkpoints: vec![(2, second.to)], ..first.clone() };
+    let from = StateUpdate { from: Some(first.to), ..second.clone() };
+    let cases = [
+        ([None, Some(&second)], "has a run with no state, and the graph has a recurrent op"),
+        ([Some(&first), Some(&first)], "has runs that write one state twice"),
+        ([Some(&onto), Some(&second)], "has runs that write one state twice"),
+        ([Some(&late), Some(&second)], "has a run with checkpoints that are not ascending positions within it"),
+        ([Some(&first), Some(&from)], "has a run that reads a state which is a checkpoint or another run's"),
+    ];
+    for (states, expected) in cases {
+        assert_eq!(run(states).unwrap_err().to_string(), format!("step: {expected}"));
+    }
+    run([Some(&first), Some(&second)]).unwrap();
+}
