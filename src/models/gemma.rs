@@ -5,7 +5,7 @@
 use super::{
     Checkpoint, Config, Model,
     block::Block,
-    checkpoint::{BIASES, Need, SIZES, TENSORS, less_one, only, size},
+    checkpoint::{BIASES, Key, Need, SIZES, TENSORS, Tensor, less_one, only, size},
     keys::Keys,
     wiring::Wiring,
 };
@@ -19,28 +19,20 @@ const BLOCK: Block =
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["gemma"],
-    config: &[
-        &[
-            size("head_dim", "attention.key_length", Need::Or(256)),
-            // The first configs say `gelu` and mean its approximation too.
-            only("hidden_act", &["gelu_pytorch_tanh", "gelu"]),
-            only("hidden_activation", &["gelu_pytorch_tanh"]),
-            only("use_bidirectional_attention", &["false"]),
-        ],
-        SIZES,
-        BIASES,
-    ],
-    tensors: &[
-        &[
-            less_one("input_layernorm", "attn_norm"),
-            less_one("post_attention_layernorm", "ffn_norm"),
-            less_one("norm", "output_norm"),
-        ],
-        TENSORS,
-    ],
+    // The first configs say `gelu` and mean its approximation too.
+    config: &[&[only("hidden_act", &["gelu_pytorch_tanh", "gelu"])], SETTINGS, SIZES, BIASES],
+    tensors: &[&[less_one("post_attention_layernorm", "ffn_norm")], NORMS, TENSORS],
     tied: true,
     ..Checkpoint::DECODER
 };
+
+/// What the checkpoints of all Gemmas have in common.
+pub(super) const SETTINGS: &[Key] = &[
+    size("head_dim", "attention.key_length", Need::Or(256)),
+    only("hidden_activation", &["gelu_pytorch_tanh"]),
+    only("use_bidirectional_attention", &["false"]),
+];
+pub(super) const NORMS: &[Tensor] = &[less_one("input_layernorm", "attn_norm"), less_one("norm", "output_norm")];
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
     BLOCK.model(config(keys)?, wiring)

@@ -1,8 +1,28 @@
 //! Granite 3 ([Granite Team 2024](https://github.com/ibm-granite/granite-3.0-language-models)), dense: Llama's wiring with
 //! factors on the embedding, the scores, the residual stream and the logits.
 
-use super::{Config, Model, keys::Keys, llama::BLOCK, wiring::Wiring};
+use super::{
+    Checkpoint, Config, Model,
+    checkpoint::{BIASES, Key, Need, SILU, SIZES, float},
+    keys::Keys,
+    llama::BLOCK,
+    wiring::Wiring,
+};
 use crate::Result;
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["granite"],
+    config: &[SIZES, SILU, BIASES, FACTORS],
+    permuted: true,
+    ..Checkpoint::DECODER
+};
+
+const FACTORS: &[Key] = &[
+    float("embedding_multiplier", "embedding_scale", Need::Or(1.0)),
+    float("residual_multiplier", "residual_scale", Need::Or(1.0)),
+    float("attention_multiplier", "attention.scale", Need::Or(1.0)),
+    float("logits_scaling", "logit_scale", Need::Or(1.0)),
+];
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
     let mut config = Config::read(keys)?;

@@ -68,10 +68,10 @@ impl Family {
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build, checkpoint: Some(&gemma::CHECKPOINT) },
-    Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoint: None },
-    Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoint: None },
+    Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoint: Some(&gemma2::CHECKPOINT) },
+    Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoint: Some(&gemma3::CHECKPOINT) },
     Family { architecture: "gemma4", models: "Gemma 4, text, dense", build: gemma4::build, checkpoint: None },
-    Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoint: None },
+    Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoint: Some(&granite::CHECKPOINT) },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoint: Some(&llama::CHECKPOINT) },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoint: None },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoint: Some(&qwen2::CHECKPOINT) },

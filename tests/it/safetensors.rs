@@ -1,7 +1,7 @@
 //! Directories of safetensors: the same models as the tiny GGUF files, and the same logits, graphs and texts.
 
 use inkstone::{
-    CacheType, Runner, RunnerBuilder,
+    CacheType, Error, Runner, RunnerBuilder,
     gguf::Gguf,
     models::{self, Model},
     tokenizer::{SpecialTokens, Tokenizer},
@@ -10,7 +10,7 @@ use inkstone::{
 use serde_json::json;
 
 use crate::support::{
-    checkpoint::{Checkpoint, is_there},
+    checkpoint::{Checkpoint, Tensor, is_there},
     gguf_file::Folder,
     tiny::{MODELS, Tiny, argmax, nmse},
 };
@@ -35,7 +35,7 @@ fn assert_logits(tiny: Tiny, runner: &mut Runner, tolerance: f64) {
 
 #[test]
 fn logits_are_llama_cpps() {
-    assert!(tinies().count() >= 7);
+    assert!(tinies().count() >= 10);
     for tiny in tinies() {
         let folder = Folder::new();
         let directory = Checkpoint::of(tiny).write(&folder);
@@ -84,6 +84,10 @@ fn configs_of_older_transformers_say_the_same() {
     for tiny in tinies() {
         let checkpoint = Checkpoint::of(tiny);
         let mut parameters = checkpoint.json("config.json")["rope_parameters"].as_object().unwrap().clone();
+        let local = parameters.get("sliding_attention").map(|windows| windows["rope_theta"].clone());
+        if let Some(full) = parameters.remove("full_attention") {
+            parameters = full.as_object().unwrap().clone();
+        }
         let theta = parameters.remove("rope_theta");
         if let Some(kind) = parameters.remove("rope_type") {
             parameters.insert("type".into(), kind);
@@ -91,10 +95,35 @@ fn configs_of_older_transformers_say_the_same() {
         let old = checkpoint
             .with("config.json", "rope_parameters", None)
             .with("config.json", "rope_theta", theta)
+            .with("config.json", "rope_local_base_freq", local)
             .with("config.json", "rope_scaling", json!(parameters));
         let folder = Folder::new();
         assert_logits(tiny, &mut exact().from_path(old.write(&folder)).unwrap(), tiny.1);
     }
+}
+
+/// As Gemma 3's models of 4 billion parameters and more are stored.
+#[test]
+fn the_text_of_a_model_that_also_sees_is_run() {
+    let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "gemma3").unwrap();
+    let mut checkpoint = Checkpoint::of(tiny);
+    let mut text = checkpoint.json("config.json");
+    let config = json!({ "model_type": "gemma3", "text_config": text, "vision_config": { "hidden_size": 7 } });
+    for tensor in &mut checkpoint.tensors {
+        tensor.name.insert_str(0, "language_model.");
+    }
+    let seen = ["vision_tower.vision_model.post_layernorm.bias", "multi_modal_projector.mm_soft_emb_norm.weight"];
+    for name in seen {
+        checkpoint.tensors.push(Tensor { name: name.into(), ..checkpoint.tensors[0].clone() });
+    }
+    let folder = Folder::new();
+    let directory = checkpoint.clone().with_file("config.json", config.to_string()).write(&folder);
+    assert_logits(tiny, &mut exact().from_path(&directory).unwrap(), tiny.1);
+    // Of a model that is said to read only, they are what it has no use for.
+    text.insert("text_config".into(), json!(null));
+    let directory = checkpoint.with_file("config.json", json!(text).to_string()).write(&folder);
+    let error = exact().from_path(&directory).unwrap_err();
+    assert!(matches!(&error, Error::Tensor { tensor, .. } if seen.contains(&tensor.as_str())), "{error}");
 }
 
 #[test]

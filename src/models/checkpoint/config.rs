@@ -6,7 +6,7 @@ use serde_json::{Map as Object, Value as Json};
 use super::{Checkpoint, Key, Means, Need};
 use crate::{
     Error, Result,
-    gguf::{TensorInfo, Value, quoted},
+    gguf::{Array, TensorInfo, Value, quoted},
     safetensors::Directory,
 };
 
@@ -28,10 +28,19 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// Whether they are those of a part of the model, its text.
+    pub fn are_a_part(&self) -> bool {
+        self.text.is_some()
+    }
+
     /// The setting's value, unless it is absent or null.
     pub fn get(&self, name: &str) -> Option<&'a Json> {
+        self.raw(name).filter(|value| !value.is_null())
+    }
+
+    fn raw(&self, name: &str) -> Option<&'a Json> {
         let own = self.text.and_then(|text| text.get(name));
-        own.or_else(|| self.directory.config.get(name)).filter(|value| !value.is_null())
+        own.or_else(|| self.directory.config.get(name))
     }
 
     pub fn error(&self, name: &str, what: impl AsRef<str>) -> Error {
@@ -70,28 +79,48 @@ impl<'a> Settings<'a> {
         Ok(self.bool("tie_word_embeddings")?.unwrap_or(usually))
     }
 
-    /// What GGUF has keys for, without the architecture's name.
+    /// What GGUF has keys for, without the architecture's name; of several settings for one key the first counts.
     pub fn keys(&self, checkpoint: &Checkpoint) -> Result<Vec<(&'static str, Value)>> {
-        let mut keys = vec![];
+        let mut keys: Vec<(_, Value)> = vec![];
         for Key { name, means } in checkpoint.settings() {
-            match *means {
-                Means::Size(key, need) => {
-                    keys.extend(self.needed(name, self.size(name)?, need)?.map(|size| (key, Value::U32(size))));
-                }
-                Means::Float(key, need) => {
-                    let value = self.float(name)?.map(|value| value as f32);
-                    keys.extend(self.needed(name, value, need)?.map(|value| (key, Value::F32(value))));
-                }
-                Means::Only(values) => self.check_only(name, values)?,
-                Means::Check(check) => {
-                    if let Some(what) = self.get(name).and_then(check) {
-                        return Err(self.error(name, what));
-                    }
-                }
-                Means::Biases(_) => {}
+            if let Some((key, value)) = self.key(name, means)?
+                && keys.iter().all(|(other, _)| *other != key)
+            {
+                keys.push((key, value));
             }
         }
         Ok(keys)
+    }
+
+    fn key(&self, name: &str, means: &Means) -> Result<Option<(&'static str, Value)>> {
+        let float = || Ok::<_, Error>(self.float(name)?.map(|value| value as f32));
+        Ok(match *means {
+            Means::Size(key, need) => self.needed(name, self.size(name)?, need)?.map(|size| (key, Value::U32(size))),
+            Means::Float(key, need) => self.needed(name, float()?, need)?.map(|value| (key, Value::F32(value))),
+            Means::InverseRoot(key, default) => Some((key, Value::F32(float()?.unwrap_or(default).sqrt().recip()))),
+            Means::Cap(key, _) if self.raw(name) == Some(&Json::Null) => Some((key, Value::F32(0.0))),
+            Means::Cap(key, default) => Some((key, Value::F32(float()?.unwrap_or(default)))),
+            Means::Windows(key) => self.windows(name)?.map(|windows| (key, Value::Array(Array::Bool(windows)))),
+            Means::Only(values) => self.check_only(name, values)?,
+            Means::Check(wrong) => match self.get(name).and_then(wrong) {
+                Some(what) => return Err(self.error(name, what)),
+                None => None,
+            },
+            Means::Biases(_) => None,
+        })
+    }
+
+    /// Which layers have a window.
+    fn windows(&self, name: &str) -> Result<Option<Vec<bool>>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let kind = |kind: &Json| match kind.as_str() {
+            Some("sliding_attention") => Some(true),
+            Some("full_attention") => Some(false),
+            _ => None,
+        };
+        let windows = value.as_array().and_then(|kinds| kinds.iter().map(kind).collect());
+        let wanted = "a list of sliding_attention and full_attention";
+        windows.map(Some).ok_or_else(|| self.unlike(name, value, wanted))
     }
 
     fn needed<T>(&self, name: &str, value: Option<T>, need: Need<T>) -> Result<Option<T>> {
@@ -102,14 +131,14 @@ impl<'a> Settings<'a> {
         }
     }
 
-    fn check_only(&self, name: &str, values: &[&str]) -> Result<()> {
+    fn check_only<T>(&self, name: &str, values: &[&str]) -> Result<Option<T>> {
         match self.get(name).map(plain) {
             Some(other) if !values.contains(&other.as_str()) => {
                 let built = values.join(" or ");
                 let what = format!("is {}, which is not built yet for this architecture: {built} is", quoted(&other));
                 Err(self.error(name, what))
             }
-            _ => Ok(()),
+            _ => Ok(None),
         }
     }
 

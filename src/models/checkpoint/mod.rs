@@ -37,6 +37,8 @@ pub(super) struct Checkpoint {
     pub tied: bool,
     /// `rope_theta` where the config does not say.
     pub rope_theta: f64,
+    /// The same for layers with a window, where theirs is another.
+    pub rope_theta_of_windows: Option<f32>,
     /// Whether the converter permutes the rows of queries and keys.
     pub permuted: bool,
 }
@@ -55,6 +57,12 @@ pub(super) enum Means {
     Size(&'static str, Need<u32>),
     /// A float, likewise.
     Float(&'static str, Need<f32>),
+    /// A float, the root of which GGUF has inverted; the default where the config has none.
+    InverseRoot(&'static str, f32),
+    /// A float, where null stands for none, which GGUF has as 0; the default where the config does not say.
+    Cap(&'static str, f32),
+    /// For each layer `sliding_attention`, which GGUF has as true, or `full_attention`.
+    Windows(&'static str),
     /// It must be one of these, as JSON writes them but without quotes, or absent.
     Only(&'static [&'static str]),
     /// Whether these parts of each layer have biases, which they must then have all, and else none.
@@ -89,17 +97,23 @@ impl Checkpoint {
         tensors: &[TENSORS],
         tied: false,
         rope_theta: 10_000.0,
+        rope_theta_of_windows: None,
         permuted: false,
     };
 }
 
-const fn key(name: &'static str, means: Means) -> Key {
+pub(super) const fn key(name: &'static str, means: Means) -> Key {
     Key { name, means }
 }
 
 /// A whole number, which GGUF has under the key `gguf`.
 pub(super) const fn size(name: &'static str, gguf: &'static str, need: Need<u32>) -> Key {
     key(name, Means::Size(gguf, need))
+}
+
+/// A float, which GGUF has under the key `gguf`.
+pub(super) const fn float(name: &'static str, gguf: &'static str, need: Need<f32>) -> Key {
+    key(name, Means::Float(gguf, need))
 }
 
 /// A setting that the family checks: what is wrong with it, if anything.
@@ -136,7 +150,7 @@ pub(super) const SIZES: &[Key] = &[
     size("num_key_value_heads", "attention.head_count_kv", Need::Optional),
     size("head_dim", "attention.key_length", Need::Optional),
     size("max_position_embeddings", "context_length", Need::Required),
-    key("rms_norm_eps", Means::Float("attention.layer_norm_rms_epsilon", Need::Or(1e-6))),
+    float("rms_norm_eps", "attention.layer_norm_rms_epsilon", Need::Or(1e-6)),
 ];
 
 /// A feed-forward gated by SiLU.
@@ -197,12 +211,12 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
     }
     let key = |(key, value): (&str, Value)| (format!("{}.{key}", family.architecture), value);
     keys.extend(settings.keys(checkpoint)?.into_iter().map(key));
-    let rope = rope::read(&settings, checkpoint.rope_theta)?;
+    let rope = rope::read(&settings, checkpoint)?;
     keys.extend(rope.keys.into_iter().map(key));
     if checkpoint.permuted {
         keys.push(key(("tensor_data_layout", Value::String("reference".into()))));
     }
-    let mut tensors = tensors::translate(&directory.tensors, checkpoint, settings.tied(checkpoint.tied)?)?;
+    let mut tensors = tensors::translate(&directory.tensors, checkpoint, &settings)?;
     settings.check_biases(checkpoint, &tensors)?;
     tensors.extend(rope.divisors);
     keys.extend(directory.tokenizer);

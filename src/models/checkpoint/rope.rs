@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use serde_json::{Map as Object, Value as Json};
 
-use super::config::Settings;
+use super::{Checkpoint, config::Settings};
 use crate::{
     DType, Error, Result,
     gguf::{TensorInfo, Value},
@@ -12,6 +12,10 @@ use crate::{
 
 /// The largest head that is believed.
 const MAX_HEAD_DIM: u32 = 1 << 12;
+
+/// The two kinds of layers, which may each have an object of parameters.
+const FULL: &str = "full_attention";
+const WINDOWS: &str = "sliding_attention";
 
 /// Rotary embedding in GGUF's terms.
 pub(super) struct Rope {
@@ -21,11 +25,19 @@ pub(super) struct Rope {
     pub divisors: Option<TensorInfo>,
 }
 
-/// What the settings say; `theta` is what they need not say.
-pub(super) fn read(settings: &Settings, theta: f64) -> Result<Rope> {
-    let parameters = Parameters::new(settings)?;
-    let theta = parameters.float("rope_theta")?.unwrap_or(theta);
-    let mut keys = vec![("rope.freq_base", Value::F32(theta as f32))];
+/// What the settings say, or where they do not, the family.
+pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint) -> Result<Rope> {
+    let mut parameters = Parameters::new(settings)?;
+    let mut keys = vec![];
+    if let Some(base) = checkpoint.rope_theta_of_windows {
+        keys.push(("rope.freq_base_swa", Value::F32(parameters.base_of_windows()?.map_or(base, |base| base as f32))));
+        parameters = parameters.part(FULL)?.unwrap_or(parameters);
+    }
+    if let Some(kind) = [FULL, WINDOWS].into_iter().find(|kind| parameters.own(kind).is_some()) {
+        return Err(parameters.error(kind, "differs from other layers, which is not built yet for this architecture"));
+    }
+    let theta = parameters.float("rope_theta")?.unwrap_or(checkpoint.rope_theta);
+    keys.push(("rope.freq_base", Value::F32(theta as f32)));
     parameters.only("partial_rotary_factor", 1.0)?;
     let divisors = match parameters.kind()? {
         "default" => None,
@@ -52,6 +64,7 @@ fn scaling(kind: &str, factor: f64) -> [(&'static str, Value); 2] {
 }
 
 /// The object of parameters, if there is one, and the settings beside it, which some of them stand among.
+#[derive(Clone, Copy)]
 struct Parameters<'a> {
     settings: &'a Settings<'a>,
     /// What the object is called.
@@ -68,6 +81,23 @@ impl<'a> Parameters<'a> {
             }
         }
         Ok(Self { settings, name: "rope_parameters", object: None })
+    }
+
+    /// What is said of layers of one kind, where they have an object of their own in this one.
+    fn part(&self, name: &'static str) -> Result<Option<Self>> {
+        let Some(value) = self.own(name) else { return Ok(None) };
+        let object = value.as_object().ok_or_else(|| self.error(name, "is no object"))?;
+        Ok(Some(Self { settings: self.settings, name, object: Some(object) }))
+    }
+
+    /// The base of layers with a window, which are otherwise plain.
+    fn base_of_windows(&self) -> Result<Option<f64>> {
+        const BASE: &str = "rope_theta";
+        let Some(part) = self.part(WINDOWS)? else { return self.settings.float("rope_local_base_freq") };
+        if part.kind()? != "default" {
+            return Err(part.error("rope_type", "is not `default`, which is not built yet for layers with a window"));
+        }
+        part.own(BASE).map(|base| base.as_f64().ok_or_else(|| part.error(BASE, "is no number"))).transpose()
     }
 
     fn own(&self, key: &str) -> Option<&'a Json> {

@@ -4,22 +4,34 @@ use std::collections::HashMap;
 
 use half::{bf16, f16};
 
-use super::{Checkpoint, Tensor};
+use super::{Checkpoint, Tensor, config::Settings};
 use crate::{DType, Error, Result, gguf::TensorInfo};
 
 /// What comes before the names of a decoder's tensors: nothing where it was saved without its head, more where it is a part
 /// of a model that also sees.
 const PREFIXES: &[&str] = &["model.language_model.", "language_model.model.", "language_model.", "model.", ""];
 
+/// Parts of models that also see, which are not run.
+const OTHER_PARTS: &[&str] =
+    &["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
+
 /// The longest vector that is copied.
 const MAX_VECTOR: usize = 1 << 24;
 
-/// The tensors with GGUF's names; those that have none keep theirs, for the family to refuse. A tied head is left out.
-pub(super) fn translate(tensors: &[TensorInfo], checkpoint: &Checkpoint, tied: bool) -> Result<Vec<TensorInfo>> {
+/// The tensors with GGUF's names; those that have none keep theirs, for the family to refuse. A tied head is left out, and
+/// so is what the `settings` say is no part of the text.
+pub(super) fn translate(
+    tensors: &[TensorInfo],
+    checkpoint: &Checkpoint,
+    settings: &Settings,
+) -> Result<Vec<TensorInfo>> {
+    let tied = settings.tied(checkpoint.tied)?;
+    let is_of_text =
+        |tensor: &&TensorInfo| !settings.are_a_part() || !OTHER_PARTS.iter().any(|part| tensor.name.starts_with(part));
     let mut translated = vec![];
     let mut sources: HashMap<String, &str> = HashMap::new();
     let mut has_head = false;
-    for tensor in tensors {
+    for tensor in tensors.iter().filter(is_of_text) {
         let (name, plus_one) = match checkpoint.gguf_name(&tensor.name) {
             Some((name, row)) => (name, row.plus_one),
             None => (tensor.name.clone(), false),

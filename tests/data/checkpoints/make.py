@@ -29,15 +29,29 @@ MODELS = {
     "qwen2": ("qwen2", {}),
     "smollm3": ("smollm3", {}),
     "gemma": ("gemma", {}),
+    "gemma2": ("gemma2", {"query_pre_attn_scalar": 16}),
+    "gemma3": ("gemma3_text", {"query_pre_attn_scalar": 32}),
+    "granite": ("granite", {}),
 }
-PERMUTED = {"llama", "smollm3"}
-PLUS_ONE = {"gemma"}
+PERMUTED = {"llama", "smollm3", "granite"}
+PLUS_ONE = {"gemma", "gemma2", "gemma3_text"}
+# Settings that need no more than another name.
+SETTINGS = {
+    "sliding_window": "sliding_window", "attn_softcap": "attn_logit_softcapping", "final_softcap": "final_logit_softcapping",
+    "embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
+    "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling",
+}
 NAMES = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+# Where four norms of a layer have other names.
+GEMMA_2 = {
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
 }
 SPLIT = {
     "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -54,24 +68,28 @@ def rope(tiny):
     if freqs := tiny.get("rope_freqs"):
         parameters |= {"rope_type": "llama3", "original_max_position_embeddings": freqs["original_context"]}
         parameters |= {key: freqs[key] for key in ("factor", "low_freq_factor", "high_freq_factor")}
+    if base := tiny.get("rope_base_swa"):
+        return {"full_attention": parameters, "sliding_attention": {"rope_type": "default", "rope_theta": base}}
     return parameters
 
 
 def config(tiny, model_type, more):
+    named = {SETTINGS[key]: value for key, value in (tiny | tiny.get("keys", {})).items() if key in SETTINGS}
     return transformers.AutoConfig.for_model(
         model_type, vocab_size=tiny["vocab"], hidden_size=tiny["hidden"], intermediate_size=tiny["ffn"],
         num_hidden_layers=tiny["layers"], num_attention_heads=tiny["heads"], num_key_value_heads=tiny["kv_heads"],
         head_dim=tiny.get("head_dim", tiny["hidden"] // tiny["heads"]), max_position_embeddings=tiny["context"],
-        rms_norm_eps=tiny.get("eps", 1e-6), tie_word_embeddings=tiny.get("tied", True), rope_parameters=rope(tiny), **more)
+        rms_norm_eps=tiny.get("eps", 1e-6), tie_word_embeddings=tiny.get("tied", True), rope_parameters=rope(tiny), **named, **more)
 
 
-def gguf_name(name):
+def gguf_name(name, model_type):
     """`model.layers.1.mlp.up_proj.weight` is `blk.1.ffn_up.weight`."""
+    names = NAMES | (GEMMA_2 if model_type in ("gemma2", "gemma3_text") else {})
     stem, suffix = name.rsplit(".", 1)
     if stem.startswith("model.layers."):
         layer, part = stem.removeprefix("model.layers.").split(".", 1)
-        return f"blk.{layer}.{NAMES[part]}.{suffix}"
-    return f"{NAMES[stem]}.{suffix}"
+        return f"blk.{layer}.{names[part]}.{suffix}"
+    return f"{names[stem]}.{suffix}"
 
 
 def how(name, model_type, tiny):
@@ -151,7 +169,7 @@ def make(name):
     c.architectures = [type(model).__name__]
     c.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
-    rows = [(n, gguf_name(n), how(n, model_type, tiny)) for n in model.state_dict()
+    rows = [(n, gguf_name(n, model_type), how(n, model_type, tiny)) for n in model.state_dict()
             if not (n == "lm_head.weight" and c.tie_word_embeddings)]
     (folder / "tensors.txt").write_text("".join(f"{' '.join(row)}\n" for row in rows))
     assert {row[1] for row in rows} == set(stored) - {"rope_freqs.weight"}
