@@ -51,7 +51,10 @@ fn main() -> ExitCode {
         }
         let [metadata, tensors, memory, graph] = sections;
         if metadata {
-            writeln!(out, "GGUF version {}", gguf.version())?;
+            match gguf.version() {
+                Some(version) => writeln!(out, "GGUF version {version}")?,
+                None => writeln!(out, "safetensors, in GGUF's terms")?,
+            }
             gguf.metadata().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))?;
         }
         if tensors {

@@ -33,9 +33,6 @@ pub use tensor::{TensorInfo, TensorType};
 
 use crate::{Error, Result};
 
-/// The version whose terms a translated model is in.
-const LATEST: u32 = 3;
-
 /// A model in GGUF's terms, mapped into memory and checked: a file, or what a directory of safetensors becomes in
 /// [`models::open`](crate::models::open). Clones share the mapping.
 ///
@@ -49,7 +46,7 @@ pub struct Gguf(Arc<Model>);
 
 struct Model {
     path: PathBuf,
-    version: u32,
+    version: Option<u32>,
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
     index: HashMap<String, usize>,
@@ -73,7 +70,8 @@ impl Gguf {
         if path.extension().is_some_and(|extension| extension == "safetensors") {
             return Err(invalid("is one file of a model: name the directory that holds it, with config.json"));
         }
-        Self::index(path, split::join(path, Part::open(path)?)?)
+        let Part { version, metadata, tensors } = split::join(path, Part::open(path)?)?;
+        Self::new(path, Some(version), metadata, tensors)
     }
 
     /// A model of another format, with the metadata and tensors that a file would have.
@@ -83,10 +81,10 @@ impl Gguf {
     /// [`Error::InvalidFile`] where a key or a tensor is there twice.
     pub(crate) fn translated(path: &Path, keys: Vec<(String, Value)>, tensors: Vec<TensorInfo>) -> Result<Self> {
         let metadata = Metadata::new(keys).map_err(|what| Error::InvalidFile { path: path.into(), what })?;
-        Self::index(path, Part { version: LATEST, metadata, tensors })
+        Self::new(path, None, metadata, tensors)
     }
 
-    fn index(path: &Path, Part { version, metadata, tensors }: Part) -> Result<Self> {
+    fn new(path: &Path, version: Option<u32>, metadata: Metadata, tensors: Vec<TensorInfo>) -> Result<Self> {
         let mut index = HashMap::new();
         for (position, tensor) in tensors.iter().enumerate() {
             if index.insert(tensor.name.clone(), position).is_some() {
@@ -102,8 +100,8 @@ impl Gguf {
         &self.0.path
     }
 
-    /// The version of the format, 2 or 3; 3 for a directory.
-    pub fn version(&self) -> u32 {
+    /// The version of the format, 2 or 3; `None` for what was a directory.
+    pub fn version(&self) -> Option<u32> {
         self.0.version
     }
 

@@ -62,6 +62,14 @@ impl Family {
     pub fn model_types(&self) -> &'static [&'static str] {
         self.checkpoint.map_or(&[], |checkpoint| checkpoint.model_types)
     }
+
+    fn model(&self, gguf: &Gguf, weights: &Weights) -> Result<Model> {
+        let keys = Keys::new(gguf)?;
+        let model = (self.build)(&keys, Wiring::new(weights))?;
+        keys.refuse_unread()?;
+        refuse_unused(gguf, &model)?;
+        Ok(model)
+    }
 }
 
 /// Every family.
@@ -114,18 +122,18 @@ impl Model {
     /// # Errors
     /// [`Error::Architecture`] for a family that is not built, [`Error::Metadata`] for a key that is missing or out of
     /// its range, [`Error::Tensor`] for a tensor that is missing, of another shape than the config says, in a format
-    /// that is not computed on, or that the family has no use for.
+    /// that is not computed on, or that the family has no use for. Of a directory, [`Error::InvalidFile`] names the setting
+    /// in `config.json` that a key comes from.
     pub fn from_gguf(gguf: &Gguf, weights: &Weights) -> Result<Self> {
         let name = gguf.architecture()?;
         let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| {
             let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
             unbuilt(name, &supported)
         })?;
-        let keys = Keys::new(gguf)?;
-        let model = (family.build)(&keys, Wiring::new(weights))?;
-        keys.refuse_unread()?;
-        refuse_unused(gguf, &model)?;
-        Ok(model)
+        family.model(gguf, weights).map_err(|error| match family.checkpoint {
+            Some(checkpoint) if gguf.version().is_none() => checkpoint.reword(gguf.path(), error),
+            _ => error,
+        })
     }
 }
 

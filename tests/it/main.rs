@@ -22,6 +22,8 @@ mod qwen35;
 mod readme;
 mod runner;
 mod safetensors;
+mod safetensors_errors;
+mod safetensors_mutation;
 mod sampler;
 mod storyteller;
 mod support;

@@ -166,7 +166,7 @@ impl<'a> Settings<'a> {
 
 impl Checkpoint {
     /// Every key once.
-    fn settings(&self) -> impl Iterator<Item = &'static Key> {
+    pub fn settings(&self) -> impl Iterator<Item = &'static Key> {
         let all = self.config.iter().flat_map(|keys| keys.iter());
         all.clone()
             .enumerate()

@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 
 use super::{FAMILIES, Family, unbuilt};
 use crate::{
-    Result,
+    Error, Result,
     gguf::{Gguf, Value},
     safetensors::Directory,
 };
@@ -41,6 +41,28 @@ pub(super) struct Checkpoint {
     pub rope_theta_of_windows: Option<f32>,
     /// Whether the converter permutes the rows of queries and keys.
     pub permuted: bool,
+}
+
+/// What is wrong with what was made of a checkpoint is wrong with the checkpoint.
+impl Checkpoint {
+    /// The error in the words of the directory at `path`.
+    pub fn reword(&self, path: &Path, error: Error) -> Error {
+        match error {
+            Error::Metadata { key, what } => match self.setting_for(&key) {
+                Some(name) => Error::InvalidFile { path: path.join("config.json"), what: format!("`{name}` {what}") },
+                None => Error::Metadata { key, what },
+            },
+            Error::Tensor { tensor, what } => Error::Tensor { tensor: self.name_of(&tensor).unwrap_or(tensor), what },
+            other => other,
+        }
+    }
+
+    /// The setting that a key of GGUF comes from.
+    fn setting_for(&self, key: &str) -> Option<&'static str> {
+        let (_architecture, key) = key.split_once('.')?;
+        let own = self.settings().find(|setting| setting.means.gguf_key() == Some(key));
+        own.map(|setting| setting.name).or_else(|| rope::setting_for(key))
+    }
 }
 
 /// A key of the config.
@@ -69,6 +91,20 @@ pub(super) enum Means {
     Biases(&'static [&'static str]),
     /// Something else that the family requires of the value, if it is there: what is wrong with it.
     Check(fn(&Json) -> Option<String>),
+}
+
+impl Means {
+    /// The key of GGUF that it becomes, without the architecture's name.
+    fn gguf_key(&self) -> Option<&'static str> {
+        match *self {
+            Self::Size(key, _)
+            | Self::Float(key, _)
+            | Self::InverseRoot(key, _)
+            | Self::Cap(key, _)
+            | Self::Windows(key) => Some(key),
+            Self::Only(_) | Self::Biases(_) | Self::Check(_) => None,
+        }
+    }
 }
 
 /// Whether the config must have a key.
@@ -192,9 +228,9 @@ pub(super) const TENSORS: &[Tensor] = &[
 /// The model at `path`, in GGUF's terms: a GGUF file, or a directory of safetensors as transformers writes it.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) and [`Error::InvalidFile`](crate::Error::InvalidFile) for the files, where the latter
-/// also says what of `config.json` is not built; [`Error::Architecture`](crate::Error::Architecture) for the directory of a
-/// family that is not built, [`Error::Tensor`](crate::Error::Tensor) for a tensor in a format that is not computed on.
+/// [`Error::Io`] and [`Error::InvalidFile`] for the files, where the latter
+/// also says what of `config.json` is not built; [`Error::Architecture`] for the directory of a
+/// family that is not built, [`Error::Tensor`] for a tensor in a format that is not computed on.
 pub fn open(path: impl AsRef<Path>) -> Result<Gguf> {
     let path = path.as_ref();
     if path.is_dir() { open_directory(path) } else { Gguf::open(path) }

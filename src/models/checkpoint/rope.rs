@@ -59,6 +59,17 @@ pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint) -> Result<Rope>
     Ok(Rope { keys, divisors })
 }
 
+/// The setting that a key of GGUF comes from.
+pub(super) fn setting_for(key: &str) -> Option<&'static str> {
+    match key {
+        "rope.freq_base" => Some("rope_theta"),
+        "rope.freq_base_swa" => Some("rope_local_base_freq"),
+        "rope.scaling.factor" => Some("rope_parameters.factor"),
+        "rope.scaling.original_context_length" => Some("original_max_position_embeddings"),
+        _ => None,
+    }
+}
+
 fn scaling(kind: &str, factor: f64) -> [(&'static str, Value); 2] {
     [("rope.scaling.type", Value::String(kind.into())), ("rope.scaling.factor", Value::F32(factor as f32))]
 }

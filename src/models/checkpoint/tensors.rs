@@ -79,6 +79,20 @@ impl Checkpoint {
     }
 }
 
+impl Checkpoint {
+    /// What a checkpoint calls a tensor of GGUF.
+    pub fn name_of(&self, gguf: &str) -> Option<String> {
+        let (stem, suffix) = gguf.rsplit_once('.')?;
+        let (layer, part) = match stem.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+            Some((number, part)) => (format!("layers.{number}."), part),
+            None => (String::new(), stem),
+        };
+        let row = self.tensors.iter().flat_map(|rows| rows.iter()).find(|row| row.gguf == part)?;
+        let model = if row.name == "lm_head" { "" } else { "model." };
+        Some(format!("{model}{layer}{}.{suffix}", row.name))
+    }
+}
+
 /// Whether a layer's number is written as numbers are.
 fn is_canonical(number: &str) -> bool {
     number.parse::<usize>().is_ok_and(|parsed| parsed.to_string() == number)
