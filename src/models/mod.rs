@@ -163,5 +163,9 @@ fn refuse_unused(gguf: &Gguf, model: &Model) -> Result<()> {
 
 /// `name` is none of the `supported` ones.
 fn unbuilt(name: &str, supported: &[&str]) -> Error {
-    Error::Architecture { name: name.into(), known: KNOWN.contains(&name), supported: supported.join(", ") }
+    // transformers writes `qwen3_moe` where GGUF has `qwen3moe`.
+    let plain = |name: &str| name.replace(['_', '-'], "");
+    let names = FAMILIES.iter().map(|family| family.architecture).chain(KNOWN.iter().copied());
+    let known = names.into_iter().any(|known| plain(known) == plain(name));
+    Error::Architecture { name: name.into(), known, supported: supported.join(", ") }
 }

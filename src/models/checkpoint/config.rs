@@ -142,6 +142,18 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// Holds the embedding, of which there may be none, to the size of the vocabulary.
+    pub fn check_vocabulary(&self, tensors: &[TensorInfo]) -> Result<()> {
+        const NAME: &str = "vocab_size";
+        let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
+        match (self.size(NAME)?, embedding.and_then(|tensor| tensor.shape.first())) {
+            (Some(size), Some(&rows)) if size as usize != rows => {
+                Err(self.error(NAME, format!("is {size}, but the embedding has {rows} rows")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Holds the biases that `tensors` have, by GGUF's names, to what the settings say of them.
     pub fn check_biases(&self, checkpoint: &Checkpoint, tensors: &[TensorInfo]) -> Result<()> {
         let is_bias_of = |name: &str, part: &str| {

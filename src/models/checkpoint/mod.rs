@@ -253,6 +253,7 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
         keys.push(key(("tensor_data_layout", Value::String("reference".into()))));
     }
     let mut tensors = tensors::translate(&directory.tensors, checkpoint, &settings)?;
+    settings.check_vocabulary(&tensors)?;
     settings.check_biases(checkpoint, &tensors)?;
     tensors.extend(rope.divisors);
     keys.extend(directory.tokenizer);
