@@ -1,8 +1,9 @@
-//! Gemma 4 ([Gemma Team 2026](https://ai.google.dev/gemma/docs/core)), text, dense: Gemma 3 with heads of two sizes, norms
-//! of values, layers that read the cache of an earlier one, and for each layer an embedding of the token of its own.
+//! Gemma 4 ([Gemma Team 2026](https://ai.google.dev/gemma/docs/core)), text: Gemma 3 with heads of two sizes, norms
+//! of values, layers that read the cache of an earlier one, for each layer an embedding of the token of
+//! its own, or experts beside each feed-forward.
 
 use super::{
-    Config, LayerConfig, Model, RopeConfig,
+    Config, Experts, LayerConfig, Model, RopeConfig,
     block::Block,
     config::{PATTERN, head_dim_of},
     gemma,
@@ -33,7 +34,10 @@ pub(super) fn build(keys: &Keys, mut w: Wiring) -> Result<Model> {
     let inputs = if sizes.inputs > 0 { Some(layer_inputs(&config, &sizes, &mut w, x)?) } else { None };
     for (n, layer) in config.layers.iter().enumerate() {
         x = attention(&config, layer, &sizes, &mut w, x, n)?;
-        x = BLOCK.feed_forward(&config, layer, &mut w, x, n)?;
+        x = match &layer.experts {
+            Some(experts) => mixture(&config, layer, experts, &mut w, x, n)?,
+            None => BLOCK.feed_forward(&config, layer, &mut w, x, n)?,
+        };
         if let Some(inputs) = inputs {
             x = add_input(&config, &sizes, &mut w, [x, inputs], n)?;
         }
@@ -60,6 +64,7 @@ fn config(keys: &Keys) -> Result<Config> {
         }
     }
     config.logit_softcap = keys.factor("final_logit_softcapping", None)?;
+    config.mix(keys, |ffn, _| ffn)?;
     Ok(config)
 }
 
@@ -103,6 +108,29 @@ fn attention(c: &Config, l: &LayerConfig, s: &Sizes, w: &mut Wiring, x: ValueId,
     };
     let a = w.linear(a, &name("attn_output"), c.hidden, q_width)?;
     BLOCK.join(c, w, [x, a], &name("post_attention_norm"))
+}
+
+/// A feed-forward and a mixture of experts beside it, both of the residual stream `x`. The router reads a norm of its own,
+/// and what an expert comes to has a scale.
+fn mixture(c: &Config, l: &LayerConfig, e: &Experts, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
+    let name = |part: &str| format!("blk.{n}.{part}");
+    let h = w.rms_norm(x, &name("ffn_norm"), c.hidden, c.rms_eps)?;
+    let h = w.feed_forward(h, &name("ffn"), [c.hidden, l.ffn], BLOCK.activation)?;
+    let every = w.rms_norm(h, &name("post_ffw_norm_1"), c.hidden, c.rms_eps)?;
+
+    let norm = w.weight(&name("ffn_gate_inp.scale"), 1, c.hidden)?;
+    let h = w.builder.rms_norm(x, norm, c.rms_eps);
+    let h = w.scale(h, (c.hidden as f32).sqrt().recip());
+    let logits = w.linear(h, &name("ffn_gate_inp"), e.count, c.hidden)?;
+    let weights = w.builder.route(logits, e.used);
+    let scales = w.weight(&name("ffn_down_exps.scale"), 1, e.count)?;
+    let weights = w.builder.mul(weights, scales);
+    let h = w.rms_norm(x, &name("pre_ffw_norm_2"), c.hidden, c.rms_eps)?;
+    let h = w.experts([h, weights], &name("ffn"), c.hidden, e, BLOCK.activation)?;
+    let chosen = w.rms_norm(h, &name("post_ffw_norm_2"), c.hidden, c.rms_eps)?;
+
+    let h = w.builder.add(every, chosen);
+    BLOCK.join(c, w, [x, h], &name("post_ffw_norm"))
 }
 
 /// What all layers take in of each token besides the residual stream, layer by layer: an embedding of its own, and a

@@ -20,6 +20,7 @@ mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen35;
+mod qwen35_moe;
 mod qwen3_moe;
 mod rope;
 mod smollm3;
@@ -78,13 +79,14 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build, checkpoint: Some(&gemma::CHECKPOINT) },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoint: Some(&gemma2::CHECKPOINT) },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoint: Some(&gemma3::CHECKPOINT) },
-    Family { architecture: "gemma4", models: "Gemma 4, text, dense", build: gemma4::build, checkpoint: None },
+    Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoint: None },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoint: Some(&granite::CHECKPOINT) },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoint: Some(&llama::CHECKPOINT) },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoint: None },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoint: Some(&qwen2::CHECKPOINT) },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoint: Some(&qwen3::CHECKPOINT) },
     Family { architecture: "qwen35", models: "Qwen3.5, dense, text", build: qwen35::build, checkpoint: None },
+    Family { architecture: "qwen35moe", models: "Qwen3.5 with experts, text", build: qwen35_moe::build, checkpoint: None },
     Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoint: None },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoint: Some(&smollm3::CHECKPOINT) },
 ];
@@ -95,7 +97,7 @@ const KNOWN: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
     "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3next", "qwen3vl", "qwen3vlmoe",
-    "qwen35moe", "phi2", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
+    "phi2", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
     "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "starcoder2", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",
     "olmo2", "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", "glm4", "glm4moe",

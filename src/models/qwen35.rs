@@ -59,26 +59,37 @@ fn delta(c: &Config, keys: &Keys) -> Result<DeltaSpec> {
     Ok(DeltaSpec { state: 0, key_heads, value_heads, head_dim, eps: c.rms_eps })
 }
 
-pub(super) fn build(keys: &Keys, mut w: Wiring) -> Result<Model> {
-    let mut c = Config::read(keys)?;
-    c.leave_out_nextn(keys)?;
+pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+    let config = config(keys)?;
+    let hidden = config.hidden;
+    model(keys, config, wiring, |w, layer, h, name| w.feed_forward(h, name, [hidden, layer.ffn], Activation::Silu))
+}
+
+pub(super) fn config(keys: &Keys) -> Result<Config> {
+    let mut config = Config::read(keys)?;
+    config.leave_out_nextn(keys)?;
+    Ok(config)
+}
+
+/// A model whose feed-forward blocks, each of the tensors that begin with a name, are as `feed_forward` wires them.
+pub(super) fn model(
+    keys: &Keys,
+    c: Config,
+    mut w: Wiring,
+    feed_forward: impl Fn(&mut Wiring, &LayerConfig, ValueId, &str) -> Result<ValueId>,
+) -> Result<Model> {
     let sizes = Sizes::read(&c, keys)?;
     let mut x = w.embedding(&c)?;
     for (n, layer) in c.layers.iter().enumerate() {
-        x = self::layer(&c, layer, &sizes, &mut w, x, n)?;
+        let h = w.rms_norm(x, &format!("blk.{n}.attn_norm"), c.hidden, c.rms_eps)?;
+        let attends = (n + 1).is_multiple_of(sizes.interval);
+        let h = if attends { attention(&c, layer, &mut w, h, n)? } else { delta_net(&c, &sizes, &mut w, h, n)? };
+        x = w.builder.add(x, h);
+        let h = w.rms_norm(x, &format!("blk.{n}.post_attention_norm"), c.hidden, c.rms_eps)?;
+        let h = feed_forward(&mut w, layer, h, &format!("blk.{n}.ffn"))?;
+        x = w.builder.add(x, h);
     }
     w.finish(c, x)
-}
-
-fn layer(c: &Config, l: &LayerConfig, s: &Sizes, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
-    let h = w.rms_norm(x, &format!("blk.{n}.attn_norm"), c.hidden, c.rms_eps)?;
-    let attends = (n + 1).is_multiple_of(s.interval);
-    let h = if attends { attention(c, l, w, h, n)? } else { delta_net(c, s, w, h, n)? };
-    let x = w.builder.add(x, h);
-
-    let h = w.rms_norm(x, &format!("blk.{n}.post_attention_norm"), c.hidden, c.rms_eps)?;
-    let h = w.feed_forward(h, &format!("blk.{n}.ffn"), [c.hidden, l.ffn], Activation::Silu)?;
-    Ok(w.builder.add(x, h))
 }
 
 /// Each head of `attn_q` is a query, then the gate of what the head attends to.

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 16] = [
+pub const MODELS: [Tiny; 18] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -22,6 +22,8 @@ pub const MODELS: [Tiny; 16] = [
     Tiny("mixtral", EXACT),
     RECURRENT,
     Tiny("qwen35_ungrouped", EXACT),
+    Tiny("qwen35moe", EXACT),
+    Tiny("gemma4_moe", ROUNDED),
 ];
 
 /// One with recurrent layers.
