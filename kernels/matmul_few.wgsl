@@ -4,6 +4,9 @@
 // matrices meet activations in 8 bits, which lie in blocks of 32 columns: two words of codes, then (scale, scaled sum
 // of the first 16 codes, of the other 16, sum of the squares before any norm). The norm of the activations is put off:
 // they come multiplied with its weights, and the results are divided by the root of the mean square.
+//
+// Of a mixture of experts, `taken` says which rows of the stack are meant, and with what weight. A slot is one expert of
+// one token: slots are what gate and up are multiplied with, and down's products are summed over those of a token.
 
 {{prelude}}
 
@@ -81,10 +84,10 @@ struct Sums {
 {% endfor %}
 
 {% for joined in parts|batch(2 if glu else 1) %}
-fn products{{joined[0].p}}(first: u32, token: u32, last: u32, lane: u32) -> Sums {
+fn products{{joined[0].p}}(first: u32, token: u32, last: u32, lane: u32{{ ", expert: u32" if mixture }}) -> Sums {
     var sums = Sums();
     {% for part in joined %}{% set p = loop.index0 * rows %}{% for r in range(rows) %}
-    let row{{p + r}} = min(first + {{r}}u, {{part.rows - 1}}u);
+    let row{{p + r}} = {{ "expert * " ~ part.every ~ "u + " ~ part.first_of_stack ~ "u + " if mixture }}min(first + {{r}}u, {{part.rows - 1}}u);
     {% endfor %}{% endfor %}
     {% for t in range(tokens) %}
     let codes{{t}} = min(token + {{t}}u, last) * {{3 * joined[0].units}}u;
@@ -162,16 +165,31 @@ fn main(
     let local = index;
     {% endif %}
     let lane = local % {{team}}u;
-    {% if tokens == 1 %}
+    {% if mixture %}
+    let token = group.y;
+    {% elif tokens == 1 %}
     let last = 0u;
     let token = 0u;
     {% else %}
     let last = step[{{count_at}}] - 1u;
     let token = group.y * {{tokens}}u;
     {% endif %}
+    // The row that is written, which is another than that which is read where a token has several.
+    {% if mixture and not mixture.sums %}
+    let to = token * {{mixture.used}}u + group.z;
+    let expert = taken[to].x;
+    if expert >= {{mixture.experts}}u {
+        return;
+    }
+    {% else %}
+    let to = token;
+    {% endif %}
+    {% if mixture %}
+    let last = to;
+    {% endif %}
     {% if emits %}
     // An invocation has one result in the end. What it adds to that is on its way from now on.
-    let own_token = token + local / 32u;
+    let own_token = to + local / 32u;
     let own_row = group.x * 32u + local % 32u;
     let is_own = local < {{32 * tokens}}u && own_token <= last;
     {% if residual or stores %}
@@ -190,7 +208,20 @@ fn main(
     {% endif %}
     var part = 0u;
     var first = group.x * {{group_rows}}u + within;
-    {% if parts_joined == 1 %}
+    {% if mixture and mixture.sums %}
+    var sums = Sums();
+    for (var slot = token * {{mixture.used}}u; slot < (token + 1u) * {{mixture.used}}u; slot++) {
+        let own = taken[slot];
+        if own.x < {{mixture.experts}}u {
+            let one = products0(first, slot, slot, lane, own.x);
+            {% for r in range(rows) %}
+            sums.s{{r}}_0 += bitcast<f32>(own.y) * one.s{{r}}_0;
+            {% endfor %}
+        }
+    }
+    {% elif mixture %}
+    let sums = products0(first, token, token, lane, expert);
+    {% elif parts_joined == 1 %}
     let sums = products0(first, token, last, lane);
     {% else %}
     var sums: Sums;
@@ -216,13 +247,13 @@ fn main(
         let y{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
         {% endif %}
         {% endfor %}
-        if lane == 0u && token + {{t}}u <= last {
+        if lane == 0u && to + {{t}}u <= last {
             {% for r in range(rows) %}
             {% if emits %}
             results[{{32 * t}}u + within + {{r}}u] = y{{r}};
             {% else %}
             if first + {{r}}u < {{ "rows_of(part)" if not (glu or parts_joined == 1) else parts[0].rows ~ "u" }} {
-                store(token + {{t}}u, first + {{r}}u, part, y{{r}});
+                store(to + {{t}}u, first + {{r}}u, part, y{{r}});
             }
             {% endif %}
             {% endfor %}

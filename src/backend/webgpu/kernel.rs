@@ -19,6 +19,11 @@ pub(super) enum Resource {
     /// The same rows in half precision, and what each is to be multiplied by.
     Half(usize),
     HalfScale(usize),
+    /// The experts that take the rows of a slot of weights, so many for each at most, with their weights.
+    Taken(usize, usize),
+    /// What experts' gates come to, for each of these; and in 8 bits.
+    Gated,
+    GatedCodes,
     /// Rows that live within one op.
     Temp(usize),
     /// Weights.

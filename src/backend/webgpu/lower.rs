@@ -5,6 +5,7 @@
 //! for matrix units. Readers say which they want; whoever makes a value writes those, or a `rows` kernel after it does.
 
 mod attention;
+mod experts;
 mod product;
 mod rows;
 
@@ -40,6 +41,8 @@ pub(super) enum Form {
     Plain,
     Codes,
     Half,
+    /// A row's weights as a list of the experts that it has, so many at most.
+    Taken(usize),
 }
 
 type Forms = BTreeSet<Form>;
@@ -128,6 +131,15 @@ impl<'a> Lowering<'a> {
         for made in made {
             self.pending.remove(&made.place.slot.index());
         }
+        self.compute(step, made)?;
+        // `Route` lists what it chooses itself.
+        if !matches!(step.op, Op::Route { .. }) {
+            made.iter().for_each(|made| self.take(step.op.name(), made));
+        }
+        Ok(())
+    }
+
+    fn compute(&mut self, step: &PlanStep, made: &[Made]) -> Result<()> {
         let name = step.op.name();
         match &step.op {
             Op::Embed => self.embed(name, &step.inputs[0], &made[0]),
@@ -153,7 +165,8 @@ impl<'a> Lowering<'a> {
             }
             Op::ShortConv(_) | Op::GatedDelta(_) => Err(Error::Graph(format!("a GPU has no {name}"))),
             Op::SelectOutputs => self.select(name, step, &made[0]),
-            Op::Route { .. } | Op::Experts(_) => Err(Error::Unsupported(format!("{name} on a GPU: use the CPU"))),
+            Op::Route { used } => self.route(name, step, &made[0], *used),
+            Op::Experts(spec) => self.experts(name, step, &made[0], *spec),
         }
     }
 
@@ -166,7 +179,14 @@ impl<'a> Lowering<'a> {
             for (operand, input) in step.inputs.iter().enumerate() {
                 let Operand::Slot(place) = input else { continue };
                 let (step_of, output) = makers[&place.slot.index()];
-                wanted[step_of][output].extend(self.forms_read(step, operand)?);
+                let forms = self.forms_read(step, operand)?;
+                // A list is made of rows in single precision, but for that of `Route`.
+                if forms.iter().any(|form| matches!(form, Form::Taken(_)))
+                    && !matches!(steps[step_of].op, Op::Route { .. })
+                {
+                    wanted[step_of][output].insert(Form::Plain);
+                }
+                wanted[step_of][output].extend(forms);
             }
             for (output, place) in step.outputs.iter().enumerate() {
                 makers.insert(place.slot.index(), (index, output));
@@ -178,6 +198,9 @@ impl<'a> Lowering<'a> {
     }
 
     fn forms_read(&self, step: &PlanStep, operand: usize) -> Result<Forms> {
+        if let Op::Experts(spec) = &step.op {
+            return self.forms_of_experts(step, operand, spec.used);
+        }
         if operand > 0 || step.matrices().is_empty() {
             return Ok(Forms::from([Form::Plain]));
         }
@@ -257,7 +280,8 @@ impl<'a> Lowering<'a> {
 
     /// Writes rows that lie in single precision in the other forms that are wanted.
     fn convert(&mut self, op: &'static str, made: &Made) {
-        let forms: Forms = made.forms.iter().copied().filter(|form| *form != Form::Plain).collect();
+        let written = |form: &Form| !matches!(form, Form::Plain | Form::Taken(_));
+        let forms: Forms = made.forms.iter().copied().filter(written).collect();
         if !forms.is_empty() {
             let made = Made { place: made.place, forms };
             self.rows(op, rows::Source::Copy(slot(&made.place), stride(&made.place)), &made, None, None);

@@ -103,8 +103,10 @@ impl Backend for Gpu {
             | Op::MatMulAdd
             | Op::AddRmsNorm { .. }
             | Op::MatMulAddRmsNorm { .. }
-            | Op::RotatedAttention { .. } => true,
-            Op::ShortConv(_) | Op::GatedDelta(_) | Op::Route { .. } | Op::Experts(_) => false,
+            | Op::RotatedAttention { .. }
+            | Op::Route { .. }
+            | Op::Experts(_) => true,
+            Op::ShortConv(_) | Op::GatedDelta(_) => false,
         }
     }
 

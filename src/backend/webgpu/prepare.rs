@@ -17,6 +17,7 @@ use crate::{
     graph::{AttentionSpec, Op, Rows},
     kv_cache::CacheType,
     plan::{Operand, Plan},
+    quant::UNIT,
     weights::Weights,
 };
 
@@ -183,6 +184,9 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             let (rows, width) = rows_and_width(slot);
             2 * rows.next_multiple_of(TILE) * width
         }
+        Resource::Taken(slot, used) => 8 * used * rows_and_width(slot).0,
+        Resource::Gated => 4 * widest_gated(plan, bounds.max_tokens.max(bounds.max_outputs), 64),
+        Resource::GatedCodes => 48 * widest_gated(plan, bounds.max_tokens.max(bounds.max_outputs), UNIT) / UNIT,
         Resource::HalfScale(slot) => 4 * rows_and_width(slot).0.next_multiple_of(TILE),
         Resource::Temp(_) => {
             let widest = (0..plan.slots().len()).map(rows_and_width).map(|(rows, width)| 4 * rows * width);
@@ -194,11 +198,23 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
     bytes as u64
 }
 
+/// Elements between the two halves of experts, in so many rows whose widths are filled up to whole `units`.
+fn widest_gated(plan: &Plan, rows: usize, unit: usize) -> usize {
+    let gated = plan.steps().iter().filter_map(|step| match (&step.op, step.matrices().last()) {
+        (Op::Experts(spec), Some(Operand::Weight { shape, .. })) => {
+            Some(spec.used * shape.width.next_multiple_of(unit))
+        }
+        _ => None,
+    });
+    rows.saturating_mul(gated.max().unwrap_or(0))
+}
+
 /// The bytes that a plan's steps work in, at most.
 pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
     let slots = plan.bytes(max_tokens, max_outputs);
     let spans =
         max_positions.div_ceil(SPLIT).saturating_mul(max_tokens.min(FEW)).saturating_mul(4 * widest_partials(plan));
     // Rows in 8 bits or in half precision beside those in single, and two temporary values.
-    slots.saturating_mul(2).saturating_add(spans)
+    let gated = widest_gated(plan, max_tokens.max(max_outputs), 64).saturating_mul(6);
+    slots.saturating_mul(2).saturating_add(spans).saturating_add(gated)
 }

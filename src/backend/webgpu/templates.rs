@@ -13,6 +13,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("soft_cap", include_str!("../../../kernels/soft_cap.wgsl")),
     ("cached", include_str!("../../../kernels/cached.wgsl")),
     ("matmul_few", include_str!("../../../kernels/matmul_few.wgsl")),
+    ("route", include_str!("../../../kernels/route.wgsl")),
     ("matmul_tiled", include_str!("../../../kernels/matmul_tiled.wgsl")),
     ("matmul_coop", include_str!("../../../kernels/matmul_coop.wgsl")),
     ("attention_step", include_str!("../../../kernels/attention_step.wgsl")),

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     DType, Result,
     backend::Bounds,
-    graph::{Builder, Graph, LayerCache, RopeSpec, RopeStyle, Scores},
+    graph::{Activation, Builder, ExpertsSpec, Graph, LayerCache, RopeSpec, RopeStyle, Scores},
     kv_cache::{CacheLayout, CacheType},
     optimize::{Target, optimize},
     plan::Plan,
@@ -102,6 +102,35 @@ fn model(dtype: DType, normed: bool, [head_dim, group]: [usize; 2], scores: Scor
     (b.finish(logits).unwrap(), Weights::from_memory(tensors).unwrap())
 }
 
+/// Layers of experts, chosen by a softmax and by other weights, with matrices apart and in one.
+fn mixture(dtype: DType) -> (Graph, Weights) {
+    const EXPERTS: usize = 6;
+    const USED: usize = 2;
+    const WIDTH: usize = 256;
+    let (mut b, mut tensors) = (Builder::new(), vec![]);
+    let mut weight = |b: &mut Builder, name: &str, dtype: DType, rows: usize| {
+        tensors.push((name.to_string(), dtype, vec![rows, WIDTH], vec![0; rows * dtype.row_bytes(WIDTH).unwrap()]));
+        b.weight(name, dtype, rows, WIDTH)
+    };
+    let tokens = b.tokens();
+    let table = weight(&mut b, "table", dtype, 64);
+    let x = b.embed(table, tokens);
+    let router = weight(&mut b, "router", DType::F32, EXPERTS);
+    let logits = b.matmul(x, router);
+    let weights = b.route(logits, USED);
+    let spec = |activation| ExpertsSpec { experts: EXPERTS, used: USED, activation };
+    let apart = ["gate", "up", "down"].map(|name| weight(&mut b, name, dtype, EXPERTS * WIDTH));
+    let x = b.experts(x, weights, &apart, spec(Activation::Silu));
+    let factors = b.constant(vec![0.5; EXPERTS]);
+    let weights = b.mul(weights, factors);
+    let joined = [("both", 2), ("mixed", 1)].map(|(name, each)| weight(&mut b, name, dtype, each * EXPERTS * WIDTH));
+    let x = b.experts(x, weights, &joined, spec(Activation::Gelu));
+    let mixed = [("f16", DType::F16), ("other", dtype), ("f32", DType::F32)];
+    let mixed = mixed.map(|(name, dtype)| weight(&mut b, name, dtype, EXPERTS * WIDTH));
+    let x = b.experts(x, weights, &mixed, spec(Activation::Silu));
+    (b.finish(x).unwrap(), Weights::from_memory(tensors).unwrap())
+}
+
 /// The sources of all kernels of a model's programs, in WGSL.
 fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheType) -> Result<BTreeSet<String>> {
     let cache = CacheLayout::new(graph.caches(), graph.states(), cache_type)?;
@@ -161,6 +190,8 @@ fn every_kernel_translates_to_the_languages_of_vulkan_metal_and_dx12() {
         let mut all = BTreeSet::new();
         for dtype in DType::ALL {
             let (graph, weights) = model(*dtype, true, [128, 2], 0.1.into());
+            all.extend(sources(&optimized(&graph), &weights, traits, CacheType::F16).unwrap());
+            let (graph, weights) = mixture(*dtype);
             all.extend(sources(&optimized(&graph), &weights, traits, CacheType::F16).unwrap());
         }
         let plain = Scores::from(0.1);

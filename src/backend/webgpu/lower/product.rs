@@ -46,10 +46,17 @@ struct Emit {
 }
 
 /// A matrix's rows that one binding holds, and where their products go.
-struct Part<'a> {
+pub(super) struct Part<'a> {
     matrix: &'a Matrix,
     segment: &'a Segment,
     out: Out,
+}
+
+impl<'a> Part<'a> {
+    /// A matrix that one binding holds, whose products go where the kernel says.
+    pub fn of(matrix: &'a Matrix) -> Self {
+        Self { matrix, segment: &matrix.segments[0], out: Out { resource: Resource::Gated, stride: 0 } }
+    }
 }
 
 impl Lowering<'_> {
@@ -211,7 +218,7 @@ impl Lowering<'_> {
     }
 
     /// What a template is told of a part.
-    fn part(&self, number: usize, part: &Part<'_>) -> Value {
+    pub(super) fn part(&self, number: usize, part: &Part<'_>) -> Value {
         let Part { matrix, segment, .. } = part;
         let Planes { coded, decoder, .. } = matrix.planes();
         json!({
@@ -225,7 +232,7 @@ impl Lowering<'_> {
         })
     }
 
-    fn bind_part(&self, bindings: &mut Vec<Bound>, number: usize, part: &Part<'_>) {
+    pub(super) fn bind_part(&self, bindings: &mut Vec<Bound>, number: usize, part: &Part<'_>) {
         let range = part.segment.range;
         bindings.push(reads(&format!("wide{number}"), "vec4<u32>", range));
         bindings.push(reads(&format!("small{number}"), "u32", range));

@@ -210,6 +210,8 @@ impl Lowering<'_> {
                     bindings.push(writes("half_scales", "f32", Resource::HalfScale(number)));
                     forms.push("half");
                 }
+                // Made of rows in single precision by a kernel of its own.
+                Form::Taken(_) => {}
             }
         }
         let workgroup = WORKGROUP.min(self.traits.workgroup);

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     DType, Result,
     backend::{Bounds, Executable, Run, Step},
-    graph::{Activation, AttentionSpec, Builder, Graph, LayerCache, Op, RopeSpec, Scores, ValueId},
+    graph::{Activation, AttentionSpec, Builder, ExpertsSpec, Graph, LayerCache, Op, RopeSpec, Scores, ValueId},
     kv_cache::{CacheLayout, CacheType, KvCache},
     optimize::{Target, optimize},
     plan::{Operand, Plan},
@@ -48,6 +48,14 @@ struct Needs {
     /// Whether something is capped, apart from attention's scores.
     capped: bool,
     attention: Vec<Attention>,
+    experts: Vec<Experts>,
+}
+
+/// Layers of experts: the formats of their matrices, and what their gate goes through.
+#[derive(Clone, Debug, PartialEq)]
+struct Experts {
+    formats: Vec<DType>,
+    activation: Activation,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +70,7 @@ struct Attention {
 /// # Errors
 /// [`Error::Device`](crate::Error::Device) that names what came out wrong.
 pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) -> Result<()> {
-    let Needs { formats, activations, capped, attention } = needs(plan);
+    let Needs { formats, activations, capped, attention, experts } = needs(plan);
     let formats = formats.into_iter().filter_map(DType::from_ggml);
     for (dtype, activation) in formats.flat_map(|dtype| activations.iter().map(move |activation| (dtype, *activation)))
     {
@@ -70,6 +78,13 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
         once(context, &format!("products with {dtype} and {activation:?}{cap}"), || {
             let mut case = Case::new();
             case.products(dtype, activation, capped);
+            case.check(context, CacheType::F32, &[1, FEW + 4])
+        })?;
+    }
+    for experts in experts {
+        once(context, &format!("{experts:?}"), || {
+            let mut case = Case::new();
+            case.experts(&experts);
             case.check(context, CacheType::F32, &[1, FEW + 4])
         })?;
     }
@@ -150,7 +165,8 @@ fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Re
 }
 
 fn needs(plan: &Plan) -> Needs {
-    let mut needs = Needs { formats: BTreeSet::new(), activations: vec![], capped: false, attention: vec![] };
+    let mut needs =
+        Needs { formats: BTreeSet::new(), activations: vec![], capped: false, attention: vec![], experts: vec![] };
     for step in plan.steps() {
         let table = if step.op == Op::Embed { &step.inputs[..1] } else { &[] };
         for operand in step.matrices().iter().chain(table) {
@@ -161,6 +177,13 @@ fn needs(plan: &Plan) -> Needs {
         match &step.op {
             Op::Activate(activation) | Op::MatMulGlu(activation) => needs.activations.push(*activation),
             Op::SoftCap { .. } => needs.capped = true,
+            Op::Experts(spec) => {
+                let formats = step.matrices().iter().filter_map(|operand| match operand {
+                    Operand::Weight { dtype, .. } => Some(*dtype),
+                    Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
+                });
+                needs.experts.push(Experts { formats: formats.collect(), activation: spec.activation });
+            }
             Op::Attention(spec) => needs.attention.push(Attention { spec: *spec, rope: None, norm: None }),
             Op::RotatedAttention { attention, rope, norm } => {
                 needs.attention.push(Attention { spec: *attention, rope: Some(*rope), norm: *norm });
@@ -263,6 +286,30 @@ impl Case {
         let h = self.builder.rms_norm(x, norm, 1e-6);
         let logits = self.builder.matmul(h, table);
         self.result = Some(if capped { self.builder.soft_cap(logits, 0.5) } else { logits });
+    }
+
+    /// Experts that a softmax chooses, and then those that other weights do.
+    fn experts(&mut self, of: &Experts) {
+        let spec = ExpertsSpec { experts: 5, used: 2, activation: of.activation };
+        let (mut x, logits) = (self.rows(WIDTH), self.rows(spec.experts));
+        let chosen = self.builder.route(logits, spec.used);
+        let factors = self.builder.constant(vec![0.5; spec.experts]);
+        let others = self.builder.mul(chosen, factors);
+        for weights in [chosen, others] {
+            let last = of.formats.len() - 1;
+            let stacked = |index| if last == 1 && index == 0 { 2 * spec.experts } else { spec.experts };
+            let matrices: Vec<_> = of
+                .formats
+                .iter()
+                .enumerate()
+                .map(|(index, dtype)| self.weight(*dtype, stacked(index) * WIDTH, WIDTH))
+                .collect();
+            let y = self.builder.experts(x, weights, &matrices, spec);
+            // As large as the rows that products are tested with.
+            let norm = self.weight(DType::F32, 1, WIDTH);
+            x = self.builder.rms_norm(y, norm, 1e-6);
+        }
+        self.result = Some(x);
     }
 
     fn attention(&mut self, spec: AttentionSpec, rope: Option<RopeSpec>, norm: Option<f32>) {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, f64::consts::PI};
 
 use crate::{
     Error, Result,
-    graph::{Activation, AttentionSpec, Graph, Op, RopeSpec, RopeStyle, Scores, Source, ValueId},
+    graph::{Activation, AttentionSpec, ExpertsSpec, Graph, Op, RopeSpec, RopeStyle, Scores, Source, ValueId},
 };
 
 /// Rows of one width.
@@ -54,18 +54,12 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
             Ok(Matrix::of(table.width, tokens.data.iter().map(row)))
         }
         (Op::MatMul, [x, w]) => {
-            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum();
             Ok(Matrix::of(w.data.len() / w.width, x.rows().map(|x| w.rows().map(|w| dot(x, w)).collect())))
         }
         (Op::Add, [a, b]) => Ok(pairwise(a, b, |a, b| a + b)),
         (Op::Mul, [a, b]) => Ok(pairwise(a, b, |a, b| a * b)),
         (Op::Activate(activation), [x]) => {
-            let f = match activation {
-                Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
-                Activation::Sigmoid => |x: &f64| 1.0 / (1.0 + (-x).exp()),
-                Activation::Gelu => |x: &f64| 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
-            };
-            Ok(Matrix { width: x.width, data: x.data.iter().map(f).collect() })
+            Ok(Matrix { width: x.width, data: x.data.iter().map(|x| activate(*activation, *x)).collect() })
         }
         (Op::SoftCap { cap }, [x]) => {
             let cap = f64::from(*cap);
@@ -74,9 +68,54 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
         (Op::RmsNorm { eps }, [x, w]) => Ok(rms_norm(x, w, f64::from(*eps))),
         (Op::Rope(spec), [x, frequencies]) => Ok(rope(spec, x, frequencies)),
         (Op::Attention(spec), [q, k, v]) => Ok(attention(spec, q, k, v)),
+        (Op::Route { used }, [logits]) => Ok(Matrix::of(logits.width, logits.rows().map(|row| route(row, *used)))),
+        (Op::Experts(spec), [x, weights, matrices @ ..]) => Ok(experts(spec, x, weights, matrices)),
         (Op::SelectOutputs, [x]) => Ok((*x).clone()),
         _ => Err(Error::Graph(format!("a self-test has no {op}"))),
     }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn activate(activation: Activation, x: f64) -> f64 {
+    match activation {
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
+    }
+}
+
+fn route(logits: &[f64], used: usize) -> Vec<f64> {
+    let mut order: Vec<_> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    let powers = order[..used].iter().map(|index| (logits[*index] - logits[order[0]]).exp());
+    let sum: f64 = powers.clone().sum();
+    let mut weights = vec![0.0; logits.len()];
+    order.iter().zip(powers).for_each(|(index, power)| weights[*index] = power / sum);
+    weights
+}
+
+fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[&Matrix]) -> Matrix {
+    let down = matrices[matrices.len() - 1];
+    let ffn = down.width;
+    let row = |w: &'_ Matrix, index: usize, x: &[f64]| dot(&w.data[index * w.width..][..w.width], x);
+    let of_row = |(x, weights): (&[f64], &[f64])| {
+        let mut sum = vec![0.0; x.len()];
+        for (expert, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
+            let gated: Vec<f64> = (0..ffn)
+                .map(|i| match matrices {
+                    [both, _] => [2 * expert, 2 * expert + 1].map(|part| row(both, part * ffn + i, x)),
+                    _ => [0, 1].map(|part| row(matrices[part], expert * ffn + i, x)),
+                })
+                .map(|[gate, up]| activate(spec.activation, gate) * up)
+                .collect();
+            sum.iter_mut().enumerate().for_each(|(i, sum)| *sum += weight * row(down, expert * x.len() + i, &gated));
+        }
+        sum
+    };
+    Matrix::of(x.width, x.rows().zip(weights.rows()).map(of_row))
 }
 
 fn pairwise(a: &Matrix, b: &Matrix, f: fn(f64, f64) -> f64) -> Matrix {
