@@ -1,6 +1,7 @@
 // Products of many tokens, y[t][n] = sum over k of x[t][k] w[n][k], with cooperative matrices: f16 in, f32 sums. One
 // dispatch serves every matrix that reads the same x (a part each). Workgroup (i, j) makes tile j of the rows for tile
-// i of the tokens: neighbours share the weights, which are decoded once a workgroup.
+// i of the tokens: neighbours share the weights, which are decoded once a workgroup. Of a mixture of experts the tiles
+// are listed, and what stands for tokens are slots, each of which reads its token's row or, further on, its own.
 enable f16;
 enable wgpu_cooperative_matrix;
 diagnostic(off, derivative_uniformity);
@@ -29,7 +30,7 @@ var<workgroup> sums: array<f32, {{subgroups * 256}}>;
 
 {{part.decoder}}
 
-fn product{{p}}(first_token: u32, first_row: u32, thread: u32, subgroup: u32, lane: u32) {
+fn product{{p}}(first_token: u32, first_row: u32, thread: u32, subgroup: u32, lane: u32{{ ", tokens: u32, expert: u32" if mixture }}) {
     let patch_token = subgroup / {{tile.rows // patch.rows}}u * {{patch.tokens}}u;
     let patch_row = subgroup % {{tile.rows // patch.rows}}u * {{patch.rows}}u;
     {% for i in range(tall) %}{% for j in range(wide) %}
@@ -37,12 +38,17 @@ fn product{{p}}(first_token: u32, first_row: u32, thread: u32, subgroup: u32, la
     {% endfor %}{% endfor %}
 
     {% for l in range(x_loads) %}
+    {% if mixture %}
+    let from{{l}} = min(first_token + (thread + {{l * threads}}u) / {{quads}}u, tokens - 1u);
+    let x_at{{l}} = {{ "token_of[from" ~ l ~ "]" if mixture.gathers else "from" ~ l }} * {{x_stride // 4}}u + thread % {{quads}}u;
+    {% else %}
     let x_at{{l}} = (first_token + (thread + {{l * threads}}u) / {{quads}}u) * {{x_stride // 4}}u + thread % {{quads}}u;
+    {% endif %}
     var x{{l}} = x[x_at{{l}}];
     {% endfor %}
     {% for l in range(w_loads) %}
     let row{{l}} = min((thread + {{l * threads}}u) / {{tile_units}}u, {{tile.rows - 1}}u);
-    let w_row{{l}} = min(first_row + row{{l}}, {{part.rows - 1}}u);
+    let w_row{{l}} = {{ "expert * " ~ part.every ~ "u + " ~ part.first_of_stack ~ "u + " if mixture }}min(first_row + row{{l}}, {{part.rows - 1}}u);
     var w{{l}} = {{"unit" if part.coded else "values"}}{{p}}(w_row{{l}}, thread % {{tile_units}}u);
     {% endfor %}
 
@@ -87,7 +93,9 @@ fn product{{p}}(first_token: u32, first_row: u32, thread: u32, subgroup: u32, la
         {% endfor %}
     }
 
+    {% if not mixture %}
     let tokens = step[{{count_at}}];
+    {% endif %}
     let corner = subgroup * 256u;
     let pitch = 16u;
     {% for i in range(tall) %}{% for j in range(wide) %}
@@ -101,7 +109,7 @@ fn product{{p}}(first_token: u32, first_row: u32, thread: u32, subgroup: u32, la
             let row = first_row + patch_row + {{16 * j}}u + e % 16u;
             if token < tokens && row < {{part.rows}}u {
                 let at = token * {{part.stride}}u + row + {{part.out_at}}u;
-                out{{p}}[at] = {% if part.add %}out{{p}}[at] + {% endif %}x_scale[token] * sums[corner + e];
+                out{{p}}[at] = {% if part.add %}out{{p}}[at] + {% endif %}x_scale[{{ "token_of[token]" if mixture.gathers else "token" }}] * sums[corner + e];
             }
         }
     }
@@ -116,10 +124,18 @@ fn main(
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    {% if mixture %}
+    let own = tiles[tile.x];
+    if own.x >= {{mixture.experts}}u {
+        return;
+    }
+    let first_token = own.y;
+    {% else %}
     let first_token = tile.x * {{tile.tokens}}u;
+    {% endif %}
     {% for part in parts | reverse %}
     {% if not loop.last %}if tile.y >= {{part.first_block}}u {% endif %}{
-        product{{part.p}}(first_token, (tile.y - {{part.first_block}}u) * {{tile.rows}}u, thread, subgroup, lane);
+        product{{part.p}}(first_token, (tile.y - {{part.first_block}}u) * {{tile.rows}}u, thread, subgroup, lane{{ ", own.z, own.x" if mixture }});
     }{% if not loop.last %} else {% endif %}
     {% endfor %}
 }

@@ -1,6 +1,7 @@
 // Products of many tokens, y[t][n] = sum over k of x[t][k] w[n][k], in f32 on any adapter. One dispatch serves every
 // matrix that reads the same x (a part each). Workgroup (i, j) makes tile j of the rows for tile i of the tokens. Its
-// threads form 16 columns: each makes {{tile.tokens * 16 // threads}} tokens of {{tile.rows // 16}} rows.
+// threads form 16 columns: each makes {{tile.tokens * 16 // threads}} tokens of {{tile.rows // 16}} rows. Of a mixture of experts the tiles
+// are listed, and what stands for tokens are slots, each of which reads its token's row or, further on, its own.
 
 {{prelude}}
 {% set groups = threads // 16 %}
@@ -35,8 +36,10 @@ fn x_quad(token: u32, quad: u32) -> vec4<f32> {
 
 {{part.decoder}}
 
-fn product{{p}}(first_token: u32, first_row: u32, thread: u32) {
+fn product{{p}}(first_token: u32, first_row: u32, thread: u32{{ ", tokens: u32, expert: u32" if mixture }}) {
+    {% if not mixture %}
     let tokens = step[{{count_at}}];
+    {% endif %}
     let column = thread % 16u;
     let group = thread / 16u;
     {% for i in range(tokens_each) %}{% for j in range(rows_each) %}
@@ -46,7 +49,8 @@ fn product{{p}}(first_token: u32, first_row: u32, thread: u32) {
     for (var u = 0u; u < {{columns // 32}}u; u++) {
         {% for l in range(x_loads) %}
         let token{{l}} = (thread + {{l * threads}}u) / 8u;
-        let x{{l}} = x_quad(min(first_token + token{{l}}, tokens - 1u), u * 8u + thread % 8u);
+        let from{{l}} = min(first_token + token{{l}}, tokens - 1u);
+        let x{{l}} = x_quad({{ "token_of[from" ~ l ~ "]" if mixture.gathers else "from" ~ l }}, u * 8u + thread % 8u);
         {% endfor %}
         workgroupBarrier();
         {% for l in range(x_loads) %}
@@ -55,7 +59,7 @@ fn product{{p}}(first_token: u32, first_row: u32, thread: u32) {
         {% for l in range(w_loads) %}
         {% if (l + 1) * threads > tile.rows %}if thread < {{tile.rows - l * threads}}u {% endif %}{
             let row = thread + {{l * threads}}u;
-            let w_row = min(first_row + row, {{part.rows - 1}}u);
+            let w_row = {{ "expert * " ~ part.every ~ "u + " ~ part.first_of_stack ~ "u + " if mixture }}min(first_row + row, {{part.rows - 1}}u);
             let values = {{"values_of(unit" ~ p ~ "(w_row, u))" if part.coded else "values" ~ p ~ "(w_row, u)"}};
             {% for i in range(8) %}
             w_tile[place(row, {{i}}u)] = values.v{{i}};
@@ -93,10 +97,18 @@ fn product{{p}}(first_token: u32, first_row: u32, thread: u32) {
 
 @compute @workgroup_size({{threads}})
 fn main(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    {% if mixture %}
+    let own = tiles[tile.x];
+    if own.x >= {{mixture.experts}}u {
+        return;
+    }
+    let first_token = own.y;
+    {% else %}
     let first_token = tile.x * {{tile.tokens}}u;
+    {% endif %}
     {% for part in parts | reverse %}
     {% if not loop.last %}if tile.y >= {{part.first_block}}u {% endif %}{
-        product{{part.p}}(first_token, (tile.y - {{part.first_block}}u) * {{tile.rows}}u, thread);
+        product{{part.p}}(first_token, (tile.y - {{part.first_block}}u) * {{tile.rows}}u, thread{{ ", own.z, own.x" if mixture }});
     }{% if not loop.last %} else {% endif %}
     {% endfor %}
 }

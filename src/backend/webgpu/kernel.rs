@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{arena::Range, templates::Templates};
-use crate::Result;
+use crate::{Result, graph::Rows};
 
 /// What a kernel's binding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,9 +21,15 @@ pub(super) enum Resource {
     HalfScale(usize),
     /// The experts that take the rows of a slot of weights, so many for each at most, with their weights.
     Taken(usize, usize),
-    /// What experts' gates come to, for each of these; and in 8 bits.
-    Gated,
-    GatedCodes,
+    /// Where each of these lies among those of its expert; whose they are; and the tiles that they are cut into.
+    SlotOf,
+    TokenOf,
+    Tiles,
+    /// Rows for each of these within one op, and in the other forms.
+    Slots(usize),
+    SlotCodes,
+    SlotHalf,
+    SlotHalfScale,
     /// Rows that live within one op.
     Temp(usize),
     /// Weights.
@@ -70,6 +76,10 @@ pub(super) enum Count {
     Tokens(usize),
     /// For every so many outputs.
     Outputs(usize),
+    /// For each expert that a token or an output may have.
+    Slots(Rows, usize),
+    /// For every so many of these, and at most one more for each expert.
+    Tiles(Rows, usize, usize, usize),
     /// Spans of the longest sequence.
     Spans,
     /// Fours of positions to append.
@@ -90,12 +100,27 @@ pub(super) struct Sizes {
     pub single: bool,
 }
 
+impl Sizes {
+    fn rows(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Tokens => self.tokens,
+            Rows::Outputs => self.outputs,
+            Rows::Fixed(rows) => rows,
+        }
+    }
+}
+
 impl Count {
     pub fn of(self, sizes: &Sizes) -> u32 {
         let count = match self {
             Self::Fixed(count) => count,
             Self::Tokens(by) => sizes.tokens.div_ceil(by),
             Self::Outputs(by) => sizes.outputs.div_ceil(by),
+            Self::Slots(rows, used) => sizes.rows(rows) * used,
+            Self::Tiles(rows, used, by, experts) => {
+                let slots = sizes.rows(rows) * used;
+                slots.div_ceil(by) + slots.min(experts)
+            }
             Self::Spans => sizes.spans,
             Self::Quads => sizes.quads,
             Self::Blocks => sizes.blocks,

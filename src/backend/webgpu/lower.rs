@@ -6,6 +6,7 @@
 
 mod attention;
 mod experts;
+mod grouped;
 mod product;
 mod rows;
 

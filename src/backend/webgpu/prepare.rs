@@ -14,9 +14,9 @@ use super::{
 use crate::{
     Error, Result,
     backend::Bounds,
-    graph::{AttentionSpec, Op, Rows},
+    graph::{AttentionSpec, ExpertsSpec, Op, Rows},
     kv_cache::CacheType,
-    plan::{Operand, Plan},
+    plan::{Operand, Plan, PlanStep},
     quant::UNIT,
     weights::Weights,
 };
@@ -169,6 +169,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
         };
         (rows, slot.width.next_multiple_of(64))
     };
+    let rows = bounds.max_tokens.max(bounds.max_outputs);
     let bytes = match resource {
         Resource::Step => 4 * (layout.tables_at() + 64),
         Resource::Ids => 4 * bounds.max_tokens,
@@ -185,8 +186,13 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             2 * rows.next_multiple_of(TILE) * width
         }
         Resource::Taken(slot, used) => 8 * used * rows_and_width(slot).0,
-        Resource::Gated => 4 * widest_gated(plan, bounds.max_tokens.max(bounds.max_outputs), 64),
-        Resource::GatedCodes => 48 * widest_gated(plan, bounds.max_tokens.max(bounds.max_outputs), UNIT) / UNIT,
+        Resource::SlotOf | Resource::TokenOf => 4 * slots(plan, rows),
+        // As if each tile had one row alone, and with one that is not full for each expert.
+        Resource::Tiles => 32 * slots(plan, rows),
+        Resource::Slots(_) => 4 * slots(plan, rows) * widest_slot(plan),
+        Resource::SlotCodes => 48 * slots(plan, rows) * widest_slot(plan) / UNIT,
+        Resource::SlotHalf => 2 * slots(plan, rows).next_multiple_of(TILE) * widest_slot(plan),
+        Resource::SlotHalfScale => 4 * slots(plan, rows).next_multiple_of(TILE),
         Resource::HalfScale(slot) => 4 * rows_and_width(slot).0.next_multiple_of(TILE),
         Resource::Temp(_) => {
             let widest = (0..plan.slots().len()).map(rows_and_width).map(|(rows, width)| 4 * rows * width);
@@ -198,15 +204,29 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
     bytes as u64
 }
 
-/// Elements between the two halves of experts, in so many rows whose widths are filled up to whole `units`.
-fn widest_gated(plan: &Plan, rows: usize, unit: usize) -> usize {
-    let gated = plan.steps().iter().filter_map(|step| match (&step.op, step.matrices().last()) {
-        (Op::Experts(spec), Some(Operand::Weight { shape, .. })) => {
-            Some(spec.used * shape.width.next_multiple_of(unit))
-        }
+/// The steps that are layers of experts.
+fn mixtures(plan: &Plan) -> impl Iterator<Item = (&PlanStep, &ExpertsSpec)> {
+    plan.steps().iter().filter_map(|step| match &step.op {
+        Op::Experts(spec) => Some((step, spec)),
         _ => None,
+    })
+}
+
+/// The most experts that so many rows go through together, each counted for itself.
+fn slots(plan: &Plan, rows: usize) -> usize {
+    rows.saturating_mul(mixtures(plan).map(|(_, spec)| spec.used).max().unwrap_or(0))
+}
+
+/// The widest row that an expert makes or reads within its op.
+fn widest_slot(plan: &Plan) -> usize {
+    let widths = mixtures(plan).flat_map(|(step, _)| {
+        let down = step.matrices().last().map_or(0, |down| match down {
+            Operand::Weight { shape, .. } => shape.width,
+            Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => 0,
+        });
+        [down, step.outputs[0].shape.width]
     });
-    rows.saturating_mul(gated.max().unwrap_or(0))
+    widths.max().unwrap_or(0).next_multiple_of(64)
 }
 
 /// The bytes that a plan's steps work in, at most.
@@ -215,6 +235,7 @@ pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, 
     let spans =
         max_positions.div_ceil(SPLIT).saturating_mul(max_tokens.min(FEW)).saturating_mul(4 * widest_partials(plan));
     // Rows in 8 bits or in half precision beside those in single, and two temporary values.
-    let gated = widest_gated(plan, max_tokens.max(max_outputs), 64).saturating_mul(6);
-    slots.saturating_mul(2).saturating_add(spans).saturating_add(gated)
+    // What gate, up and down come to, and what is between in half precision.
+    let experts = self::slots(plan, max_tokens.max(max_outputs)).saturating_mul(widest_slot(plan)).saturating_mul(14);
+    slots.saturating_mul(2).saturating_add(spans).saturating_add(experts)
 }

@@ -13,6 +13,8 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("soft_cap", include_str!("../../../kernels/soft_cap.wgsl")),
     ("cached", include_str!("../../../kernels/cached.wgsl")),
     ("matmul_few", include_str!("../../../kernels/matmul_few.wgsl")),
+    ("group", include_str!("../../../kernels/group.wgsl")),
+    ("combine", include_str!("../../../kernels/combine.wgsl")),
     ("route", include_str!("../../../kernels/route.wgsl")),
     ("matmul_tiled", include_str!("../../../kernels/matmul_tiled.wgsl")),
     ("matmul_coop", include_str!("../../../kernels/matmul_coop.wgsl")),

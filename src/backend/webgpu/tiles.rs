@@ -80,12 +80,15 @@ impl Tile {
     }
 }
 
+/// Rows of a small tile, of which one expert's slots make whole ones but for the last.
+pub(super) const SLOTS: usize = 64;
+
 /// The tile for a product with so many rows and columns. Two small workgroups run beside each other where one large
 /// does, so small ones are for products that they finish in one round.
 pub(super) fn choose(traits: &Traits, matrices: bool, rows: usize, columns: usize) -> Tile {
     if !matrices {
         let threads = traits.workgroup.min(128) as usize;
-        return Tile { tokens: 64, rows: 64, columns: UNIT, patch: [0, 0], threads };
+        return Tile { tokens: SLOTS, rows: 64, columns: UNIT, patch: [0, 0], threads };
     }
     let columns = if columns.is_multiple_of(2 * UNIT) { 2 * UNIT } else { UNIT };
     let subgroup = traits.subgroup.unwrap_or(32) as usize;
@@ -93,7 +96,7 @@ pub(super) fn choose(traits: &Traits, matrices: bool, rows: usize, columns: usiz
     let fits = large_bytes <= traits.workgroup_bytes as usize && 8 * subgroup <= traits.workgroup as usize;
     match rows > 2112 && fits {
         true => Tile { tokens: 128, rows: 128, columns, patch: [32, 64], threads: 8 * subgroup },
-        false => Tile { tokens: 64, rows: 64, columns, patch: [32, 32], threads: 4 * subgroup },
+        false => Tile { tokens: SLOTS, rows: 64, columns, patch: [32, 32], threads: 4 * subgroup },
     }
 }
 

@@ -1,4 +1,4 @@
-//! The choice of experts, and their products: those of few rows, with the rows of a stack that the choice names.
+//! The choice of experts, and their products in steps of few rows: with the rows of a stack that the choice names.
 //!
 //! A row has a slot for each expert that it may have. One dispatch makes gate and up of all slots, a second one adds a
 //! row's slots up as it multiplies with down, so nothing goes through memory but what is between the two.
@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    Form, Forms, Lowering, Made, count, function, place,
+    Form, Forms, Lowering, Made, count, function,
+    grouped::Grouped,
+    place,
     product::{Part, float},
     slot, stride, with,
 };
@@ -27,13 +29,20 @@ use crate::{
 const WORKGROUP: u32 = 128;
 
 /// A matrix of every expert in a stack.
-struct Stacked {
-    matrix: Arc<Matrix>,
+pub(super) struct Stacked {
+    pub matrix: Arc<Matrix>,
     /// Rows of one expert's.
-    rows: usize,
+    pub rows: usize,
     /// The first row of the first expert's, and from one expert's to the next one's.
     first: usize,
     every: usize,
+}
+
+impl Stacked {
+    /// What a template is told besides of a part that has them.
+    pub fn values(&self) -> Value {
+        json!({ "rows": self.rows, "first_of_stack": self.first, "every": self.every, "out_at": 0 })
+    }
 }
 
 /// Gate and up, or down, and what goes in and out.
@@ -93,6 +102,10 @@ impl Lowering<'_> {
         let x = place(&step.inputs[0])?;
         let taken = Resource::Taken(place(&step.inputs[1])?.slot.index(), spec.used);
         let stacks = self.stacks(step, spec)?;
+        if self.groups(x.shape.rows, spec.used) {
+            self.grouped(&Grouped { op, spec, x: &x, taken, stacks: &stacks }, made);
+            return Ok(());
+        }
         let [first @ .., down] = stacks.as_slice() else { return Err(super::not_computed()) };
         let ffn = first[0].rows;
         let number = x.slot.index();
@@ -107,8 +120,8 @@ impl Lowering<'_> {
         self.push(op, kernel);
         let after = Half {
             stacks: std::slice::from_ref(down),
-            codes: Resource::GatedCodes,
-            floats: Resource::Gated,
+            codes: Resource::SlotCodes,
+            floats: Resource::Slots(0),
             stride: ffn.next_multiple_of(64),
             columns: ffn,
         };
@@ -148,8 +161,8 @@ impl Lowering<'_> {
         let mut bindings = vec![reads("taken", "vec2<u32>", taken)];
         let mut values = self.half(half, &shape, &mut bindings, ffn.next_multiple_of(64));
         match emits {
-            true => bindings.push(writes("y_codes", "u32", Resource::GatedCodes)),
-            false => bindings.push(writes("out0", "f32", Resource::Gated)),
+            true => bindings.push(writes("y_codes", "u32", Resource::SlotCodes)),
+            false => bindings.push(writes("out0", "f32", Resource::Slots(0))),
         }
         let x_norm = self.pending.get(&x.slot.index());
         let x_norm = x_norm.map(|norm| json!({ "reciprocal": float(1.0 / norm.width as f32), "eps": float(norm.eps) }));
@@ -195,10 +208,7 @@ impl Lowering<'_> {
         let mut parts = vec![];
         for (number, stack) in half.stacks.iter().enumerate() {
             let part = Part::of(&stack.matrix);
-            let more = json!({
-                "rows": stack.rows, "out_stride": out_stride, "first_of_stack": stack.first, "every": stack.every,
-            });
-            parts.push(with(self.part(number, &part), more));
+            parts.push(with(with(self.part(number, &part), stack.values()), json!({ "out_stride": out_stride })));
             self.bind_part(bindings, number, &part);
         }
         let shifts: Vec<_> = (0..shape.team.ilog2()).map(|bit| 1 << bit).collect();
@@ -211,13 +221,18 @@ impl Lowering<'_> {
         })
     }
 
-    /// The forms in which experts want their operands. Their products are those of few rows in every step.
+    /// The forms in which experts want their operands.
     pub(super) fn forms_of_experts(&self, step: &PlanStep, operand: usize, used: usize) -> Result<Forms> {
         if operand == 1 {
             return Ok(Forms::from([Form::Taken(used)]));
         }
         let [first @ .., _] = step.matrices() else { return Err(super::not_computed()) };
-        let form = |matrix: &Matrix| if matrix.planes().coded { Form::Codes } else { Form::Plain };
+        let rows = place(&step.inputs[0])?.shape.rows;
+        let form = |matrix: &Matrix| match (self.groups(rows, used), matrix.planes().coded) {
+            (true, _) => self.form_for(matrix, rows),
+            (false, true) => Form::Codes,
+            (false, false) => Form::Plain,
+        };
         first.iter().map(|operand| Ok(form(&*self.matrix(operand)?))).collect()
     }
 }

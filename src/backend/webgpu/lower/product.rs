@@ -55,7 +55,7 @@ pub(super) struct Part<'a> {
 impl<'a> Part<'a> {
     /// A matrix that one binding holds, whose products go where the kernel says.
     pub fn of(matrix: &'a Matrix) -> Self {
-        Self { matrix, segment: &matrix.segments[0], out: Out { resource: Resource::Gated, stride: 0 } }
+        Self { matrix, segment: &matrix.segments[0], out: Out { resource: Resource::Slots(0), stride: 0 } }
     }
 }
 
@@ -357,7 +357,7 @@ fn out(place: &Place) -> Out {
 }
 
 /// Where in a step's words the number of rows is.
-fn count_at(rows: Rows) -> usize {
+pub(super) fn count_at(rows: Rows) -> usize {
     usize::from(rows == Rows::Outputs)
 }
 

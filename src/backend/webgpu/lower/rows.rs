@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Form, Lowering, Made, count, function, place, product::float, rotation, slot, stride, with};
+use super::{Form, Forms, Lowering, Made, count, function, place, product::float, rotation, slot, stride, with};
 use crate::{
     Result,
     backend::webgpu::kernel::{Bound, Count, Kernel, Resource, reads, writes},
@@ -28,6 +28,19 @@ pub(super) enum Source {
 pub(super) struct KeptSum {
     resource: Resource,
     stride: usize,
+}
+
+/// Where rows go, in each form that is wanted.
+pub(super) struct Target<'a> {
+    pub forms: &'a Forms,
+    pub plain: Resource,
+    pub codes: Resource,
+    /// Rows and their scales.
+    pub half: [Resource; 2],
+    pub width: usize,
+    pub stride: usize,
+    /// How many rows there are.
+    pub count: Count,
 }
 
 const WORKGROUP: u32 = 128;
@@ -180,13 +193,33 @@ impl Lowering<'_> {
     fn rows_kernel(
         &self,
         values: Value,
-        mut bindings: Vec<Bound>,
+        bindings: Vec<Bound>,
         made: &Made,
         norm: Option<(Resource, f32)>,
         sum: Option<KeptSum>,
     ) -> Kernel {
         let number = made.place.slot.index();
-        let width = made.place.shape.width;
+        let target = Target {
+            forms: &made.forms,
+            plain: slot(&made.place),
+            codes: Resource::Codes(number),
+            half: [Resource::Half(number), Resource::HalfScale(number)],
+            width: made.place.shape.width,
+            stride: stride(&made.place),
+            count: count(made.place.shape.rows, 1),
+        };
+        self.rows_to(values, bindings, &target, norm, sum)
+    }
+
+    pub(super) fn rows_to(
+        &self,
+        values: Value,
+        mut bindings: Vec<Bound>,
+        to: &Target<'_>,
+        norm: Option<(Resource, f32)>,
+        sum: Option<KeptSum>,
+    ) -> Kernel {
+        let width = to.width;
         if let Some((weight, _)) = norm {
             bindings.push(reads("norm_weight", "vec4<f32>", weight));
         }
@@ -195,19 +228,19 @@ impl Lowering<'_> {
             bindings.push(writes("sum", "vec4<f32>", sum.resource));
             forms.push("sum");
         }
-        for form in &made.forms {
+        for form in to.forms {
             match form {
                 Form::Plain => {
-                    bindings.push(writes("plain", "vec4<f32>", slot(&made.place)));
+                    bindings.push(writes("plain", "vec4<f32>", to.plain));
                     forms.push("plain");
                 }
                 Form::Codes => {
-                    bindings.push(writes("codes", "u32", Resource::Codes(number)));
+                    bindings.push(writes("codes", "u32", to.codes));
                     forms.push("codes");
                 }
                 Form::Half => {
-                    bindings.push(writes("half_rows", "u32", Resource::Half(number)));
-                    bindings.push(writes("half_scales", "f32", Resource::HalfScale(number)));
+                    bindings.push(writes("half_rows", "u32", to.half[0]));
+                    bindings.push(writes("half_scales", "f32", to.half[1]));
                     forms.push("half");
                 }
                 // Made of rows in single precision by a kernel of its own.
@@ -217,7 +250,7 @@ impl Lowering<'_> {
         let workgroup = WORKGROUP.min(self.traits.workgroup);
         let more = json!({
             "forms": forms, "width": width, "blocks": width.div_ceil(UNIT),
-            "plain_stride": stride(&made.place), "half_stride": stride(&made.place),
+            "plain_stride": to.stride, "half_stride": to.stride,
             "sum_stride": sum.map_or(0, |sum| sum.stride),
             "norm": norm.is_some(), "eps": float(norm.map_or(0.0, |(_, eps)| eps)),
             "reciprocal": float(1.0 / width as f32),
@@ -227,7 +260,7 @@ impl Lowering<'_> {
             template: "rows",
             values: with(with(self.common(workgroup), values), more),
             bindings,
-            groups: [count(made.place.shape.rows, 1), Count::Fixed(1), Count::Fixed(1)],
+            groups: [to.count, Count::Fixed(1), Count::Fixed(1)],
         }
     }
 
