@@ -39,6 +39,9 @@ pub fn for_workgroups() -> Vec<Case> {
     cases.extend(rows::add_rms_norm());
     cases.extend(attention::rotated());
     cases.extend(attention::long_cases());
+    cases.extend(experts::route());
+    cases.extend(experts::experts(DType::Q4_K));
+    cases.extend(experts::experts(DType::F32));
     cases
 }
 

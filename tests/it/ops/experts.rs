@@ -110,5 +110,5 @@ fn of_weights(name: &str, sizes: Sizes, formats: [DType; 3], weights: &[f32]) ->
         m.random_weight(down, experts * hidden, ffn),
     ];
     let y = m.b.experts(x, weights, &matrices, sizes.spec(Activation::Silu));
-    m.finish(name, y, steps_of(&[1, 4, 40], rows), EIGHT_BITS)
+    m.finish(name, y, steps_of(&[1, 4, 150], rows), EIGHT_BITS)
 }
