@@ -4,7 +4,7 @@ use super::{Run, Step};
 use crate::{
     Error, Result,
     graph::{Graph, Op, Rows},
-    kv_cache::{CacheLayout, PAGE_POSITIONS, PageId, StateId},
+    kv_cache::{CacheLayout, PAGE_POSITIONS, PageId, RUN_CHECKPOINTS, StateId},
     plan::{Operand, Plan},
 };
 
@@ -102,10 +102,13 @@ fn check_states(runs: &[Run<'_>]) -> Result<()> {
     let mut written: Vec<(StateId, usize)> = Vec::new();
     for (number, (run, state)) in runs.iter().filter_map(|run| Some((run, run.state?))).enumerate() {
         let within = state.checkpoints.iter().all(|(at, _)| (run.start + 1..run.start + run.len).contains(at));
-        if !within || !state.checkpoints.is_sorted_by(|(a, _), (b, _)| a < b) {
+        if state.checkpoints.len() > RUN_CHECKPOINTS
+            || !within
+            || !state.checkpoints.is_sorted_by(|(a, _), (b, _)| a < b)
+        {
             return Err(Error::argument(
                 "step",
-                "has a run with checkpoints that are not ascending positions within it",
+                "has a run with checkpoints that are not a few ascending positions within it",
             ));
         }
         written.push((state.to, number));

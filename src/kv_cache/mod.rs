@@ -7,7 +7,7 @@
 
 mod states;
 
-pub use states::{CHECKPOINTS, Stage, StateId, StateUpdate};
+pub use states::{CHECKPOINTS, RUN_CHECKPOINTS, Stage, StateId, StateUpdate};
 use states::{SequenceState, States};
 
 use crate::{

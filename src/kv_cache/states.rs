@@ -30,6 +30,9 @@ impl StateId {
     }
 }
 
+/// The most checkpoints of one run.
+pub const RUN_CHECKPOINTS: usize = 3;
+
 /// What the tokens of a run are to their sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -51,8 +54,15 @@ pub struct StateUpdate {
     pub from: Option<StateId>,
     /// Where the state after the run goes. It may be `from`.
     pub to: StateId,
-    /// Where the state before some of the run's later positions goes as well: up to three, in order.
+    /// Where the state before some of the run's later positions goes as well: up to [`RUN_CHECKPOINTS`], in order.
     pub checkpoints: Vec<(usize, StateId)>,
+}
+
+impl StateUpdate {
+    /// All states that it names.
+    pub fn ids(&self) -> impl Iterator<Item = StateId> {
+        self.checkpoints.iter().map(|(_, id)| *id).chain(self.from).chain([self.to])
+    }
 }
 
 /// A sequence's states.

@@ -21,7 +21,7 @@ use crate::{
         graphs::Random,
         quantize::quantize,
         recorder::best_of,
-        tiny::{EXACT, MODELS, RECURRENT, Tiny, argmax, nmse},
+        tiny::{EXACT, MODELS, RECURRENT, argmax, nmse},
     },
 };
 
@@ -45,8 +45,7 @@ fn on(info: &DeviceInfo) -> RunnerBuilder {
 #[test]
 fn logits_and_greedy_ids_are_llama_cpps() {
     for info in adapters() {
-        let built = |tiny: &Tiny| !tiny.0.starts_with(RECURRENT.0);
-        for tiny in MODELS.into_iter().filter(built) {
+        for tiny in MODELS {
             let expected = tiny.expected();
             let mut runner = on(&info).from_gguf(tiny.path()).unwrap();
             let rounding =
@@ -78,10 +77,10 @@ fn logits_and_greedy_ids_are_llama_cpps() {
 
 #[test]
 fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
-    for info in adapters() {
-        let expected = MODELS[0].expected();
-        let mut ahead = on(&info).from_gguf(MODELS[0].path()).unwrap();
-        let mut plain = on(&info).from_gguf(MODELS[0].path()).unwrap();
+    for (info, tiny) in adapters().iter().flat_map(|info| [(info, MODELS[0]), (info, RECURRENT)]) {
+        let expected = tiny.expected();
+        let mut ahead = on(info).from_gguf(tiny.path()).unwrap();
+        let mut plain = on(info).from_gguf(tiny.path()).unwrap();
         let mut id = argmax(ahead.prefill(&expected.prompt).unwrap());
         plain.prefill(&expected.prompt).unwrap();
         for turn in 0..24 {

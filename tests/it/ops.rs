@@ -42,6 +42,7 @@ pub fn for_workgroups() -> Vec<Case> {
     cases.extend(experts::route());
     cases.extend(experts::experts(DType::Q4_K));
     cases.extend(experts::experts(DType::F32));
+    cases.extend(recurrent::gated_delta());
     cases
 }
 

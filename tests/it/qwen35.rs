@@ -246,7 +246,7 @@ fn steps_without_their_states_are_refused() {
         ([None, Some(&second)], "has a run with no state, and the graph has a recurrent op"),
         ([Some(&first), Some(&first)], "has runs that write one state twice"),
         ([Some(&onto), Some(&second)], "has runs that write one state twice"),
-        ([Some(&late), Some(&second)], "has a run with checkpoints that are not ascending positions within it"),
+        ([Some(&late), Some(&second)], "has a run with checkpoints that are not a few ascending positions within it"),
         ([Some(&first), Some(&from)], "has a run that reads a state which is a checkpoint or another run's"),
     ];
     for (states, expected) in cases {

@@ -19,7 +19,7 @@ use crate::{
     Error, Result,
     backend::{Bounds, Executable, OpTime, Step},
     graph::{AttentionSpec, Op, Rows},
-    kv_cache::CacheLayout,
+    kv_cache::{CacheLayout, StateUpdate},
     plan::{Operand, Plan},
     quant::ROWS,
     weights::Weights,
@@ -121,11 +121,7 @@ impl CpuExecutable {
         let count = in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0);
         self.pages.grow(count)?;
         step.copies.iter().for_each(|(from, to)| self.pages.copy(from.index(), to.index()));
-        let updates = step.runs.iter().filter_map(|run| run.state);
-        let named = updates.flat_map(|state| {
-            let checkpoints = state.checkpoints.iter().map(|(_, id)| *id);
-            checkpoints.chain(state.from).chain([state.to])
-        });
+        let named = step.runs.iter().filter_map(|run| run.state).flat_map(StateUpdate::ids);
         self.states.grow(named.map(|id| id.index() + 1).max().unwrap_or(0))
     }
 }

@@ -1,4 +1,4 @@
-//! The memory behind the cache's pages: one buffer a layer, which grows.
+//! The memory behind the cache's pages and the states of sequences: one buffer a layer or an op, which grows.
 
 use super::{
     context::Context,
@@ -10,22 +10,25 @@ use crate::{
     kv_cache::{CacheLayout, PAGE_POSITIONS, PageId},
 };
 
-/// The pages that there is room for, in all layers.
+/// The pages that there is room for, in all layers; or the states, in all ops.
 pub(super) struct Pages {
     page_bytes: Vec<u64>,
+    resource: fn(usize) -> Resource,
     capacity: usize,
     /// Where a page is on its way: no copy may stay within a buffer.
     spare: Option<wgpu::Buffer>,
 }
 
 impl Pages {
-    pub fn new(cache: &CacheLayout) -> Self {
+    pub fn of_cache(cache: &CacheLayout) -> Self {
         let bytes = |layer: usize| 2 * cache.layers[layer].kv_heads * PAGE_POSITIONS * cache.row_bytes[layer];
-        Self {
-            page_bytes: (0..cache.layers.len()).map(|layer| bytes(layer) as u64).collect(),
-            capacity: 0,
-            spare: None,
-        }
+        let page_bytes = (0..cache.layers.len()).map(|layer| bytes(layer) as u64).collect();
+        Self { page_bytes, resource: Resource::Cache, capacity: 0, spare: None }
+    }
+
+    pub fn of_states(cache: &CacheLayout) -> Self {
+        let page_bytes = cache.states.iter().map(|state| (4 * state.rows * state.width) as u64).collect();
+        Self { page_bytes, resource: Resource::State, capacity: 0, spare: None }
     }
 
     /// The bytes of so many positions in each layer.
@@ -55,12 +58,12 @@ impl Pages {
             let new = context.buffer("cache", bytes, STORAGE)?;
             if self.capacity > 0 {
                 let mut encoder = context.device.create_command_encoder(&Default::default());
-                let old = buffers.get(Resource::Cache(layer))?;
+                let old = buffers.get((self.resource)(layer))?;
                 encoder.copy_buffer_to_buffer(old, 0, &new, 0, self.capacity as u64 * page);
                 context.queue.submit([encoder.finish()]);
                 context.wait()?;
             }
-            buffers.set(Resource::Cache(layer), new);
+            buffers.set((self.resource)(layer), new);
         }
         let fits = self.page_bytes.iter().map(|page| (context.traits.binding_bytes / page) as usize).min();
         self.capacity = capacity.min(fits.unwrap_or(capacity));
@@ -83,7 +86,7 @@ impl Pages {
         let mut encoder = context.device.create_command_encoder(&Default::default());
         for (from, to) in copies {
             for (layer, page) in self.page_bytes.iter().enumerate() {
-                let buffer = buffers.get(Resource::Cache(layer))?;
+                let buffer = buffers.get((self.resource)(layer))?;
                 let at = |id: PageId| id.index() as u64 * page;
                 encoder.copy_buffer_to_buffer(buffer, at(*from), &spare, 0, *page);
                 encoder.copy_buffer_to_buffer(&spare, 0, buffer, at(*to), *page);

@@ -22,7 +22,7 @@ use crate::{
     Error, Result,
     backend::{Ahead, Bounds, Executable, OpTime, Run, Step, TokenLogit, Usage},
     graph::Op,
-    kv_cache::{CacheLayout, PageId},
+    kv_cache::{CacheLayout, PageId, StateUpdate},
     plan::Plan,
     weights::Weights,
 };
@@ -36,6 +36,7 @@ pub(super) struct GpuExecutable {
     programs: [Program; 2],
     buffers: Buffers,
     pages: Pages,
+    states: Pages,
     layout: Layout,
     bounds: Bounds,
     /// Whether single tokens are appended by the kernel that attends.
@@ -92,7 +93,8 @@ impl GpuExecutable {
             arena.upload(&context, &weights.matrix(&name, shape[0], shape[1])?, &mut chunks)?;
         }
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
-        let pages = Pages::new(&cache);
+        let pages = Pages::of_cache(&cache);
+        let states = Pages::of_states(&cache);
         let fused = plan.steps().iter().all(|step| match &step.op {
             Op::Attention(_) => false,
             Op::RotatedAttention { attention, .. } => fuses(&context.traits, attention, cache.cache_type),
@@ -113,6 +115,7 @@ impl GpuExecutable {
             programs,
             buffers,
             pages,
+            states,
             layout,
             bounds,
             fused,
@@ -150,6 +153,9 @@ impl GpuExecutable {
             queue.write_buffer(buffer, at(self.layout.quads_at()), bytemuck::cast_slice(&words.quads));
             queue.write_buffer(buffer, at(self.layout.blocks_at()), bytemuck::cast_slice(&words.blocks));
         }
+        if !words.runs.is_empty() {
+            queue.write_buffer(buffer, at(self.layout.runs_at()), bytemuck::cast_slice(&words.runs));
+        }
         if self.tables != words.tables {
             queue.write_buffer(buffer, at(self.layout.tables_at()), bytemuck::cast_slice(&words.tables));
             self.tables = words.tables;
@@ -165,6 +171,12 @@ impl GpuExecutable {
         if self.pages.must_grow(count) {
             self.unbind();
             self.pages.grow(&self.context, &mut self.buffers, count)?;
+        }
+        let states = step.runs.iter().filter_map(|run| run.state).flat_map(StateUpdate::ids);
+        let count = states.map(|id| id.index() + 1).max().unwrap_or(0);
+        if self.states.must_grow(count) {
+            self.unbind();
+            self.states.grow(&self.context, &mut self.buffers, count)?;
         }
         if sizes.tokens <= FEW && sizes.spans > 1 {
             let words = (sizes.tokens * sizes.spans * prepare::widest_partials(&self.plan)) as u64;

@@ -36,6 +36,8 @@ pub(super) enum Resource {
     Weight(usize, u64, u64),
     /// A layer's cache.
     Cache(usize),
+    /// A recurrent op's part of all states.
+    State(usize),
     /// What spans of the cache come to.
     Parts,
     /// The largest logits of shares of the vocabulary, and the ids chosen of them.
@@ -86,6 +88,7 @@ pub(super) enum Count {
     Quads,
     /// Blocks of a run's tokens that attend together.
     Blocks,
+    Runs,
 }
 
 /// The sizes of a step, as far as dispatches depend on them.
@@ -96,6 +99,7 @@ pub(super) struct Sizes {
     pub spans: usize,
     pub quads: usize,
     pub blocks: usize,
+    pub runs: usize,
     /// Whether each run is one token.
     pub single: bool,
 }
@@ -124,6 +128,7 @@ impl Count {
             Self::Spans => sizes.spans,
             Self::Quads => sizes.quads,
             Self::Blocks => sizes.blocks,
+            Self::Runs => sizes.runs,
         };
         count as u32
     }

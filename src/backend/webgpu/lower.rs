@@ -8,6 +8,7 @@ mod attention;
 mod experts;
 mod grouped;
 mod product;
+mod recurrent;
 mod rows;
 
 pub(super) use attention::fuses;
@@ -164,7 +165,8 @@ impl<'a> Lowering<'a> {
             Op::RotatedAttention { attention, rope, norm } => {
                 self.attention(name, step, &made[0], attention, Some((rope, *norm)))
             }
-            Op::ShortConv(_) | Op::GatedDelta(_) => Err(Error::Graph(format!("a GPU has no {name}"))),
+            Op::ShortConv(spec) => self.short_conv(name, step, &made[0], spec),
+            Op::GatedDelta(spec) => self.gated_delta(name, step, &made[0], spec),
             Op::SelectOutputs => self.select(name, step, &made[0]),
             Op::Route { used } => self.route(name, step, &made[0], *used),
             Op::Experts(spec) => self.experts(name, step, &made[0], *spec),

@@ -97,6 +97,8 @@ impl Backend for Gpu {
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::Attention(_)
+            | Op::ShortConv(_)
+            | Op::GatedDelta(_)
             | Op::SelectOutputs
             | Op::MatMulJoined
             | Op::MatMulGlu(_)
@@ -106,7 +108,6 @@ impl Backend for Gpu {
             | Op::RotatedAttention { .. }
             | Op::Route { .. }
             | Op::Experts(_) => true,
-            Op::ShortConv(_) | Op::GatedDelta(_) => false,
         }
     }
 
@@ -127,9 +128,6 @@ impl Backend for Gpu {
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>> {
         let cache = Bounds::layout_for(graph, cache)?;
-        if !cache.states.is_empty() {
-            return Err(self.context.error("has no kernels for recurrent layers yet: use the CPU".into()));
-        }
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, max_tokens, max_outputs);
         // Most of a self-test is the driver's compiler, most of loading the way of the weights.

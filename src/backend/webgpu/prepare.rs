@@ -17,7 +17,7 @@ use crate::{
     graph::{AttentionSpec, ExpertsSpec, Op, Rows},
     kv_cache::CacheType,
     plan::{Operand, Plan, PlanStep},
-    quant::UNIT,
+    quant::{self, UNIT},
     weights::Weights,
 };
 
@@ -31,16 +31,27 @@ pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<Arc<str>
         let matrices = step.matrices();
         let others = step.inputs.iter().filter(|input| !matrices.contains(input));
         for input in others {
-            if let Operand::Weight { name, shape, .. } = input
-                && step.op != Op::Embed
-                && shape.rows == Rows::Fixed(1)
-                && !vectors.contains_key(name)
-            {
+            let Operand::Weight { name, shape, .. } = input else { continue };
+            let Rows::Fixed(rows) = shape.rows else { continue };
+            if vectors.contains_key(name) {
+                continue;
+            }
+            if matches!(step.op, Op::ShortConv(_)) {
+                vectors.insert(name.clone(), whole(weights, name, [rows, shape.width])?);
+            } else if step.op != Op::Embed && rows == 1 {
                 vectors.insert(name.clone(), Arc::from(weights.vector(name, shape.width)?));
             }
         }
     }
     Ok(vectors)
+}
+
+/// A small matrix, row by row.
+fn whole(weights: &Weights, name: &str, shape: [usize; 2]) -> Result<Arc<[f32]>> {
+    let weight = weights.get(name, &shape)?;
+    let mut elements = vec![0.0; shape.iter().product()];
+    quant::dequantize_row(weight.dtype, weight.bytes, &mut elements)?;
+    Ok(elements.into())
 }
 
 /// Gives every matrix its place; their names and shapes.
@@ -110,7 +121,8 @@ pub(super) fn layout(
             frequencies.push(row);
         }
     }
-    Ok(Layout { max_tokens: bounds.max_tokens, frequencies, block, span: tiles::span(traits, cache_type) })
+    let recurrent = plan.steps().iter().any(|step| step.op.state().is_some());
+    Ok(Layout { max_tokens: bounds.max_tokens, frequencies, block, span: tiles::span(traits, cache_type), recurrent })
 }
 
 /// A workgroup has an invocation for each element of a head.
@@ -150,7 +162,9 @@ pub(super) fn make_buffers(
     let resources = bound.flat_map(|kernel| kernel.bindings.iter().map(|bound| bound.resource));
     let fixed = [Resource::Step, Resource::Ids, Resource::Parts, logits];
     for resource in resources.chain(fixed) {
-        if buffers.get(resource).is_ok() || matches!(resource, Resource::Weight(..) | Resource::Cache(_)) {
+        if buffers.get(resource).is_ok()
+            || matches!(resource, Resource::Weight(..) | Resource::Cache(_) | Resource::State(_))
+        {
             continue;
         }
         let bytes = bytes_of(resource, plan, bounds, layout);
@@ -199,7 +213,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             widest.filter(|bytes| *bytes > 0).max().unwrap_or(0)
         }
         Resource::Parts | Resource::Finds | Resource::Chosen | Resource::Best(_) => 4,
-        Resource::Weight(..) | Resource::Cache(_) => 0,
+        Resource::Weight(..) | Resource::Cache(_) | Resource::State(_) => 0,
     };
     bytes as u64
 }

@@ -6,17 +6,23 @@
 //! | a record for each token | nothing, its position, where its sequence's page table begins, the token of the output of the record's number; then for each table of frequencies the cosine and sine of each pair |
 //! | 4 for each quad | first token, tokens, first position, page |
 //! | 4 for each block | first token, tokens, first position, where the page table begins |
+//! | 10 for each run, with recurrent ops | first token, tokens, the state before it plus 1 or 0 for none, the state after it; then for each checkpoint after how many tokens, and the state |
 //! | the rest | the page tables |
 
 use std::sync::Arc;
 
 use super::kernel::Sizes;
-use crate::{backend::Step, kv_cache::PAGE_POSITIONS};
+use crate::{
+    backend::{Run, Step},
+    kv_cache::{PAGE_POSITIONS, RUN_CHECKPOINTS},
+};
 
 /// Where records begin.
 pub(super) const RECORDS: usize = 8;
 /// Words of a record before its angles.
 const RECORD: usize = 4;
+/// Words of a run.
+pub(super) const RUN: usize = 4 + 2 * RUN_CHECKPOINTS;
 /// Positions that are appended together.
 const QUAD: usize = 4;
 /// Positions that a workgroup attends to for a single token where the sequence has more than one attends to alone.
@@ -32,6 +38,8 @@ pub(super) struct Layout {
     pub block: usize,
     /// Positions that one workgroup attends to alone.
     pub span: usize,
+    /// Whether runs have states.
+    pub recurrent: bool,
 }
 
 impl Layout {
@@ -52,8 +60,12 @@ impl Layout {
         self.quads_at() + 4 * self.max_tokens
     }
 
-    pub fn tables_at(&self) -> usize {
+    pub fn runs_at(&self) -> usize {
         self.blocks_at() + 4 * self.max_tokens
+    }
+
+    pub fn tables_at(&self) -> usize {
+        self.runs_at() + if self.recurrent { RUN * self.max_tokens } else { 0 }
     }
 }
 
@@ -64,6 +76,7 @@ pub(super) struct Words {
     pub records: Vec<u32>,
     pub quads: Vec<u32>,
     pub blocks: Vec<u32>,
+    pub runs: Vec<u32>,
     pub tables: Vec<u32>,
 }
 
@@ -82,6 +95,7 @@ impl Words {
                     words.records.extend(frequencies.iter().flat_map(|frequency| angle(run.start + i, *frequency)));
                 }
             }
+            words.add_state(run, token);
             words.add_quads(run.start, run.len, token, run.pages);
             for first in (0..run.len).step_by(layout.block) {
                 let len = layout.block.min(run.len - first);
@@ -94,9 +108,27 @@ impl Words {
         let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
         words.records[..3].copy_from_slice(&[tokens as u32, outputs as u32, spans as u32]);
         let single = step.runs.iter().all(|run| run.len == 1);
-        let sizes =
-            Sizes { tokens, outputs, spans, quads: words.quads.len() / 4, blocks: words.blocks.len() / 4, single };
+        let sizes = Sizes {
+            tokens,
+            outputs,
+            spans,
+            quads: words.quads.len() / 4,
+            blocks: words.blocks.len() / 4,
+            runs: step.runs.len(),
+            single,
+        };
         (words, sizes)
+    }
+
+    fn add_state(&mut self, run: &Run<'_>, token: usize) {
+        let Some(state) = run.state else { return };
+        let from = state.from.map_or(0, |id| id.index() + 1);
+        let mut words = [0; RUN];
+        words[..4].copy_from_slice(&[token, run.len, from, state.to.index()]);
+        for (words, (at, id)) in words[4..].chunks_exact_mut(2).zip(&state.checkpoints) {
+            words.copy_from_slice(&[at - run.start, id.index()]);
+        }
+        self.runs.extend(words.map(|word| word as u32));
     }
 
     fn add_quads(&mut self, start: usize, len: usize, token: usize, pages: &[crate::kv_cache::PageId]) {

@@ -25,6 +25,8 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("append", include_str!("../../../kernels/append.wgsl")),
     ("heads", include_str!("../../../kernels/heads.wgsl")),
     ("rows", include_str!("../../../kernels/rows.wgsl")),
+    ("short_conv", include_str!("../../../kernels/short_conv.wgsl")),
+    ("gated_delta", include_str!("../../../kernels/gated_delta.wgsl")),
     ("elementwise", include_str!("../../../kernels/elementwise.wgsl")),
     ("argmax", include_str!("../../../kernels/argmax.wgsl")),
     ("best", include_str!("../../../kernels/best.wgsl")),

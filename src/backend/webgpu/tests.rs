@@ -19,7 +19,7 @@ use super::{
 use crate::{
     DType, Result,
     backend::Bounds,
-    graph::{Activation, Builder, ExpertsSpec, Graph, LayerCache, RopeSpec, RopeStyle, Scores},
+    graph::{Activation, Builder, DeltaSpec, ExpertsSpec, Graph, LayerCache, RopeSpec, RopeStyle, Scores},
     kv_cache::{CacheLayout, CacheType},
     optimize::{Target, optimize},
     plan::Plan,
@@ -131,6 +131,28 @@ fn mixture(dtype: DType) -> (Graph, Weights) {
     (b.finish(x).unwrap(), Weights::from_memory(tensors).unwrap())
 }
 
+/// Recurrent ops alone.
+fn recurrent(head_dim: usize, kernel: usize) -> (Graph, Weights) {
+    let (mut b, mut tensors) = (Builder::new(), vec![]);
+    let mut weight = |b: &mut Builder, name: &str, rows: usize, columns: usize| {
+        let shape = if rows == 1 { vec![columns] } else { vec![rows, columns] };
+        tensors.push((name.to_string(), DType::F32, shape, vec![0; 4 * rows * columns]));
+        b.weight(name, DType::F32, rows, columns)
+    };
+    let tokens = b.tokens();
+    let mut rows = |b: &mut Builder, name: &str, width: usize| {
+        let table = weight(b, name, 8, width);
+        b.embed(table, tokens)
+    };
+    let [qkv, alpha, beta] = [("qkv", 4 * head_dim), ("alpha", 2), ("beta", 2)].map(|(name, n)| rows(&mut b, name, n));
+    let taps = weight(&mut b, "taps", 4 * head_dim, kernel);
+    let qkv = b.short_conv(qkv, taps);
+    let [a, dt] = ["a", "dt"].map(|name| weight(&mut b, name, 1, 2));
+    let spec = DeltaSpec { state: 0, key_heads: 1, value_heads: 2, head_dim, eps: 1e-6 };
+    let y = b.gated_delta([qkv, alpha, beta, a, dt], spec);
+    (b.finish(y).unwrap(), Weights::from_memory(tensors).unwrap())
+}
+
 /// The sources of all kernels of a model's programs, in WGSL.
 fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheType) -> Result<BTreeSet<String>> {
     let cache = CacheLayout::new(graph.caches(), graph.states(), cache_type)?;
@@ -207,6 +229,10 @@ fn every_kernel_translates_to_the_languages_of_vulkan_metal_and_dx12() {
             for graph in [optimized(&graph), graph] {
                 all.extend(sources(&graph, &weights, traits, cache_type).unwrap());
             }
+        }
+        for (head_dim, kernel) in [(16, 2), (48, 3), (128, 4)] {
+            let (graph, weights) = recurrent(head_dim, kernel);
+            all.extend(sources(&optimized(&graph), &weights, traits, CacheType::F16).unwrap());
         }
         assert!(all.len() > 100, "{} kernels", all.len());
         all.iter().for_each(|source| translate(source, traits));

@@ -20,8 +20,10 @@ use super::{
 use crate::{
     DType, Result,
     backend::{Bounds, Executable, Run, Step},
-    graph::{Activation, AttentionSpec, Builder, ExpertsSpec, Graph, LayerCache, Op, RopeSpec, Scores, ValueId},
-    kv_cache::{CacheLayout, CacheType, KvCache},
+    graph::{
+        Activation, AttentionSpec, Builder, DeltaSpec, ExpertsSpec, Graph, LayerCache, Op, RopeSpec, Scores, ValueId,
+    },
+    kv_cache::{CacheLayout, CacheType, KvCache, Stage},
     optimize::{Target, optimize},
     plan::{Operand, Plan},
     quant,
@@ -35,6 +37,8 @@ const WIDTH: usize = 256;
 const VOCABULARY: usize = 64;
 /// Positions that are seen through a window.
 const WINDOW: usize = 19;
+/// Steps of a sequence with a state, in runs shorter and longer than a convolution.
+const RECURRENT: [usize; 4] = [3, 1, FEW + 4, 1];
 /// Logits that tokens are chosen from: enough that what workgroups choose is chosen from again.
 const CHOICES: usize = 3000;
 
@@ -49,6 +53,9 @@ struct Needs {
     capped: bool,
     attention: Vec<Attention>,
     experts: Vec<Experts>,
+    /// Kernels of short convolutions.
+    convolutions: BTreeSet<usize>,
+    deltas: Vec<DeltaSpec>,
 }
 
 /// Layers of experts: the formats of their matrices, and what their gate goes through.
@@ -70,7 +77,7 @@ struct Attention {
 /// # Errors
 /// [`Error::Device`](crate::Error::Device) that names what came out wrong.
 pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) -> Result<()> {
-    let Needs { formats, activations, capped, attention, experts } = needs(plan);
+    let Needs { formats, activations, capped, attention, experts, convolutions, deltas } = needs(plan);
     let formats = formats.into_iter().filter_map(DType::from_ggml);
     for (dtype, activation) in formats.flat_map(|dtype| activations.iter().map(move |activation| (dtype, *activation)))
     {
@@ -105,6 +112,21 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
                 case.check(context, cache_type, steps)
             })?;
         }
+    }
+    for kernel in convolutions {
+        once(context, &format!("convolutions over {kernel} tokens"), || {
+            let mut case = Case::new();
+            case.convolution(kernel);
+            case.check(context, cache_type, &RECURRENT)
+        })?;
+    }
+    for DeltaSpec { key_heads, value_heads, head_dim, eps, .. } in deltas {
+        let group = value_heads / key_heads;
+        once(context, &format!("the gated delta rule with {group} heads of {head_dim}"), || {
+            let mut case = Case::new();
+            case.delta(DeltaSpec { state: 0, key_heads: 2, value_heads: 2 * group, head_dim, eps });
+            case.check(context, cache_type, &RECURRENT)
+        })?;
     }
     once(context, "the choice of tokens", || choices(context))
 }
@@ -165,8 +187,15 @@ fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Re
 }
 
 fn needs(plan: &Plan) -> Needs {
-    let mut needs =
-        Needs { formats: BTreeSet::new(), activations: vec![], capped: false, attention: vec![], experts: vec![] };
+    let mut needs = Needs {
+        formats: BTreeSet::new(),
+        activations: vec![],
+        capped: false,
+        attention: vec![],
+        experts: vec![],
+        convolutions: BTreeSet::new(),
+        deltas: vec![],
+    };
     for step in plan.steps() {
         let table = if step.op == Op::Embed { &step.inputs[..1] } else { &[] };
         for operand in step.matrices().iter().chain(table) {
@@ -188,6 +217,8 @@ fn needs(plan: &Plan) -> Needs {
             Op::RotatedAttention { attention, rope, norm } => {
                 needs.attention.push(Attention { spec: *attention, rope: Some(*rope), norm: *norm });
             }
+            Op::ShortConv(spec) => _ = needs.convolutions.insert(spec.kernel),
+            Op::GatedDelta(spec) => needs.deltas.push(*spec),
             _ => {}
         }
     }
@@ -331,6 +362,20 @@ impl Case {
         self.result = Some(self.builder.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: dim }, group, scores));
     }
 
+    fn convolution(&mut self, kernel: usize) {
+        let x = self.rows(WIDTH);
+        let taps = self.weight(DType::F32, WIDTH, kernel);
+        self.result = Some(self.builder.short_conv(x, taps));
+    }
+
+    fn delta(&mut self, spec: DeltaSpec) {
+        let heads = spec.value_heads;
+        let [qkv, alpha, beta] = [(2 * spec.key_heads + heads) * spec.head_dim, heads, heads].map(|n| self.rows(n));
+        let a = self.builder.constant((0..heads).map(|head| -1.0 / (head + 1) as f32).collect::<Vec<_>>());
+        let dt = self.weight(DType::F32, 1, heads);
+        self.result = Some(self.builder.gated_delta([qkv, alpha, beta, a, dt], spec));
+    }
+
     /// The squared error as a share of the squares, of the step where it is largest: steps of so many tokens of one
     /// sequence.
     fn check(self, context: &Arc<Context>, cache_type: CacheType, steps: &[usize]) -> Result<f64> {
@@ -378,12 +423,14 @@ fn compute(
 ) -> Result<Vec<f32>> {
     let most = steps.iter().copied().max().unwrap_or(1);
     let mut executable = compile(context, graph, weights, cache_type, most)?;
-    let mut cache = KvCache::new(tokens.len(), usize::MAX);
+    let cache = KvCache::new(tokens.len(), usize::MAX);
+    let mut cache = if graph.states().is_empty() { cache } else { cache.with_states(usize::MAX) };
     let sequence = cache.open();
     let (mut found, mut start) = (vec![], 0);
     for &len in steps {
         cache.extend(sequence, len)?;
-        let runs = [Run { len, start, pages: cache.pages(sequence)?, state: None }];
+        let state = cache.advance(sequence, start + len, Stage::Within)?;
+        let runs = [Run { len, start, pages: cache.pages(sequence)?, state: state.as_ref() }];
         let outputs: Vec<_> = (0..len).collect();
         let step = Step { tokens: &tokens[start..start + len], runs: &runs, outputs: &outputs, copies: &[] };
         found.extend_from_slice(executable.run(&step)?);

@@ -4,7 +4,10 @@ use std::{collections::HashMap, f64::consts::PI};
 
 use crate::{
     Error, Result,
-    graph::{Activation, AttentionSpec, ExpertsSpec, Graph, Op, RopeSpec, RopeStyle, Scores, Source, ValueId},
+    graph::{
+        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, Op, RopeSpec, RopeStyle, Scores, Source,
+        ValueId,
+    },
 };
 
 /// Rows of one width.
@@ -70,6 +73,8 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
         (Op::Attention(spec), [q, k, v]) => Ok(attention(spec, q, k, v)),
         (Op::Route { used }, [logits]) => Ok(Matrix::of(logits.width, logits.rows().map(|row| route(row, *used)))),
         (Op::Experts(spec), [x, weights, matrices @ ..]) => Ok(experts(spec, x, weights, matrices)),
+        (Op::ShortConv(spec), [x, w]) => Ok(short_conv(spec, x, w)),
+        (Op::GatedDelta(spec), [qkv, alpha, beta, a, dt]) => Ok(gated_delta(spec, qkv, [alpha, beta, a, dt])),
         (Op::SelectOutputs, [x]) => Ok((*x).clone()),
         _ => Err(Error::Graph(format!("a self-test has no {op}"))),
     }
@@ -177,4 +182,43 @@ fn attention(spec: &AttentionSpec, q: &Matrix, k: &Matrix, v: &Matrix) -> Matrix
         (0..spec.heads).flat_map(one).collect()
     };
     Matrix::of(q.width, q.rows().enumerate().map(attend))
+}
+
+fn short_conv(spec: &ConvSpec, x: &Matrix, w: &Matrix) -> Matrix {
+    let result = |token: usize, channel: usize| {
+        let taps = w.data[channel * spec.kernel..][..spec.kernel].iter().rev().enumerate();
+        let seen = taps.filter(|(back, _)| *back <= token);
+        let sum: f64 = seen.map(|(back, w)| w * x.data[(token - back) * x.width + channel]).sum();
+        sum / (1.0 + (-sum).exp())
+    };
+    Matrix::of(x.width, (0..x.rows().count()).map(|token| (0..x.width).map(|channel| result(token, channel)).collect()))
+}
+
+fn gated_delta(spec: &DeltaSpec, qkv: &Matrix, [alpha, beta, a, dt]: [&Matrix; 4]) -> Matrix {
+    let DeltaSpec { key_heads, value_heads, head_dim, .. } = *spec;
+    let mut states = vec![vec![0.0; head_dim * head_dim]; value_heads];
+    let rows = qkv.rows().zip(alpha.rows().zip(beta.rows())).map(|(row, (alpha, beta))| {
+        let head_of = |head: usize| &row[head * head_dim..][..head_dim];
+        let unit = |x: &[f64]| -> Vec<f64> {
+            let length = (x.iter().map(|x| x * x).sum::<f64>() + f64::from(spec.eps)).sqrt();
+            x.iter().map(|x| x / length).collect()
+        };
+        let one = |(head, state): (usize, &mut Vec<f64>)| {
+            let [q, k] = [0, key_heads].map(|first| unit(head_of(first + head % key_heads)));
+            let v = head_of(2 * key_heads + head);
+            let decay = (a.data[head] * (alpha[head] + dt.data[head]).exp().ln_1p()).exp();
+            let strength = 1.0 / (1.0 + (-beta[head]).exp());
+            state.iter_mut().for_each(|s| *s *= decay);
+            let read = |state: &[f64], x: &[f64], i: usize| -> f64 {
+                x.iter().enumerate().map(|(row, x)| x * state[row * head_dim + i]).sum()
+            };
+            let change: Vec<_> = (0..head_dim).map(|i| strength * (v[i] - read(state, &k, i))).collect();
+            for (state, k) in state.chunks_exact_mut(head_dim).zip(&k) {
+                state.iter_mut().zip(&change).for_each(|(s, change)| *s += k * change);
+            }
+            (0..head_dim).map(|i| read(state, &q, i) / (head_dim as f64).sqrt()).collect::<Vec<_>>()
+        };
+        states.iter_mut().enumerate().flat_map(one).collect()
+    });
+    Matrix::of(value_heads * head_dim, rows)
 }
