@@ -35,9 +35,9 @@ fn main(
     var s{{i}} = vec4(0.0);
     {% endfor %}
     if before > 0u {
-        let from = (before - 1u) * {{state // 4}}u + place;
+        let old = (before - 1u) * {{state // 4}}u + place;
         {% for i in quads %}
-        s{{i}} = states[from + {{i}}u];
+        s{{i}} = states[old + {{i}}u];
         {% endfor %}
     }
     for (var token = 0u; token < tokens; token++) {
@@ -77,12 +77,12 @@ fn main(
         let decay = exp(a[head] * softplus);
         let strength = 1.0 / (1.0 + exp(-beta[row * {{gate_stride}}u + head]));
         let value = qkv[(row * {{x_stride}}u + (2u * {{key_heads}}u + head) * {{head_dim}}u + column) / 4u][column % 4u];
-        let new = strength * k_scale * (value - decay * k_scale * sums.w);
+        let change = strength * k_scale * (value - decay * k_scale * sums.w);
         {% for i in quads %}
-        s{{i}} = decay * s{{i}} + new * k{{i}};
+        s{{i}} = decay * s{{i}} + change * k{{i}};
         {% endfor %}
         if slice == 0u {
-            y[row * {{y_stride}}u + head * {{head_dim}}u + column] = q_scale * (decay * read + new * sums.z);
+            y[row * {{y_stride}}u + head * {{head_dim}}u + column] = q_scale * (decay * read + change * sums.z);
         }
         {% for checkpoint in range(checkpoints) %}
         if step[run + {{4 + 2 * checkpoint}}u] == token + 1u {

@@ -20,20 +20,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var x{{i}} = 0.0;
     {% endfor %}
     if before > 0u {
-        let from = (before - 1u) * {{state}}u + channel;
+        let old = (before - 1u) * {{state}}u + channel;
         {% for i in past %}
-        x{{i}} = states[from + {{i * channels}}u];
+        x{{i}} = states[old + {{i * channels}}u];
         {% endfor %}
     }
     {% for i in range(kernel) %}
     let w{{i}} = w[channel * {{kernel}}u + {{i}}u];
     {% endfor %}
     for (var token = 0u; token < tokens; token++) {
-        let new = x[(first + token) * {{x_stride}}u + channel];
-        let sum = w{{kernel - 1}} * new{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
+        let now = x[(first + token) * {{x_stride}}u + channel];
+        let sum = w{{kernel - 1}} * now{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
         y[(first + token) * {{y_stride}}u + channel] = silu(vec4(sum)).x;
         {% for i in past %}
-        x{{i}} = {{ "x" ~ (i + 1) if not loop.last else "new" }};
+        x{{i}} = {{ "x" ~ (i + 1) if not loop.last else "now" }};
         {% endfor %}
         {% for checkpoint in range(checkpoints) %}
         if step[run + {{4 + 2 * checkpoint}}u] == token + 1u {
