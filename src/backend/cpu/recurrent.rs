@@ -119,9 +119,9 @@ pub(super) struct Delta<'a> {
 }
 
 /// Columns of a head's state that a thread takes at a time. They lie together, row by row: with heads of 128 elements
-/// 16 KB, which the first-level cache holds.
+/// 32 KB, which the first-level cache about holds. More of them share the work on gates, norms and single numbers.
 fn columns(head_dim: usize) -> usize {
-    if head_dim.is_multiple_of(32) { 32 } else { 16 }
+    1 << head_dim.trailing_zeros().min(6)
 }
 
 /// The pieces of a run's work.
@@ -142,7 +142,8 @@ pub(super) unsafe fn gated_delta<S: Simd>(run: &Delta<'_>, part: usize) {
         match columns(run.spec.head_dim) / S::WIDTH {
             1 => delta_columns::<S, 1, 8>(run, part),
             2 => delta_columns::<S, 2, 4>(run, part),
-            _ => delta_columns::<S, 4, 2>(run, part),
+            4 => delta_columns::<S, 4, 2>(run, part),
+            _ => delta_columns::<S, 8, 1>(run, part),
         }
     }
 }
