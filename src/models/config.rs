@@ -123,10 +123,11 @@ fn layers(keys: &Keys) -> Result<Vec<LayerConfig>> {
     let count = keys.size("block_count", MAX_LAYERS)?;
     let heads = keys.required(HEADS, keys.per_layer(HEADS, count, MAX_HEADS)?)?;
     let kv_heads = keys.per_layer(KV_HEADS, count, MAX_HEADS)?.unwrap_or_else(|| heads.clone());
-    let own = if keys.is_zero(FFN) { None } else { keys.per_layer(FFN, count, MAX_WIDTH)? };
     // Where nothing but experts has a width, the file may give theirs alone.
-    let of_experts = keys.expert_width()?.map(|width| vec![width; count]);
-    let ffn = keys.required(FFN, own.or(of_experts))?;
+    let ffn = match keys.expert_width()? {
+        Some(width) if keys.is_zero(FFN) => vec![width; count],
+        _ => keys.required(FFN, keys.per_layer(FFN, count, MAX_WIDTH)?)?,
+    };
     let layer = |n: usize| {
         let (heads, kv_heads) = (heads[n], kv_heads[n]);
         if !heads.is_multiple_of(kv_heads) {

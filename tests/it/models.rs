@@ -11,7 +11,7 @@ use inkstone::{
 use crate::support::{
     gguf_file::{Folder, GgufFile},
     interpret::{self, Interpreter, Run, Step},
-    tiny::{MODELS, Tiny, nmse},
+    tiny::{EXACT, MODELS, Tiny, nmse},
 };
 
 fn open(tiny: Tiny) -> (Gguf, Weights, Model) {
@@ -33,7 +33,7 @@ fn dense(gguf: &Gguf) -> interpret::Weights {
 }
 
 #[test]
-fn graphs_compute_what_llama_cpp_does() {
+fn graphs_compute_what_llama_cpp_and_transformers_do() {
     for tiny in MODELS {
         let (gguf, _, model) = open(tiny);
         let weights = dense(&gguf);
@@ -45,10 +45,12 @@ fn graphs_compute_what_llama_cpp_does() {
             tokens,
         };
         let logits = Interpreter::new(&weights).run(&model.graph, &step);
-        for (row, reference) in [expected.prompt_logits, expected.end_logits].iter().enumerate() {
-            let row: Vec<_> = logits.row(row).iter().map(|&x| x as f32).collect();
+        for (number, reference) in [expected.prompt_logits, expected.end_logits].iter().enumerate() {
+            let row: Vec<_> = logits.row(number).iter().map(|&x| x as f32).collect();
             let error = nmse(&row, reference);
             assert!(error <= tiny.1, "{}: {error:.1e}", tiny.0);
+            let exact = expected.transformers.as_ref().map_or(0.0, |rows| nmse(&row, &rows[number]));
+            assert!(exact <= EXACT, "{} against transformers: {exact:.1e}", tiny.0);
         }
     }
 }

@@ -9,7 +9,7 @@ use inkstone::{
 
 use crate::support::{
     gguf_file::Folder,
-    tiny::{MODELS, Tiny, argmax, nmse, with_template},
+    tiny::{EXACT, MODELS, Tiny, argmax, nmse, with_template},
 };
 
 /// What rounding in another order may cost in single precision.
@@ -21,6 +21,24 @@ fn exact() -> RunnerBuilder {
 
 fn qwen3() -> Runner {
     exact().from_gguf(MODELS[0].path()).unwrap()
+}
+
+/// Where llama.cpp itself rounds on the way, transformers tells whether that is all.
+#[test]
+fn logits_are_transformers() {
+    let mut compared = 0;
+    for tiny in MODELS {
+        let expected = tiny.expected();
+        let Some(rows) = expected.transformers else { continue };
+        let mut runner = exact().from_gguf(tiny.path()).unwrap();
+        let text = [expected.prompt.as_slice(), &expected.greedy].concat();
+        for (ids, row) in [&expected.prompt, &text].into_iter().zip(&rows) {
+            let error = nmse(&runner.predict_logits(ids).unwrap(), row);
+            assert!(error <= EXACT, "{} after {} ids: {error:.1e}", tiny.0, ids.len());
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, 10);
 }
 
 /// Feeds the oracle's ids, and holds each step's choice against the oracle's where rounding cannot have made it.

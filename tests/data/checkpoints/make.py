@@ -12,7 +12,8 @@ the converter to GGUF did to it, which is to be undone:
     permuted N    rows of N heads: of each head, the first half of the rows became the even ones
     plus-one      one was added to each element
 
-The model is then loaded from the folder and must give the logits of ../models/NAME.expected.
+The model is then loaded from the folder and must give the logits of ../models/NAME.expected, to which its own are added,
+computed in double precision as far as transformers does (`transformers_prompt_logits`, `transformers_end_logits`).
 """
 import json, pathlib, sys, tempfile
 import gguf, numpy as np, torch, transformers
@@ -139,14 +140,15 @@ def tokenizer(fields, folder):
 
 def check(folder, name, tensors):
     """What transformers computes with the folder, against llama.cpp."""
-    lines = dict(line.split(": ", 1) for line in (HERE / f"../models/{name}.expected").read_text().splitlines())
+    path = HERE / f"../models/{name}.expected"
+    lines = dict(line.split(": ", 1) for line in path.read_text().splitlines())
     numbers = lambda key, kind: np.array(lines[key].split(","), dtype=kind)
     with tempfile.TemporaryDirectory() as whole:
         for file in folder.glob("*.json"):
             (pathlib.Path(whole) / file.name).write_bytes(file.read_bytes())
         save_file(tensors, f"{whole}/model.safetensors", metadata={"format": "pt"})
         model, loading = transformers.AutoModelForCausalLM.from_pretrained(
-            whole, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+            whole, dtype=torch.float64, attn_implementation="eager", output_loading_info=True)
     assert not any(loading.values()), loading
     prompt, greedy = numbers("prompt", int), numbers("greedy", int)
     with torch.no_grad():
@@ -154,6 +156,8 @@ def check(folder, name, tensors):
     for key, row in (("prompt_logits", logits[len(prompt) - 1]), ("end_logits", logits[-1])):
         expected = numbers(key, float)
         print(f"{name}: NMSE of {key} {np.mean((row - expected) ** 2) / np.var(expected):.1e}")
+        lines[f"transformers_{key}"] = ",".join(str(np.float32(x)) for x in row)
+    path.write_text("".join(f"{key}: {line}\n" for key, line in lines.items()))
 
 
 def make(name):

@@ -13,6 +13,8 @@ cache and no flash attention:
     gaps           by how much each of them led the second best logit
     prompt_logits  the logits after the prompt
     end_logits     the logits after the prompt and the 40 ids
+
+Those that transformers has are then written anew by ../checkpoints/make.py, with its own logits beside these.
 """
 import importlib.util, json, pathlib, subprocess, sys, tempfile
 import numpy as np

@@ -47,18 +47,21 @@ impl Tiny {
     pub fn expected(self) -> Expected {
         let path = data(&format!("models/{}.expected", self.0));
         let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let line = |key: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
-            line.unwrap_or_else(|| panic!("{} has no `{key}`", path.display()))
-        };
+        let found = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+        let line = |key: &str| found(key).unwrap_or_else(|| panic!("{} has no `{key}`", path.display()));
         let ids = |key| line(key).split(',').map(|id| id.parse().unwrap()).collect();
-        let floats = |key| line(key).split(',').map(|x| x.parse().unwrap()).collect();
+        let numbers = |line: &str| line.split(',').map(|x| x.parse().unwrap()).collect();
+        let floats = |key| numbers(line(key));
         Expected {
             prompt: ids("prompt"),
             greedy: ids("greedy"),
             gaps: floats("gaps"),
             prompt_logits: floats("prompt_logits"),
             end_logits: floats("end_logits"),
+            transformers: found("transformers_prompt_logits").map(|prompt| {
+                let end = found("transformers_end_logits").unwrap_or_else(|| panic!("{}", path.display()));
+                [prompt, end].map(numbers)
+            }),
         }
     }
 }
@@ -70,6 +73,8 @@ pub struct Expected {
     pub gaps: Vec<f32>,
     pub prompt_logits: Vec<f32>,
     pub end_logits: Vec<f32>,
+    /// What transformers computes in double precision after the prompt and in the end, where it has the model.
+    pub transformers: Option<[Vec<f32>; 2]>,
 }
 
 /// The mean squared error over the variance of the reference.
