@@ -82,7 +82,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoint: None },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoint: Some(&granite::CHECKPOINT) },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoint: Some(&llama::CHECKPOINT) },
-    Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoint: None },
+    Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoint: Some(&phi3::CHECKPOINT) },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoint: Some(&qwen2::CHECKPOINT) },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoint: Some(&qwen3::CHECKPOINT) },
     Family { architecture: "qwen35", models: "Qwen3.5, dense, text", build: qwen35::build, checkpoint: None },

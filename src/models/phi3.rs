@@ -4,8 +4,9 @@
 //! The first of them see a window, which transformers applies in every layer and llama.cpp does not.
 
 use super::{
-    Config, Model,
+    Checkpoint, Config, Model,
     block::Block,
+    checkpoint::{FULL_ATTENTION, Need, SILU, SIZES, TENSORS, float, size, tensor},
     keys::{Keys, MAX_CONTEXT},
     wiring::Wiring,
 };
@@ -16,6 +17,21 @@ use crate::{
 
 const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: false, post_norms: false, activation: Activation::Silu };
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["phi3"],
+    config: &[
+        &[
+            float("rms_norm_eps", "attention.layer_norm_rms_epsilon", Need::Or(1e-5)),
+            size("sliding_window", "attention.sliding_window", Need::Optional),
+        ],
+        SIZES,
+        SILU,
+        FULL_ATTENTION,
+    ],
+    tensors: &[&[tensor("self_attn.qkv_proj", "attn_qkv"), tensor("mlp.gate_up_proj", "ffn_up")], TENSORS],
+    ..Checkpoint::DECODER
+};
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
     let mut config = Config::read(keys)?;

@@ -33,6 +33,7 @@ MODELS = {
     "gemma2": ("gemma2", {"query_pre_attn_scalar": 16}),
     "gemma3": ("gemma3_text", {"query_pre_attn_scalar": 32}),
     "granite": ("granite", {}),
+    "phi3": ("phi3", {}),
 }
 PERMUTED = {"llama", "smollm3", "granite"}
 PLUS_ONE = {"gemma", "gemma2", "gemma3_text"}
@@ -47,6 +48,7 @@ NAMES = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
 }
 # Where four norms of a layer have other names.
