@@ -5,8 +5,10 @@
 //! serves prefill, decode and ragged batches at every length; positions and cache lengths are run-time values of the
 //! step. Heads are attributes of the ops that know them, not a dimension.
 
+mod attention;
 mod builder;
 mod dump;
+mod experts;
 mod op;
 mod recurrent;
 mod rewrite;
@@ -14,8 +16,10 @@ mod verify;
 
 use std::sync::Arc;
 
+pub use attention::{AttentionSpec, RopeSpec, RopeStyle, Scores};
 pub use builder::Builder;
-pub use op::{Activation, AttentionSpec, ExpertsSpec, Op, RopeSpec, RopeStyle, Scores};
+pub use experts::ExpertsSpec;
+pub use op::{Activation, Op};
 pub use recurrent::{ConvSpec, DeltaSpec, LayerState, RECURRENT_UNIT};
 pub use rewrite::Rewriter;
 

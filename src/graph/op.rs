@@ -1,6 +1,6 @@
 //! The ops: a closed list, so that the compiler names every place that a new one still lacks.
 
-use super::{ConvSpec, DeltaSpec, Rows, Shape};
+use super::{AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, RopeSpec, Rows, Shape, attention::rotated};
 
 /// A function applied to each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,69 +12,6 @@ pub enum Activation {
     Gelu,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
-}
-
-/// Which elements of a head are rotated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RopeStyle {
-    /// Pairs `(2i, 2i + 1)`.
-    Adjacent,
-    /// Pairs `(i, i + n / 2)`, with `n` rotated elements.
-    Halves,
-}
-
-/// How rotary position embedding is applied ([Su et al. 2021](https://arxiv.org/abs/2104.09864)).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RopeSpec {
-    /// Which elements form a pair.
-    pub style: RopeStyle,
-    /// Elements in a head; of these the first `2 x frequencies` are rotated.
-    pub head_dim: usize,
-}
-
-/// What becomes of attention's scores before the softmax.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scores {
-    /// What they are multiplied by.
-    pub scale: f32,
-    /// A score `s`, once scaled, becomes `c tanh(s / c)`, where there is such a `c`
-    /// ([Gemma Team 2024](https://arxiv.org/abs/2408.00118)).
-    pub softcap: Option<f32>,
-    /// How many positions a token sees, the last of them its own; all up to it where there is no such number.
-    pub window: Option<usize>,
-}
-
-/// Scores that are scaled and nothing else.
-impl From<f32> for Scores {
-    fn from(scale: f32) -> Self {
-        Self { scale, softcap: None, window: None }
-    }
-}
-
-/// The sizes of an attention layer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AttentionSpec {
-    /// The layer's number in [`Graph::caches`](super::Graph::caches).
-    pub layer: usize,
-    /// Query heads; query head `h` reads key-value head `h / (heads / kv_heads)`.
-    pub heads: usize,
-    /// Key-value heads, a divisor of `heads`.
-    pub kv_heads: usize,
-    /// Elements in a head.
-    pub head_dim: usize,
-    /// What becomes of the scores before the softmax.
-    pub scores: Scores,
-}
-
-/// The sizes of a layer of experts ([Shazeer et al. 2017](https://arxiv.org/abs/1701.06538)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpertsSpec {
-    /// How many there are.
-    pub experts: usize,
-    /// The most that a row goes through.
-    pub used: usize,
-    /// What an expert's gate goes through.
-    pub activation: Activation,
 }
 
 /// What a node computes. Operands and results are `[rows, width]`; "row-wise" means that a row of the result depends
@@ -388,72 +325,6 @@ impl Op {
             Self::Experts(spec) => spec.infer(inputs),
         }
     }
-}
-
-impl RopeSpec {
-    fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
-        match inputs {
-            [x, f]
-                if x.rows == Rows::Tokens
-                    && self.head_dim > 0
-                    && x.width.is_multiple_of(self.head_dim)
-                    && f.rows == Rows::Fixed(1)
-                    && 2 * f.width <= self.head_dim =>
-            {
-                Ok(vec![*x])
-            }
-            _ => Err(mismatch("whole heads and at most half as many frequencies as a head has elements", inputs)),
-        }
-    }
-}
-
-impl AttentionSpec {
-    fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
-        let q = Shape::new(Rows::Tokens, self.heads.saturating_mul(self.head_dim));
-        let kv = Shape::new(Rows::Tokens, self.kv_heads.saturating_mul(self.head_dim));
-        if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(format!("{} query heads do not divide among {} key-value heads", self.heads, self.kv_heads));
-        }
-        if self.scores.window == Some(0) {
-            return Err("a window of no positions".into());
-        }
-        match inputs == [q, kv, kv] || inputs == [q] {
-            true => Ok(vec![q]),
-            false => Err(mismatch("q of the heads' width, and k and v or neither", inputs)),
-        }
-    }
-}
-
-impl ExpertsSpec {
-    fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
-        let Self { experts, used, .. } = *self;
-        if used == 0 || used > experts {
-            return Err(format!("uses {used} of {experts} experts"));
-        }
-        let wrong = || Err(mismatch("x, a weight for each expert, and the experts' matrices", inputs));
-        let ([x, weights, matrices @ ..], Some(down)) = (inputs, inputs.last()) else { return wrong() };
-        let stacked = |rows: usize, width| Shape::new(Rows::Fixed(experts.saturating_mul(rows)), width);
-        let [n, m] = [x.width, down.width];
-        let sound = match matrices {
-            [gate_up, _] => *gate_up == stacked(2 * m, n),
-            [gate, up, _] => gate == up && *gate == stacked(m, n),
-            _ => false,
-        };
-        if sound && *weights == Shape::new(x.rows, experts) && *down == stacked(n, m) { Ok(vec![*x]) } else { wrong() }
-    }
-}
-
-fn rotated(
-    attention: &AttentionSpec,
-    rope: &RopeSpec,
-    [q, k, v]: [Shape; 3],
-    frequencies: Shape,
-) -> Result<Vec<Shape>, String> {
-    if rope.head_dim != attention.head_dim {
-        return Err(format!("rotates heads of {} elements, attends to {}", rope.head_dim, attention.head_dim));
-    }
-    rope.infer(&[q, frequencies])?;
-    attention.infer(&[q, k, v])
 }
 
 /// The shapes of the products of `inputs[0]` with each of the `n` matrices that follow.

@@ -1,0 +1,79 @@
+//! What of an adapter a plan needs to be right.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    DType,
+    graph::{Activation, AttentionSpec, DeltaSpec, Op, RopeSpec},
+    plan::{Operand, Plan},
+};
+
+/// What a plan needs of an adapter.
+pub(super) struct Needs {
+    pub formats: BTreeSet<u32>,
+    pub activations: Vec<Activation>,
+    /// Whether something is capped, apart from attention's scores.
+    pub capped: bool,
+    pub attention: Vec<Attention>,
+    pub experts: Vec<Experts>,
+    /// Kernels of short convolutions.
+    pub convolutions: BTreeSet<usize>,
+    pub deltas: Vec<DeltaSpec>,
+}
+
+/// Layers of experts: the formats of their matrices, and what their gate goes through.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Experts {
+    pub formats: Vec<DType>,
+    pub activation: Activation,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attention {
+    pub spec: AttentionSpec,
+    pub rope: Option<RopeSpec>,
+    pub norm: Option<f32>,
+}
+
+pub(super) fn needs(plan: &Plan) -> Needs {
+    let mut needs = Needs {
+        formats: BTreeSet::new(),
+        activations: vec![],
+        capped: false,
+        attention: vec![],
+        experts: vec![],
+        convolutions: BTreeSet::new(),
+        deltas: vec![],
+    };
+    for step in plan.steps() {
+        let table = if step.op == Op::Embed { &step.inputs[..1] } else { &[] };
+        for operand in step.matrices().iter().chain(table) {
+            if let Operand::Weight { dtype, .. } = operand {
+                needs.formats.insert(dtype.ggml());
+            }
+        }
+        match &step.op {
+            Op::Activate(activation) | Op::MatMulGlu(activation) => needs.activations.push(*activation),
+            Op::SoftCap { .. } => needs.capped = true,
+            Op::Experts(spec) => {
+                let formats = step.matrices().iter().filter_map(|operand| match operand {
+                    Operand::Weight { dtype, .. } => Some(*dtype),
+                    Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
+                });
+                needs.experts.push(Experts { formats: formats.collect(), activation: spec.activation });
+            }
+            Op::Attention(spec) => needs.attention.push(Attention { spec: *spec, rope: None, norm: None }),
+            Op::RotatedAttention { attention, rope, norm } => {
+                needs.attention.push(Attention { spec: *attention, rope: Some(*rope), norm: *norm });
+            }
+            Op::ShortConv(spec) => _ = needs.convolutions.insert(spec.kernel),
+            Op::GatedDelta(spec) => needs.deltas.push(*spec),
+            _ => {}
+        }
+    }
+    if needs.activations.is_empty() {
+        // Products are tested with one in any case.
+        needs.activations.push(Activation::Silu);
+    }
+    needs
+}
