@@ -10,6 +10,17 @@ var<workgroup> parts: array<vec4<f32>, {{workgroup}}>;
 var<workgroup> parts_read: array<f32, {{workgroup}}>;
 {% endif %}
 
+{# Asks for what a token brings. #}
+{% macro ask_for(row, var="var ") %}
+    {% for i in quads %}
+    {{var}}next_q{{i}} = qkv[{{row}} * {{x_stride // 4}}u + query + {{i}}u];
+    {{var}}next_k{{i}} = qkv[{{row}} * {{x_stride // 4}}u + key + {{i}}u];
+    {% endfor %}
+    {{var}}next_value = qkv[({{row}} * {{x_stride}}u + own) / 4u][column % 4u];
+    {{var}}next_alpha = alpha[{{row}} * {{gate_stride}}u + head];
+    {{var}}next_beta = beta[{{row}} * {{gate_stride}}u + head];
+{% endmacro %}
+
 @compute @workgroup_size({{workgroup}})
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -40,16 +51,31 @@ fn main(
         s{{i}} = states[old + {{i}}u];
         {% endfor %}
     }
+    let query = head % {{key_heads}}u * {{head_dim // 4}}u + slice;
+    let key = query + {{key_heads * head_dim // 4}}u;
+    let own = (2u * {{key_heads}}u + head) * {{head_dim}}u + column;
+    let pace = a[head];
+    let shift = dt[head];
+    {% for checkpoint in range(checkpoints) %}
+    let checkpoint{{checkpoint}} = step[run + {{4 + 2 * checkpoint}}u];
+    {% endfor %}
+    {{ ask_for("first") }}
     for (var token = 0u; token < tokens; token++) {
         let row = first + token;
-        let query = row * {{x_stride // 4}}u + head % {{key_heads}}u * {{head_dim // 4}}u + slice;
-        let key = query + {{key_heads * head_dim // 4}}u;
+        {% for i in quads %}
+        let q{{i}} = next_q{{i}};
+        let k{{i}} = next_k{{i}};
+        {% endfor %}
+        let value = next_value;
+        let open = next_alpha + shift;
+        let strength = 1.0 / (1.0 + exp(-next_beta));
+        // The next token's are on their way meanwhile; after the last one its own once more.
+        let next = min(row + 1u, first + tokens - 1u);
+        {{ ask_for("next", "") }}
         // Products of the key with itself and with the query, and what the state before the token says to the two.
         var sums = vec4(0.0);
         var read = 0.0;
         {% for i in quads %}
-        let q{{i}} = qkv[query + {{i}}u];
-        let k{{i}} = qkv[key + {{i}}u];
         sums += vec4(dot(k{{i}}, k{{i}}), dot(q{{i}}, q{{i}}), dot(k{{i}}, q{{i}}), dot(s{{i}}, k{{i}}));
         read += dot(s{{i}}, q{{i}});
         {% endfor %}
@@ -72,11 +98,8 @@ fn main(
         {% endif %}
         let k_scale = inverseSqrt(sums.x + {{eps}});
         let q_scale = inverseSqrt((sums.y + {{eps}}) * {{head_dim}}.0);
-        let open = alpha[row * {{gate_stride}}u + head] + dt[head];
         let softplus = max(open, 0.0) + log(1.0 + exp(-abs(open)));
-        let decay = exp(a[head] * softplus);
-        let strength = 1.0 / (1.0 + exp(-beta[row * {{gate_stride}}u + head]));
-        let value = qkv[(row * {{x_stride}}u + (2u * {{key_heads}}u + head) * {{head_dim}}u + column) / 4u][column % 4u];
+        let decay = exp(pace * softplus);
         let change = strength * k_scale * (value - decay * k_scale * sums.w);
         {% for i in quads %}
         s{{i}} = decay * s{{i}} + change * k{{i}};
@@ -85,7 +108,7 @@ fn main(
             y[row * {{y_stride}}u + head * {{head_dim}}u + column] = q_scale * (decay * read + change * sums.z);
         }
         {% for checkpoint in range(checkpoints) %}
-        if step[run + {{4 + 2 * checkpoint}}u] == token + 1u {
+        if checkpoint{{checkpoint}} == token + 1u {
             let to = step[run + {{5 + 2 * checkpoint}}u] * {{state // 4}}u + place;
             {% for i in quads %}
             states[to + {{i}}u] = s{{i}};

@@ -28,18 +28,29 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     {% for i in range(kernel) %}
     let w{{i}} = w[channel * {{kernel}}u + {{i}}u];
     {% endfor %}
-    for (var token = 0u; token < tokens; token++) {
-        let now = x[(first + token) * {{x_stride}}u + channel];
-        let sum = w{{kernel - 1}} * now{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
-        y[(first + token) * {{y_stride}}u + channel] = silu(vec4(sum)).x;
-        {% for i in past %}
-        x{{i}} = {{ "x" ~ (i + 1) if not loop.last else "now" }};
+    {% for checkpoint in range(checkpoints) %}
+    let checkpoint{{checkpoint}} = step[run + {{4 + 2 * checkpoint}}u];
+    {% endfor %}
+    for (var start = 0u; start < tokens; start += {{at_once}}u) {
+        // All loads first, so that they are under way together; beyond the end the last one once more.
+        {% for j in range(at_once) %}
+        let now{{j}} = x[(first + min(start + {{j}}u, tokens - 1u)) * {{x_stride}}u + channel];
         {% endfor %}
-        {% for checkpoint in range(checkpoints) %}
-        if step[run + {{4 + 2 * checkpoint}}u] == token + 1u {
-            let to = step[run + {{5 + 2 * checkpoint}}u] * {{state}}u + channel;
+        {% for j in range(at_once) %}
+        if start + {{j}}u < tokens {
+            let token = start + {{j}}u;
+            let sum = w{{kernel - 1}} * now{{j}}{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
+            y[(first + token) * {{y_stride}}u + channel] = silu(vec4(sum)).x;
             {% for i in past %}
-            states[to + {{i * channels}}u] = x{{i}};
+            x{{i}} = {{ "x" ~ (i + 1) if not loop.last else "now" ~ j }};
+            {% endfor %}
+            {% for checkpoint in range(checkpoints) %}
+            if checkpoint{{checkpoint}} == token + 1u {
+                let to = step[run + {{5 + 2 * checkpoint}}u] * {{state}}u + channel;
+                {% for i in past %}
+                states[to + {{i * channels}}u] = x{{i}};
+                {% endfor %}
+            }
             {% endfor %}
         }
         {% endfor %}

@@ -15,6 +15,8 @@ use crate::{
 };
 
 const WORKGROUP: usize = 64;
+/// Tokens of a channel that a convolution has on their way together.
+const AT_ONCE: usize = 8;
 
 impl Lowering<'_> {
     pub(super) fn short_conv(&mut self, op: &'static str, step: &PlanStep, made: &Made, spec: &ConvSpec) -> Result<()> {
@@ -25,7 +27,7 @@ impl Lowering<'_> {
             values: with(
                 self.recurrent(spec.state),
                 json!({
-                    "channels": spec.channels, "kernel": spec.kernel,
+                    "channels": spec.channels, "kernel": spec.kernel, "at_once": AT_ONCE,
                     "x_stride": stride(&x), "y_stride": stride(&made.place),
                 }),
             ),
