@@ -4,7 +4,7 @@
 use super::{Config, LayerConfig, Model, wiring::Wiring};
 use crate::{
     Result,
-    graph::{Activation, LayerCache, RopeSpec, RopeStyle, Scores, ValueId},
+    graph::{Activation, LayerCache, RopeStyle, ValueId},
 };
 
 /// What a family makes of it.
@@ -43,14 +43,8 @@ impl Block {
             q = w.rms_norm(q, &name("attn_q_norm"), l.head_dim, c.rms_eps)?;
             k = w.rms_norm(k, &name("attn_k_norm"), l.head_dim, c.rms_eps)?;
         }
-        let mut scores = l.scores;
-        if let Some(rope) = &l.rope {
-            let frequencies = w.frequencies(rope)?;
-            let style = if c.reference_layout { RopeStyle::Halves } else { self.style };
-            let spec = RopeSpec { style, head_dim: l.head_dim };
-            [q, k] = [q, k].map(|x| w.builder.rope(x, frequencies, spec));
-            scores = Scores { scale: scores.scale * rope.growth(), ..scores };
-        }
+        let style = if c.reference_layout { RopeStyle::Halves } else { self.style };
+        let ([q, k], scores) = w.rotated(l, style, [q, k])?;
         let a = w.builder.attention([q, k, v], cache, l.heads, scores);
         let a = w.linear(a, &name("attn_output"), c.hidden, q_width)?;
         self.join(c, w, [x, a], &name("post_attention_norm"))

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Result,
-    graph::{Activation, LayerCache, RopeSpec, RopeStyle, ValueId},
+    graph::{Activation, LayerCache, RopeStyle, ValueId},
 };
 
 const BLOCK: Block =
@@ -71,26 +71,27 @@ fn config(keys: &Keys) -> Result<Config> {
 fn sizes(keys: &Keys, config: &Config) -> Result<Sizes> {
     const SHARED: &str = "attention.shared_kv_layers";
     let own = config.layers.len() - keys.count(SHARED, config.layers.len() - 1)?;
-    let alike =
-        |a: &LayerConfig, b: &LayerConfig| (a.kv_heads, a.head_dim, a.scores) == (b.kv_heads, b.head_dim, b.scores);
     let (owners, readers) = config.layers.split_at(own);
-    if let Some(n) = readers.iter().position(|reader| !owners.iter().any(|owner| alike(owner, reader))) {
+    if let Some(n) = readers.iter().position(|reader| owner_of(reader, owners).is_none()) {
         return Err(keys.error(SHARED, format!("leaves layer {} without an earlier one of its kind to read", own + n)));
     }
     Ok(Sizes { own, inputs: keys.count("embedding_length_per_layer_input", MAX_WIDTH / config.layers.len())? })
 }
 
+/// The last of `owners` whose keys and values are of the kind that `reader` reads.
+fn owner_of(reader: &LayerConfig, owners: &[LayerConfig]) -> Option<usize> {
+    let kind = |layer: &LayerConfig| (layer.kv_heads, layer.head_dim, layer.scores);
+    owners.iter().rposition(|owner| kind(owner) == kind(reader))
+}
+
 fn attention(c: &Config, l: &LayerConfig, s: &Sizes, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
     let name = |part: &str| format!("blk.{n}.{part}");
     let (q_width, kv_width) = (l.heads * l.head_dim, l.kv_heads * l.head_dim);
-    let spec = RopeSpec { style: BLOCK.style, head_dim: l.head_dim };
-    let frequencies = l.rope.map(|rope| w.frequencies(&rope)).transpose()?;
-    let rotated = |w: &mut Wiring, x: ValueId| frequencies.map_or(x, |f| w.builder.rope(x, f, spec));
 
     let h = w.rms_norm(x, &name("attn_norm"), c.hidden, c.rms_eps)?;
     let q = w.linear(h, &name("attn_q"), q_width, c.hidden)?;
     let q = w.rms_norm(q, &name("attn_q_norm"), l.head_dim, c.rms_eps)?;
-    let q = rotated(w, q);
+    let ([q], scores) = w.rotated(l, BLOCK.style, [q])?;
     let a = if n < s.own {
         let k = w.linear(h, &name("attn_k"), kv_width, c.hidden)?;
         // Where there is no matrix for values they are the keys, before these are normed and rotated.
@@ -99,12 +100,13 @@ fn attention(c: &Config, l: &LayerConfig, s: &Sizes, w: &mut Wiring, x: ValueId,
         let ones = w.builder.constant(vec![1.0; l.head_dim]);
         let v = w.builder.rms_norm(v, ones, c.rms_eps);
         let k = w.rms_norm(k, &name("attn_k_norm"), l.head_dim, c.rms_eps)?;
-        let k = rotated(w, k);
+        let ([k], _) = w.rotated(l, BLOCK.style, [k])?;
         let cache = LayerCache { kv_heads: l.kv_heads, head_dim: l.head_dim };
-        w.builder.attention([q, k, v], cache, l.heads, l.scores)
+        w.builder.attention([q, k, v], cache, l.heads, scores)
     } else {
-        let owner = c.layers[..s.own].iter().rposition(|owner| owner.scores == l.scores).unwrap_or(0);
-        w.builder.shared_attention(q, owner, l.heads, l.scores)
+        // `sizes` has seen that there is one.
+        let owner = owner_of(l, &c.layers[..s.own]).unwrap_or(0);
+        w.builder.shared_attention(q, owner, l.heads, scores)
     };
     let a = w.linear(a, &name("attn_output"), c.hidden, q_width)?;
     BLOCK.join(c, w, [x, a], &name("post_attention_norm"))

@@ -6,7 +6,7 @@
 use super::{Config, LayerConfig, Model, keys::Keys, wiring::Wiring};
 use crate::{
     Result,
-    graph::{Activation, DeltaSpec, LayerCache, RECURRENT_UNIT, RopeSpec, RopeStyle, Scores, ValueId},
+    graph::{Activation, DeltaSpec, LayerCache, RECURRENT_UNIT, RopeStyle, ValueId},
 };
 
 /// The largest sizes that are believed.
@@ -102,15 +102,9 @@ fn attention(c: &Config, l: &LayerConfig, w: &mut Wiring, h: ValueId, n: usize) 
     let k = w.linear(h, &name("k"), kv_width, c.hidden)?;
     let v = w.linear(h, &name("v"), kv_width, c.hidden)?;
     let [q, gate] = [0, l.head_dim].map(|first| w.builder.slice(q, first, l.head_dim, 2 * l.head_dim));
-    let mut q = w.rms_norm(q, &name("q_norm"), l.head_dim, c.rms_eps)?;
-    let mut k = w.rms_norm(k, &name("k_norm"), l.head_dim, c.rms_eps)?;
-    let mut scores = l.scores;
-    if let Some(rope) = &l.rope {
-        let frequencies = w.frequencies(rope)?;
-        let spec = RopeSpec { style: RopeStyle::Halves, head_dim: l.head_dim };
-        [q, k] = [q, k].map(|x| w.builder.rope(x, frequencies, spec));
-        scores = Scores { scale: scores.scale * rope.growth(), ..scores };
-    }
+    let q = w.rms_norm(q, &name("q_norm"), l.head_dim, c.rms_eps)?;
+    let k = w.rms_norm(k, &name("k_norm"), l.head_dim, c.rms_eps)?;
+    let ([q, k], scores) = w.rotated(l, RopeStyle::Halves, [q, k])?;
     let a = w.builder.attention([q, k, v], cache, l.heads, scores);
     let gate = w.builder.activate(Activation::Sigmoid, gate);
     let a = w.builder.mul(a, gate);

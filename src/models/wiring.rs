@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Config, Experts, Model, RopeConfig};
+use super::{Config, Experts, LayerConfig, Model, RopeConfig};
 use crate::{
     Error, Result,
-    graph::{Activation, Builder, ExpertsSpec, ValueId},
+    graph::{Activation, Builder, ExpertsSpec, RopeSpec, RopeStyle, Scores, ValueId},
     weights::Weights,
 };
 
@@ -145,6 +145,20 @@ impl<'a> Wiring<'a> {
         }
         self.frequencies.push((*rope, frequencies));
         Ok(frequencies)
+    }
+
+    /// Queries, or queries and keys, of a layer as its heads are rotated, and what then becomes of their scores.
+    pub fn rotated<const N: usize>(
+        &mut self,
+        layer: &LayerConfig,
+        style: RopeStyle,
+        rows: [ValueId; N],
+    ) -> Result<([ValueId; N], Scores)> {
+        let Some(rope) = &layer.rope else { return Ok((rows, layer.scores)) };
+        let frequencies = self.frequencies(rope)?;
+        let spec = RopeSpec { style, head_dim: layer.head_dim };
+        let scores = Scores { scale: layer.scores.scale * rope.growth(), ..layer.scores };
+        Ok((rows.map(|x| self.builder.rope(x, frequencies, spec)), scores))
     }
 
     /// Every element times `factor`.

@@ -188,14 +188,7 @@ impl<'a> Walk<'a> {
                         (kernels.soft_cap)(self.row(*x, row), *cap, self.row(*out, row), out.width);
                     }
                 }
-                Task::Slice { first, len, every, x, out } => {
-                    for row in worker.share(self.rows(out.rows)) {
-                        let [x, out_row] = [self.row(*x, row).add(*first), self.row(*out, row)];
-                        for group in 0..out.width / len {
-                            out_row.add(group * len).copy_from_nonoverlapping(x.add(group * every), *len);
-                        }
-                    }
-                }
+                Task::Slice { first, len, every, x, out } => self.slice([*first, *len, *every], *x, *out, worker),
                 Task::RmsNorm { x, w, eps, out } => {
                     for row in worker.share(self.rows(out.rows)) {
                         let [x, out_row] = [self.row(*x, row), self.row(*out, row)];
@@ -249,6 +242,18 @@ impl<'a> Walk<'a> {
             self.prepared.read_row(table, self.step.tokens[token] as usize, &mut bytes, row)?;
         }
         Ok(())
+    }
+
+    unsafe fn slice(&self, [first, len, every]: [usize; 3], x: Buffer, out: Buffer, worker: Worker<'_>) {
+        for row in worker.share(self.rows(out.rows)) {
+            for group in 0..out.width / len {
+                // SAFETY: by the caller.
+                unsafe {
+                    let from = self.row(x, row).add(group * every + first);
+                    self.row(out, row).add(group * len).copy_from_nonoverlapping(from, len);
+                }
+            }
+        }
     }
 
     unsafe fn binary(&self, op: BinaryOp, a: Buffer, b: &Side, out: Buffer, worker: Worker<'_>) {
