@@ -71,11 +71,11 @@ fn main() -> ExitCode {
 fn measure(cpu: &Cpu, dtype: DType, reps: usize, machine: &mut Machine) -> Result<()> {
     let weights = weights(dtype)?;
     let bytes = (ROWS * dtype.row_bytes(COLUMNS).unwrap_or(0)) as f64;
-    let mut executable = executable(cpu, &weights, dtype)?;
+    let (mut executable, layout) = executable(cpu, &weights, dtype)?;
     let mut rates = Vec::new();
     for tokens in BATCHES {
         let ids = vec![0; tokens];
-        let mut cache = KvCache::new(tokens, usize::MAX);
+        let mut cache = KvCache::new(&layout, tokens);
         let sequence = cache.open();
         cache.extend(sequence, tokens)?;
         let runs = [Run { len: tokens, start: 0, pages: cache.pages(sequence)?, state: None }];
@@ -113,7 +113,7 @@ fn weights(dtype: DType) -> Result<Weights> {
     ])
 }
 
-fn executable(cpu: &Cpu, weights: &Weights, dtype: DType) -> Result<Box<dyn Executable>> {
+fn executable(cpu: &Cpu, weights: &Weights, dtype: DType) -> Result<(Box<dyn Executable>, CacheLayout)> {
     let mut builder = Builder::new();
     let tokens = builder.tokens();
     let table = builder.weight("table", DType::F32, 1, COLUMNS);
@@ -121,7 +121,8 @@ fn executable(cpu: &Cpu, weights: &Weights, dtype: DType) -> Result<Box<dyn Exec
     let matrix = builder.weight("matrix", dtype, ROWS, COLUMNS);
     let y = builder.matmul(x, matrix);
     let graph = builder.finish(y)?;
-    cpu.compile(&graph, weights, &CacheLayout::new(&[], &[], CacheType::F32)?, 256, 1)
+    let layout = CacheLayout::new(&graph, CacheType::F32)?;
+    Ok((cpu.compile(&graph, weights, &layout, 256, 1)?, layout))
 }
 
 /// After a first round that is not counted.

@@ -13,7 +13,7 @@ struct Quad {
     token: u32,
     count: u32,
     position: u32,
-    page: u32,
+    entries: u32,
 }
 
 fn key(quad: Quad, head: u32, n: u32, d: u32) -> f32 {
@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let at = {{quads_at}}u + 4u * group.x;
     let quad = Quad(step[at], step[at + 1u], step[at + 2u], step[at + 3u]);
     let head = group.y;
-    let page = quad.page * {{page_words}}u;
+    let page = step[quad.entries + {{table}}u] * {{page_words}}u;
     let keys = page + head * {{64 * dim // per_word}}u;
     let values = page + ({{kv_heads}}u + head) * {{64 * dim // per_word}}u;
     // Where in the four the first position is.

@@ -105,7 +105,7 @@ fn main(
     let first_token = step[at];
     let tokens = step[at + 1u];
     let first_position = step[at + 2u];
-    let pages = step[at + 3u];
+    let pages = step[at + 3u] + {{table}}u;
     let head = id.y;
     let kv_head = head / {{heads // kv_heads}}u;
     let column = thread % 16u;
@@ -130,7 +130,7 @@ fn main(
     let sight = (max(first_position + 1u, {{window}}u) - {{window}}u) / 64u * 64u;
     {% endif %}
     for (var start = {{ "sight" if window else "0u" }}; start < end; start += 64u) {
-        let page = step[pages + start / 64u];
+        let page = step[pages + start / 64u * {{tables}}u];
         {% for r in range(rows) %}
         var score{{r}} = vec4(0.0);
         {% endfor %}

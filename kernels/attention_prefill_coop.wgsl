@@ -56,7 +56,7 @@ fn main(
     let first_token = step[at];
     let tokens = step[at + 1u];
     let first_position = step[at + 2u];
-    let pages = step[at + 3u];
+    let pages = step[at + 3u] + {{table}}u;
     let end = first_position + tokens;
     {% if window %}
     // What the first token does not see nobody does.
@@ -91,7 +91,7 @@ fn main(
     {% for l in range(loads) %}
     let i{{l}} = thread + {{l * threads}}u;
     let key_at{{l}} = i{{l}} / {{span_quads}}u * 16u + i{{l}} % {{span_quads}}u;
-    var next{{l}} = kv[step[pages + sight / 64u] * {{page_size // 4}}u + keys + sight % 64u / 4u + key_at{{l}}];
+    var next{{l}} = kv[step[pages + sight / 64u * {{tables}}u] * {{page_size // 4}}u + keys + sight % 64u / 4u + key_at{{l}}];
     {% endfor %}
     for (var start = sight; start < end; start += {{span}}u) {
         workgroupBarrier();
@@ -101,7 +101,7 @@ fn main(
         workgroupBarrier();
 
         // The values are on their way while the keys are multiplied, and the next keys while the values are.
-        let value_at = step[pages + start / 64u] * {{page_size // 4}}u + values + start % 64u * {{quads}}u;
+        let value_at = step[pages + start / 64u * {{tables}}u] * {{page_size // 4}}u + values + start % 64u * {{quads}}u;
         // Beyond the end the last one once more: without weight, but what lies there need not be numbers.
         let last_value = min({{span}}u, end - start) * {{quads}}u - 1u;
         {% for l in range(loads) %}
@@ -156,7 +156,7 @@ fn main(
         workgroupBarrier();
 
         let next_start = min(start + {{span}}u, last_start);
-        let next_key = step[pages + next_start / 64u] * {{page_size // 4}}u + keys + next_start % 64u / 4u;
+        let next_key = step[pages + next_start / 64u * {{tables}}u] * {{page_size // 4}}u + keys + next_start % 64u / 4u;
         {% for l in range(loads) %}
         next{{l}} = kv[next_key + key_at{{l}}];
         {% endfor %}

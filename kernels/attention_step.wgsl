@@ -75,9 +75,9 @@ fn main(
     let record = {{records_at}}u + token * {{record_words}}u;
     let length = step[record + 1u] + 1u;
     // The first token's page table is known where it lies.
-    var pages = {{tables_at}}u;
+    var pages = {{tables_at + table}}u;
     if token > 0u {
-        pages = step[record + 2u];
+        pages = step[record + 2u] + {{table}}u;
     }
     let base = group.x * {{span}}u;
     if base >= length {
@@ -106,10 +106,10 @@ fn main(
     {% if fused %}
     // Asked for now, needed later: the words of the cache that get the token's own key.
     let position_now = length - 1u;
-    let keys_now = step[pages + position_now / 64u] * {{page_words}}u + kv_head * {{64 * dim // per_word}}u + position_now % 64u / {{per_word}}u;
+    let keys_now = step[pages + position_now / 64u * {{tables}}u] * {{page_words}}u + kv_head * {{64 * dim // per_word}}u + position_now % 64u / {{per_word}}u;
     {% endif %}
     if index < {{span // 64}}u && base + index * 64u < length {
-        page_starts[index] = step[pages + base / 64u + index] * {{page_words}}u;
+        page_starts[index] = step[pages + (base / 64u + index) * {{tables}}u] * {{page_words}}u;
     }
 
     // Scores. An invocation has one word of keys and some of the elements: the fewer words, the more share one.
@@ -127,7 +127,7 @@ fn main(
     let values_at = ({{kv_heads}}u + kv_head) * {{64 * dim // per_word}}u;
     let last_old = max(old, 1u) - 1u;
     // The first of them are on their way while the queries are made.
-    let own_keys = step[pages + base / 64u + min(position, end - 1u) / 64u] * {{page_words}}u + kv_head * {{64 * dim // per_word}}u + position % 64u / {{per_word}}u;
+    let own_keys = step[pages + (base / 64u + min(position, end - 1u) / 64u) * {{tables}}u] * {{page_words}}u + kv_head * {{64 * dim // per_word}}u + position % 64u / {{per_word}}u;
     {% for j in range(at_once) %}
     var key{{j}} = cache[own_keys + (min(part * stretch, {{dim - at_once}}u) + {{j}}u) * {{64 // per_word}}u];
     {% endfor %}

@@ -5,7 +5,7 @@ use inkstone::{
     CacheType, DType, Result,
     backend::{Backend, Executable, Run, Step, cpu::Cpu},
     graph::{Builder, LayerCache},
-    kv_cache::{CacheLayout, KvCache, PageId},
+    kv_cache::{CacheLayout, KvCache, PageTable},
     weights::Weights,
 };
 
@@ -45,8 +45,8 @@ pub fn measure(cpu: &Cpu, reps: usize, machine: &mut Machine) -> Result<()> {
 
 /// The median time of a step of the last `tokens` of `depth` positions.
 fn seconds(cpu: &Cpu, cache_type: CacheType, layers: usize, [tokens, depth]: [usize; 2], reps: usize) -> Result<f64> {
-    let mut executable = executable(cpu, cache_type, layers, tokens)?;
-    let mut cache = KvCache::new(depth, usize::MAX);
+    let (mut executable, layout) = executable(cpu, cache_type, layers, tokens)?;
+    let mut cache = KvCache::new(&layout, depth);
     let sequence = cache.open();
     cache.extend(sequence, depth)?;
     let pages = cache.pages(sequence)?;
@@ -58,7 +58,12 @@ fn seconds(cpu: &Cpu, cache_type: CacheType, layers: usize, [tokens, depth]: [us
 }
 
 /// Layers that attend to the same queries, keys and values.
-fn executable(cpu: &Cpu, cache_type: CacheType, layers: usize, tokens: usize) -> Result<Box<dyn Executable>> {
+fn executable(
+    cpu: &Cpu,
+    cache_type: CacheType,
+    layers: usize,
+    tokens: usize,
+) -> Result<(Box<dyn Executable>, CacheLayout)> {
     let widths = [HEADS, CACHE.kv_heads, CACHE.kv_heads].map(|heads| heads * CACHE.head_dim);
     let names = ["q", "k", "v"];
     let weights = Weights::from_memory(names.iter().zip(widths).map(|(name, width)| {
@@ -76,16 +81,18 @@ fn executable(cpu: &Cpu, cache_type: CacheType, layers: usize, tokens: usize) ->
         x = builder.attention([x, k, v], CACHE, HEADS, 0.1);
     }
     let graph = builder.finish(x)?;
-    cpu.compile(&graph, &weights, &CacheLayout::new(graph.caches(), graph.states(), cache_type)?, tokens, 1)
+    let layout = CacheLayout::new(&graph, cache_type)?;
+    Ok((cpu.compile(&graph, &weights, &layout, tokens, 1)?, layout))
 }
 
 /// Fills all pages with what the first comes to.
-fn fill(executable: &mut dyn Executable, pages: &[PageId]) -> Result<()> {
+fn fill(executable: &mut dyn Executable, pages: &[PageTable]) -> Result<()> {
     for position in 0..64 {
         let runs = [Run { len: 1, start: position, pages, state: None }];
         executable.run(&Step { tokens: &[0], runs: &runs, outputs: &[], copies: &[] })?;
     }
-    let copies: Vec<_> = pages[1..].iter().map(|page| (pages[0], *page)).collect();
+    let ids: Vec<_> = pages[0].pages().collect();
+    let copies: Vec<_> = ids[1..].iter().map(|id| (ids[0], *id)).collect();
     let runs = [Run { len: 1, start: 0, pages, state: None }];
     executable.run(&Step { tokens: &[0], runs: &runs, outputs: &[], copies: &copies })?;
     Ok(())

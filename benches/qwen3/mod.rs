@@ -24,10 +24,10 @@ pub fn decoder(cpu: &Cpu, dtype: DType, context: usize) -> Result<Decoder> {
     let graph = graph(dtype)?;
     let weights = weights(&graph)?;
     let graph = optimize(&graph, &Target { supports: &|op| cpu.supports(op), vector: &|_| None })?.graph;
-    let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::default())?;
+    let layout = CacheLayout::new(&graph, CacheType::default())?;
     let limits = Limits { vocab_size: VOCABULARY, max_tokens: 256, max_outputs: 16 };
     let executable = cpu.compile(&graph, &weights, &layout, limits.max_tokens, limits.max_outputs)?;
-    Ok(Decoder::new(executable, KvCache::new(context, usize::MAX), limits))
+    Ok(Decoder::new(executable, KvCache::new(&layout, context), limits))
 }
 
 fn graph(dtype: DType) -> Result<Graph> {

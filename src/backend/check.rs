@@ -4,17 +4,19 @@ use super::{Run, Step};
 use crate::{
     Error, Result,
     graph::{Graph, Op, Rows},
-    kv_cache::{CacheLayout, PAGE_POSITIONS, PageId, RUN_CHECKPOINTS, StateId},
+    kv_cache::{CacheLayout, PAGE_POSITIONS, PageGroup, PageId, PageTable, RUN_CHECKPOINTS, StateId},
     plan::{Operand, Plan},
 };
 
 /// What every step must keep to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     pub max_tokens: usize,
     pub max_outputs: usize,
     /// Token ids lie below this: the rows of the smallest table that they choose from.
     vocabulary: usize,
+    /// The groups of layers that have pages.
+    groups: Vec<PageGroup>,
     /// Whether runs have states.
     recurrent: bool,
 }
@@ -25,15 +27,15 @@ impl Bounds {
     /// # Errors
     /// [`Error::Argument`] where it is for other layers than the graph's.
     pub fn layout_for(graph: &Graph, cache: &CacheLayout) -> Result<CacheLayout> {
-        if cache.layers != graph.caches() || cache.states != graph.states() {
-            let what = "is laid out for other layers than the graph's: make it with \
-                        `CacheLayout::new(graph.caches(), graph.states(), ..)`";
+        let layout = CacheLayout::new(graph, cache.cache_type)?;
+        if *cache != layout {
+            let what = "is laid out for other layers than the graph's: make it with `CacheLayout::new(graph, ..)`";
             return Err(Error::argument("cache", what));
         }
-        CacheLayout::new(&cache.layers, &cache.states, cache.cache_type)
+        Ok(layout)
     }
 
-    pub fn new(plan: &Plan, max_tokens: usize, max_outputs: usize) -> Self {
+    pub fn new(plan: &Plan, cache: &CacheLayout, max_tokens: usize, max_outputs: usize) -> Self {
         let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).filter_map(|step| step.inputs.first());
         let rows = tables.filter_map(|table| match table {
             Operand::Weight { shape, .. } => match shape.rows {
@@ -43,7 +45,8 @@ impl Bounds {
             Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
         });
         let recurrent = plan.steps().iter().any(|step| step.op.state().is_some());
-        Self { max_tokens, max_outputs, vocabulary: rows.min().unwrap_or(usize::MAX), recurrent }
+        let (vocabulary, groups) = (rows.min().unwrap_or(usize::MAX), cache.groups.clone());
+        Self { max_tokens, max_outputs, vocabulary, groups, recurrent }
     }
 
     /// # Errors
@@ -70,30 +73,54 @@ impl Bounds {
             let [has, ops] = if run.state.is_some() { ["a", "no"] } else { ["no", "a"] };
             return wrong(format!("has a run with {has} state, and the graph has {ops} recurrent op"));
         }
-        check_pages(step.runs)?;
+        self.check_pages(step)?;
         check_states(step.runs)
     }
-}
 
-/// Every position has a page, and none is written twice.
-fn check_pages(runs: &[Run<'_>]) -> Result<()> {
-    let mut written: Vec<(PageId, usize, usize)> = Vec::new();
-    for run in runs {
-        let room = run.pages.len() * PAGE_POSITIONS;
-        let Some(end) = run.start.checked_add(run.len).filter(|end| *end <= room) else {
-            let what = format!("has a run of {} tokens from {} on, with pages for {room}", run.len, run.start);
-            return Err(Error::argument("step", what));
-        };
-        for page in run.start / PAGE_POSITIONS..end.div_ceil(PAGE_POSITIONS) {
-            let first = page * PAGE_POSITIONS;
-            let (from, to) = (run.start.max(first) - first, end.min(first + PAGE_POSITIONS) - first);
-            written.push((run.pages[page], from, to));
+    /// Every position that is seen has a page, and none is written twice.
+    fn check_pages(&self, step: &Step<'_>) -> Result<()> {
+        let known = |page: &PageId| page.group() < self.groups.len();
+        if step.copies.iter().any(|(from, to)| from.group() != to.group() || !known(from)) {
+            return Err(Error::argument("step", "has copies between pages of different groups"));
+        }
+        let mut written: Vec<(PageId, usize, usize)> = Vec::new();
+        for run in step.runs {
+            self.check_tables(run)?;
+            for first in (run.start / PAGE_POSITIONS * PAGE_POSITIONS..run.start + run.len).step_by(PAGE_POSITIONS) {
+                let (from, to) = (run.start.max(first) - first, (run.start + run.len - first).min(PAGE_POSITIONS));
+                written.extend(run.pages.iter().filter_map(|table| Some((table.page(first)?, from, to))));
+            }
+        }
+        written.sort_unstable_by_key(|(page, from, _)| (*page, *from));
+        match written.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[1].1 < pair[0].2) {
+            Some(_) => Err(Error::argument("step", "has runs that write one position of a cache page twice")),
+            None => Ok(()),
         }
     }
-    written.sort_unstable_by_key(|(page, from, _)| (page.index(), *from));
-    match written.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[1].1 < pair[0].2) {
-        Some(_) => Err(Error::argument("step", "has runs that write one position of a cache page twice")),
-        None => Ok(()),
+
+    /// A run has the pages of all positions that it sees, in each group.
+    fn check_tables(&self, run: &Run<'_>) -> Result<()> {
+        let wrong = |what: String| Err(Error::argument("step", what));
+        let [tables, groups] = [run.pages.len(), self.groups.len()];
+        if tables != groups {
+            return wrong(format!("has a run with {tables} page tables, and the cache has {groups} groups of layers"));
+        }
+        let room = run.pages.iter().map(PageTable::room).min().unwrap_or(usize::MAX);
+        let Some(end) = run.start.checked_add(run.len).filter(|end| *end <= room) else {
+            return wrong(format!("has a run of {} tokens from {} on, with pages for {room}", run.len, run.start));
+        };
+        for (number, (table, group)) in run.pages.iter().zip(&self.groups).enumerate() {
+            if !table.holds(group.first_seen(run.start)..end) {
+                return wrong(format!(
+                    "has a run from {} on that sees positions whose pages were given back",
+                    run.start
+                ));
+            }
+            if table.pages().any(|page| page.group() != number) {
+                return wrong(format!("has pages of another group in table {number}"));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ use self::check::Bounds;
 use crate::{
     Error, Result,
     graph::{Graph, Op},
-    kv_cache::{CacheLayout, PageId, StateUpdate},
+    kv_cache::{CacheLayout, PageId, PageTable, StateUpdate},
     plan::Plan,
     weights::Weights,
 };
@@ -29,8 +29,8 @@ pub struct Run<'a> {
     pub len: usize,
     /// The position of the first in its sequence.
     pub start: usize,
-    /// The sequence's pages, with room for `start + len` positions.
-    pub pages: &'a [PageId],
+    /// The sequence's pages, a table for each group of layers, with room for `start + len` positions.
+    pub pages: &'a [PageTable],
     /// What it does with the state of its sequence, where the graph has recurrent ops. Another run of the step neither
     /// reads nor writes a state that this one writes.
     pub state: Option<&'a StateUpdate>,
@@ -47,6 +47,25 @@ pub struct Step<'a> {
     pub outputs: &'a [usize],
     /// Pages to copy, in order, before anything is written.
     pub copies: &'a [(PageId, PageId)],
+}
+
+#[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
+impl Run<'_> {
+    /// How many positions its tokens see together through a window.
+    fn sees(&self, window: Option<usize>) -> usize {
+        (self.start + self.len)
+            .min(window.map_or(usize::MAX, |window| window.saturating_add(self.len.saturating_sub(1))))
+    }
+}
+
+#[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
+impl Step<'_> {
+    /// How many pages of a group there must be for those that the step names.
+    fn page_count(&self, group: usize) -> usize {
+        let in_runs = self.runs.iter().filter_map(|run| run.pages.get(group)).flat_map(PageTable::pages);
+        let in_copies = self.copies.iter().flat_map(|(from, to)| [*from, *to]).filter(|page| page.group() == group);
+        in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0)
+    }
 }
 
 /// Where a model runs.

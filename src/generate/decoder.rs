@@ -393,6 +393,10 @@ impl Decoder {
     ) -> Result<Part<'a>> {
         let held = self.tokens(sequence)?;
         self.check_ids(new)?;
+        let (context, free) = (self.context_length(), self.context_length().saturating_sub(held.len()));
+        if new.len() > free {
+            return Err(Error::ContextFull { tokens: new.len(), free, context });
+        }
         let start = if self.recompute { 0 } else { self.cache.len(sequence)? };
         let missing = &held[start..];
         let tokens = if missing.is_empty() { Cow::Borrowed(new) } else { Cow::Owned([missing, new].concat()) };
@@ -411,9 +415,7 @@ impl Decoder {
         self.best.clear();
         for part in parts {
             self.cache.truncate(part.sequence, part.start)?;
-            self.cache.extend(part.sequence, part.tokens.len())?;
         }
-        self.copies.extend(self.cache.take_copies());
         let mut next = (0, 0);
         while next.0 < parts.len() {
             let spans = take_spans(parts, &mut next, self.limits);
@@ -426,11 +428,13 @@ impl Decoder {
         let mut tokens = Vec::with_capacity(self.limits.max_tokens);
         let mut outputs = Vec::with_capacity(self.limits.max_outputs);
         let mut runs = Vec::with_capacity(spans.len());
-        let advance = |span: &Span| {
-            let part = &parts[span.part];
-            self.cache.advance(part.sequence, part.start + span.from + span.len, part.stage)
+        let advance = |&Span { part, from, len }: &Span| {
+            let part = &parts[part];
+            self.cache.extend(part.sequence, len)?;
+            self.cache.advance(part.sequence, part.start + from + len, part.stage)
         };
         let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
+        self.copies.extend(self.cache.take_copies());
         for (&Span { part, from, len }, state) in spans.iter().zip(&states) {
             let part = &parts[part];
             let wanted = part.wanted_from.max(from)..from + len;

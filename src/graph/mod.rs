@@ -144,6 +144,17 @@ impl Graph {
         &self.caches
     }
 
+    /// How many positions of each attention layer's cache a token sees at most, the last of them its own; all up to it where
+    /// there is no such number.
+    pub fn windows(&self) -> Vec<Option<usize>> {
+        let mut windows = vec![Some(1); self.caches.len()];
+        for spec in self.nodes.iter().filter_map(|node| node.op.attention()) {
+            let widest = &mut windows[spec.layer];
+            *widest = widest.zip(spec.scores.window).map(|(a, b)| a.max(b));
+        }
+        windows
+    }
+
     /// What each recurrent op keeps, by the state number that it names.
     pub fn states(&self) -> &[LayerState] {
         &self.states

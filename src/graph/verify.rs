@@ -70,7 +70,7 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
 
 /// Each attention that appends has a cache layer of its own, of its shape; the others read one that has been filled.
 fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), String> {
-    let (Op::Attention(spec) | Op::RotatedAttention { attention: spec, .. }) = &node.op else { return Ok(()) };
+    let Some(spec) = node.op.attention() else { return Ok(()) };
     if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim }) {
         return Err(format!("cache layer {} is missing or of another shape", spec.layer));
     }

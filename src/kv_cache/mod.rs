@@ -1,120 +1,40 @@
 //! Where each sequence's state lives.
 //!
 //! In: how many positions a sequence is to grow by. Out: the pages that hold its keys and values. A page holds
-//! [`PAGE_POSITIONS`] positions of every attention layer, so a sequence grows page by page, gives pages back when it is
-//! truncated, and shares full ones with its forks. This module keeps the tables; the memory behind a page is the
+//! [`PAGE_POSITIONS`] positions of the attention layers of a group, so a sequence grows page by page, gives pages back when
+//! it is truncated, and shares full ones with its forks. Layers that see no further back than a window are a group of
+//! their own, which gives back what is out of sight. This module keeps the tables; the memory behind a page is the
 //! backend's, which knows it by [`PageId`]. What recurrent layers keep is in `states`.
 
+mod layout;
+mod pages;
 mod states;
 
+pub use layout::{CacheLayout, CacheType, LayerPlace, PageGroup};
+pub use pages::{PageId, PageTable};
 pub use states::{CHECKPOINTS, RUN_CHECKPOINTS, Stage, StateId, StateUpdate};
+
+use pages::Pool;
 use states::{SequenceState, States};
 
-use crate::{
-    Error, Result,
-    graph::{LayerCache, LayerState},
-};
+use crate::{Error, Result};
 
 /// Positions in a page.
 pub const PAGE_POSITIONS: usize = 64;
 
-/// The format of cached keys and values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CacheType {
-    /// Single precision: 4 bytes an element.
-    F32,
-    /// Half precision: 2 bytes an element.
-    #[default]
-    F16,
-    /// 8-bit codes with a half-precision scale for 32: 34 bytes for 32 elements.
-    Q8_0,
-}
+/// How far before a prompt's end sequences must be able to go back to: templates end a prompt with a head of the answer that
+/// the next prompt may lack.
+const BEFORE_END: usize = 16;
 
-impl CacheType {
-    /// The bytes of one head's key or value. Floats are filled up to a multiple of 16 elements with zeros, so that
-    /// kernels read whole vectors.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] where the head is no whole number of the format's blocks.
-    pub fn row_bytes(self, head_dim: usize) -> Result<usize> {
-        match self {
-            Self::F32 => Ok(head_dim.next_multiple_of(16) * 4),
-            Self::F16 => Ok(head_dim.next_multiple_of(16) * 2),
-            Self::Q8_0 if head_dim.is_multiple_of(32) => Ok(head_dim / 32 * 34),
-            Self::Q8_0 => Err(Error::argument(
-                "cache_type",
-                format!("q8_0 wants heads of a multiple of 32 elements, the model's have {head_dim}: use f16"),
-            )),
-        }
-    }
-}
+/// How far sequences can go back from anywhere without more than they had before: so many positions out of sight are kept.
+const SLACK: usize = 256;
 
-/// What a page holds: for each attention layer the keys, then the values; within these, head by head. The order of a
-/// head's elements is the backend's affair. And what the state of a sequence holds: the floats of each recurrent op.
-#[derive(Clone, Debug)]
-pub struct CacheLayout {
-    /// The attention layers.
-    pub layers: Vec<LayerCache>,
-    /// The format of keys and values.
-    pub cache_type: CacheType,
-    /// The byte at which each layer's keys begin in a page; the values follow directly.
-    pub offsets: Vec<usize>,
-    /// The bytes of one head's key or value in each layer.
-    pub row_bytes: Vec<usize>,
-    /// Bytes in a page.
-    pub page_bytes: usize,
-    /// What the recurrent ops keep.
-    pub states: Vec<LayerState>,
-    /// The byte at which each of them begins in a state.
-    pub state_offsets: Vec<usize>,
-    /// Bytes in a state; 0 where no op is recurrent.
-    pub state_bytes: usize,
-}
-
-/// Each op's part of a state begins at a multiple of this many bytes.
-const STATE_UNIT: usize = 256;
-
-impl CacheLayout {
-    /// The layout for these attention layers and what these recurrent ops keep.
-    ///
-    /// # Errors
-    /// As [`CacheType::row_bytes`].
-    pub fn new(layers: &[LayerCache], states: &[LayerState], cache_type: CacheType) -> Result<Self> {
-        let mut offsets = Vec::with_capacity(layers.len());
-        let mut row_bytes = Vec::with_capacity(layers.len());
-        let mut page_bytes = 0;
-        for layer in layers {
-            let row = cache_type.row_bytes(layer.head_dim)?;
-            offsets.push(page_bytes);
-            row_bytes.push(row);
-            page_bytes += 2 * layer.kv_heads * PAGE_POSITIONS * row;
-        }
-        let (layers, states) = (layers.to_vec(), states.to_vec());
-        let mut state_bytes = 0usize;
-        let mut state_offsets = Vec::with_capacity(states.len());
-        for state in &states {
-            state_offsets.push(state_bytes);
-            let bytes = state.rows.saturating_mul(state.width).saturating_mul(size_of::<f32>());
-            state_bytes = state_bytes.saturating_add(bytes.div_ceil(STATE_UNIT).saturating_mul(STATE_UNIT));
-        }
-        Ok(Self { layers, cache_type, offsets, row_bytes, page_bytes, states, state_offsets, state_bytes })
-    }
-
-    /// The bytes that one more position of a sequence takes.
-    pub fn bytes_per_token(&self) -> usize {
-        self.page_bytes / PAGE_POSITIONS
-    }
-}
-
-/// Names a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PageId(u32);
-
-impl PageId {
-    /// Its number; pages are numbered from 0 without gaps.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
+/// The most pages that a sequence has in layers with a window: those that the next step sees and fills, and those that the
+/// last prompt's end saw.
+fn most_pages(window: usize, context_length: usize, max_tokens: usize) -> usize {
+    let pages = |positions: usize| positions.div_ceil(PAGE_POSITIONS).saturating_add(1);
+    let [now, then] = [max_tokens.saturating_add(SLACK), BEFORE_END].map(|more| pages(window.saturating_add(more)));
+    context_length.div_ceil(PAGE_POSITIONS).min(now.saturating_add(then))
 }
 
 /// Names a sequence of a [`KvCache`].
@@ -124,7 +44,10 @@ pub struct SequenceId(usize);
 #[derive(Debug, Default)]
 struct Sequence {
     len: usize,
-    pages: Vec<PageId>,
+    /// One for each group.
+    tables: Vec<PageTable>,
+    /// Where the last prompt ends.
+    prompt_end: usize,
     state: SequenceState,
 }
 
@@ -132,10 +55,10 @@ struct Sequence {
 #[derive(Debug)]
 pub struct KvCache {
     context_length: usize,
-    max_pages: usize,
-    /// How many sequences hold each page.
-    holders: Vec<u32>,
-    free: Vec<PageId>,
+    max_bytes: u64,
+    groups: Vec<PageGroup>,
+    /// The pages of each group.
+    pools: Vec<Pool>,
     sequences: Vec<Option<Sequence>>,
     copies: Vec<(PageId, PageId)>,
     /// Those of recurrent layers, where the model has any.
@@ -143,15 +66,24 @@ pub struct KvCache {
 }
 
 impl KvCache {
-    /// An empty cache whose sequences hold up to `context_length` positions each and `max_pages` pages together.
-    pub fn new(context_length: usize, max_pages: usize) -> Self {
-        let (holders, free, sequences, copies) = (vec![], vec![], vec![], vec![]);
-        Self { context_length, max_pages, holders, free, sequences, copies, states: None }
+    /// An empty cache whose sequences hold up to `context_length` positions each.
+    pub fn new(layout: &CacheLayout, context_length: usize) -> Self {
+        Self {
+            context_length,
+            max_bytes: u64::MAX,
+            groups: layout.groups.clone(),
+            pools: (0..layout.groups.len()).map(Pool::new).collect(),
+            sequences: vec![],
+            copies: vec![],
+            states: (layout.state_bytes > 0).then(|| States::new(usize::MAX)),
+        }
     }
 
-    /// The same for a model with recurrent layers: up to `max` states of all sequences together, with their checkpoints.
-    pub fn with_states(self, max: usize) -> Self {
-        Self { states: Some(States::new(max)), ..self }
+    /// The same with up to `bytes` of pages and `states` states of recurrent layers, all sequences and their checkpoints
+    /// together.
+    #[must_use]
+    pub fn with_limits(self, bytes: u64, states: usize) -> Self {
+        Self { max_bytes: bytes, states: self.states.map(|_| States::new(states)), ..self }
     }
 
     /// The most positions that a sequence can hold.
@@ -159,9 +91,15 @@ impl KvCache {
         self.context_length
     }
 
+    /// The bytes of all pages that are held.
+    pub fn bytes(&self) -> u64 {
+        self.groups.iter().zip(&self.pools).map(|(group, pool)| (pool.in_use() * group.page_bytes) as u64).sum()
+    }
+
     /// A new, empty sequence.
     pub fn open(&mut self) -> SequenceId {
-        self.insert(Sequence::default())
+        let tables = vec![PageTable::default(); self.groups.len()];
+        self.insert(Sequence { tables, ..Sequence::default() })
     }
 
     /// A new sequence with the positions of `id`. Its full pages are shared; a page that both would write is copied
@@ -172,9 +110,9 @@ impl KvCache {
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
         let of = self.sequences.get(id.0).and_then(Option::as_ref).ok_or_else(not_open)?;
         let state = self.states.as_mut().map(|states| states.fork(&of.state)).unwrap_or_default();
-        let twin = Sequence { len: of.len, pages: of.pages.clone(), state };
-        for page in &twin.pages {
-            self.holders[page.index()] += 1;
+        let twin = Sequence { len: of.len, tables: of.tables.clone(), prompt_end: of.prompt_end, state };
+        for (table, pool) in twin.tables.iter().zip(&mut self.pools) {
+            table.pages().for_each(|page| pool.share(page));
         }
         Ok(self.insert(twin))
     }
@@ -197,71 +135,77 @@ impl KvCache {
         Ok(self.get(id)?.len)
     }
 
-    /// The pages that hold the sequence's positions, in order.
+    /// The pages that hold the sequence's positions, a table for each group of layers.
     ///
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
-    pub fn pages(&self, id: SequenceId) -> Result<&[PageId]> {
-        Ok(&self.get(id)?.pages)
+    pub fn pages(&self, id: SequenceId) -> Result<&[PageTable]> {
+        Ok(&self.get(id)?.tables)
     }
 
-    /// Makes room for `count` more positions and returns the first of them.
+    /// Makes room for `count` more positions and returns the first of them. They are those of one step: pages that it does
+    /// not see may be given back.
     ///
     /// # Errors
-    /// [`Error::ContextFull`] past the context's length, [`Error::Memory`] past the page limit; the sequence is then
-    /// as it was.
+    /// [`Error::ContextFull`] past the context's length, [`Error::Argument`] past the limit of bytes; the sequence is then
+    /// no shorter.
     pub fn extend(&mut self, id: SequenceId, count: usize) -> Result<usize> {
-        let (start, held) = self.get(id).map(|sequence| (sequence.len, sequence.pages.len()))?;
-        let free = self.context_length - start;
-        if count > free {
-            return Err(Error::ContextFull { tokens: count, free, context: self.context_length });
+        let start = self.get(id)?.len;
+        self.check_length(start, count)?;
+        let pages = (start + count).div_ceil(PAGE_POSITIONS) - start.div_ceil(PAGE_POSITIONS);
+        if pages > 0 {
+            self.give_back(id)?;
         }
-        let shared = self.shared_tail(id)?.filter(|_| count > 0);
-        let wanted = (start + count).div_ceil(PAGE_POSITIONS) - held + usize::from(shared.is_some());
-        self.check_room(wanted)?;
-        if let Some(old) = shared {
-            let new = self.take_page();
-            self.holders[old.index()] -= 1;
-            self.copies.push((old, new));
-            self.get_mut(id)?.pages[held - 1] = new;
+        let shared = self.shared_tails(id).filter(|_| count > 0).collect::<Vec<_>>();
+        self.check_room(pages, &shared)?;
+        let Self { pools, sequences, copies, .. } = self;
+        let sequence = sequences[id.0].as_mut().ok_or_else(not_open)?;
+        for old in shared {
+            let pool = &mut pools[old.group()];
+            pool.release(old);
+            let new = pool.take();
+            copies.push((old, new));
+            sequence.tables[old.group()].replace_last(new);
         }
-        let added: Vec<_> = (usize::from(shared.is_some())..wanted).map(|_| self.take_page()).collect();
-        let sequence = self.get_mut(id)?;
-        sequence.pages.extend(added);
+        for (table, pool) in sequence.tables.iter_mut().zip(pools) {
+            (0..pages).for_each(|_| table.push(pool.take()));
+        }
         sequence.len += count;
         Ok(start)
     }
 
-    /// Forgets every position from `len` on, and with recurrent layers those before it from the nearest checkpoint on;
-    /// a `len` past the end changes nothing. Returns how many positions are left.
+    /// Forgets every position from `len` on, and with recurrent layers those before it from the nearest checkpoint on; or
+    /// all, where pages were given back that whoever goes on from there would see. A `len` past the end changes nothing.
+    /// Returns how many positions are left.
     ///
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<usize> {
-        let sequence = self.sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;
-        sequence.len = match &mut self.states {
-            Some(states) => states.rewind(&mut sequence.state, len.min(sequence.len)),
-            None => sequence.len.min(len),
-        };
-        let len = sequence.len;
-        let kept = sequence.len.div_ceil(PAGE_POSITIONS);
-        for page in sequence.pages.split_off(kept) {
-            let holders = &mut self.holders[page.index()];
-            *holders -= 1;
-            if *holders == 0 {
-                self.free.push(page);
-            }
+        let Self { groups, pools, sequences, states, .. } = self;
+        let sequence = sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;
+        let mut len = sequence.reachable(groups, len.min(sequence.len));
+        if let Some(states) = states {
+            let at = states.rewind(&mut sequence.state, len);
+            len = sequence.reachable(groups, at);
+            states.rewind(&mut sequence.state, len);
+        }
+        (sequence.len, sequence.prompt_end) = (len, sequence.prompt_end.min(len));
+        for (table, pool) in sequence.tables.iter_mut().zip(pools) {
+            table.take_after(len).into_iter().for_each(|page| pool.release(page));
         }
         Ok(len)
     }
 
-    /// What the next run, which takes the sequence to position `to`, does with its state, where the model has recurrent
-    /// layers. The runs of a sequence take its state to its length one after the other.
+    /// Says that the next run takes the sequence to position `to`, and what that run does with its state where the model
+    /// has recurrent layers. The runs of a sequence take its state to its length one after the other.
     ///
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open, and past the limit of states.
     pub fn advance(&mut self, id: SequenceId, to: usize, stage: Stage) -> Result<Option<StateUpdate>> {
         let sequence = self.sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;
+        if let Stage::Prompt { end } = stage {
+            sequence.prompt_end = end;
+        }
         self.states.as_mut().map(|states| states.advance(&mut sequence.state, to, stage)).transpose()
     }
 
@@ -270,31 +214,48 @@ impl KvCache {
         std::mem::take(&mut self.copies)
     }
 
-    /// The last page of the sequence, if it is part full and another sequence holds it too.
-    fn shared_tail(&self, id: SequenceId) -> Result<Option<PageId>> {
-        let sequence = self.get(id)?;
-        let tail = sequence.pages.last().copied().filter(|_| !sequence.len.is_multiple_of(PAGE_POSITIONS));
-        Ok(tail.filter(|page| self.holders[page.index()] > 1))
+    /// Gives back the pages that the sequence neither sees from its end on, nor would see were it to go back a little or to
+    /// its last prompt's end.
+    fn give_back(&mut self, id: SequenceId) -> Result<()> {
+        let Self { groups, pools, sequences, .. } = self;
+        let sequence = sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;
+        for ((table, group), pool) in sequence.tables.iter_mut().zip(groups).zip(pools) {
+            if group.window.is_some() {
+                let now = group.first_seen(sequence.len.saturating_sub(SLACK))..sequence.len;
+                let end = sequence.prompt_end;
+                let then = group.first_seen(end.saturating_sub(BEFORE_END))..end;
+                table.take_outside(&[now, then]).into_iter().for_each(|page| pool.release(page));
+            }
+        }
+        Ok(())
     }
 
-    fn check_room(&self, wanted: usize) -> Result<()> {
-        let needed = self.holders.len() - self.free.len() + wanted;
-        if needed <= self.max_pages {
+    /// The last page of each group, where it is part full and another sequence holds it too.
+    fn shared_tails(&self, id: SequenceId) -> impl Iterator<Item = PageId> {
+        let sequence = self.sequences.get(id.0).and_then(Option::as_ref);
+        let part_full = sequence.filter(|sequence| !sequence.len.is_multiple_of(PAGE_POSITIONS));
+        let tails = part_full.into_iter().flat_map(|s| s.tables.iter().filter_map(|table| table.page(s.len)));
+        tails.filter(|page| self.pools[page.group()].is_shared(*page))
+    }
+
+    fn check_length(&self, start: usize, count: usize) -> Result<()> {
+        let free = self.context_length - start;
+        if count <= free {
             return Ok(());
         }
-        Err(Error::Argument {
-            name: "memory_limit",
-            what: format!("the cache would need {needed} pages of {PAGE_POSITIONS} tokens, {} fit", self.max_pages),
-        })
+        Err(Error::ContextFull { tokens: count, free, context: self.context_length })
     }
 
-    fn take_page(&mut self) -> PageId {
-        let page = self.free.pop().unwrap_or_else(|| {
-            self.holders.push(0);
-            PageId(self.holders.len() as u32 - 1)
-        });
-        self.holders[page.index()] = 1;
-        page
+    fn check_room(&self, pages: usize, shared: &[PageId]) -> Result<()> {
+        let of = |group: usize| self.groups[group].page_bytes as u64;
+        let new: u64 = (0..self.groups.len()).map(|group| (pages as u64).saturating_mul(of(group))).sum();
+        let copied: u64 = shared.iter().map(|page| of(page.group())).sum();
+        let needed = self.bytes().saturating_add(new).saturating_add(copied);
+        if needed <= self.max_bytes {
+            return Ok(());
+        }
+        let what = format!("the cache would need {needed} bytes, {} fit", self.max_bytes);
+        Err(Error::argument("memory_limit", what))
     }
 
     fn insert(&mut self, sequence: Sequence) -> SequenceId {
@@ -309,9 +270,17 @@ impl KvCache {
     fn get(&self, id: SequenceId) -> Result<&Sequence> {
         self.sequences.get(id.0).and_then(Option::as_ref).ok_or_else(not_open)
     }
+}
 
-    fn get_mut(&mut self, id: SequenceId) -> Result<&mut Sequence> {
-        self.sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)
+impl Sequence {
+    /// `len`, where the sequence has the pages that go with that length; else none.
+    fn reachable(&self, groups: &[PageGroup], len: usize) -> usize {
+        let mut tables = self.tables.iter().zip(groups);
+        // The page that it ends within, too: the next position may go there.
+        let has = |(table, group): (&PageTable, &PageGroup)| {
+            table.holds(group.first_seen(len).min(len.saturating_sub(1))..len)
+        };
+        if tables.all(has) { len } else { 0 }
     }
 }
 

@@ -9,6 +9,7 @@
 //! States are shared by those who need the same one, and a step reads one and may write another: forks and going back
 //! copy nothing.
 
+use super::BEFORE_END;
 use crate::{Error, Result};
 
 /// The most checkpoints that a sequence has.
@@ -16,8 +17,6 @@ pub const CHECKPOINTS: usize = 8;
 
 /// Checkpoints of a text that is no prompt's end stand at multiples of this.
 const INTERVAL: usize = 512;
-/// How far before a prompt's end the earlier of its two checkpoints stands.
-const BEFORE_END: usize = 16;
 
 /// Names the state of all recurrent layers together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

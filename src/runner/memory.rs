@@ -22,8 +22,10 @@ const STATES: usize = 2 + CHECKPOINTS;
 pub struct MemoryPlan {
     /// The tensors, as they are stored.
     pub weights: u64,
-    /// What each token in the cache takes. The cache grows by pages of 64.
+    /// What each token in the cache takes, in layers that see the whole context. The cache grows by pages of 64.
     pub cache_per_token: u64,
+    /// What the cache takes in layers that see no more than a window, at most; 0 where the model has no such layers.
+    pub windows: u64,
     /// What recurrent layers keep of the sequence, with their checkpoints; 0 where the model has no such layers.
     pub states: u64,
     /// The most tokens that the sequence can hold.
@@ -45,6 +47,7 @@ impl MemoryPlan {
         Ok(Self {
             weights: weights.total_bytes(),
             cache_per_token: layout.bytes_per_token() as u64,
+            windows: layout.window_bytes(context_length, max_tokens),
             states: (layout.state_bytes as u64).saturating_mul(STATES as u64),
             context_length,
             scratch: backend.scratch_bytes(&Plan::new(graph)?, max_tokens, max_outputs, context_length) as u64,
@@ -53,7 +56,8 @@ impl MemoryPlan {
 
     /// The cache of a full context: whole pages.
     pub fn cache(&self) -> u64 {
-        (self.context_length.next_multiple_of(PAGE_POSITIONS) as u64).saturating_mul(self.cache_per_token)
+        let positions = self.context_length.next_multiple_of(PAGE_POSITIONS) as u64;
+        positions.saturating_mul(self.cache_per_token).saturating_add(self.windows)
     }
 
     /// Everything, with a full context.
@@ -61,19 +65,16 @@ impl MemoryPlan {
         self.weights.saturating_add(self.scratch).saturating_add(self.states).saturating_add(self.cache())
     }
 
-    /// The pages that a cache may have within `limit`, at least those of a full context.
-    pub(super) fn pages_within(&self, limit: Option<u64>) -> Result<usize> {
-        let Some(limit) = limit else { return Ok(usize::MAX) };
-        if self.total() > limit {
-            return Err(Error::Memory { what: "the model with a full context", needed: self.total(), limit });
+    /// The bytes of pages that a cache may have within `limit`, at least those of a full context, and the states of
+    /// recurrent layers.
+    pub(super) fn cache_within(&self, limit: Option<u64>) -> Result<Option<(u64, usize)>> {
+        match limit {
+            Some(limit) if self.total() > limit => {
+                Err(Error::Memory { what: "the model with a full context", needed: self.total(), limit })
+            }
+            Some(limit) => Ok(Some((limit - self.weights - self.scratch - self.states, STATES))),
+            None => Ok(None),
         }
-        let page_bytes = (self.cache_per_token * PAGE_POSITIONS as u64).max(1);
-        Ok(usize::try_from((limit - self.weights - self.scratch - self.states) / page_bytes).unwrap_or(usize::MAX))
-    }
-
-    /// The states of recurrent layers that a cache may have.
-    pub(super) fn states_within(&self, limit: Option<u64>) -> usize {
-        limit.map_or(usize::MAX, |_| STATES)
     }
 }
 
@@ -84,6 +85,9 @@ impl fmt::Display for MemoryPlan {
         writeln!(f, "scratch          {:>12}", bytes(self.scratch))?;
         if self.states > 0 {
             writeln!(f, "recurrent states {:>12}", bytes(self.states))?;
+        }
+        if self.windows > 0 {
+            writeln!(f, "sliding windows  {:>12}", bytes(self.windows))?;
         }
         writeln!(f, "cache per token  {:>12}", bytes(self.cache_per_token))?;
         writeln!(f, "cache, {:>8}  {:>12}", self.context_length, bytes(self.cache()))?;

@@ -96,7 +96,7 @@ impl RunnerBuilder {
             },
         )?
         .graph;
-        let layout = CacheLayout::new(graph.caches(), graph.states(), self.cache_type)?;
+        let layout = CacheLayout::new(&graph, self.cache_type)?;
         let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
         Ok(Prepared { gguf, weights, config, backend, graph, layout, limits, memory })
     }
@@ -107,8 +107,11 @@ impl RunnerBuilder {
 
     fn load_on(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Runner> {
         let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(gguf, backend)?;
-        let cache = KvCache::new(memory.context_length, memory.pages_within(self.memory_limit)?);
-        let cache = if memory.states > 0 { cache.with_states(memory.states_within(self.memory_limit)) } else { cache };
+        let cache = KvCache::new(&layout, memory.context_length);
+        let cache = match memory.cache_within(self.memory_limit)? {
+            Some((bytes, states)) => cache.with_limits(bytes, states),
+            None => cache,
+        };
         // Indexing a large vocabulary takes as long as making the weights ready.
         let (executable, tokenizer) = thread::scope(|scope| {
             let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&gguf));

@@ -6,7 +6,7 @@ use inkstone::{
     DType, Error, Result,
     backend::{self, Backend, cpu::Cpu},
     graph::{Builder, Graph, LayerCache, Op},
-    kv_cache::{CacheLayout, CacheType, KvCache, PageId},
+    kv_cache::{CacheLayout, CacheType, KvCache, PageTable},
     plan::Plan,
     weights::Weights,
 };
@@ -89,13 +89,16 @@ pub fn driver(backend: &dyn Backend, graph: &Graph, weights: &Weights) -> Driver
 #[test]
 fn wrong_steps_are_typed_errors() {
     let (graph, weights, _) = model();
-    let mut cache = KvCache::new(1000, 100);
+    let mut cache = KvCache::new(&CacheLayout::new(&graph, CacheType::F16).unwrap(), 1000);
     let [a, b] = [cache.open(), cache.open()];
     cache.extend(a, 70).unwrap();
     cache.extend(b, 5).unwrap();
-    let (a, b): (&[PageId], &[PageId]) = (cache.pages(a).unwrap(), cache.pages(b).unwrap());
-    type Runs<'a> = &'a [(usize, usize, &'a [PageId])];
-    let cases: [(&[u32], Runs<'_>, &[usize], &str); 14] = [
+    let (a, b): (&[PageTable], &[PageTable]) = (cache.pages(a).unwrap(), cache.pages(b).unwrap());
+    let [second, hole]: [PageTable; 2] =
+        [[a[0].page(64), None], [None, a[0].page(64)]].map(|pages| pages.into_iter().collect());
+    let (second, hole) = ([second], [hole]);
+    type Runs<'a> = &'a [(usize, usize, &'a [PageTable])];
+    let cases: [(&[u32], Runs<'_>, &[usize], &str); 16] = [
         (&[], &[], &[], "has 0 tokens and 0 outputs: 1 to 8 and up to 3 fit"),
         (&[0; 9], &[(9, 0, a)], &[], "has 9 tokens and 0 outputs"),
         (&[0; 5], &[(5, 0, a)], &[0, 1, 2, 3], "has 5 tokens and 4 outputs"),
@@ -109,10 +112,12 @@ fn wrong_steps_are_typed_errors() {
         (&[0, 1], &[(2, 127, a)], &[], "has a run of 2 tokens from 127 on, with pages for 128"),
         (&[0, 1], &[(2, usize::MAX, a)], &[], "has a run of 2 tokens from 18446744073709551615 on"),
         (&[0, 1], &[(1, 3, b), (1, 3, b)], &[], "has runs that write one position of a cache page twice"),
-        (&[0, 1, 2], &[(2, 63, a), (1, 0, &a[1..])], &[], "has runs that write one position"),
+        (&[0, 1, 2], &[(2, 63, a), (1, 0, &second)], &[], "has runs that write one position"),
+        (&[0], &[(1, 70, &hole)], &[], "has a run from 70 on that sees positions whose pages were given back"),
+        (&[0], &[(1, 0, &[])], &[], "has a run with 0 page tables, and the cache has 1 groups of layers"),
     ];
     for backend in drive::backends() {
-        let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::F16).unwrap();
+        let layout = CacheLayout::new(&graph, CacheType::F16).unwrap();
         let mut executable = backend.compile(&graph, &weights, &layout, 8, 3).unwrap();
         let mut run = |tokens: &[u32], runs: Runs<'_>, outputs: &[usize]| -> Result<usize> {
             let runs: Vec<_> =
@@ -133,7 +138,7 @@ fn wrong_steps_are_typed_errors() {
 #[test]
 fn wrong_weights_and_caches_are_typed_errors() {
     let (graph, weights, dense) = model();
-    let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::F16).unwrap();
+    let layout = CacheLayout::new(&graph, CacheType::F16).unwrap();
     let without =
         |name: &str| packed(&tensors(&graph, &dense).into_iter().filter(|t| t.name != name).collect::<Vec<_>>());
     let as_half = |name: &str| {
@@ -151,10 +156,10 @@ fn wrong_weights_and_caches_are_typed_errors() {
         assert_eq!(missing, "tensor `blk.1.ffn_up.weight`: is missing from the file");
         let other = error(&as_half("blk.1.ffn_up.weight"), &layout);
         assert_eq!(other, "tensor `blk.1.ffn_up.weight`: is stored as F16, but the graph has F32");
-        let fewer = CacheLayout::new(&graph.caches()[..1], &[], CacheType::F16).unwrap();
+        let fewer = CacheLayout::new(&quantized_model().0, CacheType::F16).unwrap();
         assert!(error(&weights, &fewer).starts_with("cache: is laid out for other layers"));
     }
-    let error = CacheLayout::new(graph.caches(), graph.states(), CacheType::Q8_0).unwrap_err();
+    let error = CacheLayout::new(&graph, CacheType::Q8_0).unwrap_err();
     assert!(matches!(error, Error::Argument { name: "cache_type", .. }), "{error}");
 }
 

@@ -62,14 +62,15 @@ enum Action {
     Step(Vec<(usize, usize, Wanted)>),
 }
 
-fn actions() -> impl Strategy<Value = Vec<Action>> {
+/// Of sequences up to [`CONTEXT`] times `scale` tokens long.
+fn actions(scale: usize) -> impl Strategy<Value = Vec<Action>> {
     let wanted = prop_oneof![Just(Wanted::None), Just(Wanted::Last), Just(Wanted::All)];
-    let step = prop::collection::vec((0..8usize, 1..40usize, wanted), 1..4).prop_map(Action::Step);
+    let step = prop::collection::vec((0..8usize, 1..40 * scale, wanted), 1..4).prop_map(Action::Step);
     let action = prop_oneof![
         1 => Just(Action::Open),
         1 => (0..8usize).prop_map(Action::Fork),
         1 => (0..8usize).prop_map(Action::Close),
-        1 => (0..8usize, 0..CONTEXT).prop_map(|(which, len)| Action::Truncate(which, len)),
+        1 => (0..8usize, 0..CONTEXT * scale).prop_map(|(which, len)| Action::Truncate(which, len)),
         4 => step,
     ];
     prop::collection::vec(action, 1..40)
@@ -116,6 +117,7 @@ impl Reference {
     }
 
     fn step(&mut self, decoder: &mut Decoder, runs: &[(usize, usize, Wanted)]) {
+        let context = decoder.context_length();
         let mut batch: Vec<(SequenceId, Vec<u32>, Wanted)> = vec![];
         for &(which, len, wanted) in runs {
             let Some(id) = self.pick(which).filter(|id| batch.iter().all(|run| run.0 != *id)) else { continue };
@@ -124,7 +126,7 @@ impl Reference {
             batch.push((id, new, wanted));
         }
         let borrowed: Vec<_> = batch.iter().map(|(id, new, wanted)| (*id, new.as_slice(), *wanted)).collect();
-        let fits = batch.iter().all(|(id, new, _)| self.tokens[id].len() + new.len() <= CONTEXT);
+        let fits = batch.iter().all(|(id, new, _)| self.tokens[id].len() + new.len() <= context);
         let logits = decoder.step(&borrowed);
         if !fits {
             assert!(matches!(logits, Err(Error::ContextFull { .. })));
@@ -147,7 +149,7 @@ impl Reference {
 proptest! {
     /// Whatever is opened, forked, truncated, closed and run in ragged batches: every row is that of its history.
     #[test]
-    fn sequences_are_independent(actions in actions(), recompute: bool, recurrent: bool) {
+    fn sequences_are_independent(actions in actions(1), recompute: bool, recurrent: bool) {
         let recorder = Recorder::new(LIMITS, fingerprint);
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
         let mut decoder = recorder.into_decoder(CONTEXT).with_recompute(recompute);
@@ -182,6 +184,22 @@ proptest! {
                 prop_assert_eq!(given, text);
                 prop_assert_eq!(&generation.summary().stop, &StopReason::TokenLimit);
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// The same where layers see no further back than a window, and give back what is out of sight.
+    #[test]
+    fn windows_hold_what_is_seen(actions in actions(12), window in 1..200usize, recurrent: bool) {
+        let recorder = Recorder::new(Limits { max_tokens: 70, ..LIMITS }, fingerprint).windowed(window);
+        let recorder = if recurrent { recorder.recurrent() } else { recorder };
+        let mut decoder = recorder.into_decoder(12 * CONTEXT);
+        let mut reference = Reference::default();
+        for action in &actions {
+            reference.apply(&mut decoder, action);
         }
     }
 }
@@ -407,6 +425,42 @@ fn truncation_of_recurrent_layers_is_made_up_for() {
         assert_eq!(computed.load(Relaxed), new);
         decoder.close(twin).unwrap();
     }
+}
+
+/// Long answers in a conversation whose layers see little of it: another answer costs a token, a prompt that lacks the
+/// answer's reasoning its new tokens, and an earlier turn everything.
+#[test]
+fn windows_are_gone_back_to_where_prompts_end() {
+    let recorder = Recorder::new(LIMITS, fingerprint).windowed(100);
+    let computed = recorder.computed();
+    let mut decoder = recorder.into_decoder(4000);
+    let sequence = decoder.open();
+    let cost = |decoder: &mut Decoder, ids: &[u32]| {
+        computed.store(0, Relaxed);
+        decoder.prefill(sequence, ids, |_, _| true).unwrap();
+        assert_eq!(decoder.logits(), fingerprint(ids));
+        computed.load(Relaxed)
+    };
+    let mut text: Vec<u32> = (0..300).collect();
+    for turn in 0..3 {
+        let head = text.len();
+        let prompt = [text.as_slice(), &[300; 10]].concat();
+        let new = cost(&mut decoder, &prompt);
+        assert_eq!(new, if turn == 0 { 310 } else { 60 }, "turn {turn}");
+        let answer = |decoder: &mut Decoder| {
+            for i in 0..900 {
+                decoder.step(&[(sequence, &[i % 256], Wanted::Last)]).unwrap();
+            }
+        };
+        answer(&mut decoder);
+        assert_eq!(cost(&mut decoder, &prompt), 1, "turn {turn}, another answer");
+        answer(&mut decoder);
+        // The next prompt has neither the head of the answer nor its reasoning.
+        text.extend((0..50).map(|i| (i + turn) % 256));
+        assert_eq!(text.len(), head + 50);
+    }
+    // Where no prompt ends: from the start.
+    assert_eq!(cost(&mut decoder, &text[..350]), 350);
 }
 
 #[test]

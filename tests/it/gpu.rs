@@ -10,7 +10,7 @@ use inkstone::{
     },
     generate::Wanted,
     graph::Builder,
-    kv_cache::{CacheLayout, KvCache},
+    kv_cache::{CacheLayout, CacheType},
 };
 
 use crate::{
@@ -116,9 +116,6 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
 #[test]
 fn the_largest_logits_are_those_of_a_sort() {
     let mut random = Random::new(5);
-    let mut pages = KvCache::new(1, usize::MAX);
-    let sequence = pages.open();
-    pages.extend(sequence, 1).unwrap();
     for info in adapters() {
         let gpu = Gpu::new(&Adapter::Named(info.name.clone())).unwrap();
         for vocabulary in [1, 63, 64, 1000, 1024, 1025, 20_000, 70_003] {
@@ -135,10 +132,10 @@ fn the_largest_logits_are_those_of_a_sort() {
             let graph = b.finish(row).unwrap();
             let bytes = quantize(DType::F32, &logits);
             let tensor = Tensor { name: "table".into(), dtype: DType::F32, rows: 4, columns: vocabulary, bytes };
-            let cache = CacheLayout::new(graph.caches(), graph.states(), CacheType::F32).unwrap();
+            let cache = CacheLayout::new(&graph, CacheType::F32).unwrap();
             let mut executable = gpu.compile(&graph, &packed(&[tensor]), &cache, 4, 1).unwrap();
             for (row, expected) in (0u32..).zip(logits.chunks(vocabulary)) {
-                let run = Run { len: 1, start: 0, pages: pages.pages(sequence).unwrap(), state: None };
+                let run = Run { len: 1, start: 0, pages: &[], state: None };
                 let step = Step { tokens: &[row], runs: &[run], outputs: &[0], copies: &[] };
                 for count in [1, 40, 64] {
                     let found = executable.best(&step, count).unwrap().expect("a GPU finds so many").to_vec();

@@ -149,7 +149,7 @@ fn states_do_not_grow_with_the_text() {
     let graph = load(&file(&[])).unwrap().graph;
     assert_eq!(graph.states(), [LayerState { rows: 2, width: 64 }, LayerState { rows: 32, width: 16 }]);
     assert_eq!(graph.nodes().iter().filter(|node| matches!(node.op, Op::Attention(_))).count(), 1);
-    let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::F32).unwrap();
+    let layout = CacheLayout::new(&graph, CacheType::F32).unwrap();
     assert_eq!((layout.state_offsets.as_slice(), layout.state_bytes), ([0, 512].as_slice(), 512 + 2048));
     // Keys and values of one layer, filled up to 16 elements.
     assert_eq!(layout.bytes_per_token(), 2 * 2 * 16 * 4);
@@ -223,9 +223,9 @@ fn steps_without_their_states_are_refused() {
     let gguf = Gguf::open(folder.write("model.gguf", file(&[]).bytes())).unwrap();
     let weights = Weights::from_gguf(&gguf);
     let graph = Model::from_gguf(&gguf, &weights).unwrap().graph;
-    let layout = CacheLayout::new(graph.caches(), graph.states(), CacheType::F32).unwrap();
+    let layout = CacheLayout::new(&graph, CacheType::F32).unwrap();
     let mut executable = Cpu::new(Some(1)).unwrap().compile(&graph, &weights, &layout, 8, 8).unwrap();
-    let mut cache = KvCache::new(64, 8).with_states(8);
+    let mut cache = KvCache::new(&layout, 64);
     let [a, b] = [(); 2].map(|()| cache.open());
     let mut advance = |id, to, stage| {
         let start = cache.extend(id, 3).unwrap();

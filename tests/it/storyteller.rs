@@ -43,10 +43,10 @@ fn requantized(gguf: &Gguf, dtype: DType) -> [Weights; 2] {
 /// The perplexity of `ids`, all but the first given those before it.
 fn perplexity(gguf: &Gguf, weights: &Weights, cache_type: CacheType, ids: &[u32]) -> f64 {
     let Model { config, graph } = Model::from_gguf(gguf, weights).unwrap();
-    let layout = CacheLayout::new(graph.caches(), graph.states(), cache_type).unwrap();
+    let layout = CacheLayout::new(&graph, cache_type).unwrap();
     let limits = Limits { vocab_size: config.vocab_size, max_tokens: 64, max_outputs: 64 };
     let executable = Cpu::new(Some(2)).unwrap().compile(&graph, weights, &layout, 64, 64).unwrap();
-    let mut decoder = Decoder::new(executable, KvCache::new(config.context_length, usize::MAX), limits);
+    let mut decoder = Decoder::new(executable, KvCache::new(&layout, config.context_length), limits);
     let sequence = decoder.open();
     let mut surprise = 0.0;
     let mut next = ids[1..].iter();

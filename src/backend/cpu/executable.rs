@@ -19,7 +19,7 @@ use crate::{
     Error, Result,
     backend::{Bounds, Executable, OpTime, Step},
     graph::{AttentionSpec, Op, Rows},
-    kv_cache::{CacheLayout, StateUpdate},
+    kv_cache::{CacheLayout, LayerPlace, StateUpdate},
     plan::{Operand, Plan},
     quant::ROWS,
     weights::Weights,
@@ -34,7 +34,8 @@ pub(super) struct CpuExecutable {
     bounds: Bounds,
     kernels: &'static Kernels,
     pool: Pool,
-    pages: Pages,
+    /// Those of each group of layers.
+    pages: Vec<Pages>,
     states: Pages,
     memory: Memory,
     /// Where the time goes, while somebody wants to know.
@@ -80,7 +81,8 @@ impl CpuExecutable {
         // Only now: the program's vectors would wait behind all that has been asked for.
         prepared.read_ahead();
         let memory = Memory::new(&plan, &program, prepare::widest_quantized(&plan), pool.threads(), [1, 1])?;
-        let [pages, states] = [cache.page_bytes, cache.state_bytes].map(Pages::new);
+        let pages = cache.groups.iter().map(|group| Pages::new(group.page_bytes)).collect();
+        let states = Pages::new(cache.state_bytes);
         Ok(Self { plan, program, prepared, cache, bounds, kernels, pool, pages, states, memory, profile: None })
     }
 
@@ -116,11 +118,10 @@ impl CpuExecutable {
     /// Makes the cache pages and states that the step names for the first time, and copies the pages that are to be
     /// copied.
     fn make_pages(&mut self, step: &Step<'_>) -> Result<()> {
-        let in_runs = step.runs.iter().flat_map(|run| run.pages);
-        let in_copies = step.copies.iter().flat_map(|(from, to)| [from, to]);
-        let count = in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0);
-        self.pages.grow(count)?;
-        step.copies.iter().for_each(|(from, to)| self.pages.copy(from.index(), to.index()));
+        for (group, pages) in self.pages.iter_mut().enumerate() {
+            pages.grow(step.page_count(group))?;
+        }
+        step.copies.iter().for_each(|(from, to)| self.pages[from.group()].copy(from.index(), to.index()));
         let named = step.runs.iter().filter_map(|run| run.state).flat_map(StateUpdate::ids);
         self.states.grow(named.map(|id| id.index() + 1).max().unwrap_or(0))
     }
@@ -134,7 +135,7 @@ impl Executable for CpuExecutable {
         self.make_ready(step)?;
         let Self { plan, program, prepared, cache, kernels, pool, pages, states, memory, profile, .. } = self;
         let slots = slot_places(plan, memory.tokens, memory.outputs);
-        let walk = Walk::new(step, kernels, prepared, cache, [pages, states], memory, &slots);
+        let walk = Walk::new(step, kernels, prepared, cache, pages, states, memory, &slots);
         let failure = Mutex::new(None);
         let timed = Mutex::new(profile.as_mut());
         pool.run(&|worker| {
@@ -262,10 +263,7 @@ pub(super) fn scratch_bytes(
 
 /// The plan's attention ops.
 fn attentions(plan: &Plan) -> impl Iterator<Item = AttentionSpec> {
-    plan.steps().iter().filter_map(|step| match step.op {
-        Op::Attention(spec) => Some(spec),
-        _ => None,
-    })
+    plan.steps().iter().filter_map(|step| step.op.attention().copied())
 }
 
 /// The bytes that layers of experts work in, one after the other.
@@ -317,15 +315,8 @@ fn allocate(bytes: usize, what: &'static str) -> Result<AlignedBytes> {
     AlignedBytes::new(bytes).ok_or(Error::Memory { what, needed: bytes as u64, limit: 0 })
 }
 
-/// One layer's place in the pages of a run.
-pub(super) fn layer_pages<'a>(cache: &CacheLayout, layer: usize, pages: &'a [*mut u8]) -> LayerPages<'a> {
-    let shape = cache.layers[layer];
-    LayerPages {
-        cache_type: cache.cache_type,
-        pages,
-        offset: cache.offsets[layer],
-        row_bytes: cache.row_bytes[layer],
-        kv_heads: shape.kv_heads,
-        head_dim: shape.head_dim,
-    }
+/// One layer's place in the pages of a run, those of each group.
+pub(super) fn layer_pages<'a>(cache: &CacheLayout, layer: usize, pages: &'a [Vec<*mut u8>]) -> LayerPages<'a> {
+    let LayerPlace { kv_heads, head_dim, group, offset, row_bytes } = cache.layers[layer];
+    LayerPages { cache_type: cache.cache_type, pages: &pages[group], offset, row_bytes, kv_heads, head_dim }
 }

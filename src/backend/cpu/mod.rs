@@ -134,7 +134,7 @@ impl Backend for Cpu {
     ) -> Result<Box<dyn Executable>> {
         let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
-        let bounds = Bounds::new(&plan, max_tokens, max_outputs);
+        let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
         let pool = Pool::new(self.info.threads)?;
         let executable = CpuExecutable::new(plan, weights, cache, bounds, self.kernels, pool)?;
         Ok(Box::new(executable))

@@ -24,7 +24,7 @@ use crate::{
     Result,
     backend::Step,
     graph::{AttentionSpec, ConvSpec, Rows},
-    kv_cache::{CacheLayout, StateId},
+    kv_cache::{CacheLayout, PageTable, StateId},
     quant::ROWS,
 };
 
@@ -54,7 +54,8 @@ struct RunPlace {
     first: usize,
     len: usize,
     start: usize,
-    pages: Vec<*mut u8>,
+    /// The first byte of each page, by group.
+    pages: Vec<Vec<*mut u8>>,
     state: Option<StateBytes>,
 }
 
@@ -75,7 +76,8 @@ impl<'a> Walk<'a> {
         kernels: &'a Kernels,
         prepared: &'a Prepared,
         cache: &'a CacheLayout,
-        [pages, states]: [&Pages; 2],
+        pages: &[Pages],
+        states: &Pages,
         memory: &'a mut Memory,
         slots: &'a [SlotPlace],
     ) -> Self {
@@ -83,7 +85,12 @@ impl<'a> Walk<'a> {
         let angles = memory.angles.iter_mut().map(|table| (table.as_mut_ptr(), table.len() / tokens)).collect();
         let (mut runs, mut run_of) = (Vec::with_capacity(step.runs.len()), Vec::with_capacity(step.tokens.len()));
         for run in step.runs {
-            let pages = run.pages.iter().map(|page| pages.start(page.index())).collect();
+            let start = |(table, pages): (&PageTable, &Pages)| {
+                let starts =
+                    table.entries().iter().map(|page| page.map_or(ptr::null_mut(), |id| pages.start(id.index())));
+                starts.collect()
+            };
+            let pages = run.pages.iter().zip(pages).map(start).collect();
             let place = |id: &StateId| states.start(id.index());
             let state = run.state.map(|state| StateBytes {
                 from: state.from.as_ref().map(place),
@@ -143,11 +150,10 @@ impl<'a> Walk<'a> {
 
     /// The bytes of weights or cache that a task has to read.
     pub fn bytes_of(&self, task: &Task) -> usize {
-        let seen = |run: &RunPlace, window: usize| (run.start + run.len).min(window.saturating_add(run.len - 1));
         task.bytes(
             self.cache,
             self.runs.len(),
-            |window| self.runs.iter().map(|run| seen(run, window)).sum(),
+            |window| self.step.runs.iter().map(|run| run.sees(window)).sum(),
             |experts| self.active_experts(experts),
         )
     }

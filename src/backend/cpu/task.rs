@@ -194,16 +194,13 @@ impl Task {
         &self,
         cache: &CacheLayout,
         runs: usize,
-        positions: impl Fn(usize) -> usize,
+        positions: impl Fn(Option<usize>) -> usize,
         active: impl Fn(&Experts) -> usize,
     ) -> usize {
         match self {
             Self::Product(product) => product.matrices.iter().map(|matrix| matrix.bytes()).sum(),
             Self::Experts(stage, experts) => active(experts) * experts.bytes_each(*stage),
-            Self::Attend { spec, .. } => {
-                let positions = positions(spec.scores.window.unwrap_or(usize::MAX));
-                2 * spec.kv_heads * cache.row_bytes[spec.layer] * positions
-            }
+            Self::Attend { spec, .. } => cache.layers[spec.layer].position_bytes() * positions(spec.scores.window),
             Self::GatedDelta(delta) => {
                 let state = cache.states[delta.spec.state];
                 size_of::<f32>() * state.rows * state.width * runs

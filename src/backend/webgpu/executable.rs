@@ -22,7 +22,7 @@ use crate::{
     Error, Result,
     backend::{Ahead, Bounds, Executable, OpTime, Run, Step, TokenLogit, Usage},
     graph::Op,
-    kv_cache::{CacheLayout, PageId, StateUpdate},
+    kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
     plan::Plan,
     weights::Weights,
 };
@@ -35,7 +35,9 @@ pub(super) struct GpuExecutable {
     /// For steps of few tokens, and of many.
     programs: [Program; 2],
     buffers: Buffers,
-    pages: Pages,
+    cache: CacheLayout,
+    /// Those of each group of layers.
+    pages: Vec<Pages>,
     states: Pages,
     layout: Layout,
     bounds: Bounds,
@@ -80,7 +82,7 @@ impl GpuExecutable {
         let vectors = prepare::vectors(&plan, weights)?;
         let mut arena = Arena::new();
         let matrices = prepare::place_matrices(&context.traits, &plan, weights, &mut arena)?;
-        let layout = prepare::layout(&context.traits, &plan, &vectors, &bounds, cache.cache_type)?;
+        let layout = prepare::layout(&context.traits, &plan, &vectors, &bounds, &cache)?;
         let mut program = |few: bool| {
             let lowering = Lowering::new(&plan, &mut arena, &context.traits, &cache, &layout, &vectors);
             lowering.program(few, bounds.max_outputs > FEW).map(Program::new)
@@ -93,7 +95,7 @@ impl GpuExecutable {
             arena.upload(&context, &weights.matrix(&name, shape[0], shape[1])?, &mut chunks)?;
         }
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
-        let pages = Pages::of_cache(&cache);
+        let pages = (0..cache.groups.len()).map(|group| Pages::of_group(&cache, group)).collect();
         let states = Pages::of_states(&cache);
         let fused = plan.steps().iter().all(|step| match &step.op {
             Op::Attention(_) => false,
@@ -114,6 +116,7 @@ impl GpuExecutable {
             arena,
             programs,
             buffers,
+            cache,
             pages,
             states,
             layout,
@@ -165,12 +168,12 @@ impl GpuExecutable {
 
     /// Makes room for the cache's pages and for what its spans come to.
     fn grow(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<()> {
-        let in_runs = step.runs.iter().flat_map(|run| run.pages);
-        let in_copies = step.copies.iter().flat_map(|(from, to)| [from, to]);
-        let count = in_runs.chain(in_copies).map(|page| page.index() + 1).max().unwrap_or(0);
-        if self.pages.must_grow(count) {
-            self.unbind();
-            self.pages.grow(&self.context, &mut self.buffers, count)?;
+        for group in 0..self.pages.len() {
+            let count = step.page_count(group);
+            if self.pages[group].must_grow(count) {
+                self.unbind();
+                self.pages[group].grow(&self.context, &mut self.buffers, count)?;
+            }
         }
         let states = step.runs.iter().filter_map(|run| run.state).flat_map(StateUpdate::ids);
         let count = states.map(|id| id.index() + 1).max().unwrap_or(0);
@@ -189,6 +192,15 @@ impl GpuExecutable {
         Ok(())
     }
 
+    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<()> {
+        for (group, pages) in self.pages.iter_mut().enumerate() {
+            let of_group = copies.iter().filter(|(from, _)| from.group() == group);
+            let numbers: Vec<_> = of_group.map(|(from, to)| (from.index(), to.index())).collect();
+            pages.copy(&self.context, &self.buffers, &numbers)?;
+        }
+        Ok(())
+    }
+
     /// Lets go of all buffers but this executable's own hold on them: some are about to be replaced.
     fn unbind(&mut self) {
         self.programs.iter_mut().for_each(Program::unbind);
@@ -199,12 +211,15 @@ impl GpuExecutable {
 
     /// Encodes a step's dispatches, or runs them one by one where their times are wanted.
     fn encode(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<wgpu::CommandEncoder> {
-        let Self { context, programs, buffers, arena, pages, dispatches, profile, .. } = self;
+        let Self { context, programs, buffers, arena, cache, dispatches, profile, .. } = self;
         let mut encoder = context.device.create_command_encoder(&Default::default());
         let program = &mut programs[usize::from(sizes.tokens > FEW)];
         if let Some(profile) = profile {
-            let positions: usize = step.runs.iter().map(|run| run.start + run.len).sum();
-            let cached = pages.bytes_of(positions);
+            let seen = |layer: &LayerPlace| -> usize {
+                let window = cache.groups[layer.group].window;
+                step.runs.iter().map(|run| layer.position_bytes() * run.sees(window)).sum()
+            };
+            let cached: Vec<_> = cache.layers.iter().map(|layer| seen(layer) as u64).collect();
             profile::run(profile, encoder, context, buffers, arena, program, sizes, &cached)?;
             return Ok(context.device.create_command_encoder(&Default::default()));
         }
@@ -231,7 +246,7 @@ impl GpuExecutable {
         self.bounds.check(step)?;
         let start = Instant::now();
         let sizes = self.prepare(step, false)?;
-        self.pages.copy(&self.context, &self.buffers, step.copies)?;
+        self.copy_pages(step.copies)?;
         let commands = match self.spare.take() {
             Some(spare) if spare.sizes == sizes && spare.end == end => spare.commands,
             _ => self.commands(step, &sizes, end)?,
@@ -307,7 +322,7 @@ impl Ahead for GpuExecutable {
         self.bounds.check(&step)?;
         let start = Instant::now();
         let sizes = self.prepare(&step, token.is_none())?;
-        self.pages.copy(&self.context, &self.buffers, copies)?;
+        self.copy_pages(copies)?;
         let mut encoder = self.encode(&step, &sizes)?;
         let Self { context, buffers, arena, ahead, dispatches, .. } = self;
         *dispatches += ahead.program.encode(&mut encoder, context, buffers, arena, &sizes)?;

@@ -129,7 +129,7 @@ impl Backend for Gpu {
     ) -> Result<Box<dyn Executable>> {
         let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
-        let bounds = Bounds::new(&plan, max_tokens, max_outputs);
+        let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
         // Most of a self-test is the driver's compiler, most of loading the way of the weights.
         let (tested, executable) = thread::scope(|scope| {
             let (tested_plan, cache_type) = (plan.clone(), cache.cache_type);

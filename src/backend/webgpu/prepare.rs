@@ -15,7 +15,7 @@ use crate::{
     Error, Result,
     backend::Bounds,
     graph::{AttentionSpec, ExpertsSpec, Op, Rows},
-    kv_cache::CacheType,
+    kv_cache::CacheLayout,
     plan::{Operand, Plan, PlanStep},
     quant::{self, UNIT},
     weights::Weights,
@@ -93,7 +93,7 @@ pub(super) fn layout(
     plan: &Plan,
     vectors: &HashMap<Arc<str>, Arc<[f32]>>,
     bounds: &Bounds,
-    cache_type: CacheType,
+    cache: &CacheLayout,
 ) -> Result<Layout> {
     let mut frequencies: Vec<Arc<[f32]>> = vec![];
     let mut block = 64;
@@ -105,7 +105,7 @@ pub(super) fn layout(
             _ => (None, None),
         };
         if let Some(spec) = spec {
-            block = block.min(tiles::prefill(traits, spec.head_dim, cache_type).block);
+            block = block.min(tiles::prefill(traits, spec.head_dim, cache.cache_type).block);
         }
         let row = match operand {
             Some(Operand::Constant(row)) => row.clone(),
@@ -122,7 +122,8 @@ pub(super) fn layout(
         }
     }
     let recurrent = plan.steps().iter().any(|step| step.op.state().is_some());
-    Ok(Layout { max_tokens: bounds.max_tokens, frequencies, block, span: tiles::span(traits, cache_type), recurrent })
+    let (max_tokens, span, groups) = (bounds.max_tokens, tiles::span(traits, cache.cache_type), cache.groups.clone());
+    Ok(Layout { max_tokens, frequencies, block, span, groups, recurrent })
 }
 
 /// A workgroup has an invocation for each element of a head.
@@ -137,10 +138,7 @@ pub(super) fn check_heads(context: &Context, plan: &Plan) -> Result<()> {
 }
 
 fn attentions(plan: &Plan) -> impl Iterator<Item = &AttentionSpec> {
-    plan.steps().iter().filter_map(|step| match &step.op {
-        Op::Attention(spec) | Op::RotatedAttention { attention: spec, .. } => Some(spec),
-        _ => None,
-    })
+    plan.steps().iter().filter_map(|step| step.op.attention())
 }
 
 /// Words that a span of one token comes to in the widest attention.

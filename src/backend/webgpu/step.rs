@@ -4,17 +4,17 @@
 //! |---|---|
 //! | 8 | tokens, outputs, spans of the longest sequence; the rest is free |
 //! | a record for each token | nothing, its position, where its sequence's page table begins, the token of the output of the record's number; then for each table of frequencies the cosine and sine of each pair |
-//! | 4 for each quad | first token, tokens, first position, page |
+//! | 4 for each quad | first token, tokens, first position, where the page's entries begin |
 //! | 4 for each block | first token, tokens, first position, where the page table begins |
 //! | 10 for each run, with recurrent ops | first token, tokens, the state before it plus 1 or 0 for none, the state after it; then for each checkpoint after how many tokens, and the state |
-//! | the rest | the page tables |
+//! | the rest | the page tables: for each page of a sequence the page of the first group of layers, of the second, and so on |
 
 use std::sync::Arc;
 
 use super::kernel::Sizes;
 use crate::{
     backend::{Run, Step},
-    kv_cache::{PAGE_POSITIONS, RUN_CHECKPOINTS},
+    kv_cache::{PAGE_POSITIONS, PageGroup, RUN_CHECKPOINTS},
 };
 
 /// Where records begin.
@@ -38,6 +38,8 @@ pub(super) struct Layout {
     pub block: usize,
     /// Positions that one workgroup attends to alone.
     pub span: usize,
+    /// The groups of layers that have page tables.
+    pub groups: Vec<PageGroup>,
     /// Whether runs have states.
     pub recurrent: bool,
 }
@@ -87,7 +89,7 @@ impl Words {
         let (mut token, mut longest) = (0, 0);
         for run in step.runs {
             let table = (layout.tables_at() + words.tables.len()) as u32;
-            words.tables.extend(run.pages.iter().map(|page| page.index() as u32));
+            words.add_tables(layout, run);
             for i in 0..run.len {
                 let output = step.outputs.get(token + i).map_or(0, |output| *output as u32);
                 words.records.extend([0, (run.start + i) as u32, table, output]);
@@ -96,7 +98,7 @@ impl Words {
                 }
             }
             words.add_state(run, token);
-            words.add_quads(run.start, run.len, token, run.pages);
+            words.add_quads(run, token, table as usize);
             for first in (0..run.len).step_by(layout.block) {
                 let len = layout.block.min(run.len - first);
                 words.blocks.extend([(token + first) as u32, len as u32, (run.start + first) as u32, table]);
@@ -131,13 +133,27 @@ impl Words {
         self.runs.extend(words.map(|word| word as u32));
     }
 
-    fn add_quads(&mut self, start: usize, len: usize, token: usize, pages: &[crate::kv_cache::PageId]) {
-        let end = start + len;
+    /// Where a page was given back stands the first that is seen: kernels may read it, and do not count what they find.
+    fn add_tables(&mut self, layout: &Layout, run: &Run<'_>) {
+        let seen: Vec<_> = run
+            .pages
+            .iter()
+            .zip(&layout.groups)
+            .map(|(table, group)| table.page(group.first_seen(run.start)))
+            .collect();
+        for entry in 0..run.pages.iter().map(|table| table.entries().len()).min().unwrap_or(0) {
+            let pages = run.pages.iter().zip(&seen).map(|(table, seen)| table.entries()[entry].or(*seen));
+            self.tables.extend(pages.map(|page| page.map_or(0, |page| page.index() as u32)));
+        }
+    }
+
+    fn add_quads(&mut self, run: &Run<'_>, token: usize, table: usize) {
+        let (start, end) = (run.start, run.start + run.len);
         let mut position = start;
         while position < end {
             let next = ((position / QUAD + 1) * QUAD).min(end);
-            let page = pages[position / PAGE_POSITIONS].index();
-            self.quads.extend([token + position - start, next - position, position, page].map(|word| word as u32));
+            let entries = table + position / PAGE_POSITIONS * run.pages.len();
+            self.quads.extend([token + position - start, next - position, position, entries].map(|word| word as u32));
             position = next;
         }
     }

@@ -155,11 +155,11 @@ fn recurrent(head_dim: usize, kernel: usize) -> (Graph, Weights) {
 
 /// The sources of all kernels of a model's programs, in WGSL.
 fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheType) -> Result<BTreeSet<String>> {
-    let cache = CacheLayout::new(graph.caches(), graph.states(), cache_type)?;
+    let cache = CacheLayout::new(&graph, cache_type)?;
     let plan = Plan::new(graph)?;
-    let bounds = Bounds::new(&plan, 64, 2 * FEW);
+    let bounds = Bounds::new(&plan, &cache, 64, 2 * FEW);
     let vectors = prepare::vectors(&plan, weights)?;
-    let layout = prepare::layout(traits, &plan, &vectors, &bounds, cache_type)?;
+    let layout = prepare::layout(traits, &plan, &vectors, &bounds, &cache)?;
     let mut arena = Arena::new();
     prepare::place_matrices(traits, &plan, weights, &mut arena)?;
     let templates = Templates::new()?;

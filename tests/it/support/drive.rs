@@ -108,10 +108,9 @@ impl Driver {
         cache_type: CacheType,
         bounds: [usize; 2],
     ) -> Result<Self> {
-        let layout = CacheLayout::new(graph.caches(), graph.states(), cache_type)?;
+        let layout = CacheLayout::new(graph, cache_type)?;
         let executable = backend.compile(graph, weights, &layout, bounds[0], bounds[1])?;
-        let cache = KvCache::new(CONTEXT, CONTEXT);
-        let cache = if graph.states().is_empty() { cache } else { cache.with_states(usize::MAX) };
+        let cache = KvCache::new(&layout, CONTEXT);
         Ok(Self { executable, cache, sequences: HashMap::new() })
     }
 

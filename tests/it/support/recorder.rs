@@ -7,17 +7,21 @@ use std::sync::{
 };
 
 use inkstone::{
-    Error, Result,
+    DType, Error, Result,
     backend::{Executable, Run, Step, TokenLogit},
     generate::{Decoder, Limits},
-    kv_cache::{KvCache, PAGE_POSITIONS, PageId, StateId},
+    graph::{Builder, LayerCache, Scores},
+    kv_cache::{CacheLayout, CacheType, KvCache, PAGE_POSITIONS, PageId, StateId},
 };
 
 /// The logits after some ids.
 type LogitsOf = dyn Fn(&[u32]) -> Vec<f32> + Send;
 
 pub struct Recorder {
-    pages: Vec<[u32; PAGE_POSITIONS]>,
+    /// For each group of layers how far back it sees.
+    windows: Vec<Option<usize>>,
+    /// The pages of each group.
+    pages: Vec<Vec<[u32; PAGE_POSITIONS]>>,
     /// Those of a model with recurrent layers: all ids that each has seen.
     states: Option<Vec<Vec<u32>>>,
     computed: Arc<AtomicUsize>,
@@ -34,7 +38,8 @@ pub struct Recorder {
 impl Recorder {
     pub fn new(limits: Limits, logits_of: impl Fn(&[u32]) -> Vec<f32> + Send + 'static) -> Self {
         Self {
-            pages: vec![],
+            windows: vec![None],
+            pages: vec![vec![]],
             states: None,
             computed: Arc::default(),
             limits,
@@ -58,6 +63,13 @@ impl Recorder {
         self
     }
 
+    /// Has layers, too, that see no further back than a window: they must find there what the others find.
+    pub fn windowed(mut self, window: usize) -> Self {
+        self.windows.push(Some(window));
+        self.pages.push(vec![]);
+        self
+    }
+
     /// How many tokens it has computed.
     pub fn computed(&self) -> Arc<AtomicUsize> {
         self.computed.clone()
@@ -71,9 +83,26 @@ impl Recorder {
 
     pub fn into_decoder(self, context_length: usize) -> Decoder {
         let limits = self.limits;
-        let cache = KvCache::new(context_length, usize::MAX);
-        let cache = if self.states.is_some() { cache.with_states(usize::MAX) } else { cache };
+        let cache = KvCache::new(&self.layout(), context_length);
         Decoder::new(Box::new(self), cache, limits)
+    }
+
+    /// That of a graph with such layers.
+    fn layout(&self) -> CacheLayout {
+        let mut b = Builder::new();
+        let tokens = b.tokens();
+        let table = b.weight("table", DType::F32, self.limits.vocab_size, 16);
+        let mut x = b.embed(table, tokens);
+        for window in &self.windows {
+            let scores = Scores { window: *window, ..1.0.into() };
+            x = b.attention([x, x, x], LayerCache { kv_heads: 1, head_dim: 16 }, 1, scores);
+        }
+        if self.states.is_some() {
+            let w = b.weight("conv", DType::F32, 16, 4);
+            x = b.short_conv(x, w);
+        }
+        let logits = b.matmul(x, table);
+        CacheLayout::new(&b.finish(logits).unwrap(), CacheType::F32).unwrap()
     }
 
     /// Takes the state of a run over its tokens, and returns all that it has seen in the end.
@@ -93,10 +122,18 @@ impl Recorder {
     }
 
     fn page(&mut self, id: PageId) -> &mut [u32; PAGE_POSITIONS] {
-        if self.pages.len() <= id.index() {
-            self.pages.resize(id.index() + 1, [u32::MAX; PAGE_POSITIONS]);
+        let pages = &mut self.pages[id.group()];
+        if pages.len() <= id.index() {
+            pages.resize(id.index() + 1, [u32::MAX; PAGE_POSITIONS]);
         }
-        &mut self.pages[id.index()]
+        &mut pages[id.index()]
+    }
+
+    /// The ids that the token at `position` sees in a group.
+    fn seen(&mut self, run: &Run<'_>, group: usize, position: usize) -> Vec<u32> {
+        let first = self.windows[group].map_or(0, |window| (position + 1).saturating_sub(window));
+        let at = |p: usize| run.pages[group].page(p).unwrap_or_else(|| panic!("position {p} was given back"));
+        (first..=position).map(|p| self.page(at(p))[p % PAGE_POSITIONS]).collect()
     }
 }
 
@@ -124,12 +161,16 @@ impl Executable for Recorder {
             let seen = self.advance(run, &step.tokens[first..first + run.len]);
             for (index, &token) in step.tokens[first..first + run.len].iter().enumerate() {
                 let position = run.start + index;
-                self.page(run.pages[position / PAGE_POSITIONS])[position % PAGE_POSITIONS] = token;
+                for table in run.pages {
+                    self.page(table.page(position).unwrap())[position % PAGE_POSITIONS] = token;
+                }
             }
             for &output in step.outputs.iter().filter(|&&output| (first..first + run.len).contains(&output)) {
                 let len = run.start + output - first + 1;
-                let ids: Vec<_> =
-                    (0..len).map(|p| self.pages[run.pages[p / PAGE_POSITIONS].index()][p % PAGE_POSITIONS]).collect();
+                let ids = self.seen(run, 0, len - 1);
+                for group in 1..self.windows.len() {
+                    assert!(ids.ends_with(&self.seen(run, group, len - 1)), "the groups differ");
+                }
                 assert!(seen.as_ref().is_none_or(|seen| seen[..len] == ids), "the state and the pages differ");
                 self.logits.extend((self.logits_of)(&ids));
             }

@@ -36,7 +36,7 @@ const SECTION: usize = 8 * PAGE_POSITIONS;
 pub(super) struct LayerPages<'a> {
     /// The format of both.
     pub cache_type: CacheType,
-    /// The first byte of each page.
+    /// The first byte of each page; null where it was given back, as nobody sees it.
     pub pages: &'a [*mut u8],
     /// Where the layer begins in a page.
     pub offset: usize,

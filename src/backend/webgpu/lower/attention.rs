@@ -108,6 +108,7 @@ impl Lowering<'_> {
         };
         json!({
             "cache": name, "per_word": tiles::per_word(self.cache.cache_type), "page_words": page_words, "scales_at": scales_at,
+            "table": self.cache.layers[spec.layer].group, "tables": self.cache.groups.len(),
             "heads": spec.heads, "kv_heads": spec.kv_heads, "head_dim": spec.head_dim, "dim": dim,
             "scale": float(spec.scores.scale), "window": spec.scores.window, "lowest": LOWEST,
         })

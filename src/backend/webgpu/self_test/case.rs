@@ -216,8 +216,7 @@ pub(super) fn compute(
 ) -> Result<Vec<f32>> {
     let most = steps.iter().copied().max().unwrap_or(1);
     let mut executable = compile(context, graph, weights, cache_type, most)?;
-    let cache = KvCache::new(tokens.len(), usize::MAX);
-    let mut cache = if graph.states().is_empty() { cache } else { cache.with_states(usize::MAX) };
+    let mut cache = KvCache::new(&CacheLayout::new(graph, cache_type)?, tokens.len());
     let sequence = cache.open();
     let (mut found, mut start) = (vec![], 0);
     for &len in steps {
@@ -240,8 +239,8 @@ pub(super) fn compile(
     most: usize,
 ) -> Result<GpuExecutable> {
     let graph = optimize(graph, &Target { supports: &|_| true, vector: &|_| None })?.graph;
-    let layout = CacheLayout::new(graph.caches(), graph.states(), cache_type)?;
+    let layout = CacheLayout::new(&graph, cache_type)?;
     let plan = Plan::new(&graph)?;
-    let bounds = Bounds::new(&plan, most, most);
+    let bounds = Bounds::new(&plan, &layout, most, most);
     GpuExecutable::new(context.clone(), plan, weights, layout, bounds)
 }

@@ -25,7 +25,7 @@ use crate::{
     DType, Result,
     backend::{Executable, Run, Step},
     graph::{DeltaSpec, Scores},
-    kv_cache::{CacheType, KvCache},
+    kv_cache::{CacheLayout, CacheType, KvCache},
     plan::Plan,
     weights::Weights,
 };
@@ -111,7 +111,7 @@ fn choices(context: &Arc<Context>) -> Result<f64> {
     let mut ids: Vec<u32> = (0..CHOICES as u32).collect();
     ids.sort_by(|a, b| expected[*b as usize].total_cmp(&expected[*a as usize]).then(a.cmp(b)));
     let mut executable = compile(context, &graph, &Weights::from_memory(case.tensors)?, CacheType::F32, 1)?;
-    let mut cache = KvCache::new(1, usize::MAX);
+    let mut cache = KvCache::new(&CacheLayout::new(&graph, CacheType::F32)?, 1);
     let sequence = cache.open();
     cache.extend(sequence, 1)?;
     let pages = cache.pages(sequence)?;
