@@ -10,7 +10,7 @@ use inkstone::{
     },
     generate::Wanted,
     graph::Builder,
-    kv_cache::{CacheLayout, CacheType},
+    kv_cache::CacheLayout,
 };
 
 use crate::{

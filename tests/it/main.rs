@@ -30,3 +30,4 @@ mod support;
 mod tokenizer;
 mod tokenizer_errors;
 mod weights;
+mod windows;

@@ -14,7 +14,7 @@ use crate::support::{
     tiny::{EXACT, MODELS, Tiny, nmse},
 };
 
-fn open(tiny: Tiny) -> (Gguf, Weights, Model) {
+pub fn open(tiny: Tiny) -> (Gguf, Weights, Model) {
     let gguf = Gguf::open(tiny.path()).unwrap();
     let weights = Weights::from_gguf(&gguf);
     let model = Model::from_gguf(&gguf, &weights).unwrap();
@@ -22,7 +22,7 @@ fn open(tiny: Tiny) -> (Gguf, Weights, Model) {
 }
 
 /// A file's weights in single precision, read without the crate's decoders.
-fn dense(gguf: &Gguf) -> interpret::Weights {
+pub fn dense(gguf: &Gguf) -> interpret::Weights {
     let decode = |dtype, bytes: &[u8]| match dtype {
         DType::F32 => bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
         DType::F16 => bytes.chunks(2).map(|b| half::f16::from_le_bytes(b.try_into().unwrap()).to_f32()).collect(),

@@ -1,16 +1,22 @@
 //! Feeds tokens to an executable, step by step.
 
+mod ahead;
+mod batch;
+
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
     fmt,
 };
 
+use self::{
+    ahead::Pending,
+    batch::{Part, Span, take_spans},
+};
 use crate::{
     Error, Result,
     backend::{Executable, OpTime, Run, Step, TokenLogit, Usage},
     kv_cache::{KvCache, PageId, SequenceId, Stage},
-    sampler::largest,
 };
 
 /// Which of a run's tokens the logits are wanted of.
@@ -52,7 +58,7 @@ pub struct Decoder {
     /// Whether every step starts its sequences over: the reference that the cached path is held against.
     recompute: bool,
     /// Those that a sequence holds. After it was cut off its cache may hold fewer, as recurrent layers go back to
-    /// checkpoints alone: the next step then computes what lies between.
+    /// checkpoints alone and windows no further than they have pages: the next step then computes what lies between.
     tokens: HashMap<SequenceId, Vec<u32>>,
     /// Page copies that no step has made yet.
     copies: Vec<(PageId, PageId)>,
@@ -61,35 +67,6 @@ pub struct Decoder {
     best: Vec<TokenLogit>,
     /// The step that has been started before anybody asked for it.
     pending: Option<Pending>,
-}
-
-/// A step of one token that was started before it was known to be wanted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Pending {
-    sequence: SequenceId,
-    position: usize,
-    token: u32,
-}
-
-/// What a call asks of one sequence.
-struct Part<'a> {
-    sequence: SequenceId,
-    /// All that is to be computed.
-    tokens: Cow<'a, [u32]>,
-    /// How many of them, at the end, the caller gave.
-    new: usize,
-    /// The position of the first.
-    start: usize,
-    /// Logits are wanted from this one on.
-    wanted_from: usize,
-    stage: Stage,
-}
-
-/// Consecutive tokens of a part that one step computes.
-struct Span {
-    part: usize,
-    from: usize,
-    len: usize,
 }
 
 impl Decoder {
@@ -218,88 +195,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Appends one token to a sequence and returns the most probable one to follow, the lowest id among equals. Where the
-    /// device can, it goes on with that one before anybody asks: then a token costs no wait for the logits, which are not
-    /// to be had.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step); [`Error::Argument`] where some logit is not a number.
-    pub fn greedy(&mut self, id: SequenceId, token: u32) -> Result<u32> {
-        if self.recompute || self.executable.ahead().is_none() {
-            let logits = self.step(&[(id, &[token], Wanted::Last)])?;
-            return largest(logits).map(|best| best.id);
-        }
-        self.check_ids(&[token])?;
-        let position = self.tokens(id)?.len();
-        if self.pending != Some(Pending { sequence: id, position, token }) {
-            self.settle()?;
-            if self.cache.len(id)? < position {
-                let logits = self.step(&[(id, &[token], Wanted::Last)])?;
-                return largest(logits).map(|best| best.id);
-            }
-            self.start(id, Some(token))?;
-        }
-        self.pending = None;
-        self.tokens.entry(id).or_default().push(token);
-        self.logits.clear();
-        // At the context's end nothing is left to start.
-        let started = self.start(id, None).is_ok();
-        let next = self.take();
-        let token = *next.as_ref().unwrap_or(&token);
-        self.pending = started.then_some(Pending { sequence: id, position: position + 1, token });
-        if next.is_err() {
-            self.truncate(id, position)?;
-        }
-        next
-    }
-
-    /// Starts a step of one token.
-    fn start(&mut self, id: SequenceId, token: Option<u32>) -> Result<()> {
-        let position = self.cache.extend(id, 1)?;
-        self.copies.extend(self.cache.take_copies());
-        let started = self.start_at(id, token, position);
-        match started {
-            Ok(()) => self.copies.clear(),
-            Err(_) => _ = self.cache.truncate(id, position)?,
-        }
-        started
-    }
-
-    fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize) -> Result<()> {
-        let state = self.cache.advance(id, position + 1, Stage::Ahead)?;
-        let run = Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref() };
-        match self.executable.ahead() {
-            Some(ahead) => ahead.start(token, run, &self.copies),
-            None => Err(Error::Unsupported("this device does not run ahead".into())),
-        }
-    }
-
-    fn take(&mut self) -> Result<u32> {
-        let taken = match self.executable.ahead() {
-            Some(ahead) => ahead.take()?,
-            None => None,
-        };
-        taken.ok_or_else(|| Error::argument("logits", "has one that is not a number"))
-    }
-
-    /// Lets a step that was started too early end, and forgets it.
-    fn settle(&mut self) -> Result<()> {
-        let Some(Pending { sequence, position, .. }) = self.pending.take() else { return Ok(()) };
-        if let Some(ahead) = self.executable.ahead() {
-            ahead.take()?;
-        }
-        self.cache.truncate(sequence, position)?;
-        Ok(())
-    }
-
     /// What the executable has done and what it holds.
     pub fn usage(&self) -> Usage {
         self.executable.usage()
     }
 
     /// Makes a sequence hold `ids` and nothing else, and leaves the last one's logits in [`logits`](Self::logits). What the
-    /// sequence begins with already is kept, up to a checkpoint where the model has recurrent layers; the rest is computed
-    /// in chunks of at most `max_tokens`.
+    /// sequence begins with already is kept, with recurrent layers up to a checkpoint and with windows where they still have
+    /// what they see; the rest is computed in chunks of at most `max_tokens`.
     ///
     /// `progress` is told how many of the tokens are in the cache, and how many there are, before each chunk and at the
     /// end; where it returns false the sequence keeps what it has by then.
@@ -366,9 +269,14 @@ impl Decoder {
     /// Checks that a sequence could hold `ids` and nothing else.
     pub(crate) fn check_prompt(&self, ids: &[u32]) -> Result<()> {
         self.check_ids(ids)?;
+        self.check_room(0, ids.len())
+    }
+
+    fn check_room(&self, held: usize, new: usize) -> Result<()> {
         let context = self.context_length();
-        if ids.len() > context {
-            return Err(Error::ContextFull { tokens: ids.len(), free: context, context });
+        let free = context.saturating_sub(held);
+        if new > free {
+            return Err(Error::ContextFull { tokens: new, free, context });
         }
         Ok(())
     }
@@ -393,10 +301,7 @@ impl Decoder {
     ) -> Result<Part<'a>> {
         let held = self.tokens(sequence)?;
         self.check_ids(new)?;
-        let (context, free) = (self.context_length(), self.context_length().saturating_sub(held.len()));
-        if new.len() > free {
-            return Err(Error::ContextFull { tokens: new.len(), free, context });
-        }
+        self.check_room(held.len(), new.len())?;
         let start = if self.recompute { 0 } else { self.cache.len(sequence)? };
         let missing = &held[start..];
         let tokens = if missing.is_empty() { Cow::Borrowed(new) } else { Cow::Owned([missing, new].concat()) };
@@ -453,25 +358,6 @@ impl Decoder {
         self.copies.clear();
         Ok(())
     }
-}
-
-/// The next step's spans, from token `next.1` of part `next.0` on, as many as the limits let in.
-fn take_spans(parts: &[Part], next: &mut (usize, usize), limits: Limits) -> Vec<Span> {
-    let (mut tokens, mut outputs) = (limits.max_tokens, limits.max_outputs);
-    let mut spans = vec![];
-    while let Some(part) = parts.get(next.0) {
-        let from = next.1;
-        let unwanted = part.wanted_from.saturating_sub(from);
-        let len = (part.tokens.len() - from).min(tokens).min(unwanted + outputs);
-        if len == 0 {
-            break;
-        }
-        spans.push(Span { part: next.0, from, len });
-        tokens -= len;
-        outputs -= len.saturating_sub(unwanted);
-        *next = if from + len == part.tokens.len() { (next.0 + 1, 0) } else { (next.0, from + len) };
-    }
-    spans
 }
 
 impl fmt::Debug for Decoder {

@@ -1,0 +1,98 @@
+//! Layers that see no further back than a window, in texts many times as long.
+
+use inkstone::{
+    CacheType, Device, Runner, RunnerBuilder,
+    backend::Adapter,
+    kv_cache::{CacheLayout, KvCache, Stage},
+};
+
+use crate::{
+    models::{dense, open},
+    support::{
+        drive,
+        interpret::{Interpreter, Run, Step},
+        tiny::{EXACT, MODELS, Tiny, nmse},
+    },
+};
+
+/// What matrix units may add to a squared error: they round both sides of products to half precision.
+const HALVES: f64 = 2e-6;
+
+/// Positions that the tiny models see through their windows.
+const WINDOW: usize = 32;
+
+fn windowed() -> impl Iterator<Item = Tiny> {
+    MODELS.into_iter().filter(|tiny| ["gemma2", "gemma3", "gemma4"].contains(&tiny.0))
+}
+
+fn builders() -> Vec<RunnerBuilder> {
+    let adapters = drive::gpus().into_iter().map(|gpu| Adapter::Named(gpu.device().name.clone()));
+    let devices = std::iter::once(Device::Cpu).chain(adapters.map(Device::Gpu));
+    devices.map(|device| Runner::builder().cache_type(CacheType::F32).device(device).threads(2)).collect()
+}
+
+/// In chunks and then token by token, when most of what the windows saw has been given back.
+#[test]
+fn long_texts_come_out_as_in_plain_loops() {
+    let ids: Vec<u32> = (0..470).map(|i| (i * i + 7 * i) % 300).collect();
+    for tiny in windowed() {
+        let (gguf, _, model) = open(tiny);
+        let outputs = vec![449, 469];
+        let step = Step { runs: vec![Run { sequence: 0, start: 0, len: ids.len() }], outputs, tokens: ids.clone() };
+        let logits = Interpreter::new(&dense(&gguf)).run(&model.graph, &step);
+        let expected = |number: usize| logits.row(number).iter().map(|&x| x as f32).collect::<Vec<_>>();
+        for builder in builders() {
+            let mut runner = builder.prefill_chunk(37).from_gguf(tiny.path()).unwrap();
+            let rounding = if runner.device().details.contains("matrix units") { HALVES } else { 0.0 };
+            let check = |found: &[f32], number: usize| {
+                let error = nmse(found, &expected(number));
+                assert!(error <= EXACT + rounding, "{}, row {number}: {error:.1e}", tiny.0);
+            };
+            check(runner.prefill(&ids[..450]).unwrap(), 0);
+            let last = ids[450..].iter().map(|id| runner.decode(*id).unwrap().to_vec()).last().unwrap();
+            check(&last, 1);
+            // Back to where the pages are still there, and to where they are not.
+            for len in [460, 100] {
+                runner.truncate(len).unwrap();
+                check(runner.prefill(&ids[len..]).unwrap(), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_is_no_more_than_planned() {
+    for tiny in windowed() {
+        let plan = Runner::builder().context_length(512).prefill_chunk(16).plan(tiny.path()).unwrap();
+        let (_, _, model) = open(tiny);
+        let layout = CacheLayout::new(&model.graph, CacheType::F16).unwrap();
+        let whole: usize = layout.layers.iter().map(|layer| 512 * layer.position_bytes()).sum();
+        assert!(plan.windows > 0 && plan.cache() == plan.windows + 512 * plan.cache_per_token);
+        assert!(plan.to_string().contains("sliding windows"), "{plan}");
+
+        const CONTEXT: usize = 8000;
+        let mut cache = KvCache::new(&layout, CONTEXT);
+        let most = layout.window_bytes(CONTEXT, 16) + (CONTEXT * layout.bytes_per_token()) as u64;
+        let sequence = cache.open();
+        let mut peak = 0;
+        for end in (16..=CONTEXT).step_by(16) {
+            cache.extend(sequence, 16).unwrap();
+            // The prompt ends halfway.
+            let stage = if end <= CONTEXT / 2 { Stage::Prompt { end: CONTEXT / 2 } } else { Stage::Within };
+            cache.advance(sequence, end, stage).unwrap();
+            peak = peak.max(cache.bytes());
+            let seen = layout.groups.iter().zip(cache.pages(sequence).unwrap());
+            assert!(seen.into_iter().all(|(group, table)| table.holds(group.first_seen(end - 16)..end)));
+        }
+        assert!(peak <= most, "{}: {peak} of {most}", tiny.0);
+        assert!(most < (whole / 512 * CONTEXT) as u64, "{}: windows save something", tiny.0);
+        let windows: u64 = layout.groups.iter().filter(|g| g.window == Some(WINDOW)).map(|g| g.page_bytes as u64).sum();
+        // What the windows see, what they saw when the prompt ended, and some way back; a page more of each at the ends.
+        assert_eq!(
+            layout.window_bytes(CONTEXT, 16),
+            windows * ((32u64 + 16 + 256).div_ceil(64) + 1 + 48u64.div_ceil(64) + 1)
+        );
+        cache.close(sequence).unwrap();
+        assert_eq!(cache.bytes(), 0);
+    }
+}
