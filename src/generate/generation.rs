@@ -6,7 +6,7 @@ use super::{Decoder, GenerateOptions, StopHandle, StopReason, Summary, Wanted, s
 use crate::{
     Result,
     kv_cache::SequenceId,
-    sampler::Sampler,
+    sampler::{LogitsProcessor, Sampler},
     tokenizer::{TextStream, Tokenizer},
 };
 
@@ -26,8 +26,6 @@ pub struct Generation<'a> {
     max_tokens: usize,
     handle: StopHandle,
     state: State,
-    /// How many of the largest logits the sampler looks at, where it looks at no others.
-    looks_at: Option<usize>,
     generated: Vec<u32>,
     summary: Summary,
 }
@@ -81,10 +79,16 @@ impl<'a> Generation<'a> {
             max_tokens: options.max_tokens.unwrap_or(usize::MAX),
             handle: StopHandle::new(),
             state: State::Prompt,
-            looks_at: options.sampler.looks_at(),
             generated: vec![],
             summary,
         })
+    }
+
+    /// Adds a stage to the sampler, before all others but those added already. It is given the ids of the prompt, too.
+    #[must_use]
+    pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
+        self.sampler = self.sampler.with_processor(processor);
+        self
     }
 
     /// A handle that stops this generation from elsewhere.
@@ -161,7 +165,7 @@ impl<'a> Generation<'a> {
     /// The next token.
     fn choose(&mut self) -> Result<u32> {
         let State::Token(id) = self.state else { return self.sampler.sample(self.decoder.logits()) };
-        match self.looks_at {
+        match self.sampler.looks_at() {
             Some(1) => return self.decoder.greedy(self.sequence, id),
             Some(count) => {
                 if let Some(best) = self.decoder.best(self.sequence, id, count)? {

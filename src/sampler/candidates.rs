@@ -73,30 +73,44 @@ pub(super) fn draw(logits: impl Iterator<Item = f32> + Clone, largest: f32, temp
     last
 }
 
+/// The natural logarithm of the sum of the candidates' exponentials; the first is the best.
+pub(super) fn log_total(candidates: &[Candidate]) -> f64 {
+    let most = f64::from(candidates[0].logit);
+    candidates.iter().map(|c| (f64::from(c.logit) - most).exp()).sum::<f64>().ln() + most
+}
+
 /// The memory of a selection, kept from token to token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     best: Vec<Candidate>,
 }
 
+/// What keeps a token.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Truncation {
+    /// 0: all.
+    pub top_k: usize,
+    pub typical_p: f32,
+    pub top_p: f32,
+    pub min_p: f32,
+}
+
 impl Candidates {
-    /// What top-k (0: all), top-p and min-p keep, best first and never empty; `best` is the largest of the logits.
-    pub(super) fn select(
-        &mut self,
-        logits: &[f32],
-        best: Candidate,
-        top_k: usize,
-        top_p: f32,
-        min_p: f32,
-    ) -> &[Candidate] {
+    /// What the truncations keep, best first and never empty; `best` is the largest of the logits.
+    pub(super) fn select(&mut self, logits: &[f32], best: Candidate, truncation: Truncation) -> &[Candidate] {
+        let Truncation { top_k, typical_p, top_p, .. } = truncation;
         let weight = |logit: f32| f64::from(logit - best.logit).exp();
         let limit = if top_k == 0 { logits.len() } else { top_k.min(logits.len()) };
+        if typical_p < 1.0 {
+            self.take_best(logits, limit);
+            return self.keep(truncation);
+        }
         // The total is needed to know what share the best have; with top-k it is taken over those alone.
         let whole = (top_k == 0 && top_p < 1.0).then(|| logits.iter().map(|&l| weight(l)).sum::<f64>());
         let mut wanted = if top_k == 0 { limit.min(256) } else { limit };
         let kept = loop {
             self.take_best(logits, wanted);
-            let (kept, has_end) = self.cut(whole, top_p, min_p);
+            let (kept, has_end) = self.cut(whole, top_p, truncation.min_p);
             if wanted == limit || has_end {
                 break kept;
             }
@@ -105,26 +119,54 @@ impl Candidates {
         &self.best[..kept]
     }
 
-    /// What top-p and min-p keep of the best, which come best first.
+    /// What the truncations but top-k keep of the best, which come best first.
     ///
     /// # Errors
     /// As [`largest`].
     pub(super) fn select_of_best(
         &mut self,
         best: impl Iterator<Item = Candidate>,
-        top_p: f32,
-        min_p: f32,
+        truncation: Truncation,
     ) -> Result<&[Candidate]> {
         self.best.clear();
         self.best.extend(best);
         match self.best.first() {
             Some(first) if first.logit.is_nan() || first.logit == f32::INFINITY => Err(damaged()),
-            Some(first) if first.logit > f32::NEG_INFINITY => {
-                let (kept, _) = self.cut(None, top_p, min_p);
-                Ok(&self.best[..kept])
-            }
+            Some(first) if first.logit > f32::NEG_INFINITY => Ok(self.keep(truncation)),
             _ => Err(none_left()),
         }
+    }
+
+    /// The `k` best of `logits`, sorted.
+    pub(super) fn best_of(&mut self, logits: &[f32], k: usize) -> &mut [Candidate] {
+        self.take_best(logits, k);
+        &mut self.best
+    }
+
+    fn keep(&mut self, truncation: Truncation) -> &[Candidate] {
+        if truncation.typical_p < 1.0 {
+            self.keep_typical(f64::from(truncation.typical_p));
+        }
+        let (kept, _) = self.cut(None, truncation.top_p, truncation.min_p);
+        &self.best[..kept]
+    }
+
+    /// Keeps those first whose surprise is nearest to the entropy, until they have probability `p`; of equal ones the better.
+    fn keep_typical(&mut self, p: f64) {
+        let total = log_total(&self.best);
+        let log_p = |c: &Candidate| f64::from(c.logit) - total;
+        let entropy: f64 =
+            self.best.iter().filter(|c| c.logit > f32::NEG_INFINITY).map(|c| -log_p(c) * log_p(c).exp()).sum();
+        let distance = |c: &Candidate| (-log_p(c) - entropy).abs();
+        self.best.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let mut sum = 0.0;
+        let reaches = |c: &Candidate| {
+            sum += log_p(c).exp();
+            sum >= p
+        };
+        let kept = self.best.iter().position(reaches).map_or(self.best.len(), |index| index + 1);
+        self.best.truncate(kept);
+        self.best.sort_unstable_by(best_first);
     }
 
     /// How many of the best are kept, one at least, and whether none beyond them could be. Without the `whole` weight of

@@ -1,7 +1,7 @@
 //! Each stage of the sampler against plain f64 loops over the whole, sorted vocabulary.
 
 use inkstone::Error;
-use inkstone::sampler::{Sampler, SamplerOptions};
+use inkstone::sampler::{Dry, DynamicTemperature, Mirostat, MirostatVersion, Sampler, SamplerOptions, Xtc};
 use proptest::prelude::*;
 
 /// Every stage switched off, temperature 1.
@@ -29,22 +29,72 @@ fn probabilities(options: &SamplerOptions, logits: &[f32], history: &[u32]) -> V
     if options.top_k > 0 {
         order.truncate(options.top_k);
     }
-    let most = logits[order[0]];
-    let total: f64 = order.iter().map(|&id| (logits[id] - most).exp()).sum();
+    if options.typical_p < 1.0 {
+        keep_typical(&mut order, &logits, f64::from(options.typical_p));
+    }
+    let p = softmax(&order, &logits, 1.0);
     let (mut kept, mut sum) = (0, 0.0);
     while kept < order.len() && (kept == 0 || options.top_p == 1.0 || sum < f64::from(options.top_p)) {
-        sum += (logits[order[kept]] - most).exp() / total;
+        sum += p[kept];
         kept += 1;
     }
     order.truncate(kept);
+    let most = logits[order[0]];
     order.retain(|&id| (logits[id] - most).exp() >= f64::from(options.min_p));
-    let weight = |id: usize| ((logits[id] - most) / f64::from(options.temperature)).exp();
-    let total: f64 = order.iter().map(|&id| weight(id)).sum();
     let mut result = vec![0.0; logits.len()];
-    for id in order {
-        result[id] = weight(id) / total;
-    }
+    let mut add = |order: &[usize], share: f64| {
+        let p = softmax(order, &logits, temperature_of(options, order, &logits));
+        order.iter().zip(p).for_each(|(id, p)| result[*id] += share * p);
+    };
+    let Some(Xtc { probability, threshold }) = options.xtc else {
+        add(&order, 1.0);
+        return result;
+    };
+    add(&order, 1.0 - f64::from(probability));
+    let p = softmax(&order, &logits, 1.0);
+    let top = p.iter().filter(|p| **p >= f64::from(threshold)).count();
+    add(&order[top.max(1) - 1..], f64::from(probability));
     result
+}
+
+/// The probabilities of these tokens among each other, best first; at temperature 0 the best has all.
+fn softmax(order: &[usize], logits: &[f64], temperature: f64) -> Vec<f64> {
+    if temperature == 0.0 {
+        return (0..order.len()).map(|rank| if rank == 0 { 1.0 } else { 0.0 }).collect();
+    }
+    let most = order.iter().map(|&id| logits[id]).fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = order.iter().map(|&id| ((logits[id] - most) / temperature).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / total).collect()
+}
+
+fn entropy(p: &[f64]) -> f64 {
+    p.iter().map(|p| -p * p.ln()).sum()
+}
+
+/// As Hugging Face's `TypicalLogitsWarper`: by distance from the entropy, up to the one that reaches the mass.
+fn keep_typical(order: &mut Vec<usize>, logits: &[f64], mass: f64) {
+    let p = softmax(order, logits, 1.0);
+    let entropy = entropy(&p);
+    let mut by_distance: Vec<usize> = (0..order.len()).collect();
+    by_distance.sort_by(|&a, &b| (-p[a].ln() - entropy).abs().total_cmp(&(-p[b].ln() - entropy).abs()));
+    let mut sum = 0.0;
+    let before = by_distance.iter().take_while(|&&index| {
+        sum += p[index];
+        sum < mass
+    });
+    let mut kept: Vec<usize> = by_distance[..(before.count() + 1).min(order.len())].to_vec();
+    kept.sort_unstable();
+    *order = kept.into_iter().map(|index| order[index]).collect();
+}
+
+fn temperature_of(options: &SamplerOptions, order: &[usize], logits: &[f64]) -> f64 {
+    let middle = f64::from(options.temperature);
+    let Some(DynamicTemperature { range, exponent }) = options.dynamic_temperature else { return middle };
+    // One token has no entropy, and no most of it.
+    let share = if order.len() == 1 { 0.0 } else { entropy(&softmax(order, logits, 1.0)) / (order.len() as f64).ln() };
+    let (least, most) = ((middle - f64::from(range)).max(0.0), middle + f64::from(range));
+    least + (most - least) * share.powf(exponent.into())
 }
 
 /// Draws with a history that stays as it is, and holds the counts against the probabilities.
@@ -99,6 +149,161 @@ fn each_stage_gives_its_distribution() {
     assert_frequencies(&SamplerOptions { min_p: 0.15, ..neutral() }, &LOGITS, &[]);
     let bias = vec![(8, 3.0), (5, f32::NEG_INFINITY), (1, -1.0)];
     assert_frequencies(&SamplerOptions { logit_bias: bias, ..neutral() }, &LOGITS, &[]);
+}
+
+#[test]
+fn rarer_stages_give_their_distributions() {
+    for typical_p in [0.0, 0.3, 0.6, 0.9, 0.97] {
+        assert_frequencies(&SamplerOptions { typical_p, ..neutral() }, &LOGITS, &[]);
+    }
+    // One that is so sure that its best token is not typical.
+    let sure = [3.0, 0.0, 0.1, 0.2, -0.1, -0.2, 0.15, 0.05, 0.12, 0.07];
+    assert_frequencies(&SamplerOptions { typical_p: 0.2, ..neutral() }, &sure, &[]);
+    for (probability, threshold) in [(1.0, 0.1), (0.5, 0.2), (0.3, 0.5), (1.0, 0.01), (0.0, 0.1)] {
+        let xtc = Some(Xtc { probability, threshold });
+        assert_frequencies(&SamplerOptions { xtc, ..neutral() }, &LOGITS, &[]);
+        assert_frequencies(&SamplerOptions { xtc, top_k: 5, temperature: 1.4, ..neutral() }, &LOGITS, &[]);
+    }
+    for (temperature, range, exponent) in [(1.0, 0.5, 1.0), (1.2, 0.8, 2.0), (0.9, 0.4, 0.5), (0.5, 1.5, 1.0)] {
+        let dynamic_temperature = Some(DynamicTemperature { range, exponent });
+        let options = SamplerOptions { temperature, dynamic_temperature, top_k: 6, ..neutral() };
+        assert_frequencies(&options, &LOGITS, &[]);
+    }
+    // A temperature that reaches 0 takes the best.
+    let dynamic_temperature = Some(DynamicTemperature { range: 1.0, exponent: 1.0 });
+    let one = SamplerOptions { dynamic_temperature, top_k: 1, ..neutral() };
+    assert_frequencies(&one, &LOGITS, &[]);
+    let all = SamplerOptions {
+        top_k: 9,
+        typical_p: 0.95,
+        top_p: 0.95,
+        min_p: 0.05,
+        xtc: Some(Xtc { probability: 0.5, threshold: 0.1 }),
+        dynamic_temperature: Some(DynamicTemperature { range: 0.3, exponent: 1.0 }),
+        ..neutral()
+    };
+    assert_frequencies(&all, &LOGITS, &[]);
+}
+
+/// Step by step: what the bound keeps by the paper's formulas in f64, and how it moves after what was drawn.
+#[test]
+fn mirostat_keeps_to_its_bound() {
+    let mut state = 9u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f64 / (1u64 << 24) as f64
+    };
+    for (version, tau, eta, temperature) in [
+        (MirostatVersion::One, 3.0, 0.1, 1.0),
+        (MirostatVersion::Two, 3.0, 0.1, 0.8),
+        (MirostatVersion::Two, 5.0, 0.5, 1.3),
+    ] {
+        let mirostat = Some(Mirostat { version, tau, eta });
+        let options = SamplerOptions { mirostat, temperature, top_k: 1, ..neutral() };
+        let mut sampler = Sampler::new(&options, 1000).unwrap();
+        let (mut mu, mut surprises) = (2.0 * f64::from(tau), vec![]);
+        for _ in 0..400 {
+            // Near Zipf's law, as words are, and shuffled.
+            let logits: Vec<f32> =
+                (0..1000).map(|i| (-1.1 * f64::from(i * 7 % 1000 + 1).ln() + 0.5 * noise()) as f32).collect();
+            let id = sampler.sample(&mut logits.clone()).unwrap() as usize;
+            let all: Vec<usize> = (0..1000).collect();
+            let wide: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
+            let p = softmax(&all, &wide, temperature.into());
+            let rank = p.iter().filter(|other| **other > p[id]).count();
+            let surprise = -p[id].log2();
+            match version {
+                MirostatVersion::Two => assert!(surprise <= mu + 1e-3 || rank == 0, "{surprise} bits within {mu}"),
+                MirostatVersion::One => {
+                    let mut sorted = p.clone();
+                    sorted.sort_by(|a, b| b.total_cmp(a));
+                    let t = |i: usize| ((i + 2) as f64 / (i + 1) as f64).ln();
+                    let b = |i: usize| (sorted[i] / sorted[i + 1]).ln();
+                    let s = (0..100).map(|i| t(i) * b(i)).sum::<f64>() / (0..100).map(|i| t(i) * t(i)).sum::<f64>();
+                    let epsilon = s - 1.0;
+                    let k = (epsilon * mu.exp2() / (1.0 - 1000f64.powf(-epsilon))).powf(1.0 / s);
+                    assert!((rank as f64) < k.max(1.0) + 1e-3, "rank {rank} within {k}");
+                }
+            }
+            mu -= f64::from(eta) * (surprise - f64::from(tau));
+            surprises.push(surprise);
+        }
+        let mean = surprises[100..].iter().sum::<f64>() / 300.0;
+        assert!((mean - f64::from(tau)).abs() < 0.15, "{version:?}: {mean} bits a token, {tau} were asked for");
+    }
+}
+
+/// By its author's definition, with a search of every place for every length.
+#[test]
+fn repetitions_are_penalised_by_their_length() {
+    const VOCAB: usize = 6;
+    let mut state = 3u64;
+    for case in 0..300 {
+        let history: Vec<u32> = (0..case % 60)
+            .map(|_| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                // Few tokens, and so many repetitions.
+                (state >> 33) as u32 % (2 + case % 4)
+            })
+            .collect();
+        let dry = Dry {
+            multiplier: 0.8,
+            base: 1.75,
+            allowed_length: 1 + (case as usize) % 3,
+            window: if case % 5 == 0 { 20 } else { usize::MAX },
+            breakers: if case % 2 == 0 { vec![3] } else { vec![] },
+        };
+        let options = SamplerOptions { dry: Some(dry.clone()), ..SamplerOptions::greedy() };
+        let mut sampler = Sampler::new(&options, VOCAB).unwrap();
+        history.iter().for_each(|&id| sampler.accept(id).unwrap());
+        let mut logits = [0.0f32; VOCAB];
+        sampler.sample(&mut logits).unwrap();
+        let seen = &history[history.len().saturating_sub(dry.window)..];
+        for token in 0..VOCAB as u32 {
+            // The longest n for which the last n tokens stand before an earlier `token`, with no breaker in all of it.
+            let fits = |n: usize, at: usize| {
+                let (end, then) = (&seen[seen.len() - n..], &seen[at - n..at]);
+                seen[at] == token && end == then && !end.contains(&3)
+            };
+            let free = dry.breakers.is_empty();
+            let holds = |n: usize, at: usize| match free {
+                true => seen[at] == token && seen[seen.len() - n..] == seen[at - n..at],
+                false => token != 3 && fits(n, at),
+            };
+            let longest = (1..=50.min(seen.len())).rev().find(|&n| (n..seen.len()).any(|at| holds(n, at)));
+            let expected = match longest {
+                Some(n) if n >= dry.allowed_length => -0.8 * 1.75f64.powi((n - dry.allowed_length) as i32),
+                _ => 0.0,
+            };
+            let found = f64::from(logits[token as usize]);
+            assert!(
+                (found - expected).abs() <= 1e-5 * expected.abs(),
+                "{found} for {expected}: {seen:?}, {token}, {dry:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_callers_stages_come_first_and_see_all_ids() {
+    let forbid = |ids: &[u32], logits: &mut [f32]| {
+        assert!(ids.starts_with(&[7]));
+        logits.iter_mut().step_by(2).for_each(|logit| *logit = f32::NEG_INFINITY);
+        Ok(())
+    };
+    let raise = |_: &[u32], logits: &mut [f32]| {
+        logits[4] = 100.0;
+        logits[9] += 50.0;
+        Ok(())
+    };
+    let mut sampler = Sampler::new(&neutral(), 10).unwrap().with_processor(raise).with_processor(forbid);
+    sampler.accept(7).unwrap();
+    for _ in 0..5 {
+        assert_eq!(sampler.sample(&mut LOGITS.to_vec()).unwrap(), 9);
+    }
+    let fail = |_: &[u32], _: &mut [f32]| Err(Error::Unsupported("nothing fits".into()));
+    let mut sampler = Sampler::new(&neutral(), 10).unwrap().with_processor(fail);
+    assert!(sampler.sample(&mut LOGITS.to_vec()).is_err());
 }
 
 #[test]
@@ -180,6 +385,29 @@ fn options_out_of_range_are_refused_by_name() {
         refused(SamplerOptions { min_p: bad, ..neutral() }, "min_p");
         refused(SamplerOptions { repetition_penalty: bad, ..neutral() }, "repetition_penalty");
     }
+    let xtc = |probability, threshold| SamplerOptions { xtc: Some(Xtc { probability, threshold }), ..neutral() };
+    refused(xtc(1.1, 0.1), "xtc.probability");
+    refused(xtc(0.5, 0.0), "xtc.threshold");
+    refused(xtc(0.5, 0.6), "xtc.threshold");
+    let dynamic = |range, exponent| {
+        let dynamic_temperature = Some(DynamicTemperature { range, exponent });
+        SamplerOptions { dynamic_temperature, ..neutral() }
+    };
+    refused(dynamic(0.0, 1.0), "dynamic_temperature.range");
+    refused(dynamic(1.0, f32::NAN), "dynamic_temperature.exponent");
+    let mirostat = |tau, eta| {
+        let mirostat = Some(Mirostat { version: MirostatVersion::Two, tau, eta });
+        SamplerOptions { mirostat, ..neutral() }
+    };
+    refused(mirostat(0.0, 0.1), "mirostat.tau");
+    refused(mirostat(5.0, -0.1), "mirostat.eta");
+    let dry = Dry { multiplier: 0.8, base: 1.75, allowed_length: 2, window: 100, breakers: vec![] };
+    let with = |dry| SamplerOptions { dry: Some(dry), ..neutral() };
+    refused(with(Dry { multiplier: 0.0, ..dry.clone() }), "dry.multiplier");
+    refused(with(Dry { base: 0.9, ..dry.clone() }), "dry.base");
+    refused(with(Dry { allowed_length: 0, ..dry.clone() }), "dry.allowed_length");
+    refused(with(Dry { breakers: vec![10], ..dry }), "dry.breakers");
+    refused(SamplerOptions { typical_p: 1.1, ..neutral() }, "typical_p");
     refused(SamplerOptions { repetition_penalty: 0.0, ..neutral() }, "repetition_penalty");
     refused(SamplerOptions { top_p: 1.1, ..neutral() }, "top_p");
     refused(SamplerOptions { min_p: 1.1, ..neutral() }, "min_p");
@@ -212,16 +440,18 @@ proptest! {
         raw in prop::collection::vec(-12i16..12, 1..3000),
         top_k in prop_oneof![Just(0usize), 1usize..700],
         top_p in prop_oneof![Just(1.0f32), 0.0f32..1.0],
+        typical_p in prop_oneof![3 => Just(1.0f32), 1 => 0.0f32..1.0],
         min_p in prop_oneof![Just(0.0f32), 0.0f32..1.0],
         seed: u64,
     ) {
         // Steps of 1/2 make many ties.
         let logits: Vec<f32> = raw.iter().map(|&l| f32::from(l) * 0.5).collect();
-        let options = SamplerOptions { top_k, top_p, min_p, seed: Some(seed), ..neutral() };
+        let options = SamplerOptions { top_k, typical_p, top_p, min_p, seed: Some(seed), ..neutral() };
         let expected = probabilities(&options, &logits, &[]);
         let mut sampler = Sampler::new(&options, logits.len()).unwrap();
         // Where the sum meets top_p exactly, rounding decides on one token more or less: it may come too.
-        let near = probabilities(&SamplerOptions { top_p: (top_p + 1e-6).min(1.0), ..options.clone() }, &logits, &[]);
+        let [top_p, typical_p] = [top_p, typical_p].map(|p| (p + 1e-6).min(1.0));
+        let near = probabilities(&SamplerOptions { top_p, typical_p, ..options.clone() }, &logits, &[]);
         for _ in 0..20 {
             let id = sampler.sample(&mut logits.clone()).unwrap() as usize;
             prop_assert!(expected[id] > 0.0 || near[id] > 0.0, "token {} of logit {}", id, logits[id]);

@@ -1,0 +1,76 @@
+//! What the prompt holds and what was sampled, and what that makes of the logits.
+
+use std::collections::HashMap;
+
+use super::{Dry, SamplerOptions};
+
+/// A repetition counts for no more than this many tokens, so that what it costs stays finite.
+const LONGEST: usize = 50;
+
+/// The ids so far, and how often each is in the window of the penalties.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    ids: Vec<u32>,
+    counts: HashMap<u32, u32>,
+}
+
+impl History {
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    pub fn push(&mut self, id: u32, options: &SamplerOptions) {
+        self.ids.push(id);
+        if !options.has_penalties() {
+            return;
+        }
+        *self.counts.entry(id).or_insert(0) += 1;
+        if self.ids.len() > options.penalty_window {
+            let old = self.ids[self.ids.len() - options.penalty_window - 1];
+            match self.counts.get_mut(&old) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => _ = self.counts.remove(&old),
+            }
+        }
+    }
+
+    /// Penalises the tokens in the window.
+    pub fn penalize(&self, logits: &mut [f32], options: &SamplerOptions) {
+        for (&id, &count) in &self.counts {
+            let logit = &mut logits[id as usize];
+            let repetition = options.repetition_penalty;
+            *logit = if *logit > 0.0 { *logit / repetition } else { *logit * repetition };
+            *logit -= count as f32 * options.frequency_penalty + options.presence_penalty;
+        }
+    }
+
+    /// Penalises the tokens that would go on with a repetition.
+    pub fn discourage_repetition(&self, logits: &mut [f32], dry: &Dry) {
+        for (id, len) in self.repetitions(dry) {
+            if let Some(beyond) = len.checked_sub(dry.allowed_length) {
+                logits[id as usize] -= dry.multiplier * dry.base.powi(beyond as i32);
+            }
+        }
+    }
+
+    /// The tokens that followed where the text was as it is at its end, and for how many tokens it was so at most.
+    fn repetitions(&self, dry: &Dry) -> HashMap<u32, usize> {
+        let ids = &self.ids[self.ids.len().saturating_sub(dry.window)..];
+        let mut longest = HashMap::new();
+        let Some((last, before)) = ids.split_last().filter(|(last, _)| !dry.breakers.contains(last)) else {
+            return longest;
+        };
+        for (at, _) in before.iter().enumerate().filter(|(_, id)| *id == last) {
+            let next = ids[at + 1];
+            if dry.breakers.contains(&next) {
+                continue;
+            }
+            let earlier = ids[..at].iter().rev().zip(before.iter().rev());
+            let same = earlier.take_while(|(then, now)| then == now && !dry.breakers.contains(now));
+            let len = 1 + same.take(LONGEST - 1).count();
+            let known = longest.entry(next).or_insert(0);
+            *known = len.max(*known);
+        }
+        longest
+    }
+}
