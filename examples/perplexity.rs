@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use inkstone::{Runner, generate::Wanted};
+use inkstone::Runner;
 
 use common::Failure;
 
@@ -57,19 +57,6 @@ fn main() -> ExitCode {
 
 /// The sum of -ln p over all tokens of a window but the first.
 fn surprise(runner: &mut Runner, window: &[u32]) -> Result<f64, Failure> {
-    runner.reset();
-    let sequence = runner.sequence();
-    let decoder = runner.decoder();
-    let limits = decoder.limits();
-    let mut sum = 0.0;
-    let mut next = window[1..].iter();
-    for ids in window[..window.len() - 1].chunks(limits.max_outputs) {
-        let logits = decoder.step(&[(sequence, ids, Wanted::All)])?;
-        for (row, &id) in logits.chunks_exact(limits.vocab_size).zip(&mut next) {
-            let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let total: f64 = row.iter().map(|&logit| f64::from(logit - largest).exp()).sum();
-            sum += total.ln() - f64::from(row[id as usize] - largest);
-        }
-    }
-    Ok(sum)
+    let scores = runner.score_ids(window, 1, 0)?;
+    Ok(scores.iter().map(|score| -f64::from(score.token.logprob)).sum())
 }

@@ -30,7 +30,7 @@ pub fn generate_options(args: &mut Args) -> Result<GenerateOptions, Failure> {
     set(args, "--repetition-penalty", &mut sampler.repetition_penalty)?;
     sampler.seed = args.value("--seed")?;
     let stop = args.value::<String>("--stop")?.into_iter().collect();
-    Ok(GenerateOptions { sampler, max_tokens: args.value("--max-tokens")?, stop })
+    Ok(GenerateOptions { sampler, max_tokens: args.value("--max-tokens")?, stop, ..Default::default() })
 }
 
 fn set<T: FromStr<Err: Display>>(args: &mut Args, name: &str, option: &mut T) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use super::{Decoder, GenerateOptions, StopHandle, StopReason, Summary, Wanted, s
 use crate::{
     Result,
     kv_cache::SequenceId,
-    sampler::{LogitsProcessor, Sampler},
+    sampler::{LogitsProcessor, Logprobs, Sampler},
     tokenizer::{TextStream, Tokenizer},
 };
 
@@ -27,6 +27,9 @@ pub struct Generation<'a> {
     handle: StopHandle,
     state: State,
     generated: Vec<u32>,
+    /// How many of the most probable tokens are kept with each, where they are.
+    keeps: Option<usize>,
+    logprobs: Vec<Logprobs>,
     summary: Summary,
 }
 
@@ -80,6 +83,8 @@ impl<'a> Generation<'a> {
             handle: StopHandle::new(),
             state: State::Prompt,
             generated: vec![],
+            keeps: options.logprobs,
+            logprobs: vec![],
             summary,
         })
     }
@@ -104,6 +109,12 @@ impl<'a> Generation<'a> {
     /// The ids generated so far.
     pub fn ids(&self) -> &[u32] {
         &self.generated
+    }
+
+    /// How probable the model found each of [`ids`](Self::ids), before any stage of the sampler; empty where
+    /// [`GenerateOptions::logprobs`] did not ask for it.
+    pub fn logprobs(&self) -> &[Logprobs] {
+        &self.logprobs
     }
 
     /// How it went; complete once the iterator has ended.
@@ -164,8 +175,8 @@ impl<'a> Generation<'a> {
 
     /// The next token.
     fn choose(&mut self) -> Result<u32> {
-        let State::Token(id) = self.state else { return self.sampler.sample(self.decoder.logits()) };
-        match self.sampler.looks_at() {
+        let State::Token(id) = self.state else { return self.sample() };
+        match self.sampler.looks_at().filter(|_| self.keeps.is_none()) {
             Some(1) => return self.decoder.greedy(self.sequence, id),
             Some(count) => {
                 if let Some(best) = self.decoder.best(self.sequence, id, count)? {
@@ -176,7 +187,19 @@ impl<'a> Generation<'a> {
                 self.decoder.step(&[(self.sequence, &[id], Wanted::Last)])?;
             }
         }
-        self.sampler.sample(self.decoder.logits())
+        self.sample()
+    }
+
+    /// The next token, by all logits.
+    fn sample(&mut self) -> Result<u32> {
+        let logits = self.decoder.logits();
+        let Some(top) = self.keeps else { return self.sampler.sample(logits) };
+        let before = logits.to_vec();
+        let id = self.sampler.sample(logits)?;
+        if !self.tokenizer.is_end_of_generation(id) {
+            self.logprobs.push(Logprobs::new(&before, id, top));
+        }
+        Ok(id)
     }
 
     /// Ends the text, and returns what was held back of it.

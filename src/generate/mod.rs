@@ -24,6 +24,9 @@ pub struct GenerateOptions {
     pub sampler: SamplerOptions,
     /// The most tokens to generate; `None`, the default, leaves the end to the model and the context's length.
     pub max_tokens: Option<usize>,
+    /// With how many of the most probable tokens the probability of each token is to be kept, for
+    /// [`Generation::logprobs`]; `None`, the default, keeps none. 0 keeps the tokens' own.
+    pub logprobs: Option<usize>,
     /// Strings that end the text where they come up, and are not part of it. None by default.
     pub stop: Vec<String>,
 }

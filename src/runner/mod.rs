@@ -8,6 +8,7 @@ mod builder;
 mod lm;
 mod memory;
 mod requests;
+mod score;
 
 use std::{sync::Arc, thread};
 

@@ -30,10 +30,12 @@ use crate::error::{Error, Result};
 
 mod candidates;
 mod history;
+mod logprobs;
 mod mirostat;
 mod options;
 mod random;
 
+pub use logprobs::{Logprobs, TokenLogprob};
 pub use options::{Dry, DynamicTemperature, Mirostat, MirostatVersion, SamplerOptions, Xtc};
 
 pub(crate) use candidates::largest;

@@ -25,6 +25,7 @@ mod safetensors;
 mod safetensors_errors;
 mod safetensors_mutation;
 mod sampler;
+mod score;
 mod storyteller;
 mod support;
 mod tokenizer;
