@@ -60,6 +60,9 @@ pub enum Error {
     /// The chat template is missing, does not parse, or could not be rendered.
     #[error("chat template: {0}")]
     ChatTemplate(String),
+    /// A schema, expression or grammar cannot be used, or a text did not come to be of its form.
+    #[error("grammar: {0}")]
+    Grammar(String),
     /// An argument of a call cannot be used.
     #[error("{name}: {what}")]
     Argument {

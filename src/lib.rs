@@ -7,6 +7,8 @@ mod dtype;
 mod error;
 pub mod generate;
 pub mod gguf;
+#[cfg(feature = "constrained")]
+pub mod grammar;
 pub mod graph;
 pub mod kv_cache;
 pub mod models;

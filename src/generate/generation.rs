@@ -61,6 +61,10 @@ impl<'a> Generation<'a> {
         decoder.tokens(sequence)?;
         decoder.check_prompt(&prompt)?;
         let mut sampler = Sampler::new(&options.sampler, decoder.limits().vocab_size)?;
+        #[cfg(feature = "constrained")]
+        if let Some(grammar) = &options.grammar {
+            sampler = sampler.with_processor(grammar.constraint(decoder.limits().vocab_size)?);
+        }
         prompt.iter().try_for_each(|&id| sampler.accept(id))?;
         let summary = Summary {
             stop: StopReason::Caller,

@@ -15,6 +15,8 @@ pub use decoder::{Decoder, Limits, Prefill, Wanted};
 pub use generation::Generation;
 pub use stop::{StopHandle, StopReason};
 
+#[cfg(feature = "constrained")]
+use crate::grammar::Grammar;
 use crate::sampler::SamplerOptions;
 
 /// How a text is generated.
@@ -27,6 +29,9 @@ pub struct GenerateOptions {
     /// With how many of the most probable tokens the probability of each token is to be kept, for
     /// [`Generation::logprobs`]; `None`, the default, keeps none. 0 keeps the tokens' own.
     pub logprobs: Option<usize>,
+    /// The form that the text must have. `None`, the default, leaves it free.
+    #[cfg(feature = "constrained")]
+    pub grammar: Option<Grammar>,
     /// Strings that end the text where they come up, and are not part of it. None by default.
     pub stop: Vec<String>,
 }

@@ -9,6 +9,8 @@ mod lm;
 mod memory;
 mod requests;
 mod score;
+#[cfg(feature = "constrained")]
+mod typed;
 
 use std::{sync::Arc, thread};
 
@@ -53,6 +55,9 @@ pub struct Runner {
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
     sequence: SequenceId,
+    /// Made when first asked for.
+    #[cfg(feature = "constrained")]
+    grammars: std::sync::OnceLock<crate::grammar::Grammars>,
 }
 
 /// All that is known of a model before memory is spent on it.
@@ -126,6 +131,16 @@ impl RunnerBuilder {
         });
         let mut decoder = Decoder::new(executable?, cache, limits).with_recompute(self.recompute);
         let sequence = decoder.open();
-        Ok(Runner { config, memory, device: backend.device().clone(), tokenizer, template, decoder, sequence })
+        Ok(Runner {
+            config,
+            memory,
+            device: backend.device().clone(),
+            tokenizer,
+            template,
+            decoder,
+            sequence,
+            #[cfg(feature = "constrained")]
+            grammars: Default::default(),
+        })
     }
 }

@@ -180,6 +180,12 @@ impl Tokenizer {
         self.0.vocabulary.bytes(id)
     }
 
+    /// The control tokens and their texts, by which a prompt's structure is told from what it says.
+    pub fn control_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
+        let tokens = self.0.vocabulary.iter().filter(|(_, kind, bytes)| kind.is_mark() && !bytes.is_empty());
+        tokens.filter_map(|(id, _, bytes)| Some((id, std::str::from_utf8(bytes).ok()?)))
+    }
+
     /// How many tokens there are: ids run from 0 to this, exclusive.
     pub fn vocab_size(&self) -> usize {
         self.0.vocabulary.len()

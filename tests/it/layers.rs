@@ -27,7 +27,7 @@ const STAGES: [&str; 12] = [
 
 /// What stands apart of that order: it uses the file's metadata at most, and of its own kind those before it. The decode
 /// loop and the runner use it.
-const APART: [&str; 3] = ["tokenizer", "chat", "sampler"];
+const APART: [&str; 4] = ["tokenizer", "chat", "sampler", "grammar"];
 const USERS_OF_APART: [&str; 2] = ["generate", "runner"];
 
 /// Names that lib.rs re-exports and every module may take from there, with the module that they are in.

@@ -9,6 +9,8 @@ mod gguf_errors;
 mod gguf_mutation;
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 mod gpu;
+#[cfg(feature = "constrained")]
+mod grammar;
 mod graph;
 mod interpret;
 mod layers;

@@ -1,0 +1,129 @@
+//! Answers that are values of a type.
+
+use schemars::{
+    JsonSchema, Schema,
+    generate::SchemaSettings,
+    transform::{Transform, transform_subschemas},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Runner;
+use crate::{
+    Error, Result,
+    generate::{GenerateOptions, Generation, StopReason},
+    grammar::{Grammar, Grammars},
+};
+
+impl Runner {
+    /// Makes grammars over the model's vocabulary, for [`GenerateOptions::grammar`].
+    ///
+    /// ```no_run
+    /// use inkstone::{GenerateOptions, Runner};
+    ///
+    /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+    /// let date = runner.grammars()?.regex("[0-9]{4}-[0-9]{2}-[0-9]{2}")?;
+    /// let options = GenerateOptions { grammar: Some(date), ..Default::default() };
+    /// let when: String = runner.generate("The Berlin Wall fell on ", &options)?.collect::<Result<_, _>>()?;
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Grammars::new`].
+    pub fn grammars(&self) -> Result<&Grammars> {
+        if let Some(grammars) = self.grammars.get() {
+            return Ok(grammars);
+        }
+        let grammars = Grammars::new(&self.tokenizer)?;
+        Ok(self.grammars.get_or_init(|| grammars))
+    }
+
+    /// Goes on from a prompt with JSON of the type's schema, and returns the value that it is. A grammar in `options` is
+    /// replaced.
+    ///
+    /// ```no_run
+    /// use inkstone::{GenerateOptions, Runner};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct City {
+    ///     name: String,
+    ///     population: u32,
+    /// }
+    ///
+    /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+    /// let city: City = runner.generate_as("The capital of France as JSON: ", &GenerateOptions::default())?;
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Grammar`] for a type whose schema is not supported, and for a text that ended before it was complete; else as
+    /// [`generate`](Self::generate).
+    pub fn generate_as<T: DeserializeOwned + JsonSchema>(
+        &mut self,
+        prompt: &str,
+        options: &GenerateOptions,
+    ) -> Result<T> {
+        let options = GenerateOptions { grammar: Some(self.grammar_of::<T>()?), ..options.clone() };
+        value(self.generate(prompt, &options)?)
+    }
+
+    fn grammar_of<T: JsonSchema>(&self) -> Result<Grammar> {
+        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+        close(&mut schema);
+        self.grammars()?.json_schema(schema.as_value())
+    }
+}
+
+/// Leaves objects no fields but those that the type has: serde reads no others, and models may go on with them for ever.
+/// Where a schema has some of an object's fields and another the rest, none is changed.
+fn close(schema: &mut Schema) {
+    let mut is_composed = false;
+    Walk(&mut |schema: &mut Schema| {
+        let more = ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|key| schema.get(*key).is_some());
+        is_composed |= more && schema.get("properties").is_some();
+    })
+    .transform(schema);
+    let mut close = |schema: &mut Schema| {
+        if schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {
+            schema.insert("additionalProperties".into(), false.into());
+        }
+    };
+    if !is_composed {
+        Walk(&mut close).transform(schema);
+    }
+}
+
+/// Calls a function for a schema and all within it.
+struct Walk<'a>(&'a mut dyn FnMut(&mut Schema));
+
+impl Transform for Walk<'_> {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        (self.0)(schema);
+    }
+}
+
+fn value<T: DeserializeOwned>(mut generation: Generation<'_>) -> Result<T> {
+    let text = generation.by_ref().collect::<Result<String>>()?;
+    match &generation.summary().stop {
+        StopReason::EndOfGeneration(_) => {
+            let value = serde_json::from_str(&text).map(with_integer_zeros).and_then(serde_json::from_value);
+            value.map_err(|e| Error::Grammar(format!("the text is not of the type: {e}: {text}")))
+        }
+        reason => {
+            let what =
+                format!("the text ended before it was complete ({reason:?}): allow more tokens or context: {text}");
+            Err(Error::Grammar(what))
+        }
+    }
+}
+
+/// `-0` is an integer to JSON Schema and a floating-point number to serde: here it becomes 0.
+fn with_integer_zeros(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.as_f64() == Some(0.0) => 0.into(),
+        Value::Array(values) => values.into_iter().map(with_integer_zeros).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, with_integer_zeros(value))).collect(),
+        value => value,
+    }
+}

@@ -1,0 +1,244 @@
+//! Text of a given form, from the storyteller, which knows nothing of forms.
+
+use std::collections::BTreeMap;
+
+use inkstone::{
+    Error, GenerateOptions, Runner, SamplerOptions,
+    gguf::Gguf,
+    grammar::{Grammar, Grammars},
+    sampler::LogitsProcessor,
+    tokenizer::Tokenizer,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::support::data;
+
+fn storyteller() -> Runner {
+    Runner::builder().threads(2).from_gguf(data("storyteller/storyteller.gguf")).unwrap()
+}
+
+fn grammars() -> Grammars {
+    let gguf = Gguf::open(data("storyteller/storyteller.gguf")).unwrap();
+    Grammars::new(&Tokenizer::from_gguf(&gguf).unwrap()).unwrap()
+}
+
+fn hot(seed: u64) -> SamplerOptions {
+    SamplerOptions { temperature: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(seed), ..Default::default() }
+}
+
+fn text(runner: &mut Runner, prompt: &str, grammar: &Grammar, sampler: SamplerOptions) -> String {
+    let options = GenerateOptions { grammar: Some(grammar.clone()), sampler, ..Default::default() };
+    let mut generation = runner.generate(prompt, &options).unwrap();
+    let text = generation.by_ref().collect::<Result<String, _>>().unwrap();
+    let stop = &generation.summary().stop;
+    assert!(matches!(stop, inkstone::StopReason::EndOfGeneration(_)), "{stop:?}: {text}");
+    text
+}
+
+/// Whether a value is what the schema of the test below says, in plain words.
+fn is_animal(value: &Value) -> bool {
+    let Some(object) = value.as_object() else { return false };
+    let has = |key: &str, holds: &dyn Fn(&Value) -> bool| object.get(key).is_some_and(holds);
+    let short = |value: &Value, most: usize| value.as_str().is_some_and(|text| text.chars().count() <= most);
+    let kinds = ["fox", "hen", "owl"];
+    object.keys().all(|key| ["name", "kind", "age", "tame", "friends", "weight"].contains(&key.as_str()))
+        && has("name", &|name| short(name, 12) && !name.as_str().unwrap_or_default().is_empty())
+        && has("kind", &|kind| kind.as_str().is_some_and(|kind| kinds.contains(&kind)))
+        && has("age", &|age| age.as_i64().is_some_and(|age| (0..=30).contains(&age)))
+        && has("tame", &Value::is_boolean)
+        && has("friends", &|all| all.as_array().is_some_and(|all| all.len() <= 3 && all.iter().all(|f| short(f, 8))))
+        && object.get("weight").is_none_or(|weight| weight.is_null() || weight.as_f64().is_some_and(|w| w >= 0.0))
+}
+
+#[test]
+fn json_is_valid_by_its_schema_however_hot() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "minLength": 1, "maxLength": 12 },
+            "kind": { "enum": ["fox", "hen", "owl"] },
+            "age": { "type": "integer", "minimum": 0, "maximum": 30 },
+            "tame": { "type": "boolean" },
+            "friends": { "type": "array", "items": { "type": "string", "maxLength": 8 }, "maxItems": 3 },
+            "weight": { "anyOf": [{ "type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0.5 }, { "type": "null" }] },
+        },
+        "required": ["name", "kind", "age", "tame", "friends"],
+        "additionalProperties": false,
+    });
+    let mut runner = storyteller();
+    let grammar = runner.grammars().unwrap().json_schema(&schema).unwrap();
+    let mut different = std::collections::HashSet::new();
+    for seed in 0..200 {
+        let text = text(&mut runner, "A fox", &grammar, hot(seed));
+        let value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}: {text}"));
+        assert!(is_animal(&value), "seed {seed}: {text}");
+        different.insert(text);
+    }
+    assert!(different.len() > 190, "{} different ones", different.len());
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Tale {
+    #[schemars(length(max = 10))]
+    title: String,
+    chapters: [Chapter; 2],
+    mood: Mood,
+    readers: Option<u8>,
+    lengths: (i16, f32),
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Chapter {
+    #[schemars(length(max = 3))]
+    pages: Vec<Page>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "kind")]
+enum Event {
+    Meeting(Meeting),
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Meeting {
+    guests: u8,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Page {
+    Picture { wide: bool },
+    Words { count: u16 },
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+enum Mood {
+    Merry,
+    Sad,
+}
+
+#[test]
+fn answers_are_values_of_a_type() {
+    let mut runner = storyteller();
+    let greedy = GenerateOptions { sampler: SamplerOptions::greedy(), ..Default::default() };
+    let tale: Tale = runner.generate_as("Once", &greedy).unwrap();
+    assert!(tale.title.chars().count() <= 10 && tale.chapters.iter().all(|chapter| chapter.pages.len() <= 3));
+    for seed in 0..10 {
+        let options = GenerateOptions { sampler: hot(seed), ..Default::default() };
+        runner.generate_as::<Tale>("Once", &options).unwrap();
+    }
+    // A variant's tag and its fields are in schemas of their own, which must leave room for each other.
+    let Event::Meeting(Meeting { guests }) = runner.generate_as("Once", &greedy).unwrap();
+    assert!(usize::from(guests) < 256);
+    let truncated = GenerateOptions { max_tokens: Some(5), ..greedy };
+    let error = runner.generate_as::<Tale>("Once", &truncated).unwrap_err();
+    assert!(error.to_string().contains("before it was complete (TokenLimit)"), "{error}");
+    // Keys of any name and numbers of any size have no end that a mask could see; the form holds all the same.
+    let grammar =
+        runner.grammars().unwrap().json_schema(schemars::schema_for!(BTreeMap<String, f64>).as_value()).unwrap();
+    let options =
+        GenerateOptions { grammar: Some(grammar), max_tokens: Some(40), sampler: hot(1), ..Default::default() };
+    let begin: String = runner.generate("Once", &options).unwrap().map(Result::unwrap).collect();
+    assert!(begin.starts_with('{'), "{begin}");
+}
+
+#[test]
+fn expressions_and_grammars_are_kept_to() {
+    let mut runner = storyteller();
+    let [date, sum] = {
+        let grammars = runner.grammars().unwrap();
+        let sum = "start: term (\"+\" term)~1..2\nterm: /[0-9]{1,3}/ | \"(\" start \")\"";
+        [grammars.regex("[0-9]{4}-(0[0-9]|1[0-2])-[0-3][0-9]").unwrap(), grammars.lark(sum).unwrap()]
+    };
+    for seed in 0..20 {
+        let found = text(&mut runner, "on ", &date, hot(seed));
+        let digits = found.split('-').map(|part| part.parse::<u32>().unwrap()).collect::<Vec<_>>();
+        assert!(found.len() == 10 && digits[1] <= 12 && digits[2] < 40, "{found}");
+    }
+    // A sentence of many braces may be longer than the context.
+    let cool = |seed| SamplerOptions { temperature: 0.7, seed: Some(seed), ..Default::default() };
+    let found = text(&mut runner, "1+1", &sum, cool(3));
+    assert!(found.contains('+') && found.chars().all(|c| "0123456789+()".contains(c)), "{found}");
+}
+
+/// Against a search through all words of the language: a token may come where its bytes go on with one of them.
+#[test]
+fn masks_leave_what_a_search_finds() {
+    let grammars = grammars();
+    let gguf = Gguf::open(data("storyteller/storyteller.gguf")).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+    let grammar = grammars.regex("(the|a) (fox|hen|owl)( and the (fox|owl))?").unwrap();
+    let animals = ["fox", "hen", "owl"].map(|one| ["the", "a"].map(|article| format!("{article} {one}"))).concat();
+    let longer = animals.iter().flat_map(|first| ["fox", "owl"].map(|one| format!("{first} and the {one}")));
+    let words: Vec<String> = animals.iter().cloned().chain(longer).collect();
+
+    let vocab_size = tokenizer.vocab_size();
+    let mut open: Vec<Vec<u32>> = vec![vec![]];
+    let mut checked = 0;
+    while let Some(ids) = open.pop() {
+        let prefix = tokenizer.decode(&ids).unwrap();
+        let mut constraint = grammar.constraint(vocab_size + 7).unwrap();
+        let mut logits = vec![0.0; vocab_size + 7];
+        // What comes before is none of its business.
+        constraint.process(&[5, 5], &mut logits).unwrap();
+        let mut history = vec![5, 5];
+        for &id in &ids {
+            history.push(id);
+            logits.fill(0.0);
+            constraint.process(&history, &mut logits).unwrap();
+        }
+        for id in 0..(vocab_size + 7) as u32 {
+            let expected = match tokenizer.token_bytes(id) {
+                _ if tokenizer.is_end_of_generation(id) => words.contains(&prefix),
+                Ok(bytes) if !bytes.is_empty() && !tokenizer.control_tokens().any(|(mark, _)| mark == id) => {
+                    let longer = [prefix.as_bytes(), bytes].concat();
+                    words.iter().any(|word| word.as_bytes().starts_with(&longer))
+                }
+                _ => false,
+            };
+            assert_eq!(logits[id as usize] == 0.0, expected, "{id} after {prefix:?}");
+            if expected && !tokenizer.is_end_of_generation(id) && checked < 60 {
+                checked += 1;
+                open.push([ids.as_slice(), &[id]].concat());
+            }
+        }
+    }
+    assert_eq!(checked, 60);
+}
+
+#[test]
+fn what_cannot_be_kept_to_is_an_error() {
+    let grammars = grammars();
+    let refused = |schema: Value, named: &str| match grammars.json_schema(&schema) {
+        Err(Error::Grammar(what)) => assert!(what.contains(named), "{what}"),
+        other => panic!("{schema}: {other:?}"),
+    };
+    refused(json!({ "type": "object", "unevaluatedProperties": false }), "unevaluatedProperties");
+    refused(json!({ "type": "array", "uniqueItems": true }), "uniqueItems");
+    refused(json!({ "type": "array", "contains": { "type": "null" } }), "contains");
+    refused(json!({ "if": { "type": "null" }, "then": { "type": "null" } }), "if");
+    refused(json!({ "not": { "type": "null" } }), "not");
+    refused(json!({ "type": "objekt" }), "objekt");
+    refused(json!({ "$ref": "#/nowhere" }), "nowhere");
+    refused(json!({ "type": "integer", "minimum": 3, "maximum": 2 }), "minimum");
+    refused(json!({ "type": "object", "x-guidance": { "lenient": true } }), "x-guidance");
+    refused(json!("object"), "");
+    assert!(matches!(grammars.regex("a(b"), Err(Error::Grammar(_))));
+    assert!(matches!(grammars.regex(r"(a)\1"), Err(Error::Grammar(_))));
+    let error = grammars.lark("start: \"a\" nowhere").unwrap_err().to_string();
+    assert!(error.contains("nowhere"), "{error}");
+    // Made for one vocabulary, used with a smaller one.
+    let grammar = grammars.regex("a").unwrap();
+    assert!(matches!(grammar.constraint(10), Err(Error::Argument { name: "grammar", .. })));
+}
+
+#[test]
+fn grammars_are_shared_by_threads() {
+    fn assert_shared<T: Send + Sync>() {}
+    assert_shared::<Grammar>();
+    assert_shared::<Grammars>();
+    assert_shared::<GenerateOptions>();
+}
