@@ -35,7 +35,7 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
     let known = gguf.tensor("token_embd.weight").and_then(|embedding| embedding.shape.first().copied());
     for id in vocabulary.len()..known.unwrap_or(0) {
         let text = format!("[PAD{id}]");
-        vocabulary.push(&text, Kind::Unused, |out| out.extend_from_slice(text.as_bytes()));
+        vocabulary.push(Kind::Unused, |out| out.extend_from_slice(text.as_bytes()));
     }
     vocabulary.read_ids(gguf)?;
     vocabulary.read_flags(gguf, false)?;
@@ -74,11 +74,12 @@ fn vocabulary(tokenizer: &tokenizers::Tokenizer) -> Result<Vocabulary, String> {
             None if !byte_level && spm::byte(&text).is_some() => Kind::Byte,
             None => Kind::Normal,
         };
-        vocabulary.push(&text, kind, |out| match kind {
+        vocabulary.push(kind, |out| match kind {
             Kind::Normal if byte_level => bytes::unspell(&text, out),
             _ => spm::decode(&text, kind, out),
         });
     }
+    vocabulary.end_at_markers();
     Ok(vocabulary)
 }
 

@@ -1,8 +1,8 @@
 //! Text in, token ids out, and back.
 //!
 //! A tokenizer is built from a model file's own metadata, so that a GGUF file is all one needs. Two kinds of vocabulary are
-//! read: byte-level BPE (`tokenizer.ggml.model` = `gpt2`: Qwen, Llama 3, GPT-2) and SentencePiece's (`llama`: Llama 2, Phi-3,
-//! Mistral, Gemma). Hugging Face's `tokenizer.json` can be read in their place.
+//! read: byte-level BPE (`tokenizer.ggml.model` = `gpt2`: Qwen, Llama 3, GPT-2) and SentencePiece's, with scores (`llama`:
+//! Llama 2, Phi-3, Mistral, Gemma) or merges (`gemma4`). Hugging Face's `tokenizer.json` can be read in their place.
 //!
 //! Encoding has two steps: the text is cut at its special tokens ([`SpecialTokens`] says which count), and each
 //! stretch between them is merged into tokens of the vocabulary. Decoding joins the tokens' bytes.
@@ -18,6 +18,7 @@ mod bpe;
 mod bytes;
 mod json;
 mod merge;
+mod merges;
 mod pre;
 mod special;
 mod spm;
@@ -77,10 +78,12 @@ impl Tokenizer {
         let (vocabulary, encoder) = match gguf.str(MODEL)? {
             Some("gpt2") => bpe::from_gguf(gguf)?,
             Some("llama") => spm::from_gguf(gguf)?,
+            Some("gemma4") => spm::with_merges(gguf)?,
             None => json::from_gguf(gguf)?
                 .ok_or_else(|| Error::metadata(MODEL, "is missing: this file holds no tokenizer"))?,
             Some(other) => {
-                let what = format!("`{other}` is a kind of vocabulary that is not supported; supported: gpt2, llama");
+                let what =
+                    format!("`{other}` is a kind of vocabulary that is not supported; supported: gpt2, llama, gemma4");
                 return Err(Error::metadata(MODEL, what));
             }
         };
@@ -101,10 +104,11 @@ impl Tokenizer {
     }
 
     /// The ids of a text, with nothing added at its begin or end. SentencePiece vocabularies that were trained so put
-    /// a space before the text and before what follows a special token.
+    /// a space before the text and before what follows a special token. Of the byte-level vocabularies, some (Falcon's) lack a few
+    /// control characters, which are then left out as they were in training.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] where the vocabulary has no token for a part of the text.
+    /// [`Error::Tokenizer`] where the vocabulary has no token for a part of the text and none for what it does not know.
     pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         self.encode_into(text, special, &mut ids)?;
@@ -132,6 +136,9 @@ impl Tokenizer {
     }
 
     fn encode_into(&self, text: &str, special: SpecialTokens, ids: &mut Vec<u32>) -> Result<()> {
+        if u32::try_from(text.len()).is_err() {
+            return Err(Error::Tokenizer(format!("a text of {} bytes is too long", text.len())));
+        }
         let vocabulary = &self.0.vocabulary;
         match &self.0.encoder {
             Encoder::Json(json) => ids.extend(json.encode(text, special)?),
@@ -140,7 +147,10 @@ impl Tokenizer {
                     ids.push(id);
                     Ok(())
                 }
-                Fragment::Text(text) => bpe.encode(vocabulary, text, ids),
+                Fragment::Text(text) => {
+                    bpe.encode(vocabulary, text, ids);
+                    Ok(())
+                }
             })?,
             Encoder::Spm(finder, spm) => {
                 let mut at_start = true;
@@ -158,7 +168,8 @@ impl Tokenizer {
     }
 
     /// The text of a whole sequence of ids: control tokens give nothing, a space that encoding put before the text
-    /// is taken away again, and bytes that are not UTF-8 become U+FFFD.
+    /// is taken away again, and bytes that are not UTF-8 become U+FFFD. All else is as it was: spaces before punctuation
+    /// stay (llama.cpp and Hugging Face's library take them away for some models).
     ///
     /// # Errors
     /// [`Error::Argument`] where an id is not in the vocabulary.

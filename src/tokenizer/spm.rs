@@ -1,10 +1,11 @@
-//! SentencePiece's BPE (`tokenizer.ggml.model` = `llama`): text in, ids out.
+//! SentencePiece's BPE (`tokenizer.ggml.model` = `llama`, `gemma4`): text in, ids out.
 //!
 //! Of all neighbours that join into a token, those with the best score are joined first, the leftmost of equals
 //! ([Kudo & Richardson 2018](https://arxiv.org/abs/1808.06226)). The merges of the `tokenizers` crate are no substitute: a rank
-//! for each pair cannot say "the leftmost of equal scores".
+//! for each pair cannot say "the leftmost of equal scores". Gemma 4 spells its tokens in the same way, but lists its merges.
 
-use super::merge::{Join, Merger, Symbol};
+use super::merge::{Join, Merger, Rules, Symbol};
+use super::merges::Merges;
 use super::vocabulary::{self, Kind, Vocabulary, same_length};
 use super::{Encoder, SpecialFinder};
 use crate::error::{Error, Result};
@@ -15,14 +16,19 @@ const SPACE: &str = "\u{2581}";
 
 /// Joins characters into tokens.
 pub(super) struct Spm {
-    /// When a pair that makes this token is joined: the best score has the lowest.
-    orders: Vec<i32>,
-    /// The bytes of the longest token.
-    longest: usize,
+    joins: Joins,
     /// Whether every space within a token follows another or begins it, so that texts can be cut before words.
     splits_words: bool,
     /// The token for each byte that has one, for characters that are no token.
     bytes: [Option<u32>; 256],
+}
+
+/// Which neighbours are joined.
+enum Joins {
+    /// Those that make a token of so many bytes at most; the lowest order is that of the best score.
+    Scores { orders: Vec<i32>, longest: usize },
+    /// Those that are listed.
+    Merges(Merges),
 }
 
 pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
@@ -39,8 +45,30 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
     };
     same_length(SCORES, scores.len(), tokens.len())?;
     let finder = SpecialFinder::from_gguf(gguf, tokens, &vocabulary)?;
-    let spm = Spm::new(&vocabulary, scores);
+    let longest = pieces(&vocabulary).map(<[u8]>::len).max().unwrap_or(0);
+    let joins = Joins::Scores { orders: scores.iter().copied().map(order).collect(), longest };
+    let spm = Spm::new(&vocabulary, joins);
     Ok((vocabulary, Encoder::Spm(finder, spm)))
+}
+
+/// The vocabulary of Gemma 4.
+pub(super) fn with_merges(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
+    let tokens = vocabulary::tokens(gguf)?;
+    let mut vocabulary = Vocabulary::from_gguf(gguf, tokens, decode)?;
+    vocabulary.read_flags(gguf, true)?;
+    // Early files deny it, but no text was without it in training.
+    vocabulary.add_bos = vocabulary.bos.is_some();
+    vocabulary.index(|kind| kind == Kind::UserDefined);
+    vocabulary.index(is_piece);
+    let finder = SpecialFinder::from_gguf(gguf, tokens, &vocabulary)?;
+    let merges = Merges::from_gguf(gguf, &vocabulary, |text, out| decode(text, Kind::Normal, out))?;
+    let spm = Spm::new(&vocabulary, Joins::Merges(merges));
+    Ok((vocabulary, Encoder::Spm(finder, spm)))
+}
+
+/// The bytes of the tokens that ordinary text can become.
+fn pieces(vocabulary: &Vocabulary) -> impl Iterator<Item = &[u8]> {
+    vocabulary.iter().filter(|(_, kind, _)| is_piece(*kind)).map(|(.., bytes)| bytes)
 }
 
 /// Whether ordinary text can become such a token. User-defined ones are cut out of the text before.
@@ -73,53 +101,47 @@ fn order(score: f32) -> i32 {
 }
 
 impl Spm {
-    fn new(vocabulary: &Vocabulary, scores: &[f32]) -> Self {
-        let orders = scores.iter().copied().map(order).collect();
-        let mut this = Self { orders, longest: 0, splits_words: true, bytes: [None; 256] };
-        for (id, kind, bytes) in vocabulary.iter() {
-            if is_piece(kind) {
-                this.longest = this.longest.max(bytes.len());
-                this.splits_words &= !bytes.windows(2).any(|pair| pair[0] != b' ' && pair[1] == b' ');
-            } else if let (Kind::Byte, &[byte]) = (kind, bytes) {
-                this.bytes[byte as usize] = Some(id);
+    fn new(vocabulary: &Vocabulary, joins: Joins) -> Self {
+        let mut bytes = [None; 256];
+        for (id, kind, spelt) in vocabulary.iter() {
+            if let (Kind::Byte, &[byte]) = (kind, spelt) {
+                bytes[byte as usize] = Some(id);
             }
         }
-        this
+        let has_inner_space = |bytes: &[u8]| bytes.windows(2).any(|pair| pair[0] != b' ' && pair[1] == b' ');
+        Self { joins, splits_words: !pieces(vocabulary).any(has_inner_space), bytes }
     }
 
     /// Appends the ids of a text without special tokens; `at_start` where no other text is before it.
     pub fn encode(&self, vocabulary: &Vocabulary, text: &str, at_start: bool, ids: &mut Vec<u32>) -> Result<()> {
         let prefix = if vocabulary.adds_space && at_start { " " } else { "" };
         let text = prefix.to_owned() + &text.replace(SPACE, " ");
-        if u32::try_from(text.len()).is_err() {
-            return Err(Error::Tokenizer(format!("a text of {} bytes is too long", text.len())));
-        }
         let mut merger = Merger::default();
-        let mut rest = text.as_str();
-        while !rest.is_empty() {
-            let (word, after) = rest.split_at(if self.splits_words { word_length(rest) } else { rest.len() });
-            self.encode_word(vocabulary, word, &mut merger, ids)?;
-            rest = after;
+        match self.joins {
+            Joins::Scores { .. } => self.encode_line(vocabulary, &text, &mut merger, ids),
+            Joins::Merges(_) => lines(&text).try_for_each(|line| match vocabulary.find(line.as_bytes()) {
+                // The merges do not reach all of the tokens for several newlines.
+                Some(id) if line.starts_with('\n') => {
+                    ids.push(id);
+                    Ok(())
+                }
+                _ => self.encode_line(vocabulary, line, &mut merger, ids),
+            }),
         }
-        Ok(())
     }
 
-    fn encode_word(&self, vocabulary: &Vocabulary, word: &str, merger: &mut Merger, ids: &mut Vec<u32>) -> Result<()> {
-        let bytes = word.as_bytes();
-        for (start, char) in word.char_indices() {
-            let len = char.len_utf8();
-            merger.push(start, len, vocabulary.find(&bytes[start..start + len]));
-        }
-        let join = |a: &Symbol, b: &Symbol| {
-            let (start, len) = (a.start as usize, (a.len + b.len) as usize);
-            let id = if len <= self.longest { vocabulary.find(&bytes[start..start + len])? } else { return None };
-            Some(Join { order: self.orders[id as usize], id })
-        };
-        for symbol in merger.merge(join) {
-            match symbol.id {
-                Some(id) => ids.push(id),
-                None => self.fall_back(vocabulary, &word[symbol.start as usize..][..symbol.len as usize], ids)?,
+    fn encode_line(&self, vocabulary: &Vocabulary, line: &str, merger: &mut Merger, ids: &mut Vec<u32>) -> Result<()> {
+        let rules = Characters { joins: &self.joins, vocabulary };
+        let mut rest = line;
+        while !rest.is_empty() {
+            let (word, after) = rest.split_at(if self.splits_words { word_length(rest) } else { rest.len() });
+            for symbol in merger.merge(&rules, word.as_bytes()) {
+                match symbol.id {
+                    Some(id) => ids.push(id),
+                    None => self.fall_back(vocabulary, &word[symbol.start as usize..symbol.end()], ids)?,
+                }
             }
+            rest = after;
         }
         Ok(())
     }
@@ -136,6 +158,42 @@ impl Spm {
         }
         Ok(())
     }
+}
+
+/// A word begins as its characters.
+struct Characters<'s> {
+    joins: &'s Joins,
+    vocabulary: &'s Vocabulary,
+}
+
+impl Rules for Characters<'_> {
+    fn first(&self, text: &[u8]) -> (usize, Option<u32>) {
+        let len = text.iter().skip(1).take_while(|&&byte| byte & 0xc0 == 0x80).count() + 1;
+        (len, self.vocabulary.find(&text[..len]))
+    }
+
+    fn join(&self, word: &[u8], a: &Symbol, b: &Symbol) -> Option<Join> {
+        match self.joins {
+            Joins::Scores { orders, longest } => {
+                let text = &word[a.start as usize..b.end()];
+                let id = if text.len() <= *longest { self.vocabulary.find(text)? } else { return None };
+                Some(Join { order: orders[id as usize], id })
+            }
+            Joins::Merges(merges) => merges.join(a, b),
+        }
+    }
+}
+
+/// Newlines that follow one another, and what is between them.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let newline = rest.starts_with('\n');
+        let end = rest.find(|char| (char == '\n') != newline).unwrap_or(rest.len());
+        let (line, after) = rest.split_at(end);
+        rest = after;
+        (!line.is_empty()).then_some(line)
+    })
 }
 
 /// The bytes up to the first space that follows something else.

@@ -42,19 +42,40 @@ const END_MARKERS: &[&str] = &[
     "<|eom_id|>",
     "<|end_of_text|>",
     "<|endoftext|>",
-    "<|end|>",
+    MESSAGE_END,
     "<|return|>",
     "<|call|>",
+    "<|calls|>",
+    "<|flush|>",
     "<end_of_turn>",
     "<turn|>",
+    "<|tool_response>",
     "<end_of_utterance>",
     "<|EOT|>",
     "<EOT>",
+    "_<EOT>",
     "[EOT]",
     "[EOS]",
+    "[e~[",
     "<eos>",
     "</s>",
     "<｜end▁of▁sentence｜>",
+];
+
+/// Ends a turn; but beside these, which do, a message within one.
+const MESSAGE_END: &str = "<|end|>";
+const CALL_ENDS: &[&str] = &["<|call|>", "<|calls|>"];
+
+/// Control or user-defined tokens that follow a file's end where models of code fill in its middle.
+const FILE_MARKERS: &[&str] = &[
+    "<|fim_pad|>",
+    "<fim-pad>",
+    "<fim_pad>",
+    "<|fim_repo|>",
+    "<fim-repo>",
+    "<|repo_name|>",
+    "<reponame>",
+    "<|file_sep|>",
 ];
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
@@ -85,8 +106,9 @@ impl Vocabulary {
     pub fn from_gguf(gguf: &Gguf, tokens: &Strings, decode: impl Fn(&str, Kind, &mut Vec<u8>)) -> Result<Self> {
         let mut this = Self::default();
         for (text, kind) in tokens.iter().zip(kinds(gguf, tokens.len())?) {
-            this.push(text, kind, |bytes| decode(text, kind, bytes));
+            this.push(kind, |bytes| decode(text, kind, bytes));
         }
+        this.end_at_markers();
         this.read_ids(gguf)?;
         Ok(this)
     }
@@ -102,12 +124,28 @@ impl Vocabulary {
         self.eos = id("tokenizer.ggml.eos_token_id")?;
         let unknown = self.kinds.iter().position(|&kind| kind == Kind::Unknown).map(|at| at as u32);
         self.unknown = id("tokenizer.ggml.unknown_token_id")?.or(unknown);
-        let named = [self.eos, id("tokenizer.ggml.eot_token_id")?, id("tokenizer.ggml.eom_token_id")?];
-        self.end_of_generation.extend(named.into_iter().flatten());
+        self.end_of_generation.extend(self.eos);
+        for name in ["eot", "eom", "fim_pad", "fim_rep", "fim_sep"] {
+            self.end_of_generation.extend(id(&format!("tokenizer.ggml.{name}_token_id"))?);
+        }
         self.end_of_generation.extend(end_ids(gguf, tokens)?);
         self.end_of_generation.sort_unstable();
         self.end_of_generation.dedup();
         Ok(())
+    }
+
+    /// Ends generation at the tokens that usually do, once all are known.
+    pub fn end_at_markers(&mut self) {
+        let is = |bytes: &[u8], texts: &[&str]| texts.iter().any(|text| text.as_bytes() == bytes);
+        let controls = || self.iter().filter(|(_, kind, _)| *kind == Kind::Control);
+        let calls = controls().any(|(.., bytes)| is(bytes, CALL_ENDS));
+        let ends = self.iter().filter(|&(_, kind, bytes)| match kind {
+            Kind::Control if calls && bytes == MESSAGE_END.as_bytes() => false,
+            Kind::Control => is(bytes, END_MARKERS) || is(bytes, FILE_MARKERS),
+            Kind::UserDefined => is(bytes, FILE_MARKERS),
+            Kind::Normal | Kind::Unknown | Kind::Unused | Kind::Byte => false,
+        });
+        self.end_of_generation = ends.map(|(id, ..)| id).collect();
     }
 
     /// Sets whether the begin and the end of a sequence are marked: as the metadata says, else by what is usual for the vocabulary.
@@ -125,10 +163,7 @@ impl Vocabulary {
     }
 
     /// Adds the next token.
-    pub fn push(&mut self, text: &str, kind: Kind, decode: impl FnOnce(&mut Vec<u8>)) {
-        if kind == Kind::Control && END_MARKERS.contains(&text) {
-            self.end_of_generation.push(self.ends.len() as u32);
-        }
+    pub fn push(&mut self, kind: Kind, decode: impl FnOnce(&mut Vec<u8>)) {
         decode(&mut self.bytes);
         self.ends.push(self.bytes.len());
         self.kinds.push(kind);

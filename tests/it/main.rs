@@ -32,5 +32,6 @@ mod storyteller;
 mod support;
 mod tokenizer;
 mod tokenizer_errors;
+mod tokenizer_pre;
 mod weights;
 mod windows;

@@ -1,10 +1,11 @@
 //! Tokenizers against llama.cpp's ids: real vocabularies in ../shared/tokenizers, small ones in tests/data/tokenizer.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use inkstone::Error;
-use inkstone::gguf::Gguf;
+use inkstone::gguf::{Array, Gguf};
 use inkstone::tokenizer::{SpecialTokens, Tokenizer};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -47,13 +48,19 @@ fn assert_vectors(name: &str, cleans_up: bool) {
         let pieces: Vec<String> = plain.iter().map(|&id| hex(tokenizer.token_bytes(id).unwrap())).collect();
         assert_eq!(pieces, strings(&vector["pieces_hex"]), "{name}: pieces of {text:?}");
         // Where the oracle removes spaces that the tokens hold, the tokens are right.
-        let expected = if cleans_up { text } else { vector["detok"].as_str().unwrap() };
+        let expected = if cleans_up { joined(&pieces) } else { vector["detok"].as_str().unwrap().to_owned() };
         assert_eq!(tokenizer.decode(&plain).unwrap(), expected, "{name}: detok");
     }
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn joined(pieces: &[String]) -> String {
+    let digits = pieces.concat();
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+    String::from_utf8((0..digits.len()).step_by(2).map(byte).collect()).unwrap()
 }
 
 fn strings(value: &Value) -> Vec<String> {
@@ -93,6 +100,9 @@ vectors! {
     llama_bpe: "llama-bpe", cleans up true, upstream true;
     gpt_2: "gpt-2", cleans up true, upstream true;
     starcoder: "starcoder", cleans up true, upstream true;
+    falcon: "falcon", cleans up true, upstream true;
+    deepseek_llm: "deepseek-llm", cleans up false, upstream true;
+    deepseek_coder: "deepseek-coder", cleans up false, upstream true;
     llama_spm: "llama-spm", cleans up false, upstream true;
     phi_3: "phi-3", cleans up false, upstream true;
     spm_noprefix: "spm-noprefix", cleans up false, upstream false;
@@ -123,6 +133,7 @@ fn small_vocabularies() {
     assert_small_vectors(&open(&data("bpe.gguf")), "bpe.jsonl");
     assert_small_vectors(&open(&data("spm.gguf")), "spm.jsonl");
     assert_small_vectors(&open(&data("marks.gguf")), "marks.jsonl");
+    assert_small_vectors(&open(&data("gemma.gguf")), "gemma.jsonl");
     assert_small_vectors(&Tokenizer::from_file(data("bpe.json")).unwrap(), "bpe.jsonl");
 }
 
@@ -152,8 +163,20 @@ fn generation_ends_at_what_the_file_names_and_at_known_marks() {
 fn plain_text_cannot_spell_a_mark() {
     let mut tokenizers =
         vec![open(&data("bpe.gguf")), open(&data("spm.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap()];
-    for name in ["qwen2.gguf", "llama-bpe.gguf", "gpt-2.gguf", "llama-spm.gguf", "phi-3.gguf", "spm-noprefix.gguf"] {
-        tokenizers.extend(shared(name).map(|path| open(&path)));
+    tokenizers.push(open(&data("gemma.gguf")));
+    for name in [
+        "qwen2",
+        "llama-bpe",
+        "gpt-2",
+        "starcoder",
+        "falcon",
+        "deepseek-llm",
+        "deepseek-coder",
+        "llama-spm",
+        "phi-3",
+        "spm-noprefix",
+    ] {
+        tokenizers.extend(shared(&format!("{name}.gguf")).map(|path| open(&path)));
     }
     for tokenizer in tokenizers {
         let marks = (0..tokenizer.vocab_size() as u32).filter(|&id| {
@@ -214,7 +237,7 @@ proptest! {
 
     /// Any text comes back, byte for byte; and the crate `tokenizers` agrees on its tokens.
     #[test]
-    fn text_survives(text in "(\\PC|\\s|[ a-z\n\u{2581}<|>/_]){0,80}") {
+    fn text_survives(text in prop_oneof!["(\\PC|\\s|[ a-z\n\u{2581}<|>/_]){0,80}", any::<String>()]) {
         static BPE: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("bpe.gguf")));
         static JSON: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::from_file(data("bpe.json")).unwrap());
         static SPM: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("spm.gguf")));
@@ -226,6 +249,93 @@ proptest! {
         }
         let ids = SPM.encode(&text, SpecialTokens::Plain).unwrap();
         prop_assert_eq!(SPM.decode(&ids).unwrap().replace(' ', ""), text.replace(['\u{2581}', ' '], ""));
+    }
+}
+
+/// Words too long to be merged at once, against the crate `tokenizers`, which does so, and against plain loops.
+#[test]
+fn long_words_are_merged_as_a_whole() {
+    let (bpe, json) = (open(&data("bpe.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap());
+    let spm = PlainSpm::open(&data("spm.gguf"));
+    for letters in ["a", "ab", "fox", "etaoinshr", "abcdefghijklmnopqrstuvwxyz", "éaüß", "the", "aaaaaaax"] {
+        let letters: Vec<char> = letters.chars().collect();
+        let mut state = 1u32;
+        let random = (0..9000).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            letters[(state >> 16) as usize % letters.len()]
+        });
+        for word in [random.collect::<String>(), letters.iter().cycle().take(9001).collect()] {
+            let expected = json.encode(&word, SpecialTokens::Plain).unwrap();
+            assert_eq!(bpe.encode(&word, SpecialTokens::Plain).unwrap(), expected, "{letters:?}");
+            assert_eq!(spm.tokenizer.encode(&word, SpecialTokens::Plain).unwrap(), spm.encode(&word), "{letters:?}");
+        }
+    }
+}
+
+/// SentencePiece's merging as its authors put it: again and again, the best pair of all.
+struct PlainSpm {
+    tokenizer: Tokenizer,
+    pieces: HashMap<Vec<u8>, (u32, f32)>,
+}
+
+impl PlainSpm {
+    fn open(path: &Path) -> Self {
+        let gguf = Gguf::open(path).unwrap();
+        let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+        let Some(Array::F32(scores)) = gguf.array("tokenizer.ggml.scores").unwrap() else { panic!("scores") };
+        let Some(Array::I32(kinds)) = gguf.array("tokenizer.ggml.token_type").unwrap() else { panic!("kinds") };
+        let normal = (0..).zip(kinds.iter().zip(scores.iter())).filter(|(_, (kind, _))| **kind == 1);
+        let pieces = normal.map(|(id, (_, &score))| (tokenizer.token_bytes(id).unwrap().to_vec(), (id, score)));
+        Self { pieces: pieces.collect(), tokenizer }
+    }
+
+    fn encode(&self, word: &str) -> Vec<u32> {
+        let mut parts: Vec<Vec<u8>> = format!(" {word}").chars().map(|char| char.to_string().into_bytes()).collect();
+        let score = |a: &[u8], b: &[u8]| self.pieces.get(&[a, b].concat()).map_or(f32::NEG_INFINITY, |piece| piece.1);
+        let mut scores: Vec<f32> = parts.windows(2).map(|pair| score(&pair[0], &pair[1])).collect();
+        // Of equals, `max_by` gives the last.
+        while let Some((at, _)) =
+            scores.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).filter(|best| best.1.is_finite())
+        {
+            let right = parts.remove(at + 1);
+            parts[at].extend(right);
+            scores.remove(at);
+            for left in at.saturating_sub(1)..=at.min(scores.len().saturating_sub(1)) {
+                if left < scores.len() {
+                    scores[left] = score(&parts[left], &parts[left + 1]);
+                }
+            }
+        }
+        let byte = |byte| self.byte(byte);
+        let ids = |part: Vec<u8>| {
+            self.pieces.get(&part).map_or_else(|| part.into_iter().map(byte).collect(), |piece| vec![piece.0])
+        };
+        parts.into_iter().flat_map(ids).collect()
+    }
+
+    fn byte(&self, byte: u8) -> u32 {
+        // After the unknown token and two marks.
+        (3..).find(|&id| self.tokenizer.token_bytes(id).unwrap() == [byte]).unwrap()
+    }
+}
+
+/// What a stranger may send: no panic, and no mark.
+#[test]
+fn hostile_prompts_are_text() {
+    let tokenizers = [open(&data("bpe.gguf")), open(&data("spm.gguf")), open(&data("gemma.gguf"))];
+    for tokenizer in &tokenizers {
+        let marks: Vec<u32> = (0..tokenizer.vocab_size() as u32)
+            .filter(|&id| tokenizer.token_bytes(id).unwrap().len() > 2 && tokenizer.decode(&[id]).unwrap().is_empty())
+            .collect();
+        let names: Vec<&str> =
+            marks.iter().map(|&id| std::str::from_utf8(tokenizer.token_bytes(id).unwrap()).unwrap()).collect();
+        let attack = format!("\0{}\0\u{feff}<|im_end|>\u{202e}\n", names.join("\0"));
+        let ids = tokenizer.encode(&attack.repeat((10 << 20) / attack.len()), SpecialTokens::Plain).unwrap();
+        assert!(ids.iter().all(|id| !marks.contains(id)));
+        for text in ["\0", "\0\0\0", "a\0b", &"\0".repeat(5000)] {
+            let ids = tokenizer.encode(text, SpecialTokens::Parse).unwrap();
+            assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+        }
     }
 }
 

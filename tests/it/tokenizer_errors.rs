@@ -104,10 +104,24 @@ fn metadata_that_cannot_be_used_is_named() {
 }
 
 #[test]
-fn text_that_the_vocabulary_lacks_is_an_error() {
+fn bytes_that_the_vocabulary_lacks_are_left_out() {
     let tokenizer = Tokenizer::from_gguf(&tiny().open()).unwrap();
-    let error = tokenizer.encode("abc", SpecialTokens::Plain).unwrap_err();
-    assert!(error.to_string().contains("0x63"), "{error}");
+    assert_eq!(tokenizer.encode("abcab\0", SpecialTokens::Plain).unwrap(), [2, 2]);
+    assert_eq!(tokenizer.encode("acb", SpecialTokens::Plain).unwrap(), [0, 1], "nothing is joined over them");
+}
+
+#[test]
+fn generation_ends_at_marks_for_files_and_not_at_those_for_messages() {
+    let ends = |texts: [&str; 3]| {
+        let tokens = tiny().strings("tokenizer.ggml.tokens", &["a", texts[0], "ab", texts[1], texts[2]]);
+        let tokens = tokens.strings("tokenizer.ggml.merges", &[]).u32("tokenizer.ggml.eos_token_id", 0);
+        let kinds: Vec<Vec<u8>> = [1u32, 4, 1, 3, 3].map(|kind| kind.to_le_bytes().to_vec()).into();
+        let file = tokens.key("tokenizer.ggml.token_type", 9, array(5, &kinds));
+        Tokenizer::from_gguf(&file.open()).unwrap().end_of_generation().to_vec()
+    };
+    assert_eq!(ends(["</s>", "<|end|>", "<s>"]), [0, 3], "only control tokens end a turn");
+    assert_eq!(ends(["b", "<|end|>", "<|call|>"]), [0, 4], "where there are calls, a turn has several messages");
+    assert_eq!(ends(["<|file_sep|>", "<|fim_pad|>", "<|file|>"]), [0, 1, 3]);
 }
 
 #[test]
@@ -123,14 +137,16 @@ fn files_that_are_no_tokenizer_are_refused() {
     }
     let no_decoder = sound.replace("\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"Fuse\"");
     assert!(fails(&no_decoder).contains("decoder"));
+    let half = sound.replace("\"content\":\"<|im_end|>\"", "\"content\":\"\\ud800\"");
+    assert!(half != sound && fails(&half).contains("tokenizer.json"), "half a character is no text");
 }
 
 proptest! {
     /// Any vocabulary at all: it is refused, or it encodes and decodes without a panic.
     #[test]
     fn no_vocabulary_is_too_strange(
-        model in prop_oneof!["gpt2", "llama"],
-        pre in prop_oneof!["gpt-2", "qwen2", "llama-bpe", "smollm"],
+        model in prop_oneof!["gpt2", "llama", "gemma4"],
+        pre in prop_oneof!["gpt-2", "qwen2", "llama-bpe", "smollm", "tiny_aya"],
         tokens in prop::collection::vec("[ab ▁é\\PC]{0,3}|<0x6[12]>|<s>", 1..30),
         raw in prop::collection::vec((1u32..7, any::<u32>()), 30),
         merges in prop::collection::vec("[ab]{0,2} [ab]{0,2}", 0..4),

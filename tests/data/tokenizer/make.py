@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Write three small vocabularies and what other programs make of some texts with them.
+"""Write four small vocabularies and what other programs make of some texts with them.
 
     pip install gguf sentencepiece tokenizers && python make.py PEER
 
 bpe.gguf, bpe.json   byte-level BPE (qwen2's pre-tokenizer) trained by `tokenizers`, as GGUF (with ../chat/chatml.jinja) and as tokenizer.json
 spm.gguf             SentencePiece BPE with byte fallback and a space prefix, trained by `sentencepiece`
+gemma.gguf           characters, spaces spelt as SentencePiece does, and merges, as Gemma 4 has them, trained by `tokenizers`
 marks.gguf           byte-level BPE (qwen35's pre-tokenizer) whose only merges join a letter and a mark
-bpe.jsonl, spm.jsonl, marks.jsonl
+bpe.jsonl, spm.jsonl, gemma.jsonl, marks.jsonl
                      one line a text: `text`, `ids` (marks are text), `ids_special` (marks are tokens)
 
 PEER is a program that runs llama.cpp's tokenizer: `PEER tokenize MODEL`, a JSON string a line in, `ids` and `ids_special`
 out. Its ids are checked against those of the two trainers; differences are printed. There is one: where a text begins with
-a user-defined token, SentencePiece puts its space before the token and llama.cpp after it.
+a user-defined token, SentencePiece puts its space before the token and llama.cpp after it. (Of four newlines, `tokenizers` makes three and one
+where they are added tokens; llama.cpp asks the merges.)
 """
 import io
 import json
@@ -21,7 +23,7 @@ import sys
 
 import gguf
 import sentencepiece
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 HERE = pathlib.Path(__file__).parent
 CORPUS = """A fox found a lantern in the snow. "Whose light is this?" she asked. It's mine, said the owl; I've lost it, and we'll
@@ -124,6 +126,43 @@ def write_spm(sp):
     close(w)
 
 
+def train_gemma():
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
+    names = ["<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>", *[f"<0x{byte:02X}>" for byte in range(256)]]
+    lines = CORPUS.replace("\n", " ").split(". ")
+    tokenizer.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=560, special_tokens=names, show_progress=False))
+    model = json.loads(tokenizer.to_str())["model"]
+    # Of the newlines, no merges make three; and one merge would make a mark.
+    tokens = [*sorted(model["vocab"], key=model["vocab"].get), "\n", "\n\n", "\n\n\n", "<", ">", "<e", "<eo", "s>"]
+    model["merges"] += [["\n", "\n"], ["<", "e"], ["<e", "o"], ["s", ">"], ["<eo", "s>"]]
+    return {text: i for i, text in enumerate(dict.fromkeys(tokens))}, model["merges"], names
+
+
+def gemma_oracle(vocab, merges, names):
+    pairs = [tuple(pair) for pair in merges if "".join(pair) not in names]
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=pairs, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in ["\n\n\n", "\n\n", "\n"]])
+    tokenizer.add_special_tokens(names[:6])
+    return tokenizer
+
+
+def write_gemma(vocab, merges, names):
+    w = gguf.GGUFWriter(HERE / "gemma.gguf", "gemma4")
+    w.add_tokenizer_model("gemma4")
+    w.add_token_list(list(vocab))
+    kinds = {"<unk>": TYPE.UNKNOWN, **dict.fromkeys(names[6:], TYPE.BYTE)}
+    w.add_token_types([kinds.get(text, TYPE.CONTROL if text in names else TYPE.NORMAL) for text in vocab])
+    w.add_token_merges([" ".join(pair) for pair in merges])
+    w.add_bos_token_id(vocab["<bos>"])
+    w.add_eos_token_id(vocab["<eos>"])
+    w.add_unk_token_id(vocab["<unk>"])
+    w.add_add_bos_token(False)
+    close(w)
+
+
 def close(w):
     w.write_header_to_file()
     w.write_kv_data_to_file()
@@ -151,6 +190,10 @@ def main():
     plain.encode_special_tokens = True
     write_vectors(sys.argv[1], "bpe", lambda t: plain.encode(t).ids, lambda t: bpe.encode(t).ids)
     write_vectors(sys.argv[1], "spm", lambda t: sp.encode(t), None)
+    vocab, merges, names = train_gemma()
+    write_gemma(vocab, merges, names)
+    gemma = gemma_oracle(vocab, merges, names)
+    write_vectors(sys.argv[1], "gemma", None, lambda t: gemma.encode(t).ids, TEXTS + ["a\n\n\nb\n\n\n\n c", "<turn|>\n\n<eo s>"])
     write_marks()
     write_vectors(sys.argv[1], "marks", None, None, TEXTS + MARKED)
 

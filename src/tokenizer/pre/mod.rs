@@ -1,0 +1,161 @@
+//! A text in; the words that byte-level BPE merges within out.
+//!
+//! `tokenizer.ggml.pre` names how a model's text was cut in training: by regular expressions, which `table.rs` lists. Most end in a
+//! look-ahead, `\s+(?!\S)`: white space but for its last character where something follows. Engines with look-ahead backtrack, and
+//! give up on long texts; so the few look-aheads that there are each have a [`Cut`] of their own.
+
+use regex_automata::meta::Regex;
+use regex_automata::{Anchored, Input};
+
+use crate::error::{Error, Result};
+
+mod table;
+
+/// How a model's text is cut.
+pub(super) struct Row {
+    /// The values of `tokenizer.ggml.pre` that mean it.
+    names: &'static [&'static str],
+    /// Each cuts what the one before left.
+    stages: &'static [Cut],
+    /// Whether a word that is a token is that token, whatever its merges would give.
+    pub ignore_merges: bool,
+    /// Whether sequences begin with a mark where the file does not say.
+    pub add_bos: bool,
+}
+
+/// One way to cut a text. What lies between two matches is one piece.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// At the matches of an expression.
+    At(&'static str),
+    /// At the matches of an expression or else of `\s+(?!\S)|\s+`.
+    Words(&'static str),
+    /// At groups of three digits, counted from the right, of numbers that a word does not go on from: `\d{1,3}(?=(?:\d{3})*\b)`, where
+    /// words are Oniguruma's.
+    Thousands,
+}
+
+/// What becomes of a match.
+#[derive(Clone, Copy, PartialEq)]
+enum Take {
+    All,
+    /// All but the last character is a piece, and that begins the next.
+    ButLast,
+    /// Groups of three characters from the right are a piece each.
+    Threes,
+    /// Nothing is cut.
+    Nothing,
+}
+
+impl Cut {
+    /// The expressions, of which the first that matches counts, and what becomes of their matches.
+    fn expressions(self) -> Vec<(&'static str, Take)> {
+        match self {
+            Self::At(expression) => vec![(expression, Take::All)],
+            Self::Words(expression) => {
+                vec![(expression, Take::All), (r"\s+$", Take::All), (r"\s+\s", Take::ButLast), (r"\s", Take::All)]
+            }
+            Self::Thousands => vec![(r"\d+[\p{Alphabetic}\p{M}\p{Pc}¹²³¼½¾]", Take::Nothing), (r"\d+", Take::Threes)],
+        }
+    }
+}
+
+/// The row of a `tokenizer.ggml.pre`.
+///
+/// # Errors
+/// [`Error::Metadata`] naming a pre-tokenizer that no row has.
+pub(super) fn row(name: Option<&str>) -> Result<&'static Row> {
+    const KEY: &str = "tokenizer.ggml.pre";
+    let known = || table::ROWS.iter().flat_map(|row| row.names).copied().collect::<Vec<_>>().join(", ");
+    let Some(name) = name else {
+        let what = format!("is missing, so how text is cut is unknown: convert the model again; known: {}", known());
+        return Err(Error::metadata(KEY, what));
+    };
+    let unknown =
+        || Error::metadata(KEY, format!("`{name}` is a pre-tokenizer that is not supported; supported: {}", known()));
+    table::ROWS.iter().find(|row| row.names.contains(&name)).ok_or_else(unknown)
+}
+
+/// A row made ready to run.
+pub(super) struct Splitter(Vec<Stage>);
+
+struct Stage {
+    regex: Regex,
+    /// Of each of its expressions.
+    takes: Vec<Take>,
+}
+
+impl Splitter {
+    pub fn new(row: &'static Row) -> Result<Self> {
+        let stage = |cut: &Cut| {
+            let (expressions, takes): (Vec<&str>, Vec<Take>) = cut.expressions().into_iter().unzip();
+            let regex = Regex::new_many(&expressions).map_err(|e| Error::Tokenizer(format!("pre-tokenizer: {e}")))?;
+            Ok(Stage { regex, takes })
+        };
+        Ok(Self(row.stages.iter().map(stage).collect::<Result<_>>()?))
+    }
+
+    /// Calls `each` with every word, in order; joined they are the text.
+    pub fn split<'t>(&self, text: &'t str, each: &mut dyn FnMut(&'t str)) {
+        split(&self.0, text, each);
+    }
+}
+
+fn split<'t>(stages: &[Stage], text: &'t str, each: &mut dyn FnMut(&'t str)) {
+    let Some((stage, rest)) = stages.split_first() else { return each(text) };
+    stage.split(text, &mut |piece| split(rest, piece, each));
+}
+
+impl Stage {
+    fn split<'t>(&self, text: &'t str, each: &mut dyn FnMut(&'t str)) {
+        // Up to where the text has been given out, and up to where it has been searched.
+        let (mut start, mut searched) = (0, 0);
+        while let Some((from, to, take)) = self.find(text, searched) {
+            searched = to;
+            let word = &text[from..to];
+            if take == Take::Nothing {
+                continue;
+            }
+            if start < from {
+                each(&text[start..from]);
+            }
+            start = to;
+            match take {
+                Take::ButLast => {
+                    searched -= word.chars().next_back().map_or(0, char::len_utf8);
+                    start = searched;
+                    each(&text[from..start]);
+                }
+                Take::Threes => threes(word, each),
+                Take::All | Take::Nothing => each(word),
+            }
+        }
+        if start < text.len() {
+            each(&text[start..]);
+        }
+    }
+
+    /// Where the next match begins and ends.
+    fn find(&self, text: &str, from: usize) -> Option<(usize, usize, Take)> {
+        let input = Input::new(text).range(from..);
+        // Words mostly follow one another, and where a match begins need not be looked for if it is known.
+        let here = self.regex.search_half(&input.clone().anchored(Anchored::Yes));
+        if let Some(end) = here {
+            return Some((from, end.offset(), self.takes[end.pattern().as_usize()]));
+        }
+        let found = self.regex.search(&input)?;
+        Some((found.start(), found.end(), self.takes[found.pattern().as_usize()]))
+    }
+}
+
+fn threes<'t>(number: &'t str, each: &mut dyn FnMut(&'t str)) {
+    let digits = number.chars().count();
+    let mut start = 0;
+    for (index, (at, _)) in number.char_indices().enumerate() {
+        if index > 0 && (digits - index).is_multiple_of(3) {
+            each(&number[start..at]);
+            start = at;
+        }
+    }
+    each(&number[start..]);
+}

@@ -1,0 +1,71 @@
+//! Pre-tokenizers against the crate `tokenizers` and llama.cpp: the vectors of tests/data/tokenizer/pre.py.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use inkstone::gguf::Gguf;
+use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::support::gguf_file::{Folder, string};
+
+/// The vocabulary that shows where a text was cut, with another `tokenizer.ggml.pre`.
+fn with_pre(file: &[u8], name: &str) -> Tokenizer {
+    let value = |name: &str| [string("tokenizer.ggml.pre"), 8u32.to_le_bytes().to_vec(), string(name)].concat();
+    let old = value("gpt-2");
+    let at = file.windows(old.len()).position(|bytes| bytes == old).expect("the file's own pre-tokenizer");
+    let file = [&file[..at], &value(name), &file[at + old.len()..]].concat();
+    Tokenizer::from_gguf(&Gguf::open(Folder::new().write("pre.gguf", file)).unwrap()).unwrap()
+}
+
+#[test]
+fn every_pre_tokenizer_cuts_as_the_model_was_trained() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer");
+    let file = std::fs::read(folder.join("pre.gguf")).unwrap();
+    let vectors = std::fs::read_to_string(folder.join("pre.jsonl")).unwrap();
+    let mut lines = vectors.lines();
+    let rows: Vec<Vec<String>> = serde_json::from_str(lines.next().unwrap()).unwrap();
+    let texts: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(texts.len() > 100 && rows.len() > 20);
+    for row in &rows {
+        let answers: Vec<(&str, Vec<u32>)> = texts.iter().map(|text| answer(text, &row[0])).collect();
+        for name in row {
+            let tokenizer = with_pre(&file, name);
+            for (text, ids) in &answers {
+                assert_eq!(tokenizer.encode(text, SpecialTokens::Plain).unwrap(), *ids, "{name}: {text:?}");
+            }
+        }
+    }
+    // A row that the vectors do not have has been checked by nothing.
+    let unknown = Tokenizer::from_gguf(&super::tokenizer_errors::tiny().string("tokenizer.ggml.pre", "x").open());
+    let message = unknown.unwrap_err().to_string();
+    let (_, supported) = message.split_once("supported: ").unwrap();
+    let mut supported: Vec<&str> = supported.split(", ").collect();
+    let mut checked: Vec<&str> = rows.iter().flatten().map(String::as_str).collect();
+    supported.sort_unstable();
+    checked.sort_unstable();
+    assert_eq!(supported, checked);
+}
+
+fn answer<'v>(text: &'v Value, name: &str) -> (&'v str, Vec<u32>) {
+    let answers = text["ids"].as_array().unwrap().iter().map(|answer| answer.as_array().unwrap());
+    let given = |answer: &&Vec<Value>| answer[0].as_str().unwrap().split(' ').any(|other| other == name);
+    let answer = answers.clone().find(given).unwrap_or_else(|| panic!("{name} has no answer to {text}"));
+    (text["text"].as_str().unwrap(), answer[1..].iter().map(|id| id.as_u64().unwrap() as u32).collect())
+}
+
+proptest! {
+    /// Whatever the rules, the words joined are the text.
+    #[test]
+    fn cutting_loses_nothing(text in prop_oneof!["(\\PC|\\s|[ a-zA-Z0-9'\n]){0,60}", any::<String>()]) {
+        static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
+            let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tokenizer/pre.gguf")).unwrap();
+            ["default", "deepseek-v3", "exaone-moe", "falcon", "kimi-k2", "tiny_aya"].map(|name| with_pre(&file, name)).into()
+        });
+        for tokenizer in TOKENIZERS.iter() {
+            let ids = tokenizer.encode(&text, SpecialTokens::Plain).unwrap();
+            prop_assert_eq!(tokenizer.decode(&ids).unwrap(), text.as_str());
+        }
+    }
+}
