@@ -81,6 +81,7 @@ fn json_is_valid_by_its_schema_however_hot() {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "serde reads the fields")]
 struct Tale {
     #[schemars(length(max = 10))]
     title: String,
@@ -109,6 +110,7 @@ struct Meeting {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
+#[allow(dead_code, reason = "serde reads the fields")]
 enum Page {
     Picture { wide: bool },
     Words { count: u16 },
