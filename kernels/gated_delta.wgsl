@@ -1,4 +1,4 @@
-// The gated delta rule over the tokens of a run. A workgroup has {{columns}} columns of a head's state in registers from
+// The gated delta rule over the tokens of a run, token by token. A workgroup has {{columns}} columns of a head's state in registers from
 // the first token to the last, each of them spread over {{lanes}} invocations.
 
 {{bindings}}
@@ -36,7 +36,7 @@ fn main(
     let head = group.x / {{head_dim // columns}}u;
     let column = group.x % {{head_dim // columns}}u * {{columns}}u + at / {{lanes}}u;
     let slice = at % {{lanes}}u * {{quads | length}}u;
-    let run = {{runs_at}}u + group.y * {{run_words}}u;
+    let run = {{runs_at}}u + {{ "(step[3] + group.y)" if after_long else "group.y" }} * {{run_words}}u;
     let first = step[run];
     let tokens = step[run + 1u];
     let before = step[run + 2u];
@@ -57,7 +57,7 @@ fn main(
     let pace = a[head];
     let shift = dt[head];
     {% for checkpoint in range(checkpoints) %}
-    let checkpoint{{checkpoint}} = step[run + {{4 + 2 * checkpoint}}u];
+    let checkpoint{{checkpoint}} = step[run + {{checkpoints_at + 2 * checkpoint}}u];
     {% endfor %}
     {{ ask_for("first") }}
     for (var token = 0u; token < tokens; token++) {
@@ -109,7 +109,7 @@ fn main(
         }
         {% for checkpoint in range(checkpoints) %}
         if checkpoint{{checkpoint}} == token + 1u {
-            let to = step[run + {{5 + 2 * checkpoint}}u] * {{state // 4}}u + place;
+            let to = step[run + {{checkpoints_at + 1 + 2 * checkpoint}}u] * {{state // 4}}u + place;
             {% for i in quads %}
             states[to + {{i}}u] = s{{i}};
             {% endfor %}

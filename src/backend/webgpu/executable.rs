@@ -159,6 +159,9 @@ impl GpuExecutable {
         if !words.runs.is_empty() {
             queue.write_buffer(buffer, at(self.layout.runs_at()), bytemuck::cast_slice(&words.runs));
         }
+        if !words.chunks.is_empty() && sizes.tokens > FEW {
+            queue.write_buffer(buffer, at(self.layout.chunks_at()), bytemuck::cast_slice(&words.chunks));
+        }
         if self.tables != words.tables {
             queue.write_buffer(buffer, at(self.layout.tables_at()), bytemuck::cast_slice(&words.tables));
             self.tables = words.tables;

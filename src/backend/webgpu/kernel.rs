@@ -40,6 +40,8 @@ pub(super) enum Resource {
     State(usize),
     /// What spans of the cache come to.
     Parts,
+    /// What the tokens of a chunk do to each other.
+    Mixes,
     /// The largest logits of shares of the vocabulary, and the ids chosen of them.
     Finds,
     Chosen,
@@ -89,6 +91,12 @@ pub(super) enum Count {
     /// Blocks of a run's tokens that attend together.
     Blocks,
     Runs,
+    /// Runs that a recurrence takes in chunks, and the others.
+    LongRuns,
+    ShortRuns,
+    /// Chunks of all runs, and of the long ones.
+    Chunks,
+    LongChunks,
 }
 
 /// The sizes of a step, as far as dispatches depend on them.
@@ -100,6 +108,9 @@ pub(super) struct Sizes {
     pub quads: usize,
     pub blocks: usize,
     pub runs: usize,
+    pub long_runs: usize,
+    pub chunks: usize,
+    pub long_chunks: usize,
     /// Whether each run is one token.
     pub single: bool,
 }
@@ -129,6 +140,10 @@ impl Count {
             Self::Quads => sizes.quads,
             Self::Blocks => sizes.blocks,
             Self::Runs => sizes.runs,
+            Self::LongRuns => sizes.long_runs,
+            Self::ShortRuns => sizes.runs - sizes.long_runs,
+            Self::Chunks => sizes.chunks,
+            Self::LongChunks => sizes.long_chunks,
         };
         count as u32
     }

@@ -13,6 +13,7 @@ mod rows;
 
 pub(super) use attention::fuses;
 pub(super) use product::variant;
+pub(super) use recurrent::MIX;
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -6,7 +6,7 @@ use super::{
     arena::Arena,
     context::{Context, Traits},
     kernel::Resource,
-    lower::FEW,
+    lower::{FEW, MIX},
     program::{Buffers, Program, STORAGE},
     step::{Layout, SPLIT},
     tiles,
@@ -210,6 +210,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             let widest = (0..plan.slots().len()).map(rows_and_width).map(|(rows, width)| 4 * rows * width);
             widest.filter(|bytes| *bytes > 0).max().unwrap_or(0)
         }
+        Resource::Mixes => bounds.max_tokens * mix_bytes(plan),
         Resource::Parts | Resource::Finds | Resource::Chosen | Resource::Best(_) => 4,
         Resource::Weight(..) | Resource::Cache(_) | Resource::State(_) => 0,
     };
@@ -241,6 +242,15 @@ fn widest_slot(plan: &Plan) -> usize {
     widths.max().unwrap_or(0).next_multiple_of(64)
 }
 
+/// Bytes that recurrences in chunks keep of a token within one op.
+fn mix_bytes(plan: &Plan) -> usize {
+    let heads = plan.steps().iter().filter_map(|step| match &step.op {
+        Op::GatedDelta(spec) => Some(spec.value_heads),
+        _ => None,
+    });
+    heads.max().unwrap_or(0).saturating_mul(4 * MIX)
+}
+
 /// The bytes that a plan's steps work in, at most.
 pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
     let slots = plan.bytes(max_tokens, max_outputs);
@@ -249,5 +259,6 @@ pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, 
     // Rows in 8 bits or in half precision beside those in single, and two temporary values.
     // What gate, up and down come to, and what is between in half precision.
     let experts = self::slots(plan, max_tokens.max(max_outputs)).saturating_mul(widest_slot(plan)).saturating_mul(14);
-    slots.saturating_mul(2).saturating_add(spans).saturating_add(experts)
+    let mixes = max_tokens.saturating_mul(mix_bytes(plan));
+    slots.saturating_mul(2).saturating_add(spans).saturating_add(experts).saturating_add(mixes)
 }

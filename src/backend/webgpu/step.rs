@@ -2,11 +2,12 @@
 //!
 //! | words | hold |
 //! |---|---|
-//! | 8 | tokens, outputs, spans of the longest sequence; the rest is free |
+//! | 8 | tokens, outputs, spans of the longest sequence, long runs; the rest is free |
 //! | a record for each token | nothing, its position, where its sequence's page table begins, the token of the output of the record's number; then for each table of frequencies the cosine and sine of each pair |
 //! | 4 for each quad | first token, tokens, first position, where the page's entries begin |
 //! | 4 for each block | first token, tokens, first position, where the page table begins |
-//! | 10 for each run, with recurrent ops | first token, tokens, the state before it plus 1 or 0 for none, the state after it; then for each checkpoint after how many tokens, and the state |
+//! | 11 for each run, with recurrent ops, long runs first | first token, tokens, the state before it plus 1 or 0 for none, the state after it, its first chunk; then for each checkpoint after how many tokens, and the state |
+//! | 3 for each chunk of these | the run, the tokens of the run before the chunk, tokens |
 //! | the rest | the page tables: for each page of a sequence the page of the first group of layers, of the second, and so on |
 
 use std::sync::Arc;
@@ -22,7 +23,11 @@ pub(super) const RECORDS: usize = 8;
 /// Words of a record before its angles.
 const RECORD: usize = 4;
 /// Words of a run.
-pub(super) const RUN: usize = 4 + 2 * RUN_CHECKPOINTS;
+pub(super) const RUN: usize = 5 + 2 * RUN_CHECKPOINTS;
+/// Words of a chunk.
+pub(super) const RUN_CHUNK: usize = 3;
+/// Tokens that a recurrence may take together. A run of as many is long.
+pub(super) const CHUNK: usize = 32;
 /// Positions that are appended together.
 const QUAD: usize = 4;
 /// Positions that a workgroup attends to for a single token where the sequence has more than one attends to alone.
@@ -66,8 +71,12 @@ impl Layout {
         self.blocks_at() + 4 * self.max_tokens
     }
 
-    pub fn tables_at(&self) -> usize {
+    pub fn chunks_at(&self) -> usize {
         self.runs_at() + if self.recurrent { RUN * self.max_tokens } else { 0 }
+    }
+
+    pub fn tables_at(&self) -> usize {
+        self.chunks_at() + if self.recurrent { RUN_CHUNK * self.max_tokens } else { 0 }
     }
 }
 
@@ -79,6 +88,7 @@ pub(super) struct Words {
     pub quads: Vec<u32>,
     pub blocks: Vec<u32>,
     pub runs: Vec<u32>,
+    pub chunks: Vec<u32>,
     pub tables: Vec<u32>,
 }
 
@@ -97,7 +107,6 @@ impl Words {
                     words.records.extend(frequencies.iter().flat_map(|frequency| angle(run.start + i, *frequency)));
                 }
             }
-            words.add_state(run, token);
             words.add_quads(run, token, table as usize);
             for first in (0..run.len).step_by(layout.block) {
                 let len = layout.block.min(run.len - first);
@@ -106,9 +115,11 @@ impl Words {
             longest = longest.max(run.start + run.len);
             token += run.len;
         }
+        let [long_runs, long_chunks] = words.add_states(step.runs);
         let spans = if longest <= layout.span { 1 } else { longest.div_ceil(SPLIT) };
         let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
-        words.records[..3].copy_from_slice(&[tokens as u32, outputs as u32, spans as u32]);
+        let header = [tokens, outputs, spans, long_runs].map(|count| count as u32);
+        words.records[..header.len()].copy_from_slice(&header);
         let single = step.runs.iter().all(|run| run.len == 1);
         let sizes = Sizes {
             tokens,
@@ -117,20 +128,44 @@ impl Words {
             quads: words.quads.len() / 4,
             blocks: words.blocks.len() / 4,
             runs: step.runs.len(),
+            long_runs,
+            chunks: words.chunks.len() / RUN_CHUNK,
+            long_chunks,
             single,
         };
         (words, sizes)
+    }
+
+    /// Runs and their chunks; how many of each are of long runs.
+    fn add_states(&mut self, runs: &[Run<'_>]) -> [usize; 2] {
+        let firsts = runs.iter().scan(0, |token, run| Some(std::mem::replace(token, *token + run.len)));
+        let (long, short): (Vec<_>, Vec<_>) = runs.iter().zip(firsts).partition(|(run, _)| run.len >= CHUNK);
+        long.iter().for_each(|(run, first)| self.add_state(run, *first));
+        let counts = [long.len(), self.chunks.len() / RUN_CHUNK];
+        short.iter().for_each(|(run, first)| self.add_state(run, *first));
+        counts
     }
 
     fn add_state(&mut self, run: &Run<'_>, token: usize) {
         let Some(state) = run.state else { return };
         let from = state.from.map_or(0, |id| id.index() + 1);
         let mut words = [0; RUN];
-        words[..4].copy_from_slice(&[token, run.len, from, state.to.index()]);
-        for (words, (at, id)) in words[4..].chunks_exact_mut(2).zip(&state.checkpoints) {
+        words[..5].copy_from_slice(&[token, run.len, from, state.to.index(), self.chunks.len() / RUN_CHUNK]);
+        for (words, (at, id)) in words[5..].chunks_exact_mut(2).zip(&state.checkpoints) {
             words.copy_from_slice(&[at - run.start, id.index()]);
         }
+        let number = self.runs.len() / RUN;
         self.runs.extend(words.map(|word| word as u32));
+        // Checkpoints stand where chunks end.
+        let ends = state.checkpoints.iter().map(|(at, _)| at - run.start).chain([run.len]);
+        let mut start = 0;
+        for end in ends {
+            while start < end {
+                let len = CHUNK.min(end - start);
+                self.chunks.extend([number, start, len].map(|word| word as u32));
+                start += len;
+            }
+        }
     }
 
     /// Where a page was given back stands the first that is seen: kernels may read it, and do not count what they find.

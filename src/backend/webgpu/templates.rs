@@ -27,6 +27,8 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("rows", include_str!("../../../kernels/rows.wgsl")),
     ("short_conv", include_str!("../../../kernels/short_conv.wgsl")),
     ("gated_delta", include_str!("../../../kernels/gated_delta.wgsl")),
+    ("gated_delta_chunks", include_str!("../../../kernels/gated_delta_chunks.wgsl")),
+    ("gated_delta_pass", include_str!("../../../kernels/gated_delta_pass.wgsl")),
     ("elementwise", include_str!("../../../kernels/elementwise.wgsl")),
     ("argmax", include_str!("../../../kernels/argmax.wgsl")),
     ("best", include_str!("../../../kernels/best.wgsl")),

@@ -38,13 +38,30 @@ fn steps() -> Vec<Step> {
     steps.map(|runs| ragged(runs, VOCABULARY)).into()
 }
 
+/// Prefill of more tokens than are taken together, from odd positions, beside runs of few, and from checkpoints that stand
+/// in the midst of what was taken together: 16 tokens and one before a prompt's end.
+fn long_steps(vocabulary: usize) -> Vec<Step> {
+    let steps: [Runs; 8] = [
+        &[(0, 0, 75)],
+        &[(1, 0, 1), (0, 59, 33), (2, 0, 2)],
+        &[(1, 1, 40), (0, 91, 1), (2, 2, 32)],
+        &[(2, 33, 31), (1, 40, 70)],
+        &[(0, 0, 112)],
+        &[(1, 109, 1), (0, 96, 3)],
+        &[(0, 98, 37), (1, 110, 65)],
+        &[(0, 135, 1), (1, 159, 2)],
+    ];
+    steps.map(|runs| ragged(runs, vocabulary)).into()
+}
+
 pub fn short_conv() -> Vec<Case> {
     let case = |(channels, kernel): (usize, usize)| {
         let mut m = Maker::new(30);
         let y = conv(&mut m, channels, kernel);
-        m.finish(format!("short_conv of {channels} channels by {kernel}"), y, steps(), SINGLE)
+        let steps = [steps(), long_steps(VOCABULARY)].concat();
+        m.finish(format!("short_conv of {channels} channels by {kernel}"), y, steps, SINGLE)
     };
-    [(16, 4), (48, 2), (272, 3), (528, 7)].map(case).into()
+    [(16, 4), (48, 2), (272, 3), (528, 7), (16, 34)].map(case).into()
 }
 
 fn conv(m: &mut Maker, channels: usize, kernel: usize) -> ValueId {
@@ -55,23 +72,36 @@ fn conv(m: &mut Maker, channels: usize, kernel: usize) -> ValueId {
 }
 
 pub fn gated_delta() -> Vec<Case> {
-    let sizes = [(1, 1, 16), (2, 4, 16), (2, 2, 32), (1, 3, 48), (3, 6, 64), (1, 2, 128)];
+    let sizes = [(2, 4, 16), (2, 2, 32), (1, 3, 48), (3, 6, 64), (1, 2, 128)];
     let mut cases: Vec<_> = sizes
         .map(|(key_heads, value_heads, head_dim)| {
             let spec = DeltaSpec { state: 0, key_heads, value_heads, head_dim, eps: 1e-6 };
             let mut m = Maker::new(31);
             let qkv = m.normal_rows((2 * key_heads + value_heads) * head_dim, VOCABULARY);
             let y = delta(&mut m, spec, qkv);
-            m.finish(
-                format!("gated_delta of {value_heads} heads of {head_dim} over {key_heads}"),
-                y,
-                steps(),
-                RECURRENT,
-            )
+            let name = format!("gated_delta of {value_heads} heads of {head_dim} over {key_heads}");
+            m.finish(name, y, [steps(), long_steps(VOCABULARY)].concat(), RECURRENT)
         })
         .into();
     cases.push(both());
+    cases.push(extremes());
     cases
+}
+
+/// Keys that come again and again, in heads that forget all, nearly all or nothing and learn all or nothing.
+fn extremes() -> Case {
+    const FEW: usize = 6;
+    let spec = DeltaSpec { state: 0, key_heads: 1, value_heads: 2, head_dim: 32, eps: 1e-6 };
+    let DeltaSpec { key_heads, value_heads, head_dim, .. } = spec;
+    let mut m = Maker::new(33);
+    let qkv = m.normal_rows((2 * key_heads + value_heads) * head_dim, FEW);
+    // Times -3: everything is left of a state, a 1e-13th, nothing even in double precision.
+    let each = |values: [f32; FEW]| values.into_iter().flat_map(|x| vec![x; value_heads]).collect::<Vec<_>>();
+    let alpha = m.rows_of(value_heads, &each([-200.0, 10.0, -3.0, -200.0, 400.0, -200.0]));
+    let beta = m.rows_of(value_heads, &each([200.0, 0.5, 200.0, -200.0, 200.0, 1.0]));
+    let [a, dt] = [-3.0, 0.0].map(|x| m.floats(value_heads, &vec![x; value_heads]));
+    let y = m.b.gated_delta([qkv, alpha, beta, a, dt], spec);
+    m.finish("gated_delta at extremes", y, long_steps(FEW), RECURRENT)
 }
 
 fn delta(m: &mut Maker, spec: DeltaSpec, qkv: ValueId) -> ValueId {

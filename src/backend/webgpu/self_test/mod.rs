@@ -19,7 +19,7 @@ use super::{
     best::MOST,
     context::{Context, lock},
     lower::FEW,
-    step::SPLIT,
+    step::{CHUNK, SPLIT},
 };
 use crate::{
     DType, Result,
@@ -33,8 +33,8 @@ use crate::{
 /// The most that the squared error may be, as a share of the squares: rounding to 8 bits leaves a thousandth of it, a
 /// wrong kernel all.
 const TOLERANCE: f64 = 2e-2;
-/// Steps of a sequence with a state, in runs shorter and longer than a convolution.
-const RECURRENT: [usize; 4] = [3, 1, FEW + 4, 1];
+/// Steps of a sequence with a state, in runs shorter and longer than a convolution and than what is taken together.
+const RECURRENT: [usize; 6] = [3, 1, FEW + 4, 1, 2 * CHUNK + 7, 1];
 /// Logits that tokens are chosen from: enough that what workgroups choose is chosen from again.
 const CHOICES: usize = 3000;
 

@@ -1,0 +1,219 @@
+// The gated delta rule over the chunks of a run, each as a few products of matrices: what its tokens do to each other is
+// known (`gated_delta_chunks.wgsl`). A workgroup has {{columns}} columns of a head's state in its memory from the first chunk to
+// the last.
+
+{{bindings}}
+
+{% set quads = depth // 4 %}
+{% set head_quads = head_dim // 4 %}
+{% set chunk_quads = chunk // 4 %}
+{% set half = columns // 2 %}
+{% set loads = 2 * chunk * quads // workgroup %}
+{% set banks = 8 if head_quads % 8 == 0 else 4 %}
+{% set mix_loads = 2 * chunk * chunk_quads // workgroup %}
+{% set swap = 2 * columns * chunk_quads %}
+
+// Columns.
+var<workgroup> state: array<vec4<f32>, {{columns * head_quads}}>;
+// Keys, then queries: {{depth}} elements of each at a time. Afterwards, by column and token, how values differ from what the
+// state expects, and what is added to the state.
+var<workgroup> tile: array<vec4<f32>, {{[2 * chunk * quads, swap] | max}}>;
+// What the tokens do to each other, on the way to the state and to the result.
+var<workgroup> mix: array<vec4<f32>, {{2 * chunk * chunk_quads}}>;
+
+// Where four elements lie: neighbouring rows or columns start in different banks.
+fn state_place(column: u32, quad: u32) -> u32 {
+    return column * {{head_quads}}u + (quad ^ (column % {{banks}}u));
+}
+
+fn tile_place(row: u32, quad: u32) -> u32 {
+    return row * {{quads}}u + (quad ^ (row % {{[quads, 8] | min}}u));
+}
+
+fn mix_place(token: u32, quad: u32) -> u32 {
+    return token * {{2 * chunk_quads}}u + (quad ^ (token % {{chunk_quads}}u));
+}
+
+fn chunk_place(column: u32, quad: u32) -> u32 {
+    return column * {{chunk_quads}}u + (quad ^ (column % {{chunk_quads}}u));
+}
+
+{# Asks for what the tokens of a chunk do to each other. #}
+{% macro ask_for_mix(begin, tokens, var="") %}
+    {% for l in range(mix_loads) %}
+    {{var}}next_mix{{l}} = mixes[((first + {{begin}} + min(token{{l}}, {{tokens}} - 1u)) * {{value_heads}}u + head) * {{mix_words // 4}}u + thread % {{2 * chunk_quads}}u];
+    {% endfor %}
+{% endmacro %}
+
+{# Asks for a slice of the keys and queries of a chunk, which `begin` and `tokens` are the place and size of. #}
+{% macro ask_for(slice, begin, tokens, var="") %}
+    {% for l in range(loads) %}
+    {{var}}next{{l}} = qkv[(first + {{begin}} + min(row{{l}} % {{chunk}}u, {{tokens}} - 1u)) * {{x_stride // 4}}u + from{{l}} + {{slice}} * {{quads}}u];
+    {% endfor %}
+{% endmacro %}
+
+@compute @workgroup_size({{workgroup}})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let head = group.x / {{head_dim // columns}}u;
+    let first_column = group.x % {{head_dim // columns}}u * {{columns}}u;
+    let run = {{runs_at}}u + group.y * {{run_words}}u;
+    let first = step[run];
+    let run_tokens = step[run + 1u];
+    let before = step[run + 2u];
+    {% for checkpoint in range(checkpoints) %}
+    let checkpoint{{checkpoint}} = step[run + {{checkpoints_at + 2 * checkpoint}}u];
+    {% endfor %}
+    // A column's elements lie together.
+    let place = (head * {{head_dim}}u + first_column) * {{head_quads}}u;
+    for (var item = thread; item < {{columns * head_quads}}u; item += {{workgroup}}u) {
+        var old = vec4(0.0);
+        if before > 0u {
+            old = states[(before - 1u) * {{state // 4}}u + place + item];
+        }
+        state[state_place(item / {{head_quads}}u, item % {{head_quads}}u)] = old;
+    }
+    let query = head % {{key_heads}}u * {{head_quads}}u;
+    let key = query + {{key_heads * head_quads}}u;
+    {% for l in range(loads) %}
+    let row{{l}} = (thread + {{l * workgroup}}u) / {{quads}}u;
+    let from{{l}} = select(key, query, row{{l}} >= {{chunk}}u) + thread % {{quads}}u;
+    {% endfor %}
+    {% for l in range(mix_loads) %}
+    let token{{l}} = (thread + {{l * workgroup}}u) / {{2 * chunk_quads}}u;
+    {% endfor %}
+    // An invocation has a token in two columns.
+    let t = thread / {{half}}u;
+    let column = thread % {{half}}u;
+
+    var chunk = {{chunks_at}}u + step[run + 4u] * {{chunk_words}}u;
+    var begin = 0u;
+    var tokens = step[chunk + 2u];
+    {{ ask_for("0u", "begin", "tokens", "var ") }}
+    {{ ask_for_mix("begin", "tokens", "var ") }}
+    loop {
+        let end = begin + tokens;
+        let row = first + begin + min(t, tokens - 1u);
+        let value = row * {{x_stride}}u + (2u * {{key_heads}}u + head) * {{head_dim}}u + first_column + column;
+        {% for c in range(2) %}
+        let value{{c}} = qkv[(value + {{c * half}}u) / 4u][column % 4u];
+        {% endfor %}
+        let factors = mixes[(row * {{value_heads}}u + head) * {{mix_words // 4}}u + {{2 * chunk_quads}}u];
+        let last = ((first + end - 1u) * {{value_heads}}u + head) * {{mix_words // 4}}u;
+        let remains = mixes[last + {{2 * chunk_quads}}u].z;
+        // Beyond the end the last chunk once more.
+        let next_chunk = select(chunk, chunk + {{chunk_words}}u, end < run_tokens);
+        let next_begin = step[next_chunk + 1u];
+        let next_tokens = step[next_chunk + 2u];
+
+        // What the state says to the token's key and query.
+        {% for c in range(2) %}
+        var keyed{{c}} = vec4(0.0);
+        var queried{{c}} = vec4(0.0);
+        {% endfor %}
+        for (var slice = 0u; slice < {{head_dim // depth}}u; slice++) {
+            workgroupBarrier();
+            {% for l in range(loads) %}
+            tile[tile_place(row{{l}}, thread % {{quads}}u)] = next{{l}};
+            {% endfor %}
+            workgroupBarrier();
+            // The next slice is on its way meanwhile, or the next chunk's first.
+            if slice < {{head_dim // depth - 1}}u {
+                {{ ask_for("(slice + 1u)", "begin", "tokens") }}
+            } else {
+                {% for l in range(mix_loads) %}
+                mix[mix_place(token{{l}}, thread % {{2 * chunk_quads}}u)] = next_mix{{l}};
+                {% endfor %}
+                {{ ask_for("0u", "next_begin", "next_tokens") }}
+                {{ ask_for_mix("next_begin", "next_tokens") }}
+            }
+            for (var four = 0u; four < {{quads}}u; four += 4u) {
+                {% for quad in range(4) %}
+                {
+                    let own_key = tile[tile_place(t, four + {{quad}}u)];
+                    let own_query = tile[tile_place(t + {{chunk}}u, four + {{quad}}u)];
+                    {% for c in range(2) %}
+                    let state{{c}} = state[state_place(column + {{c * half}}u, slice * {{quads}}u + four + {{quad}}u)];
+                    keyed{{c}} = fma(own_key, state{{c}}, keyed{{c}});
+                    queried{{c}} = fma(own_query, state{{c}}, queried{{c}});
+                    {% endfor %}
+                }
+                {% endfor %}
+            }
+        }
+
+        // How values differ from what the state expects, shared among the tokens.
+        workgroupBarrier();
+        {% for c in range(2) %}
+        tile[chunk_place(column + {{c * half}}u, t / 4u)][t % 4u] =
+            value{{c}} - factors.x * dot(keyed{{c}}, vec4(1.0));
+        {% endfor %}
+        workgroupBarrier();
+        {% for c in range(2) %}
+        var added{{c}} = vec4(0.0);
+        var result{{c}} = vec4(0.0);
+        {% endfor %}
+        for (var quad = 0u; quad < {{chunk_quads}}u; quad++) {
+            let to_state = mix[mix_place(t, quad)];
+            let to_result = mix[mix_place(t, {{chunk_quads}}u + quad)];
+            {% for c in range(2) %}
+            let differs{{c}} = tile[chunk_place(column + {{c * half}}u, quad)];
+            added{{c}} = fma(to_state, differs{{c}}, added{{c}});
+            result{{c}} = fma(to_result, differs{{c}}, result{{c}});
+            {% endfor %}
+        }
+        {% for c in range(2) %}
+        // Beyond the chunk's end nothing is added.
+        tile[{{swap // 2}}u + chunk_place(column + {{c * half}}u, t / 4u)][t % 4u] =
+            select(0.0, dot(added{{c}}, vec4(1.0)), t < tokens);
+        if t < tokens {
+            y[row * {{y_stride}}u + head * {{head_dim}}u + first_column + column + {{c * half}}u] =
+                factors.y * dot(queried{{c}}, vec4(1.0)) + dot(result{{c}}, vec4(1.0));
+        }
+        {% endfor %}
+        workgroupBarrier();
+
+        // The state, four elements of two columns at a time.
+        for (var item = thread; item < {{half * head_quads}}u; item += {{workgroup}}u) {
+            let quad = item % {{head_quads}}u;
+            let pair = item / {{head_quads}}u;
+            {% for c in range(2) %}
+            let place{{c}} = state_place(pair + {{c * half}}u, quad);
+            var sum{{c}} = remains * state[place{{c}}];
+            {% endfor %}
+            for (var four = 0u; 4u * four < tokens; four++) {
+                {% for s in range(4) %}
+                let key{{s}} = qkv[(first + begin + min(4u * four + {{s}}u, tokens - 1u)) * {{x_stride // 4}}u + key + quad];
+                {% endfor %}
+                {% for c in range(2) %}
+                let more{{c}} = tile[{{swap // 2}}u + chunk_place(pair + {{c * half}}u, four)];
+                {% for s in range(4) %}
+                sum{{c}} = fma(vec4(more{{c}}.{{"xyzw"[s]}}), key{{s}}, sum{{c}});
+                {% endfor %}
+                {% endfor %}
+            }
+            {% for c in range(2) %}
+            state[place{{c}}] = sum{{c}};
+            {% endfor %}
+            {% for checkpoint in range(checkpoints) %}
+            if checkpoint{{checkpoint}} == end {
+                let to = step[run + {{checkpoints_at + 1 + 2 * checkpoint}}u] * {{state // 4}}u + place + pair * {{head_quads}}u + quad;
+                {% for c in range(2) %}
+                states[to + {{c * half * head_quads}}u] = sum{{c}};
+                {% endfor %}
+            }
+            {% endfor %}
+            if end == run_tokens {
+                let to = step[run + 3u] * {{state // 4}}u + place + pair * {{head_quads}}u + quad;
+                {% for c in range(2) %}
+                states[to + {{c * half * head_quads}}u] = sum{{c}};
+                {% endfor %}
+            }
+        }
+        if end == run_tokens {
+            break;
+        }
+        chunk = next_chunk;
+        begin = next_begin;
+        tokens = next_tokens;
+    }
+}
