@@ -192,10 +192,11 @@ impl Gates {
         let DeltaSpec { key_heads, head_dim, eps, .. } = run.spec;
         let q = run.qkv.row(token).wrapping_add(head % key_heads * head_dim).cast_const();
         let k = q.wrapping_add(key_heads * head_dim);
+        // Not in a closure, which does not get the instructions of whoever calls it where it is not inlined.
         // SAFETY: by the caller.
-        let ([q_sum, k_sum], [alpha, beta]) = unsafe {
-            ([q, k].map(|x| squares::<S>(x, head_dim)), [run.alpha, run.beta].map(|x| *x.row(token).add(head)))
-        };
+        let (q_sum, k_sum) = unsafe { (squares::<S>(q, head_dim), squares::<S>(k, head_dim)) };
+        // SAFETY: by the caller.
+        let [alpha, beta] = unsafe { [run.alpha, run.beta].map(|x| *x.row(token).add(head)) };
         let x = alpha + run.dt[head];
         let softplus = x.max(0.0) + (-x.abs()).exp().ln_1p();
         Self {
