@@ -209,8 +209,9 @@ impl KvCache {
         self.states.as_mut().map(|states| states.advance(&mut sequence.state, to, stage)).transpose()
     }
 
-    /// The page copies that must be made, in order, before the next step writes.
+    /// Ends what is asked for a step: the page copies that must be made, in order, before it writes.
     pub fn take_copies(&mut self) -> Vec<(PageId, PageId)> {
+        self.states.iter_mut().for_each(States::end_step);
         std::mem::take(&mut self.copies)
     }
 

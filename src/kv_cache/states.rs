@@ -91,12 +91,14 @@ pub(super) struct States {
     /// How often each state is in use.
     holders: Vec<u32>,
     free: Vec<StateId>,
+    /// Those that runs of the step in the making read and nobody needs after it: until then nobody writes them.
+    read: Vec<StateId>,
 }
 
 impl States {
     /// Up to `max` of them.
     pub fn new(max: usize) -> Self {
-        Self { max, holders: vec![], free: vec![] }
+        Self { max, holders: vec![], free: vec![], read: vec![] }
     }
 
     /// The states of a sequence that goes on from where another is.
@@ -152,11 +154,16 @@ impl States {
         }
         match from.filter(|_| in_place.is_none()) {
             Some(id) if stage == Stage::Ahead => sequence.before = Some((at, id)),
-            Some(id) => self.release(id),
+            Some(id) => self.read.push(id),
             None => {}
         }
         (sequence.at, sequence.live) = (to, Some(live));
         Ok(StateUpdate { from, to: live, checkpoints })
+    }
+
+    /// Ends a step: what its runs read may be written by the next.
+    pub fn end_step(&mut self) {
+        std::mem::take(&mut self.read).into_iter().for_each(|id| self.release(id));
     }
 
     /// Leaves a sequence that comes to be `len` long no more than `count` checkpoints. Those go first that are near the one

@@ -155,6 +155,7 @@ impl Executable for Recorder {
             *self.page(to) = copy;
         }
         self.logits.clear();
+        check_states(step);
         let mut first = 0;
         self.computed.fetch_add(step.tokens.len(), Relaxed);
         for run in step.runs {
@@ -187,6 +188,17 @@ impl Executable for Recorder {
         assert_eq!(step.outputs.len(), 1);
         self.best = best_of(&logits, count);
         Ok(Some(&self.best))
+    }
+}
+
+/// Runs go side by side: none reads or writes what another writes.
+fn check_states(step: &Step<'_>) {
+    let states = || step.runs.iter().filter_map(|run| run.state).enumerate();
+    for (writer, state) in states() {
+        let written = || state.checkpoints.iter().map(|(_, id)| id).chain([&state.to]);
+        for (_, other) in states().filter(|(other, _)| *other != writer) {
+            assert!(written().all(|id| other.ids().all(|used| used != *id)), "two runs share a state that one writes");
+        }
     }
 }
 
