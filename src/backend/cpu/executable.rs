@@ -135,7 +135,7 @@ impl Executable for CpuExecutable {
         self.make_ready(step)?;
         let Self { plan, program, prepared, cache, kernels, pool, pages, states, memory, profile, .. } = self;
         let slots = slot_places(plan, memory.tokens, memory.outputs);
-        let walk = Walk::new(step, kernels, prepared, cache, pages, states, memory, &slots);
+        let walk = Walk::new(step, kernels, prepared, cache, (pages, states), memory, &slots);
         let failure = Mutex::new(None);
         let timed = Mutex::new(profile.as_mut());
         pool.run(&|worker| {

@@ -76,8 +76,7 @@ impl<'a> Walk<'a> {
         kernels: &'a Kernels,
         prepared: &'a Prepared,
         cache: &'a CacheLayout,
-        pages: &[Pages],
-        states: &Pages,
+        (pages, states): (&[Pages], &Pages),
         memory: &'a mut Memory,
         slots: &'a [SlotPlace],
     ) -> Self {
