@@ -10,6 +10,10 @@ use super::{Encoder, SpecialTokens, bytes, spm};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
+/// White space or capitals in a row. The expressions that cut text may go back over each of them once or twice, and where they have done
+/// so a million times, the crate takes the rest of the text for one word and says nothing.
+const LONGEST_RUN: usize = 1 << 18;
+
 /// A tokenizer of the `tokenizers` crate.
 pub(super) struct Json {
     parsing: tokenizers::Tokenizer,
@@ -121,6 +125,24 @@ impl Json {
 }
 
 fn run(tokenizer: &tokenizers::Tokenizer, text: &str, add_special: bool) -> Result<Vec<u32>> {
+    let (spaces, capitals) = (longest_run(text, char::is_whitespace), longest_run(text, char::is_uppercase));
+    if spaces.max(capitals) > LONGEST_RUN {
+        let what = format!(
+            "the text has {spaces} white space characters and {capitals} capitals in a row; a tokenizer.json cuts no more than \
+             {LONGEST_RUN} reliably: shorten the text, or use a GGUF file"
+        );
+        return Err(Error::Tokenizer(what));
+    }
     let encoding = tokenizer.encode_fast(text, add_special).map_err(|e| Error::Tokenizer(e.to_string()))?;
     Ok(encoding.get_ids().to_vec())
+}
+
+/// Characters in a row of which this holds.
+fn longest_run(text: &str, is: impl Fn(char) -> bool) -> usize {
+    let (mut longest, mut run) = (0, 0);
+    for char in text.chars() {
+        run = if is(char) { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    longest
 }

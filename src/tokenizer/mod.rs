@@ -108,7 +108,8 @@ impl Tokenizer {
     /// control characters, which are then left out as they were in training.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] where the vocabulary has no token for a part of the text and none for what it does not know.
+    /// [`Error::Tokenizer`] where the vocabulary has no token for a part of the text and none for what it does not know; and of a
+    /// `tokenizer.json`, where the text has more than 262,144 white space characters or capitals in a row.
     pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         self.encode_into(text, special, &mut ids)?;
