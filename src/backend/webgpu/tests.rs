@@ -155,7 +155,7 @@ fn recurrent(head_dim: usize, kernel: usize) -> (Graph, Weights) {
 
 /// The sources of all kernels of a model's programs, in WGSL.
 fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheType) -> Result<BTreeSet<String>> {
-    let cache = CacheLayout::new(&graph, cache_type)?;
+    let cache = CacheLayout::new(graph, cache_type)?;
     let plan = Plan::new(graph)?;
     let bounds = Bounds::new(&plan, &cache, 64, 2 * FEW);
     let vectors = prepare::vectors(&plan, weights)?;
