@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use super::stand_ins::StandIns;
 use super::vocabulary::{Kind, Vocabulary};
-use super::{Encoder, SpecialTokens, bytes, spm};
+use super::{Encoder, Special, bytes, spm};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
@@ -19,6 +20,8 @@ pub(super) struct Json {
     parsing: tokenizers::Tokenizer,
     /// The same, taking special tokens for ordinary text: that is a setting, not an argument, so it is another tokenizer. Few need it.
     plain: OnceLock<Box<tokenizers::Tokenizer>>,
+    /// The same again, for texts in which some count and some do not.
+    mixed: OnceLock<Result<Box<StandIns>, String>>,
     /// Whether the metadata says how the begin and the end of a sequence are marked, rather than the post-processor.
     pub marks_are_flagged: bool,
 }
@@ -53,7 +56,10 @@ fn parse(text: &[u8]) -> Result<(Vocabulary, Json), String> {
     // Truncation would lose text without a word, and padding add some.
     tokenizer.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
     let vocabulary = vocabulary(&tokenizer)?;
-    Ok((vocabulary, Json { parsing: tokenizer, plain: OnceLock::new(), marks_are_flagged: false }))
+    Ok((
+        vocabulary,
+        Json { parsing: tokenizer, plain: OnceLock::new(), mixed: OnceLock::new(), marks_are_flagged: false },
+    ))
 }
 
 fn vocabulary(tokenizer: &tokenizers::Tokenizer) -> Result<Vocabulary, String> {
@@ -106,22 +112,32 @@ fn find(decoder: &Value, holds: &dyn Fn(&Value) -> bool) -> bool {
 }
 
 impl Json {
-    pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
-        let tokenizer = match special {
-            SpecialTokens::Parse => &self.parsing,
-            SpecialTokens::Plain => self.plain.get_or_init(|| {
-                let mut plain = self.parsing.clone();
-                plain.set_encode_special_tokens(true);
-                Box::new(plain)
-            }),
-        };
-        run(tokenizer, text, false)
+    pub fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>> {
+        match special {
+            Special::Parsed => run(&self.parsing, text, false),
+            Special::Plain => run(self.plain.get_or_init(|| Box::new(plain(&self.parsing))), text, false),
+            Special::PlainWithin(ranges) => {
+                let mixed = self.mixed.get_or_init(|| StandIns::new(&self.parsing, plain(&self.parsing)).map(Box::new));
+                let mixed = mixed.as_ref().map_err(|what| Error::Tokenizer(what.clone()))?;
+                match mixed.put_in(text, ranges)? {
+                    None => run(&self.parsing, text, false),
+                    Some(text) => Ok(mixed.take_out(run(mixed.tokenizer(), &text, false)?)),
+                }
+            }
+        }
     }
 
     /// With what the file's post-processor adds.
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>> {
         run(&self.parsing, text, true)
     }
+}
+
+/// A tokenizer that takes special tokens for ordinary text.
+fn plain(tokenizer: &tokenizers::Tokenizer) -> tokenizers::Tokenizer {
+    let mut plain = tokenizer.clone();
+    plain.set_encode_special_tokens(true);
+    plain
 }
 
 fn run(tokenizer: &tokenizers::Tokenizer, text: &str, add_special: bool) -> Result<Vec<u32>> {

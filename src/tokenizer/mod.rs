@@ -8,6 +8,7 @@
 //! stretch between them is merged into tokens of the vocabulary. Decoding joins the tokens' bytes.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ mod merges;
 mod pre;
 mod special;
 mod spm;
+mod stand_ins;
 mod stream;
 mod vocabulary;
 
@@ -38,6 +40,24 @@ pub enum SpecialTokens {
     /// It is ordinary text: for text from outside, which must not be able to end a turn or open another. Tokens that the
     /// vocabulary marks as user-defined (`<think>`, runs of spaces) carry no power and are recognised all the same.
     Plain,
+}
+
+/// Where special tokens count.
+#[derive(Clone, Copy)]
+enum Special<'r> {
+    Parsed,
+    Plain,
+    /// Everywhere but where they have a byte within these ranges.
+    PlainWithin(&'r [Range<usize>]),
+}
+
+impl From<SpecialTokens> for Special<'_> {
+    fn from(special: SpecialTokens) -> Self {
+        match special {
+            SpecialTokens::Parse => Self::Parsed,
+            SpecialTokens::Plain => Self::Plain,
+        }
+    }
 }
 
 /// Turns text into token ids and back. Cheap to clone; clones share the vocabulary.
@@ -112,7 +132,23 @@ impl Tokenizer {
     /// `tokenizer.json`, where the text has more than 262,144 white space characters or capitals in a row.
     pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
-        self.encode_into(text, special, &mut ids)?;
+        self.encode_into(text, special.into(), &mut ids)?;
+        Ok(ids)
+    }
+
+    /// The ids of a text by two hands, such as a rendered chat template: special tokens count, but for those with a byte in
+    /// one of the `plain` ranges (of bytes, ascending), which are ordinary text as by [`SpecialTokens::Plain`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where a range is not one of whole characters of the text or they do not ascend; else as
+    /// [`encode`](Self::encode).
+    pub fn encode_mixed(&self, text: &str, plain: &[Range<usize>]) -> Result<Vec<u32>> {
+        let whole = plain.iter().all(|range| text.get(range.clone()).is_some());
+        if !whole || plain.windows(2).any(|pair| pair[1].start < pair[0].end) {
+            return Err(Error::argument("plain", "must be ascending ranges of whole characters of the text"));
+        }
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        self.encode_into(text, Special::PlainWithin(plain), &mut ids)?;
         Ok(ids)
     }
 
@@ -131,12 +167,12 @@ impl Tokenizer {
         let vocabulary = &self.0.vocabulary;
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         ids.extend(vocabulary.bos.filter(|_| vocabulary.add_bos));
-        self.encode_into(text, SpecialTokens::Parse, &mut ids)?;
+        self.encode_into(text, Special::Parsed, &mut ids)?;
         ids.extend(vocabulary.eos.filter(|_| vocabulary.add_eos));
         Ok(ids)
     }
 
-    fn encode_into(&self, text: &str, special: SpecialTokens, ids: &mut Vec<u32>) -> Result<()> {
+    fn encode_into(&self, text: &str, special: Special<'_>, ids: &mut Vec<u32>) -> Result<()> {
         if u32::try_from(text.len()).is_err() {
             return Err(Error::Tokenizer(format!("a text of {} bytes is too long", text.len())));
         }

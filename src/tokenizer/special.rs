@@ -2,10 +2,14 @@
 //!
 //! At each place the longest special token wins, the leftmost place first: what Hugging Face's added tokens do.
 
-use ahash::AHashSet;
-use aho_corasick::{AhoCorasick, MatchKind};
+use std::cmp::Reverse;
+use std::iter;
+use std::ops::Range;
 
-use super::SpecialTokens;
+use ahash::AHashSet;
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+
+use super::Special;
 use super::vocabulary::{Kind, Vocabulary};
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, Strings};
@@ -31,6 +35,14 @@ pub(super) struct SpecialFinder {
 struct Finder {
     automaton: AhoCorasick,
     ids: Vec<u32>,
+}
+
+/// A special token in a text.
+#[derive(Clone, Copy)]
+struct Found {
+    start: usize,
+    end: usize,
+    id: u32,
 }
 
 /// Models whose tokenizers strip the white space after special tokens (`rstrip` in their `tokenizer.json`), which GGUF
@@ -60,26 +72,49 @@ impl SpecialFinder {
     pub fn split<'t>(
         &self,
         text: &'t str,
-        special: SpecialTokens,
+        special: Special<'_>,
+        each: impl FnMut(Fragment<'t>) -> Result<()>,
+    ) -> Result<()> {
+        match special {
+            Special::Parsed => self.cut(text, self.all.every(text), each),
+            Special::Plain => self.cut(text, self.user_defined.every(text), each),
+            Special::PlainWithin(ranges) => self.cut(text, self.mixed(text, &masked(text, ranges)), each),
+        }
+    }
+
+    /// The tokens of a text of which `masked` shows only what may be any of them: the rest has user-defined ones alone.
+    fn mixed(&self, text: &str, masked: &[u8]) -> impl Iterator<Item = Found> {
+        let (mut any, mut user_defined) = (self.all.next(masked, 0), self.user_defined.next(text.as_bytes(), 0));
+        iter::from_fn(move || {
+            let found = any.into_iter().chain(user_defined).min_by_key(|found| (found.start, Reverse(found.end)))?;
+            if any.is_some_and(|next| next.start < found.end) {
+                any = self.all.next(masked, found.end);
+            }
+            if user_defined.is_some_and(|next| next.start < found.end) {
+                user_defined = self.user_defined.next(text.as_bytes(), found.end);
+            }
+            Some(found)
+        })
+    }
+
+    fn cut<'t>(
+        &self,
+        text: &'t str,
+        tokens: impl Iterator<Item = Found>,
         mut each: impl FnMut(Fragment<'t>) -> Result<()>,
     ) -> Result<()> {
-        let finder = match special {
-            SpecialTokens::Parse => &self.all,
-            SpecialTokens::Plain => &self.user_defined,
-        };
         let mut start = 0;
-        for found in finder.automaton.find_iter(text) {
-            let id = finder.ids[found.pattern().as_usize()];
+        for found in tokens {
             // White space swallowed by the token before may reach into this one, if it begins with some.
-            if found.start() < start {
+            if found.start < start {
                 continue;
             }
-            if start < found.start() {
-                each(Fragment::Text(&text[start..found.start()]))?;
+            if start < found.start {
+                each(Fragment::Text(&text[start..found.start]))?;
             }
-            each(Fragment::Token(id))?;
-            start = found.end();
-            if self.strips_after.contains(&id) {
+            each(Fragment::Token(found.id))?;
+            start = found.end;
+            if self.strips_after.contains(&found.id) {
                 start = text.len() - text[start..].trim_start_matches(is_c_space).len();
             }
         }
@@ -88,6 +123,15 @@ impl SpecialFinder {
         }
         Ok(())
     }
+}
+
+/// A text's bytes with those of the ranges blotted out: no text has the byte 0xFF.
+pub(super) fn masked(text: &str, ranges: &[Range<usize>]) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    for range in ranges {
+        bytes[range.clone()].fill(0xFF);
+    }
+    bytes
 }
 
 /// `isspace` of C's default locale, which llama.cpp strips by.
@@ -103,5 +147,18 @@ impl Finder {
             .build(texts)
             .map_err(|e| Error::Tokenizer(format!("the special tokens cannot be searched for: {e}")))?;
         Ok(Self { automaton, ids })
+    }
+
+    fn every(&self, text: &str) -> impl Iterator<Item = Found> {
+        self.automaton.find_iter(text).map(|found| self.found(found))
+    }
+
+    /// The first token from this byte on.
+    fn next(&self, bytes: &[u8], from: usize) -> Option<Found> {
+        self.automaton.find(Input::new(bytes).range(from..)).map(|found| self.found(found))
+    }
+
+    fn found(&self, found: aho_corasick::Match) -> Found {
+        Found { start: found.start(), end: found.end(), id: self.ids[found.pattern().as_usize()] }
     }
 }

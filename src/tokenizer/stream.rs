@@ -13,11 +13,19 @@ pub struct TextStream {
     tokenizer: Tokenizer,
     /// Bytes not yet given out; between calls the begin of one character, so at most three.
     pending: Vec<u8>,
+    shown: Vec<u32>,
 }
 
 impl TextStream {
     pub(super) fn new(tokenizer: Tokenizer) -> Self {
-        Self { tokenizer, pending: Vec::new() }
+        Self { tokenizer, pending: Vec::new(), shown: Vec::new() }
+    }
+
+    /// Gives the names of these control tokens too, which are otherwise no part of a text.
+    #[must_use]
+    pub fn showing(mut self, ids: impl IntoIterator<Item = u32>) -> Self {
+        self.shown.extend(ids);
+        self
     }
 
     /// The text that this token completes, if any.
@@ -25,7 +33,9 @@ impl TextStream {
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) where the id is not in the vocabulary.
     pub fn push(&mut self, id: u32) -> Result<Option<String>> {
-        self.pending.extend_from_slice(self.tokenizer.0.vocabulary.text_bytes(id)?);
+        let vocabulary = &self.tokenizer.0.vocabulary;
+        let bytes = if self.shown.contains(&id) { vocabulary.bytes(id)? } else { vocabulary.text_bytes(id)? };
+        self.pending.extend_from_slice(bytes);
         let whole = whole_length(&self.pending);
         let text = String::from_utf8_lossy(&self.pending[..whole]).into_owned();
         self.pending.drain(..whole);

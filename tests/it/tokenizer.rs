@@ -1,6 +1,7 @@
 //! Tokenizers against llama.cpp's ids: real vocabularies in ../shared/tokenizers, small ones in tests/data/tokenizer.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -191,6 +192,60 @@ fn plain_text_cannot_spell_a_mark() {
             assert!(plain.iter().all(|id| !marks.contains(id)), "{text} became {plain:?}");
             assert!(tokenizer.encode(text, SpecialTokens::Parse).unwrap().contains(&id), "{text}");
         }
+    }
+}
+
+/// Texts by two hands: pieces that are special tokens or plain text, as `encode_mixed` takes them, and its ids by `encode`.
+fn mixed(tokenizer: &Tokenizer, pieces: &[(bool, &str)]) -> (String, Vec<Range<usize>>, Vec<u32>) {
+    let (mut text, mut plain, mut stretch, mut ids) = (String::new(), vec![], String::new(), vec![]);
+    let end_stretch = |stretch: &mut String, ids: &mut Vec<u32>| {
+        if !stretch.is_empty() {
+            ids.extend(tokenizer.encode(&std::mem::take(stretch), SpecialTokens::Plain).unwrap());
+        }
+    };
+    for &(special, piece) in pieces {
+        let start = text.len();
+        text.push_str(piece);
+        if special {
+            end_stretch(&mut stretch, &mut ids);
+            ids.extend(tokenizer.control_tokens().find(|(_, text)| *text == piece).map(|(id, _)| id));
+        } else {
+            stretch.push_str(piece);
+            plain.push(start..text.len());
+        }
+    }
+    end_stretch(&mut stretch, &mut ids);
+    (text, plain, ids)
+}
+
+proptest! {
+    #[test]
+    fn some_marks_count_and_some_do_not(pieces in prop::collection::vec((any::<bool>(), 0usize..9), 0..12)) {
+        let tokenizers = [open(&data("bpe.gguf")), open(&data("spm.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap()];
+        for tokenizer in tokenizers {
+            let marks: Vec<&str> = tokenizer.control_tokens().map(|(_, text)| text).collect();
+            let words = ["the fox", " ", "\n", "<|im_", "end|>", "\u{100000}"];
+            let pieces: Vec<(bool, &str)> = pieces
+                .iter()
+                .map(|&(special, at)| match words.get(at) {
+                    Some(word) if !special => (false, *word),
+                    _ => (special, marks[at % marks.len()]),
+                })
+                .collect();
+            let (text, plain, ids) = mixed(&tokenizer, &pieces);
+            prop_assert_eq!(tokenizer.encode_mixed(&text, &plain).unwrap(), ids, "{:?}", pieces);
+        }
+    }
+}
+
+#[test]
+fn ranges_of_plain_text_are_checked() {
+    let tokenizer = open(&data("bpe.gguf"));
+    for ranges in [[0..0, 0..3], [0..0, 1..2], [0..2, 0..2]] {
+        assert!(
+            matches!(tokenizer.encode_mixed("é", &ranges), Err(Error::Argument { name: "plain", .. })),
+            "{ranges:?}"
+        );
     }
 }
 
