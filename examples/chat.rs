@@ -5,7 +5,10 @@ use std::{
     process::ExitCode,
 };
 
-use inkstone::{Message, chat::ChatOptions};
+use inkstone::{
+    Answer, Message,
+    chat::{AnswerEvent, ChatOptions},
+};
 
 mod common;
 #[path = "common/model.rs"]
@@ -18,12 +21,13 @@ mod storyteller;
 const USAGE: &str = "
 Usage: chat [OPTIONS]
 
-Reads what you say, a line at a time, and answers. `/new` starts over; `/quit` or the end of input ends it.
+Reads what you say, a line at a time, and answers. What the model thinks before that goes to standard error. `/new`
+starts over; `/quit` or the end of input ends it.
 
   --model FILE       a GGUF file, or a directory of safetensors, with a chat template; without one, a small
                      storyteller that comes with this crate
   --system TEXT      a system message: what the model is to be and do
-  --no-thinking      sets `enable_thinking` to false for templates that know it (Qwen3's)";
+  --no-thinking      has the model answer at once, where its template can switch thinking off (Qwen3's)";
 
 fn main() -> ExitCode {
     let usage =
@@ -38,7 +42,7 @@ fn main() -> ExitCode {
         let mut runner = builder.from_path(path)?;
         runner.chat_template()?;
         let chat = ChatOptions::default();
-        let chat = if no_thinking { chat.variable("enable_thinking", false) } else { chat };
+        let chat = if no_thinking { chat.enable_thinking(false) } else { chat };
         let mut messages = system.clone();
         while let Some(line) = read_line()? {
             match line.trim() {
@@ -48,8 +52,8 @@ fn main() -> ExitCode {
                 said => {
                     messages.push(Message::user(said));
                     let answered = runner.chat_with(&messages, &chat, &options).map_err(Into::into);
-                    match answered.and_then(|mut generation| sampling::stream(&mut generation)) {
-                        Ok(answer) => messages.push(Message::assistant(answer)),
+                    match answered.and_then(show) {
+                        Ok(answer) => messages.push(answer),
                         Err(error) => {
                             eprintln!("error: {error}");
                             messages.pop();
@@ -60,6 +64,23 @@ fn main() -> ExitCode {
         }
         Ok(())
     })
+}
+
+/// Prints an answer as it is made, and returns it.
+fn show(mut answer: Answer) -> Result<Message, common::Failure> {
+    let (mut out, mut aside) = (io::stdout().lock(), io::stderr().lock());
+    for event in answer.events() {
+        match event? {
+            AnswerEvent::Reasoning(text) => aside.write_all(text.as_bytes())?,
+            AnswerEvent::Text(text) => out.write_all(text.as_bytes())?,
+            other => writeln!(aside, "{other:?}")?,
+        }
+        out.flush()?;
+    }
+    writeln!(out)?;
+    drop(aside);
+    sampling::report(answer.summary());
+    Ok(answer.message())
 }
 
 /// The next line of input, without its end; `None` at the end of input.

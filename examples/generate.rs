@@ -1,6 +1,10 @@
 //! A prompt in, a text out, piece by piece as it is made.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use inkstone::Message;
 
@@ -47,20 +51,33 @@ fn main() -> ExitCode {
         let mut runner = builder.from_path(named.unwrap_or_else(storyteller::path))?;
         let template =
             if raw { Err("--raw was given".to_owned()) } else { runner.chat_template().map_err(|e| e.to_string()) };
-        let mut generation = match template {
+        match template {
             Ok(_) => {
                 let messages: Vec<_> = system.map(Message::system).into_iter().chain([Message::user(prompt)]).collect();
-                runner.chat(&messages, &options)?
+                let mut answer = runner.chat(&messages, &options)?;
+                stream(&mut answer)?;
+                sampling::report(answer.summary());
             }
             Err(why) if system.is_some() => return Err(format!("--system needs the chat template, but {why}").into()),
             Err(why) => {
                 if !raw {
                     eprintln!("[the prompt is taken as it stands: {why}]");
                 }
-                runner.generate(&prompt, &options)?
+                let mut generation = runner.generate(&prompt, &options)?;
+                stream(&mut generation)?;
+                sampling::report(generation.summary());
             }
-        };
-        sampling::stream(&mut generation)?;
+        }
         Ok(())
     })
+}
+
+/// Prints a text as it is made.
+fn stream(pieces: impl Iterator<Item = inkstone::Result<String>>) -> Result<(), common::Failure> {
+    let mut out = io::stdout().lock();
+    for piece in pieces {
+        out.write_all(piece?.as_bytes())?;
+        out.flush()?;
+    }
+    Ok(writeln!(out)?)
 }

@@ -63,6 +63,14 @@ pub enum Error {
     /// A schema, expression or grammar cannot be used, or a text did not come to be of its form.
     #[error("grammar: {0}")]
     Grammar(String),
+    /// A model has called a tool in a way that cannot be read, or that was not asked for.
+    #[error("the call of a tool {what}: `{text}`")]
+    ToolCall {
+        /// What is wrong with it.
+        what: String,
+        /// What the model wrote.
+        text: String,
+    },
     /// An argument of a call cannot be used.
     #[error("{name}: {what}")]
     Argument {

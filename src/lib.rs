@@ -27,5 +27,5 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use generate::{GenerateOptions, Generation, StopHandle, StopReason, Summary};
 pub use kv_cache::CacheType;
-pub use runner::{LmRunner, MemoryPlan, Runner, RunnerBuilder};
+pub use runner::{Answer, LmRunner, MemoryPlan, Runner, RunnerBuilder};
 pub use sampler::SamplerOptions;

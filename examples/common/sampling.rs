@@ -1,12 +1,8 @@
 //! The options with which an example generates text, and how it shows the text.
 
-use std::{
-    fmt::Display,
-    io::{self, Write},
-    str::FromStr,
-};
+use std::{fmt::Display, str::FromStr};
 
-use inkstone::{GenerateOptions, Generation, SamplerOptions};
+use inkstone::{GenerateOptions, SamplerOptions, Summary};
 
 use crate::common::{Args, Failure};
 
@@ -40,18 +36,8 @@ fn set<T: FromStr<Err: Display>>(args: &mut Args, name: &str, option: &mut T) ->
     Ok(())
 }
 
-/// Prints a text as it is made and returns the whole of it; on standard error, how fast it came and why it ended.
-pub fn stream(generation: &mut Generation) -> Result<String, Failure> {
-    let mut text = String::new();
-    let mut out = io::stdout().lock();
-    for piece in generation.by_ref() {
-        let piece = piece?;
-        out.write_all(piece.as_bytes())?;
-        out.flush()?;
-        text += &piece;
-    }
-    writeln!(out)?;
-    let summary = generation.summary();
+/// Says on standard error how fast a text came and why it ended.
+pub fn report(summary: &Summary) {
     eprintln!(
         "[prompt: {} tokens, {} of them cached, {:.1} tokens/s; text: {} tokens, {:.1} tokens/s; seed {}; ended by {:?}]",
         summary.prompt_tokens,
@@ -62,5 +48,4 @@ pub fn stream(generation: &mut Generation) -> Result<String, Failure> {
         summary.seed,
         summary.stop,
     );
-    Ok(text)
 }

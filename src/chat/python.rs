@@ -1,24 +1,42 @@
 //! Values in; what Python would print of them out. Templates are written for Python's `str()` and `json.dumps`.
 
 use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Error, ErrorKind, Output, State};
+use minijinja::{Environment, Error, ErrorKind, Output, State};
 
-/// How deep lists and dicts may nest.
-const MAX_DEPTH: usize = 64;
+use super::limits::{LIMIT_DEPTH, MAX_OUTPUT};
+
+pub(super) fn install(environment: &mut Environment<'_>) {
+    environment.set_formatter(print);
+    environment.add_filter("string", string);
+    environment.add_filter("tojson", tojson);
+}
 
 /// Prints an expression's value as jinja2 does: `str(value)`, and nothing for what is undefined.
-pub(super) fn print(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
+fn print(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
+    match value.as_str() {
+        Some(text) => Ok(out.write_str(text)?),
+        None => Ok(out.write_str(&str(value)?)?),
+    }
+}
+
+/// The filter `string`.
+fn string(value: &Value) -> Result<Value, Error> {
+    if value.kind() == ValueKind::String { Ok(value.clone()) } else { Ok(Value::from(str(value)?)) }
+}
+
+/// `str(value)`, and nothing for what is undefined.
+fn str(value: &Value) -> Result<String, Error> {
     let mut text = String::new();
     match value.kind() {
         ValueKind::Undefined => {}
         ValueKind::String => text.push_str(value.as_str().unwrap_or_default()),
         _ => Writer { style: Style::Repr, text: &mut text }.value(value, 0)?,
     }
-    Ok(out.write_str(&text)?)
+    Ok(text)
 }
 
 /// The filter `tojson` as transformers defines it: `json.dumps` with `ensure_ascii=False`.
-pub(super) fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
+fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let separators = options.get::<Option<Vec<String>>>("separators")?;
     let indent = options.get::<Option<usize>>("indent")?;
     let (item, key) = match separators.as_deref() {
@@ -62,8 +80,12 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if depth > MAX_DEPTH {
+        if depth > LIMIT_DEPTH {
             return Err(invalid("a value is nested too deeply"));
+        }
+        // A list may have itself within it many times over, and take no room.
+        if self.text.len() > MAX_OUTPUT {
+            return Err(invalid("a value is too long to be written"));
         }
         let json = matches!(self.style, Style::Json { .. });
         match value.kind() {

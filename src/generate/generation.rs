@@ -100,6 +100,13 @@ impl<'a> Generation<'a> {
         self
     }
 
+    /// Gives the names of these control tokens too, which are otherwise no part of the text.
+    #[must_use]
+    pub fn showing(mut self, ids: impl IntoIterator<Item = u32>) -> Self {
+        self.text = self.text.showing(ids);
+        self
+    }
+
     /// A handle that stops this generation from elsewhere.
     pub fn stop_handle(&self) -> StopHandle {
         self.handle.clone()

@@ -4,6 +4,7 @@
 //! Whatever a caller asks for (a text, an answer, ids, logits) goes through that sequence, and what the request shares
 //! with it at the start is not computed again.
 
+mod answer;
 mod builder;
 mod lm;
 mod memory;
@@ -14,6 +15,7 @@ mod typed;
 
 use std::{sync::Arc, thread};
 
+pub use answer::{Answer, AnswerEvents};
 pub use builder::RunnerBuilder;
 pub use lm::LmRunner;
 pub use memory::MemoryPlan;

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path};
 
-use super::{MemoryPlan, Runner, RunnerBuilder};
+use super::{Answer, MemoryPlan, Runner, RunnerBuilder};
 use crate::{
     Error, Result,
     backend::DeviceInfo,
@@ -11,7 +11,7 @@ use crate::{
     kv_cache::SequenceId,
     models::Config,
     sampler::{Sampler, SamplerOptions},
-    tokenizer::{SpecialTokens, Tokenizer},
+    tokenizer::Tokenizer,
 };
 
 /// Loading.
@@ -64,42 +64,73 @@ impl Runner {
         self.generation(ids, options)
     }
 
-    /// Answers a conversation, by the chat template in the file. A conversation that goes on from the last one costs its
-    /// new messages only.
+    /// Answers a conversation, by the chat template in the file. The pieces of the answer's text come from the [`Answer`] as they
+    /// are made; what the model thinks before is among its [`events`](Answer::events). A conversation that goes on from the
+    /// last one costs its new messages only. Special tokens that a message spells out are text.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Message, Runner};
     ///
     /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
     /// let mut messages = vec![Message::system("Be brief."), Message::user("Why is the sky blue?")];
-    /// let answer: String = runner.chat(&messages, &GenerateOptions::default())?.collect::<Result<_, _>>()?;
-    /// messages.push(Message::assistant(answer));
+    /// let mut answer = runner.chat(&messages, &GenerateOptions::default())?;
+    /// for piece in &mut answer {
+    ///     print!("{}", piece?);
+    /// }
+    /// messages.push(answer.message());
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::ChatTemplate`] where the file has no template or it refuses the messages; else as
     /// [`generate`](Self::generate).
-    pub fn chat(&mut self, messages: &[Message], options: &GenerateOptions) -> Result<Generation<'_>> {
+    pub fn chat(&mut self, messages: &[Message], options: &GenerateOptions) -> Result<Answer<'_>> {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
 
-    /// As [`chat`](Self::chat), with variables that the template reads, such as `enable_thinking`.
+    /// As [`chat`](Self::chat), with tools, documents and whatever else the template reads, such as `enable_thinking`.
+    ///
+    /// ```no_run
+    /// use inkstone::chat::{AnswerEvent, ChatOptions, Tool};
+    /// use inkstone::{GenerateOptions, Message, Runner};
+    /// use serde_json::json;
+    ///
+    /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+    /// let schema = json!({"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]});
+    /// let chat = ChatOptions::default().tools([Tool::new("weather", "The weather at a place", schema)]);
+    /// let mut messages = vec![Message::user("How is the weather in Oslo?")];
+    /// let mut answer = runner.chat_with(&messages, &chat, &GenerateOptions::default())?;
+    /// let mut results = vec![];
+    /// for event in answer.events() {
+    ///     match event? {
+    ///         AnswerEvent::Text(text) => print!("{text}"),
+    ///         AnswerEvent::ToolCall(call) => results.push(Message::tool(call.name, "fair, 12 °C")),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// messages.push(answer.message());
+    /// messages.extend(results);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`chat`](Self::chat).
+    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also where the template never reads an option that is set, or shows no known form
+    /// of calls.
     pub fn chat_with(
         &mut self,
         messages: &[Message],
         chat: &ChatOptions,
         options: &GenerateOptions,
-    ) -> Result<Generation<'_>> {
+    ) -> Result<Answer<'_>> {
         if messages.is_empty() {
             return Err(Error::argument("messages", "are none, but there must be at least one"));
         }
-        let prompt = self.chat_template()?.render(messages, chat)?;
-        let ids = self.tokenizer.encode(&prompt, SpecialTokens::Parse)?;
-        self.generation(ids, options)
+        let template = self.chat_template()?;
+        let prompt = template.prompt(messages, chat, &self.tokenizer)?;
+        let parser = template.parser(chat, &prompt.text)?;
+        let marks: Vec<u32> =
+            self.tokenizer.control_tokens().filter(|(_, text)| parser.reads(text)).map(|(id, _)| id).collect();
+        Ok(Answer::new(self.generation(prompt.ids, options)?.showing(marks), parser))
     }
 
     fn generation(&mut self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation<'_>> {

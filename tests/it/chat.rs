@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use inkstone::Error;
-use inkstone::chat::{ChatOptions, ChatTemplate, Message};
+use inkstone::chat::{ChatOptions, ChatTemplate, Content, Document, Message, Part, Tool, ToolCall};
 use inkstone::gguf::Gguf;
 use inkstone::tokenizer::{SpecialTokens, Tokenizer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::tokenizer_errors::tiny;
 
@@ -14,27 +14,64 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/chat").join(name)).unwrap()
 }
 
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// A message of what transformers was given.
+pub fn message(value: &Value) -> Message {
+    let content: Content = match value["content"].as_array() {
+        Some(parts) => parts.iter().map(|part| Part::text(text(&part["text"]))).collect::<Vec<_>>().into(),
+        None => text(&value["content"]).into(),
+    };
+    let mut message = Message::new(text(&value["role"]), content);
+    message.reasoning = value["reasoning_content"].as_str().map(str::to_owned);
+    message.name = value["name"].as_str().map(str::to_owned);
+    message.tool_call_id = value["tool_call_id"].as_str().map(str::to_owned);
+    message.tool_calls = value["tool_calls"].as_array().into_iter().flatten().map(call).collect();
+    assert_eq!(&serde_json::to_value(&message).unwrap(), value);
+    message
+}
+
+fn call(value: &Value) -> ToolCall {
+    let function = &value["function"];
+    let mut call = ToolCall::new(text(&function["name"]), function["arguments"].clone());
+    call.id = value["id"].as_str().map(str::to_owned);
+    call
+}
+
+/// The tools that transformers was given.
+pub fn tools(value: &Value) -> Vec<Tool> {
+    let tool = |tool: &Value| Tool::new(text(&tool["name"]), text(&tool["description"]), tool["parameters"].clone());
+    value.as_array().unwrap().iter().map(|value| tool(&value["function"])).collect()
+}
+
+pub fn options(case: &Value, all_tools: &Value) -> ChatOptions {
+    let mut options = ChatOptions::default().add_generation_prompt(case["add_generation_prompt"].as_bool().unwrap());
+    for (name, value) in case["variables"].as_object().unwrap() {
+        options = match name.as_str() {
+            "tools" => options.tools(tools(all_tools)),
+            "documents" => {
+                let documents = value.as_array().unwrap().iter();
+                options.documents(documents.map(|d| Document::new(text(&d["title"]), text(&d["text"]))))
+            }
+            "enable_thinking" => options.enable_thinking(value.as_bool().unwrap()),
+            _ => options.variable(name, value),
+        };
+    }
+    options
+}
+
 #[test]
 fn prompts_are_those_of_transformers() {
-    let cases: Value = serde_json::from_str(&read("expected.json")).unwrap();
-    let cases = cases.as_array().unwrap();
-    assert!(cases.len() > 100);
+    let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
+    let cases = expected["cases"].as_array().unwrap();
+    assert!(cases.len() > 400);
     for case in cases {
         let name = case["template"].as_str().unwrap();
         let template = ChatTemplate::new(&read(&format!("{name}.jinja")), "<s>", "</s>").unwrap();
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let messages: Vec<Message> = case["messages"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|m| Message::new(text(&m["role"]), text(&m["content"])))
-            .collect();
-        let mut options =
-            ChatOptions::default().add_generation_prompt(case["add_generation_prompt"].as_bool().unwrap());
-        for (name, value) in case["variables"].as_object().unwrap() {
-            options = options.variable(name, value);
-        }
-        let rendered = template.render(&messages, &options);
+        let messages: Vec<Message> = case["messages"].as_array().unwrap().iter().map(message).collect();
+        let rendered = template.render(&messages, &options(case, &expected["tools"]));
         match case["prompt"].as_str() {
             Some(prompt) => assert_eq!(rendered.unwrap(), prompt, "{case}"),
             None => {
@@ -43,6 +80,20 @@ fn prompts_are_those_of_transformers() {
             }
         }
     }
+}
+
+#[test]
+fn options_that_the_template_never_reads_are_refused() {
+    let refused = |options: ChatOptions| {
+        let template = ChatTemplate::new(&read("chatml.jinja"), "", "").unwrap();
+        template.render(&[Message::user("hello")], &options).unwrap_err().to_string()
+    };
+    assert!(refused(ChatOptions::default().tools([Tool::new("stop", "", json!({}))])).contains("`tools`"));
+    assert!(refused(ChatOptions::default().documents([Document::new("", "")])).contains("`documents`"));
+    assert!(refused(ChatOptions::default().enable_thinking(false)).contains("`enable_thinking`"));
+    // It names attributes and quotes words, which are no variables.
+    assert!(refused(ChatOptions::default().variable("role", 1)).contains("`role`"));
+    assert!(refused(ChatOptions::default().variable("im_start", 1)).contains("`im_start`"));
 }
 
 fn failure(template: Result<ChatTemplate, Error>) -> String {
@@ -102,6 +153,20 @@ fn runaway_templates_are_stopped() {
     ] {
         assert!(fails(&format!("{{{{ {sized} }}}}")).contains("more than 9999"));
     }
+    let big = "{% set big = 'x' * 100000 %}";
+    for multiplied in
+        ["big | replace('x', big)", "big.replace('x', big)", "([big] * 9999) | join(',')", "','.join([big] * 9999)"]
+    {
+        assert!(
+            fails(&format!("{big}{{{{ ({multiplied}) | length }}}}")).contains("longer than 64 MB"),
+            "{multiplied}"
+        );
+    }
+    let doubled = "{% set ns = namespace(x=['x']) %}{% for i in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+    assert!(fails(&format!("{doubled}{{{{ ns.x }}}}")).contains("too long"));
+    assert!(
+        fails(&format!("{big}{{% for i in range(9999) %}}{{{{ big }}}}{{% endfor %}}")).contains("writes more than")
+    );
     fails(&"{% if true %}".repeat(10_000));
     fails(&format!("{{{{ {}1{} }}}}", "(".repeat(10_000), ")".repeat(10_000)));
     let nested = "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}";

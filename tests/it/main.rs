@@ -2,6 +2,8 @@
 
 mod backend;
 mod chat;
+mod chat_answers;
+mod chat_injection;
 mod examples;
 mod generate;
 mod gguf;

@@ -207,7 +207,7 @@ fn a_conversation_costs_its_new_messages() {
     let mut messages = vec![Message::user("tell me about the fox")];
     let mut generation = runner.chat(&messages, &options).unwrap();
     let answer: String = generation.by_ref().map(Result::unwrap).collect();
-    let prompt = generation.prompt().to_vec();
+    let prompt = generation.generation().prompt().to_vec();
     let tokenizer = runner.tokenizer();
     let rendered = "<|im_start|>user\ntell me about the fox<|im_end|>\n<|im_start|>assistant\n";
     assert_eq!(tokenizer.encode(rendered, SpecialTokens::Parse).unwrap(), prompt);
@@ -219,7 +219,7 @@ fn a_conversation_costs_its_new_messages() {
     assert!(generation.summary().cached_tokens >= prompt.len());
 
     let chat = ChatOptions::default().variable("think", "hm");
-    let thoughtful = runner.chat_with(&messages, &chat, &options).unwrap().prompt().to_vec();
+    let thoughtful = runner.chat_with(&messages, &chat, &options).unwrap().generation().prompt().to_vec();
     assert!(runner.tokenizer().decode(&thoughtful).unwrap().contains("\nhm"));
 }
 

@@ -1,0 +1,88 @@
+//! A text and how far it was read, for the forms that are not JSON.
+
+use serde_json::{Number, Value};
+
+/// How deep values may nest.
+const MAX_DEPTH: usize = 64;
+
+pub(super) struct Cursor<'t> {
+    pub rest: &'t str,
+    depth: usize,
+}
+
+impl<'t> Cursor<'t> {
+    pub fn new(text: &'t str) -> Self {
+        Self { rest: text, depth: 0 }
+    }
+
+    /// Steps over white space and then this text, if it is there.
+    pub fn eat(&mut self, text: &str) -> bool {
+        self.rest = self.rest.trim_start();
+        let Some(rest) = self.rest.strip_prefix(text) else { return false };
+        self.rest = rest;
+        true
+    }
+
+    pub fn expect(&mut self, text: &str) -> Result<(), String> {
+        if self.eat(text) { Ok(()) } else { Err(format!("lacks a `{text}` before `{}`", self.ahead())) }
+    }
+
+    /// The text up to this one, over which it steps as well.
+    pub fn until(&mut self, text: &str) -> Result<&'t str, String> {
+        let (before, after) = self.rest.split_once(text).ok_or_else(|| format!("lacks a `{text}` at its end"))?;
+        self.rest = after;
+        Ok(before)
+    }
+
+    /// The characters at the begin that are such; not none.
+    pub fn take(&mut self, what: &str, is: impl Fn(char) -> bool) -> Result<&'t str, String> {
+        self.rest = self.rest.trim_start();
+        let (taken, rest) = self.rest.split_at(self.rest.find(|char| !is(char)).unwrap_or(self.rest.len()));
+        if taken.is_empty() {
+            return Err(format!("lacks {what} before `{}`", self.ahead()));
+        }
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// A function's or an argument's name.
+    pub fn name(&mut self) -> Result<&'t str, String> {
+        self.take("a name", is_name)
+    }
+
+    /// The items that are separated by commas up to `close`.
+    pub fn list<T>(&mut self, close: &str, item: impl Fn(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
+        if self.depth == MAX_DEPTH {
+            return Err(format!("nests values more than {MAX_DEPTH} deep"));
+        }
+        self.depth += 1;
+        let mut items = vec![];
+        while !self.eat(close) {
+            items.push(item(self)?);
+            if !self.eat(",") {
+                self.expect(close)?;
+                break;
+            }
+        }
+        self.depth -= 1;
+        Ok(items)
+    }
+
+    /// A number or one of these words.
+    pub fn plain(&mut self, words: &[(&str, Value)]) -> Result<Value, String> {
+        let text = self.take("a value", |char| is_name(char) || char == '+')?;
+        let word = words.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone());
+        let float = || text.parse().ok().and_then(Number::from_f64);
+        let number = || text.parse().ok().or_else(float).map(Value::Number);
+        word.or_else(number).ok_or_else(|| format!("has `{text}`, which is no value"))
+    }
+
+    /// A little of what comes next.
+    fn ahead(&self) -> String {
+        self.rest.chars().take(20).collect()
+    }
+}
+
+pub(super) fn is_name(char: char) -> bool {
+    char.is_alphanumeric() || matches!(char, '_' | '-' | '.')
+}

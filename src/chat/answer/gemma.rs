@@ -1,0 +1,66 @@
+//! Calls as Gemma 4 writes them: JSON without quotes around keys, and marks in the place of quotes.
+
+use serde_json::{Map, Value};
+
+use super::cursor::Cursor;
+use super::form::Shape;
+use super::scan::{Ends, Quote};
+use crate::chat::ToolCall;
+
+pub(super) const GEMMA_4: Shape = Shape {
+    shown_by: &["<|tool_call>call:"],
+    open: "<|tool_call>",
+    bare: None,
+    quotes: &[Quote { open: "<|\"|>", close: "<|\"|>", escapes: false }],
+    ends: Ends::Mark("<tool_call|>"),
+    between: &[],
+    ends_thought: false,
+    parse: |text, _| call(text, "<|\"|>"),
+};
+
+pub(super) const FUNCTION_GEMMA: Shape = Shape {
+    shown_by: &["<start_function_call>call:"],
+    open: "<start_function_call>",
+    bare: None,
+    quotes: &[Quote { open: "<escape>", close: "<escape>", escapes: false }],
+    ends: Ends::Mark("<end_function_call>"),
+    between: &[],
+    ends_thought: false,
+    parse: |text, _| call(text, "<escape>"),
+};
+
+fn call(text: &str, quote: &str) -> Result<Vec<ToolCall>, String> {
+    let mut cursor = Cursor::new(text);
+    cursor.expect("call:")?;
+    let name = cursor.name()?;
+    cursor.expect("{")?;
+    let arguments = object(&mut cursor, quote)?;
+    if !cursor.rest.trim().is_empty() {
+        return Err(format!("goes on after its end with `{}`", cursor.rest.trim()));
+    }
+    Ok(vec![ToolCall::new(name, arguments)])
+}
+
+fn object(cursor: &mut Cursor<'_>, quote: &str) -> Result<Map<String, Value>, String> {
+    let entries = cursor.list("}", |cursor| {
+        let bare = |char| !":{},".contains(char);
+        let key = if cursor.eat(quote) { cursor.until(quote)? } else { cursor.take("a key", bare)? };
+        cursor.expect(":")?;
+        Ok((key.to_owned(), value(cursor, quote)?))
+    })?;
+    Ok(entries.into_iter().collect())
+}
+
+fn value(cursor: &mut Cursor<'_>, quote: &str) -> Result<Value, String> {
+    if cursor.eat(quote) {
+        return Ok(cursor.until(quote)?.into());
+    }
+    if cursor.eat("{") {
+        return Ok(object(cursor, quote)?.into());
+    }
+    if cursor.eat("[") {
+        return Ok(cursor.list("]", |cursor| value(cursor, quote))?.into());
+    }
+    let none = Value::Null;
+    cursor.plain(&[("true", true.into()), ("false", false.into()), ("null", none.clone()), ("None", none)])
+}

@@ -1,0 +1,139 @@
+//! Calls as Python writes them.
+
+use serde_json::{Map, Value};
+
+use super::cursor::{Cursor, is_name};
+use super::form::Shape;
+use super::scan::{DOUBLE, Ends, SINGLE};
+use crate::chat::{Tool, ToolCall};
+
+pub(super) const BARE: Shape = Shape {
+    shown_by: &["[func_name1("],
+    open: "",
+    bare: Some(begins_call),
+    quotes: &[DOUBLE, SINGLE],
+    ends: Ends::Brackets,
+    between: &[],
+    ends_thought: false,
+    parse: |text, _| calls(text),
+};
+
+pub(super) const CODE: Shape = Shape {
+    shown_by: &["```tool_code"],
+    open: "```tool_code",
+    bare: None,
+    quotes: &[DOUBLE, SINGLE],
+    ends: Ends::Mark("```"),
+    between: &[],
+    ends_thought: false,
+    parse: |text, _| calls(text),
+};
+
+/// An answer may be a list and no call: a call is of one of the tools.
+fn begins_call(text: &str, tools: &[Tool]) -> Option<bool> {
+    if text.is_empty() {
+        return None;
+    }
+    let Some(list) = text.strip_prefix('[').map(str::trim_start) else { return Some(false) };
+    let length = list.find(|char| !is_name(char)).unwrap_or(list.len());
+    let (name, rest) = list.split_at(length);
+    match rest.trim_start().chars().next() {
+        None if rest.is_empty() => tools.iter().all(|tool| !tool.name.starts_with(name)).then_some(false),
+        None => tools.iter().all(|tool| tool.name != name).then_some(false),
+        Some(char) => Some(char == '(' && tools.iter().any(|tool| tool.name == name)),
+    }
+}
+
+/// Calls, as a list or one after the other.
+fn calls(text: &str) -> Result<Vec<ToolCall>, String> {
+    let mut cursor = Cursor::new(text);
+    let mut calls = vec![];
+    if cursor.eat("[") {
+        calls = cursor.list("]", call)?;
+    }
+    while !cursor.rest.trim_start().is_empty() {
+        calls.push(call(&mut cursor)?);
+        _ = cursor.eat(";");
+    }
+    Ok(calls)
+}
+
+fn call(cursor: &mut Cursor<'_>) -> Result<ToolCall, String> {
+    let name = cursor.name()?;
+    cursor.expect("(")?;
+    let arguments = cursor.list(")", |cursor| {
+        let key = cursor.name()?;
+        if !cursor.eat("=") {
+            return Err(format!("has `{key}` without the name of an argument"));
+        }
+        Ok((key.to_owned(), parse(cursor)?))
+    })?;
+    Ok(ToolCall::new(name, arguments.into_iter().collect::<Map<_, _>>()))
+}
+
+/// The value of a literal, if it is one.
+pub(super) fn value(text: &str) -> Option<Value> {
+    let mut cursor = Cursor::new(text);
+    parse(&mut cursor).ok().filter(|_| cursor.rest.trim().is_empty())
+}
+
+fn parse(cursor: &mut Cursor<'_>) -> Result<Value, String> {
+    for quote in ['"', '\''] {
+        if cursor.eat(quote.encode_utf8(&mut [0; 4])) {
+            return Ok(string(cursor, quote)?.into());
+        }
+    }
+    for (open, close) in [("[", "]"), ("(", ")")] {
+        if cursor.eat(open) {
+            return Ok(cursor.list(close, parse)?.into());
+        }
+    }
+    if cursor.eat("{") {
+        let entries = cursor.list("}", |cursor| {
+            let key = parse(cursor)?;
+            cursor.expect(":")?;
+            Ok((key.as_str().map_or_else(|| key.to_string(), str::to_owned), parse(cursor)?))
+        })?;
+        return Ok(entries.into_iter().collect::<Map<_, _>>().into());
+    }
+    let words = [("True", true.into()), ("False", false.into()), ("None", Value::Null)];
+    let json = [("true", true.into()), ("false", false.into()), ("null", Value::Null)];
+    cursor.plain(&[words, json].concat())
+}
+
+/// The rest of a string whose opening quote was read.
+fn string(cursor: &mut Cursor<'_>, quote: char) -> Result<String, String> {
+    let mut text = String::new();
+    let mut chars = cursor.rest.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => match chars.next() {
+                Some('n') => text.push('\n'),
+                Some('r') => text.push('\r'),
+                Some('t') => text.push('\t'),
+                Some('\n') => {}
+                Some(kind @ ('x' | 'u' | 'U')) => text.push(code(&mut chars, kind)?),
+                Some(escaped @ ('\\' | '\'' | '"')) => text.push(escaped),
+                other => text.extend(['\\'].into_iter().chain(other)),
+            },
+            _ if char == quote => {
+                cursor.rest = chars.as_str();
+                return Ok(text);
+            }
+            _ => text.push(char),
+        }
+    }
+    Err(format!("lacks a `{quote}` at the end of a string"))
+}
+
+/// The character of this escape's code.
+fn code(chars: &mut std::str::Chars<'_>, kind: char) -> Result<char, String> {
+    let length = match kind {
+        'x' => 2,
+        'u' => 4,
+        _ => 8,
+    };
+    let digits: String = chars.by_ref().take(length).collect();
+    let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == length).and_then(char::from_u32);
+    code.ok_or_else(|| format!("has `\\{kind}{digits}`, which is no character"))
+}

@@ -1,0 +1,234 @@
+//! A model's chat template: messages in, the prompt out.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value, merge_maps};
+use minijinja::{Environment, ErrorKind, context};
+
+use super::provenance::Provenance;
+use super::source::Source;
+use super::{ChatOptions, Message, limits, python};
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::tokenizer::{SpecialTokens, Tokenizer};
+
+/// A model's chat template.
+///
+/// ```
+/// use inkstone::chat::{ChatOptions, ChatTemplate, Message};
+///
+/// let source = "{% for m in messages %}<{{ m.role }}> {{ m.content }}\n{% endfor %}<assistant>";
+/// let template = ChatTemplate::new(source, "", "")?;
+/// let prompt = template.render(&[Message::user("Hello!")], &ChatOptions::default())?;
+/// assert_eq!(prompt, "<user> Hello!\n<assistant>");
+/// # Ok::<(), inkstone::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    text: String,
+    source: Source,
+    bos_token: String,
+    eos_token: String,
+}
+
+/// A conversation as the model reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Prompt {
+    /// Its text, special tokens spelt out.
+    pub text: String,
+    /// Its ids.
+    pub ids: Vec<u32>,
+}
+
+/// The name of the one template in its environment.
+const NAME: &str = "chat_template";
+
+/// The steps that a rendering may take: a conversation of a thousand messages takes a hundredth.
+const FUEL: u64 = 20_000_000;
+
+impl ChatTemplate {
+    /// The template of a model file. The tokenizer gives the texts of its `bos_token` and `eos_token`.
+    ///
+    /// # Errors
+    /// [`Error::ChatTemplate`] where the file has none or it does not parse.
+    pub fn from_gguf(gguf: &Gguf, tokenizer: &Tokenizer) -> Result<Self> {
+        const KEY: &str = "tokenizer.chat_template";
+        let missing = || {
+            let what = "the file has none (`tokenizer.chat_template`), so this may be a base model: use an instruct model, \
+                        generate from a plain prompt, or give a template with `ChatTemplate::new`";
+            Error::ChatTemplate(what.to_owned())
+        };
+        let source = gguf.str(KEY)?.ok_or_else(missing)?;
+        let text = |id: Option<u32>| match id {
+            Some(id) => tokenizer.token_bytes(id).map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+            None => Ok(String::new()),
+        };
+        Self::new(source, text(tokenizer.bos())?, text(tokenizer.eos())?)
+    }
+
+    /// A template from its source, with the texts of the begin- and end-of-sequence tokens that it may write.
+    ///
+    /// # Errors
+    /// [`Error::ChatTemplate`] with the line where it does not parse.
+    pub fn new(source: &str, bos_token: impl Into<String>, eos_token: impl Into<String>) -> Result<Self> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(error)?;
+        environment.set_syntax(syntax);
+        environment.set_fuel(Some(FUEL));
+        limits::install(&mut environment);
+        python::install(&mut environment);
+        environment.add_function("raise_exception", raise_exception);
+        environment.add_function("strftime_now", strftime_now);
+        environment.add_template_owned(NAME, without_generation_marks(source)).map_err(error)?;
+        Ok(Self {
+            environment,
+            text: source.to_owned(),
+            source: Source::read(source),
+            bos_token: bos_token.into(),
+            eos_token: eos_token.into(),
+        })
+    }
+
+    /// The template's source.
+    pub fn source(&self) -> &str {
+        &self.text
+    }
+
+    /// The prompt's text for a conversation, as transformers renders it: to read, for it does not tell the special tokens of the
+    /// template from those that somebody spelt in a message. [`prompt`](Self::prompt) does.
+    ///
+    /// # Errors
+    /// [`Error::ChatTemplate`] with the line where the template fails, refuses the messages or takes too many steps; or where
+    /// it never reads an option that is set.
+    pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String> {
+        let conversation = self.conversation(messages, options)?;
+        self.render_with(conversation.iter().map(|(name, value)| (*name, value.clone())), options)
+    }
+
+    /// The prompt for a conversation. Special tokens count where the template writes them, and in the conversation only if
+    /// [`parse_special_tokens`](ChatOptions::parse_special_tokens) says so.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render); [`Error::Argument`] for a role that is not made of letters, digits, `_` and `-`;
+    /// [`Error::Tokenizer`] where the vocabulary cannot express the prompt.
+    pub fn prompt(&self, messages: &[Message], options: &ChatOptions, tokenizer: &Tokenizer) -> Result<Prompt> {
+        let name = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
+        if let Some(message) = messages.iter().find(|message| !message.role.chars().all(name)) {
+            let what = format!("must be of letters, digits, `_` and `-`, but is `{}`", message.role.escape_debug());
+            return Err(Error::argument("role", what));
+        }
+        if options.parse_special_tokens {
+            let text = self.render(messages, options)?;
+            return Ok(Prompt { ids: tokenizer.encode(&text, SpecialTokens::Parse)?, text });
+        }
+        let (text, plain) = self.render_apart(messages, options, tokenizer)?;
+        Ok(Prompt { ids: tokenizer.encode_mixed(&text, &plain)?, text })
+    }
+
+    /// The prompt's text, and which of its bytes cannot be of a special token.
+    fn render_apart(
+        &self,
+        messages: &[Message],
+        options: &ChatOptions,
+        tokenizer: &Tokenizer,
+    ) -> Result<(String, Vec<Range<usize>>)> {
+        let conversation = self.conversation(messages, options)?;
+        let tokens: Vec<&str> = tokenizer.control_tokens().map(|(_, text)| text).collect();
+        let provenance = Provenance::new(&self.source, &tokens, &conversation.values().collect::<Vec<_>>())?;
+        let hide = |(&name, value): (&_, &_)| match name {
+            "messages" => Ok((name, provenance.hide_messages(value)?)),
+            _ => Ok((name, provenance.hide(value)?)),
+        };
+        let hidden: Vec<(&str, Value)> = conversation.iter().map(hide).collect::<Result<_, _>>().map_err(error)?;
+        Ok(provenance.reveal(self.render_with(hidden, options)?))
+    }
+
+    /// What the conversation brings, by the name of the variable.
+    fn conversation<'o>(&self, messages: &[Message], options: &'o ChatOptions) -> Result<BTreeMap<&'o str, Value>> {
+        let mut conversation = BTreeMap::from([("tools", Value::from(())), ("documents", Value::from(()))]);
+        conversation.extend(options.variables.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        if !options.tools.is_empty() {
+            conversation.insert("tools", Value::from(Serde(&options.tools)));
+        }
+        let set = options.variables.keys().map(String::as_str).chain((!options.tools.is_empty()).then_some("tools"));
+        if let Some(name) = set.into_iter().find(|name| !self.source.names.contains(*name)) {
+            let what =
+                format!("never reads `{name}`, which is set: leave it out, or use a model whose template knows it");
+            return Err(Error::ChatTemplate(what));
+        }
+        conversation.insert("messages", messages.iter().map(message_value).collect());
+        Ok(conversation)
+    }
+
+    fn render_with<'a>(
+        &'a self,
+        conversation: impl IntoIterator<Item = (&'a str, Value)>,
+        options: &ChatOptions,
+    ) -> Result<String> {
+        let mut context = BTreeMap::from([
+            ("bos_token", Value::from(self.bos_token.as_str())),
+            ("eos_token", Value::from(self.eos_token.as_str())),
+        ]);
+        context.extend(conversation);
+        context.insert("add_generation_prompt", options.add_generation_prompt.into());
+        let template = self.environment.get_template(NAME).map_err(error)?;
+        let mut prompt = limits::Output::default();
+        template.render_captured_to(Value::from_pairs(context), &mut prompt).map_err(error)?;
+        String::from_utf8(prompt.bytes).map_err(|e| Error::ChatTemplate(e.to_string()))
+    }
+}
+
+/// A message as templates read it. Some have another name for what was thought, which transformers gives them too.
+fn message_value(message: &Message) -> Value {
+    let value = Value::from(Serde(message));
+    match &message.reasoning {
+        Some(reasoning) => merge_maps([context! { thinking => reasoning }, value]),
+        None => value,
+    }
+}
+
+pub(super) fn error(error: minijinja::Error) -> Error {
+    let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
+    let what = match error.kind() {
+        ErrorKind::OutOfFuel => "takes too many steps, and may never end".to_owned(),
+        ErrorKind::WriteFailure => format!("writes more than {} MB", limits::MAX_OUTPUT >> 20),
+        kind => error.detail().map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
+    };
+    Error::ChatTemplate(line + &what)
+}
+
+/// How templates refuse messages that they have no form for.
+fn raise_exception(message: &str) -> Result<Value, minijinja::Error> {
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, message.to_owned()))
+}
+
+/// The local date and time, formatted as by Python's `datetime.strftime`.
+fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
+    let now = jiff::Zoned::now();
+    let invalid = |e: jiff::Error| minijinja::Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {e}"));
+    jiff::fmt::strtime::format(format, &now).map_err(invalid)
+}
+
+/// The source without `{% generation %}` and its end, with which Hugging Face marks the assistant's tokens for training: they
+/// print nothing, and minijinja has no tags of others.
+fn without_generation_marks(source: &str) -> String {
+    let mut result = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let end = rest[start..].find("%}").map_or(rest.len(), |length| start + length + 2);
+        let tag = &rest[start..end];
+        result.push_str(&rest[..start]);
+        let name = tag.trim_start_matches("{%").trim_end_matches("%}").trim_matches(['-', '+']).trim();
+        match name {
+            "generation" => result.push_str(&tag.replace(name, "if true")),
+            "endgeneration" => result.push_str(&tag.replace(name, "endif")),
+            _ => result.push_str(tag),
+        }
+        rest = &rest[end..];
+    }
+    result + rest
+}

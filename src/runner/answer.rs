@@ -1,0 +1,137 @@
+//! A model's answer in the making.
+
+use std::{collections::VecDeque, fmt, iter::FusedIterator};
+
+use crate::{
+    Error, Result,
+    chat::{AnswerEvent, AnswerParser, Message},
+    generate::{Generation, StopHandle, Summary},
+    sampler::LogitsProcessor,
+};
+
+/// Answers a conversation piece by piece: an iterator over `Result<String>`, the text of the answer.
+///
+/// What the model thinks is no part of that text. [`events`](Self::events) has all of it, and the calls of tools; and
+/// [`message`](Self::message) is the answer for the conversation to go on from. Dropping the answer ends it.
+pub struct Answer<'a> {
+    generation: Generation<'a>,
+    parser: AnswerParser,
+    ready: VecDeque<Result<AnswerEvent>>,
+    ended: bool,
+    message: Message,
+    text: String,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(generation: Generation<'a>, parser: AnswerParser) -> Self {
+        let (ready, message, text) = (VecDeque::new(), Message::assistant(""), String::new());
+        Self { generation, parser, ready, ended: false, message, text }
+    }
+
+    /// Adds a stage to the sampler; see [`Generation::with_processor`].
+    #[must_use]
+    pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
+        self.generation = self.generation.with_processor(processor);
+        self
+    }
+
+    /// All that comes: thoughts, text and calls of tools, as an iterator over `Result<AnswerEvent>`.
+    ///
+    /// An [`Error::ToolCall`] is one call that cannot be read; the answer may go on after it.
+    pub fn events(&mut self) -> AnswerEvents<'_, 'a> {
+        AnswerEvents(self)
+    }
+
+    /// What has come so far, as a message: the answer, if the iterator has ended.
+    pub fn message(&self) -> Message {
+        Message { content: (&self.text).into(), ..self.message.clone() }
+    }
+
+    /// A handle that stops the answer from elsewhere.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.generation.stop_handle()
+    }
+
+    /// How it went; complete once the iterator has ended.
+    pub fn summary(&self) -> &Summary {
+        self.generation.summary()
+    }
+
+    /// Computes the prompt now; see [`Generation::prefill`].
+    ///
+    /// # Errors
+    /// As [`Generation::prefill`].
+    pub fn prefill(&mut self, progress: impl FnMut(usize, usize) -> bool) -> Result<()> {
+        self.generation.prefill(progress)
+    }
+
+    /// The text as the model makes it, which this takes apart.
+    pub fn generation(&self) -> &Generation<'a> {
+        &self.generation
+    }
+
+    fn next_event(&mut self) -> Option<Result<AnswerEvent>> {
+        while self.ready.is_empty() && !self.ended {
+            match self.generation.next() {
+                Some(Ok(piece)) => self.ready.extend(self.parser.push(&piece)),
+                Some(Err(error)) => self.ready.push_back(Err(error)),
+                None => {
+                    self.ended = true;
+                    self.ready.extend(self.parser.finish());
+                }
+            }
+        }
+        let event = self.ready.pop_front()?;
+        match &event {
+            Ok(AnswerEvent::Text(text)) => self.text += text,
+            Ok(AnswerEvent::Reasoning(text)) => *self.message.reasoning.get_or_insert_default() += text,
+            Ok(AnswerEvent::ToolCall(call)) => self.message.tool_calls.push(call.clone()),
+            Err(_) => {}
+        }
+        Some(event)
+    }
+}
+
+impl Iterator for Answer<'_> {
+    type Item = Result<String>;
+
+    /// The next piece of the answer's text. A call of a tool is an [`Error::ToolCall`] here: it comes by [`events`](Answer::events).
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.next_event()? {
+                Ok(AnswerEvent::Text(text)) => return Some(Ok(text)),
+                Ok(AnswerEvent::ToolCall(call)) => {
+                    let what = "came where only the answer's text is read: read its `events`".to_owned();
+                    return Some(Err(Error::ToolCall { what, text: format!("{}({})", call.name, call.arguments) }));
+                }
+                Ok(AnswerEvent::Reasoning(_)) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl FusedIterator for Answer<'_> {}
+
+/// All that comes of an [`Answer`].
+#[derive(Debug)]
+pub struct AnswerEvents<'r, 'a>(&'r mut Answer<'a>);
+
+impl Iterator for AnswerEvents<'_, '_> {
+    type Item = Result<AnswerEvent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next_event()
+    }
+}
+
+impl FusedIterator for AnswerEvents<'_, '_> {}
+
+impl fmt::Debug for Answer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("generation", &self.generation)
+            .field("message", &self.message())
+            .finish_non_exhaustive()
+    }
+}
