@@ -27,6 +27,8 @@ pub(super) struct StandIns {
     texts: Vec<String>,
     /// The special token that each stand-in's id stands for.
     ids: HashMap<u32, u32>,
+    /// Whether other texts may become special tokens by being normalised.
+    normalizes: bool,
 }
 
 impl StandIns {
@@ -39,6 +41,7 @@ impl StandIns {
         if special.len() > COUNT {
             return Err(format!("it has {} special tokens, more than {COUNT}", special.len()));
         }
+        let normalizes = special.iter().any(|(_, token)| token.normalized) && parsing.get_normalizer().is_some();
         let texts: Vec<String> = (FIRST..).zip(&special).map(|(code, _)| stand_in(code)).collect();
         let tokens = special.iter().zip(&texts).map(|((_, token), text)| AddedToken {
             content: text.clone(),
@@ -56,7 +59,7 @@ impl StandIns {
             .match_kind(MatchKind::LeftmostLongest)
             .build(special.iter().map(|(_, token)| &token.content))
             .map_err(|e| e.to_string())?;
-        Ok(Self { tokenizer: plain, special, texts, ids })
+        Ok(Self { tokenizer: plain, special, texts, ids, normalizes })
     }
 
     /// What encodes texts with stand-ins.
@@ -64,11 +67,11 @@ impl StandIns {
         &self.tokenizer
     }
 
-    /// The text with stand-ins for its special tokens but for those with a byte in one of the ranges. `None` where there are none
-    /// of those, so that the text is right as it is.
+    /// The text with stand-ins for its special tokens but for those with a byte in one of the ranges. `None` where there can be
+    /// none of those, so that the text is right as it is.
     pub fn put_in(&self, text: &str, ranges: &[Range<usize>]) -> Result<Option<String>> {
         let counting: Vec<Match> = self.special.find_iter(&masked(text, ranges)).collect();
-        if self.special.find_iter(text).eq(counting.iter().copied()) {
+        if !self.normalizes && self.special.find_iter(text).eq(counting.iter().copied()) {
             return Ok(None);
         }
         if text.contains(MARK) {

@@ -215,6 +215,17 @@ fn content_may_be_special_where_it_is_allowed_to() {
 }
 
 #[test]
+fn streams_show_the_marks_that_they_are_told_to() {
+    let tokenizer = tokenizer();
+    let ids = tokenizer.encode("<|python_tag|>a</s>", inkstone::tokenizer::SpecialTokens::Parse).unwrap();
+    let text = |shown: &[u32]| {
+        let mut stream = tokenizer.stream().showing(shown.iter().copied());
+        ids.iter().filter_map(|&id| stream.push(id).unwrap()).collect::<String>()
+    };
+    assert_eq!((text(&[]).as_str(), text(&ids[..1]).as_str()), ("a", "<|python_tag|>a"));
+}
+
+#[test]
 fn roles_are_names() {
     let (tokenizer, template) = (tokenizer(), template("chatml"));
     let error = template.prompt(&[Message::new("user|>", "a")], &ChatOptions::default(), &tokenizer).unwrap_err();

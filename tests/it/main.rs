@@ -4,6 +4,7 @@ mod backend;
 mod chat;
 mod chat_answers;
 mod chat_injection;
+mod chat_runner;
 mod examples;
 mod generate;
 mod gguf;
