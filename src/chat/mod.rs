@@ -4,8 +4,9 @@
 //! It is rendered by minijinja set up as transformers sets up jinja2: blocks trimmed, Python's methods on strings and
 //! dicts, `raise_exception`, `strftime_now`, its `tojson`, `{% break %}` and `{% continue %}`.
 //!
-//! The template comes from an untrusted file: it can reach nothing but its arguments, its steps are bounded, and so are the sizes
-//! that it names. Strings that it doubles step by step are not: minijinja has no bound for them, nor has jinja2.
+//! The template comes from an untrusted file: it can reach nothing but its arguments; its steps are bounded, and so are the
+//! sizes that it names or multiplies and what it writes. Strings that it doubles step by step and never writes are not:
+//! minijinja adds them up itself and has no bound, nor has jinja2.
 //! The conversation comes from untrusted people: special tokens that it spells are text ([`ChatTemplate::prompt`]).
 
 mod answer;
