@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::Runner;
 use crate::{
-    Error, Result,
-    generate::{GenerateOptions, Generation, StopReason},
+    Error, Message, Result,
+    chat::{AnswerEvent, ChatOptions},
+    generate::{GenerateOptions, StopReason, Summary},
     grammar::{Grammar, Grammars},
 };
 
@@ -64,7 +65,33 @@ impl Runner {
         options: &GenerateOptions,
     ) -> Result<T> {
         let options = GenerateOptions { grammar: Some(self.grammar_of::<T>()?), ..options.clone() };
-        value(self.generate(prompt, &options)?)
+        let mut generation = self.generate(prompt, &options)?;
+        let text = generation.by_ref().collect::<Result<String>>()?;
+        value(&text, generation.summary())
+    }
+
+    /// Answers a conversation with JSON of the type's schema, and returns the value that it is. A grammar in `options` is
+    /// replaced. The model must not think first: where its template lets it, switch that off
+    /// ([`ChatOptions::enable_thinking`]).
+    ///
+    /// # Errors
+    /// As [`generate_as`](Self::generate_as) and [`chat_with`](Self::chat_with).
+    pub fn chat_as<T: DeserializeOwned + JsonSchema>(
+        &mut self,
+        messages: &[Message],
+        chat: &ChatOptions,
+        options: &GenerateOptions,
+    ) -> Result<T> {
+        let options = GenerateOptions { grammar: Some(self.grammar_of::<T>()?), ..options.clone() };
+        let mut answer = self.chat_with(messages, chat, &options)?;
+        let mut text = String::new();
+        for event in answer.events() {
+            match event? {
+                AnswerEvent::Text(piece) => text += &piece,
+                AnswerEvent::Reasoning(_) | AnswerEvent::ToolCall(_) => return Err(Error::Grammar(NO_ANSWER.into())),
+            }
+        }
+        value(&text, answer.summary())
     }
 
     fn grammar_of<T: JsonSchema>(&self) -> Result<Grammar> {
@@ -103,11 +130,13 @@ impl Transform for Walk<'_> {
     }
 }
 
-fn value<T: DeserializeOwned>(mut generation: Generation<'_>) -> Result<T> {
-    let text = generation.by_ref().collect::<Result<String>>()?;
-    match &generation.summary().stop {
+const NO_ANSWER: &str = "the text would be a thought or a call of a tool, not the answer: switch thinking off \
+                         (`ChatOptions::enable_thinking`), and offer no tools";
+
+fn value<T: DeserializeOwned>(text: &str, summary: &Summary) -> Result<T> {
+    match &summary.stop {
         StopReason::EndOfGeneration(_) => {
-            let value = serde_json::from_str(&text).map(with_integer_zeros).and_then(serde_json::from_value);
+            let value = serde_json::from_str(text).map(with_integer_zeros).and_then(serde_json::from_value);
             value.map_err(|e| Error::Grammar(format!("the text is not of the type: {e}: {text}")))
         }
         reason => {

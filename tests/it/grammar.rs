@@ -135,6 +135,9 @@ fn answers_are_values_of_a_type() {
     // A variant's tag and its fields are in schemas of their own, which must leave room for each other.
     let Event::Meeting(Meeting { guests }) = runner.generate_as("Once", &greedy).unwrap();
     assert!(usize::from(guests) < 256);
+    let messages = [inkstone::Message::user("Tell me of a fox")];
+    let tale: Tale = runner.chat_as(&messages, &Default::default(), &greedy).unwrap();
+    assert!(tale.title.chars().count() <= 10);
     let truncated = GenerateOptions { max_tokens: Some(5), ..greedy };
     let error = runner.generate_as::<Tale>("Once", &truncated).unwrap_err();
     assert!(error.to_string().contains("before it was complete (TokenLimit)"), "{error}");
