@@ -25,7 +25,7 @@ const WHITE_SPACE: &str = r"( |\n {0,32})?";
 
 /// Makes grammars for one vocabulary. [`Runner::grammars`](crate::Runner::grammars) has the model's.
 ///
-/// Making it takes some hundredths of a second, a grammar much less.
+/// Making it takes some tenths of a second, a grammar much less.
 #[derive(Clone)]
 pub struct Grammars {
     factory: Arc<ParserFactory>,
