@@ -5,6 +5,7 @@
 //! a format that cannot be computed on is refused when it is asked for, so that a file can hold some that nobody uses.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, hash_map::Entry as Slot},
     fmt,
     ops::Range,
@@ -34,11 +35,10 @@ pub struct Weight<'a> {
     pub name: &'a str,
     /// The format of its elements.
     pub dtype: DType,
-    /// Its rows one after the other, each of whole blocks; the first of a tensor lies at a multiple of 8.
-    pub bytes: &'a [u8],
     stored: &'a Stored,
-    /// Where in the tensor the bytes begin.
+    /// Where in the tensor its bytes begin.
     at: usize,
+    len: usize,
 }
 
 struct Stored {
@@ -121,7 +121,7 @@ impl Weights {
         };
         let row_bytes = dtype.row_bytes(inner.iter().product()).unwrap_or(0);
         let bytes = rows.map_or(0..tensor.byte_len(), |rows| rows.start * row_bytes..rows.end * row_bytes);
-        Ok(Some(Weight { name, dtype, bytes: &tensor.bytes()[bytes.clone()], stored, at: bytes.start }))
+        Ok(Some(Weight { name, dtype, stored, at: bytes.start, len: bytes.len() }))
     }
 
     /// The tensor with this name as one matrix `[rows, columns]`: where several are stacked in it, of the rows of all.
@@ -158,7 +158,8 @@ impl Weights {
     /// [`Error::Tensor`] where it has another shape or format.
     pub fn find_vector<'a>(&'a self, name: &'a str, len: usize) -> Result<Option<&'a [f32]>> {
         let Some(weight) = self.find(name, &[len])? else { return Ok(None) };
-        let Weight { stored, bytes, .. } = weight;
+        let stored = weight.stored;
+        let bytes = weight.bytes_in_place(0..weight.len)?;
         let widen = |one: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&bytes| one(bytes)).collect();
         match weight.dtype {
             DType::F32 => match bytemuck::try_cast_slice(bytes) {
@@ -174,10 +175,10 @@ impl Weights {
     /// Lets the system read the tensors from the disk in one stream, in the file's order, and does not wait for it:
     /// those who need them soon find them in memory, or on their way.
     pub fn read_ahead(&self) {
-        let mut tensors: Vec<_> = self.0.values().map(|stored| stored.tensor.clone()).collect();
+        let mut pieces: Vec<_> = self.0.values().flat_map(|stored| stored.tensor.pieces().iter().cloned()).collect();
         // Each file is mapped in one piece.
-        tensors.sort_by_key(|tensor| tensor.bytes().as_ptr());
-        let ask = move || tensors.iter().for_each(|tensor| tensor.will_need(0..tensor.byte_len()));
+        pieces.sort_by_key(|piece| piece.bytes().as_ptr());
+        let ask = move || pieces.iter().for_each(|piece| piece.will_need(0..piece.bytes().len()));
         // A hint: where no thread can be started for it, only the speed is another.
         let _ = thread::Builder::new().name("inkstone-ahead".into()).spawn(ask);
     }
@@ -188,7 +189,34 @@ impl Weights {
     }
 }
 
-impl Weight<'_> {
+impl<'a> Weight<'a> {
+    /// How many bytes it takes.
+    pub fn byte_len(&self) -> usize {
+        self.len
+    }
+
+    /// Its rows one after the other, each of whole blocks; the first of a tensor lies at a multiple of 8. A stack of
+    /// experts that a directory has one by one is copied.
+    pub fn bytes(&self) -> Cow<'a, [u8]> {
+        self.bytes_of(0..self.len)
+    }
+
+    /// As [`bytes`](Self::bytes) for a range of them: what lies in one place is not copied.
+    pub fn bytes_of(&self, range: Range<usize>) -> Cow<'a, [u8]> {
+        self.stored.tensor.bytes(self.in_tensor(range))
+    }
+
+    /// A range of the bytes that must lie in one place.
+    pub(crate) fn bytes_in_place(&self, range: Range<usize>) -> Result<&'a [u8]> {
+        let bytes = self.stored.tensor.bytes_in_place(self.in_tensor(range));
+        bytes.ok_or_else(|| Error::tensor(self.name, "lies in pieces, but must be in one"))
+    }
+
+    /// Where its first byte lies: weights of one file are by that in its order.
+    pub(crate) fn place(&self) -> usize {
+        self.stored.tensor.bytes_in_place(self.at..self.at + 1).map_or(0, |byte| byte.as_ptr().addr())
+    }
+
     /// Hints that a range of the bytes will be read soon, so that reading ahead from the disk can start.
     pub fn will_need(&self, range: Range<usize>) {
         self.stored.tensor.will_need(self.in_tensor(range));
@@ -201,7 +229,7 @@ impl Weight<'_> {
     }
 
     fn in_tensor(&self, range: Range<usize>) -> Range<usize> {
-        let end = range.end.min(self.bytes.len());
+        let end = range.end.min(self.len);
         self.at + range.start.min(end)..self.at + end
     }
 }
@@ -220,7 +248,7 @@ impl fmt::Debug for Weights {
 
 impl fmt::Debug for Weight<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Weight({} {}, {} bytes)", self.name, self.dtype, self.bytes.len())
+        write!(f, "Weight({} {}, {} bytes)", self.name, self.dtype, self.len)
     }
 }
 

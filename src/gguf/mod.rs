@@ -13,9 +13,12 @@ mod part;
 mod read;
 mod split;
 mod strings;
+mod table;
 mod tensor;
+mod tensor_type;
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     fmt,
     ops::Range,
@@ -29,7 +32,8 @@ pub use metadata::{Array, Value};
 use part::Part;
 pub(crate) use read::quoted;
 pub use strings::Strings;
-pub use tensor::{TensorInfo, TensorType};
+pub use tensor::TensorInfo;
+pub use tensor_type::TensorType;
 
 use crate::{Error, Result};
 
@@ -125,9 +129,10 @@ impl Gguf {
         self.0.index.get(name).map(|&position| &self.0.tensors[position])
     }
 
-    /// The bytes of a tensor: its rows one after the other, each of whole blocks, the first at a multiple of 8.
-    pub fn bytes<'a>(&self, tensor: &'a TensorInfo) -> &'a [u8] {
-        tensor.bytes()
+    /// The bytes of a tensor: its rows one after the other, each of whole blocks. They are where the file has them, the
+    /// first at a multiple of 8, but for a stack of experts that a directory has one by one, which is copied.
+    pub fn bytes<'a>(&self, tensor: &'a TensorInfo) -> Cow<'a, [u8]> {
+        tensor.bytes(0..tensor.byte_len())
     }
 }
 

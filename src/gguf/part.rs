@@ -6,10 +6,11 @@
 use std::{path::Path, sync::Arc};
 
 use super::{
+    TensorInfo,
     map::Map,
     metadata::Metadata,
     read::{Cursor, Element, Parsed},
-    tensor::{Table, TensorInfo},
+    table::Table,
 };
 use crate::{Error, Result};
 

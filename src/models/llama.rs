@@ -7,7 +7,7 @@
 use super::{
     Checkpoint, Config, Model, RopeConfig,
     block::Block,
-    checkpoint::{BIASES, SILU, SIZES, only},
+    checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, float, only, tensor},
     keys::Keys,
     wiring::Wiring,
 };
@@ -24,6 +24,27 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     config: &[SIZES, SILU, BIASES, &[only("sliding_window", &["null"])]],
     permuted: true,
     ..Checkpoint::DECODER
+};
+
+pub(super) const MIXTRAL: Checkpoint = Checkpoint {
+    model_types: &["mixtral"],
+    config: &[
+        EXPERTS,
+        &[float("rms_norm_eps", "attention.layer_norm_rms_epsilon", Need::Or(1e-5)), only("sliding_window", &["null"])],
+        SIZES,
+        SILU,
+    ],
+    tensors: &[
+        &[
+            tensor("block_sparse_moe.gate", "ffn_gate_inp"),
+            tensor("block_sparse_moe.experts.*.w1", "ffn_gate_exps"),
+            tensor("block_sparse_moe.experts.*.w3", "ffn_up_exps"),
+            tensor("block_sparse_moe.experts.*.w2", "ffn_down_exps"),
+        ],
+        TENSORS,
+    ],
+    rope_theta: 1_000_000.0,
+    ..CHECKPOINT
 };
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {

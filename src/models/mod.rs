@@ -54,14 +54,14 @@ pub struct Family {
     pub models: &'static str,
     /// Reads the config, and wires a step's graph up to the logits.
     build: fn(&Keys, Wiring) -> Result<Model>,
-    /// How transformers stores its models, where that is known here.
-    checkpoint: Option<&'static Checkpoint>,
+    /// How transformers stores its models, where that is known here: some under several names, in several ways.
+    checkpoints: &'static [&'static Checkpoint],
 }
 
 impl Family {
     /// The `model_type`s in the `config.json` of directories of safetensors that are of it.
-    pub fn model_types(&self) -> &'static [&'static str] {
-        self.checkpoint.map_or(&[], |checkpoint| checkpoint.model_types)
+    pub fn model_types(&self) -> impl Iterator<Item = &'static str> {
+        self.checkpoints.iter().flat_map(|checkpoint| checkpoint.model_types).copied()
     }
 
     fn model(&self, gguf: &Gguf, weights: &Weights) -> Result<Model> {
@@ -76,19 +76,19 @@ impl Family {
 /// Every family.
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
-    Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build, checkpoint: Some(&gemma::CHECKPOINT) },
-    Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoint: Some(&gemma2::CHECKPOINT) },
-    Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoint: Some(&gemma3::CHECKPOINT) },
-    Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoint: None },
-    Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoint: Some(&granite::CHECKPOINT) },
-    Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoint: Some(&llama::CHECKPOINT) },
-    Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoint: Some(&phi3::CHECKPOINT) },
-    Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoint: Some(&qwen2::CHECKPOINT) },
-    Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoint: Some(&qwen3::CHECKPOINT) },
-    Family { architecture: "qwen35", models: "Qwen3.5, dense, text", build: qwen35::build, checkpoint: None },
-    Family { architecture: "qwen35moe", models: "Qwen3.5 with experts, text", build: qwen35_moe::build, checkpoint: None },
-    Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoint: None },
-    Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoint: Some(&smollm3::CHECKPOINT) },
+    Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
+    Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },
+    Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoints: &[&gemma3::CHECKPOINT] },
+    Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[] },
+    Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoints: &[&granite::CHECKPOINT] },
+    Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
+    Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
+    Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
+    Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoints: &[&qwen3::CHECKPOINT] },
+    Family { architecture: "qwen35", models: "Qwen3.5, dense, text", build: qwen35::build, checkpoints: &[] },
+    Family { architecture: "qwen35moe", models: "Qwen3.5 with experts, text", build: qwen35_moe::build, checkpoints: &[] },
+    Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoints: &[&qwen3_moe::CHECKPOINT] },
+    Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
 ];
 
 /// The other architectures that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of gguf-py 0.17).
@@ -132,9 +132,9 @@ impl Model {
             let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
             unbuilt(name, &supported)
         })?;
-        family.model(gguf, weights).map_err(|error| match family.checkpoint {
-            Some(checkpoint) if gguf.version().is_none() => checkpoint.reword(gguf.path(), error),
-            _ => error,
+        family.model(gguf, weights).map_err(|error| match gguf.version() {
+            Some(_) => error,
+            None => checkpoint::reword(family, gguf.path(), error),
         })
     }
 }

@@ -4,7 +4,7 @@
 use super::{
     Checkpoint, Config, Model,
     block::Block,
-    checkpoint::{BIASES, FULL_ATTENTION, Need, SILU, SIZES, size},
+    checkpoint::{BIASES, FULL_ATTENTION, Key, Need, SILU, SIZES, size},
     keys::Keys,
     wiring::Wiring,
 };
@@ -18,9 +18,11 @@ pub(super) const BLOCK: Block =
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["qwen3"],
-    config: &[&[size("head_dim", "attention.key_length", Need::Or(128))], SIZES, SILU, FULL_ATTENTION, BIASES],
+    config: &[HEADS, SIZES, SILU, FULL_ATTENTION, BIASES],
     ..Checkpoint::DECODER
 };
+
+pub(super) const HEADS: &[Key] = &[size("head_dim", "attention.key_length", Need::Or(128))];
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
     BLOCK.model(Config::read(keys)?, wiring)

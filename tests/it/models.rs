@@ -29,7 +29,7 @@ pub fn dense(gguf: &Gguf) -> interpret::Weights {
         other => panic!("{other}"),
     };
     let tensors = gguf.tensors().iter();
-    tensors.map(|t| (t.name.clone(), decode(t.dtype.dtype().unwrap(), gguf.bytes(t)))).collect()
+    tensors.map(|t| (t.name.clone(), decode(t.dtype.dtype().unwrap(), &gguf.bytes(t)))).collect()
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn the_table_of_families_is_the_crates() {
     for family in FAMILIES {
         let own: Vec<_> = tiny.iter().filter(|(of, _)| of == family.architecture).map(|(_, name)| *name).collect();
         assert!(!own.is_empty(), "{} is checked against nothing", family.architecture);
-        let types: Vec<_> = family.model_types().iter().map(|name| format!("`{name}`")).collect();
+        let types: Vec<_> = family.model_types().map(|name| format!("`{name}`")).collect();
         let columns = [format!("`{}`", family.architecture), types.join(", "), family.models.into(), own.join(", ")];
         writeln!(table, "| {} |", columns.join(" | ")).unwrap();
     }

@@ -30,7 +30,7 @@ fn requantized(gguf: &Gguf, dtype: DType) -> [Weights; 2] {
     for tensor in gguf.tensors() {
         let weight = weights.get(&tensor.name, &tensor.shape).unwrap();
         let mut values = vec![0.0; tensor.elements()];
-        quant::dequantize_row(weight.dtype, weight.bytes, &mut values).unwrap();
+        quant::dequantize_row(weight.dtype, &weight.bytes(), &mut values).unwrap();
         let dtype = if tensor.shape.len() == 1 { DType::F32 } else { dtype };
         let bytes = quantize(dtype, &values);
         quant::dequantize_row(dtype, &bytes, &mut values).unwrap();

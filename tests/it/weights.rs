@@ -40,24 +40,24 @@ fn a_weight_is_a_view_of_its_bytes() {
     let weights = small();
     let matrix = weights.get("matrix", &[2, 3]).unwrap();
     assert_eq!((matrix.name, matrix.dtype), ("matrix", DType::F32));
-    assert_eq!(matrix.bytes, f32_bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+    assert_eq!(matrix.bytes(), f32_bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
     let packed = weights.get("packed", &[1, 32]).unwrap();
-    assert_eq!((packed.dtype, packed.bytes), (DType::Q8_0, [7; 34].as_slice()));
+    assert_eq!((packed.dtype, packed.bytes().as_ref()), (DType::Q8_0, [7; 34].as_slice()));
     assert_eq!(weights.find("absent", &[3]).unwrap().map(|weight| weight.name), None);
     assert_eq!(weights.total_bytes(), 24 + 12 + 6 + 6 + 34 + 50);
     weights.read_ahead();
-    matrix.will_need(0..matrix.bytes.len());
+    matrix.will_need(0..matrix.byte_len());
     matrix.done_with(0..usize::MAX);
-    assert_eq!(matrix.bytes[4..8], 1_f32.to_le_bytes());
+    assert_eq!(*matrix.bytes_of(4..8), 1_f32.to_le_bytes());
 }
 
 #[test]
 fn rows_of_a_weight_go_by_its_name_and_their_numbers() {
     let weights = small();
     let row = weights.get("matrix[1..2]", &[1, 3]).unwrap();
-    assert_eq!((row.name, row.bytes), ("matrix[1..2]", &f32_bytes(&[3.0, 4.0, 5.0])[..]));
+    assert_eq!((row.name, row.bytes().as_ref()), ("matrix[1..2]", &f32_bytes(&[3.0, 4.0, 5.0])[..]));
     row.done_with(0..usize::MAX);
-    assert_eq!(weights.get("matrix[0..2]", &[2, 3]).unwrap().bytes.len(), 24);
+    assert_eq!(weights.get("matrix[0..2]", &[2, 3]).unwrap().byte_len(), 24);
     assert_eq!(weights.vector("half[1..3]", 2).unwrap(), [-2.0, 0.5]);
     for wrong in ["matrix[1..3]", "matrix[0..2]", "single[0..1]"] {
         assert!(message(weights.get(wrong, &[1, 3])).contains(wrong));
@@ -72,8 +72,8 @@ fn clones_share_one_copy() {
     let weights = small();
     let clone = weights.clone();
     assert_eq!(
-        weights.get("matrix", &[2, 3]).unwrap().bytes.as_ptr(),
-        clone.get("matrix", &[2, 3]).unwrap().bytes.as_ptr()
+        weights.get("matrix", &[2, 3]).unwrap().bytes().as_ptr(),
+        clone.get("matrix", &[2, 3]).unwrap().bytes().as_ptr()
     );
     assert_eq!(weights.vector("half", 3).unwrap().as_ptr(), clone.vector("half", 3).unwrap().as_ptr());
 }
@@ -86,7 +86,7 @@ fn vectors_of_every_float_format_read_as_f32() {
     }
     assert_eq!(weights.find_vector("absent", 3).unwrap(), None);
     // In place, where nothing need be widened.
-    let bytes = weights.get("single", &[3]).unwrap().bytes;
+    let bytes = weights.get("single", &[3]).unwrap().bytes();
     assert_eq!(weights.vector("single", 3).unwrap().as_ptr().addr(), bytes.as_ptr().addr());
 }
 
@@ -112,8 +112,8 @@ fn tensors_in_memory_are_checked_and_aligned() {
     let weights =
         Weights::from_memory([tensor("a", DType::Q8_0, &[2, 64], 136), tensor("b", DType::F32, &[3], 12)]).unwrap();
     let a = weights.get("a", &[2, 64]).unwrap();
-    assert_eq!(a.bytes, [1; 136]);
-    assert!(a.bytes.as_ptr().addr().is_multiple_of(8));
+    assert_eq!(*a.bytes(), [1; 136]);
+    assert!(a.bytes().as_ptr().addr().is_multiple_of(8));
     a.done_with(0..136);
     assert_eq!(weights.vector("b", 3).unwrap(), [f32::from_le_bytes([1; 4]); 3]);
     let one = |dtype, shape: &[usize], bytes| message(Weights::from_memory([tensor("t", dtype, shape, bytes)]));

@@ -3,16 +3,26 @@
 
 use super::{matrix::Stack, product::Input};
 use crate::{
-    DType,
+    DType, Result,
     quant::{ROWS, Simd},
+    weights::Weight,
 };
 
 /// Matrices of plain floats.
 pub(super) struct FloatMatrix {
     pub dtype: DType,
     pub stack: Stack,
-    /// The first element; the executable keeps the weights alive for as long as this is read.
-    pub data: *const u8,
+    /// The first element of each; the executable keeps the weights alive for as long as these are read.
+    data: Box<[*const u8]>,
+}
+
+impl FloatMatrix {
+    /// The matrices of a weight, where each lies.
+    pub fn new(weight: &Weight<'_>, stack: Stack) -> Result<Self> {
+        let each = weight.byte_len() / stack.count.max(1);
+        let data = (0..stack.count).map(|n| Ok(weight.bytes_in_place(n * each..(n + 1) * each)?.as_ptr()));
+        Ok(Self { dtype: weight.dtype, stack, data: data.collect::<Result<_>>()? })
+    }
 }
 
 // SAFETY: the elements are never written.
@@ -91,15 +101,15 @@ impl Element for Bf16 {
 
 #[inline(always)]
 unsafe fn rows<S: Simd, E: Element>(matrix: &FloatMatrix, group: usize, input: &Input, c: *mut f32) {
-    let group = matrix.stack.rows_of(group);
+    let (data, group) = (matrix.data[group / matrix.stack.groups_each()], matrix.stack.rows_within(group));
     let columns = matrix.stack.columns;
     let row_bytes = columns * E::BYTES;
     // SAFETY: rows past the matrix are replaced by its last; the rest is by the caller.
     unsafe {
         for row in (0..group.len()).step_by(4) {
-            let mut rows = [matrix.data; 4];
+            let mut rows = [data; 4];
             for (i, from) in rows.iter_mut().enumerate() {
-                *from = matrix.data.add((group.start + row + i).min(group.end - 1) * row_bytes);
+                *from = data.add((group.start + row + i).min(group.end - 1) * row_bytes);
             }
             let mut token = 0;
             while token + 4 <= input.tokens {

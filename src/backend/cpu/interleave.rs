@@ -30,7 +30,7 @@ pub(super) fn interleave<'w>(
     pool: &mut Pool,
 ) -> Result<Vec<(Weight<'w>, Packed)>> {
     // Each file is mapped in one piece.
-    weights.sort_by_key(|(weight, _)| weight.bytes.as_ptr());
+    weights.sort_by_key(|(weight, _)| weight.place());
     let matrices = make_room(weights)?;
     let end = matrices.last().map_or(0, |(_, last)| last.place().end);
     let next = AtomicUsize::new(0);
@@ -79,11 +79,14 @@ unsafe fn fill(matrices: &[(Weight<'_>, Packed)], bytes: Range<usize>) {
         let size = matrix.group_bytes();
         let first_at = |byte: usize| byte.saturating_sub(place.start).div_ceil(size).min(matrix.stack.groups());
         let groups = first_at(bytes.start)..first_at(bytes.end);
-        // SAFETY: by the caller, as a group begins at one byte alone.
-        unsafe { matrix.fill(weight.bytes, groups.clone()) };
+        let row_bytes = size / ROWS;
+        for group in groups.clone() {
+            let rows = matrix.stack.rows_of(group);
+            // SAFETY: by the caller, as a group begins at one byte alone.
+            unsafe { matrix.fill(group, &weight.bytes_of(rows.start * row_bytes..rows.end * row_bytes)) };
+        }
         if !groups.is_empty() {
             let (first, last) = (matrix.stack.rows_of(groups.start), matrix.stack.rows_of(groups.end - 1));
-            let row_bytes = size / ROWS;
             weight.done_with((first.start * row_bytes).saturating_sub(AROUND)..last.end * row_bytes);
         }
     }
@@ -132,9 +135,9 @@ mod tests {
             for (weight, packed) in matrices {
                 let Stack { count, rows, columns } = packed.stack;
                 assert_eq!(packed.dtype, weight.dtype);
-                assert_eq!(count * rows * packed.dtype.row_bytes(columns).unwrap(), weight.bytes.len());
+                assert_eq!(count * rows * packed.dtype.row_bytes(columns).unwrap(), weight.byte_len());
                 let mut read = vec![0; packed.dtype.row_bytes(columns).unwrap()];
-                for (row, wanted) in weight.bytes.chunks_exact(read.len()).enumerate() {
+                for (row, wanted) in weight.bytes().chunks_exact(read.len()).enumerate() {
                     packed.read_row(row, &mut read);
                     assert!(read == wanted, "{}, row {row}, {threads} threads", weight.name);
                 }

@@ -35,8 +35,14 @@ impl Stack {
     /// The rows of a group, numbered through all matrices.
     pub fn rows_of(&self, group: usize) -> Range<usize> {
         let start = group / self.groups_each() * self.rows;
+        let within = self.rows_within(group);
+        start + within.start..start + within.end
+    }
+
+    /// The rows of a group, numbered within its matrix.
+    pub fn rows_within(&self, group: usize) -> Range<usize> {
         let first = group % self.groups_each() * ROWS;
-        start + first..start + self.rows.min(first + ROWS)
+        first..self.rows.min(first + ROWS)
     }
 }
 

@@ -59,20 +59,15 @@ impl Packed {
         self.memory.as_ptr().wrapping_add(self.start + group * self.group_bytes)
     }
 
-    /// Fills `groups` from the matrices as the file holds them, row after row.
+    /// Fills a group from its `rows` as the file holds them, one after the other.
     ///
     /// # Safety
-    /// No two calls at the same time fill the same group, and none of these groups is read meanwhile.
-    pub unsafe fn fill(&self, file: &[u8], groups: Range<usize>) {
-        let row_bytes = self.group_bytes / ROWS;
-        for group in groups {
-            let rows = self.stack.rows_of(group);
-            // SAFETY: the group lies in `memory`, where no two matrices overlap, and the caller keeps others from it.
-            let out = unsafe { slice::from_raw_parts_mut(self.group(group).cast_mut(), self.group_bytes) };
-            let rows = &file[rows.start * row_bytes..rows.end * row_bytes];
-            // SAFETY: this visitor asks nothing of its caller.
-            unsafe { quant::visit_tile(self.dtype, Interleave { rows, row_bytes, out }) };
-        }
+    /// No two calls at the same time fill the same group, and it is not read meanwhile.
+    pub unsafe fn fill(&self, group: usize, rows: &[u8]) {
+        // SAFETY: the group lies in `memory`, where no two matrices overlap, and the caller keeps others from it.
+        let out = unsafe { slice::from_raw_parts_mut(self.group(group).cast_mut(), self.group_bytes) };
+        // SAFETY: this visitor asks nothing of its caller.
+        unsafe { quant::visit_tile(self.dtype, Interleave { rows, row_bytes: self.group_bytes / ROWS, out }) };
     }
 
     /// Copies one row's blocks, as the file has them, to `out`.

@@ -40,8 +40,7 @@ impl Prepared {
             for (index, operand) in step.matrices().iter().enumerate() {
                 let (weight, stack) = matrix_weight(operand, step.stacked(index), weights)?;
                 if weight.dtype.is_float() {
-                    let data = weight.bytes.as_ptr();
-                    prepared.add(weight.name, Matrix::Float(FloatMatrix { dtype: weight.dtype, stack, data }));
+                    prepared.add(weight.name, Matrix::Float(FloatMatrix::new(&weight, stack)?));
                 } else {
                     quantized.insert(weight.name, (weight, stack));
                 }
@@ -95,9 +94,9 @@ impl Prepared {
                 let (rows, columns) = dimensions(*shape)?;
                 let weight = self.weights.get(name, &[rows, columns])?;
                 let mut out = vec![0.0; rows * columns];
-                quant::dequantize_row(weight.dtype, weight.bytes, &mut out)?;
+                quant::dequantize_row(weight.dtype, &weight.bytes(), &mut out)?;
                 // A vector of a few kilobytes can hold a page of the file of two megabytes.
-                weight.done_with(0..weight.bytes.len());
+                weight.done_with(0..weight.byte_len());
                 Ok(out.into())
             }
             Operand::Tokens | Operand::Slot(_) => Err(Error::Graph("a vector is computed at run time".into())),
@@ -119,7 +118,7 @@ impl Prepared {
                 let (rows, columns) = dimensions(*shape)?;
                 let weight = self.weights.get(name, &[rows, columns])?;
                 let size = weight.dtype.row_bytes(columns).unwrap_or(0);
-                quant::dequantize_row(weight.dtype, &weight.bytes[row * size..(row + 1) * size], out)
+                quant::dequantize_row(weight.dtype, &weight.bytes_of(row * size..(row + 1) * size), out)
             }
         }
     }

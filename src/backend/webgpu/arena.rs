@@ -150,7 +150,7 @@ impl Arena {
     /// Takes a matrix up to the device.
     pub fn upload(&self, context: &Context, weight: &Weight<'_>, chunks: &mut usize) -> Result<()> {
         let Some(matrix) = self.matrices.get(weight.name) else { return Ok(()) };
-        let row_bytes = weight.bytes.len() / matrix.rows.max(1);
+        let row_bytes = weight.byte_len() / matrix.rows.max(1);
         // A multiple of 64 rows, so that each plane's part is whole words.
         let rows_a_chunk = (CHUNK / row_bytes.max(1) / 64 * 64).max(64);
         for segment in &matrix.segments {
@@ -159,7 +159,7 @@ impl Arena {
                 let from = (segment.first_row + first) * row_bytes;
                 let range = from..from + rows * row_bytes;
                 weight.will_need(range.clone());
-                self.upload_rows(context, matrix, segment, first, &weight.bytes[range.clone()], rows);
+                self.upload_rows(context, matrix, segment, first, &weight.bytes_of(range.clone()), rows);
                 weight.done_with(range);
                 *chunks += 1;
                 if chunks.is_multiple_of(CHUNKS_A_SUBMISSION) {

@@ -97,6 +97,7 @@ impl<'a> Settings<'a> {
         Ok(match *means {
             Means::Size(key, need) => self.needed(name, self.size(name)?, need)?.map(|size| (key, Value::U32(size))),
             Means::Float(key, need) => self.needed(name, float()?, need)?.map(|value| (key, Value::F32(value))),
+            Means::Flag(key, default) => Some((key, Value::Bool(self.bool(name)?.unwrap_or(default)))),
             Means::InverseRoot(key, default) => Some((key, Value::F32(float()?.unwrap_or(default).sqrt().recip()))),
             Means::Cap(key, _) if self.raw(name) == Some(&Json::Null) => Some((key, Value::F32(0.0))),
             Means::Cap(key, default) => Some((key, Value::F32(float()?.unwrap_or(default)))),

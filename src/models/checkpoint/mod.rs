@@ -43,20 +43,24 @@ pub(super) struct Checkpoint {
     pub permuted: bool,
 }
 
-/// What is wrong with what was made of a checkpoint is wrong with the checkpoint.
-impl Checkpoint {
-    /// The error in the words of the directory at `path`.
-    pub fn reword(&self, path: &Path, error: Error) -> Error {
-        match error {
-            Error::Metadata { key, what } => match self.setting_for(&key) {
-                Some(name) => Error::InvalidFile { path: path.join("config.json"), what: format!("`{name}` {what}") },
-                None => Error::Metadata { key, what },
-            },
-            Error::Tensor { tensor, what } => Error::Tensor { tensor: self.name_of(&tensor).unwrap_or(tensor), what },
-            other => other,
+/// The error in the words of the directory at `path`: what is wrong with what was made of a checkpoint of the `family` is
+/// wrong with the checkpoint.
+pub(super) fn reword(family: &Family, path: &Path, error: Error) -> Error {
+    let ways = || family.checkpoints.iter();
+    match error {
+        Error::Metadata { key, what } => match ways().find_map(|checkpoint| checkpoint.setting_for(&key)) {
+            Some(name) => Error::InvalidFile { path: path.join("config.json"), what: format!("`{name}` {what}") },
+            None => Error::Metadata { key, what },
+        },
+        Error::Tensor { tensor, what } => {
+            let name = ways().find_map(|checkpoint| checkpoint.name_of(&tensor));
+            Error::Tensor { tensor: name.unwrap_or(tensor), what }
         }
+        other => other,
     }
+}
 
+impl Checkpoint {
     /// The setting that a key of GGUF comes from.
     fn setting_for(&self, key: &str) -> Option<&'static str> {
         let (_architecture, key) = key.split_once('.')?;
@@ -79,6 +83,8 @@ pub(super) enum Means {
     Size(&'static str, Need<u32>),
     /// A float, likewise.
     Float(&'static str, Need<f32>),
+    /// A yes or no, likewise; this where the config does not say.
+    Flag(&'static str, bool),
     /// A float, the root of which GGUF has inverted; the default where the config has none.
     InverseRoot(&'static str, f32),
     /// A float, where null stands for none, which GGUF has as 0; the default where the config does not say.
@@ -99,6 +105,7 @@ impl Means {
         match *self {
             Self::Size(key, _)
             | Self::Float(key, _)
+            | Self::Flag(key, _)
             | Self::InverseRoot(key, _)
             | Self::Cap(key, _)
             | Self::Windows(key) => Some(key),
@@ -115,14 +122,22 @@ pub(super) enum Need<T> {
     Optional,
 }
 
-/// A tensor of the checkpoint without `.weight` or `.bias`; within a layer, without the layer.
+/// A tensor of the checkpoint without `.weight` or `.bias`, if it ends so; within a layer, without the layer. A `*` stands
+/// for the number of an expert: all of them are one tensor of GGUF, a stack in pieces that stay where they lie.
 #[derive(Debug)]
 pub(super) struct Tensor {
     pub name: &'static str,
-    /// What GGUF calls it.
+    /// What GGUF calls it, without the same suffix.
     pub gguf: &'static str,
-    /// Whether GGUF's has one added to each element.
-    pub plus_one: bool,
+    pub made: Made,
+}
+
+/// How GGUF's tensor is made of the checkpoint's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Made {
+    AsIs,
+    /// One is added to each element.
+    PlusOne,
 }
 
 impl Checkpoint {
@@ -169,12 +184,12 @@ const fn biases(name: &'static str, parts: &'static [&'static str]) -> Key {
 
 /// A tensor that is in GGUF as it is in the checkpoint.
 pub(super) const fn tensor(name: &'static str, gguf: &'static str) -> Tensor {
-    Tensor { name, gguf, plus_one: false }
+    Tensor { name, gguf, made: Made::AsIs }
 }
 
 /// A norm's weights, stored less one.
 pub(super) const fn less_one(name: &'static str, gguf: &'static str) -> Tensor {
-    Tensor { name, gguf, plus_one: true }
+    Tensor { name, gguf, made: Made::PlusOne }
 }
 
 /// The sizes and constants that every family has. How many tokens there are is the embedding's to say.
@@ -187,6 +202,14 @@ pub(super) const SIZES: &[Key] = &[
     size("head_dim", "attention.key_length", Need::Optional),
     size("max_position_embeddings", "context_length", Need::Required),
     float("rms_norm_eps", "attention.layer_norm_rms_epsilon", Need::Or(1e-6)),
+];
+
+/// How many experts there are, of which kind, and how many of them a token goes through.
+pub(super) const EXPERTS: &[Key] = &[
+    size("num_experts", "expert_count", Need::Optional),
+    size("num_local_experts", "expert_count", Need::Optional),
+    size("num_experts_per_tok", "expert_used_count", Need::Required),
+    size("moe_intermediate_size", "expert_feed_forward_length", Need::Optional),
 ];
 
 /// A feed-forward gated by SiLU.
@@ -261,10 +284,10 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
 }
 
 fn find(model_type: &str) -> Result<(&'static Family, &'static Checkpoint)> {
-    let families = FAMILIES.iter().filter_map(|family| Some((family, family.checkpoint?)));
-    let found = families.clone().find(|(_, checkpoint)| checkpoint.model_types.contains(&model_type));
+    let all = FAMILIES.iter().flat_map(|family| family.checkpoints.iter().map(move |checkpoint| (family, *checkpoint)));
+    let found = all.clone().find(|(_, checkpoint)| checkpoint.model_types.contains(&model_type));
     found.ok_or_else(|| {
-        let types: Vec<_> = families.flat_map(|(_, checkpoint)| checkpoint.model_types).copied().collect();
+        let types: Vec<_> = all.flat_map(|(_, checkpoint)| checkpoint.model_types).copied().collect();
         unbuilt(model_type, &types)
     })
 }

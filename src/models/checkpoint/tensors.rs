@@ -1,10 +1,10 @@
 //! The tensors of a checkpoint under GGUF's names.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use half::{bf16, f16};
 
-use super::{Checkpoint, Tensor, config::Settings};
+use super::{Checkpoint, Made, Tensor, config::Settings};
 use crate::{DType, Error, Result, gguf::TensorInfo};
 
 /// What comes before the names of a decoder's tensors: nothing where it was saved without its head, more where it is a part
@@ -18,6 +18,17 @@ const OTHER_PARTS: &[&str] =
 /// The longest vector that is copied.
 const MAX_VECTOR: usize = 1 << 24;
 
+const HEAD: &str = "output.weight";
+
+/// What a tensor of the checkpoint becomes.
+struct Place {
+    /// GGUF's name.
+    name: String,
+    row: &'static Tensor,
+    /// Which one of a stack it is.
+    number: Option<usize>,
+}
+
 /// The tensors with GGUF's names; those that have none keep theirs, for the family to refuse. A tied head is left out, and
 /// so is what the `settings` say is no part of the text.
 pub(super) fn translate(
@@ -29,26 +40,26 @@ pub(super) fn translate(
     let is_of_text =
         |tensor: &&TensorInfo| !settings.are_a_part() || !OTHER_PARTS.iter().any(|part| tensor.name.starts_with(part));
     let mut translated = vec![];
+    let mut stacks = Stacks::default();
     let mut sources: HashMap<String, &str> = HashMap::new();
     let mut has_head = false;
     for tensor in tensors.iter().filter(is_of_text) {
-        let (name, plus_one) = match checkpoint.gguf_name(&tensor.name) {
-            Some((name, row)) => (name, row.plus_one),
-            None => (tensor.name.clone(), false),
+        let Some(place) = checkpoint.place_of(&tensor.name) else {
+            translated.push(tensor.clone());
+            continue;
         };
-        if name == HEAD {
-            has_head = true;
-            if tied {
-                continue;
-            }
+        has_head |= place.name == HEAD;
+        if place.name == HEAD && tied {
+            continue;
         }
-        if let Some(other) = sources.insert(name.clone(), &tensor.name) {
-            return Err(Error::tensor(
-                &tensor.name,
-                format!("is the same part of the model as `{}`", other.escape_debug()),
-            ));
+        if let Some(number) = place.number {
+            stacks.add(place.name, number, tensor)?;
+            continue;
         }
-        translated.push(if plus_one { with_one(tensor, name)? } else { tensor.renamed(name) });
+        if let Some(other) = sources.insert(place.name.clone(), &tensor.name) {
+            return Err(twice(&tensor.name, other));
+        }
+        translated.push(place.row.made.from(tensor, place.name)?);
     }
     if !tied && !has_head {
         return Err(Error::tensor(
@@ -56,63 +67,125 @@ pub(super) fn translate(
             "is missing, and `tie_word_embeddings` of config.json is not true",
         ));
     }
+    translated.extend(stacks.finish()?);
     Ok(translated)
 }
 
-const HEAD: &str = "output.weight";
+fn twice(name: &str, other: &str) -> Error {
+    Error::tensor(name, format!("is the same part of the model as `{}`", other.escape_debug()))
+}
+
+/// Tensors by number that are one in GGUF, by its name.
+#[derive(Default)]
+struct Stacks<'a>(BTreeMap<String, BTreeMap<usize, &'a TensorInfo>>);
+
+impl<'a> Stacks<'a> {
+    fn add(&mut self, name: String, number: usize, tensor: &'a TensorInfo) -> Result<()> {
+        match self.0.entry(name).or_default().insert(number, tensor) {
+            Some(other) => Err(twice(&tensor.name, &other.name)),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Result<Vec<TensorInfo>> {
+        self.0.into_iter().map(|(name, tensors)| stacked(name, tensors)).collect()
+    }
+}
+
+fn stacked(name: String, tensors: BTreeMap<usize, &TensorInfo>) -> Result<TensorInfo> {
+    // Numbers ascend from 0, so one that is too large follows a gap.
+    if let Some((place, (number, tensor))) = tensors.iter().enumerate().find(|(place, (number, _))| place != *number) {
+        return Err(Error::tensor(&tensor.name, format!("is number {number}, but number {place} is missing")));
+    }
+    let tensors: Vec<_> = tensors.into_values().collect();
+    let kind = |tensor: &TensorInfo| format!("has the shape {:?} as {}", tensor.shape, tensor.dtype);
+    TensorInfo::stacked(name, &tensors).ok_or_else(|| {
+        let other = tensors.iter().find(|tensor| kind(tensor) != kind(tensors[0])).unwrap_or(&tensors[0]);
+        let what = format!("{}, but `{}` {}", kind(other), tensors[0].name.escape_debug(), kind(tensors[0]));
+        Error::tensor(&other.name, what)
+    })
+}
 
 impl Checkpoint {
-    /// What GGUF calls a tensor, with its row of the table.
-    fn gguf_name(&self, name: &str) -> Option<(String, &'static Tensor)> {
+    fn rows(&self) -> impl Iterator<Item = &'static Tensor> {
+        self.tensors.iter().flat_map(|rows| rows.iter())
+    }
+
+    /// What becomes of the tensor of this name.
+    fn place_of(&self, name: &str) -> Option<Place> {
         PREFIXES.iter().find_map(|prefix| {
-            let (stem, suffix) = name.strip_prefix(prefix)?.rsplit_once('.')?;
-            let (layer, part) = match stem.strip_prefix("layers.").and_then(|rest| rest.split_once('.')) {
+            let within = name.strip_prefix(prefix)?;
+            let (layer, part) = match within.strip_prefix("layers.").and_then(|rest| rest.split_once('.')) {
                 Some((number, part)) => (Some(number), part),
-                None => (None, stem),
+                None => (None, within),
             };
-            let row = self.tensors.iter().flat_map(|rows| rows.iter()).find(|row| row.name == part)?;
-            match layer {
-                Some(layer) => is_canonical(layer).then(|| (format!("blk.{layer}.{}.{suffix}", row.gguf), row)),
-                None => Some((format!("{}.{suffix}", row.gguf), row)),
-            }
+            let (row, number, suffix) = self.rows().find_map(|row| {
+                let (number, suffix) = row.matches(part)?;
+                Some((row, number, suffix))
+            })?;
+            let layer = match layer {
+                Some(layer) => format!("blk.{}.", canonical(layer)?),
+                None => String::new(),
+            };
+            Some(Place { name: format!("{layer}{}{suffix}", row.gguf), row, number })
         })
     }
-}
 
-impl Checkpoint {
     /// What a checkpoint calls a tensor of GGUF.
     pub fn name_of(&self, gguf: &str) -> Option<String> {
-        let (stem, suffix) = gguf.rsplit_once('.')?;
-        let (layer, part) = match stem.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+        let (layer, part) = match gguf.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
             Some((number, part)) => (format!("layers.{number}."), part),
-            None => (String::new(), stem),
+            None => (String::new(), gguf),
         };
-        let row = self.tensors.iter().flat_map(|rows| rows.iter()).find(|row| row.gguf == part)?;
+        let (row, suffix) = self.rows().find_map(|row| Some((row, suffix_after(part, row.gguf)?)))?;
         let model = if row.name == "lm_head" { "" } else { "model." };
-        Some(format!("{model}{layer}{}.{suffix}", row.name))
+        Some(format!("{model}{layer}{}{suffix}", row.name))
     }
 }
 
-/// Whether a layer's number is written as numbers are.
-fn is_canonical(number: &str) -> bool {
-    number.parse::<usize>().is_ok_and(|parsed| parsed.to_string() == number)
+impl Tensor {
+    /// Where the row is of `part`: the number that a `*` stands for, and the suffix.
+    fn matches<'a>(&self, part: &'a str) -> Option<(Option<usize>, &'a str)> {
+        let Some((before, after)) = self.name.split_once("*.") else {
+            return Some((None, suffix_after(part, self.name)?));
+        };
+        let (number, rest) = part.strip_prefix(before)?.split_once('.')?;
+        Some((Some(canonical(number)?), suffix_after(rest, after)?))
+    }
 }
 
-/// The vector with one added to each element, in single precision.
-fn with_one(tensor: &TensorInfo, name: String) -> Result<TensorInfo> {
+/// What follows the `stem` in a name, where no more than a suffix does.
+fn suffix_after<'a>(name: &'a str, stem: &str) -> Option<&'a str> {
+    name.strip_prefix(stem).filter(|suffix| ["", ".weight", ".bias"].contains(suffix))
+}
+
+/// A number that is written as numbers are.
+fn canonical(number: &str) -> Option<usize> {
+    number.parse().ok().filter(|parsed: &usize| parsed.to_string() == number)
+}
+
+impl Made {
+    /// The tensor of GGUF's.
+    fn from(self, tensor: &TensorInfo, name: String) -> Result<TensorInfo> {
+        match self {
+            Self::AsIs => Ok(tensor.renamed(name)),
+            Self::PlusOne => mapped(tensor, name, |x| x + 1.0),
+        }
+    }
+}
+
+/// The vector with each element put through `f`, in single precision.
+fn mapped(tensor: &TensorInfo, name: String, f: fn(f32) -> f32) -> Result<TensorInfo> {
     if tensor.shape.len() != 1 || tensor.elements() > MAX_VECTOR {
-        return Err(Error::tensor(
-            &tensor.name,
-            format!("has the shape {:?}, but a norm's weights are a vector", tensor.shape),
-        ));
+        return Err(Error::tensor(&tensor.name, format!("has the shape {:?}, but must be a vector", tensor.shape)));
     }
-    let bytes = tensor.bytes();
+    let bytes = tensor.bytes(0..tensor.byte_len());
     let halves = |one: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&bytes| one(bytes)).collect::<Vec<_>>();
     let mut elements = match tensor.dtype.dtype() {
         Some(DType::F16) => halves(|bytes| f16::from_le_bytes(bytes).to_f32()),
         Some(DType::BF16) => halves(|bytes| bf16::from_le_bytes(bytes).to_f32()),
         _ => bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(),
     };
-    elements.iter_mut().for_each(|element| *element += 1.0);
+    elements.iter_mut().for_each(|element| *element = f(*element));
     Ok(TensorInfo::in_memory(name, DType::F32, tensor.shape.clone(), bytemuck::cast_slice(&elements)))
 }

@@ -5,18 +5,20 @@
 
 For each model of `MODELS` a folder NAME with `config.json`, `generation_config.json`, `tokenizer.json` and
 `tokenizer_config.json`, written by transformers itself, and `tensors.txt`, from which the tests make the file of tensors:
-a line for each tensor of the model's `state_dict`, with its name, the tensor of ../models/NAME.gguf that it is, and what
+a line for each tensor that transformers saves, with its name, the tensor of ../models/NAME.gguf that it is, and what
 the converter to GGUF did to it, which is to be undone:
 
     as-is
     permuted N    rows of N heads: of each head, the first half of the rows became the even ones
     plus-one      one was added to each element
+    number N      it became the one of this number in a stack
 
 The model is then loaded from the folder and must give the logits of ../models/NAME.expected, to which its own are added,
 computed in double precision as far as transformers does (`transformers_prompt_logits`, `transformers_end_logits`).
 """
-import json, pathlib, sys, tempfile
+import json, pathlib, re, sys, tempfile
 import gguf, numpy as np, torch, transformers
+from safetensors import safe_open
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -34,14 +36,17 @@ MODELS = {
     "gemma3": ("gemma3_text", {"query_pre_attn_scalar": 32}),
     "granite": ("granite", {}),
     "phi3": ("phi3", {}),
+    "qwen3moe": ("qwen3_moe", {"norm_topk_prob": True}),
+    "mixtral": ("mixtral", {}),
 }
-PERMUTED = {"llama", "smollm3", "granite"}
+PERMUTED = {"llama", "smollm3", "granite", "mixtral"}
 PLUS_ONE = {"gemma", "gemma2", "gemma3_text"}
 # Settings that need no more than another name.
 SETTINGS = {
     "sliding_window": "sliding_window", "attn_softcap": "attn_logit_softcapping", "final_softcap": "final_logit_softcapping",
     "embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
     "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling",
+    "experts": "num_experts", "experts_used": "num_experts_per_tok", "expert_ffn": "moe_intermediate_size",
 }
 NAMES = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
@@ -50,6 +55,10 @@ NAMES = {
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp", "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+    "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.experts.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.w3": "ffn_up_exps", "block_sparse_moe.experts.w2": "ffn_down_exps",
 }
 # Where four norms of a layer have other names.
 GEMMA_2 = {
@@ -88,7 +97,7 @@ def config(tiny, model_type, more):
 def gguf_name(name, model_type):
     """`model.layers.1.mlp.up_proj.weight` is `blk.1.ffn_up.weight`."""
     names = NAMES | (GEMMA_2 if model_type in ("gemma2", "gemma3_text") else {})
-    stem, suffix = name.rsplit(".", 1)
+    stem, suffix = re.sub(r"experts\.\d+", "experts", name).rsplit(".", 1)
     if stem.startswith("model.layers."):
         layer, part = stem.removeprefix("model.layers.").split(".", 1)
         return f"blk.{layer}.{names[part]}.{suffix}"
@@ -98,6 +107,8 @@ def gguf_name(name, model_type):
 def how(name, model_type, tiny):
     if model_type in PERMUTED and ("q_proj" in name or "k_proj" in name):
         return f"permuted {tiny['heads' if 'q_proj' in name else 'kv_heads']}"
+    if number := re.search(r"experts\.(\d+)\.", name):
+        return f"number {number[1]}"
     return "plus-one" if model_type in PLUS_ONE and "norm" in name else "as-is"
 
 
@@ -105,6 +116,8 @@ def undo(x, how):
     if how.startswith("permuted"):
         heads = int(how.split()[1])
         return x.reshape(heads, x.shape[0] // heads // 2, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+    if how.startswith("number"):
+        return x[int(how.split()[1])]
     return x - 1 if how == "plus-one" else x
 
 
@@ -150,7 +163,7 @@ def check(folder, name, tensors):
             (pathlib.Path(whole) / file.name).write_bytes(file.read_bytes())
         save_file(tensors, f"{whole}/model.safetensors", metadata={"format": "pt"})
         model, loading = transformers.AutoModelForCausalLM.from_pretrained(
-            whole, dtype=torch.float64, attn_implementation="eager", output_loading_info=True)
+            whole, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
     assert not any(loading.values()), loading
     prompt, greedy = numbers("prompt", int), numbers("greedy", int)
     with torch.no_grad():
@@ -160,6 +173,14 @@ def check(folder, name, tensors):
         print(f"{name}: NMSE of {key} {np.mean((row - expected) ** 2) / np.var(expected):.1e}")
         lines[f"transformers_{key}"] = ",".join(str(np.float32(x)) for x in row)
     path.write_text("".join(f"{key}: {line}\n" for key, line in lines.items()))
+
+
+def saved(model):
+    """The names of the tensors that transformers saves."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        with safe_open(f"{folder}/model.safetensors", "pt") as file:
+            return list(file.keys())
 
 
 def make(name):
@@ -175,8 +196,7 @@ def make(name):
     c.architectures = [type(model).__name__]
     c.save_pretrained(folder)
     model.generation_config.save_pretrained(folder)
-    rows = [(n, gguf_name(n, model_type), how(n, model_type, tiny)) for n in model.state_dict()
-            if not (n == "lm_head.weight" and c.tie_word_embeddings)]
+    rows = [(n, gguf_name(n, model_type), how(n, model_type, tiny)) for n in saved(model)]
     (folder / "tensors.txt").write_text("".join(f"{' '.join(row)}\n" for row in rows))
     assert {row[1] for row in rows} == set(stored) - {"rope_freqs.weight"}
     check(folder, name, {n: torch.tensor(undo(stored[g].astype(np.float32), h)).contiguous() for n, g, h in rows})

@@ -129,10 +129,14 @@ impl Tensor {
 fn tensor(gguf: &Gguf, line: &str) -> Tensor {
     let [name, stored, how @ ..] = &line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
     let stored = gguf.tensor(stored).unwrap_or_else(|| panic!("{line}"));
-    let (bytes, shape) = (gguf.bytes(stored), stored.shape.clone());
+    let (bytes, mut shape) = (gguf.bytes(stored), stored.shape.clone());
     let data = match how {
         ["as-is"] => bytes.to_vec(),
-        ["permuted", heads] => unpermuted(bytes, shape[0], heads.parse().unwrap()),
+        ["permuted", heads] => unpermuted(&bytes, shape[0], heads.parse().unwrap()),
+        ["number", number] => {
+            let each = bytes.len() / shape.remove(0);
+            bytes.chunks_exact(each).nth(number.parse().unwrap()).unwrap().to_vec()
+        }
         ["plus-one"] => {
             let elements = bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
             elements.flat_map(|x| (x - 1.0).to_le_bytes()).collect()

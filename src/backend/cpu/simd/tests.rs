@@ -104,9 +104,9 @@ fn pack(dtype: DType, file: &[u8], rows: usize) -> Packed {
     let stack = Stack { count: 1, rows, columns };
     let memory = Arc::new(AlignedBytes::new(Packed::bytes(dtype, stack).unwrap()).unwrap());
     let packed = Packed::new(dtype, stack, &memory, 0).unwrap();
-    for group in 0..packed.stack.groups() {
+    for (group, rows) in file.chunks(packed.group_bytes()).enumerate() {
         // SAFETY: nobody else has the matrix.
-        unsafe { packed.fill(file, group..group + 1) };
+        unsafe { packed.fill(group, rows) };
     }
     packed
 }

@@ -1,0 +1,102 @@
+//! What a tensor's elements can be stored as.
+
+use std::fmt;
+
+use super::read::Parsed;
+use crate::DType;
+
+/// How a tensor's elements are stored: one of the formats that this crate computes on ([`DType`]), or one that it can
+/// only list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TensorType {
+    number: u32,
+    name: &'static str,
+    block_weights: usize,
+    block_bytes: usize,
+}
+
+/// The types beyond [`DType`]: number, name, weights and bytes of a block, as in ggml's `ggml-common.h`.
+const LISTED: [(u32, &str, usize, usize); 19] = [
+    (9, "Q8_1", 32, 36),
+    (15, "Q8_K", 256, 292),
+    (16, "IQ2_XXS", 256, 66),
+    (17, "IQ2_XS", 256, 74),
+    (18, "IQ3_XXS", 256, 98),
+    (19, "IQ1_S", 256, 50),
+    (21, "IQ3_S", 256, 110),
+    (22, "IQ2_S", 256, 82),
+    (24, "I8", 1, 1),
+    (25, "I16", 1, 2),
+    (26, "I32", 1, 4),
+    (27, "I64", 1, 8),
+    (28, "F64", 1, 8),
+    (29, "IQ1_M", 256, 56),
+    (34, "TQ1_0", 256, 54),
+    (35, "TQ2_0", 256, 66),
+    (40, "NVFP4", 64, 36),
+    (41, "Q1_0", 128, 18),
+    (42, "Q2_0", 64, 18),
+];
+
+/// The types that were withdrawn from the format, and whose numbers are not given again.
+const WITHDRAWN: [(u32, &str); 8] = [
+    (4, "Q4_2"),
+    (5, "Q4_3"),
+    (31, "Q4_0_4_4"),
+    (32, "Q4_0_4_8"),
+    (33, "Q4_0_8_8"),
+    (36, "IQ4_NL_4_4"),
+    (37, "IQ4_NL_4_8"),
+    (38, "IQ4_NL_8_8"),
+];
+
+impl TensorType {
+    /// The type with this number in a file (`ggml_type`), or why there is none.
+    pub(super) fn from_number(number: u32) -> Parsed<Self> {
+        if let Some(dtype) = DType::from_ggml(number) {
+            return Ok(dtype.into());
+        }
+        if let Some(&(_, name, block_weights, block_bytes)) = LISTED.iter().find(|listed| listed.0 == number) {
+            return Ok(Self { number, name, block_weights, block_bytes });
+        }
+        Err(match WITHDRAWN.iter().find(|withdrawn| withdrawn.0 == number) {
+            Some((_, name)) => {
+                format!("is stored as {name}, which was withdrawn from GGUF: quantise the model anew as Q4_0 or IQ4_NL")
+            }
+            None => format!("has the unknown type {number}"),
+        })
+    }
+
+    /// Its usual name, for example `Q4_K`.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The format, where this crate computes on it.
+    pub fn dtype(self) -> Option<DType> {
+        DType::from_ggml(self.number)
+    }
+
+    /// How many weights a block holds (1 for the plain types).
+    pub fn block_weights(self) -> usize {
+        self.block_weights
+    }
+
+    /// How many bytes a block takes.
+    pub fn block_bytes(self) -> usize {
+        self.block_bytes
+    }
+}
+
+impl From<DType> for TensorType {
+    fn from(dtype: DType) -> Self {
+        let (block_weights, block_bytes) = (dtype.block_weights(), dtype.block_bytes());
+        Self { number: dtype.ggml(), name: dtype.name(), block_weights, block_bytes }
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
