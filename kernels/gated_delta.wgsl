@@ -51,7 +51,7 @@ fn main(
         s{{i}} = states[old + {{i}}u];
         {% endfor %}
     }
-    let query = head % {{key_heads}}u * {{head_dim // 4}}u + slice;
+    let query = {{key_head}} * {{head_dim // 4}}u + slice;
     let key = query + {{key_heads * head_dim // 4}}u;
     let own = (2u * {{key_heads}}u + head) * {{head_dim}}u + column;
     let pace = a[head];

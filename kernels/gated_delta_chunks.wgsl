@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let chunk = {{chunks_at}}u + group.y * {{chunk_words}}u;
     let first = step[{{runs_at}}u + step[chunk] * {{run_words}}u] + step[chunk + 1u];
     let tokens = step[chunk + 2u];
-    let query = head % {{key_heads}}u * {{head_dim // 4}}u;
+    let query = {{key_head}} * {{head_dim // 4}}u;
     {% for l in range(loads) %}
     let row{{l}} = (thread + {{l * workgroup}}u) / {{quads}}u;
     let from{{l}} = (first + min(row{{l}} % {{chunk}}u, tokens - 1u)) * {{x_stride // 4}}u + query

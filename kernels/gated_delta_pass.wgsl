@@ -72,7 +72,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         state[state_place(item / {{head_quads}}u, item % {{head_quads}}u)] = old;
     }
-    let query = head % {{key_heads}}u * {{head_quads}}u;
+    let query = {{key_head}} * {{head_quads}}u;
     let key = query + {{key_heads * head_quads}}u;
     {% for l in range(loads) %}
     let row{{l}} = (thread + {{l * workgroup}}u) / {{quads}}u;

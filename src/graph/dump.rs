@@ -48,8 +48,13 @@ impl fmt::Display for Op {
             Self::ShortConv(spec) => write!(f, " state={} kernel={}", spec.state, spec.kernel),
             Self::GatedDelta(spec) => write!(
                 f,
-                " state={} key_heads={} value_heads={} head_dim={} eps={:?}",
-                spec.state, spec.key_heads, spec.value_heads, spec.head_dim, spec.eps
+                " state={} key_heads={} value_heads={} order={} head_dim={} eps={:?}",
+                spec.state,
+                spec.key_heads,
+                spec.value_heads,
+                spec.order.name(),
+                spec.head_dim,
+                spec.eps
             ),
             Self::Embed
             | Self::MatMul

@@ -20,7 +20,7 @@ pub use attention::{AttentionSpec, RopeSpec, RopeStyle, Scores};
 pub use builder::Builder;
 pub use experts::ExpertsSpec;
 pub use op::{Activation, Op};
-pub use recurrent::{ConvSpec, DeltaSpec, LayerState, RECURRENT_UNIT};
+pub use recurrent::{ConvSpec, DeltaSpec, HeadOrder, LayerState, RECURRENT_UNIT};
 pub use rewrite::Rewriter;
 
 use crate::{DType, Result};

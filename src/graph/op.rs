@@ -62,7 +62,7 @@ pub enum Op {
     /// `(q|k|v [Tokens, (2 key_heads + value_heads) head_dim], alpha, beta [Tokens, value_heads], a, dt [1, value_heads])
     /// -> [Tokens, value_heads * head_dim]`: the gated delta rule ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)).
     ///
-    /// Each value head has a state `S [head_dim, head_dim]`, at first zero, and reads key head `h mod key_heads`. Queries
+    /// Each value head has a state `S [head_dim, head_dim]`, at first zero, and reads a key head. Queries
     /// and keys are divided by `sqrt(sum(x^2) + eps)`, queries by `sqrt(head_dim)` as well. For each token `S` becomes
     /// `g S + k u^T` with `g = exp(a ln(1 + exp(alpha + dt)))` and `u = (v - g S^T k) / (1 + exp(-beta))`; the result is
     /// `S^T q`.

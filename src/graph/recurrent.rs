@@ -30,12 +30,23 @@ pub struct DeltaSpec {
     pub state: usize,
     /// Heads of queries and keys.
     pub key_heads: usize,
-    /// Heads of values, a multiple of `key_heads`; value head `h` reads key head `h mod key_heads`.
+    /// Heads of values, a multiple of `key_heads`.
     pub value_heads: usize,
+    /// Which key head a value head reads.
+    pub order: HeadOrder,
     /// Elements in a head: a multiple of [`RECURRENT_UNIT`].
     pub head_dim: usize,
     /// Added to the sum of squares that queries and keys are divided by the root of.
     pub eps: f32,
+}
+
+/// How value heads lie that read the same key head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadOrder {
+    /// As far apart as there are key heads: value head `h` reads key head `h mod key_heads`.
+    Tiled,
+    /// One after the other: value head `h` reads key head `h / (value_heads / key_heads)`.
+    Grouped,
 }
 
 /// What channels of a convolution and heads of a gated delta rule are multiples of, so that kernels work on whole
@@ -61,7 +72,25 @@ impl ConvSpec {
     }
 }
 
+impl HeadOrder {
+    /// What a graph's text calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Tiled => "tiled",
+            Self::Grouped => "grouped",
+        }
+    }
+}
+
 impl DeltaSpec {
+    /// The key head that a value head reads.
+    pub fn key_head(&self, value_head: usize) -> usize {
+        match self.order {
+            HeadOrder::Tiled => value_head % self.key_heads,
+            HeadOrder::Grouped => value_head / (self.value_heads / self.key_heads),
+        }
+    }
+
     /// What it keeps.
     pub fn layer_state(&self) -> LayerState {
         LayerState { rows: self.value_heads.saturating_mul(self.head_dim), width: self.head_dim }

@@ -46,8 +46,9 @@ pub struct Config {
     pub reference_layout: bool,
     /// The layers, each an attention and a feed-forward block.
     pub layers: Vec<LayerConfig>,
-    /// Layers that the file has after those, which predict tokens further ahead and are left out.
-    pub nextn_layers: usize,
+    /// How names of tensors begin that change none of the logits: those of layers that predict tokens further ahead, and
+    /// those that nobody reads since a layer uses what another has made.
+    pub left_out: Vec<String>,
 }
 
 /// One layer's sizes and constants.
@@ -89,15 +90,16 @@ impl Config {
             logit_softcap: None,
             reference_layout: keys.str("tensor_data_layout")? == Some("reference"),
             layers: layers(keys)?,
-            nextn_layers: 0,
+            left_out: vec![],
         })
     }
 
     /// Leaves out the layers at the end that only predict tokens further ahead.
     pub(super) fn leave_out_nextn(&mut self, keys: &Keys) -> Result<()> {
         let blocks = self.layers.len();
-        self.nextn_layers = keys.count("nextn_predict_layers", blocks - 1)?;
-        self.layers.truncate(blocks - self.nextn_layers);
+        let nextn = keys.count("nextn_predict_layers", blocks - 1)?;
+        self.layers.truncate(blocks - nextn);
+        self.left_out.extend((blocks - nextn..blocks).map(|n| format!("blk.{n}.")));
         Ok(())
     }
 

@@ -43,7 +43,7 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
 /// What the checkpoints of Gemma 2 and 3 have in common.
 pub(super) const WINDOWS: &[Key] = &[
     size("sliding_window", "attention.sliding_window", Need::Or(4096)),
-    key("layer_types", Means::Windows("attention.sliding_window_pattern")),
+    key("layer_types", Means::Kinds("attention.sliding_window_pattern", "sliding_attention")),
     key("query_pre_attn_scalar", Means::InverseRoot("attention.scale", 256.0)),
 ];
 pub(super) const NORMS: &[Tensor] = &[

@@ -3,11 +3,13 @@
 //! its own, or experts beside each feed-forward.
 
 use super::{
-    Config, Experts, LayerConfig, Model, RopeConfig,
+    Checkpoint, Config, Experts, LayerConfig, Model, RopeConfig,
     block::Block,
+    checkpoint::{BIASES, Means, Need, SIZES, TENSORS, key, only, size, tensor},
     config::{PATTERN, head_dim_of},
     gemma,
     gemma3::BASE,
+    gemma4_layers,
     keys::{Keys, MAX_WIDTH},
     wiring::Wiring,
 };
@@ -19,6 +21,60 @@ use crate::{
 const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: true, post_norms: true, activation: Activation::Gelu };
 
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["gemma4_text"],
+    config: &[
+        &[
+            key("head_dim", Means::Derived("attention.key_length_swa")),
+            key("global_head_dim", Means::Derived("attention.key_length")),
+            key("num_key_value_heads", Means::Derived("attention.head_count_kv")),
+            key("intermediate_size", Means::Derived("feed_forward_length")),
+            key("num_experts", Means::Derived("expert_count")),
+            key("top_k_experts", Means::Derived("expert_used_count")),
+            key("moe_intermediate_size", Means::Derived("expert_feed_forward_length")),
+            size("max_position_embeddings", "context_length", Need::Or(131_072)),
+            size("sliding_window", "attention.sliding_window", Need::Or(512)),
+            key("layer_types", Means::Kinds(PATTERN, "sliding_attention")),
+            size("num_kv_shared_layers", "attention.shared_kv_layers", Need::Or(0)),
+            size("hidden_size_per_layer_input", "embedding_length_per_layer_input", Need::Or(256)),
+            key("final_logit_softcapping", Means::Cap("final_logit_softcapping", 0.0)),
+            only("hidden_activation", &["gelu_pytorch_tanh"]),
+            // Pictures alone see what follows them.
+            only("use_bidirectional_attention", &["vision"]),
+        ],
+        SIZES,
+        BIASES,
+    ],
+    tensors: &[
+        &[
+            tensor("post_attention_layernorm", "post_attention_norm"),
+            tensor("pre_feedforward_layernorm", "ffn_norm"),
+            tensor("post_feedforward_layernorm", "post_ffw_norm"),
+            tensor("layer_scalar", "layer_output_scale.weight"),
+            tensor("embed_tokens_per_layer", "per_layer_token_embd"),
+            tensor("per_layer_model_projection", "per_layer_model_proj"),
+            tensor("per_layer_projection_norm", "per_layer_proj_norm"),
+            tensor("per_layer_input_gate", "inp_gate"),
+            tensor("per_layer_projection", "proj"),
+            tensor("post_per_layer_input_norm", "post_norm"),
+            tensor("router.proj", "ffn_gate_inp"),
+            tensor("router.scale", "ffn_gate_inp.scale"),
+            tensor("router.per_expert_scale", "ffn_down_exps.scale"),
+            tensor("experts.gate_up_proj", "ffn_gate_up_exps.weight"),
+            tensor("experts.down_proj", "ffn_down_exps.weight"),
+            tensor("pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
+            tensor("post_feedforward_layernorm_1", "post_ffw_norm_1"),
+            tensor("post_feedforward_layernorm_2", "post_ffw_norm_2"),
+        ],
+        TENSORS,
+    ],
+    tied: true,
+    rope_theta: 1_000_000.0,
+    rope_theta_of_windows: Some(BASE),
+    derived: gemma4_layers::keys,
+    ..Checkpoint::DECODER
+};
+
 /// What this family has besides.
 struct Sizes {
     /// Layers with keys and values of their own; those that follow read the cache of the last of these of their kind.
@@ -28,8 +84,12 @@ struct Sizes {
 }
 
 pub(super) fn build(keys: &Keys, mut w: Wiring) -> Result<Model> {
-    let config = config(keys)?;
+    let mut config = config(keys)?;
     let sizes = sizes(keys, &config)?;
+    // Files have keys and values of these layers all the same.
+    let unread = ["attn_k.", "attn_v.", "attn_k_norm."];
+    let readers = sizes.own..config.layers.len();
+    config.left_out.extend(readers.flat_map(|n| unread.map(|part| format!("blk.{n}.{part}"))));
     let mut x = w.embedding(&config)?;
     let inputs = if sizes.inputs > 0 { Some(layer_inputs(&config, &sizes, &mut w, x)?) } else { None };
     for (n, layer) in config.layers.iter().enumerate() {
@@ -60,9 +120,10 @@ fn config(keys: &Keys) -> Result<Config> {
             layer.head_dim = sizes.unwrap_or(layer.head_dim);
             layer.rope = Some(RopeConfig::read_sliding(keys, layer.head_dim, BASE)?);
         } else {
-            layer.rope = layer.rope.map(|rope| RopeConfig { divided: true, ..rope });
+            layer.rope = layer.rope.map(|rope| RopeConfig { divisors: Some("rope_freqs.weight"), ..rope });
         }
     }
+    // A file without the key is of a model without the cap, as transformers has it; llama.cpp takes 30 then.
     config.logit_softcap = keys.factor("final_logit_softcapping", None)?;
     config.mix(keys, |ffn, _| ffn)?;
     Ok(config)

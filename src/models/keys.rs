@@ -33,13 +33,15 @@ const TELLING: [&str; 9] = [
 pub(super) struct Keys<'a> {
     pub gguf: &'a Gguf,
     pub architecture: &'a str,
+    /// The most positions that a sequence will have, if the model was trained for so many.
+    pub positions: usize,
     /// Those that have been asked for.
     read: RefCell<HashSet<String>>,
 }
 
 impl<'a> Keys<'a> {
-    pub fn new(gguf: &'a Gguf) -> Result<Self> {
-        Ok(Self { gguf, architecture: gguf.architecture()?, read: RefCell::default() })
+    pub fn new(gguf: &'a Gguf, positions: usize) -> Result<Self> {
+        Ok(Self { gguf, architecture: gguf.architecture()?, positions, read: RefCell::default() })
     }
 
     fn full(&self, key: &str) -> String {
@@ -100,12 +102,19 @@ impl<'a> Keys<'a> {
     /// For each layer yes or no: an array, or a number `n` where the last of each `n` layers differs from the others,
     /// which are a yes.
     pub fn pattern(&self, key: &str, layers: usize, period: usize) -> Result<Vec<bool>> {
-        let period = match self.gguf.get(&self.full(key)) {
-            Some(Value::Array(Array::Bool(pattern))) if pattern.len() == layers => return Ok(pattern.clone()),
-            Some(Value::Array(_)) => return Err(self.error(key, format!("is no array of {layers} booleans"))),
-            _ => self.optional_size(key, u32::MAX as usize)?.unwrap_or(period),
-        };
+        if let Some(Value::Array(_)) = self.gguf.get(&self.full(key)) {
+            return self.flags(key, layers);
+        }
+        let period = self.optional_size(key, u32::MAX as usize)?.unwrap_or(period);
         Ok((1..=layers).map(|n| !n.is_multiple_of(period)).collect())
+    }
+
+    /// For each layer yes or no.
+    pub fn flags(&self, key: &str, layers: usize) -> Result<Vec<bool>> {
+        match self.gguf.get(&self.full(key)) {
+            Some(Value::Array(Array::Bool(flags))) if flags.len() == layers => Ok(flags.clone()),
+            _ => Err(self.error(key, format!("is no array of {layers} booleans"))),
+        }
     }
 
     /// Elements between the two halves of an expert.

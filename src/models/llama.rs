@@ -51,7 +51,7 @@ pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
     let mut config = Config::read(keys)?;
     config.mix(keys, |ffn, _| ffn)?;
     for layer in &mut config.layers {
-        layer.rope = layer.rope.map(|rope| RopeConfig { divided: true, ..rope });
+        layer.rope = layer.rope.map(|rope| RopeConfig { divisors: Some("rope_freqs.weight"), ..rope });
     }
     BLOCK.model(config, wiring)
 }

@@ -13,6 +13,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod gemma4;
+mod gemma4_layers;
 mod granite;
 mod keys;
 mod llama;
@@ -64,8 +65,8 @@ impl Family {
         self.checkpoints.iter().flat_map(|checkpoint| checkpoint.model_types).copied()
     }
 
-    fn model(&self, gguf: &Gguf, weights: &Weights) -> Result<Model> {
-        let keys = Keys::new(gguf)?;
+    fn model(&self, gguf: &Gguf, weights: &Weights, positions: usize) -> Result<Model> {
+        let keys = Keys::new(gguf, positions)?;
         let model = (self.build)(&keys, Wiring::new(weights))?;
         keys.refuse_unread()?;
         refuse_unused(gguf, &model)?;
@@ -79,14 +80,14 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoints: &[&gemma3::CHECKPOINT] },
-    Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[] },
+    Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[&gemma4::CHECKPOINT] },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoints: &[&granite::CHECKPOINT] },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
-    Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4, but for LongRoPE", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
+    Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoints: &[&qwen3::CHECKPOINT] },
-    Family { architecture: "qwen35", models: "Qwen3.5, dense, text", build: qwen35::build, checkpoints: &[] },
-    Family { architecture: "qwen35moe", models: "Qwen3.5 with experts, text", build: qwen35_moe::build, checkpoints: &[] },
+    Family { architecture: "qwen35", models: "Qwen3.5, dense, text", build: qwen35::build, checkpoints: &[&qwen35::CHECKPOINT] },
+    Family { architecture: "qwen35moe", models: "Qwen3.5 with experts, text", build: qwen35_moe::build, checkpoints: &[&qwen35_moe::CHECKPOINT] },
     Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoints: &[&qwen3_moe::CHECKPOINT] },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
 ];
@@ -127,20 +128,29 @@ impl Model {
     /// that is not computed on, or that the family has no use for. Of a directory, [`Error::InvalidFile`] names the setting
     /// in `config.json` that a key comes from.
     pub fn from_gguf(gguf: &Gguf, weights: &Weights) -> Result<Self> {
+        Self::for_positions(gguf, weights, usize::MAX)
+    }
+
+    /// As [`from_gguf`](Self::from_gguf) for sequences of no more than so many `positions`, and than the model was trained
+    /// for: models that were stretched to a longer context by LongRoPE encode positions in one way within the context that
+    /// they had before, and in another where a sequence may be longer.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn for_positions(gguf: &Gguf, weights: &Weights, positions: usize) -> Result<Self> {
         let name = gguf.architecture()?;
         let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| {
             let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
             unbuilt(name, &supported)
         })?;
-        family.model(gguf, weights).map_err(|error| match gguf.version() {
+        family.model(gguf, weights, positions).map_err(|error| match gguf.version() {
             Some(_) => error,
             None => checkpoint::reword(family, gguf.path(), error),
         })
     }
 }
 
-/// A model that is computed without some of its tensors would be another model. Those of layers that predict tokens
-/// further ahead change none of the logits.
+/// A model that is computed without some of its tensors would be another model.
 fn refuse_unused(gguf: &Gguf, model: &Model) -> Result<()> {
     let used: HashSet<&str> = model
         .graph
@@ -151,9 +161,7 @@ fn refuse_unused(gguf: &Gguf, model: &Model) -> Result<()> {
             Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
         })
         .collect();
-    let Config { layers, nextn_layers, .. } = &model.config;
-    let nextn: Vec<_> = (layers.len()..).take(*nextn_layers).map(|n| format!("blk.{n}.")).collect();
-    let left_out = |name: &str| nextn.iter().any(|layer| name.starts_with(layer));
+    let left_out = |name: &str| model.config.left_out.iter().any(|start| name.starts_with(start));
     match gguf.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str()) && !left_out(&tensor.name)) {
         Some(unused) => {
             let what = "is in the file, but this architecture as it is built here has no use for it";

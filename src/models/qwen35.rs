@@ -3,10 +3,18 @@
 //! attention with a gate on its result ([Qiu et al. 2025](https://arxiv.org/abs/2505.06708)), heads that are normed and
 //! rotated in part. Text only: for text the sections of the rotation are one.
 
-use super::{Config, LayerConfig, Model, keys::Keys, wiring::Wiring};
+use super::{
+    Checkpoint, Config, LayerConfig, Model,
+    checkpoint::{
+        BIASES, Key, Made, Means, Need, SILU, SIZES, Settings, TENSORS, Tensor, key, less_one, made, size, tensor,
+    },
+    keys::Keys,
+    wiring::Wiring,
+};
 use crate::{
     Result,
-    graph::{Activation, DeltaSpec, LayerCache, RECURRENT_UNIT, RopeStyle, ValueId},
+    gguf::{TensorInfo, Value},
+    graph::{Activation, DeltaSpec, HeadOrder, LayerCache, RECURRENT_UNIT, RopeStyle, ValueId},
 };
 
 /// The largest sizes that are believed.
@@ -14,10 +22,56 @@ const MAX_HEADS: usize = 1 << 12;
 const MAX_HEAD_DIM: usize = 1 << 8;
 const MAX_KERNEL: usize = 1 << 6;
 
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["qwen3_5_text"],
+    config: &[LAYERS, SIZES, SILU, BIASES],
+    tensors: &[DELTA_NET, NORMS, TENSORS],
+    partial_rotary_factor: Some(0.25),
+    permuted: true,
+    derived: inner_size,
+    ..Checkpoint::DECODER
+};
+
+/// What the checkpoints have in common with those that have experts.
+pub(super) const LAYERS: &[Key] = &[
+    size("head_dim", "attention.key_length", Need::Or(256)),
+    key("layer_types", Means::Kinds("attention.recurrent_layers", "linear_attention")),
+    size("full_attention_interval", "full_attention_interval", Need::Optional),
+    size("linear_conv_kernel_dim", "ssm.conv_kernel", Need::Or(4)),
+    size("linear_key_head_dim", "ssm.state_size", Need::Or(128)),
+    size("linear_num_key_heads", "ssm.group_count", Need::Or(16)),
+    size("linear_num_value_heads", "ssm.time_step_rank", Need::Or(32)),
+];
+pub(super) const DELTA_NET: &[Tensor] = &[
+    tensor("linear_attn.in_proj_qkv", "attn_qkv"),
+    tensor("linear_attn.in_proj_z", "attn_gate"),
+    tensor("linear_attn.in_proj_a", "ssm_alpha"),
+    tensor("linear_attn.in_proj_b", "ssm_beta"),
+    made("linear_attn.conv1d", "ssm_conv1d", Made::Kernel),
+    tensor("linear_attn.dt_bias", "ssm_dt.bias"),
+    made("linear_attn.A_log", "ssm_a", Made::MinusExp),
+    tensor("linear_attn.norm", "ssm_norm"),
+    tensor("linear_attn.out_proj", "ssm_out"),
+];
+pub(super) const NORMS: &[Tensor] = &[
+    less_one("norm", "output_norm"),
+    less_one("input_layernorm", "attn_norm"),
+    less_one("post_attention_layernorm", "post_attention_norm"),
+    less_one("self_attn.q_norm", "attn_q_norm"),
+    less_one("self_attn.k_norm", "attn_k_norm"),
+];
+
+/// Elements of all value heads.
+fn inner_size(settings: &Settings, _: &[TensorInfo]) -> Result<Vec<(&'static str, Value)>> {
+    let heads = settings.size("linear_num_value_heads")?.unwrap_or(32);
+    let head_dim = settings.size("linear_value_head_dim")?.unwrap_or(128);
+    Ok(vec![("ssm.inner_size", Value::U64(u64::from(heads) * u64::from(head_dim)))])
+}
+
 /// What this family has besides.
 struct Sizes {
-    /// Every so many layers, the last of each is attention.
-    interval: usize,
+    /// Which layers are DeltaNets, with those that are left out.
+    recurrent: Vec<bool>,
     /// Tokens that a short convolution sees.
     kernel: usize,
     delta: DeltaSpec,
@@ -25,17 +79,22 @@ struct Sizes {
 
 impl Sizes {
     fn read(c: &Config, keys: &Keys) -> Result<Self> {
-        let interval = keys.optional_size("full_attention_interval", 1 << 12)?.unwrap_or(4);
-        if keys.has("attention.recurrent_layers") {
-            let what = "is there, which is not built yet: `full_attention_interval` is";
-            return Err(keys.error("attention.recurrent_layers", what));
-        }
         let kernel = keys.size("ssm.conv_kernel", MAX_KERNEL)?;
         if kernel == 1 {
             return Err(keys.error("ssm.conv_kernel", "is 1, but a convolution must see some token before its own"));
         }
-        Ok(Self { interval, kernel, delta: delta(c, keys)? })
+        Ok(Self { recurrent: recurrent(c, keys)?, kernel, delta: delta(c, keys)? })
     }
+}
+
+/// As the file lists them; else all but the last of every few layers.
+fn recurrent(c: &Config, keys: &Keys) -> Result<Vec<bool>> {
+    const LAYERS: &str = "attention.recurrent_layers";
+    if keys.has(LAYERS) {
+        return keys.flags(LAYERS, keys.size("block_count", usize::MAX)?);
+    }
+    let interval = keys.optional_size("full_attention_interval", 1 << 12)?.unwrap_or(4);
+    Ok((1..=c.layers.len()).map(|n| !n.is_multiple_of(interval)).collect())
 }
 
 fn delta(c: &Config, keys: &Keys) -> Result<DeltaSpec> {
@@ -56,7 +115,8 @@ fn delta(c: &Config, keys: &Keys) -> Result<DeltaSpec> {
         let what = format!("is {inner}, but {value_heads} heads of {head_dim} are {}", value_heads * head_dim);
         return Err(keys.error("ssm.inner_size", what));
     }
-    Ok(DeltaSpec { state: 0, key_heads, value_heads, head_dim, eps: c.rms_eps })
+    let order = if c.reference_layout { HeadOrder::Grouped } else { HeadOrder::Tiled };
+    Ok(DeltaSpec { state: 0, key_heads, value_heads, order, head_dim, eps: c.rms_eps })
 }
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
@@ -82,8 +142,10 @@ pub(super) fn model(
     let mut x = w.embedding(&c)?;
     for (n, layer) in c.layers.iter().enumerate() {
         let h = w.rms_norm(x, &format!("blk.{n}.attn_norm"), c.hidden, c.rms_eps)?;
-        let attends = (n + 1).is_multiple_of(sizes.interval);
-        let h = if attends { attention(&c, layer, &mut w, h, n)? } else { delta_net(&c, &sizes, &mut w, h, n)? };
+        let h = match sizes.recurrent[n] {
+            true => delta_net(&c, &sizes, &mut w, h, n)?,
+            false => attention(&c, layer, &mut w, h, n)?,
+        };
         x = w.builder.add(x, h);
         let h = w.rms_norm(x, &format!("blk.{n}.post_attention_norm"), c.hidden, c.rms_eps)?;
         let h = feed_forward(&mut w, layer, h, &format!("blk.{n}.ffn"))?;

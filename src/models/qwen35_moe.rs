@@ -2,14 +2,45 @@
 //! place of every feed-forward, and beside these an expert that every token goes through, by a gate of its own.
 
 use super::{
-    Experts, Model,
+    Checkpoint, Experts, Model,
+    checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, size, tensor},
     keys::{Keys, MAX_WIDTH},
+    qwen3_moe::MIXTURE,
     qwen35,
     wiring::Wiring,
 };
 use crate::{
     Result,
     graph::{Activation, ExpertsSpec, ValueId},
+};
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["qwen3_5_moe_text"],
+    config: &[
+        EXPERTS,
+        &[
+            size("shared_expert_intermediate_size", "expert_shared_feed_forward_length", Need::Or(512)),
+            // All feed-forwards are experts.
+            size("intermediate_size", "feed_forward_length", Need::Optional),
+        ],
+        qwen35::LAYERS,
+        SIZES,
+        SILU,
+        BIASES,
+    ],
+    tensors: &[
+        &[
+            tensor("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+            tensor("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
+            tensor("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+            tensor("mlp.shared_expert.down_proj", "ffn_down_shexp"),
+        ],
+        MIXTURE,
+        qwen35::DELTA_NET,
+        qwen35::NORMS,
+        TENSORS,
+    ],
+    ..qwen35::CHECKPOINT
 };
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {

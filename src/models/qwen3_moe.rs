@@ -36,6 +36,9 @@ pub(super) const MIXTURE: &[Tensor] = &[
     tensor("mlp.experts.*.gate_proj", "ffn_gate_exps"),
     tensor("mlp.experts.*.up_proj", "ffn_up_exps"),
     tensor("mlp.experts.*.down_proj", "ffn_down_exps"),
+    // In checkpoints of some all experts are one tensor.
+    tensor("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"),
+    tensor("mlp.experts.down_proj", "ffn_down_exps.weight"),
 ];
 
 pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {

@@ -3,6 +3,19 @@
 use super::keys::{Keys, MAX_CONTEXT};
 use crate::Result;
 
+/// What LongRoPE divides frequencies by within the first context, and beyond it.
+pub(super) const SHORT: &str = "rope_factors_short.weight";
+pub(super) const LONG: &str = "rope_factors_long.weight";
+
+/// YaRN's other constants, and what they are here.
+const YARN: [(&str, u64); 5] = [
+    ("rope.scaling.yarn_beta_fast", 32),
+    ("rope.scaling.yarn_beta_slow", 1),
+    ("rope.scaling.yarn_ext_factor", 1),
+    ("rope.scaling.yarn_attn_factor", 1),
+    ("rope.scaling.yarn_log_multiplier", 0),
+];
+
 /// Rotary embedding's constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeConfig {
@@ -12,8 +25,10 @@ pub struct RopeConfig {
     pub dim: usize,
     /// What is done to the frequencies so that more positions fit.
     pub scaling: RopeScaling,
-    /// Whether the file's `rope_freqs.weight`, where it has one, divides the frequencies pair by pair.
-    pub divided: bool,
+    /// The tensor that divides the frequencies pair by pair, where the file has it.
+    pub divisors: Option<&'static str>,
+    /// What rotated queries and keys grow by, besides YaRN's growth.
+    pub attention_factor: f32,
 }
 
 /// How the frequencies of rotary embedding are stretched.
@@ -45,7 +60,8 @@ impl RopeConfig {
             let what = format!("is yarn with {dim} of a head's {head_dim} elements rotated, which is not built yet");
             return Err(keys.error("rope.scaling.type", what));
         }
-        Ok(Self { base, dim, scaling, divided: false })
+        let attention_factor = keys.factor("rope.scaling.attn_factor", None)?.unwrap_or(1.0);
+        Ok(Self { base, dim, scaling, divisors: None, attention_factor })
     }
 
     /// That of heads of `head_dim` elements that see a window: turned by `rope.freq_base_swa`, or by `base` where the file
@@ -53,7 +69,7 @@ impl RopeConfig {
     pub(super) fn read_sliding(keys: &Keys, head_dim: usize, base: f32) -> Result<Self> {
         let base = keys.float("rope.freq_base_swa", f32::MIN_POSITIVE..f32::MAX, Some(base))?;
         let dim = Self::read_dim(keys, "rope.dimension_count_swa", head_dim)?;
-        Ok(Self { base, dim, scaling: RopeScaling::None, divided: false })
+        Ok(Self { base, dim, scaling: RopeScaling::None, divisors: None, attention_factor: 1.0 })
     }
 
     fn read_dim(keys: &Keys, key: &str, head_dim: usize) -> Result<usize> {
@@ -90,12 +106,13 @@ impl RopeConfig {
         move |i| ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
     }
 
-    /// What attention's scores grow by. YaRN lets queries and keys grow; put here, that costs nothing.
+    /// What the product of a rotated query and a rotated key grows by.
     pub(super) fn growth(&self) -> f32 {
-        match self.scaling {
+        let of_each = match self.scaling {
             RopeScaling::None | RopeScaling::Linear { .. } => 1.0,
-            RopeScaling::Yarn { factor, .. } => (1.0 + 0.1 * f64::from(factor).ln()).powi(2) as f32,
-        }
+            RopeScaling::Yarn { factor, .. } => 1.0 + 0.1 * f64::from(factor).ln(),
+        };
+        (of_each * f64::from(self.attention_factor)).powi(2) as f32
     }
 }
 
@@ -106,6 +123,7 @@ impl RopeScaling {
         // The key that files had before `rope.scaling.*` came.
         const OLD_FACTOR: &str = "rope.scale_linear";
         match keys.str(TYPE)? {
+            Some("longrope") if keys.gguf.tensor(LONG).is_some() => keys.expect(FACTOR, 1).map(|()| Self::None),
             Some("none") => Ok(Self::None),
             Some("linear") | None => {
                 let key = if keys.has(FACTOR) { FACTOR } else { OLD_FACTOR };
@@ -116,6 +134,9 @@ impl RopeScaling {
                 }
             }
             Some("yarn") => {
+                for (key, built) in YARN {
+                    keys.expect(key, built)?;
+                }
                 let original = keys.optional_size("rope.scaling.original_context_length", MAX_CONTEXT)?;
                 Ok(Self::Yarn {
                     factor: keys.float(FACTOR, 1.0..f32::MAX, None)?,

@@ -139,8 +139,8 @@ impl<'a> Wiring<'a> {
             return Ok(*known);
         }
         let mut frequencies = self.builder.constant(rope.frequencies());
-        if rope.divided {
-            let divisors = self.optional_weight("rope_freqs.weight", 1, rope.dim / 2)?;
+        if let Some(name) = rope.divisors {
+            let divisors = self.optional_weight(name, 1, rope.dim / 2)?;
             frequencies = divisors.map_or(frequencies, |divisors| self.builder.div(frequencies, divisors));
         }
         self.frequencies.push((*rope, frequencies));
@@ -152,13 +152,32 @@ impl<'a> Wiring<'a> {
         &mut self,
         layer: &LayerConfig,
         style: RopeStyle,
-        rows: [ValueId; N],
+        mut rows: [ValueId; N],
     ) -> Result<([ValueId; N], Scores)> {
         let Some(rope) = &layer.rope else { return Ok((rows, layer.scores)) };
         let frequencies = self.frequencies(rope)?;
+        let mut scores = layer.scores;
+        if rope.dim == layer.head_dim {
+            // Put here, growth costs nothing.
+            scores.scale *= rope.growth();
+        } else if rope.growth() != 1.0 {
+            rows[0] = self.grown(layer, rope, rows[0]);
+        }
         let spec = RopeSpec { style, head_dim: layer.head_dim };
-        let scores = Scores { scale: layer.scores.scale * rope.growth(), ..layer.scores };
         Ok((rows.map(|x| self.builder.rope(x, frequencies, spec)), scores))
+    }
+
+    /// Queries, what of their heads is rotated larger by what their products with keys grow by.
+    fn grown(&mut self, layer: &LayerConfig, rope: &RopeConfig, queries: ValueId) -> ValueId {
+        let head = (0..layer.head_dim).map(|i| if i < rope.dim { rope.growth() } else { 1.0 });
+        let row: Vec<f32> = head.cycle().take(layer.heads * layer.head_dim).collect();
+        let row = self.builder.constant(row);
+        self.builder.mul(queries, row)
+    }
+
+    /// Whether the file has a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.weights.rows(name).is_some()
     }
 
     /// Every element times `factor`.

@@ -58,7 +58,8 @@ impl RunnerBuilder {
 
     /// The most tokens that the sequence can hold, prompt and text together. By default 4096, or what the model was
     /// trained for where that is less; asking for more than that is an error. The cache grows with the sequence, so a
-    /// length that is not used costs nothing.
+    /// length that is not used costs nothing. What LongRoPE has stretched to a longer context (Phi-3 and Phi-4) encodes positions
+    /// for the shorter one unless more is asked for here.
     pub fn context_length(mut self, tokens: usize) -> Self {
         self.context_length = Some(tokens);
         self
@@ -128,10 +129,15 @@ impl RunnerBuilder {
         self.load(models::open(path)?)
     }
 
+    /// The most positions that a sequence may have, if the model was trained for so many.
+    pub(super) fn positions(&self) -> usize {
+        self.context_length.unwrap_or(DEFAULT_CONTEXT)
+    }
+
     pub(super) fn context_length_for(&self, config: &Config) -> Result<usize> {
         let trained = config.context_length;
         match self.context_length {
-            None => Ok(trained.min(DEFAULT_CONTEXT)),
+            None => Ok(trained.min(self.positions())),
             Some(0) => Err(Error::argument("context_length", "is 0, but must be at least 1")),
             Some(tokens) if tokens > trained => {
                 Err(Error::argument("context_length", format!("is {tokens}, but the model was trained for {trained}")))

@@ -1,7 +1,7 @@
 //! Model families: their graphs and what these compute, against llama.cpp; their configs, against bad files.
 
 use inkstone::{
-    DType, Error,
+    CacheType, DType, Device, Error, Runner,
     gguf::Gguf,
     graph::{Op, Source},
     models::{Config, FAMILIES, Model, RopeScaling},
@@ -17,7 +17,8 @@ use crate::support::{
 pub fn open(tiny: Tiny) -> (Gguf, Weights, Model) {
     let gguf = Gguf::open(tiny.path()).unwrap();
     let weights = Weights::from_gguf(&gguf);
-    let model = Model::from_gguf(&gguf, &weights).unwrap();
+    // As many as llama.cpp is asked with.
+    let model = Model::for_positions(&gguf, &weights, 8192).unwrap();
     (gguf, weights, model)
 }
 
@@ -180,6 +181,8 @@ fn keys_out_of_range_are_named() {
         ("rope.scaling.type", text("longrope")),
         ("rope.scaling.type", u32(1)),
         ("rope.scaling.factor", f32(-2.0)),
+        ("rope.scaling.attn_factor", f32(-1.0)),
+        ("rope.scaling.attn_factor", u32(1)),
     ];
     for architecture in ["qwen3", "llama"] {
         for (key, value) in &cases {
@@ -192,6 +195,14 @@ fn keys_out_of_range_are_named() {
     let yarn =
         [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0)), ("rope.dimension_count", u32(4))];
     assert!(load(&file("llama", &yarn)).unwrap_err().to_string().contains("rope.scaling.type"));
+    let yarn = [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0))];
+    load(&file("llama", &yarn)).unwrap();
+    for (key, built) in [("beta_fast", 32.0), ("beta_slow", 1.0), ("ext_factor", 1.0), ("attn_factor", 1.0)] {
+        let key = format!("rope.scaling.yarn_{key}");
+        let with = |x: f32| load(&file("llama", &[&yarn[..], &[(key.as_str(), f32(x))]].concat()));
+        with(built).unwrap();
+        assert!(with(built + 0.5).unwrap_err().to_string().contains(&format!("`llama.{key}`")));
+    }
 }
 
 #[test]
@@ -266,6 +277,52 @@ fn part_of_a_head_may_be_rotated() {
     let Source::Constant(frequencies) = &graph.value(rope.inputs[1]).source else { panic!() };
     // 100^(-2i/4), over the factor of the scaling, which is linear where no type is named.
     assert_eq!(frequencies[..], [0.5, 0.05]);
+}
+
+/// What the product of a query and a key grows by, the file asks for of each of them.
+#[test]
+fn scores_grow_as_the_file_says() {
+    let scale = |changes: &[(&str, Option<Stored>)]| {
+        let graph = load(&file("llama", changes)).unwrap().graph;
+        let mut ops = graph.nodes().iter().map(|node| &node.op);
+        ops.find_map(|op| if let Op::Attention(spec) = op { Some(spec.scores.scale) } else { None }).unwrap()
+    };
+    let plain = scale(&[]);
+    let close = |found: f32, wanted: f64| assert!((f64::from(found / plain) - wanted).abs() < 1e-6, "{found}");
+    close(scale(&[("rope.scaling.attn_factor", f32(1.5))]), 2.25);
+    let yarn = [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(4.0))];
+    close(scale(&yarn), (1.0 + 0.1 * 4_f64.ln()).powi(2));
+    let both = [&yarn[..], &[("rope.scaling.attn_factor", f32(0.5))]].concat();
+    close(scale(&both), (0.5 + 0.05 * 4_f64.ln()).powi(2));
+}
+
+#[test]
+fn stretched_frequencies_go_by_the_context_that_is_asked_for() {
+    const LONG: &str = "rope_factors_long";
+    const SHORT: &str = "rope_factors_short";
+    let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "phi3_long").unwrap();
+    let (gguf, weights, model) = open(tiny);
+    assert!(model.graph.to_string().contains(LONG));
+    for (positions, taken, other) in [(64, SHORT, LONG), (65, LONG, SHORT), (1 << 20, LONG, SHORT)] {
+        let text = Model::for_positions(&gguf, &weights, positions).unwrap().graph.to_string();
+        assert!(text.contains(taken) && !text.contains(other), "{positions}: {text}");
+    }
+    let logits = |context: usize| {
+        let builder = Runner::builder().device(Device::Cpu).cache_type(CacheType::F32).context_length(context);
+        let mut runner = builder.from_gguf(tiny.path()).unwrap();
+        runner.predict_logits(&tiny.expected().prompt[..60]).unwrap()
+    };
+    assert_eq!(logits(65), logits(512));
+    assert!(nmse(&logits(64), &logits(65)) > 1e-3);
+    // One without the other is no model.
+    for [there, missing] in [[LONG, SHORT], [SHORT, LONG]] {
+        let changes = [("rope.scaling.original_context_length", u32(8))];
+        let changes = if missing == LONG { &changes[..] } else { &[] };
+        let file = zeros(file("phi3", changes), &format!("{there}.weight"), &[3]);
+        let error = load(&file).unwrap_err();
+        let named = format!("{missing}.weight");
+        assert!(matches!(&error, Error::Tensor { tensor, .. } if *tensor == named), "{error}");
+    }
 }
 
 #[test]

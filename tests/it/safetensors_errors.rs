@@ -160,6 +160,19 @@ fn settings_that_are_not_built_are_refused_by_name() {
         ("gemma2", "layer_types", json!("full_attention")),
         ("gemma2", "layer_types", json!(["linear_attention"])),
         ("gemma3", "attn_logit_softcapping", json!(50.0)),
+        ("qwen3moe", "norm_topk_prob", json!(false)),
+        ("qwen3moe", "norm_topk_prob", json!(null)),
+        ("qwen3moe", "decoder_sparse_step", json!(2)),
+        ("qwen3moe", "mlp_only_layers", json!([0])),
+        ("mixtral", "sliding_window", json!(128)),
+        ("qwen35", "layer_types", json!(["full_attention"])),
+        ("qwen35", "layer_types", json!(["sliding_attention"])),
+        ("gemma4", "use_bidirectional_attention", json!("all")),
+        ("gemma4", "layer_types", json!(["full_attention"])),
+        ("gemma4", "layer_types", json!(["sliding_attention"].repeat(6))),
+        ("gemma4", "per_layer_config", json!([])),
+        ("gemma4", "attention_k_eq_v", json!(true)),
+        ("gemma4_uneven", "attention_k_eq_v", json!(false)),
     ];
     for (name, key, value) in cases {
         let message = setting(name, key, value);
@@ -177,6 +190,77 @@ fn settings_that_are_not_built_are_refused_by_name() {
 }
 
 #[test]
+fn layers_of_their_own_sizes_are_held_to_what_is_built() {
+    let cases = [
+        ("6", json!({}), "per_layer_config.6"),
+        ("01", json!({ "head_dim": 2 }), "per_layer_config.01"),
+        ("0", json!(7), "per_layer_config.0"),
+        ("0", json!({ "head_dim": -1 }), "per_layer_config.0.head_dim"),
+        ("0", json!({ "num_key_value_heads": 0.5 }), "per_layer_config.0.num_key_value_heads"),
+        ("0", json!({ "intermediate_size": 64 }), "per_layer_config.0.intermediate_size"),
+        ("0", json!({ "head_dim": 32 }), "per_layer_config"),
+    ];
+    for (layer, value, named) in cases {
+        let message = setting("gemma4", "per_layer_config", json!({ layer: value, "3": { "head_dim": 32 } }));
+        assert!(message.starts_with(&format!("config.json: `{named}` ")), "{message}");
+    }
+    for key in ["layer_types", "rope_parameters", "intermediate_size"] {
+        assert_eq!(setting("gemma4", key, None), format!("config.json: `{key}` is missing"));
+    }
+    for key in ["num_experts", "top_k_experts", "moe_intermediate_size"] {
+        assert_eq!(setting("gemma4_uneven", key, None), format!("config.json: `{key}` is missing"));
+    }
+    for value in [0.0, -1.0, 1.5] {
+        let message = setting("qwen35", "rope_parameters", json!({ "partial_rotary_factor": value }));
+        assert!(message.starts_with("config.json: `rope_parameters.partial_rotary_factor` is "), "{message}");
+    }
+}
+
+/// As configs were before transformers gave layers settings of their own.
+#[test]
+fn kinds_of_layers_may_have_their_sizes() {
+    let folder = Folder::new();
+    let checkpoint = tiny("gemma4_uneven").with(CONFIG, "per_layer_config", None);
+    let checkpoint = checkpoint.with(CONFIG, "global_head_dim", json!(32));
+    open(&checkpoint.clone().with(CONFIG, "num_global_key_value_heads", json!(1)).write(&folder)).unwrap();
+    let message = complaint(&checkpoint);
+    assert!(message.starts_with("tensor `model.layers.1.self_attn.k_proj.weight`: has shape [32, 32]"), "{message}");
+}
+
+#[test]
+fn stacks_of_experts_are_held_together() {
+    let with = |change: fn(&mut Tensor)| {
+        let mut checkpoint = tiny("qwen3moe");
+        checkpoint.tensors.iter_mut().filter(|tensor| tensor.name.contains("0.mlp.experts.2.up_proj")).for_each(change);
+        complaint(&checkpoint)
+    };
+    let name = "model.layers.0.mlp.experts.2.up_proj.weight";
+    let missing = with(|tensor| tensor.name = "model.layers.0.mlp.experts.9.up_proj.weight".into());
+    assert_eq!(missing, "tensor `model.layers.0.mlp.experts.3.up_proj.weight`: is number 3, but number 2 is missing");
+    let twice = with(|tensor| tensor.name = "layers.0.mlp.experts.3.up_proj.weight".into());
+    assert!(twice.contains("experts.3.up_proj.weight`: is the same part of the model as `"), "{twice}");
+    let turned = with(|tensor| tensor.shape.reverse());
+    let start = format!("tensor `{name}`: has the shape [64, 32] as F32, but `model.layers.0.mlp.experts.0.up_proj");
+    assert!(turned.starts_with(&start), "{turned}");
+    let other = complaint(&tiny("qwen3moe").stored_as("BF16", |tensor| tensor == name));
+    assert!(other.starts_with(&format!("tensor `{name}`: has the shape [32, 64] as BF16, but `")), "{other}");
+    let unknown = with(|tensor| tensor.name = "model.layers.0.mlp.experts.02.up_proj.weight".into());
+    assert!(unknown.contains("number 3, but number 2 is missing") || unknown.contains("has no use for"), "{unknown}");
+    let more = setting("qwen3moe", "num_local_experts", json!(8));
+    let start = "tensor `model.layers.0.mlp.gate.weight`: has shape [7, 64], but [8, 64] is expected";
+    assert_eq!(more, start);
+    assert!(setting("qwen3moe", "num_experts_per_tok", None).ends_with("`num_experts_per_tok` is missing"));
+    let flat = |wanted: &str| {
+        let mut checkpoint = tiny("qwen35");
+        let tensor = checkpoint.tensors.iter_mut().find(|tensor| tensor.name.ends_with(wanted)).unwrap();
+        tensor.shape.push(1);
+        complaint(&checkpoint)
+    };
+    assert!(flat("0.linear_attn.A_log").contains("has the shape [4, 1], but must be a vector"));
+    assert!(flat("0.linear_attn.conv1d.weight").contains("but [channels, 1, taps] is wanted"));
+}
+
+#[test]
 fn rotary_parameters_are_held_to_what_is_built() {
     let plain = json!({ "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128 });
     let with = |key: &str, value: Value| {
@@ -189,7 +273,8 @@ fn rotary_parameters_are_held_to_what_is_built() {
             "original_max_position_embeddings": 64 })
     };
     let cases = [
-        ("rope_type", with("rope_type", json!("longrope"))),
+        ("rope_type", with("rope_type", json!("dynamic"))),
+        ("short_factor", with("rope_type", json!("longrope"))),
         ("rope_type", with("rope_type", json!(7))),
         ("factor", with("factor", json!(0))),
         ("factor", with("factor", json!(null))),
@@ -213,10 +298,52 @@ fn rotary_parameters_are_held_to_what_is_built() {
         }
     }
     assert_eq!(setting("llama", "rope_parameters", json!([])), "config.json: `rope_parameters` is no object");
+    let stretched = |key: &str, value: Value| {
+        let mut parameters = tiny("phi3_long").json(CONFIG)["rope_parameters"].clone();
+        parameters[key] = value;
+        setting("phi3_long", "rope_parameters", parameters)
+    };
+    for (key, value) in [
+        ("short_factor", json!(null)),
+        ("long_factor", json!([])),
+        ("long_factor", json!([1.0, 0.0, 1.0, 1.0, 1.0, 1.0])),
+        ("long_factor", json!([1.0, 1e300, 1.0, 1.0, 1.0, 1.0])),
+        ("short_factor", json!(["1"])),
+        ("factor", json!(-1.0)),
+        ("attention_factor", json!(0.0)),
+        ("attention_factor", json!("1")),
+        ("partial_rotary_factor", json!(2.0)),
+    ] {
+        let message = stretched(key, value);
+        assert!(message.starts_with(&format!("config.json: `rope_parameters.{key}` is ")), "{message}");
+    }
+    let few = stretched("long_factor", json!([1.0]));
+    assert_eq!(few, "tensor `rope_factors_long.weight`: has shape [1], but [1, 6] is expected");
+    let beside = "original_max_position_embeddings";
+    assert_eq!(setting("phi3_long", beside, json!(0)), format!("config.json: `{beside}` is 0, but must be above 0"));
     // What YaRN grows by unless it is said.
     let said = with("attention_factor", json!(1.138_629_436_111_989));
     let folder = Folder::new();
     open(&tiny("qwen3").with(CONFIG, "rope_parameters", said).write(&folder)).unwrap();
+}
+
+/// Of these families' own layers none goes unnoticed.
+#[test]
+fn every_tensor_of_a_layer_is_needed() {
+    for name in ["qwen35", "qwen35moe", "gemma4", "gemma4_uneven", "mixtral"] {
+        let all = tiny(name).tensors;
+        for index in (0..all.len()).filter(|index| all[*index].name.contains(".layers.")) {
+            let mut checkpoint = tiny(name);
+            let missing = checkpoint.tensors.remove(index).name;
+            // An expert that is the last of its stack leaves a smaller one; one scale is not there in all models.
+            if missing.ends_with("layer_scalar") {
+                continue;
+            }
+            let folder = Folder::new();
+            let error = open(&checkpoint.write(&folder)).unwrap_err();
+            assert!(matches!(error, Error::Tensor { .. } | Error::InvalidFile { .. }), "{name} {missing}: {error}");
+        }
+    }
 }
 
 #[test]

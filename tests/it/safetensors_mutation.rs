@@ -199,7 +199,7 @@ proptest! {
 
     #[test]
     fn settings_of_any_value_do_no_harm(
-        model_type in "qwen3|qwen2|llama|smollm3|gemma|gemma2|gemma3_text|granite",
+        model_type in "qwen3|qwen2|llama|smollm3|gemma|gemma2|gemma3_text|gemma4_text|granite|phi3|mixtral|qwen3_moe|qwen3_5_text|qwen3_5_moe_text",
         changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..5),
         more in prop::collection::vec(("rope_scaling|rope_parameters|text_config|layer_types|no_rope_layers|sliding_window", value()), 0..3),
     ) {

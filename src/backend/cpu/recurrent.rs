@@ -190,7 +190,7 @@ impl Gates {
     #[inline(always)]
     unsafe fn new<S: Simd>(run: &Delta<'_>, head: usize, token: usize) -> Self {
         let DeltaSpec { key_heads, head_dim, eps, .. } = run.spec;
-        let q = run.qkv.row(token).wrapping_add(head % key_heads * head_dim).cast_const();
+        let q = run.qkv.row(token).wrapping_add(run.spec.key_head(head) * head_dim).cast_const();
         let k = q.wrapping_add(key_heads * head_dim);
         // Not in a closure, which does not get the instructions of whoever calls it where it is not inlined.
         // SAFETY: by the caller.

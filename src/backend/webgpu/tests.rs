@@ -19,7 +19,7 @@ use super::{
 use crate::{
     DType, Result,
     backend::Bounds,
-    graph::{Activation, Builder, DeltaSpec, ExpertsSpec, Graph, LayerCache, RopeSpec, RopeStyle, Scores},
+    graph::{Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeSpec, RopeStyle, Scores},
     kv_cache::{CacheLayout, CacheType},
     optimize::{Target, optimize},
     plan::Plan,
@@ -148,7 +148,7 @@ fn recurrent(head_dim: usize, kernel: usize) -> (Graph, Weights) {
     let taps = weight(&mut b, "taps", 4 * head_dim, kernel);
     let qkv = b.short_conv(qkv, taps);
     let [a, dt] = ["a", "dt"].map(|name| weight(&mut b, name, 1, 2));
-    let spec = DeltaSpec { state: 0, key_heads: 1, value_heads: 2, head_dim, eps: 1e-6 };
+    let spec = DeltaSpec { state: 0, key_heads: 1, value_heads: 2, order: HeadOrder::Tiled, head_dim, eps: 1e-6 };
     let y = b.gated_delta([qkv, alpha, beta, a, dt], spec);
     (b.finish(y).unwrap(), Weights::from_memory(tensors).unwrap())
 }

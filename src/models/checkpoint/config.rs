@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Looks up settings. Models that see as well as read keep those of their text in an object of their own.
-pub(super) struct Settings<'a> {
+pub(in crate::models) struct Settings<'a> {
     directory: &'a Directory,
     text: Option<&'a Object<String, Json>>,
 }
@@ -69,7 +69,8 @@ impl<'a> Settings<'a> {
         value.as_f64().map(Some).ok_or_else(|| self.unlike(name, value, "a number"))
     }
 
-    fn bool(&self, name: &str) -> Result<Option<bool>> {
+    /// A yes or no.
+    pub fn bool(&self, name: &str) -> Result<Option<bool>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.unlike(name, value, "true or false"))
     }
@@ -101,27 +102,27 @@ impl<'a> Settings<'a> {
             Means::InverseRoot(key, default) => Some((key, Value::F32(float()?.unwrap_or(default).sqrt().recip()))),
             Means::Cap(key, _) if self.raw(name) == Some(&Json::Null) => Some((key, Value::F32(0.0))),
             Means::Cap(key, default) => Some((key, Value::F32(float()?.unwrap_or(default)))),
-            Means::Windows(key) => self.windows(name)?.map(|windows| (key, Value::Array(Array::Bool(windows)))),
+            Means::Kinds(key, kind) => self.kinds(name, kind)?.map(|layers| (key, Value::Array(Array::Bool(layers)))),
             Means::Only(values) => self.check_only(name, values)?,
             Means::Check(wrong) => match self.get(name).and_then(wrong) {
                 Some(what) => return Err(self.error(name, what)),
                 None => None,
             },
-            Means::Biases(_) => None,
+            Means::Biases(_) | Means::Derived(_) => None,
         })
     }
 
-    /// Which layers have a window.
-    fn windows(&self, name: &str) -> Result<Option<Vec<bool>>> {
+    /// Which layers are of the kind, rather than plain attention.
+    pub fn kinds(&self, name: &str, kind: &str) -> Result<Option<Vec<bool>>> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let kind = |kind: &Json| match kind.as_str() {
-            Some("sliding_attention") => Some(true),
+        let is_of_kind = |layer: &Json| match layer.as_str() {
+            Some(layer) if layer == kind => Some(true),
             Some("full_attention") => Some(false),
             _ => None,
         };
-        let windows = value.as_array().and_then(|kinds| kinds.iter().map(kind).collect());
-        let wanted = "a list of sliding_attention and full_attention";
-        windows.map(Some).ok_or_else(|| self.unlike(name, value, wanted))
+        let layers = value.as_array().and_then(|layers| layers.iter().map(is_of_kind).collect());
+        let wanted = format!("a list of {kind} and full_attention");
+        layers.map(Some).ok_or_else(|| self.unlike(name, value, &wanted))
     }
 
     fn needed<T>(&self, name: &str, value: Option<T>, need: Need<T>) -> Result<Option<T>> {

@@ -14,13 +14,13 @@ mod tensors;
 
 use std::path::Path;
 
-use config::Settings;
+pub(super) use config::Settings;
 use serde_json::Value as Json;
 
 use super::{FAMILIES, Family, unbuilt};
 use crate::{
     Error, Result,
-    gguf::{Gguf, Value},
+    gguf::{Gguf, TensorInfo, Value},
     safetensors::Directory,
 };
 
@@ -39,8 +39,14 @@ pub(super) struct Checkpoint {
     pub rope_theta: f64,
     /// The same for layers with a window, where theirs is another.
     pub rope_theta_of_windows: Option<f32>,
-    /// Whether the converter permutes the rows of queries and keys.
+    /// How much of a head is rotated where the config does not say; where this does not either all of it is, and nothing
+    /// else is built.
+    pub partial_rotary_factor: Option<f64>,
+    /// Whether the converter lays out heads in another way.
     pub permuted: bool,
+    /// What GGUF has keys for and the config says in a way of its own, without the architecture's name; and whether the
+    /// tensors, by GGUF's names, are as the config says.
+    pub derived: fn(&Settings, &[TensorInfo]) -> Result<Vec<(&'static str, Value)>>,
 }
 
 /// The error in the words of the directory at `path`: what is wrong with what was made of a checkpoint of the `family` is
@@ -89,12 +95,14 @@ pub(super) enum Means {
     InverseRoot(&'static str, f32),
     /// A float, where null stands for none, which GGUF has as 0; the default where the config does not say.
     Cap(&'static str, f32),
-    /// For each layer `sliding_attention`, which GGUF has as true, or `full_attention`.
-    Windows(&'static str),
+    /// For each layer its kind: this one, which GGUF has as true, or `full_attention`.
+    Kinds(&'static str, &'static str),
     /// It must be one of these, as JSON writes them but without quotes, or absent.
     Only(&'static [&'static str]),
     /// Whether these parts of each layer have biases, which they must then have all, and else none.
     Biases(&'static [&'static str]),
+    /// What the family derives of it GGUF has under this key.
+    Derived(&'static str),
     /// Something else that the family requires of the value, if it is there: what is wrong with it.
     Check(fn(&Json) -> Option<String>),
 }
@@ -108,7 +116,8 @@ impl Means {
             | Self::Flag(key, _)
             | Self::InverseRoot(key, _)
             | Self::Cap(key, _)
-            | Self::Windows(key) => Some(key),
+            | Self::Derived(key)
+            | Self::Kinds(key, _) => Some(key),
             Self::Only(_) | Self::Biases(_) | Self::Check(_) => None,
         }
     }
@@ -138,6 +147,10 @@ pub(super) enum Made {
     AsIs,
     /// One is added to each element.
     PlusOne,
+    /// Each element is a logarithm, and GGUF has the negative.
+    MinusExp,
+    /// A kernel for each channel, `[channels, 1, taps]`, which GGUF has as `[channels, taps]`.
+    Kernel,
 }
 
 impl Checkpoint {
@@ -149,7 +162,9 @@ impl Checkpoint {
         tied: false,
         rope_theta: 10_000.0,
         rope_theta_of_windows: None,
+        partial_rotary_factor: None,
         permuted: false,
+        derived: |_, _| Ok(vec![]),
     };
 }
 
@@ -190,6 +205,11 @@ pub(super) const fn tensor(name: &'static str, gguf: &'static str) -> Tensor {
 /// A norm's weights, stored less one.
 pub(super) const fn less_one(name: &'static str, gguf: &'static str) -> Tensor {
     Tensor { name, gguf, made: Made::PlusOne }
+}
+
+/// A tensor of which GGUF's is made.
+pub(super) const fn made(name: &'static str, gguf: &'static str, made: Made) -> Tensor {
+    Tensor { name, gguf, made }
 }
 
 /// The sizes and constants that every family has. How many tokens there are is the embedding's to say.
@@ -269,13 +289,14 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
         keys.push(("general.name".into(), Value::String(name.into())));
     }
     let key = |(key, value): (&str, Value)| (format!("{}.{key}", family.architecture), value);
-    keys.extend(settings.keys(checkpoint)?.into_iter().map(key));
-    let rope = rope::read(&settings, checkpoint)?;
-    keys.extend(rope.keys.into_iter().map(key));
+    let mut tensors = tensors::translate(&directory.tensors, checkpoint, &settings)?;
+    let mut own = settings.keys(checkpoint)?;
+    own.extend((checkpoint.derived)(&settings, &tensors)?);
+    let rope = rope::read(&settings, checkpoint, &own)?;
+    keys.extend(own.into_iter().chain(rope.keys).map(key));
     if checkpoint.permuted {
         keys.push(key(("tensor_data_layout", Value::String("reference".into()))));
     }
-    let mut tensors = tensors::translate(&directory.tensors, checkpoint, &settings)?;
     settings.check_vocabulary(&tensors)?;
     settings.check_biases(checkpoint, &tensors)?;
     tensors.extend(rope.divisors);

@@ -13,6 +13,12 @@ use crate::{
 /// The largest head that is believed.
 const MAX_HEAD_DIM: u32 = 1 << 12;
 
+/// How much of a head is rotated.
+const PARTIAL: &str = "partial_rotary_factor";
+
+/// What queries and keys grow by.
+const GROWTH: &str = "attention_factor";
+
 /// The two kinds of layers, which may each have an object of parameters.
 const FULL: &str = "full_attention";
 const WINDOWS: &str = "sliding_attention";
@@ -21,13 +27,14 @@ const WINDOWS: &str = "sliding_attention";
 pub(super) struct Rope {
     /// Without the architecture's name.
     pub keys: Vec<(&'static str, Value)>,
-    /// What each frequency is divided by.
-    pub divisors: Option<TensorInfo>,
+    /// What each frequency is divided by: one row, or one for short contexts and one for long ones.
+    pub divisors: Vec<TensorInfo>,
 }
 
 /// What the settings say, or where they do not, the family.
-pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint) -> Result<Rope> {
+pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint, own: &[(&'static str, Value)]) -> Result<Rope> {
     let mut parameters = Parameters::new(settings)?;
+    let head_dim = || head_dim(settings, own);
     let mut keys = vec![];
     if let Some(base) = checkpoint.rope_theta_of_windows {
         keys.push(("rope.freq_base_swa", Value::F32(parameters.base_of_windows()?.map_or(base, |base| base as f32))));
@@ -38,21 +45,37 @@ pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint) -> Result<Rope>
     }
     let theta = parameters.float("rope_theta")?.unwrap_or(checkpoint.rope_theta);
     keys.push(("rope.freq_base", Value::F32(theta as f32)));
-    parameters.only("partial_rotary_factor", 1.0)?;
-    let divisors = match parameters.kind()? {
-        "default" => None,
+    let kind = parameters.kind()?;
+    match checkpoint.partial_rotary_factor {
+        Some(usual) => {
+            let rotated = parameters.partial(usual)? * f64::from(head_dim()?);
+            keys.push(("rope.dimension_count", Value::U32(rotated as u32)));
+        }
+        None if kind == "proportional" => {}
+        None => parameters.only(PARTIAL, 1.0)?,
+    }
+    let divisors = match kind {
+        "default" => vec![],
         "linear" => {
             keys.extend(scaling("linear", parameters.required("factor")?));
-            None
+            vec![]
         }
         "yarn" => {
             keys.extend(parameters.yarn()?);
-            None
+            vec![]
         }
-        "llama3" => Some(parameters.divisors(theta)?),
+        // As the first configs call it.
+        "longrope" | "su" => {
+            keys.extend(parameters.longrope()?);
+            vec![parameters.factors("short")?, parameters.factors("long")?]
+        }
+        "llama3" => vec![parameters.divisors(theta, head_dim()?)?],
+        "proportional" => vec![parameters.proportional(head_dim()?)?],
         other => {
-            let what =
-                format!("is `{}`, which is not built yet: default, linear, yarn and llama3 are", other.escape_debug());
+            let what = format!(
+                "is `{}`, which is not built yet: default, linear, yarn, longrope, llama3 and proportional are",
+                other.escape_debug()
+            );
             return Err(parameters.error("rope_type", what));
         }
     };
@@ -64,6 +87,9 @@ pub(super) fn setting_for(key: &str) -> Option<&'static str> {
     match key {
         "rope.freq_base" => Some("rope_theta"),
         "rope.freq_base_swa" => Some("rope_local_base_freq"),
+        "rope.dimension_count" => Some(PARTIAL),
+        "rope.scaling.attn_factor" => Some("rope_parameters.attention_factor"),
+        "rope.scaling.type" => Some("rope_parameters.rope_type"),
         "rope.scaling.factor" => Some("rope_parameters.factor"),
         "rope.scaling.original_context_length" => Some("original_max_position_embeddings"),
         _ => None,
@@ -152,17 +178,22 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// The context length before stretching.
+    /// The context length before stretching. As in transformers, what stands beside the object counts first.
     fn original_context(&self) -> Result<f64> {
         const KEY: &str = "original_max_position_embeddings";
-        if self.float(KEY)?.is_some() { self.required(KEY) } else { self.required("max_position_embeddings") }
+        match self.settings.float(KEY)? {
+            Some(length) if length > 0.0 => Ok(length),
+            Some(length) => Err(self.settings.error(KEY, format!("is {length}, but must be above 0"))),
+            None if self.own(KEY).is_some() => self.required(KEY),
+            None => self.required("max_position_embeddings"),
+        }
     }
 
     fn yarn(&self) -> Result<[(&'static str, Value); 3]> {
         let factor = self.required("factor")?;
         self.only("beta_fast", 32.0)?;
         self.only("beta_slow", 1.0)?;
-        self.only("attention_factor", 1.0 + 0.1 * factor.ln())?;
+        self.only(GROWTH, 1.0 + 0.1 * factor.ln())?;
         for key in ["mscale", "mscale_all_dim"] {
             if self.own(key).is_some() {
                 return Err(self.error(key, "is not built yet"));
@@ -176,11 +207,37 @@ impl<'a> Parameters<'a> {
         Ok([kind, factor, ("rope.scaling.original_context_length", Value::U64(self.original_context()? as u64))])
     }
 
+    /// By how much LongRoPE lets queries and keys grow, and the context before stretching.
+    fn longrope(&self) -> Result<[(&'static str, Value); 2]> {
+        let original = self.original_context()?;
+        let factor = match self.own("factor") {
+            Some(_) => self.required("factor")?,
+            None => self.required("max_position_embeddings")? / original,
+        };
+        let usual = if factor > 1.0 { (1.0 + factor.ln() / original.ln()).sqrt() } else { 1.0 };
+        let growth = if self.own(GROWTH).is_some() { self.required(GROWTH)? } else { usual };
+        // Cut to a range and to a whole number, as it is in use.
+        let original = ("rope.scaling.original_context_length", Value::U64(original as u64));
+        Ok([original, ("rope.scaling.attn_factor", Value::F32(growth as f32))])
+    }
+
+    /// What LongRoPE divides each frequency by in contexts of a kind.
+    fn factors(&self, kind: &str) -> Result<TensorInfo> {
+        let name = format!("{kind}_factor");
+        let wanted = || self.error(&name, "is no list of numbers above 0");
+        let factors = self.own(&name).and_then(Json::as_array).ok_or_else(wanted)?;
+        let factor = |factor: &Json| Some(factor.as_f64()? as f32).filter(|factor| factor.is_normal() && *factor > 0.0);
+        let factors: Vec<f32> = factors.iter().map(factor).collect::<Option<_>>().ok_or_else(wanted)?;
+        match factors[..] {
+            [] => Err(wanted()),
+            _ => Ok(in_memory(&format!("rope_factors_{kind}.weight"), &factors)),
+        }
+    }
+
     /// What Llama 3.1 stretches each frequency with: long waves by `factor`, short ones not at all, those between by a blend.
-    fn divisors(&self, theta: f64) -> Result<TensorInfo> {
+    fn divisors(&self, theta: f64, dim: u32) -> Result<TensorInfo> {
         let [factor, low, high] = ["factor", "low_freq_factor", "high_freq_factor"].map(|key| self.required(key));
         let (factor, low, high, context) = (factor?, low?, high?, self.original_context()?);
-        let dim = self.head_dim()?;
         let divisor = |i: u32| {
             let wave = TAU * theta.powf(f64::from(2 * i) / f64::from(dim));
             match context / wave {
@@ -196,18 +253,37 @@ impl<'a> Parameters<'a> {
         if divisors.is_empty() || !divisors.iter().all(|&divisor| divisor.is_finite() && divisor > 0.0) {
             return Err(self.error("rope_type", "is `llama3`, with factors by which no frequency can be divided"));
         }
-        let (shape, bytes) = (vec![divisors.len()], bytemuck::cast_slice(&divisors));
-        Ok(TensorInfo::in_memory("rope_freqs.weight".into(), DType::F32, shape, bytes))
+        Ok(in_memory("rope_freqs.weight", &divisors))
     }
 
-    fn head_dim(&self) -> Result<u32> {
-        let dim = match (self.settings.size("head_dim")?, self.settings.size("hidden_size")?) {
-            (Some(dim), _) => Some(dim),
-            (None, hidden) => hidden
-                .zip(self.settings.size("num_attention_heads")?)
-                .and_then(|(hidden, heads)| hidden.checked_div(heads)),
-        };
-        let what = || format!("is no size from 2 to {MAX_HEAD_DIM}");
-        dim.filter(|dim| (2..=MAX_HEAD_DIM).contains(dim)).ok_or_else(|| self.settings.error("head_dim", what()))
+    /// Gemma 4's: of the pairs of the whole head the first few turn, by frequencies that are those of the whole head.
+    fn proportional(&self, head_dim: u32) -> Result<TensorInfo> {
+        /// What llama.cpp's converter divides by where a pair does not turn.
+        const STILL: f32 = 1e30;
+        self.only("factor", 1.0)?;
+        let turning = (self.partial(1.0)? * f64::from(head_dim) / 2.0) as u32;
+        let divisors: Vec<f32> = (0..head_dim / 2).map(|i| if i < turning { 1.0 } else { STILL }).collect();
+        Ok(in_memory("rope_freqs.weight", &divisors))
     }
+
+    /// How much of a head is rotated, and `usually` where it does not say.
+    fn partial(&self, usually: f64) -> Result<f64> {
+        match self.float(PARTIAL)?.unwrap_or(usually) {
+            part if part > 0.0 && part <= 1.0 => Ok(part),
+            other => Err(self.error(PARTIAL, format!("is {other}, but must be above 0 and at most 1"))),
+        }
+    }
+}
+
+fn in_memory(name: &str, row: &[f32]) -> TensorInfo {
+    TensorInfo::in_memory(name.into(), DType::F32, vec![row.len()], bytemuck::cast_slice(row))
+}
+
+/// The elements of a head, by GGUF's keys as far as they are made.
+fn head_dim(settings: &Settings, own: &[(&'static str, Value)]) -> Result<u32> {
+    let value = |wanted: &str| own.iter().find(|(key, _)| *key == wanted).and_then(|(_, value)| value.to_u64());
+    let over_heads = || value("embedding_length")?.checked_div(value("attention.head_count")?);
+    let dim = value("attention.key_length").or_else(over_heads).and_then(|dim| u32::try_from(dim).ok());
+    let what = || format!("is no size from 2 to {MAX_HEAD_DIM}");
+    dim.filter(|dim| (2..=MAX_HEAD_DIM).contains(dim)).ok_or_else(|| settings.error("head_dim", what()))
 }

@@ -11,9 +11,20 @@ use crate::{DType, Error, Result, gguf::TensorInfo};
 /// of a model that also sees.
 const PREFIXES: &[&str] = &["model.language_model.", "language_model.model.", "language_model.", "model.", ""];
 
-/// Parts of models that also see, which are not run.
-const OTHER_PARTS: &[&str] =
-    &["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
+/// Parts of models that also see or hear, which are not run.
+const OTHER_PARTS: &[&str] = &[
+    "vision_tower.",
+    "multi_modal_projector.",
+    "model.vision_tower.",
+    "model.multi_modal_projector.",
+    "model.visual.",
+    "model.audio_tower.",
+    "model.embed_vision.",
+    "model.embed_audio.",
+];
+
+/// What predicts tokens further ahead, which changes none of the logits.
+const AHEAD: &str = "mtp.";
 
 /// The longest vector that is copied.
 const MAX_VECTOR: usize = 1 << 24;
@@ -37,8 +48,10 @@ pub(super) fn translate(
     settings: &Settings,
 ) -> Result<Vec<TensorInfo>> {
     let tied = settings.tied(checkpoint.tied)?;
-    let is_of_text =
-        |tensor: &&TensorInfo| !settings.are_a_part() || !OTHER_PARTS.iter().any(|part| tensor.name.starts_with(part));
+    let others = if settings.are_a_part() { OTHER_PARTS } else { &[] };
+    let is_of_text = |tensor: &&TensorInfo| {
+        !tensor.name.starts_with(AHEAD) && !others.iter().any(|part| tensor.name.starts_with(part))
+    };
     let mut translated = vec![];
     let mut stacks = Stacks::default();
     let mut sources: HashMap<String, &str> = HashMap::new();
@@ -170,6 +183,18 @@ impl Made {
         match self {
             Self::AsIs => Ok(tensor.renamed(name)),
             Self::PlusOne => mapped(tensor, name, |x| x + 1.0),
+            Self::MinusExp => mapped(tensor, name, |x| -x.exp()),
+            Self::Kernel => match tensor.shape[..] {
+                [channels, 1, taps] => {
+                    let mut kernel = tensor.renamed(name);
+                    kernel.shape = vec![channels, taps];
+                    Ok(kernel)
+                }
+                _ => Err(Error::tensor(
+                    &tensor.name,
+                    format!("has the shape {:?}, but [channels, 1, taps] is wanted", tensor.shape),
+                )),
+            },
         }
     }
 }

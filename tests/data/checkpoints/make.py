@@ -12,6 +12,12 @@ the converter to GGUF did to it, which is to be undone:
     permuted N    rows of N heads: of each head, the first half of the rows became the even ones
     plus-one      one was added to each element
     number N      it became the one of this number in a stack
+    minus-exp     each element x became -exp(x)
+    row           it was a matrix of one row
+    kernel        a dimension of length 1 within it was left out
+    tiled K N F   the rows from F on are heads of N rows: those that read the same one of K others, which followed one
+                  another, came to lie K apart
+    tiled-columns K N    so did heads of N columns
 
 The model is then loaded from the folder and must give the logits of ../models/NAME.expected, to which its own are added,
 computed in double precision as far as transformers does (`transformers_prompt_logits`, `transformers_end_logits`).
@@ -36,17 +42,28 @@ MODELS = {
     "gemma3": ("gemma3_text", {"query_pre_attn_scalar": 32}),
     "granite": ("granite", {}),
     "phi3": ("phi3", {}),
+    "phi3_long": ("phi3", {}),
+    "phi3_short": ("phi3", {}),
     "qwen3moe": ("qwen3_moe", {"norm_topk_prob": True}),
     "mixtral": ("mixtral", {}),
+    "qwen35": ("qwen3_5_text", {}),
+    "qwen35_ungrouped": ("qwen3_5_text", {}),
+    "qwen35moe": ("qwen3_5_moe_text", {}),
+    "gemma4": ("gemma4_text", {}),
+    "gemma4_uneven": ("gemma4_text", {"enable_moe_block": True, "attention_k_eq_v": True}),
 }
 PERMUTED = {"llama", "smollm3", "granite", "mixtral"}
-PLUS_ONE = {"gemma", "gemma2", "gemma3_text"}
+PLUS_ONE = {"gemma", "gemma2", "gemma3_text", "qwen3_5_text", "qwen3_5_moe_text"}
 # Settings that need no more than another name.
 SETTINGS = {
     "sliding_window": "sliding_window", "attn_softcap": "attn_logit_softcapping", "final_softcap": "final_logit_softcapping",
     "embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
     "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling",
     "experts": "num_experts", "experts_used": "num_experts_per_tok", "expert_ffn": "moe_intermediate_size",
+    "shared_expert_ffn": "shared_expert_intermediate_size",
+    "full_attention_interval": "full_attention_interval", "conv_kernel": "linear_conv_kernel_dim",
+    "linear_k_heads": "linear_num_key_heads", "linear_v_heads": "linear_num_value_heads",
+    "shared_kv_layers": "num_kv_shared_layers", "per_layer_dim": "hidden_size_per_layer_input",
 }
 NAMES = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
@@ -57,6 +74,11 @@ NAMES = {
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "mlp.gate": "ffn_gate_inp", "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta", "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out", "linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias",
     "block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.experts.w1": "ffn_gate_exps",
     "block_sparse_moe.experts.w3": "ffn_up_exps", "block_sparse_moe.experts.w2": "ffn_down_exps",
 }
@@ -65,8 +87,22 @@ GEMMA_2 = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
+GEMMA_4 = GEMMA_2 | {
+    "layer_scalar": "layer_output_scale.weight", "model.embed_tokens_per_layer": "per_layer_token_embd",
+    "model.per_layer_model_projection": "per_layer_model_proj", "model.per_layer_projection_norm": "per_layer_proj_norm",
+    "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
+    "router.proj": "ffn_gate_inp", "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+    "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "post_feedforward_layernorm_2": "post_ffw_norm_2",
+}
+QWEN_35 = {"post_attention_layernorm": "post_attention_norm"}
+OWN_NAMES = {
+    "gemma2": GEMMA_2, "gemma3_text": GEMMA_2, "gemma4_text": GEMMA_4, "qwen3_5_text": QWEN_35, "qwen3_5_moe_text": QWEN_35,
+}
 SPLIT = {
     "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen35": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     "llama-bpe": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 }
 
@@ -77,9 +113,18 @@ def rope(tiny):
         parameters |= {"rope_type": scaling["type"], "factor": scaling["factor"]}
         if "original_context" in scaling:
             parameters["original_max_position_embeddings"] = scaling["original_context"]
-    if freqs := tiny.get("rope_freqs"):
+    if (freqs := tiny.get("rope_freqs")) and "rotated_fraction" in freqs:
+        parameters |= {"rope_type": "proportional", "partial_rotary_factor": freqs["rotated_fraction"]}
+    elif freqs:
         parameters |= {"rope_type": "llama3", "original_max_position_embeddings": freqs["original_context"]}
         parameters |= {key: freqs[key] for key in ("factor", "low_freq_factor", "high_freq_factor")}
+    if factors := tiny.get("rope_factors"):
+        keys = tiny["keys"]
+        parameters |= {"rope_type": "longrope", "short_factor": factors["short"], "long_factor": factors["long"],
+                       "partial_rotary_factor": keys["rope.dimension_count"] / tiny["head_dim"]}
+    if "rope_dim" in tiny:
+        parameters["partial_rotary_factor"] = tiny["rope_dim"] / tiny["head_dim"]
+        parameters["mrope_section"] = tiny["rope_sections"][:3]
     if base := tiny.get("rope_base_swa"):
         return {"full_attention": parameters, "sliding_attention": {"rope_type": "default", "rope_theta": base}}
     return parameters
@@ -87,21 +132,38 @@ def rope(tiny):
 
 def config(tiny, model_type, more):
     named = {SETTINGS[key]: value for key, value in (tiny | tiny.get("keys", {})).items() if key in SETTINGS}
+    if "rope_factors" in tiny:
+        named["original_max_position_embeddings"] = tiny["keys"]["rope.scaling.original_context_length"]
+    kv_heads, head_dim = tiny["kv_heads"], tiny.get("head_dim", tiny["hidden"] // tiny["heads"])
+    if model_type == "gemma4_text":
+        kinds = ["sliding_attention" if slides else "full_attention" for slides in tiny["swa_pattern"]]
+        named |= {"layer_types": kinds, "global_head_dim": head_dim, "vocab_size_per_layer_input": tiny["vocab"],
+                  "hidden_size_per_layer_input": tiny.get("per_layer_dim", 0), "top_k_experts": tiny.get("experts_used")}
+        named.pop("num_experts_per_tok", None)
+        head_dim = tiny["head_dim_swa"]
+        if isinstance(kv_heads, list):
+            named["num_global_key_value_heads"] = kv_heads[kinds.index("full_attention")]
+            kv_heads = kv_heads[kinds.index("sliding_attention")]
+    if "linear_head_dim" in tiny:
+        named |= {"linear_key_head_dim": tiny["linear_head_dim"], "linear_value_head_dim": tiny["linear_head_dim"]}
     return transformers.AutoConfig.for_model(
-        model_type, vocab_size=tiny["vocab"], hidden_size=tiny["hidden"], intermediate_size=tiny["ffn"],
-        num_hidden_layers=tiny["layers"], num_attention_heads=tiny["heads"], num_key_value_heads=tiny["kv_heads"],
-        head_dim=tiny.get("head_dim", tiny["hidden"] // tiny["heads"]), max_position_embeddings=tiny["context"],
+        model_type, vocab_size=tiny["vocab"], hidden_size=tiny["hidden"], intermediate_size=tiny.get("ffn"),
+        num_hidden_layers=tiny["layers"], num_attention_heads=tiny["heads"], num_key_value_heads=kv_heads,
+        head_dim=head_dim, max_position_embeddings=tiny["context"],
         rms_norm_eps=tiny.get("eps", 1e-6), tie_word_embeddings=tiny.get("tied", True), rope_parameters=rope(tiny), **named, **more)
 
 
 def gguf_name(name, model_type):
     """`model.layers.1.mlp.up_proj.weight` is `blk.1.ffn_up.weight`."""
-    names = NAMES | (GEMMA_2 if model_type in ("gemma2", "gemma3_text") else {})
-    stem, suffix = re.sub(r"experts\.\d+", "experts", name).rsplit(".", 1)
-    if stem.startswith("model.layers."):
-        layer, part = stem.removeprefix("model.layers.").split(".", 1)
-        return f"blk.{layer}.{names[part]}.{suffix}"
-    return f"{names[stem]}.{suffix}"
+    names = NAMES | OWN_NAMES.get(model_type, {})
+    name, layer = re.sub(r"experts\.\d+", "experts", name), ""
+    if name.startswith("model.layers."):
+        number, name = name.removeprefix("model.layers.").split(".", 1)
+        layer = f"blk.{number}."
+    if name in names:
+        return layer + names[name]
+    stem, suffix = name.rsplit(".", 1)
+    return f"{layer}{names[stem]}.{suffix}"
 
 
 def how(name, model_type, tiny):
@@ -109,7 +171,23 @@ def how(name, model_type, tiny):
         return f"permuted {tiny['heads' if 'q_proj' in name else 'kv_heads']}"
     if number := re.search(r"experts\.(\d+)\.", name):
         return f"number {number[1]}"
+    if "shared_expert_gate" in name:
+        return "row"
+    if "linear_attn" in name:
+        return how_recurrent(name.split("linear_attn.")[1].removesuffix(".weight"), tiny)
     return "plus-one" if model_type in PLUS_ONE and "norm" in name else "as-is"
+
+
+def how_recurrent(part, tiny):
+    keys, values, dim = (tiny[f"linear_{key}"] for key in ("k_heads", "v_heads", "head_dim"))
+    kind = {"A_log": "minus-exp", "conv1d": "kernel"}.get(part, "as-is")
+    if keys == values or part == "norm":
+        return kind
+    if part == "out_proj":
+        return f"tiled-columns {keys} {dim}"
+    rows = f"tiled {keys} {1 if part in ('A_log', 'dt_bias', 'in_proj_a', 'in_proj_b') else dim} "
+    rows += str(2 * keys * dim if part in ("in_proj_qkv", "conv1d") else 0)
+    return rows if kind == "as-is" else f"{kind} {rows}"
 
 
 def undo(x, how):
@@ -118,6 +196,20 @@ def undo(x, how):
         return x.reshape(heads, x.shape[0] // heads // 2, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
     if how.startswith("number"):
         return x[int(how.split()[1])]
+    if how.startswith("tiled-columns"):
+        keys, dim = map(int, how.split()[1:])
+        return undo(x.T, f"tiled {keys} {dim} 0").T
+    if "tiled" in how:
+        kind, (keys, dim, first) = how.split()[0], map(int, how.split()[-3:])
+        heads = x[first:].reshape(-1, keys, dim, *x.shape[1:]).swapaxes(0, 1).reshape(x[first:].shape)
+        x = np.concatenate([x[:first], heads])
+        return x if kind == "tiled" else undo(x, kind)
+    if how == "minus-exp":
+        return np.log(-x)
+    if how == "row":
+        return x[None]
+    if how == "kernel":
+        return x[:, None]
     return x - 1 if how == "plus-one" else x
 
 
@@ -198,7 +290,8 @@ def make(name):
     model.generation_config.save_pretrained(folder)
     rows = [(n, gguf_name(n, model_type), how(n, model_type, tiny)) for n in saved(model)]
     (folder / "tensors.txt").write_text("".join(f"{' '.join(row)}\n" for row in rows))
-    assert {row[1] for row in rows} == set(stored) - {"rope_freqs.weight"}
+    ahead = f"blk.{tiny['layers']}."
+    assert {row[1] for row in rows} == {n for n in stored if not n.startswith("rope_") and not n.startswith(ahead)}
     check(folder, name, {n: torch.tensor(undo(stored[g].astype(np.float32), h)).contiguous() for n, g, h in rows})
 
 

@@ -5,7 +5,8 @@
 
 MAKE_TINY is the script `models/make_tiny.py` and PEER the built `peer` (llama.cpp behind one command line) of the
 folder `shared` that lies beside the project. Writes NAME.gguf and NAME.expected for each NAME.json, whose `keys` are
-metadata that MAKE_TINY does not know, and which may have its matrices `joined`. NAME.expected holds `key: comma-separated numbers`, one a line, all with an f32
+metadata that MAKE_TINY does not know, and which may have its matrices `joined` and `rope_factors` for contexts of two kinds.
+llama.cpp is asked with a context of 8192. NAME.expected holds `key: comma-separated numbers`, one a line, all with an f32
 cache and no flash attention:
 
     prompt         70 ids, so that the continuation crosses a page of the cache
@@ -55,9 +56,11 @@ def write(make_tiny, config, model):
             add(f"{config['arch']}.{key}", value)
 
     module.add_metadata = add_metadata
-    if json.loads(config.read_text()).get("joined"):
-        separate = module.tensors
-        module.tensors = lambda config, seed: joined(separate(config, seed))
+    tiny, separate = json.loads(config.read_text()), module.tensors
+    if tiny.get("joined"):
+        factors = [(f"rope_factors_{kind}.weight", np.array(row, np.float32), False)
+                   for kind, row in tiny.get("rope_factors", {}).items()]
+        module.tensors = lambda config, seed: [*joined(separate(config, seed)), *factors]
     sys.argv = [make_tiny, str(config), str(model)]
     module.main()
 

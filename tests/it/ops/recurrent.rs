@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use inkstone::{
-    graph::{DeltaSpec, ValueId},
+    graph::{DeltaSpec, HeadOrder, ValueId},
     kv_cache::CacheType,
 };
 
@@ -72,14 +72,22 @@ fn conv(m: &mut Maker, channels: usize, kernel: usize) -> ValueId {
 }
 
 pub fn gated_delta() -> Vec<Case> {
-    let sizes = [(2, 4, 16), (2, 2, 32), (1, 3, 48), (3, 6, 64), (1, 2, 128)];
+    let sizes = [
+        (2, 4, HeadOrder::Tiled, 16),
+        (2, 4, HeadOrder::Grouped, 16),
+        (2, 2, HeadOrder::Tiled, 32),
+        (1, 3, HeadOrder::Tiled, 48),
+        (3, 6, HeadOrder::Tiled, 64),
+        (3, 6, HeadOrder::Grouped, 64),
+        (1, 2, HeadOrder::Tiled, 128),
+    ];
     let mut cases: Vec<_> = sizes
-        .map(|(key_heads, value_heads, head_dim)| {
-            let spec = DeltaSpec { state: 0, key_heads, value_heads, head_dim, eps: 1e-6 };
+        .map(|(key_heads, value_heads, order, head_dim)| {
+            let spec = DeltaSpec { state: 0, key_heads, value_heads, order, head_dim, eps: 1e-6 };
             let mut m = Maker::new(31);
             let qkv = m.normal_rows((2 * key_heads + value_heads) * head_dim, VOCABULARY);
             let y = delta(&mut m, spec, qkv);
-            let name = format!("gated_delta of {value_heads} heads of {head_dim} over {key_heads}");
+            let name = format!("gated_delta of {value_heads} heads of {head_dim} over {key_heads}, {order:?}");
             m.finish(name, y, [steps(), long_steps(VOCABULARY)].concat(), RECURRENT)
         })
         .into();
@@ -91,7 +99,7 @@ pub fn gated_delta() -> Vec<Case> {
 /// Keys that come again and again, in heads that forget all, nearly all or nothing and learn all or nothing.
 fn extremes() -> Case {
     const FEW: usize = 6;
-    let spec = DeltaSpec { state: 0, key_heads: 1, value_heads: 2, head_dim: 32, eps: 1e-6 };
+    let spec = DeltaSpec { state: 0, key_heads: 1, value_heads: 2, order: HeadOrder::Tiled, head_dim: 32, eps: 1e-6 };
     let DeltaSpec { key_heads, value_heads, head_dim, .. } = spec;
     let mut m = Maker::new(33);
     let qkv = m.normal_rows((2 * key_heads + value_heads) * head_dim, FEW);
@@ -116,7 +124,7 @@ fn delta(m: &mut Maker, spec: DeltaSpec, qkv: ValueId) -> ValueId {
 
 /// Two states of different sizes, one op reading what the other made.
 fn both() -> Case {
-    let spec = DeltaSpec { state: 0, key_heads: 2, value_heads: 4, head_dim: 32, eps: 1e-5 };
+    let spec = DeltaSpec { state: 0, key_heads: 2, value_heads: 4, order: HeadOrder::Tiled, head_dim: 32, eps: 1e-5 };
     let mut m = Maker::new(32);
     let qkv = conv(&mut m, 256, 4);
     let y = delta(&mut m, spec, qkv);

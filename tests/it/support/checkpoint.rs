@@ -114,6 +114,12 @@ impl Checkpoint {
 }
 
 impl Tensor {
+    /// Puts each element, in single precision, through `f`.
+    fn map(&mut self, f: fn(f32) -> f32) {
+        assert_eq!(self.dtype, "F32");
+        self.data = self.elements().into_iter().flat_map(|x| f(x).to_le_bytes()).collect();
+    }
+
     pub fn elements(&self) -> Vec<f32> {
         let halves = self.data.chunks_exact(2).map(|bytes| bytes.try_into().unwrap());
         match self.dtype.as_str() {
@@ -129,21 +135,55 @@ impl Tensor {
 fn tensor(gguf: &Gguf, line: &str) -> Tensor {
     let [name, stored, how @ ..] = &line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
     let stored = gguf.tensor(stored).unwrap_or_else(|| panic!("{line}"));
-    let (bytes, mut shape) = (gguf.bytes(stored), stored.shape.clone());
-    let data = match how {
-        ["as-is"] => bytes.to_vec(),
-        ["permuted", heads] => unpermuted(&bytes, shape[0], heads.parse().unwrap()),
+    let dtype = stored.dtype.name().into();
+    let tensor = Tensor { name: name.to_string(), dtype, shape: stored.shape.clone(), data: gguf.bytes(stored).into() };
+    undo(tensor, how)
+}
+
+/// The tensor before the converter did `how` to it.
+fn undo(mut tensor: Tensor, how: &[&str]) -> Tensor {
+    let numbers = |words: &[&str]| words.iter().map(|word| word.parse().unwrap()).collect::<Vec<usize>>();
+    let rows = tensor.shape[0];
+    match how {
+        ["as-is"] | [] => {}
+        ["permuted", heads] => tensor.data = unpermuted(&tensor.data, rows, heads.parse().unwrap()),
+        ["plus-one"] => tensor.map(|x| x - 1.0),
+        ["minus-exp", rest @ ..] => {
+            tensor.map(|x| (-x).ln());
+            return undo(tensor, rest);
+        }
+        ["kernel", rest @ ..] => {
+            tensor = undo(tensor, rest);
+            tensor.shape.insert(1, 1);
+        }
+        ["row"] => tensor.shape.insert(0, 1),
         ["number", number] => {
-            let each = bytes.len() / shape.remove(0);
-            bytes.chunks_exact(each).nth(number.parse().unwrap()).unwrap().to_vec()
+            let each = tensor.data.len() / tensor.shape.remove(0);
+            tensor.data = tensor.data.chunks_exact(each).nth(number.parse().unwrap()).unwrap().to_vec();
         }
-        ["plus-one"] => {
-            let elements = bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
-            elements.flat_map(|x| (x - 1.0).to_le_bytes()).collect()
+        ["tiled", sizes @ ..] => {
+            let [keys, dim, first] = numbers(sizes)[..] else { panic!("{how:?}") };
+            let row_bytes = tensor.data.len() / rows;
+            let heads = untiled(&tensor.data[first * row_bytes..], keys, dim * row_bytes);
+            tensor.data.truncate(first * row_bytes);
+            tensor.data.extend(heads);
         }
-        _ => panic!("{line}"),
-    };
-    Tensor { name: name.to_string(), dtype: stored.dtype.name().into(), shape, data }
+        ["tiled-columns", sizes @ ..] => {
+            let [keys, dim] = numbers(sizes)[..] else { panic!("{how:?}") };
+            let element = tensor.data.len() / tensor.shape.iter().product::<usize>();
+            let rows = tensor.data.chunks_exact(tensor.data.len() / rows);
+            tensor.data = rows.flat_map(|row| untiled(row, keys, dim * element)).collect();
+        }
+        _ => panic!("{how:?}"),
+    }
+    tensor
+}
+
+/// Heads of so many bytes: those that lay as far apart as there are `keys`, one after the other.
+fn untiled(heads: &[u8], keys: usize, head_bytes: usize) -> Vec<u8> {
+    let heads: Vec<_> = heads.chunks_exact(head_bytes).collect();
+    let of_key = |key: usize| heads.iter().skip(key).step_by(keys);
+    (0..keys).flat_map(of_key).copied().flatten().copied().collect()
 }
 
 /// Of each head, the even rows and then the odd ones.

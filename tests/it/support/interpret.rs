@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use inkstone::graph::{
-    Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, Op, RopeSpec, RopeStyle, Rows, Scores, Shape,
-    Source, Value,
+    Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, HeadOrder, Op, RopeSpec, RopeStyle, Rows,
+    Scores, Shape, Source, Value,
 };
 
 /// Dense weights by name, row by row.
@@ -286,7 +286,11 @@ impl Interpreter<'_> {
             let mut result = Vec::new();
             for (head, state) in states.chunks_mut(n * n).enumerate() {
                 let part = |head: usize| &qkv.row(row)[head * n..][..n];
-                let (q, k) = (part(head % key_heads), part(key_heads + head % key_heads));
+                let shared = match spec.order {
+                    HeadOrder::Tiled => head % key_heads,
+                    HeadOrder::Grouped => head * key_heads / value_heads,
+                };
+                let (q, k) = (part(shared), part(key_heads + shared));
                 let unit = |x: &[f64]| -> Vec<f64> {
                     let length = (x.iter().map(|x| x * x).sum::<f64>() + f64::from(spec.eps)).sqrt();
                     x.iter().map(|x| x / length).collect()

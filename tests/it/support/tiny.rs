@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 18] = [
+pub const MODELS: [Tiny; 21] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -18,12 +18,15 @@ pub const MODELS: [Tiny; 18] = [
     Tiny("gemma4", ROUNDED),
     Tiny("granite", EXACT),
     Tiny("phi3", EXACT),
+    Tiny("phi3_long", EXACT),
+    Tiny("phi3_short", EXACT),
     Tiny("qwen3moe", EXACT),
     Tiny("mixtral", EXACT),
     RECURRENT,
     Tiny("qwen35_ungrouped", EXACT),
     Tiny("qwen35moe", EXACT),
     Tiny("gemma4_moe", ROUNDED),
+    Tiny("gemma4_uneven", ROUNDED),
 ];
 
 /// One with recurrent layers.

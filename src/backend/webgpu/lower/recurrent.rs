@@ -15,7 +15,7 @@ use crate::{
         kernel::{Count, Kernel, Resource, reads, writes},
         step::{RUN, RUN_CHUNK},
     },
-    graph::{ConvSpec, DeltaSpec},
+    graph::{ConvSpec, DeltaSpec, HeadOrder},
     kv_cache::RUN_CHECKPOINTS,
     plan::{Place, PlanStep},
 };
@@ -118,11 +118,16 @@ impl Lowering<'_> {
 
     /// What kernels of a gated delta rule are told of it.
     fn delta(&self, delta: &Delta<'_>) -> serde_json::Value {
-        let DeltaSpec { key_heads, value_heads, head_dim, eps, .. } = *delta.spec;
+        let DeltaSpec { key_heads, value_heads, order, head_dim, eps, .. } = *delta.spec;
+        let key_head = match order {
+            HeadOrder::Tiled => format!("head % {key_heads}u"),
+            HeadOrder::Grouped => format!("head / {}u", value_heads / key_heads),
+        };
         with(
             self.recurrent(delta.spec.state),
             json!({
-                "key_heads": key_heads, "value_heads": value_heads, "head_dim": head_dim, "eps": float(eps),
+                "key_heads": key_heads, "key_head": key_head, "value_heads": value_heads, "head_dim": head_dim,
+                "eps": float(eps),
                 "x_stride": stride(&delta.qkv), "gate_stride": stride(&delta.alpha), "y_stride": stride(delta.y),
             }),
         )

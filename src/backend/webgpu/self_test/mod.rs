@@ -89,11 +89,11 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
             case.check(context, cache_type, &RECURRENT)
         })?;
     }
-    for DeltaSpec { key_heads, value_heads, head_dim, eps, .. } in deltas {
+    for DeltaSpec { key_heads, value_heads, order, head_dim, eps, .. } in deltas {
         let group = value_heads / key_heads;
-        once(context, &format!("the gated delta rule with {group} heads of {head_dim}"), || {
+        once(context, &format!("the gated delta rule with {group} heads of {head_dim}, {order:?}"), || {
             let mut case = Case::new();
-            case.delta(DeltaSpec { state: 0, key_heads: 2, value_heads: 2 * group, head_dim, eps });
+            case.delta(DeltaSpec { state: 0, key_heads: 2, value_heads: 2 * group, order, head_dim, eps });
             case.check(context, cache_type, &RECURRENT)
         })?;
     }

@@ -5,8 +5,8 @@ use std::{collections::HashMap, f64::consts::PI};
 use crate::{
     Error, Result,
     graph::{
-        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, Op, RopeSpec, RopeStyle, Scores, Source,
-        ValueId,
+        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, HeadOrder, Op, RopeSpec, RopeStyle, Scores,
+        Source, ValueId,
     },
 };
 
@@ -195,7 +195,7 @@ fn short_conv(spec: &ConvSpec, x: &Matrix, w: &Matrix) -> Matrix {
 }
 
 fn gated_delta(spec: &DeltaSpec, qkv: &Matrix, [alpha, beta, a, dt]: [&Matrix; 4]) -> Matrix {
-    let DeltaSpec { key_heads, value_heads, head_dim, .. } = *spec;
+    let DeltaSpec { key_heads, value_heads, order, head_dim, .. } = *spec;
     let mut states = vec![vec![0.0; head_dim * head_dim]; value_heads];
     let rows = qkv.rows().zip(alpha.rows().zip(beta.rows())).map(|(row, (alpha, beta))| {
         let head_of = |head: usize| &row[head * head_dim..][..head_dim];
@@ -204,7 +204,11 @@ fn gated_delta(spec: &DeltaSpec, qkv: &Matrix, [alpha, beta, a, dt]: [&Matrix; 4
             x.iter().map(|x| x / length).collect()
         };
         let one = |(head, state): (usize, &mut Vec<f64>)| {
-            let [q, k] = [0, key_heads].map(|first| unit(head_of(first + head % key_heads)));
+            let shared = match order {
+                HeadOrder::Tiled => head % key_heads,
+                HeadOrder::Grouped => head * key_heads / value_heads,
+            };
+            let [q, k] = [0, key_heads].map(|first| unit(head_of(first + shared)));
             let v = head_of(2 * key_heads + head);
             let decay = (a.data[head] * (alpha[head] + dt.data[head]).exp().ln_1p()).exp();
             let strength = 1.0 / (1.0 + (-beta[head]).exp());
