@@ -57,7 +57,7 @@ impl TensorInfo {
         let alike = |tensor: &&Self| (tensor.dtype, &tensor.shape) == (first.dtype, &first.shape);
         let shape = [&[tensors.len()], &first.shape[..]].concat();
         let pieces = tensors.iter().flat_map(|tensor| tensor.pieces.iter().cloned()).collect();
-        tensors.iter().all(|tensor| alike(tensor)).then_some(Self { name, dtype: first.dtype, shape, pieces })
+        tensors.iter().all(alike).then_some(Self { name, dtype: first.dtype, shape, pieces })
     }
 
     /// The same tensor by another name.

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::checkpoint::Settings;
+use super::checkpoint::{KeyValues, Settings};
 use crate::{
     Result,
     gguf::{Array, TensorInfo, Value},
@@ -21,7 +21,7 @@ struct Heads {
 }
 
 /// GGUF's keys for the layers, and whether the layers that should have values have them.
-pub(super) fn keys(settings: &Settings, tensors: &[TensorInfo]) -> Result<Vec<(&'static str, Value)>> {
+pub(super) fn keys(settings: &Settings, tensors: &[TensorInfo]) -> Result<KeyValues> {
     for needed in ["layer_types", "rope_parameters"] {
         settings.get(needed).ok_or_else(|| settings.error(needed, "is missing"))?;
     }
@@ -111,7 +111,7 @@ fn widths(settings: &Settings, layers: usize) -> Result<Vec<u32>> {
     Ok((0..layers).map(of).collect())
 }
 
-fn experts(settings: &Settings) -> Result<Vec<(&'static str, Value)>> {
+fn experts(settings: &Settings) -> Result<KeyValues> {
     if !settings.bool("enable_moe_block")?.unwrap_or(false) {
         return Ok(vec![]);
     }

@@ -6,7 +6,8 @@
 use super::{
     Checkpoint, Config, LayerConfig, Model,
     checkpoint::{
-        BIASES, Key, Made, Means, Need, SILU, SIZES, Settings, TENSORS, Tensor, key, less_one, made, size, tensor,
+        BIASES, Key, KeyValues, Made, Means, Need, SILU, SIZES, Settings, TENSORS, Tensor, key, less_one, made, size,
+        tensor,
     },
     keys::Keys,
     wiring::Wiring,
@@ -62,7 +63,7 @@ pub(super) const NORMS: &[Tensor] = &[
 ];
 
 /// Elements of all value heads.
-fn inner_size(settings: &Settings, _: &[TensorInfo]) -> Result<Vec<(&'static str, Value)>> {
+fn inner_size(settings: &Settings, _: &[TensorInfo]) -> Result<KeyValues> {
     let heads = settings.size("linear_num_value_heads")?.unwrap_or(32);
     let head_dim = settings.size("linear_value_head_dim")?.unwrap_or(128);
     Ok(vec![("ssm.inner_size", Value::U64(u64::from(heads) * u64::from(head_dim)))])

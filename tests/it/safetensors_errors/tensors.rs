@@ -1,0 +1,106 @@
+//! Tensors that are missing, too many, of another shape than the config says, or none of the family's: each is named.
+
+use inkstone::Error;
+use serde_json::json;
+
+use super::{CONFIG, complaint, open, setting, tiny};
+use crate::support::{checkpoint::Tensor, gguf_file::Folder};
+
+#[test]
+fn stacks_of_experts_are_held_together() {
+    let with = |change: fn(&mut Tensor)| {
+        let mut checkpoint = tiny("qwen3moe");
+        checkpoint.tensors.iter_mut().filter(|tensor| tensor.name.contains("0.mlp.experts.2.up_proj")).for_each(change);
+        complaint(&checkpoint)
+    };
+    let name = "model.layers.0.mlp.experts.2.up_proj.weight";
+    let missing = with(|tensor| tensor.name = "model.layers.0.mlp.experts.9.up_proj.weight".into());
+    assert_eq!(missing, "tensor `model.layers.0.mlp.experts.3.up_proj.weight`: is number 3, but number 2 is missing");
+    let twice = with(|tensor| tensor.name = "layers.0.mlp.experts.3.up_proj.weight".into());
+    assert!(twice.contains("experts.3.up_proj.weight`: is the same part of the model as `"), "{twice}");
+    let turned = with(|tensor| tensor.shape.reverse());
+    let start = format!("tensor `{name}`: has the shape [64, 32] as F32, but `model.layers.0.mlp.experts.0.up_proj");
+    assert!(turned.starts_with(&start), "{turned}");
+    let other = complaint(&tiny("qwen3moe").stored_as("BF16", |tensor| tensor == name));
+    assert!(other.starts_with(&format!("tensor `{name}`: has the shape [32, 64] as BF16, but `")), "{other}");
+    let unknown = with(|tensor| tensor.name = "model.layers.0.mlp.experts.02.up_proj.weight".into());
+    assert!(unknown.contains("number 3, but number 2 is missing") || unknown.contains("has no use for"), "{unknown}");
+    let more = setting("qwen3moe", "num_local_experts", json!(8));
+    let start = "tensor `model.layers.0.mlp.gate.weight`: has shape [7, 64], but [8, 64] is expected";
+    assert_eq!(more, start);
+    assert!(setting("qwen3moe", "num_experts_per_tok", None).ends_with("`num_experts_per_tok` is missing"));
+    let flat = |wanted: &str| {
+        let mut checkpoint = tiny("qwen35");
+        let tensor = checkpoint.tensors.iter_mut().find(|tensor| tensor.name.ends_with(wanted)).unwrap();
+        tensor.shape.push(1);
+        complaint(&checkpoint)
+    };
+    assert!(flat("0.linear_attn.A_log").contains("has the shape [4, 1], but must be a vector"));
+    assert!(flat("0.linear_attn.conv1d.weight").contains("but [channels, 1, taps] is wanted"));
+}
+
+/// Of these families' own layers none goes unnoticed.
+#[test]
+fn every_tensor_of_a_layer_is_needed() {
+    for name in ["qwen35", "qwen35moe", "gemma4", "gemma4_uneven", "mixtral"] {
+        let all = tiny(name).tensors;
+        for index in (0..all.len()).filter(|index| all[*index].name.contains(".layers.")) {
+            let mut checkpoint = tiny(name);
+            let missing = checkpoint.tensors.remove(index).name;
+            // An expert that is the last of its stack leaves a smaller one; one scale is not there in all models.
+            if missing.ends_with("layer_scalar") {
+                continue;
+            }
+            let folder = Folder::new();
+            let error = open(&checkpoint.write(&folder)).unwrap_err();
+            assert!(matches!(error, Error::Tensor { .. } | Error::InvalidFile { .. }), "{name} {missing}: {error}");
+        }
+    }
+}
+
+#[test]
+fn tensors_are_held_to_the_config() {
+    for index in 0..tiny("qwen3").tensors.len() {
+        let mut checkpoint = tiny("qwen3");
+        let name = checkpoint.tensors[index].name.clone();
+        checkpoint.tensors.remove(index);
+        let message = complaint(&checkpoint);
+        assert!(message.starts_with(&format!("tensor `{name}`: is missing")), "{message}");
+        let mut checkpoint = tiny("qwen3");
+        let tensor = &mut checkpoint.tensors[index];
+        tensor.shape[0] *= 2;
+        tensor.data.extend_from_within(..);
+        let message = complaint(&checkpoint);
+        let expected = match name.as_str() {
+            "model.embed_tokens.weight" => "config.json: `vocab_size` is 320, but the embedding has 640 rows".into(),
+            _ => format!("tensor `{name}`: has shape ["),
+        };
+        assert!(message.starts_with(&expected), "{name}: {message}");
+    }
+    assert!(setting("qwen3", "tie_word_embeddings", json!(false)).starts_with("tensor `lm_head.weight`: is missing"));
+    let mut twice = tiny("qwen3");
+    twice.tensors.push(Tensor { name: "norm.weight".into(), ..twice.tensors[0].clone() });
+    assert!(complaint(&twice).contains("is the same part of the model as `"), "{}", complaint(&twice));
+    let mut unused = tiny("qwen3");
+    unused.tensors.push(Tensor { name: "score.weight".into(), ..unused.tensors[0].clone() });
+    assert!(complaint(&unused).starts_with("tensor `score.weight`: is in the file, but"), "{}", complaint(&unused));
+    let mut layers = tiny("qwen3");
+    for tensor in layers.tensors.clone().iter().filter(|tensor| tensor.name.starts_with("model.layers.1.")) {
+        let name = tensor.name.replacen(".1.", ".01.", 1);
+        layers.tensors.push(Tensor { name, ..tensor.clone() });
+    }
+    assert!(complaint(&layers).starts_with("tensor `model.layers.01."), "{}", complaint(&layers));
+}
+
+#[test]
+fn a_head_that_is_tied_is_the_embedding() {
+    let mut checkpoint = tiny("qwen3");
+    let head = Tensor { name: "lm_head.weight".into(), ..checkpoint.tensors[0].clone() };
+    checkpoint.tensors.push(head);
+    let folder = Folder::new();
+    let gguf = models::open(checkpoint.write(&folder)).unwrap();
+    assert!(gguf.tensor("output.weight").is_none());
+    let folder = Folder::new();
+    let gguf = models::open(checkpoint.with(CONFIG, "tie_word_embeddings", json!(false)).write(&folder)).unwrap();
+    assert!(gguf.tensor("output.weight").is_some());
+}
