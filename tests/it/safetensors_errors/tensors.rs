@@ -1,6 +1,6 @@
 //! Tensors that are missing, too many, of another shape than the config says, or none of the family's: each is named.
 
-use inkstone::Error;
+use inkstone::{Error, models};
 use serde_json::json;
 
 use super::{CONFIG, complaint, open, setting, tiny};
