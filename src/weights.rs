@@ -213,6 +213,7 @@ impl<'a> Weight<'a> {
     }
 
     /// Where its first byte lies: weights of one file are by that in its order.
+    #[cfg(feature = "cpu")]
     pub(crate) fn place(&self) -> usize {
         self.stored.tensor.bytes_in_place(self.at..self.at + 1).map_or(0, |byte| byte.as_ptr().addr())
     }
