@@ -62,6 +62,27 @@ pub struct Runner {
     grammars: std::sync::OnceLock<crate::grammar::Grammars>,
 }
 
+/// Another runner of the same model, with a sequence of its own: for another thread, or another conversation. The two share
+/// the weights and the cache's memory, and so the memory limit; their steps take turns.
+impl Clone for Runner {
+    fn clone(&self) -> Self {
+        let Self { config, memory, device, tokenizer, template, decoder, .. } = self;
+        let mut decoder = decoder.clone();
+        let sequence = decoder.open();
+        Self {
+            config: config.clone(),
+            memory: *memory,
+            device: device.clone(),
+            tokenizer: tokenizer.clone(),
+            template: template.clone(),
+            decoder,
+            sequence,
+            #[cfg(feature = "constrained")]
+            grammars: self.grammars.clone(),
+        }
+    }
+}
+
 /// All that is known of a model before memory is spent on it.
 struct Prepared {
     gguf: Gguf,

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::Runner;
 use crate::{
-    Error, Message, Result,
-    chat::{AnswerEvent, ChatOptions},
+    Error, Result,
+    chat::{AnswerEvent, ChatOptions, Message},
     generate::{GenerateOptions, StopReason, Summary},
     grammar::{Grammar, Grammars},
 };

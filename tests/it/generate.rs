@@ -463,6 +463,42 @@ fn windows_are_gone_back_to_where_prompts_end() {
     assert_eq!(cost(&mut decoder, &text[..350]), 350);
 }
 
+/// Three threads with a sequence each, whose steps take turns in any order; and what they held is free afterwards.
+#[test]
+fn clones_have_sequences_of_their_own() {
+    for recurrent in [false, true] {
+        let recorder = Recorder::new(LIMITS, fingerprint).windowed(20);
+        let recorder = if recurrent { recorder.recurrent() } else { recorder };
+        let decoder = recorder.into_decoder(CONTEXT);
+        std::thread::scope(|scope| {
+            for thread in 0..3u32 {
+                let mut decoder = decoder.clone();
+                scope.spawn(move || {
+                    let id = decoder.open();
+                    let mut ids: Vec<u32> = (0..20 + thread).map(|i| 7 * i + thread).collect();
+                    decoder.prefill(id, &ids, |_, _| true).unwrap();
+                    for turn in 0..60 {
+                        assert_eq!(decoder.logits(), fingerprint(&ids));
+                        if turn % 10 == 9 {
+                            ids.truncate(ids.len() - 5);
+                            decoder.truncate(id, ids.len()).unwrap();
+                        }
+                        ids.push(turn + 100 * thread);
+                        decoder.step(&[(id, &ids[ids.len() - 1..], Wanted::Last)]).unwrap();
+                        assert_eq!(decoder.tokens(id).unwrap(), ids);
+                    }
+                });
+            }
+        });
+        // A sequence is known to the clone that opened it alone.
+        let (mut first, mut second) = (decoder.clone(), decoder.clone());
+        let id = first.open();
+        assert!(second.step(&[(id, &[1], Wanted::Last)]).is_err() && second.tokens(id).is_err());
+        drop(first);
+        assert_eq!(second.open(), id, "what a clone held is free when it is gone");
+    }
+}
+
 #[test]
 fn callers_stop_during_prefill_and_between_tokens() {
     let tokenizer = tokenizer();

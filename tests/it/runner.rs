@@ -224,6 +224,31 @@ fn a_conversation_costs_its_new_messages() {
 }
 
 #[test]
+fn threads_with_clones_write_what_they_would_alone() {
+    let runner = qwen3();
+    let options = |seed| GenerateOptions {
+        sampler: SamplerOptions { seed: Some(seed), temperature: 1.5, ..Default::default() },
+        max_tokens: Some(15),
+        ..Default::default()
+    };
+    let text = |runner: &mut Runner, seed: u64| -> String {
+        runner.generate(&format!("once upon {seed} times"), &options(seed)).unwrap().map(Result::unwrap).collect()
+    };
+    let together: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|seed| {
+                let mut runner = runner.clone();
+                scope.spawn(move || text(&mut runner, seed))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (seed, together) in together.iter().enumerate() {
+        assert_eq!(&text(&mut qwen3(), seed as u64), together);
+    }
+}
+
+#[test]
 fn end_of_generation_ends_ids_and_text() {
     let mut runner = qwen3();
     let end = runner.tokenizer().end_of_generation()[0];

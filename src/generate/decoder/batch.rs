@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Limits;
+use super::{Limits, Wanted};
 use crate::kv_cache::{SequenceId, Stage};
 
 /// What a call asks of one sequence.
@@ -10,13 +10,32 @@ pub(super) struct Part<'a> {
     pub sequence: SequenceId,
     /// All that is to be computed.
     pub tokens: Cow<'a, [u32]>,
-    /// How many of them, at the end, the caller gave.
-    pub new: usize,
     /// The position of the first.
     pub start: usize,
     /// Logits are wanted from this one on.
     pub wanted_from: usize,
     pub stage: Stage,
+}
+
+impl<'a> Part<'a> {
+    /// What a run asks of a sequence that holds `held`, of which the cache has those before `start`.
+    pub fn new(
+        (sequence, new, wanted): (SequenceId, &'a [u32], Wanted),
+        held: &[u32],
+        start: usize,
+        prompt_end: Option<usize>,
+    ) -> Self {
+        let missing = &held[start..];
+        let tokens = if missing.is_empty() { Cow::Borrowed(new) } else { Cow::Owned([missing, new].concat()) };
+        let wanted = match wanted {
+            Wanted::None => 0,
+            Wanted::Last => 1,
+            Wanted::All => new.len(),
+        };
+        let end = Some(held.len() + new.len()).filter(|_| new.len() > 1 && wanted > 0);
+        let stage = prompt_end.or(end).map_or(Stage::Within, |end| Stage::Prompt { end });
+        Self { sequence, start, wanted_from: tokens.len() - wanted, tokens, stage }
+    }
 }
 
 /// Consecutive tokens of a part that one step computes.

@@ -2,21 +2,22 @@
 
 mod ahead;
 mod batch;
+mod engine;
 
 use std::{
-    borrow::Cow,
     collections::{HashMap, HashSet},
     fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use self::{
-    ahead::Pending,
-    batch::{Part, Span, take_spans},
+    batch::Part,
+    engine::{Engine, Results},
 };
 use crate::{
     Error, Result,
-    backend::{Executable, OpTime, Run, Step, TokenLogit, Usage},
-    kv_cache::{KvCache, PageId, SequenceId, Stage},
+    backend::{Executable, OpTime, TokenLogit, Usage},
+    kv_cache::{KvCache, SequenceId},
 };
 
 /// Which of a run's tokens the logits are wanted of.
@@ -50,30 +51,31 @@ pub struct Limits {
     pub max_outputs: usize,
 }
 
-/// An executable, the cache of its sequences, and the tokens that each of them holds.
+/// A way to an executable and its cache, and the tokens of some of the sequences in it.
+///
+/// A clone is another such way, for another thread perhaps: it begins with no sequence, and shares the weights and the
+/// cache's memory. The steps of all take turns.
 pub struct Decoder {
-    executable: Box<dyn Executable>,
-    cache: KvCache,
+    engine: Arc<Mutex<Engine>>,
     limits: Limits,
+    context_length: usize,
     /// Whether every step starts its sequences over: the reference that the cached path is held against.
     recompute: bool,
     /// Those that a sequence holds. After it was cut off its cache may hold fewer, as recurrent layers go back to
     /// checkpoints alone and windows no further than they have pages: the next step then computes what lies between.
     tokens: HashMap<SequenceId, Vec<u32>>,
-    /// Page copies that no step has made yet.
-    copies: Vec<(PageId, PageId)>,
     logits: Vec<f32>,
     /// The largest logits, where a step was asked for no others.
     best: Vec<TokenLogit>,
-    /// The step that has been started before anybody asked for it.
-    pending: Option<Pending>,
 }
 
 impl Decoder {
     /// A decoder with no sequence. `executable` must have been compiled for `limits`, and for the cache's layout.
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
-        let (tokens, copies, logits, best) = (HashMap::new(), vec![], vec![], vec![]);
-        Self { executable, cache, limits, recompute: false, tokens, copies, logits, best, pending: None }
+        let context_length = cache.context_length();
+        let engine = Arc::new(Mutex::new(Engine::new(executable, cache)));
+        let (tokens, logits, best) = (HashMap::new(), vec![], vec![]);
+        Self { engine, limits, context_length, recompute: false, tokens, logits, best }
     }
 
     /// Makes every step compute its sequences anew from their first token, instead of from what the cache holds of
@@ -90,12 +92,12 @@ impl Decoder {
 
     /// The most tokens that a sequence can hold.
     pub fn context_length(&self) -> usize {
-        self.cache.context_length()
+        self.context_length
     }
 
     /// A new, empty sequence.
     pub fn open(&mut self) -> SequenceId {
-        let id = self.cache.open();
+        let id = lock(&self.engine).cache.open();
         self.tokens.insert(id, vec![]);
         id
     }
@@ -105,9 +107,8 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
-        self.settle()?;
-        let twin = self.cache.fork(id)?;
         let tokens = self.tokens(id)?.to_vec();
+        let twin = self.settled()?.cache.fork(id)?;
         self.tokens.insert(twin, tokens);
         Ok(twin)
     }
@@ -117,8 +118,8 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
-        self.settle()?;
-        self.cache.close(id)?;
+        self.tokens(id)?;
+        self.settled()?.cache.close(id)?;
         self.tokens.remove(&id);
         Ok(())
     }
@@ -128,8 +129,8 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
-        self.settle()?;
-        self.cache.truncate(id, len)?;
+        self.tokens(id)?;
+        self.settled()?.cache.truncate(id, len)?;
         if let Some(tokens) = self.tokens.get_mut(&id) {
             tokens.truncate(len);
         }
@@ -172,32 +173,40 @@ impl Decoder {
         Ok(if self.best.is_empty() { None } else { Some(&self.best) })
     }
 
-    /// Appends tokens to sequences. Of logits no more than the `best` largest are needed, if that is not 0. `prompt_end` is
+    /// Appends tokens to sequences. As many of the largest logits as `enough` are needed, or all if that is 0. `prompt_end` is
     /// where the prompt ends that they are a part of, where they do not end it.
-    fn extend(&mut self, runs: &[(SequenceId, &[u32], Wanted)], best: usize, prompt_end: Option<usize>) -> Result<()> {
-        self.settle()?;
-        let parts = runs.iter().map(|run| self.part(run, prompt_end)).collect::<Result<Vec<_>>>()?;
+    fn extend(
+        &mut self,
+        runs: &[(SequenceId, &[u32], Wanted)],
+        enough: usize,
+        prompt_end: Option<usize>,
+    ) -> Result<()> {
         let mut seen = HashSet::new();
-        if !parts.iter().all(|part| seen.insert(part.sequence)) {
-            return Err(Error::argument("sequence", "is in the same batch twice"));
-        }
-        if let Err(error) = self.compute(&parts, best) {
-            // Those that had not grown yet are no longer than they start.
-            for part in &parts {
-                self.cache.truncate(part.sequence, part.start)?;
+        for (id, new, _) in runs {
+            self.check_room(self.tokens(*id)?.len(), new.len())?;
+            self.check_ids(new)?;
+            if !seen.insert(*id) {
+                return Err(Error::argument("sequence", "is in the same batch twice"));
             }
-            return Err(error);
         }
-        for part in &parts {
-            let new = &part.tokens[part.tokens.len() - part.new..];
-            self.tokens.entry(part.sequence).or_default().extend_from_slice(new);
+        let Self { engine, limits, recompute, tokens, logits, best, .. } = self;
+        let mut engine = lock(engine);
+        engine.settle()?;
+        let part = |run: &(SequenceId, _, _)| {
+            let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
+            Ok(Part::new(*run, &tokens[&run.0], start, prompt_end))
+        };
+        let parts = runs.iter().map(part).collect::<Result<Vec<_>>>()?;
+        engine.compute(&parts, *limits, Results { logits, best, enough })?;
+        for (id, new, _) in runs {
+            tokens.entry(*id).or_default().extend_from_slice(new);
         }
         Ok(())
     }
 
     /// What the executable has done and what it holds.
     pub fn usage(&self) -> Usage {
-        self.executable.usage()
+        lock(&self.engine).executable.usage()
     }
 
     /// Makes a sequence hold `ids` and nothing else, and leaves the last one's logits in [`logits`](Self::logits). What the
@@ -220,7 +229,7 @@ impl Decoder {
         // The last one is computed in any case, for its logits.
         let shared = held.iter().zip(&ids[..ids.len() - 1]).take_while(|(old, new)| old == new).count();
         self.truncate(id, shared)?;
-        let cached = self.cache.len(id)?;
+        let cached = lock(&self.engine).cache.len(id)?;
         self.truncate(id, cached)?;
         let mut done = cached;
         while done < ids.len() {
@@ -257,13 +266,12 @@ impl Decoder {
     /// # Errors
     /// [`Error::Unsupported`] where the device cannot time its ops.
     pub fn set_profiling(&mut self, on: bool) -> Result<()> {
-        self.settle()?;
-        self.executable.set_profiling(on)
+        self.settled()?.executable.set_profiling(on)
     }
 
     /// Takes what the steps since the last call have noted, the longest first; nothing where profiling is off.
     pub fn take_profile(&mut self) -> Vec<OpTime> {
-        self.executable.take_profile()
+        lock(&self.engine).executable.take_profile()
     }
 
     /// Checks that a sequence could hold `ids` and nothing else.
@@ -294,78 +302,44 @@ impl Decoder {
         }
     }
 
-    fn part<'a>(
-        &self,
-        &(sequence, new, wanted): &(SequenceId, &'a [u32], Wanted),
-        prompt_end: Option<usize>,
-    ) -> Result<Part<'a>> {
-        let held = self.tokens(sequence)?;
-        self.check_ids(new)?;
-        self.check_room(held.len(), new.len())?;
-        let start = if self.recompute { 0 } else { self.cache.len(sequence)? };
-        let missing = &held[start..];
-        let tokens = if missing.is_empty() { Cow::Borrowed(new) } else { Cow::Owned([missing, new].concat()) };
-        let wanted = match wanted {
-            Wanted::None => 0,
-            Wanted::Last => 1,
-            Wanted::All => new.len(),
-        };
-        let end = Some(held.len() + new.len()).filter(|_| new.len() > 1 && wanted > 0);
-        let stage = prompt_end.or(end).map_or(Stage::Within, |end| Stage::Prompt { end });
-        Ok(Part { sequence, new: new.len(), start, wanted_from: tokens.len() - wanted, tokens, stage })
+    /// The engine, with nothing under way.
+    fn settled(&self) -> Result<MutexGuard<'_, Engine>> {
+        let mut engine = lock(&self.engine);
+        engine.settle()?;
+        Ok(engine)
     }
+}
 
-    fn compute(&mut self, parts: &[Part], best: usize) -> Result<()> {
-        self.logits.clear();
-        self.best.clear();
-        for part in parts {
-            self.cache.truncate(part.sequence, part.start)?;
-        }
-        let mut next = (0, 0);
-        while next.0 < parts.len() {
-            let spans = take_spans(parts, &mut next, self.limits);
-            self.run(parts, &spans, best)?;
-        }
-        Ok(())
+fn lock(engine: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
+    engine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Another decoder for the same model and cache, with no sequence. Each has its own sequences and logits; their steps take
+/// turns.
+impl Clone for Decoder {
+    fn clone(&self) -> Self {
+        let Self { engine, limits, context_length, recompute, .. } = self;
+        let (tokens, logits, best) = (HashMap::new(), vec![], vec![]);
+        let (limits, context_length, recompute) = (*limits, *context_length, *recompute);
+        Self { engine: engine.clone(), limits, context_length, recompute, tokens, logits, best }
     }
+}
 
-    fn run(&mut self, parts: &[Part], spans: &[Span], best: usize) -> Result<()> {
-        let mut tokens = Vec::with_capacity(self.limits.max_tokens);
-        let mut outputs = Vec::with_capacity(self.limits.max_outputs);
-        let mut runs = Vec::with_capacity(spans.len());
-        let advance = |&Span { part, from, len }: &Span| {
-            let part = &parts[part];
-            self.cache.extend(part.sequence, len)?;
-            self.cache.advance(part.sequence, part.start + from + len, part.stage)
-        };
-        let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
-        self.copies.extend(self.cache.take_copies());
-        for (&Span { part, from, len }, state) in spans.iter().zip(&states) {
-            let part = &parts[part];
-            let wanted = part.wanted_from.max(from)..from + len;
-            outputs.extend(wanted.map(|index| tokens.len() + index - from));
-            tokens.extend_from_slice(&part.tokens[from..from + len]);
-            let pages = self.cache.pages(part.sequence)?;
-            runs.push(Run { len, start: part.start + from, pages, state: state.as_ref() });
-        }
-        let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies };
-        let found = if best > 0 { self.executable.best(&step, best)? } else { None };
-        match found {
-            Some(found) => self.best.extend_from_slice(found),
-            None => self.logits.extend_from_slice(self.executable.run(&step)?),
-        }
-        // Kept until a step has made them: were one to fail, the next must.
-        self.copies.clear();
-        Ok(())
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        let mut engine = lock(&self.engine);
+        // Where that fails the device has, and there is nobody to tell.
+        _ = engine.settle();
+        self.tokens.keys().for_each(|id| _ = engine.cache.close(*id));
     }
 }
 
 impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cache, limits, recompute, tokens, .. } = self;
+        let Self { limits, context_length, recompute, tokens, .. } = self;
         f.debug_struct("Decoder")
             .field("limits", limits)
-            .field("context_length", &cache.context_length())
+            .field("context_length", context_length)
             .field("recompute", recompute)
             .field("sequences", &tokens.len())
             .finish_non_exhaustive()

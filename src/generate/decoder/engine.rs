@@ -1,0 +1,136 @@
+//! What all decoders of a model share: the executable, and the cache of their sequences.
+
+use super::{
+    Limits,
+    batch::{Part, Span, take_spans},
+};
+use crate::{
+    Error, Result,
+    backend::{Executable, Run, Step, TokenLogit},
+    kv_cache::{KvCache, PageId, SequenceId, Stage},
+};
+
+/// Runs one step at a time, whoever asks.
+pub(super) struct Engine {
+    pub executable: Box<dyn Executable>,
+    pub cache: KvCache,
+    /// Page copies that no step has made yet.
+    copies: Vec<(PageId, PageId)>,
+    /// The step that has been started before anybody asked for it.
+    pub pending: Option<Pending>,
+}
+
+/// A step of one token that was started before it was known to be wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pending {
+    pub sequence: SequenceId,
+    pub position: usize,
+    pub token: u32,
+}
+
+/// Where the logits go that a step was asked for.
+pub(super) struct Results<'a> {
+    pub logits: &'a mut Vec<f32>,
+    /// The largest of them, where no others were asked for.
+    pub best: &'a mut Vec<TokenLogit>,
+    /// How many are enough; 0 where all are wanted.
+    pub enough: usize,
+}
+
+impl Engine {
+    pub fn new(executable: Box<dyn Executable>, cache: KvCache) -> Self {
+        Self { executable, cache, copies: vec![], pending: None }
+    }
+
+    /// Computes what is asked of some sequences. On an error they are no longer than they start.
+    pub fn compute(&mut self, parts: &[Part], limits: Limits, mut results: Results) -> Result<()> {
+        let done = self.try_compute(parts, limits, &mut results);
+        if done.is_err() {
+            for part in parts {
+                self.cache.truncate(part.sequence, part.start)?;
+            }
+        }
+        done
+    }
+
+    fn try_compute(&mut self, parts: &[Part], limits: Limits, results: &mut Results) -> Result<()> {
+        results.logits.clear();
+        results.best.clear();
+        for part in parts {
+            self.cache.truncate(part.sequence, part.start)?;
+        }
+        let mut next = (0, 0);
+        while next.0 < parts.len() {
+            let spans = take_spans(parts, &mut next, limits);
+            self.run(parts, &spans, results)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, parts: &[Part], spans: &[Span], results: &mut Results) -> Result<()> {
+        let (mut tokens, mut outputs, mut runs) = (vec![], vec![], Vec::with_capacity(spans.len()));
+        let advance = |&Span { part, from, len }: &Span| {
+            let part = &parts[part];
+            self.cache.extend(part.sequence, len)?;
+            self.cache.advance(part.sequence, part.start + from + len, part.stage)
+        };
+        let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
+        self.copies.extend(self.cache.take_copies());
+        for (&Span { part, from, len }, state) in spans.iter().zip(&states) {
+            let part = &parts[part];
+            let wanted = part.wanted_from.max(from)..from + len;
+            outputs.extend(wanted.map(|index| tokens.len() + index - from));
+            tokens.extend_from_slice(&part.tokens[from..from + len]);
+            let pages = self.cache.pages(part.sequence)?;
+            runs.push(Run { len, start: part.start + from, pages, state: state.as_ref() });
+        }
+        let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies };
+        let found = if results.enough > 0 { self.executable.best(&step, results.enough)? } else { None };
+        match found {
+            Some(found) => results.best.extend_from_slice(found),
+            None => results.logits.extend_from_slice(self.executable.run(&step)?),
+        }
+        // Kept until a step has made them: were one to fail, the next must.
+        self.copies.clear();
+        Ok(())
+    }
+
+    /// Starts a step of one token.
+    pub fn start(&mut self, id: SequenceId, token: Option<u32>) -> Result<()> {
+        let position = self.cache.extend(id, 1)?;
+        self.copies.extend(self.cache.take_copies());
+        let started = self.start_at(id, token, position);
+        match started {
+            Ok(()) => self.copies.clear(),
+            Err(_) => _ = self.cache.truncate(id, position)?,
+        }
+        started
+    }
+
+    fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize) -> Result<()> {
+        let state = self.cache.advance(id, position + 1, Stage::Ahead)?;
+        let run = Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref() };
+        match self.executable.ahead() {
+            Some(ahead) => ahead.start(token, run, &self.copies),
+            None => Err(Error::Unsupported("this device does not run ahead".into())),
+        }
+    }
+
+    pub fn take(&mut self) -> Result<u32> {
+        let taken = match self.executable.ahead() {
+            Some(ahead) => ahead.take()?,
+            None => None,
+        };
+        taken.ok_or_else(|| Error::argument("logits", "has one that is not a number"))
+    }
+
+    /// Lets a step that was started too early end, and forgets it.
+    pub fn settle(&mut self) -> Result<()> {
+        let Some(Pending { sequence, position, .. }) = self.pending.take() else { return Ok(()) };
+        if let Some(ahead) = self.executable.ahead() {
+            ahead.take()?;
+        }
+        self.cache.truncate(sequence, position)?;
+        Ok(())
+    }
+}
