@@ -40,7 +40,8 @@ impl Runner {
     }
 
     /// Goes on from a prompt with JSON of the type's schema, and returns the value that it is. A grammar in `options` is
-    /// replaced.
+    /// replaced. An object has the type's fields alone, but for types that put objects together (`serde(flatten)`, tags
+    /// beside a variant's fields): there a model may add others, which serde then ignores.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Runner};
