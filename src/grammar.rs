@@ -43,8 +43,8 @@ impl Grammars {
         let Some(&end) = ends.first() else {
             return Err(Error::Grammar("the vocabulary has no token that ends a text, so no form could end".into()));
         };
-        let mut words = (0..vocab_size as u32).map(|id| tokenizer.token_bytes(id).map(<[u8]>::to_vec));
-        let mut words = words.by_ref().collect::<Result<Vec<_>>>()?;
+        let words = (0..vocab_size as u32).map(|id| tokenizer.token_bytes(id).map(<[u8]>::to_vec));
+        let mut words = words.collect::<Result<Vec<_>>>()?;
         for (id, text) in tokenizer.control_tokens() {
             words[id as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], text.as_bytes()].concat();
         }
@@ -93,9 +93,7 @@ impl Grammars {
         let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
             Some(what) => Err(Error::Grammar(what)),
-            None => {
-                Ok(Grammar { matcher: Arc::new(Fresh(matcher)), source: source.into(), vocab_size: self.vocab_size })
-            }
+            None => Ok(Grammar { fresh: Arc::new(matcher), source: source.into(), vocab_size: self.vocab_size }),
         }
     }
 }
@@ -115,13 +113,11 @@ impl fmt::Debug for Grammars {
 /// become of this form, and none but an end where it is complete.
 #[derive(Clone)]
 pub struct Grammar {
-    matcher: Arc<Fresh>,
+    /// One that has seen nothing, and stays so.
+    fresh: Arc<Matcher>,
     source: Arc<str>,
     vocab_size: usize,
 }
-
-/// A matcher that has seen nothing, and stays so.
-struct Fresh(Matcher);
 
 impl Grammar {
     /// The schema, expression or grammar.
@@ -138,7 +134,7 @@ impl Grammar {
             let what = format!("is for a vocabulary of {}, this model's has {vocab_size}", self.vocab_size);
             return Err(Error::argument("grammar", what));
         }
-        Ok(Constraint { matcher: self.matcher.0.deep_clone(), seen: None })
+        Ok(Constraint { matcher: self.fresh.deep_clone(), seen: None })
     }
 }
 
