@@ -127,6 +127,9 @@ pub enum Error {
         /// Bytes needed at once.
         needed: u64,
     },
+    /// The thread of an asynchronous runner could not be started, or is no more.
+    #[error("the runner's thread {0}")]
+    Thread(String),
     /// The model has no such ability.
     #[error("{0}")]
     Unsupported(String),

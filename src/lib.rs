@@ -27,5 +27,7 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use generate::{GenerateOptions, Generation, StopHandle, StopReason, Summary};
 pub use kv_cache::CacheType;
+#[cfg(feature = "async")]
+pub use runner::AsyncRunner;
 pub use runner::{Answer, LmRunner, MemoryPlan, Runner, RunnerBuilder};
 pub use sampler::SamplerOptions;

@@ -107,6 +107,13 @@ impl<'a> Generation<'a> {
         self
     }
 
+    /// Lets this handle stop the generation, in the place of its own.
+    #[must_use]
+    pub fn with_stop_handle(mut self, handle: StopHandle) -> Self {
+        self.handle = handle;
+        self
+    }
+
     /// A handle that stops this generation from elsewhere.
     pub fn stop_handle(&self) -> StopHandle {
         self.handle.clone()

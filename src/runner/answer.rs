@@ -4,7 +4,7 @@ use std::{collections::VecDeque, fmt, iter::FusedIterator};
 
 use crate::{
     Error, Result,
-    chat::{AnswerEvent, AnswerParser, Message},
+    chat::{AnswerEvent, AnswerParser, Message, ToolCall},
     generate::{Generation, StopHandle, Summary},
     sampler::LogitsProcessor,
 };
@@ -18,20 +18,25 @@ pub struct Answer<'a> {
     parser: AnswerParser,
     ready: VecDeque<Result<AnswerEvent>>,
     ended: bool,
-    message: Message,
-    text: String,
+    message: MessageBuilder,
 }
 
 impl<'a> Answer<'a> {
     pub(super) fn new(generation: Generation<'a>, parser: AnswerParser) -> Self {
-        let (ready, message, text) = (VecDeque::new(), Message::assistant(""), String::new());
-        Self { generation, parser, ready, ended: false, message, text }
+        Self { generation, parser, ready: VecDeque::new(), ended: false, message: MessageBuilder::default() }
     }
 
     /// Adds a stage to the sampler; see [`Generation::with_processor`].
     #[must_use]
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.generation = self.generation.with_processor(processor);
+        self
+    }
+
+    /// Lets this handle stop the answer, in the place of its own.
+    #[must_use]
+    pub fn with_stop_handle(mut self, handle: StopHandle) -> Self {
+        self.generation = self.generation.with_stop_handle(handle);
         self
     }
 
@@ -44,7 +49,7 @@ impl<'a> Answer<'a> {
 
     /// What has come so far, as a message: the answer, if the iterator has ended.
     pub fn message(&self) -> Message {
-        Message { content: (&self.text).into(), ..self.message.clone() }
+        self.message.message()
     }
 
     /// A handle that stops the answer from elsewhere.
@@ -82,13 +87,46 @@ impl<'a> Answer<'a> {
             }
         }
         let event = self.ready.pop_front()?;
-        match &event {
+        self.message.add(&event);
+        Some(event)
+    }
+}
+
+/// The message that an answer's events come to.
+#[derive(Default)]
+pub(super) struct MessageBuilder {
+    text: String,
+    reasoning: Option<String>,
+    tool_calls: Vec<ToolCall>,
+}
+
+impl MessageBuilder {
+    pub fn add(&mut self, event: &Result<AnswerEvent>) {
+        match event {
             Ok(AnswerEvent::Text(text)) => self.text += text,
-            Ok(AnswerEvent::Reasoning(text)) => *self.message.reasoning.get_or_insert_default() += text,
-            Ok(AnswerEvent::ToolCall(call)) => self.message.tool_calls.push(call.clone()),
+            Ok(AnswerEvent::Reasoning(text)) => *self.reasoning.get_or_insert_default() += text,
+            Ok(AnswerEvent::ToolCall(call)) => self.tool_calls.push(call.clone()),
             Err(_) => {}
         }
-        Some(event)
+    }
+
+    pub fn message(&self) -> Message {
+        let Self { text, reasoning, tool_calls } = self;
+        let message = Message::assistant(text).with_tool_calls(tool_calls.iter().cloned());
+        Message { reasoning: reasoning.clone(), ..message }
+    }
+}
+
+/// What an event is to those who read the answer's text alone: `None` where it is no part of that.
+pub(super) fn text_of(event: Result<AnswerEvent>) -> Option<Result<String>> {
+    match event {
+        Ok(AnswerEvent::Text(text)) => Some(Ok(text)),
+        Ok(AnswerEvent::ToolCall(call)) => {
+            let what = "came where only the answer's text is read: read its `events`".to_owned();
+            Some(Err(Error::ToolCall { what, text: format!("{}({})", call.name, call.arguments) }))
+        }
+        Ok(AnswerEvent::Reasoning(_)) => None,
+        Err(error) => Some(Err(error)),
     }
 }
 
@@ -98,14 +136,8 @@ impl Iterator for Answer<'_> {
     /// The next piece of the answer's text. A call of a tool is an [`Error::ToolCall`] here: it comes by [`events`](Answer::events).
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match self.next_event()? {
-                Ok(AnswerEvent::Text(text)) => return Some(Ok(text)),
-                Ok(AnswerEvent::ToolCall(call)) => {
-                    let what = "came where only the answer's text is read: read its `events`".to_owned();
-                    return Some(Err(Error::ToolCall { what, text: format!("{}({})", call.name, call.arguments) }));
-                }
-                Ok(AnswerEvent::Reasoning(_)) => {}
-                Err(error) => return Some(Err(error)),
+            if let Some(text) = text_of(self.next_event()?) {
+                return Some(text);
             }
         }
     }

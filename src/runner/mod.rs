@@ -5,6 +5,8 @@
 //! with it at the start is not computed again.
 
 mod answer;
+#[cfg(feature = "async")]
+mod asynchronous;
 mod builder;
 mod lm;
 mod memory;
@@ -16,6 +18,8 @@ mod typed;
 use std::{sync::Arc, thread};
 
 pub use answer::{Answer, AnswerEvents};
+#[cfg(feature = "async")]
+pub use asynchronous::{AnswerEventStream, AnswerStream, AsyncRunner, GenerationStream};
 pub use builder::RunnerBuilder;
 pub use lm::LmRunner;
 pub use memory::MemoryPlan;
@@ -57,9 +61,9 @@ pub struct Runner {
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
     sequence: SequenceId,
-    /// Made when first asked for.
+    /// Made when first asked for, for all clones.
     #[cfg(feature = "constrained")]
-    grammars: std::sync::OnceLock<crate::grammar::Grammars>,
+    grammars: Arc<std::sync::OnceLock<crate::grammar::Grammars>>,
 }
 
 /// Another runner of the same model, with a sequence of its own: for another thread, or another conversation. The two share

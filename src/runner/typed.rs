@@ -12,7 +12,7 @@ use super::Runner;
 use crate::{
     Error, Result,
     chat::{AnswerEvent, ChatOptions, Message},
-    generate::{GenerateOptions, StopReason, Summary},
+    generate::{GenerateOptions, StopHandle, StopReason, Summary},
     grammar::{Grammar, Grammars},
 };
 
@@ -65,8 +65,17 @@ impl Runner {
         prompt: &str,
         options: &GenerateOptions,
     ) -> Result<T> {
+        self.generate_as_until(prompt, options, StopHandle::new())
+    }
+
+    pub(super) fn generate_as_until<T: DeserializeOwned + JsonSchema>(
+        &mut self,
+        prompt: &str,
+        options: &GenerateOptions,
+        stop: StopHandle,
+    ) -> Result<T> {
         let options = GenerateOptions { grammar: Some(self.grammar_of::<T>()?), ..options.clone() };
-        let mut generation = self.generate(prompt, &options)?;
+        let mut generation = self.generate(prompt, &options)?.with_stop_handle(stop);
         let text = generation.by_ref().collect::<Result<String>>()?;
         value(&text, generation.summary())
     }
@@ -83,8 +92,18 @@ impl Runner {
         chat: &ChatOptions,
         options: &GenerateOptions,
     ) -> Result<T> {
+        self.chat_as_until(messages, chat, options, StopHandle::new())
+    }
+
+    pub(super) fn chat_as_until<T: DeserializeOwned + JsonSchema>(
+        &mut self,
+        messages: &[Message],
+        chat: &ChatOptions,
+        options: &GenerateOptions,
+        stop: StopHandle,
+    ) -> Result<T> {
         let options = GenerateOptions { grammar: Some(self.grammar_of::<T>()?), ..options.clone() };
-        let mut answer = self.chat_with(messages, chat, &options)?;
+        let mut answer = self.chat_with(messages, chat, &options)?.with_stop_handle(stop);
         let mut text = String::new();
         for event in answer.events() {
             match event? {

@@ -1,5 +1,7 @@
 //! The integration tests, as one binary.
 
+#[cfg(feature = "async")]
+mod asynchronous;
 mod backend;
 mod chat;
 mod chat_answers;
