@@ -8,6 +8,8 @@ mod answer;
 #[cfg(feature = "async")]
 mod asynchronous;
 mod builder;
+#[cfg(feature = "constrained")]
+mod closed_schema;
 mod lm;
 mod memory;
 mod requests;

@@ -1,14 +1,10 @@
 //! Answers that are values of a type.
 
-use schemars::{
-    JsonSchema, Schema,
-    generate::SchemaSettings,
-    transform::{Transform, transform_subschemas},
-};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Runner;
+use super::{Runner, closed_schema::closed_schema_of};
 use crate::{
     Error, Result,
     chat::{AnswerEvent, ChatOptions, Message},
@@ -40,8 +36,7 @@ impl Runner {
     }
 
     /// Goes on from a prompt with JSON of the type's schema, and returns the value that it is. A grammar in `options` is
-    /// replaced. An object has the type's fields alone, but for types that put objects together (`serde(flatten)`, tags
-    /// beside a variant's fields): there a model may add others, which serde then ignores.
+    /// replaced. Objects have the type's fields alone, also where `serde(flatten)` or a tag puts them together.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Runner};
@@ -115,38 +110,7 @@ impl Runner {
     }
 
     fn grammar_of<T: JsonSchema>(&self) -> Result<Grammar> {
-        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
-        close(&mut schema);
-        self.grammars()?.json_schema(schema.as_value())
-    }
-}
-
-/// Leaves objects no fields but those that the type has: serde reads no others, and models may go on with them for ever.
-/// Where a schema has some of an object's fields and another the rest, none is changed.
-fn close(schema: &mut Schema) {
-    let mut is_composed = false;
-    Walk(&mut |schema: &mut Schema| {
-        let more = ["$ref", "allOf", "anyOf", "oneOf"].iter().any(|key| schema.get(*key).is_some());
-        is_composed |= more && schema.get("properties").is_some();
-    })
-    .transform(schema);
-    let mut close = |schema: &mut Schema| {
-        if schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {
-            schema.insert("additionalProperties".into(), false.into());
-        }
-    };
-    if !is_composed {
-        Walk(&mut close).transform(schema);
-    }
-}
-
-/// Calls a function for a schema and all within it.
-struct Walk<'a>(&'a mut dyn FnMut(&mut Schema));
-
-impl Transform for Walk<'_> {
-    fn transform(&mut self, schema: &mut Schema) {
-        transform_subschemas(self, schema);
-        (self.0)(schema);
+        self.grammars()?.json_schema(&closed_schema_of::<T>())
     }
 }
 
