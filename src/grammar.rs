@@ -157,6 +157,13 @@ pub struct Constraint {
     seen: Option<usize>,
 }
 
+impl Constraint {
+    /// Has the form begin after so many ids.
+    pub(crate) fn begin(&mut self, seen: usize) {
+        self.seen = Some(seen);
+    }
+}
+
 impl LogitsProcessor for Constraint {
     fn process(&mut self, ids: &[u32], logits: &mut [f32]) -> Result<()> {
         let seen = *self.seen.get_or_insert(ids.len());

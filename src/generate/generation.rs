@@ -63,7 +63,7 @@ impl<'a> Generation<'a> {
         let mut sampler = Sampler::new(&options.sampler, decoder.limits().vocab_size)?;
         #[cfg(feature = "constrained")]
         if let Some(grammar) = &options.grammar {
-            sampler = sampler.with_processor(grammar.constraint(decoder.limits().vocab_size)?);
+            sampler = sampler.with_form(grammar.constraint(decoder.limits().vocab_size)?);
         }
         prompt.iter().try_for_each(|&id| sampler.accept(id))?;
         let summary = Summary {
@@ -93,10 +93,17 @@ impl<'a> Generation<'a> {
         })
     }
 
-    /// Adds a stage to the sampler, before all others but those added already. It is given the ids of the prompt, too.
+    /// Adds a stage to the sampler, after those added already and before all others. It is given the ids of the prompt, too.
     #[must_use]
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.sampler = self.sampler.with_processor(processor);
+        self
+    }
+
+    /// Keeps what is generated to a form.
+    #[cfg(feature = "constrained")]
+    pub(crate) fn with_form(mut self, form: impl LogitsProcessor + 'static) -> Self {
+        self.sampler = self.sampler.with_form(form);
         self
     }
 

@@ -29,7 +29,7 @@ pub struct GenerateOptions {
     /// With how many of the most probable tokens the probability of each token is to be kept, for
     /// [`Generation::logprobs`]; `None`, the default, keeps none. 0 keeps the tokens' own.
     pub logprobs: Option<usize>,
-    /// The form that the text must have. `None`, the default, leaves it free.
+    /// The form that the text must have, of an answer what comes after its thoughts. `None`, the default, leaves it free.
     #[cfg(feature = "constrained")]
     pub grammar: Option<Grammar>,
     /// Strings that end the text where they come up, and are not part of it. None by default.

@@ -4,6 +4,8 @@
 //! Whatever a caller asks for (a text, an answer, ids, logits) goes through that sequence, and what the request shares
 //! with it at the start is not computed again.
 
+#[cfg(feature = "constrained")]
+mod after_thought;
 mod answer;
 #[cfg(feature = "async")]
 mod asynchronous;

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::Path};
 
+#[cfg(feature = "constrained")]
+use super::after_thought::AfterThought;
 use super::{Answer, MemoryPlan, Runner, RunnerBuilder};
 use crate::{
     Error, Result,
@@ -130,6 +132,14 @@ impl Runner {
         let parser = template.parser(chat, &prompt.text)?;
         let marks: Vec<u32> =
             self.tokenizer.control_tokens().filter(|(_, text)| parser.reads(text)).map(|(id, _)| id).collect();
+        #[cfg(feature = "constrained")]
+        if let Some(grammar) = &options.grammar {
+            let constraint = grammar.constraint(self.config.vocab_size)?;
+            let constraint = AfterThought::new(constraint, &parser, &prompt.text, &self.tokenizer)?;
+            let free = GenerateOptions { grammar: None, ..options.clone() };
+            let generation = self.generation(prompt.ids, &free)?.with_form(constraint);
+            return Ok(Answer::new(generation.showing(marks), parser));
+        }
         Ok(Answer::new(self.generation(prompt.ids, options)?.showing(marks), parser))
     }
 

@@ -76,8 +76,7 @@ impl Runner {
     }
 
     /// Answers a conversation with JSON of the type's schema, and returns the value that it is. A grammar in `options` is
-    /// replaced. The model must not think first: where its template lets it, switch that off
-    /// ([`ChatOptions::enable_thinking`]).
+    /// replaced. What the model thinks first is free, and left out.
     ///
     /// # Errors
     /// As [`generate_as`](Self::generate_as) and [`chat_with`](Self::chat_with).
@@ -103,7 +102,8 @@ impl Runner {
         for event in answer.events() {
             match event? {
                 AnswerEvent::Text(piece) => text += &piece,
-                AnswerEvent::Reasoning(_) | AnswerEvent::ToolCall(_) => return Err(Error::Grammar(NO_ANSWER.into())),
+                AnswerEvent::Reasoning(_) => {}
+                AnswerEvent::ToolCall(_) => return Err(Error::Grammar(NO_ANSWER.into())),
             }
         }
         value(&text, answer.summary())
@@ -114,8 +114,7 @@ impl Runner {
     }
 }
 
-const NO_ANSWER: &str = "the text would be a thought or a call of a tool, not the answer: switch thinking off \
-                         (`ChatOptions::enable_thinking`), and offer no tools";
+const NO_ANSWER: &str = "the text would be a call of a tool, not the answer: offer no tools";
 
 fn value<T: DeserializeOwned>(text: &str, summary: &Summary) -> Result<T> {
     match &summary.stop {

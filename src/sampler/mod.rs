@@ -2,7 +2,8 @@
 //!
 //! The stages run in llama.cpp's order; each is skipped where its option is at its neutral value:
 //!
-//! 1. **The caller's own** ([`LogitsProcessor`]), in the order in which they were added.
+//! 1. **The caller's own** ([`LogitsProcessor`]), in the order in which they were added; then the form of
+//!    [`GenerateOptions::grammar`](crate::GenerateOptions), if there is one.
 //! 2. **Logit bias**: each named token's logit is raised by its bias (negative infinity forbids the token).
 //! 3. **Penalties** over the last `penalty_window` ids of the history (the accepted prompt and what was sampled). For a
 //!    token seen `n > 0` times: the logit is divided by `repetition_penalty` where positive and multiplied by it
@@ -91,6 +92,8 @@ impl<F: FnMut(&[u32], &mut [f32]) -> Result<()> + Send> LogitsProcessor for F {
 pub struct Sampler {
     options: SamplerOptions,
     processors: Vec<Box<dyn LogitsProcessor>>,
+    /// Comes after them, so that none can undo it.
+    form: Option<Box<dyn LogitsProcessor>>,
     vocab_size: usize,
     seed: u64,
     random: Random,
@@ -113,6 +116,7 @@ impl Sampler {
         Ok(Self {
             options: options.clone(),
             processors: Vec::new(),
+            form: None,
             vocab_size,
             seed,
             random: Random::new(seed),
@@ -126,6 +130,13 @@ impl Sampler {
     #[must_use]
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.processors.push(Box::new(processor));
+        self
+    }
+
+    /// Keeps what is chosen to a form, whatever the caller's own stages make of the logits.
+    #[cfg(feature = "constrained")]
+    pub(crate) fn with_form(mut self, form: impl LogitsProcessor + 'static) -> Self {
+        self.form = Some(Box::new(form));
         self
     }
 
@@ -155,7 +166,7 @@ impl Sampler {
             let what = format!("{} were given for a vocabulary of {}", logits.len(), self.vocab_size);
             return Err(Error::argument("logits", what));
         }
-        for processor in &mut self.processors {
+        for processor in self.processors.iter_mut().chain(&mut self.form) {
             processor.process(self.history.ids(), logits)?;
         }
         for &(id, bias) in &self.options.logit_bias {
@@ -173,7 +184,7 @@ impl Sampler {
 
     /// How many of the largest logits tokens are chosen by, where no others matter.
     pub(crate) fn looks_at(&self) -> Option<usize> {
-        self.options.looks_at().filter(|_| self.processors.is_empty())
+        self.options.looks_at().filter(|_| self.processors.is_empty() && self.form.is_none())
     }
 
     /// Chooses the next token as [`sample`](Self::sample) does, from as many of the largest logits as

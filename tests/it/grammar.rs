@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 
 use inkstone::{
-    Error, GenerateOptions, Runner, SamplerOptions,
+    Error, GenerateOptions, Message, Runner, SamplerOptions,
+    chat::{ChatOptions, Content},
     gguf::Gguf,
     grammar::{Grammar, Grammars},
     sampler::LogitsProcessor,
-    tokenizer::Tokenizer,
+    tokenizer::{SpecialTokens, Tokenizer},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::data;
+use crate::support::{
+    data,
+    gguf_file::Folder,
+    tiny::{MODELS, with_template},
+};
 
 fn storyteller() -> Runner {
     Runner::builder().threads(2).from_gguf(data("storyteller/storyteller.gguf")).unwrap()
@@ -121,7 +126,7 @@ fn answers_are_values_of_a_type() {
         let options = GenerateOptions { sampler: hot(seed), ..Default::default() };
         runner.generate_as::<Tale>("Once", &options).unwrap();
     }
-    let messages = [inkstone::Message::user("Tell me of a fox")];
+    let messages = [Message::user("Tell me of a fox")];
     let tale: Tale = runner.chat_as(&messages, &Default::default(), &greedy).unwrap();
     assert!(tale.title.chars().count() <= 10);
     let truncated = GenerateOptions { max_tokens: Some(5), ..greedy };
@@ -313,4 +318,70 @@ fn grammars_are_shared_by_threads() {
     assert_shared::<Grammar>();
     assert_shared::<Grammars>();
     assert_shared::<GenerateOptions>();
+}
+
+const THINKS: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+    <|im_start|>assistant\n{% if open %}<think>\n{% elif open is false %}<think>\n\n</think>\n\n{% endif %}";
+
+/// What a model answers that would say `text`, if the form did not keep it from that.
+fn answer(runner: &mut Runner, open: Option<bool>, text: &str, grammar: Option<Grammar>) -> Message {
+    let tokenizer = runner.tokenizer().clone();
+    let mut wanted = tokenizer.encode(text, SpecialTokens::Parse).unwrap();
+    wanted.push(tokenizer.end_of_generation()[0]);
+    let options = GenerateOptions { grammar, sampler: SamplerOptions::greedy(), ..Default::default() };
+    let chat = open.map_or_else(ChatOptions::default, |open| ChatOptions::default().variable("open", open));
+    let answer = runner.chat_with(&[Message::user("How many?")], &chat, &options).unwrap();
+    let prompt = answer.generation().prompt().len();
+    let mut answer = answer.with_processor(move |ids: &[u32], logits: &mut [f32]| {
+        if let Some(&id) = wanted.get(ids.len() - prompt) {
+            logits[id as usize] += 1e4;
+        }
+        Ok(())
+    });
+    for event in answer.events() {
+        event.unwrap();
+    }
+    answer.message()
+}
+
+#[test]
+fn a_thought_is_free_and_the_answer_after_it_is_not() {
+    let folder = Folder::new();
+    let path = folder.write("thinks.gguf", with_template(MODELS[0], THINKS));
+    let runner = &mut Runner::builder().threads(2).from_gguf(path).unwrap();
+    let number = runner.grammars().unwrap().regex("[0-9]{3}").unwrap();
+    let thought = |message: &Message| message.reasoning.clone().unwrap_or_default();
+    // The prompt opens the thought, the model does, and the prompt has closed it.
+    for (open, text) in [
+        (Some(true), "One {two\n</think>\n\n123"),
+        (None, "<think>\nOne {two\n</think>\n\n123"),
+        (None, "<think>\nOne {two\n</think>123"),
+    ] {
+        let message = answer(runner, open, text, Some(number.clone()));
+        assert_eq!((thought(&message).as_str(), text_of(&message)), ("One {two", "123"), "{text}");
+    }
+    let message = answer(runner, Some(false), "<think>\nOne\n</think>\n\n123", Some(number.clone()));
+    assert!(message.reasoning.is_none() && is_number(text_of(&message)), "{message:?}");
+    // What the form forbids after the thought does not come, however much the model wants it.
+    for text in ["<think>\nOne\n</think>\n\nabc", "<think>\nOne\n</think>\n\n\n\n\n12", "one two three"] {
+        let message = answer(runner, None, text, Some(number.clone()));
+        assert!(is_number(text_of(&message)), "{text:?}: {message:?}");
+    }
+    // A mark that the form itself allows is of the answer.
+    let marked = runner.grammars().unwrap().regex("<think>[0-9]{3}").unwrap();
+    let message = answer(runner, Some(false), "<think>456", Some(marked));
+    assert_eq!(thought(&message), "456", "the parser takes it for a thought all the same");
+    let free = answer(runner, None, "<think>\nOne\n</think>\n\nabc", None);
+    assert_eq!((thought(&free).as_str(), text_of(&free)), ("One", "abc"));
+}
+
+fn text_of(message: &Message) -> &str {
+    match &message.content {
+        Content::Text(text) => text,
+        _ => panic!("{message:?}"),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit())
 }

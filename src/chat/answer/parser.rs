@@ -98,6 +98,18 @@ impl AnswerParser {
         self.calls.into_iter().flat_map(Shape::marks).chain(thinking).any(|mark| mark.contains(token))
     }
 
+    /// The marks around a thought, of models that think.
+    #[cfg(feature = "constrained")]
+    pub(crate) fn thought_marks(&self) -> Option<[&'static str; 2]> {
+        self.thinking.map(|thinking| [thinking.open, thinking.close])
+    }
+
+    /// Whether what comes next is of a thought.
+    #[cfg(feature = "constrained")]
+    pub(crate) fn is_thinking(&self) -> bool {
+        matches!(self.state, State::Thought { .. })
+    }
+
     fn settle(&mut self, last: bool) -> Events {
         let mut events = vec![];
         loop {
