@@ -2,7 +2,10 @@
 
 use std::{fmt::Display, str::FromStr};
 
-use inkstone::{GenerateOptions, SamplerOptions, Summary};
+use inkstone::{
+    GenerateOptions, SamplerOptions, Summary,
+    sampler::{Mirostat, MirostatVersion, Xtc},
+};
 
 use crate::common::{Args, Failure};
 
@@ -13,7 +16,11 @@ pub const SAMPLING_OPTIONS: &str = "  --max-tokens N     the most tokens to gene
   --top-k N          samples from so many tokens at most; 0 for all (40)
   --top-p P          samples from the most probable tokens that make up P together (0.95)
   --min-p P          leaves out tokens less than P times as probable as the best (0.05)
+  --typical-p P      samples from the tokens of the most usual surprise that make up P together (1)
+  --xtc P            with this probability, leaves out all tokens of 0.1 and more but the last of them (0)
+  --mirostat TAU     keeps the surprise of the text at TAU bits a token, in place of the five above
   --repetition-penalty R  above 1, makes what was just said less probable (1)
+  --presence-penalty X    above 0, makes what was said at all less probable (0)
   --seed S           the same seed gives the same text";
 
 /// Takes the options for generating.
@@ -23,7 +30,11 @@ pub fn generate_options(args: &mut Args) -> Result<GenerateOptions, Failure> {
     set(args, "--top-k", &mut sampler.top_k)?;
     set(args, "--top-p", &mut sampler.top_p)?;
     set(args, "--min-p", &mut sampler.min_p)?;
+    set(args, "--typical-p", &mut sampler.typical_p)?;
     set(args, "--repetition-penalty", &mut sampler.repetition_penalty)?;
+    set(args, "--presence-penalty", &mut sampler.presence_penalty)?;
+    sampler.xtc = args.value("--xtc")?.map(|probability| Xtc { probability, threshold: 0.1 });
+    sampler.mirostat = args.value("--mirostat")?.map(|tau| Mirostat { version: MirostatVersion::Two, tau, eta: 0.1 });
     sampler.seed = args.value("--seed")?;
     let stop = args.value::<String>("--stop")?.into_iter().collect();
     Ok(GenerateOptions { sampler, max_tokens: args.value("--max-tokens")?, stop, ..Default::default() })

@@ -1,6 +1,7 @@
 //! What is asked of a sampler.
 
 use crate::error::{Error, Result};
+use crate::tokenizer::Tokenizer;
 
 /// How the next token is chosen. The defaults are llama.cpp's; [`SamplerOptions::greedy`] draws nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +95,7 @@ pub struct Dry {
     pub allowed_length: usize,
     /// How many of the last ids it looks at; `usize::MAX` for all.
     pub window: usize,
-    /// Tokens that no repetition goes across, such as those with a line break, a colon or a quotation mark.
+    /// Tokens that no repetition goes across; [`Tokenizer::tokens_with`] finds those that have a text in them.
     pub breakers: Vec<u32>,
 }
 
@@ -180,6 +181,13 @@ impl SamplerOptions {
 }
 
 impl Dry {
+    /// The usual settings: over all ids, with the tokens as breakers that have a line break, a colon, a quotation mark or an
+    /// asterisk in them.
+    pub fn new(tokenizer: &Tokenizer) -> Self {
+        let breakers = tokenizer.tokens_with(&["\n", ":", "\"", "*"]);
+        Self { multiplier: 0.8, base: 1.75, allowed_length: 2, window: usize::MAX, breakers }
+    }
+
     fn check(&self, vocab_size: usize) -> Result<()> {
         in_range("dry.multiplier", self.multiplier, "more than 0", |m| m > 0.0)?;
         in_range("dry.base", self.base, "1 or more", |b| b >= 1.0)?;

@@ -234,6 +234,14 @@ impl Tokenizer {
         tokens.filter_map(|(id, _, bytes)| Some((id, std::str::from_utf8(bytes).ok()?)))
     }
 
+    /// The tokens that have one of these texts in theirs, ascending; control tokens are not among them.
+    pub fn tokens_with(&self, texts: &[&str]) -> Vec<u32> {
+        let within =
+            |bytes: &[u8], text: &str| bytes.windows(text.len().max(1)).any(|window| window == text.as_bytes());
+        let plain = self.0.vocabulary.iter().filter(|(_, kind, _)| !kind.is_mark());
+        plain.filter(|(.., bytes)| texts.iter().any(|text| within(bytes, text))).map(|(id, ..)| id).collect()
+    }
+
     /// How many tokens there are: ids run from 0 to this, exclusive.
     pub fn vocab_size(&self) -> usize {
         self.0.vocabulary.len()

@@ -1,8 +1,12 @@
 //! Each stage of the sampler against plain f64 loops over the whole, sorted vocabulary.
 
 use inkstone::Error;
+use inkstone::gguf::Gguf;
 use inkstone::sampler::{Dry, DynamicTemperature, Mirostat, MirostatVersion, Sampler, SamplerOptions, Xtc};
+use inkstone::tokenizer::Tokenizer;
 use proptest::prelude::*;
+
+use crate::support::data;
 
 /// Every stage switched off, temperature 1.
 fn neutral() -> SamplerOptions {
@@ -457,4 +461,18 @@ proptest! {
             prop_assert!(expected[id] > 0.0 || near[id] > 0.0, "token {} of logit {}", id, logits[id]);
         }
     }
+}
+
+#[test]
+fn usual_breakers_are_the_tokens_with_their_text() {
+    let gguf = Gguf::open(data("storyteller/storyteller.gguf")).unwrap();
+    let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
+    let dry = Dry::new(&tokenizer);
+    let marks = ['\n', ':', '"', '*'];
+    let breaks = |id: &u32| tokenizer.decode(&[*id]).unwrap().contains(marks);
+    let expected: Vec<u32> = (0..tokenizer.vocab_size() as u32).filter(breaks).collect();
+    assert!(expected.len() >= marks.len());
+    assert_eq!(dry.breakers, expected);
+    assert!(tokenizer.tokens_with(&[]).is_empty());
+    assert!(SamplerOptions { dry: Some(dry), ..Default::default() }.check(tokenizer.vocab_size()).is_ok());
 }
