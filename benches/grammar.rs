@@ -1,9 +1,9 @@
-//! What a form costs: making the grammars of a vocabulary, making one, and a mask before each token.
+//! What a form costs: making the grammars of a vocabulary, making one, a mask before each token, and in tokens a second.
 //!
-//! Texts are drawn from what the masks leave, as by a model that knows nothing, which strays into more of a grammar than
-//! models do.
+//! For the masks, texts are drawn from what they leave, as by a model that knows nothing, which strays into more of a grammar
+//! than models do. Then the model itself generates texts of as many tokens each, free and kept to a schema, in turn.
 //!
-//!     cargo bench --features constrained --bench grammar -- [--model FILE] [--texts N]
+//!     cargo bench --features constrained --bench grammar -- [--model FILE] [--texts N] [--threads N]
 
 #[path = "../examples/common/mod.rs"]
 mod common;
@@ -15,13 +15,12 @@ use std::{
 };
 
 use inkstone::{
-    SamplerOptions,
-    gguf::Gguf,
+    Device, GenerateOptions, Runner, SamplerOptions,
     grammar::{Grammar, Grammars},
     sampler::{LogitsProcessor, Sampler},
     tokenizer::Tokenizer,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use common::Failure;
 
@@ -29,10 +28,14 @@ const USAGE: &str = "
 Usage: cargo bench --features constrained --bench grammar -- [OPTIONS]
 
   --model FILE  a GGUF file; without one, the model that comes with the repository
-  --texts N     texts of each form (20)";
+  --texts N     texts of each form (20)
+  --threads N   that the model runs on (all cores)";
 
 /// The longest text, in tokens.
 const LONGEST: usize = 200;
+
+/// How often the model generates a text with and without a form, of which the median counts.
+const REPS: usize = 5;
 
 fn main() -> ExitCode {
     common::run(USAGE, |mut args| {
@@ -40,18 +43,44 @@ fn main() -> ExitCode {
         args.flag("--bench");
         let model: Option<PathBuf> = args.value("--model")?;
         let texts = args.value("--texts")?.unwrap_or(20);
+        let threads = args.value("--threads")?;
         args.finish()?;
         let path = model.unwrap_or_else(|| "tests/data/storyteller/storyteller.gguf".into());
-        measure(&Tokenizer::from_gguf(&Gguf::open(path)?)?, texts)
+        let builder = Runner::builder().device(Device::Cpu);
+        let mut runner = threads.map_or(builder.clone(), |threads| builder.threads(threads)).from_path(path)?;
+        measure(runner.tokenizer(), texts)?;
+        compare(&mut runner)
     })
 }
 
-fn measure(tokenizer: &Tokenizer, texts: u64) -> Result<(), Failure> {
-    let started = Instant::now();
-    let grammars = Grammars::new(tokenizer)?;
-    println!("{} tokens; their grammars took {:.0} ms", tokenizer.vocab_size(), 1e3 * started.elapsed().as_secs_f64());
-    println!("form               made, ms   a mask, µs: median      99%   a token's share at 100 tokens/s");
-    let person = json!({
+/// Tokens a second of texts that may be anything, and of texts that must be of a schema.
+fn compare(runner: &mut Runner) -> Result<(), Failure> {
+    // Longer than any text here, so that neither ends before it has all its tokens.
+    let people = json!({ "type": "array", "items": person(), "minItems": LONGEST });
+    let form = runner.grammars()?.json_schema(&people)?;
+    let ends = runner.tokenizer().end_of_generation().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
+    let sampler = SamplerOptions { seed: Some(1), logit_bias: ends, ..Default::default() };
+    let free = GenerateOptions { sampler, max_tokens: Some(LONGEST), ..Default::default() };
+    let kept = GenerateOptions { grammar: Some(form), ..free.clone() };
+    let mut rates = [vec![], vec![]];
+    for _ in 0..REPS {
+        for (options, rates) in [&free, &kept].into_iter().zip(&mut rates) {
+            runner.reset();
+            let mut generation = runner.generate("All of them, as JSON: ", options)?;
+            generation.by_ref().try_for_each(|piece| piece.map(drop))?;
+            rates.push(generation.summary().decode_tokens_per_second());
+        }
+    }
+    let [free, kept] = rates.map(|mut rates| {
+        rates.sort_unstable_by(f64::total_cmp);
+        rates[REPS / 2]
+    });
+    println!("tokens a second, median of {REPS}: {free:.1} free, {kept:.1} kept to a schema");
+    Ok(())
+}
+
+fn person() -> Value {
+    json!({
         "type": "object",
         "properties": {
             "name": { "type": "string" },
@@ -61,8 +90,15 @@ fn measure(tokenizer: &Tokenizer, texts: u64) -> Result<(), Failure> {
         },
         "required": ["name", "age", "email", "tags"],
         "additionalProperties": false,
-    });
-    report("a schema", tokenizer, texts, || grammars.json_schema(&person))?;
+    })
+}
+
+fn measure(tokenizer: &Tokenizer, texts: u64) -> Result<(), Failure> {
+    let started = Instant::now();
+    let grammars = Grammars::new(tokenizer)?;
+    println!("{} tokens; their grammars took {:.0} ms", tokenizer.vocab_size(), 1e3 * started.elapsed().as_secs_f64());
+    println!("form               made, ms   a mask, µs: median      99%   a token's share at 100 tokens/s");
+    report("a schema", tokenizer, texts, || grammars.json_schema(&person()))?;
     report("any JSON", tokenizer, texts, || grammars.json_schema(&json!({})))?;
     report("a date", tokenizer, texts, || grammars.regex("[0-9]{4}-[0-9]{2}-[0-9]{2}"))
 }

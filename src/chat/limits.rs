@@ -5,7 +5,8 @@ use std::io;
 
 use minijinja::value::{Kwargs, Rest, StringInput, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, filters};
-use minijinja_contrib::pycompat::unknown_method_callback;
+
+use super::methods;
 
 /// The most columns of padding, or parts of a list, that a template may ask for.
 const LIMIT: usize = 9999;
@@ -45,7 +46,7 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     environment.set_unknown_method_callback(method);
 }
 
-fn check(size: Option<usize>) -> Result<(), Error> {
+pub(super) fn check_size(size: Option<usize>) -> Result<(), Error> {
     if size.is_none_or(|size| size <= LIMIT) {
         return Ok(());
     }
@@ -55,7 +56,7 @@ fn check(size: Option<usize>) -> Result<(), Error> {
 /// A width is a number in the text: one of more digits than the limit is refused, width or not.
 fn check_widths(format: &Value) -> Result<(), Error> {
     let runs = format.as_str().unwrap_or_default().split(|char: char| !char.is_ascii_digit());
-    check(runs.filter(|run| run.len() > 4).map(|_| usize::MAX).next())
+    check_size(runs.filter(|run| run.len() > 4).map(|_| usize::MAX).next())
 }
 
 fn indent(
@@ -65,13 +66,13 @@ fn indent(
     blank: Option<bool>,
     options: Kwargs,
 ) -> Result<Value, Error> {
-    check(width)?;
-    check(options.get("width")?)?;
+    check_size(width)?;
+    check_size(options.get("width")?)?;
     filters::indent(text, width, first, blank, options)
 }
 
 fn slice(state: &State, value: Value, count: usize, fill_with: Option<Value>) -> Result<Value, Error> {
-    check(Some(count))?;
+    check_size(Some(count))?;
     filters::slice(state, value, count, fill_with)
 }
 
@@ -140,5 +141,5 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
         }
         _ => {}
     }
-    unknown_method_callback(state, value, name, args)
+    methods::call(state, value, name, args)
 }

@@ -12,6 +12,7 @@
 mod answer;
 mod limits;
 mod message;
+mod methods;
 mod options;
 mod provenance;
 mod python;

@@ -58,7 +58,7 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     options.assert_all_used()?;
     let mut text = String::new();
     Writer { style, text: &mut text }.value(value, 0)?;
-    Ok(Value::from_safe_string(text))
+    Ok(Value::from(text))
 }
 
 fn invalid(what: impl Into<String>) -> Error {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::panic::{self, AssertUnwindSafe};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value, merge_maps};
@@ -9,7 +10,7 @@ use minijinja::{Environment, ErrorKind, context};
 
 use super::provenance::Provenance;
 use super::source::Source;
-use super::{ChatOptions, Message, limits, python};
+use super::{ChatOptions, Message, limits, methods, python};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::tokenizer::{SpecialTokens, Tokenizer};
@@ -80,6 +81,7 @@ impl ChatTemplate {
         environment.set_syntax(syntax);
         environment.set_fuel(Some(FUEL));
         limits::install(&mut environment);
+        methods::install(&mut environment);
         python::install(&mut environment);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
@@ -177,7 +179,10 @@ impl ChatTemplate {
         context.insert("add_generation_prompt", options.add_generation_prompt.into());
         let template = self.environment.get_template(NAME).map_err(error)?;
         let mut prompt = limits::Output::default();
-        template.render_captured_to(Value::from_pairs(context), &mut prompt).map_err(error)?;
+        // minijinja panics for some slices, such as `''[::-1]`.
+        let render = || template.render_captured_to(Value::from_pairs(context), &mut prompt).map(drop);
+        let rendered = panic::catch_unwind(AssertUnwindSafe(render));
+        rendered.map_err(|_| Error::ChatTemplate("asks for what cannot be computed".into()))?.map_err(error)?;
         String::from_utf8(prompt.bytes).map_err(|e| Error::ChatTemplate(e.to_string()))
     }
 }

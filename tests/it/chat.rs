@@ -62,6 +62,18 @@ pub fn options(case: &Value, all_tools: &Value) -> ChatOptions {
     options
 }
 
+/// Every operator, and the filters, tests and methods that templates use, over values of every kind.
+#[test]
+fn expressions_are_those_of_jinja2() {
+    let cases: Vec<[String; 2]> = serde_json::from_str(&read("expressions.json")).unwrap();
+    assert!(cases.len() > 5000);
+    for [source, expected] in cases {
+        let template = ChatTemplate::new(&source, "", "").unwrap_or_else(|e| panic!("{source}: {e}"));
+        let text = template.render(&[Message::user("")], &ChatOptions::default());
+        assert_eq!(text.unwrap_or_else(|e| panic!("{source}: {e}")), expected, "{source}");
+    }
+}
+
 #[test]
 fn prompts_are_those_of_transformers() {
     let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
