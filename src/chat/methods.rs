@@ -7,7 +7,8 @@ use minijinja::{Environment, Error, ErrorKind, State, filters};
 use minijinja_contrib::globals::{cycler, joiner};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::limits::check_size;
+use super::limits::check;
+use super::python;
 
 pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_test("iterable", is_iterable);
@@ -16,8 +17,6 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_filter("count", length);
     environment.add_filter("first", |value: &Value| or_undefined(value, filters::first));
     environment.add_filter("last", |value: &Value| or_undefined(value, |value| filters::last(value.clone())));
-    environment.add_filter("items", |value: &Value| or_undefined(value, filters::items));
-    environment.add_filter("center", |text: String, width: usize| align(&text, width, " ", Side::Both));
     environment.add_function("cycler", |items: Rest<Value>| cycler(items.0));
     environment.add_function("joiner", joiner);
 }
@@ -40,8 +39,13 @@ fn length(value: &Value) -> Result<usize, Error> {
 }
 
 /// What a filter makes of a value, and nothing of what is undefined, which is an empty list to jinja2.
-fn or_undefined(value: &Value, filter: impl Fn(&Value) -> Result<Value, Error>) -> Result<Value, Error> {
+pub(super) fn or_undefined(value: &Value, filter: impl Fn(&Value) -> Result<Value, Error>) -> Result<Value, Error> {
     if value.is_undefined() { Ok(Value::UNDEFINED) } else { filter(value) }
+}
+
+/// The filter `center`.
+pub(super) fn center(value: &Value, width: usize) -> Result<Value, Error> {
+    align(python::string(value)?.as_str().unwrap_or_default(), width, " ", Side::Both)
 }
 
 /// Calls the method of this name.
@@ -186,7 +190,7 @@ fn aligned(text: &str, args: &[Value], side: Side) -> Result<Value, Error> {
 
 /// As Python fills up: of an odd filling on both sides, the larger half goes before the text where the width is odd, too.
 fn align(text: &str, width: usize, fill: &str, side: Side) -> Result<Value, Error> {
-    check_size(Some(width))?;
+    check(Some(width))?;
     if fill.chars().count() != 1 {
         return Err(missing("the fill must be one character"));
     }

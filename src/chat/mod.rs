@@ -5,17 +5,20 @@
 //! dicts, `raise_exception`, `strftime_now`, its `tojson`, `{% break %}` and `{% continue %}`.
 //!
 //! The template comes from an untrusted file: it can reach nothing but its arguments; its steps are bounded, and so are the
-//! sizes that it names or multiplies and what it writes. Strings that it doubles step by step and never writes are not:
-//! minijinja adds them up itself and has no bound, nor has jinja2.
+//! sizes that it names, what it writes and all the texts and lists that it makes on the way (320 MB).
 //! The conversation comes from untrusted people: special tokens that it spells are text ([`ChatTemplate::prompt`]).
 
 mod answer;
+mod budget;
+mod lexer;
 mod limits;
 mod message;
 mod methods;
+mod operators;
 mod options;
 mod provenance;
 mod python;
+mod rewrite;
 mod source;
 mod template;
 

@@ -1,26 +1,20 @@
 //! Values in; what Python would print of them out. Templates are written for Python's `str()` and `json.dumps`.
 
 use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, Output, State};
+use minijinja::{Error, ErrorKind, Output, State};
 
-use super::limits::{LIMIT_DEPTH, MAX_OUTPUT};
-
-pub(super) fn install(environment: &mut Environment<'_>) {
-    environment.set_formatter(print);
-    environment.add_filter("string", string);
-    environment.add_filter("tojson", tojson);
-}
+use super::budget::{MAX_DEPTH, MAX_TEXT, spend};
 
 /// Prints an expression's value as jinja2 does: `str(value)`, and nothing for what is undefined.
-fn print(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
-    match value.as_str() {
-        Some(text) => Ok(out.write_str(text)?),
-        None => Ok(out.write_str(&str(value)?)?),
-    }
+pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    let made = value.as_str().is_none().then(|| str(value)).transpose()?;
+    let text = made.as_deref().or(value.as_str()).unwrap_or_default();
+    spend(state, text.len())?;
+    Ok(out.write_str(text)?)
 }
 
 /// The filter `string`.
-fn string(value: &Value) -> Result<Value, Error> {
+pub(super) fn string(value: &Value) -> Result<Value, Error> {
     if value.kind() == ValueKind::String { Ok(value.clone()) } else { Ok(Value::from(str(value)?)) }
 }
 
@@ -36,7 +30,7 @@ fn str(value: &Value) -> Result<String, Error> {
 }
 
 /// The filter `tojson` as transformers defines it: `json.dumps` with `ensure_ascii=False`.
-fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
+pub(super) fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let separators = options.get::<Option<Vec<String>>>("separators")?;
     let indent = options.get::<Option<usize>>("indent")?;
     let (item, key) = match separators.as_deref() {
@@ -80,13 +74,10 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if depth > LIMIT_DEPTH {
+        if depth > MAX_DEPTH {
             return Err(invalid("a value is nested too deeply"));
         }
-        // A list may have itself within it many times over, and take no room.
-        if self.text.len() > MAX_OUTPUT {
-            return Err(invalid("a value is too long to be written"));
-        }
+        self.check_length()?;
         let json = matches!(self.style, Style::Json { .. });
         match value.kind() {
             ValueKind::None => self.text.push_str(if json { "null" } else { "None" }),
@@ -98,15 +89,14 @@ impl Writer<'_> {
             }),
             ValueKind::Number if value.is_integer() => self.text.push_str(&value.to_string()),
             ValueKind::Number => self.float(f64::try_from(value.clone())?),
-            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
+            ValueKind::String => self.string(value.as_str().unwrap_or_default())?,
             ValueKind::Seq | ValueKind::Iterable => {
-                let items: Vec<Value> = value.try_iter()?.collect();
                 let brackets = if value.is_tuple() && !json {
-                    ("(", if items.len() == 1 { ",)" } else { ")" })
+                    ("(", if value.len() == Some(1) { ",)" } else { ")" })
                 } else {
                     ("[", "]")
                 };
-                self.items(brackets, &items, depth, |this, item| this.value(item, depth + 1))?;
+                self.items(brackets, value.try_iter()?, depth, |this, item| this.value(item, depth + 1))?;
             }
             ValueKind::Map => self.map(value, depth)?,
             kind @ (ValueKind::Undefined | ValueKind::Bytes | ValueKind::Plain | ValueKind::Invalid) if json => {
@@ -115,6 +105,11 @@ impl Writer<'_> {
             _ => self.text.push_str(&value.to_string()),
         }
         Ok(())
+    }
+
+    /// A list may have itself within it many times over, and take no room.
+    fn check_length(&self) -> Result<(), Error> {
+        if self.text.len() > MAX_TEXT { Err(invalid("a value is too long to be written")) } else { Ok(()) }
     }
 
     fn map(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
@@ -126,9 +121,9 @@ impl Writer<'_> {
             Style::Repr => ": ".to_owned(),
             Style::Json { key, .. } => key.to_owned(),
         };
-        self.items(("{", "}"), &keys, depth, |this, key| {
+        self.items(("{", "}"), keys.into_iter(), depth, |this, key| {
             match (this.style, key.as_str()) {
-                (Style::Json { .. }, None) => this.string(&key.to_string()),
+                (Style::Json { .. }, None) => this.string(&key.to_string())?,
                 _ => this.value(key, depth + 1)?,
             }
             this.text.push_str(&separator);
@@ -139,13 +134,14 @@ impl Writer<'_> {
     fn items(
         &mut self,
         (open, close): (&str, &str),
-        items: &[Value],
+        items: impl Iterator<Item = Value>,
         depth: usize,
         mut each: impl FnMut(&mut Self, &Value) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let mut items = items.peekable();
         let (separator, indent) = match self.style {
             Style::Repr => (", ", None),
-            Style::Json { item, indent, .. } => (item, indent.filter(|_| !items.is_empty())),
+            Style::Json { item, indent, .. } => (item, indent.filter(|_| items.peek().is_some())),
         };
         let new_line = |text: &mut String, depth: usize| {
             if let Some(indent) = indent {
@@ -154,10 +150,10 @@ impl Writer<'_> {
             }
         };
         self.text.push_str(open);
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.enumerate() {
             self.text.push_str(if index == 0 { "" } else { separator });
             new_line(self.text, depth + 1);
-            each(self, item)?;
+            each(self, &item)?;
         }
         new_line(self.text, depth);
         self.text.push_str(close);
@@ -189,7 +185,7 @@ impl Writer<'_> {
         }
     }
 
-    fn string(&mut self, string: &str) {
+    fn string(&mut self, string: &str) -> Result<(), Error> {
         let (quote, ensure_ascii) = match self.style {
             Style::Json { ensure_ascii, .. } => ('"', ensure_ascii),
             // Python prefers the quote that needs no escape.
@@ -199,6 +195,7 @@ impl Writer<'_> {
         let json = matches!(self.style, Style::Json { .. });
         self.text.push(quote);
         for char in string.chars() {
+            self.check_length()?;
             match char {
                 '\\' => self.text.push_str("\\\\"),
                 '\n' => self.text.push_str("\\n"),
@@ -218,5 +215,6 @@ impl Writer<'_> {
             }
         }
         self.text.push(quote);
+        Ok(())
     }
 }

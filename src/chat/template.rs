@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::panic::{self, AssertUnwindSafe};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value, merge_maps};
@@ -10,7 +9,7 @@ use minijinja::{Environment, ErrorKind, context};
 
 use super::provenance::Provenance;
 use super::source::Source;
-use super::{ChatOptions, Message, limits, methods, python};
+use super::{ChatOptions, Message, budget, lexer, limits, methods, operators, python, rewrite};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::tokenizer::{SpecialTokens, Tokenizer};
@@ -48,8 +47,8 @@ pub struct Prompt {
 /// The name of the one template in its environment.
 const NAME: &str = "chat_template";
 
-/// The steps that a rendering may take: a conversation of a thousand messages takes a hundredth.
-const FUEL: u64 = 20_000_000;
+/// The steps that a rendering may take: a conversation of a thousand messages takes a twentieth.
+const FUEL: u64 = 5_000_000;
 
 impl ChatTemplate {
     /// The template of a model file. The tokenizer gives the texts of its `bos_token` and `eos_token`.
@@ -80,16 +79,20 @@ impl ChatTemplate {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(error)?;
         environment.set_syntax(syntax);
         environment.set_fuel(Some(FUEL));
-        limits::install(&mut environment);
+        environment.set_formatter(python::print);
+        operators::install(&mut environment);
         methods::install(&mut environment);
-        python::install(&mut environment);
+        limits::install(&mut environment);
         environment.add_function("raise_exception", raise_exception);
-        environment.add_function("strftime_now", strftime_now);
-        environment.add_template_owned(NAME, without_generation_marks(source)).map_err(error)?;
+        environment.add_function("strftime_now", limits::counted(Value::from_function(strftime_now), limits::nothing));
+        // A template that includes itself would write its beginning uncounted.
+        environment.set_path_join_callback(|name, _| format!("./{name}").into());
+        let pieces = lexer::pieces(source);
+        environment.add_template_owned(NAME, rewrite::rewrite(source, &pieces)).map_err(error)?;
         Ok(Self {
             environment,
             text: source.to_owned(),
-            source: Source::read(source),
+            source: Source::new(&pieces),
             bos_token: bos_token.into(),
             eos_token: eos_token.into(),
         })
@@ -104,7 +107,7 @@ impl ChatTemplate {
     /// template from those that somebody spelt in a message. [`prompt`](Self::prompt) does.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] with the line where the template fails, refuses the messages or takes too many steps; or where
+    /// [`Error::ChatTemplate`] with the line where the template fails, refuses the messages, takes too many steps or makes too much; or where
     /// it never reads an option that is set.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String> {
         let conversation = self.conversation(messages, options)?;
@@ -178,11 +181,8 @@ impl ChatTemplate {
         context.extend(conversation);
         context.insert("add_generation_prompt", options.add_generation_prompt.into());
         let template = self.environment.get_template(NAME).map_err(error)?;
-        let mut prompt = limits::Output::default();
-        // minijinja panics for some slices, such as `''[::-1]`.
-        let render = || template.render_captured_to(Value::from_pairs(context), &mut prompt).map(drop);
-        let rendered = panic::catch_unwind(AssertUnwindSafe(render));
-        rendered.map_err(|_| Error::ChatTemplate("asks for what cannot be computed".into()))?.map_err(error)?;
+        let mut prompt = budget::Output::default();
+        template.render_captured_to(Value::from_pairs(context), &mut prompt).map_err(error)?;
         String::from_utf8(prompt.bytes).map_err(|e| Error::ChatTemplate(e.to_string()))
     }
 }
@@ -200,7 +200,7 @@ pub(super) fn error(error: minijinja::Error) -> Error {
     let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
     let what = match error.kind() {
         ErrorKind::OutOfFuel => "takes too many steps, and may never end".to_owned(),
-        ErrorKind::WriteFailure => format!("writes more than {} MB", limits::MAX_OUTPUT >> 20),
+        ErrorKind::WriteFailure => format!("writes more than {} MB", budget::MAX_TEXT >> 20),
         kind => error.detail().map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
     };
     Error::ChatTemplate(line + &what)
@@ -213,27 +213,8 @@ fn raise_exception(message: &str) -> Result<Value, minijinja::Error> {
 
 /// The local date and time, formatted as by Python's `datetime.strftime`.
 fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
+    limits::check(Some(format.len()))?;
     let now = jiff::Zoned::now();
     let invalid = |e: jiff::Error| minijinja::Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {e}"));
     jiff::fmt::strtime::format(format, &now).map_err(invalid)
-}
-
-/// The source without `{% generation %}` and its end, with which Hugging Face marks the assistant's tokens for training: they
-/// print nothing, and minijinja has no tags of others.
-fn without_generation_marks(source: &str) -> String {
-    let mut result = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(start) = rest.find("{%") {
-        let end = rest[start..].find("%}").map_or(rest.len(), |length| start + length + 2);
-        let tag = &rest[start..end];
-        result.push_str(&rest[..start]);
-        let name = tag.trim_start_matches("{%").trim_end_matches("%}").trim_matches(['-', '+']).trim();
-        match name {
-            "generation" => result.push_str(&tag.replace(name, "if true")),
-            "endgeneration" => result.push_str(&tag.replace(name, "endif")),
-            _ => result.push_str(tag),
-        }
-        rest = &rest[end..];
-    }
-    result + rest
 }

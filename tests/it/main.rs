@@ -6,6 +6,7 @@ mod backend;
 mod chat;
 mod chat_answers;
 mod chat_injection;
+mod chat_limits;
 mod chat_runner;
 mod examples;
 mod generate;

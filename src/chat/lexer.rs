@@ -1,0 +1,180 @@
+//! A template's source in; its text, and the tokens of its tags, out. It cuts where minijinja does.
+
+use std::ops::Range;
+
+/// What a template is made of, in order. Comments are left out.
+#[derive(Debug)]
+pub(super) enum Piece<'t> {
+    /// Text that is written as it stands, but for white space at its ends: so many bytes of it.
+    Text(usize),
+    /// An expression that is printed, or a statement.
+    Tag(Tag<'t>),
+}
+
+/// `{{ … }}` or `{% … %}`.
+#[derive(Debug)]
+pub(super) struct Tag<'t> {
+    /// Whether it is a statement.
+    pub statement: bool,
+    pub tokens: Vec<Token<'t>>,
+    /// What closes it, with its mark for white space: `-%}`. Empty where nothing does.
+    pub close: &'t str,
+    /// Where it ends.
+    pub end: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Name,
+    Number,
+    /// A text in quotes.
+    Literal,
+    Symbol,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token<'t> {
+    pub kind: Kind,
+    pub text: &'t str,
+    /// Where it begins.
+    pub at: usize,
+}
+
+impl Token<'_> {
+    pub fn range(&self) -> Range<usize> {
+        self.at..self.at + self.text.len()
+    }
+
+    pub fn is(&self, symbol_or_name: &str) -> bool {
+        self.text == symbol_or_name && matches!(self.kind, Kind::Symbol | Kind::Name)
+    }
+}
+
+/// Cuts a template into pieces.
+pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
+    let mut pieces = vec![];
+    let mut at = 0;
+    while at < template.len() {
+        let rest = &template[at..];
+        let found = ["{{", "{%", "{#"].iter().filter_map(|open| rest.find(open)).min();
+        let start = found.unwrap_or(rest.len());
+        if start > 0 {
+            pieces.push(Piece::Text(start));
+        }
+        at += start;
+        let rest = &template[at..];
+        at = match rest.get(..2) {
+            None => template.len(),
+            Some("{#") => rest[2..].find("#}").map_or(template.len(), |length| at + length + 4),
+            Some(open) => match raw(rest) {
+                Some((text, length)) => {
+                    pieces.push(Piece::Text(text));
+                    at + length
+                }
+                None => {
+                    let tag = tag(template, at + 2, open == "{%");
+                    let end = tag.end;
+                    pieces.push(Piece::Tag(tag));
+                    end
+                }
+            },
+        };
+    }
+    pieces
+}
+
+/// The lengths of the text in `{% raw %}` and of all up to the end of `{% endraw %}`, where a template begins with them.
+fn raw(template: &str) -> Option<(usize, usize)> {
+    let start = word_tag(template, "raw")?;
+    let ends = template[start..].match_indices("{%").map(|(at, _)| start + at);
+    let mut ends = ends.filter_map(|at| Some((at - start, at + word_tag(&template[at..], "endraw")?)));
+    Some(ends.next().unwrap_or((template.len() - start, template.len())))
+}
+
+/// The length of a tag that has this one word in it.
+fn word_tag(template: &str, word: &str) -> Option<usize> {
+    let inside = template.strip_prefix("{%")?;
+    let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
+    let rest = inside.trim_ascii_start().strip_prefix(word)?.trim_ascii_start();
+    let rest = rest.strip_prefix(['-', '+']).unwrap_or(rest).strip_prefix("%}")?;
+    Some(template.len() - rest.len())
+}
+
+/// The tag whose inside begins at `start`. It ends outside of all brackets.
+fn tag(template: &str, start: usize, statement: bool) -> Tag<'_> {
+    let closes = if statement { ["-%}", "+%}", "%}"] } else { ["-}}", "+}}", "}}"] };
+    let mut tokens: Vec<Token<'_>> = vec![];
+    let mut at = start + usize::from(template[start..].starts_with(['-', '+']));
+    let mut open = 0i64;
+    while let Some(first) = template[at..].chars().next() {
+        let rest = &template[at..];
+        if first.is_ascii_whitespace() {
+            at += 1;
+            continue;
+        }
+        if let Some(close) = closes.iter().find(|close| open == 0 && rest.starts_with(**close)) {
+            return Tag { statement, tokens, close: &rest[..close.len()], end: at + close.len() };
+        }
+        let after_dot = at > start && template[..at].ends_with('.');
+        let (kind, length) = token(rest, first, after_dot);
+        open += match first {
+            '(' | '[' | '{' => 1,
+            ')' | ']' | '}' => -1,
+            _ => 0,
+        };
+        tokens.push(Token { kind, text: &rest[..length], at });
+        at += length;
+    }
+    Tag { statement, tokens, close: "", end: template.len() }
+}
+
+/// The kind and the length of the token that a text begins with.
+fn token(text: &str, first: char, after_dot: bool) -> (Kind, usize) {
+    match first {
+        '"' | '\'' => (Kind::Literal, literal_length(text, first)),
+        '0'..='9' => (Kind::Number, number_length(text, after_dot)),
+        _ if is_name(first) => (Kind::Name, text.find(|char| !is_name(char)).unwrap_or(text.len())),
+        _ => {
+            let two = ["//", "**", "==", "!=", ">=", "<="].iter().any(|symbol| text.starts_with(symbol));
+            (Kind::Symbol, if two { 2 } else { first.len_utf8() })
+        }
+    }
+}
+
+fn is_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_'
+}
+
+fn literal_length(text: &str, quote: char) -> usize {
+    let mut chars = text.char_indices().skip(1);
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '\\' => drop(chars.next()),
+            _ if char == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// A number may have a fraction, unless it is an index after a dot, and an exponent with a sign.
+fn number_length(text: &str, after_dot: bool) -> usize {
+    let bytes = text.as_bytes();
+    let is = |at: usize, of: &[u8]| bytes.get(at).is_some_and(|byte| of.contains(byte));
+    let run = |from: usize, digit: fn(&u8) -> bool| {
+        from + bytes[from.min(bytes.len())..].iter().take_while(|byte| digit(byte) || **byte == b'_').count()
+    };
+    if bytes[0] == b'0' && is(1, b"xXoObB") {
+        return run(2, u8::is_ascii_hexdigit);
+    }
+    let mut end = run(0, u8::is_ascii_digit);
+    let exponent = |at: usize| is(at, b"eE") && is(at + 1, b"+-0123456789");
+    let attribute = |at: usize| bytes.get(at).is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    if !after_dot && is(end, b".") && (exponent(end + 1) || !attribute(end + 1)) {
+        end = run(end + 1, u8::is_ascii_digit);
+    }
+    if is(end, b"eE") {
+        end = run(end + 1 + usize::from(is(end + 1, b"+-")), u8::is_ascii_digit);
+    }
+    end
+}

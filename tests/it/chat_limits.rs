@@ -1,0 +1,322 @@
+//! What a hostile template can make a rendering take.
+
+use inkstone::Error;
+use inkstone::chat::{ChatOptions, ChatTemplate, Message};
+use minijinja::{Environment, value::Serde};
+use serde_json::{Value, json};
+
+use crate::support::allocation::peak_during;
+
+/// More than any template may hold at a time.
+const MOST: usize = 1 << 30;
+
+/// What a template is refused with. It must hold no more than that, and be refused at a line.
+fn refused(source: &str) -> String {
+    let render = |template: ChatTemplate| template.render(&[Message::user("hello")], &ChatOptions::default());
+    let (result, peak) = peak_during(|| ChatTemplate::new(source, "", "").and_then(render));
+    let shown: String = source.chars().take(200).collect();
+    assert!(peak < MOST, "{} MB: {shown}", peak >> 20);
+    match result {
+        Err(error @ Error::ChatTemplate(_)) if error.to_string().contains("line 2") => error.to_string(),
+        other => panic!("{:?}: {shown}", other.map(|text| text.len())),
+    }
+}
+
+const TOO_MUCH: &str = "makes more than 320 MB";
+const TOO_LONG: &str = "longer than 64 MB";
+
+#[test]
+fn what_doubles_is_stopped() {
+    let doubling = [
+        // By operators: texts, lists, tuples, in lists and dicts, beside each other.
+        ("ns.s ~ ns.s", TOO_MUCH),
+        ("ns.s + ns.s", TOO_MUCH),
+        ("ns.s~ns.s|trim", TOO_MUCH),
+        ("'' ~ ns.s ~ '' + ns.s if true else 1", TOO_MUCH),
+        ("[[ns.s]][0][0] + {'a': [ns.s]}.a[0]", TOO_MUCH),
+        ("dict(a=(ns.s ~ ns.s)).a", TOO_MUCH),
+        ("(ns.s ~ ns.s if ns.s in 'x' or not ns.s is none else ns.s + ns.s)", TOO_MUCH),
+        ("2 * ns.s", TOO_LONG),
+        ("1 * ns.s * 2", TOO_LONG),
+        ("ns.l + ns.l", TOO_MUCH),
+        ("(ns.l + ns.l)|list", TOO_MUCH),
+        ("ns.l * 2", TOO_MUCH),
+        ("ns.t + ns.t", TOO_MUCH),
+        ("2 * ns.t", TOO_MUCH),
+        ("[ns.s ~ '', ns.s ~ '']|string", "too long"),
+        // By filters and methods.
+        ("[ns.s, ns.s]|join", TOO_LONG),
+        ("''.join([ns.s, ns.s])", TOO_LONG),
+        ("ns.s|replace('x', 'xx')", TOO_LONG),
+        ("[ns.s, ns.s]|sum(start='')", TOO_LONG),
+        ("'%s%s'|format(ns.s, ns.s)", TOO_LONG),
+        ("'{0}{0}'.format(ns.s)", TOO_LONG),
+        ("ns.l|chain(ns.l)", TOO_MUCH),
+        ("ns.l|batch(1)|list + ns.l", TOO_MUCH),
+    ];
+    for (expression, message) in doubling {
+        let start = "{% set ns = namespace(s='xxxx', l=['x'], t=('x', 1)) %}\n{% for i in range(99) %}";
+        let name = ["s", "l", "t"].into_iter().find(|name| expression.contains(&format!("ns.{name}"))).unwrap();
+        let source = format!("{start}{{% set ns.{name} = {expression} %}}{{% endfor %}}");
+        let error = refused(&source);
+        assert!(error.contains(message), "{expression}: {error}");
+    }
+    let captured = [
+        "{% set x %}{{ ns.s }}{{ ns.s }}{% endset %}",
+        "{% set x %}{% filter upper %}{{ ns.s }}{{ ns.s }}{% endfilter %}{% endset %}",
+        "{% set x | lower %}{{- ns.s -}} {{- ns.s -}}{% endset %}",
+        "{% set x = twice(ns.s) %}",
+        "{% set x %}{% call again() %}{{ ns.s }}{% endcall %}{% endset %}",
+    ];
+    let macros = "\n{% set ns = namespace(s='xx') %}{% macro twice(s) %}{{ s }}{{ s }}{% endmacro %}\
+                  {% macro again() %}{{ caller() }}{{ caller() }}{% endmacro %}";
+    for capture in captured {
+        let source = format!("{macros}{{% for i in range(99) %}}{capture}{{% set ns.s = x %}}{{% endfor %}}");
+        assert!(refused(&source).contains(TOO_MUCH), "{capture}");
+    }
+    let recursive = "{% macro more(s, n) -%}\n{{ more(s ~ s, n - 1) if n }}{% endmacro %}{% set x = more('xx', 99) %}";
+    assert!(refused(recursive).contains(TOO_MUCH));
+}
+
+#[test]
+fn what_is_kept_is_counted() {
+    let start = "{% set big = 'x' * 30000000 %}{% set many = [1] * 1000000 %}{% set ns = namespace(kept=[]) %}\n";
+    let copies = [
+        "big[1:]",
+        "big[::-1]",
+        "big ~ i",
+        "'x' + big",
+        "big * 1",
+        "big|reverse",
+        "big|replace('y', 'z')",
+        "big|indent",
+        "big.strip('y')",
+        "big.split('y')",
+        "[big]|join",
+        "'%s'|format(big)",
+        "dict(**{big: 1})",
+        "many|list",
+        "many|sort",
+        "many|zip(many)",
+        "many|reverse|list",
+        "many[1:]|list",
+        "many + [1]",
+        "((1,) * 1000000)[1:]",
+        "([big] * 9999 is in 'x', big * 1)",
+    ];
+    for copy in copies {
+        let source = format!("{start}{{% for i in range(999) %}}{{% set ns.kept = [ns.kept, {copy}] %}}{{% endfor %}}");
+        assert!(refused(&source).contains("MB"), "{copy}");
+    }
+}
+
+#[test]
+fn text_of_the_template_is_counted() {
+    let text = "x".repeat(1 << 20);
+    let loops = [
+        text.clone(),
+        format!("{{# one #}}{text}{{# two #}}"),
+        format!("{{% raw %}}{text}{{% endraw %}}"),
+        format!("{{{{- '' -}}}}   {text}\n"),
+        format!("{{{{ '{text}' }}}}"),
+        format!("{{% if true -%}}\n{text}{{%- else %}}{{% endif %}}"),
+        " ".repeat(1 << 20),
+    ];
+    for written in loops {
+        let source = format!("\n{{% set x %}}{{% for i in range(99999) %}}{written}{{% endfor %}}{{% endset %}}");
+        assert!(refused(&source).contains(TOO_MUCH), "{}", &written[..40]);
+    }
+    let macros = format!("\n{{% macro text() %}}{text}{{% endmacro %}}{{% set ns = namespace(kept=[]) %}}");
+    let kept = "{% for i in range(999) %}{% set ns.kept = [ns.kept, text()] %}{% endfor %}";
+    assert!(refused(&format!("{macros}{kept}")).contains(TOO_MUCH));
+    let itself = "\n{% set x %}{% for i in range(9) %}{% include 'chat_template' %}{% endfor %}{% endset %}";
+    assert!(refused(itself).contains("include"));
+}
+
+#[test]
+fn what_contains_itself_many_times_is_written_in_no_way() {
+    let start = "{% set ns = namespace(x=['x']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}\n";
+    let texts = [
+        "ns.x in 'abc'",
+        "ns.x not in 'abc'",
+        "ns.x is in 'abc'",
+        "[ns.x]|select('in', 'abc')",
+        "ns.x|pprint",
+        "ns.x|e",
+        "[{'a': ns.x}]|join",
+        "'%s'|format(ns.x)",
+        "'{}'.format(ns.x)",
+        "ns.x|sort",
+        "debug()",
+    ];
+    for text in texts {
+        refused(&format!("{start}{{% set x = {text} %}}"));
+    }
+}
+
+#[test]
+fn no_constant_is_made_before_it_is_counted() {
+    let constants = "{% set x = 'x' * 99999999 %}".repeat(99);
+    assert!(refused(&format!("\n{{% if true %}}{constants}{{% endif %}}")).contains(TOO_LONG));
+}
+
+/// Expressions, each a few operators deep, from a seed.
+struct Expressions(u64);
+
+impl Expressions {
+    fn pick(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % count
+    }
+
+    /// One of `forms`, with `S`, `I`, `L` and `B` in it made texts, integers, lists and conditions.
+    fn form(&mut self, depth: usize, forms: &[&str]) -> String {
+        let form = forms[self.pick(forms.len())];
+        let space = ["", " ", "  ", "\n"][self.pick(4)];
+        let mut made = String::new();
+        for char in form.chars() {
+            match char {
+                'S' | 'I' | 'L' | 'B' => made += &self.make(char, depth - 1),
+                ' ' => made += if form.contains(char::is_lowercase) { " " } else { space },
+                _ => made.push(char),
+            }
+        }
+        made
+    }
+
+    fn make(&mut self, kind: char, depth: usize) -> String {
+        let leaves: &[&str] = match kind {
+            'S' => &["'a'", "\"b'c\"", "'}}'", "'%}\\'{{'", "s", "d.k", "d['k']", "'x' 'y'", "s|upper", "t"],
+            'I' => &["0", "1", "2", "3", "n", "d.n", "-1", "-n", "- n|abs", "n|abs", "t|length", "1_0"],
+            'L' => &["[]", "[1, 'a']", "l", "l[1:]", "(1, 2)", "[s, n]", "t.split()"],
+            _ => &["true", "s is string", "n is odd", "n is not none", "n is divisibleby 2", "x is not defined"],
+        };
+        if depth == 0 {
+            return leaves[self.pick(leaves.len())].to_owned();
+        }
+        let forms: &[&str] = match kind {
+            'S' => &[
+                "S ~ S",
+                "S ~ I",
+                "I ~ S",
+                "S ~ S ~ I",
+                "S + S",
+                "S + S + S",
+                "S * 2",
+                "3 * S",
+                "(S)",
+                "S[1:]",
+                "(S)[:I]",
+                "(S)[I:I:2]",
+                "(S)|upper",
+                "(S).lower()",
+                "(S if B else S)",
+                "S if B else S",
+                "{'k': S, I: S}.k",
+                "[S, S][I]",
+                "(S)|replace(S, S)",
+                "dict(a=S, b=S).b",
+                "[S, S]|join(S)",
+                "S ~ (S ~ S)[I:I]",
+                "(S)|default(S)|trim",
+            ],
+            'I' => &[
+                "I + I",
+                "I - I",
+                "I * I",
+                "I + I - I",
+                "I - I + I",
+                "I // I",
+                "I % I",
+                "I / I",
+                "I ** 2",
+                "-I",
+                "- I * I",
+                "(I)",
+                "(S)|length",
+                "(L)|length",
+                "I * I // I * I",
+                "I + I * I ** 2",
+                "I if B else I",
+                "[I, I][0]",
+                "(I)|abs + I",
+            ],
+            'L' => &[
+                "L + L",
+                "L + L + [S, I]",
+                "L * 2",
+                "2 * L",
+                "(L)[1:]",
+                "(L)[I:]",
+                "(L)|list",
+                "[L + L, S ~ S]",
+                "(L)",
+            ],
+            _ => &[
+                "I < I",
+                "I + I == I",
+                "S in S",
+                "S ~ S in S",
+                "S not in S ~ S",
+                "I in L + L",
+                "(B)",
+                "not B",
+                "B and B",
+                "B or B",
+                "(S) is string",
+                "S + S == S",
+                "(I) is eq(I + I)",
+                "(S ~ S) is in [S ~ S, S]",
+                "L + L == L",
+                "(I) is gt 1",
+            ],
+        };
+        self.form(depth, forms)
+    }
+}
+
+/// What a template prints, or the message of its error.
+fn rendered(source: &str, variables: &Value) -> Result<String, String> {
+    let options = variables.as_object().unwrap().iter();
+    let options = options.fold(ChatOptions::default(), |options, (name, value)| options.variable(name.as_str(), value));
+    let error =
+        |error: Error| error.to_string().split_once(": line ").unwrap().1.split_once(": ").unwrap().1.to_owned();
+    ChatTemplate::new(source, "", "").and_then(|template| template.render(&[], &options)).map_err(error)
+}
+
+/// The same from minijinja as it comes.
+fn plainly_rendered(source: &str, variables: &Value) -> Result<String, String> {
+    let mut environment = Environment::new();
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    let detail = |e: &minijinja::Error| e.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let error = |e: minijinja::Error| format!("{}{}", e.kind(), detail(&e));
+    environment.render_str(source, Serde(variables)).map_err(error)
+}
+
+#[test]
+fn expressions_mean_what_they_mean_to_minijinja() {
+    let mut variables = json!({
+        "s": "Text", "t": "one two", "n": 4, "l": [1, "two", [3]], "d": {"k": "K", "n": 7},
+    });
+    let mut expressions = Expressions(1);
+    let (mut values, mut errors) = (0, 0);
+    for at in 0..4000 {
+        let expression = expressions.make(['S', 'I', 'L', 'B'][at % 4], at / 4 % 4 + 1);
+        let value = Environment::new().compile_expression(&expression).and_then(|e| e.eval(Serde(&variables)));
+        variables["value"] = value.map(|value| serde_json::to_value(value).unwrap()).unwrap_or_default();
+        let source = format!(
+            "{{% if [s, t, n, l, d, value] %}}{{% endif %}}{{% set e = {expression} %}}{{{{ (e == value)|int }}}}\
+             {{% for test in ['string', 'integer', 'float', 'boolean', 'iterable'] %}}{{{{ [e]|select(test)|list|length }}}}{{% endfor %}}"
+        );
+        let (ours, plain) = (rendered(&source, &variables), plainly_rendered(&source, &variables));
+        // Builds for tests also say what was undefined, and a syntax error what was unexpected.
+        let told = |error: String| {
+            let known = error.split(" (`").next().unwrap_or_default();
+            known.split("syntax error").next().unwrap_or_default().to_owned()
+        };
+        let plain = plain.map_err(told);
+        assert_eq!(ours.map_err(told), plain, "{expression}");
+        *if plain.is_ok() { &mut values } else { &mut errors } += 1;
+    }
+    assert!(values > 2000 && errors > 100, "{values} values, {errors} errors");
+}
