@@ -27,7 +27,7 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
         Kind::Normal | Kind::Unused | Kind::Byte => bytes::unspell(text, out),
         Kind::Control | Kind::Unknown | Kind::UserDefined => out.extend_from_slice(text.as_bytes()),
     })?;
-    vocabulary.read_flags(gguf, row.add_bos)?;
+    vocabulary.read_flags(gguf, row.add_bos, false)?;
     vocabulary.index(|kind| kind == Kind::UserDefined);
     vocabulary.index(|kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::Byte));
     let finder = SpecialFinder::from_gguf(gguf, tokens, &vocabulary)?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::stand_ins::StandIns;
 use super::vocabulary::{Kind, Vocabulary};
-use super::{Encoder, Special, bytes, spm};
+use super::{Encoder, Special, bytes, spm, wordpiece};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
@@ -45,7 +45,7 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
         vocabulary.push(Kind::Unused, |out| out.extend_from_slice(text.as_bytes()));
     }
     vocabulary.read_ids(gguf)?;
-    vocabulary.read_flags(gguf, false)?;
+    vocabulary.read_flags(gguf, false, false)?;
     let flags = ["tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"];
     json.marks_are_flagged = flags.iter().any(|flag| gguf.get(flag).is_some());
     Ok(Some((vocabulary, Encoder::Json(json))))
@@ -55,19 +55,20 @@ fn parse(text: &[u8]) -> Result<(Vocabulary, Json), String> {
     let mut tokenizer = tokenizers::Tokenizer::from_bytes(text).map_err(|e| e.to_string())?;
     // Truncation would lose text without a word, and padding add some.
     tokenizer.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
-    let vocabulary = vocabulary(&tokenizer)?;
-    Ok((
-        vocabulary,
-        Json { parsing: tokenizer, plain: OnceLock::new(), mixed: OnceLock::new(), marks_are_flagged: false },
-    ))
+    Ok((vocabulary(&tokenizer)?, Json::new(tokenizer, false)))
+}
+
+/// How a vocabulary spells what its tokens add to a text.
+enum Spelling {
+    Bytes,
+    SentencePiece,
+    /// What goes on from another token begins so.
+    WordPiece(String),
 }
 
 fn vocabulary(tokenizer: &tokenizers::Tokenizer) -> Result<Vocabulary, String> {
     let decoder = serde_json::to_value(tokenizer.get_decoder()).map_err(|e| e.to_string())?;
-    let byte_level = uses(&decoder, "ByteLevel");
-    if !byte_level && !uses(&decoder, "ByteFallback") && !uses(&decoder, "Metaspace") {
-        return Err("its decoder is neither byte-level nor SentencePiece's".to_owned());
-    }
+    let spelling = spelling(&decoder).ok_or("its decoder is neither byte-level nor SentencePiece's nor WordPiece's")?;
     let added = tokenizer.get_added_tokens_decoder();
     let size = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
     let tokens = tokenizer.get_vocab_size(true);
@@ -75,27 +76,38 @@ fn vocabulary(tokenizer: &tokenizers::Tokenizer) -> Result<Vocabulary, String> {
         return Err(format!("its {tokens} tokens have ids up to {size}"));
     }
     let mut vocabulary = Vocabulary::default();
-    vocabulary.adds_space = !byte_level && strips_space(&decoder);
+    vocabulary.adds_space = match spelling {
+        Spelling::Bytes => false,
+        Spelling::SentencePiece => strips_space(&decoder),
+        Spelling::WordPiece(_) => true,
+    };
     for id in 0..size as u32 {
         let text = tokenizer.id_to_token(id).unwrap_or_default();
         let kind = match added.get(&id) {
             Some(token) if token.special => Kind::Control,
             Some(_) => Kind::UserDefined,
-            None if !byte_level && spm::byte(&text).is_some() => Kind::Byte,
+            None if matches!(spelling, Spelling::SentencePiece) && spm::byte(&text).is_some() => Kind::Byte,
             None => Kind::Normal,
         };
-        vocabulary.push(kind, |out| match kind {
-            Kind::Normal if byte_level => bytes::unspell(&text, out),
-            _ => spm::decode(&text, kind, out),
+        vocabulary.push(kind, |out| match &spelling {
+            Spelling::WordPiece(continues) => wordpiece::decode(&text, kind, continues, out),
+            Spelling::Bytes if kind == Kind::Normal => bytes::unspell(&text, out),
+            Spelling::Bytes | Spelling::SentencePiece => spm::decode(&text, kind, out),
         });
     }
     vocabulary.end_at_markers();
     Ok(vocabulary)
 }
 
-/// Whether a decoder is, or is a sequence that has, one of this type.
-fn uses(decoder: &Value, kind: &str) -> bool {
-    find(decoder, &|step| step["type"] == kind)
+fn spelling(decoder: &Value) -> Option<Spelling> {
+    let uses = |kind| find(decoder, &|step| step["type"] == kind);
+    if uses("ByteLevel").is_some() {
+        return Some(Spelling::Bytes);
+    }
+    if let Some(continues) = uses("WordPiece").and_then(|step| step["prefix"].as_str()) {
+        return Some(Spelling::WordPiece(continues.to_owned()));
+    }
+    uses("ByteFallback").or(uses("Metaspace")).map(|_| Spelling::SentencePiece)
 }
 
 /// Whether decoding takes a space off the begin of the text.
@@ -104,14 +116,20 @@ fn strips_space(decoder: &Value) -> bool {
         (step["type"] == "Strip" && step["content"] == " " && step["start"].as_u64() > Some(0))
             || (step["type"] == "Metaspace" && step["prepend_scheme"] != "never")
     })
+    .is_some()
 }
 
-fn find(decoder: &Value, holds: &dyn Fn(&Value) -> bool) -> bool {
-    let steps = decoder["decoders"].as_array();
-    holds(decoder) || steps.is_some_and(|steps| steps.iter().any(|step| find(step, holds)))
+/// Of a decoder, which may be a sequence, the first step of which this holds.
+fn find<'d>(decoder: &'d Value, holds: &dyn Fn(&Value) -> bool) -> Option<&'d Value> {
+    let steps = || decoder["decoders"].as_array()?.iter().find_map(|step| find(step, holds));
+    if holds(decoder) { Some(decoder) } else { steps() }
 }
 
 impl Json {
+    pub fn new(parsing: tokenizers::Tokenizer, marks_are_flagged: bool) -> Self {
+        Self { parsing, plain: OnceLock::new(), mixed: OnceLock::new(), marks_are_flagged }
+    }
+
     pub fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>> {
         match special {
             Special::Parsed => run(&self.parsing, text, false),

@@ -1,8 +1,9 @@
 //! Text in, token ids out, and back.
 //!
-//! A tokenizer is built from a model file's own metadata, so that a GGUF file is all one needs. Two kinds of vocabulary are
-//! read: byte-level BPE (`tokenizer.ggml.model` = `gpt2`: Qwen, Llama 3, GPT-2) and SentencePiece's, with scores (`llama`:
-//! Llama 2, Phi-3, Mistral, Gemma) or merges (`gemma4`). Hugging Face's `tokenizer.json` can be read in their place.
+//! A tokenizer is built from a model file's own metadata, so that a GGUF file is all one needs. Three kinds of vocabulary are
+//! read: byte-level BPE (`tokenizer.ggml.model` = `gpt2`: Qwen, Llama 3, GPT-2), SentencePiece's, with scores (`llama`:
+//! Llama 2, Phi-3, Mistral, Gemma) or merges (`gemma4`), and WordPiece's (`bert`). Hugging Face's `tokenizer.json` can be read in
+//! their place.
 //!
 //! Encoding has two steps: the text is cut at its special tokens ([`SpecialTokens`] says which count), and each
 //! stretch between them is merged into tokens of the vocabulary. Decoding joins the tokens' bytes.
@@ -26,6 +27,7 @@ mod spm;
 mod stand_ins;
 mod stream;
 mod vocabulary;
+mod wordpiece;
 
 pub use stream::TextStream;
 
@@ -99,11 +101,13 @@ impl Tokenizer {
             Some("gpt2") => bpe::from_gguf(gguf)?,
             Some("llama") => spm::from_gguf(gguf)?,
             Some("gemma4") => spm::with_merges(gguf)?,
+            Some("bert") => wordpiece::from_gguf(gguf)?,
             None => json::from_gguf(gguf)?
                 .ok_or_else(|| Error::metadata(MODEL, "is missing: this file holds no tokenizer"))?,
             Some(other) => {
-                let what =
-                    format!("`{other}` is a kind of vocabulary that is not supported; supported: gpt2, llama, gemma4");
+                let what = format!(
+                    "`{other}` is a kind of vocabulary that is not supported; supported: gpt2, llama, gemma4, bert"
+                );
                 return Err(Error::metadata(MODEL, what));
             }
         };
@@ -117,7 +121,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// [`Error::Io`] where the file cannot be read, [`Error::Tokenizer`] where it is not a tokenizer or one whose
-    /// decoder is neither byte-level nor SentencePiece's.
+    /// decoder is neither byte-level nor SentencePiece's nor WordPiece's.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let (vocabulary, encoder) = json::from_file(path.as_ref())?;
         Ok(Self(Arc::new(Inner { vocabulary, encoder })))

@@ -35,7 +35,7 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
     const SCORES: &str = "tokenizer.ggml.scores";
     let tokens = vocabulary::tokens(gguf)?;
     let mut vocabulary = Vocabulary::from_gguf(gguf, tokens, decode)?;
-    vocabulary.read_flags(gguf, true)?;
+    vocabulary.read_flags(gguf, true, false)?;
     vocabulary.adds_space = gguf.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
     vocabulary.index(is_piece);
     let scores = match gguf.array(SCORES)? {
@@ -55,7 +55,7 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
 pub(super) fn with_merges(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
     let tokens = vocabulary::tokens(gguf)?;
     let mut vocabulary = Vocabulary::from_gguf(gguf, tokens, decode)?;
-    vocabulary.read_flags(gguf, true)?;
+    vocabulary.read_flags(gguf, true, false)?;
     // Early files deny it, but no text was without it in training.
     vocabulary.add_bos = vocabulary.bos.is_some();
     vocabulary.index(|kind| kind == Kind::UserDefined);

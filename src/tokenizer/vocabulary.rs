@@ -152,13 +152,13 @@ impl Vocabulary {
     ///
     /// # Errors
     /// [`Error::Metadata`] where a mark is asked for and the file names no token for it.
-    pub fn read_flags(&mut self, gguf: &Gguf, usually_bos: bool) -> Result<()> {
+    pub fn read_flags(&mut self, gguf: &Gguf, usually_bos: bool, usually_eos: bool) -> Result<()> {
         let flag = |key: &str, id: Option<u32>, usually: bool| match gguf.bool(key)? {
             Some(true) if id.is_none() => Err(Error::metadata(key, "is true, but the file names no such token")),
             asked => Ok(asked.unwrap_or(usually && id.is_some())),
         };
         self.add_bos = flag("tokenizer.ggml.add_bos_token", self.bos, usually_bos)?;
-        self.add_eos = flag("tokenizer.ggml.add_eos_token", self.eos, false)?;
+        self.add_eos = flag("tokenizer.ggml.add_eos_token", self.eos, usually_eos)?;
         Ok(())
     }
 
@@ -274,7 +274,8 @@ fn end_ids(gguf: &Gguf, tokens: usize) -> Result<&[u32]> {
     }
 }
 
-fn special_id(gguf: &Gguf, key: &str, tokens: usize) -> Result<Option<u32>> {
+/// The token that a key names.
+pub(super) fn special_id(gguf: &Gguf, key: &str, tokens: usize) -> Result<Option<u32>> {
     match gguf.u32(key)? {
         Some(id) if id as usize >= tokens => {
             Err(Error::metadata(key, format!("is {id}, but there are only {tokens} tokens")))

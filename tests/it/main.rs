@@ -37,6 +37,7 @@ mod score;
 mod storyteller;
 mod support;
 mod tokenizer;
+mod tokenizer_bert;
 mod tokenizer_errors;
 mod tokenizer_pre;
 mod weights;

@@ -19,11 +19,11 @@ fn shared(name: &str) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-fn open(path: &Path) -> Tokenizer {
+pub fn open(path: &Path) -> Tokenizer {
     Tokenizer::from_gguf(&Gguf::open(path).unwrap()).unwrap()
 }
 
-fn ids(value: &Value) -> Vec<u32> {
+pub fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
@@ -109,7 +109,7 @@ vectors! {
     spm_noprefix: "spm-noprefix", cleans up false, upstream false;
 }
 
-fn data(name: &str) -> PathBuf {
+pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer").join(name)
 }
 

@@ -27,12 +27,12 @@ pub fn tiny() -> Tiny {
 pub struct Tiny(GgufFile);
 
 impl Tiny {
-    fn without(mut self, key: &str) -> Self {
+    pub fn without(mut self, key: &str) -> Self {
         self.0.keys.retain(|(name, ..)| name != key.as_bytes());
         self
     }
 
-    fn key(self, key: &str, type_number: u32, value: impl AsRef<[u8]>) -> Self {
+    pub fn key(self, key: &str, type_number: u32, value: impl AsRef<[u8]>) -> Self {
         Self(self.without(key).0.key(key, type_number, value))
     }
 
@@ -40,13 +40,18 @@ impl Tiny {
         Self(self.without(key).0.string(key, text))
     }
 
-    fn u32(self, key: &str, number: u32) -> Self {
+    pub fn u32(self, key: &str, number: u32) -> Self {
         Self(self.without(key).0.u32(key, number))
     }
 
-    fn strings(self, key: &str, texts: &[&str]) -> Self {
+    pub fn strings(self, key: &str, texts: &[&str]) -> Self {
         let texts: Vec<Vec<u8>> = texts.iter().map(|text| string(text)).collect();
         Self(self.without(key).0.array(key, 8, &texts))
+    }
+
+    pub fn kinds(self, kinds: &[u32]) -> Self {
+        let kinds: Vec<Vec<u8>> = kinds.iter().map(|kind| kind.to_le_bytes().to_vec()).collect();
+        self.key("tokenizer.ggml.token_type", 9, array(5, &kinds))
     }
 
     pub fn open(self) -> Gguf {
@@ -55,7 +60,7 @@ impl Tiny {
     }
 
     /// The error that names this key.
-    fn fails(self, key: &str) -> String {
+    pub fn fails(self, key: &str) -> String {
         match Tokenizer::from_gguf(&self.open()) {
             Err(error @ Error::Metadata { .. }) => {
                 let message = error.to_string();
@@ -115,9 +120,7 @@ fn generation_ends_at_marks_for_files_and_not_at_those_for_messages() {
     let ends = |texts: [&str; 3]| {
         let tokens = tiny().strings("tokenizer.ggml.tokens", &["a", texts[0], "ab", texts[1], texts[2]]);
         let tokens = tokens.strings("tokenizer.ggml.merges", &[]).u32("tokenizer.ggml.eos_token_id", 0);
-        let kinds: Vec<Vec<u8>> = [1u32, 4, 1, 3, 3].map(|kind| kind.to_le_bytes().to_vec()).into();
-        let file = tokens.key("tokenizer.ggml.token_type", 9, array(5, &kinds));
-        Tokenizer::from_gguf(&file.open()).unwrap().end_of_generation().to_vec()
+        Tokenizer::from_gguf(&tokens.kinds(&[1, 4, 1, 3, 3]).open()).unwrap().end_of_generation().to_vec()
     };
     assert_eq!(ends(["</s>", "<|end|>", "<s>"]), [0, 3], "only control tokens end a turn");
     assert_eq!(ends(["b", "<|end|>", "<|call|>"]), [0, 4], "where there are calls, a turn has several messages");
@@ -145,7 +148,7 @@ proptest! {
     /// Any vocabulary at all: it is refused, or it encodes and decodes without a panic.
     #[test]
     fn no_vocabulary_is_too_strange(
-        model in prop_oneof!["gpt2", "llama", "gemma4"],
+        model in prop_oneof!["gpt2", "llama", "gemma4", "bert"],
         pre in prop_oneof!["gpt-2", "qwen2", "llama-bpe", "smollm", "tiny_aya"],
         tokens in prop::collection::vec("[ab ▁é\\PC]{0,3}|<0x6[12]>|<s>", 1..30),
         raw in prop::collection::vec((1u32..7, any::<u32>()), 30),
@@ -154,7 +157,7 @@ proptest! {
         name in prop_oneof!["phi-3", "other"],
     ) {
         let tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
-        let kinds: Vec<Vec<u8>> = raw[..tokens.len()].iter().map(|(kind, _)| kind.to_le_bytes().to_vec()).collect();
+        let kinds: Vec<u32> = raw[..tokens.len()].iter().map(|(kind, _)| *kind).collect();
         let scores: Vec<Vec<u8>> = raw[..tokens.len()].iter().map(|(_, bits)| bits.to_le_bytes().to_vec()).collect();
         let merges: Vec<&str> = merges.iter().map(String::as_str).collect();
         let gguf = tiny()
@@ -163,7 +166,7 @@ proptest! {
             .string("general.name", &name)
             .strings("tokenizer.ggml.tokens", &tokens)
             .strings("tokenizer.ggml.merges", &merges)
-            .key("tokenizer.ggml.token_type", 9, array(5, &kinds))
+            .kinds(&kinds)
             .key("tokenizer.ggml.scores", 9, array(6, &scores))
             .u32("tokenizer.ggml.bos_token_id", 0)
             .u32("tokenizer.ggml.eos_token_id", 0)

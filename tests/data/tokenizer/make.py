@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write four small vocabularies and what other programs make of some texts with them.
+"""Write five small vocabularies and what other programs make of some texts with them.
 
     pip install gguf sentencepiece tokenizers && python make.py PEER
 
@@ -7,13 +7,15 @@ bpe.gguf, bpe.json   byte-level BPE (qwen2's pre-tokenizer) trained by `tokenize
 spm.gguf             SentencePiece BPE with byte fallback and a space prefix, trained by `sentencepiece`
 gemma.gguf           characters, spaces spelt as SentencePiece does, and merges, as Gemma 4 has them, trained by `tokenizers`
 marks.gguf           byte-level BPE (qwen35's pre-tokenizer) whose only merges join a letter and a mark
-bpe.jsonl, spm.jsonl, gemma.jsonl, marks.jsonl
+bert.gguf, bert.json WordPiece with BERT's normalizer, trained by `tokenizers`, as GGUF and as tokenizer.json
+bpe.jsonl, spm.jsonl, gemma.jsonl, marks.jsonl, bert.jsonl
                      one line a text: `text`, `ids` (marks are text), `ids_special` (marks are tokens)
 
 PEER is a program that runs llama.cpp's tokenizer: `PEER tokenize MODEL`, a JSON string a line in, `ids` and `ids_special`
 out. Its ids are checked against those of the two trainers; differences are printed. There is one: where a text begins with
 a user-defined token, SentencePiece puts its space before the token and llama.cpp after it. (Of four newlines, `tokenizers` makes three and one
-where they are added tokens; llama.cpp asks the merges.)
+where they are added tokens; llama.cpp asks the merges.) Of bert.jsonl the ids are the trainer's, with its `text` of them too: llama.cpp drops more marks,
+does not take Hangul apart, and knows words of any length.
 """
 import io
 import json
@@ -23,7 +25,7 @@ import sys
 
 import gguf
 import sentencepiece
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = pathlib.Path(__file__).parent
 CORPUS = """A fox found a lantern in the snow. "Whose light is this?" she asked. It's mine, said the owl; I've lost it, and we'll
@@ -42,6 +44,7 @@ TEXTS = [
     "<unk>", "<0x41>", "  <|im_end|>  x", "!!!???...,,,", "((([[[{{{}}}]]])))", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "x" * 300,
     " \n \n ", "end\n", "\r\n", "''''s", "'S 'T 'Re", "C:\\path\\to/file.txt?query=1&x=y#z", "https://example.org/狐", "\ufeffBOM", "\ufffd",
 ]
+BERT = ["İstanbul ǅungla ﬁ ΣΑΣ", "x" * 100, "x" * 101, "狐fox狸", "a\u0903 \u20dd नमस्ते", "[CLS] fox [SEP]", "[MASK]s [UNK]", "fox##es", "\u0378\ue000\u00ad"]
 MARKED = ["ae\u0301", "1\u0301 e\u0301", " e\u0301\u0301a", ".\u0301. \u0301x", "\u0301\u0301", "नमस्ते", "ภาษาไทยที่", "e\u0301'Se\u0301"]
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 MARKS, USER_DEFINED = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], ["<think>", "</think>"]
@@ -163,19 +166,68 @@ def write_gemma(vocab, merges, names):
     close(w)
 
 
+def train_bert():
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=260, special_tokens=names, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS.splitlines(), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer.decoder = decoders.WordPiece(cleanup=False)
+    return tokenizer, names
+
+
+def write_bert(tokenizer, names):
+    tokenizer.save(str(HERE / "bert.json"), pretty=False)
+    w = gguf.GGUFWriter(HERE / "bert.gguf", "bert")
+    w.add_tokenizer_model("bert")
+    w.add_tokenizer_pre("jina-v2-en")
+    tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
+    w.add_token_list([t if t in names else t[2:] if t.startswith("##") else "\u2581" + t for t in tokens])
+    w.add_token_types([TYPE.CONTROL if t in names else TYPE.NORMAL for t in tokens])
+    w.add_unk_token_id(names.index("[UNK]"))
+    w.add_sep_token_id(names.index("[SEP]"))
+    w.add_bos_token_id(names.index("[CLS]"))
+    close(w)
+
+
+def write_bert_vectors(peer, tokenizer, plain):
+    texts = TEXTS + MARKED + BERT
+    theirs = llama_cpp(peer, "bert", texts)
+    with open(HERE / "bert.jsonl", "w", encoding="utf-8") as out:
+        for text, other in zip(texts, theirs, strict=True):
+            ids, special = plain.encode(text, add_special_tokens=False).ids, tokenizer.encode(text, add_special_tokens=False).ids
+            vector = {"text": text, "ids": ids, "ids_special": special, "prompt": tokenizer.encode(text).ids, "decoded": tokenizer.decode(ids)}
+            if [ids, special] != [other["ids"], other["ids_special"]]:
+                print(f"bert: ids of {text!r} differ: {ids}, {special} and llama.cpp's {other}")
+            out.write(json.dumps(vector, ensure_ascii=False) + "\n")
+
+
+def plain_of(name):
+    """A tokenizer to which special tokens are text."""
+    tokenizer = Tokenizer.from_file(str(HERE / name))
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
 def close(w):
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.close()
 
 
-def write_vectors(peer, name, ids, ids_special, texts=TEXTS):
-    """`ids` and `ids_special` are the trainer's; None where it has no such notion."""
+def llama_cpp(peer, name, texts):
     request = "".join(json.dumps(text) + "\n" for text in texts)
     answer = subprocess.run([peer, "tokenize", HERE / f"{name}.gguf"], input=request, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in answer.splitlines()]
+
+
+def write_vectors(peer, name, ids, ids_special, texts=TEXTS):
+    """`ids` and `ids_special` are the trainer's; None where it has no such notion."""
     with open(HERE / f"{name}.jsonl", "w", encoding="utf-8") as out:
-        for text, line in zip(texts, answer.splitlines(), strict=True):
-            vector = {"text": text, **json.loads(line)}
+        for text, answer in zip(texts, llama_cpp(peer, name, texts), strict=True):
+            vector = {"text": text, **answer}
             for key, other in (("ids", ids), ("ids_special", ids_special)):
                 if other and other(text) != vector[key]:
                     print(f"{name}: {key} of {text!r} differ: {vector[key]} and the trainer's {other(text)}")
@@ -186,14 +238,16 @@ def main():
     bpe, sp = train_bpe(), train_spm()
     write_bpe(bpe)
     write_spm(sp)
-    plain = Tokenizer.from_file(str(HERE / "bpe.json"))
-    plain.encode_special_tokens = True
+    plain = plain_of("bpe.json")
     write_vectors(sys.argv[1], "bpe", lambda t: plain.encode(t).ids, lambda t: bpe.encode(t).ids)
     write_vectors(sys.argv[1], "spm", lambda t: sp.encode(t), None)
     vocab, merges, names = train_gemma()
     write_gemma(vocab, merges, names)
     gemma = gemma_oracle(vocab, merges, names)
     write_vectors(sys.argv[1], "gemma", None, lambda t: gemma.encode(t).ids, TEXTS + ["a\n\n\nb\n\n\n\n c", "<turn|>\n\n<eo s>"])
+    bert, names = train_bert()
+    write_bert(bert, names)
+    write_bert_vectors(sys.argv[1], bert, plain_of("bert.json"))
     write_marks()
     write_vectors(sys.argv[1], "marks", None, None, TEXTS + MARKED)
 
