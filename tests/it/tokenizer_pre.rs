@@ -61,7 +61,7 @@ proptest! {
     fn cutting_loses_nothing(text in prop_oneof!["(\\PC|\\s|[ a-zA-Z0-9'\n]){0,60}", any::<String>()]) {
         static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
             let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tokenizer/pre.gguf")).unwrap();
-            ["default", "deepseek-v3", "exaone-moe", "falcon", "kimi-k2", "tiny_aya"].map(|name| with_pre(&file, name)).into()
+            ["afmoe", "default", "exaone-moe", "falcon", "jais-2", "kimi-k2", "superbpe", "tiny_aya"].map(|name| with_pre(&file, name)).into()
         });
         for tokenizer in TOKENIZERS.iter() {
             let ids = tokenizer.encode(&text, SpecialTokens::Plain).unwrap();

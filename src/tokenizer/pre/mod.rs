@@ -30,19 +30,29 @@ enum Cut {
     At(&'static str),
     /// At the matches of an expression or else of `\s+(?!\S)|\s+`.
     Words(&'static str),
-    /// At groups of three digits, counted from the right, of numbers that a word does not go on from: `\d{1,3}(?=(?:\d{3})*\b)`, where
-    /// words are Oniguruma's.
+    /// At the matches of an expression, and within them at groups of three characters, counted from the right.
+    Threes(&'static str),
+    /// At such groups of digits, in numbers that a word does not go on from: `\d{1,3}(?=(?:\d{3})*\b)`, where words are Oniguruma's.
     Thousands,
+    /// Before such groups of digits: `(?=(\d{3})+(?!\d))`.
+    BeforeThrees,
+    /// White space within a line into lengths that are powers of two, the longest first:
+    /// `\s{512}(?!\S)|\s{256}(?!\S)|…|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`, once [`Words`](Self::Words) has cut off what is before a word.
+    Powers,
 }
 
 /// What becomes of a match.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Take {
     All,
     /// All but the last character is a piece, and that begins the next.
     ButLast,
     /// Groups of three characters from the right are a piece each.
     Threes,
+    /// Such a group begins a piece.
+    BeforeThrees,
+    /// Powers of two up to 512 characters are a piece each, the longest first.
+    Powers,
     /// Nothing is cut.
     Nothing,
 }
@@ -55,6 +65,9 @@ impl Cut {
             Self::Words(expression) => {
                 vec![(expression, Take::All), (r"\s+$", Take::All), (r"\s+\s", Take::ButLast), (r"\s", Take::All)]
             }
+            Self::Threes(expression) => vec![(expression, Take::Threes)],
+            Self::BeforeThrees => vec![(r"\d+", Take::BeforeThrees)],
+            Self::Powers => vec![(r"^[^\S\r\n]+$", Take::Powers)],
             Self::Thousands => vec![(r"\d+[\p{Alphabetic}\p{M}\p{Pc}¹²³¼½¾]", Take::Nothing), (r"\d+", Take::Threes)],
         }
     }
@@ -111,23 +124,30 @@ impl Stage {
         // Up to where the text has been given out, and up to where it has been searched.
         let (mut start, mut searched) = (0, 0);
         while let Some((from, to, take)) = self.find(text, searched) {
-            searched = to;
+            let mut cut = |at: usize| {
+                if start < at {
+                    each(&text[start..at]);
+                    start = at;
+                }
+            };
             let word = &text[from..to];
-            if take == Take::Nothing {
-                continue;
+            searched = to;
+            if !matches!(take, Take::BeforeThrees | Take::Nothing) {
+                cut(from);
             }
-            if start < from {
-                each(&text[start..from]);
-            }
-            start = to;
             match take {
+                Take::All => cut(to),
                 Take::ButLast => {
                     searched -= word.chars().next_back().map_or(0, char::len_utf8);
-                    start = searched;
-                    each(&text[from..start]);
+                    cut(searched);
                 }
-                Take::Threes => threes(word, each),
-                Take::All | Take::Nothing => each(word),
+                Take::Threes => {
+                    threes(word).for_each(|at| cut(from + at));
+                    cut(to);
+                }
+                Take::BeforeThrees => threes(word).for_each(|at| cut(from + at)),
+                Take::Powers => powers(word).for_each(|at| cut(from + at)),
+                Take::Nothing => {}
             }
         }
         if start < text.len() {
@@ -148,14 +168,25 @@ impl Stage {
     }
 }
 
-fn threes<'t>(number: &'t str, each: &mut dyn FnMut(&'t str)) {
+/// Where groups of three characters begin, counted from the end.
+fn threes(number: &str) -> impl Iterator<Item = usize> {
     let digits = number.chars().count();
-    let mut start = 0;
-    for (index, (at, _)) in number.char_indices().enumerate() {
-        if index > 0 && (digits - index).is_multiple_of(3) {
-            each(&number[start..at]);
-            start = at;
-        }
-    }
-    each(&number[start..]);
+    number
+        .char_indices()
+        .enumerate()
+        .filter(move |(index, _)| (digits - index).is_multiple_of(3))
+        .map(|(_, (at, _))| at)
+}
+
+/// Where lengths end that are powers of two, the longest first.
+fn powers(space: &str) -> impl Iterator<Item = usize> {
+    const LONGEST: usize = 512;
+    let mut chars = space.chars();
+    let mut left = space.chars().count();
+    std::iter::from_fn(move || {
+        let length = LONGEST.min(1 << left.checked_ilog2()?);
+        left -= length;
+        chars.nth(length - 1)?;
+        Some(space.len() - chars.as_str().len())
+    })
 }

@@ -4,7 +4,7 @@
 //! splitters are looser here and there, which the comments say. tests/data/tokenizer/pre.py holds every row against both.
 //! No normalisation comes before (Qwen2's own tokenizer applies NFC first): GGUF files do not ask for it.
 
-use super::Cut::{At, Thousands, Words};
+use super::Cut::{At, BeforeThrees, Powers, Thousands, Threes, Words};
 use super::{Cut, Row};
 
 /// OpenAI's for GPT-2, which Hugging Face's byte-level pre-tokenizer has built in.
@@ -37,6 +37,11 @@ const DEEPSEEK_V3: Cut = Words(concat!(
 
 const HAN_AND_KANA: Cut = At(r"[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+");
 const HAN_AND_HANGUL: Cut = At(r"[\u{4e00}-\u{9fa5}\u{800}-\u{4e00}\u{ac00}-\u{d7ff}]+");
+const SCRIPTS: Cut = At(concat!(
+    r"[\u{4e00}-\u{9fff}\u{3040}-\u{30ff}\u{3400}-\u{4dbf}\u{f900}-\u{faff}\u{ff65}-\u{ff9f}\u{2f00}-\u{2fdf}]+",
+    r"|[\u{e00}-\u{e7f}]+|[\u{e80}-\u{eff}]+|[\u{1780}-\u{17ff}]+",
+    r"|[\u{1000}-\u{109f}\u{aa60}-\u{aa7f}\u{a9e0}-\u{a9ff}]+|[\u{ac00}-\u{d7af}\u{1100}-\u{11ff}]+"
+));
 const BLOOM: Cut = At(r" ?[^(\s|.,!?…。，、।۔،)]+");
 const DIGIT: Cut = At(r"\p{N}");
 
@@ -54,6 +59,14 @@ pub(super) const ROWS: &[Row] = &[
             "olmo",
             "trillion",
             "a.x-4.0",
+            "jina-de",
+            "jina-es",
+            "jina-v1-en",
+            "jina-v2-code",
+            "jina-v2-de",
+            "jina-v2-es",
+            "modern-bert",
+            "roberta-bpe",
         ],
         stages: &[GPT_2],
         ignore_merges: false,
@@ -66,7 +79,17 @@ pub(super) const ROWS: &[Row] = &[
         add_bos: false,
     },
     Row {
-        names: &["qwen2", "deepseek-r1-qwen", "grok-2", "hunyuan", "kormo", "megrez", "solar-open", "stablelm2"],
+        names: &[
+            "qwen2",
+            "deepseek-r1-qwen",
+            "f2llmv2",
+            "grok-2",
+            "hunyuan",
+            "kormo",
+            "megrez",
+            "solar-open",
+            "stablelm2",
+        ],
         stages: &[QWEN2],
         ignore_merges: false,
         add_bos: false,
@@ -82,11 +105,22 @@ pub(super) const ROWS: &[Row] = &[
         add_bos: false,
     },
     Row {
-        names: &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "lfm2", "midm-2.0", "pixtral"],
+        names: &[
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "jina-v5-nano",
+            "lfm2",
+            "midm-2.0",
+            "pixtral",
+        ],
         stages: &[LLAMA_3],
         ignore_merges: true,
         add_bos: true,
     },
+    Row { names: &["jais-2"], stages: &[LLAMA_3, Powers], ignore_merges: false, add_bos: false },
     Row { names: &["glm4", "glm5"], stages: &[LLAMA_3], ignore_merges: true, add_bos: false },
     Row { names: &["chatglm-bpe", "dbrx", "smaug-bpe"], stages: &[LLAMA_3], ignore_merges: false, add_bos: false },
     Row {
@@ -107,6 +141,7 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
+    Row { names: &["granite-embed-multi-97m"], stages: &[GPT_4O], ignore_merges: true, add_bos: false },
     Row {
         // (llama.cpp cuts digits in threes wherever they stand, and leaves the first group to what is before it.)
         names: &["tiny_aya", "cohere2moe"],
@@ -161,6 +196,15 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
+    Row {
+        // Its own expressions come to threes in four steps, 510 digits at a time. (llama.cpp takes all numbers for digits, leaves the first
+        // group to what is before it, and the scripts together.)
+        names: &["afmoe"],
+        stages: &[Threes(r"\p{Nd}+"), SCRIPTS, DEEPSEEK_V3],
+        ignore_merges: false,
+        add_bos: false,
+    },
+    Row { names: &["superbpe"], stages: &[At(r"\p{N}+"), BeforeThrees], ignore_merges: false, add_bos: false },
     Row {
         names: &["spark2_5"],
         stages: &[

@@ -32,10 +32,10 @@ HERE = pathlib.Path(__file__).parent
 TEXTS = r"""
  |  |   x|\t|\t\tx|\n|\n\n|\n \n x|\r\n|\r\r\n\n a|a\r\nb|a \n b|a\n\n  b| \t \n|x   |x \n|  leading|trailing  |a  b   c    d     e      f
 Hello, world!|It's I'VE we'LL DON'T x'y 'sun they're THEY'RE y'all'd've|'s't're've'm'll'd|'S'T'RE'VE'M'LL'D|''''s|'\u017f \u212a's|o'clock 'tis
-1|12|123|1234|12345|123456|1234567|12345678|123456789|1234567890123| 1234|  1234|   12345 67|1234abc|  1234abc|abc1234|x 12345y 67890 z
+1|12|123|1234|12345|123456|1234567|12345678|123456789|1234567890123| 1234|  1234|   12345 67|1234abc|  1234abc|abc1234|x 12345y 67890 z|123\xbd4567 \xbd1234\u246056789\xb2 12\xbd
 3.14159|1,234,567.89|0x1F3A|½²³ 1½ ²³⁴⁵|ⅧⅨ ①②③④|四五六 ٣٤٥٦ १२३४ １２３４５６|1٢3४5６7|12_345|1234\u0301 1234\u203f5|v1.2.3-rc4|$100 €50 100%
 camelCase HTMLParser iPhone McDonald XMLHttpRequest|ÉCOLEfrançaise ÜBERmut straßeSTRASSE|ΑΒΓαβγ ДОМдом ԱԲԳաբգ|ǅungla ǈubav ʰʱʲ Aʰb|ÀÉa\u0301Ü'LL 'été'S
-e\u0301 combining a\u0308\u0301 \u0301x 1\u0301 .\u0301. \u0301\u0301|नमस्ते दुनिया|ภาษาไทยที่|தமிழ் العَرَبِيَّة עִבְרִית|Zalgo H\u0321\u0322e\u0334llo|\u20dd\u0301 a\u20ddb
+e\u0301 combining a\u0308\u0301 \u0301x 1\u0301 .\u0301. \u0301\u0301|नमस्ते दुनिया|ภาษาไทยที่ ພາສາລາວ ភាសាខ្មែរ မြန်မာဘာသာ ꩠꩡ ᄀᄁ한|ไทยລາວខ្មែរမြန်မာ한국狐ｶｸ⼀|தமிழ் العَرَبِيَّة עִבְרִית|Zalgo H\u0321\u0322e\u0334llo|\u20dd\u0301 a\u20ddb
 狐は雪の中で。狐狸在雪中|漢字カタカナひらがな々〇〆ヶー|㐀㐁𠀀𠀁豈⺀⼀|여우가 눈 속에서 ㄱㄴㄷ|ㄅㄆㄇ ボポモ ﾊﾝｶｸ|mixed狐fox🦊Лиса123狐4五|中文，标点。“引号”‘单’——、；：！？…|「括弧」『二重』【隅】〔亀〕|ＦＵＬＬｗｉｄｔｈ！（）
 🦊🏮 👩‍👩‍👧 🇳🇴 👍🏽 ☃️ ❤️|a🦊b 🦊c🦊|→⇒∀∃∑∫√≠≤ ±×÷|©®™§¶†‡•|¡¿«»‹›„‟‐–—|£¥¢₿ `code` ^caret~tilde|<=>+=!=&&\x7c\x7c*:|$x+$y=`z`
 def f(x):\n    return x+1\r\n\r\n\tpass|for(int i=0;i<10;++i){\n\t\ta[i]/=2;\n}|C:\\path\\to/file.txt?q=1&x=y#z|https://example.org/狐//a/b/\n/c|<p class="a">t</p>\n\n// x\n/* y */
@@ -63,6 +63,10 @@ YOUTU = cased(UPPER, LOWER, SUFFIX, r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]
 KANA = "[一-龥\u3040-ゟ゠-ヿ]+"
 HANGUL = "[一-龥ࠀ-一가-\ud7ff]+"
 BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+JAIS_2 = "".join(rf"\s{{{1 << power}}}(?!\S)|" for power in range(9, 1, -1)) + r"\s{1,2}(?!\S)|\s{1}"
+AFMOE = (r"\p{Nd}{1,510}(?=(?>\p{Nd}{510})*(?:\P{Nd}|$))|\G\p{Nd}{510}", r"\A\p{Nd}{1,2}(?=\p{Nd}{3}+\z)", r"\A\p{Nd}{3}|\G\p{Nd}{3}",
+         r"[\u4e00-\u9fff\u3040-\u309f\u30a0-\u30ff\u3400-\u4dbf\uf900-\ufaff\uff65-\uff9f\u2f00-\u2fdf]+|[\u0e00-\u0e7f]+|[\u0e80-\u0eff]+"
+         r"|[\u1780-\u17ff]+|[\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff]+|[\uac00-\ud7af\u1100-\u11ff]+")
 DEEPSEEK_V3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+"""
                r"""[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
 DEEPSEEK_LETTERS = (
@@ -91,19 +95,24 @@ def pre(*steps):
 
 # The names of `tokenizer.ggml.pre`, what the models' tokenizer.json has, and whether a word that is a token is not merged.
 ROWS = [
-    ("gpt-2 phi-2 exaone4 gigachat granite-docling jais mellum mpt olmo trillion a.x-4.0", pre(NATIVE), False),
+    ("gpt-2 phi-2 exaone4 gigachat granite-docling jais mellum mpt olmo trillion a.x-4.0 jina-de jina-es jina-v1-en jina-v2-code jina-v2-de jina-v2-es "
+     "modern-bert roberta-bpe", pre(NATIVE), False),
     ("starcoder smollm codeshell command-r exaone mellum2 minerva-7b refact", pre(Digits(True), NATIVE), False),
-    ("qwen2 deepseek-r1-qwen grok-2 hunyuan kormo megrez solar-open stablelm2", pre(QWEN2), False),
+    ("qwen2 deepseek-r1-qwen f2llmv2 grok-2 hunyuan kormo megrez solar-open stablelm2", pre(QWEN2), False),
     ("qwen35", pre(QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")), False),
-    ("llama-bpe llama3 llama-v3 falcon3 falcon-h1 lfm2 midm-2.0 pixtral glm4 glm5", pre(LLAMA_3), True),
+    ("llama-bpe llama3 llama-v3 falcon3 falcon-h1 jina-v5-nano lfm2 midm-2.0 pixtral glm4 glm5", pre(LLAMA_3), True),
     ("chatglm-bpe dbrx smaug-bpe", pre(LLAMA_3), False),
+    ("jais-2", pre(LLAMA_3.replace(r"\s+(?!\S)|\s+", JAIS_2)), False),
     ("minicpm5", pre(r"\p{N}{1,3}", QWEN2.replace(r"|\p{N}|", r"|\p{N}+|")), True),
     ("gpt-4o kanana2 llama4 minimax-m2 talkie", pre(GPT_4O), False),
+    ("granite-embed-multi-97m", pre(GPT_4O), True),
     ("tiny_aya cohere2moe", pre(r"\d{1,3}(?=(?:\d{3})*\b)", GPT_4O), False),
     ("tekken", pre(TEKKEN), True),
     ("kimi-k2", pre(KIMI), False),
     ("youtu", pre("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|" + KANA, YOUTU), True),
     ("deepseek-v3 hunyuan-dense hy_v4 joyai-llm", pre(r"\p{N}{1,3}", KANA, DEEPSEEK_V3), False),
+    ("afmoe", pre(*AFMOE, DEEPSEEK_V3), False),
+    ("superbpe", pre(r"\p{N}+", r"(?=(\d{3})+(?!\d))"), False),
     ("spark2_5", pre(r"\p{N}{1,3}", KANA, DEEPSEEK_V3.replace(r"[\r\n]*|\s*[\r\n]+|", r"|[\r\n]|"), r"\p{N}"), False),
     ("deepseek-llm", pre("[\r\n]", DEEPSEEK_LETTERS, DEEPSEEK_MARKS, r"\s+$", HANGUL, Digits(True)), False),
     ("deepseek-coder", pre("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HANGUL, Digits(True)), False),
@@ -128,7 +137,9 @@ def texts():
     """Those of TEXTS, which has bars between them."""
     found = re.split(r"[|\n]", TEXTS.strip("\n"))
     unescape = lambda escape: escape.group().encode().decode("unicode_escape")
-    return list(dict.fromkeys(re.sub(r"\\(x..|u.{4}|U.{8}|[nrt\\])", unescape, text) for text in ["", *found]))
+    found = [re.sub(r"\\(x..|u.{4}|U.{8}|[nrt\\])", unescape, text) for text in found]
+    long = ["7" * 1022, " " * 13 + "x", "x" + "\t" * 7, " " * 700 + "x", "x" + " " * 1100, "\u3000\u2003" * 11 + "\n" + "\xa0" * 33]
+    return list(dict.fromkeys(["", *found, *long]))
 
 
 def train(texts):
@@ -176,7 +187,7 @@ def random_texts(seed, count=3000):
     def piece():
         match random.randrange(5):
             case 0: return random.choice(letters[random.choice(kinds)])
-            case 1: return random.choice(" \n\t\r'/.,0123456789") * random.randrange(1, 4)
+            case 1: return random.choice(" \n\t\r'/.,0123456789") * random.choice([1, 2, 3, random.randrange(40)])
             case 2: return random.choice(["'s", "'LL", "'re", "abc", "Abc", "ABC", "çéÉ", "ДОМ", "狐狸", "かな", "12345", "한글", " ", "  "])
             case _:
                 text = random.choice(some)
