@@ -1,25 +1,27 @@
-//! Hugging Face's `tokenizer.json` in; the `tokenizers` crate runs it as it is.
+//! Hugging Face's `tokenizer.json` in; the `tokenizers` crate runs it as it is, but for `cutter.rs`.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use tokenizers::{DecoderWrapper, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, TokenizerImpl};
 
+use super::cutter::Cutter;
 use super::stand_ins::StandIns;
 use super::vocabulary::{Kind, Vocabulary};
 use super::{Encoder, Special, bytes, spm, wordpiece};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
-/// White space or capitals in a row. The expressions that cut text may go back over each of them once or twice, and where they have done
-/// so a million times, the crate takes the rest of the text for one word and says nothing.
-const LONGEST_RUN: usize = 1 << 18;
+/// A tokenizer of the `tokenizers` crate, but for how it cuts texts.
+pub(super) type Tokenizer =
+    TokenizerImpl<ModelWrapper, NormalizerWrapper, Cutter, PostProcessorWrapper, DecoderWrapper>;
 
-/// A tokenizer of the `tokenizers` crate.
+/// Such a tokenizer, with special tokens where they count.
 pub(super) struct Json {
-    parsing: tokenizers::Tokenizer,
+    parsing: Tokenizer,
     /// The same, taking special tokens for ordinary text: that is a setting, not an argument, so it is another tokenizer. Few need it.
-    plain: OnceLock<Box<tokenizers::Tokenizer>>,
+    plain: OnceLock<Box<Tokenizer>>,
     /// The same again, for texts in which some count and some do not.
     mixed: OnceLock<Result<Box<StandIns>, String>>,
     /// Whether the metadata says how the begin and the end of a sequence are marked, rather than the post-processor.
@@ -52,7 +54,7 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
 }
 
 fn parse(text: &[u8]) -> Result<(Vocabulary, Json), String> {
-    let mut tokenizer = tokenizers::Tokenizer::from_bytes(text).map_err(|e| e.to_string())?;
+    let mut tokenizer = Tokenizer::from_bytes(text).map_err(|e| e.to_string())?;
     // Truncation would lose text without a word, and padding add some.
     tokenizer.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
     Ok((vocabulary(&tokenizer)?, Json::new(tokenizer, false)))
@@ -66,7 +68,7 @@ enum Spelling {
     WordPiece(String),
 }
 
-fn vocabulary(tokenizer: &tokenizers::Tokenizer) -> Result<Vocabulary, String> {
+fn vocabulary(tokenizer: &Tokenizer) -> Result<Vocabulary, String> {
     let decoder = serde_json::to_value(tokenizer.get_decoder()).map_err(|e| e.to_string())?;
     let spelling = spelling(&decoder).ok_or("its decoder is neither byte-level nor SentencePiece's nor WordPiece's")?;
     let added = tokenizer.get_added_tokens_decoder();
@@ -126,7 +128,7 @@ fn find<'d>(decoder: &'d Value, holds: &dyn Fn(&Value) -> bool) -> Option<&'d Va
 }
 
 impl Json {
-    pub fn new(parsing: tokenizers::Tokenizer, marks_are_flagged: bool) -> Self {
+    pub fn new(parsing: Tokenizer, marks_are_flagged: bool) -> Self {
         Self { parsing, plain: OnceLock::new(), mixed: OnceLock::new(), marks_are_flagged }
     }
 
@@ -152,31 +154,16 @@ impl Json {
 }
 
 /// A tokenizer that takes special tokens for ordinary text.
-fn plain(tokenizer: &tokenizers::Tokenizer) -> tokenizers::Tokenizer {
+fn plain(tokenizer: &Tokenizer) -> Tokenizer {
     let mut plain = tokenizer.clone();
     plain.set_encode_special_tokens(true);
     plain
 }
 
-fn run(tokenizer: &tokenizers::Tokenizer, text: &str, add_special: bool) -> Result<Vec<u32>> {
-    let (spaces, capitals) = (longest_run(text, char::is_whitespace), longest_run(text, char::is_uppercase));
-    if spaces.max(capitals) > LONGEST_RUN {
-        let what = format!(
-            "the text has {spaces} white space characters and {capitals} capitals in a row; a tokenizer.json cuts no more than \
-             {LONGEST_RUN} reliably: shorten the text, or use a GGUF file"
-        );
-        return Err(Error::Tokenizer(what));
+fn run(tokenizer: &Tokenizer, text: &str, add_special: bool) -> Result<Vec<u32>> {
+    if let Some(cutter) = tokenizer.get_pre_tokenizer() {
+        cutter.check(text)?;
     }
     let encoding = tokenizer.encode_fast(text, add_special).map_err(|e| Error::Tokenizer(e.to_string()))?;
     Ok(encoding.get_ids().to_vec())
-}
-
-/// Characters in a row of which this holds.
-fn longest_run(text: &str, is: impl Fn(char) -> bool) -> usize {
-    let (mut longest, mut run) = (0, 0);
-    for char in text.chars() {
-        run = if is(char) { run + 1 } else { 0 };
-        longest = longest.max(run);
-    }
-    longest
 }

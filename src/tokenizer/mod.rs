@@ -18,6 +18,7 @@ use crate::gguf::Gguf;
 
 mod bpe;
 mod bytes;
+mod cutter;
 mod json;
 mod merge;
 mod merges;
@@ -132,8 +133,8 @@ impl Tokenizer {
     /// control characters, which are then left out as they were in training.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] where the vocabulary has no token for a part of the text and none for what it does not know; and of a
-    /// `tokenizer.json`, where the text has more than 262,144 white space characters or capitals in a row.
+    /// [`Error::Tokenizer`] where the vocabulary has no token for a part of the text and none for what it does not know; and where the text
+    /// has more than 262,144 white space characters or capitals in a row and a `tokenizer.json` cuts it by an unusual expression.
     pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         self.encode_into(text, special.into(), &mut ids)?;

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, Match, MatchKind};
-use tokenizers::{AddedToken, Tokenizer};
+use tokenizers::AddedToken;
 
+use super::json::Tokenizer;
 use super::special::masked;
 use crate::error::{Error, Result};
 

@@ -6,13 +6,15 @@
 //! marks than accents, keeps other control characters, does not take Hangul apart, and knows words of more than 100 characters.)
 
 use ahash::AHashMap;
+use tokenizers::AddedToken;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::BertNormalizer;
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
-use tokenizers::{AddedToken, Tokenizer};
 
+use super::Encoder;
+use super::json::{Json, Tokenizer};
 use super::vocabulary::{self, Kind, Vocabulary, special_id};
-use super::{Encoder, json};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
@@ -47,11 +49,11 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
     let lowercase = gguf.bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(true);
     let strips_accents = gguf.bool("tokenizer.ggml.normalizer.strip_accents")?;
     let failed = |e: tokenizers::Error| Error::Tokenizer(e.to_string());
-    let mut tokenizer = Tokenizer::new(model.map_err(failed)?);
+    let mut tokenizer = Tokenizer::new(model.map_err(failed)?.into());
     tokenizer.with_normalizer(Some(BertNormalizer::new(true, true, strips_accents, lowercase))).map_err(failed)?;
-    tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
+    tokenizer.with_pre_tokenizer(Some(PreTokenizerWrapper::from(BertPreTokenizer)));
     tokenizer.add_tokens(added).map_err(failed)?;
-    Ok((vocabulary, Encoder::Json(json::Json::new(tokenizer, true))))
+    Ok((vocabulary, Encoder::Json(Json::new(tokenizer, true))))
 }
 
 /// Appends what a token adds to a text: words come with a space, and what goes on from one, which begins with `continues`, without.

@@ -39,6 +39,7 @@ mod support;
 mod tokenizer;
 mod tokenizer_bert;
 mod tokenizer_errors;
+mod tokenizer_json;
 mod tokenizer_pre;
 mod weights;
 mod windows;

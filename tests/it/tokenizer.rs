@@ -374,19 +374,6 @@ impl PlainSpm {
     }
 }
 
-/// The crate `tokenizers` would cut wrongly what comes after.
-#[test]
-fn a_tokenizer_json_refuses_what_it_cannot_cut() {
-    let (bpe, json) = (open(&data("bpe.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap());
-    for letter in [" ", "A"] {
-        let text = letter.repeat(1 << 18) + "x y";
-        let ids = bpe.encode(&text, SpecialTokens::Plain).unwrap();
-        assert_eq!(json.encode(&text, SpecialTokens::Plain).unwrap(), ids);
-        let error = json.encode(&(letter.to_owned() + &text), SpecialTokens::Plain).unwrap_err();
-        assert!(error.to_string().contains("262145"), "{error}");
-    }
-}
-
 /// What a stranger may send: no panic, and no mark.
 #[test]
 fn hostile_prompts_are_text() {

@@ -1,13 +1,14 @@
 //! Pre-tokenizers against the crate `tokenizers` and llama.cpp: the vectors of tests/data/tokenizer/pre.py.
 
-use std::path::Path;
 use std::sync::LazyLock;
 
 use inkstone::gguf::Gguf;
 use inkstone::tokenizer::{SpecialTokens, Tokenizer};
 use proptest::prelude::*;
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::tokenizer::data;
 use crate::support::gguf_file::{Folder, string};
 
 /// The vocabulary that shows where a text was cut, with another `tokenizer.ggml.pre`.
@@ -19,21 +20,41 @@ fn with_pre(file: &[u8], name: &str) -> Tokenizer {
     Tokenizer::from_gguf(&Gguf::open(Folder::new().write("pre.gguf", file)).unwrap()).unwrap()
 }
 
-#[test]
-fn every_pre_tokenizer_cuts_as_the_model_was_trained() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer");
-    let file = std::fs::read(folder.join("pre.gguf")).unwrap();
-    let vectors = std::fs::read_to_string(folder.join("pre.jsonl")).unwrap();
+/// A pre-tokenizer of tests/data/tokenizer/pre.py.
+#[derive(Deserialize)]
+pub struct Row {
+    pub names: Vec<String>,
+    /// As a tokenizer.json has it, but for llama.cpp's own.
+    pub pre_tokenizer: Option<Value>,
+    pub ignore_merges: bool,
+}
+
+impl Row {
+    /// Each text and what Hugging Face's library makes of it.
+    pub fn answers<'v>(&self, texts: &'v [Value]) -> Vec<(&'v str, Vec<u32>)> {
+        texts.iter().map(|text| answer(text, &self.names[0])).collect()
+    }
+}
+
+/// All of them, and the texts.
+pub fn vectors() -> (Vec<Row>, Vec<Value>) {
+    let vectors = std::fs::read_to_string(data("pre.jsonl")).unwrap();
     let mut lines = vectors.lines();
-    let rows: Vec<Vec<String>> = serde_json::from_str(lines.next().unwrap()).unwrap();
+    let rows: Vec<Row> = serde_json::from_str(lines.next().unwrap()).unwrap();
     let texts: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(texts.len() > 100 && rows.len() > 20);
+    (rows, texts)
+}
+
+#[test]
+fn every_pre_tokenizer_cuts_as_the_model_was_trained() {
+    let file = std::fs::read(data("pre.gguf")).unwrap();
+    let (rows, texts) = vectors();
     for row in &rows {
-        let answers: Vec<(&str, Vec<u32>)> = texts.iter().map(|text| answer(text, &row[0])).collect();
-        for name in row {
+        for name in &row.names {
             let tokenizer = with_pre(&file, name);
-            for (text, ids) in &answers {
-                assert_eq!(tokenizer.encode(text, SpecialTokens::Plain).unwrap(), *ids, "{name}: {text:?}");
+            for (text, ids) in row.answers(&texts) {
+                assert_eq!(tokenizer.encode(text, SpecialTokens::Plain).unwrap(), ids, "{name}: {text:?}");
             }
         }
     }
@@ -42,7 +63,7 @@ fn every_pre_tokenizer_cuts_as_the_model_was_trained() {
     let message = unknown.unwrap_err().to_string();
     let (_, supported) = message.split_once("supported: ").unwrap();
     let mut supported: Vec<&str> = supported.split(", ").collect();
-    let mut checked: Vec<&str> = rows.iter().flatten().map(String::as_str).collect();
+    let mut checked: Vec<&str> = rows.iter().flat_map(|row| &row.names).map(String::as_str).collect();
     supported.sort_unstable();
     checked.sort_unstable();
     assert_eq!(supported, checked);
@@ -60,7 +81,7 @@ proptest! {
     #[test]
     fn cutting_loses_nothing(text in prop_oneof!["(\\PC|\\s|[ a-zA-Z0-9'\n]){0,60}", any::<String>()]) {
         static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
-            let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tokenizer/pre.gguf")).unwrap();
+            let file = std::fs::read(data("pre.gguf")).unwrap();
             ["afmoe", "default", "exaone-moe", "falcon", "jais-2", "kimi-k2", "superbpe", "tiny_aya"].map(|name| with_pre(&file, name)).into()
         });
         for tokenizer in TOKENIZERS.iter() {

@@ -5,18 +5,22 @@
 //! give up on long texts; so the few look-aheads that there are each have a [`Cut`] of their own.
 
 use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
 use crate::error::{Error, Result};
 
 mod table;
 
+/// The expression that Hugging Face's byte-level pre-tokenizer has built in.
+pub(super) const BYTE_LEVEL: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
 /// How a model's text is cut.
 pub(super) struct Row {
     /// The values of `tokenizer.ggml.pre` that mean it.
     names: &'static [&'static str],
     /// Each cuts what the one before left.
-    stages: &'static [Cut],
+    stages: &'static [Cut<'static>],
     /// Whether a word that is a token is that token, whatever its merges would give.
     pub ignore_merges: bool,
     /// Whether sequences begin with a mark where the file does not say.
@@ -25,13 +29,13 @@ pub(super) struct Row {
 
 /// One way to cut a text. What lies between two matches is one piece.
 #[derive(Clone, Copy)]
-enum Cut {
+enum Cut<'e> {
     /// At the matches of an expression.
-    At(&'static str),
+    At(&'e str),
     /// At the matches of an expression or else of `\s+(?!\S)|\s+`.
-    Words(&'static str),
+    Words(&'e str),
     /// At the matches of an expression, and within them at groups of three characters, counted from the right.
-    Threes(&'static str),
+    Threes(&'e str),
     /// At such groups of digits, in numbers that a word does not go on from: `\d{1,3}(?=(?:\d{3})*\b)`, where words are Oniguruma's.
     Thousands,
     /// Before such groups of digits: `(?=(\d{3})+(?!\d))`.
@@ -57,9 +61,9 @@ enum Take {
     Nothing,
 }
 
-impl Cut {
+impl<'e> Cut<'e> {
     /// The expressions, of which the first that matches counts, and what becomes of their matches.
-    fn expressions(self) -> Vec<(&'static str, Take)> {
+    fn expressions(self) -> Vec<(&'e str, Take)> {
         match self {
             Self::At(expression) => vec![(expression, Take::All)],
             Self::Words(expression) => {
@@ -92,7 +96,8 @@ pub(super) fn row(name: Option<&str>) -> Result<&'static Row> {
 /// A row made ready to run.
 pub(super) struct Splitter(Vec<Stage>);
 
-struct Stage {
+/// A cut made ready to run.
+pub(super) struct Stage {
     regex: Regex,
     /// Of each of its expressions.
     takes: Vec<Take>,
@@ -100,12 +105,7 @@ struct Stage {
 
 impl Splitter {
     pub fn new(row: &'static Row) -> Result<Self> {
-        let stage = |cut: &Cut| {
-            let (expressions, takes): (Vec<&str>, Vec<Take>) = cut.expressions().into_iter().unzip();
-            let regex = Regex::new_many(&expressions).map_err(|e| Error::Tokenizer(format!("pre-tokenizer: {e}")))?;
-            Ok(Stage { regex, takes })
-        };
-        Ok(Self(row.stages.iter().map(stage).collect::<Result<_>>()?))
+        Ok(Self(row.stages.iter().map(|cut| Stage::new(*cut)).collect::<Result<_>>()?))
     }
 
     /// Calls `each` with every word, in order; joined they are the text.
@@ -120,7 +120,32 @@ fn split<'t>(stages: &[Stage], text: &'t str, each: &mut dyn FnMut(&'t str)) {
 }
 
 impl Stage {
-    fn split<'t>(&self, text: &'t str, each: &mut dyn FnMut(&'t str)) {
+    fn new(cut: Cut) -> Result<Self> {
+        let (expressions, takes): (Vec<&str>, Vec<Take>) = cut.expressions().into_iter().unzip();
+        let regex = Regex::new_many(&expressions).map_err(|e| Error::Tokenizer(format!("pre-tokenizer: {e}")))?;
+        Ok(Self { regex, takes })
+    }
+
+    /// What cuts at the matches of an expression of a `tokenizer.json`, if this engine can. It has no look-ahead but those of [`Cut`], takes
+    /// possessive quantifiers for repetitions, and is asked for no empty matches.
+    pub fn from_expression(expression: &str) -> Option<Self> {
+        let cut = match expression {
+            r"\d{1,3}(?=(?:\d{3})*\b)" => Cut::Thousands,
+            r"(?=(\d{3})+(?!\d))" => Cut::BeforeThrees,
+            // The first of three; the others then find nothing to cut.
+            r"\p{Nd}{1,510}(?=(?>\p{Nd}{510})*(?:\P{Nd}|$))|\G\p{Nd}{510}" => Cut::Threes(r"\p{Nd}+"),
+            _ => expression.strip_suffix(r"|\s+(?!\S)|\s+").map_or(Cut::At(expression), Cut::Words),
+        };
+        let is_sound = |expression: &str| {
+            !is_possessive(expression)
+                && syntax::parse(expression).is_ok_and(|hir| hir.properties().minimum_len() > Some(0))
+        };
+        let is_sound = cut.expressions().into_iter().all(|(expression, _)| is_sound(expression));
+        if is_sound { Self::new(cut).ok() } else { None }
+    }
+
+    /// Calls `each` with every piece, in order; joined they are the text.
+    pub fn split<'t>(&self, text: &'t str, each: &mut dyn FnMut(&'t str)) {
         // Up to where the text has been given out, and up to where it has been searched.
         let (mut start, mut searched) = (0, 0);
         while let Some((from, to, take)) = self.find(text, searched) {
@@ -166,6 +191,15 @@ impl Stage {
         let found = self.regex.search(&input)?;
         Some((found.start(), found.end(), self.takes[found.pattern().as_usize()]))
     }
+}
+
+/// Whether an expression may have a possessive quantifier: `?+`, `*+`, `++` or `{1,3}+`.
+fn is_possessive(expression: &str) -> bool {
+    let counts = |before: &str| {
+        before.rsplit('{').next().is_some_and(|count| count.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b',')))
+    };
+    ["?+", "*+", "++"].iter().any(|quantifier| expression.contains(quantifier))
+        || expression.match_indices("}+").any(|(at, _)| counts(&expression[..at]))
 }
 
 /// Where groups of three characters begin, counted from the end.

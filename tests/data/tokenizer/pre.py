@@ -5,8 +5,8 @@
 
 pre.gguf    byte-level BPE trained on the texts uncut, so that its merges reach over almost any place where one might be cut; its `pre` is
             gpt-2, and tests set others in memory
-pre.jsonl   first the pre-tokenizers, those together that are one under several names; then one line a text: `text`, and `ids`, which lists
-            each different answer with the first names of those that give it
+pre.jsonl   first the pre-tokenizers with their names and what a tokenizer.json has for each; then one line a text: `text`, and `ids`, which
+            lists each different answer with the first names of those that give it
 
 PEER is a program that runs llama.cpp's tokenizer: `PEER tokenize MODEL`, a JSON string a line in, `ids` and `ids_special` out.
 The ids are those of the crate `tokenizers` with the pre-tokenizer that the models' own tokenizer.json has. llama.cpp must give the same; the
@@ -212,6 +212,13 @@ def answers(peer, vocab, merges, texts):
     return [{"text": text, "ids": [[" ".join(names), *ids] for ids, names in each.items()]} for text, each in zip(texts, found, strict=True)]
 
 
+def described(names, pre_tokenizer, ignore_merges):
+    tokenizer = Tokenizer(models.BPE())
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    return {"names": names.split(), "pre_tokenizer": json.loads(tokenizer.to_str())["pre_tokenizer"], "ignore_merges": ignore_merges}
+
+
 def main():
     vocab, merges = train(texts())
     if "--random" in sys.argv:
@@ -219,7 +226,7 @@ def main():
     else:
         write(HERE / "pre.gguf", "gpt-2", vocab, merges)
         lines, out = answers(sys.argv[1], vocab, merges, texts()), open(HERE / "pre.jsonl", "w", encoding="utf-8")
-    for line in [[names.split() for names, *_ in ROWS], *lines]:
+    for line in [[described(*row) for row in ROWS], *lines]:
         out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
