@@ -3,6 +3,8 @@
 //! The `tokenizers` crate has this merging too, but keeps the vocabulary three times over, as strings: for Qwen's 151,936
 //! tokens 42 to 50 MB more and three times the loading time, which a small model would notice. A test holds the two together.
 
+use std::borrow::Cow;
+
 use super::merge::{Join, Merger, Rules, Symbol};
 use super::merges::Merges;
 use super::vocabulary::{self, Kind, Vocabulary};
@@ -17,6 +19,7 @@ pub(super) struct Bpe {
     ignore_merges: bool,
     /// The token of each byte.
     bytes: [Option<u32>; 256],
+    knows_all_bytes: bool,
     merges: Merges,
 }
 
@@ -31,10 +34,12 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
     vocabulary.index(|kind| kind == Kind::UserDefined);
     vocabulary.index(|kind| matches!(kind, Kind::Normal | Kind::Unused | Kind::Byte));
     let finder = SpecialFinder::from_gguf(gguf, tokens, &vocabulary)?;
+    let bytes: [Option<u32>; 256] = std::array::from_fn(|byte| vocabulary.find(&[byte as u8]));
     let bpe = Bpe {
         splitter: pre::Splitter::new(row)?,
         ignore_merges: row.ignore_merges,
-        bytes: std::array::from_fn(|byte| vocabulary.find(&[byte as u8])),
+        knows_all_bytes: bytes.iter().all(Option::is_some),
+        bytes,
         merges: Merges::from_gguf(gguf, &vocabulary, bytes::unspell)?,
     };
     Ok((vocabulary, Encoder::Bpe(finder, bpe)))
@@ -51,9 +56,18 @@ impl Bpe {
                 ids.push(id);
                 return;
             }
-            // Bytes that are no token are left out, as in training.
-            ids.extend(merger.merge(self, word.as_bytes()).iter().filter_map(|symbol| symbol.id));
+            ids.extend(merger.merge(self, &self.known(word.as_bytes())).iter().filter_map(|symbol| symbol.id));
         });
+    }
+
+    /// A word without the bytes that are no token, which training left out too: what is on both sides of them is joined. (In llama.cpp it
+    /// is not.)
+    fn known<'w>(&self, word: &'w [u8]) -> Cow<'w, [u8]> {
+        let is_known = |byte: &u8| self.bytes[*byte as usize].is_some();
+        if self.knows_all_bytes || word.iter().all(is_known) {
+            return Cow::Borrowed(word);
+        }
+        word.iter().copied().filter(is_known).collect()
     }
 }
 

@@ -112,7 +112,18 @@ fn metadata_that_cannot_be_used_is_named() {
 fn bytes_that_the_vocabulary_lacks_are_left_out() {
     let tokenizer = Tokenizer::from_gguf(&tiny().open()).unwrap();
     assert_eq!(tokenizer.encode("abcab\0", SpecialTokens::Plain).unwrap(), [2, 2]);
-    assert_eq!(tokenizer.encode("acb", SpecialTokens::Plain).unwrap(), [0, 1], "nothing is joined over them");
+    // As Hugging Face's library does.
+    let model = tokenizers::models::bpe::BPE::builder()
+        .vocab_and_merges(
+            [("a", 0), ("b", 1), ("ab", 2)].map(|(text, id)| (text.to_owned(), id)),
+            vec![("a".into(), "b".into())],
+        )
+        .build();
+    let theirs = tokenizers::Tokenizer::new(model.unwrap());
+    for text in ["acb", "cab", "abc", "bca", "accb", "c", "acbacb"] {
+        let expected = theirs.encode_fast(text, false).unwrap();
+        assert_eq!(tokenizer.encode(text, SpecialTokens::Plain).unwrap(), expected.get_ids(), "{text}");
+    }
 }
 
 #[test]
