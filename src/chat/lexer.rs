@@ -56,8 +56,8 @@ pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
     let mut at = 0;
     while at < template.len() {
         let rest = &template[at..];
-        let found = ["{{", "{%", "{#"].iter().filter_map(|open| rest.find(open)).min();
-        let start = found.unwrap_or(rest.len());
+        let mut braces = rest.match_indices('{').map(|(start, _)| start);
+        let start = braces.find(|start| rest[start + 1..].starts_with(['{', '%', '#'])).unwrap_or(rest.len());
         if start > 0 {
             pieces.push(Piece::Text(start));
         }

@@ -20,6 +20,7 @@ mod provenance;
 mod python;
 mod rewrite;
 mod source;
+mod stack;
 mod template;
 
 pub use answer::{AnswerEvent, AnswerParser, CallForm};

@@ -58,9 +58,10 @@ fn slice(state: &mut State, value: &Value, start: Value, stop: Value, step: Valu
     let list = matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
     let step_back = i64::try_from(step.clone()).ok().filter(|step| *step < 0 && (list || text.is_some()));
     let Some(step) = step_back else {
-        // Other lists are looked at through their slices.
-        spend(state, if text.is_some() || tuple { size(value) } else { 0 })?;
-        return plainly(state, "value[start:stop:step]", context! { value, start, stop, step });
+        spend(state, size(value))?;
+        let part = plainly(state, "value[start:stop:step]", context! { value, start, stop, step })?;
+        // minijinja looks at a list through its slice, and so at a slice of a slice of it.
+        return Ok(if list && !tuple { part.try_iter()?.collect() } else { part });
     };
     spend(state, size(value).saturating_mul(if list { 1 } else { size_of::<char>() }))?;
     let place = |at: Value| if at.is_none() { Ok(None) } else { i64::try_from(at).map(Some) };

@@ -9,7 +9,7 @@ use minijinja::{Environment, ErrorKind, context};
 
 use super::provenance::Provenance;
 use super::source::Source;
-use super::{ChatOptions, Message, budget, lexer, limits, methods, operators, python, rewrite};
+use super::{ChatOptions, Message, budget, lexer, limits, methods, operators, python, rewrite, stack};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::tokenizer::{SpecialTokens, Tokenizer};
@@ -88,7 +88,12 @@ impl ChatTemplate {
         // A template that includes itself would write its beginning uncounted.
         environment.set_path_join_callback(|name, _| format!("./{name}").into());
         let pieces = lexer::pieces(source);
-        environment.add_template_owned(NAME, rewrite::rewrite(source, &pieces)).map_err(error)?;
+        stack::check(source, &pieces)?;
+        let rewritten = rewrite::rewrite(source, &pieces);
+        let environment = stack::on_deep_stack(|| {
+            environment.add_template_owned(NAME, rewritten).map_err(error)?;
+            Ok(environment)
+        })?;
         Ok(Self {
             environment,
             text: source.to_owned(),
@@ -180,10 +185,12 @@ impl ChatTemplate {
         ]);
         context.extend(conversation);
         context.insert("add_generation_prompt", options.add_generation_prompt.into());
-        let template = self.environment.get_template(NAME).map_err(error)?;
-        let mut prompt = budget::Output::default();
-        template.render_captured_to(Value::from_pairs(context), &mut prompt).map_err(error)?;
-        String::from_utf8(prompt.bytes).map_err(|e| Error::ChatTemplate(e.to_string()))
+        stack::on_deep_stack(|| {
+            let template = self.environment.get_template(NAME).map_err(error)?;
+            let mut prompt = budget::Output::default();
+            template.render_captured_to(Value::from_pairs(context), &mut prompt).map_err(error)?;
+            String::from_utf8(prompt.bytes).map_err(|e| Error::ChatTemplate(e.to_string()))
+        })
     }
 }
 

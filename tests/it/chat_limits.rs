@@ -5,7 +5,7 @@ use inkstone::chat::{ChatOptions, ChatTemplate, Message};
 use minijinja::{Environment, value::Serde};
 use serde_json::{Value, json};
 
-use crate::support::allocation::peak_during;
+use crate::support::allocation::peak_of_all_during;
 
 /// More than any template may hold at a time.
 const MOST: usize = 1 << 30;
@@ -13,7 +13,7 @@ const MOST: usize = 1 << 30;
 /// What a template is refused with. It must hold no more than that, and be refused at a line.
 fn refused(source: &str) -> String {
     let render = |template: ChatTemplate| template.render(&[Message::user("hello")], &ChatOptions::default());
-    let (result, peak) = peak_during(|| ChatTemplate::new(source, "", "").and_then(render));
+    let (result, peak) = peak_of_all_during(|| ChatTemplate::new(source, "", "").and_then(render));
     let shown: String = source.chars().take(200).collect();
     assert!(peak < MOST, "{} MB: {shown}", peak >> 20);
     match result {
@@ -284,13 +284,21 @@ fn rendered(source: &str, variables: &Value) -> Result<String, String> {
     ChatTemplate::new(source, "", "").and_then(|template| template.render(&[], &options)).map_err(error)
 }
 
-/// The same from minijinja as it comes.
-fn plainly_rendered(source: &str, variables: &Value) -> Result<String, String> {
+/// minijinja as it comes, but for the length of what is undefined, which jinja2 has.
+fn plain() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    let length =
+        |value: &minijinja::Value| if value.is_undefined() { Ok(0) } else { minijinja::filters::length(value) };
+    environment.add_filter("length", length);
+    environment
+}
+
+/// The same from it.
+fn plainly_rendered(source: &str, variables: &Value) -> Result<String, String> {
     let detail = |e: &minijinja::Error| e.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
     let error = |e: minijinja::Error| format!("{}{}", e.kind(), detail(&e));
-    environment.render_str(source, Serde(variables)).map_err(error)
+    plain().render_str(source, Serde(variables)).map_err(error)
 }
 
 #[test]
@@ -302,21 +310,53 @@ fn expressions_mean_what_they_mean_to_minijinja() {
     let (mut values, mut errors) = (0, 0);
     for at in 0..4000 {
         let expression = expressions.make(['S', 'I', 'L', 'B'][at % 4], at / 4 % 4 + 1);
-        let value = Environment::new().compile_expression(&expression).and_then(|e| e.eval(Serde(&variables)));
+        let value = plain().compile_expression(&expression).and_then(|e| e.eval(Serde(&variables)));
         variables["value"] = value.map(|value| serde_json::to_value(value).unwrap()).unwrap_or_default();
         let source = format!(
             "{{% if [s, t, n, l, d, value] %}}{{% endif %}}{{% set e = {expression} %}}{{{{ (e == value)|int }}}}\
              {{% for test in ['string', 'integer', 'float', 'boolean', 'iterable'] %}}{{{{ [e]|select(test)|list|length }}}}{{% endfor %}}"
         );
         let (ours, plain) = (rendered(&source, &variables), plainly_rendered(&source, &variables));
-        // Builds for tests also say what was undefined, and a syntax error what was unexpected.
+        // Builds for tests also say what was undefined, and a syntax error what was unexpected. Slices are lists, as in Python.
         let told = |error: String| {
             let known = error.split(" (`").next().unwrap_or_default();
-            known.split("syntax error").next().unwrap_or_default().to_owned()
+            known.split("syntax error").next().unwrap_or_default().replace("iterator", "sequence")
         };
         let plain = plain.map_err(told);
         assert_eq!(ours.map_err(told), plain, "{expression}");
         *if plain.is_ok() { &mut values } else { &mut errors } += 1;
     }
     assert!(values > 2000 && errors > 100, "{values} values, {errors} errors");
+}
+
+/// A stack would not be deep enough for these if it were a test's.
+#[test]
+fn what_nests_deeply_is_no_end_of_the_program() {
+    let many = |part: &str| part.repeat(60_000);
+    let long =
+        |expression: String| assert!(refused(&format!("\n{{{{ {expression} }}}}")).contains("words and symbols"));
+    long(many("not ") + "x");
+    long(many("-") + "1");
+    long("1".to_owned() + &many(" if x else 1"));
+    long("x".to_owned() + &many(".y"));
+    long("x".to_owned() + &many("()"));
+    long("1".to_owned() + &many(" + 1"));
+    long("x".to_owned() + &many(" or x"));
+    long("x".to_owned() + &many("|upper"));
+    long("1".to_owned() + &many(" is defined"));
+    let tags = format!("\n{{% if x %}}{}{{% endif %}}", many("{% elif x %}"));
+    assert!(refused(&tags).contains("more than 5000 tags"));
+    // As deep as may be.
+    let template = ChatTemplate::new(&format!("{{{{ {}false }}}}", "not ".repeat(3900)), "", "").unwrap();
+    assert_eq!(template.render(&[Message::user("")], &ChatOptions::default()).unwrap(), "False");
+    for value in ["[ns.l]", "{'a': ns.l}", "namespace(a=ns.l)", "[1] + [ns.l]", "[ns.l]|zip([1])"] {
+        let nest = format!("{{% set ns.l = {value} %}}");
+        let loops = "{% for i in range(9999) %}{% for j in range(9999) %}";
+        let source = format!("{{% set ns = namespace(l=[]) %}}\n{loops}{nest}{{% endfor %}}{{% endfor %}}");
+        assert!(refused(&source).contains("too many steps"), "{value}");
+    }
+    let slices =
+        "{% set ns = namespace(l=[1, 2]) %}{% for i in range(60000) %}{% set ns.l = ns.l[0:] %}{% endfor %}{{ ns.l }}";
+    let template = ChatTemplate::new(slices, "", "").unwrap();
+    assert_eq!(template.render(&[Message::user("")], &ChatOptions::default()).unwrap(), "[1, 2]");
 }

@@ -1,11 +1,15 @@
-//! Counts what a thread allocates, for tests that hold a call to a bound.
+//! Counts what is allocated, for tests that hold a call to a bound.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicIsize, Ordering},
+    },
 };
 
-/// The system's allocator, counting by thread so that tests which run beside each other do not disturb each other.
+/// The system's allocator, counting by thread, so that tests which run beside each other do not disturb each other, and in all.
 struct Counting;
 
 #[global_allocator]
@@ -18,10 +22,15 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
+static ALL_HELD: AtomicIsize = AtomicIsize::new(0);
+static ALL_PEAK: AtomicIsize = AtomicIsize::new(0);
+
 fn count(change: isize) {
     let held = HELD.get() + change;
     HELD.set(held);
     PEAK.set(PEAK.get().max(held));
+    let held = ALL_HELD.fetch_add(change, Ordering::Relaxed) + change;
+    ALL_PEAK.fetch_max(held, Ordering::Relaxed);
 }
 
 // SAFETY: every call goes to the system's allocator as it came; counting allocates nothing, since the cells are
@@ -60,6 +69,24 @@ pub fn peak_during<T>(call: impl FnOnce() -> T) -> (T, usize) {
     PEAK.set(before);
     let result = call();
     (result, (PEAK.get() - before) as usize)
+}
+
+/// What `call` returns, and the most bytes that all threads held meanwhile beyond what they held before: also those that `call`
+/// has for itself, but those of other tests, too. One such call runs at a time.
+pub fn peak_of_all_during<T>(call: impl FnOnce() -> T) -> (T, usize) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = ALL_HELD.load(Ordering::Relaxed);
+    ALL_PEAK.store(before, Ordering::Relaxed);
+    let result = call();
+    (result, (ALL_PEAK.load(Ordering::Relaxed) - before).max(0) as usize)
+}
+
+#[test]
+fn the_peak_of_other_threads_is_seen() {
+    let allocate = || drop(std::hint::black_box(vec![1_u8; 300 << 20]));
+    let (_, peak) = peak_of_all_during(|| std::thread::spawn(allocate).join().unwrap());
+    assert!(peak >= 200 << 20, "{peak}");
 }
 
 #[test]
