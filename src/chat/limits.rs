@@ -220,6 +220,7 @@ fn is_in(state: &mut State, value: &Value, container: &Value) -> Result<bool, Er
 
 /// Python's methods.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let args = &*methods::positional(name, args)?;
     match (name, value.as_str(), args) {
         ("format", Some(_), _) => check_format(value, args)?,
         ("join", Some(separator), [values]) => check_joined(values, separator)?,

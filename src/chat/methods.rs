@@ -48,20 +48,19 @@ pub(super) fn center(value: &Value, width: usize) -> Result<Value, Error> {
     align(python::string(value)?.as_str().unwrap_or_default(), width, " ", Side::Both)
 }
 
-/// Calls the method of this name.
+/// Calls the method of this name, its arguments in their places.
 pub(super) fn call(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    let args = positional(name, args)?;
     let own = match (value.kind(), value.as_str()) {
-        (_, Some(text)) => of_string(text, name, &args),
-        (ValueKind::Seq, _) => of_list(value, name, &args),
-        (ValueKind::Map, _) if name == "copy" => Some(from_args::<()>(&args).map(|()| value.clone())),
+        (_, Some(text)) => of_string(text, name, args),
+        (ValueKind::Seq, _) => of_list(value, name, args),
+        (ValueKind::Map, _) if name == "copy" => Some(from_args::<()>(args).map(|()| value.clone())),
         _ => None,
     };
-    own.unwrap_or_else(|| unknown_method_callback(state, value, name, &args))
+    own.unwrap_or_else(|| unknown_method_callback(state, value, name, args))
 }
 
 /// Puts arguments that are given by name in the places that they have.
-fn positional<'a>(name: &str, args: &'a [Value]) -> Result<Cow<'a, [Value]>, Error> {
+pub(super) fn positional<'a>(name: &str, args: &'a [Value]) -> Result<Cow<'a, [Value]>, Error> {
     let names: &[&str] = match name {
         "split" | "rsplit" => &["sep", "maxsplit"],
         "splitlines" => &["keepends"],

@@ -15,7 +15,7 @@ const MAX_TOKENS: usize = 4000;
 /// The most tags; templates of models have some hundred.
 const MAX_TAGS: usize = 5000;
 
-/// Does something on a stack of its own. A panic of minijinja's, which some numbers make it do, is an error.
+/// Does something on a stack of its own. A panic of minijinja's is an error.
 pub(super) fn on_deep_stack<T: Send>(act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let failed = |what: &str| Error::ChatTemplate(what.to_owned());
     thread::scope(|scope| {

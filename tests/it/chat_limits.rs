@@ -51,6 +51,7 @@ fn what_doubles_is_stopped() {
         ("[ns.s, ns.s]|sum(start='')", TOO_LONG),
         ("'%s%s'|format(ns.s, ns.s)", TOO_LONG),
         ("'{0}{0}'.format(ns.s)", TOO_LONG),
+        ("ns.s.split(sep='x')|join('xx')", TOO_MUCH),
         ("ns.l|chain(ns.l)", TOO_MUCH),
         ("ns.l|batch(1)|list + ns.l", TOO_MUCH),
     ];
