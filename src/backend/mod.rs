@@ -190,6 +190,12 @@ pub trait Executable: Send {
         None
     }
 
+    /// Says whether several threads use it at once, each waiting for its turn; at first one alone does. Their own work
+    /// then takes cores between the steps.
+    fn set_shared(&mut self, shared: bool) {
+        let _ = shared;
+    }
+
     /// What it has done and what it holds.
     fn usage(&self) -> Usage {
         Usage::default()

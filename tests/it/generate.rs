@@ -11,7 +11,10 @@ use inkstone::{
 };
 use proptest::prelude::*;
 
-use crate::support::{data, recorder::Recorder};
+use crate::support::{
+    data,
+    recorder::{Recorder, best_of},
+};
 
 const VOCAB: usize = 320;
 const LIMITS: Limits = Limits { vocab_size: VOCAB, max_tokens: 7, max_outputs: 3 };
@@ -461,6 +464,57 @@ fn windows_are_gone_back_to_where_prompts_end() {
     }
     // Where no prompt ends: from the start.
     assert_eq!(cost(&mut decoder, &text[..350]), 350);
+}
+
+/// Two clones choose greedily in turn on a device that runs ahead; now and then one takes another token, goes back, or
+/// forks. No clone loses the step that the device has done ahead for it: a turn costs one token, and one step ahead more
+/// each time that a clone leaves the most probable path.
+#[test]
+fn clones_in_turn_keep_their_steps_ahead() {
+    for recurrent in [false, true] {
+        let recorder = Recorder::new(LIMITS, fingerprint).running_ahead();
+        let recorder = if recurrent { recorder.recurrent() } else { recorder };
+        let computed = recorder.computed();
+        let decoder = recorder.into_decoder(CONTEXT);
+        let mut clones: Vec<_> = (0..2u32)
+            .map(|clone| {
+                let mut decoder = decoder.clone();
+                let (id, ids) = (decoder.open(), vec![clone + 1]);
+                decoder.step(&[(id, &ids, Wanted::Last)]).unwrap();
+                (decoder, id, ids)
+            })
+            .collect();
+        let (before, mut left_the_path) = (computed.load(Relaxed), 0);
+        for turn in 0..100 {
+            let (decoder, id, ids) = &mut clones[turn * 5 / 3 % 2];
+            let mut token = best_of(&fingerprint(ids), 1)[0].id;
+            if turn % 11 == 10 {
+                token = (token + 1) % VOCAB as u32;
+                left_the_path += 1;
+            }
+            ids.push(token);
+            assert_eq!(decoder.greedy(*id, token).unwrap(), best_of(&fingerprint(ids), 1)[0].id, "turn {turn}");
+            assert_eq!(decoder.tokens(*id).unwrap(), ids);
+            if turn % 17 == 16 {
+                let twin = decoder.fork(*id).unwrap();
+                assert_eq!(
+                    decoder.step(&[(twin, &[7], Wanted::Last)]).unwrap(),
+                    fingerprint(&[&ids[..], &[7]].concat())
+                );
+                decoder.close(twin).unwrap();
+                left_the_path += 1;
+            }
+            if turn % 23 == 22 {
+                ids.pop();
+                decoder.truncate(*id, ids.len()).unwrap();
+                left_the_path += 2;
+            }
+        }
+        let steps = computed.load(Relaxed) - before;
+        let most = 100 + clones.len() + 2 * left_the_path;
+        // A recurrent sequence that goes back further than its step ahead computes the tokens since a checkpoint again.
+        assert!(recurrent || steps <= most, "{steps} tokens were computed where {most} are enough");
+    }
 }
 
 /// Three threads with a sequence each, whose steps take turns in any order; and what they held is free afterwards.

@@ -158,6 +158,10 @@ impl Executable for CpuExecutable {
         Ok(logits)
     }
 
+    fn set_shared(&mut self, shared: bool) {
+        self.pool.set_shared(shared);
+    }
+
     fn set_profiling(&mut self, on: bool) -> Result<()> {
         self.profile = on.then(Profile::new);
         Ok(())

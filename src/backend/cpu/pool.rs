@@ -65,6 +65,8 @@ pub(super) struct Pool {
     workers: Vec<JoinHandle<()>>,
     threads: usize,
     crew: Crew,
+    /// Whether several threads have it run their work.
+    shared_by_callers: bool,
 }
 
 struct Shared {
@@ -96,7 +98,8 @@ impl Pool {
             barrier: Barrier::default(),
             shares: Shares::new(threads),
         });
-        let mut pool = Self { shared, workers: Vec::new(), threads, crew: Crew::new(threads) };
+        let (workers, crew) = (Vec::new(), Crew::new(threads));
+        let mut pool = Self { shared, workers, threads, crew, shared_by_callers: false };
         for number in 1..threads {
             let shared = pool.shared.clone();
             let worker = thread::Builder::new()
@@ -110,6 +113,13 @@ impl Pool {
 
     pub fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// Says whether several threads have it run their work. Between its calls each of them takes a core from the calls
+    /// of the others, which looks as if another process held it: no thread is left out for that.
+    pub fn set_shared(&mut self, shared: bool) {
+        self.shared_by_callers = shared;
+        self.crew = Crew::new(self.threads);
     }
 
     /// Calls `work` on every thread that takes part, at once, and returns when all have finished.
@@ -129,8 +139,10 @@ impl Pool {
         if self.shared.barrier.broken.load(Acquire) {
             return Err(Error::Unsupported("a kernel panicked; this is a bug in inkstone".into()));
         }
-        let waited = Duration::from_nanos(self.shared.barrier.waited.load(Relaxed));
-        self.crew.note(started.elapsed(), waited);
+        if !self.shared_by_callers {
+            let waited = Duration::from_nanos(self.shared.barrier.waited.load(Relaxed));
+            self.crew.note(started.elapsed(), waited);
+        }
         Ok(())
     }
 }
@@ -307,6 +319,28 @@ mod tests {
             }
         })
         .unwrap();
+    }
+
+    /// Callers that hold each other's cores are no reason to leave a thread out, and none is left out afterwards.
+    #[test]
+    fn shared_calls_keep_every_thread() {
+        let mut pool = Pool::new(2).unwrap();
+        let uneven = |pool: &mut Pool| {
+            pool.run(&|worker| {
+                if worker.number > 0 {
+                    thread::sleep(Duration::from_millis(3));
+                }
+            })
+            .unwrap();
+        };
+        pool.set_shared(true);
+        (0..5).for_each(|_| uneven(&mut pool));
+        assert_eq!(pool.crew.active(), 2);
+        pool.set_shared(false);
+        (0..5).for_each(|_| uneven(&mut pool));
+        assert_eq!(pool.crew.active(), 1, "a caller that is alone waits for another process");
+        pool.set_shared(true);
+        assert_eq!(pool.crew.active(), 2);
     }
 
     /// Whoever panics, before a barrier or after it, the call ends with an error and the next one works.

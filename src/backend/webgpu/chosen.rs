@@ -15,8 +15,6 @@ use super::{
 };
 use crate::{Error, Result, plan::Plan};
 
-/// Steps that may be under way, and so buffers for their ids.
-const UNDER_WAY: usize = 3;
 /// Ids that a workgroup looks at.
 const SHARE: usize = 2048;
 const WORKGROUP: usize = 256;
@@ -26,6 +24,7 @@ const NONE: u32 = u32::MAX;
 /// Chooses, and keeps what was chosen until it is asked for.
 pub(super) struct Chosen {
     pub program: Program,
+    /// Buffers for ids on their way; there come to be as many as steps that were under way at once.
     free: Vec<wgpu::Buffer>,
     under_way: VecDeque<UnderWay>,
 }
@@ -72,15 +71,16 @@ impl Chosen {
         buffers.set(Resource::Finds, context.buffer("finds", 8 * groups as u64, usage)?);
         buffers.set(Resource::Chosen, context.buffer("chosen ids", 4, usage)?);
         let program = Program::new(kernels(plan).map(|kernel| Command::always("argmax", kernel)).into());
-        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let free = (0..UNDER_WAY).map(|_| context.buffer("a chosen id on its way", 4, usage)).collect::<Result<_>>()?;
-        Ok(Self { program, free, under_way: VecDeque::new() })
+        Ok(Self { program, free: vec![], under_way: VecDeque::new() })
     }
 
     /// Submits a step that chooses: its id goes to the next step, and on its way here.
     pub fn send(&mut self, context: &Context, buffers: &Buffers, mut encoder: wgpu::CommandEncoder) -> Result<()> {
-        let staging =
-            self.free.pop().ok_or_else(|| Error::argument("step", "too many are under way: take one first"))?;
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let staging = match self.free.pop() {
+            Some(buffer) => buffer,
+            None => context.buffer("a chosen id on its way", 4, usage)?,
+        };
         let chosen = buffers.get(Resource::Chosen)?;
         encoder.copy_buffer_to_buffer(chosen, 0, buffers.get(Resource::Ids)?, 0, 4);
         encoder.copy_buffer_to_buffer(chosen, 0, &staging, 0, 4);

@@ -2,12 +2,13 @@
 
 use super::{
     Limits,
+    ahead::StepsAhead,
     batch::{Part, Span, take_spans},
 };
 use crate::{
-    Error, Result,
+    Result,
     backend::{Executable, Run, Step, TokenLogit},
-    kv_cache::{KvCache, PageId, SequenceId, Stage},
+    kv_cache::{KvCache, PageId},
 };
 
 /// Runs one step at a time, whoever asks.
@@ -15,17 +16,9 @@ pub(super) struct Engine {
     pub executable: Box<dyn Executable>,
     pub cache: KvCache,
     /// Page copies that no step has made yet.
-    copies: Vec<(PageId, PageId)>,
-    /// The step that has been started before anybody asked for it.
-    pub pending: Option<Pending>,
-}
-
-/// A step of one token that was started before it was known to be wanted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pending {
-    pub sequence: SequenceId,
-    pub position: usize,
-    pub token: u32,
+    pub(super) copies: Vec<(PageId, PageId)>,
+    /// Steps that the device has been given ahead of the calls that ask for them.
+    pub(super) ahead: StepsAhead,
 }
 
 /// Where the logits go that a step was asked for.
@@ -39,7 +32,7 @@ pub(super) struct Results<'a> {
 
 impl Engine {
     pub fn new(executable: Box<dyn Executable>, cache: KvCache) -> Self {
-        Self { executable, cache, copies: vec![], pending: None }
+        Self { executable, cache, copies: vec![], ahead: StepsAhead::default() }
     }
 
     /// Computes what is asked of some sequences. On an error they are no longer than they start.
@@ -92,45 +85,6 @@ impl Engine {
         }
         // Kept until a step has made them: were one to fail, the next must.
         self.copies.clear();
-        Ok(())
-    }
-
-    /// Starts a step of one token.
-    pub fn start(&mut self, id: SequenceId, token: Option<u32>) -> Result<()> {
-        let position = self.cache.extend(id, 1)?;
-        self.copies.extend(self.cache.take_copies());
-        let started = self.start_at(id, token, position);
-        match started {
-            Ok(()) => self.copies.clear(),
-            Err(_) => _ = self.cache.truncate(id, position)?,
-        }
-        started
-    }
-
-    fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize) -> Result<()> {
-        let state = self.cache.advance(id, position + 1, Stage::Ahead)?;
-        let run = Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref() };
-        match self.executable.ahead() {
-            Some(ahead) => ahead.start(token, run, &self.copies),
-            None => Err(Error::Unsupported("this device does not run ahead".into())),
-        }
-    }
-
-    pub fn take(&mut self) -> Result<u32> {
-        let taken = match self.executable.ahead() {
-            Some(ahead) => ahead.take()?,
-            None => None,
-        };
-        taken.ok_or_else(|| Error::argument("logits", "has one that is not a number"))
-    }
-
-    /// Lets a step that was started too early end, and forgets it.
-    pub fn settle(&mut self) -> Result<()> {
-        let Some(Pending { sequence, position, .. }) = self.pending.take() else { return Ok(()) };
-        if let Some(ahead) = self.executable.ahead() {
-            ahead.take()?;
-        }
-        self.cache.truncate(sequence, position)?;
         Ok(())
     }
 }

@@ -3,16 +3,18 @@
 mod ahead;
 mod batch;
 mod engine;
+mod turns;
 
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use self::{
     batch::Part,
     engine::{Engine, Results},
+    turns::Turns,
 };
 use crate::{
     Error, Result,
@@ -56,7 +58,7 @@ pub struct Limits {
 /// A clone is another such way, for another thread perhaps: it begins with no sequence, and shares the weights and the
 /// cache's memory. The steps of all take turns.
 pub struct Decoder {
-    engine: Arc<Mutex<Engine>>,
+    turns: Arc<Turns>,
     limits: Limits,
     context_length: usize,
     /// Whether every step starts its sequences over: the reference that the cached path is held against.
@@ -73,9 +75,9 @@ impl Decoder {
     /// A decoder with no sequence. `executable` must have been compiled for `limits`, and for the cache's layout.
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
         let context_length = cache.context_length();
-        let engine = Arc::new(Mutex::new(Engine::new(executable, cache)));
+        let turns = Arc::new(Turns::new(Engine::new(executable, cache)));
         let (tokens, logits, best) = (HashMap::new(), vec![], vec![]);
-        Self { engine, limits, context_length, recompute: false, tokens, logits, best }
+        Self { turns, limits, context_length, recompute: false, tokens, logits, best }
     }
 
     /// Makes every step compute its sequences anew from their first token, instead of from what the cache holds of
@@ -97,7 +99,7 @@ impl Decoder {
 
     /// A new, empty sequence.
     pub fn open(&mut self) -> SequenceId {
-        let id = lock(&self.engine).cache.open();
+        let id = self.turns.take(|engine| engine.cache.open());
         self.tokens.insert(id, vec![]);
         id
     }
@@ -108,7 +110,7 @@ impl Decoder {
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
         let tokens = self.tokens(id)?.to_vec();
-        let twin = self.settled()?.cache.fork(id)?;
+        let twin = self.with_cache_of(id, |cache| cache.fork(id))?;
         self.tokens.insert(twin, tokens);
         Ok(twin)
     }
@@ -119,7 +121,7 @@ impl Decoder {
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
         self.tokens(id)?;
-        self.settled()?.cache.close(id)?;
+        self.with_cache_of(id, |cache| cache.close(id))?;
         self.tokens.remove(&id);
         Ok(())
     }
@@ -130,7 +132,7 @@ impl Decoder {
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
         self.tokens(id)?;
-        self.settled()?.cache.truncate(id, len)?;
+        self.with_cache_of(id, |cache| cache.truncate(id, len))?;
         if let Some(tokens) = self.tokens.get_mut(&id) {
             tokens.truncate(len);
         }
@@ -189,15 +191,16 @@ impl Decoder {
                 return Err(Error::argument("sequence", "is in the same batch twice"));
             }
         }
-        let Self { engine, limits, recompute, tokens, logits, best, .. } = self;
-        let mut engine = lock(engine);
-        engine.settle()?;
-        let part = |run: &(SequenceId, _, _)| {
-            let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
-            Ok(Part::new(*run, &tokens[&run.0], start, prompt_end))
-        };
-        let parts = runs.iter().map(part).collect::<Result<Vec<_>>>()?;
-        engine.compute(&parts, *limits, Results { logits, best, enough })?;
+        let Self { turns, limits, recompute, tokens, logits, best, .. } = self;
+        turns.take(|engine| {
+            let part = |run: &(SequenceId, _, _)| {
+                engine.forget_ahead(run.0)?;
+                let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
+                Ok(Part::new(*run, &tokens[&run.0], start, prompt_end))
+            };
+            let parts = runs.iter().map(part).collect::<Result<Vec<_>>>()?;
+            engine.compute(&parts, *limits, Results { logits, best, enough })
+        })?;
         for (id, new, _) in runs {
             tokens.entry(*id).or_default().extend_from_slice(new);
         }
@@ -206,7 +209,7 @@ impl Decoder {
 
     /// What the executable has done and what it holds.
     pub fn usage(&self) -> Usage {
-        lock(&self.engine).executable.usage()
+        self.turns.take(|engine| engine.executable.usage())
     }
 
     /// Makes a sequence hold `ids` and nothing else, and leaves the last one's logits in [`logits`](Self::logits). What the
@@ -229,7 +232,7 @@ impl Decoder {
         // The last one is computed in any case, for its logits.
         let shared = held.iter().zip(&ids[..ids.len() - 1]).take_while(|(old, new)| old == new).count();
         self.truncate(id, shared)?;
-        let cached = lock(&self.engine).cache.len(id)?;
+        let cached = self.turns.take(|engine| engine.cache.len(id))?;
         self.truncate(id, cached)?;
         let mut done = cached;
         while done < ids.len() {
@@ -266,12 +269,15 @@ impl Decoder {
     /// # Errors
     /// [`Error::Unsupported`] where the device cannot time its ops.
     pub fn set_profiling(&mut self, on: bool) -> Result<()> {
-        self.settled()?.executable.set_profiling(on)
+        self.turns.take(|engine| {
+            engine.settle()?;
+            engine.executable.set_profiling(on)
+        })
     }
 
     /// Takes what the steps since the last call have noted, the longest first; nothing where profiling is off.
     pub fn take_profile(&mut self) -> Vec<OpTime> {
-        lock(&self.engine).executable.take_profile()
+        self.turns.take(|engine| engine.executable.take_profile())
     }
 
     /// Checks that a sequence could hold `ids` and nothing else.
@@ -302,35 +308,36 @@ impl Decoder {
         }
     }
 
-    /// The engine, with nothing under way.
-    fn settled(&self) -> Result<MutexGuard<'_, Engine>> {
-        let mut engine = lock(&self.engine);
-        engine.settle()?;
-        Ok(engine)
+    /// Does something with the cache, which then holds of this sequence what its tokens are and nothing ahead of them.
+    fn with_cache_of<T: Send>(&self, id: SequenceId, act: impl FnOnce(&mut KvCache) -> Result<T> + Send) -> Result<T> {
+        self.turns.take(|engine| {
+            engine.forget_ahead(id)?;
+            act(&mut engine.cache)
+        })
     }
-}
-
-fn lock(engine: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
-    engine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Another decoder for the same model and cache, with no sequence. Each has its own sequences and logits; their steps take
 /// turns.
 impl Clone for Decoder {
     fn clone(&self) -> Self {
-        let Self { engine, limits, context_length, recompute, .. } = self;
+        let Self { turns, limits, context_length, recompute, .. } = self;
         let (tokens, logits, best) = (HashMap::new(), vec![], vec![]);
         let (limits, context_length, recompute) = (*limits, *context_length, *recompute);
-        Self { engine: engine.clone(), limits, context_length, recompute, tokens, logits, best }
+        Self { turns: turns.clone(), limits, context_length, recompute, tokens, logits, best }
     }
 }
 
 impl Drop for Decoder {
     fn drop(&mut self) {
-        let mut engine = lock(&self.engine);
-        // Where that fails the device has, and there is nobody to tell.
-        _ = engine.settle();
-        self.tokens.keys().for_each(|id| _ = engine.cache.close(*id));
+        let Self { turns, tokens, .. } = self;
+        turns.take(|engine| {
+            for id in tokens.keys() {
+                // Both fail for sequences alone that are not open.
+                _ = engine.forget_ahead(*id);
+                _ = engine.cache.close(*id);
+            }
+        });
     }
 }
 

@@ -1,14 +1,17 @@
 //! An executable that computes nothing: its cache holds the token ids themselves, and its logits are a function of all
 //! the ids that it finds there. What the decode loop does wrong with pages, positions, copies or rows, shows exactly.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use inkstone::{
     DType, Error, Result,
-    backend::{Executable, Run, Step, TokenLogit},
+    backend::{Ahead, Executable, Run, Step, TokenLogit},
     generate::{Decoder, Limits},
     graph::{Builder, LayerCache, Scores},
     kv_cache::{CacheLayout, CacheType, KvCache, PAGE_POSITIONS, PageId, StateId},
@@ -33,6 +36,10 @@ pub struct Recorder {
     sorts: bool,
     logits: Vec<f32>,
     best: Vec<TokenLogit>,
+    /// The tokens that steps ahead have chosen and nobody has taken, where it runs ahead.
+    chosen: Option<VecDeque<u32>>,
+    /// The token that the last step ahead has chosen.
+    last_chosen: u32,
 }
 
 impl Recorder {
@@ -48,7 +55,15 @@ impl Recorder {
             sorts: false,
             logits: vec![],
             best: vec![],
+            chosen: None,
+            last_chosen: 0,
         }
+    }
+
+    /// Goes on with the tokens that it chooses before anybody asks, as a GPU does.
+    pub fn running_ahead(mut self) -> Self {
+        self.chosen = Some(VecDeque::new());
+        self
     }
 
     /// Fails once, after `steps` more steps, before it has done anything.
@@ -188,6 +203,24 @@ impl Executable for Recorder {
         assert_eq!(step.outputs.len(), 1);
         self.best = best_of(&logits, count);
         Ok(Some(&self.best))
+    }
+
+    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+        if self.chosen.is_some() { Some(self) } else { None }
+    }
+}
+
+impl Ahead for Recorder {
+    fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()> {
+        let tokens = [token.unwrap_or(self.last_chosen)];
+        let logits = self.run(&Step { tokens: &tokens, runs: &[run], outputs: &[0], copies })?.to_vec();
+        self.last_chosen = best_of(&logits, 1)[0].id;
+        self.chosen.as_mut().expect("it runs ahead").push_back(self.last_chosen);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Option<u32>> {
+        Ok(Some(self.chosen.as_mut().and_then(VecDeque::pop_front).expect("a step was started")))
     }
 }
 
