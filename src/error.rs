@@ -1,12 +1,27 @@
 //! Everything that can go wrong, as one type. Messages name the file, key or tensor, and say what to do.
 
-use std::{io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
 /// A specialised `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
-#[derive(Debug, thiserror::Error)]
+/// Reports why a call failed.
+///
+/// The message is complete: it includes the operating system's words where a file cannot be read, so no variant has a
+/// [`source`](std::error::Error::source) and no report shows a cause twice. `Debug` prints the message too, which is
+/// how a program ends whose `main` returns [`Result`]. To act on an error, match its variant and fields.
+///
+/// ```
+/// use std::io;
+///
+/// use inkstone::{Error, Runner};
+///
+/// let error = Runner::from_gguf("missing.gguf").unwrap_err();
+/// assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound));
+/// assert_eq!(format!("{error:?}"), error.to_string());
+/// assert!(error.to_string().starts_with("missing.gguf: "));
+/// ```
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be opened, mapped or read.
@@ -14,8 +29,9 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
-        source: io::Error,
+        /// The operating system's error, which the message includes.
+        // Written `r#source`, as thiserror makes a `source()` of a field named `source`.
+        r#source: io::Error,
     },
     /// The file is not a sound GGUF file.
     #[error("{}: {what}", path.display())]
@@ -79,18 +95,17 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// The prompt and what is in the cache do not fit the context.
-    #[error(
-        "the prompt has {tokens} tokens, but only {free} of the context's {context} are free: \
-         shorten it, call `reset`, or build the runner with a larger `context_length`"
-    )]
+    /// The tokens to be added do not fit what is left of the context.
+    #[error("{}", context_full(*tokens, *free, *context, *trained))]
     ContextFull {
-        /// Tokens that were to be added.
+        /// Number of tokens to be added.
         tokens: usize,
-        /// Positions still free.
+        /// Number of free positions.
         free: usize,
-        /// The context's length.
+        /// Number of positions in the context, free or not.
         context: usize,
+        /// The longest context that the model was trained for, where it is known.
+        trained: Option<usize>,
     },
     /// More memory would be needed than was allowed or than there is.
     #[error(
@@ -135,6 +150,32 @@ pub enum Error {
     Unsupported(String),
 }
 
+/// Prints the message, for `main() -> Result<()>`, `unwrap` and `expect`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Returns the message of [`Error::ContextFull`], which suggests only what helps.
+fn context_full(tokens: usize, free: usize, context: usize, trained: Option<usize>) -> String {
+    let count = if tokens == 1 { "1 token".to_owned() } else { format!("{tokens} tokens") };
+    let problem = if tokens > context {
+        format!("{count} do not fit the context of {context} positions: shorten the prompt")
+    } else {
+        format!(
+            "cannot add {count}: {free} of the context's {context} positions are free: truncate or reset the sequence"
+        )
+    };
+    match trained {
+        Some(trained) if trained <= context => format!("{problem}; the model was trained for no longer context"),
+        Some(trained) => {
+            format!("{problem}, or load the model with a larger `context_length` (it was trained for {trained})")
+        }
+        None => format!("{problem}, or use a larger context"),
+    }
+}
+
 impl Error {
     pub(crate) fn metadata(key: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Metadata { key: key.into(), what: what.into() }
@@ -146,5 +187,15 @@ impl Error {
 
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
         Self::Argument { name, what: what.into() }
+    }
+}
+
+/// Returns a text on one line, cut after 80 characters.
+pub(crate) fn excerpt(text: &str) -> String {
+    const MOST: usize = 80;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{} …", &line[..end]),
+        None => line,
     }
 }

@@ -244,7 +244,7 @@ impl KvCache {
         if count <= free {
             return Ok(());
         }
-        Err(Error::ContextFull { tokens: count, free, context: self.context_length })
+        Err(Error::ContextFull { tokens: count, free, context: self.context_length, trained: None })
     }
 
     fn check_room(&self, pages: usize, shared: &[PageId]) -> Result<()> {

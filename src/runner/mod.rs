@@ -160,7 +160,9 @@ impl RunnerBuilder {
             Error::ChatTemplate(what) => what,
             other => other.to_string(),
         });
-        let mut decoder = Decoder::new(executable?, cache, limits).with_recompute(self.recompute);
+        let mut decoder = Decoder::new(executable?, cache, limits)
+            .with_recompute(self.recompute)
+            .with_trained_context(config.context_length);
         let sequence = decoder.open();
         Ok(Runner {
             config,

@@ -341,7 +341,7 @@ fn the_context_ends_the_text() {
     assert_eq!(generation.summary().stop, StopReason::ContextEnd);
     assert!(matches!(
         Generation::new(&mut decoder, sequence, vec![0; 9], &tokenizer(), &greedy()),
-        Err(Error::ContextFull { tokens: 9, free: 8, context: 8 })
+        Err(Error::ContextFull { tokens: 9, free: 8, context: 8, .. })
     ));
 }
 

@@ -8,6 +8,7 @@ mod chat_answers;
 mod chat_injection;
 mod chat_limits;
 mod chat_runner;
+mod errors;
 mod examples;
 mod generate;
 mod gguf;

@@ -61,6 +61,8 @@ pub struct Decoder {
     turns: Arc<Turns>,
     limits: Limits,
     context_length: usize,
+    /// The longest context that the model was trained for, where it is known: errors suggest it.
+    trained_context: Option<usize>,
     /// Whether every step starts its sequences over: the reference that the cached path is held against.
     recompute: bool,
     /// Those that a sequence holds. After it was cut off its cache may hold fewer, as recurrent layers go back to
@@ -77,7 +79,13 @@ impl Decoder {
         let context_length = cache.context_length();
         let turns = Arc::new(Turns::new(Engine::new(executable, cache)));
         let (tokens, logits, best) = (HashMap::new(), vec![], vec![]);
-        Self { turns, limits, context_length, recompute: false, tokens, logits, best }
+        Self { turns, limits, context_length, trained_context: None, recompute: false, tokens, logits, best }
+    }
+
+    /// Sets the longest context that the model was trained for, for errors to suggest.
+    pub(crate) fn with_trained_context(mut self, tokens: usize) -> Self {
+        self.trained_context = Some(tokens);
+        self
     }
 
     /// Makes every step compute its sequences anew from their first token, instead of from what the cache holds of
@@ -290,7 +298,7 @@ impl Decoder {
         let context = self.context_length();
         let free = context.saturating_sub(held);
         if new > free {
-            return Err(Error::ContextFull { tokens: new, free, context });
+            return Err(Error::ContextFull { tokens: new, free, context, trained: self.trained_context });
         }
         Ok(())
     }
@@ -321,10 +329,9 @@ impl Decoder {
 /// turns.
 impl Clone for Decoder {
     fn clone(&self) -> Self {
-        let Self { turns, limits, context_length, recompute, .. } = self;
-        let (tokens, logits, best) = (HashMap::new(), vec![], vec![]);
-        let (limits, context_length, recompute) = (*limits, *context_length, *recompute);
-        Self { turns: turns.clone(), limits, context_length, recompute, tokens, logits, best }
+        let Self { limits, context_length, trained_context, recompute, .. } = *self;
+        let (turns, tokens, logits, best) = (self.turns.clone(), HashMap::new(), vec![], vec![]);
+        Self { turns, limits, context_length, trained_context, recompute, tokens, logits, best }
     }
 }
 
