@@ -19,7 +19,9 @@ pub(super) struct Tag<'t> {
     pub tokens: Vec<Token<'t>>,
     /// What closes it, with its mark for white space: `-%}`. Empty where nothing does.
     pub close: &'t str,
-    /// Where it ends.
+    /// Its first byte in the template, that of `{{` or `{%`.
+    pub start: usize,
+    /// The first byte after it.
     pub end: usize,
 }
 
@@ -113,7 +115,7 @@ fn tag(template: &str, start: usize, statement: bool) -> Tag<'_> {
             continue;
         }
         if let Some(close) = closes.iter().find(|close| open == 0 && rest.starts_with(**close)) {
-            return Tag { statement, tokens, close: &rest[..close.len()], end: at + close.len() };
+            return Tag { statement, tokens, close: &rest[..close.len()], start: start - 2, end: at + close.len() };
         }
         let after_dot = at > start && template[..at].ends_with('.');
         let (kind, length) = token(rest, first, after_dot);
@@ -125,7 +127,7 @@ fn tag(template: &str, start: usize, statement: bool) -> Tag<'_> {
         tokens.push(Token { kind, text: &rest[..length], at });
         at += length;
     }
-    Tag { statement, tokens, close: "", end: template.len() }
+    Tag { statement, tokens, close: "", start: start - 2, end: template.len() }
 }
 
 /// The kind and the length of the token that a text begins with.

@@ -29,9 +29,32 @@ const SHORT: usize = 64;
 /// Deeper brackets than minijinja takes.
 const MAX_DEPTH: usize = 200;
 
+/// A rewritten template.
+pub(super) struct Rewritten {
+    pub text: String,
+    pub offsets: Offsets,
+}
+
+/// Translates offsets in a rewritten template to those in the template as its author wrote it.
+#[derive(Clone, Debug)]
+pub(super) struct Offsets(
+    /// Pairs of offsets, rewritten and original, at the start and at the end of each edit, ascending.
+    Vec<(usize, usize)>,
+);
+
+impl Offsets {
+    /// Returns the original offset; for one within inserted text, an offset within the text that it replaced.
+    pub fn original(&self, at: usize) -> usize {
+        let next = self.0.partition_point(|(rewritten, _)| *rewritten <= at);
+        let (rewritten, original) = next.checked_sub(1).map_or((0, 0), |last| self.0[last]);
+        let end = self.0.get(next).map_or(usize::MAX, |(_, original)| *original);
+        (original + at - rewritten).min(end)
+    }
+}
+
 /// Rewrites a template that was cut into `pieces`. `{% generation %}` and its end, with which Hugging Face marks the assistant's
 /// tokens for training, become a condition that is true: they print nothing, and minijinja has no tags of others.
-pub(super) fn rewrite(template: &str, pieces: &[Piece<'_>]) -> String {
+pub(super) fn rewrite(template: &str, pieces: &[Piece<'_>]) -> Rewritten {
     let mut edits = vec![];
     let mut after: Option<&Tag<'_>> = None;
     let mut text = 0;
@@ -47,13 +70,17 @@ pub(super) fn rewrite(template: &str, pieces: &[Piece<'_>]) -> String {
     }
     count_text(after, text, &mut edits);
     edits.sort_by_key(|edit| edit.at);
-    let (mut rewritten, mut at) = (String::with_capacity(template.len() * 2), 0);
+    let (mut text, mut at) = (String::with_capacity(template.len() * 2), 0);
+    let mut offsets = vec![];
     for edit in edits {
-        rewritten.push_str(&template[at..edit.at]);
-        rewritten.push_str(&edit.text);
+        text.push_str(&template[at..edit.at]);
+        offsets.push((text.len(), edit.at));
+        text.push_str(&edit.text);
         at = edit.at + edit.removed;
+        offsets.push((text.len(), at));
     }
-    rewritten + &template[at..]
+    text.push_str(&template[at..]);
+    Rewritten { text, offsets: Offsets(offsets) }
 }
 
 /// Some text in the place of so many bytes.

@@ -7,10 +7,12 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value, merge_maps};
 use minijinja::{Environment, ErrorKind, context};
 
+use super::lexer::Piece;
 use super::provenance::Provenance;
+use super::rewrite::{Offsets, Rewritten};
 use super::source::Source;
 use super::{ChatOptions, Message, budget, lexer, limits, methods, operators, python, rewrite, stack};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, excerpt};
 use crate::gguf::Gguf;
 use crate::tokenizer::{SpecialTokens, Tokenizer};
 
@@ -29,6 +31,8 @@ use crate::tokenizer::{SpecialTokens, Tokenizer};
 pub struct ChatTemplate {
     environment: Environment<'static>,
     text: String,
+    /// From the text that minijinja runs to `text`.
+    offsets: Offsets,
     source: Source,
     bos_token: String,
     eos_token: String,
@@ -46,6 +50,9 @@ pub struct Prompt {
 
 /// The name of the one template in its environment.
 const NAME: &str = "chat_template";
+
+/// The function with which templates refuse messages: its message needs no tag beside it.
+const RAISE_EXCEPTION: &str = "raise_exception";
 
 /// The steps that a rendering may take: a conversation of a thousand messages takes a twentieth.
 const FUEL: u64 = 5_000_000;
@@ -78,25 +85,28 @@ impl ChatTemplate {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(error)?;
         environment.set_syntax(syntax);
+        // Errors then say which variable or attribute is undefined.
+        environment.set_debug(true);
         environment.set_fuel(Some(FUEL));
         environment.set_formatter(python::print);
         operators::install(&mut environment);
         methods::install(&mut environment);
         limits::install(&mut environment);
-        environment.add_function("raise_exception", raise_exception);
+        environment.add_function(RAISE_EXCEPTION, raise_exception);
         environment.add_function("strftime_now", limits::counted(Value::from_function(strftime_now), limits::nothing));
         // A template that includes itself would write its beginning uncounted.
         environment.set_path_join_callback(|name, _| format!("./{name}").into());
         let pieces = lexer::pieces(source);
         stack::check(source, &pieces)?;
-        let rewritten = rewrite::rewrite(source, &pieces);
+        let Rewritten { text, offsets } = rewrite::rewrite(source, &pieces);
         let environment = stack::on_deep_stack(|| {
-            environment.add_template_owned(NAME, rewritten).map_err(error)?;
+            environment.add_template_owned(NAME, text).map_err(error)?;
             Ok(environment)
         })?;
         Ok(Self {
             environment,
             text: source.to_owned(),
+            offsets,
             source: Source::new(&pieces),
             bos_token: bos_token.into(),
             eos_token: eos_token.into(),
@@ -112,8 +122,8 @@ impl ChatTemplate {
     /// template from those that somebody spelt in a message. [`prompt`](Self::prompt) does.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] with the line where the template fails, refuses the messages, takes too many steps or makes too much; or where
-    /// it never reads an option that is set.
+    /// [`Error::ChatTemplate`] with the line and the tag where the template fails, refuses the messages, takes too many
+    /// steps or makes too much; or where it never reads an option that is set.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String> {
         let conversation = self.conversation(messages, options)?;
         self.render_with(conversation.iter().map(|(name, value)| (*name, value.clone())), options)
@@ -188,8 +198,28 @@ impl ChatTemplate {
         stack::on_deep_stack(|| {
             let template = self.environment.get_template(NAME).map_err(error)?;
             let mut prompt = budget::Output::default();
-            template.render_captured_to(Value::from_pairs(context), &mut prompt).map_err(error)?;
+            let rendered = template.render_captured_to(Value::from_pairs(context), &mut prompt);
+            rendered.map_err(|e| self.error_in_tag(e))?;
             String::from_utf8(prompt.bytes).map_err(|e| Error::ChatTemplate(e.to_string()))
+        })
+    }
+
+    /// Returns the error with the tag in which it occurred, as the template's author wrote it.
+    fn error_in_tag(&self, failure: minijinja::Error) -> Error {
+        let limit = matches!(failure.kind(), ErrorKind::OutOfFuel | ErrorKind::WriteFailure);
+        let at = failure.range().filter(|_| !limit).map(|range| self.offsets.original(range.start));
+        let tag = at.and_then(|at| self.tag_at(at)).filter(|tag| !tag.contains(RAISE_EXCEPTION));
+        match (error(failure), tag) {
+            (Error::ChatTemplate(what), Some(tag)) => Error::ChatTemplate(format!("{what} (`{}`)", excerpt(tag))),
+            (error, _) => error,
+        }
+    }
+
+    /// Returns the tag that has the byte at this offset.
+    fn tag_at(&self, offset: usize) -> Option<&str> {
+        lexer::pieces(&self.text).into_iter().find_map(|piece| match piece {
+            Piece::Tag(tag) if (tag.start..tag.end).contains(&offset) => self.text.get(tag.start..tag.end),
+            _ => None,
         })
     }
 }

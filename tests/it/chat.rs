@@ -149,6 +149,38 @@ fn failures_name_the_line() {
     assert!(fails("{% include 'another' %}").contains("line 1"));
 }
 
+/// In the author's words, although what minijinja runs is rewritten.
+#[test]
+fn failures_name_the_variable_and_quote_the_tag() {
+    let fails = |source: &str| failure(ChatTemplate::new(source, "", ""));
+    let ends = |source: &str, end: &str| {
+        let error = fails(source);
+        assert!(error.ends_with(end), "{error}");
+    };
+    ends(
+        "{% for m in messages %}\n{{ 'x' ~ m.role ~ m.missing.deeper * 2 }}{% endfor %}",
+        "line 2: undefined value: `m.missing` is undefined (`{{ 'x' ~ m.role ~ m.missing.deeper * 2 }}`)",
+    );
+    ends(
+        "é{{ messages[1:] ~ 'a' }}\n\n{%- if 'b' in\n tool.name[1:] -%}{% endif %}",
+        "line 4: undefined value: `tool` is undefined (`{%- if 'b' in tool.name[1:] -%}`)",
+    );
+    ends("{{ 'a' ~ 'b' * 2 }}{{ nothing * 2 }}", "and number (`{{ nothing * 2 }}`)");
+    ends(
+        "{% generation %}{{ messages[0].content + 1 }}{% endgeneration %}",
+        "string and number (`{{ messages[0].content + 1 }}`)",
+    );
+    ends(
+        &format!("{}\n{{% set x = none %}}\n{{{{ x.y.z }}}}", "long text ".repeat(9)),
+        "line 3: undefined value: `x.y` is undefined (`{{ x.y.z }}`)",
+    );
+    let long = format!("{{{{ '{}' ~ nothing.at.all }}}}", "a".repeat(500));
+    ends(&long, &format!("`nothing` is undefined (`{} …`)", &long[..80]));
+    // A refusal is the author's own message, and a bound is not about one tag.
+    ends("{{ raise_exception('no ' ~ 'way') }}", "line 1: invalid operation: no way");
+    ends("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "and may never end");
+}
+
 #[test]
 fn runaway_templates_are_stopped() {
     let fails = |source: &str| failure(ChatTemplate::new(source, "", ""));
