@@ -4,6 +4,8 @@
 //! [`llguidance`](https://github.com/guidance-ai/llguidance): its parser goes through the vocabulary as through a trie, so that
 //! a mask costs far less than the model's step before it.
 
+mod message;
+
 use std::{fmt, sync::Arc};
 
 use llguidance::{
@@ -67,7 +69,7 @@ impl Grammars {
             }
             object.insert(OPTIONS.into(), json!({ "whitespace_pattern": WHITE_SPACE }));
         }
-        self.grammar(TopLevelGrammar::from_json_schema(spaced), schema.to_string())
+        self.grammar(TopLevelGrammar::from_json_schema(spaced), schema.to_string()).map_err(Error::Grammar)
     }
 
     /// A match of a regular expression, from its beginning to its end
@@ -75,9 +77,11 @@ impl Grammars {
     /// script there.
     ///
     /// # Errors
-    /// [`Error::Grammar`] where it is none.
+    /// [`Error::Grammar`] with the place where its syntax is wrong, or with the part of the syntax that is not supported.
     pub fn regex(&self, expression: &str) -> Result<Grammar> {
-        self.grammar(TopLevelGrammar::from_regex(expression), expression.into())
+        message::check_regex(expression)?;
+        let grammar = TopLevelGrammar::from_regex(expression);
+        self.grammar(grammar, expression.into()).map_err(|what| message::of_regex(expression, &what))
     }
 
     /// A sentence of a context-free grammar in llguidance's dialect of Lark
@@ -86,13 +90,15 @@ impl Grammars {
     /// # Errors
     /// [`Error::Grammar`] with the line where it is wrong.
     pub fn lark(&self, grammar: &str) -> Result<Grammar> {
-        self.grammar(TopLevelGrammar::from_lark(grammar.into()), grammar.into())
+        let parsed = self.grammar(TopLevelGrammar::from_lark(grammar.into()), grammar.into());
+        parsed.map_err(|what| message::of_lark(grammar, &what))
     }
 
-    fn grammar(&self, grammar: TopLevelGrammar, source: String) -> Result<Grammar> {
+    /// Makes a grammar that has the `source`, or returns llguidance's words on why it cannot be used.
+    fn grammar(&self, grammar: TopLevelGrammar, source: String) -> Result<Grammar, String> {
         let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
-            Some(what) => Err(Error::Grammar(what)),
+            Some(what) => Err(what),
             None => Ok(Grammar { fresh: Arc::new(matcher), source: source.into(), vocab_size: self.vocab_size }),
         }
     }

@@ -312,6 +312,43 @@ fn what_cannot_be_kept_to_is_an_error() {
     assert!(matches!(grammar.constraint(10), Err(Error::Argument { name: "grammar", .. })));
 }
 
+/// llguidance makes a Lark grammar of an expression, which is not what its author wrote.
+#[test]
+fn errors_show_the_expression_as_it_was_written() {
+    let grammars = grammars();
+    let refused = |expression: &str| grammars.regex(expression).unwrap_err().to_string();
+    assert_eq!(refused("a/b("), "grammar: regex parse error:\n    a/b(\n       ^\nerror: unclosed group");
+    assert!(refused(r"(a)\1").contains("\n    (a)\\1\n       ^^\nerror: backreferences"), "{}", refused(r"(a)\1"));
+    assert!(refused("a\nb(").contains("error: unclosed group"));
+    assert!(refused("a\\").contains("incomplete escape"), "{}", refused("a\\"));
+    assert_eq!(
+        refused(r"a/\bc"),
+        r"grammar: the regular expression `a/\bc` cannot be used: lookarounds not supported yet; WordUnicode"
+    );
+    assert!(grammars.regex("").is_ok() && grammars.regex("a/b|\\/").is_ok());
+}
+
+#[test]
+fn errors_in_lark_name_the_line_and_quote_it() {
+    let grammars = grammars();
+    let refused = |grammar: &str| grammars.lark(grammar).unwrap_err().to_string();
+    assert_eq!(
+        refused("start: \"a\" foo\n\nfoo:   \"b\" nowhere\n"),
+        "grammar: line 3, `foo: \"b\" nowhere`: unknown name: \"nowhere\""
+    );
+    let syntax = refused("// é\nstart \"a\"\nA: /x/");
+    assert!(syntax.starts_with("grammar: line 2, column 7, `start \"a\"`: Expected token ':', found"), "{syntax}");
+    assert!(!syntax.contains('|'), "{syntax}");
+    assert_eq!(
+        refused("start: A\nA: /a(b/"),
+        "grammar: line 2, `A: /a(b/`: regex parse error:\n    a(b\n     ^\nerror: unclosed group"
+    );
+    let json = refused("start: %json { \"type\": \"objekt\" }");
+    assert!(json.ends_with("failed to compile JSON schema: Invalid type: objekt"), "{json}");
+    assert!(refused("\n\nstart: %json { \"type\": ").ends_with("line 2 column 0 (counted from the directive)"));
+    assert_eq!(refused("foo: \"a\""), "grammar: no start rule found");
+}
+
 #[test]
 fn grammars_are_shared_by_threads() {
     fn assert_shared<T: Send + Sync>() {}
