@@ -2,6 +2,8 @@
 //!
 //! They run on every adapter of the machine, software too; where there is none, each says that it was skipped.
 
+use std::{env, process::Command};
+
 use inkstone::{
     CacheType, DType, Error, GenerateOptions, Runner, RunnerBuilder, SamplerOptions,
     backend::{
@@ -195,6 +197,22 @@ fn devices_are_named_and_missing_ones_too() {
     assert_eq!("H200".parse(), Ok(Device::Gpu(Adapter::Named("H200".into()))));
     let low = GpuLimits { workgroup: 64, ..GpuLimits::default() };
     assert!(matches!(Gpu::with_limits(&Adapter::Best, &low), Err(Error::Argument { .. })));
+}
+
+/// A layer of Mesa's would look for a Wayland session, and libwayland write an error where there is none.
+#[test]
+fn the_search_for_adapters_writes_nothing() {
+    if adapters().is_empty() {
+        return;
+    }
+    let search = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "gpu::devices_are_named_and_missing_ones_too"])
+        .env_remove("XDG_RUNTIME_DIR")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&search.stdout);
+    assert!(search.status.success() && printed.contains("1 passed"), "{printed}");
+    assert_eq!(String::from_utf8_lossy(&search.stderr), "");
 }
 
 /// Tiles staged in a workgroup's memory, many shapes, over and over: a missing barrier shows sooner or later.

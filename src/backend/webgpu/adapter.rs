@@ -1,8 +1,9 @@
 //! The adapters of this machine, and how one is chosen and opened.
 
-use std::sync::LazyLock;
-
-use super::context::{Context, Traits};
+use super::{
+    context::{Context, Traits},
+    instance::instance,
+};
 use crate::{
     Error, Result,
     backend::{Adapter, DeviceInfo},
@@ -15,16 +16,9 @@ const MAX_SPAN: usize = 1024;
 /// Weights lie in buffers below this size: larger ones fail on some drivers.
 const MAX_BUFFER: u64 = (1 << 30) - 4096;
 
-/// The process's one way to its drivers: some fail where several are opened and closed at the same time.
-static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
-    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-    descriptor.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
-    wgpu::Instance::new(descriptor)
-});
-
 /// All adapters of the machine.
 pub(super) fn all() -> Vec<wgpu::Adapter> {
-    pollster::block_on(INSTANCE.enumerate_adapters(wgpu::Backends::all()))
+    pollster::block_on(instance().enumerate_adapters(wgpu::Backends::all()))
 }
 
 /// What kernels may use at most of what an adapter has.
@@ -60,7 +54,7 @@ impl GpuLimits {
 pub(super) fn describe(adapter: &wgpu::Adapter) -> DeviceInfo {
     let info = adapter.get_info();
     let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
-    let software = if info.device_type == wgpu::DeviceType::Cpu { ", software" } else { "" };
+    let software = if is_software(adapter) { ", software" } else { "" };
     let details = format!("{}, {}{software}", info.backend, driver.trim());
     DeviceInfo { name: info.name.clone(), details, threads: 1, memory: memory(adapter), fallback: None }
 }
@@ -71,7 +65,7 @@ pub(super) fn describe(adapter: &wgpu::Adapter) -> DeviceInfo {
 /// [`Error::NoDevice`] where there is none.
 pub(super) fn find(wanted: &Adapter) -> Result<wgpu::Adapter> {
     let adapters = all();
-    let names: Vec<_> = adapters.iter().map(describe).collect();
+    let known: Vec<_> = adapters.iter().map(|adapter| (describe(adapter), is_software(adapter))).collect();
     let found = match wanted {
         Adapter::Best => adapters.into_iter().filter(|adapter| rank(adapter) > 0).max_by_key(rank),
         Adapter::Named(name) => {
@@ -79,15 +73,28 @@ pub(super) fn find(wanted: &Adapter) -> Result<wgpu::Adapter> {
             adapters.into_iter().find(|adapter| adapter.get_info().name.to_lowercase().contains(&name))
         }
     };
-    found.ok_or_else(|| {
-        let known: Vec<_> = names.iter().map(|info| format!("{} ({})", info.name, info.details)).collect();
-        let known = if known.is_empty() { "none".into() } else { known.join("; ") };
-        let what = match wanted {
-            Adapter::Best => format!("no GPU was found; adapters: {known}"),
-            Adapter::Named(name) => format!("no adapter has a name with `{name}` in it; adapters: {known}"),
-        };
-        Error::NoDevice(what)
-    })
+    found.ok_or_else(|| Error::NoDevice(not_found(wanted, &known)))
+}
+
+/// Says that the adapter is not among the `known` ones, which come with whether they are software.
+fn not_found(wanted: &Adapter, known: &[(DeviceInfo, bool)]) -> String {
+    let names: Vec<_> = known.iter().map(|(info, _)| format!("{} ({})", info.name, info.details)).collect();
+    let names = if names.is_empty() { "none".into() } else { names.join("; ") };
+    match (wanted, known.iter().find(|(_, software)| *software)) {
+        (Adapter::Named(name), _) => format!("no adapter has a name that contains `{name}`; adapters: {names}"),
+        (Adapter::Best, None) => format!("no GPU was found; adapters: {names}"),
+        (Adapter::Best, Some((info, _))) => {
+            let name = info.name.split(" (").next().unwrap_or(&info.name);
+            format!(
+                "no GPU was found, only software that emulates one: {names}; it runs if it is named, as \
+                 `Adapter::Named({name:?}.into())`, but `Device::Cpu` is faster"
+            )
+        }
+    }
+}
+
+fn is_software(adapter: &wgpu::Adapter) -> bool {
+    adapter.get_info().device_type == wgpu::DeviceType::Cpu
 }
 
 /// The larger the better; 0 for what is no GPU. Where a GPU is there by several ways, DX12 comes last, whose compiler may
@@ -181,4 +188,27 @@ fn is_half_by_half(shape: &wgpu::CooperativeMatrixProperties) -> bool {
     sizes == [16; 3]
         && shape.ab_type == wgpu::CooperativeScalarType::F16
         && shape.cr_type == wgpu::CooperativeScalarType::F32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(name: &str, details: &str) -> DeviceInfo {
+        DeviceInfo { name: name.into(), details: details.into(), threads: 1, memory: None, fallback: None }
+    }
+
+    #[test]
+    fn a_missing_gpu_is_reported_with_what_helps() {
+        let software = info("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan, llvmpipe Mesa 22.3.6, software");
+        let error = not_found(&Adapter::Best, &[(software.clone(), true)]);
+        assert!(error.contains("only software that emulates one: llvmpipe (LLVM 15.0.6"), "{error}");
+        assert!(error.contains(r#"`Adapter::Named("llvmpipe".into())`"#), "{error}");
+        // The other adapter is not a GPU either.
+        let odd = info("Odd", "Vulkan, none");
+        assert!(not_found(&Adapter::Best, &[(odd, false), (software, true)]).contains(r#"Named("llvmpipe""#));
+        assert_eq!(not_found(&Adapter::Best, &[]), "no GPU was found; adapters: none");
+        let named = not_found(&Adapter::Named("H200".into()), &[(info("A", "B"), true)]);
+        assert_eq!(named, "no adapter has a name that contains `H200`; adapters: A (B)");
+    }
 }

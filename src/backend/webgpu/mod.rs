@@ -11,6 +11,7 @@ mod cache;
 mod chosen;
 mod context;
 mod executable;
+mod instance;
 mod kernel;
 mod lower;
 mod prepare;
