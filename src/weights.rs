@@ -1,12 +1,13 @@
 //! The model's tensors by name, for computing with.
 //!
 //! In comes a [`Gguf`], out come [`Weight`]s: a format that this crate computes on, a shape that the caller expected,
-//! and the bytes as they lie in the mapped file. All that run share one copy, which is the mapping itself; a tensor in
-//! a format that cannot be computed on is refused when it is asked for, so that a file can hold some that nobody uses.
+//! and the bytes, as they lie in the mapped file or read from it where it is not to stay mapped. All runners share one
+//! copy. A tensor in a format that cannot be computed on is refused when it is asked for, so that a file can hold some
+//! that nobody uses.
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, hash_map::Entry as Slot},
+    collections::{HashMap, HashSet, hash_map::Entry as Slot},
     fmt,
     ops::Range,
     sync::{Arc, OnceLock},
@@ -43,6 +44,8 @@ pub struct Weight<'a> {
 
 struct Stored {
     tensor: TensorInfo,
+    /// A copy in memory that is made on first use, of a tensor that is not to be read from a mapped file.
+    copy: Option<OnceLock<TensorInfo>>,
     /// The elements of a half-precision vector in single precision, once somebody has asked for them.
     widened: OnceLock<Box<[f32]>>,
 }
@@ -52,6 +55,39 @@ impl Weights {
     pub fn from_gguf(gguf: &Gguf) -> Self {
         let stored = |tensor: &TensorInfo| (tensor.name.clone(), Stored::new(tensor.clone()));
         Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
+    }
+
+    /// The tensors of a file, to be read with ordinary reads: nothing of it needs to stay mapped, and a file that is
+    /// shortened meanwhile is an error.
+    pub(crate) fn read_from_gguf(gguf: &Gguf) -> Self {
+        let stored = |tensor: &TensorInfo| {
+            let copy = (tensor.mapped_len() > 0).then(OnceLock::new);
+            (tensor.name.clone(), Stored { copy, ..Stored::new(tensor.clone()) })
+        };
+        Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
+    }
+
+    /// The tensors of these names alone, where they are read in place; so the files of the others can be unmapped.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a tensor has to be copied first and its file cannot be read, [`Error::Tensor`] where there is
+    /// no memory for that.
+    #[cfg(feature = "cpu")]
+    pub(crate) fn only<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<Self> {
+        let mut kept = HashMap::new();
+        for name in names {
+            if let Some((name, stored)) = self.0.get_key_value(self.place_of(name).0) {
+                kept.insert(name.clone(), Stored::new(stored.in_place()?.clone()));
+            }
+        }
+        Ok(Self(Arc::new(kept)))
+    }
+
+    /// Returns the number of bytes of these tensors that are read from mapped files, each tensor counted once.
+    pub(crate) fn mapped_bytes<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> u64 {
+        let names: HashSet<&str> = names.into_iter().map(|name| self.place_of(name).0).collect();
+        let stored = names.into_iter().filter_map(|name| self.0.get(name));
+        stored.filter(|stored| stored.copy.is_none()).map(|stored| stored.tensor.mapped_len() as u64).sum()
     }
 
     /// Tensors made in memory: name, format, shape (outermost first) and bytes of each.
@@ -101,10 +137,7 @@ impl Weights {
     ///
     /// [`Error::Tensor`] where it has another shape, or is in a format that is not computed on.
     pub fn find<'a>(&'a self, name: &'a str, shape: &[usize]) -> Result<Option<Weight<'a>>> {
-        let (tensor_name, rows) = match self.0.contains_key(name) {
-            true => (name, None),
-            false => split_rows(name),
-        };
+        let (tensor_name, rows) = self.place_of(name);
         let Some(stored) = self.0.get(tensor_name) else { return Ok(None) };
         let tensor = &stored.tensor;
         let inner = tensor.shape.get(1..).unwrap_or_default();
@@ -122,6 +155,11 @@ impl Weights {
         let row_bytes = dtype.row_bytes(inner.iter().product()).unwrap_or(0);
         let bytes = rows.map_or(0..tensor.byte_len(), |rows| rows.start * row_bytes..rows.end * row_bytes);
         Ok(Some(Weight { name, dtype, stored, at: bytes.start, len: bytes.len() }))
+    }
+
+    /// The name of the tensor, and which of its rows are meant, where the name says so.
+    fn place_of<'n>(&self, name: &'n str) -> (&'n str, Option<Range<usize>>) {
+        if self.0.contains_key(name) { (name, None) } else { split_rows(name) }
     }
 
     /// The tensor with this name as one matrix `[rows, columns]`: where several are stacked in it, of the rows of all.
@@ -206,9 +244,25 @@ impl<'a> Weight<'a> {
         self.stored.tensor.bytes(self.in_tensor(range))
     }
 
-    /// A range of the bytes that must lie in one place.
+    /// Reads a range of the bytes in the way that the weights are to be read: from a mapped file in place, or with
+    /// ordinary reads.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be read, or has been shortened.
+    pub(crate) fn read(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
+        let range = self.in_tensor(range);
+        match &self.stored.copy {
+            None => Ok(self.stored.tensor.bytes(range)),
+            Some(copy) => match copy.get() {
+                Some(copy) => Ok(copy.bytes(range)),
+                None => self.stored.tensor.read(range).map(Cow::Owned),
+            },
+        }
+    }
+
+    /// A range of the bytes that must lie in one place; those of a file that is not to be mapped are copied first.
     pub(crate) fn bytes_in_place(&self, range: Range<usize>) -> Result<&'a [u8]> {
-        let bytes = self.stored.tensor.bytes_in_place(self.in_tensor(range));
+        let bytes = self.stored.in_place()?.bytes_in_place(self.in_tensor(range));
         bytes.ok_or_else(|| Error::tensor(self.name, "lies in pieces, but must be in one"))
     }
 
@@ -237,7 +291,19 @@ impl<'a> Weight<'a> {
 
 impl Stored {
     fn new(tensor: TensorInfo) -> Self {
-        Self { tensor, widened: OnceLock::new() }
+        Self { tensor, copy: None, widened: OnceLock::new() }
+    }
+
+    /// The tensor where its bytes are read in place.
+    fn in_place(&self) -> Result<&TensorInfo> {
+        let Some(copy) = &self.copy else { return Ok(&self.tensor) };
+        match copy.get() {
+            Some(copied) => Ok(copied),
+            None => {
+                let copied = self.tensor.copied()?;
+                Ok(copy.get_or_init(|| copied))
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ pub mod cpu;
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 pub mod webgpu;
 
-use std::{convert::Infallible, str::FromStr, time::Duration};
+use std::{convert::Infallible, str::FromStr, sync::Arc, time::Duration};
 
 #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 use self::check::Bounds;
@@ -150,6 +150,13 @@ pub trait Backend: Send + Sync {
     /// where their runs end at up to `max_positions` positions together.
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize;
 
+    /// Returns the names of the tensors that steps read where the weights have them, which is in a mapped file unless
+    /// they were copied. The others are copied when a graph is compiled.
+    fn reads_in_place(&self, plan: &Plan) -> Vec<Arc<str>> {
+        let _ = plan;
+        vec![]
+    }
+
     /// Makes a graph ready to run. `max_tokens` and `max_outputs` bound every later step.
     ///
     /// # Errors
@@ -285,6 +292,10 @@ impl Backend for Fallback {
 
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
         self.backend.scratch_bytes(plan, max_tokens, max_outputs, max_positions)
+    }
+
+    fn reads_in_place(&self, plan: &Plan) -> Vec<Arc<str>> {
+        self.backend.reads_in_place(plan)
     }
 
     fn compile(

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use super::{TensorType, map::Map};
-use crate::DType;
+use crate::{DType, Error, Result};
 
 /// What the first byte of every tensor lies at a multiple of.
 const ALIGNMENT: usize = 8;
@@ -34,11 +34,19 @@ pub(crate) struct Piece {
 impl TensorInfo {
     /// A tensor in a `range` of a file, which is as long as format and shape say. It stays there where it lies as
     /// [`Gguf::bytes`](super::Gguf::bytes) promises, and is copied where it does not.
-    pub(crate) fn in_file(name: String, dtype: DType, shape: Vec<usize>, map: &Arc<Map>, range: Range<usize>) -> Self {
-        if map[range.clone()].as_ptr().addr().is_multiple_of(ALIGNMENT) {
-            return Self::in_piece(name, dtype.into(), shape, Piece::new(map, range));
-        }
-        Self::in_memory(name, dtype, shape, &map[range])
+    ///
+    /// # Errors
+    /// As [`copied`](Self::copied).
+    pub(crate) fn in_file(
+        name: String,
+        dtype: DType,
+        shape: Vec<usize>,
+        map: &Arc<Map>,
+        range: Range<usize>,
+    ) -> Result<Self> {
+        let aligned = map[range.clone()].as_ptr().addr().is_multiple_of(ALIGNMENT);
+        let tensor = Self::in_piece(name, dtype.into(), shape, Piece::new(map, range));
+        if aligned { Ok(tensor) } else { tensor.copied() }
     }
 
     /// A tensor with a copy of these `bytes`, as many as format and shape say.
@@ -91,6 +99,44 @@ impl TensorInfo {
         let mut parts = self.parts(range.clone());
         let (piece, part) = parts.next()?;
         (part.len() == range.len()).then(|| &piece.bytes()[part])
+    }
+
+    /// Reads a range of its bytes with ordinary reads, not from the mapping of its file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be read, or has been shortened.
+    pub(crate) fn read(&self, range: Range<usize>) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; range.len()];
+        self.read_to(range, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Copies the tensor to memory with ordinary reads; one that is there stays.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`Error::Tensor`] where there is no memory for it.
+    pub(crate) fn copied(&self) -> Result<Self> {
+        if self.mapped_len() == 0 {
+            return Ok(self.clone());
+        }
+        let len = self.byte_len();
+        let full = || Error::tensor(&self.name, format!("takes {len} bytes, more memory than the system gives"));
+        let map = Map::filled(len, |out| self.read_to(0..len, out)).ok_or_else(full)??;
+        Ok(Self { pieces: Arc::new([Piece::new(&Arc::new(map), 0..len)]), ..self.clone() })
+    }
+
+    fn read_to(&self, range: Range<usize>, mut out: &mut [u8]) -> Result<()> {
+        for (piece, part) in self.parts(range) {
+            let (now, later) = out.split_at_mut(part.len());
+            piece.map.read(piece.range.start + part.start, now)?;
+            out = later;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of its bytes that lie in a mapped file.
+    pub(crate) fn mapped_len(&self) -> usize {
+        self.pieces.iter().filter(|piece| piece.map.is_mapped()).map(|piece| piece.range.len()).sum()
     }
 
     /// Where its bytes lie.

@@ -40,6 +40,7 @@ pub struct RunnerBuilder {
     pub(super) cache_type: CacheType,
     pub(super) prefill_chunk: Option<usize>,
     pub(super) memory_limit: Option<u64>,
+    pub(super) copy_weights: bool,
     pub(super) recompute: bool,
 }
 
@@ -85,6 +86,24 @@ impl RunnerBuilder {
         self
     }
 
+    /// Sets whether the weights are copied to memory with ordinary reads, so that nothing of the model's files stays
+    /// mapped. By default they are not.
+    ///
+    /// By default the files are mapped while the model loads. On a CPU the tensors that [`MemoryPlan::mapped`] counts
+    /// are then read from the mapping in every step; on a GPU none are. This loads faster, and programs that use the
+    /// same file share its memory. But if a file is shortened while it is mapped, the system ends the process (with
+    /// SIGBUS on Unix), and if it is overwritten, the model computes with what was written: replace a model by renaming
+    /// a new file. Copy the weights where other programs write to the files, or where a share of a network or a
+    /// removable disk may go away.
+    ///
+    /// A file that is shortened while its weights are copied is an [`Error::Io`]; once the model is loaded, its files
+    /// can be changed or removed. Only their headers are read from a mapping, as they are opened. The memory that the
+    /// model takes is the same, [`MemoryPlan::weights`].
+    pub fn copy_weights(mut self, copy: bool) -> Self {
+        self.copy_weights = copy;
+        self
+    }
+
     /// Whether every token is computed from the whole sequence anew, without what the cache holds. The results are the
     /// same but for rounding; it is slow, and there to test the cached path.
     pub fn recompute(mut self, recompute: bool) -> Self {
@@ -101,7 +120,9 @@ impl RunnerBuilder {
         self.with_backend(|backend| Ok(self.prepare(gguf.clone(), backend)?.memory))
     }
 
-    /// Loads the model in this file; of a split model, the first part.
+    /// Loads the model in this file; of a split model, the first part. The file is mapped into memory, so it must not be
+    /// changed or shortened meanwhile, nor afterwards where [`MemoryPlan::mapped`] is not 0; see
+    /// [`copy_weights`](Self::copy_weights).
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::InvalidFile`] for the file; [`Error::Architecture`], [`Error::Metadata`],
@@ -112,7 +133,8 @@ impl RunnerBuilder {
     }
 
     /// Loads the model in this directory, as Hugging Face's transformers writes it: `config.json`, `tokenizer.json`, and
-    /// tensors in `model.safetensors` or in the files that `model.safetensors.index.json` lists.
+    /// tensors in `model.safetensors` or in the files that `model.safetensors.index.json` lists. The tensors are mapped,
+    /// and on a CPU their matrices stay so: see [`from_gguf`](Self::from_gguf).
     ///
     /// # Errors
     /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also names what `config.json` asks for that is not built.

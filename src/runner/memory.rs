@@ -20,8 +20,16 @@ const STATES: usize = 2 + CHECKPOINTS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryPlan {
-    /// The tensors, as they are stored.
+    /// Bytes of the tensors, as they are stored.
     pub weights: u64,
+    /// Bytes of the tensors that are read from the mapped file for as long as the model is loaded; they are a part of
+    /// [`weights`](Self::weights), and the system may drop and read them again as it needs memory.
+    ///
+    /// On a CPU they are the matrices in F32, F16 or BF16, and the embedding, unless it is quantised and also the output
+    /// matrix. Quantised matrices, those of experts among them, and vectors are copied. On a GPU, and with
+    /// [`copy_weights`](super::RunnerBuilder::copy_weights), it is 0. Unless it is 0, the file must not be changed or
+    /// shortened while the model is loaded.
+    pub mapped: u64,
     /// What each token in the cache takes, in layers that see the whole context. The cache grows by pages of 64.
     pub cache_per_token: u64,
     /// What the cache takes in layers that see no more than a window, at most; 0 where the model has no such layers.
@@ -44,13 +52,15 @@ impl MemoryPlan {
         limits: Limits,
     ) -> Result<Self> {
         let Limits { max_tokens, max_outputs, .. } = limits;
+        let plan = Plan::new(graph)?;
         Ok(Self {
             weights: weights.total_bytes(),
+            mapped: weights.mapped_bytes(backend.reads_in_place(&plan).iter().map(|name| &**name)),
             cache_per_token: layout.bytes_per_token() as u64,
             windows: layout.window_bytes(context_length, max_tokens),
             states: (layout.state_bytes as u64).saturating_mul(STATES as u64),
             context_length,
-            scratch: backend.scratch_bytes(&Plan::new(graph)?, max_tokens, max_outputs, context_length) as u64,
+            scratch: backend.scratch_bytes(&plan, max_tokens, max_outputs, context_length) as u64,
         })
     }
 
@@ -82,6 +92,9 @@ impl MemoryPlan {
 impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "weights          {:>12}", bytes(self.weights))?;
+        if self.mapped > 0 {
+            writeln!(f, "  of them mapped {:>12}", bytes(self.mapped))?;
+        }
         writeln!(f, "scratch          {:>12}", bytes(self.scratch))?;
         if self.states > 0 {
             writeln!(f, "recurrent states {:>12}", bytes(self.states))?;

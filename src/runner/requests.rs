@@ -20,13 +20,19 @@ use crate::{
 impl Runner {
     /// Loads the model in this file with the default settings; of a split model, the first part.
     ///
+    /// The file is mapped into memory while it loads, and on a CPU some tensors are read from the mapping for as long as
+    /// the model is loaded ([`MemoryPlan::mapped`] says how many bytes). If the file is shortened meanwhile, the system
+    /// ends the process. To replace a model, rename a new file over it; [`RunnerBuilder::copy_weights`] does without
+    /// the mapping.
+    ///
     /// # Errors
     /// As [`RunnerBuilder::from_gguf`].
     pub fn from_gguf(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder().from_gguf(path)
     }
 
-    /// Loads the model in this directory of safetensors with the default settings.
+    /// Loads the model in this directory of safetensors with the default settings. Its files are mapped, as those of
+    /// [`from_gguf`](Self::from_gguf).
     ///
     /// # Errors
     /// As [`RunnerBuilder::from_safetensors`].

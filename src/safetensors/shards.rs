@@ -100,7 +100,7 @@ fn shard(path: &Path) -> Result<Vec<TensorInfo>> {
         let dtype = dtype(&name, info.dtype)?;
         // No overflow: the crate has held the offsets to the file.
         let (begin, end) = info.data_offsets;
-        tensors.push(TensorInfo::in_file(name, dtype, info.shape.clone(), &map, start + begin..start + end));
+        tensors.push(TensorInfo::in_file(name, dtype, info.shape.clone(), &map, start + begin..start + end)?);
     }
     Ok(tensors)
 }

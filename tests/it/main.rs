@@ -21,6 +21,7 @@ mod grammar;
 mod graph;
 mod interpret;
 mod layers;
+mod mapping;
 mod models;
 mod ops;
 mod optimize;

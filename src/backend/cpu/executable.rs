@@ -76,8 +76,9 @@ impl CpuExecutable {
         kernels: &'static Kernels,
         mut pool: Pool,
     ) -> Result<Self> {
-        let prepared = Prepared::new(&plan, weights, &mut pool)?;
+        let mut prepared = Prepared::new(&plan, weights, &mut pool)?;
         let program = Program::new(&plan, &prepared)?;
+        prepared.keep_in_place(&plan)?;
         // Only now: the program's vectors would wait behind all that has been asked for.
         prepared.read_ahead();
         let memory = Memory::new(&plan, &program, prepare::widest_quantized(&plan), pool.threads(), [1, 1])?;

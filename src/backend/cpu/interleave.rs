@@ -7,7 +7,7 @@
 use std::{
     ops::Range,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -34,6 +34,7 @@ pub(super) fn interleave<'w>(
     let matrices = make_room(weights)?;
     let end = matrices.last().map_or(0, |(_, last)| last.place().end);
     let next = AtomicUsize::new(0);
+    let failure = Mutex::new(None);
     pool.run(&|_| {
         loop {
             let start = next.fetch_add(HUGE_PAGE, Relaxed);
@@ -41,10 +42,17 @@ pub(super) fn interleave<'w>(
                 break;
             }
             // SAFETY: no two threads have the same bytes, and nobody reads the matrices before this call ends.
-            unsafe { fill(&matrices, start..start + HUGE_PAGE) };
+            if let Err(error) = unsafe { fill(&matrices, start..start + HUGE_PAGE) } {
+                next.store(end, Relaxed);
+                failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                break;
+            }
         }
     })?;
-    Ok(matrices)
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(matrices),
+    }
 }
 
 /// Room for matrices, one after the other in one piece of memory.
@@ -67,9 +75,12 @@ fn make_room(weights: Vec<(Weight<'_>, Stack)>) -> Result<Vec<(Weight<'_>, Packe
 
 /// Fills the groups that begin in a range of the memory.
 ///
+/// # Errors
+/// As [`Weight::read`].
+///
 /// # Safety
 /// No two calls at the same time for the same byte, and nobody reads these groups meanwhile.
-unsafe fn fill(matrices: &[(Weight<'_>, Packed)], bytes: Range<usize>) {
+unsafe fn fill(matrices: &[(Weight<'_>, Packed)], bytes: Range<usize>) -> Result<()> {
     let first = matrices.partition_point(|(_, matrix)| matrix.place().end <= bytes.start);
     for (weight, matrix) in &matrices[first..] {
         let place = matrix.place();
@@ -83,19 +94,26 @@ unsafe fn fill(matrices: &[(Weight<'_>, Packed)], bytes: Range<usize>) {
         for group in groups.clone() {
             let rows = matrix.stack.rows_of(group);
             // SAFETY: by the caller, as a group begins at one byte alone.
-            unsafe { matrix.fill(group, &weight.bytes_of(rows.start * row_bytes..rows.end * row_bytes)) };
+            unsafe { matrix.fill(group, &weight.read(rows.start * row_bytes..rows.end * row_bytes)?) };
         }
         if !groups.is_empty() {
             let (first, last) = (matrix.stack.rows_of(groups.start), matrix.stack.rows_of(groups.end - 1));
             weight.done_with((first.start * row_bytes).saturating_sub(AROUND)..last.end * row_bytes);
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, io};
+
     use super::*;
-    use crate::{DType, weights::Weights};
+    use crate::{
+        DType,
+        gguf::{Gguf, TensorInfo},
+        weights::Weights,
+    };
 
     /// Matrices larger than a huge page and far smaller, whose groups begin before its boundary and end behind it.
     const SHAPES: [(DType, [usize; 3]); 8] = [
@@ -143,6 +161,38 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_is_shortened_meanwhile_is_an_error() {
+        let original = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/storyteller/storyteller.gguf");
+        let path = std::env::temp_dir().join(format!("inkstone-shortened-{}.gguf", std::process::id()));
+        fs::copy(original, &path).unwrap();
+        let gguf = Gguf::open(&path).unwrap();
+        let weights = Weights::read_from_gguf(&gguf);
+        let is_matrix = |tensor: &&TensorInfo| tensor.shape.len() == 2 && !tensor.dtype.dtype().unwrap().is_float();
+        let matrices: Vec<_> = gguf.tensors().iter().filter(is_matrix).collect();
+        let mut named = vec![];
+        for tensor in &matrices {
+            let stack = Stack { count: 1, rows: tensor.shape[0], columns: tensor.shape[1] };
+            named.push((weights.get(&tensor.name, &tensor.shape).unwrap(), stack));
+        }
+        for threads in [1, 3] {
+            assert!(interleave(named.clone(), &mut Pool::new(threads).unwrap()).is_ok());
+        }
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(fs::metadata(original).unwrap().len() / 2).unwrap();
+        for threads in [1, 3] {
+            match interleave(named.clone(), &mut Pool::new(threads).unwrap()).map(|_| ()) {
+                Err(Error::Io { path: named, source }) => {
+                    assert_eq!((&named, source.kind()), (&path, io::ErrorKind::UnexpectedEof));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // What is not interleaved is copied whole.
+        assert!(matches!(weights.only([matrices.last().unwrap().name.as_str()]), Err(Error::Io { .. })));
+        fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The CPU: a pool of persistent threads walks the plan together, with the fastest instruction set that the machine has.
 //!
 //! Quantised matrices are interleaved once, when a graph is compiled ([`crate::quant`] has the formats), and computed
-//! on as packed, with activations in 8 bits. Float matrices are read where the file has them, with activations in
-//! single precision.
+//! on as packed, with activations in 8 bits. Float matrices are read where the weights have them, with activations in
+//! single precision; so is an embedding that is not also the output matrix. Nothing else of a file stays mapped.
 
 mod activations;
 mod aligned;
@@ -28,7 +28,7 @@ mod shares;
 mod simd;
 mod task;
 
-use std::{fs, thread};
+use std::{fs, sync::Arc, thread};
 
 use self::{executable::CpuExecutable, kernels::Kernels, pool::Pool};
 use super::{Backend, Bounds, DeviceInfo, Executable};
@@ -122,6 +122,10 @@ impl Backend for Cpu {
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
         let widest = prepare::widest_quantized(plan);
         executable::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs], max_positions)
+    }
+
+    fn reads_in_place(&self, plan: &Plan) -> Vec<Arc<str>> {
+        prepare::in_place(plan)
     }
 
     fn compile(

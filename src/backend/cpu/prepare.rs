@@ -1,6 +1,9 @@
 //! Makes the weights that a plan reads ready: matrices interleaved, tables and vectors found.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     float::FloatMatrix,
@@ -10,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    graph::{Rows, Shape},
+    graph::{Op, Rows, Shape},
     plan::{Operand, Plan},
     quant,
     weights::{Weight, Weights},
@@ -19,7 +22,7 @@ use crate::{
 /// The weights of a plan.
 pub(super) struct Prepared {
     matrices: HashMap<Arc<str>, Arc<Matrix>>,
-    /// Keeps the bytes that are read in place.
+    /// All of the plan's while it is made ready, then those that steps read in place.
     weights: Weights,
 }
 
@@ -27,8 +30,8 @@ pub(super) struct Prepared {
 pub(super) enum Table {
     /// The table is also multiplied with, so that only its interleaved form is kept.
     Packed(Arc<Matrix>),
-    /// Where the file has it.
-    File { name: Arc<str>, shape: Shape },
+    /// Where the weights have it.
+    InPlace { name: Arc<str>, shape: Shape },
 }
 
 impl Prepared {
@@ -59,6 +62,12 @@ impl Prepared {
         self.matrices.insert(name.into(), Arc::new(matrix));
     }
 
+    /// Lets go of the weights that steps do not read in place.
+    pub fn keep_in_place(&mut self, plan: &Plan) -> Result<()> {
+        self.weights = self.weights.only(in_place(plan).iter().map(|name| &**name))?;
+        Ok(())
+    }
+
     /// Lets matrices that are read where the file has them come from the disk, and does not wait for them.
     pub fn read_ahead(&self) {
         if self.matrices.values().any(|matrix| !matrix.is_quantized()) {
@@ -82,7 +91,7 @@ impl Prepared {
         };
         match self.matrices.get(name) {
             Some(matrix) if matrix.is_quantized() => Ok(Table::Packed(matrix.clone())),
-            _ => Ok(Table::File { name: name.clone(), shape: *shape }),
+            _ => Ok(Table::InPlace { name: name.clone(), shape: *shape }),
         }
     }
 
@@ -94,7 +103,7 @@ impl Prepared {
                 let (rows, columns) = dimensions(*shape)?;
                 let weight = self.weights.get(name, &[rows, columns])?;
                 let mut out = vec![0.0; rows * columns];
-                quant::dequantize_row(weight.dtype, &weight.bytes(), &mut out)?;
+                quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut out)?;
                 // A vector of a few kilobytes can hold a page of the file of two megabytes.
                 weight.done_with(0..weight.byte_len());
                 Ok(out.into())
@@ -114,7 +123,7 @@ impl Prepared {
                 }
                 Matrix::Float(_) => Err(Error::Graph("a float table was taken for an interleaved one".into())),
             },
-            Table::File { name, shape } => {
+            Table::InPlace { name, shape } => {
                 let (rows, columns) = dimensions(*shape)?;
                 let weight = self.weights.get(name, &[rows, columns])?;
                 let size = weight.dtype.row_bytes(columns).unwrap_or(0);
@@ -122,6 +131,27 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Returns the names of the tensors that the steps of a plan read where the weights have them: matrices of plain floats,
+/// and tables that are not also quantised matrices.
+pub(super) fn in_place(plan: &Plan) -> Vec<Arc<str>> {
+    let (mut read, mut packed) = (vec![], HashSet::new());
+    for step in plan.steps() {
+        for operand in step.matrices() {
+            match operand {
+                Operand::Weight { name, dtype, .. } if dtype.is_float() => read.push(name.clone()),
+                Operand::Weight { name, .. } => drop(packed.insert(name.clone())),
+                Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => {}
+            }
+        }
+    }
+    let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).flat_map(|step| step.inputs.first());
+    read.extend(tables.filter_map(|table| match table {
+        Operand::Weight { name, .. } => Some(name.clone()).filter(|name| !packed.contains(name)),
+        Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
+    }));
+    read
 }
 
 /// The widest operand that `plan` multiplies with a quantised matrix.

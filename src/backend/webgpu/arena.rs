@@ -159,7 +159,7 @@ impl Arena {
                 let from = (segment.first_row + first) * row_bytes;
                 let range = from..from + rows * row_bytes;
                 weight.will_need(range.clone());
-                self.upload_rows(context, matrix, segment, first, &weight.bytes_of(range.clone()), rows);
+                self.upload_rows(context, matrix, segment, first, &weight.read(range.clone())?, rows);
                 weight.done_with(range);
                 *chunks += 1;
                 if chunks.is_multiple_of(CHUNKS_A_SUBMISSION) {

@@ -50,7 +50,7 @@ pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<Arc<str>
 fn whole(weights: &Weights, name: &str, shape: [usize; 2]) -> Result<Arc<[f32]>> {
     let weight = weights.get(name, &shape)?;
     let mut elements = vec![0.0; shape.iter().product()];
-    quant::dequantize_row(weight.dtype, &weight.bytes(), &mut elements)?;
+    quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut elements)?;
     Ok(elements.into())
 }
 

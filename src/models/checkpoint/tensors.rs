@@ -204,7 +204,7 @@ fn mapped(tensor: &TensorInfo, name: String, f: fn(f32) -> f32) -> Result<Tensor
     if tensor.shape.len() != 1 || tensor.elements() > MAX_VECTOR {
         return Err(Error::tensor(&tensor.name, format!("has the shape {:?}, but must be a vector", tensor.shape)));
     }
-    let bytes = tensor.bytes(0..tensor.byte_len());
+    let bytes = tensor.read(0..tensor.byte_len())?;
     let halves = |one: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&bytes| one(bytes)).collect::<Vec<_>>();
     let mut elements = match tensor.dtype.dtype() {
         Some(DType::F16) => halves(|bytes| f16::from_le_bytes(bytes).to_f32()),
