@@ -249,6 +249,7 @@ impl<'a> Weight<'a> {
     ///
     /// # Errors
     /// [`Error::Io`] where the file cannot be read, or has been shortened.
+    #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
     pub(crate) fn read(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
         let range = self.in_tensor(range);
         match &self.stored.copy {
