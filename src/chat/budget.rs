@@ -9,7 +9,7 @@ use minijinja::{Error, ErrorKind, State};
 pub(super) const MAX_TEXT: usize = 64 << 20;
 
 /// The most bytes of texts and lists that one rendering may make: every text is made a few times on its way.
-const MAX_MADE: usize = 5 * MAX_TEXT;
+pub(super) const MAX_MADE: usize = 5 * MAX_TEXT;
 
 /// How deep lists and dicts may nest.
 pub(super) const MAX_DEPTH: usize = 64;

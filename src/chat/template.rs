@@ -236,7 +236,10 @@ fn message_value(message: &Message) -> Value {
 pub(super) fn error(error: minijinja::Error) -> Error {
     let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
     let what = match error.kind() {
-        ErrorKind::OutOfFuel => "takes too many steps, and may never end".to_owned(),
+        // minijinja counts the bytes that steps make among them, from 3.1 on.
+        ErrorKind::OutOfFuel => {
+            format!("takes too many steps or makes more than {} MB, and may never end", budget::MAX_MADE >> 20)
+        }
         ErrorKind::WriteFailure => format!("writes more than {} MB", budget::MAX_TEXT >> 20),
         kind => error.detail().map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
     };

@@ -18,11 +18,15 @@ fn refused(source: &str) -> String {
     assert!(peak < MOST, "{} MB: {shown}", peak >> 20);
     match result {
         Err(error @ Error::ChatTemplate(_)) if error.to_string().contains("line 2") => error.to_string(),
+        // The steps run out where the template happens to be.
+        Err(error @ Error::ChatTemplate(_)) if error.to_string().contains(TOO_MANY) => error.to_string(),
         other => panic!("{:?}: {shown}", other.map(|text| text.len())),
     }
 }
 
 const TOO_MUCH: &str = "makes more than 320 MB";
+/// Newer versions of minijinja count what a step makes as further steps, which may be too many before our own count is.
+const TOO_MANY: &str = "too many steps";
 const TOO_LONG: &str = "longer than 64 MB";
 
 #[test]
@@ -60,7 +64,7 @@ fn what_doubles_is_stopped() {
         let name = ["s", "l", "t"].into_iter().find(|name| expression.contains(&format!("ns.{name}"))).unwrap();
         let source = format!("{start}{{% set ns.{name} = {expression} %}}{{% endfor %}}");
         let error = refused(&source);
-        assert!(error.contains(message), "{expression}: {error}");
+        assert!([message, TOO_MANY].iter().any(|message| error.contains(message)), "{expression}: {error}");
     }
     let captured = [
         "{% set x %}{{ ns.s }}{{ ns.s }}{% endset %}",
@@ -158,7 +162,8 @@ fn what_contains_itself_many_times_is_written_in_no_way() {
 #[test]
 fn no_constant_is_made_before_it_is_counted() {
     let constants = "{% set x = 'x' * 99999999 %}".repeat(99);
-    assert!(refused(&format!("\n{{% if true %}}{constants}{{% endif %}}")).contains(TOO_LONG));
+    let error = refused(&format!("\n{{% if true %}}{constants}{{% endif %}}"));
+    assert!([TOO_LONG, TOO_MANY].iter().any(|message| error.contains(message)), "{error}");
 }
 
 /// Expressions, each a few operators deep, from a seed.
