@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Decoder, Wanted, engine::Engine};
+use super::{Decoder, Find, Wanted, engine::Engine};
 use crate::{
     Error, Result,
     backend::Run,
@@ -46,20 +46,9 @@ impl Decoder {
     /// # Errors
     /// As [`step`](Self::step); [`Error::Argument`] where some logit is not a number.
     pub fn greedy(&mut self, id: SequenceId, token: u32) -> Result<u32> {
-        self.check_ids(&[token])?;
-        let position = self.tokens(id)?.len();
-        let recompute = self.recompute;
-        let next = self.turns.take(|engine| if recompute { Ok(None) } else { engine.greedy(id, token, position) })?;
-        match next {
-            Some(next) => {
-                self.tokens.entry(id).or_default().push(token);
-                self.logits.clear();
-                Ok(next)
-            }
-            None => {
-                let logits = self.step(&[(id, &[token], Wanted::Last)])?;
-                largest(logits).map(|best| best.id)
-            }
+        match self.extend(&[(id, &[token], Wanted::Last)], Find::Next, None)? {
+            Some(next) => Ok(next),
+            None => largest(&self.logits).map(|best| best.id),
         }
     }
 }
@@ -67,7 +56,7 @@ impl Decoder {
 impl Engine {
     /// The most probable token after `token` at `position`; the device then goes on with it. `None` where the device does
     /// not go ahead, or the cache lacks some of the sequence.
-    fn greedy(&mut self, id: SequenceId, token: u32, position: usize) -> Result<Option<u32>> {
+    pub fn greedy(&mut self, id: SequenceId, token: u32, position: usize) -> Result<Option<u32>> {
         if self.executable.ahead().is_none() {
             return Ok(None);
         }

@@ -26,8 +26,8 @@ pub(super) struct Results<'a> {
     pub logits: &'a mut Vec<f32>,
     /// The largest of them, where no others were asked for.
     pub best: &'a mut Vec<TokenLogit>,
-    /// How many are enough; 0 where all are wanted.
-    pub enough: usize,
+    /// How many of the largest are enough; `None` where all are wanted.
+    pub largest: Option<usize>,
 }
 
 impl Engine {
@@ -78,7 +78,10 @@ impl Engine {
             runs.push(Run { len, start: part.start + from, pages, state: state.as_ref() });
         }
         let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies };
-        let found = if results.enough > 0 { self.executable.best(&step, results.enough)? } else { None };
+        let found = match results.largest {
+            Some(count) => self.executable.best(&step, count)?,
+            None => None,
+        };
         match found {
             Some(found) => results.best.extend_from_slice(found),
             None => results.logits.extend_from_slice(self.executable.run(&step)?),

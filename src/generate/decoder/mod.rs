@@ -42,6 +42,17 @@ pub struct Prefill {
     pub complete: bool,
 }
 
+/// The results that a call needs of the tokens whose logits are wanted.
+#[derive(Clone, Copy)]
+enum Find {
+    /// All logits.
+    Logits,
+    /// As many of the largest logits; all where the device does not find them.
+    Largest(usize),
+    /// The most probable token to follow a single one; all logits where the device does not choose it.
+    Next,
+}
+
 /// The sizes that an executable was compiled for.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -168,7 +179,7 @@ impl Decoder {
     /// vocabulary; [`Error::ContextFull`] and those of the cache's limit where a sequence cannot grow as far; whatever
     /// the device reports.
     pub fn step(&mut self, runs: &[(SequenceId, &[u32], Wanted)]) -> Result<&mut [f32]> {
-        self.extend(runs, 0, None)?;
+        self.extend(runs, Find::Logits, None)?;
         Ok(&mut self.logits)
     }
 
@@ -179,18 +190,20 @@ impl Decoder {
     /// # Errors
     /// As [`step`](Self::step).
     pub fn best(&mut self, id: SequenceId, token: u32, count: usize) -> Result<Option<&[TokenLogit]>> {
-        self.extend(&[(id, &[token], Wanted::Last)], count, None)?;
+        let find = if count == 0 { Find::Logits } else { Find::Largest(count) };
+        self.extend(&[(id, &[token], Wanted::Last)], find, None)?;
         Ok(if self.best.is_empty() { None } else { Some(&self.best) })
     }
 
-    /// Appends tokens to sequences. As many of the largest logits as `enough` are needed, or all if that is 0. `prompt_end` is
-    /// where the prompt ends that they are a part of, where they do not end it.
+    /// Appends tokens to sequences in one turn, and returns the most probable token to follow where that was asked for and
+    /// the device has chosen it. `prompt_end` is the position where the prompt ends of which the tokens are a part, where
+    /// they do not end it.
     fn extend(
         &mut self,
         runs: &[(SequenceId, &[u32], Wanted)],
-        enough: usize,
+        find: Find,
         prompt_end: Option<usize>,
-    ) -> Result<()> {
+    ) -> Result<Option<u32>> {
         let mut seen = HashSet::new();
         for (id, new, _) in runs {
             self.check_room(self.tokens(*id)?.len(), new.len())?;
@@ -200,19 +213,26 @@ impl Decoder {
             }
         }
         let Self { turns, limits, recompute, tokens, logits, best, .. } = self;
-        turns.take(|engine| {
+        let next = turns.take(|engine| {
+            if let (Find::Next, [(id, [token], _)], false) = (find, runs, *recompute)
+                && let Some(next) = engine.greedy(*id, *token, tokens[id].len())?
+            {
+                logits.clear();
+                return Ok(Some(next));
+            }
             let part = |run: &(SequenceId, _, _)| {
                 engine.forget_ahead(run.0)?;
                 let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
                 Ok(Part::new(*run, &tokens[&run.0], start, prompt_end))
             };
             let parts = runs.iter().map(part).collect::<Result<Vec<_>>>()?;
-            engine.compute(&parts, *limits, Results { logits, best, enough })
+            let largest = if let Find::Largest(count) = find { Some(count) } else { None };
+            engine.compute(&parts, *limits, Results { logits, best, largest }).map(|()| None)
         })?;
         for (id, new, _) in runs {
             tokens.entry(*id).or_default().extend_from_slice(new);
         }
-        Ok(())
+        Ok(next)
     }
 
     /// What the executable has done and what it holds.
@@ -249,7 +269,7 @@ impl Decoder {
             }
             let end = ids.len().min(done + self.limits.max_tokens);
             let wanted = if end == ids.len() { Wanted::Last } else { Wanted::None };
-            self.extend(&[(id, &ids[done..end], wanted)], 0, Some(ids.len()))?;
+            self.extend(&[(id, &ids[done..end], wanted)], Find::Logits, Some(ids.len()))?;
             done = end;
         }
         Ok(Prefill { cached, complete: progress(done, ids.len()) })
