@@ -79,6 +79,14 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// One of several requests cannot be served.
+    #[error("request {index}: {source}")]
+    Request {
+        /// The number of the request, from 0.
+        index: usize,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
     /// The prompt and what is in the cache do not fit the context.
     #[error(
         "the prompt has {tokens} tokens, but only {free} of the context's {context} are free: \
@@ -115,6 +123,9 @@ pub enum Error {
         /// What went wrong.
         what: String,
     },
+    /// Loading was cancelled by its caller.
+    #[error("loading was cancelled by the callback of `on_progress`")]
+    Cancelled,
     /// A GPU has no room.
     #[error(
         "{device} has no room for {what}, {needed} bytes: use a smaller model, context or prefill chunk, or the CPU"
@@ -142,6 +153,16 @@ impl Error {
 
     pub(crate) fn tensor(tensor: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Tensor { tensor: tensor.into(), what: what.into() }
+    }
+
+    /// The error of one of several requests.
+    pub(crate) fn in_request(self, index: usize) -> Self {
+        Self::Request { index, source: Box::new(self) }
+    }
+
+    /// Whether fewer sequences at once may avoid it.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Memory { .. } | Self::DeviceMemory { .. } | Self::Argument { name: "memory_limit", .. })
     }
 
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {

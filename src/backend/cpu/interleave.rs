@@ -18,7 +18,7 @@ use super::{
     packed::Packed,
     pool::Pool,
 };
-use crate::{Error, Result, quant::ROWS, weights::Weight};
+use crate::{Error, Result, backend::LoadProgress, quant::ROWS, weights::Weight};
 
 /// What Linux maps of a file around the byte that is read first; what of it lies before that byte may have been given
 /// back already by the thread whose it was.
@@ -28,22 +28,30 @@ const AROUND: usize = 64 << 10;
 pub(super) fn interleave<'w>(
     mut weights: Vec<(Weight<'w>, Stack)>,
     pool: &mut Pool,
+    progress: &LoadProgress<'_>,
 ) -> Result<Vec<(Weight<'w>, Packed)>> {
     // Each file is mapped in one piece.
     weights.sort_by_key(|(weight, _)| weight.place());
     let matrices = make_room(weights)?;
     let end = matrices.last().map_or(0, |(_, last)| last.place().end);
     let next = AtomicUsize::new(0);
-    pool.run(&|_| {
-        loop {
+    pool.run(&|worker| {
+        while !progress.is_cancelled() {
             let start = next.fetch_add(HUGE_PAGE, Relaxed);
             if start >= end {
                 break;
             }
+            let bytes = start..end.min(start + HUGE_PAGE);
             // SAFETY: no two threads have the same bytes, and nobody reads the matrices before this call ends.
-            unsafe { fill(&matrices, start..start + HUGE_PAGE) };
+            unsafe { fill(&matrices, bytes.clone()) };
+            progress.add(bytes.len());
+            // The first thread is the caller's.
+            if worker.number == 0 {
+                progress.report();
+            }
         }
     })?;
+    progress.check()?;
     Ok(matrices)
 }
 
@@ -130,7 +138,7 @@ mod tests {
         for threads in [1, 2, 5] {
             named.rotate_left(2);
             let mut pool = Pool::new(threads).unwrap();
-            let matrices = interleave(named.clone(), &mut pool).unwrap();
+            let matrices = interleave(named.clone(), &mut pool, &LoadProgress::unobserved()).unwrap();
             assert_eq!(matrices.len(), SHAPES.len());
             for (weight, packed) in matrices {
                 let Stack { count, rows, columns } = packed.stack;
@@ -147,6 +155,6 @@ mod tests {
 
     #[test]
     fn nothing_is_interleaved_to_nothing() {
-        assert!(interleave(Vec::new(), &mut Pool::new(2).unwrap()).unwrap().is_empty());
+        assert!(interleave(Vec::new(), &mut Pool::new(2).unwrap(), &LoadProgress::unobserved()).unwrap().is_empty());
     }
 }

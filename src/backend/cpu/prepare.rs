@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    backend::LoadProgress,
     graph::{Rows, Shape},
     plan::{Operand, Plan},
     quant,
@@ -33,7 +34,7 @@ pub(super) enum Table {
 
 impl Prepared {
     /// Interleaves every quantised matrix that a product of `plan` reads.
-    pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool) -> Result<Self> {
+    pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool, progress: &LoadProgress<'_>) -> Result<Self> {
         let mut prepared = Self { matrices: HashMap::new(), weights: weights.clone() };
         let mut quantized = HashMap::new();
         for step in plan.steps() {
@@ -49,7 +50,7 @@ impl Prepared {
         if !quantized.is_empty() {
             weights.read_ahead();
         }
-        for (weight, packed) in interleave(quantized.into_values().collect(), pool)? {
+        for (weight, packed) in interleave(quantized.into_values().collect(), pool, progress)? {
             prepared.add(weight.name, Matrix::Packed(packed));
         }
         Ok(prepared)
