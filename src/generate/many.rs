@@ -15,7 +15,7 @@ use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
 /// a token alike in every step; [`Runner::generate_many`](crate::Runner::generate_many) says where it does. `on_piece` gets
 /// the number of a request and the next piece of its text, and ends that text by returning false.
 ///
-/// `sequence` holds the common beginning of all prompts afterwards, unless they have none.
+/// `sequence` holds the common beginning of all prompts afterwards, unless they have none or memory was short.
 ///
 /// # Errors
 /// [`Error::Request`](crate::Error::Request) with the number of a request that cannot be served: before anything is computed for a prompt or an
@@ -70,7 +70,7 @@ struct Live {
 
 impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     fn run(&mut self, sequence: SequenceId) -> Result<()> {
-        let common = self.compute_common(sequence)?;
+        let mut common = self.compute_common(sequence)?;
         while !(self.waiting.is_empty() && self.live.is_empty()) {
             self.start_waiting(common)?;
             self.end_due()?;
@@ -79,6 +79,11 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
             }
             match self.step() {
                 Err(error) if error.is_out_of_memory() && self.live.len() > 1 => self.suspend_last()?,
+                // The last text left needs as much as it would alone only without the beginning that forks start from.
+                Err(error) if error.is_out_of_memory() && common.is_some() => {
+                    self.decoder.truncate(sequence, 0)?;
+                    common = None;
+                }
                 stepped => stepped?,
             }
         }

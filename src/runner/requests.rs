@@ -70,9 +70,9 @@ impl Runner {
     /// `on_piece` gets the number of a prompt and the next piece of its text, and ends that text by returning false. A
     /// [`GenerateRequest`] has a text's own processors and stop handle; its prompt may be a rendered chat template.
     ///
-    /// On a CPU each text is the one that [`generate`](Self::generate) makes alone, bit for bit of every logit. On a GPU
-    /// prompts of up to 16 tokens and longer ones run through different kernels, so that a common beginning may change
-    /// the rounding of logits, and a text where two tokens are as probable as each other.
+    /// On a CPU each text is the one that [`generate`](Self::generate) makes alone, for logits are the same bit for bit in steps
+    /// of any size. On a GPU steps of one token, of a few and of many run through different kernels, which round
+    /// differently: a text may differ from the one alone where two tokens are almost equally probable.
     ///
     /// Of texts that a [`memory_limit`](RunnerBuilder::memory_limit) has no room for at once, some wait. The runner's sequence
     /// holds the common beginning afterwards, for the next call.

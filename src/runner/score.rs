@@ -83,7 +83,14 @@ impl Runner {
         decoder.prefill(*sequence, &before[..common], |_, _| true)?;
         let mut scoring = Scoring { decoder, prefix: *sequence, common, labels, top };
         scoring.run()?;
-        Ok(scoring.labels.iter_mut().map(|label| std::mem::take(&mut label.scores)).collect())
+        let labels = std::mem::take(&mut scoring.labels);
+        drop(scoring);
+        // Where there is no memory for a fork beside the prefix, a label takes the place of the prefix.
+        let scored = labels.into_iter().map(|label| match label.is_scored() {
+            true => Ok(label.scores),
+            false => self.score_ids(&label.ids, label.from, top),
+        });
+        scored.collect()
     }
 
     /// How probable the model finds each of `ids` from the one at `from` on, given those before it, with the `top` most
@@ -160,7 +167,7 @@ struct Scoring<'a> {
 }
 
 impl Scoring<'_> {
-    /// Scores all labels; the decoder has the logits after the prefix.
+    /// Scores the labels that there is memory for; the decoder has the logits after the prefix.
     fn run(&mut self) -> Result<()> {
         let Self { decoder, common, labels, top, .. } = self;
         let logits = &*decoder.logits();
@@ -174,7 +181,7 @@ impl Scoring<'_> {
                 return Ok(());
             }
             match self.step(&runs) {
-                Err(error) if error.is_out_of_memory() && runs.len() > 1 => {
+                Err(error) if error.is_out_of_memory() => {
                     at_once = runs.len() - 1;
                     self.start_over(runs[at_once].0)?;
                 }
@@ -189,11 +196,10 @@ impl Scoring<'_> {
         let mut room = self.decoder.limits().max_outputs;
         let mut runs = vec![];
         for (index, label) in self.labels.iter_mut().enumerate() {
-            // The last id is scored by the logits of the one before.
-            let end = (label.ids.len() - 1).min(label.computed + room);
-            if label.computed == label.ids.len() - 1 {
+            if label.is_scored() {
                 continue;
             }
+            let end = (label.ids.len() - 1).min(label.computed + room);
             if room == 0 || runs.len() == at_once {
                 break;
             }
@@ -219,7 +225,7 @@ impl Scoring<'_> {
         }
         for (index, _) in runs {
             let label = &mut labels[*index];
-            if label.computed == label.ids.len() - 1
+            if label.is_scored()
                 && let Some(sequence) = label.sequence.take()
             {
                 decoder.close(sequence)?;
@@ -248,6 +254,11 @@ impl Drop for Scoring<'_> {
 }
 
 impl Label {
+    /// Whether it has all scores: the last id is scored by the logits of the one before.
+    fn is_scored(&self) -> bool {
+        self.computed == self.ids.len() - 1
+    }
+
     /// Takes the logits of the last of its first `computed` ids, a row for each, and scores the ids that follow them.
     fn take<'l>(&mut self, computed: usize, rows: impl ExactSizeIterator<Item = &'l [f32]>, top: usize) {
         let first = computed - rows.len() + 1;

@@ -3,16 +3,13 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex},
     thread,
 };
 
-use inkstone::{DType, Device, Error, Runner, RunnerBuilder};
+use inkstone::{Device, Error, Runner, RunnerBuilder};
 
-use crate::support::{data, gguf_file::Folder, tiny::MODELS};
+use crate::support::{data, tiny::MODELS};
 
 fn storyteller() -> PathBuf {
     data("storyteller/storyteller.gguf")

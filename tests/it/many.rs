@@ -11,9 +11,14 @@ use std::{
 use inkstone::{
     CacheType, Completion, Error, GenerateOptions, GenerateRequest, Runner, RunnerBuilder, SamplerOptions, StopHandle,
     StopReason,
-    generate::{Decoder, Generation, Limits, generate_many},
+    backend::{Backend, cpu::Cpu},
+    generate::{Decoder, Generation, Limits, Wanted, generate_many},
     gguf::Gguf,
+    kv_cache::{CacheLayout, KvCache},
+    models::Model,
+    optimize::{Target, optimize},
     tokenizer::Tokenizer,
+    weights::Weights,
 };
 use proptest::prelude::*;
 
@@ -277,6 +282,35 @@ fn compare(builder: &RunnerBuilder, path: &std::path::Path, exact: bool) {
     }
 }
 
+/// The logits after each of `ids`, computed in steps of so many tokens.
+fn logits_in_steps(backend: &dyn Backend, gguf: &Gguf, ids: &[u32], len: usize) -> Vec<f32> {
+    let weights = Weights::from_gguf(gguf);
+    let Model { config, graph } = Model::from_gguf(gguf, &weights).unwrap();
+    let vector = |name: &str| Some(Arc::from(weights.vector(name, gguf.tensor(name)?.elements()).ok()?));
+    let graph = optimize(&graph, &Target { supports: &|op| backend.supports(op), vector: &vector }).unwrap().graph;
+    let layout = CacheLayout::new(&graph, CacheType::F16).unwrap();
+    let limits = Limits { vocab_size: config.vocab_size, max_tokens: len, max_outputs: len };
+    let executable = backend.compile(&graph, &weights, &layout, len, len).unwrap();
+    let mut decoder = Decoder::new(executable, KvCache::new(&layout, config.context_length), limits);
+    let sequence = decoder.open();
+    decoder.step(&[(sequence, ids, Wanted::All)]).unwrap().to_vec()
+}
+
+/// What makes texts the same in any company: a token's logits are, bit for bit and with every instruction set.
+#[test]
+fn logits_on_a_cpu_do_not_depend_on_the_size_of_steps() {
+    let paths = MODELS.map(|tiny| tiny.path()).into_iter().chain([data("storyteller/storyteller.gguf")]);
+    for path in paths {
+        let gguf = Gguf::open(&path).unwrap();
+        let ids: Vec<u32> = (0..37).map(|n| n * 29 % 300).collect();
+        for set in Cpu::instruction_sets() {
+            let cpu = Cpu::with_instruction_set(Some(2), set).unwrap();
+            let [one, few, many] = [1, 6, 37].map(|len| logits_in_steps(&cpu, &gguf, &ids, len));
+            assert!(one == few && one == many, "{} with {set}", path.display());
+        }
+    }
+}
+
 #[test]
 fn texts_of_real_models_are_those_alone() {
     for tiny in MODELS {
@@ -310,8 +344,11 @@ fn texts_wait_for_memory() {
         let limit = builder.plan(tiny.path()).unwrap().total();
         let mut runner = builder.memory_limit(limit).from_gguf(tiny.path()).unwrap();
         let ids = tiny.expected().prompt;
-        let requests: Vec<_> = (0..6).map(|n| (&ids[..20 + 8 * n], seeded(n as u64, Some(60)))).collect();
+        // Some go on until the context ends, which takes all memory.
+        let requests: Vec<_> =
+            (0..6).map(|n| (&ids[..20 + 8 * n], seeded(n as u64, (n % 2 == 0).then_some(60)))).collect();
         let texts = runner.generate_many(requests.iter().map(|(p, o)| (*p, o)), |_, _| true).unwrap();
+        assert!(texts.iter().any(|text| text.summary.stop == StopReason::ContextEnd));
         for ((prompt, options), text) in requests.iter().zip(texts) {
             runner.reset();
             let mut generation = runner.generate(*prompt, options).unwrap();
@@ -375,7 +412,9 @@ fn labels_wait_for_memory() {
         let limit = builder.plan(tiny.path()).unwrap().total();
         let mut runner = builder.memory_limit(limit).from_gguf(tiny.path()).unwrap();
         let prefix: Vec<u32> = (10..70).collect();
-        let labels: Vec<Vec<u32>> = (0..20).map(|n| vec![n, n + 1, n + 2]).collect();
+        // The last one ends with the context.
+        let labels = (0..20).map(|n| vec![n, n + 1, n + 2]).chain([(0..70).collect()]);
+        let labels: Vec<Vec<u32>> = labels.collect();
         let together = runner.score_many(&prefix, &labels, 0).unwrap();
         for (label, together) in labels.iter().zip(&together) {
             let alone = runner.score_ids(&[prefix.as_slice(), label].concat(), prefix.len(), 0).unwrap();

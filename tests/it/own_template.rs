@@ -11,9 +11,10 @@ use crate::support::{
     tiny::{MODELS, with_template},
 };
 
+/// The comment at the end takes away the spaces that fill a file's key.
 const OWN: &str = "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
     {% for c in m.tool_calls or [] %}<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\
-    </tool_call>{% endfor %}<|im_end|>\n{% endfor %}{{ tools | length if tools }}<|im_start|>assistant\n";
+    </tool_call>{% endfor %}<|im_end|>\n{% endfor %}{{ tools | length if tools }}<|im_start|>assistant\n{# -#}";
 
 fn builder() -> RunnerBuilder {
     Runner::builder().threads(2)
@@ -36,8 +37,7 @@ fn a_base_model_chats() {
     );
 
     let mut own = builder().chat_template(OWN).from_gguf(MODELS[0].path()).unwrap();
-    // The comment takes away the spaces that fill the file's key.
-    let path = folder.write("chat.gguf", with_template(MODELS[0], &format!("{OWN}{{# -#}}")));
+    let path = folder.write("chat.gguf", with_template(MODELS[0], OWN));
     let mut file = builder().from_gguf(path).unwrap();
     let texts = [&mut own, &mut file].map(|runner| {
         let mut answer = runner.chat(&messages, &short()).unwrap();
