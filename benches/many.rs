@@ -60,20 +60,10 @@ fn main() -> ExitCode {
         let mut runner = builder.from_path(&path)?;
         println!("{} on {}; medians of {}", path.display(), runner.device().name, settings.reps);
         println!("{:<32}{:>12}{:>12}{:>8}", "", "one by one", "at once", "gain");
-        compare(
-            "labels",
-            settings.reps,
-            &mut runner,
-            |runner| settings.labels_alone(runner),
-            |runner| settings.labels_at_once(runner),
-        )?;
-        compare(
-            "documents",
-            settings.reps,
-            &mut runner,
-            |runner| settings.documents_alone(runner),
-            |runner| settings.documents_at_once(runner),
-        )?;
+        let [alone, at_once]: [&Way; 2] = [&|r| settings.labels_alone(r), &|r| settings.labels_at_once(r)];
+        compare("labels", settings.reps, &mut runner, [alone, at_once])?;
+        let [alone, at_once]: [&Way; 2] = [&|r| settings.documents_alone(r), &|r| settings.documents_at_once(r)];
+        compare("documents", settings.reps, &mut runner, [alone, at_once])?;
         Ok(())
     })
 }
@@ -132,17 +122,13 @@ impl Settings {
     }
 }
 
+/// One of the ways to do something, which returns the tokens that it came to.
+type Way<'a> = dyn Fn(&mut Runner) -> Result<usize> + 'a;
+
 /// Prints how long each of two ways takes, which come to as many tokens.
-fn compare(
-    what: &str,
-    reps: usize,
-    runner: &mut Runner,
-    alone: impl Fn(&mut Runner) -> Result<usize>,
-    at_once: impl Fn(&mut Runner) -> Result<usize>,
-) -> Result<(), Failure> {
+fn compare(what: &str, reps: usize, runner: &mut Runner, ways: [&Way; 2]) -> Result<(), Failure> {
     let mut seconds = [vec![], vec![]];
     let mut tokens = [0; 2];
-    let ways: [&dyn Fn(&mut Runner) -> Result<usize>; 2] = [&alone, &at_once];
     // The first round makes room and is not counted.
     for rep in 0..=reps {
         for (way, act) in ways.iter().enumerate() {
