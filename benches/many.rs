@@ -1,8 +1,10 @@
 //! What it gains to score labels and to go on from documents all at once, instead of one by one.
 //!
-//! Both ways take turns, so that a slow moment of the machine is everyone's, and each begins with an empty sequence.
+//! Both ways take turns, so that a slow moment of the machine is everyone's, and each begins with
+//! an empty sequence.
 //!
-//!     cargo bench --bench many -- [--model FILE] [--labels N] [--documents N] [--tokens N] [--threads N] [--reps N]
+//!     cargo bench --bench many -- [--model FILE] [--labels N] [--documents N] [--tokens N]
+//! [--threads N] [--reps N]
 
 #[path = "../examples/common/mod.rs"]
 mod common;

@@ -167,8 +167,8 @@ pub trait Backend: Send + Sync {
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>>;
 
-    /// As [`compile`](Self::compile), counting the weights in `progress` as they become ready. Unless a backend says
-    /// otherwise it counts none of them before the end.
+    /// As [`compile`](Self::compile), counting the weights in `progress` as they become ready.
+    /// Unless a backend says otherwise it counts none of them before the end.
     ///
     /// # Errors
     /// As there; [`Error::Cancelled`] where the caller of `progress` says so.

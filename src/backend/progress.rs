@@ -12,7 +12,8 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Gets the bytes of weights that are ready and those that there are; returns false to cancel loading.
+/// Gets the bytes of weights that are ready and those that there are; returns false to cancel
+/// loading.
 pub type ProgressCallback = dyn Fn(u64, u64) -> bool + Send + Sync;
 
 /// Bytes between two calls of the callback.
@@ -26,7 +27,8 @@ pub struct LoadProgress<'a> {
     /// `done` at the last call.
     reported: AtomicU64,
     cancelled: AtomicBool,
-    /// A panic of the callback, which goes on in the thread that loads once the others have stopped.
+    /// A panic of the callback, which goes on in the thread that loads once the others have
+    /// stopped.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -56,8 +58,8 @@ impl<'a> LoadProgress<'a> {
         self.done.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Calls back if some megabytes have been added since the last call. Only the thread that loads may call this, so
-    /// that the calls are one after the other.
+    /// Calls back if some megabytes have been added since the last call. Only the thread that loads
+    /// may call this, so that the calls are one after the other.
     pub fn report(&self) {
         let done = self.done.load(Relaxed).min(self.total);
         if done >= self.reported.load(Relaxed) + INTERVAL && done < self.total {

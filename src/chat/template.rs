@@ -59,8 +59,7 @@ impl ChatTemplate {
         const KEY: &str = "tokenizer.chat_template";
         let missing = || {
             let what = "the file has none (`tokenizer.chat_template`), so this may be a base model: use an instruct model, \
-                        generate from a plain prompt, or load it with a template of your own, \
-                        `Runner::builder().chat_template(source)`";
+                        generate from a plain prompt, or give the builder a template (`RunnerBuilder::chat_template`)";
             Error::ChatTemplate(what.to_owned())
         };
         let source = gguf.str(KEY)?.ok_or_else(missing)?;

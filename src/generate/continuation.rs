@@ -8,8 +8,8 @@ use crate::{
     tokenizer::{TextStream, Tokenizer},
 };
 
-/// One text in the making: chooses its tokens from logits, decodes them, and ends the text. It leaves steps and sequences
-/// to its caller.
+/// One text in the making: chooses its tokens from logits, decodes them, and ends the text. It
+/// leaves steps and sequences to its caller.
 pub(super) struct Continuation {
     sampler: Sampler,
     tokenizer: Tokenizer,
@@ -18,7 +18,8 @@ pub(super) struct Continuation {
     max_tokens: usize,
     handles: Vec<StopHandle>,
     ids: Vec<u32>,
-    /// Number of the most probable tokens that are kept with each token; `None` keeps no log-probabilities.
+    /// Number of the most probable tokens that are kept with each token; `None` keeps no
+    /// log-probabilities.
     top_logprobs: Option<usize>,
     logprobs: Vec<Logprobs>,
     done: bool,
@@ -96,8 +97,8 @@ impl Continuation {
         self.done
     }
 
-    /// Ends the text before its next token, if its caller or a limit says so, and returns the rest of it. `has_room` says
-    /// whether the context has room for another step.
+    /// Ends the text before its next token, if its caller or a limit says so, and returns the rest
+    /// of it. `has_room` says whether the context has room for another step.
     pub fn end_if_due(&mut self, has_room: bool) -> Option<String> {
         let reason = if self.is_stopped() {
             StopReason::Caller
@@ -121,8 +122,8 @@ impl Continuation {
         self.sampler.looks_at().filter(|_| self.top_logprobs.is_none())
     }
 
-    /// Appends `token`, the last id of the text, to its sequence, and chooses the next token: with as few logits as the
-    /// sampler needs, where the device can choose by itself.
+    /// Appends `token`, the last id of the text, to its sequence, and chooses the next token: with
+    /// as few logits as the sampler needs, where the device can choose by itself.
     pub fn step(&mut self, decoder: &mut Decoder, sequence: SequenceId, token: u32) -> Result<u32> {
         match self.largest_needed() {
             Some(1) => return decoder.greedy(sequence, token),
@@ -149,8 +150,8 @@ impl Continuation {
         Ok(id)
     }
 
-    /// Takes the token that was chosen, and returns the text that it settles, which may be none. The token may end the
-    /// text.
+    /// Takes the token that was chosen, and returns the text that it settles, which may be none.
+    /// The token may end the text.
     pub fn push(&mut self, id: u32) -> Result<String> {
         if self.tokenizer.is_end_of_generation(id) {
             return Ok(self.finish(StopReason::EndOfGeneration(id)));

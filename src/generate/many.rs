@@ -1,8 +1,9 @@
 //! The generation of several texts at once: one step computes a token of each.
 //!
-//! What all prompts begin with is computed once, in the caller's sequence; each text goes on in a fork of it, which is
-//! closed when the text ends. At most as many texts run at once as one step computes logits for
-//! ([`Limits::max_outputs`](super::Limits)): more would cost further steps. Those that wait start as others end.
+//! What all prompts begin with is computed once, in the caller's sequence; each text goes on in a
+//! fork of it, which is closed when the text ends. At most as many texts run at once as one step
+//! computes logits for ([`Limits::max_outputs`](super::Limits)): more would cost further steps.
+//! Those that wait start as others end.
 
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
@@ -11,16 +12,18 @@ use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
 
 /// Generates a text for each request, several at a time, and returns them in the requests' order.
 ///
-/// Each text is the one that [`Generation`](super::Generation) makes of its request alone, as long as the device computes
-/// a token alike in every step; [`Runner::generate_many`](crate::Runner::generate_many) says where it does. `on_piece` gets
+/// Each text is the one that [`Generation`](super::Generation) makes of its request alone, as long
+/// as the device computes a token alike in every step;
+/// [`Runner::generate_many`](crate::Runner::generate_many) says where it does. `on_piece` gets
 /// the number of a request and the next piece of its text, and ends that text by returning false.
 ///
-/// `sequence` holds the common beginning of all prompts afterwards, unless they have none or memory was short.
+/// `sequence` holds the common beginning of all prompts afterwards, unless they have none or memory
+/// was short.
 ///
 /// # Errors
-/// [`Error::Request`](crate::Error::Request) with the number of a request that cannot be served: before anything is computed for a prompt or an
-/// option that cannot be used, later for a text whose tokens cannot be chosen. Whatever the device reports. Unfinished
-/// texts are then dropped.
+/// [`Error::Request`](crate::Error::Request) with the number of a request that cannot be served:
+/// before anything is computed for a prompt or an option that cannot be used, later for a text
+/// whose tokens cannot be chosen. Whatever the device reports. Unfinished texts are then dropped.
 pub fn generate_many<'p>(
     decoder: &mut Decoder,
     sequence: SequenceId,
@@ -79,7 +82,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
             }
             match self.step() {
                 Err(error) if error.is_out_of_memory() && self.live.len() > 1 => self.suspend_last()?,
-                // The last text left needs as much as it would alone only without the beginning that forks start from.
+                // The last text left needs as much as it would alone only without the beginning
+                // that forks start from.
                 Err(error) if error.is_out_of_memory() && common.is_some() => {
                     self.decoder.truncate(sequence, 0)?;
                     common = None;
@@ -90,11 +94,12 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// Makes `sequence` hold the common beginning of all prompts, and returns it unless there is none.
+    /// Makes `sequence` hold the common beginning of all prompts, and returns it unless there is
+    /// none.
     fn compute_common(&mut self, sequence: SequenceId) -> Result<Option<SequenceId>> {
         let Self { decoder, waiting, .. } = self;
         let Some(first) = waiting.front() else { return Ok(None) };
-        let shared = |text: &Text| first.known.iter().zip(text.unshared_from()).take_while(|(a, b)| a == b).count();
+        let shared = |text: &Text| first.known.iter().zip(text.before_last()).take_while(|(a, b)| a == b).count();
         let common = waiting.iter().map(shared).min().unwrap_or(0);
         if common == 0 {
             return Ok(None);
@@ -120,7 +125,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// Ends the texts that are due before their next token, and closes the sequences of all that have ended.
+    /// Ends the texts that are due before their next token, and closes the sequences of all that
+    /// have ended.
     fn end_due(&mut self) -> Result<()> {
         let context_length = self.decoder.context_length();
         let mut at = 0;
@@ -181,7 +187,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// As [`step`](Self::step) for the only live text, where the device can choose its token or find the largest logits.
+    /// As [`step`](Self::step) for the only live text, where the device can choose its token or
+    /// find the largest logits.
     fn step_alone(&mut self, started: Instant) -> Result<()> {
         let Self { decoder, live, on_piece, .. } = self;
         let Some(Live { sequence, text }) = live.first_mut() else { return Ok(()) };
@@ -191,8 +198,9 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         text.push(id, on_piece).map_err(|error| error.in_request(text.index))
     }
 
-    /// The tokens of the next step, as ranges of live texts' ids: as much of prompts as a step takes, where some are to be
-    /// read, and else the last token of each text. The two are kept apart because devices have kernels for few tokens.
+    /// The tokens of the next step, as ranges of live texts' ids: as much of prompts as a step
+    /// takes, where some are to be read, and else the last token of each text. The two are kept
+    /// apart because devices have kernels for few tokens.
     fn next_runs(&self) -> Result<Vec<(usize, Range<usize>)>> {
         let mut room = self.decoder.limits().max_tokens;
         let (mut reading, mut decoding) = (vec![], vec![]);
@@ -240,7 +248,7 @@ impl Text {
     }
 
     /// The ids of the prompt but for the last, which has to be computed for its logits.
-    fn unshared_from(&self) -> &[u32] {
+    fn before_last(&self) -> &[u32] {
         &self.known[..self.known.len() - 1]
     }
 

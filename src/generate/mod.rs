@@ -31,8 +31,9 @@ use crate::sampler::SamplerOptions;
 pub struct GenerateOptions {
     /// How each token is chosen.
     pub sampler: SamplerOptions,
-    /// The most tokens to generate, by default 1024; a text that comes to so many ends by [`StopReason::TokenLimit`]. `None`
-    /// leaves the end to the model and the context's length: a base model may write until the context is full.
+    /// The most tokens to generate, by default 1024; a text of that length ends with
+    /// [`StopReason::TokenLimit`]. `None` leaves the end to the model and the context's length: a
+    /// base model may write until the context is full.
     pub max_tokens: Option<usize>,
     /// With how many of the most probable tokens the probability of each token is to be kept, for
     /// [`Generation::logprobs`]; `None`, the default, keeps none. 0 keeps the tokens' own.

@@ -22,8 +22,8 @@ use crate::{Error, Result, chat::RenderedPrompt, tokenizer::Tokenizer};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Prompt<'a> {
-    /// A text, encoded by [`Tokenizer::encode_prompt`]: special tokens that it spells out count as such, and the
-    /// begin-of-sequence token is added where the model wants one.
+    /// A text, encoded by [`Tokenizer::encode_prompt`]: special tokens that it spells out count as
+    /// such, and the begin-of-sequence token is added where the model wants one.
     Text(Cow<'a, str>),
     /// Token ids, used as they are: nothing is added.
     Ids(Cow<'a, [u32]>),

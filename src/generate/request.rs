@@ -5,7 +5,8 @@ use std::fmt;
 use super::{GenerateOptions, Prompt, StopHandle, Summary};
 use crate::sampler::{LogitsProcessor, Logprobs};
 
-/// Asks for one of the texts of [`Runner::generate_many`](crate::Runner::generate_many): a prompt, and options of its own.
+/// Asks for one of the texts of [`Runner::generate_many`](crate::Runner::generate_many): a prompt,
+/// and options of its own.
 ///
 /// A pair of a prompt and options is one:
 ///
@@ -29,15 +30,16 @@ impl<'p> GenerateRequest<'p> {
         Self { prompt: prompt.into(), options, processors: vec![], stop_handles: vec![] }
     }
 
-    /// Adds a stage to the text's sampler; see [`Generation::with_processor`](crate::Generation::with_processor).
+    /// Adds a stage to the text's sampler; see
+    /// [`Generation::with_processor`](crate::Generation::with_processor).
     #[must_use]
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.processors.push(Box::new(processor));
         self
     }
 
-    /// Lets this handle stop the text, also before its turn has come. Requests may share a handle, which then stops them
-    /// all; of several handles each stops the text.
+    /// Lets this handle stop the text, also before its turn has come. Requests may share a handle,
+    /// which then stops them all; of several handles each stops the text.
     #[must_use]
     pub fn with_stop_handle(mut self, handle: StopHandle) -> Self {
         self.stop_handles.push(handle);
@@ -85,7 +87,7 @@ pub struct Completion {
     /// The log-probabilities of its tokens before any stage of the sampler; empty where
     /// [`GenerateOptions::logprobs`] did not ask for them.
     pub logprobs: Vec<Logprobs>,
-    /// Why it ended and how long it took. The times are those of the steps that it took part in, most of which served
-    /// other texts as well.
+    /// Why it ended and how long it took. The times are those of the steps that it took part in,
+    /// most of which served other texts as well.
     pub summary: Summary,
 }

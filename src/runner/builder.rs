@@ -97,11 +97,12 @@ impl RunnerBuilder {
         self
     }
 
-    /// Sets the chat template, Jinja as `apply_chat_template` of transformers takes it, in the place of the model's own: for
-    /// a base model, which has none, or to override what the file has. By default the model's own.
+    /// Sets the chat template, Jinja as `apply_chat_template` of transformers takes it, in the
+    /// place of the model's own: for a base model, which has none, or to override what the file
+    /// has. By default the model's own.
     ///
-    /// The template is parsed when the model is loaded. It writes the begin-of-sequence token itself (`{{ bos_token }}`) where the
-    /// model wants one.
+    /// The template is parsed when the model is loaded. It writes the begin-of-sequence token
+    /// itself (`{{ bos_token }}`) where the model wants one.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Message, Runner};
@@ -118,12 +119,13 @@ impl RunnerBuilder {
         self
     }
 
-    /// Calls `callback` while the model is loaded, with the bytes of weights that are ready and those that there are: at the
-    /// start, every few megabytes, and at the end, in the thread that loads. Where it returns false, loading ends with
-    /// [`Error::Cancelled`], all memory is given back, and the model can be loaded again.
+    /// Calls `callback` while the model is loaded, with the bytes of weights that are ready and
+    /// those that there are: at the start, every few megabytes, and at the end, in the thread that
+    /// loads. Where it returns false, loading ends with [`Error::Cancelled`], all memory is given
+    /// back, and the model can be loaded again.
     ///
-    /// Weights that are computed on where the file has them count as ready at the end. Where a GPU turns out to be unfit and
-    /// the CPU takes its place, the count starts again.
+    /// Weights that are computed on where the file has them count as ready at the end. Where a GPU
+    /// turns out to be unfit and the CPU takes its place, the count starts again.
     ///
     /// ```no_run
     /// use inkstone::{Error, Runner, StopHandle};
@@ -164,9 +166,10 @@ impl RunnerBuilder {
     /// Loads the model in this file; of a split model, the first part.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::InvalidFile`] for the file; [`Error::Architecture`], [`Error::Metadata`],
-    /// [`Error::Tensor`] and [`Error::Tokenizer`] for what is in it; [`Error::Argument`] for a setting out of its range;
-    /// [`Error::ChatTemplate`] for a [`chat_template`](Self::chat_template) that does not parse; [`Error::Memory`] past the
+    /// [`Error::Io`] and [`Error::InvalidFile`] for the file; [`Error::Architecture`],
+    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Tokenizer`] for what is in it;
+    /// [`Error::Argument`] for a setting out of its range; [`Error::ChatTemplate`] for a
+    /// [`chat_template`](Self::chat_template) that does not parse; [`Error::Memory`] past the
     /// memory limit; [`Error::Cancelled`] where [`on_progress`](Self::on_progress) says so.
     pub fn from_gguf(&self, path: impl AsRef<Path>) -> Result<Runner> {
         self.load(Gguf::open(path)?)

@@ -61,7 +61,8 @@ pub struct Runner {
     memory: MemoryPlan,
     device: DeviceInfo,
     tokenizer: Tokenizer,
-    /// The builder's or else the file's, or why the latter cannot be used: a model without one still generates from plain prompts.
+    /// The builder's or else the file's, or why the latter cannot be used: a model without one
+    /// still generates from plain prompts.
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
     sequence: SequenceId,

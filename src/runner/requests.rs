@@ -50,10 +50,11 @@ impl Runner {
 
 /// Text.
 impl Runner {
-    /// Goes on from a prompt, which is text or token ids. The pieces of text come from the [`Generation`] as they are made.
+    /// Goes on from a prompt, which is text or token ids. The pieces of text come from the
+    /// [`Generation`] as they are made.
     ///
-    /// A text is encoded as the file says: special tokens that it spells out count as such, and those that begin a
-    /// sequence are added. Ids are used as they are.
+    /// A text is encoded as the file says: special tokens that it spells out count as such, and
+    /// those that begin a sequence are added. Ids are used as they are.
     ///
     /// # Errors
     /// [`Error::Argument`] for an empty prompt or an option out of its range, [`Error::Tokenizer`] for a prompt that the
@@ -63,19 +64,21 @@ impl Runner {
         self.generation(ids, options)
     }
 
-    /// Goes on from many prompts at once, each with options of its own, and returns the texts in the prompts' order. A step
-    /// computes a token of up to 16 texts, which costs little more than a token of one; what all prompts begin with is
-    /// computed once.
+    /// Generates a text for each of many prompts at once, and returns the texts in the prompts'
+    /// order. Each request has options of its own. A step computes a token of up to 16 texts, which
+    /// costs little more than a token of one; the common beginning of all prompts is computed once.
     ///
-    /// `on_piece` gets the number of a prompt and the next piece of its text, and ends that text by returning false. A
-    /// [`GenerateRequest`] has a text's own processors and stop handle; its prompt may be a rendered chat template.
+    /// `on_piece` gets the number of a prompt and the next piece of its text, and ends that text by
+    /// returning false. A [`GenerateRequest`] has a text's own processors and stop handle; its
+    /// prompt may be a rendered chat template.
     ///
-    /// On a CPU each text is the one that [`generate`](Self::generate) makes alone, for logits are the same bit for bit in steps
-    /// of any size. On a GPU steps of one token, of a few and of many run through different kernels, which round
-    /// differently: a text may differ from the one alone where two tokens are almost equally probable.
+    /// On a CPU each text is the one that [`generate`](Self::generate) makes alone, for logits are
+    /// the same bit for bit in steps of any size. On a GPU steps of one token, of a few and of many
+    /// run through different kernels, which round differently: a text may differ from the one alone
+    /// where two tokens are almost equally probable.
     ///
-    /// Of texts that a [`memory_limit`](RunnerBuilder::memory_limit) has no room for at once, some wait. The runner's sequence
-    /// holds the common beginning afterwards, for the next call.
+    /// Of texts that a [`memory_limit`](RunnerBuilder::memory_limit) has no room for at once, some
+    /// wait. The runner's sequence holds the common beginning afterwards, for the next call.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner};
@@ -93,8 +96,9 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Request`] with the number of a prompt and the error that [`generate`](Self::generate) gives for it, before
-    /// anything is computed where it is in the prompt or the options. Whatever the device reports.
+    /// [`Error::Request`] with the number of a prompt and the error that
+    /// [`generate`](Self::generate) gives for it, before anything is computed where it is in the
+    /// prompt or the options. Whatever the device reports.
     pub fn generate_many<'p>(
         &mut self,
         requests: impl IntoIterator<Item: Into<GenerateRequest<'p>>>,
@@ -103,9 +107,10 @@ impl Runner {
         generate_many(&mut self.decoder, self.sequence, &self.tokenizer, requests, on_piece)
     }
 
-    /// Answers a conversation, by the model's chat template or the builder's. The pieces of the answer's text come from the [`Answer`] as they
-    /// are made; what the model thinks before is among its [`events`](Answer::events). A conversation that goes on from the
-    /// last one costs its new messages only. Special tokens that a message spells out are text.
+    /// Answers a conversation, by the model's chat template or the builder's. The pieces of the
+    /// answer's text come from the [`Answer`] as they are made; what the model thinks before is
+    /// among its [`events`](Answer::events). A conversation that goes on from the last one costs
+    /// its new messages only. Special tokens that a message spells out are text.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Message, Runner};

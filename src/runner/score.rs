@@ -14,8 +14,9 @@ impl Runner {
     /// How probable the model finds each token of `continuation` after `prompt` and those before it, with the `top` most
     /// probable in its place. Their sum is the log-likelihood of the continuation.
     ///
-    /// Two texts are encoded as one, so where a token is of both, the continuation begins with it. After token ids, as of a
-    /// rendered chat template, a text is encoded by [`encode_continuation`](crate::tokenizer::Tokenizer::encode_continuation).
+    /// Two texts are encoded as one, so where a token is of both, the continuation begins with it.
+    /// After token ids, as of a rendered chat template, a text is encoded by
+    /// [`encode_continuation`](crate::tokenizer::Tokenizer::encode_continuation).
     ///
     /// ```no_run
     /// use inkstone::Runner;
@@ -41,9 +42,9 @@ impl Runner {
         self.score_ids(&ids, from, top)
     }
 
-    /// Scores each of `labels` after `prefix`, as [`score`](Self::score) does one by one, and returns the scores in the
-    /// labels' order: to classify by the log-likelihoods, for instance. `prefix` is computed once, and the labels' tokens
-    /// together, up to 16 of them in a step.
+    /// Scores each of `labels` after `prefix`, as [`score`](Self::score) does one by one, and
+    /// returns the scores in the labels' order: to classify by the log-likelihoods, for instance.
+    /// `prefix` is computed once, and the labels' tokens together, up to 16 of them in a step.
     ///
     /// ```no_run
     /// use inkstone::Runner;
@@ -60,8 +61,8 @@ impl Runner {
     /// The runner's sequence holds the prefix afterwards.
     ///
     /// # Errors
-    /// [`Error::Request`] with the number of a label and the error that [`score`](Self::score) gives for it, before anything
-    /// is computed. Whatever the device reports.
+    /// [`Error::Request`] with the number of a label and the error that [`score`](Self::score)
+    /// gives for it, before anything is computed. Whatever the device reports.
     pub fn score_many<'p, 'l>(
         &mut self,
         prefix: impl Into<Prompt<'p>>,
@@ -85,7 +86,8 @@ impl Runner {
         scoring.run()?;
         let labels = std::mem::take(&mut scoring.labels);
         drop(scoring);
-        // Where there is no memory for a fork beside the prefix, a label takes the place of the prefix.
+        // Where there is no memory for a fork beside the prefix, a label takes the place of the
+        // prefix.
         let scored = labels.into_iter().map(|label| match label.is_scored() {
             true => Ok(label.scores),
             false => self.score_ids(&label.ids, label.from, top),
@@ -190,8 +192,8 @@ impl Scoring<'_> {
         }
     }
 
-    /// The tokens of the next step, as ranges of labels' ids: of up to `at_once` labels, as many as a step computes
-    /// logits for.
+    /// The tokens of the next step, as ranges of labels' ids: of up to `at_once` labels, as many as
+    /// a step computes logits for.
     fn next_runs(&mut self, at_once: usize) -> Result<Vec<(usize, Range<usize>)>> {
         let mut room = self.decoder.limits().max_outputs;
         let mut runs = vec![];
@@ -259,7 +261,8 @@ impl Label {
         self.computed == self.ids.len() - 1
     }
 
-    /// Takes the logits of the last of its first `computed` ids, a row for each, and scores the ids that follow them.
+    /// Takes the logits of the last of its first `computed` ids, a row for each, and scores the ids
+    /// that follow them.
     fn take<'l>(&mut self, computed: usize, rows: impl ExactSizeIterator<Item = &'l [f32]>, top: usize) {
         let first = computed - rows.len() + 1;
         self.computed = computed;

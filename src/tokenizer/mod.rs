@@ -177,11 +177,12 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The ids of a text that goes on from other tokens: special tokens are parsed, and nothing is added, not even the
-    /// space that SentencePiece vocabularies put before a text.
+    /// The ids of a text that goes on from other tokens: special tokens are parsed, and nothing is
+    /// added, not even the space that SentencePiece vocabularies put before a text.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode); [`Error::Tokenizer`] also for a `tokenizer.json` that puts a space before every text.
+    /// As [`encode`](Self::encode); [`Error::Tokenizer`] also for a `tokenizer.json` that puts a
+    /// space before every text.
     pub fn encode_continuation(&self, text: &str) -> Result<Vec<u32>> {
         if matches!(self.0.encoder, Encoder::Json(_)) && self.0.vocabulary.adds_space {
             let what = "this `tokenizer.json` puts a space before every text, so that a text cannot go on from token ids: \

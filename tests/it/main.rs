@@ -38,6 +38,8 @@ mod safetensors_errors;
 mod safetensors_mutation;
 mod sampler;
 mod score;
+mod score_many;
+mod step_sizes;
 mod storyteller;
 mod support;
 mod tokenizer;

@@ -1,4 +1,5 @@
-//! Several texts at once: each is the one that comes of its request alone, and what they share is computed once.
+//! Several texts at once: each is the one that comes of its request alone, and what they share is
+//! computed once.
 
 use std::{
     cell::RefCell,
@@ -11,14 +12,9 @@ use std::{
 use inkstone::{
     CacheType, Completion, Error, GenerateOptions, GenerateRequest, Runner, RunnerBuilder, SamplerOptions, StopHandle,
     StopReason,
-    backend::{Backend, cpu::Cpu},
-    generate::{Decoder, Generation, Limits, Wanted, generate_many},
+    generate::{Decoder, Generation, Limits, generate_many},
     gguf::Gguf,
-    kv_cache::{CacheLayout, KvCache},
-    models::Model,
-    optimize::{Target, optimize},
     tokenizer::Tokenizer,
-    weights::Weights,
 };
 use proptest::prelude::*;
 
@@ -282,35 +278,6 @@ fn compare(builder: &RunnerBuilder, path: &std::path::Path, exact: bool) {
     }
 }
 
-/// The logits after each of `ids`, computed in steps of so many tokens.
-fn logits_in_steps(backend: &dyn Backend, gguf: &Gguf, ids: &[u32], len: usize) -> Vec<f32> {
-    let weights = Weights::from_gguf(gguf);
-    let Model { config, graph } = Model::from_gguf(gguf, &weights).unwrap();
-    let vector = |name: &str| Some(Arc::from(weights.vector(name, gguf.tensor(name)?.elements()).ok()?));
-    let graph = optimize(&graph, &Target { supports: &|op| backend.supports(op), vector: &vector }).unwrap().graph;
-    let layout = CacheLayout::new(&graph, CacheType::F16).unwrap();
-    let limits = Limits { vocab_size: config.vocab_size, max_tokens: len, max_outputs: len };
-    let executable = backend.compile(&graph, &weights, &layout, len, len).unwrap();
-    let mut decoder = Decoder::new(executable, KvCache::new(&layout, config.context_length), limits);
-    let sequence = decoder.open();
-    decoder.step(&[(sequence, ids, Wanted::All)]).unwrap().to_vec()
-}
-
-/// What makes texts the same in any company: a token's logits are, bit for bit and with every instruction set.
-#[test]
-fn logits_on_a_cpu_do_not_depend_on_the_size_of_steps() {
-    let paths = MODELS.map(|tiny| tiny.path()).into_iter().chain([data("storyteller/storyteller.gguf")]);
-    for path in paths {
-        let gguf = Gguf::open(&path).unwrap();
-        let ids: Vec<u32> = (0..37).map(|n| n * 29 % 300).collect();
-        for set in Cpu::instruction_sets() {
-            let cpu = Cpu::with_instruction_set(Some(2), set).unwrap();
-            let [one, few, many] = [1, 6, 37].map(|len| logits_in_steps(&cpu, &gguf, &ids, len));
-            assert!(one == few && one == many, "{} with {set}", path.display());
-        }
-    }
-}
-
 #[test]
 fn texts_of_real_models_are_those_alone() {
     for tiny in MODELS {
@@ -359,88 +326,10 @@ fn texts_wait_for_memory() {
     }
 }
 
-fn score_runner(tiny: crate::support::tiny::Tiny) -> Runner {
-    Runner::builder().device(inkstone::Device::Cpu).threads(2).from_gguf(tiny.path()).unwrap()
-}
-
-#[test]
-fn labels_are_scored_as_one_by_one() {
-    let labels = [
-        " a hen",
-        "",
-        " and a hen",
-        " a",
-        " a henhouse",
-        " owl",
-        "es",
-        " the fox and the hen and the owl went to the wood",
-    ];
-    let labels: Vec<_> = labels.into_iter().filter(|label| !label.is_empty()).collect();
-    for tiny in MODELS {
-        let mut runner = score_runner(tiny);
-        for prefix in ["the fox", "the quick brown fox jumps over the lazy dog and then sees"] {
-            let together = runner.score_many(prefix, &labels, 2).unwrap();
-            let before = runner.tokens().to_vec();
-            assert!(runner.tokenizer().encode_prompt(prefix).unwrap().starts_with(&before) && !before.is_empty());
-            let mut fresh = score_runner(tiny);
-            for (label, together) in labels.iter().zip(&together) {
-                assert_eq!(together, &fresh.score(prefix, *label, 2).unwrap(), "{}: {label}", tiny.0);
-            }
-        }
-    }
-}
-
-#[test]
-fn labels_may_be_ids_and_many() {
-    let mut runner = score_runner(MODELS[0]);
-    let prefix: Vec<u32> = (10..40).collect();
-    let labels: Vec<Vec<u32>> = (0..50).map(|n| (n..n + 1 + n % 23).collect()).collect();
-    let together = runner.score_many(&prefix, &labels, 0).unwrap();
-    assert_eq!(runner.tokens(), prefix);
-    for (label, together) in labels.iter().zip(&together) {
-        assert_eq!(together, &runner.score_ids(&[prefix.as_slice(), label].concat(), prefix.len(), 0).unwrap());
-    }
-    assert!(runner.score_many(&prefix, Vec::<&str>::new(), 0).unwrap().is_empty());
-    let open = open_sequences(runner.decoder());
-    assert_eq!(open, 1);
-}
-
-#[test]
-fn labels_wait_for_memory() {
-    for tiny in [MODELS[0], RECURRENT] {
-        let builder = Runner::builder().device(inkstone::Device::Cpu).threads(2).context_length(130).prefill_chunk(16);
-        let limit = builder.plan(tiny.path()).unwrap().total();
-        let mut runner = builder.memory_limit(limit).from_gguf(tiny.path()).unwrap();
-        let prefix: Vec<u32> = (10..70).collect();
-        // The last one ends with the context.
-        let labels = (0..20).map(|n| vec![n, n + 1, n + 2]).chain([(0..70).collect()]);
-        let labels: Vec<Vec<u32>> = labels.collect();
-        let together = runner.score_many(&prefix, &labels, 0).unwrap();
-        for (label, together) in labels.iter().zip(&together) {
-            let alone = runner.score_ids(&[prefix.as_slice(), label].concat(), prefix.len(), 0).unwrap();
-            assert_eq!(together, &alone, "{}", tiny.0);
-        }
-        assert_eq!(open_sequences(runner.decoder()), 1);
-    }
-}
-
-#[test]
-fn labels_that_cannot_be_scored_are_named() {
-    let mut runner = score_runner(MODELS[0]);
-    let empty = runner.score_many("the fox", [" a", ""], 0).unwrap_err();
-    assert!(
-        matches!(&empty, Error::Request { index: 1, source } if matches!(**source, Error::Argument { .. })),
-        "{empty}"
-    );
-    let unknown: [&[u32]; 2] = [&[1], &[9999]];
-    assert!(matches!(runner.score_many("the fox", unknown, 0), Err(Error::Request { index: 1, .. })));
-    assert!(runner.tokens().is_empty());
-}
-
 #[cfg(feature = "constrained")]
 #[test]
 fn texts_have_forms_of_their_own() {
-    let mut runner = score_runner(MODELS[0]);
+    let mut runner = Runner::builder().device(inkstone::Device::Cpu).threads(2).from_gguf(MODELS[0].path()).unwrap();
     let forms = ["[0-9]{4}", "(yes|no)", "x{3}"].map(|form| runner.grammars().unwrap().regex(form).unwrap());
     let requests =
         forms.into_iter().cycle().take(9).enumerate().map(|(seed, grammar)| {
@@ -459,7 +348,7 @@ fn texts_have_forms_of_their_own() {
 #[test]
 fn futures_of_many_texts() {
     use futures::executor::block_on;
-    let mut runner = score_runner(MODELS[0]);
+    let mut runner = Runner::builder().device(inkstone::Device::Cpu).threads(2).from_gguf(MODELS[0].path()).unwrap();
     let requests = || (0..5).map(|seed| ("the fox", seeded(seed, Some(8))));
     let expected = runner.generate_many(requests(), |_, _| true).unwrap();
     let runner = inkstone::AsyncRunner::new(runner).unwrap();

@@ -1,4 +1,5 @@
-//! Chats by a template that the caller gives, with a model that has none and in the place of a model's own.
+//! Chats by a template that the caller gives, with a model that has none and in the place of a
+//! model's own.
 
 use inkstone::{
     Error, GenerateOptions, Message, Runner, RunnerBuilder, SamplerOptions,
@@ -31,10 +32,7 @@ fn a_base_model_chats() {
     let messages = [Message::user("Hello")];
     let mut base = builder().from_gguf(MODELS[0].path()).unwrap();
     let error = base.chat(&messages, &short()).unwrap_err();
-    assert!(
-        matches!(&error, Error::ChatTemplate(what) if what.contains("Runner::builder().chat_template(")),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::ChatTemplate(what) if what.contains("RunnerBuilder::chat_template")), "{error}");
 
     let mut own = builder().chat_template(OWN).from_gguf(MODELS[0].path()).unwrap();
     let path = folder.write("chat.gguf", with_template(MODELS[0], OWN));

@@ -103,7 +103,8 @@ fn scores_take_ids() {
     assert!(matches!(runner.score(none, rest, 0), Err(Error::Argument { name: "prompt", .. })));
 }
 
-/// A SentencePiece vocabulary puts a space before a text, but not before one that goes on from others.
+/// A SentencePiece vocabulary puts a space before a text, but not before one that goes on from
+/// others.
 #[test]
 fn a_continuation_has_no_space_before_it() {
     let mut checked = 0;

@@ -104,7 +104,8 @@ impl AsyncRunner {
         }))
     }
 
-    /// As [`Runner::generate_many`], with `on_piece` called on the runner's thread. Dropping the future ends all texts.
+    /// As [`Runner::generate_many`], with `on_piece` called on the runner's thread. Dropping the
+    /// future ends all texts.
     ///
     /// # Errors
     /// As that; [`Error::Thread`] where an earlier request panicked.

@@ -13,8 +13,8 @@ use crate::{Result, generate::StopHandle};
 
 /// The result of a request to an [`AsyncRunner`](crate::AsyncRunner): a future of `Result<T>`.
 ///
-/// The request is made whether the future is polled or not; dropping it stops the request, or withdraws it where its turn
-/// has not come.
+/// The request is made whether the future is polled or not; dropping it stops the request, or
+/// withdraws it where its turn has not come.
 #[must_use = "a future that is dropped stops its request"]
 pub struct Reply<T> {
     result: Receiver<Result<T>>,
