@@ -4,7 +4,7 @@ use inkstone::{Device, Error, Runner, generate::Decoder};
 
 use crate::support::tiny::{MODELS, RECURRENT, Tiny};
 
-fn runner(tiny: Tiny) -> Runner {
+fn load(tiny: Tiny) -> Runner {
     Runner::builder().device(Device::Cpu).threads(2).from_gguf(tiny.path()).unwrap()
 }
 
@@ -22,12 +22,12 @@ fn labels_are_scored_as_one_by_one() {
     ];
     let labels: Vec<_> = labels.into_iter().filter(|label| !label.is_empty()).collect();
     for tiny in MODELS {
-        let mut runner = runner(tiny);
+        let mut runner = load(tiny);
         for prefix in ["the fox", "the quick brown fox jumps over the lazy dog and then sees"] {
             let together = runner.score_many(prefix, &labels, 2).unwrap();
             let before = runner.tokens().to_vec();
             assert!(runner.tokenizer().encode_prompt(prefix).unwrap().starts_with(&before) && !before.is_empty());
-            let mut fresh = runner(tiny);
+            let mut fresh = load(tiny);
             for (label, together) in labels.iter().zip(&together) {
                 assert_eq!(together, &fresh.score(prefix, *label, 2).unwrap(), "{}: {label}", tiny.0);
             }
@@ -37,7 +37,7 @@ fn labels_are_scored_as_one_by_one() {
 
 #[test]
 fn labels_may_be_ids_and_many() {
-    let mut runner = runner(MODELS[0]);
+    let mut runner = load(MODELS[0]);
     let prefix: Vec<u32> = (10..40).collect();
     let labels: Vec<Vec<u32>> = (0..50).map(|n| (n..n + 1 + n % 23).collect()).collect();
     let together = runner.score_many(&prefix, &labels, 0).unwrap();
@@ -71,7 +71,7 @@ fn labels_wait_for_memory() {
 
 #[test]
 fn labels_that_cannot_be_scored_are_named() {
-    let mut runner = runner(MODELS[0]);
+    let mut runner = load(MODELS[0]);
     let empty = runner.score_many("the fox", [" a", ""], 0).unwrap_err();
     assert!(
         matches!(&empty, Error::Request { index: 1, source } if matches!(**source, Error::Argument { .. })),
