@@ -17,6 +17,8 @@ mod model;
 mod sampling;
 #[path = "common/storyteller.rs"]
 mod storyteller;
+#[path = "common/template.rs"]
+mod template;
 
 const USAGE: &str = "
 Usage: chat [OPTIONS]
@@ -24,20 +26,24 @@ Usage: chat [OPTIONS]
 Reads what you say, a line at a time, and answers. What the model thinks before that goes to standard error. `/new`
 starts over; `/quit` or the end of input ends it.
 
-  --model FILE       a GGUF file, or a directory of safetensors, with a chat template; without one, a small
+  --model FILE       a GGUF file, or a directory of safetensors, with a chat template; without this option, a small
                      storyteller that comes with this crate
   --system TEXT      a system message: what the model is to be and do
   --no-thinking      has the model answer at once, where its template can switch thinking off (Qwen3's)";
 
 fn main() -> ExitCode {
-    let usage =
-        [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    let options = [USAGE, template::TEMPLATE_OPTION, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS];
+    let usage = options.join("\n") + "\n  --help             prints this";
     common::run(&usage, |mut args| {
         let path = args.value("--model")?.unwrap_or_else(storyteller::path);
         let system: Vec<_> = args.value::<String>("--system")?.into_iter().map(Message::system).collect();
         let no_thinking = args.flag("--no-thinking");
         let options = sampling::generate_options(&mut args)?;
         let builder = model::builder(&mut args)?;
+        let builder = match template::source(&mut args)? {
+            Some(source) => builder.chat_template(source),
+            None => builder,
+        };
         args.finish()?;
         let mut runner = builder.from_path(path)?;
         runner.chat_template()?;

@@ -15,6 +15,8 @@ mod model;
 mod sampling;
 #[path = "common/storyteller.rs"]
 mod storyteller;
+#[path = "common/template.rs"]
+mod template;
 
 /// What the storyteller is asked for where nothing is.
 const STORY: &str = "Tell me a story about a fox and a lantern";
@@ -31,14 +33,19 @@ put to it as a user's message.
   --system TEXT      a system message for the chat template";
 
 fn main() -> ExitCode {
-    let usage =
-        [USAGE, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    let options = [USAGE, template::TEMPLATE_OPTION, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS];
+    let usage = options.join("\n") + "\n  --help             prints this";
     common::run(&usage, |mut args| {
         let named: Option<PathBuf> = args.value("--model")?;
         let raw = args.flag("--raw");
         let system: Option<String> = args.value("--system")?;
         let options = sampling::generate_options(&mut args)?;
         let builder = model::builder(&mut args)?;
+        let builder = match template::source(&mut args)? {
+            Some(_) if raw => return Err("--raw leaves chat templates aside: give it or --template".into()),
+            Some(source) => builder.chat_template(source),
+            None => builder,
+        };
         let prompt = match args.positional()? {
             Some(prompt) if prompt == "-" => {
                 io::read_to_string(io::stdin()).map_err(|e| format!("standard input: {e}"))?
@@ -49,9 +56,9 @@ fn main() -> ExitCode {
         };
         args.finish()?;
         let mut runner = builder.from_path(named.unwrap_or_else(storyteller::path))?;
-        let template =
+        let chat_template =
             if raw { Err("--raw was given".to_owned()) } else { runner.chat_template().map_err(|e| e.to_string()) };
-        match template {
+        match chat_template {
             Ok(_) => {
                 let messages: Vec<_> = system.map(Message::system).into_iter().chain([Message::user(prompt)]).collect();
                 let mut answer = runner.chat(&messages, &options)?;

@@ -95,6 +95,14 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// One of several requests cannot be served.
+    #[error("request {index}: {error}")]
+    Request {
+        /// Index of the request, from 0.
+        index: usize,
+        /// The error of the request.
+        error: Box<Error>,
+    },
     /// The tokens to be added do not fit what is left of the context.
     #[error("{}", context_full(*tokens, *free, *context, *trained))]
     ContextFull {
@@ -130,6 +138,9 @@ pub enum Error {
         /// What went wrong.
         what: String,
     },
+    /// Loading was cancelled by its caller.
+    #[error("loading was cancelled by the callback of `on_progress`")]
+    Cancelled,
     /// A GPU has no room.
     #[error(
         "{device} has no room for {what}, {needed} bytes: use a smaller model, context or prefill chunk, or the CPU"
@@ -183,6 +194,16 @@ impl Error {
 
     pub(crate) fn tensor(tensor: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Tensor { tensor: tensor.into(), what: what.into() }
+    }
+
+    /// The error of one of several requests.
+    pub(crate) fn in_request(self, index: usize) -> Self {
+        Self::Request { index, error: Box::new(self) }
+    }
+
+    /// Whether fewer sequences at once may avoid it.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Memory { .. } | Self::DeviceMemory { .. } | Self::Argument { name: "memory_limit", .. })
     }
 
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {

@@ -140,7 +140,7 @@ impl Grammar {
             let what = format!("is for a vocabulary of {}, this model's has {vocab_size}", self.vocab_size);
             return Err(Error::argument("grammar", what));
         }
-        Ok(Constraint { matcher: self.fresh.deep_clone(), seen: None })
+        Ok(Constraint { fresh: self.fresh.clone(), matcher: None, seen: None })
     }
 }
 
@@ -158,7 +158,9 @@ impl fmt::Debug for Grammar {
 
 /// Keeps what is sampled to a form.
 pub struct Constraint {
-    matcher: Matcher,
+    fresh: Arc<Matcher>,
+    /// Made when the first token is chosen: of many texts that wait, none takes a parser's memory.
+    matcher: Option<Matcher>,
     /// How many of the ids it knows; none of those before the first it is asked about are of the form.
     seen: Option<usize>,
 }
@@ -173,9 +175,10 @@ impl Constraint {
 impl LogitsProcessor for Constraint {
     fn process(&mut self, ids: &[u32], logits: &mut [f32]) -> Result<()> {
         let seen = *self.seen.get_or_insert(ids.len());
-        self.matcher.consume_tokens(&ids[seen..]).map_err(error)?;
+        let matcher = self.matcher.get_or_insert_with(|| self.fresh.deep_clone());
+        matcher.consume_tokens(&ids[seen..]).map_err(error)?;
         self.seen = Some(ids.len());
-        let mask = self.matcher.compute_mask_or_eos().map_err(error)?;
+        let mask = matcher.compute_mask_or_eos().map_err(error)?;
         forbid_all_but(&mask, logits);
         Ok(())
     }

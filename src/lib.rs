@@ -25,7 +25,7 @@ pub use backend::{Adapter, Device};
 pub use chat::Message;
 pub use dtype::DType;
 pub use error::{Error, Result};
-pub use generate::{GenerateOptions, Generation, StopHandle, StopReason, Summary};
+pub use generate::{Completion, GenerateOptions, GenerateRequest, Generation, Prompt, StopHandle, StopReason, Summary};
 pub use kv_cache::CacheType;
 #[cfg(feature = "async")]
 pub use runner::AsyncRunner;

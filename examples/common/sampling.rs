@@ -10,7 +10,7 @@ use inkstone::{
 use crate::common::{Args, Failure};
 
 /// The usage of what [`generate_options`] takes.
-pub const SAMPLING_OPTIONS: &str = "  --max-tokens N     the most tokens to generate
+pub const SAMPLING_OPTIONS: &str = "  --max-tokens N     the most tokens to generate (1024)
   --stop TEXT        ends the text where this comes up
   --temperature T    0 always takes the most probable token (0.8)
   --top-k N          samples from so many tokens at most; 0 for all (40)
@@ -37,7 +37,9 @@ pub fn generate_options(args: &mut Args) -> Result<GenerateOptions, Failure> {
     sampler.mirostat = args.value("--mirostat")?.map(|tau| Mirostat { version: MirostatVersion::Two, tau, eta: 0.1 });
     sampler.seed = args.value("--seed")?;
     let stop = args.value::<String>("--stop")?.into_iter().collect();
-    Ok(GenerateOptions { sampler, max_tokens: args.value("--max-tokens")?, stop, ..Default::default() })
+    let default = GenerateOptions::default();
+    let max_tokens = args.value("--max-tokens")?.or(default.max_tokens);
+    Ok(GenerateOptions { sampler, max_tokens, stop, ..default })
 }
 
 fn set<T: FromStr<Err: Display>>(args: &mut Args, name: &str, option: &mut T) -> Result<(), Failure> {

@@ -7,10 +7,13 @@
 mod check;
 #[cfg(feature = "cpu")]
 pub mod cpu;
+mod progress;
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 pub mod webgpu;
 
 use std::{convert::Infallible, str::FromStr, sync::Arc, time::Duration};
+
+pub use progress::{LoadProgress, ProgressCallback};
 
 #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 use self::check::Bounds;
@@ -170,6 +173,24 @@ pub trait Backend: Send + Sync {
         max_tokens: usize,
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>>;
+
+    /// As [`compile`](Self::compile), counting the weights in `progress` as they become ready.
+    /// Unless a backend says otherwise it counts none of them before the end.
+    ///
+    /// # Errors
+    /// As there; [`Error::Cancelled`] where the caller of `progress` says so.
+    fn compile_with_progress(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        max_tokens: usize,
+        max_outputs: usize,
+        progress: &LoadProgress<'_>,
+    ) -> Result<Box<dyn Executable>> {
+        progress.check()?;
+        self.compile(graph, weights, cache, max_tokens, max_outputs)
+    }
 }
 
 /// A graph made ready on a device, with the memory that its cache pages live in.
@@ -307,5 +328,17 @@ impl Backend for Fallback {
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>> {
         self.backend.compile(graph, weights, cache, max_tokens, max_outputs)
+    }
+
+    fn compile_with_progress(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        max_tokens: usize,
+        max_outputs: usize,
+        progress: &LoadProgress<'_>,
+    ) -> Result<Box<dyn Executable>> {
+        self.backend.compile_with_progress(graph, weights, cache, max_tokens, max_outputs, progress)
     }
 }

@@ -26,4 +26,4 @@ mod template;
 pub use answer::{AnswerEvent, AnswerParser, CallForm};
 pub use message::{Content, Document, Message, Part, Tool, ToolCall};
 pub use options::ChatOptions;
-pub use template::{ChatTemplate, Prompt};
+pub use template::{ChatTemplate, RenderedPrompt};

@@ -41,7 +41,7 @@ pub struct ChatTemplate {
 /// A conversation as the model reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Prompt {
+pub struct RenderedPrompt {
     /// Its text, special tokens spelt out.
     pub text: String,
     /// Its ids.
@@ -66,15 +66,20 @@ impl ChatTemplate {
         const KEY: &str = "tokenizer.chat_template";
         let missing = || {
             let what = "the file has none (`tokenizer.chat_template`), so this may be a base model: use an instruct model, \
-                        generate from a plain prompt, or give a template with `ChatTemplate::new`";
+                        generate from a plain prompt, or give the builder a template (`RunnerBuilder::chat_template`)";
             Error::ChatTemplate(what.to_owned())
         };
         let source = gguf.str(KEY)?.ok_or_else(missing)?;
+        Self::new(source, "", "")?.for_tokenizer(tokenizer)
+    }
+
+    /// Gives the template the texts of a tokenizer's begin- and end-of-sequence tokens.
+    pub(crate) fn for_tokenizer(self, tokenizer: &Tokenizer) -> Result<Self> {
         let text = |id: Option<u32>| match id {
             Some(id) => tokenizer.token_bytes(id).map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
             None => Ok(String::new()),
         };
-        Self::new(source, text(tokenizer.bos())?, text(tokenizer.eos())?)
+        Ok(Self { bos_token: text(tokenizer.bos())?, eos_token: text(tokenizer.eos())?, ..self })
     }
 
     /// A template from its source, with the texts of the begin- and end-of-sequence tokens that it may write.
@@ -135,7 +140,7 @@ impl ChatTemplate {
     /// # Errors
     /// As [`render`](Self::render); [`Error::Argument`] for a role that is not made of letters, digits, `_` and `-`;
     /// [`Error::Tokenizer`] where the vocabulary cannot express the prompt.
-    pub fn prompt(&self, messages: &[Message], options: &ChatOptions, tokenizer: &Tokenizer) -> Result<Prompt> {
+    pub fn prompt(&self, messages: &[Message], options: &ChatOptions, tokenizer: &Tokenizer) -> Result<RenderedPrompt> {
         let name = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
         if let Some(message) = messages.iter().find(|message| !message.role.chars().all(name)) {
             let what = format!("must be of letters, digits, `_` and `-`, but is `{}`", message.role.escape_debug());
@@ -143,10 +148,10 @@ impl ChatTemplate {
         }
         if options.parse_special_tokens {
             let text = self.render(messages, options)?;
-            return Ok(Prompt { ids: tokenizer.encode(&text, SpecialTokens::Parse)?, text });
+            return Ok(RenderedPrompt { ids: tokenizer.encode(&text, SpecialTokens::Parse)?, text });
         }
         let (text, plain) = self.render_apart(messages, options, tokenizer)?;
-        Ok(Prompt { ids: tokenizer.encode_mixed(&text, &plain)?, text })
+        Ok(RenderedPrompt { ids: tokenizer.encode_mixed(&text, &plain)?, text })
     }
 
     /// The prompt's text, and which of its bytes cannot be of a special token.

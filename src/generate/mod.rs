@@ -5,14 +5,21 @@
 //! once are the same call, a ragged batch, so there is one loop and one place that keeps the cache and the tokens in
 //! it together.
 
+mod continuation;
 mod decoder;
 mod generation;
+mod many;
+mod prompt;
+mod request;
 mod stop;
 
 use std::time::Duration;
 
 pub use decoder::{Decoder, Limits, Prefill, Wanted};
 pub use generation::Generation;
+pub use many::generate_many;
+pub use prompt::Prompt;
+pub use request::{Completion, GenerateRequest};
 pub use stop::{StopHandle, StopReason};
 
 #[cfg(feature = "constrained")]
@@ -20,11 +27,13 @@ use crate::grammar::Grammar;
 use crate::sampler::SamplerOptions;
 
 /// How a text is generated.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
     /// How each token is chosen.
     pub sampler: SamplerOptions,
-    /// The most tokens to generate; `None`, the default, leaves the end to the model and the context's length.
+    /// The most tokens to generate, by default 1024; a text of that length ends with
+    /// [`StopReason::TokenLimit`]. `None` leaves the end to the model and the context's length: a
+    /// base model may write until the context is full.
     pub max_tokens: Option<usize>,
     /// With how many of the most probable tokens the probability of each token is to be kept, for
     /// [`Generation::logprobs`]; `None`, the default, keeps none. 0 keeps the tokens' own.
@@ -34,6 +43,22 @@ pub struct GenerateOptions {
     pub grammar: Option<Grammar>,
     /// Strings that end the text where they come up, and are not part of it. None by default.
     pub stop: Vec<String>,
+}
+
+/// The most tokens of a text where its caller does not say.
+const DEFAULT_MAX_TOKENS: usize = 1024;
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self {
+            sampler: SamplerOptions::default(),
+            max_tokens: Some(DEFAULT_MAX_TOKENS),
+            logprobs: None,
+            #[cfg(feature = "constrained")]
+            grammar: None,
+            stop: vec![],
+        }
+    }
 }
 
 /// How a generation went.

@@ -1,11 +1,11 @@
 //! How a model is to be loaded.
 
-use std::path::Path;
+use std::{fmt, path::Path, sync::Arc};
 
 use super::{MemoryPlan, Runner};
 use crate::{
     Error, Result,
-    backend::{Adapter, Backend, Device},
+    backend::{Adapter, Backend, Device, ProgressCallback},
     generate::Limits,
     gguf::Gguf,
     kv_cache::CacheType,
@@ -42,6 +42,18 @@ pub struct RunnerBuilder {
     pub(super) memory_limit: Option<u64>,
     pub(super) copy_weights: bool,
     pub(super) recompute: bool,
+    pub(super) chat_template: Option<Arc<str>>,
+    pub(super) on_progress: Option<OnProgress>,
+}
+
+/// A callback that is told how loading goes on.
+#[derive(Clone)]
+pub(super) struct OnProgress(pub Arc<ProgressCallback>);
+
+impl fmt::Debug for OnProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnProgress")
+    }
 }
 
 impl RunnerBuilder {
@@ -104,6 +116,56 @@ impl RunnerBuilder {
         self
     }
 
+    /// Sets the chat template, Jinja as `apply_chat_template` of transformers takes it, in the
+    /// place of the model's own: for a base model, which has none, or to override what the file
+    /// has. By default the model's own.
+    ///
+    /// The template is parsed when the model is loaded. It writes the begin-of-sequence token
+    /// itself (`{{ bos_token }}`) where the model wants one.
+    ///
+    /// ```
+    /// use inkstone::{GenerateOptions, Message, Runner};
+    ///
+    /// let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:";
+    /// let mut runner =
+    ///     Runner::builder().chat_template(template).from_gguf("tests/data/storyteller/storyteller.gguf")?;
+    /// let options = GenerateOptions { max_tokens: Some(8), ..Default::default() };
+    /// let text: String = runner.chat(&[Message::user("Hello!")], &options)?.collect::<Result<_, _>>()?;
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn chat_template(mut self, source: impl Into<String>) -> Self {
+        self.chat_template = Some(source.into().into());
+        self
+    }
+
+    /// Calls `callback` while the model is loaded, with the bytes of weights that are ready and
+    /// those that there are: at the start, every few megabytes, and at the end, in the thread that
+    /// loads. Where it returns false, loading ends with [`Error::Cancelled`], all memory is given
+    /// back, and the model can be loaded again.
+    ///
+    /// Weights that are computed on where the file has them count as ready at the end. Where a GPU
+    /// turns out to be unfit and the CPU takes its place, the count starts again.
+    ///
+    /// ```no_run
+    /// use inkstone::{Error, Runner, StopHandle};
+    ///
+    /// let stop = StopHandle::new(); // for a button, say
+    /// let cancel = stop.clone();
+    /// let builder = Runner::builder().on_progress(move |ready, total| {
+    ///     println!("{} of {} MB", ready >> 20, total >> 20);
+    ///     !cancel.is_stopped()
+    /// });
+    /// match builder.from_gguf("Qwen3-4B-Q4_K_M.gguf") {
+    ///     Err(Error::Cancelled) => println!("not loaded"),
+    ///     runner => drop(runner?),
+    /// }
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn on_progress(mut self, callback: impl Fn(u64, u64) -> bool + Send + Sync + 'static) -> Self {
+        self.on_progress = Some(OnProgress(Arc::new(callback)));
+        self
+    }
+
     /// Whether every token is computed from the whole sequence anew, without what the cache holds. The results are the
     /// same but for rounding; it is slow, and there to test the cached path.
     pub fn recompute(mut self, recompute: bool) -> Self {
@@ -125,9 +187,11 @@ impl RunnerBuilder {
     /// [`copy_weights`](Self::copy_weights).
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::InvalidFile`] for the file; [`Error::Architecture`], [`Error::Metadata`],
-    /// [`Error::Tensor`] and [`Error::Tokenizer`] for what is in it; [`Error::Argument`] for a setting out of its range;
-    /// [`Error::Memory`] past the memory limit.
+    /// [`Error::Io`] and [`Error::InvalidFile`] for the file; [`Error::Architecture`],
+    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Tokenizer`] for what is in it;
+    /// [`Error::Argument`] for a setting out of its range; [`Error::ChatTemplate`] for a
+    /// [`chat_template`](Self::chat_template) that does not parse; [`Error::Memory`] past the
+    /// memory limit; [`Error::Cancelled`] where [`on_progress`](Self::on_progress) says so.
     pub fn from_gguf(&self, path: impl AsRef<Path>) -> Result<Runner> {
         self.load(Gguf::open(path)?)
     }

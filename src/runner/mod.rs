@@ -23,14 +23,14 @@ use std::{sync::Arc, thread};
 
 pub use answer::{Answer, AnswerEvents};
 #[cfg(feature = "async")]
-pub use asynchronous::{AnswerEventStream, AnswerStream, AsyncRunner, GenerationStream};
+pub use asynchronous::{AnswerEventStream, AnswerStream, AsyncRunner, GenerationStream, Reply};
 pub use builder::RunnerBuilder;
 pub use lm::LmRunner;
 pub use memory::MemoryPlan;
 
 use crate::{
     Error, Result,
-    backend::{Adapter, Backend, Device, DeviceInfo, Fallback},
+    backend::{Adapter, Backend, Device, DeviceInfo, Fallback, LoadProgress},
     chat::ChatTemplate,
     generate::{Decoder, Limits},
     gguf::Gguf,
@@ -61,7 +61,8 @@ pub struct Runner {
     memory: MemoryPlan,
     device: DeviceInfo,
     tokenizer: Tokenizer,
-    /// The file's, or why it cannot be used: a model without one still generates from plain prompts.
+    /// The builder's or else the file's, or why the latter cannot be used: a model without one
+    /// still generates from plain prompts.
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
     sequence: SequenceId,
@@ -143,24 +144,35 @@ impl RunnerBuilder {
     }
 
     fn load_on(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Runner> {
+        // Parsed first: an error in it should not cost the time that the weights take.
+        let own = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
         let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(gguf, backend)?;
         let cache = KvCache::new(&layout, memory.context_length);
         let cache = match memory.cache_within(self.memory_limit)? {
             Some((bytes, states)) => cache.with_limits(bytes, states),
             None => cache,
         };
+        let progress = LoadProgress::new(memory.weights, self.on_progress.as_ref().map(|callback| &*callback.0));
+        progress.start()?;
         // Indexing a large vocabulary takes as long as making the weights ready.
         let (executable, tokenizer) = thread::scope(|scope| {
             let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&gguf));
-            let executable = backend.compile(&graph, &weights, &layout, limits.max_tokens, limits.max_outputs);
+            let Limits { max_tokens, max_outputs, .. } = limits;
+            let executable =
+                backend.compile_with_progress(&graph, &weights, &layout, max_tokens, max_outputs, &progress);
             (executable, tokenizer.join())
         });
         let tokenizer = tokenizer.map_err(|_| Error::Tokenizer("the thread that built it failed".into()))??;
-        let template = ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
-            Error::ChatTemplate(what) => what,
-            other => other.to_string(),
-        });
-        let mut decoder = Decoder::new(executable?, cache, limits)
+        let template = match own {
+            Some(template) => Ok(template.for_tokenizer(&tokenizer)?),
+            None => ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
+                Error::ChatTemplate(what) => what,
+                other => other.to_string(),
+            }),
+        };
+        let executable = executable?;
+        progress.finish()?;
+        let mut decoder = Decoder::new(executable, cache, limits)
             .with_recompute(self.recompute)
             .with_trained_context(config.context_length);
         let sequence = decoder.open();

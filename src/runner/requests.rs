@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     backend::DeviceInfo,
     chat::{ChatOptions, ChatTemplate, Message},
-    generate::{Decoder, GenerateOptions, Generation, Wanted},
+    generate::{Completion, Decoder, GenerateOptions, GenerateRequest, Generation, Prompt, Wanted, generate_many},
     kv_cache::SequenceId,
     models::Config,
     sampler::{Sampler, SamplerOptions},
@@ -56,25 +56,67 @@ impl Runner {
 
 /// Text.
 impl Runner {
-    /// Goes on from a prompt. The pieces of text come from the [`Generation`] as they are made.
+    /// Goes on from a prompt, which is text or token ids. The pieces of text come from the
+    /// [`Generation`] as they are made.
     ///
-    /// The prompt is encoded as the file says: special tokens that it spells out count as such, and those that begin a
-    /// sequence are added.
+    /// A text is encoded as the file says: special tokens that it spells out count as such, and
+    /// those that begin a sequence are added. Ids are used as they are.
     ///
     /// # Errors
     /// [`Error::Argument`] for an empty prompt or an option out of its range, [`Error::Tokenizer`] for a prompt that the
     /// vocabulary cannot express, [`Error::ContextFull`] for one that is longer than the context.
-    pub fn generate(&mut self, prompt: &str, options: &GenerateOptions) -> Result<Generation<'_>> {
-        if prompt.is_empty() {
-            return Err(Error::argument("prompt", "is empty"));
-        }
-        let ids = self.tokenizer.encode_prompt(prompt)?;
+    pub fn generate<'p>(&mut self, prompt: impl Into<Prompt<'p>>, options: &GenerateOptions) -> Result<Generation<'_>> {
+        let ids = prompt.into().into_ids(&self.tokenizer)?;
         self.generation(ids, options)
     }
 
-    /// Answers a conversation, by the chat template in the file. The pieces of the answer's text come from the [`Answer`] as they
-    /// are made; what the model thinks before is among its [`events`](Answer::events). A conversation that goes on from the
-    /// last one costs its new messages only. Special tokens that a message spells out are text.
+    /// Generates a text for each of many prompts at once, and returns the texts in the prompts'
+    /// order. Each request has options of its own. A step computes a token of up to 16 texts, which
+    /// costs little more than a token of one; the common beginning of all prompts is computed once.
+    ///
+    /// `on_piece` gets the number of a prompt and the next piece of its text, and ends that text by
+    /// returning false. A [`GenerateRequest`] has a text's own processors and stop handle; its
+    /// prompt may be a rendered chat template.
+    ///
+    /// On a CPU each text is the one that [`generate`](Self::generate) makes alone, for logits are
+    /// the same bit for bit in steps of any size. On a GPU steps of one token, of a few and of many
+    /// run through different kernels, which round differently: a text may differ from the one alone
+    /// where two tokens are almost equally probable.
+    ///
+    /// Of texts that a [`memory_limit`](RunnerBuilder::memory_limit) has no room for at once, some
+    /// wait. The runner's sequence holds the common beginning afterwards, for the next call.
+    ///
+    /// ```
+    /// use inkstone::{GenerateOptions, Runner};
+    ///
+    /// let mut runner = Runner::from_gguf("tests/data/storyteller/storyteller.gguf")?;
+    /// let options = GenerateOptions { max_tokens: Some(8), ..Default::default() };
+    /// let animals = ["fox", "hen", "owl"].map(|animal| format!("Once upon a time there was a little {animal}"));
+    /// let requests = animals.iter().map(|prompt| (prompt, &options));
+    /// let texts = runner.generate_many(requests, |index, piece| {
+    ///     println!("{index}: {piece}");
+    ///     true
+    /// })?;
+    /// assert_eq!(texts.len(), 3);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the number of a prompt and the error that
+    /// [`generate`](Self::generate) gives for it, before anything is computed where it is in the
+    /// prompt or the options. Whatever the device reports.
+    pub fn generate_many<'p>(
+        &mut self,
+        requests: impl IntoIterator<Item: Into<GenerateRequest<'p>>>,
+        on_piece: impl FnMut(usize, &str) -> bool,
+    ) -> Result<Vec<Completion>> {
+        generate_many(&mut self.decoder, self.sequence, &self.tokenizer, requests, on_piece)
+    }
+
+    /// Answers a conversation, by the model's chat template or the builder's. The pieces of the
+    /// answer's text come from the [`Answer`] as they are made; what the model thinks before is
+    /// among its [`events`](Answer::events). A conversation that goes on from the last one costs
+    /// its new messages only. Special tokens that a message spells out are text.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Message, Runner};

@@ -1,40 +1,98 @@
-//! How probable a text is.
+//! The log-probabilities of given texts.
+
+use std::ops::Range;
 
 use super::Runner;
-use crate::{Error, Result, generate::Wanted, sampler::Logprobs};
+use crate::{
+    Error, Result,
+    generate::{Decoder, Prompt, Wanted},
+    kv_cache::SequenceId,
+    sampler::Logprobs,
+};
 
 impl Runner {
     /// How probable the model finds each token of `continuation` after `prompt` and those before it, with the `top` most
     /// probable in its place. Their sum is the log-likelihood of the continuation.
     ///
-    /// The two are encoded as one text, so where a token is of both, the continuation begins with it.
+    /// Two texts are encoded as one, so where a token is of both, the continuation begins with it.
+    /// After token ids, as of a rendered chat template, a text is encoded by
+    /// [`encode_continuation`](crate::tokenizer::Tokenizer::encode_continuation).
     ///
     /// ```no_run
     /// use inkstone::Runner;
     ///
     /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
-    /// let [paris, rome] = [" Paris", " Rome"].map(|city| {
-    ///     let tokens = runner.score("The capital of France is", city, 0)?;
-    ///     Ok::<f32, inkstone::Error>(tokens.iter().map(|token| token.token.logprob).sum())
-    /// });
-    /// assert!(paris? > rome?);
+    /// let tokens = runner.score("The capital of France is", " Paris", 0)?;
+    /// let log_likelihood: f32 = tokens.iter().map(|token| token.token.logprob).sum();
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::Argument`] for a continuation without a token, or with nothing before its first; else as
     /// [`generate`](Self::generate).
-    pub fn score(&mut self, prompt: &str, continuation: &str, top: usize) -> Result<Vec<Logprobs>> {
-        let before = self.tokenizer.encode_prompt(prompt)?;
-        let ids = self.tokenizer.encode_prompt(&format!("{prompt}{continuation}"))?;
-        let from = before.iter().zip(&ids).take_while(|(a, b)| a == b).count();
-        if from == ids.len() {
-            return Err(Error::argument("continuation", "has no token of its own"));
-        }
-        if from == 0 {
-            return Err(Error::argument("prompt", "has no token of its own for the continuation to follow"));
-        }
+    pub fn score<'p, 'c>(
+        &mut self,
+        prompt: impl Into<Prompt<'p>>,
+        continuation: impl Into<Prompt<'c>>,
+        top: usize,
+    ) -> Result<Vec<Logprobs>> {
+        let prompt = prompt.into();
+        let before = self.ids_of(&prompt)?;
+        let Label { ids, from, .. } = self.label(&prompt, &before, &continuation.into())?;
         self.score_ids(&ids, from, top)
+    }
+
+    /// Scores each of `labels` after `prefix`, as [`score`](Self::score) does one by one, and
+    /// returns the scores in the labels' order: to classify by the log-likelihoods, for instance.
+    /// `prefix` is computed once, and the labels' tokens together, up to 16 of them in a step.
+    ///
+    /// ```no_run
+    /// use inkstone::Runner;
+    ///
+    /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+    /// let review = "The lamp broke after a day.\nThis review is";
+    /// let labels = [" positive", " negative", " neutral"];
+    /// let scores = runner.score_many(review, labels, 0)?;
+    /// let likelihood = |label: usize| scores[label].iter().map(|token| token.token.logprob).sum::<f32>();
+    /// let best = (0..labels.len()).max_by(|&a, &b| likelihood(a).total_cmp(&likelihood(b)));
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// The runner's sequence holds the prefix afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the number of a label and the error that [`score`](Self::score)
+    /// gives for it, before anything is computed. Whatever the device reports.
+    pub fn score_many<'p, 'l>(
+        &mut self,
+        prefix: impl Into<Prompt<'p>>,
+        labels: impl IntoIterator<Item: Into<Prompt<'l>>>,
+        top: usize,
+    ) -> Result<Vec<Vec<Logprobs>>> {
+        let prefix = prefix.into();
+        let before = self.ids_of(&prefix)?;
+        let labels = labels.into_iter().enumerate().map(|(index, label)| {
+            let label = self.label(&prefix, &before, &label.into());
+            label
+                .and_then(|label| self.decoder.check_prompt(&label.ids).map(|()| label))
+                .map_err(|error| error.in_request(index))
+        });
+        let labels = labels.collect::<Result<Vec<_>>>()?;
+        // Each label shares the prefix up to its own first token.
+        let Some(common) = labels.iter().map(|label| label.from).min() else { return Ok(vec![]) };
+        let Self { decoder, sequence, .. } = self;
+        decoder.prefill(*sequence, &before[..common], |_, _| true)?;
+        let mut scoring = Scoring { decoder, prefix: *sequence, common, labels, top };
+        scoring.run()?;
+        let labels = std::mem::take(&mut scoring.labels);
+        drop(scoring);
+        // Where there is no memory for a fork beside the prefix, a label takes the place of the
+        // prefix.
+        let scored = labels.into_iter().map(|label| match label.is_scored() {
+            true => Ok(label.scores),
+            false => self.score_ids(&label.ids, label.from, top),
+        });
+        scored.collect()
     }
 
     /// How probable the model finds each of `ids` from the one at `from` on, given those before it, with the `top` most
@@ -60,5 +118,156 @@ impl Runner {
             scores.extend(rows.map(|(row, &id)| Logprobs::new(row, id, top)));
         }
         Ok(scores)
+    }
+
+    fn ids_of(&self, prompt: &Prompt<'_>) -> Result<Vec<u32>> {
+        match prompt {
+            Prompt::Text(text) => self.tokenizer.encode_prompt(text),
+            Prompt::Ids(ids) => Ok(ids.to_vec()),
+        }
+    }
+
+    /// The ids of a continuation after a prompt, whose own ids are `before`.
+    fn label(&self, prompt: &Prompt<'_>, before: &[u32], continuation: &Prompt<'_>) -> Result<Label> {
+        let ids = match (prompt, continuation) {
+            (Prompt::Text(prompt), Prompt::Text(text)) => self.tokenizer.encode_prompt(&format!("{prompt}{text}"))?,
+            (_, Prompt::Text(text)) => [before, &self.tokenizer.encode_continuation(text)?].concat(),
+            (_, Prompt::Ids(ids)) => [before, ids].concat(),
+        };
+        let from = before.iter().zip(&ids).take_while(|(a, b)| a == b).count();
+        if from == ids.len() {
+            return Err(Error::argument("continuation", "has no token of its own"));
+        }
+        if from == 0 {
+            return Err(Error::argument("prompt", "has no token of its own for the continuation to follow"));
+        }
+        Ok(Label { ids, from, computed: 0, sequence: None, scores: vec![] })
+    }
+}
+
+/// A continuation of a prefix that is scored.
+struct Label {
+    /// The ids of prefix and continuation.
+    ids: Vec<u32>,
+    /// Index of the continuation's first id.
+    from: usize,
+    /// Number of ids that have been computed.
+    computed: usize,
+    /// Its fork of the prefix, while it is under way.
+    sequence: Option<SequenceId>,
+    scores: Vec<Logprobs>,
+}
+
+/// The scoring of labels in forks of their prefix, which are closed when it is dropped.
+struct Scoring<'a> {
+    decoder: &'a mut Decoder,
+    prefix: SequenceId,
+    /// Number of ids in `prefix`.
+    common: usize,
+    labels: Vec<Label>,
+    top: usize,
+}
+
+impl Scoring<'_> {
+    /// Scores the labels that there is memory for; the decoder has the logits after the prefix.
+    fn run(&mut self) -> Result<()> {
+        let Self { decoder, common, labels, top, .. } = self;
+        let logits = &*decoder.logits();
+        for label in labels {
+            label.take(*common, [logits].into_iter(), *top);
+        }
+        let mut at_once = self.decoder.limits().max_outputs;
+        loop {
+            let runs = self.next_runs(at_once)?;
+            if runs.is_empty() {
+                return Ok(());
+            }
+            match self.step(&runs) {
+                Err(error) if error.is_out_of_memory() => {
+                    at_once = runs.len() - 1;
+                    self.start_over(runs[at_once].0)?;
+                }
+                stepped => stepped?,
+            }
+        }
+    }
+
+    /// The tokens of the next step, as ranges of labels' ids: of up to `at_once` labels, as many as
+    /// a step computes logits for.
+    fn next_runs(&mut self, at_once: usize) -> Result<Vec<(usize, Range<usize>)>> {
+        let mut room = self.decoder.limits().max_outputs;
+        let mut runs = vec![];
+        for (index, label) in self.labels.iter_mut().enumerate() {
+            if label.is_scored() {
+                continue;
+            }
+            let end = (label.ids.len() - 1).min(label.computed + room);
+            if room == 0 || runs.len() == at_once {
+                break;
+            }
+            if label.sequence.is_none() {
+                label.sequence = Some(self.decoder.fork(self.prefix)?);
+            }
+            runs.push((index, label.computed..end));
+            room -= end - label.computed;
+        }
+        Ok(runs)
+    }
+
+    fn step(&mut self, runs: &[(usize, Range<usize>)]) -> Result<()> {
+        let Self { decoder, labels, top, .. } = self;
+        let vocab_size = decoder.limits().vocab_size;
+        let batch = runs.iter().filter_map(|(index, tokens)| {
+            let label = &labels[*index];
+            Some((label.sequence?, &label.ids[tokens.clone()], Wanted::All))
+        });
+        let mut rows = decoder.step(&batch.collect::<Vec<_>>())?.chunks_exact(vocab_size);
+        for (index, tokens) in runs {
+            labels[*index].take(tokens.end, rows.by_ref().take(tokens.len()), *top);
+        }
+        for (index, _) in runs {
+            let label = &mut labels[*index];
+            if label.is_scored()
+                && let Some(sequence) = label.sequence.take()
+            {
+                decoder.close(sequence)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes a label's fork, so that others have its memory; the label's turn comes later.
+    fn start_over(&mut self, index: usize) -> Result<()> {
+        let Self { decoder, common, labels, .. } = self;
+        let label = &mut labels[index];
+        label.scores.truncate(usize::from(label.from == *common));
+        label.computed = *common;
+        label.sequence.take().map_or(Ok(()), |sequence| decoder.close(sequence))
+    }
+}
+
+impl Drop for Scoring<'_> {
+    fn drop(&mut self) {
+        for sequence in self.labels.iter().filter_map(|label| label.sequence) {
+            // Where that fails the device has, whose error the caller was given.
+            _ = self.decoder.close(sequence);
+        }
+    }
+}
+
+impl Label {
+    /// Whether it has all scores: the last id is scored by the logits of the one before.
+    fn is_scored(&self) -> bool {
+        self.computed == self.ids.len() - 1
+    }
+
+    /// Takes the logits of the last of its first `computed` ids, a row for each, and scores the ids
+    /// that follow them.
+    fn take<'l>(&mut self, computed: usize, rows: impl ExactSizeIterator<Item = &'l [f32]>, top: usize) {
+        let first = computed - rows.len() + 1;
+        self.computed = computed;
+        for (index, row) in (first..).zip(rows).skip(self.from.saturating_sub(first)) {
+            self.scores.push(Logprobs::new(row, self.ids[index], top));
+        }
     }
 }

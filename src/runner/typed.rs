@@ -8,7 +8,7 @@ use super::{Runner, closed_schema::closed_schema_of};
 use crate::{
     Error, Result,
     chat::{AnswerEvent, ChatOptions, Message},
-    generate::{GenerateOptions, StopHandle, StopReason, Summary},
+    generate::{GenerateOptions, Prompt, StopHandle, StopReason, Summary},
     grammar::{Grammar, Grammars},
 };
 
@@ -55,17 +55,17 @@ impl Runner {
     /// # Errors
     /// [`Error::Grammar`] for a type whose schema is not supported, and for a text that ended before it was complete; else as
     /// [`generate`](Self::generate).
-    pub fn generate_as<T: DeserializeOwned + JsonSchema>(
+    pub fn generate_as<'p, T: DeserializeOwned + JsonSchema>(
         &mut self,
-        prompt: &str,
+        prompt: impl Into<Prompt<'p>>,
         options: &GenerateOptions,
     ) -> Result<T> {
         self.generate_as_until(prompt, options, StopHandle::new())
     }
 
-    pub(super) fn generate_as_until<T: DeserializeOwned + JsonSchema>(
+    pub(super) fn generate_as_until<'p, T: DeserializeOwned + JsonSchema>(
         &mut self,
-        prompt: &str,
+        prompt: impl Into<Prompt<'p>>,
         options: &GenerateOptions,
         stop: StopHandle,
     ) -> Result<T> {

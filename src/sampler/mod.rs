@@ -79,6 +79,12 @@ impl<F: FnMut(&[u32], &mut [f32]) -> Result<()> + Send> LogitsProcessor for F {
     }
 }
 
+impl LogitsProcessor for Box<dyn LogitsProcessor> {
+    fn process(&mut self, ids: &[u32], logits: &mut [f32]) -> Result<()> {
+        (**self).process(ids, logits)
+    }
+}
+
 /// Chooses tokens for one sequence: the options, the random state and the history that the penalties look at.
 ///
 /// ```

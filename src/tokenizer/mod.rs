@@ -177,7 +177,29 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// The ids of a text that goes on from other tokens: special tokens are parsed, and nothing is
+    /// added, not even the space that SentencePiece vocabularies put before a text.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode); [`Error::Tokenizer`] also for a `tokenizer.json` that puts a
+    /// space before every text.
+    pub fn encode_continuation(&self, text: &str) -> Result<Vec<u32>> {
+        if matches!(self.0.encoder, Encoder::Json(_)) && self.0.vocabulary.adds_space {
+            let what = "this `tokenizer.json` puts a space before every text, so that a text cannot go on from token ids: \
+                        give both as text, or both as ids";
+            return Err(Error::Tokenizer(what.into()));
+        }
+        let mut ids = Vec::with_capacity(text.len() / 4 + 2);
+        self.encode_from(text, Special::Parsed, false, &mut ids)?;
+        Ok(ids)
+    }
+
     fn encode_into(&self, text: &str, special: Special<'_>, ids: &mut Vec<u32>) -> Result<()> {
+        self.encode_from(text, special, true, ids)
+    }
+
+    /// `at_start` says that no text comes before.
+    fn encode_from(&self, text: &str, special: Special<'_>, at_start: bool, ids: &mut Vec<u32>) -> Result<()> {
         if u32::try_from(text.len()).is_err() {
             return Err(Error::Tokenizer(format!("a text of {} bytes is too long", text.len())));
         }
@@ -195,7 +217,7 @@ impl Tokenizer {
                 }
             })?,
             Encoder::Spm(finder, spm) => {
-                let mut at_start = true;
+                let mut at_start = at_start;
                 finder.split(text, special, |fragment| match fragment {
                     Fragment::Token(id) => {
                         ids.push(id);

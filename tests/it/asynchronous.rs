@@ -31,7 +31,8 @@ fn short(seed: u64) -> GenerateOptions {
 /// A text that only the context ends, or somebody who stops it.
 fn endless(runner: &Runner) -> GenerateOptions {
     let ends = runner.tokenizer().end_of_generation().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
-    GenerateOptions { sampler: SamplerOptions { logit_bias: ends, ..SamplerOptions::greedy() }, ..Default::default() }
+    let sampler = SamplerOptions { logit_bias: ends, ..SamplerOptions::greedy() };
+    GenerateOptions { sampler, max_tokens: None, ..Default::default() }
 }
 
 #[test]

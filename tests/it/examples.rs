@@ -2,8 +2,9 @@
 
 use std::{
     fs,
+    io::Write,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use inkstone::{CacheType, Runner};
@@ -86,6 +87,35 @@ fn whatever_is_wrong_is_one_line() {
     // As long as one argument may be.
     refused(&generate, &["--model", model, &"word ".repeat(20_000)], "context");
     refused(&generate, &["--model", model, "--temperature", "-1", "a fox"], "temperature");
+}
+
+#[test]
+fn examples_chat_by_a_template_of_ones_own() {
+    let (Some(generate), Some(chat)) = (example("generate"), example("chat")) else { return };
+    let folder = Folder::new();
+    let source = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let template = folder.write("own.jinja", source).to_str().unwrap().to_owned();
+    let model = MODELS[0].path();
+    let model = ["--model", model.to_str().unwrap(), "--max-tokens", "9", "--temperature", "0"];
+    // The template is the prompt itself.
+    let raw = printed(&generate, &[&model[..], &["--raw", "the fox"]].concat());
+    assert_eq!(printed(&generate, &[&model[..], &["--template", &template, "the fox"]].concat()), raw);
+    assert!(!run(&generate, &[&model[..], &["--raw", "--template", &template, "the fox"]].concat()).status.success());
+
+    assert!(!run(&chat, &model).status.success(), "a base model has no template");
+    let mut program = Command::new(chat);
+    program.args(model).args(["--template", &template]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = program.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"the fox\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), raw);
+
+    let wrong = folder.write("wrong.jinja", "{% if %}").to_str().unwrap().to_owned();
+    for path in [wrong.as_str(), "no such file.jinja"] {
+        let output = run(&generate, &[&model[..], &["--template", path, "the fox"]].concat());
+        assert!(!output.status.success() && output.stderr.starts_with(b"error: "));
+    }
 }
 
 #[test]

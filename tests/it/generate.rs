@@ -332,6 +332,19 @@ fn every_end_of_generation_token_ends_the_text() {
 }
 
 #[test]
+fn a_text_ends_after_1024_tokens_where_no_limit_is_given() {
+    let run = |options: GenerateOptions| {
+        let mut decoder = scripted(1, &[], 1100);
+        let sequence = decoder.open();
+        let mut generation = Generation::new(&mut decoder, sequence, vec![0], &tokenizer(), &options).unwrap();
+        generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+        (generation.ids().len(), generation.summary().stop.clone())
+    };
+    assert_eq!(run(greedy()), (1024, StopReason::TokenLimit));
+    assert_eq!(run(GenerateOptions { max_tokens: None, ..greedy() }), (1100, StopReason::ContextEnd));
+}
+
+#[test]
 fn the_context_ends_the_text() {
     let mut decoder = scripted(4, &bytes("0123456789"), 8);
     let sequence = decoder.open();

@@ -232,7 +232,7 @@ fn threads_with_clones_write_what_they_would_alone() {
         ..Default::default()
     };
     let text = |runner: &mut Runner, seed: u64| -> String {
-        runner.generate(&format!("once upon {seed} times"), &options(seed)).unwrap().map(Result::unwrap).collect()
+        runner.generate(format!("once upon {seed} times"), &options(seed)).unwrap().map(Result::unwrap).collect()
     };
     let together: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -303,7 +303,7 @@ fn bad_requests_are_refused_and_change_nothing() {
     assert!(matches!(runner.generate_ids(&long, 4, |_| true), Err(Error::ContextFull { .. })));
     let options = GenerateOptions::default();
     assert!(matches!(runner.generate("", &options), Err(Error::Argument { name: "prompt", .. })));
-    assert!(matches!(runner.generate(&"word ".repeat(400_000), &options), Err(Error::ContextFull { .. })));
+    assert!(matches!(runner.generate("word ".repeat(400_000), &options), Err(Error::ContextFull { .. })));
     assert!(matches!(runner.chat(&[], &options), Err(Error::Argument { name: "messages", .. })));
     let error = runner.chat(&[Message::user("hello")], &options).unwrap_err();
     assert!(matches!(error, Error::ChatTemplate(_)), "{error}");

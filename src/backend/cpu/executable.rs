@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Bounds, Executable, OpTime, Step},
+    backend::{Bounds, Executable, LoadProgress, OpTime, Step},
     graph::{AttentionSpec, Op, Rows},
     kv_cache::{CacheLayout, LayerPlace, StateUpdate},
     plan::{Operand, Plan},
@@ -75,8 +75,9 @@ impl CpuExecutable {
         bounds: Bounds,
         kernels: &'static Kernels,
         mut pool: Pool,
+        progress: &LoadProgress<'_>,
     ) -> Result<Self> {
-        let mut prepared = Prepared::new(&plan, weights, &mut pool)?;
+        let mut prepared = Prepared::new(&plan, weights, &mut pool, progress)?;
         let program = Program::new(&plan, &prepared)?;
         prepared.keep_in_place(&plan)?;
         // Only now: the program's vectors would wait behind all that has been asked for.

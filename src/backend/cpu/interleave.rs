@@ -18,7 +18,7 @@ use super::{
     packed::Packed,
     pool::Pool,
 };
-use crate::{Error, Result, quant::ROWS, weights::Weight};
+use crate::{Error, Result, backend::LoadProgress, quant::ROWS, weights::Weight};
 
 /// What Linux maps of a file around the byte that is read first; what of it lies before that byte may have been given
 /// back already by the thread whose it was.
@@ -28,6 +28,7 @@ const AROUND: usize = 64 << 10;
 pub(super) fn interleave<'w>(
     mut weights: Vec<(Weight<'w>, Stack)>,
     pool: &mut Pool,
+    progress: &LoadProgress<'_>,
 ) -> Result<Vec<(Weight<'w>, Packed)>> {
     // Each file is mapped in one piece.
     weights.sort_by_key(|(weight, _)| weight.place());
@@ -35,23 +36,29 @@ pub(super) fn interleave<'w>(
     let end = matrices.last().map_or(0, |(_, last)| last.place().end);
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
-    pool.run(&|_| {
-        loop {
+    pool.run(&|worker| {
+        while !progress.is_cancelled() {
             let start = next.fetch_add(HUGE_PAGE, Relaxed);
             if start >= end {
                 break;
             }
+            let bytes = start..end.min(start + HUGE_PAGE);
             // SAFETY: no two threads have the same bytes, and nobody reads the matrices before this call ends.
-            if let Err(error) = unsafe { fill(&matrices, start..start + HUGE_PAGE) } {
+            if let Err(error) = unsafe { fill(&matrices, bytes.clone()) } {
                 next.store(end, Relaxed);
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                 break;
+            }
+            progress.add(bytes.len());
+            // The first thread is the caller's.
+            if worker.number == 0 {
+                progress.report();
             }
         }
     })?;
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),
-        None => Ok(matrices),
+        None => progress.check().map(|()| matrices),
     }
 }
 
@@ -148,7 +155,7 @@ mod tests {
         for threads in [1, 2, 5] {
             named.rotate_left(2);
             let mut pool = Pool::new(threads).unwrap();
-            let matrices = interleave(named.clone(), &mut pool).unwrap();
+            let matrices = interleave(named.clone(), &mut pool, &LoadProgress::unobserved()).unwrap();
             assert_eq!(matrices.len(), SHAPES.len());
             for (weight, packed) in matrices {
                 let Stack { count, rows, columns } = packed.stack;
@@ -178,12 +185,12 @@ mod tests {
             named.push((weights.get(&tensor.name, &tensor.shape).unwrap(), stack));
         }
         for threads in [1, 3] {
-            assert!(interleave(named.clone(), &mut Pool::new(threads).unwrap()).is_ok());
+            assert!(interleave(named.clone(), &mut Pool::new(threads).unwrap(), &LoadProgress::unobserved()).is_ok());
         }
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(fs::metadata(original).unwrap().len() / 2).unwrap();
         for threads in [1, 3] {
-            match interleave(named.clone(), &mut Pool::new(threads).unwrap()).map(|_| ()) {
+            match interleave(named.clone(), &mut Pool::new(threads).unwrap(), &LoadProgress::unobserved()).map(|_| ()) {
                 Err(Error::Io { path: named, source }) => {
                     assert_eq!((&named, source.kind()), (&path, io::ErrorKind::UnexpectedEof));
                 }
@@ -197,6 +204,6 @@ mod tests {
 
     #[test]
     fn nothing_is_interleaved_to_nothing() {
-        assert!(interleave(Vec::new(), &mut Pool::new(2).unwrap()).unwrap().is_empty());
+        assert!(interleave(Vec::new(), &mut Pool::new(2).unwrap(), &LoadProgress::unobserved()).unwrap().is_empty());
     }
 }

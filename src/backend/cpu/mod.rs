@@ -31,7 +31,7 @@ mod task;
 use std::{fs, sync::Arc, thread};
 
 use self::{executable::CpuExecutable, kernels::Kernels, pool::Pool};
-use super::{Backend, Bounds, DeviceInfo, Executable};
+use super::{Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
     graph::{Graph, Op},
@@ -136,11 +136,23 @@ impl Backend for Cpu {
         max_tokens: usize,
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>> {
+        self.compile_with_progress(graph, weights, cache, max_tokens, max_outputs, &LoadProgress::unobserved())
+    }
+
+    fn compile_with_progress(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        max_tokens: usize,
+        max_outputs: usize,
+        progress: &LoadProgress<'_>,
+    ) -> Result<Box<dyn Executable>> {
         let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
         let pool = Pool::new(self.info.threads)?;
-        let executable = CpuExecutable::new(plan, weights, cache, bounds, self.kernels, pool)?;
+        let executable = CpuExecutable::new(plan, weights, cache, bounds, self.kernels, pool, progress)?;
         Ok(Box::new(executable))
     }
 }

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    backend::LoadProgress,
     graph::{Op, Rows, Shape},
     plan::{Operand, Plan},
     quant,
@@ -36,7 +37,7 @@ pub(super) enum Table {
 
 impl Prepared {
     /// Interleaves every quantised matrix that a product of `plan` reads.
-    pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool) -> Result<Self> {
+    pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool, progress: &LoadProgress<'_>) -> Result<Self> {
         let mut prepared = Self { matrices: HashMap::new(), weights: weights.clone() };
         let mut quantized = HashMap::new();
         for step in plan.steps() {
@@ -52,7 +53,7 @@ impl Prepared {
         if !quantized.is_empty() {
             weights.read_ahead();
         }
-        for (weight, packed) in interleave(quantized.into_values().collect(), pool)? {
+        for (weight, packed) in interleave(quantized.into_values().collect(), pool, progress)? {
             prepared.add(weight.name, Matrix::Packed(packed));
         }
         Ok(prepared)

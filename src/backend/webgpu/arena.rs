@@ -8,6 +8,7 @@ use std::{collections::HashMap, sync::Arc, thread};
 use super::context::{Context, Traits};
 use crate::{
     DType, Error, Result,
+    backend::LoadProgress,
     quant::{self, Planes, UNIT},
     weights::Weight,
 };
@@ -148,7 +149,13 @@ impl Arena {
     }
 
     /// Takes a matrix up to the device.
-    pub fn upload(&self, context: &Context, weight: &Weight<'_>, chunks: &mut usize) -> Result<()> {
+    pub fn upload(
+        &self,
+        context: &Context,
+        weight: &Weight<'_>,
+        chunks: &mut usize,
+        progress: &LoadProgress<'_>,
+    ) -> Result<()> {
         let Some(matrix) = self.matrices.get(weight.name) else { return Ok(()) };
         let row_bytes = weight.byte_len() / matrix.rows.max(1);
         // A multiple of 64 rows, so that each plane's part is whole words.
@@ -160,7 +167,10 @@ impl Arena {
                 let range = from..from + rows * row_bytes;
                 weight.will_need(range.clone());
                 self.upload_rows(context, matrix, segment, first, &weight.read(range.clone())?, rows);
+                progress.add(range.len());
                 weight.done_with(range);
+                progress.report();
+                progress.check()?;
                 *chunks += 1;
                 if chunks.is_multiple_of(CHUNKS_A_SUBMISSION) {
                     context.queue.submit([]);

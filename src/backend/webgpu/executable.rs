@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Ahead, Bounds, Executable, OpTime, Run, Step, TokenLogit, Usage},
+    backend::{Ahead, Bounds, Executable, LoadProgress, OpTime, Run, Step, TokenLogit, Usage},
     graph::Op,
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
     plan::Plan,
@@ -77,6 +77,7 @@ impl GpuExecutable {
         weights: &Weights,
         cache: CacheLayout,
         bounds: Bounds,
+        progress: &LoadProgress<'_>,
     ) -> Result<Self> {
         prepare::check_heads(&context, &plan)?;
         let vectors = prepare::vectors(&plan, weights)?;
@@ -92,7 +93,7 @@ impl GpuExecutable {
         weights.read_ahead();
         let mut chunks = 0;
         for (name, shape) in matrices {
-            arena.upload(&context, &weights.matrix(&name, shape[0], shape[1])?, &mut chunks)?;
+            arena.upload(&context, &weights.matrix(&name, shape[0], shape[1])?, &mut chunks, progress)?;
         }
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
         let pages = (0..cache.groups.len()).map(|group| Pages::of_group(&cache, group)).collect();

@@ -29,9 +29,9 @@ use std::{sync::Arc, thread};
 pub use adapter::GpuLimits;
 
 use self::{context::Context, executable::GpuExecutable};
-use super::{Adapter, Backend, Bounds, DeviceInfo, Executable};
+use super::{Adapter, Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
-    Result,
+    Error, Result,
     graph::{Graph, Op},
     kv_cache::CacheLayout,
     plan::Plan,
@@ -48,7 +48,7 @@ impl Gpu {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// [`Error::NoDevice`](crate::Error::NoDevice) where there is none such, [`Error::Device`](crate::Error::Device) where it cannot be opened.
+    /// [`Error::NoDevice`] where there is none such, [`Error::Device`] where it cannot be opened.
     pub fn new(adapter: &Adapter) -> Result<Self> {
         Self::with_limits(adapter, &GpuLimits::default())
     }
@@ -57,7 +57,7 @@ impl Gpu {
     /// what a driver gets wrong.
     ///
     /// # Errors
-    /// As there; [`Error::Argument`](crate::Error::Argument) for limits below what WebGPU grants everywhere.
+    /// As there; [`Error::Argument`] for limits below what WebGPU grants everywhere.
     pub fn with_limits(adapter: &Adapter, limits: &GpuLimits) -> Result<Self> {
         limits.check()?;
         let adapter = adapter::find(adapter)?;
@@ -128,6 +128,18 @@ impl Backend for Gpu {
         max_tokens: usize,
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>> {
+        self.compile_with_progress(graph, weights, cache, max_tokens, max_outputs, &LoadProgress::unobserved())
+    }
+
+    fn compile_with_progress(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        max_tokens: usize,
+        max_outputs: usize,
+        progress: &LoadProgress<'_>,
+    ) -> Result<Box<dyn Executable>> {
         let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
@@ -135,9 +147,13 @@ impl Backend for Gpu {
         let (tested, executable) = thread::scope(|scope| {
             let (tested_plan, cache_type) = (plan.clone(), cache.cache_type);
             let test = scope.spawn(move || self_test::run(&self.context, &tested_plan, cache_type));
-            let executable = GpuExecutable::new(self.context.clone(), plan, weights, cache, bounds);
+            let executable = GpuExecutable::new(self.context.clone(), plan, weights, cache, bounds, progress);
             (test.join(), executable)
         });
+        // A caller who cancels is not to be sent to another device.
+        if let Err(Error::Cancelled) = executable {
+            return Err(Error::Cancelled);
+        }
         tested.map_err(|_| self.context.error("the self-test's thread failed".into()))??;
         Ok(Box::new(executable?))
     }

@@ -3,6 +3,7 @@
 //! A step of a model keeps its thread busy for milliseconds, which no executor should have to bear; so requests go to the
 //! runner's thread through a channel, and streams are the ends of channels that come back.
 
+mod reply;
 mod stream;
 
 use std::{
@@ -15,13 +16,14 @@ use futures_channel::oneshot;
 #[cfg(feature = "constrained")]
 use {schemars::JsonSchema, serde::de::DeserializeOwned};
 
+pub use self::reply::Reply;
 pub use self::stream::{AnswerEventStream, AnswerStream, GenerationStream};
 use self::stream::{UpdateSender, Updates};
 use super::Runner;
 use crate::{
     Error, Result,
     chat::{ChatOptions, Message},
-    generate::{GenerateOptions, StopHandle, Summary},
+    generate::{Completion, GenerateOptions, GenerateRequest, Prompt, StopHandle, Summary},
 };
 
 /// What a runner's thread is asked to do.
@@ -93,13 +95,30 @@ impl AsyncRunner {
     }
 
     /// As [`Runner::generate`]; an error of that is the stream's first item.
-    pub fn generate(&self, prompt: &str, options: &GenerateOptions) -> GenerationStream {
-        let (prompt, options) = (prompt.to_owned(), options.clone());
+    pub fn generate<'p>(&self, prompt: impl Into<Prompt<'p>>, options: &GenerateOptions) -> GenerationStream {
+        let (prompt, options) = (prompt.into().into_owned(), options.clone());
         GenerationStream::new(self.stream(move |runner, updates, stop| {
-            let mut generation = runner.generate(&prompt, &options)?.with_stop_handle(stop);
+            let mut generation = runner.generate(prompt, &options)?.with_stop_handle(stop);
             generation.by_ref().for_each(|piece| updates.send(piece));
             Ok(generation.summary().clone())
         }))
+    }
+
+    /// As [`Runner::generate_many`], with `on_piece` called on the runner's thread. Dropping the
+    /// future ends all texts.
+    ///
+    /// # Errors
+    /// As that; [`Error::Thread`] where an earlier request panicked.
+    pub fn generate_many<'p>(
+        &self,
+        requests: impl IntoIterator<Item: Into<GenerateRequest<'p>>>,
+        on_piece: impl FnMut(usize, &str) -> bool + Send + 'static,
+    ) -> Reply<Vec<Completion>> {
+        let requests: Vec<_> = requests.into_iter().map(|request| request.into().into_owned()).collect();
+        self.call_until(move |runner, stop| {
+            let requests = requests.into_iter().map(|request| request.with_stop_handle(stop.clone()));
+            runner.generate_many(requests, on_piece)
+        })
     }
 
     /// As [`Runner::chat`]; an error of that is the stream's first item.
@@ -122,13 +141,13 @@ impl AsyncRunner {
     /// # Errors
     /// As that; [`Error::Thread`] where an earlier request panicked.
     #[cfg(feature = "constrained")]
-    pub fn generate_as<T: DeserializeOwned + JsonSchema + Send + 'static>(
+    pub fn generate_as<'p, T: DeserializeOwned + JsonSchema + Send + 'static>(
         &self,
-        prompt: &str,
+        prompt: impl Into<Prompt<'p>>,
         options: &GenerateOptions,
-    ) -> impl Future<Output = Result<T>> + Send + use<T> {
-        let (prompt, options) = (prompt.to_owned(), options.clone());
-        self.call_until(move |runner, stop| runner.generate_as_until(&prompt, &options, stop))
+    ) -> Reply<T> {
+        let (prompt, options) = (prompt.into().into_owned(), options.clone());
+        self.call_until(move |runner, stop| runner.generate_as_until(prompt, &options, stop))
     }
 
     /// As [`Runner::chat_as`]. Dropping the future ends the answer.
@@ -141,7 +160,7 @@ impl AsyncRunner {
         messages: &[Message],
         chat: &ChatOptions,
         options: &GenerateOptions,
-    ) -> impl Future<Output = Result<T>> + Send + use<T> {
+    ) -> Reply<T> {
         let (messages, chat, options) = (messages.to_vec(), chat.clone(), options.clone());
         self.call_until(move |runner, stop| runner.chat_as_until(&messages, &chat, &options, stop))
     }
@@ -158,7 +177,7 @@ impl AsyncRunner {
     ///
     /// # Errors
     /// As `act`; [`Error::Thread`] where this or an earlier request panicked.
-    pub fn call<T, F>(&self, act: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
+    pub fn call<T, F>(&self, act: F) -> Reply<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Runner) -> Result<T> + Send + 'static,
@@ -167,23 +186,20 @@ impl AsyncRunner {
     }
 
     /// Gives `act` a handle that stops it when the future is dropped.
-    fn call_until<T, F>(&self, act: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
+    fn call_until<T, F>(&self, act: F) -> Reply<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Runner, StopHandle) -> Result<T> + Send + 'static,
     {
         let (done, result) = oneshot::channel();
-        let dropped = StopOnDrop::default();
-        let stop = dropped.handle();
+        let reply = Reply::new(result);
+        let stop = reply.stop_handle();
         self.ask(move |runner| {
             if !stop.is_stopped() {
                 _ = done.send(act(runner, stop));
             }
         });
-        async move {
-            let _dropped = dropped;
-            result.await.unwrap_or_else(|_| Err(ended()))
-        }
+        reply
     }
 
     /// Gives `make` a handle that stops it when the stream is dropped.

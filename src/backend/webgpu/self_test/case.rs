@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     DType, Result,
-    backend::{Bounds, Executable, Run, Step},
+    backend::{Bounds, Executable, LoadProgress, Run, Step},
     graph::{Activation, AttentionSpec, Builder, DeltaSpec, ExpertsSpec, Graph, LayerCache, RopeSpec, Scores, ValueId},
     kv_cache::{CacheLayout, CacheType, KvCache, Stage},
     optimize::{Target, optimize},
@@ -242,5 +242,5 @@ pub(super) fn compile(
     let layout = CacheLayout::new(&graph, cache_type)?;
     let plan = Plan::new(&graph)?;
     let bounds = Bounds::new(&plan, &layout, most, most);
-    GpuExecutable::new(context.clone(), plan, weights, layout, bounds)
+    GpuExecutable::new(context.clone(), plan, weights, layout, bounds, &LoadProgress::unobserved())
 }

@@ -1,0 +1,118 @@
+//! The progress of loading, and its caller's way to cancel it.
+
+use std::{
+    any::Any,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::{Error, Result};
+
+/// Gets the bytes of weights that are ready and those that there are; returns false to cancel
+/// loading.
+pub type ProgressCallback = dyn Fn(u64, u64) -> bool + Send + Sync;
+
+/// Bytes between two calls of the callback.
+const INTERVAL: u64 = 4 << 20;
+
+/// Counts the bytes of weights that are ready, and calls its caller back every few megabytes.
+pub struct LoadProgress<'a> {
+    callback: Option<&'a ProgressCallback>,
+    total: u64,
+    done: AtomicU64,
+    /// `done` at the last call.
+    reported: AtomicU64,
+    cancelled: AtomicBool,
+    /// A panic of the callback, which goes on in the thread that loads once the others have
+    /// stopped.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl<'a> LoadProgress<'a> {
+    /// Returns a count of `total` bytes, which calls `callback` if there is one.
+    pub fn new(total: u64, callback: Option<&'a ProgressCallback>) -> Self {
+        let [done, reported] = Default::default();
+        Self { callback, total, done, reported, cancelled: AtomicBool::new(false), panic: Mutex::default() }
+    }
+
+    /// Returns a count that nobody asks for.
+    pub fn unobserved() -> Self {
+        Self::new(0, None)
+    }
+
+    /// Calls back before anything is ready.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn start(&self) -> Result<()> {
+        self.call(0);
+        self.check()
+    }
+
+    /// Counts some bytes as ready; any thread may.
+    pub fn add(&self, bytes: usize) {
+        self.done.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Calls back if some megabytes have been added since the last call. Only the thread that loads
+    /// may call this, so that the calls are one after the other.
+    pub fn report(&self) {
+        let done = self.done.load(Relaxed).min(self.total);
+        if done >= self.reported.load(Relaxed) + INTERVAL && done < self.total {
+            self.call(done);
+        }
+    }
+
+    /// Counts all bytes as ready, and calls back.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn finish(&self) -> Result<()> {
+        self.call(self.total);
+        self.check()
+    }
+
+    /// Whether loading is to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
+
+    /// Ends loading where the callback said so. A panic of the callback goes on here.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    pub fn check(&self) -> Result<()> {
+        if let Some(panic) = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            resume_unwind(panic);
+        }
+        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    fn call(&self, done: u64) {
+        let Some(callback) = self.callback.filter(|_| !self.is_cancelled()) else { return };
+        self.reported.store(done, Relaxed);
+        match catch_unwind(AssertUnwindSafe(|| callback(done, self.total))) {
+            Ok(true) => {}
+            Ok(false) => self.cancelled.store(true, Relaxed),
+            Err(panic) => {
+                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                self.cancelled.store(true, Relaxed);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for LoadProgress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { total, done, cancelled, .. } = self;
+        f.debug_struct("LoadProgress")
+            .field("total", total)
+            .field("done", done)
+            .field("cancelled", cancelled)
+            .finish_non_exhaustive()
+    }
+}

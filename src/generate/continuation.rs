@@ -1,0 +1,184 @@
+//! The choice of a text's tokens, one after the other, and the end of the text.
+
+use super::{Decoder, GenerateOptions, StopHandle, StopReason, Summary, Wanted, stop::StopStrings};
+use crate::{
+    Result,
+    kv_cache::SequenceId,
+    sampler::{LogitsProcessor, Logprobs, Sampler},
+    tokenizer::{TextStream, Tokenizer},
+};
+
+/// One text in the making: chooses its tokens from logits, decodes them, and ends the text. It
+/// leaves steps and sequences to its caller.
+pub(super) struct Continuation {
+    sampler: Sampler,
+    tokenizer: Tokenizer,
+    stream: TextStream,
+    stops: StopStrings,
+    max_tokens: usize,
+    handles: Vec<StopHandle>,
+    ids: Vec<u32>,
+    /// Number of the most probable tokens that are kept with each token; `None` keeps no
+    /// log-probabilities.
+    top_logprobs: Option<usize>,
+    logprobs: Vec<Logprobs>,
+    done: bool,
+    pub summary: Summary,
+}
+
+impl Continuation {
+    pub fn new(prompt: &[u32], tokenizer: &Tokenizer, options: &GenerateOptions, vocab_size: usize) -> Result<Self> {
+        let mut sampler = Sampler::new(&options.sampler, vocab_size)?;
+        #[cfg(feature = "constrained")]
+        if let Some(grammar) = &options.grammar {
+            sampler = sampler.with_form(grammar.constraint(vocab_size)?);
+        }
+        prompt.iter().try_for_each(|&id| sampler.accept(id))?;
+        let summary = Summary {
+            stop: StopReason::Caller,
+            seed: sampler.seed(),
+            prompt_tokens: prompt.len(),
+            cached_tokens: 0,
+            generated_tokens: 0,
+            prefill: Default::default(),
+            decode: Default::default(),
+        };
+        Ok(Self {
+            sampler,
+            tokenizer: tokenizer.clone(),
+            stream: tokenizer.stream(),
+            stops: StopStrings::new(&options.stop)?,
+            max_tokens: options.max_tokens.unwrap_or(usize::MAX),
+            handles: vec![StopHandle::new()],
+            ids: vec![],
+            top_logprobs: options.logprobs,
+            logprobs: vec![],
+            done: false,
+            summary,
+        })
+    }
+
+    pub fn with_processor(self, processor: impl LogitsProcessor + 'static) -> Self {
+        Self { sampler: self.sampler.with_processor(processor), ..self }
+    }
+
+    #[cfg(feature = "constrained")]
+    pub fn with_form(self, form: impl LogitsProcessor + 'static) -> Self {
+        Self { sampler: self.sampler.with_form(form), ..self }
+    }
+
+    pub fn showing(self, ids: impl IntoIterator<Item = u32>) -> Self {
+        Self { stream: self.stream.showing(ids), ..self }
+    }
+
+    /// Lets any of these handles stop the text, in the place of its own.
+    pub fn with_stop_handles(self, handles: Vec<StopHandle>) -> Self {
+        Self { handles, ..self }
+    }
+
+    pub fn stop_handles(&self) -> &[StopHandle] {
+        &self.handles
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.handles.iter().any(StopHandle::is_stopped)
+    }
+
+    /// The ids generated so far.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    pub fn logprobs(&self) -> &[Logprobs] {
+        &self.logprobs
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Ends the text before its next token, if its caller or a limit says so, and returns the rest
+    /// of it. `has_room` says whether the context has room for another step.
+    pub fn end_if_due(&mut self, has_room: bool) -> Option<String> {
+        let reason = if self.is_stopped() {
+            StopReason::Caller
+        } else if self.ids.len() >= self.max_tokens {
+            StopReason::TokenLimit
+        } else if !has_room {
+            StopReason::ContextEnd
+        } else {
+            return None;
+        };
+        Some(self.finish(reason))
+    }
+
+    /// Whether the largest logits determine the choice of tokens, so that a device may find them.
+    pub fn needs_few_logits(&self) -> bool {
+        self.largest_needed().is_some()
+    }
+
+    /// The number of the largest logits that determine the choice; `None` where it takes all.
+    fn largest_needed(&self) -> Option<usize> {
+        self.sampler.looks_at().filter(|_| self.top_logprobs.is_none())
+    }
+
+    /// Appends `token`, the last id of the text, to its sequence, and chooses the next token: with
+    /// as few logits as the sampler needs, where the device can choose by itself.
+    pub fn step(&mut self, decoder: &mut Decoder, sequence: SequenceId, token: u32) -> Result<u32> {
+        match self.largest_needed() {
+            Some(1) => return decoder.greedy(sequence, token),
+            Some(count) => {
+                if let Some(best) = decoder.best(sequence, token, count)? {
+                    return self.sampler.sample_best(best.iter().map(|token| (token.id, token.logit)));
+                }
+            }
+            None => {
+                decoder.step(&[(sequence, &[token], Wanted::Last)])?;
+            }
+        }
+        self.sample(decoder.logits())
+    }
+
+    /// Chooses the next token by the logits of the whole vocabulary.
+    pub fn sample(&mut self, logits: &mut [f32]) -> Result<u32> {
+        let Some(top) = self.top_logprobs else { return self.sampler.sample(logits) };
+        let before = logits.to_vec();
+        let id = self.sampler.sample(logits)?;
+        if !self.tokenizer.is_end_of_generation(id) {
+            self.logprobs.push(Logprobs::new(&before, id, top));
+        }
+        Ok(id)
+    }
+
+    /// Takes the token that was chosen, and returns the text that it settles, which may be none.
+    /// The token may end the text.
+    pub fn push(&mut self, id: u32) -> Result<String> {
+        if self.tokenizer.is_end_of_generation(id) {
+            return Ok(self.finish(StopReason::EndOfGeneration(id)));
+        }
+        let text = self.stream.push(id)?.unwrap_or_default();
+        self.ids.push(id);
+        self.summary.generated_tokens += 1;
+        let (piece, stop) = self.stops.push(&text);
+        if let Some(stop) = stop {
+            self.end(StopReason::StopString(stop));
+        }
+        Ok(piece)
+    }
+
+    /// Ends the text, and returns the part of it that was held back.
+    fn finish(&mut self, reason: StopReason) -> String {
+        self.end(reason);
+        self.stops.finish() + &self.stream.finish().unwrap_or_default()
+    }
+
+    pub fn end(&mut self, reason: StopReason) {
+        self.done = true;
+        self.summary.stop = reason;
+    }
+
+    /// Returns the ids, their log-probabilities and the summary.
+    pub fn into_parts(self) -> (Vec<u32>, Vec<Logprobs>, Summary) {
+        (self.ids, self.logprobs, self.summary)
+    }
+}

@@ -1,0 +1,121 @@
+//! Chats by a template that the caller gives, with a model that has none and in the place of a
+//! model's own.
+
+use inkstone::{
+    Error, GenerateOptions, Message, Runner, RunnerBuilder, SamplerOptions,
+    chat::{AnswerEvent, ChatOptions, ChatTemplate, Tool},
+};
+use serde_json::json;
+
+use crate::support::{
+    gguf_file::Folder,
+    tiny::{MODELS, with_template},
+};
+
+/// The comment at the end takes away the spaces that fill a file's key.
+const OWN: &str = "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
+    {% for c in m.tool_calls or [] %}<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\
+    </tool_call>{% endfor %}<|im_end|>\n{% endfor %}{{ tools | length if tools }}<|im_start|>assistant\n{# -#}";
+
+fn builder() -> RunnerBuilder {
+    Runner::builder().threads(2)
+}
+
+fn short() -> GenerateOptions {
+    GenerateOptions { sampler: SamplerOptions::greedy(), max_tokens: Some(12), ..Default::default() }
+}
+
+/// The same text comes of a base model with the template and of a model whose file has it.
+#[test]
+fn a_base_model_chats() {
+    let folder = Folder::new();
+    let messages = [Message::user("Hello")];
+    let mut base = builder().from_gguf(MODELS[0].path()).unwrap();
+    let error = base.chat(&messages, &short()).unwrap_err();
+    assert!(matches!(&error, Error::ChatTemplate(what) if what.contains("RunnerBuilder::chat_template")), "{error}");
+
+    let mut own = builder().chat_template(OWN).from_gguf(MODELS[0].path()).unwrap();
+    let path = folder.write("chat.gguf", with_template(MODELS[0], OWN));
+    let mut file = builder().from_gguf(path).unwrap();
+    let texts = [&mut own, &mut file].map(|runner| {
+        let mut answer = runner.chat(&messages, &short()).unwrap();
+        let text: String = answer.by_ref().map(Result::unwrap).collect();
+        (text, answer.generation().prompt().to_vec())
+    });
+    assert!(!texts[0].0.is_empty() && !texts[0].1.is_empty());
+    assert_eq!(texts[0], texts[1]);
+    assert_eq!(own.chat_template().unwrap().source(), OWN);
+}
+
+#[test]
+fn a_template_of_the_callers_comes_before_the_files() {
+    let folder = Folder::new();
+    let path = folder.write("chat.gguf", with_template(MODELS[0], "{{ raise_exception('the file\\'s') }}"));
+    let messages = [Message::user("Hello")];
+    let error = builder().from_gguf(&path).unwrap().chat(&messages, &short()).unwrap_err();
+    assert!(error.to_string().contains("the file's"), "{error}");
+    let mut runner = builder().chat_template(OWN).from_gguf(&path).unwrap();
+    let prompt = runner.chat(&messages, &short()).unwrap().generation().prompt().to_vec();
+    let tokenizer = runner.tokenizer();
+    let bos = tokenizer.token_bytes(tokenizer.bos().unwrap()).unwrap();
+    let template = ChatTemplate::new(OWN, str::from_utf8(bos).unwrap(), "").unwrap();
+    assert_eq!(prompt, template.prompt(&messages, &ChatOptions::default(), tokenizer).unwrap().ids);
+}
+
+#[test]
+fn special_tokens_are_those_of_the_model() {
+    let runner = builder().chat_template("{{ bos_token }}|{{ eos_token }}").from_gguf(MODELS[2].path()).unwrap();
+    let tokenizer = runner.tokenizer();
+    let text = |id: Option<u32>| String::from_utf8(tokenizer.token_bytes(id.unwrap()).unwrap().to_vec()).unwrap();
+    let rendered = runner.chat_template().unwrap().render(&[], &ChatOptions::default()).unwrap();
+    assert_eq!(rendered, format!("{}|{}", text(tokenizer.bos()), text(tokenizer.eos())));
+}
+
+#[test]
+fn events_and_tools_work_with_it() {
+    let mut runner = builder().chat_template(OWN).from_gguf(MODELS[0].path()).unwrap();
+    let chat = ChatOptions::default().tools([Tool::new("weather", "The weather", json!({"type": "object"}))]);
+    let tokenizer = runner.tokenizer().clone();
+    let said = "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>";
+    let mut ids = tokenizer.encode(said, inkstone::tokenizer::SpecialTokens::Plain).unwrap();
+    ids.push(tokenizer.end_of_generation()[0]);
+    let answer = runner.chat_with(&[Message::user("Rain?")], &chat, &GenerateOptions::default()).unwrap();
+    let prompt = answer.generation().prompt().len();
+    let mut answer = answer.with_processor(move |so_far: &[u32], logits: &mut [f32]| {
+        logits.fill(f32::NEG_INFINITY);
+        logits[ids[so_far.len() - prompt] as usize] = 0.0;
+        Ok(())
+    });
+    let events: Vec<_> = answer.events().map(Result::unwrap).collect();
+    assert!(matches!(events.as_slice(), [AnswerEvent::ToolCall(call)] if call.name == "weather"), "{events:?}");
+}
+
+#[cfg(feature = "constrained")]
+#[test]
+fn answers_of_a_type_work_with_it() {
+    let mut runner = builder().chat_template(OWN).from_gguf(MODELS[0].path()).unwrap();
+    let _: bool = runner.chat_as(&[Message::user("Rain?")], &ChatOptions::default(), &short()).unwrap();
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn a_runner_for_async_code_has_it() {
+    use futures::{TryStreamExt, executor::block_on};
+    block_on(async {
+        let load = || builder().chat_template(OWN).from_gguf(MODELS[0].path());
+        let text: String =
+            load().unwrap().chat(&[Message::user("Hi")], &short()).unwrap().map(Result::unwrap).collect();
+        let runner = inkstone::AsyncRunner::load(load).await.unwrap();
+        for runner in [runner.another().await.unwrap(), runner] {
+            let stream = runner.chat(&[Message::user("Hi")], &short());
+            assert_eq!(stream.try_collect::<String>().await.unwrap(), text);
+        }
+    });
+}
+
+/// Before the weights are loaded, and with the line.
+#[test]
+fn one_that_does_not_parse_is_an_error_of_loading() {
+    let error = builder().chat_template("a\n{% if %}").from_gguf(MODELS[0].path()).unwrap_err();
+    assert!(matches!(&error, Error::ChatTemplate(what) if what.contains("line 2")), "{error}");
+}
