@@ -158,9 +158,12 @@ pub struct Constraint {
 }
 
 impl Constraint {
-    /// Has the form begin after so many ids.
-    pub(crate) fn begin(&mut self, seen: usize) {
-        self.seen = Some(seen);
+    /// Begins the form afresh after the first `seen` ids.
+    pub(crate) fn begin(&mut self, seen: usize) -> Result<()> {
+        if self.seen.replace(seen).is_some() {
+            self.matcher.reset().map_err(error)?;
+        }
+        Ok(())
     }
 }
 

@@ -106,6 +106,8 @@ impl MessageBuilder {
             Ok(AnswerEvent::Text(text)) => self.text += text,
             Ok(AnswerEvent::Reasoning(text)) => *self.reasoning.get_or_insert_default() += text,
             Ok(AnswerEvent::ToolCall(call)) => self.tool_calls.push(call.clone()),
+            // The model must see its call to make sense of the error that is sent back as the call's result.
+            Err(Error::ToolCall { call: Some(call), .. }) => self.tool_calls.push((**call).clone()),
             Err(_) => {}
         }
     }
@@ -123,7 +125,8 @@ pub(super) fn text_of(event: Result<AnswerEvent>) -> Option<Result<String>> {
         Ok(AnswerEvent::Text(text)) => Some(Ok(text)),
         Ok(AnswerEvent::ToolCall(call)) => {
             let what = "came where only the answer's text is read: read its `events`".to_owned();
-            Some(Err(Error::ToolCall { what, text: format!("{}({})", call.name, call.arguments) }))
+            let text = format!("{}({})", call.name, call.arguments);
+            Some(Err(Error::ToolCall { what, text, call: Some(Box::new(call)) }))
         }
         Ok(AnswerEvent::Reasoning(_)) => None,
         Err(error) => Some(Err(error)),
