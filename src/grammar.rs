@@ -158,6 +158,11 @@ pub struct Constraint {
 }
 
 impl Constraint {
+    /// Whether the text may end here.
+    pub(crate) fn is_complete(&mut self) -> Result<bool> {
+        self.matcher.is_accepting().map_err(error)
+    }
+
     /// Begins the form afresh after the first `seen` ids.
     pub(crate) fn begin(&mut self, seen: usize) -> Result<()> {
         if self.seen.replace(seen).is_some() {

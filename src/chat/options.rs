@@ -14,7 +14,7 @@ pub struct ChatOptions {
     pub(super) parse_special_tokens: bool,
     pub(super) tools: Vec<Tool>,
     pub(super) call_form: Option<CallForm>,
-    pub(super) tool_choice: ToolChoice,
+    pub(super) tool_choice: Option<ToolChoice>,
     pub(super) parallel_tool_calls: bool,
     pub(super) variables: BTreeMap<String, Value>,
 }
@@ -26,7 +26,7 @@ impl Default for ChatOptions {
             parse_special_tokens: false,
             tools: vec![],
             call_form: None,
-            tool_choice: ToolChoice::Auto,
+            tool_choice: None,
             parallel_tool_calls: true,
             variables: BTreeMap::new(),
         }
@@ -57,14 +57,19 @@ impl ChatOptions {
         self
     }
 
-    /// Sets whether the model may, must or must not call a tool. Default [`ToolChoice::Auto`].
+    /// Sets whether the model may, must or must not call a tool.
     ///
-    /// With the feature `constrained` calls are held to the schemas of their tools while they are written:
+    /// With the feature `constrained` calls are then held to the schemas of their tools while they are written:
     /// [`Required`](ToolChoice::Required) and [`Named`](ToolChoice::Named) leave the model nothing but calls after its
-    /// thought, [`None`](ToolChoice::None) keeps it from beginning one, and [`Auto`](ToolChoice::Auto) leaves it free until
-    /// it begins a call; calls are then the end of the answer. A keyword that no grammar can hold to is an error, except
-    /// with `Auto`, where calls are then checked once they are written, as they are without the feature. Without it
-    /// `Required` and `Named` are errors.
+    /// thought, [`None`](ToolChoice::None) keeps it from beginning one, and with [`Auto`](ToolChoice::Auto) it is free until
+    /// it begins a call; calls are then the end of the answer. A tool whose schema no grammar can hold to is an error
+    /// that names the keyword: one of `multipleOf`, `patternProperties`, `prefixItems`, `uniqueItems`, `not`, `oneOf` with
+    /// alternatives that are not told apart by type or by a constant property, and combinations that describe a
+    /// property twice. Objects have the properties that the schema names alone, in its order.
+    ///
+    /// Where no choice is set, and with `Auto` and `None` without the feature, the model is free. In any case a call that
+    /// does not fit the tools or the choice is an [`Error::ToolCall`](crate::Error::ToolCall). `Required` and `Named`
+    /// without the feature are errors.
     ///
     /// ```no_run
     /// # fn main() -> inkstone::Result<()> {
@@ -96,12 +101,13 @@ impl ChatOptions {
     /// ```
     #[must_use]
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
-        self.tool_choice = choice;
+        self.tool_choice = Some(choice);
         self
     }
 
     /// Sets whether one answer may call several tools. Default true. Where it may not, a second call is an
-    /// [`Error::ToolCall`](crate::Error::ToolCall), which the feature `constrained` keeps from being written.
+    /// [`Error::ToolCall`](crate::Error::ToolCall); with a [choice](Self::tool_choice) that holds calls to their schemas none
+    /// is written.
     #[must_use]
     pub fn parallel_tool_calls(mut self, parallel: bool) -> Self {
         self.parallel_tool_calls = parallel;

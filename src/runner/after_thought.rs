@@ -19,6 +19,8 @@ pub(super) struct AfterThought {
     close: &'static str,
     /// The mark that begins a call, where calls would also end a thought.
     forbidden: Option<Forbidden>,
+    /// Whether an answer of this form may end within its thought, as it may be empty.
+    may_be_empty: bool,
     state: State,
     /// The id that may come although the form forbids it.
     exception: Option<u32>,
@@ -30,7 +32,10 @@ enum State {
     /// Nothing but white space is there yet; a thought may begin.
     Start,
     /// The first `there` of the ids that begin a thought are there, of which the form does not allow the last or one before.
-    Opening { there: usize, against_form: bool },
+    Opening {
+        there: usize,
+        against_form: bool,
+    },
     /// Within the thought, whose last bytes these are.
     Thought(Vec<u8>),
     /// Just after it, or after so many tokens of the white space that models go on with.
@@ -43,7 +48,7 @@ const MAX_SPACES: usize = 4;
 
 impl AfterThought {
     /// For the answer to this prompt, which `parser` takes apart.
-    pub fn new(constraint: Constraint, parser: &AnswerParser, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
+    pub fn new(mut constraint: Constraint, parser: &AnswerParser, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let marks = parser.thought_marks();
         let state = match marks {
             Some(_) if parser.is_thinking() => State::Thought(vec![]),
@@ -53,8 +58,9 @@ impl AfterThought {
         let [open, close] = marks.unwrap_or_default();
         let open = tokenizer.encode(open, SpecialTokens::Parse)?;
         let forbidden = parser.mark_within_thoughts().map(|mark| Forbidden::new(mark, tokenizer)).transpose()?;
+        let may_be_empty = constraint.is_complete()?;
         let tokenizer = tokenizer.clone();
-        Ok(Self { constraint, tokenizer, open, close, forbidden, state, exception: None, seen: None })
+        Ok(Self { constraint, tokenizer, open, close, forbidden, may_be_empty, state, exception: None, seen: None })
     }
 
     fn accept(&mut self, id: u32) -> Result<()> {
@@ -114,16 +120,19 @@ impl LogitsProcessor for AfterThought {
         let seen = self.seen.replace(ids.len()).unwrap_or(ids.len());
         ids[seen..].iter().try_for_each(|&id| self.accept(id))?;
         match &self.state {
-            State::Thought(end) => match &self.forbidden {
-                Some(forbidden) => forbidden.apply(end, &self.tokenizer, logits),
-                None => Ok(()),
-            },
+            State::Thought(end) => {
+                let ends = self.tokenizer.end_of_generation().iter().filter(|_| !self.may_be_empty);
+                ends.for_each(|&id| logits[id as usize] = f32::NEG_INFINITY);
+                self.forbidden.iter().try_for_each(|forbidden| forbidden.apply(end, &self.tokenizer, logits))
+            }
             State::Opening { there, against_form: true } => {
                 let next = self.open[*there] as usize;
                 logits.iter_mut().enumerate().filter(|(id, _)| *id != next).for_each(|(_, l)| *l = f32::NEG_INFINITY);
                 Ok(())
             }
-            State::Opening { there, against_form: false } => self.constrain(ids, logits, self.open.get(*there).copied()),
+            State::Opening { there, against_form: false } => {
+                self.constrain(ids, logits, self.open.get(*there).copied())
+            }
             State::Start => self.constrain(ids, logits, self.open.first().copied()),
             State::Closed(spaces) => {
                 let space = self.space(logits).filter(|_| *spaces < MAX_SPACES);

@@ -15,7 +15,8 @@ use {
 pub(super) fn refuse_forced_calls(parser: &AnswerParser) -> Result<()> {
     match parser.tool_choice() {
         Some(choice @ (ToolChoice::Required | ToolChoice::Named(_))) => {
-            let what = format!("is {choice:?}, which takes inkstone's feature `constrained`: build with it, or choose `Auto`");
+            let what =
+                format!("is {choice:?}, which takes inkstone's feature `constrained`: build with it, or choose `Auto`");
             Err(Error::argument("tool_choice", what))
         }
         _ => Ok(()),
@@ -30,23 +31,20 @@ impl Runner {
         parser: AnswerParser,
         options: &GenerateOptions,
     ) -> Result<(AnswerParser, Option<Grammar>)> {
-        match (&options.grammar, parser.tool_choice()) {
-            (Some(grammar), None) => Ok((parser, Some(grammar.clone()))),
-            // The caller's form may look like a call, and is none.
-            (Some(grammar), Some(ToolChoice::None)) => Ok((parser.without_calls(), Some(grammar.clone()))),
-            (Some(_), Some(_)) => {
-                let what = "cannot be combined with tools that may be called: offer none, or set \
-                            `ChatOptions::tool_choice(ToolChoice::None)`";
-                Err(Error::argument("grammar", what))
-            }
-            (None, None) => Ok((parser, None)),
-            (None, Some(choice)) => {
-                let form = self.form_of_calls(&parser);
-                // Calls that are not held to their schemas are checked all the same.
-                let form = if *choice == ToolChoice::Auto { form.ok().flatten() } else { form? };
-                Ok((parser, form))
-            }
+        let Some(grammar) = &options.grammar else {
+            let form = self.form_of_calls(&parser)?;
+            return Ok((parser, form));
+        };
+        if parser.tool_choice() == Some(&ToolChoice::None) {
+            // The caller's form may look like a call without being one.
+            return Ok((parser.without_calls(), Some(grammar.clone())));
         }
+        if parser.offers_tools() {
+            let what = "cannot be combined with tools that may be called: offer none, or set \
+                        `ChatOptions::tool_choice(ToolChoice::None)`";
+            return Err(Error::argument("grammar", what));
+        }
+        Ok((parser, Some(grammar.clone())))
     }
 
     fn form_of_calls(&self, parser: &AnswerParser) -> Result<Option<Grammar>> {

@@ -41,5 +41,6 @@ mod tokenizer_bert;
 mod tokenizer_errors;
 mod tokenizer_json;
 mod tokenizer_pre;
+mod tool_calls;
 mod weights;
 mod windows;

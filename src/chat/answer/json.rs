@@ -92,7 +92,7 @@ pub(super) fn object(text: &str) -> Result<Map<String, Value>, String> {
 
 /// The white space that may stand between the parts of a call that no mark begins.
 #[cfg(feature = "constrained")]
-const SPACE: &str = r"\s{0,8}";
+const SPACE: &str = r"[ \t\r\n]{0,4}";
 
 #[cfg(feature = "constrained")]
 fn write_tagged(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
@@ -129,7 +129,8 @@ fn write_bare(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Resul
 /// As [`begins_call`], which leaves white space out of account.
 #[cfg(feature = "constrained")]
 fn beginnings(tools: &[Tool]) -> String {
-    let spaced = |text: &str| text.chars().map(|char| escaped(char.encode_utf8(&mut [0; 4]))).collect::<Vec<_>>().join(r"\s*");
+    let spaced =
+        |text: &str| text.chars().map(|char| escaped(char.encode_utf8(&mut [0; 4]))).collect::<Vec<_>>().join(r"\s*");
     let names: Vec<String> = tools.iter().map(|tool| spaced(&tool.name)).collect();
     let kind = spaced("\"type\":\"function\",");
     format!(r"\s*\{{\s*(?:{kind}\s*)?{}\s*(?:{})\s*\x22", spaced("\"name\":\""), names.join("|"))

@@ -5,9 +5,9 @@ use super::form::Shape;
 use super::grammar::{Dialect, Writer, each_tool, literal, repeated_calls};
 use super::json;
 use super::scan::{DOUBLE, Ends, Quote};
+use crate::chat::ToolCall;
 #[cfg(feature = "constrained")]
 use {super::cursor::is_name, crate::chat::Tool};
-use crate::chat::ToolCall;
 
 pub(super) const SHAPE: Shape = Shape {
     shown_by: &["[TOOL_CALLS]"],

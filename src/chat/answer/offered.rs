@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub(super) struct Offered {
     pub tools: Vec<Tool>,
-    pub choice: ToolChoice,
+    pub choice: Option<ToolChoice>,
     pub parallel: bool,
 }
 
@@ -27,10 +27,11 @@ impl Offered {
         }
         let offered = Self { tools: tools.clone(), choice: choice.clone(), parallel: *parallel };
         match choice {
-            ToolChoice::Required if tools.is_empty() => {
-                Err(Error::argument("tool_choice", "requires a call, but no tools are offered: set `ChatOptions::tools`"))
-            }
-            ToolChoice::Named(name) if !tools.iter().any(|tool| tool.name == *name) => {
+            Some(ToolChoice::Required) if tools.is_empty() => Err(Error::argument(
+                "tool_choice",
+                "requires a call, but no tools are offered: set `ChatOptions::tools`",
+            )),
+            Some(ToolChoice::Named(name)) if !tools.iter().any(|tool| tool.name == *name) => {
                 let what = format!("names `{}`, which is not among the tools offered: {}", name, offered.names());
                 Err(Error::argument("tool_choice", what))
             }
@@ -45,8 +46,8 @@ impl Offered {
             return Err(format!("names `{name}`, which is not among the tools offered: {}", self.names()));
         };
         match &self.choice {
-            ToolChoice::None => return Err("is not allowed: the choice of tools is `None`".to_owned()),
-            ToolChoice::Named(only) if only != name => {
+            Some(ToolChoice::None) => return Err("is not allowed: the choice of tools is `None`".to_owned()),
+            Some(ToolChoice::Named(only)) if only != name => {
                 return Err(format!("names `{name}`, but the choice of tools is `{only}`"));
             }
             _ if calls_before > 0 && !self.parallel => {

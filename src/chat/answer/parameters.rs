@@ -87,7 +87,8 @@ fn collect_types<'s>(root: &'s Value, schema: &'s Value, types: &mut BTreeSet<&'
         types.insert("null");
     }
     let referred = schema["$ref"].as_str().and_then(|reference| schema::resolve(root, reference));
-    let parts = ["anyOf", "oneOf", "allOf"].into_iter().flat_map(|union| schema[union].as_array().into_iter().flatten());
+    let parts =
+        ["anyOf", "oneOf", "allOf"].into_iter().flat_map(|union| schema[union].as_array().into_iter().flatten());
     parts.chain(referred).for_each(|schema| collect_types(root, schema, types, depth));
 }
 

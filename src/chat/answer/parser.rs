@@ -115,9 +115,15 @@ impl AnswerParser {
         self.calls.filter(|calls| calls.ends_thought).map(|calls| calls.open)
     }
 
-    /// The choice of tools; `None` where none are offered.
+    /// Whether tools are offered.
+    #[cfg(feature = "constrained")]
+    pub(crate) fn offers_tools(&self) -> bool {
+        self.calls.is_some()
+    }
+
+    /// The choice of tools that was set.
     pub(crate) fn tool_choice(&self) -> Option<&ToolChoice> {
-        self.calls.map(|_| &self.offered.choice)
+        self.offered.choice.as_ref()
     }
 
     /// Takes calls for text.
@@ -157,11 +163,13 @@ impl AnswerParser {
             Some(thinking) if first => stands(thinking.open, rest),
             _ => Mark::None,
         };
-        let call = match self.calls.and_then(|calls| calls.bare.as_ref()).map(|bare| (bare.begins)(rest, &self.offered.tools)) {
-            None | Some(Some(false)) => Mark::None,
-            Some(None) => Mark::Part,
-            Some(Some(true)) => Mark::Whole,
-        };
+        let call =
+            match self.calls.and_then(|calls| calls.bare.as_ref()).map(|bare| (bare.begins)(rest, &self.offered.tools))
+            {
+                None | Some(Some(false)) => Mark::None,
+                Some(None) => Mark::Part,
+                Some(Some(true)) => Mark::Whole,
+            };
         match (thought, call) {
             (Mark::Whole, _) => {
                 let open = self.thinking.map_or(0, |thinking| thinking.open.len());

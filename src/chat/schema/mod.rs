@@ -6,9 +6,9 @@
 mod keywords;
 mod number;
 mod pattern;
-mod usable;
 #[cfg(test)]
 mod tests;
+mod usable;
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -40,8 +40,14 @@ fn violations_name_the_place() {
     };
     let found = |path: &str, what: &str| (path.to_owned(), what.to_owned());
     assert_eq!(violation(json!({})), found("days", "is missing, but required"));
-    assert_eq!(violation(json!({ "days": [{}, { "hour": 24 }] })), found("days[1].hour", "must be at most 23, but is 24"));
-    assert_eq!(violation(json!({ "days": [], "unit": "K" })), found("unit", "must be one of `\"C\"`, `\"F\"`, but is `\"K\"`"));
+    assert_eq!(
+        violation(json!({ "days": [{}, { "hour": 24 }] })),
+        found("days[1].hour", "must be at most 23, but is 24")
+    );
+    assert_eq!(
+        violation(json!({ "days": [], "unit": "K" })),
+        found("unit", "must be one of `\"C\"`, `\"F\"`, but is `\"K\"`")
+    );
     assert_eq!(violation(json!({ "days": [], "x": 1 })), found("x", "is not known: known are `days`, `unit`"));
     assert_eq!(violation(json!([])), found("", "must be of type object, but is `[]`"));
 }

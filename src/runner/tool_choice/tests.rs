@@ -1,6 +1,10 @@
 //! What grammars of calls let through, drawn at random, is read by the parser as calls that fit their tools.
 
-use std::{env, fs, process};
+use std::{
+    collections::BTreeSet,
+    env, fs, process,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use serde_json::{Value, json};
 
@@ -27,19 +31,70 @@ const FORMS: [CallForm; 8] = [
 
 /// The marks of all forms.
 const MARKS: [&str; 14] = [
-    "<tool_call>", "</tool_call>", "<|python_tag|>", "<|tool_call>", "<tool_call|>", "<|\"|>", "<start_function_call>",
-    "<end_function_call>", "<escape>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<think>", "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<|python_tag|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|\"|>",
+    "<start_function_call>",
+    "<end_function_call>",
+    "<escape>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "[CALL_ID]",
+    "<think>",
+    "</think>",
 ];
 
 /// Tokens of several characters, so that marks, quotes and brackets come together with what stands beside them.
-const WORDS: [&str; 40] = [
-    "\":", "\", \"", "\"}", "}}", "{\"", " {\"name", "name\"", "tool", "_call", ">{\"", ">\n", "</", "\n</", "parameter",
-    "<parameter=", "function", "<function=", "call:", "weather", "stop", "place", ": ", ", ", "[{", "}]", "[weather(", "\")",
-    "='", "'", "```", "\n```", "tool_code\n", "<|", "|>", "12", "true", "null", "é\"", "😀", "\\n",
+const WORDS: [&str; 42] = [
+    "\":",
+    "\", \"",
+    "\"}",
+    "}}",
+    "{\"",
+    " {\"name",
+    "name\"",
+    "tool",
+    "_call",
+    ">{\"",
+    ">\n",
+    "</",
+    "\n</",
+    "parameter",
+    "<parameter=",
+    "function",
+    "<function=",
+    "call:",
+    "weather",
+    "stop",
+    "place",
+    ": ",
+    ", ",
+    "[{",
+    "}]",
+    "[weather(",
+    "\")",
+    "='",
+    "'",
+    "```",
+    "``",
+    "tool_code\n",
+    "<|",
+    "|>",
+    "12",
+    "true",
+    "null",
+    "é\"",
+    "😀",
+    "\\n",
+    "\n</parameter>",
+    "\n```",
 ];
 
-/// A vocabulary of bytes and words, with these special tokens.
-fn vocabulary(special: &[&str]) -> Tokenizer {
+/// A vocabulary of bytes, words and the marks of all forms, which are special tokens or plain ones.
+fn vocabulary(special: bool) -> Tokenizer {
     let plain = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let others: Vec<u8> = (0..=255).filter(|byte| !plain(*byte)).collect();
     // The spelling of GPT-2, which gives bytes that are no plain characters others from 256 on.
@@ -49,8 +104,9 @@ fn vocabulary(special: &[&str]) -> Tokenizer {
     };
     let bytes = (0..=255).map(|byte| spell(byte).to_string());
     let words = WORDS.iter().map(|word| word.bytes().map(spell).collect::<String>());
-    let ends = ["<|end|>"].iter().chain(special).map(|mark| (*mark).to_owned());
-    let tokens: Vec<(String, u32)> = bytes.chain(words).map(|text| (text, 1)).chain(ends.map(|text| (text, 3))).collect();
+    let end = [("<|end|>".to_owned(), 3)];
+    let marks = MARKS.map(|mark| (mark.to_owned(), if special { 3 } else { 1 }));
+    let tokens: Vec<(String, u32)> = bytes.chain(words).map(|text| (text, 1)).chain(end).chain(marks).collect();
     let string = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
     let number = |number: u32| number.to_le_bytes().to_vec();
     let array = |kind: u32, items: Vec<Vec<u8>>| {
@@ -67,7 +123,12 @@ fn vocabulary(special: &[&str]) -> Tokenizer {
     let keys = keys.map(|(key, kind, value)| [string(key), number(kind), value].concat());
     let head = [b"GGUF".to_vec(), number(3), vec![0; 8], (keys.len() as u64).to_le_bytes().to_vec()];
     let file = [head.concat(), keys.concat(), vec![0; 64]].concat();
-    let path = env::temp_dir().join(format!("inkstone-vocabulary-{}-{}.gguf", process::id(), special.len()));
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let path = env::temp_dir().join(format!(
+        "inkstone-vocabulary-{}-{}.gguf",
+        process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    ));
     fs::write(&path, file).unwrap();
     let tokenizer = Tokenizer::from_gguf(&Gguf::open(&path).unwrap()).unwrap();
     fs::remove_file(path).unwrap();
@@ -117,7 +178,11 @@ fn tools() -> [Tool; 4] {
         Tool::new("weather", "The weather", weather),
         Tool::new("stop", "Stops", json!({ "type": "object", "properties": {} })),
         Tool::new("tree", "Draws", tree),
-        Tool::new("set-all", "Sets", json!({ "type": "object", "properties": { "values": map, "text": { "type": "string" } } })),
+        Tool::new(
+            "set-all",
+            "Sets",
+            json!({ "type": "object", "properties": { "values": map, "text": { "type": "string" } } }),
+        ),
     ]
 }
 
@@ -182,7 +247,7 @@ fn read(mut parser: AnswerParser, answer: &str) -> (Vec<ToolCall>, String) {
 
 /// Vocabularies in which marks are text, and in which they are special tokens.
 fn vocabularies() -> [(Tokenizer, Grammars); 2] {
-    [&[][..], &MARKS].map(|special| {
+    [false, true].map(|special| {
         let tokenizer = vocabulary(special);
         let grammars = Grammars::new(&tokenizer).unwrap();
         (tokenizer, grammars)
@@ -202,7 +267,7 @@ fn forced_calls_fit_their_tools_in_every_form() {
                 let options = ChatOptions::default().tools(tools()).call_form(form).tool_choice(choice.clone());
                 let parser = parser(&options.parallel_tool_calls(parallel));
                 let grammar = compile(&parser, &tokenizer, &grammars);
-                let (mut finished, mut several, mut names) = (0, 0, std::collections::BTreeSet::new());
+                let (mut finished, mut several, mut names) = (0, 0, BTreeSet::new());
                 for seed in 1..40 {
                     let Some(answer) = draw(&grammar, &tokenizer, &mut Random(seed << 20), &[]) else { continue };
                     let (calls, text) = read(parser.clone(), &answer);
@@ -223,7 +288,7 @@ fn forced_calls_fit_their_tools_in_every_form() {
 fn free_answers_have_fitting_calls_or_none() {
     for (tokenizer, grammars) in vocabularies() {
         for form in FORMS {
-            let options = ChatOptions::default().tools(tools()).call_form(form);
+            let options = ChatOptions::default().tools(tools()).call_form(form).tool_choice(ToolChoice::Auto);
             let parser = parser(&options);
             let grammar = compile(&parser, &tokenizer, &grammars);
             // Answers that say something first, or begin as a call.
@@ -259,7 +324,7 @@ fn free_answers_have_fitting_calls_or_none() {
 
 #[test]
 fn what_no_grammar_can_hold_to_is_refused_by_name() {
-    let tokenizer = vocabulary(&[]);
+    let tokenizer = vocabulary(false);
     let refused = |form: CallForm, tool: Tool, named: &str| {
         let parser = parser(&ChatOptions::default().tools([tool]).call_form(form).tool_choice(ToolChoice::Required));
         let error = match grammar_of_calls(&parser, &tokenizer) {

@@ -10,12 +10,19 @@ use crate::chat::schema;
 pub(in crate::chat::answer) enum Dialect {
     Json,
     /// A value between `<parameter=name>` and this, which is a part of the value here: text as it is, the rest as JSON.
-    Tagged { end: &'static str, mark: &'static str },
+    Tagged {
+        end: &'static str,
+        mark: &'static str,
+    },
     /// JSON within a value of tags, in which their mark may not come.
-    JsonWithout { mark: &'static str },
+    JsonWithout {
+        mark: &'static str,
+    },
     Python,
     /// JSON with bare keys and this mark around strings.
-    Marked { quote: &'static str },
+    Marked {
+        quote: &'static str,
+    },
 }
 
 /// The characters that may stand in a quoted string without an escape, but for the quote.
@@ -80,9 +87,7 @@ impl Dialect {
     /// The text of a value; `None` where it cannot be written.
     pub fn text(self, value: &Value) -> Option<String> {
         match (self, value) {
-            (Self::Tagged { end, mark }, Value::String(text)) => {
-                (!text.contains(mark)).then(|| format!("{text}{end}"))
-            }
+            (Self::Tagged { end, mark }, Value::String(text)) => (!text.contains(mark)).then(|| format!("{text}{end}")),
             (Self::Tagged { end, .. }, value) => Some(self.inner().text(value)? + end),
             (Self::Python, Value::String(text)) => Some(python_string(text)),
             (Self::Marked { quote }, Value::String(text)) => {
@@ -136,7 +141,8 @@ impl Dialect {
         let length = format!("{{{least},{most}}}");
         let pattern = schema.get("pattern").and_then(Value::as_str);
         let whole = pattern.map(|pattern| format!("/{}/", whole_text_pattern(pattern)));
-        let and_pattern = |content: String| whole.iter().fold(content, |content, pattern| format!("{content} & {pattern}"));
+        let and_pattern =
+            |content: String| whole.iter().fold(content, |content, pattern| format!("{content} & {pattern}"));
         let bounded = if least == 0 && most.is_empty() { ANY.to_owned() } else { format!("/(?s:.){length}/") };
         match self {
             Self::Tagged { end, mark } => writer.ended_text(&and_pattern(bounded), end, mark),
@@ -145,7 +151,8 @@ impl Dialect {
                 format!("{} {}", writer.mark(quote), writer.text_before(quote, &and_pattern(bounded), empty))
             }
             Self::Python if pattern.is_none() => {
-                let one = |quote: char| format!(r#"{quote}(?:[^{quote}{PLAIN}]|\\(?:["'\\nrt]|{CODE})){length}{quote}"#);
+                let one =
+                    |quote: char| format!(r#"{quote}(?:[^{quote}{PLAIN}]|\\(?:["'\\nrt]|{CODE})){length}{quote}"#);
                 format!("/{}|{}/", one('"'), one('\''))
             }
             _ if pattern.is_some() => {

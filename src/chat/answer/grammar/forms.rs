@@ -139,7 +139,10 @@ impl Form {
     fn and(&self, other: &Self) -> Result<Self, String> {
         let mut schema = self.schema.clone();
         if self.closes(other) || other.closes(self) {
-            return Err("combines `additionalProperties` with properties of another schema, which no grammar can hold to".into());
+            return Err(
+                "combines `additionalProperties` with properties of another schema, which no grammar can hold to"
+                    .into(),
+            );
         }
         for (key, value) in &other.schema {
             let together = match (key.as_str(), schema.get(key)) {

@@ -14,8 +14,8 @@ use serde_json::json;
 pub(super) use dialect::{Dialect, NAME};
 pub(super) use values::{Fields, Values};
 pub(crate) use writer::SpecialTokens;
-pub(super) use writer::{Writer, escaped, literal};
 use writer::{ANY, lacks};
+pub(super) use writer::{Writer, escaped, literal};
 
 use super::AnswerParser;
 use super::form::Shape;
@@ -25,26 +25,33 @@ use crate::chat::{Tool, ToolChoice};
 pub(super) type WriteCalls = fn(&mut Writer<'_>, &[&Tool], bool) -> Result<String, String>;
 
 impl AnswerParser {
-    /// Returns a grammar for the answers, after a thought, that the choice of tools allows; `None` where no tools are offered.
+    /// Returns a grammar for the answers, after a thought, that the choice of tools allows; `None` where no choice is set or no
+    /// tools are offered.
     ///
     /// # Errors
     /// The tool and the keyword of its schema, or its name, that cannot be written.
     pub(crate) fn grammar(&self, special: SpecialTokens<'_>) -> Option<Result<String, String>> {
-        self.calls.map(|shape| self.grammar_of(shape, special))
+        let choice = self.offered.choice.as_ref()?;
+        self.calls.map(|shape| self.grammar_of(shape, choice, special))
     }
 
-    fn grammar_of(&self, shape: &'static Shape, special: SpecialTokens<'_>) -> Result<String, String> {
+    fn grammar_of(
+        &self,
+        shape: &'static Shape,
+        choice: &ToolChoice,
+        special: SpecialTokens<'_>,
+    ) -> Result<String, String> {
         let offered = &self.offered;
         let mut writer = Writer::new(special);
         let content = self.text_without_calls(shape);
         let text = writer.terminal(format!("/(?s:.+)/ & {content}"));
-        if offered.choice == ToolChoice::None {
+        if *choice == ToolChoice::None {
             return Ok(writer.finish(&format!("{text}?")));
         }
-        let only = |tool: &&Tool| !matches!(&offered.choice, ToolChoice::Named(name) if *name != tool.name);
+        let only = |tool: &&Tool| !matches!(choice, ToolChoice::Named(name) if *name != tool.name);
         let tools: Vec<&Tool> = offered.tools.iter().filter(only).collect();
         let calls = (shape.write)(&mut writer, &tools, offered.parallel)?;
-        let may_speak = offered.choice == ToolChoice::Auto;
+        let may_speak = *choice == ToolChoice::Auto;
         let mut answers = vec![];
         if may_speak {
             answers.push(format!("{text}?"));

@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn integers_are_those_between_the_bounds() {
-        for (low, high) in [(0, 0), (0, 9), (1, 31), (-5, 5), (-120, -7), (7, 1234), (99, 101), (1000, 2000), (10, 10)] {
+        for (low, high) in [(0, 0), (0, 9), (1, 31), (-5, 5), (-120, -7), (7, 1234), (99, 101), (1000, 2000), (10, 10)]
+        {
             let schema = json!({ "minimum": low, "exclusiveMaximum": high + 1 });
             let regex = regex(&schema, true).unwrap();
             for number in -2500..2500 {
@@ -154,7 +155,9 @@ mod tests {
         }
         assert!(regex(&json!({ "minimum": 3, "maximum": 2 }), true).is_none());
         assert!(regex(&json!({ "minimum": 0.2, "maximum": 0.7 }), true).is_none());
-        assert!(regex(&json!({ "minimum": 1e300 }), true).is_none() && regex(&json!({ "maximum": 1e300 }), true).is_some());
+        assert!(
+            regex(&json!({ "minimum": 1e300 }), true).is_none() && regex(&json!({ "maximum": 1e300 }), true).is_some()
+        );
     }
 
     #[test]
@@ -171,7 +174,11 @@ mod tests {
             let regex = regex(&schema, false).unwrap();
             let mut matched = 0;
             for number in -4000..4000 {
-                for text in [format!("{number}"), format!("{:.1}", number as f64 / 10.0), format!("{:.3}", number as f64 / 1000.0)] {
+                for text in [
+                    format!("{number}"),
+                    format!("{:.1}", number as f64 / 10.0),
+                    format!("{:.3}", number as f64 / 1000.0),
+                ] {
                     let value: Value = serde_json::from_str(&text).unwrap();
                     let negative_zero = text.starts_with('-') && value.as_f64() == Some(0.0);
                     let found = regex.is_match(&text);

@@ -202,7 +202,9 @@ impl<'v, 't> Values<'v, 't> {
         let names: Vec<&str> = properties.keys().map(String::as_str).collect();
         let more: Vec<&str> = required.iter().copied().filter(|name| !properties.contains_key(*name)).collect();
         if least > required.len() || form.count("maxProperties").is_some_and(|most| most < names.len() + more.len()) {
-            return Err("has `minProperties` or `maxProperties` with optional properties, which no grammar can hold to".into());
+            return Err(
+                "has `minProperties` or `maxProperties` with optional properties, which no grammar can hold to".into(),
+            );
         }
         let unnamed = form.schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
         let mut items = vec![];
@@ -211,7 +213,9 @@ impl<'v, 't> Values<'v, 't> {
             let key = (look.key)(self.writer, name);
             match (key, value) {
                 (Some(key), Some(value)) => items.push((format!("{key} {value}"), required.contains(&name))),
-                (None, _) => return Err(format!("has the property `{name}`, which the model's form of calls cannot write")),
+                (None, _) => {
+                    return Err(format!("has the property `{name}`, which the model's form of calls cannot write"));
+                }
                 (_, None) if required.contains(&name) => return Ok(None),
                 (_, None) => {}
             }
