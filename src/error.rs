@@ -65,7 +65,8 @@ pub enum Error {
     /// A schema, expression or grammar cannot be used, or a text did not come to be of its form.
     #[error("grammar: {0}")]
     Grammar(String),
-    /// A model has called a tool in a way that cannot be read, or that does not fit the tools that were offered.
+    /// A model has called a tool in a way that cannot be read, or that does not fit the tools that
+    /// were offered.
     #[error("the call of a tool {what}: `{text}`")]
     ToolCall {
         /// What is wrong with it.

@@ -8,8 +8,8 @@ pub enum ToolChoice {
     /// The model answers with text or with calls.
     #[default]
     Auto,
-    /// The model answers with text. The tools are still described to it, so that earlier calls in the conversation make
-    /// sense to it and a prompt that was computed before is used again.
+    /// The model answers with text. The tools are still described to it, so that earlier calls in
+    /// the conversation make sense to it and a prompt that was computed before is used again.
     None,
     /// The model calls at least one tool.
     Required,

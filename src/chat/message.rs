@@ -157,8 +157,8 @@ pub struct Tool {
     pub name: String,
     /// What it does, in words.
     pub description: String,
-    /// The JSON Schema of its arguments, which are an object; null allows any. Calls are checked by it, see
-    /// [`AnswerEvent::ToolCall`](super::AnswerEvent::ToolCall).
+    /// The JSON Schema of its arguments, which are an object; null allows any. Calls are checked by
+    /// it, see [`AnswerEvent::ToolCall`](super::AnswerEvent::ToolCall).
     pub parameters: Value,
 }
 

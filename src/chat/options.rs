@@ -59,17 +59,20 @@ impl ChatOptions {
 
     /// Sets whether the model may, must or must not call a tool.
     ///
-    /// With the feature `constrained` calls are then held to the schemas of their tools while they are written:
-    /// [`Required`](ToolChoice::Required) and [`Named`](ToolChoice::Named) leave the model nothing but calls after its
-    /// thought, [`None`](ToolChoice::None) keeps it from beginning one, and with [`Auto`](ToolChoice::Auto) it is free until
-    /// it begins a call; calls are then the end of the answer. A tool whose schema no grammar can hold to is an error
-    /// that names the keyword: one of `multipleOf`, `patternProperties`, `prefixItems`, `uniqueItems`, `not`, `oneOf` with
-    /// alternatives that are not told apart by type or by a constant property, and combinations that describe a
-    /// property twice. Objects have the properties that the schema names alone, in its order.
+    /// With the feature `constrained` calls are then held to the schemas of their tools while they
+    /// are written: [`Required`](ToolChoice::Required) and [`Named`](ToolChoice::Named) leave the
+    /// model nothing but calls after its thought, [`None`](ToolChoice::None) keeps it from
+    /// beginning one, and with [`Auto`](ToolChoice::Auto) it is free until it begins a call; calls
+    /// are then the end of the answer. A tool whose schema no grammar can hold to is an error that
+    /// names the keyword: one of `multipleOf`, `patternProperties`, `prefixItems`, `uniqueItems`,
+    /// `not`, `oneOf` with alternatives that are not told apart by type or by a constant property,
+    /// and combinations that describe a property twice. Objects have the properties that the schema
+    /// names alone, in its order.
     ///
-    /// Where no choice is set, and with `Auto` and `None` without the feature, the model is free. In any case a call that
-    /// does not fit the tools or the choice is an [`Error::ToolCall`](crate::Error::ToolCall). `Required` and `Named`
-    /// without the feature are errors.
+    /// Where no choice is set, and with `Auto` and `None` without the feature, the model is free.
+    /// In any case a call that does not fit the tools or the choice is an
+    /// [`Error::ToolCall`](crate::Error::ToolCall). `Required` and `Named` without the feature are
+    /// errors.
     ///
     /// ```no_run
     /// # fn main() -> inkstone::Result<()> {
@@ -105,9 +108,9 @@ impl ChatOptions {
         self
     }
 
-    /// Sets whether one answer may call several tools. Default true. Where it may not, a second call is an
-    /// [`Error::ToolCall`](crate::Error::ToolCall); with a [choice](Self::tool_choice) that holds calls to their schemas none
-    /// is written.
+    /// Sets whether one answer may call several tools. Default true. Where it may not, a second
+    /// call is an [`Error::ToolCall`](crate::Error::ToolCall); with a [choice](Self::tool_choice)
+    /// that holds calls to their schemas none is written.
     #[must_use]
     pub fn parallel_tool_calls(mut self, parallel: bool) -> Self {
         self.parallel_tool_calls = parallel;

@@ -31,7 +31,8 @@ pub(super) struct AfterThought {
 enum State {
     /// Nothing but white space is there yet; a thought may begin.
     Start,
-    /// The first `there` of the ids that begin a thought are there, of which the form does not allow the last or one before.
+    /// The first `there` of the ids that begin a thought are there, of which the form does not
+    /// allow the last or one before.
     Opening {
         there: usize,
         against_form: bool,

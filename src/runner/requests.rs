@@ -118,11 +118,13 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also where the template never reads an option that is set, or shows
-    /// no known form of calls; [`Error::Argument`] for a tool with a schema that calls cannot be checked by, for a choice of
-    /// a tool that is not offered, for one that forces a call without the feature `constrained`, and for tools together
-    /// with [`GenerateOptions::grammar`] unless the choice is [`ToolChoice::None`](crate::chat::ToolChoice::None);
-    /// `Error::Grammar` for a choice of tools with a schema that no grammar can hold to.
+    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also where the template never reads an
+    /// option that is set, or shows no known form of calls; [`Error::Argument`] for a tool with a
+    /// schema that calls cannot be checked by, for a choice of a tool that is not offered, for one
+    /// that forces a call without the feature `constrained`, and for tools together with
+    /// [`GenerateOptions::grammar`] unless the choice is
+    /// [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar` for a choice of tools
+    /// with a schema that no grammar can hold to.
     pub fn chat_with(
         &mut self,
         messages: &[Message],

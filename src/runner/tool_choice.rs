@@ -25,7 +25,8 @@ pub(super) fn refuse_forced_calls(parser: &AnswerParser) -> Result<()> {
 
 #[cfg(feature = "constrained")]
 impl Runner {
-    /// Returns the form that the answer has after a thought, if it must have one, and the parser of such answers.
+    /// Returns the form that the answer has after a thought, if it must have one, and the parser of
+    /// such answers.
     pub(super) fn form_of_answer(
         &self,
         parser: AnswerParser,

@@ -42,5 +42,6 @@ mod tokenizer_errors;
 mod tokenizer_json;
 mod tokenizer_pre;
 mod tool_calls;
+mod tool_choice;
 mod weights;
 mod windows;

@@ -32,7 +32,8 @@ pub enum CallForm {
 /// How a call is known that no mark begins.
 #[derive(Debug)]
 pub(super) struct Bare {
-    /// Whether an answer that begins so, with these tools, is a call; `None` while it may become one.
+    /// Whether an answer that begins so, with these tools, is a call; `None` while it may become
+    /// one.
     pub begins: fn(&str, &[Tool]) -> Option<bool>,
     /// The regular expression for the beginnings of which that is true.
     #[cfg(feature = "constrained")]

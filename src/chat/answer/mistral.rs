@@ -24,7 +24,7 @@ pub(super) const SHAPE: Shape = Shape {
     ends_thought: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
-    write: write,
+    write,
 };
 
 const ARGS: &str = "[ARGS]";

@@ -30,11 +30,13 @@ pub enum AnswerEvent {
     Reasoning(String),
     /// A piece of what it says.
     Text(String),
-    /// A whole call of one of the tools that were offered, with arguments that are valid by the tool's schema.
+    /// A whole call of one of the tools that were offered, with arguments that are valid by the
+    /// tool's schema.
     ///
-    /// A call of another name or with other arguments is an [`Error::ToolCall`](crate::Error::ToolCall) in the place of the
-    /// event, which carries the call and says what is wrong. The answer goes on after it, and its message has the call,
-    /// so that the error can be sent back to the model as the call's result:
+    /// A call of another name or with other arguments is an
+    /// [`Error::ToolCall`](crate::Error::ToolCall) in the place of the event, which carries the
+    /// call and says what is wrong. The answer goes on after it, and its message has the call, so
+    /// that the error can be sent back to the model as the call's result:
     ///
     /// ```no_run
     /// # use inkstone::{Answer, Error, Message, chat::AnswerEvent};
@@ -57,11 +59,13 @@ pub enum AnswerEvent {
     /// # }
     /// ```
     ///
-    /// These keywords are checked, as draft 2020-12 of [JSON Schema](https://json-schema.org/draft/2020-12) defines them:
-    /// `type`, `enum`, `const`, `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`, `minLength`,
+    /// These keywords are checked, as draft 2020-12 of [JSON
+    /// Schema](https://json-schema.org/draft/2020-12) defines them: `type`, `enum`, `const`,
+    /// `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`, `minLength`,
     /// `maxLength`, `pattern` (without look-around and back-references), `properties`, `required`,
-    /// `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties`, `items`, `prefixItems`,
-    /// `minItems`, `maxItems`, `uniqueItems`, `anyOf`, `oneOf`, `allOf`, `not`, and `$ref` to a part of the same schema;
-    /// and OpenAPI's `nullable`. Other keywords, `format` among them, are ignored.
+    /// `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties`, `items`,
+    /// `prefixItems`, `minItems`, `maxItems`, `uniqueItems`, `anyOf`, `oneOf`, `allOf`, `not`, and
+    /// `$ref` to a part of the same schema; and OpenAPI's `nullable`. Other keywords, `format`
+    /// among them, are ignored.
     ToolCall(ToolCall),
 }

@@ -39,7 +39,8 @@ impl Offered {
         }
     }
 
-    /// Checks a call after `calls_before` others of the same answer, and says what is wrong with it.
+    /// Checks a call after `calls_before` others of the same answer, and says what is wrong with
+    /// it.
     pub fn check(&self, call: &ToolCall, calls_before: usize) -> Result<(), String> {
         let name = &call.name;
         let Some(tool) = self.tools.iter().find(|tool| tool.name == *name) else {

@@ -22,7 +22,7 @@ pub(super) const SHAPE: Shape = Shape {
     ends_thought: true,
     parse: |text, tools| call(text, tools).map(|call| vec![call]),
     #[cfg(feature = "constrained")]
-    write: write,
+    write,
 };
 
 const CLOSE: &str = "</parameter>";

@@ -61,8 +61,9 @@ impl ChatTemplate {
     /// What takes apart the model's answer to a prompt of this template.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] where there are tools and the template shows no form of calls that is known;
-    /// [`Error::Argument`] for a tool whose schema cannot be checked by, and for a choice of a tool that is not offered.
+    /// [`Error::ChatTemplate`] where there are tools and the template shows no form of calls that
+    /// is known; [`Error::Argument`] for a tool whose schema cannot be checked by, and for a choice
+    /// of a tool that is not offered.
     pub fn parser(&self, options: &ChatOptions, prompt: &str) -> Result<AnswerParser> {
         let thinking = Thinking::of(self.source());
         let form = options.call_form.or_else(|| CallForm::of(self.source()));
@@ -84,8 +85,9 @@ impl ChatTemplate {
 }
 
 impl AnswerParser {
-    /// Takes more of the text, and returns what that settles. A call that cannot be read, or does not fit the tools that were
-    /// offered, is an [`Error::ToolCall`], after which the answer may go on.
+    /// Takes more of the text, and returns what that settles. A call that cannot be read, or does
+    /// not fit the tools that were offered, is an [`Error::ToolCall`], after which the answer may
+    /// go on.
     pub fn push(&mut self, text: &str) -> Vec<Result<AnswerEvent>> {
         self.held.push_str(text);
         self.settle(false)

@@ -150,7 +150,8 @@ fn code(chars: &mut std::str::Chars<'_>, kind: char) -> Result<char, String> {
 
 #[cfg(feature = "constrained")]
 fn write_list(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
-    // The first name comes in one piece with the bracket, as that is what an answer is known by for a call.
+    // The first name comes in one piece with the bracket, as that is what an answer is known by for
+    // a call.
     let first = each_tool(writer, tools, |values, tool| {
         let head = format!(r"/\s{{0,4}}\[\s{{0,4}}{}\s{{0,4}}\(/", escaped(&tool.name));
         Ok(format!("{head} {}", write_arguments(values, tool)?))

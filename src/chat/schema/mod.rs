@@ -1,7 +1,8 @@
 //! Checks JSON values by JSON Schema, as far as the schemas of tools go.
 //!
-//! The keywords that are checked are those of [`keywords::KEYWORDS`], with the meaning that draft 2020-12 gives them, and
-//! OpenAPI's `nullable`. Other keywords are ignored, as JSON Schema asks of a validator that does not know them.
+//! The keywords that are checked are those of [`keywords::KEYWORDS`], with the meaning that draft
+//! 2020-12 gives them, and OpenAPI's `nullable`. Other keywords are ignored, as JSON Schema asks of
+//! a validator that does not know them.
 
 mod keywords;
 mod number;
@@ -22,7 +23,8 @@ pub(super) use usable::refuse_unusable;
 /// The most schemas that may be applied within each other.
 const MAX_DEPTH: usize = 256;
 
-/// The most applications of a schema to a value in one check: references can double their number at each level.
+/// The most applications of a schema to a value in one check: references can double their number at
+/// each level.
 const MAX_STEPS: usize = 100_000;
 
 /// The place in a value that breaks its schema, and the reason.

@@ -2,7 +2,8 @@
 
 use regex_automata::meta::Regex;
 
-/// Compiles an expression as JSON Schema means it: found anywhere in the text, `\d` and `\w` of ASCII alone.
+/// Compiles an expression as JSON Schema means it: found anywhere in the text, `\d` and `\w` of
+/// ASCII alone.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     let config = Regex::config().nfa_size_limit(Some(1 << 20)).hybrid_cache_capacity(1 << 20);
     let regex = Regex::builder().configure(config).build(&ascii_classes(pattern));
@@ -17,7 +18,8 @@ fn reason(error: &regex_automata::meta::BuildError) -> String {
     }
 }
 
-/// Writes out `\d`, `\w` and their opposites, which mean ASCII in JSON Schema and all of Unicode in Rust.
+/// Writes out `\d`, `\w` and their opposites, which mean ASCII in JSON Schema and all of Unicode in
+/// Rust.
 pub(in crate::chat) fn ascii_classes(pattern: &str) -> String {
     let mut written = String::new();
     let mut chars = pattern.chars();

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::keywords::{Argument, KEYWORDS, TYPES};
 use super::{MAX_DEPTH, pattern, resolve};
 
-/// Refuses a schema in which a keyword that is checked has an argument of another form than JSON Schema gives it, or a
-/// reference leads nowhere. The error names the keyword and its place.
+/// Refuses a schema in which a keyword that is checked has an argument of another form than JSON
+/// Schema gives it, or a reference leads nowhere. The error names the keyword and its place.
 pub(in crate::chat) fn refuse_unusable(schema: &Value) -> Result<(), String> {
     Walk { root: schema, referred: BTreeSet::new() }.schema(schema, "", 0)
 }

@@ -1,4 +1,5 @@
-//! What grammars of calls let through, drawn at random, is read by the parser as calls that fit their tools.
+//! What grammars of calls let through, drawn at random, is read by the parser as calls that fit
+//! their tools.
 
 use std::{
     collections::BTreeSet,
@@ -47,7 +48,8 @@ const MARKS: [&str; 14] = [
     "</think>",
 ];
 
-/// Tokens of several characters, so that marks, quotes and brackets come together with what stands beside them.
+/// Tokens of several characters, so that marks, quotes and brackets come together with what stands
+/// beside them.
 const WORDS: [&str; 42] = [
     "\":",
     "\", \"",

@@ -9,7 +9,8 @@ use crate::chat::schema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::chat::answer) enum Dialect {
     Json,
-    /// A value between `<parameter=name>` and this, which is a part of the value here: text as it is, the rest as JSON.
+    /// A value between `<parameter=name>` and this, which is a part of the value here: text as it
+    /// is, the rest as JSON.
     Tagged {
         end: &'static str,
         mark: &'static str,
@@ -43,7 +44,8 @@ impl Dialect {
         }
     }
 
-    /// The expression for a value that is written as in the inner dialect, with what ends it in this one.
+    /// The expression for a value that is written as in the inner dialect, with what ends it in
+    /// this one.
     pub fn finish(self, inner: String) -> String {
         match self {
             Self::Tagged { end, .. } => format!("{inner} {}", literal(end)),
@@ -133,7 +135,8 @@ impl Dialect {
         }
     }
 
-    /// The expression for the strings that a schema allows, going by `minLength`, `maxLength` and `pattern`.
+    /// The expression for the strings that a schema allows, going by `minLength`, `maxLength` and
+    /// `pattern`.
     pub fn string(self, writer: &mut Writer<'_>, schema: &Map<String, Value>) -> String {
         let count = |name: &str| schema.get(name).and_then(Value::as_f64).map(|count| count as u64);
         let least = count("minLength").unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Resolves references and combinations of schemas, so that what remains is a list of plain schemas.
+//! Resolves references and combinations of schemas, so that what remains is a list of plain
+//! schemas.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,9 @@
-//! Grammars for answers in which calls fit the tools that were offered, in llguidance's dialect of Lark.
+//! Grammars for answers in which calls fit the tools that were offered, in llguidance's dialect of
+//! Lark.
 //!
-//! A form of calls writes its calls (`Shape::write`), with rules for the values that a schema allows ([`values`]) in the
-//! way in which the form writes values ([`dialect`]). Here an answer is put together of text and calls.
+//! A form of calls writes its calls (`Shape::write`), with rules for the values that a schema
+//! allows ([`values`]) in the way in which the form writes values ([`dialect`]). Here an answer is
+//! put together of text and calls.
 
 mod dialect;
 mod forms;
@@ -21,12 +23,13 @@ use super::AnswerParser;
 use super::form::Shape;
 use crate::chat::{Tool, ToolChoice};
 
-/// Writes the expression for calls of these tools, several if they may be, after the mark of the first one.
+/// Writes the expression for calls of these tools, several if they may be, after the mark of the
+/// first one.
 pub(super) type WriteCalls = fn(&mut Writer<'_>, &[&Tool], bool) -> Result<String, String>;
 
 impl AnswerParser {
-    /// Returns a grammar for the answers, after a thought, that the choice of tools allows; `None` where no choice is set or no
-    /// tools are offered.
+    /// Returns a grammar for the answers, after a thought, that the choice of tools allows; `None`
+    /// where no choice is set or no tools are offered.
     ///
     /// # Errors
     /// The tool and the keyword of its schema, or its name, that cannot be written.

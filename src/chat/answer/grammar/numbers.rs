@@ -14,8 +14,8 @@ const MAX_FRACTION: u32 = 6;
 /// Any number, so short that every reader takes it.
 const NUMBER: &str = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?";
 
-/// Returns an expression for the integers, or for all numbers, that the schema allows; `None` where it allows none that can be
-/// written.
+/// Returns an expression for the integers, or for all numbers, that the schema allows; `None` where
+/// it allows none that can be written.
 pub(super) fn expression(schema: &Map<String, Value>, integers: bool) -> Option<String> {
     let bound = |name: &str| schema.get(name).filter(|bound| bound.is_number());
     let bounds = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"].map(bound);
@@ -94,8 +94,8 @@ fn ranges(low: i128, high: i128) -> Vec<Range> {
     let mut found = vec![];
     let mut low = low;
     while low <= high {
-        // The longest run of integers from `low` on that agrees in all but its last digits, which go from 0 or, in the
-        // first of them, from the digit of `low`.
+        // The longest run of integers from `low` on that agrees in all but its last digits, which
+        // go from 0 or, in the first of them, from the digit of `low`.
         let mut free = 0;
         while low % 10_i128.pow(free + 1) == 0 && low + 10_i128.pow(free + 1) - 1 <= high && low > 0 {
             free += 1;

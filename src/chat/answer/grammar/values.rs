@@ -1,8 +1,8 @@
 //! Translates JSON Schema into rules for the values that it allows.
 //!
-//! The rules may allow less than the schema, never more: objects have their named properties alone, in the schema's
-//! order, unless the schema names none; numbers have a bounded number of digits; references and values of any type nest a
-//! bounded number of times.
+//! The rules may allow less than the schema, never more: objects have their named properties alone,
+//! in the schema's order, unless the schema names none; numbers have a bounded number of digits;
+//! references and values of any type nest a bounded number of times.
 
 use std::collections::HashMap;
 
@@ -33,9 +33,11 @@ pub(in crate::chat::answer) struct Fields<'f> {
     pub open: &'f str,
     pub comma: &'f str,
     pub close: &'f str,
-    /// The expression for a key with what separates it from its value; `None` where it cannot be written.
+    /// The expression for a key with what separates it from its value; `None` where it cannot be
+    /// written.
     pub key: &'f dyn Fn(&Writer<'_>, &str) -> Option<String>,
-    /// The expression for any key with what separates it from its value, for objects whose fields have no names.
+    /// The expression for any key with what separates it from its value, for objects whose fields
+    /// have no names.
     pub any_key: &'f str,
     pub values: Dialect,
 }
@@ -74,7 +76,8 @@ impl<'v, 't> Values<'v, 't> {
     /// The expression for the values that a schema allows.
     fn value(&mut self, schema: &Value, dialect: Dialect, depth: usize) -> Expression {
         let Some(depth) = depth.checked_sub(1) else { return Ok(None) };
-        // Schemas that refer to themselves would otherwise be translated twice as often at each level.
+        // Schemas that refer to themselves would otherwise be translated twice as often at each
+        // level.
         let key = (schema.to_string(), depth, dialect);
         if let Some(rule) = self.translated.get(&key) {
             return Ok(rule.clone());
@@ -175,7 +178,7 @@ impl<'v, 't> Values<'v, 't> {
 
     fn object(&mut self, form: &Form, look: &Fields<'_>, depth: usize) -> Expression {
         let names_fields = !form.properties().is_empty() || !form.required().is_empty();
-        // Every schema that tools have for "no arguments" has the property list, if empty.
+        // An empty list of properties is how schemas say that there are no arguments.
         let is_open = form.schema.get("additionalProperties").is_none_or(|open| *open == true);
         if names_fields || is_open && form.schema.contains_key("properties") {
             return self.fields(form, look, depth);
@@ -224,7 +227,8 @@ impl<'v, 't> Values<'v, 't> {
         Ok(Some(self.writer.rule(format!("{} {items} {}", look.open, look.close).trim().to_owned())))
     }
 
-    /// The expression for these items in their order, of which those that are not required may be left out.
+    /// The expression for these items in their order, of which those that are not required may be
+    /// left out.
     fn sequence(&mut self, items: &[(String, bool)], comma: &str) -> String {
         // What may come from an item on: after another one, and as the first.
         let (mut after, mut first) = ("\"\"".to_owned(), "\"\"".to_owned());

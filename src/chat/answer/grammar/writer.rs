@@ -54,8 +54,8 @@ impl<'t> Writer<'t> {
         (self.special)(mark).map_or_else(|| literal(mark), |id| format!("<[{id}]>"))
     }
 
-    /// The expression for a text followed by a mark that is not in it. `content` says what the text is, as terminals and
-    /// expressions joined by `&`; `empty` whether it may be empty.
+    /// The expression for a text followed by a mark that is not in it. `content` says what the text
+    /// is, as terminals and expressions joined by `&`; `empty` whether it may be empty.
     pub fn text_before(&mut self, mark: &str, content: &str, empty: bool) -> String {
         if (self.special)(mark).is_none() {
             return self.ended_text(content, mark, mark);
@@ -65,7 +65,8 @@ impl<'t> Writer<'t> {
         format!("{text}{repeated} {}", self.mark(mark))
     }
 
-    /// The expression for a text followed by `end`, in which `mark`, which `end` ends with, is nowhere before.
+    /// The expression for a text followed by `end`, in which `mark`, which `end` ends with, is
+    /// nowhere before.
     pub fn ended_text(&mut self, content: &str, end: &str, mark: &str) -> String {
         let once = format!("~/(?s:.*){}(?s:.+)/", escaped(mark));
         self.terminal(format!("({content}) {} & {once}", literal(end)))
