@@ -2,11 +2,10 @@
 
 /// Whether the model may, must or must not call one of the tools that it is offered; see
 /// [`ChatOptions::tool_choice`](super::ChatOptions::tool_choice).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolChoice {
     /// The model answers with text or with calls.
-    #[default]
     Auto,
     /// The model answers with text. The tools are still described to it, so that earlier calls in
     /// the conversation make sense to it and a prompt that was computed before is used again.

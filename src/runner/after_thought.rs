@@ -31,8 +31,8 @@ pub(super) struct AfterThought {
 enum State {
     /// Nothing but white space is there yet; a thought may begin.
     Start,
-    /// The first `there` of the ids that begin a thought are there, of which the form does not
-    /// allow the last or one before.
+    /// The first `there` ids of the mark that opens a thought were generated. `against_form`: the
+    /// form forbade one of them, so that only the rest of the mark may follow.
     Opening {
         there: usize,
         against_form: bool,

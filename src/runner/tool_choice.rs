@@ -57,6 +57,6 @@ impl Runner {
 /// The grammar of answers with calls in a vocabulary in which marks may be special tokens.
 #[cfg(feature = "constrained")]
 fn grammar_of_calls(parser: &AnswerParser, tokenizer: &Tokenizer) -> Option<Result<String>> {
-    let special = |text: &str| tokenizer.control_tokens().find(|(_, name)| *name == text).map(|(id, _)| id);
-    parser.grammar(&special).map(|grammar| grammar.map_err(Error::Grammar))
+    let special = tokenizer.control_tokens().map(|(id, text)| (text, id)).collect();
+    parser.grammar(special).map(|grammar| grammar.map_err(Error::Grammar))
 }

@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 use super::cursor::Cursor;
 use super::form::Shape;
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, literal, repeated_calls};
+use super::grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
 use super::scan::{Ends, Quote};
-use crate::chat::ToolCall;
 #[cfg(feature = "constrained")]
-use {super::cursor::is_name, crate::chat::Tool};
+use crate::chat::Tool;
+use crate::chat::ToolCall;
 
 pub(super) const GEMMA_4: Shape = Shape {
     shown_by: &["<|tool_call>call:"],
@@ -82,9 +82,7 @@ fn write(
     quote: &'static str,
 ) -> Result<String, String> {
     let call = each_tool(writer, tools, |values, tool| {
-        if tool.name.is_empty() || !tool.name.chars().all(is_name) {
-            return Err("has a name that the model's form of calls cannot write".to_owned());
-        }
+        refuse_name_unless(is_name(&tool.name))?;
         let arguments = values.object_arguments(Dialect::Marked { quote })?;
         Ok(format!("{} {arguments}", literal(&format!("call:{}", tool.name))))
     })?;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::form::{Bare, Shape};
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, escaped, literal, repeated_calls};
+use super::grammar::{Dialect, Writer, each_tool, escaped, literal, refuse_name_unless, repeated_calls};
 use super::scan::{DOUBLE, Ends};
 use crate::chat::{Tool, ToolCall};
 
@@ -115,9 +115,8 @@ pub(super) fn write_call(writer: &mut Writer<'_>, tools: &[&Tool]) -> Result<Str
 fn write_bare(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
     let call = each_tool(writer, tools, |values, tool| {
         let name = Value::from(tool.name.as_str()).to_string();
-        if begins_call(&format!("{{\"name\":{name}"), &[Tool::clone(tool)]) != Some(true) {
-            return Err("has a name that the model's form of calls cannot write".to_owned());
-        }
+        let begins = begins_call(&format!("{{\"name\":{name}"), &[Tool::clone(tool)]);
+        refuse_name_unless(begins == Some(true))?;
         let kind = format!("\"type\"{SPACE}:{SPACE}\"function\"{SPACE},{SPACE}");
         let name = format!("\"name\"{SPACE}:{SPACE}{}{SPACE},{SPACE}", escaped(&name));
         let head = format!("/{SPACE}\\{{{SPACE}(?:{kind})?{name}\"parameters\"{SPACE}:{SPACE}/");

@@ -2,12 +2,12 @@
 
 use super::form::Shape;
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, literal, repeated_calls};
+use super::grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
 use super::json;
 use super::scan::{DOUBLE, Ends, Quote};
-use crate::chat::ToolCall;
 #[cfg(feature = "constrained")]
-use {super::cursor::is_name, crate::chat::Tool};
+use crate::chat::Tool;
+use crate::chat::ToolCall;
 
 pub(super) const SHAPE: Shape = Shape {
     shown_by: &["[TOOL_CALLS]"],
@@ -49,9 +49,7 @@ fn write(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<Str
     let list = writer.rule(format!("\" \"? \"[\" {} \"]\"", repeated_calls(&listed, "/, ?/", parallel)));
     let (open, args, call_id) = (writer.mark(SHAPE.open), writer.mark(ARGS), writer.mark(CALL_ID));
     let named = each_tool(writer, tools, |values, tool| {
-        if !tool.name.chars().all(is_name) {
-            return Err("has a name that the model's form of calls cannot write".to_owned());
-        }
+        refuse_name_unless(is_name(&tool.name))?;
         let id = format!("({call_id} /[0-9A-Za-z]{{9}}/)?");
         Ok(format!("{} {id} {args} {}", literal(&tool.name), values.object_arguments(Dialect::Json)?))
     })?;

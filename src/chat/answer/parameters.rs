@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::cursor::Cursor;
 use super::form::Shape;
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Fields, NAME, Writer, each_tool, literal, repeated_calls};
+use super::grammar::{Dialect, Fields, NAME, Writer, each_tool, literal, refuse_name_unless, repeated_calls};
 use super::pythonic;
 use super::scan::{Ends, Quote};
 use crate::chat::{Tool, ToolCall, schema};
@@ -110,9 +110,7 @@ fn write(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<Str
     let any_key = format!("\"\\n<parameter=\" {NAME} \">\\n\"");
     let values = Dialect::Tagged { end: "\n</parameter>", mark: CLOSE };
     let call = each_tool(writer, tools, |rules, tool| {
-        if !is_tag(&tool.name) {
-            return Err("has a name that the model's form of calls cannot write".to_owned());
-        }
+        refuse_name_unless(is_tag(&tool.name))?;
         let fields = Fields { open: "", comma: "", close: "", key: &key, any_key: &any_key, values };
         let arguments = rules.arguments(&fields)?;
         Ok(format!("{} {arguments} \"\\n</function>\"", literal(&format!("<function={}>", tool.name))))

@@ -2,10 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::cursor::{Cursor, is_name};
+use super::cursor::{Cursor, is_name_char};
 use super::form::{Bare, Shape};
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Fields, NAME, Values, Writer, each_tool, escaped, literal, repeated_calls};
+use super::grammar::{
+    Dialect, Fields, NAME, Values, Writer, each_tool, escaped, is_name, literal, refuse_name_unless, repeated_calls,
+};
 use super::scan::{DOUBLE, Ends, SINGLE};
 use crate::chat::{Tool, ToolCall};
 
@@ -45,7 +47,7 @@ fn begins_call(text: &str, tools: &[Tool]) -> Option<bool> {
         return None;
     }
     let Some(list) = text.strip_prefix('[').map(str::trim_start) else { return Some(false) };
-    let length = list.find(|char| !is_name(char)).unwrap_or(list.len());
+    let length = list.find(|char| !is_name_char(char)).unwrap_or(list.len());
     let (name, rest) = list.split_at(length);
     match rest.trim_start().chars().next() {
         None if rest.is_empty() => tools.iter().all(|tool| !tool.name.starts_with(name)).then_some(false),
@@ -176,10 +178,7 @@ fn write_call(writer: &mut Writer<'_>, tools: &[&Tool]) -> Result<String, String
 /// The expression for what stands after a call's opening brace.
 #[cfg(feature = "constrained")]
 fn write_arguments(values: &mut Values<'_, '_>, tool: &Tool) -> Result<String, String> {
-    let is_name = |name: &str| !name.is_empty() && name.chars().all(is_name);
-    if !is_name(&tool.name) {
-        return Err("has a name that the model's form of calls cannot write".to_owned());
-    }
+    refuse_name_unless(is_name(&tool.name))?;
     let key = |_: &Writer<'_>, key: &str| is_name(key).then(|| literal(&format!("{key}=")));
     let any_key = format!("{NAME} \"=\"");
     let (open, comma, close) = ("", "/, ?/", "\")\"");

@@ -20,6 +20,7 @@ use writer::{ANY, lacks};
 pub(super) use writer::{Writer, escaped, literal};
 
 use super::AnswerParser;
+use super::cursor::is_name_char;
 use super::form::Shape;
 use crate::chat::{Tool, ToolChoice};
 
@@ -106,6 +107,17 @@ pub(super) fn each_tool(
         calls.push(call.map_err(|what| format!("the tool `{}` {what}", tool.name.escape_debug()))?);
     }
     Ok(writer.rule(calls.join(" | ")))
+}
+
+/// Refuses the name of a tool that a form of calls cannot write.
+pub(super) fn refuse_name_unless(writable: bool) -> Result<(), String> {
+    let refused = || "has a name that the model's form of calls cannot write".to_owned();
+    if writable { Ok(()) } else { Err(refused()) }
+}
+
+/// Whether the parsers read this as the name of a function or an argument.
+pub(super) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(is_name_char)
 }
 
 /// The expression for a call, followed by others where those may be.

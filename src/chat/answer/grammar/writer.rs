@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::chat::schema;
 
 /// The ids of special tokens by their text.
-pub(crate) type SpecialTokens<'t> = &'t dyn Fn(&str) -> Option<u32>;
+pub(crate) type SpecialTokens<'t> = HashMap<&'t str, u32>;
 
 pub(in crate::chat::answer) struct Writer<'t> {
     special: SpecialTokens<'t>,
@@ -51,13 +51,13 @@ impl<'t> Writer<'t> {
 
     /// The expression for a mark: the special token of this text, or the text.
     pub fn mark(&self, mark: &str) -> String {
-        (self.special)(mark).map_or_else(|| literal(mark), |id| format!("<[{id}]>"))
+        self.special.get(mark).map_or_else(|| literal(mark), |id| format!("<[{id}]>"))
     }
 
     /// The expression for a text followed by a mark that is not in it. `content` says what the text
     /// is, as terminals and expressions joined by `&`; `empty` whether it may be empty.
     pub fn text_before(&mut self, mark: &str, content: &str, empty: bool) -> String {
-        if (self.special)(mark).is_none() {
+        if !self.special.contains_key(mark) {
             return self.ended_text(content, mark, mark);
         }
         let text = self.terminal(format!("/(?s:.+)/ & {content} & {}", lacks(mark)));
