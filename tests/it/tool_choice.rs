@@ -3,7 +3,7 @@
 
 use inkstone::{
     Error, Message, Runner,
-    chat::{CallForm, ChatOptions, Tool, ToolCall, ToolChoice},
+    chat::{ChatOptions, Tool, ToolCall, ToolChoice},
 };
 use serde_json::json;
 
@@ -82,7 +82,7 @@ fn a_wrong_call_is_in_the_message_and_its_error_goes_back_to_the_model() {
 #[test]
 fn asynchronous_answers_have_wrong_calls_too() {
     use futures::{StreamExt, executor::block_on};
-    use inkstone::AsyncRunner;
+    use inkstone::{AsyncRunner, chat::CallForm};
 
     let folder = Folder::new();
     let runner = runner(&folder);
@@ -129,7 +129,7 @@ mod held {
 
     use inkstone::{
         GenerateOptions, SamplerOptions, StopReason,
-        chat::{AnswerEvent, Content},
+        chat::{AnswerEvent, CallForm, Content},
     };
 
     use super::{driven::wanting, *};
