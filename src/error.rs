@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use crate::tool_call::ToolCall;
+
 /// A specialised `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -79,13 +81,16 @@ pub enum Error {
     /// A schema, expression or grammar cannot be used, or a text did not come to be of its form.
     #[error("grammar: {0}")]
     Grammar(String),
-    /// A model has called a tool in a way that cannot be read, or that was not asked for.
+    /// A model has called a tool in a way that cannot be read, or that does not fit the tools that
+    /// were offered.
     #[error("the call of a tool {what}: `{text}`")]
     ToolCall {
         /// What is wrong with it.
         what: String,
         /// What the model wrote.
         text: String,
+        /// The call, where it could be read.
+        call: Option<Box<ToolCall>>,
     },
     /// An argument of a call cannot be used.
     #[error("{name}: {what}")]

@@ -166,19 +166,34 @@ pub struct Constraint {
 }
 
 impl Constraint {
-    /// Has the form begin after so many ids.
-    pub(crate) fn begin(&mut self, seen: usize) {
+    /// Whether the text may end here.
+    pub(crate) fn is_complete(&mut self) -> Result<bool> {
+        self.matcher().is_accepting().map_err(error)
+    }
+
+    /// Begins the form afresh after the first `seen` ids.
+    pub(crate) fn begin(&mut self, seen: usize) -> Result<()> {
+        match &mut self.matcher {
+            Some(matcher) if self.seen.is_some() => matcher.reset().map_err(error)?,
+            _ => {}
+        }
         self.seen = Some(seen);
+        Ok(())
+    }
+
+    fn matcher(&mut self) -> &mut Matcher {
+        self.matcher.get_or_insert_with(|| self.fresh.deep_clone())
     }
 }
 
 impl LogitsProcessor for Constraint {
     fn process(&mut self, ids: &[u32], logits: &mut [f32]) -> Result<()> {
         let seen = *self.seen.get_or_insert(ids.len());
-        let matcher = self.matcher.get_or_insert_with(|| self.fresh.deep_clone());
+        let matcher = self.matcher();
         matcher.consume_tokens(&ids[seen..]).map_err(error)?;
+        let mask = matcher.compute_mask_or_eos().map_err(error);
         self.seen = Some(ids.len());
-        let mask = matcher.compute_mask_or_eos().map_err(error)?;
+        let mask = mask?;
         forbid_all_but(&mask, logits);
         Ok(())
     }

@@ -19,6 +19,7 @@ pub mod runner;
 mod safetensors;
 pub mod sampler;
 pub mod tokenizer;
+mod tool_call;
 pub mod weights;
 
 pub use backend::{Adapter, Device};

@@ -1,8 +1,10 @@
 //! What a conversation is made of. Serialised, it has Hugging Face's names, which are those that templates read.
 
-use serde::ser::{SerializeMap, SerializeStruct};
+use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+
+use super::ToolCall;
 
 /// One message of a conversation.
 ///
@@ -147,49 +149,6 @@ impl Part {
     }
 }
 
-/// A model's call of a tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ToolCall {
-    /// What the model tells its calls apart by; few give any.
-    pub id: Option<String>,
-    /// The tool's name.
-    pub name: String,
-    /// The arguments by name: an object.
-    pub arguments: Value,
-}
-
-impl ToolCall {
-    /// A call without an id.
-    pub fn new(name: impl Into<String>, arguments: impl Into<Value>) -> Self {
-        Self { id: None, name: name.into(), arguments: arguments.into() }
-    }
-
-    /// With an id.
-    #[must_use]
-    pub fn with_id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
-}
-
-impl Serialize for ToolCall {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Function<'a> {
-            name: &'a str,
-            arguments: &'a Value,
-        }
-        let mut call = serializer.serialize_map(None)?;
-        call.serialize_entry("type", "function")?;
-        if let Some(id) = &self.id {
-            call.serialize_entry("id", id)?;
-        }
-        call.serialize_entry("function", &Function { name: &self.name, arguments: &self.arguments })?;
-        call.end()
-    }
-}
-
 /// A tool that a model may call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -198,7 +157,8 @@ pub struct Tool {
     pub name: String,
     /// What it does, in words.
     pub description: String,
-    /// Its arguments, as a JSON schema of an object.
+    /// The JSON Schema of its arguments, which are an object; null allows any. Calls are checked by
+    /// it, see [`AnswerEvent::ToolCall`](super::AnswerEvent::ToolCall).
     pub parameters: Value,
 }
 

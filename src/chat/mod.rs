@@ -10,6 +10,7 @@
 
 mod answer;
 mod budget;
+mod choice;
 mod lexer;
 mod limits;
 mod message;
@@ -19,11 +20,15 @@ mod options;
 mod provenance;
 mod python;
 mod rewrite;
+mod schema;
 mod source;
 mod stack;
 mod template;
 
 pub use answer::{AnswerEvent, AnswerParser, CallForm};
-pub use message::{Content, Document, Message, Part, Tool, ToolCall};
+pub use choice::ToolChoice;
+pub use message::{Content, Document, Message, Part, Tool};
 pub use options::ChatOptions;
 pub use template::{ChatTemplate, RenderedPrompt};
+
+pub use crate::tool_call::ToolCall;

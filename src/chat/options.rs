@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
-use super::{CallForm, Document, Tool};
+use super::{CallForm, Document, Tool, ToolChoice};
 
 /// How a conversation becomes a prompt. An option that the template never reads is an error when it is rendered.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct ChatOptions {
     pub(super) parse_special_tokens: bool,
     pub(super) tools: Vec<Tool>,
     pub(super) call_form: Option<CallForm>,
+    pub(super) tool_choice: Option<ToolChoice>,
+    pub(super) parallel_tool_calls: bool,
     pub(super) variables: BTreeMap<String, Value>,
 }
 
@@ -24,6 +26,8 @@ impl Default for ChatOptions {
             parse_special_tokens: false,
             tools: vec![],
             call_form: None,
+            tool_choice: None,
+            parallel_tool_calls: true,
             variables: BTreeMap::new(),
         }
     }
@@ -50,6 +54,66 @@ impl ChatOptions {
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.tools = tools.into_iter().collect();
+        self
+    }
+
+    /// Sets whether the model may, must or must not call a tool.
+    ///
+    /// With the feature `constrained` calls are then held to the schemas of their tools while they
+    /// are written: [`Required`](ToolChoice::Required) and [`Named`](ToolChoice::Named) leave the
+    /// model nothing but calls after its thought, [`None`](ToolChoice::None) keeps it from
+    /// beginning one, and with [`Auto`](ToolChoice::Auto) it is free until it begins a call; calls
+    /// are then the end of the answer. A tool whose schema no grammar can hold to is an error that
+    /// names the keyword: one of `multipleOf`, `patternProperties`, `prefixItems`, `uniqueItems`,
+    /// `not`, `oneOf` with alternatives that are not told apart by type or by a constant property,
+    /// and combinations that describe a property twice. Objects have the properties that the schema
+    /// names alone, in its order.
+    ///
+    /// Where no choice is set, and with `Auto` and `None` without the feature, the model is free.
+    /// In any case a call that does not fit the tools or the choice is an
+    /// [`Error::ToolCall`](crate::Error::ToolCall). `Required` and `Named` without the feature are
+    /// errors.
+    ///
+    /// ```no_run
+    /// # fn main() -> inkstone::Result<()> {
+    /// # #[cfg(feature = "constrained")] {
+    /// use inkstone::chat::{AnswerEvent, ChatOptions, Tool, ToolChoice};
+    /// use inkstone::{GenerateOptions, Message, Runner};
+    /// use serde_json::json;
+    ///
+    /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+    /// let schema = json!({
+    ///     "type": "object",
+    ///     "properties": {"place": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 7}},
+    ///     "required": ["place"],
+    /// });
+    /// let chat = ChatOptions::default()
+    ///     .tools([Tool::new("weather", "The weather at a place", schema)])
+    ///     .tool_choice(ToolChoice::named("weather"))
+    ///     .parallel_tool_calls(false);
+    /// let messages = [Message::user("Shall I take an umbrella to Oslo?")];
+    /// let mut answer = runner.chat_with(&messages, &chat, &GenerateOptions::default())?;
+    /// for event in answer.events() {
+    ///     if let AnswerEvent::ToolCall(call) = event? {
+    ///         println!("{} for {} days", call.arguments["place"], call.arguments["days"]);
+    ///     }
+    /// }
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.tool_choice = Some(choice);
+        self
+    }
+
+    /// Sets whether one answer may call several tools. Default true. Where it may not, a second
+    /// call is an [`Error::ToolCall`](crate::Error::ToolCall); with a [choice](Self::tool_choice)
+    /// that holds calls to their schemas none is written.
+    #[must_use]
+    pub fn parallel_tool_calls(mut self, parallel: bool) -> Self {
+        self.parallel_tool_calls = parallel;
         self
     }
 

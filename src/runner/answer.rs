@@ -42,12 +42,16 @@ impl<'a> Answer<'a> {
 
     /// All that comes: thoughts, text and calls of tools, as an iterator over `Result<AnswerEvent>`.
     ///
-    /// An [`Error::ToolCall`] is one call that cannot be read; the answer may go on after it.
+    /// An [`Error::ToolCall`] is one call that cannot be read, or that does not fit the tools that
+    /// were offered; the answer may go on after it. See [`AnswerEvent::ToolCall`] for how to send
+    /// it back to the model.
     pub fn events(&mut self) -> AnswerEvents<'_, 'a> {
         AnswerEvents(self)
     }
 
-    /// What has come so far, as a message: the answer, if the iterator has ended.
+    /// Returns the events so far as a message, which is the answer once the iterator has ended. It
+    /// has every call that could be read, also those that came as an [`Error::ToolCall`] because
+    /// they do not fit their tool.
     pub fn message(&self) -> Message {
         self.message.message()
     }
@@ -106,6 +110,9 @@ impl MessageBuilder {
             Ok(AnswerEvent::Text(text)) => self.text += text,
             Ok(AnswerEvent::Reasoning(text)) => *self.reasoning.get_or_insert_default() += text,
             Ok(AnswerEvent::ToolCall(call)) => self.tool_calls.push(call.clone()),
+            // The model must see its call to make sense of the error that is sent back as the
+            // call's result.
+            Err(Error::ToolCall { call: Some(call), .. }) => self.tool_calls.push((**call).clone()),
             Err(_) => {}
         }
     }
@@ -123,7 +130,8 @@ pub(super) fn text_of(event: Result<AnswerEvent>) -> Option<Result<String>> {
         Ok(AnswerEvent::Text(text)) => Some(Ok(text)),
         Ok(AnswerEvent::ToolCall(call)) => {
             let what = "came where only the answer's text is read: read its `events`".to_owned();
-            Some(Err(Error::ToolCall { what, text: format!("{}({})", call.name, call.arguments) }))
+            let text = format!("{}({})", call.name, call.arguments);
+            Some(Err(Error::ToolCall { what, text, call: Some(Box::new(call)) }))
         }
         Ok(AnswerEvent::Reasoning(_)) => None,
         Err(error) => Some(Err(error)),

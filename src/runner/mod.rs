@@ -16,6 +16,7 @@ mod lm;
 mod memory;
 mod requests;
 mod score;
+mod tool_choice;
 #[cfg(feature = "constrained")]
 mod typed;
 

@@ -4,6 +4,8 @@ use std::{fmt, path::Path};
 
 #[cfg(feature = "constrained")]
 use super::after_thought::AfterThought;
+#[cfg(not(feature = "constrained"))]
+use super::tool_choice::refuse_forced_calls;
 use super::{Answer, MemoryPlan, Runner, RunnerBuilder};
 use crate::{
     Error, Result,
@@ -164,8 +166,13 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also where the template never reads an option that is set, or shows no known form
-    /// of calls.
+    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also where the template never reads an
+    /// option that is set, or shows no known form of calls; [`Error::Argument`] for a tool with a
+    /// schema that calls cannot be checked by, for a choice of a tool that is not offered, for one
+    /// that forces a call without the feature `constrained`, and for tools together with
+    /// [`GenerateOptions::grammar`] unless the choice is
+    /// [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar` for a choice of tools
+    /// with a schema that no grammar can hold to.
     pub fn chat_with(
         &mut self,
         messages: &[Message],
@@ -178,11 +185,15 @@ impl Runner {
         let template = self.chat_template()?;
         let prompt = template.prompt(messages, chat, &self.tokenizer)?;
         let parser = template.parser(chat, &prompt.text)?;
+        #[cfg(feature = "constrained")]
+        let (parser, form) = self.form_of_answer(parser, options)?;
+        #[cfg(not(feature = "constrained"))]
+        refuse_forced_calls(&parser)?;
         let marks: Vec<u32> =
             self.tokenizer.control_tokens().filter(|(_, text)| parser.reads(text)).map(|(id, _)| id).collect();
         #[cfg(feature = "constrained")]
-        if let Some(grammar) = &options.grammar {
-            let constraint = grammar.constraint(self.config.vocab_size)?;
+        if let Some(form) = form {
+            let constraint = form.constraint(self.config.vocab_size)?;
             let constraint = AfterThought::new(constraint, &parser, &prompt.text, &self.tokenizer)?;
             let free = GenerateOptions { grammar: None, ..options.clone() };
             let generation = self.generation(prompt.ids, &free)?.with_form(constraint);

@@ -48,7 +48,7 @@ impl Whole {
                 Ok(AnswerEvent::Reasoning(text)) => self.reasoning += &text,
                 Ok(AnswerEvent::Text(text)) => self.text += &text,
                 Ok(AnswerEvent::ToolCall(call)) => self.calls.push(call),
-                Err(Error::ToolCall { what, text }) => self.wrong.push((what, text)),
+                Err(Error::ToolCall { what, text, .. }) => self.wrong.push((what, text)),
                 other => panic!("{other:?}"),
             }
         }

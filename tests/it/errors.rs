@@ -21,7 +21,7 @@ fn every_error() -> Vec<(Error, &'static [&'static str])> {
         (Error::Tokenizer(what()), &["is wrong"]),
         (Error::ChatTemplate(what()), &["is wrong"]),
         (Error::Grammar(what()), &["is wrong"]),
-        (Error::ToolCall { what: what(), text: text("call()") }, &["call()", "is wrong"]),
+        (Error::ToolCall { what: what(), text: text("call()"), call: None }, &["call()", "is wrong"]),
         (Error::Argument { name: "threads", what: what() }, &["threads", "is wrong"]),
         (Error::Request { index: 7, error: Box::new(Error::Grammar(what())) }, &["7", "is wrong"]),
         (Error::Cancelled, &["cancelled"]),

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// What everything may use.
-const COMMON: [&str; 2] = ["error", "dtype"];
+const COMMON: [&str; 3] = ["error", "dtype", "tool_call"];
 
 /// The stages, from the file down; each may use those before it.
 const STAGES: [&str; 12] = [

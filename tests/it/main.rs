@@ -49,5 +49,7 @@ mod tokenizer_bert;
 mod tokenizer_errors;
 mod tokenizer_json;
 mod tokenizer_pre;
+mod tool_calls;
+mod tool_choice;
 mod weights;
 mod windows;

@@ -47,7 +47,7 @@ impl<'t> Cursor<'t> {
 
     /// A function's or an argument's name.
     pub fn name(&mut self) -> Result<&'t str, String> {
-        self.take("a name", is_name)
+        self.take("a name", is_name_char)
     }
 
     /// The items that are separated by commas up to `close`.
@@ -70,7 +70,7 @@ impl<'t> Cursor<'t> {
 
     /// A number or one of these words.
     pub fn plain(&mut self, words: &[(&str, Value)]) -> Result<Value, String> {
-        let text = self.take("a value", |char| is_name(char) || char == '+')?;
+        let text = self.take("a value", |char| is_name_char(char) || char == '+')?;
         let word = words.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone());
         let float = || text.parse().ok().and_then(Number::from_f64);
         let number = || text.parse().ok().or_else(float).map(Value::Number);
@@ -83,6 +83,6 @@ impl<'t> Cursor<'t> {
     }
 }
 
-pub(super) fn is_name(char: char) -> bool {
+pub(super) fn is_name_char(char: char) -> bool {
     char.is_alphanumeric() || matches!(char, '_' | '-' | '.')
 }

@@ -1,5 +1,7 @@
 //! The forms in which models write their calls of tools; each is a file.
 
+#[cfg(feature = "constrained")]
+use super::grammar::WriteCalls;
 use super::scan::{Ends, Quote};
 use super::{gemma, json, mistral, parameters, pythonic};
 use crate::chat::{Tool, ToolCall};
@@ -27,8 +29,16 @@ pub enum CallForm {
     Mistral,
 }
 
-/// Whether an answer that begins so, with these tools, is a call; `None` while it may become one.
-type BeginsCall = fn(&str, &[Tool]) -> Option<bool>;
+/// How a call is known that no mark begins.
+#[derive(Debug)]
+pub(super) struct Bare {
+    /// Whether an answer that begins so, with these tools, is a call; `None` while it may become
+    /// one.
+    pub begins: fn(&str, &[Tool]) -> Option<bool>,
+    /// The regular expression for the beginnings of which that is true.
+    #[cfg(feature = "constrained")]
+    pub expression: fn(&[Tool]) -> String,
+}
 
 /// What a form looks like.
 #[derive(Debug)]
@@ -37,8 +47,8 @@ pub(super) struct Shape {
     pub shown_by: &'static [&'static str],
     /// What begins a call; empty where calls only come in the place of an answer.
     pub open: &'static str,
-    /// How calls are known that no mark begins.
-    pub bare: Option<BeginsCall>,
+    /// Where calls may come without the mark.
+    pub bare: Option<Bare>,
     /// Within what the end is not looked for.
     pub quotes: &'static [Quote],
     pub ends: Ends,
@@ -48,6 +58,9 @@ pub(super) struct Shape {
     pub ends_thought: bool,
     /// The calls in what stands between the marks, or what is wrong with it.
     pub parse: fn(&str, &[Tool]) -> Result<Vec<ToolCall>, String>,
+    /// The expression for calls of these tools after the mark that begins the first one.
+    #[cfg(feature = "constrained")]
+    pub write: WriteCalls,
 }
 
 /// Every form, those first whose marks are theirs alone.
@@ -84,12 +97,16 @@ impl CallForm {
 }
 
 impl Shape {
-    /// All marks of the form.
-    pub fn marks(&self) -> impl Iterator<Item = &'static str> {
-        let end = match self.ends {
+    /// The mark that ends a call; empty where a bracket does.
+    pub const fn close(&self) -> &'static str {
+        match self.ends {
             Ends::Mark(end) => end,
             Ends::Brackets => "",
-        };
-        [self.open, end].into_iter().chain(self.quotes.iter().flat_map(|quote| [quote.open, quote.close]))
+        }
+    }
+
+    /// All marks of the form.
+    pub fn marks(&self) -> impl Iterator<Item = &'static str> {
+        [self.open, self.close()].into_iter().chain(self.quotes.iter().flat_map(|quote| [quote.open, quote.close]))
     }
 }

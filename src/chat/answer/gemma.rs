@@ -4,7 +4,11 @@ use serde_json::{Map, Value};
 
 use super::cursor::Cursor;
 use super::form::Shape;
+#[cfg(feature = "constrained")]
+use super::grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
 use super::scan::{Ends, Quote};
+#[cfg(feature = "constrained")]
+use crate::chat::Tool;
 use crate::chat::ToolCall;
 
 pub(super) const GEMMA_4: Shape = Shape {
@@ -16,6 +20,8 @@ pub(super) const GEMMA_4: Shape = Shape {
     between: &[],
     ends_thought: false,
     parse: |text, _| call(text, "<|\"|>"),
+    #[cfg(feature = "constrained")]
+    write: |writer, tools, parallel| write(writer, tools, parallel, &GEMMA_4, "<|\"|>"),
 };
 
 pub(super) const FUNCTION_GEMMA: Shape = Shape {
@@ -27,6 +33,8 @@ pub(super) const FUNCTION_GEMMA: Shape = Shape {
     between: &[],
     ends_thought: false,
     parse: |text, _| call(text, "<escape>"),
+    #[cfg(feature = "constrained")]
+    write: |writer, tools, parallel| write(writer, tools, parallel, &FUNCTION_GEMMA, "<escape>"),
 };
 
 fn call(text: &str, quote: &str) -> Result<Vec<ToolCall>, String> {
@@ -63,4 +71,22 @@ fn value(cursor: &mut Cursor<'_>, quote: &str) -> Result<Value, String> {
     }
     let none = Value::Null;
     cursor.plain(&[("true", true.into()), ("false", false.into()), ("null", none.clone()), ("None", none)])
+}
+
+#[cfg(feature = "constrained")]
+fn write(
+    writer: &mut Writer<'_>,
+    tools: &[&Tool],
+    parallel: bool,
+    shape: &Shape,
+    quote: &'static str,
+) -> Result<String, String> {
+    let call = each_tool(writer, tools, |values, tool| {
+        refuse_name_unless(is_name(&tool.name))?;
+        let arguments = values.object_arguments(Dialect::Marked { quote })?;
+        Ok(format!("{} {arguments}", literal(&format!("call:{}", tool.name))))
+    })?;
+    let (open, close) = (writer.mark(shape.open), writer.mark(shape.close()));
+    let one = writer.rule(format!("{call} {close}"));
+    Ok(repeated_calls(&one, &open, parallel))
 }

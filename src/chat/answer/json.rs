@@ -3,7 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::form::Shape;
+use super::form::{Bare, Shape};
+#[cfg(feature = "constrained")]
+use super::grammar::{Dialect, Writer, each_tool, escaped, literal, refuse_name_unless, repeated_calls};
 use super::scan::{DOUBLE, Ends};
 use crate::chat::{Tool, ToolCall};
 
@@ -16,17 +18,25 @@ pub(super) const TAGGED: Shape = Shape {
     between: &[],
     ends_thought: false,
     parse: |text, _| calls(text),
+    #[cfg(feature = "constrained")]
+    write: write_tagged,
 };
 
 pub(super) const BARE: Shape = Shape {
     shown_by: &["{\"name\": ", "\"parameters\": "],
     open: "<|python_tag|>",
-    bare: Some(begins_call),
+    bare: Some(Bare {
+        begins: begins_call,
+        #[cfg(feature = "constrained")]
+        expression: beginnings,
+    }),
     quotes: &[DOUBLE],
     ends: Ends::Brackets,
     between: &[';'],
     ends_thought: false,
     parse: |text, _| calls(text),
+    #[cfg(feature = "constrained")]
+    write: write_bare,
 };
 
 /// An answer may be JSON and no call: a call names one of the tools first.
@@ -78,4 +88,49 @@ fn arguments(value: Value) -> Result<Map<String, Value>, String> {
 /// The arguments of a call whose name stands apart.
 pub(super) fn object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|e| format!("has arguments that are no JSON object ({e})"))
+}
+
+/// The white space that may stand between the parts of a call that no mark begins.
+#[cfg(feature = "constrained")]
+const SPACE: &str = r"[ \t\r\n]{0,4}";
+
+#[cfg(feature = "constrained")]
+fn write_tagged(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    let call = write_call(writer, tools)?;
+    let (open, close) = (writer.mark(TAGGED.open), writer.mark(TAGGED.close()));
+    let one = writer.rule(format!("\"\\n\"? {call} \"\\n\"? {close}"));
+    Ok(repeated_calls(&one, &format!("\"\\n\"? {open}"), parallel))
+}
+
+/// The expression for one call as a JSON object.
+#[cfg(feature = "constrained")]
+pub(super) fn write_call(writer: &mut Writer<'_>, tools: &[&Tool]) -> Result<String, String> {
+    each_tool(writer, tools, |values, tool| {
+        let head = format!("{{\"name\": {}, \"arguments\": ", Value::from(tool.name.as_str()));
+        Ok(format!("{} {} \"}}\"", literal(&head), values.object_arguments(Dialect::Json)?))
+    })
+}
+
+#[cfg(feature = "constrained")]
+fn write_bare(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    let call = each_tool(writer, tools, |values, tool| {
+        let name = Value::from(tool.name.as_str()).to_string();
+        let begins = begins_call(&format!("{{\"name\":{name}"), &[Tool::clone(tool)]);
+        refuse_name_unless(begins == Some(true))?;
+        let kind = format!("\"type\"{SPACE}:{SPACE}\"function\"{SPACE},{SPACE}");
+        let name = format!("\"name\"{SPACE}:{SPACE}{}{SPACE},{SPACE}", escaped(&name));
+        let head = format!("/{SPACE}\\{{{SPACE}(?:{kind})?{name}\"parameters\"{SPACE}:{SPACE}/");
+        Ok(format!("{head} {} \"}}\"", values.object_arguments(Dialect::Json)?))
+    })?;
+    Ok(repeated_calls(&call, "\";\"", parallel))
+}
+
+/// As [`begins_call`], which leaves white space out of account.
+#[cfg(feature = "constrained")]
+fn beginnings(tools: &[Tool]) -> String {
+    let spaced =
+        |text: &str| text.chars().map(|char| escaped(char.encode_utf8(&mut [0; 4]))).collect::<Vec<_>>().join(r"\s*");
+    let names: Vec<String> = tools.iter().map(|tool| spaced(&tool.name)).collect();
+    let kind = spaced("\"type\":\"function\",");
+    format!(r"\s*\{{\s*(?:{kind}\s*)?{}\s*(?:{})\s*\x22", spaced("\"name\":\""), names.join("|"))
 }

@@ -1,8 +1,12 @@
 //! Mistral's calls: after `[TOOL_CALLS]` a list of them, or since 2025 one call as its name and its arguments.
 
 use super::form::Shape;
+#[cfg(feature = "constrained")]
+use super::grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
 use super::json;
 use super::scan::{DOUBLE, Ends, Quote};
+#[cfg(feature = "constrained")]
+use crate::chat::Tool;
 use crate::chat::ToolCall;
 
 pub(super) const SHAPE: Shape = Shape {
@@ -19,6 +23,8 @@ pub(super) const SHAPE: Shape = Shape {
     between: &[],
     ends_thought: false,
     parse: |text, _| calls(text),
+    #[cfg(feature = "constrained")]
+    write,
 };
 
 const ARGS: &str = "[ARGS]";
@@ -34,4 +40,18 @@ fn calls(text: &str) -> Result<Vec<ToolCall>, String> {
     let (name, id) = head.split_once(CALL_ID).map_or((head, None), |(name, id)| (name, Some(id.trim().to_owned())));
     let call = ToolCall::new(name.trim(), json::object(arguments)?);
     Ok(vec![ToolCall { id, ..call }])
+}
+
+/// A list of calls or, as the model chooses, calls by name, each after the mark.
+#[cfg(feature = "constrained")]
+fn write(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    let listed = json::write_call(writer, tools)?;
+    let list = writer.rule(format!("\" \"? \"[\" {} \"]\"", repeated_calls(&listed, "/, ?/", parallel)));
+    let (open, args, call_id) = (writer.mark(SHAPE.open), writer.mark(ARGS), writer.mark(CALL_ID));
+    let named = each_tool(writer, tools, |values, tool| {
+        refuse_name_unless(is_name(&tool.name))?;
+        let id = format!("({call_id} /[0-9A-Za-z]{{9}}/)?");
+        Ok(format!("{} {id} {args} {}", literal(&tool.name), values.object_arguments(Dialect::Json)?))
+    })?;
+    Ok(writer.rule(format!("{list} | {}", repeated_calls(&named, &open, parallel))))
 }

@@ -6,9 +6,11 @@ use serde_json::{Map, Value};
 
 use super::cursor::Cursor;
 use super::form::Shape;
+#[cfg(feature = "constrained")]
+use super::grammar::{Dialect, Fields, NAME, Writer, each_tool, literal, refuse_name_unless, repeated_calls};
 use super::pythonic;
 use super::scan::{Ends, Quote};
-use crate::chat::{Tool, ToolCall};
+use crate::chat::{Tool, ToolCall, schema};
 
 pub(super) const SHAPE: Shape = Shape {
     shown_by: &["<tool_call>", "<function="],
@@ -19,15 +21,20 @@ pub(super) const SHAPE: Shape = Shape {
     between: &[],
     ends_thought: true,
     parse: |text, tools| call(text, tools).map(|call| vec![call]),
+    #[cfg(feature = "constrained")]
+    write,
 };
 
 const CLOSE: &str = "</parameter>";
+
+/// How many schemas within each other are searched for types.
+const MAX_DEPTH: usize = 16;
 
 fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
     let mut cursor = Cursor::new(text);
     cursor.expect("<function=")?;
     let name = cursor.until(">")?.trim();
-    let schema = tools.iter().find(|tool| tool.name == name).map(|tool| &tool.parameters["properties"]);
+    let schema = tools.iter().find(|tool| tool.name == name).map_or(&Value::Null, |tool| &tool.parameters);
     let mut arguments = Map::new();
     while !cursor.eat("</function>") {
         cursor.expect("<parameter=")?;
@@ -40,9 +47,7 @@ fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
             }
             _ => cursor.until(CLOSE)?.trim_matches('\n'),
         };
-        let value = typed(value, schema.and_then(|schema| schema.get(key)))
-            .map_err(|what| format!("has `{key}`, which {what}"))?;
-        arguments.insert(key.to_owned(), value);
+        arguments.insert(key.to_owned(), typed(value, schema, &schema["properties"][key]));
     }
     if !cursor.rest.trim().is_empty() {
         return Err(format!("goes on after its end with `{}`", cursor.rest.trim()));
@@ -50,48 +55,67 @@ fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
     Ok(ToolCall::new(name, arguments))
 }
 
-/// The value that a text is by its schema: the text itself where nothing says what it is.
-fn typed(text: &str, schema: Option<&Value>) -> Result<Value, String> {
+/// The value that a text stands for by the schema `schema`, a part of `root`.
+fn typed(text: &str, root: &Value, schema: &Value) -> Value {
     let mut types = BTreeSet::new();
-    schema.into_iter().for_each(|schema| collect_types(schema, &mut types));
+    collect_types(root, schema, &mut types, MAX_DEPTH);
     if types.is_empty() || types.iter().eq(["string"].iter()) {
-        return Ok(text.into());
+        return text.into();
     }
-    let value = serde_json::from_str(text.trim()).ok().or_else(|| pythonic::value(text));
-    match value.filter(|value| types.iter().any(|name| is(value, name))) {
-        Some(value) => Ok(value),
-        None if types.contains("string") => Ok(text.into()),
-        None => {
-            let types: Vec<&str> = types.into_iter().collect();
-            Err(format!("is to be of type {}, but is `{text}`", types.join(" or ")))
-        }
-    }
+    let readings = [serde_json::from_str(text.trim()).ok(), pythonic::value(text)];
+    let readings: Vec<Value> = readings.into_iter().flatten().chain([text.into()]).collect();
+    let fits = |value: &&Value| schema::check_within(root, schema, value).is_ok();
+    let is_of_type = |value: &&Value| types.contains(type_of(value));
+    // Where none fits, the check of the call says what is wrong with the nearest one.
+    let best = readings.iter().find(fits).or_else(|| readings.iter().find(is_of_type)).or(readings.first());
+    best.cloned().unwrap_or_default()
 }
 
-/// The types that a schema allows.
-fn collect_types<'s>(schema: &'s Value, types: &mut BTreeSet<&'s str>) {
+/// Adds the types that a schema allows, integers as numbers; none where it does not say.
+fn collect_types<'s>(root: &'s Value, schema: &'s Value, types: &mut BTreeSet<&'s str>, depth: usize) {
+    let Some(depth) = depth.checked_sub(1) else { return };
+    let number = |name: &'s str| if name == "integer" { "number" } else { name };
     match &schema["type"] {
-        Value::String(name) => _ = types.insert(name),
-        Value::Array(names) => types.extend(names.iter().filter_map(Value::as_str)),
-        _ => {}
+        Value::String(name) => _ = types.insert(number(name)),
+        Value::Array(names) => types.extend(names.iter().filter_map(Value::as_str).map(number)),
+        _ => {
+            let allowed = schema["enum"].as_array().into_iter().flatten().chain(schema.get("const"));
+            allowed.for_each(|value| _ = types.insert(type_of(value)));
+        }
     }
     if schema["nullable"] == true {
         types.insert("null");
     }
-    for union in ["anyOf", "oneOf"] {
-        schema[union].as_array().into_iter().flatten().for_each(|schema| collect_types(schema, types));
+    let referred = schema["$ref"].as_str().and_then(|reference| schema::resolve(root, reference));
+    let parts =
+        ["anyOf", "oneOf", "allOf"].into_iter().flat_map(|union| schema[union].as_array().into_iter().flatten());
+    parts.chain(referred).for_each(|schema| collect_types(root, schema, types, depth));
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 
-fn is(value: &Value, name: &str) -> bool {
-    match name {
-        "string" => value.is_string(),
-        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        _ => false,
-    }
+#[cfg(feature = "constrained")]
+fn write(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    let is_tag = |name: &str| !name.is_empty() && name.trim() == name && !name.contains(['>', '\n']);
+    let key = |_: &Writer<'_>, key: &str| is_tag(key).then(|| literal(&format!("\n<parameter={key}>\n")));
+    let any_key = format!("\"\\n<parameter=\" {NAME} \">\\n\"");
+    let values = Dialect::Tagged { end: "\n</parameter>", mark: CLOSE };
+    let call = each_tool(writer, tools, |rules, tool| {
+        refuse_name_unless(is_tag(&tool.name))?;
+        let fields = Fields { open: "", comma: "", close: "", key: &key, any_key: &any_key, values };
+        let arguments = rules.arguments(&fields)?;
+        Ok(format!("{} {arguments} \"\\n</function>\"", literal(&format!("<function={}>", tool.name))))
+    })?;
+    let (open, close) = (writer.mark(SHAPE.open), writer.mark(SHAPE.close()));
+    let one = writer.rule(format!("\"\\n\"? {call} \"\\n\"? {close}"));
+    Ok(repeated_calls(&one, &format!("\"\\n\"? {open}"), parallel))
 }

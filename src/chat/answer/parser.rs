@@ -1,10 +1,11 @@
 //! The parser: what was held back, and what may come next.
 
 use super::form::Shape;
+use super::offered::Offered;
 use super::scan::{Ends, Scan};
 use super::thinking::Thinking;
 use super::{AnswerEvent, CallForm};
-use crate::chat::{ChatOptions, ChatTemplate, Tool};
+use crate::chat::{ChatOptions, ChatTemplate, ToolCall, ToolChoice};
 use crate::error::{Error, Result};
 
 /// Takes an answer apart as it comes.
@@ -23,9 +24,11 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Clone, Debug)]
 pub struct AnswerParser {
-    thinking: Option<&'static Thinking>,
-    calls: Option<&'static Shape>,
-    tools: Vec<Tool>,
+    pub(super) thinking: Option<&'static Thinking>,
+    pub(super) calls: Option<&'static Shape>,
+    pub(super) offered: Offered,
+    /// How many calls came.
+    called: usize,
     state: State,
     /// What is not settled yet.
     held: String,
@@ -58,7 +61,9 @@ impl ChatTemplate {
     /// What takes apart the model's answer to a prompt of this template.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] where there are tools and the template shows no form of calls that is known.
+    /// [`Error::ChatTemplate`] where there are tools and the template shows no form of calls that
+    /// is known; [`Error::Argument`] for a tool whose schema cannot be checked by, and for a choice
+    /// of a tool that is not offered.
     pub fn parser(&self, options: &ChatOptions, prompt: &str) -> Result<AnswerParser> {
         let thinking = Thinking::of(self.source());
         let form = options.call_form.or_else(|| CallForm::of(self.source()));
@@ -74,13 +79,15 @@ impl ChatTemplate {
             Some(thinking) if prompt.trim_end().ends_with(thinking.open) => State::Thought { begun: false },
             _ => State::Start { first: true },
         };
-        Ok(AnswerParser { thinking, calls, tools: options.tools.clone(), state, held: String::new() })
+        let offered = Offered::new(options)?;
+        Ok(AnswerParser { thinking, calls, offered, called: 0, state, held: String::new() })
     }
 }
 
 impl AnswerParser {
-    /// Takes more of the text, and returns what that settles. A call that is not written as it should be is an
-    /// [`Error::ToolCall`], after which the answer may go on.
+    /// Takes more of the text, and returns what that settles. A call that cannot be read, or does
+    /// not fit the tools that were offered, is an [`Error::ToolCall`], after which the answer may
+    /// go on.
     pub fn push(&mut self, text: &str) -> Vec<Result<AnswerEvent>> {
         self.held.push_str(text);
         self.settle(false)
@@ -102,6 +109,29 @@ impl AnswerParser {
     #[cfg(feature = "constrained")]
     pub(crate) fn thought_marks(&self) -> Option<[&'static str; 2]> {
         self.thinking.map(|thinking| [thinking.open, thinking.close])
+    }
+
+    /// The mark that begins a call, where a call would also end a thought that was not closed.
+    #[cfg(feature = "constrained")]
+    pub(crate) fn mark_within_thoughts(&self) -> Option<&'static str> {
+        self.calls.filter(|calls| calls.ends_thought).map(|calls| calls.open)
+    }
+
+    /// Whether tools are offered.
+    #[cfg(feature = "constrained")]
+    pub(crate) fn offers_tools(&self) -> bool {
+        self.calls.is_some()
+    }
+
+    /// The choice of tools that was set.
+    pub(crate) fn tool_choice(&self) -> Option<&ToolChoice> {
+        self.offered.choice.as_ref()
+    }
+
+    /// Takes calls for text.
+    #[cfg(feature = "constrained")]
+    pub(crate) fn without_calls(self) -> Self {
+        Self { calls: None, ..self }
     }
 
     /// Whether what comes next is of a thought.
@@ -135,11 +165,13 @@ impl AnswerParser {
             Some(thinking) if first => stands(thinking.open, rest),
             _ => Mark::None,
         };
-        let call = match self.calls.and_then(|calls| calls.bare).map(|bare| bare(rest, &self.tools)) {
-            None | Some(Some(false)) => Mark::None,
-            Some(None) => Mark::Part,
-            Some(Some(true)) => Mark::Whole,
-        };
+        let call =
+            match self.calls.and_then(|calls| calls.bare.as_ref()).map(|bare| (bare.begins)(rest, &self.offered.tools))
+            {
+                None | Some(Some(false)) => Mark::None,
+                Some(None) => Mark::Part,
+                Some(Some(true)) => Mark::Whole,
+            };
         match (thought, call) {
             (Mark::Whole, _) => {
                 let open = self.thinking.map_or(0, |thinking| thinking.open.len());
@@ -216,19 +248,30 @@ impl AnswerParser {
                 events.push(Err(Error::ToolCall {
                     what: "is not finished".to_owned(),
                     text: mark.to_owned() + &self.held,
+                    call: None,
                 }));
                 self.held.clear();
                 self.state = State::Start { first: false };
             }
             return false;
         };
-        match (shape.parse)(&self.held[..end], &self.tools) {
-            Ok(calls) => events.extend(calls.into_iter().map(|call| Ok(AnswerEvent::ToolCall(call)))),
-            Err(what) => events.push(Err(Error::ToolCall { what, text: mark.to_owned() + &self.held[..next] })),
+        let text = mark.to_owned() + &self.held[..next];
+        match (shape.parse)(&self.held[..end], &self.offered.tools) {
+            Ok(calls) => events.extend(calls.into_iter().map(|call| self.checked(call, &text))),
+            Err(what) => events.push(Err(Error::ToolCall { what, text, call: None })),
         }
         self.held.drain(..next);
         self.state = State::Start { first: false };
         true
+    }
+
+    fn checked(&mut self, call: ToolCall, text: &str) -> Result<AnswerEvent> {
+        let checked = self.offered.check(&call, self.called);
+        self.called += 1;
+        match checked {
+            Ok(()) => Ok(AnswerEvent::ToolCall(call)),
+            Err(what) => Err(Error::ToolCall { what, text: text.to_owned(), call: Some(Box::new(call)) }),
+        }
     }
 
     /// Takes the text up to the first of the marks, and the mark. Where there is none yet, what may become one stays, and the white space

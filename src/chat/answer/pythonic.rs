@@ -2,20 +2,30 @@
 
 use serde_json::{Map, Value};
 
-use super::cursor::{Cursor, is_name};
-use super::form::Shape;
+use super::cursor::{Cursor, is_name_char};
+use super::form::{Bare, Shape};
+#[cfg(feature = "constrained")]
+use super::grammar::{
+    Dialect, Fields, NAME, Values, Writer, each_tool, escaped, is_name, literal, refuse_name_unless, repeated_calls,
+};
 use super::scan::{DOUBLE, Ends, SINGLE};
 use crate::chat::{Tool, ToolCall};
 
 pub(super) const BARE: Shape = Shape {
     shown_by: &["[func_name1("],
     open: "",
-    bare: Some(begins_call),
+    bare: Some(Bare {
+        begins: begins_call,
+        #[cfg(feature = "constrained")]
+        expression: beginnings,
+    }),
     quotes: &[DOUBLE, SINGLE],
     ends: Ends::Brackets,
     between: &[],
     ends_thought: false,
     parse: |text, _| calls(text),
+    #[cfg(feature = "constrained")]
+    write: write_list,
 };
 
 pub(super) const CODE: Shape = Shape {
@@ -27,6 +37,8 @@ pub(super) const CODE: Shape = Shape {
     between: &[],
     ends_thought: false,
     parse: |text, _| calls(text),
+    #[cfg(feature = "constrained")]
+    write: write_code,
 };
 
 /// An answer may be a list and no call: a call is of one of the tools.
@@ -35,7 +47,7 @@ fn begins_call(text: &str, tools: &[Tool]) -> Option<bool> {
         return None;
     }
     let Some(list) = text.strip_prefix('[').map(str::trim_start) else { return Some(false) };
-    let length = list.find(|char| !is_name(char)).unwrap_or(list.len());
+    let length = list.find(|char| !is_name_char(char)).unwrap_or(list.len());
     let (name, rest) = list.split_at(length);
     match rest.trim_start().chars().next() {
         None if rest.is_empty() => tools.iter().all(|tool| !tool.name.starts_with(name)).then_some(false),
@@ -136,4 +148,46 @@ fn code(chars: &mut std::str::Chars<'_>, kind: char) -> Result<char, String> {
     let digits: String = chars.by_ref().take(length).collect();
     let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == length).and_then(char::from_u32);
     code.ok_or_else(|| format!("has `\\{kind}{digits}`, which is no character"))
+}
+
+#[cfg(feature = "constrained")]
+fn write_list(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    // The first name comes in one piece with the bracket, as that is what an answer is known by for
+    // a call.
+    let first = each_tool(writer, tools, |values, tool| {
+        let head = format!(r"/\s{{0,4}}\[\s{{0,4}}{}\s{{0,4}}\(/", escaped(&tool.name));
+        Ok(format!("{head} {}", write_arguments(values, tool)?))
+    })?;
+    let more = if parallel { format!("(/, ?/ {})*", write_call(writer, tools)?) } else { String::new() };
+    Ok(writer.rule(format!("{first} {more} \"]\"")))
+}
+
+#[cfg(feature = "constrained")]
+fn write_code(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    let calls = repeated_calls(&write_call(writer, tools)?, "\"\\n\"", parallel);
+    Ok(writer.rule(format!("\"\\n\" {calls} \"\\n\" {}", writer.mark(CODE.close()))))
+}
+
+#[cfg(feature = "constrained")]
+fn write_call(writer: &mut Writer<'_>, tools: &[&Tool]) -> Result<String, String> {
+    each_tool(writer, tools, |values, tool| {
+        Ok(format!("{} {}", literal(&format!("{}(", tool.name)), write_arguments(values, tool)?))
+    })
+}
+
+/// The expression for what stands after a call's opening brace.
+#[cfg(feature = "constrained")]
+fn write_arguments(values: &mut Values<'_, '_>, tool: &Tool) -> Result<String, String> {
+    refuse_name_unless(is_name(&tool.name))?;
+    let key = |_: &Writer<'_>, key: &str| is_name(key).then(|| literal(&format!("{key}=")));
+    let any_key = format!("{NAME} \"=\"");
+    let (open, comma, close) = ("", "/, ?/", "\")\"");
+    values.arguments(&Fields { open, comma, close, key: &key, any_key: &any_key, values: Dialect::Python })
+}
+
+/// As [`begins_call`].
+#[cfg(feature = "constrained")]
+fn beginnings(tools: &[Tool]) -> String {
+    let names: Vec<String> = tools.iter().map(|tool| escaped(&tool.name)).collect();
+    format!(r"\s*\[\s*(?:{})\s*\(", names.join("|"))
 }

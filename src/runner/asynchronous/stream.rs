@@ -134,7 +134,8 @@ impl AnswerStream {
         AnswerEventStream(self)
     }
 
-    /// What has come so far, as a message: the answer, if the stream has ended.
+    /// Returns the events so far as a message, which is the answer once the stream has ended; see
+    /// [`Answer::message`](crate::Answer::message).
     pub fn message(&self) -> Message {
         self.message.message()
     }

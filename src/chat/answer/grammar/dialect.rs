@@ -1,0 +1,208 @@
+//! The ways in which the forms of calls write values.
+
+use serde_json::{Map, Value};
+
+use super::writer::{ANY, Writer, lacks, literal, whole_text_pattern};
+use crate::chat::schema;
+
+/// How values are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::chat::answer) enum Dialect {
+    Json,
+    /// A value between `<parameter=name>` and this, which is a part of the value here: text as it
+    /// is, the rest as JSON.
+    Tagged {
+        end: &'static str,
+        mark: &'static str,
+    },
+    /// JSON within a value of tags, in which their mark may not come.
+    JsonWithout {
+        mark: &'static str,
+    },
+    Python,
+    /// JSON with bare keys and this mark around strings.
+    Marked {
+        quote: &'static str,
+    },
+}
+
+/// The characters that may stand in a quoted string without an escape, but for the quote.
+const PLAIN: &str = r"\\\x00-\x1F\x7F";
+
+/// A key that needs no quotes.
+pub(in crate::chat::answer) const NAME: &str = "/[A-Za-z_][0-9A-Za-z_]{0,63}/";
+
+/// The escape of a code that is not half of a pair.
+const CODE: &str = r"u(?:[0-9A-CEFa-cef][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2})";
+
+impl Dialect {
+    /// The dialect of the values within this one's.
+    pub fn inner(self) -> Self {
+        match self {
+            Self::Tagged { mark, .. } => Self::JsonWithout { mark },
+            dialect => dialect,
+        }
+    }
+
+    /// The expression for a value that is written as in the inner dialect, with what ends it in
+    /// this one.
+    pub fn finish(self, inner: String) -> String {
+        match self {
+            Self::Tagged { end, .. } => format!("{inner} {}", literal(end)),
+            _ => inner,
+        }
+    }
+
+    pub fn words(self) -> [(&'static str, Value); 3] {
+        match self {
+            Self::Python => [("True", true.into()), ("False", false.into()), ("None", Value::Null)],
+            _ => [("true", true.into()), ("false", false.into()), ("null", Value::Null)],
+        }
+    }
+
+    /// The expression for what stands between two items.
+    pub fn comma(self) -> &'static str {
+        if matches!(self, Self::Marked { .. }) { "\",\"" } else { "/, ?/" }
+    }
+
+    /// The expression for what stands between a key and its value.
+    pub fn colon(self) -> &'static str {
+        if matches!(self, Self::Marked { .. }) { "\":\"" } else { "/: ?/" }
+    }
+
+    /// The expression for a key of an object that is a value; `None` where it cannot be written.
+    pub fn key(self, writer: &Writer<'_>, key: &str) -> Option<String> {
+        match self {
+            Self::Marked { .. } if is_bare(key) => Some(literal(key)),
+            _ => self.literal(writer, &key.into()),
+        }
+    }
+
+    /// The expression for any key of an object that is a value.
+    pub fn any_key(self, writer: &mut Writer<'_>) -> String {
+        match self {
+            Self::Marked { .. } => NAME.to_owned(),
+            _ => self.string(writer, &Map::new()),
+        }
+    }
+
+    /// The text of a value; `None` where it cannot be written.
+    pub fn text(self, value: &Value) -> Option<String> {
+        match (self, value) {
+            (Self::Tagged { end, mark }, Value::String(text)) => (!text.contains(mark)).then(|| format!("{text}{end}")),
+            (Self::Tagged { end, .. }, value) => Some(self.inner().text(value)? + end),
+            (Self::Python, Value::String(text)) => Some(python_string(text)),
+            (Self::Marked { quote }, Value::String(text)) => {
+                (!text.contains(quote)).then(|| format!("{quote}{text}{quote}"))
+            }
+            (_, Value::Array(items)) => {
+                let items: Vec<String> = items.iter().map(|item| self.text(item)).collect::<Option<_>>()?;
+                Some(format!("[{}]", items.join(self.separators().0)))
+            }
+            (_, Value::Object(fields)) => self.object_text(fields),
+            (_, Value::Bool(_) | Value::Null) => {
+                self.words().into_iter().find(|(_, word)| word == value).map(|(text, _)| text.to_owned())
+            }
+            (_, value) => Some(value.to_string()).filter(|text| match self {
+                Self::JsonWithout { mark } => !text.contains(mark),
+                _ => true,
+            }),
+        }
+    }
+
+    fn object_text(self, fields: &Map<String, Value>) -> Option<String> {
+        let (comma, colon) = self.separators();
+        let field = |(key, value): (&String, &Value)| {
+            let key = match self {
+                Self::Marked { .. } if is_bare(key) => key.clone(),
+                _ => self.text(&key.as_str().into())?,
+            };
+            Some(format!("{key}{colon}{}", self.text(value)?))
+        };
+        let fields: Vec<String> = fields.iter().map(field).collect::<Option<_>>()?;
+        Some(format!("{{{}}}", fields.join(comma)))
+    }
+
+    fn separators(self) -> (&'static str, &'static str) {
+        if matches!(self, Self::Marked { .. }) { (",", ":") } else { (", ", ": ") }
+    }
+
+    /// The expression for the literal of a value; `None` where it cannot be written.
+    pub fn literal(self, writer: &Writer<'_>, value: &Value) -> Option<String> {
+        match (self, value) {
+            (Self::Marked { quote }, value) => marked_literal(writer, quote, &self.text(value)?),
+            _ => Some(literal(&self.text(value)?)),
+        }
+    }
+
+    /// The expression for the strings that a schema allows, going by `minLength`, `maxLength` and
+    /// `pattern`.
+    pub fn string(self, writer: &mut Writer<'_>, schema: &Map<String, Value>) -> String {
+        let count = |name: &str| schema.get(name).and_then(Value::as_f64).map(|count| count as u64);
+        let least = count("minLength").unwrap_or(0);
+        let most = count("maxLength").map(|most| most.to_string()).unwrap_or_default();
+        let length = format!("{{{least},{most}}}");
+        let pattern = schema.get("pattern").and_then(Value::as_str);
+        let whole = pattern.map(|pattern| format!("/{}/", whole_text_pattern(pattern)));
+        let and_pattern =
+            |content: String| whole.iter().fold(content, |content, pattern| format!("{content} & {pattern}"));
+        let bounded = if least == 0 && most.is_empty() { ANY.to_owned() } else { format!("/(?s:.){length}/") };
+        match self {
+            Self::Tagged { end, mark } => writer.ended_text(&and_pattern(bounded), end, mark),
+            Self::Marked { quote } => {
+                let empty = least == 0 && pattern.is_none_or(schema::pattern_matches_empty);
+                format!("{} {}", writer.mark(quote), writer.text_before(quote, &and_pattern(bounded), empty))
+            }
+            Self::Python if pattern.is_none() => {
+                let one =
+                    |quote: char| format!(r#"{quote}(?:[^{quote}{PLAIN}]|\\(?:["'\\nrt]|{CODE})){length}{quote}"#);
+                format!("/{}|{}/", one('"'), one('\''))
+            }
+            _ if pattern.is_some() => {
+                // Without escapes the text is as the pattern has it.
+                let content = and_pattern(format!("/[^\"{PLAIN}]{length}/"));
+                writer.terminal(self.avoiding(format!("\"\\\"\" ({content}) \"\\\"\"")))
+            }
+            _ => {
+                let text = format!(r#"/"(?:[^"{PLAIN}]|\\(?:["\\\/bfnrt]|{CODE})){length}"/"#);
+                writer.terminal(self.avoiding(text))
+            }
+        }
+    }
+
+    fn avoiding(self, terminal: String) -> String {
+        match self {
+            Self::JsonWithout { mark } => format!("{terminal} & {}", lacks(mark)),
+            _ => terminal,
+        }
+    }
+}
+
+/// Whether a key needs no quotes in the dialects with marks.
+fn is_bare(key: &str) -> bool {
+    let plain = |char: char| char.is_alphanumeric() || "_-.$/@ ".contains(char);
+    !key.is_empty() && key.chars().all(plain) && !key.starts_with(' ')
+}
+
+fn python_string(text: &str) -> String {
+    let mut written = String::from('"');
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => written.extend(['\\', char]),
+            '\n' => written.push_str("\\n"),
+            '\r' => written.push_str("\\r"),
+            '\t' => written.push_str("\\t"),
+            char if char.is_control() => written.push_str(&format!("\\u{:04x}", char as u32)),
+            char => written.push(char),
+        }
+    }
+    written + "\""
+}
+
+/// The literal of a text in which quotes are marks, which may be special tokens.
+fn marked_literal(writer: &Writer<'_>, quote: &str, text: &str) -> Option<String> {
+    let mark = writer.mark(quote);
+    let parts = text.split(quote).map(|part| if part.is_empty() { String::new() } else { literal(part) });
+    let expression = parts.collect::<Vec<_>>().join(&format!(" {mark} "));
+    Some(expression.trim().to_owned()).filter(|expression| !expression.is_empty())
+}

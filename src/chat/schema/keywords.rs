@@ -1,0 +1,331 @@
+//! The keywords that are checked, in the order in which their violations are reported.
+
+use serde_json::{Map, Value};
+
+use super::{Checker, Violation, equal, number, pattern, resolve};
+
+pub(super) struct Keyword {
+    pub name: &'static str,
+    pub argument: Argument,
+    pub check: Check,
+}
+
+/// Checks `value` by the keyword's argument; the map is the schema that the keyword stands in.
+type Check = fn(Checker<'_>, &Map<String, Value>, &Value, &Value) -> Result<(), Violation>;
+
+/// The form of a keyword's argument.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Argument {
+    Schema,
+    /// A list of schemas that is not empty.
+    Schemas,
+    /// Schemas by name.
+    NamedSchemas,
+    /// Schemas by regular expression.
+    PatternSchemas,
+    /// A name of a type, or a list of names.
+    Types,
+    /// A list of strings.
+    Names,
+    Values,
+    AnyValue,
+    Number,
+    /// A number above zero.
+    Unit,
+    /// An integer of at least zero.
+    Count,
+    Pattern,
+    /// A reference to another part of the same schema.
+    Reference,
+    Flag,
+}
+
+use Argument::*;
+
+pub(super) const KEYWORDS: &[Keyword] = &[
+    Keyword { name: "type", argument: Types, check: types },
+    Keyword { name: "enum", argument: Values, check: enumeration },
+    Keyword { name: "const", argument: AnyValue, check: constant },
+    Keyword { name: "nullable", argument: Flag, check: |_, _, _, _| Ok(()) },
+    Keyword {
+        name: "minimum",
+        argument: Number,
+        check: |_, _, least, value| bound(value, least, "at least", |o| o.is_ge()),
+    },
+    Keyword {
+        name: "maximum",
+        argument: Number,
+        check: |_, _, most, value| bound(value, most, "at most", |o| o.is_le()),
+    },
+    Keyword {
+        name: "exclusiveMinimum",
+        argument: Number,
+        check: |_, _, less, value| bound(value, less, "more than", |o| o.is_gt()),
+    },
+    Keyword {
+        name: "exclusiveMaximum",
+        argument: Number,
+        check: |_, _, more, value| bound(value, more, "less than", |o| o.is_lt()),
+    },
+    Keyword { name: "multipleOf", argument: Unit, check: multiple_of },
+    Keyword {
+        name: "minLength",
+        argument: Count,
+        check: |_, _, least, value| count(length(value), least, "characters", "at least"),
+    },
+    Keyword {
+        name: "maxLength",
+        argument: Count,
+        check: |_, _, most, value| count(length(value), most, "characters", "at most"),
+    },
+    Keyword { name: "pattern", argument: Pattern, check: matches_pattern },
+    Keyword { name: "required", argument: Names, check: required },
+    Keyword { name: "properties", argument: NamedSchemas, check: properties },
+    Keyword { name: "patternProperties", argument: PatternSchemas, check: pattern_properties },
+    Keyword { name: "additionalProperties", argument: Schema, check: additional_properties },
+    Keyword {
+        name: "minProperties",
+        argument: Count,
+        check: |_, _, least, value| count(size(value), least, "properties", "at least"),
+    },
+    Keyword {
+        name: "maxProperties",
+        argument: Count,
+        check: |_, _, most, value| count(size(value), most, "properties", "at most"),
+    },
+    Keyword { name: "prefixItems", argument: Schemas, check: prefix_items },
+    Keyword { name: "items", argument: Schema, check: items },
+    Keyword {
+        name: "minItems",
+        argument: Count,
+        check: |_, _, least, value| count(items_of(value), least, "items", "at least"),
+    },
+    Keyword {
+        name: "maxItems",
+        argument: Count,
+        check: |_, _, most, value| count(items_of(value), most, "items", "at most"),
+    },
+    Keyword { name: "uniqueItems", argument: Flag, check: unique_items },
+    Keyword { name: "$ref", argument: Reference, check: reference },
+    Keyword { name: "allOf", argument: Schemas, check: all_of },
+    Keyword { name: "anyOf", argument: Schemas, check: any_of },
+    Keyword { name: "oneOf", argument: Schemas, check: one_of },
+    Keyword { name: "not", argument: Schema, check: not },
+];
+
+pub(super) const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "null", "array", "object"];
+
+fn fails<T>(what: impl Into<String>) -> Result<T, Violation> {
+    Err(Violation::new(what))
+}
+
+fn is(value: &Value, name: &str) -> bool {
+    match name {
+        "string" => value.is_string(),
+        "integer" => number::is_integer(value),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => false,
+    }
+}
+
+fn types(_: Checker<'_>, _: &Map<String, Value>, names: &Value, value: &Value) -> Result<(), Violation> {
+    let names: Vec<&str> = match names {
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        name => name.as_str().into_iter().collect(),
+    };
+    if names.iter().any(|name| is(value, name)) {
+        return Ok(());
+    }
+    fails(format!("must be of type {}, but is {}", names.join(" or "), shown(value)))
+}
+
+/// The beginning of a value's JSON.
+fn shown(value: &Value) -> String {
+    const MAX_CHARS: usize = 100;
+    let text = value.to_string();
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("`{}…`", &text[..end]),
+        None => format!("`{text}`"),
+    }
+}
+
+fn enumeration(_: Checker<'_>, _: &Map<String, Value>, allowed: &Value, value: &Value) -> Result<(), Violation> {
+    let allowed = allowed.as_array().map_or(&[][..], Vec::as_slice);
+    if allowed.iter().any(|allowed| equal(allowed, value)) {
+        return Ok(());
+    }
+    let allowed: Vec<String> = allowed.iter().map(shown).collect();
+    fails(format!("must be one of {}, but is {}", allowed.join(", "), shown(value)))
+}
+
+fn constant(_: Checker<'_>, _: &Map<String, Value>, allowed: &Value, value: &Value) -> Result<(), Violation> {
+    if equal(allowed, value) { Ok(()) } else { fails(format!("must be {}, but is {}", shown(allowed), shown(value))) }
+}
+
+fn bound(value: &Value, bound: &Value, relation: &str, holds: fn(std::cmp::Ordering) -> bool) -> Result<(), Violation> {
+    match (value, bound) {
+        (Value::Number(number), Value::Number(bound)) if !holds(number::compare(number, bound)) => {
+            fails(format!("must be {relation} {bound}, but is {number}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn multiple_of(_: Checker<'_>, _: &Map<String, Value>, unit: &Value, value: &Value) -> Result<(), Violation> {
+    match (value, unit) {
+        (Value::Number(number), Value::Number(unit)) if !number::is_multiple(number, unit) => {
+            fails(format!("must be a multiple of {unit}, but is {number}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn length(value: &Value) -> Option<usize> {
+    value.as_str().map(|text| text.chars().count())
+}
+
+fn size(value: &Value) -> Option<usize> {
+    value.as_object().map(Map::len)
+}
+
+fn items_of(value: &Value) -> Option<usize> {
+    value.as_array().map(Vec::len)
+}
+
+/// Checks a count that only values of one type have by `at least` or `at most` a limit.
+fn count(found: Option<usize>, limit: &Value, unit: &str, relation: &str) -> Result<(), Violation> {
+    let (Some(found), Some(limit)) = (found, limit.as_f64()) else { return Ok(()) };
+    let holds = if relation == "at least" { found as f64 >= limit } else { found as f64 <= limit };
+    if holds { Ok(()) } else { fails(format!("must have {relation} {limit} {unit}, but has {found}")) }
+}
+
+fn matches_pattern(_: Checker<'_>, _: &Map<String, Value>, pattern: &Value, value: &Value) -> Result<(), Violation> {
+    let (Some(text), Some(pattern)) = (value.as_str(), pattern.as_str()) else { return Ok(()) };
+    if pattern::compile(pattern).map_err(Violation::new)?.is_match(text) {
+        return Ok(());
+    }
+    fails(format!("must match the expression `{pattern}`, but is {}", shown(value)))
+}
+
+fn required(_: Checker<'_>, _: &Map<String, Value>, names: &Value, value: &Value) -> Result<(), Violation> {
+    let (Some(object), Some(names)) = (value.as_object(), names.as_array()) else { return Ok(()) };
+    match names.iter().filter_map(Value::as_str).find(|name| !object.contains_key(*name)) {
+        Some(name) => Err(Violation::new("is missing, but required").at_key(name)),
+        None => Ok(()),
+    }
+}
+
+fn properties(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+    let (Some(object), Some(schemas)) = (value.as_object(), schemas.as_object()) else { return Ok(()) };
+    let mut present = object.iter().filter_map(|(key, value)| Some((key, value, schemas.get(key)?)));
+    present.try_for_each(|(key, value, schema)| c.check(schema, value).map_err(|violation| violation.at_key(key)))
+}
+
+fn pattern_properties(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+    let (Some(object), Some(schemas)) = (value.as_object(), schemas.as_object()) else { return Ok(()) };
+    for (pattern, schema) in schemas {
+        let pattern = pattern::compile(pattern).map_err(Violation::new)?;
+        let mut matching = object.iter().filter(|(key, _)| pattern.is_match(key.as_str()));
+        matching.try_for_each(|(key, value)| c.check(schema, value).map_err(|violation| violation.at_key(key)))?;
+    }
+    Ok(())
+}
+
+fn additional_properties(
+    c: Checker<'_>,
+    siblings: &Map<String, Value>,
+    schema: &Value,
+    value: &Value,
+) -> Result<(), Violation> {
+    let Some(object) = value.as_object() else { return Ok(()) };
+    let named = siblings.get("properties").and_then(Value::as_object);
+    let patterns = siblings.get("patternProperties").and_then(Value::as_object);
+    let patterns = patterns.into_iter().flat_map(Map::keys).map(|pattern| pattern::compile(pattern));
+    let patterns: Vec<_> = patterns.collect::<Result<_, _>>().map_err(Violation::new)?;
+    for (key, value) in object {
+        let known = named.is_some_and(|named| named.contains_key(key));
+        if known || patterns.iter().any(|pattern| pattern.is_match(key.as_str())) {
+            continue;
+        }
+        let checked = if schema == false { fails(unknown_key(named)) } else { c.check(schema, value) };
+        checked.map_err(|violation| violation.at_key(key))?;
+    }
+    Ok(())
+}
+
+fn unknown_key(named: Option<&Map<String, Value>>) -> String {
+    let known: Vec<String> = named.into_iter().flat_map(Map::keys).map(|key| format!("`{key}`")).collect();
+    if known.is_empty() {
+        return "is not known: none is".to_owned();
+    }
+    format!("is not known: known are {}", known.join(", "))
+}
+
+fn prefix_items(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+    let (Some(values), Some(schemas)) = (value.as_array(), schemas.as_array()) else { return Ok(()) };
+    let mut pairs = values.iter().zip(schemas).enumerate();
+    pairs.try_for_each(|(index, (value, schema))| c.check(schema, value).map_err(|violation| violation.at_index(index)))
+}
+
+fn items(c: Checker<'_>, siblings: &Map<String, Value>, schema: &Value, value: &Value) -> Result<(), Violation> {
+    let Some(values) = value.as_array() else { return Ok(()) };
+    let first = siblings.get("prefixItems").and_then(items_of).unwrap_or(0);
+    let mut rest = values.iter().enumerate().skip(first);
+    rest.try_for_each(|(index, value)| c.check(schema, value).map_err(|violation| violation.at_index(index)))
+}
+
+fn unique_items(_: Checker<'_>, _: &Map<String, Value>, unique: &Value, value: &Value) -> Result<(), Violation> {
+    let Some(values) = value.as_array().filter(|_| unique == true) else { return Ok(()) };
+    let again = values.iter().enumerate().find(|(at, value)| values[..*at].iter().any(|before| equal(before, value)));
+    match again {
+        Some((at, value)) => Err(Violation::new(format!("repeats {}", shown(value))).at_index(at)),
+        None => Ok(()),
+    }
+}
+
+fn reference(c: Checker<'_>, _: &Map<String, Value>, reference: &Value, value: &Value) -> Result<(), Violation> {
+    match reference.as_str().and_then(|reference| resolve(c.root, reference)) {
+        Some(schema) => c.check(schema, value),
+        None => fails(format!("has a schema that refers to {reference}, which is not there")),
+    }
+}
+
+fn all_of(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+    schemas.as_array().into_iter().flatten().try_for_each(|schema| c.check(schema, value))
+}
+
+fn any_of(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+    let mut reasons = vec![];
+    for schema in schemas.as_array().into_iter().flatten() {
+        match c.check(schema, value) {
+            Ok(()) => return Ok(()),
+            Err(violation) => reasons.push(violation),
+        }
+    }
+    fails(format!("fits no alternative: {}", joined(&reasons)))
+}
+
+fn joined(reasons: &[Violation]) -> String {
+    let reason = |violation: &Violation| format!("{} {}", violation.path(), violation.what).trim_start().to_owned();
+    reasons.iter().map(reason).collect::<Vec<_>>().join("; or ")
+}
+
+fn one_of(c: Checker<'_>, siblings: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+    let fitting = schemas.as_array().into_iter().flatten().filter(|schema| c.check(schema, value).is_ok()).count();
+    match fitting {
+        0 => any_of(c, siblings, schemas, value),
+        1 => Ok(()),
+        _ => fails(format!("must fit one alternative alone, but fits {fitting}")),
+    }
+}
+
+fn not(c: Checker<'_>, _: &Map<String, Value>, schema: &Value, value: &Value) -> Result<(), Violation> {
+    match c.check(schema, value) {
+        Err(_) => Ok(()),
+        Ok(()) => fails(format!("must not fit `{schema}`, but is {}", shown(value))),
+    }
+}
