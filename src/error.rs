@@ -130,6 +130,14 @@ pub enum Error {
     /// The thread of an asynchronous runner could not be started, or is no more.
     #[error("the runner's thread {0}")]
     Thread(String),
+    /// The model needs a cargo feature of this crate that the program was built without.
+    #[error("{what}, which needs the feature `{feature}` of inkstone: enable it in the program's Cargo.toml")]
+    MissingFeature {
+        /// The feature, for example `safetensors`.
+        feature: &'static str,
+        /// The file or directory, and the part of it that needs the feature.
+        what: String,
+    },
     /// The model has no such ability.
     #[error("{0}")]
     Unsupported(String),

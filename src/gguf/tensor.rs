@@ -9,6 +9,7 @@ use super::{TensorType, map::Map};
 use crate::DType;
 
 /// What the first byte of every tensor lies at a multiple of.
+#[cfg(feature = "safetensors")]
 const ALIGNMENT: usize = 8;
 
 /// A tensor, its shape, type and place checked.
@@ -34,6 +35,7 @@ pub(crate) struct Piece {
 impl TensorInfo {
     /// A tensor in a `range` of a file, which is as long as format and shape say. It stays there where it lies as
     /// [`Gguf::bytes`](super::Gguf::bytes) promises, and is copied where it does not.
+    #[cfg(feature = "safetensors")]
     pub(crate) fn in_file(name: String, dtype: DType, shape: Vec<usize>, map: &Arc<Map>, range: Range<usize>) -> Self {
         if map[range.clone()].as_ptr().addr().is_multiple_of(ALIGNMENT) {
             return Self::in_piece(name, dtype.into(), shape, Piece::new(map, range));

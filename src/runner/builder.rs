@@ -116,6 +116,7 @@ impl RunnerBuilder {
     ///
     /// # Errors
     /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also names what `config.json` asks for that is not built.
+    #[cfg(feature = "safetensors")]
     pub fn from_safetensors(&self, directory: impl AsRef<Path>) -> Result<Runner> {
         self.load(models::open_directory(directory.as_ref())?)
     }
@@ -124,7 +125,7 @@ impl RunnerBuilder {
     /// [`from_gguf`](Self::from_gguf).
     ///
     /// # Errors
-    /// As these.
+    /// As these; [`Error::MissingFeature`] for a directory, where the feature `safetensors` is off.
     pub fn from_path(&self, path: impl AsRef<Path>) -> Result<Runner> {
         self.load(models::open(path)?)
     }

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "constrained")]
 mod after_thought;
+#[cfg(feature = "chat")]
 mod answer;
 #[cfg(feature = "async")]
 mod asynchronous;
@@ -21,17 +22,21 @@ mod typed;
 
 use std::{sync::Arc, thread};
 
+#[cfg(feature = "chat")]
 pub use answer::{Answer, AnswerEvents};
+#[cfg(all(feature = "async", feature = "chat"))]
+pub use asynchronous::{AnswerEventStream, AnswerStream};
 #[cfg(feature = "async")]
-pub use asynchronous::{AnswerEventStream, AnswerStream, AsyncRunner, GenerationStream};
+pub use asynchronous::{AsyncRunner, GenerationStream};
 pub use builder::RunnerBuilder;
 pub use lm::LmRunner;
 pub use memory::MemoryPlan;
 
+#[cfg(feature = "chat")]
+use crate::chat::ChatTemplate;
 use crate::{
     Error, Result,
     backend::{Adapter, Backend, Device, DeviceInfo, Fallback},
-    chat::ChatTemplate,
     generate::{Decoder, Limits},
     gguf::Gguf,
     graph::Graph,
@@ -62,6 +67,7 @@ pub struct Runner {
     device: DeviceInfo,
     tokenizer: Tokenizer,
     /// The file's, or why it cannot be used: a model without one still generates from plain prompts.
+    #[cfg(feature = "chat")]
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
     sequence: SequenceId,
@@ -74,7 +80,7 @@ pub struct Runner {
 /// the weights and the cache's memory, and so the memory limit; their steps take turns.
 impl Clone for Runner {
     fn clone(&self) -> Self {
-        let Self { config, memory, device, tokenizer, template, decoder, .. } = self;
+        let Self { config, memory, device, tokenizer, decoder, .. } = self;
         let mut decoder = decoder.clone();
         let sequence = decoder.open();
         Self {
@@ -82,7 +88,8 @@ impl Clone for Runner {
             memory: *memory,
             device: device.clone(),
             tokenizer: tokenizer.clone(),
-            template: template.clone(),
+            #[cfg(feature = "chat")]
+            template: self.template.clone(),
             decoder,
             sequence,
             #[cfg(feature = "constrained")]
@@ -156,6 +163,7 @@ impl RunnerBuilder {
             (executable, tokenizer.join())
         });
         let tokenizer = tokenizer.map_err(|_| Error::Tokenizer("the thread that built it failed".into()))??;
+        #[cfg(feature = "chat")]
         let template = ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
             Error::ChatTemplate(what) => what,
             other => other.to_string(),
@@ -167,6 +175,7 @@ impl RunnerBuilder {
             memory,
             device: backend.device().clone(),
             tokenizer,
+            #[cfg(feature = "chat")]
             template,
             decoder,
             sequence,

@@ -4,16 +4,20 @@ use std::{fmt, path::Path};
 
 #[cfg(feature = "constrained")]
 use super::after_thought::AfterThought;
-use super::{Answer, MemoryPlan, Runner, RunnerBuilder};
+use super::{MemoryPlan, Runner, RunnerBuilder};
 use crate::{
     Error, Result,
     backend::DeviceInfo,
-    chat::{ChatOptions, ChatTemplate, Message},
     generate::{Decoder, GenerateOptions, Generation, Wanted},
     kv_cache::SequenceId,
     models::Config,
     sampler::{Sampler, SamplerOptions},
     tokenizer::Tokenizer,
+};
+#[cfg(feature = "chat")]
+use {
+    super::Answer,
+    crate::chat::{ChatOptions, ChatTemplate, Message},
 };
 
 /// Loading.
@@ -30,6 +34,7 @@ impl Runner {
     ///
     /// # Errors
     /// As [`RunnerBuilder::from_safetensors`].
+    #[cfg(feature = "safetensors")]
     pub fn from_safetensors(directory: impl AsRef<Path>) -> Result<Self> {
         Self::builder().from_safetensors(directory)
     }
@@ -86,6 +91,7 @@ impl Runner {
     /// # Errors
     /// [`Error::ChatTemplate`] where the file has no template or it refuses the messages; else as
     /// [`generate`](Self::generate).
+    #[cfg(feature = "chat")]
     pub fn chat(&mut self, messages: &[Message], options: &GenerateOptions) -> Result<Answer<'_>> {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
@@ -118,6 +124,7 @@ impl Runner {
     /// # Errors
     /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also where the template never reads an option that is set, or shows no known form
     /// of calls.
+    #[cfg(feature = "chat")]
     pub fn chat_with(
         &mut self,
         messages: &[Message],
@@ -262,6 +269,7 @@ impl Runner {
     ///
     /// # Errors
     /// [`Error::ChatTemplate`] where the file has none, or one that does not parse.
+    #[cfg(feature = "chat")]
     pub fn chat_template(&self) -> Result<&ChatTemplate> {
         self.template.as_ref().map_err(|what| Error::ChatTemplate(what.clone()))
     }

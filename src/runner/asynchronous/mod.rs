@@ -3,6 +3,8 @@
 //! A step of a model keeps its thread busy for milliseconds, which no executor should have to bear; so requests go to the
 //! runner's thread through a channel, and streams are the ends of channels that come back.
 
+#[cfg(feature = "chat")]
+mod answer;
 mod stream;
 
 use std::{
@@ -15,12 +17,15 @@ use futures_channel::oneshot;
 #[cfg(feature = "constrained")]
 use {schemars::JsonSchema, serde::de::DeserializeOwned};
 
-pub use self::stream::{AnswerEventStream, AnswerStream, GenerationStream};
+#[cfg(feature = "chat")]
+pub use self::answer::{AnswerEventStream, AnswerStream};
+pub use self::stream::GenerationStream;
 use self::stream::{UpdateSender, Updates};
 use super::Runner;
+#[cfg(feature = "chat")]
+use crate::chat::{ChatOptions, Message};
 use crate::{
     Error, Result,
-    chat::{ChatOptions, Message},
     generate::{GenerateOptions, StopHandle, Summary},
 };
 
@@ -103,11 +108,13 @@ impl AsyncRunner {
     }
 
     /// As [`Runner::chat`]; an error of that is the stream's first item.
+    #[cfg(feature = "chat")]
     pub fn chat(&self, messages: &[Message], options: &GenerateOptions) -> AnswerStream {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
 
     /// As [`Runner::chat_with`]; an error of that is the stream's first item.
+    #[cfg(feature = "chat")]
     pub fn chat_with(&self, messages: &[Message], chat: &ChatOptions, options: &GenerateOptions) -> AnswerStream {
         let (messages, chat, options) = (messages.to_vec(), chat.clone(), options.clone());
         AnswerStream::new(self.stream(move |runner, updates, stop| {
