@@ -21,6 +21,9 @@ mod bpe;
 mod bytes;
 #[cfg(feature = "tokenizers")]
 mod hugging_face;
+#[cfg(not(feature = "tokenizers"))]
+#[path = "without_hugging_face.rs"]
+mod hugging_face;
 mod merge;
 mod merges;
 mod pre;
@@ -285,28 +288,5 @@ impl Tokenizer {
 impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokenizer").field("vocab_size", &self.vocab_size()).finish_non_exhaustive()
-    }
-}
-
-/// Refuses the vocabularies that need the `tokenizers` crate, in builds without it.
-#[cfg(not(feature = "tokenizers"))]
-mod hugging_face {
-    use super::vocabulary::Vocabulary;
-    use super::{Encoder, Error, Gguf, Result};
-
-    pub fn wordpiece_from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
-        Err(missing(gguf, "a vocabulary of WordPiece (`tokenizer.ggml.model` = `bert`)"))
-    }
-
-    pub fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
-        match gguf.str("tokenizer.huggingface.json")? {
-            Some(_) => Err(missing(gguf, "Hugging Face's `tokenizer.json` (`tokenizer.huggingface.json`)")),
-            None => Ok(None),
-        }
-    }
-
-    fn missing(gguf: &Gguf, vocabulary: &str) -> Error {
-        let what = format!("{}: has {vocabulary}", gguf.path().display());
-        Error::MissingFeature { feature: "tokenizers", what }
     }
 }

@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use super::{
     activations::{Activations, BLOCK, CHUNK, Chunk},
     matrix::Matrix,
+    packed::Packed,
 };
 use crate::quant::{self, ROWS, Simd, Tile, TileVisitor};
 
@@ -52,6 +53,37 @@ pub(super) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input
             }
             Matrix::Float(float) => super::float::group_product::<S>(float, group, input, c),
         }
+    }
+}
+
+/// Whether the input has so many tokens that codes are unpacked for them, and a matrix unit can multiply them.
+pub(super) fn has_many(input: &Input) -> bool {
+    input.tokens > FEW_TOKENS
+}
+
+/// Does the same as [`group_product`], for packed matrices and inputs that [`has_many`] tokens.
+///
+/// # Safety
+/// As for [`group_product`].
+#[inline(always)]
+pub(super) unsafe fn group_product_of_many<S: Simd>(packed: &Packed, group: usize, input: &Input, c: *mut f32) {
+    let (tiles, x, tokens) = (packed.group(group), &input.quantized, input.tokens);
+    // SAFETY: by the caller.
+    unsafe {
+        quant::visit_tile(packed.dtype, ManyProduct::<S>(PackedProduct { tiles, x, tokens, c, set: PhantomData }))
+    };
+}
+
+struct ManyProduct<'a, S>(PackedProduct<'a, S>);
+
+impl<S: Simd> TileVisitor for ManyProduct<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn visit<T: Tile>(self) {
+        let PackedProduct { tiles, x, tokens, c, .. } = self.0;
+        // SAFETY: by the caller of `group_product_of_many`.
+        unsafe { many::multiply::<S, T>(tiles, x, tokens, c) }
     }
 }
 
