@@ -5,7 +5,6 @@ use super::{
     attention::{self, LayerPages, Queries},
     math,
     matrix::Matrix,
-    packed::Packed,
     product::{self, Input},
     recurrent::{self, Convolution, Delta},
     simd::*,
@@ -170,6 +169,7 @@ macro_rules! kernels {
 
 /// Compiles the products for an instruction set that differs from `$base` in how it multiplies bytes. The other kernels
 /// are those of `$base`: a second copy would be the same instructions.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! byte_products {
     ($module:ident, $simd:ty, $name:literal, $features:literal, $base:ident) => {
         mod $module {
@@ -188,10 +188,12 @@ macro_rules! byte_products {
 
 /// Compiles the products of many tokens for an instruction set that adds a matrix unit to `$base`. The other kernels are
 /// those of `$base`, as the unit takes no part in them.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! matrix_unit {
     ($module:ident, $simd:ty, $name:literal, $features:literal, $base:ident) => {
         mod $module {
             use super::*;
+            use crate::backend::cpu::packed::Packed;
 
             #[target_feature(enable = $features)]
             unsafe fn many(packed: &Packed, group: usize, input: &Input, c: *mut f32) {

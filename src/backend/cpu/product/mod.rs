@@ -12,7 +12,6 @@ use std::marker::PhantomData;
 use super::{
     activations::{Activations, BLOCK, CHUNK, Chunk},
     matrix::Matrix,
-    packed::Packed,
 };
 use crate::quant::{self, ROWS, Simd, Tile, TileVisitor};
 
@@ -57,6 +56,7 @@ pub(super) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input
 }
 
 /// Whether the input has so many tokens that codes are unpacked for them, and a matrix unit can multiply them.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) fn has_many(input: &Input) -> bool {
     input.tokens > FEW_TOKENS
 }
@@ -65,8 +65,14 @@ pub(super) fn has_many(input: &Input) -> bool {
 ///
 /// # Safety
 /// As for [`group_product`].
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
-pub(super) unsafe fn group_product_of_many<S: Simd>(packed: &Packed, group: usize, input: &Input, c: *mut f32) {
+pub(super) unsafe fn group_product_of_many<S: Simd>(
+    packed: &super::packed::Packed,
+    group: usize,
+    input: &Input,
+    c: *mut f32,
+) {
     let (tiles, x, tokens) = (packed.group(group), &input.quantized, input.tokens);
     // SAFETY: by the caller.
     unsafe {
@@ -74,8 +80,10 @@ pub(super) unsafe fn group_product_of_many<S: Simd>(packed: &Packed, group: usiz
     };
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 struct ManyProduct<'a, S>(PackedProduct<'a, S>);
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 impl<S: Simd> TileVisitor for ManyProduct<'_, S> {
     type Output = ();
 
