@@ -161,6 +161,14 @@ pub enum Error {
     /// The thread of an asynchronous runner could not be started, or is no more.
     #[error("the runner's thread {0}")]
     Thread(String),
+    /// The model needs a cargo feature of this crate that the program was built without.
+    #[error("{what}, which needs the feature `{feature}` of inkstone: enable it in the program's Cargo.toml")]
+    MissingFeature {
+        /// The feature, for example `safetensors`.
+        feature: &'static str,
+        /// The file or directory, and the part of it that needs the feature.
+        what: String,
+    },
     /// The model has no such ability.
     #[error("{0}")]
     Unsupported(String),
@@ -217,6 +225,7 @@ impl Error {
 }
 
 /// Returns a text on one line, cut after 80 characters.
+#[cfg(feature = "chat")]
 pub(crate) fn excerpt(text: &str) -> String {
     const MOST: usize = 80;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::{Error, Result, chat::RenderedPrompt, tokenizer::Tokenizer};
+#[cfg(feature = "chat")]
+use crate::chat::RenderedPrompt;
+use crate::{Error, Result, tokenizer::Tokenizer};
 
 /// The start of a text that a model goes on from: text, or token ids.
 ///
@@ -111,12 +113,14 @@ impl From<Vec<u32>> for Prompt<'_> {
     }
 }
 
+#[cfg(feature = "chat")]
 impl From<RenderedPrompt> for Prompt<'_> {
     fn from(prompt: RenderedPrompt) -> Self {
         Self::from(prompt.ids)
     }
 }
 
+#[cfg(feature = "chat")]
 impl<'a> From<&'a RenderedPrompt> for Prompt<'a> {
     fn from(prompt: &'a RenderedPrompt) -> Self {
         Self::from(&prompt.ids)

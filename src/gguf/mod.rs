@@ -26,6 +26,7 @@ use std::{
     sync::Arc,
 };
 
+#[cfg(feature = "safetensors")]
 pub(crate) use map::Map;
 use metadata::Metadata;
 pub use metadata::{Array, Value};

@@ -9,6 +9,7 @@ use super::{TensorType, map::Map};
 use crate::{DType, Error, Result};
 
 /// What the first byte of every tensor lies at a multiple of.
+#[cfg(feature = "safetensors")]
 const ALIGNMENT: usize = 8;
 
 /// A tensor, its shape, type and place checked.
@@ -37,6 +38,7 @@ impl TensorInfo {
     ///
     /// # Errors
     /// As [`copied`](Self::copied).
+    #[cfg(feature = "safetensors")]
     pub(crate) fn in_file(
         name: String,
         dtype: DType,

@@ -31,6 +31,7 @@ use std::collections::HashSet;
 
 use checkpoint::Checkpoint;
 pub use checkpoint::open;
+#[cfg(feature = "safetensors")]
 pub(crate) use checkpoint::open_directory;
 pub use config::{Config, LayerConfig};
 pub use experts::Experts;

@@ -42,6 +42,7 @@ pub struct RunnerBuilder {
     pub(super) memory_limit: Option<u64>,
     pub(super) copy_weights: bool,
     pub(super) recompute: bool,
+    #[cfg(feature = "chat")]
     pub(super) chat_template: Option<Arc<str>>,
     pub(super) on_progress: Option<OnProgress>,
 }
@@ -133,6 +134,7 @@ impl RunnerBuilder {
     /// let text: String = runner.chat(&[Message::user("Hello!")], &options)?.collect::<Result<_, _>>()?;
     /// # Ok::<(), inkstone::Error>(())
     /// ```
+    #[cfg(feature = "chat")]
     pub fn chat_template(mut self, source: impl Into<String>) -> Self {
         self.chat_template = Some(source.into().into());
         self
@@ -202,6 +204,7 @@ impl RunnerBuilder {
     ///
     /// # Errors
     /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also names what `config.json` asks for that is not built.
+    #[cfg(feature = "safetensors")]
     pub fn from_safetensors(&self, directory: impl AsRef<Path>) -> Result<Runner> {
         self.load(models::open_directory(directory.as_ref())?)
     }
@@ -210,7 +213,7 @@ impl RunnerBuilder {
     /// [`from_gguf`](Self::from_gguf).
     ///
     /// # Errors
-    /// As these.
+    /// As these; [`Error::MissingFeature`] for a directory, where the feature `safetensors` is off.
     pub fn from_path(&self, path: impl AsRef<Path>) -> Result<Runner> {
         self.load(models::open(path)?)
     }

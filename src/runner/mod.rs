@@ -6,6 +6,7 @@
 
 #[cfg(feature = "constrained")]
 mod after_thought;
+#[cfg(feature = "chat")]
 mod answer;
 #[cfg(feature = "async")]
 mod asynchronous;
@@ -16,23 +17,28 @@ mod lm;
 mod memory;
 mod requests;
 mod score;
+#[cfg(feature = "chat")]
 mod tool_choice;
 #[cfg(feature = "constrained")]
 mod typed;
 
 use std::{sync::Arc, thread};
 
+#[cfg(feature = "chat")]
 pub use answer::{Answer, AnswerEvents};
+#[cfg(all(feature = "async", feature = "chat"))]
+pub use asynchronous::{AnswerEventStream, AnswerStream};
 #[cfg(feature = "async")]
-pub use asynchronous::{AnswerEventStream, AnswerStream, AsyncRunner, GenerationStream, Reply};
+pub use asynchronous::{AsyncRunner, GenerationStream, Reply};
 pub use builder::RunnerBuilder;
 pub use lm::LmRunner;
 pub use memory::MemoryPlan;
 
+#[cfg(feature = "chat")]
+use crate::chat::ChatTemplate;
 use crate::{
     Error, Result,
     backend::{Adapter, Backend, Device, DeviceInfo, Fallback, LoadProgress},
-    chat::ChatTemplate,
     generate::{Decoder, Limits},
     gguf::Gguf,
     graph::Graph,
@@ -64,6 +70,7 @@ pub struct Runner {
     tokenizer: Tokenizer,
     /// The builder's or else the file's, or why the latter cannot be used: a model without one
     /// still generates from plain prompts.
+    #[cfg(feature = "chat")]
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
     sequence: SequenceId,
@@ -76,7 +83,7 @@ pub struct Runner {
 /// the weights and the cache's memory, and so the memory limit; their steps take turns.
 impl Clone for Runner {
     fn clone(&self) -> Self {
-        let Self { config, memory, device, tokenizer, template, decoder, .. } = self;
+        let Self { config, memory, device, tokenizer, decoder, .. } = self;
         let mut decoder = decoder.clone();
         let sequence = decoder.open();
         Self {
@@ -84,7 +91,8 @@ impl Clone for Runner {
             memory: *memory,
             device: device.clone(),
             tokenizer: tokenizer.clone(),
-            template: template.clone(),
+            #[cfg(feature = "chat")]
+            template: self.template.clone(),
             decoder,
             sequence,
             #[cfg(feature = "constrained")]
@@ -146,6 +154,7 @@ impl RunnerBuilder {
 
     fn load_on(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Runner> {
         // Parsed first: an error in it should not cost the time that the weights take.
+        #[cfg(feature = "chat")]
         let own = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
         let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(gguf, backend)?;
         let cache = KvCache::new(&layout, memory.context_length);
@@ -164,6 +173,7 @@ impl RunnerBuilder {
             (executable, tokenizer.join())
         });
         let tokenizer = tokenizer.map_err(|_| Error::Tokenizer("the thread that built it failed".into()))??;
+        #[cfg(feature = "chat")]
         let template = match own {
             Some(template) => Ok(template.for_tokenizer(&tokenizer)?),
             None => ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
@@ -182,6 +192,7 @@ impl RunnerBuilder {
             memory,
             device: backend.device().clone(),
             tokenizer,
+            #[cfg(feature = "chat")]
             template,
             decoder,
             sequence,

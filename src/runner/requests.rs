@@ -4,18 +4,23 @@ use std::{fmt, path::Path};
 
 #[cfg(feature = "constrained")]
 use super::after_thought::AfterThought;
-#[cfg(not(feature = "constrained"))]
+#[cfg(all(feature = "chat", not(feature = "constrained")))]
 use super::tool_choice::refuse_forced_calls;
-use super::{Answer, MemoryPlan, Runner, RunnerBuilder};
+use super::{MemoryPlan, Runner, RunnerBuilder};
 use crate::{
-    Error, Result,
+    Result,
     backend::DeviceInfo,
-    chat::{ChatOptions, ChatTemplate, Message},
     generate::{Completion, Decoder, GenerateOptions, GenerateRequest, Generation, Prompt, Wanted, generate_many},
     kv_cache::SequenceId,
     models::Config,
     sampler::{Sampler, SamplerOptions},
     tokenizer::Tokenizer,
+};
+#[cfg(feature = "chat")]
+use {
+    super::Answer,
+    crate::Error,
+    crate::chat::{ChatOptions, ChatTemplate, Message},
 };
 
 /// Loading.
@@ -38,6 +43,7 @@ impl Runner {
     ///
     /// # Errors
     /// As [`RunnerBuilder::from_safetensors`].
+    #[cfg(feature = "safetensors")]
     pub fn from_safetensors(directory: impl AsRef<Path>) -> Result<Self> {
         Self::builder().from_safetensors(directory)
     }
@@ -136,6 +142,7 @@ impl Runner {
     /// # Errors
     /// [`Error::ChatTemplate`] where the file has no template or it refuses the messages; else as
     /// [`generate`](Self::generate).
+    #[cfg(feature = "chat")]
     pub fn chat(&mut self, messages: &[Message], options: &GenerateOptions) -> Result<Answer<'_>> {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
@@ -173,6 +180,7 @@ impl Runner {
     /// [`GenerateOptions::grammar`] unless the choice is
     /// [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar` for a choice of tools
     /// with a schema that no grammar can hold to.
+    #[cfg(feature = "chat")]
     pub fn chat_with(
         &mut self,
         messages: &[Message],
@@ -321,6 +329,7 @@ impl Runner {
     ///
     /// # Errors
     /// [`Error::ChatTemplate`] where the file has none, or one that does not parse.
+    #[cfg(feature = "chat")]
     pub fn chat_template(&self) -> Result<&ChatTemplate> {
         self.template.as_ref().map_err(|what| Error::ChatTemplate(what.clone()))
     }

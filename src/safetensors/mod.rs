@@ -5,14 +5,14 @@
 //! checked here, once, before it is used. What the config and the tensors mean is not known here: `models` says it, and
 //! makes of a [`Directory`] what the rest reads.
 
+#[cfg(feature = "safetensors")]
 mod json;
+#[cfg(feature = "safetensors")]
 mod shards;
+#[cfg(feature = "safetensors")]
 mod tokenizer;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use serde_json::{Map as Object, Value as Json};
 
@@ -23,7 +23,6 @@ use crate::{
 
 /// A model as transformers stores it.
 pub(crate) struct Directory {
-    pub path: PathBuf,
     /// `config.json`.
     pub config: Object<String, Json>,
     /// The tensors of all files.
@@ -38,9 +37,10 @@ impl Directory {
     /// # Errors
     /// [`Error::Io`] where a file cannot be read, [`Error::InvalidFile`] where one is missing or unsound,
     /// [`Error::Tensor`] for a tensor in a format that is not computed on.
+    #[cfg(feature = "safetensors")]
     pub fn open(path: &Path) -> Result<Self> {
         let invalid = |what: &str| Error::InvalidFile { path: path.into(), what: what.into() };
-        if !fs::metadata(path).map_err(|source| Error::Io { path: path.into(), source })?.is_dir() {
+        if !std::fs::metadata(path).map_err(|source| Error::Io { path: path.into(), source })?.is_dir() {
             return Err(invalid("is not a directory: name the one that holds config.json and the .safetensors files"));
         }
         let config = json::optional(&path.join("config.json"), json::MAX_CONFIG)?.ok_or_else(|| {
@@ -48,11 +48,16 @@ impl Directory {
         })?;
         let tensors = shards::tensors(path)?;
         let tokenizer = tokenizer::keys(path, &config)?;
-        Ok(Self { path: path.into(), config, tensors, tokenizer })
+        Ok(Self { config, tensors, tokenizer })
     }
 
-    /// An error about the config.
-    pub fn config_error(&self, what: impl Into<String>) -> Error {
-        Error::InvalidFile { path: self.path.join("config.json"), what: what.into() }
+    /// Refuses the directory: this build cannot read it.
+    ///
+    /// # Errors
+    /// [`Error::MissingFeature`] always.
+    #[cfg(not(feature = "safetensors"))]
+    pub fn open(path: &Path) -> Result<Self> {
+        let what = format!("{}: is a directory, as transformers writes models", path.display());
+        Err(Error::MissingFeature { feature: "safetensors", what })
     }
 }

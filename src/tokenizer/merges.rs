@@ -1,6 +1,6 @@
 //! The metadata key `tokenizer.ggml.merges` in; which tokens are joined, and in which order, out.
 
-use ahash::{AHashMap, AHashSet};
+use hashbrown::{HashMap, HashSet};
 
 use super::merge::{Join, Symbol};
 use super::vocabulary::Vocabulary;
@@ -8,16 +8,16 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
 /// The token that two tokens make, and the rank of that merge.
-pub(super) struct Merges(AHashMap<(u32, u32), (i32, u32)>);
+pub(super) struct Merges(HashMap<(u32, u32), (i32, u32)>);
 
 impl Merges {
     /// Reads the merges between tokens that the vocabulary finds. `unspell` appends the bytes that a token's text stands for.
     pub fn from_gguf(gguf: &Gguf, vocabulary: &Vocabulary, unspell: impl Fn(&str, &mut Vec<u8>)) -> Result<Self> {
         const KEY: &str = "tokenizer.ggml.merges";
         let lines = gguf.strings(KEY)?.ok_or_else(|| Error::metadata(KEY, "is missing"))?;
-        let marks: AHashSet<&[u8]> =
+        let marks: HashSet<&[u8]> =
             vocabulary.iter().filter(|(_, kind, _)| kind.is_mark()).map(|(.., bytes)| bytes).collect();
-        let mut merges = AHashMap::with_capacity(lines.len());
+        let mut merges = HashMap::with_capacity(lines.len());
         let mut spelt = Vec::new();
         for (rank, line) in (0i32..).zip(lines.iter()) {
             let unusable =

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::ops::Range;
+#[cfg(feature = "tokenizers")]
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,17 +19,18 @@ use crate::gguf::Gguf;
 
 mod bpe;
 mod bytes;
-mod cutter;
-mod json;
+#[cfg(feature = "tokenizers")]
+mod hugging_face;
+#[cfg(not(feature = "tokenizers"))]
+#[path = "without_hugging_face.rs"]
+mod hugging_face;
 mod merge;
 mod merges;
 mod pre;
 mod special;
 mod spm;
-mod stand_ins;
 mod stream;
 mod vocabulary;
-mod wordpiece;
 
 pub use stream::TextStream;
 
@@ -86,7 +88,8 @@ struct Inner {
 enum Encoder {
     Bpe(SpecialFinder, bpe::Bpe),
     Spm(SpecialFinder, spm::Spm),
-    Json(json::Json),
+    #[cfg(feature = "tokenizers")]
+    Json(hugging_face::Json),
 }
 
 impl Tokenizer {
@@ -102,8 +105,8 @@ impl Tokenizer {
             Some("gpt2") => bpe::from_gguf(gguf)?,
             Some("llama") => spm::from_gguf(gguf)?,
             Some("gemma4") => spm::with_merges(gguf)?,
-            Some("bert") => wordpiece::from_gguf(gguf)?,
-            None => json::from_gguf(gguf)?
+            Some("bert") => hugging_face::wordpiece_from_gguf(gguf)?,
+            None => hugging_face::from_gguf(gguf)?
                 .ok_or_else(|| Error::metadata(MODEL, "is missing: this file holds no tokenizer"))?,
             Some(other) => {
                 let what = format!(
@@ -123,8 +126,9 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Io`] where the file cannot be read, [`Error::Tokenizer`] where it is not a tokenizer or one whose
     /// decoder is neither byte-level nor SentencePiece's nor WordPiece's.
+    #[cfg(feature = "tokenizers")]
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
-        let (vocabulary, encoder) = json::from_file(path.as_ref())?;
+        let (vocabulary, encoder) = hugging_face::from_file(path.as_ref())?;
         Ok(Self(Arc::new(Inner { vocabulary, encoder })))
     }
 
@@ -164,6 +168,7 @@ impl Tokenizer {
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>> {
+        #[cfg(feature = "tokenizers")]
         if let Encoder::Json(json) = &self.0.encoder
             && !json.marks_are_flagged
         {
@@ -184,6 +189,7 @@ impl Tokenizer {
     /// As [`encode`](Self::encode); [`Error::Tokenizer`] also for a `tokenizer.json` that puts a
     /// space before every text.
     pub fn encode_continuation(&self, text: &str) -> Result<Vec<u32>> {
+        #[cfg(feature = "tokenizers")]
         if matches!(self.0.encoder, Encoder::Json(_)) && self.0.vocabulary.adds_space {
             let what = "this `tokenizer.json` puts a space before every text, so that a text cannot go on from token ids: \
                         give both as text, or both as ids";
@@ -205,6 +211,7 @@ impl Tokenizer {
         }
         let vocabulary = &self.0.vocabulary;
         match &self.0.encoder {
+            #[cfg(feature = "tokenizers")]
             Encoder::Json(json) => ids.extend(json.encode(text, special)?),
             Encoder::Bpe(finder, bpe) => finder.split(text, special, |fragment| match fragment {
                 Fragment::Token(id) => {

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::iter;
 use std::ops::Range;
 
-use ahash::AHashSet;
 use aho_corasick::{AhoCorasick, Input, MatchKind};
+use hashbrown::HashSet;
 
 use super::Special;
 use super::vocabulary::{Kind, Vocabulary};
@@ -29,7 +29,7 @@ pub(super) struct SpecialFinder {
     /// User-defined tokens alone.
     user_defined: Finder,
     /// The tokens that swallow the white space after them.
-    strips_after: AHashSet<u32>,
+    strips_after: HashSet<u32>,
 }
 
 struct Finder {

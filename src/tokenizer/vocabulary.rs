@@ -1,6 +1,8 @@
 //! The metadata keys `tokenizer.ggml.*` in; each token's bytes and kind, and the special ids out.
 
-use hashbrown::HashTable;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::error::{Error, Result};
 use crate::gguf::{Array, Gguf, Strings};
@@ -90,7 +92,7 @@ pub(super) struct Vocabulary {
     kinds: Vec<Kind>,
     /// Finds ids by bytes, which it does not hold again.
     index: HashTable<u32>,
-    hasher: ahash::RandomState,
+    hasher: DefaultHashBuilder,
     pub bos: Option<u32>,
     pub eos: Option<u32>,
     pub unknown: Option<u32>,

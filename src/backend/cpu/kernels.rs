@@ -167,21 +167,70 @@ macro_rules! kernels {
     };
 }
 
+/// Compiles the products for an instruction set that differs from `$base` in how it multiplies bytes. The other kernels
+/// are those of `$base`: a second copy would be the same instructions.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! byte_products {
+    ($module:ident, $simd:ty, $name:literal, $features:literal, $base:ident) => {
+        mod $module {
+            use super::*;
+
+            #[target_feature(enable = $features)]
+            unsafe fn product(matrix: &Matrix, group: usize, input: &Input, c: *mut f32) {
+                // SAFETY: by the caller.
+                unsafe { product::group_product::<$simd>(matrix, group, input, c) }
+            }
+
+            pub(super) static TABLE: Kernels = Kernels { name: $name, product, ..$base::TABLE };
+        }
+    };
+}
+
+/// Compiles the products of many tokens for an instruction set that adds a matrix unit to `$base`. The other kernels are
+/// those of `$base`, as the unit takes no part in them.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! matrix_unit {
+    ($module:ident, $simd:ty, $name:literal, $features:literal, $base:ident) => {
+        mod $module {
+            use super::*;
+            use crate::backend::cpu::packed::Packed;
+
+            #[target_feature(enable = $features)]
+            unsafe fn many(packed: &Packed, group: usize, input: &Input, c: *mut f32) {
+                // SAFETY: by the caller.
+                unsafe { product::group_product_of_many::<$simd>(packed, group, input, c) }
+            }
+
+            unsafe fn product(matrix: &Matrix, group: usize, input: &Input, c: *mut f32) {
+                // SAFETY: by the caller.
+                unsafe {
+                    match matrix {
+                        Matrix::Packed(packed) if product::has_many(input) => many(packed, group, input, c),
+                        _ => ($base::TABLE.product)(matrix, group, input, c),
+                    }
+                }
+            }
+
+            pub(super) static TABLE: Kernels = Kernels { name: $name, product, ..$base::TABLE };
+        }
+    };
+}
+
 kernels!(portable, Portable, "portable");
 #[cfg(target_arch = "x86_64")]
 kernels!(avx2, Avx2, "AVX2", "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
-kernels!(avx_vnni, AvxVnni, "AVX-VNNI", "avxvnni,avx2,fma,f16c");
+byte_products!(avx_vnni, AvxVnni, "AVX-VNNI", "avxvnni,avx2,fma,f16c", avx2);
 #[cfg(target_arch = "x86_64")]
 kernels!(avx512, Avx512, "AVX-512 VNNI", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
-kernels!(amx, Avx512Amx, "AMX", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c");
+matrix_unit!(amx, Avx512Amx, "AMX", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c", avx512);
 #[cfg(target_arch = "aarch64")]
 kernels!(neon, Neon, "NEON", "neon");
 #[cfg(target_arch = "aarch64")]
-kernels!(neon_dotprod, NeonDotprod, "NEON dotprod", "neon,dotprod");
+byte_products!(neon_dotprod, NeonDotprod, "NEON dotprod", "neon,dotprod", neon);
 #[cfg(target_arch = "aarch64")]
-kernels!(neon_i8mm, NeonI8mm, "NEON i8mm", "neon,dotprod,i8mm");
+matrix_unit!(neon_i8mm, NeonI8mm, "NEON i8mm", "neon,dotprod,i8mm", neon_dotprod);
 
 /// Every table that this machine can run, the fastest first.
 pub(super) fn detect() -> Vec<&'static Kernels> {

@@ -1,27 +1,31 @@
 //! The settings of a `config.json`, which is a stranger's: each is held to its type here, and to its range where every
 //! model's is (`models/config.rs`).
 
+use std::path::Path;
+
 use serde_json::{Map as Object, Value as Json};
 
 use super::{Checkpoint, Key, Means, Need};
 use crate::{
     Error, Result,
     gguf::{Array, TensorInfo, Value, quoted},
-    safetensors::Directory,
 };
 
 /// Looks up settings. Models that see as well as read keep those of their text in an object of their own.
 pub(in crate::models) struct Settings<'a> {
-    directory: &'a Directory,
+    directory: &'a Path,
+    config: &'a Object<String, Json>,
     text: Option<&'a Object<String, Json>>,
 }
 
 impl<'a> Settings<'a> {
+    /// Looks up in `config`, the `config.json` of `directory`.
+    ///
     /// # Errors
     /// [`Error::InvalidFile`] for a model whose tensors are quantised in a way of their own.
-    pub fn new(directory: &'a Directory) -> Result<Self> {
-        let text = directory.config.get("text_config").and_then(Json::as_object);
-        let settings = Self { directory, text };
+    pub fn new(directory: &'a Path, config: &'a Object<String, Json>) -> Result<Self> {
+        let text = config.get("text_config").and_then(Json::as_object);
+        let settings = Self { directory, config, text };
         match ["quantization_config", "compression_config"].into_iter().find(|name| settings.get(name).is_some()) {
             Some(name) => Err(settings.error(name, "asks for quantised tensors, which are not read: use a GGUF file")),
             None => Ok(settings),
@@ -40,11 +44,11 @@ impl<'a> Settings<'a> {
 
     fn raw(&self, name: &str) -> Option<&'a Json> {
         let own = self.text.and_then(|text| text.get(name));
-        own.or_else(|| self.directory.config.get(name))
+        own.or_else(|| self.config.get(name))
     }
 
     pub fn error(&self, name: &str, what: impl AsRef<str>) -> Error {
-        self.directory.config_error(format!("`{name}` {}", what.as_ref()))
+        Error::InvalidFile { path: self.directory.join("config.json"), what: format!("`{name}` {}", what.as_ref()) }
     }
 
     fn unlike(&self, name: &str, value: &Json, wanted: &str) -> Error {

@@ -42,7 +42,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Gguf> {
 /// As [`open`] for a directory.
 pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
     let directory = Directory::open(path)?;
-    let settings = Settings::new(&directory)?;
+    let settings = Settings::new(path, &directory.config)?;
     let (family, checkpoint) = find(settings.model_type()?)?;
     let mut keys = vec![("general.architecture".to_owned(), Value::String(family.architecture.into()))];
     if let Some(name) = path.file_name().and_then(|name| name.to_str()) {

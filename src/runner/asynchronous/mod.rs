@@ -3,6 +3,8 @@
 //! A step of a model keeps its thread busy for milliseconds, which no executor should have to bear; so requests go to the
 //! runner's thread through a channel, and streams are the ends of channels that come back.
 
+#[cfg(feature = "chat")]
+mod answer;
 mod reply;
 mod stream;
 
@@ -16,13 +18,16 @@ use futures_channel::oneshot;
 #[cfg(feature = "constrained")]
 use {schemars::JsonSchema, serde::de::DeserializeOwned};
 
+#[cfg(feature = "chat")]
+pub use self::answer::{AnswerEventStream, AnswerStream};
 pub use self::reply::Reply;
-pub use self::stream::{AnswerEventStream, AnswerStream, GenerationStream};
+pub use self::stream::GenerationStream;
 use self::stream::{UpdateSender, Updates};
 use super::Runner;
+#[cfg(feature = "chat")]
+use crate::chat::{ChatOptions, Message};
 use crate::{
     Error, Result,
-    chat::{ChatOptions, Message},
     generate::{Completion, GenerateOptions, GenerateRequest, Prompt, StopHandle, Summary},
 };
 
@@ -122,11 +127,13 @@ impl AsyncRunner {
     }
 
     /// As [`Runner::chat`]; an error of that is the stream's first item.
+    #[cfg(feature = "chat")]
     pub fn chat(&self, messages: &[Message], options: &GenerateOptions) -> AnswerStream {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
 
     /// As [`Runner::chat_with`]; an error of that is the stream's first item.
+    #[cfg(feature = "chat")]
     pub fn chat_with(&self, messages: &[Message], chat: &ChatOptions, options: &GenerateOptions) -> AnswerStream {
         let (messages, chat, options) = (messages.to_vec(), chat.clone(), options.clone());
         AnswerStream::new(self.stream(move |runner, updates, stop| {

@@ -55,6 +55,46 @@ pub(super) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input
     }
 }
 
+/// Whether the input has so many tokens that codes are unpacked for them, and a matrix unit can multiply them.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) fn has_many(input: &Input) -> bool {
+    input.tokens > FEW_TOKENS
+}
+
+/// Does the same as [`group_product`], for packed matrices and inputs that [`has_many`] tokens.
+///
+/// # Safety
+/// As for [`group_product`].
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub(super) unsafe fn group_product_of_many<S: Simd>(
+    packed: &super::packed::Packed,
+    group: usize,
+    input: &Input,
+    c: *mut f32,
+) {
+    let (tiles, x, tokens) = (packed.group(group), &input.quantized, input.tokens);
+    // SAFETY: by the caller.
+    unsafe {
+        quant::visit_tile(packed.dtype, ManyProduct::<S>(PackedProduct { tiles, x, tokens, c, set: PhantomData }))
+    };
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+struct ManyProduct<'a, S>(PackedProduct<'a, S>);
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+impl<S: Simd> TileVisitor for ManyProduct<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn visit<T: Tile>(self) {
+        let PackedProduct { tiles, x, tokens, c, .. } = self.0;
+        // SAFETY: by the caller of `group_product_of_many`.
+        unsafe { many::multiply::<S, T>(tiles, x, tokens, c) }
+    }
+}
+
 struct PackedProduct<'a, S> {
     tiles: *const u8,
     x: &'a Activations,

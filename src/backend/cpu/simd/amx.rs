@@ -77,7 +77,9 @@ impl MatrixUnit for Amx {
 /// Whether the machine has AMX-INT8 and the system lets this process use it.
 pub(crate) fn detect() -> bool {
     // Function 7: bit 24 for the tiles, 25 for products of bytes. Function 1: bit 27 for `xgetbv`.
-    let (basic, extended) = (__cpuid(1), __cpuid_count(7, 0));
+    // SAFETY: every x86-64 processor has `cpuid`.
+    #[allow(unused_unsafe, reason = "the oldest supported Rust declares both functions unsafe, newer ones do not")]
+    let (basic, extended) = unsafe { (__cpuid(1), __cpuid_count(7, 0)) };
     let has_unit = extended.edx >> 24 & 3 == 3 && basic.ecx >> 27 & 1 == 1;
     // SAFETY: the machine has `xgetbv`. Bits 17 and 18: the system saves the tiles and their configuration.
     has_unit && unsafe { enabled_states() } >> 17 & 3 == 3 && allowed()

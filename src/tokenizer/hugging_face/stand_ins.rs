@@ -11,8 +11,8 @@ use aho_corasick::{AhoCorasick, Match, MatchKind};
 use tokenizers::AddedToken;
 
 use super::json::Tokenizer;
-use super::special::masked;
 use crate::error::{Error, Result};
+use crate::tokenizer::special::masked;
 
 /// Begins every stand-in. Unicode keeps it from ever being a character.
 const MARK: char = '\u{10FFFF}';

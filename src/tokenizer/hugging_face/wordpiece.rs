@@ -12,17 +12,17 @@ use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 
-use super::Encoder;
 use super::json::{Json, Tokenizer};
-use super::vocabulary::{self, Kind, Vocabulary, special_id};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
+use crate::tokenizer::Encoder;
+use crate::tokenizer::vocabulary::{self, Kind, Vocabulary, special_id};
 
 /// Begins the tokens that go on from another, as the models' own vocabularies spell them. GGUF marks the others instead.
 const CONTINUES: &str = "##";
 const BEGINS: &str = "\u{2581}";
 
-pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
+pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
     let tokens = vocabulary::tokens(gguf)?;
     let own = |text: &str, kind: Kind| match text.strip_prefix(BEGINS) {
         _ if kind.is_mark() => text.to_owned(),

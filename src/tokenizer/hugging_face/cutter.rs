@@ -11,8 +11,8 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::split::SplitPattern;
 use tokenizers::{Offsets, PreTokenizedString, PreTokenizer, SplitDelimiterBehavior};
 
-use super::pre;
 use crate::error::{Error, Result};
+use crate::tokenizer::pre;
 
 /// White space or capitals in a row that the crate's engine is trusted with. Expressions may go back over each of them once or twice.
 const LONGEST_RUN: usize = 1 << 18;

@@ -8,17 +8,18 @@ use tokenizers::{DecoderWrapper, ModelWrapper, NormalizerWrapper, PostProcessorW
 
 use super::cutter::Cutter;
 use super::stand_ins::StandIns;
-use super::vocabulary::{Kind, Vocabulary};
-use super::{Encoder, Special, bytes, spm, wordpiece};
+use super::wordpiece;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
+use crate::tokenizer::vocabulary::{Kind, Vocabulary};
+use crate::tokenizer::{Encoder, Special, bytes, spm};
 
 /// A tokenizer of the `tokenizers` crate, but for how it cuts texts.
 pub(super) type Tokenizer =
     TokenizerImpl<ModelWrapper, NormalizerWrapper, Cutter, PostProcessorWrapper, DecoderWrapper>;
 
 /// Such a tokenizer, with special tokens where they count.
-pub(super) struct Json {
+pub(in crate::tokenizer) struct Json {
     parsing: Tokenizer,
     /// The same, taking special tokens for ordinary text: that is a setting, not an argument, so it is another tokenizer. Few need it.
     plain: OnceLock<Box<Tokenizer>>,
@@ -28,14 +29,14 @@ pub(super) struct Json {
     pub marks_are_flagged: bool,
 }
 
-pub(super) fn from_file(path: &Path) -> Result<(Vocabulary, Encoder)> {
+pub(in crate::tokenizer) fn from_file(path: &Path) -> Result<(Vocabulary, Encoder)> {
     let text = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let (vocabulary, json) = parse(&text).map_err(|what| Error::Tokenizer(format!("{}: {what}", path.display())))?;
     Ok((vocabulary, Encoder::Json(json)))
 }
 
 /// The tokenizer that the metadata holds as a whole, if it does.
-pub(super) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
+pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
     const KEY: &str = "tokenizer.huggingface.json";
     let Some(text) = gguf.str(KEY)? else { return Ok(None) };
     let (mut vocabulary, mut json) = parse(text.as_bytes()).map_err(|what| Error::metadata(KEY, what))?;
@@ -128,7 +129,7 @@ fn find<'d>(decoder: &'d Value, holds: &dyn Fn(&Value) -> bool) -> Option<&'d Va
 }
 
 impl Json {
-    pub fn new(parsing: Tokenizer, marks_are_flagged: bool) -> Self {
+    pub(super) fn new(parsing: Tokenizer, marks_are_flagged: bool) -> Self {
         Self { parsing, plain: OnceLock::new(), mixed: OnceLock::new(), marks_are_flagged }
     }
 
