@@ -24,6 +24,7 @@ fn every_error() -> Vec<(Error, &'static [&'static str])> {
         (Error::ToolCall { what: what(), text: text("call()"), call: None }, &["call()", "is wrong"]),
         (Error::Argument { name: "threads", what: what() }, &["threads", "is wrong"]),
         (Error::Request { index: 7, error: Box::new(Error::Grammar(what())) }, &["7", "is wrong"]),
+        (Error::MissingFeature { feature: "chat", what: what() }, &["`chat`", "is wrong"]),
         (Error::Cancelled, &["cancelled"]),
         (Error::ContextFull { tokens: 3, free: 2, context: 8, trained: None }, &["3", "2", "8"]),
         (Error::Memory { what: "the cache", needed: 9, limit: 5 }, &["the cache", "9", "5"]),
