@@ -41,5 +41,7 @@ mod tokenizer_bert;
 mod tokenizer_errors;
 mod tokenizer_json;
 mod tokenizer_pre;
+#[cfg(feature = "constrained")]
+mod typed;
 mod weights;
 mod windows;
