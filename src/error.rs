@@ -78,9 +78,31 @@ pub enum Error {
     /// The chat template is missing, does not parse, or could not be rendered.
     #[error("chat template: {0}")]
     ChatTemplate(String),
-    /// A schema, expression or grammar cannot be used, or a text did not come to be of its form.
+    /// A schema, expression or grammar cannot be used.
     #[error("grammar: {0}")]
     Grammar(String),
+    /// A generated text ended before it was a complete value of the type.
+    #[error("the text of a `{form}` ended before it was complete ({stop}): {what}: `{text}`")]
+    Incomplete {
+        /// The name of the type, without its path.
+        form: String,
+        /// The [`StopReason`](crate::StopReason), such as `TokenLimit`.
+        stop: String,
+        /// A way to get a complete text.
+        what: String,
+        /// The text so far.
+        text: String,
+    },
+    /// A generated text is complete, but cannot be read as the type.
+    #[error("the text is not a `{form}`: {what}: `{text}`")]
+    Form {
+        /// The name of the type, without its path.
+        form: String,
+        /// The reason, and what to do.
+        what: String,
+        /// The whole text.
+        text: String,
+    },
     /// A model has called a tool in a way that cannot be read, or that does not fit the tools that
     /// were offered.
     #[error("the call of a tool {what}: `{text}`")]

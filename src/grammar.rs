@@ -1,8 +1,59 @@
-//! Text that must be of a certain form: JSON of a schema, a match of a regular expression, a sentence of a grammar.
+//! Keeps generated text to a form: JSON of a schema or of a Rust type, a match of a regular
+//! expression, a sentence of a grammar.
 //!
-//! In: the form, and a model's vocabulary. Out: before each token, which tokens may come. The work is done by the crate
-//! [`llguidance`](https://github.com/guidance-ai/llguidance): its parser goes through the vocabulary as through a trie, so that
-//! a mask costs far less than the model's step before it.
+//! A [`Grammar`] says before each token which tokens may follow. The crate
+//! [`llguidance`](https://github.com/guidance-ai/llguidance) does the work: its parser walks the
+//! vocabulary as a trie, so that a mask costs far less than the step of the model before it.
+//!
+//! # JSON Schema
+//!
+//! [`Grammars::json_schema`] supports the following keywords of draft 2020-12. A keyword of the
+//! specification that is not listed is an error; other keys are ignored, as the specification says.
+//!
+//! | for | keywords |
+//! |---|---|
+//! | any value | `type`, `const`, `enum`, `anyOf`, `allOf`, `$ref` within the schema, `oneOf` if no value can be valid by two of its schemas |
+//! | numbers | `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf` |
+//! | strings | `minLength`, `maxLength`, `pattern`, and `format`: `date`, `time`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uri`, `uuid` |
+//! | arrays | `items`, `prefixItems`, `minItems`, `maxItems` |
+//! | objects | `properties`, `required`, `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties` |
+//!
+//! Properties are written in the order of the schema. A schema with integers beyond 2^53 is held to
+//! them exactly; around such an integer, `allOf` and the keywords beside `$ref` may not constrain
+//! the same thing twice.
+//!
+//! # Rust types
+//!
+//! [`Runner::generate_as`](crate::Runner::generate_as) and
+//! [`Runner::chat_as`](crate::Runner::chat_as) take the schema that schemars derives, in
+//! [`JsonStyle::Compact`], and hold the text to what serde reads:
+//!
+//! | type | text |
+//! |---|---|
+//! | `u8` to `u128`, `i8` to `i128`, `usize`, `isize`, `NonZero` of each | every value of the type and no other; `schemars(range(..))` narrows it |
+//! | `f32`, `f64` | finite; at most 17 digits before and after the point, or one digit, a fraction and an exponent; within a `range`, no exponent |
+//! | `bool`, `char`, `()`, `String` | `schemars(length(..))`, `regex(..)` bound a string, whose length is else unbounded |
+//! | `Option`, `Box`, tuples, `[T; N]`, `Vec`, `VecDeque`, `Range`, `Result` | as serde writes them |
+//! | `HashSet`, `BTreeSet` | an array; serde merges duplicates |
+//! | maps | keys that are strings, enums of unit variants, or integers, which have at most 9 digits |
+//! | structs | the fields of the type alone, in order; also put together by `serde(flatten)` |
+//! | enums | tagged externally, internally, adjacently or not at all |
+//! | recursive types | unbounded, but serde_json reads 128 levels |
+//! | `serde_json::Value` | 64 levels at most |
+//! | `Duration`, `SystemTime` | less than a second of nanoseconds; years to 9999 |
+//! | strings with a `format` of chrono, jiff, uuid, url | `date`, `time`, `date-time`, `partial-time`, `partial-date-time`, `duration` in hours, minutes and seconds, `uuid`, `uri`, `ip`, `ipv4`, `ipv6` |
+//!
+//! A keyword that cannot be kept, such as `contains`, is an [`Error::Grammar`] that names the type,
+//! the field and the keyword. Some rules of a `Deserialize` are in no schema: the width of an
+//! integer key below 32 bits, keys that are `char`, `bool` or enums with documented variants,
+//! 128-bit integers below `flatten`, an internal tag or an untagged enum (serde reads none there),
+//! a `try_from`, `SocketAddr`. A text that breaks one of them is an [`Error::Form`], which has the
+//! text.
+
+mod formats;
+mod lark;
+mod numbers;
+mod translate;
 
 mod message;
 
@@ -24,6 +75,28 @@ use crate::{
 /// What may stand between JSON's parts: nothing, a space, or a line break and an indentation. Without a bound, models that are
 /// unsure of what comes next write white space for ever.
 const WHITE_SPACE: &str = r"( |\n {0,32})?";
+
+/// The white space between the tokens of generated JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JsonStyle {
+    /// Allows one space or one line break with up to 32 spaces between two tokens. Models that were
+    /// trained on indented JSON write what they are used to.
+    #[default]
+    Spaced,
+    /// Allows no white space: `{"a":1,"b":[1,2]}`. It takes the fewest tokens.
+    Compact,
+}
+
+impl JsonStyle {
+    /// Returns the options of llguidance for this style.
+    fn options(self) -> Value {
+        match self {
+            Self::Spaced => json!({ "whitespace_pattern": WHITE_SPACE }),
+            Self::Compact => json!({ "whitespace_flexible": false }),
+        }
+    }
+}
 
 /// Makes grammars for one vocabulary. [`Runner::grammars`](crate::Runner::grammars) has the model's.
 ///
@@ -57,19 +130,54 @@ impl Grammars {
         Ok(Self { factory: Arc::new(factory), vocab_size })
     }
 
-    /// JSON that is valid by a [JSON Schema](https://json-schema.org/draft/2020-12).
+    /// Returns a grammar of the JSON texts that are valid by a [JSON
+    /// Schema](https://json-schema.org/draft/2020-12), in [`JsonStyle::Spaced`]. The
+    /// [module](self#json-schema) lists the supported keywords.
     ///
     /// # Errors
-    /// [`Error::Grammar`] for a schema that is none, that nothing satisfies, or with a keyword that is not supported.
+    /// [`Error::Grammar`] if the schema is malformed, nothing satisfies it, or it has a keyword
+    /// that is not supported.
     pub fn json_schema(&self, schema: &Value) -> Result<Grammar> {
-        let mut spaced = schema.clone();
-        if let Some(object) = spaced.as_object_mut() {
-            if object.contains_key(OPTIONS) {
-                return Err(Error::Grammar(format!("`{OPTIONS}` is no keyword of JSON Schema")));
-            }
-            object.insert(OPTIONS.into(), json!({ "whitespace_pattern": WHITE_SPACE }));
+        self.json_schema_with(schema, JsonStyle::Spaced)
+    }
+
+    /// Returns a grammar of the JSON texts that are valid by a JSON Schema, in this style.
+    ///
+    /// ```
+    /// use inkstone::{GenerateOptions, Runner, grammar::JsonStyle};
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/storyteller/storyteller.gguf");
+    ///
+    /// let mut runner = Runner::from_gguf(path)?;
+    /// let items = serde_json::json!({ "type": "boolean" });
+    /// let schema = serde_json::json!({ "type": "array", "items": items, "minItems": 1, "maxItems": 1 });
+    /// let grammar = runner.grammars()?.json_schema_with(&schema, JsonStyle::Compact)?;
+    /// let options = GenerateOptions { grammar: Some(grammar), ..Default::default() };
+    /// let text: String = runner.generate("Once", &options)?.collect::<Result<_, _>>()?;
+    /// assert!(text == "[true]" || text == "[false]");
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`json_schema`](Self::json_schema).
+    pub fn json_schema_with(&self, schema: &Value, style: JsonStyle) -> Result<Grammar> {
+        if schema.as_object().is_some_and(|object| object.contains_key(OPTIONS)) {
+            return Err(Error::Grammar(format!("`{OPTIONS}` is not a keyword of JSON Schema: give a `JsonStyle`")));
         }
-        self.grammar(TopLevelGrammar::from_json_schema(spaced), schema.to_string()).map_err(Error::Grammar)
+        let form = Form::Json(style);
+        let grammar = if translate::has_wide_integers(schema) {
+            TopLevelGrammar::from_lark(translate::to_lark(schema, translate::Source::Schema, style)?)
+        } else {
+            json_grammar(schema, style)
+        };
+        self.grammar(grammar, schema.to_string(), form).map_err(Error::Grammar)
+    }
+
+    /// Returns a grammar of the compact JSON texts that can be read as a Rust type, whose schema
+    /// this is.
+    pub(crate) fn json_of_type(&self, name: &str, schema: &Value) -> Result<Grammar> {
+        let lark = translate::to_lark(schema, translate::Source::Type(name), JsonStyle::Compact)?;
+        let grammar = self.grammar(TopLevelGrammar::from_lark(lark), schema.to_string(), Form::Type);
+        grammar.map_err(|what| Error::Grammar(format!("type `{name}`: {what}")))
     }
 
     /// A match of a regular expression, from its beginning to its end
@@ -81,7 +189,7 @@ impl Grammars {
     pub fn regex(&self, expression: &str) -> Result<Grammar> {
         message::check_regex(expression)?;
         let grammar = TopLevelGrammar::from_regex(expression);
-        self.grammar(grammar, expression.into()).map_err(|what| message::of_regex(expression, &what))
+        self.grammar(grammar, expression.into(), Form::Regex).map_err(|what| message::of_regex(expression, &what))
     }
 
     /// A sentence of a context-free grammar in llguidance's dialect of Lark
@@ -90,22 +198,34 @@ impl Grammars {
     /// # Errors
     /// [`Error::Grammar`] with the line where it is wrong.
     pub fn lark(&self, grammar: &str) -> Result<Grammar> {
-        let parsed = self.grammar(TopLevelGrammar::from_lark(grammar.into()), grammar.into());
+        let lark = lark::with_white_space(grammar)?;
+        let parsed = self.grammar(TopLevelGrammar::from_lark(lark), grammar.into(), Form::Lark);
         parsed.map_err(|what| message::of_lark(grammar, &what))
     }
 
     /// Makes a grammar that has the `source`, or returns llguidance's words on why it cannot be used.
-    fn grammar(&self, grammar: TopLevelGrammar, source: String) -> Result<Grammar, String> {
+    fn grammar(&self, grammar: TopLevelGrammar, source: String, form: Form) -> Result<Grammar, String> {
         let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
             Some(what) => Err(what),
-            None => Ok(Grammar { fresh: Arc::new(matcher), source: source.into(), vocab_size: self.vocab_size }),
+            None => Ok(Grammar { fresh: Arc::new(matcher), source: source.into(), form, vocab_size: self.vocab_size }),
         }
     }
 }
 
-/// What llguidance takes its own options from.
+/// The key of a schema from which llguidance takes its own options.
 const OPTIONS: &str = "x-guidance";
+
+fn json_grammar(schema: &Value, style: JsonStyle) -> TopLevelGrammar {
+    let mut schema = match schema {
+        Value::Bool(true) => json!({}),
+        schema => schema.clone(),
+    };
+    if let Some(object) = schema.as_object_mut() {
+        object.insert(OPTIONS.into(), style.options());
+    }
+    TopLevelGrammar::from_json_schema(schema)
+}
 
 impl fmt::Debug for Grammars {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,7 +242,17 @@ pub struct Grammar {
     /// One that has seen nothing, and stays so.
     fresh: Arc<Matcher>,
     source: Arc<str>,
+    form: Form,
     vocab_size: usize,
+}
+
+/// The language of a grammar's source.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Json(JsonStyle),
+    Type,
+    Regex,
+    Lark,
 }
 
 impl Grammar {
@@ -146,7 +276,7 @@ impl Grammar {
 
 impl PartialEq for Grammar {
     fn eq(&self, other: &Self) -> bool {
-        self.source == other.source && self.vocab_size == other.vocab_size
+        self.source == other.source && self.form == other.form && self.vocab_size == other.vocab_size
     }
 }
 

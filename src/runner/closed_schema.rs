@@ -9,7 +9,7 @@ use schemars::{
     generate::SchemaSettings,
     transform::{Transform, transform_subschemas},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
 
@@ -19,22 +19,22 @@ const MAX_FORMS: usize = 256;
 /// How deep the parts of one object may nest.
 const MAX_DEPTH: usize = 16;
 
-/// The schema of a type. Its objects are open where one is put together in a way that is not known here.
+/// Returns the schema of a type, with the rules that serde adds to it. An object whose parts cannot
+/// be put together stays in parts, and the grammar refuses it by name.
 pub(super) fn closed_schema_of<T: JsonSchema>() -> Value {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let root = schema.as_value().clone();
-    let (mut closed, mut understood) = (schema.clone(), true);
     let mut close = |schema: &mut Schema| {
-        if let Some(object) = schema.as_object().filter(|object| is_composed(object)) {
-            match forms(object, &root, MAX_DEPTH) {
-                Some(forms) => *schema = any_of(forms, object.get("$defs").cloned()),
-                None => understood = false,
-            }
+        let composed = schema.as_object().filter(|object| is_composed(object));
+        let whole = composed.and_then(|object| Some((forms(object, &root, MAX_DEPTH)?, object.get("$defs").cloned())));
+        if let Some((forms, definitions)) = whole {
+            *schema = any_of(forms, definitions);
         }
         close_object(schema);
+        fit_serde(schema);
     };
-    Walk(&mut close).transform(&mut closed);
-    if understood { closed.into() } else { schema.into() }
+    Walk(&mut close).transform(&mut schema);
+    schema.into()
 }
 
 /// Calls a function for a schema and then for all within what it has become.
@@ -48,15 +48,48 @@ impl Transform for Walk<'_> {
 }
 
 fn close_object(schema: &mut Schema) {
-    if schema.get("properties").is_some() && schema.get("additionalProperties").is_none() {
+    // serde(deny_unknown_fields) beside serde(flatten).
+    schema.remove("unevaluatedProperties");
+    let is_object = schema.get("type").is_some_and(|name| name == "object") || schema.get("properties").is_some();
+    if is_object && schema.get("additionalProperties").is_none() && schema.get("patternProperties").is_none() {
         schema.insert("additionalProperties".into(), false.into());
+    }
+}
+
+/// The field that holds nanoseconds beside whole seconds, in the schemas of `Duration` and
+/// `SystemTime`.
+const TIMES: [(&str, &str); 2] = [("secs", "nanos"), ("secs_since_epoch", "nanos_since_epoch")];
+
+/// The last second of the year 9999: not every system has a later `SystemTime`.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// Writes into a schema what serde does beyond it.
+fn fit_serde(schema: &mut Schema) {
+    // A set merges its duplicates.
+    if schema.get("uniqueItems").is_some_and(Value::is_boolean) {
+        schema.remove("uniqueItems");
+    }
+    // Each variant of an enum can be read, also where a text is valid by two of them.
+    if let (Some(variants), None) = (schema.get("oneOf").cloned(), schema.get("anyOf")) {
+        schema.remove("oneOf");
+        schema.insert("anyOf".into(), variants);
+    }
+    let unsigned = |bits: u8| json!({ "type": "integer", "format": format!("uint{bits}"), "minimum": 0 });
+    for (seconds, nanos) in TIMES {
+        let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) else { continue };
+        if fields.len() == 2 && fields.get(seconds) == Some(&unsigned(64)) && fields.get(nanos) == Some(&unsigned(32)) {
+            fields[nanos]["maximum"] = 999_999_999.into();
+            if seconds == "secs_since_epoch" {
+                fields[seconds]["maximum"] = LAST_SECOND.into();
+            }
+        }
     }
 }
 
 const PARTS: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
 /// What says nothing about a value.
-const NOTES: [&str; 4] = ["$schema", "$defs", "title", "description"];
+const NOTES: [&str; 5] = ["$schema", "$defs", "title", "description", "unevaluatedProperties"];
 
 /// Whether an object's fields are in several schemas.
 fn is_composed(object: &Object) -> bool {
@@ -67,7 +100,7 @@ fn is_composed(object: &Object) -> bool {
 /// All that an object may be, each as one schema; `None` where its parts cannot be put together.
 fn forms(object: &Object, root: &Value, depth: usize) -> Option<Vec<Object>> {
     let depth = depth.checked_sub(1)?;
-    let own = object.iter().filter(|(key, _)| ![PARTS, NOTES].concat().contains(&key.as_str()));
+    let own = object.iter().filter(|(key, _)| !PARTS.iter().chain(&NOTES).any(|other| other == key));
     let mut forms_so_far = vec![own.map(|(key, value)| (key.clone(), value.clone())).collect::<Object>()];
     let forms_of = |schema: &Value| forms(schema.as_object()?, root, depth);
     for (key, part) in object.iter().filter(|(key, _)| PARTS.contains(&key.as_str())) {
@@ -99,10 +132,13 @@ fn together(one: &Object, other: &Object) -> Option<Object> {
                 fields.extend(more.clone());
             }
             ("required", Some(Value::Array(names)), Value::Array(more)) => names.extend(more.iter().cloned()),
-            ("additionalProperties", None, Value::Bool(false)) | ("type" | "properties" | "required", None, _) => {
+            ("type" | "properties" | "required" | "additionalProperties", None, _) => {
                 both.insert(key.clone(), value.clone());
             }
             ("type" | "additionalProperties", Some(present), value) if present == value => {}
+            // A flattened map takes the entries that no other part has.
+            ("additionalProperties", Some(present @ Value::Bool(false)), value) => *present = value.clone(),
+            ("additionalProperties", Some(_), Value::Bool(false)) => {}
             _ => return None,
         }
     }
@@ -125,10 +161,8 @@ fn any_of(forms: Vec<Object>, definitions: Option<Value>) -> Schema {
 mod tests {
     #![allow(dead_code, reason = "schemars reads the fields")]
 
-    use serde::Deserialize;
-    use serde_json::json;
-
     use super::*;
+    use serde::Deserialize;
 
     #[derive(Deserialize, JsonSchema)]
     struct Day {

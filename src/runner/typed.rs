@@ -2,13 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::{Runner, closed_schema::closed_schema_of};
 use crate::{
     Error, Result,
     chat::{AnswerEvent, ChatOptions, Message},
-    generate::{GenerateOptions, Prompt, StopHandle, StopReason, Summary},
+    generate::{GenerateOptions, Prompt, StopHandle, StopReason},
     grammar::{Grammar, Grammars},
 };
 
@@ -35,8 +34,10 @@ impl Runner {
         Ok(self.grammars.get_or_init(|| grammars))
     }
 
-    /// Goes on from a prompt with JSON of the type's schema, and returns the value that it is. A grammar in `options` is
-    /// replaced. Objects have the type's fields alone, also where `serde(flatten)` or a tag puts them together.
+    /// Continues a prompt with compact JSON of a type, and returns the value. The text is held to
+    /// what serde reads: the limits of integers, finite floats, the fields of the type alone.
+    /// [`grammar`](crate::grammar#rust-types) lists the supported types. A grammar in `options` is
+    /// replaced.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Runner};
@@ -53,8 +54,10 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Grammar`] for a type whose schema is not supported, and for a text that ended before it was complete; else as
-    /// [`generate`](Self::generate).
+    /// [`Error::Grammar`] if the type's schema has a keyword that is not supported; it names the
+    /// type, the field and the keyword. [`Error::Incomplete`] if the text ended early, at the token
+    /// limit for instance, and [`Error::Form`] if the type refuses a complete text; both have the
+    /// text. Otherwise as [`generate`](Self::generate).
     pub fn generate_as<'p, T: DeserializeOwned + JsonSchema>(
         &mut self,
         prompt: impl Into<Prompt<'p>>,
@@ -72,11 +75,12 @@ impl Runner {
         let options = GenerateOptions { grammar: Some(self.grammar_of::<T>()?), ..options.clone() };
         let mut generation = self.generate(prompt, &options)?.with_stop_handle(stop);
         let text = generation.by_ref().collect::<Result<String>>()?;
-        value(&text, generation.summary())
+        value(text, &generation.summary().stop)
     }
 
-    /// Answers a conversation with JSON of the type's schema, and returns the value that it is. A grammar in `options` is
-    /// replaced. What the model thinks first is free, and left out.
+    /// Answers a conversation with compact JSON of a type, and returns the value, as
+    /// [`generate_as`](Self::generate_as) does. Reasoning before the answer is not constrained, and
+    /// left out. A grammar in `options` is replaced.
     ///
     /// # Errors
     /// As [`generate_as`](Self::generate_as) and [`chat_with`](Self::chat_with).
@@ -103,39 +107,53 @@ impl Runner {
             match event? {
                 AnswerEvent::Text(piece) => text += &piece,
                 AnswerEvent::Reasoning(_) => {}
-                AnswerEvent::ToolCall(_) => return Err(Error::Grammar(NO_ANSWER.into())),
+                AnswerEvent::ToolCall(call) => {
+                    let what = format!("it is a call of the tool `{}`: offer no tools", call.name);
+                    return Err(Error::Form { form: type_name::<T>(), what, text: call.arguments.to_string() });
+                }
             }
         }
-        value(&text, answer.summary())
+        value(text, &answer.summary().stop)
     }
 
     fn grammar_of<T: JsonSchema>(&self) -> Result<Grammar> {
-        self.grammars()?.json_schema(&closed_schema_of::<T>())
+        self.grammars()?.json_of_type(&type_name::<T>(), &closed_schema_of::<T>())
     }
 }
 
-const NO_ANSWER: &str = "the text would be a call of a tool, not the answer: offer no tools";
-
-fn value<T: DeserializeOwned>(text: &str, summary: &Summary) -> Result<T> {
-    match &summary.stop {
-        StopReason::EndOfGeneration(_) => {
-            let value = serde_json::from_str(text).map(with_integer_zeros).and_then(serde_json::from_value);
-            value.map_err(|e| Error::Grammar(format!("the text is not of the type: {e}: {text}")))
+/// Reads a generated text as a value. A text that was cut off counts as complete unless it could go
+/// on.
+fn value<T: DeserializeOwned>(text: String, stop: &StopReason) -> Result<T> {
+    let form = type_name::<T>();
+    let value = serde_json::from_str(&text);
+    match (stop, value) {
+        (StopReason::EndOfGeneration(_), Ok(value)) => Ok(value),
+        // A number may have more digits; every other value has an end of its own.
+        (_, Ok(value)) if !text.ends_with(|last: char| last.is_ascii_digit()) => Ok(value),
+        (StopReason::EndOfGeneration(_), Err(error)) => {
+            let what = format!("{error}: say so in the schema of the type, by an attribute of schemars, or ask again");
+            Err(Error::Form { form, what, text })
         }
-        reason => {
-            let what =
-                format!("the text ended before it was complete ({reason:?}): allow more tokens or context: {text}");
-            Err(Error::Grammar(what))
-        }
+        (stop, _) => Err(Error::Incomplete { form, stop: format!("{stop:?}"), what: advice(stop), text }),
     }
 }
 
-/// `-0` is an integer to JSON Schema and a floating-point number to serde: here it becomes 0.
-fn with_integer_zeros(value: Value) -> Value {
-    match value {
-        Value::Number(number) if number.as_f64() == Some(0.0) => 0.into(),
-        Value::Array(values) => values.into_iter().map(with_integer_zeros).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, with_integer_zeros(value))).collect(),
-        value => value,
+/// Returns what to do about a text that was cut off.
+fn advice(stop: &StopReason) -> String {
+    match stop {
+        StopReason::TokenLimit => "raise `max_tokens`, or limit the lengths in the schema of the type".into(),
+        StopReason::ContextEnd => "shorten the prompt, or build the runner with a larger `context_length`".into(),
+        StopReason::StopString(stop) => format!("remove the stop string {stop:?} from the options"),
+        StopReason::Caller => "let it go on to its end".into(),
+        StopReason::EndOfGeneration(_) | StopReason::Error => "see the error before it".into(),
     }
+}
+
+/// Returns the name of a type without the paths of modules, as in `Vec<City>`.
+fn type_name<T>() -> String {
+    let mut name = String::new();
+    for part in std::any::type_name::<T>().split_inclusive(|c: char| !c.is_alphanumeric() && c != '_' && c != ':') {
+        name += part.rsplit("::").next().unwrap_or(part);
+    }
+    name
 }

@@ -21,6 +21,11 @@ fn every_error() -> Vec<(Error, &'static [&'static str])> {
         (Error::Tokenizer(what()), &["is wrong"]),
         (Error::ChatTemplate(what()), &["is wrong"]),
         (Error::Grammar(what()), &["is wrong"]),
+        (
+            Error::Incomplete { form: text("City"), stop: text("TokenLimit"), what: what(), text: text("{") },
+            &["`City`", "TokenLimit", "is wrong", "`{`"],
+        ),
+        (Error::Form { form: text("City"), what: what(), text: text("[]") }, &["`City`", "is wrong", "`[]`"]),
         (Error::ToolCall { what: what(), text: text("call()"), call: None }, &["call()", "is wrong"]),
         (Error::Argument { name: "threads", what: what() }, &["threads", "is wrong"]),
         (Error::Request { index: 7, error: Box::new(Error::Grammar(what())) }, &["7", "is wrong"]),

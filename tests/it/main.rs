@@ -51,5 +51,7 @@ mod tokenizer_json;
 mod tokenizer_pre;
 mod tool_calls;
 mod tool_choice;
+#[cfg(feature = "constrained")]
+mod typed;
 mod weights;
 mod windows;

@@ -1,0 +1,215 @@
+//! Translates objects and arrays.
+
+use serde_json::Value;
+
+use super::{Object, Place, Source, Translation, array_of, rules::literal, values};
+use crate::error::Result;
+
+/// The patterns that schemars writes for the integer keys of maps.
+const INTEGER_KEYS: [(&str, &str); 2] = [(r"^\d+$", ""), (r"^-?\d+$", "-?")];
+
+/// The most digits of an integer key: schemars does not say how wide the integer is, and all of 32
+/// bits and more hold 9.
+const KEY_DIGITS: usize = 9;
+
+impl Translation<'_> {
+    /// Translates an object: the properties in the order of the schema, then additional entries.
+    pub(super) fn object(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
+        let nothing = Object::new();
+        let properties = match schema.get("properties") {
+            Some(properties) => {
+                properties.as_object().ok_or_else(|| place.keyword("properties", "is not an object"))?
+            }
+            None => &nothing,
+        };
+        let required = match schema.get("required") {
+            Some(_) => array_of(schema, "required", place)?.iter().filter_map(Value::as_str).collect(),
+            None => vec![],
+        };
+        if let Some(name) = required.iter().find(|name| !properties.contains_key(**name)) {
+            return Err(place.keyword("required", &format!("names `{name}`, which is not among the `properties`")));
+        }
+        let mut items = vec![];
+        for (name, value) in properties {
+            let is_required = required.contains(&name.as_str());
+            if *value == Value::Bool(false) && !is_required {
+                continue;
+            }
+            let value = self.node(value, &place.field(name), depth)?;
+            let key = literal(&Value::from(name.as_str()).to_string());
+            items.push((format!("{key} \":\" {value}"), is_required));
+        }
+        let taken: Vec<&str> = properties.keys().map(String::as_str).collect();
+        let entry = self.additional(schema, &taken, place, depth)?;
+        let [least, most] = limits(schema, ["minProperties", "maxProperties"], place)?;
+        if let (true, Some(entry)) = (properties.is_empty(), &entry) {
+            let entries = repeated(entry, least.unwrap_or(0), most, place, "maxProperties")?;
+            return Ok(self.rules.rule(format!("\"{{\" {entries} \"}}\"")));
+        }
+        if let Some(key) = ["minProperties", "maxProperties"].into_iter().find(|key| schema.contains_key(*key)) {
+            return Err(place.keyword(key, "is supported for maps alone, which have no `properties`"));
+        }
+        items.extend(entry.map(|entry| (format!("{entry} (\",\" {entry})*"), false)));
+        let body = self.sequence(&items);
+        Ok(self.rules.rule(format!("\"{{\" {body} \"}}\"")))
+    }
+
+    /// Returns an expression for an entry under a key that is not among the properties, if there
+    /// may be one.
+    fn additional(&mut self, schema: &Object, taken: &[&str], place: &Place, depth: usize) -> Result<Option<String>> {
+        let patterns = schema.get("patternProperties").and_then(Value::as_object);
+        let additional = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
+        let Some(patterns) = patterns.filter(|patterns| !patterns.is_empty()) else {
+            if *additional == Value::Bool(false) {
+                return Ok(None);
+            }
+            let key = self.key(&values::text("*"), taken);
+            let value = self.node(additional, &place.field("<key>"), depth)?;
+            return Ok(Some(self.rules.rule(format!("{key} \":\" {value}"))));
+        };
+        let mut entries = vec![];
+        for (pattern, value) in patterns {
+            let value = self.node(value, &place.field("<key>"), depth)?;
+            let integers = INTEGER_KEYS.iter().find(|(known, _)| known == pattern);
+            let key = match (integers, self.source) {
+                (Some((_, sign)), Source::Type(_)) => {
+                    let digits = format!(r#""({sign}[1-9][0-9]{{0,{}}}|0)""#, KEY_DIGITS - 1);
+                    self.key(&digits, taken)
+                }
+                _ if taken.is_empty() => self.matching(pattern, place)?,
+                _ => return Err(place.keyword("patternProperties", "is not supported beside `properties`")),
+            };
+            entries.push(format!("{key} \":\" {value}"));
+        }
+        if *additional != Value::Bool(false) {
+            return Err(place.keyword("patternProperties", "needs `additionalProperties: false` beside it"));
+        }
+        Ok(Some(self.rules.rule(entries.join(" | "))))
+    }
+
+    /// Returns a terminal for keys that match an expression and are not taken.
+    fn key(&mut self, expression: &str, taken: &[&str]) -> String {
+        let names: Vec<_> = taken.iter().map(|name| literal(&Value::from(*name).to_string())).collect();
+        let free = if names.is_empty() { String::new() } else { format!(" & ~({})", names.join(" | ")) };
+        self.rules.terminal(format!("/{expression}/{free}"))
+    }
+
+    /// Returns an expression for items in order, with commas between those that are there.
+    fn sequence(&mut self, items: &[(String, bool)]) -> String {
+        let Some(first) = items.iter().position(|(_, required)| *required) else {
+            return if items.is_empty() { String::new() } else { format!("({})?", self.some_of(items)) };
+        };
+        let mut text = String::new();
+        for (item, _) in &items[..first] {
+            text += &format!("({item} \",\")? ");
+        }
+        text += &items[first].0;
+        for (item, required) in &items[first + 1..] {
+            text += &if *required { format!(" \",\" {item}") } else { format!(" (\",\" {item})?") };
+        }
+        text
+    }
+
+    /// Returns a rule for one optional item or more. It halves the items, so that rules nest but a
+    /// few levels.
+    fn some_of(&mut self, items: &[(String, bool)]) -> String {
+        if let [(item, _)] = items {
+            return self.rules.rule(item.clone());
+        }
+        let (left, right) = items.split_at(items.len() / 2);
+        let (left, right) = (self.some_of(left), self.some_of(right));
+        self.rules.rule(format!("{left} (\",\" {right})? | {right}"))
+    }
+
+    /// Translates an array: the items of a tuple, then those that are alike.
+    pub(super) fn array(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
+        let [least, most] = limits(schema, ["minItems", "maxItems"], place)?;
+        let least = least.unwrap_or(0);
+        if schema.contains_key("additionalItems") || schema.get("items").is_some_and(Value::is_array) {
+            return Err(place.keyword("items", "is supported as in draft 2020-12 alone: use `prefixItems`"));
+        }
+        let places = place.items();
+        let prefix = if schema.contains_key("prefixItems") { array_of(schema, "prefixItems", place)? } else { &[] };
+        let prefix = prefix.iter().map(|item| self.node(item, &places, depth)).collect::<Result<Vec<_>>>()?;
+        let ends = most.is_some_and(|most| most <= prefix.len());
+        let item = match schema.get("items") {
+            _ if ends => None,
+            Some(Value::Bool(false)) => None,
+            Some(item) => Some(self.node(item, &places, depth)?),
+            None => Some(self.any(&places)?),
+        };
+        if most.is_some_and(|most| most < least) || item.is_none() && prefix.len() < least {
+            return Err(place.keyword("minItems", "asks for more items than there can be"));
+        }
+        let body = match (prefix.is_empty(), item) {
+            (true, None) => String::new(),
+            (true, Some(item)) => repeated(&item, least, most, place, "maxItems")?,
+            (false, item) => self.tuple(&prefix, item, least, most, place)?,
+        };
+        Ok(self.rules.rule(format!("\"[\" {body} \"]\"")))
+    }
+
+    fn tuple(
+        &mut self,
+        prefix: &[String],
+        item: Option<String>,
+        least: usize,
+        most: Option<usize>,
+        place: &Place,
+    ) -> Result<String> {
+        let count = most.unwrap_or(usize::MAX).min(prefix.len());
+        let mut tail = match item {
+            Some(item) => {
+                let (least, most) = (least.saturating_sub(count), most.map(|most| most - count));
+                let rest = times(&format!("(\",\" {item})"), least, most, place, "maxItems")?;
+                self.rules.rule(rest)
+            }
+            None => String::new(),
+        };
+        for (i, item) in prefix[..count].iter().enumerate().rev() {
+            let comma = if i == 0 { "" } else { "\",\" " };
+            let text = format!("{comma}{item} {tail}");
+            tail = self.rules.rule(if i < least { text } else { format!("({text})?") });
+        }
+        Ok(tail)
+    }
+}
+
+/// Returns an expression for items with commas between them.
+fn repeated(item: &str, least: usize, most: Option<usize>, place: &Place, key: &str) -> Result<String> {
+    if most == Some(0) {
+        return Ok(String::new());
+    }
+    let rest = times(&format!("(\",\" {item})"), least.saturating_sub(1), most.map(|most| most - 1), place, key)?;
+    Ok(if least == 0 { format!("({item} {rest})?") } else { format!("{item} {rest}") })
+}
+
+/// Returns an expression for an atom that comes from `least` to `most` times.
+fn times(atom: &str, least: usize, most: Option<usize>, place: &Place, key: &str) -> Result<String> {
+    let fits = |count: usize| i32::try_from(count).is_ok_and(|count| count < i32::MAX);
+    if !fits(least) || most.is_some_and(|most| !fits(most)) {
+        return Err(place.keyword(key, "is larger than 2147483646"));
+    }
+    Ok(match (least, most) {
+        (0, Some(0)) => String::new(),
+        (0, None) => format!("{atom}*"),
+        (least, None) => format!("{atom}~{least}..{least} {atom}*"),
+        (least, Some(most)) => format!("{atom}~{least}..{most}"),
+    })
+}
+
+/// Returns the values of two keywords that limit a count.
+pub(super) fn limits(schema: &Object, keys: [&str; 2], place: &Place) -> Result<[Option<usize>; 2]> {
+    let limit = |key: &str| match schema.get(key) {
+        None => Ok(None),
+        Some(value) => {
+            let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
+            count.map(Some).ok_or_else(|| place.keyword(key, "is not a count"))
+        }
+    };
+    let [least, most] = [limit(keys[0])?, limit(keys[1])?];
+    if least.zip(most).is_some_and(|(least, most)| least > most) {
+        return Err(place.keyword(keys[0], &format!("is larger than `{}`", keys[1])));
+    }
+    Ok([least, most])
+}

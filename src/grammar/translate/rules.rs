@@ -1,0 +1,97 @@
+//! Collects the rules of a Lark grammar, and names the places of a schema for errors.
+
+use std::{collections::HashMap, fmt::Write};
+
+use crate::error::Error;
+
+/// The rules of a grammar. Equal rules have one name.
+#[derive(Default)]
+pub struct Rules {
+    text: String,
+    names: HashMap<String, String>,
+    count: usize,
+}
+
+impl Rules {
+    /// Adds a rule and returns its name.
+    pub fn rule(&mut self, body: String) -> String {
+        self.named(body, 'r')
+    }
+
+    /// Adds a terminal, whose parts are matched as one expression, and returns its name.
+    pub fn terminal(&mut self, body: String) -> String {
+        self.named(body, 'T')
+    }
+
+    fn named(&mut self, body: String, kind: char) -> String {
+        if let Some(name) = self.names.get(&body) {
+            return name.clone();
+        }
+        self.count += 1;
+        let name = format!("{kind}{}", self.count);
+        self.define(&name, &body);
+        self.names.insert(body, name.clone());
+        name
+    }
+
+    /// Returns the name of a rule that is defined later.
+    pub fn reserve(&mut self) -> String {
+        self.count += 1;
+        format!("r{}", self.count)
+    }
+
+    /// Defines a rule that was reserved.
+    pub fn define(&mut self, name: &str, body: &str) {
+        _ = writeln!(self.text, "{name}: {body}");
+    }
+
+    /// Returns all rules, a line each.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// Returns a Lark literal, which is written like a JSON string; the lexer of llguidance refuses an
+/// unescaped DEL.
+pub fn literal(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', r"\u007f")
+}
+
+/// A place in a schema: a type, and a field of it.
+#[derive(Clone)]
+pub struct Place {
+    owner: String,
+    field: String,
+}
+
+impl Place {
+    /// Returns the place of a whole type or schema.
+    pub fn new(owner: String) -> Self {
+        Self { owner, field: String::new() }
+    }
+
+    /// Returns the place of a field.
+    pub fn field(&self, name: &str) -> Self {
+        let dot = if self.field.is_empty() { "" } else { "." };
+        Self { owner: self.owner.clone(), field: format!("{}{dot}{name}", self.field) }
+    }
+
+    /// Returns the place of the items of an array.
+    pub fn items(&self) -> Self {
+        Self { owner: self.owner.clone(), field: format!("{}[]", self.field) }
+    }
+
+    /// Returns an error that names this place and a keyword.
+    pub fn keyword(&self, key: &str, what: &str) -> Error {
+        self.error(format!("the keyword `{key}` {what}"))
+    }
+
+    /// Returns an error that names this place.
+    pub fn error(&self, what: impl std::fmt::Display) -> Error {
+        let Self { owner, field } = self;
+        match field.as_str() {
+            "" => Error::Grammar(format!("{owner}: {what}")),
+            field => Error::Grammar(format!("{owner}, field `{field}`: {what}")),
+        }
+    }
+}

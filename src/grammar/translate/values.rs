@@ -1,0 +1,263 @@
+//! Translates numbers, strings and values of any type.
+
+use std::cmp::Reverse;
+
+use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar, ValidationResult};
+use serde_json::Value;
+
+use super::{Object, Place, Source, Translation, containers::limits, wide::EXACT};
+use crate::{
+    error::Result,
+    grammar::{
+        formats,
+        numbers::{self, Integer, Limit},
+    },
+};
+
+/// The most digits of a float before and after its decimal point: an `f64` does not hold more.
+const FLOAT_DIGITS: usize = 17;
+
+/// The levels that a value of any type may nest. serde_json reads 128.
+const ANY_DEPTH: usize = 64;
+
+/// A character of a JSON string. Control characters alone have `\u` escapes, as serde_json refuses
+/// half a surrogate pair and a key that is spelled in two ways would be a duplicate.
+const CHARACTER: &str = r#"[^"\\\x00-\x1F\x7F]|\\["\\bfnrt]|\\u00(0[0-7bBeEfF]|1[0-9A-Fa-f]|7[fF])"#;
+
+impl Translation<'_> {
+    /// Translates an integer; of a type, its `format` gives the limits that the schema does not.
+    pub(super) fn integer(&mut self, schema: &Object, place: &Place) -> Result<String> {
+        let (mut lower, mut upper) = (None, None);
+        if let Source::Type(_) = self.source {
+            let (least, most) = width(schema);
+            (lower, upper) = (Some(least), Some(most));
+        }
+        for (key, step) in [("minimum", 0), ("exclusiveMinimum", 1)] {
+            let least = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
+            lower = lower.max(least);
+        }
+        for (key, step) in [("maximum", 0), ("exclusiveMaximum", -1)] {
+            let most = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
+            upper = [upper, most].into_iter().flatten().min();
+        }
+        let zero = match schema.get("not") {
+            None => true,
+            Some(not) if *not == serde_json::json!({ "const": 0 }) => false,
+            Some(_) => return Err(place.keyword("not", "is supported as `{\"const\": 0}` of an integer alone")),
+        };
+        if let Some(step) = schema.get("multipleOf") {
+            return self.multiples(step, lower, upper, zero, place);
+        }
+        let text = numbers::integers(lower, upper, zero);
+        let text = text.ok_or_else(|| place.keyword("minimum", "is larger than `maximum`"))?;
+        Ok(self.rules.terminal(format!("/{text}/")))
+    }
+
+    /// Leaves multiples to llguidance, which computes with `f64` and takes `-0` for one.
+    fn multiples(
+        &mut self,
+        step: &Value,
+        lower: Option<Integer>,
+        upper: Option<Integer>,
+        zero: bool,
+        place: &Place,
+    ) -> Result<String> {
+        let small = |limit: Option<Integer>| {
+            let value = match limit? {
+                Integer::Positive(value) => i64::try_from(value).ok()?,
+                Integer::Negative(Reverse(value)) => -i64::try_from(value).ok()?,
+            };
+            (value.abs() <= EXACT as i64).then_some(value)
+        };
+        let (Some(lower), Some(upper)) = (small(lower), small(upper)) else {
+            let what = "needs a `minimum` and a `maximum` between -2^53 and 2^53 beside it";
+            return Err(place.keyword("multipleOf", what));
+        };
+        let sides = [(lower, upper.min(-1)), (lower.max(if zero { 0 } else { 1 }), upper)];
+        let multiples = |(lower, upper): (i64, i64)| {
+            let keys = [("minimum", lower.into()), ("maximum", upper.into()), ("multipleOf", step.clone())];
+            let keys = keys.map(|(key, value)| (key.to_owned(), value));
+            Object::from_iter([("type".into(), "integer".into())].into_iter().chain(keys))
+        };
+        let sides = sides.into_iter().filter(|(lower, upper)| lower <= upper).map(multiples);
+        // One side alone may have no multiple.
+        let sides = sides.filter_map(|side| self.checked_leaf(side).ok()).collect();
+        self.one_of(sides, place)
+    }
+
+    /// Leaves a schema to llguidance, after asking whether it reads it: an error of the whole
+    /// grammar would not say where.
+    fn checked_leaf(&mut self, schema: Object) -> Result<String, String> {
+        check(&Value::Object(schema.clone()))?;
+        Ok(self.leaf(&schema))
+    }
+
+    /// Translates a number. Of a type, its digits are bounded and its value is finite.
+    pub(super) fn number(&mut self, schema: &Object, place: &Place) -> Result<String> {
+        if schema.contains_key("multipleOf") {
+            return Err(place.keyword("multipleOf", "is supported for integers alone"));
+        }
+        let single = schema.get("format").is_some_and(|format| format == "float");
+        let lower = number_limit(schema, ["minimum", "exclusiveMinimum"], single, f64::max, place)?;
+        let upper = number_limit(schema, ["maximum", "exclusiveMaximum"], single, f64::min, place)?;
+        if let (Some((least, low)), Some((most, high))) = (&lower, &upper)
+            && (least > most || least == most && (low.is_exclusive() || high.is_exclusive()))
+        {
+            return Err(place.error("no number lies between the minimum and the maximum"));
+        }
+        let [lower, upper] = [lower, upper].map(|limit| limit.map(|(_, limit)| limit));
+        let is_type = matches!(self.source, Source::Type(_));
+        if lower.is_none() && upper.is_none() && is_type {
+            let exponent = if single { "[12]?[0-9]|3[0-7]" } else { "[12]?[0-9]?[0-9]|30[0-7]" };
+            let plain = plain_digits(FLOAT_DIGITS);
+            let scientific = format!(r"[0-9](\.[0-9]{{1,{FLOAT_DIGITS}}})?[eE][+-]?({exponent})");
+            return Ok(self.rules.terminal(format!("/-?({plain}|{scientific})/")));
+        }
+        let whole = [&lower, &upper].into_iter().flatten().map(Limit::whole_digits).max().unwrap_or(0);
+        let digits = if is_type { plain_digits(whole.max(FLOAT_DIGITS)) } else { r"(0|[1-9][0-9]*)(\.[0-9]+)?".into() };
+        let side = |sign: &str, ranges: Vec<String>| {
+            let ranges: String = ranges.iter().map(|range| format!(" & /{range}/")).collect();
+            format!("{sign}(/{digits}/{ranges})")
+        };
+        let [positive, negative] = numbers::decimals(lower.as_ref(), upper.as_ref());
+        let positive = positive.map(|ranges| side("", ranges));
+        let negative = negative.map(|ranges| side("\"-\" ", ranges));
+        let sides: Vec<_> = positive.into_iter().chain(negative).collect();
+        Ok(self.rules.terminal(sides.join(" | ")))
+    }
+
+    /// Translates a string. What only llguidance reads, patterns and some formats, is left to it.
+    pub(super) fn string(&mut self, schema: &Object, place: &Place) -> Result<String> {
+        let [least, most] = limits(schema, ["minLength", "maxLength"], place)?;
+        let mut block = Object::new();
+        for key in ["pattern", "format", "minLength", "maxLength"] {
+            if let Some(value) = schema.get(key) {
+                block.insert(key.into(), value.clone());
+            }
+        }
+        let format = schema.get("format").and_then(Value::as_str).and_then(formats::expression);
+        match (schema.get("pattern"), schema.get("format"), format) {
+            (None, None, _) => {
+                let count: String = match (least.unwrap_or(0), most) {
+                    (0, None) => "*".into(),
+                    (least, Some(most)) => format!("{{{least},{most}}}"),
+                    (least, None) => format!("{{{least},}}"),
+                };
+                Ok(self.rules.terminal(format!("/{}/", text(&count))))
+            }
+            (None, _, Some(expression)) if least.is_none() && most.is_none() => {
+                Ok(self.rules.terminal(format!("/\"({expression})\"/")))
+            }
+            _ => {
+                block.insert("type".into(), "string".into());
+                let keys = block.keys().filter(|key| *key != "type").map(|key| format!("`{key}`")).collect::<Vec<_>>();
+                let unread = |what| place.error(format!("the keyword {}: {what}", keys.join(" with ")));
+                self.checked_leaf(block).map_err(unread)
+            }
+        }
+    }
+
+    /// Returns an expression for keys that match a pattern.
+    pub(super) fn matching(&mut self, pattern: &str, place: &Place) -> Result<String> {
+        let mut block = Object::new();
+        block.insert("type".into(), "string".into());
+        block.insert("pattern".into(), pattern.into());
+        self.checked_leaf(block).map_err(|what| place.error(format!("the keyword `patternProperties`: {what}")))
+    }
+
+    /// Returns an expression for a value of any type.
+    pub(super) fn any(&mut self, place: &Place) -> Result<String> {
+        if let Source::Schema = self.source {
+            return Ok(self.leaf(&Object::new()));
+        }
+        let string = self.rules.terminal(format!("/{}/", text("*")));
+        let number = self.number(&Object::new(), place)?;
+        let mut any = self.rules.rule(format!(r#"{string} | {number} | "true" | "false" | "null""#));
+        let scalar = any.clone();
+        for _ in 0..ANY_DEPTH {
+            let entry = format!("{string} \":\" {any}");
+            any = self
+                .rules
+                .rule(format!(r#"{scalar} | "[" ({any} ("," {any})*)? "]" | "{{" ({entry} ("," {entry})*)? "}}""#));
+        }
+        Ok(any)
+    }
+}
+
+/// Returns the limits of the integer type that schemars gives this format: of 64 bits if it gives
+/// none.
+fn width(schema: &Object) -> (Integer, Integer) {
+    let signed = |bits: u32| (Integer::from(i128::MIN >> (128 - bits)), Integer::from(i128::MAX >> (128 - bits)));
+    let unsigned = |bits: u32| (Integer::from(0u128), Integer::from(u128::MAX >> (128 - bits)));
+    match schema.get("format").and_then(Value::as_str) {
+        Some("int8") => signed(8),
+        Some("int16") => signed(16),
+        Some("int32") => signed(32),
+        Some("int128") => signed(128),
+        Some("int") => signed(isize::BITS),
+        Some("uint8") => unsigned(8),
+        Some("uint16") => unsigned(16),
+        Some("uint32") => unsigned(32),
+        Some("uint64") => unsigned(64),
+        Some("uint128") => unsigned(128),
+        Some("uint") => unsigned(usize::BITS),
+        _ => signed(64),
+    }
+}
+
+/// Returns the integer at a limit, or beside it if it is exclusive.
+fn integer_limit(value: &Value, step: i128, place: &Place, key: &str) -> Result<Integer> {
+    let exact = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
+    let rounded = |number: f64| match step {
+        0 if key == "minimum" => number.ceil() as i128,
+        0 => number.floor() as i128,
+        1 => number.floor() as i128 + 1,
+        _ => number.ceil() as i128 - 1,
+    };
+    let float = value.as_f64().filter(|number| number.abs() < 1e38).map(rounded);
+    let limit = exact.map(|exact| exact + step).or(float);
+    limit
+        .map(Integer::from)
+        .ok_or_else(|| place.keyword(key, &format!("is `{value}`, which is not a limit of integers")))
+}
+
+/// Returns the tighter one of an inclusive and an exclusive limit, rounded and as it is written.
+fn number_limit(
+    schema: &Object,
+    keys: [&str; 2],
+    single: bool,
+    tighter: fn(f64, f64) -> f64,
+    place: &Place,
+) -> Result<Option<(f64, Limit)>> {
+    let range = if single { f64::from(f32::MAX) } else { f64::MAX };
+    let mut limits = vec![];
+    for (key, exclusive) in keys.into_iter().zip([false, true]) {
+        let Some(value) = schema.get(key) else { continue };
+        let number = value.as_f64().ok_or_else(|| place.keyword(key, "is not a number"))?;
+        // Integers beyond 2^53 are written out; a float is not written with an exponent.
+        let is_rounded = value.is_f64() || number.abs() > range;
+        let text = if is_rounded { number.clamp(-range, range).to_string() } else { value.to_string() };
+        limits.push((number, Limit::new(&text, exclusive)));
+    }
+    // Of two equal limits, the exclusive one is the last.
+    let tighter = |one: (f64, Limit), other: (f64, Limit)| if tighter(one.0, other.0) == other.0 { other } else { one };
+    Ok(limits.into_iter().reduce(tighter))
+}
+
+/// Returns an expression for JSON strings of so many characters, as a quantifier says.
+pub(super) fn text(quantifier: &str) -> String {
+    format!("\"({CHARACTER}){quantifier}\"")
+}
+
+fn plain_digits(whole: usize) -> String {
+    format!(r"(0|[1-9][0-9]{{0,{}}})(\.[0-9]{{1,{FLOAT_DIGITS}}})?", whole - 1)
+}
+
+/// Asks llguidance whether it reads a schema.
+pub(super) fn check(schema: &Value) -> Result<(), String> {
+    let grammar = TopLevelGrammar::from_json_schema(schema.clone());
+    match GrammarInit::Serialized(grammar).validate(None, ParserLimits::default()) {
+        ValidationResult::Error(what) => Err(what),
+        ValidationResult::Valid | ValidationResult::Warnings(_) => Ok(()),
+    }
+}
