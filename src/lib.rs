@@ -12,6 +12,8 @@ pub mod gguf;
 #[cfg(feature = "constrained")]
 pub mod grammar;
 pub mod graph;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod kv_cache;
 pub mod models;
 pub mod optimize;
