@@ -22,6 +22,7 @@ pub mod quant;
 pub mod runner;
 mod safetensors;
 pub mod sampler;
+mod simd;
 pub mod tokenizer;
 mod tool_call;
 pub mod weights;

@@ -2,7 +2,8 @@
 //!
 //! Every function expects a block, or a field, of the length its format states; `dequantize_row` sees to that.
 
-use super::{Lanes, Simd};
+use super::Lanes;
+use crate::simd::Simd;
 
 /// The block's fields, whose sizes in bytes are `fields`, in file order.
 pub(super) fn split<const N: usize>(block: &[u8], fields: [usize; N]) -> [&[u8]; N] {

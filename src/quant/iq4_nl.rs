@@ -10,9 +10,10 @@
 //! Source: GGUF's type 20, ggml's `block_iq4_nl`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 2] = [2, 16];
 

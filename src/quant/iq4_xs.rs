@@ -12,9 +12,10 @@
 //! Source: GGUF's type 23, ggml's `block_iq4_xs`.
 
 use super::{
-    Lanes, Simd, Tile, bits, iq4_nl,
+    Lanes, Tile, bits, iq4_nl,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 4] = [2, 2, 4, 128];
 

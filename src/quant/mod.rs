@@ -23,13 +23,11 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
-mod simd;
 mod tile;
 
 use crate::{DType, Error, Result};
 
 pub(crate) use planes::{Planes, UNIT};
-pub(crate) use simd::{MatrixUnit, NoUnit, Simd};
 pub(crate) use tile::{Lanes, ROWS, Tile, TileVisitor};
 
 /// What is known of one format: a row of the table.

@@ -14,9 +14,10 @@
 //! Source: GGUF's type 39, ggml's `block_mxfp4`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 2] = [1, 16];
 

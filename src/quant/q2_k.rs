@@ -12,9 +12,10 @@
 //! Source: GGUF's type 10, ggml's `block_q2_K`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 4] = [16, 64, 2, 2];
 

@@ -15,9 +15,10 @@
 //! Source: GGUF's type 11, ggml's `block_q3_K`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 4] = [32, 64, 12, 2];
 

@@ -10,9 +10,10 @@
 //! Source: GGUF's type 2, ggml's `block_q4_0`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 2] = [2, 16];
 

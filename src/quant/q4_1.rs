@@ -11,9 +11,10 @@
 //! Source: GGUF's type 3, ggml's `block_q4_1`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 3] = [2, 2, 16];
 

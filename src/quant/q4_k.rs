@@ -12,9 +12,10 @@
 //! Source: GGUF's type 12, ggml's `block_q4_K`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 4] = [2, 2, 12, 128];
 

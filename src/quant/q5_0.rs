@@ -11,9 +11,10 @@
 //! Source: GGUF's type 6, ggml's `block_q5_0`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 3] = [2, 4, 16];
 

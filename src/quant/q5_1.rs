@@ -12,9 +12,10 @@
 //! Source: GGUF's type 7, ggml's `block_q5_1`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 4] = [2, 2, 4, 16];
 

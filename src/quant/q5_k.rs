@@ -13,9 +13,10 @@
 //! Source: GGUF's type 13, ggml's `block_q5_K`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 5] = [2, 2, 12, 32, 128];
 

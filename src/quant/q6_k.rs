@@ -12,9 +12,10 @@
 //! Source: GGUF's type 14, ggml's `block_q6_K`.
 
 use super::{
-    Lanes, Simd, Tile, bits,
+    Lanes, Tile, bits,
     planes::{self, Planes},
 };
+use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 4] = [128, 64, 16, 2];
 

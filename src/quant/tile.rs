@@ -6,10 +6,9 @@
 //! a vector of 32-bit lanes holds one row a lane: products need no horizontal sums, and scales of many rows are
 //! decoded at once.
 
-use super::simd::Simd;
+use crate::simd::Simd;
 
-/// Rows in a tile.
-pub(crate) const ROWS: usize = 16;
+pub(crate) use crate::simd::ROWS;
 
 /// A place in a tile: the first of the lanes that a vector covers.
 #[derive(Clone, Copy)]

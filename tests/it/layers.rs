@@ -10,10 +10,11 @@ use std::{
 const COMMON: [&str; 3] = ["error", "dtype", "tool_call"];
 
 /// The stages, from the file down; each may use those before it.
-const STAGES: [&str; 12] = [
+const STAGES: [&str; 13] = [
     "gguf",
     "safetensors",
     "weights",
+    "simd",
     "quant",
     "graph",
     "models",

@@ -4,33 +4,15 @@
 //! on as packed, with activations in 8 bits. Float matrices are read where the weights have them, with activations in
 //! single precision; so is an embedding that is not also the output matrix. Nothing else of a file stays mapped.
 
-mod activations;
-mod aligned;
-mod attention;
-mod crew;
-mod executable;
-mod experts;
-mod float;
-mod interleave;
 mod kernels;
-mod math;
-mod matrix;
-mod packed;
-mod pages;
-mod pool;
-mod prepare;
-mod product;
-mod profile;
-mod recurrent;
-mod rope;
-mod run;
-mod shares;
-mod simd;
-mod task;
+mod memory;
+mod program;
+mod threads;
+mod weights;
 
 use std::{fs, sync::Arc, thread};
 
-use self::{executable::CpuExecutable, kernels::Kernels, pool::Pool};
+use self::{kernels::Kernels, program::executable::CpuExecutable, threads::pool::Pool};
 use super::{Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
@@ -120,12 +102,12 @@ impl Backend for Cpu {
     }
 
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
-        let widest = prepare::widest_quantized(plan);
-        executable::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs], max_positions)
+        let widest = weights::prepare::widest_quantized(plan);
+        program::executable::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs], max_positions)
     }
 
     fn reads_in_place(&self, plan: &Plan) -> Vec<Arc<str>> {
-        prepare::in_place(plan)
+        weights::prepare::in_place(plan)
     }
 
     fn compile(

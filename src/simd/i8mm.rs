@@ -1,0 +1,78 @@
+//! Armv8.6's products of byte matrices, on top of NEON's dot products.
+//!
+//! One instruction multiplies two rows of eight bytes with two others and gives four sums. The intrinsics are not
+//! stable, so it is written out.
+
+use std::arch::{aarch64::*, asm};
+
+use super::{
+    MatrixUnit, Neon, ROWS,
+    neon::{Sdot, signed},
+};
+
+/// AArch64 with NEON, its dot products and its products of matrices.
+pub(crate) type NeonI8mm = Neon<Sdot, I8mm>;
+
+/// The unit of FEAT_I8MM.
+#[derive(Clone, Copy)]
+pub(crate) struct I8mm;
+
+impl MatrixUnit for I8mm {
+    const TOKENS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn begin(_words: usize) {}
+
+    #[inline(always)]
+    unsafe fn multiply(bits: u32, words: usize, codes: *const u8, x: *const i8, stride: usize, sums: *mut i32) {
+        // SAFETY: by the caller, the codes, the rows and the sums are there.
+        unsafe {
+            // Rows 4q to 4q + 3 with the four tokens, two by two.
+            let mut acc = [[[vdupq_n_s32(0); 2]; 2]; ROWS / 4];
+            for word in (0..words).step_by(2) {
+                let x = |token: usize| vld1_s8(x.add(token * stride + 4 * word));
+                let tokens = [vcombine_s8(x(0), x(1)), vcombine_s8(x(2), x(3))];
+                for (q, acc) in acc.iter_mut().enumerate() {
+                    let line = |word: usize| vld1q_s32(codes.add(64 * word + 16 * q).cast());
+                    let [first, second] = [line(word), line(word + 1)];
+                    let rows = [vzip1q_s32(first, second), vzip2q_s32(first, second)];
+                    for (acc, rows) in acc.iter_mut().zip(rows) {
+                        let rows = signed(bits, rows);
+                        for (acc, tokens) in acc.iter_mut().zip(tokens) {
+                            *acc = smmla(*acc, tokens, rows);
+                        }
+                    }
+                }
+            }
+            for (q, [low, high]) in acc.into_iter().enumerate() {
+                for pair in 0..2 {
+                    // Each holds two rows of the first token, then two of the second.
+                    let [low, high] = [vreinterpretq_s64_s32(low[pair]), vreinterpretq_s64_s32(high[pair])];
+                    let to = sums.add(2 * pair * ROWS + 4 * q);
+                    vst1q_s32(to, vreinterpretq_s32_s64(vzip1q_s64(low, high)));
+                    vst1q_s32(to.add(ROWS), vreinterpretq_s32_s64(vzip2q_s64(low, high)));
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn end() {}
+}
+
+/// `sum [2, 2]` and the products of `a [2, 8]` with `b [2, 8]`, row by row.
+#[inline(always)]
+unsafe fn smmla(sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+    let mut sum = sum;
+    // SAFETY: by the caller, the machine has the instruction.
+    unsafe {
+        asm!(
+            "smmla {sum:v}.4s, {a:v}.16b, {b:v}.16b",
+            sum = inout(vreg) sum,
+            a = in(vreg) a,
+            b = in(vreg) b,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    sum
+}

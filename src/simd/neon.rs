@@ -1,0 +1,200 @@
+//! NEON: eight lanes in two registers, so that what is read or broadcast once serves twice as many rows; with or
+//! without the dot products of Armv8.2.
+//!
+//! Conversions of half-precision floats, dot products and prefetches are assembly because their intrinsics are not
+//! stable.
+
+use std::{
+    arch::{aarch64::*, asm},
+    marker::PhantomData,
+};
+
+use super::{Gather, MatrixUnit, NoUnit, Simd, methods};
+
+type I = [int32x4_t; 2];
+type F = [float32x4_t; 2];
+
+/// AArch64 with NEON, and with what `G` and `U` need.
+#[derive(Clone, Copy)]
+pub(crate) struct Neon<G = WideningProducts, U = NoUnit>(PhantomData<(G, U)>);
+
+/// AArch64 with NEON and its dot products.
+pub(crate) type NeonDotprod = Neon<Sdot>;
+
+/// An intrinsic applied to both registers of its arguments.
+macro_rules! both {
+    ($intrinsic:ident($($arg:ident),+)) => {
+        [$intrinsic($($arg[0]),+), $intrinsic($($arg[1]),+)]
+    };
+}
+
+/// Both halves of a vector of 16-bit numbers, widened.
+#[inline(always)]
+unsafe fn widen(a: uint16x8_t) -> I {
+    // SAFETY: by the caller, the machine has NEON.
+    unsafe { [vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(a))), vreinterpretq_s32_u32(vmovl_high_u16(a))] }
+}
+
+/// Shifts words by `n`, filled with zeros: towards the high bits, or towards the low ones where `n` is negative.
+#[inline(always)]
+unsafe fn shift(a: int32x4_t, n: i32) -> int32x4_t {
+    // SAFETY: by the caller, the machine has NEON.
+    unsafe { vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(n))) }
+}
+
+/// Bytes of `index` replaced by those of `table`.
+#[inline(always)]
+unsafe fn entries(table: uint8x16_t, index: int32x4_t) -> int32x4_t {
+    // SAFETY: by the caller, the machine has NEON.
+    unsafe { vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(index))) }
+}
+
+impl<G: Gather<int32x4_t>, U: MatrixUnit> Simd for Neon<G, U> {
+    const WIDTH: usize = 8;
+    const SIGNED_BYTES: bool = G::SIGNED_BYTES;
+    type I = I;
+    type F = F;
+    type Unit = U;
+
+    methods! {
+        fn splat_i(x: i32) -> I = [vdupq_n_s32(x); 2];
+        fn load_i(from: *const u8) -> I = [vld1q_s32(from.cast()), vld1q_s32(from.add(16).cast())];
+        fn load_shorts(from: *const u8) -> I = widen(vld1q_u16(from.cast()));
+        fn load_bytes(from: *const u8) -> I = widen(vmovl_u8(vld1_u8(from)));
+        fn and(a: I, b: I) -> I = both!(vandq_s32(a, b));
+        fn or(a: I, b: I) -> I = both!(vorrq_s32(a, b));
+        fn xor(a: I, b: I) -> I = both!(veorq_s32(a, b));
+        fn add_i(a: I, b: I) -> I = both!(vaddq_s32(a, b));
+        fn shl(a: I, n: u32) -> I = [shift(a[0], n as i32), shift(a[1], n as i32)];
+        fn shr(a: I, n: u32) -> I = [shift(a[0], -(n as i32)), shift(a[1], -(n as i32))];
+        fn sar(a: I, n: u32) -> I = {
+            let n = [vdupq_n_s32(-(n as i32)); 2];
+            both!(vshlq_s32(a, n))
+        };
+        fn lookup(table: &[u8; 16], index: I) -> I = {
+            let table = [vld1q_u8(table.as_ptr()); 2];
+            both!(entries(table, index))
+        };
+        fn to_f(a: I) -> F = both!(vcvtq_f32_s32(a));
+        fn as_f(a: I) -> F = both!(vreinterpretq_f32_s32(a));
+        fn store_i(to: *mut u8, a: I) = {
+            vst1q_s32(to.cast(), a[0]);
+            vst1q_s32(to.add(16).cast(), a[1]);
+        };
+        fn store_bytes(to: *mut i8, a: I) = vst1_s8(to, vmovn_s16(vcombine_s16(vmovn_s32(a[0]), vmovn_s32(a[1]))));
+        fn sum_i(a: I) -> i32 = vaddvq_s32(vaddq_s32(a[0], a[1]));
+
+        fn splat(x: f32) -> F = [vdupq_n_f32(x); 2];
+        fn load(from: *const f32) -> F = [vld1q_f32(from), vld1q_f32(from.add(4))];
+        fn load_f16(from: *const u16) -> F = {
+            let (low, high): (float32x4_t, float32x4_t);
+            asm!(
+                "fcvtl {low:v}.4s, {halves:v}.4h",
+                "fcvtl2 {high:v}.4s, {halves:v}.8h",
+                halves = in(vreg) vld1q_u16(from),
+                low = out(vreg) low,
+                high = lateout(vreg) high,
+                options(pure, nomem, nostack),
+            );
+            [low, high]
+        };
+        fn load_bf16(from: *const u16) -> F = {
+            let upper = Self::shl(widen(vld1q_u16(from)), 16);
+            both!(vreinterpretq_f32_s32(upper))
+        };
+        fn load_i8(from: *const i8) -> F = {
+            let shorts = vmovl_s8(vld1_s8(from));
+            [vcvtq_f32_s32(vmovl_s16(vget_low_s16(shorts))), vcvtq_f32_s32(vmovl_high_s16(shorts))]
+        };
+        fn store(to: *mut f32, a: F) = {
+            vst1q_f32(to, a[0]);
+            vst1q_f32(to.add(4), a[1]);
+        };
+        fn store_f16(to: *mut u16, a: F) = {
+            let halves: uint16x8_t;
+            asm!(
+                "fcvtn {halves:v}.4h, {low:v}.4s",
+                "fcvtn2 {halves:v}.8h, {high:v}.4s",
+                low = in(vreg) a[0],
+                high = in(vreg) a[1],
+                halves = out(vreg) halves,
+                options(pure, nomem, nostack),
+            );
+            vst1q_u16(to, halves);
+        };
+        fn add(a: F, b: F) -> F = both!(vaddq_f32(a, b));
+        fn sub(a: F, b: F) -> F = both!(vsubq_f32(a, b));
+        fn mul(a: F, b: F) -> F = both!(vmulq_f32(a, b));
+        fn div(a: F, b: F) -> F = both!(vdivq_f32(a, b));
+        fn max(a: F, b: F) -> F = both!(vmaxq_f32(a, b));
+        fn min(a: F, b: F) -> F = both!(vminq_f32(a, b));
+        fn fma(a: F, b: F, c: F) -> F = both!(vfmaq_f32(c, a, b));
+        fn fnma(a: F, b: F, c: F) -> F = both!(vfmsq_f32(c, a, b));
+        fn abs(a: F) -> F = both!(vabsq_f32(a));
+        fn to_i(a: F) -> I = both!(vcvtnq_s32_f32(a));
+        fn sum(a: F) -> f32 = vaddvq_f32(vaddq_f32(a[0], a[1]));
+        fn max_lane(a: F) -> f32 = vmaxvq_f32(vmaxq_f32(a[0], a[1]));
+
+        fn gather(bits: u32, sum: I, codes: I, x: I) -> I =
+            [G::gather(bits, sum[0], codes[0], x[0]), G::gather(bits, sum[1], codes[1], x[1])];
+        fn total(bits: u32, sum: I) -> I = [G::total(bits, sum[0]), G::total(bits, sum[1])];
+        fn prefetch(from: *const u8) =
+            asm!("prfm pldl1keep, [{from}]", from = in(reg) from.addr(), options(nomem, nostack, preserves_flags));
+        fn prefetch_far(from: *const u8) =
+            asm!("prfm pldl2keep, [{from}]", from = in(reg) from.addr(), options(nomem, nostack, preserves_flags));
+    }
+
+    #[inline(always)]
+    fn span(bits: u32) -> usize {
+        G::span(bits)
+    }
+}
+
+/// Codes as signed bytes: those of 8 bits less 128, others as they are.
+#[inline(always)]
+pub(super) unsafe fn signed(bits: u32, codes: int32x4_t) -> int8x16_t {
+    // SAFETY: by the caller, the machine has NEON.
+    unsafe {
+        let codes = vreinterpretq_s8_s32(codes);
+        if bits == 8 { veorq_s8(codes, vdupq_n_s8(-128)) } else { codes }
+    }
+}
+
+/// Products of bytes with dot products.
+#[derive(Clone, Copy)]
+pub(crate) struct Sdot;
+
+impl Gather<int32x4_t> for Sdot {
+    const SIGNED_BYTES: bool = true;
+
+    methods! {
+        fn gather(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t = {
+            let mut sum = sum;
+            asm!(
+                "sdot {sum:v}.4s, {codes:v}.16b, {x:v}.16b",
+                sum = inout(vreg) sum,
+                codes = in(vreg) signed(bits, codes),
+                x = in(vreg) x,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+            sum
+        };
+    }
+}
+
+/// Products of bytes with what NEON itself has.
+#[derive(Clone, Copy)]
+pub(crate) struct WideningProducts;
+
+impl Gather<int32x4_t> for WideningProducts {
+    const SIGNED_BYTES: bool = true;
+
+    methods! {
+        fn gather(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t = {
+            let (codes, x) = (signed(bits, codes), vreinterpretq_s8_s32(x));
+            let low = vmull_s8(vget_low_s8(codes), vget_low_s8(x));
+            // Two products of 128 and 127 still fit 16 bits.
+            vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8(codes, x)))
+        };
+    }
+}
