@@ -9,20 +9,10 @@
 //! The conversation comes from untrusted people: special tokens that it spells are text ([`ChatTemplate::prompt`]).
 
 mod answer;
-mod budget;
 mod choice;
-mod lexer;
-mod limits;
 mod message;
-mod methods;
-mod operators;
 mod options;
-mod provenance;
-mod python;
-mod rewrite;
 mod schema;
-mod source;
-mod stack;
 mod template;
 
 pub use answer::{AnswerEvent, AnswerParser, CallForm};

@@ -50,9 +50,11 @@
 //! a `try_from`, `SocketAddr`. A text that breaks one of them is an [`Error::Form`], which has the
 //! text.
 
+mod after_reasoning;
 mod formats;
 mod lark;
 mod numbers;
+mod schema;
 mod translate;
 
 mod message;
@@ -71,6 +73,9 @@ use crate::{
     sampler::LogitsProcessor,
     tokenizer::Tokenizer,
 };
+
+pub(crate) use after_reasoning::AfterThought;
+pub(crate) use schema::closed_schema_of;
 
 /// What may stand between JSON's parts: nothing, a space, or a line break and an indentation. Without a bound, models that are
 /// unsure of what comes next write white space for ever.

@@ -4,15 +4,11 @@
 //! Whatever a caller asks for (a text, an answer, ids, logits) goes through that sequence, and what the request shares
 //! with it at the start is not computed again.
 
-#[cfg(feature = "constrained")]
-mod after_thought;
 #[cfg(feature = "chat")]
 mod answer;
 #[cfg(feature = "async")]
 mod asynchronous;
 mod builder;
-#[cfg(feature = "constrained")]
-mod closed_schema;
 mod lm;
 mod memory;
 mod requests;
@@ -23,6 +19,19 @@ mod tool_choice;
 mod typed;
 
 use std::{sync::Arc, thread};
+
+use crate::{
+    Error, Result,
+    backend::{Adapter, Backend, Device, DeviceInfo, Fallback, LoadProgress},
+    generate::{Decoder, Limits},
+    gguf::Gguf,
+    graph::Graph,
+    kv_cache::{CacheLayout, KvCache, SequenceId},
+    models::{Config, Model},
+    optimize::{Target, optimize},
+    tokenizer::Tokenizer,
+    weights::Weights,
+};
 
 #[cfg(feature = "chat")]
 pub use answer::{Answer, AnswerEvents};
@@ -36,18 +45,6 @@ pub use memory::MemoryPlan;
 
 #[cfg(feature = "chat")]
 use crate::chat::ChatTemplate;
-use crate::{
-    Error, Result,
-    backend::{Adapter, Backend, Device, DeviceInfo, Fallback, LoadProgress},
-    generate::{Decoder, Limits},
-    gguf::Gguf,
-    graph::Graph,
-    kv_cache::{CacheLayout, KvCache, SequenceId},
-    models::{Config, Model},
-    optimize::{Target, optimize},
-    tokenizer::Tokenizer,
-    weights::Weights,
-};
 
 /// Whether this build has a backend for GPUs.
 const LOOKS_FOR_GPUS: bool = cfg!(any(feature = "wgpu", feature = "metal"));

@@ -2,10 +2,6 @@
 
 use std::{fmt, path::Path};
 
-#[cfg(feature = "constrained")]
-use super::after_thought::AfterThought;
-#[cfg(all(feature = "chat", not(feature = "constrained")))]
-use super::tool_choice::refuse_forced_calls;
 use super::{MemoryPlan, Runner, RunnerBuilder};
 use crate::{
     Result,
@@ -16,6 +12,11 @@ use crate::{
     sampler::{Sampler, SamplerOptions},
     tokenizer::Tokenizer,
 };
+
+#[cfg(all(feature = "chat", not(feature = "constrained")))]
+use super::tool_choice::refuse_forced_calls;
+#[cfg(feature = "constrained")]
+use crate::grammar::AfterThought;
 #[cfg(feature = "chat")]
 use {
     super::Answer,

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::{Runner, closed_schema::closed_schema_of};
+use super::Runner;
 use crate::{
     Error, Result,
     chat::{AnswerEvent, ChatOptions, Message},
     generate::{GenerateOptions, Prompt, StopHandle, StopReason},
-    grammar::{Grammar, Grammars},
+    grammar::{Grammar, Grammars, closed_schema_of},
 };
 
 impl Runner {

@@ -1,18 +1,19 @@
 //! Hugging Face's `tokenizer.json` in; the `tokenizers` crate runs it as it is, but for `cutter.rs`.
 
-use std::path::Path;
-use std::sync::OnceLock;
+use std::{path::Path, sync::OnceLock};
 
 use serde_json::Value;
 use tokenizers::{DecoderWrapper, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, TokenizerImpl};
 
-use super::cutter::Cutter;
-use super::stand_ins::StandIns;
-use super::wordpiece;
-use crate::error::{Error, Result};
-use crate::gguf::Gguf;
-use crate::tokenizer::vocabulary::{Kind, Vocabulary};
-use crate::tokenizer::{Encoder, Special, bytes, spm};
+use super::{placeholders::StandIns, pre_tokenizer::Cutter, wordpiece};
+use crate::{
+    error::{Error, Result},
+    gguf::Gguf,
+    tokenizer::{
+        Encoder, Special, bytes, spm,
+        vocabulary::{Kind, Vocabulary},
+    },
+};
 
 /// A tokenizer of the `tokenizers` crate, but for how it cuts texts.
 pub(super) type Tokenizer =

@@ -1,8 +1,8 @@
 //! Runs the vocabularies that the `tokenizers` crate knows: a whole `tokenizer.json`, and BERT's WordPiece.
 
-mod cutter;
 mod json;
-mod stand_ins;
+mod placeholders;
+mod pre_tokenizer;
 mod wordpiece;
 
 pub(super) use json::{Json, from_file, from_gguf};

@@ -1,20 +1,36 @@
 //! A model's chat template: messages in, the prompt out.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+mod budget;
+mod escape;
+mod filters;
+mod lexer;
+mod limits;
+mod methods;
+mod python;
+mod rewrite;
+mod source;
+mod stack;
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value, merge_maps};
-use minijinja::{Environment, ErrorKind, context};
+use std::{collections::BTreeMap, ops::Range};
 
-use super::lexer::Piece;
-use super::provenance::Provenance;
-use super::rewrite::{Offsets, Rewritten};
-use super::source::Source;
-use super::{ChatOptions, Message, budget, lexer, limits, methods, operators, python, rewrite, stack};
-use crate::error::{Error, Result, excerpt};
-use crate::gguf::Gguf;
-use crate::tokenizer::{SpecialTokens, Tokenizer};
+use minijinja::{
+    Environment, ErrorKind, context,
+    syntax::SyntaxConfig,
+    value::{Serde, Value, merge_maps},
+};
+
+use self::{
+    escape::Provenance,
+    lexer::Piece,
+    rewrite::{Offsets, Rewritten},
+    source::Source,
+};
+use super::{ChatOptions, Message};
+use crate::{
+    error::{Error, Result, excerpt},
+    gguf::Gguf,
+    tokenizer::{SpecialTokens, Tokenizer},
+};
 
 /// A model's chat template.
 ///
@@ -94,7 +110,7 @@ impl ChatTemplate {
         environment.set_debug(true);
         environment.set_fuel(Some(FUEL));
         environment.set_formatter(python::print);
-        operators::install(&mut environment);
+        filters::install(&mut environment);
         methods::install(&mut environment);
         limits::install(&mut environment);
         environment.add_function(RAISE_EXCEPTION, raise_exception);

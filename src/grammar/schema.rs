@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 16;
 
 /// Returns the schema of a type, with the rules that serde adds to it. An object whose parts cannot
 /// be put together stays in parts, and the grammar refuses it by name.
-pub(super) fn closed_schema_of<T: JsonSchema>() -> Value {
+pub(crate) fn closed_schema_of<T: JsonSchema>() -> Value {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let root = schema.as_value().clone();
     let mut close = |schema: &mut Schema| {

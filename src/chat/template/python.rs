@@ -1,7 +1,9 @@
 //! Values in; what Python would print of them out. Templates are written for Python's `str()` and `json.dumps`.
 
-use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Error, ErrorKind, Output, State};
+use minijinja::{
+    Error, ErrorKind, Output, State,
+    value::{Kwargs, Value, ValueKind},
+};
 
 use super::budget::{MAX_DEPTH, MAX_TEXT, spend};
 

@@ -4,15 +4,16 @@
 //! other tokens to know, one for each special one and with its habits, and the special tokens that do count are written
 //! as these.
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 use tokenizers::AddedToken;
 
 use super::json::Tokenizer;
-use crate::error::{Error, Result};
-use crate::tokenizer::special::masked;
+use crate::{
+    error::{Error, Result},
+    tokenizer::special::masked,
+};
 
 /// Begins every stand-in. Unicode keeps it from ever being a character.
 const MARK: char = '\u{10FFFF}';

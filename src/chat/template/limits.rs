@@ -3,12 +3,16 @@
 
 use std::slice::from_ref;
 
-use minijinja::value::{Kwargs, Rest, StringInput, Value, ValueKind, ValueOrKwargs};
-use minijinja::{Environment, Error, ErrorKind, State, filters, functions};
+use minijinja::{
+    Environment, Error, ErrorKind, State, filters, functions,
+    value::{Kwargs, Rest, StringInput, Value, ValueKind, ValueOrKwargs},
+};
 
-use super::budget::{ITEM, ITEM_LIST, check_text, size, spend, text_size};
-use super::operators::needle;
-use super::{methods, python};
+use super::{
+    budget::{ITEM, ITEM_LIST, check_text, size, spend, text_size},
+    filters::needle,
+    methods, python,
+};
 
 /// The most columns of padding, or parts of a list, that a template may ask for.
 const LIMIT: usize = 9999;

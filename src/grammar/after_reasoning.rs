@@ -2,16 +2,16 @@
 
 use std::mem;
 
+use super::Constraint;
 use crate::{
     Result,
     chat::AnswerParser,
-    grammar::Constraint,
     sampler::LogitsProcessor,
     tokenizer::{SpecialTokens, Tokenizer},
 };
 
 /// A constraint of what follows a thought, if there is one.
-pub(super) struct AfterThought {
+pub(crate) struct AfterThought {
     constraint: Constraint,
     tokenizer: Tokenizer,
     /// The ids that begin a thought.

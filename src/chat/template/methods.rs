@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 
-use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, from_args};
-use minijinja::{Environment, Error, ErrorKind, State, filters};
-use minijinja_contrib::globals::{cycler, joiner};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use minijinja::{
+    Environment, Error, ErrorKind, State, filters,
+    value::{Kwargs, Rest, Tuple, Value, ValueKind, from_args},
+};
+use minijinja_contrib::{
+    globals::{cycler, joiner},
+    pycompat::unknown_method_callback,
+};
 
-use super::limits::check;
-use super::python;
+use super::{limits::check, python};
 
 pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_test("iterable", is_iterable);

@@ -2,8 +2,10 @@
 
 use std::io;
 
-use minijinja::value::{Value, ValueKind};
-use minijinja::{Error, ErrorKind, State};
+use minijinja::{
+    Error, ErrorKind, State,
+    value::{Value, ValueKind},
+};
 
 /// The most bytes that a template may write, or make at once: more than any context holds.
 pub(super) const MAX_TEXT: usize = 64 << 20;

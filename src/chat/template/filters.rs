@@ -1,11 +1,15 @@
 //! The filters that [`rewrite`](super::rewrite) puts into templates.
 
-use minijinja::value::{Tuple, Value, ValueKind};
-use minijinja::{Environment, Error, State, context};
+use minijinja::{
+    Environment, Error, State, context,
+    value::{Tuple, Value, ValueKind},
+};
 
-use super::budget::{check_text, size, spend, text_size};
-use super::python;
-use super::rewrite::filter;
+use super::{
+    budget::{check_text, size, spend, text_size},
+    python,
+    rewrite::filter,
+};
 
 pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_filter(filter::NEEDLE, needle);

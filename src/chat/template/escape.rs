@@ -6,8 +6,10 @@
 //! text. What the template itself quotes and looks for (`</think>`) stays as it is where it could not be a part of any special
 //! token.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use minijinja::value::{Value, ValueKind};
@@ -41,7 +43,7 @@ impl<'s> Provenance<'s> {
         let kept = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(kept);
         let kept = kept.map_err(|e| Error::ChatTemplate(format!("what it quotes cannot be searched for: {e}")))?;
         let mut used = BTreeSet::new();
-        values.iter().try_for_each(|value| collect_private(value, &mut used)).map_err(super::template::error)?;
+        values.iter().try_for_each(|value| collect_private(value, &mut used)).map_err(super::error)?;
         used.extend(source.literals.iter().flat_map(|text| text.chars()));
         let mut free = PRIVATE.filter_map(char::from_u32).filter(|char| !used.contains(char));
         let swapped = edges.iter().copied().chain(insides.iter().filter_map(|text| text.chars().next()));

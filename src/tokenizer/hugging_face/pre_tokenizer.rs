@@ -6,13 +6,16 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tokenizers::pattern::Pattern;
-use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::pre_tokenizers::split::SplitPattern;
-use tokenizers::{Offsets, PreTokenizedString, PreTokenizer, SplitDelimiterBehavior};
+use tokenizers::{
+    Offsets, PreTokenizedString, PreTokenizer, SplitDelimiterBehavior,
+    pattern::Pattern,
+    pre_tokenizers::{PreTokenizerWrapper, split::SplitPattern},
+};
 
-use crate::error::{Error, Result};
-use crate::tokenizer::pre;
+use crate::{
+    error::{Error, Result},
+    tokenizer::pre,
+};
 
 /// White space or capitals in a row that the crate's engine is trusted with. Expressions may go back over each of them once or twice.
 const LONGEST_RUN: usize = 1 << 18;
