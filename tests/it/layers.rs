@@ -57,9 +57,9 @@ fn imports_run_one_way() {
 fn violations_are_found() {
     let place = ["backend", "cpu", "run"].map(String::from);
     let text = "use crate::{Error, graph::{Op, Shape}, backend::{self, webgpu::Shader}};\n\
-                // use crate::runner::Runner;\n\
+                // use crate::api::runner::Runner;\n\
                 fn f() { super::super::super::generate::g(); super::pool::h(); super::super::webgpu::k() }\n\
-                const S: &str = \"crate::runner\";";
+                const S: &str = \"crate::api::runner\";";
     let paths: BTreeSet<_> = crate_paths(text, &place).into_iter().map(|path| path.join("::")).collect();
     let expected = [
         "Error",

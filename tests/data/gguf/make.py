@@ -1,4 +1,4 @@
-"""Writes the files that tests/it/gguf.rs reads, with gguf-py (PyPI `gguf` 0.19), an independent writer of the format.
+"""Writes the files that tests/it/gguf/ reads, with gguf-py (PyPI `gguf` 0.19), an independent writer of the format.
 
     python3 make.py        # into this folder
 

@@ -15,16 +15,14 @@ use inkstone::{
     kv_cache::CacheLayout,
 };
 
-use crate::{
-    ops,
-    support::{
-        data,
-        drive::{Tensor, packed},
-        graphs::Random,
-        quantize::quantize,
-        recorder::best_of,
-        tiny::{EXACT, MODELS, RECURRENT, argmax, nmse},
-    },
+use super::ops;
+use crate::support::{
+    data,
+    drive::{Tensor, packed},
+    graphs::Random,
+    quantize::quantize,
+    recorder::best_of,
+    tiny::{EXACT, MODELS, RECURRENT, argmax, nmse},
 };
 
 /// What rounding in another order may cost in single precision.
@@ -206,7 +204,7 @@ fn the_search_for_adapters_writes_nothing() {
         return;
     }
     let search = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "gpu::devices_are_named_and_missing_ones_too"])
+        .args(["--exact", "backend::gpu::devices_are_named_and_missing_ones_too"])
         .env_remove("XDG_RUNTIME_DIR")
         .output()
         .unwrap();

@@ -1,13 +1,17 @@
 //! Tokenizers against llama.cpp's ids: real vocabularies in ../shared/tokenizers, small ones in tests/data/tokenizer.
 
-use std::collections::HashMap;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::{
+    collections::HashMap,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
-use inkstone::Error;
-use inkstone::gguf::{Array, Gguf};
-use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+use inkstone::{
+    Error,
+    gguf::{Array, Gguf},
+    tokenizer::{SpecialTokens, Tokenizer},
+};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -3,8 +3,10 @@
 use inkstone::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::Value;
 
-use super::tokenizer::{data, ids, open};
-use super::tokenizer_errors::{Tiny, tiny};
+use super::{
+    encode::{data, ids, open},
+    errors::{Tiny, tiny},
+};
 
 #[test]
 fn bert_is_cut_as_it_was_trained() {

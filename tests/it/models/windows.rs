@@ -6,13 +6,11 @@ use inkstone::{
     kv_cache::{CacheLayout, KvCache, Stage},
 };
 
-use crate::{
-    models::{dense, open},
-    support::{
-        drive,
-        interpret::{Interpreter, Run, Step},
-        tiny::{EXACT, MODELS, Tiny, nmse},
-    },
+use super::families::{dense, open};
+use crate::support::{
+    drive,
+    interpret::{Interpreter, Run, Step},
+    tiny::{EXACT, MODELS, Tiny, nmse},
 };
 
 /// What matrix units may add to a squared error: they round both sides of products to half precision.

@@ -1,7 +1,9 @@
 //! What a hostile template can make a rendering take.
 
-use inkstone::Error;
-use inkstone::chat::{ChatOptions, ChatTemplate, Message};
+use inkstone::{
+    Error,
+    chat::{ChatOptions, ChatTemplate, Message},
+};
 use minijinja::{Environment, value::Serde};
 use serde_json::{Value, json};
 

@@ -11,6 +11,7 @@ mod rows;
 use inkstone::{DType, graph::Op};
 
 use self::case::Case;
+
 pub use self::case::{compare, ragged};
 
 type Cases = fn() -> Vec<Case>;

@@ -11,14 +11,12 @@ use inkstone::{
     weights::Weights,
 };
 
-use crate::{
-    ops::{compare, ragged},
-    support::{
-        drive::{self, Driver, Tensor, label, packed},
-        graphs::{self, Sizes},
-        interpret::{self, Interpreter, Step},
-        quantize::quantize,
-    },
+use super::ops::{compare, ragged};
+use crate::support::{
+    drive::{self, Driver, Tensor, label, packed},
+    graphs::{self, Sizes},
+    interpret::{self, Interpreter, Step},
+    quantize::quantize,
 };
 
 /// Large enough for K formats and for every thread to have a share.

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use inkstone::Error;
-use inkstone::chat::{ChatOptions, ChatTemplate, Content, Document, Message, Part, Tool, ToolCall};
-use inkstone::gguf::Gguf;
-use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+use inkstone::{
+    Error,
+    chat::{ChatOptions, ChatTemplate, Content, Document, Message, Part, Tool, ToolCall},
+    gguf::Gguf,
+    tokenizer::{SpecialTokens, Tokenizer},
+};
 use serde_json::{Value, json};
 
-use crate::tokenizer_errors::tiny;
+use crate::tokenizer::errors::tiny;
 
 fn read(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/chat").join(name)).unwrap()

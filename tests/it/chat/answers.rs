@@ -9,7 +9,7 @@ use inkstone::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::chat::{message, tools};
+use super::render::{message, tools};
 
 fn read(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/chat").join(name)).unwrap()

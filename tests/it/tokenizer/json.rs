@@ -1,15 +1,18 @@
 //! A `tokenizer.json` against Hugging Face's library, which runs all of it but for expressions that our own engine knows.
 
-use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::{path::PathBuf, sync::LazyLock};
 
-use inkstone::gguf::Gguf;
-use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+use inkstone::{
+    gguf::Gguf,
+    tokenizer::{SpecialTokens, Tokenizer},
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::tokenizer::{data, open};
-use super::tokenizer_pre::{Row, vectors};
+use super::{
+    encode::{data, open},
+    pre::{Row, vectors},
+};
 use crate::support::gguf_file::Folder;
 
 /// A file with the vocabulary of pre.gguf, which shows where a text was cut, and the pre-tokenizer of a row; none for llama.cpp's own.

@@ -7,11 +7,11 @@ use inkstone::{
     generate::{Limits, Wanted},
 };
 
-use crate::{
-    backend::{backends_for, driver, quantized_model},
+use super::{
+    cpu::{backends_for, driver, quantized_model},
     ops::ragged,
-    support::{drive::label, interpret::Step, recorder::Recorder},
 };
+use crate::support::{drive::label, interpret::Step, recorder::Recorder};
 
 /// A prefill of two sequences, and a token of each after it.
 fn steps() -> [Step; 2] {

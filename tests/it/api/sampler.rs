@@ -1,9 +1,11 @@
 //! Each stage of the sampler against plain f64 loops over the whole, sorted vocabulary.
 
-use inkstone::Error;
-use inkstone::gguf::Gguf;
-use inkstone::sampler::{Dry, DynamicTemperature, Mirostat, MirostatVersion, Sampler, SamplerOptions, Xtc};
-use inkstone::tokenizer::Tokenizer;
+use inkstone::{
+    Error,
+    gguf::Gguf,
+    sampler::{Dry, DynamicTemperature, Mirostat, MirostatVersion, Sampler, SamplerOptions, Xtc},
+    tokenizer::Tokenizer,
+};
 use proptest::prelude::*;
 
 use crate::support::data;

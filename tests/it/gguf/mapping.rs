@@ -170,7 +170,7 @@ fn nothing_stays_mapped_for_a_gpu() {
 fn a_mapped_file_that_is_shortened_ends_the_process() {
     use std::{env, os::unix::process::ExitStatusExt, process::Command};
     let child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "mapping::reads_a_mapped_file_that_was_shortened"])
+        .args(["--exact", "--ignored", "gguf::mapping::reads_a_mapped_file_that_was_shortened"])
         .output()
         .unwrap();
     const SIGBUS: i32 = 7;

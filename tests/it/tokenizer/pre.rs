@@ -2,13 +2,15 @@
 
 use std::sync::LazyLock;
 
-use inkstone::gguf::Gguf;
-use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+use inkstone::{
+    gguf::Gguf,
+    tokenizer::{SpecialTokens, Tokenizer},
+};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::tokenizer::data;
+use super::encode::data;
 use crate::support::gguf_file::{Folder, string};
 
 /// The vocabulary that shows where a text was cut, with another `tokenizer.ggml.pre`.
@@ -59,7 +61,7 @@ fn every_pre_tokenizer_cuts_as_the_model_was_trained() {
         }
     }
     // A row that the vectors do not have has been checked by nothing.
-    let unknown = Tokenizer::from_gguf(&super::tokenizer_errors::tiny().string("tokenizer.ggml.pre", "x").open());
+    let unknown = Tokenizer::from_gguf(&super::errors::tiny().string("tokenizer.ggml.pre", "x").open());
     let message = unknown.unwrap_err().to_string();
     let (_, supported) = message.split_once("supported: ").unwrap();
     let mut supported: Vec<&str> = supported.split(", ").collect();

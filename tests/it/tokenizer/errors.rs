@@ -1,8 +1,10 @@
 //! Tokenizers of metadata that is unusual, or wrong.
 
-use inkstone::Error;
-use inkstone::gguf::Gguf;
-use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+use inkstone::{
+    Error,
+    gguf::Gguf,
+    tokenizer::{SpecialTokens, Tokenizer},
+};
 use proptest::prelude::*;
 
 use crate::support::gguf_file::{Folder, GgufFile, array, string};

@@ -6,12 +6,10 @@ use inkstone::{
     kv_cache::{CHECKPOINTS, CacheLayout},
 };
 
-use crate::{
-    models::{Stored, load, u32, zeros},
-    support::{
-        gguf_file::{Folder, GgufFile},
-        tiny::{RECURRENT, nmse},
-    },
+use super::families::{Stored, load, u32, zeros};
+use crate::support::{
+    gguf_file::{Folder, GgufFile},
+    tiny::{RECURRENT, nmse},
 };
 
 /// A model of two layers, the second with attention, whose weights are all zero, with some keys changed: `None` leaves one
@@ -25,7 +23,7 @@ fn file(changes: &[(&str, Option<Stored>)]) -> GgufFile {
         ("attention.head_count", u32(4)),
         ("attention.head_count_kv", u32(2)),
         ("attention.key_length", u32(6)),
-        ("attention.layer_norm_rms_epsilon", crate::models::f32(1e-5)),
+        ("attention.layer_norm_rms_epsilon", crate::models::families::f32(1e-5)),
         ("full_attention_interval", u32(2)),
         ("ssm.conv_kernel", u32(3)),
         ("ssm.state_size", u32(16)),

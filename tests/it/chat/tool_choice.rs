@@ -7,12 +7,10 @@ use inkstone::{
 };
 use serde_json::json;
 
-use crate::{
-    support::{
-        gguf_file::Folder,
-        tiny::{MODELS, with_template},
-    },
-    tool_calls::offered,
+use super::tool_calls::offered;
+use crate::support::{
+    gguf_file::Folder,
+    tiny::{MODELS, with_template},
 };
 
 const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
@@ -133,7 +131,7 @@ mod held {
     };
 
     use super::{driven::wanting, *};
-    use crate::tool_calls::FORMS;
+    use crate::chat::tool_calls::FORMS;
 
     /// The answer as a message; panics where a call in it is wrong.
     fn answer(runner: &mut Runner, chat: &ChatOptions, wanted: &str) -> Message {

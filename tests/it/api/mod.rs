@@ -1,0 +1,19 @@
+//! The runner's interface.
+
+#[cfg(feature = "async")]
+mod asynchronous;
+mod errors;
+mod examples;
+mod generate;
+#[cfg(feature = "constrained")]
+mod grammar;
+mod loading;
+mod many;
+mod prompts;
+mod readme;
+mod runner;
+mod sampler;
+mod score;
+mod score_many;
+#[cfg(feature = "constrained")]
+mod typed;

@@ -1,0 +1,8 @@
+//! Backends: ops, formats, and devices.
+
+mod cpu;
+#[cfg(any(feature = "wgpu", feature = "metal"))]
+mod gpu;
+mod ops;
+mod profile;
+mod quant;

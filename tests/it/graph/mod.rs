@@ -1,0 +1,6 @@
+//! Graphs: building, optimising, planning, and the interpreter.
+
+mod build;
+mod interpret;
+mod optimize;
+mod plan;

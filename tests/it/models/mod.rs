@@ -1,0 +1,7 @@
+//! Model families.
+
+mod families;
+mod qwen35;
+mod step_sizes;
+mod storyteller;
+mod windows;

@@ -1,0 +1,5 @@
+//! Directories of safetensors.
+
+mod errors;
+mod load;
+mod mutation;

@@ -1,0 +1,7 @@
+//! Tokenizers.
+
+mod bert;
+mod encode;
+pub mod errors;
+mod json;
+mod pre;
