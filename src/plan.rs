@@ -76,40 +76,17 @@ pub struct PlanStep {
 }
 
 impl PlanStep {
-    /// The operands that are matrices to multiply with.
+    /// Returns the operands that are matrices to multiply with.
     pub fn matrices(&self) -> &[Operand] {
-        match self.op {
-            Op::MatMul | Op::MatMulJoined | Op::MatMulGlu(_) => &self.inputs[1..],
-            Op::MatMulAdd | Op::MatMulAddRmsNorm { .. } => &self.inputs[1..2],
-            Op::Experts(_) => &self.inputs[2..],
-            Op::Embed
-            | Op::Add
-            | Op::Mul
-            | Op::Div
-            | Op::Activate(_)
-            | Op::SoftCap { .. }
-            | Op::Slice { .. }
-            | Op::RmsNorm { .. }
-            | Op::Rope(_)
-            | Op::Attention(_)
-            | Op::RotatedAttention { .. }
-            | Op::ShortConv(_)
-            | Op::GatedDelta(_)
-            | Op::SelectOutputs
-            | Op::Route { .. }
-            | Op::AddRmsNorm { .. } => &[],
-        }
+        &self.inputs[self.op.properties().matrices_of(self.inputs.len())]
     }
 
     /// How many matrices lie one after the other in number `index` of [`matrices`](Self::matrices): those of experts, or
     /// one.
     pub fn stacked(&self, index: usize) -> usize {
-        match (&self.op, self.matrices().len()) {
-            // Each expert's gate, and its up.
-            (Op::Experts(spec), 2) if index == 0 => 2 * spec.experts,
-            (Op::Experts(spec), _) => spec.experts,
-            (_, _) => 1,
-        }
+        let Op::Experts(spec) = &self.op else { return 1 };
+        let gate_and_up_joined = self.matrices().len() == 2 && index == 0;
+        if gate_and_up_joined { 2 * spec.experts } else { spec.experts }
     }
 
     /// The operand that the first result overwrites, if any.
@@ -220,7 +197,7 @@ fn tenancies(graph: &Graph) -> (Vec<Tenancy>, Vec<Option<usize>>) {
     for (index, node) in graph.nodes().iter().enumerate() {
         for (output, id) in node.outputs.iter().enumerate() {
             let (shape, last) = (graph.shape(*id), last_reads[id.index()]);
-            let overwritten = node.op.in_place_operand().filter(|_| output == 0).map(|operand| node.inputs[operand]);
+            let overwritten = node.op.properties().in_place.filter(|_| output == 0).map(|operand| node.inputs[operand]);
             let taken_over = overwritten
                 .filter(|old| last_reads[old.index()] == index && graph.shape(*old) == shape)
                 .filter(|old| node.inputs.iter().filter(|input| *input == old).count() == 1)

@@ -44,7 +44,7 @@ impl Bounds {
             },
             Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
         });
-        let recurrent = plan.steps().iter().any(|step| step.op.state().is_some());
+        let recurrent = plan.steps().iter().any(|step| step.op.properties().state.is_some());
         let (vocabulary, groups) = (rows.min().unwrap_or(usize::MAX), cache.groups.clone());
         Self { max_tokens, max_outputs, vocabulary, groups, recurrent }
     }

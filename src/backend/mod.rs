@@ -19,7 +19,7 @@ pub use progress::{LoadProgress, ProgressCallback};
 use self::check::Bounds;
 use crate::{
     Error, Result,
-    graph::{Graph, Op},
+    graph::{FusedOp, Graph},
     kv_cache::{CacheLayout, PageId, PageTable, StateUpdate},
     plan::Plan,
     weights::Weights,
@@ -143,8 +143,8 @@ pub trait Backend: Send + Sync {
     /// The device.
     fn device(&self) -> &DeviceInfo;
 
-    /// Whether it has a kernel for this op; asked about fused ops only.
-    fn supports(&self, op: &Op) -> bool;
+    /// Returns whether the device has a kernel for a fused op. Every backend has all plain ops.
+    fn supports(&self, op: &FusedOp) -> bool;
 
     /// How many tokens of a prompt are best computed at once.
     fn prefill_chunk(&self) -> usize;
@@ -303,7 +303,7 @@ impl Backend for Fallback {
         &self.info
     }
 
-    fn supports(&self, op: &Op) -> bool {
+    fn supports(&self, op: &FusedOp) -> bool {
         self.backend.supports(op)
     }
 

@@ -1,6 +1,6 @@
 //! What attention and the rotation of its queries and keys are made of, and the operands that they take.
 
-use super::{Op, Rows, Shape, op::mismatch};
+use super::{Rows, Shape, infer::mismatch};
 
 /// Which elements of a head are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,16 +52,6 @@ pub struct AttentionSpec {
     pub head_dim: usize,
     /// What becomes of the scores before the softmax.
     pub scores: Scores,
-}
-
-impl Op {
-    /// The sizes of the attention that it is.
-    pub fn attention(&self) -> Option<&AttentionSpec> {
-        match self {
-            Self::Attention(spec) | Self::RotatedAttention { attention: spec, .. } => Some(spec),
-            _ => None,
-        }
-    }
 }
 
 impl RopeSpec {

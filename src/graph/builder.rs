@@ -156,16 +156,17 @@ impl Builder {
     }
 
     /// Adds a node and returns its first result.
-    pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> ValueId {
+    pub fn push(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> ValueId {
         self.push_all(op, inputs)[0]
     }
 
     /// Adds a node and returns all its results.
-    pub fn push_all(&mut self, op: Op, inputs: &[ValueId]) -> Vec<ValueId> {
+    pub fn push_all(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Vec<ValueId> {
+        let op = op.into();
         let shapes: Vec<Shape> = inputs.iter().map(|id| self.values[id.index()].shape).collect();
         let results = op.infer(&shapes).unwrap_or_else(|what| {
             self.mistake.get_or_insert_with(|| format!("node {} ({}): {what}", self.nodes.len(), op.name()));
-            vec![Shape::new(Rows::Tokens, 0); op.result_count(inputs.len()).max(1)]
+            vec![Shape::new(Rows::Tokens, 0); op.properties().result_count(inputs.len()).max(1)]
         });
         let node = self.nodes.len();
         let outputs: Vec<_> = results

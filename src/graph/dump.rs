@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{AttentionSpec, ExpertsSpec, Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
+use super::{AttentionSpec, ExpertsSpec, FusedOp, Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
 
 /// How many numbers of a constant are shown.
 const SHOWN: usize = 4;
@@ -27,28 +27,24 @@ impl fmt::Display for Shape {
 /// The op's name and its attributes.
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())?;
+        let name = self.name();
         match self {
-            Self::RmsNorm { eps } | Self::AddRmsNorm { eps } | Self::MatMulAddRmsNorm { eps } => {
-                write!(f, " eps={eps:?}")
+            Self::RmsNorm { eps } => write!(f, "{name} eps={eps:?}"),
+            Self::SoftCap { cap } => write!(f, "{name} cap={cap:?}"),
+            Self::Slice { first, len, every } => write!(f, "{name} first={first} len={len} every={every}"),
+            Self::Rope(spec) => write!(f, "{name} style={} head_dim={}", spec.style.name(), spec.head_dim),
+            Self::Attention(spec) => {
+                f.write_str(name)?;
+                write_attention(f, spec)
             }
-            Self::SoftCap { cap } => write!(f, " cap={cap:?}"),
-            Self::Slice { first, len, every } => write!(f, " first={first} len={len} every={every}"),
-            Self::Rope(spec) => write!(f, " style={} head_dim={}", spec.style.name(), spec.head_dim),
-            Self::Attention(spec) => write_attention(f, spec),
-            Self::RotatedAttention { attention, rope, norm } => {
-                write_attention(f, attention)?;
-                write!(f, " style={}", rope.style.name())?;
-                norm.map_or(Ok(()), |eps| write!(f, " eps={eps:?}"))
-            }
-            Self::Route { used } => write!(f, " used={used}"),
+            Self::Route { used } => write!(f, "{name} used={used}"),
             Self::Experts(ExpertsSpec { experts, used, activation }) => {
-                write!(f, " experts={experts} used={used} {}", Self::Activate(*activation).name())
+                write!(f, "{name} experts={experts} used={used} {}", activation.name())
             }
-            Self::ShortConv(spec) => write!(f, " state={} kernel={}", spec.state, spec.kernel),
+            Self::ShortConv(spec) => write!(f, "{name} state={} kernel={}", spec.state, spec.kernel),
             Self::GatedDelta(spec) => write!(
                 f,
-                " state={} key_heads={} value_heads={} order={} head_dim={} eps={:?}",
+                "{name} state={} key_heads={} value_heads={} order={} head_dim={} eps={:?}",
                 spec.state,
                 spec.key_heads,
                 spec.value_heads,
@@ -56,16 +52,31 @@ impl fmt::Display for Op {
                 spec.head_dim,
                 spec.eps
             ),
+            Self::Fused(op) => op.fmt(f),
             Self::Embed
             | Self::MatMul
             | Self::Add
             | Self::Mul
             | Self::Div
             | Self::Activate(_)
-            | Self::SelectOutputs
-            | Self::MatMulJoined
-            | Self::MatMulGlu(_)
-            | Self::MatMulAdd => Ok(()),
+            | Self::SelectOutputs => f.write_str(name),
+        }
+    }
+}
+
+/// The op's name and its attributes.
+impl fmt::Display for FusedOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self {
+            Self::AddRmsNorm { eps } | Self::MatMulAddRmsNorm { eps } => write!(f, "{name} eps={eps:?}"),
+            Self::RotatedAttention { attention, rope, norm } => {
+                f.write_str(name)?;
+                write_attention(f, attention)?;
+                write!(f, " style={}", rope.style.name())?;
+                norm.map_or(Ok(()), |eps| write!(f, " eps={eps:?}"))
+            }
+            Self::MatMulJoined | Self::MatMulGlu(_) | Self::MatMulAdd => f.write_str(name),
         }
     }
 }

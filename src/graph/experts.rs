@@ -1,6 +1,6 @@
 //! What a layer of experts is made of, and the operands that it takes.
 
-use super::{Activation, Rows, Shape, op::mismatch};
+use super::{Activation, Rows, Shape, infer::mismatch};
 
 /// The sizes of a layer of experts ([Shazeer et al. 2017](https://arxiv.org/abs/1701.06538)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,10 @@ mod attention;
 mod builder;
 mod dump;
 mod experts;
+mod fused;
+mod infer;
 mod op;
+mod properties;
 mod recurrent;
 mod rewrite;
 mod verify;
@@ -19,7 +22,9 @@ use std::sync::Arc;
 pub use attention::{AttentionSpec, RopeSpec, RopeStyle, Scores};
 pub use builder::Builder;
 pub use experts::ExpertsSpec;
+pub use fused::FusedOp;
 pub use op::{Activation, Op};
+pub use properties::{Matrices, OpProperties, Results};
 pub use recurrent::{ConvSpec, DeltaSpec, HeadOrder, LayerState, RECURRENT_UNIT};
 pub use rewrite::Rewriter;
 
@@ -148,7 +153,7 @@ impl Graph {
     /// there is no such number.
     pub fn windows(&self) -> Vec<Option<usize>> {
         let mut windows = vec![Some(1); self.caches.len()];
-        for spec in self.nodes.iter().filter_map(|node| node.op.attention()) {
+        for spec in self.nodes.iter().filter_map(|node| node.op.properties().attention) {
             let widest = &mut windows[spec.layer];
             *widest = widest.zip(spec.scores.window).map(|(a, b)| a.max(b));
         }

@@ -1,6 +1,6 @@
 //! The ops that carry a state of fixed size from token to token: what they are made of, and what they keep.
 
-use super::{Op, Rows, Shape, op::mismatch};
+use super::{Rows, Shape, infer::mismatch};
 
 /// What one recurrent op keeps of a sequence, whatever the sequence's length: floats `[rows, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,37 +112,6 @@ impl DeltaSpec {
             Ok(vec![Shape::new(Rows::Tokens, value_heads.saturating_mul(head_dim))])
         } else {
             Err(mismatch("q|k|v, alpha, beta, a and dt of the heads' widths", inputs))
-        }
-    }
-}
-
-impl Op {
-    /// The number of the op's state in [`Graph::states`](super::Graph::states) and what it keeps there, where it keeps
-    /// something.
-    pub fn state(&self) -> Option<(usize, LayerState)> {
-        match self {
-            Self::ShortConv(spec) => Some((spec.state, spec.layer_state())),
-            Self::GatedDelta(spec) => Some((spec.state, spec.layer_state())),
-            Self::Embed
-            | Self::MatMul
-            | Self::Add
-            | Self::Mul
-            | Self::Div
-            | Self::Activate(_)
-            | Self::SoftCap { .. }
-            | Self::Slice { .. }
-            | Self::RmsNorm { .. }
-            | Self::Rope(_)
-            | Self::Attention(_)
-            | Self::SelectOutputs
-            | Self::Route { .. }
-            | Self::Experts(_)
-            | Self::MatMulJoined
-            | Self::MatMulGlu(_)
-            | Self::MatMulAdd
-            | Self::AddRmsNorm { .. }
-            | Self::MatMulAddRmsNorm { .. }
-            | Self::RotatedAttention { .. } => None,
         }
     }
 }

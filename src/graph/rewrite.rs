@@ -55,7 +55,7 @@ impl<'g> Rewriter<'g> {
     }
 
     /// Adds a node over values of the new graph and lets its results stand for values of the old one.
-    pub fn fuse(&mut self, op: Op, inputs: &[ValueId], replaced: &[ValueId]) {
+    pub fn fuse(&mut self, op: impl Into<Op>, inputs: &[ValueId], replaced: &[ValueId]) {
         for (old, new) in replaced.iter().zip(self.builder.push_all(op, inputs)) {
             self.replace(*old, new);
         }
@@ -77,14 +77,14 @@ impl<'g> Rewriter<'g> {
     /// [`Error::Graph`](crate::Error::Graph) where operands do not fit their op.
     pub fn finish(mut self) -> Result<Graph> {
         let logits = self.renamed(self.graph.logits);
-        self.builder.finish(logits)?.without_unread()
+        self.builder.finish(logits)?.without_dead_code()
     }
 }
 
 impl Graph {
     /// This graph without the nodes, weights and constants that the logits do not depend on. An attention that nothing
     /// reads goes too: the cache that it would append to serves it alone.
-    pub(crate) fn without_unread(&self) -> Result<Graph> {
+    pub(crate) fn without_dead_code(&self) -> Result<Graph> {
         let mut read = vec![false; self.values.len()];
         read[self.logits.index()] = true;
         let mut live = Vec::new();

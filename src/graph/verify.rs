@@ -70,7 +70,7 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
 
 /// Each attention that appends has a cache layer of its own, of its shape; the others read one that has been filled.
 fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), String> {
-    let Some(spec) = node.op.attention() else { return Ok(()) };
+    let Some(spec) = node.op.properties().attention else { return Ok(()) };
     if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim }) {
         return Err(format!("cache layer {} is missing or of another shape", spec.layer));
     }
@@ -88,7 +88,7 @@ fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), 
 
 /// Each recurrent op has a state of its own, of its shape.
 fn check_state(graph: &Graph, op: &Op, carried: &mut [bool]) -> Result<(), String> {
-    let Some((number, shape)) = op.state() else { return Ok(()) };
+    let Some((number, shape)) = op.properties().state else { return Ok(()) };
     if graph.states.get(number) != Some(&shape) {
         return Err(format!("state {number} is missing or of another shape"));
     }

@@ -1,5 +1,3 @@
-//! In: a graph in which layers wrote the same thing more than once. Out: one value for each thing.
-
 use std::{collections::HashMap, sync::Arc};
 
 use super::{Pass, Target};
@@ -8,7 +6,7 @@ use crate::{
     graph::{Graph, Rewriter, Shape, Source, Value, ValueId},
 };
 
-/// Computes once what several nodes compute, and names each weight and constant once.
+/// Merges nodes with equal ops and operands, and equal weights and constants.
 #[derive(Debug)]
 pub struct CommonSubexpressions;
 
@@ -24,7 +22,7 @@ impl Pass for CommonSubexpressions {
     }
 }
 
-/// What makes two sources the same.
+/// The identity of a source: two sources with equal keys are one value.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Tokens,
@@ -60,12 +58,12 @@ fn share_sources(graph: &Graph, rewriter: &mut Rewriter<'_>) -> usize {
 }
 
 fn share_nodes(graph: &Graph, rewriter: &mut Rewriter<'_>) -> usize {
-    // Nodes seen, by their operands' new names: equal operands are one value by the time that their readers come.
+    // Earlier nodes by the new names of their operands: equal operands have one name before any reader is visited.
     let mut seen: HashMap<Vec<ValueId>, Vec<usize>> = HashMap::new();
     let mut rewrites = 0;
     for (index, node) in graph.nodes().iter().enumerate() {
         let alike = seen.entry(rewriter.renamed_all(&node.inputs)).or_default();
-        let twin = alike.iter().find(|twin| node.op.is_pure() && graph.nodes()[**twin].op == node.op);
+        let twin = alike.iter().find(|twin| node.op.properties().pure && graph.nodes()[**twin].op == node.op);
         let Some(twin) = twin else {
             alike.push(index);
             rewriter.copy(index);

@@ -1,5 +1,3 @@
-//! In: ops over numbers that are known before any step. Out: their results as constants, so that no step computes them.
-
 use std::{collections::HashMap, f64::consts::PI, sync::Arc};
 
 use super::{Pass, Target};
@@ -8,7 +6,8 @@ use crate::{
     graph::{Activation, Graph, Node, Op, Rewriter, Rows, Source, ValueId},
 };
 
-/// Computes what depends on constants and F32 vectors alone: Llama's rotary frequencies over `rope_freqs.weight`.
+/// Evaluates ops whose operands are all constants or F32 vectors, such as Llama's rotary frequencies divided by
+/// `rope_freqs.weight`.
 #[derive(Debug)]
 pub struct ConstantFolding;
 
@@ -35,30 +34,10 @@ impl Pass for ConstantFolding {
 
 type Folded = HashMap<ValueId, Arc<[f32]>>;
 
-/// The node's result, where all its operands are known.
+/// Returns the node's result if all its operands are known.
 fn fold(graph: &Graph, node: &Node, folded: &Folded, target: &Target<'_>) -> Option<Arc<[f32]>> {
-    let folds = match node.op {
-        Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::SoftCap { .. } | Op::Slice { .. } | Op::RmsNorm { .. } => {
-            true
-        }
-        Op::Embed
-        | Op::MatMul
-        | Op::Rope(_)
-        | Op::Attention(_)
-        | Op::ShortConv(_)
-        | Op::GatedDelta(_)
-        | Op::SelectOutputs
-        | Op::Route { .. }
-        | Op::Experts(_)
-        | Op::MatMulJoined
-        | Op::MatMulGlu(_)
-        | Op::MatMulAdd
-        | Op::AddRmsNorm { .. }
-        | Op::MatMulAddRmsNorm { .. }
-        | Op::RotatedAttention { .. } => false,
-    };
-    // Asked first, since to look a weight up may cost a copy.
-    if !folds || !node.inputs.iter().all(|id| may_be_known(graph, *id, folded)) {
+    // A look-up of a weight may copy it: every operand is checked before the first look-up.
+    if !node.inputs.iter().all(|id| may_be_known(graph, *id, folded)) {
         return None;
     }
     let operands: Option<Vec<_>> = node.inputs.iter().map(|id| known(graph, *id, folded, target)).collect();
@@ -85,21 +64,33 @@ fn known(graph: &Graph, id: ValueId, folded: &Folded, target: &Target<'_>) -> Op
     }
 }
 
-/// The op on single rows; `None` for ops that are not folded.
+/// Computes an element-wise op or a norm of one row; returns `None` for any other op.
 fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
-    let row = match (op, operands) {
-        (Op::Add, [a, b]) => pairwise(a, b, |a, b| a + b),
-        (Op::Mul, [a, b]) => pairwise(a, b, |a, b| a * b),
-        (Op::Div, [a, b]) => pairwise(a, b, |a, b| a / b),
-        (Op::SoftCap { cap }, [x]) => x.iter().map(|x| cap * (x / cap).tanh()).collect(),
-        (Op::Slice { first, len, every }, [x]) => {
+    let x = operands.first()?;
+    Some(match op {
+        Op::Add => pairwise(x, operands.get(1)?, |a, b| a + b),
+        Op::Mul => pairwise(x, operands.get(1)?, |a, b| a * b),
+        Op::Div => pairwise(x, operands.get(1)?, |a, b| a / b),
+        Op::Activate(activation) => x.iter().map(|x| activate(*activation, f64::from(*x)) as f32).collect(),
+        Op::SoftCap { cap } => x.iter().map(|x| cap * (x / cap).tanh()).collect(),
+        Op::Slice { first, len, every } => {
             x.chunks(*every).flat_map(|group| &group[*first..first + len]).copied().collect()
         }
-        (Op::Activate(activation), [x]) => x.iter().map(|x| activate(*activation, f64::from(*x)) as f32).collect(),
-        (Op::RmsNorm { eps }, [x, w]) => x.chunks_exact(w.len()).flat_map(|x| rms_norm(x, w, *eps)).collect(),
-        _ => return None,
-    };
-    Some(row)
+        Op::RmsNorm { eps } => {
+            let w = operands.get(1)?;
+            x.chunks_exact(w.len()).flat_map(|x| rms_norm(x, w, *eps)).collect()
+        }
+        Op::Embed
+        | Op::MatMul
+        | Op::Rope(_)
+        | Op::Attention(_)
+        | Op::ShortConv(_)
+        | Op::GatedDelta(_)
+        | Op::SelectOutputs
+        | Op::Route { .. }
+        | Op::Experts(_)
+        | Op::Fused(_) => return None,
+    })
 }
 
 fn pairwise(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> Arc<[f32]> {

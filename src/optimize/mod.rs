@@ -1,130 +1,110 @@
-//! Rewrites of a graph that leave its result as it is.
+//! Rewrites a graph into fewer and larger ops with the same result.
 //!
-//! In: a [`Graph`] as a model wrote it, and what the backend can do with it. Out: a graph of fewer and larger ops, with
-//! a report of what was rewritten. Each pass is a small struct in a file of its own; [`PASSES`] lists them in order, and
-//! the graph is verified after each, so that a pass that breaks it is named. A prefix of the list may be run alone,
-//! which finds the pass that changes a result.
+//! The input is the [`Graph`] that a model wrote, with the fused ops that the backend supports; the output is a graph
+//! and a report of the rewrites. Each pass is a small struct in its own file. [`PASSES`] lists them in order, and the
+//! graph is verified after each, so an error names the pass that broke it. To find a pass that changes a result, run
+//! a prefix of the list with [`optimize_with`].
 
-mod add_rms_norm;
 mod common_subexpressions;
 mod constant_folding;
-mod epilogue;
-mod glu;
-mod joined_products;
-mod output_rows;
-mod product_norm;
-mod rotated_attention;
-mod unread;
+mod dead_code;
+mod fusion;
+mod merge_matmuls;
+mod prune_rows;
 
 use std::{fmt, sync::Arc};
 
-pub use add_rms_norm::AddRmsNorm;
 pub use common_subexpressions::CommonSubexpressions;
 pub use constant_folding::ConstantFolding;
-pub use epilogue::Epilogue;
-pub use glu::Glu;
-pub use joined_products::JoinedProducts;
-pub use output_rows::OutputRows;
-pub use product_norm::ProductNorm;
-pub use rotated_attention::RotatedAttention;
-pub use unread::Unread;
+pub use dead_code::DeadCode;
+pub use fusion::{AddNormFusion, GluFusion, MatMulAddFusion, MatMulAddNormFusion, RotatedAttentionFusion};
+pub use merge_matmuls::MergeMatMuls;
+pub use prune_rows::PruneRows;
 
 use crate::{
     Error, Result,
-    graph::{Graph, Node, Op, ValueId},
+    graph::{FusedOp, Graph},
 };
 
-/// What passes may ask about the model and the backend that the graph is for.
+/// The backend and the model that a graph is optimized for.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// Whether the backend has this fused op; the plain ones it must have.
-    pub supports: &'a dyn Fn(&Op) -> bool,
-    /// The elements of an F32 weight of one row, by name; `None` leaves the weight where it is.
+    /// Returns whether the backend has a kernel for a fused op. Every backend has all plain ops.
+    pub supports: &'a dyn Fn(&FusedOp) -> bool,
+    /// Returns the elements of an F32 weight of one row, by name; `None` leaves the weight in the graph.
     pub vector: &'a dyn Fn(&str) -> Option<Arc<[f32]>>,
 }
 
 /// A rewrite of graphs.
 pub trait Pass: Sync {
-    /// The pass's name in reports and messages.
+    /// Returns the pass's name in reports and messages.
     fn name(&self) -> &'static str;
 
-    /// The rewritten graph, which computes what `graph` does, and how many rewrites were made.
+    /// Returns the rewritten graph, with the same result as `graph`, and the number of rewrites.
     ///
     /// # Errors
-    /// [`Error::Graph`] where the pass made an unsound graph.
+    /// [`Error::Graph`] if the rewritten graph is not valid.
     fn run(&self, graph: &Graph, target: &Target<'_>) -> Result<(Graph, usize)>;
 }
 
 /// All passes, in the order in which they run.
 ///
-/// 1. What is unread goes first, so that the later passes count true readers alone.
-/// 2. Folding makes constants equal that common subexpressions then share; both leave less for what follows.
-/// 3. Fewer rows before any fusion: a fused op that serves all rows would hold up its part that could do with fewer.
-/// 4. The GLU before joined products, which would take its two products away from it.
-/// 5. The epilogue before the sum with norm: where a sum has a product for an addend both fit, and the epilogue spares
-///    the product's way through memory, the norm one read of the sum. The latter gets the other sums, as after a bias.
-/// 6. The product with norm before the sum with norm, for the same reason.
-/// 7. Joined products after all others: they take every product that is left and shares its input.
-/// 8. Rotated attention concerns no product, and comes last.
+/// 1. Dead code goes first, so that later passes count only live readers.
+/// 2. Folding makes constants equal, which common subexpressions then share; both leave less work for later passes.
+/// 3. Rows are pruned before any fusion: a fused op that needs all rows would keep its parts from being pruned.
+/// 4. The GLU comes before merged products, which would take its two products away.
+/// 5. A product is fused with its sum before sums are fused with norms: if a sum has a product for an operand both
+///    patterns match, and the first saves a write and a read of the product, the second one read of the sum. Sums
+///    without a product, as after a bias, are left for the second.
+/// 6. A product with sum is fused with its norm before other sums are, for the same reason.
+/// 7. Products are merged after the other fusions: the pass takes every product that still shares its input.
+/// 8. Rotated attention has no product, so its place does not matter.
 pub static PASSES: [&dyn Pass; 10] = [
-    &Unread,
+    &DeadCode,
     &ConstantFolding,
     &CommonSubexpressions,
-    &OutputRows,
-    &Glu,
-    &Epilogue,
-    &ProductNorm,
-    &AddRmsNorm,
-    &JoinedProducts,
-    &RotatedAttention,
+    &PruneRows,
+    &GluFusion,
+    &MatMulAddFusion,
+    &MatMulAddNormFusion,
+    &AddNormFusion,
+    &MergeMatMuls,
+    &RotatedAttentionFusion,
 ];
 
-/// A graph after its passes, and what they did.
+/// An optimized graph, and the rewrites that led to it.
 #[derive(Clone, Debug)]
 pub struct Optimized {
     /// The rewritten graph.
     pub graph: Graph,
-    /// How many rewrites each pass made, in the order in which they ran.
+    /// The number of rewrites of each pass, in the order in which the passes ran.
     pub report: Vec<(&'static str, usize)>,
 }
 
 /// Runs all [`PASSES`].
 ///
 /// # Errors
-/// [`Error::Graph`] that names the pass after which the graph is unsound.
+/// [`Error::Graph`] that names the pass after which the graph is not valid.
 pub fn optimize(graph: &Graph, target: &Target<'_>) -> Result<Optimized> {
     optimize_with(&PASSES, graph, target)
 }
 
-/// Runs some passes: `&PASSES[..n]` stops after the first `n`.
+/// Runs the given passes in order; `&PASSES[..n]` is a prefix of all passes.
 ///
 /// # Errors
-/// [`Error::Graph`] that names the pass after which the graph is unsound.
+/// [`Error::Graph`] that names the pass after which the graph is not valid.
 pub fn optimize_with(passes: &[&dyn Pass], graph: &Graph, target: &Target<'_>) -> Result<Optimized> {
     let mut optimized = Optimized { graph: graph.clone(), report: Vec::with_capacity(passes.len()) };
     for pass in passes {
         let blame = |error: &dyn fmt::Display| Error::Graph(format!("after pass `{}`: {error}", pass.name()));
         let (rewritten, rewrites) = pass.run(&optimized.graph, target).map_err(|error| blame(&error))?;
         rewritten.verify().map_err(|error| blame(&error))?;
-        let of = |graph: &Graph| (graph.shape(graph.logits()), graph.caches().to_vec(), graph.states().to_vec());
-        if of(&rewritten) != of(graph) {
-            return Err(blame(&"the logits, the cache layers or the states are no longer those of the model"));
+        let interface = |graph: &Graph| (graph.shape(graph.logits()), graph.caches().to_vec(), graph.states().to_vec());
+        if interface(&rewritten) != interface(graph) {
+            return Err(blame(&"the pass changed the shape of the logits, the cache layers or the states"));
         }
         optimized.graph = rewritten;
         optimized.report.push((pass.name(), rewrites));
     }
     Ok(optimized)
-}
-
-/// The node that makes a value, where one reader is all that the value has: such a node may become part of its reader.
-fn sole_use<'g>(graph: &'g Graph, uses: &[usize], id: ValueId) -> Option<&'g Node> {
-    graph.producer(id).filter(|_| uses[id.index()] == 1)
-}
-
-/// The input and the matrix of the product that makes a value, where the value has one reader.
-fn sole_product(graph: &Graph, uses: &[usize], id: ValueId) -> Option<(ValueId, ValueId)> {
-    match sole_use(graph, uses, id)? {
-        Node { op: Op::MatMul, inputs, .. } => Some((inputs[0], inputs[1])),
-        _ => None,
-    }
 }

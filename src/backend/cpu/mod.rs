@@ -16,7 +16,7 @@ use self::{kernels::Kernels, program::executable::CpuExecutable, threads::pool::
 use super::{Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
-    graph::{Graph, Op},
+    graph::{FusedOp, Graph},
     kv_cache::CacheLayout,
     plan::Plan,
     weights::Weights,
@@ -70,30 +70,11 @@ impl Backend for Cpu {
         &self.info
     }
 
-    fn supports(&self, op: &Op) -> bool {
+    fn supports(&self, op: &FusedOp) -> bool {
         match op {
-            Op::Embed
-            | Op::MatMul
-            | Op::Add
-            | Op::Mul
-            | Op::Div
-            | Op::Activate(_)
-            | Op::SoftCap { .. }
-            | Op::Slice { .. }
-            | Op::RmsNorm { .. }
-            | Op::Rope(_)
-            | Op::Attention(_)
-            | Op::ShortConv(_)
-            | Op::GatedDelta(_)
-            | Op::SelectOutputs
-            | Op::Route { .. }
-            | Op::Experts(_)
-            | Op::MatMulJoined
-            | Op::MatMulGlu(_)
-            | Op::MatMulAdd
-            | Op::AddRmsNorm { .. } => true,
-            // A barrier is cheaper than what these would save.
-            Op::MatMulAddRmsNorm { .. } | Op::RotatedAttention { .. } => false,
+            FusedOp::MatMulJoined | FusedOp::MatMulGlu(_) | FusedOp::MatMulAdd | FusedOp::AddRmsNorm { .. } => true,
+            // The CPU gains nothing from them: a barrier is cheaper than the work that they would repeat.
+            FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. } => false,
         }
     }
 

@@ -98,10 +98,9 @@ impl GpuExecutable {
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
         let pages = (0..cache.groups.len()).map(|group| Pages::of_group(&cache, group)).collect();
         let states = Pages::of_states(&cache);
-        let fused = plan.steps().iter().all(|step| match &step.op {
-            Op::Attention(_) => false,
-            Op::RotatedAttention { attention, .. } => fuses(&context.traits, attention, cache.cache_type),
-            _ => true,
+        let fused = plan.steps().iter().all(|step| match step.op.properties().attention {
+            Some(attention) => matches!(step.op, Op::Fused(_)) && fuses(&context.traits, &attention, cache.cache_type),
+            None => true,
         });
         let logits_bytes = (bounds.max_outputs.max(1) * plan.logits().shape.width * 4) as u64;
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;

@@ -32,7 +32,7 @@ use self::{context::Context, executable::GpuExecutable};
 use super::{Adapter, Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
-    graph::{Graph, Op},
+    graph::{FusedOp, Graph},
     kv_cache::CacheLayout,
     plan::Plan,
     weights::Weights,
@@ -85,30 +85,14 @@ impl Backend for Gpu {
         &self.info
     }
 
-    fn supports(&self, op: &Op) -> bool {
+    fn supports(&self, op: &FusedOp) -> bool {
         match op {
-            Op::Embed
-            | Op::MatMul
-            | Op::Add
-            | Op::Mul
-            | Op::Div
-            | Op::Activate(_)
-            | Op::SoftCap { .. }
-            | Op::Slice { .. }
-            | Op::RmsNorm { .. }
-            | Op::Rope(_)
-            | Op::Attention(_)
-            | Op::ShortConv(_)
-            | Op::GatedDelta(_)
-            | Op::SelectOutputs
-            | Op::MatMulJoined
-            | Op::MatMulGlu(_)
-            | Op::MatMulAdd
-            | Op::AddRmsNorm { .. }
-            | Op::MatMulAddRmsNorm { .. }
-            | Op::RotatedAttention { .. }
-            | Op::Route { .. }
-            | Op::Experts(_) => true,
+            FusedOp::MatMulJoined
+            | FusedOp::MatMulGlu(_)
+            | FusedOp::MatMulAdd
+            | FusedOp::AddRmsNorm { .. }
+            | FusedOp::MatMulAddRmsNorm { .. }
+            | FusedOp::RotatedAttention { .. } => true,
         }
     }
 

@@ -98,13 +98,9 @@ pub(super) fn layout(
     let mut frequencies: Vec<Arc<[f32]>> = vec![];
     let mut block = 64;
     for step in plan.steps() {
-        let (operand, spec) = match &step.op {
-            Op::Rope(_) => (Some(&step.inputs[1]), None),
-            Op::RotatedAttention { attention, .. } => (Some(&step.inputs[3]), Some(attention)),
-            Op::Attention(spec) => (None, Some(spec)),
-            _ => (None, None),
-        };
-        if let Some(spec) = spec {
+        let properties = step.op.properties();
+        let operand = properties.frequencies.map(|index| &step.inputs[index]);
+        if let Some(spec) = properties.attention {
             block = block.min(tiles::prefill(traits, spec.head_dim, cache.cache_type).block);
         }
         let row = match operand {
@@ -121,7 +117,7 @@ pub(super) fn layout(
             frequencies.push(row);
         }
     }
-    let recurrent = plan.steps().iter().any(|step| step.op.state().is_some());
+    let recurrent = plan.steps().iter().any(|step| step.op.properties().state.is_some());
     let (max_tokens, span, groups) = (bounds.max_tokens, tiles::span(traits, cache.cache_type), cache.groups.clone());
     Ok(Layout { max_tokens, frequencies, block, span, groups, recurrent })
 }
@@ -137,8 +133,8 @@ pub(super) fn check_heads(context: &Context, plan: &Plan) -> Result<()> {
     Err(Error::Unsupported(what))
 }
 
-fn attentions(plan: &Plan) -> impl Iterator<Item = &AttentionSpec> {
-    plan.steps().iter().filter_map(|step| step.op.attention())
+fn attentions(plan: &Plan) -> impl Iterator<Item = AttentionSpec> {
+    plan.steps().iter().filter_map(|step| step.op.properties().attention)
 }
 
 /// Words that a span of one token comes to in the widest attention.
@@ -219,10 +215,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
 
 /// The steps that are layers of experts.
 fn mixtures(plan: &Plan) -> impl Iterator<Item = (&PlanStep, &ExpertsSpec)> {
-    plan.steps().iter().filter_map(|step| match &step.op {
-        Op::Experts(spec) => Some((step, spec)),
-        _ => None,
-    })
+    plan.steps().iter().filter_map(|step| if let Op::Experts(spec) = &step.op { Some((step, spec)) } else { None })
 }
 
 /// The most experts that so many rows go through together, each counted for itself.
@@ -244,10 +237,10 @@ fn widest_slot(plan: &Plan) -> usize {
 
 /// Bytes that recurrences in chunks keep of a token within one op.
 fn mix_bytes(plan: &Plan) -> usize {
-    let heads = plan.steps().iter().filter_map(|step| match &step.op {
-        Op::GatedDelta(spec) => Some(spec.value_heads),
-        _ => None,
-    });
+    let heads = plan
+        .steps()
+        .iter()
+        .filter_map(|step| if let Op::GatedDelta(spec) = &step.op { Some(spec.value_heads) } else { None });
     heads.max().unwrap_or(0).saturating_mul(4 * MIX)
 }
 

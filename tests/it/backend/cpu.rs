@@ -5,7 +5,7 @@ use std::{collections::HashMap, thread};
 use inkstone::{
     DType, Error, Result,
     backend::{self, Backend, cpu::Cpu},
-    graph::{Builder, Graph, LayerCache, Op},
+    graph::{Builder, FusedOp, Graph, LayerCache, Op},
     kv_cache::{CacheLayout, CacheType, KvCache, PageTable},
     plan::Plan,
     weights::Weights,
@@ -57,14 +57,14 @@ pub fn quantized_model() -> (Graph, Weights) {
     let x = b.embed(table, tokens);
     let [q, k, v] = [("q", heads, DType::Q4_K), ("k", kv_heads, DType::Q4_K), ("v", kv_heads, DType::Q6_K)]
         .map(|(name, heads, dtype)| b.weight(name, dtype, heads * head_dim, n));
-    let qkv = b.push_all(Op::MatMulJoined, &[x, q, k, v]);
+    let qkv = b.push_all(FusedOp::MatMulJoined, &[x, q, k, v]);
     let attended = b.attention([qkv[0], qkv[1], qkv[2]], LayerCache { kv_heads, head_dim }, heads, 0.2);
     let o = b.weight("o", DType::Q5_0, n, heads * head_dim);
-    let x = b.push(Op::MatMulAdd, &[attended, o, x]);
+    let x = b.push(FusedOp::MatMulAdd, &[attended, o, x]);
     let [gate, up] = ["gate", "up"].map(|name| b.weight(name, DType::Q4_K, feed_forward, n));
-    let gated = b.push(Op::MatMulGlu(inkstone::graph::Activation::Silu), &[x, gate, up]);
+    let gated = b.push(FusedOp::MatMulGlu(inkstone::graph::Activation::Silu), &[x, gate, up]);
     let down = b.weight("down", DType::F16, n, feed_forward);
-    let x = b.push(Op::MatMulAdd, &[gated, down, x]);
+    let x = b.push(FusedOp::MatMulAdd, &[gated, down, x]);
     let logits = b.matmul(x, table);
     let graph = b.finish(logits).expect("a sound graph");
     let mut dense = graphs::weights_for(&graph, 2);
@@ -76,7 +76,8 @@ pub fn quantized_model() -> (Graph, Weights) {
 /// The backends that support the model, which holds fused ops.
 pub fn backends_for(graph: &Graph) -> Vec<Box<dyn Backend>> {
     let all = drive::backends().into_iter();
-    all.filter(|backend| graph.nodes().iter().all(|node| backend.supports(&node.op))).collect()
+    all.filter(|backend| graph.nodes().iter().filter_map(|node| node.op.fused()).all(|op| backend.supports(op)))
+        .collect()
 }
 
 pub fn driver(backend: &dyn Backend, graph: &Graph, weights: &Weights) -> Driver {

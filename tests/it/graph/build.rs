@@ -3,8 +3,8 @@
 use inkstone::{
     DType, Error,
     graph::{
-        Activation, AttentionSpec, Builder, ExpertsSpec, Graph, LayerCache, Op, Rewriter, RopeSpec, RopeStyle, Rows,
-        Shape, ValueId,
+        Activation, AttentionSpec, Builder, ExpertsSpec, FusedOp, Graph, LayerCache, Op, Rewriter, RopeSpec, RopeStyle,
+        Rows, Shape, ValueId,
     },
 };
 
@@ -17,7 +17,7 @@ fn sample() -> Graph {
     let norm = b.weight("a \"norm\"", DType::F32, 1, 256);
     let y = b.rms_norm(x, norm, 1e-6);
     let [wq, wk] = ["q", "k"].map(|name| b.weight(name, DType::Q4_K, 256, 256));
-    let joined = b.push_all(Op::MatMulJoined, &[y, wq, wk]);
+    let joined = b.push_all(FusedOp::MatMulJoined, &[y, wq, wk]);
     let frequencies = b.constant([1.0, 0.5, 0.25, 0.125, 0.0625]);
     let q = b.rope(joined[0], frequencies, RopeSpec { style: RopeStyle::Halves, head_dim: 64 });
     let attended = b.attention([q, joined[1], y], LayerCache { kv_heads: 4, head_dim: 64 }, 4, 0.125);
@@ -119,10 +119,10 @@ fn builder_reports_the_first_mistake() {
         (experts(8, 0), &[0, 0, 1, 1]),
         (experts(8, 2), &[0, 0, 1, 1, 1]),
         (experts(usize::MAX, 2), &[0]),
-        (Op::MatMulJoined, &[0]),
-        (Op::MatMulGlu(Activation::Silu), &[0, 1]),
-        (Op::MatMulAdd, &[0, 1, 0]),
-        (Op::AddRmsNorm { eps: 0.0 }, &[0, 2, 2]),
+        (Op::Fused(FusedOp::MatMulJoined), &[0]),
+        (Op::Fused(FusedOp::MatMulGlu(Activation::Silu)), &[0, 1]),
+        (Op::Fused(FusedOp::MatMulAdd), &[0, 1, 0]),
+        (Op::Fused(FusedOp::AddRmsNorm { eps: 0.0 }), &[0, 2, 2]),
     ];
     for (op, operands) in cases {
         let what = mistake(op.clone(), operands);
@@ -160,7 +160,7 @@ fn rewriter_keeps_what_was_replaced() {
     let graph = sample();
     let mut rewriter = Rewriter::new(&graph);
     for (index, node) in graph.nodes().iter().enumerate() {
-        if node.op == Op::MatMulJoined {
+        if node.op == Op::Fused(FusedOp::MatMulJoined) {
             // One of the two products is written anew, before its node is copied.
             let inputs = rewriter.renamed_all(&[node.inputs[0], node.inputs[2]]);
             rewriter.fuse(Op::MatMul, &inputs, &node.outputs[1..]);

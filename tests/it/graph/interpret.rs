@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, f32::consts::FRAC_PI_2};
 
-use inkstone::graph::{Activation, AttentionSpec, ExpertsSpec, Op, RopeSpec, RopeStyle};
+use inkstone::graph::{Activation, AttentionSpec, ExpertsSpec, FusedOp, Op, RopeSpec, RopeStyle};
 
 use crate::support::interpret::{Interpreter, Matrix, Run, Step};
 
@@ -102,7 +102,7 @@ fn norms_and_products() {
     check(&Op::RmsNorm { eps: 0.0 }, &[x, &[&[1.0, 2.0]]], 0, &[&normed]);
     check(&Op::RmsNorm { eps: 1.75 }, &[x, &[&[1.0; 4]]], 0, &[&[1.0, 4.0 / 3.0, 0.0, 2.0 / 3.0]]);
     check(
-        &Op::AddRmsNorm { eps: 1.75 },
+        &Op::Fused(FusedOp::AddRmsNorm { eps: 1.75 }),
         &[&[&[1.0, 2.0]], &[&[1.0, 1.0]], &[&[1.0, 2.0]]],
         0,
         &[&[2.0, 3.0], &[2.0 / root(8.25), 6.0 / root(8.25)]],
@@ -110,7 +110,12 @@ fn norms_and_products() {
     check(&Op::MatMul, &[&[&[1.0, 2.0]], &[&[3.0, 4.0], &[5.0, 6.0], &[0.0, 1.0]]], 0, &[&[11.0, 17.0, 2.0]]);
     let ln_3 = 3f64.ln();
     check(&Op::Activate(Activation::Silu), &[&[&[ln_3, 0.0, -ln_3]]], 0, &[&[0.75 * ln_3, 0.0, -0.25 * ln_3]]);
-    check(&Op::MatMulGlu(Activation::Silu), &[&[&[ln_3]], &[&[1.0]], &[&[2.0]]], 0, &[&[1.5 * ln_3 * ln_3]]);
+    check(
+        &Op::Fused(FusedOp::MatMulGlu(Activation::Silu)),
+        &[&[&[ln_3]], &[&[1.0]], &[&[2.0]]],
+        0,
+        &[&[1.5 * ln_3 * ln_3]],
+    );
     // By Python's `math`.
     check(
         &Op::Activate(Activation::Gelu),

@@ -4,10 +4,11 @@ use std::{collections::HashMap, sync::Arc};
 
 use inkstone::{
     DType, Error,
-    graph::{Activation, Builder, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
+    graph::{Activation, Builder, FusedOp, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
     optimize::{
-        AddRmsNorm, CommonSubexpressions, ConstantFolding, Epilogue, Glu, JoinedProducts, Optimized, OutputRows,
-        PASSES, Pass, ProductNorm, RotatedAttention, Target, Unread, optimize, optimize_with,
+        AddNormFusion, CommonSubexpressions, ConstantFolding, DeadCode, GluFusion, MatMulAddFusion,
+        MatMulAddNormFusion, MergeMatMuls, Optimized, PASSES, Pass, PruneRows, RotatedAttentionFusion, Target,
+        optimize, optimize_with,
     },
 };
 use proptest::prelude::*;
@@ -17,7 +18,7 @@ use crate::support::{
     interpret::{Interpreter, Matrix, Weights},
 };
 
-const GLU: Op = Op::MatMulGlu(Activation::Silu);
+const GLU: Op = Op::Fused(FusedOp::MatMulGlu(Activation::Silu));
 
 /// Runs passes for a backend that has all fused ops, over these weights.
 fn run(passes: &[&dyn Pass], graph: &Graph, weights: &Weights) -> Optimized {
@@ -97,7 +98,7 @@ fn unread_nodes_weights_and_constants_go() {
     let read = matmul(&mut b, x, "read");
     let graph = b.finish(read).unwrap();
 
-    let (rewritten, removed) = run_one(&Unread, &graph);
+    let (rewritten, removed) = run_one(&DeadCode, &graph);
     // Two results, their weight, the constant and the weight that nothing names.
     assert_eq!(removed, 5);
     assert_eq!(ops(&rewritten), HashMap::from([("embed", 1), ("matmul", 1), ("select_outputs", 1)]));
@@ -204,7 +205,7 @@ fn unequal_attributes_constants_and_state_stay_apart() {
 fn only_wanted_rows_are_computed_after_the_last_attention() {
     for graph in [qwen3_like(SMALL), llama_like(SMALL)] {
         let weights = weights_for(&graph, 1);
-        let Optimized { graph: rewritten, report } = run(&[&OutputRows], &graph, &weights);
+        let Optimized { graph: rewritten, report } = run(&[&PruneRows], &graph, &weights);
         assert_same_logits(&graph, &rewritten, &weights, SMALL.vocabulary);
         let nodes = rewritten.nodes();
         let last_attention = nodes.iter().rposition(|node| matches!(node.op, Op::Attention(_))).unwrap();
@@ -214,7 +215,7 @@ fn only_wanted_rows_are_computed_after_the_last_attention() {
         assert_eq!((selections.len(), count(&rewritten, &Op::SelectOutputs)), (2, 2));
         assert!(rest.iter().flat_map(|node| &node.outputs).all(|id| rewritten.shape(*id).rows == Rows::Outputs));
         assert_eq!(report[0].1, rest.len() - 2);
-        assert_eq!(run(&[&OutputRows], &rewritten, &weights).report[0].1, 0);
+        assert_eq!(run(&[&PruneRows], &rewritten, &weights).report[0].1, 0);
     }
 }
 
@@ -232,7 +233,7 @@ fn rows_that_others_read_are_still_computed() {
     let y = b.add(y, third);
     let graph = b.finish(y).unwrap();
 
-    let (rewritten, rewrites) = run_one(&OutputRows, &graph);
+    let (rewritten, rewrites) = run_one(&PruneRows, &graph);
     assert_eq!(rewrites, 1, "the activation alone");
     assert_eq!(count(&rewritten, &Op::SelectOutputs), 2, "two readers of one value share a selection");
     let product = rewritten.nodes().iter().find(|node| node.op == Op::MatMul).unwrap();
@@ -248,7 +249,7 @@ fn gate_and_up_fuse_in_either_order() {
         let y = if swapped { b.mul(up, active) } else { b.mul(active, up) };
         let graph = b.finish(y).unwrap();
 
-        let (rewritten, rewrites) = run_one(&Glu, &graph);
+        let (rewritten, rewrites) = run_one(&GluFusion, &graph);
         assert_eq!(rewrites, 1);
         assert_eq!(ops(&rewritten), HashMap::from([("embed", 1), ("matmul_swiglu", 1), ("select_outputs", 1)]));
         let glu = rewritten.nodes().iter().find(|node| node.op == GLU).unwrap();
@@ -272,7 +273,7 @@ fn no_glu_of_two_inputs_or_shared_parts() {
     let (gate, up) = (matmul(&mut b, x, "gate"), matmul(&mut b, other, "up"));
     let active = b.silu(gate);
     let y = b.mul(active, up);
-    assert_eq!(run_one(&Glu, &b.finish(y).unwrap()).1, 0);
+    assert_eq!(run_one(&GluFusion, &b.finish(y).unwrap()).1, 0);
 
     // A part that something else reads.
     for shared in 0..3 {
@@ -281,7 +282,7 @@ fn no_glu_of_two_inputs_or_shared_parts() {
         let active = b.silu(gate);
         let y = b.mul(active, up);
         let y = b.add(y, [gate, up, active][shared]);
-        assert_eq!(run_one(&Glu, &b.finish(y).unwrap()).1, 0);
+        assert_eq!(run_one(&GluFusion, &b.finish(y).unwrap()).1, 0);
     }
 }
 
@@ -294,7 +295,7 @@ fn product_takes_the_residual_in_either_order() {
         let sum = if swapped { b.add(product, x) } else { b.add(x, product) };
         let graph = b.finish(sum).unwrap();
 
-        let (rewritten, rewrites) = run_one(&Epilogue, &graph);
+        let (rewritten, rewrites) = run_one(&MatMulAddFusion, &graph);
         assert_eq!(rewrites, 1);
         let expected = [("embed", 1), ("rms_norm", 1), ("matmul_add", 1), ("select_outputs", 1)];
         assert_eq!(ops(&rewritten), HashMap::from(expected));
@@ -306,8 +307,11 @@ fn sum_of_two_products_keeps_one() {
     let (mut b, x) = start();
     let (p, q) = (matmul(&mut b, x, "p"), matmul(&mut b, x, "q"));
     let sum = b.add(p, q);
-    let (rewritten, rewrites) = run_one(&Epilogue, &b.finish(sum).unwrap());
-    assert_eq!((rewrites, count(&rewritten, &Op::MatMul), count(&rewritten, &Op::MatMulAdd)), (1, 1, 1));
+    let (rewritten, rewrites) = run_one(&MatMulAddFusion, &b.finish(sum).unwrap());
+    assert_eq!(
+        (rewrites, count(&rewritten, &Op::MatMul), count(&rewritten, &Op::Fused(FusedOp::MatMulAdd))),
+        (1, 1, 1)
+    );
 }
 
 #[test]
@@ -316,13 +320,13 @@ fn neither_a_bias_nor_a_shared_product_is_an_epilogue() {
     let product = matmul(&mut b, x, "matrix");
     let bias = b.weight("bias", DType::F32, 1, 8);
     let y = b.add(product, bias);
-    assert_eq!(run_one(&Epilogue, &b.finish(y).unwrap()).1, 0);
+    assert_eq!(run_one(&MatMulAddFusion, &b.finish(y).unwrap()).1, 0);
 
     let (mut b, x) = start();
     let product = matmul(&mut b, x, "matrix");
     let sum = b.add(x, product);
     let y = b.mul(sum, product);
-    assert_eq!(run_one(&Epilogue, &b.finish(y).unwrap()).1, 0);
+    assert_eq!(run_one(&MatMulAddFusion, &b.finish(y).unwrap()).1, 0);
 }
 
 #[test]
@@ -335,7 +339,7 @@ fn sum_and_norm_fuse_whoever_else_reads_the_sum() {
         if read_again {
             z = b.mul(z, sum);
         }
-        let (rewritten, rewrites) = run_one(&AddRmsNorm, &b.finish(z).unwrap());
+        let (rewritten, rewrites) = run_one(&AddNormFusion, &b.finish(z).unwrap());
         let left = ops(&rewritten);
         assert_eq!((rewrites, left["add_rms_norm"]), (1, 1));
         assert!(!left.contains_key("add") && !left.contains_key("rms_norm"));
@@ -347,12 +351,12 @@ fn a_product_onto_a_residual_and_the_norm_fuse_whoever_else_reads_the_sum() {
     for read_again in [false, true] {
         let (mut b, x) = start();
         let w = b.weight("w", DType::F32, 8, 8);
-        let sum = b.push(Op::MatMulAdd, &[x, w, x]);
+        let sum = b.push(FusedOp::MatMulAdd, &[x, w, x]);
         let mut z = norm(&mut b, sum);
         if read_again {
             z = b.mul(z, sum);
         }
-        let (rewritten, rewrites) = run_one(&ProductNorm, &b.finish(z).unwrap());
+        let (rewritten, rewrites) = run_one(&MatMulAddNormFusion, &b.finish(z).unwrap());
         let left = ops(&rewritten);
         assert_eq!((rewrites, left["matmul_add_rms_norm"]), (1, 1));
         assert!(!left.contains_key("matmul_add") && !left.contains_key("rms_norm"));
@@ -380,7 +384,7 @@ fn rotations_become_a_part_of_attention_with_the_norms_of_both_or_of_neither() {
         });
         // One constant rather than several of the same numbers.
         let (graph, _) = run_one(&CommonSubexpressions, &graph);
-        let (rewritten, rewrites) = run_one(&RotatedAttention, &graph);
+        let (rewritten, rewrites) = run_one(&RotatedAttentionFusion, &graph);
         let left = ops(&rewritten);
         assert_eq!((rewrites, left["rotated_attention"], left.get("rope")), (1, 1, None));
         let norms = if normed == [true, false] { Some(&1) } else { None };
@@ -399,7 +403,7 @@ fn attention_stays_where_a_rotation_is_read_again_or_missing_or_another() {
             [q_rope, k_rope][which].map_or(y, |spec| b.rope(y, frequencies, spec))
         });
         let (graph, _) = run_one(&CommonSubexpressions, &graph);
-        assert_eq!(run_one(&RotatedAttention, &graph).1, 0);
+        assert_eq!(run_one(&RotatedAttentionFusion, &graph).1, 0);
     }
 }
 
@@ -410,13 +414,13 @@ fn neither_a_norm_of_heads_nor_of_a_biased_row_fuses() {
     let sum = b.add(x, y);
     let w = b.weight("head_norm", DType::F32, 1, 4);
     let z = b.rms_norm(sum, w, 1e-6);
-    assert_eq!(run_one(&AddRmsNorm, &b.finish(z).unwrap()).1, 0);
+    assert_eq!(run_one(&AddNormFusion, &b.finish(z).unwrap()).1, 0);
 
     let (mut b, x) = start();
     let bias = b.weight("bias", DType::F32, 1, 8);
     let sum = b.add(x, bias);
     let z = norm(&mut b, sum);
-    assert_eq!(run_one(&AddRmsNorm, &b.finish(z).unwrap()).1, 0);
+    assert_eq!(run_one(&AddNormFusion, &b.finish(z).unwrap()).1, 0);
 }
 
 #[test]
@@ -432,9 +436,12 @@ fn products_of_one_input_join_whatever_stands_between() {
     let v = matmul(&mut b, x, "v");
     let y = b.add(q, k);
     let y = b.add(y, v);
-    let (rewritten, rewrites) = run_one(&JoinedProducts, &b.finish(y).unwrap());
-    assert_eq!((rewrites, count(&rewritten, &Op::MatMulJoined), count(&rewritten, &Op::MatMul)), (1, 1, 1));
-    let joined = rewritten.nodes().iter().find(|node| node.op == Op::MatMulJoined).unwrap();
+    let (rewritten, rewrites) = run_one(&MergeMatMuls, &b.finish(y).unwrap());
+    assert_eq!(
+        (rewrites, count(&rewritten, &Op::Fused(FusedOp::MatMulJoined)), count(&rewritten, &Op::MatMul)),
+        (1, 1, 1)
+    );
+    let joined = rewritten.nodes().iter().find(|node| node.op == Op::Fused(FusedOp::MatMulJoined)).unwrap();
     assert_eq!(joined.outputs.iter().map(|id| rewritten.shape(*id).width).collect::<Vec<_>>(), [8, 3, 8]);
 }
 
@@ -494,7 +501,7 @@ impl Pass for Broken {
 #[test]
 fn broken_pass_is_named() {
     let target = Target { supports: &|_| true, vector: &|_| None };
-    let error = optimize_with(&[&Unread, &Broken], &qwen3_like(SMALL), &target).unwrap_err();
+    let error = optimize_with(&[&DeadCode, &Broken], &qwen3_like(SMALL), &target).unwrap_err();
     assert!(matches!(&error, Error::Graph(what) if what.contains("after pass `broken`")), "{error}");
 }
 
@@ -508,19 +515,17 @@ proptest! {
     fn optimized_equals_original(choices in choices(), passes in 0..=PASSES.len(), has in any::<[bool; 6]>()) {
         let graph = random_graph(&choices);
         let weights = weights_for(&graph, 2);
-        let supports = |op: &Op| match op {
-            Op::MatMulJoined => has[0],
-            Op::MatMulGlu(_) => has[1],
-            Op::MatMulAdd => has[2],
-            Op::AddRmsNorm { .. } => has[3],
-            Op::MatMulAddRmsNorm { .. } => has[4],
-            Op::RotatedAttention { .. } => has[5],
-            Op::Embed | Op::MatMul | Op::Add | Op::Mul | Op::Div | Op::Activate(_) | Op::SoftCap { .. } | Op::Slice { .. } | Op::RmsNorm { .. } | Op::Rope(_)
-            | Op::Attention(_) | Op::ShortConv(_) | Op::GatedDelta(_) | Op::SelectOutputs | Op::Route { .. } | Op::Experts(_) => true,
+        let supports = |op: &FusedOp| match op {
+            FusedOp::MatMulJoined => has[0],
+            FusedOp::MatMulGlu(_) => has[1],
+            FusedOp::MatMulAdd => has[2],
+            FusedOp::AddRmsNorm { .. } => has[3],
+            FusedOp::MatMulAddRmsNorm { .. } => has[4],
+            FusedOp::RotatedAttention { .. } => has[5],
         };
         let vector = |name: &str| weights.get(name).map(|row| Arc::from(row.as_slice()));
         let optimized = optimize_with(&PASSES[..passes], &graph, &Target { supports: &supports, vector: &vector }).unwrap();
-        prop_assert!(optimized.graph.nodes().iter().all(|node| supports(&node.op)));
+        prop_assert!(optimized.graph.nodes().iter().filter_map(|node| node.op.fused()).all(supports));
         assert_same_logits(&graph, &optimized.graph, &weights, VOCABULARY);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use inkstone::{
     DType,
-    graph::{Builder, Graph, Op, Rows, Shape, ValueId},
+    graph::{Builder, FusedOp, Graph, Op, Rows, Shape, ValueId},
     optimize::{Target, optimize},
     plan::{Operand, Place, Plan, SlotId},
 };
@@ -23,7 +23,7 @@ fn optimized(graph: &Graph) -> Graph {
 
 /// As on the CPU, which norms and rotates by ops of their own.
 fn optimized_for_cpu(graph: &Graph) -> Graph {
-    let supports = |op: &Op| !matches!(op, Op::MatMulAddRmsNorm { .. } | Op::RotatedAttention { .. });
+    let supports = |op: &FusedOp| !matches!(op, FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. });
     optimize(graph, &Target { supports: &supports, ..EVERYTHING }).unwrap().graph
 }
 
@@ -65,7 +65,7 @@ fn run_plan(graph: &Graph, plan: &Plan, interpreter: &mut Interpreter<'_>, step:
         let mut inputs: Vec<_> =
             planned.inputs.iter().map(|operand| read(operand, interpreter, &slots, step)).collect();
         if let Some((operand, value)) = updated {
-            assert_eq!(Some(operand), node.op.in_place_operand());
+            assert_eq!(Some(operand), node.op.properties().in_place);
             inputs[operand] = value;
         }
         for (place, value) in planned.outputs.iter().zip(interpreter.apply(&planned.op, &inputs, step)) {
@@ -132,7 +132,7 @@ fn assert_slots(graph: &Graph, plan: &Plan) {
             assert!(step.outputs[..output].iter().all(|other| other.slot != place.slot));
             for (input, operand) in step.inputs.iter().enumerate() {
                 let shares = matches!(operand, Operand::Slot(operand) if operand.slot == place.slot);
-                assert!(!shares || (output == 0 && Some(input) == step.op.in_place_operand()));
+                assert!(!shares || (output == 0 && Some(input) == step.op.properties().in_place));
             }
         }
     }
@@ -176,12 +176,12 @@ fn room_is_that_of_the_values_alive_at_once() {
 #[test]
 fn residual_is_updated_in_place() {
     let fused = Plan::new(&optimized(&qwen3_like(SMALL))).unwrap();
-    let products = fused.steps().iter().filter(|step| matches!(step.op, Op::MatMulAddRmsNorm { .. }));
+    let products = fused.steps().iter().filter(|step| matches!(step.op, Op::Fused(FusedOp::MatMulAddRmsNorm { .. })));
     assert_eq!(products.map(|step| step.in_place()).collect::<Vec<_>>(), [Some(2); 4]);
     let plan = Plan::new(&optimized_for_cpu(&qwen3_like(SMALL))).unwrap();
     let updates =
         |op: &Op| plan.steps().iter().filter(|step| step.op == *op).map(|step| step.in_place()).collect::<Vec<_>>();
-    assert_eq!(updates(&Op::MatMulAdd), [Some(2); 4]);
+    assert_eq!(updates(&Op::Fused(FusedOp::MatMulAdd)), [Some(2); 4]);
     let ropes: Vec<_> = plan.steps().iter().filter(|step| matches!(step.op, Op::Rope(_))).collect();
     assert!(ropes.len() == 4 && ropes.iter().all(|step| step.in_place() == Some(0)));
 }

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use inkstone::graph::{
-    Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, HeadOrder, Op, RopeSpec, RopeStyle, Rows,
-    Scores, Shape, Source, Value,
+    Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, Graph, HeadOrder, Op, RopeSpec, RopeStyle,
+    Rows, Scores, Shape, Source, Value,
 };
 
 /// Dense weights by name, row by row.
@@ -172,16 +172,19 @@ impl<'w> Interpreter<'w> {
             }
             (Op::Route { used }, [logits]) => vec![logits.map_rows(logits.width, |row| route(row, *used))],
             (Op::Experts(spec), [x, weights, matrices @ ..]) => vec![experts(spec, x, weights, matrices)],
-            (Op::MatMulJoined, [x, matrices @ ..]) => matrices.iter().map(|w| product(x, w)).collect(),
-            (Op::MatMulGlu(activation), [x, gate, up]) => {
+            (Op::Fused(FusedOp::MatMulJoined), [x, matrices @ ..]) => matrices.iter().map(|w| product(x, w)).collect(),
+            (Op::Fused(FusedOp::MatMulGlu(activation)), [x, gate, up]) => {
                 vec![pairwise(&activate(*activation, &product(x, gate)), &product(x, up), |a, b| a * b)]
             }
-            (Op::MatMulAddRmsNorm { eps }, [x, w, residual, norm]) => {
+            (Op::Fused(FusedOp::MatMulAddRmsNorm { eps }), [x, w, residual, norm]) => {
                 let sum = pairwise(residual, &product(x, w), |a, b| a + b);
                 let normed = rms_norm(&sum, norm, *eps);
                 vec![sum, normed]
             }
-            (Op::RotatedAttention { attention, rope: spec, norm }, [q, k, v, frequencies, norms @ ..]) => {
+            (
+                Op::Fused(FusedOp::RotatedAttention { attention, rope: spec, norm }),
+                [q, k, v, frequencies, norms @ ..],
+            ) => {
                 let normed = |x: &Matrix, index: usize| match norm {
                     Some(eps) => rms_norm(x, &norms[index], *eps),
                     None => x.clone(),
@@ -189,8 +192,8 @@ impl<'w> Interpreter<'w> {
                 let [q, k] = [normed(q, 0), normed(k, 1)].map(|x| rope(spec, &x, frequencies, step));
                 vec![self.attention(attention, [&q, &k, v], step)]
             }
-            (Op::MatMulAdd, [x, w, residual]) => vec![pairwise(residual, &product(x, w), |a, b| a + b)],
-            (Op::AddRmsNorm { eps }, [a, b, w]) => {
+            (Op::Fused(FusedOp::MatMulAdd), [x, w, residual]) => vec![pairwise(residual, &product(x, w), |a, b| a + b)],
+            (Op::Fused(FusedOp::AddRmsNorm { eps }), [a, b, w]) => {
                 let sum = pairwise(a, b, |a, b| a + b);
                 let normed = rms_norm(&sum, w, *eps);
                 vec![sum, normed]
@@ -212,12 +215,7 @@ impl<'w> Interpreter<'w> {
                 | Op::SelectOutputs
                 | Op::Route { .. }
                 | Op::Experts(_)
-                | Op::MatMulJoined
-                | Op::MatMulGlu(_)
-                | Op::MatMulAdd
-                | Op::AddRmsNorm { .. }
-                | Op::MatMulAddRmsNorm { .. }
-                | Op::RotatedAttention { .. },
+                | Op::Fused(_),
                 _,
             ) => panic!("{op} with {} operands", inputs.len()),
         }

@@ -23,7 +23,7 @@ use crate::{
             weights::prepare::{self, Prepared},
         },
     },
-    graph::{AttentionSpec, Op, Rows},
+    graph::{AttentionSpec, Rows},
     kv_cache::{CacheLayout, LayerPlace, StateUpdate},
     plan::{Operand, Plan},
     quant::ROWS,
@@ -274,7 +274,7 @@ pub(crate) fn scratch_bytes(
 
 /// The plan's attention ops.
 fn attentions(plan: &Plan) -> impl Iterator<Item = AttentionSpec> {
-    plan.steps().iter().filter_map(|step| step.op.attention().copied())
+    plan.steps().iter().filter_map(|step| step.op.properties().attention)
 }
 
 /// The bytes that layers of experts work in, one after the other.
@@ -286,10 +286,8 @@ fn experts_bytes(plan: &Plan, rows: usize) -> usize {
 fn frequencies(plan: &Plan) -> usize {
     let mut tables: Vec<&Operand> = Vec::new();
     for step in plan.steps() {
-        match (&step.op, step.inputs.as_slice()) {
-            (Op::Rope(_), [_, table]) if !tables.contains(&table) => tables.push(table),
-            _ => {}
-        }
+        let table = step.op.properties().frequencies.map(|index| &step.inputs[index]);
+        tables.extend(table.filter(|table| !tables.contains(table)));
     }
     let widths = tables.into_iter().map(|table| match table {
         Operand::Weight { shape, .. } => shape.width,

@@ -13,7 +13,7 @@ use crate::{
         matrix::Matrix,
         prepare::{Prepared, Table},
     },
-    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, Op, RopeSpec, Rows},
+    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, FusedOp, Op, RopeSpec, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
 };
@@ -257,9 +257,9 @@ impl Lowering<'_> {
         let out = *outs.first().ok_or_else(|| Error::Graph(format!("{} has no result", step.op.name())))?;
         let task = match &step.op {
             Op::Embed => Task::Embed { table: self.prepared.table(&inputs[0])?, out },
-            Op::MatMul | Op::MatMulJoined => return self.product(step, Finish::Store, outs),
-            Op::MatMulGlu(activation) => return self.product(step, Finish::Glu(*activation), outs),
-            Op::MatMulAdd => return self.product(step, Finish::Add(buffer(&inputs[2])?), outs),
+            Op::MatMul | Op::Fused(FusedOp::MatMulJoined) => return self.product(step, Finish::Store, outs),
+            Op::Fused(FusedOp::MatMulGlu(activation)) => return self.product(step, Finish::Glu(*activation), outs),
+            Op::Fused(FusedOp::MatMulAdd) => return self.product(step, Finish::Add(buffer(&inputs[2])?), outs),
             Op::Add => self.binary(BinaryOp::Add, inputs, out)?,
             Op::Mul => self.binary(BinaryOp::Mul, inputs, out)?,
             Op::Div => self.binary(BinaryOp::Div, inputs, out)?,
@@ -271,7 +271,7 @@ impl Lowering<'_> {
             Op::RmsNorm { eps } => {
                 Task::RmsNorm { x: buffer(&inputs[0])?, w: self.prepared.vector(&inputs[1])?, eps: *eps, out }
             }
-            Op::AddRmsNorm { eps } => {
+            Op::Fused(FusedOp::AddRmsNorm { eps }) => {
                 let [a, b] = [buffer(&inputs[0])?, buffer(&inputs[1])?];
                 let w = self.prepared.vector(&inputs[2])?;
                 Task::AddRmsNorm { a, b, w, eps: *eps, sum: out, out: outs[1] }
@@ -300,7 +300,7 @@ impl Lowering<'_> {
                 Task::GatedDelta(GatedDelta { spec: *spec, qkv, alpha, beta, a, dt, out })
             }
             Op::SelectOutputs => Task::Select { x: buffer(&inputs[0])?, out },
-            Op::MatMulAddRmsNorm { .. } | Op::RotatedAttention { .. } => {
+            Op::Fused(FusedOp::MatMulAddRmsNorm { .. }) | Op::Fused(FusedOp::RotatedAttention { .. }) => {
                 return Err(Error::Graph(format!("the CPU has no {}", step.op.name())));
             }
         };

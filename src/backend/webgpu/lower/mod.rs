@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     DType, Error, Result,
-    graph::{Activation, Op, RopeSpec, RopeStyle, Rows},
+    graph::{Activation, FusedOp, Op, RopeSpec, RopeStyle, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
 };
@@ -146,10 +146,10 @@ impl<'a> Lowering<'a> {
         let name = step.op.name();
         match &step.op {
             Op::Embed => self.embed(name, &step.inputs[0], &made[0]),
-            Op::MatMul | Op::MatMulJoined => self.products(name, step, made),
-            Op::MatMulGlu(activation) => self.glu(name, step, &made[0], *activation),
-            Op::MatMulAdd => self.product_add(name, step, &made[0]),
-            Op::MatMulAddRmsNorm { eps } => self.product_add_norm(name, step, made, *eps),
+            Op::MatMul | Op::Fused(FusedOp::MatMulJoined) => self.products(name, step, made),
+            Op::Fused(FusedOp::MatMulGlu(activation)) => self.glu(name, step, &made[0], *activation),
+            Op::Fused(FusedOp::MatMulAdd) => self.product_add(name, step, &made[0]),
+            Op::Fused(FusedOp::MatMulAddRmsNorm { eps }) => self.product_add_norm(name, step, made, *eps),
             Op::Add => self.elementwise(name, "add", step, &made[0], json!({})),
             Op::Mul => self.elementwise(name, "mul", step, &made[0], json!({})),
             Op::Div => self.elementwise(name, "div", step, &made[0], json!({})),
@@ -160,10 +160,10 @@ impl<'a> Lowering<'a> {
                 self.elementwise(name, "slice", step, &made[0], more)
             }
             Op::RmsNorm { eps } => self.rms_norm(name, step, &made[0], *eps),
-            Op::AddRmsNorm { eps } => self.add_rms_norm(name, step, made, *eps),
+            Op::Fused(FusedOp::AddRmsNorm { eps }) => self.add_rms_norm(name, step, made, *eps),
             Op::Rope(spec) => self.rope(name, step, &made[0], spec),
             Op::Attention(spec) => self.attention(name, step, &made[0], spec, None),
-            Op::RotatedAttention { attention, rope, norm } => {
+            Op::Fused(FusedOp::RotatedAttention { attention, rope, norm }) => {
                 self.attention(name, step, &made[0], attention, Some((rope, *norm)))
             }
             Op::ShortConv(spec) => self.short_conv(name, step, &made[0], spec),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     DType,
-    graph::{Activation, AttentionSpec, DeltaSpec, Op, RopeSpec},
+    graph::{Activation, AttentionSpec, DeltaSpec, FusedOp, Op, RopeSpec},
     plan::{Operand, Plan},
 };
 
@@ -53,7 +53,7 @@ pub(super) fn needs(plan: &Plan) -> Needs {
             }
         }
         match &step.op {
-            Op::Activate(activation) | Op::MatMulGlu(activation) => needs.activations.push(*activation),
+            Op::Activate(activation) | Op::Fused(FusedOp::MatMulGlu(activation)) => needs.activations.push(*activation),
             Op::SoftCap { .. } => needs.capped = true,
             Op::Experts(spec) => {
                 let formats = step.matrices().iter().filter_map(|operand| match operand {
@@ -63,12 +63,27 @@ pub(super) fn needs(plan: &Plan) -> Needs {
                 needs.experts.push(Experts { formats: formats.collect(), activation: spec.activation });
             }
             Op::Attention(spec) => needs.attention.push(Attention { spec: *spec, rope: None, norm: None }),
-            Op::RotatedAttention { attention, rope, norm } => {
+            Op::Fused(FusedOp::RotatedAttention { attention, rope, norm }) => {
                 needs.attention.push(Attention { spec: *attention, rope: Some(*rope), norm: *norm });
             }
             Op::ShortConv(spec) => _ = needs.convolutions.insert(spec.kernel),
             Op::GatedDelta(spec) => needs.deltas.push(*spec),
-            _ => {}
+            Op::Embed
+            | Op::MatMul
+            | Op::Add
+            | Op::Mul
+            | Op::Div
+            | Op::Slice { .. }
+            | Op::RmsNorm { .. }
+            | Op::Rope(_)
+            | Op::SelectOutputs
+            | Op::Route { .. }
+            | Op::Fused(
+                FusedOp::MatMulJoined
+                | FusedOp::MatMulAdd
+                | FusedOp::AddRmsNorm { .. }
+                | FusedOp::MatMulAddRmsNorm { .. },
+            ) => {}
         }
     }
     if needs.activations.is_empty() {

@@ -25,6 +25,10 @@ impl Matrix {
     fn of(width: usize, rows: impl Iterator<Item = Vec<f64>>) -> Self {
         Self { width, data: rows.flatten().collect() }
     }
+
+    fn each(&self, f: impl Fn(f64) -> f64) -> Self {
+        Self { width: self.width, data: self.data.iter().map(|x| f(*x)).collect() }
+    }
 }
 
 /// The logits of all tokens of one sequence, which begins with the first of them.
@@ -51,33 +55,50 @@ pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, Matrix>, tokens: &
 }
 
 fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
-    match (op, inputs) {
-        (Op::Embed, [table, tokens]) => {
+    match op {
+        Op::Embed => {
+            let [table, tokens] = operands(op, inputs)?;
             let row = |token: &f64| table.data[*token as usize * table.width..][..table.width].to_vec();
             Ok(Matrix::of(table.width, tokens.data.iter().map(row)))
         }
-        (Op::MatMul, [x, w]) => {
-            Ok(Matrix::of(w.data.len() / w.width, x.rows().map(|x| w.rows().map(|w| dot(x, w)).collect())))
+        Op::MatMul => {
+            let [x, w] = operands(op, inputs)?;
+            let products = x.rows().map(|x| w.rows().map(|w| dot(x, w)).collect());
+            Ok(Matrix::of(w.data.len() / w.width, products))
         }
-        (Op::Add, [a, b]) => Ok(pairwise(a, b, |a, b| a + b)),
-        (Op::Mul, [a, b]) => Ok(pairwise(a, b, |a, b| a * b)),
-        (Op::Activate(activation), [x]) => {
-            Ok(Matrix { width: x.width, data: x.data.iter().map(|x| activate(*activation, *x)).collect() })
-        }
-        (Op::SoftCap { cap }, [x]) => {
+        Op::Add => operands(op, inputs).map(|[a, b]| pairwise(a, b, |a, b| a + b)),
+        Op::Mul => operands(op, inputs).map(|[a, b]| pairwise(a, b, |a, b| a * b)),
+        Op::Activate(activation) => operands(op, inputs).map(|[x]| x.each(|x| activate(*activation, x))),
+        Op::SoftCap { cap } => {
             let cap = f64::from(*cap);
-            Ok(Matrix { width: x.width, data: x.data.iter().map(|x| cap * (x / cap).tanh()).collect() })
+            operands(op, inputs).map(|[x]| x.each(|x| cap * (x / cap).tanh()))
         }
-        (Op::RmsNorm { eps }, [x, w]) => Ok(rms_norm(x, w, f64::from(*eps))),
-        (Op::Rope(spec), [x, frequencies]) => Ok(rope(spec, x, frequencies)),
-        (Op::Attention(spec), [q, k, v]) => Ok(attention(spec, q, k, v)),
-        (Op::Route { used }, [logits]) => Ok(Matrix::of(logits.width, logits.rows().map(|row| route(row, *used)))),
-        (Op::Experts(spec), [x, weights, matrices @ ..]) => Ok(experts(spec, x, weights, matrices)),
-        (Op::ShortConv(spec), [x, w]) => Ok(short_conv(spec, x, w)),
-        (Op::GatedDelta(spec), [qkv, alpha, beta, a, dt]) => Ok(gated_delta(spec, qkv, [alpha, beta, a, dt])),
-        (Op::SelectOutputs, [x]) => Ok((*x).clone()),
-        _ => Err(Error::Graph(format!("a self-test has no {op}"))),
+        Op::RmsNorm { eps } => operands(op, inputs).map(|[x, w]| rms_norm(x, w, f64::from(*eps))),
+        Op::Rope(spec) => operands(op, inputs).map(|[x, frequencies]| rope(spec, x, frequencies)),
+        Op::Attention(spec) => operands(op, inputs).map(|[q, k, v]| attention(spec, q, k, v)),
+        Op::Route { used } => {
+            let [logits] = operands(op, inputs)?;
+            Ok(Matrix::of(logits.width, logits.rows().map(|row| route(row, *used))))
+        }
+        Op::Experts(spec) => match inputs {
+            [x, weights, matrices @ ..] => Ok(experts(spec, x, weights, matrices)),
+            _ => Err(wrong_operands(op)),
+        },
+        Op::ShortConv(spec) => operands(op, inputs).map(|[x, w]| short_conv(spec, x, w)),
+        Op::GatedDelta(spec) => {
+            operands(op, inputs).map(|[qkv, alpha, beta, a, dt]| gated_delta(spec, qkv, [alpha, beta, a, dt]))
+        }
+        Op::SelectOutputs => operands(op, inputs).map(|[x]| x.clone()),
+        Op::Div | Op::Slice { .. } | Op::Fused(_) => Err(Error::Graph(format!("the self-test does not compute {op}"))),
     }
+}
+
+fn operands<'m, const N: usize>(op: &Op, inputs: &[&'m Matrix]) -> Result<[&'m Matrix; N]> {
+    inputs.try_into().map_err(|_| wrong_operands(op))
+}
+
+fn wrong_operands(op: &Op) -> Error {
+    Error::Graph(format!("the self-test got the wrong number of operands for {op}"))
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use inkstone::{
     DType,
-    graph::{AttentionSpec, LayerCache, Op, RopeSpec, RopeStyle, Scores},
+    graph::{AttentionSpec, FusedOp, LayerCache, RopeSpec, RopeStyle, Scores},
     kv_cache::CacheType,
 };
 
@@ -200,7 +200,7 @@ fn rotated_case(sizes: &Sizes, cache_type: CacheType, style: RopeStyle, norm: Op
     m.b = std::mem::take(&mut m.b).with_cache(LayerCache { kv_heads, head_dim });
     let attention =
         AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: (1.0 / (head_dim as f32).sqrt()).into() };
-    let op = Op::RotatedAttention { attention, rope: RopeSpec { style, head_dim }, norm };
+    let op = FusedOp::RotatedAttention { attention, rope: RopeSpec { style, head_dim }, norm };
     let mut y = m.b.push(op, &inputs);
     let mut nmse = match cache_type {
         CacheType::F32 => SOFTMAX,

@@ -63,8 +63,9 @@ impl Case {
     }
 
     fn check_on(&self, backend: &dyn Backend, expected: &[Matrix]) -> Result<(), String> {
-        if let Some(node) = self.graph.nodes().iter().find(|node| !backend.supports(&node.op)) {
-            eprintln!("skipped: {}, because {} has no {}", self.name, label(backend), node.op.name());
+        if let Some(op) = self.graph.nodes().iter().filter_map(|node| node.op.fused()).find(|op| !backend.supports(op))
+        {
+            eprintln!("skipped: {}, because {} has no {}", self.name, label(backend), op.name());
             return Ok(());
         }
         let weights = packed(&self.tensors);

@@ -8,7 +8,10 @@ mod products;
 mod recurrent;
 mod rows;
 
-use inkstone::{DType, graph::Op};
+use inkstone::{
+    DType,
+    graph::{FusedOp, Op},
+};
 
 use self::case::Case;
 
@@ -131,12 +134,12 @@ fn number(op: &Op) -> usize {
         Op::Rope(_) => 7,
         Op::Attention(_) => 8,
         Op::SelectOutputs => 9,
-        Op::MatMulJoined => 10,
-        Op::MatMulGlu(_) => 11,
-        Op::MatMulAdd => 12,
-        Op::AddRmsNorm { .. } => 13,
-        Op::MatMulAddRmsNorm { .. } => 14,
-        Op::RotatedAttention { .. } => 15,
+        Op::Fused(FusedOp::MatMulJoined) => 10,
+        Op::Fused(FusedOp::MatMulGlu(_)) => 11,
+        Op::Fused(FusedOp::MatMulAdd) => 12,
+        Op::Fused(FusedOp::AddRmsNorm { .. }) => 13,
+        Op::Fused(FusedOp::MatMulAddRmsNorm { .. }) => 14,
+        Op::Fused(FusedOp::RotatedAttention { .. }) => 15,
         Op::SoftCap { .. } => 16,
         Op::Slice { .. } => 17,
         Op::Route { .. } => 18,

@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    graph::{Activation, Op, ValueId},
+    graph::{Activation, FusedOp, Op, ValueId},
     quant,
 };
 
@@ -126,7 +126,7 @@ fn joined(dtype: DType) -> Case {
         m.random_weight(dtype, 20, columns),
         m.random_weight(other, 20, columns),
     ];
-    let [first, second, third] = m.b.push_all(Op::MatMulJoined, &inputs)[..] else { panic!("three products") };
+    let [first, second, third] = m.b.push_all(FusedOp::MatMulJoined, &inputs)[..] else { panic!("three products") };
     let sum = m.b.add(second, third);
     let sum = widen(&mut m, sum, 33);
     let sum = m.b.add(first, sum);
@@ -145,8 +145,8 @@ fn glu(dtype: DType, activation: Activation) -> Case {
     let mut m = Maker::new(7);
     let x = m.exact_rows(columns, VOCABULARY);
     let inputs = [x, m.random_weight(dtype, 41, columns), m.random_weight(dtype, 41, columns)];
-    let y = m.b.push(Op::MatMulGlu(activation), &inputs);
-    m.finish(format!("{} {dtype}", Op::MatMulGlu(activation).name()), y, steps_of(&FEW, VOCABULARY), SUMS)
+    let y = m.b.push(FusedOp::MatMulGlu(activation), &inputs);
+    m.finish(format!("{} {dtype}", FusedOp::MatMulGlu(activation).name()), y, steps_of(&FEW, VOCABULARY), SUMS)
 }
 
 /// The residual is overwritten, or is read once more.
@@ -156,7 +156,7 @@ fn product_and_sum(dtype: DType, read_again: bool) -> Case {
     let x = m.exact_rows(columns, VOCABULARY);
     let residual = m.normal_rows(19, VOCABULARY);
     let w = m.random_weight(dtype, 19, columns);
-    let mut y = m.b.push(Op::MatMulAdd, &[x, w, residual]);
+    let mut y = m.b.push(FusedOp::MatMulAdd, &[x, w, residual]);
     if read_again {
         y = m.b.add(y, residual);
     }
@@ -174,7 +174,7 @@ fn product_and_norm(dtype: DType, width: usize, read_again: bool) -> Case {
     let w = m.random_weight(dtype, width, columns);
     let norm = normal(width, &mut m.random);
     let norm = m.floats(width, &norm);
-    let op = Op::MatMulAddRmsNorm { eps: 1e-5 };
+    let op = FusedOp::MatMulAddRmsNorm { eps: 1e-5 };
     let [sum, normed] = m.b.push_all(op, &[x, w, residual, norm])[..] else { panic!("two results") };
     let (mut y, mut nmse) = (m.b.mul(normed, sum), SUMS);
     if width.is_multiple_of(dtype.block_weights()) {

@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    graph::{Activation, Op, RopeSpec, RopeStyle, ValueId},
+    graph::{Activation, FusedOp, Op, RopeSpec, RopeStyle, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, normal, ragged, steps_of};
@@ -139,7 +139,7 @@ pub fn add_rms_norm() -> Vec<Case> {
         }
         let w = normal(width, &mut m.random);
         let w = m.floats(width, &w);
-        let [sum, normed] = m.b.push_all(Op::AddRmsNorm { eps: 1e-5 }, &[inputs[0], inputs[1], w])[..] else {
+        let [sum, normed] = m.b.push_all(FusedOp::AddRmsNorm { eps: 1e-5 }, &[inputs[0], inputs[1], w])[..] else {
             panic!("two results")
         };
         let product = m.b.mul(sum, normed);

@@ -1,19 +1,17 @@
-//! In: any graph. Out: the same without what its logits do not depend on, so that readers counted are true ones.
-
 use super::{Pass, Target};
 use crate::{Result, graph::Graph};
 
 /// Removes the nodes, weights and constants that the logits do not depend on.
 #[derive(Debug)]
-pub struct Unread;
+pub struct DeadCode;
 
-impl Pass for Unread {
+impl Pass for DeadCode {
     fn name(&self) -> &'static str {
-        "unread"
+        "dead_code"
     }
 
     fn run(&self, graph: &Graph, _: &Target<'_>) -> Result<(Graph, usize)> {
-        let rewritten = graph.without_unread()?;
+        let rewritten = graph.without_dead_code()?;
         let removed = graph.values().len() - rewritten.values().len();
         Ok((rewritten, removed))
     }

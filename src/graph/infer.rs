@@ -1,0 +1,111 @@
+//! Shape inference: the shapes of an op's results, and the rules for its operands.
+
+use super::{FusedOp, Op, Rows, Shape, attention::rotated};
+
+impl Op {
+    /// Returns the shapes of the results for operands of these shapes.
+    ///
+    /// # Errors
+    /// Says which operands the op takes, and which it got.
+    pub fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+        match self {
+            Self::Embed => match inputs {
+                [Shape { rows: Rows::Fixed(_), width }, Shape { rows: Rows::Tokens, width: 1 }] => {
+                    Ok(vec![Shape::new(Rows::Tokens, *width)])
+                }
+                _ => Err(mismatch("a table and the tokens", inputs)),
+            },
+            Self::MatMul => products(inputs, 1),
+            Self::Add | Self::Mul | Self::Div => match inputs {
+                [a, b] if a == b || (b.rows == Rows::Fixed(1) && [1, a.width].contains(&b.width)) => Ok(vec![*a]),
+                _ => Err(mismatch("two of one shape, or the second one row or one number", inputs)),
+            },
+            Self::Activate(_) | Self::SoftCap { .. } => match inputs {
+                [x] => Ok(vec![*x]),
+                _ => Err(mismatch("one operand", inputs)),
+            },
+            Self::Slice { first, len, every } => match inputs {
+                [x] if *every > 0 && x.width.is_multiple_of(*every) && *len > 0 && first + len <= *every => {
+                    Ok(vec![Shape::new(x.rows, x.width / every * len)])
+                }
+                _ => Err(mismatch("whole groups that have what is taken of them", inputs)),
+            },
+            Self::RmsNorm { .. } => match inputs {
+                [x, w] if w.rows == Rows::Fixed(1) && w.width > 0 && x.width.is_multiple_of(w.width) => Ok(vec![*x]),
+                _ => Err(mismatch("x and a weight whose width divides that of x", inputs)),
+            },
+            Self::Rope(spec) => spec.infer(inputs),
+            Self::Attention(spec) => spec.infer(inputs),
+            Self::ShortConv(spec) => spec.infer(inputs),
+            Self::GatedDelta(spec) => spec.infer(inputs),
+            Self::SelectOutputs => match inputs {
+                [Shape { rows: Rows::Tokens, width }] => Ok(vec![Shape::new(Rows::Outputs, *width)]),
+                _ => Err(mismatch("one operand with a row for each token", inputs)),
+            },
+            Self::Route { used } => match inputs {
+                [logits] if (1..=logits.width).contains(used) => Ok(vec![*logits]),
+                _ => Err(mismatch(&format!("one operand at least {used} wide, and a choice of one or more"), inputs)),
+            },
+            Self::Experts(spec) => spec.infer(inputs),
+            Self::Fused(op) => op.infer(inputs),
+        }
+    }
+}
+
+impl FusedOp {
+    fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+        match self {
+            Self::MatMulJoined => products(inputs, inputs.len().saturating_sub(1)),
+            Self::MatMulGlu(_) => match products(inputs, 2)?.as_slice() {
+                [gate, up] if gate == up => Ok(vec![*gate]),
+                _ => Err(mismatch("a gate and an up matrix of one shape", inputs)),
+            },
+            Self::MatMulAdd => match inputs {
+                [x, w, residual] if products(&[*x, *w], 1)? == [*residual] => Ok(vec![*residual]),
+                _ => Err(mismatch("x, a matrix and a residual of the product's shape", inputs)),
+            },
+            Self::AddRmsNorm { .. } => match inputs {
+                [a, b, w] if a == b && *w == Shape::new(Rows::Fixed(1), a.width) => Ok(vec![*a, *a]),
+                _ => Err(mismatch("two of one shape and a weight of their width", inputs)),
+            },
+            Self::MatMulAddRmsNorm { .. } => match inputs {
+                [x, w, residual, norm]
+                    if products(&[*x, *w], 1)? == [*residual]
+                        && *norm == Shape::new(Rows::Fixed(1), residual.width) =>
+                {
+                    Ok(vec![*residual, *residual])
+                }
+                _ => Err(mismatch("x, a matrix, a residual of the product's shape and a weight of its width", inputs)),
+            },
+            Self::RotatedAttention { attention, rope, norm } => {
+                let head = Shape::new(Rows::Fixed(1), attention.head_dim);
+                match (inputs, norm) {
+                    ([q, k, v, f], None) => rotated(attention, rope, [*q, *k, *v], *f),
+                    ([q, k, v, f, q_norm, k_norm], Some(_)) if *q_norm == head && *k_norm == head => {
+                        rotated(attention, rope, [*q, *k, *v], *f)
+                    }
+                    _ => Err(mismatch("q, k, v, frequencies, and with norms one of a head's width each", inputs)),
+                }
+            }
+        }
+    }
+}
+
+/// Returns the shapes of the products of `inputs[0]` with each of the `n` matrices that follow.
+fn products(inputs: &[Shape], n: usize) -> Result<Vec<Shape>, String> {
+    let Some((x, matrices)) = inputs.split_first().filter(|(_, matrices)| n > 0 && matrices.len() == n) else {
+        return Err(mismatch("x and its matrices", inputs));
+    };
+    matrices
+        .iter()
+        .map(|w| match w.rows {
+            Rows::Fixed(rows) if w.width == x.width => Ok(Shape::new(x.rows, rows)),
+            _ => Err(mismatch("matrices whose columns match x", inputs)),
+        })
+        .collect()
+}
+
+pub(super) fn mismatch(wanted: &str, inputs: &[Shape]) -> String {
+    let shapes: Vec<_> = inputs.iter().map(Shape::to_string).collect();
+    format!("wants {wanted}, got {}", shapes.join(" "))
+}

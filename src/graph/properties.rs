@@ -1,0 +1,190 @@
+//! The properties of the ops that passes, plans and backends ask about: one row for each op.
+
+use std::ops::Range;
+
+use super::{Activation, AttentionSpec, FusedOp, LayerState, Op};
+
+/// The number of results of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Results {
+    /// One result.
+    One,
+    /// Two results.
+    Two,
+    /// One result for each operand after the first.
+    PerMatrix,
+}
+
+/// The operands of an op that are matrices `[n, k]` to multiply with, which a backend may keep packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matrices {
+    /// No operand.
+    None,
+    /// The operand with this number.
+    At(usize),
+    /// This operand and all after it.
+    From(usize),
+}
+
+/// One op's row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpProperties {
+    /// The name in dumps, profiles and messages.
+    pub name: &'static str,
+    /// Each row of the results depends on the same row of the operands alone, wherever the row stands.
+    pub row_wise: bool,
+    /// The results depend on the operands alone and no cache or state changes, so two equal nodes can become one.
+    pub pure: bool,
+    /// The operand whose memory the first result may overwrite if no later op reads that operand.
+    pub in_place: Option<usize>,
+    /// The number of results.
+    pub results: Results,
+    /// The operands that are matrices to multiply with.
+    pub matrices: Matrices,
+    /// The operand that holds rotary frequencies.
+    pub frequencies: Option<usize>,
+    /// The recurrent state: its number in [`Graph::states`](super::Graph::states) and its size.
+    pub state: Option<(usize, LayerState)>,
+    /// The attention that the op computes over a layer of the key-value cache.
+    pub attention: Option<AttentionSpec>,
+}
+
+/// An op that moves or mixes rows and has one result.
+const PURE: OpProperties = OpProperties {
+    name: "",
+    row_wise: false,
+    pure: true,
+    in_place: None,
+    results: Results::One,
+    matrices: Matrices::None,
+    frequencies: None,
+    state: None,
+    attention: None,
+};
+
+/// A row-wise op that cannot overwrite an operand.
+const ROW_WISE: OpProperties = OpProperties { row_wise: true, ..PURE };
+
+/// A row-wise op whose result may overwrite the first operand.
+const IN_PLACE: OpProperties = OpProperties { in_place: Some(0), ..ROW_WISE };
+
+/// An op that changes a cache or a state.
+const STATEFUL: OpProperties = OpProperties { pure: false, ..PURE };
+
+impl Op {
+    /// Returns the op's properties.
+    pub fn properties(&self) -> OpProperties {
+        match self {
+            Self::Embed => OpProperties { name: "embed", ..PURE },
+            Self::MatMul => OpProperties { name: "matmul", matrices: Matrices::From(1), ..ROW_WISE },
+            Self::Add => OpProperties { name: "add", ..IN_PLACE },
+            Self::Mul => OpProperties { name: "mul", ..IN_PLACE },
+            Self::Div => OpProperties { name: "div", ..IN_PLACE },
+            Self::Activate(activation) => OpProperties { name: activation.name(), ..IN_PLACE },
+            Self::SoftCap { .. } => OpProperties { name: "soft_cap", ..IN_PLACE },
+            Self::Slice { .. } => OpProperties { name: "slice", ..ROW_WISE },
+            Self::RmsNorm { .. } => OpProperties { name: "rms_norm", ..IN_PLACE },
+            Self::Rope(_) => OpProperties { name: "rope", in_place: Some(0), frequencies: Some(1), ..PURE },
+            Self::Attention(spec) => OpProperties { name: "attention", attention: Some(*spec), ..STATEFUL },
+            Self::ShortConv(spec) => {
+                OpProperties { name: "short_conv", state: Some((spec.state, spec.layer_state())), ..STATEFUL }
+            }
+            Self::GatedDelta(spec) => {
+                OpProperties { name: "gated_delta", state: Some((spec.state, spec.layer_state())), ..STATEFUL }
+            }
+            Self::SelectOutputs => OpProperties { name: "select_outputs", ..PURE },
+            Self::Route { .. } => OpProperties { name: "route", ..ROW_WISE },
+            Self::Experts(_) => OpProperties { name: "experts", matrices: Matrices::From(2), ..ROW_WISE },
+            Self::Fused(op) => op.properties(),
+        }
+    }
+
+    /// Returns the op's name in dumps, profiles and messages.
+    pub fn name(&self) -> &'static str {
+        self.properties().name
+    }
+
+    /// Returns the fused op, or `None` for a plain op.
+    pub fn fused(&self) -> Option<&FusedOp> {
+        if let Self::Fused(op) = self { Some(op) } else { None }
+    }
+}
+
+impl FusedOp {
+    /// Returns the op's properties.
+    pub fn properties(&self) -> OpProperties {
+        match self {
+            Self::MatMulJoined => OpProperties {
+                name: "matmul_joined",
+                results: Results::PerMatrix,
+                matrices: Matrices::From(1),
+                ..ROW_WISE
+            },
+            Self::MatMulGlu(activation) => {
+                OpProperties { name: glu_name(*activation), matrices: Matrices::From(1), ..ROW_WISE }
+            }
+            Self::MatMulAdd => {
+                OpProperties { name: "matmul_add", in_place: Some(2), matrices: Matrices::At(1), ..ROW_WISE }
+            }
+            Self::AddRmsNorm { .. } => OpProperties { name: "add_rms_norm", results: Results::Two, ..IN_PLACE },
+            Self::MatMulAddRmsNorm { .. } => OpProperties {
+                name: "matmul_add_rms_norm",
+                in_place: Some(2),
+                results: Results::Two,
+                matrices: Matrices::At(1),
+                ..ROW_WISE
+            },
+            Self::RotatedAttention { attention, .. } => OpProperties {
+                name: "rotated_attention",
+                frequencies: Some(3),
+                attention: Some(*attention),
+                ..STATEFUL
+            },
+        }
+    }
+
+    /// Returns the op's name in dumps, profiles and messages.
+    pub fn name(&self) -> &'static str {
+        self.properties().name
+    }
+}
+
+impl OpProperties {
+    /// Returns the positions of the matrices among `operands` operands.
+    pub fn matrices_of(&self, operands: usize) -> Range<usize> {
+        match self.matrices {
+            Matrices::None => 0..0,
+            Matrices::At(index) => index..index + 1,
+            Matrices::From(index) => index..operands,
+        }
+    }
+
+    /// Returns the number of results for `operands` operands.
+    pub(super) fn result_count(&self, operands: usize) -> usize {
+        match self.results {
+            Results::One => 1,
+            Results::Two => 2,
+            Results::PerMatrix => operands.saturating_sub(1),
+        }
+    }
+}
+
+impl Activation {
+    /// Returns the function's name in dumps and profiles.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Silu => "silu",
+            Self::Gelu => "gelu",
+            Self::Sigmoid => "sigmoid",
+        }
+    }
+}
+
+/// Returns the name of the gated linear unit with this activation.
+fn glu_name(activation: Activation) -> &'static str {
+    match activation {
+        Activation::Silu => "matmul_swiglu",
+        Activation::Gelu => "matmul_geglu",
+        Activation::Sigmoid => "matmul_glu",
+    }
+}
