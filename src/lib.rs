@@ -1,5 +1,75 @@
-#![doc = include_str!("../README.md")]
+//! Runs language models: loads a GGUF file or a directory of safetensors, and streams text.
+//!
+//! ```no_run
+//! use inkstone::{GenerateOptions, Message, Runner};
+//!
+//! let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
+//! for piece in runner.chat(&[Message::user("Why is the sky blue?")], &GenerateOptions::default())? {
+//!     print!("{}", piece?);
+//! }
+//! # Ok::<(), inkstone::Error>(())
+//! ```
+//!
+//! # Tasks
+//!
+//! | you want | use |
+//! |---|---|
+//! | to chat | [`Runner::chat`] |
+//! | to continue a text, or token ids | [`Runner::generate`] |
+//! | reasoning, tool calls, documents | [`Runner::chat_with`], [`Answer::events`], [`guide::tools`] |
+//! | JSON as a value of a Rust type | [`Runner::generate_as`], [`Runner::chat_as`] |
+//! | text that follows a schema, regular expression or grammar | [`GenerateOptions::grammar`], [`grammar`] |
+//! | temperature, top-k, top-p, penalties, a seed | [`SamplerOptions`] |
+//! | your own rule for the next token | [`Generation::with_processor`], [`sampler::LogitsProcessor`] |
+//! | stop strings, a token limit | [`GenerateOptions`] |
+//! | to stop a generation from another thread | [`Generation::stop_handle`] |
+//! | why and how fast a generation ended | [`Generation::summary`] |
+//! | many texts in one batch | [`Runner::generate_many`] |
+//! | the probability of tokens, a text, or labels | [`GenerateOptions::logprobs`], [`Runner::score`], [`Runner::score_many`] |
+//! | token ids or logits | [`Runner::generate_ids`], [`Runner::prefill`], [`Runner::decode`] |
+//! | a device, threads, context length, cache format, memory limit | [`Runner::builder`], [`guide::gpus`] |
+//! | the memory that a model will take | [`RunnerBuilder::plan`] |
+//! | the progress of loading, and to cancel it | [`RunnerBuilder::on_progress`] |
+//! | several conversations of one model | [`Runner::clone`](Runner#impl-Clone-for-Runner), [`guide::threads_and_memory`] |
+//! | async code | [`AsyncRunner`] |
+//! | one trait for any model | [`LmRunner`] |
+//!
+//! # Modules
+//!
+//! ```text
+//! file ──▶ gguf ──▶ generate ──▶ sampler ──▶ tokenizer ──▶ text
+//!            ▲         ▲            ▲
+//! safetensors      backend       grammar        chat: messages ──▶ prompt, text ──▶ answer
+//! ```
+//!
+//! [`Runner`] owns the whole path. The modules are for programs that need one stage: [`gguf`] reads files, [`tokenizer`] turns
+//! text into ids and back, [`chat`] renders templates and parses answers, [`sampler`] chooses tokens, [`grammar`] constrains
+//! them, [`generate`] has the decode loop and its options, [`backend`] the devices. [`guide`] has pages to read.
+//!
+//! # Features
+//!
+//! | feature | default | gives | needs |
+//! |---|---|---|---|
+//! | `cpu` | yes | the CPU backend | |
+//! | `chat` | yes | chat templates, answers with reasoning and tool calls | minijinja, jiff |
+//! | `safetensors` | yes | directories of safetensors; turns on `tokenizers` | safetensors |
+//! | `tokenizers` | yes | `tokenizer.json`, and WordPiece vocabularies of GGUF files | tokenizers |
+//! | `wgpu` | | any GPU, through Vulkan, DX12 or Metal | wgpu, minijinja |
+//! | `metal` | | Apple's GPUs only | wgpu, minijinja |
+//! | `async` | | [`AsyncRunner`] | futures-core, futures-channel |
+//! | `constrained` | | grammars, JSON of a type; turns on `chat` | llguidance, schemars |
+//!
+//! A model that needs a feature that is off is an [`Error::MissingFeature`]. Rust 1.89 or newer compiles the crate.
+//!
+//! # Not here
+//!
+//! Downloads from a hub, images and audio, embeddings, LoRA adapters, speculative decoding, continuous batching of requests
+//! from several threads, and an HTTP server. Quantizing and training are out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(all(feature = "async", feature = "constrained")),
+    allow(rustdoc::broken_intra_doc_links, reason = "some links lead to items of features that are off")
+)]
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
 pub mod backend;
@@ -40,3 +110,8 @@ pub use runner::Answer;
 pub use runner::AsyncRunner;
 pub use runner::{LmRunner, MemoryPlan, Runner, RunnerBuilder};
 pub use sampler::SamplerOptions;
+
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
