@@ -1,17 +1,18 @@
-//! Everything that can go wrong, as one type. Messages name the file, key or tensor, and say what to do.
+//! The error type. Messages name the file, key, tensor or argument, and say what to do.
 
 use std::{fmt, io, path::PathBuf};
 
 use crate::tool_call::ToolCall;
 
-/// A specialised `Result` whose error is [`Error`].
+/// A `Result` with [`Error`] as its default error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reports why a call failed.
 ///
-/// The message is complete: it includes the operating system's words where a file cannot be read, so no variant has a
-/// [`source`](std::error::Error::source) and no report shows a cause twice. `Debug` prints the message too, which is
-/// how a program ends whose `main` returns [`Result`]. To act on an error, match its variant and fields.
+/// The message is complete: it includes the operating system's message if a file cannot be read, so no
+/// variant has a [`source`](std::error::Error::source), and reports print no cause twice. `Debug` prints the
+/// same message, for programs whose `main` returns [`Result`]. To handle an error, match its variant and
+/// fields.
 ///
 /// ```
 /// use std::io;
@@ -35,65 +36,68 @@ pub enum Error {
         // Written `r#source`, as thiserror makes a `source()` of a field named `source`.
         r#source: io::Error,
     },
-    /// The file is not a sound GGUF file.
+    /// A model file or directory is malformed.
     #[error("{}: {what}", path.display())]
     InvalidFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// A metadata key is missing, has another type than it should, or holds a value that cannot be used.
+    /// A metadata key is missing, has the wrong type, or has a value that is not supported.
     #[error("metadata key `{key}`: {what}")]
     Metadata {
         /// The key, for example `qwen3.block_count`.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// A tensor is missing, has the wrong shape, or is stored in a format that this crate does not compute on.
+    /// A tensor is missing, has the wrong shape, or is stored in a format that is not supported.
     #[error("tensor `{tensor}`: {what}")]
     Tensor {
         /// The tensor's name, for example `blk.0.attn_q.weight`.
         tensor: String,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// The model's architecture is not one that this crate builds.
-    #[error("architecture `{name}` is {}; supported: {supported}", if *known { "known but not built yet" } else { "unknown" })]
+    /// The model's architecture is not supported.
+    #[error("architecture `{name}` is {}; supported: {supported}", if *known { "not supported yet" } else { "unknown" })]
     Architecture {
         /// `general.architecture` of the file.
         name: String,
-        /// Whether the name is that of a known model family.
+        /// Whether other programs support an architecture of this name.
         known: bool,
-        /// The architectures that are built, comma-separated.
+        /// The supported architectures, comma-separated.
         supported: String,
     },
-    /// A graph breaks one of its invariants; the model or the pass that made it is at fault.
+    /// A graph is not valid: an error in this crate, or in a program that builds graphs.
     #[error("graph: {0}")]
     Graph(String),
-    /// The tokenizer could not be built from the file, or text could not be encoded or decoded with it.
+    /// A fault in this crate.
+    #[error("internal error in inkstone: {0}: please report it with the model and the call")]
+    Internal(String),
+    /// The tokenizer could not be built, or could not encode or decode a text.
     #[error("tokenizer: {0}")]
     Tokenizer(String),
-    /// The chat template is missing, does not parse, or could not be rendered.
+    /// The chat template is missing, has a syntax error, or could not be rendered.
     #[error("chat template: {0}")]
     ChatTemplate(String),
-    /// A schema, expression or grammar cannot be used.
+    /// A schema, regular expression or grammar is malformed or not supported.
     #[error("grammar: {0}")]
     Grammar(String),
-    /// A generated text ended before it was a complete value of the type.
+    /// Generation ended before the text was a complete value of the requested type.
     #[error("the text of a `{form}` ended before it was complete ({stop}): {what}: `{text}`")]
     Incomplete {
         /// The name of the type, without its path.
         form: String,
         /// The [`StopReason`](crate::StopReason), such as `TokenLimit`.
         stop: String,
-        /// A way to get a complete text.
+        /// What to change to get a complete text.
         what: String,
         /// The text so far.
         text: String,
     },
-    /// A generated text is complete, but cannot be read as the type.
+    /// A generated text is complete, but is not a value of the requested type.
     #[error("the text is not a `{form}`: {what}: `{text}`")]
     Form {
         /// The name of the type, without its path.
@@ -103,95 +107,103 @@ pub enum Error {
         /// The whole text.
         text: String,
     },
-    /// A model has called a tool in a way that cannot be read, or that does not fit the tools that
-    /// were offered.
-    #[error("the call of a tool {what}: `{text}`")]
+    /// The model called a tool with malformed text, an unknown name, or arguments that the tool's schema does
+    /// not allow.
+    #[error("the tool call {what}: `{text}`")]
     ToolCall {
-        /// What is wrong with it.
+        /// The problem.
         what: String,
-        /// What the model wrote.
+        /// The text of the call.
         text: String,
-        /// The call, where it could be read.
+        /// The call, if it could be parsed.
         call: Option<Box<ToolCall>>,
     },
-    /// An argument of a call cannot be used.
+    /// An argument is out of range or does not fit the model.
     #[error("{name}: {what}")]
     Argument {
         /// The argument or option.
         name: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// One of several requests cannot be served.
+    /// One request of a batch failed.
     #[error("request {index}: {error}")]
     Request {
-        /// Index of the request, from 0.
+        /// The index of the request in the batch.
         index: usize,
         /// The error of the request.
         error: Box<Error>,
     },
-    /// The tokens to be added do not fit what is left of the context.
+    /// The context has too few free positions for the tokens.
     #[error("{}", context_full(*tokens, *free, *context, *trained))]
     ContextFull {
-        /// Number of tokens to be added.
+        /// The number of tokens to add.
         tokens: usize,
-        /// Number of free positions.
+        /// The number of free positions.
         free: usize,
-        /// Number of positions in the context, free or not.
+        /// The length of the context in positions.
         context: usize,
-        /// The longest context that the model was trained for, where it is known.
+        /// The context length that the model was trained for, if known.
         trained: Option<usize>,
     },
-    /// More memory would be needed than was allowed or than there is.
+    /// The memory limit is too low.
     #[error(
-        "{what} needs {needed} bytes, {limit} are allowed: use a smaller model, context or prefill chunk, or raise the limit"
+        "{what} needs {needed} bytes, but the memory limit leaves {limit}: use a smaller model, context or prefill chunk, or raise the limit"
     )]
     Memory {
-        /// What the memory is for.
+        /// The use of the memory.
         what: &'static str,
-        /// Bytes needed.
+        /// The bytes needed.
         needed: u64,
-        /// Bytes allowed.
+        /// The bytes that the limit leaves for this use.
         limit: u64,
     },
-    /// There is no such GPU, or none at all.
+    /// The system has too little memory.
+    #[error("could not allocate {bytes} bytes for {what}: use a smaller model, context or prefill chunk")]
+    OutOfMemory {
+        /// The use of the memory.
+        what: &'static str,
+        /// The size of the allocation in bytes.
+        bytes: u64,
+    },
+    /// No GPU was found, or none with the given name.
     #[error("{0}")]
     NoDevice(String),
-    /// A GPU has failed, or its driver has refused something.
+    /// A GPU or its driver failed.
     #[error("{device}: {what}")]
     Device {
         /// The GPU's name.
         device: String,
-        /// What went wrong.
+        /// The problem.
         what: String,
     },
-    /// Loading was cancelled by its caller.
+    /// The caller cancelled loading.
     #[error("loading was cancelled by the callback of `on_progress`")]
     Cancelled,
-    /// A GPU has no room.
+    /// A GPU has too little memory.
     #[error(
-        "{device} has no room for {what}, {needed} bytes: use a smaller model, context or prefill chunk, or the CPU"
+        "{device} could not allocate {needed} bytes for {what}: use a smaller model, context or prefill chunk, or the CPU"
     )]
     DeviceMemory {
         /// The GPU's name.
         device: String,
-        /// What the memory is for.
+        /// The use of the memory.
         what: String,
-        /// Bytes needed at once.
+        /// The size of the allocation in bytes.
         needed: u64,
     },
-    /// The thread of an asynchronous runner could not be started, or is no more.
+    /// The thread of an [`AsyncRunner`](crate::AsyncRunner) could not be started, or ended.
     #[error("the runner's thread {0}")]
     Thread(String),
-    /// The model needs a cargo feature of this crate that the program was built without.
+    /// The model needs a Cargo feature of this crate that is off.
     #[error("{what}, which needs the feature `{feature}` of inkstone: enable it in the program's Cargo.toml")]
     MissingFeature {
         /// The feature, for example `safetensors`.
         feature: &'static str,
-        /// The file or directory, and the part of it that needs the feature.
+        /// The file or directory, and its part that needs the feature.
         what: String,
     },
-    /// The model has no such ability.
+    /// The model or device does not support the call.
     #[error("{0}")]
     Unsupported(String),
 }
@@ -203,7 +215,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Returns the message of [`Error::ContextFull`], which suggests only what helps.
+/// Returns the message of [`Error::ContextFull`], with the suggestions that help in this case.
 fn context_full(tokens: usize, free: usize, context: usize, trained: Option<usize>) -> String {
     let count = if tokens == 1 { "1 token".to_owned() } else { format!("{tokens} tokens") };
     let problem = if tokens > context {
@@ -231,14 +243,20 @@ impl Error {
         Self::Tensor { tensor: tensor.into(), what: what.into() }
     }
 
-    /// The error of one of several requests.
+    /// Returns the error of the request `index` of a batch.
     pub(crate) fn in_request(self, index: usize) -> Self {
         Self::Request { index, error: Box::new(self) }
     }
 
-    /// Whether fewer sequences at once may avoid it.
+    /// Returns whether fewer sequences in a batch could avoid the error.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Memory { .. } | Self::DeviceMemory { .. } | Self::Argument { name: "memory_limit", .. })
+        matches!(
+            self,
+            Self::Memory { .. }
+                | Self::OutOfMemory { .. }
+                | Self::DeviceMemory { .. }
+                | Self::Argument { name: "memory_limit", .. }
+        )
     }
 
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {
@@ -246,7 +264,7 @@ impl Error {
     }
 }
 
-/// Returns a text on one line, cut after 80 characters.
+/// Returns the text on one line, truncated after 80 characters.
 #[cfg(feature = "chat")]
 pub(crate) fn excerpt(text: &str) -> String {
     const MOST: usize = 80;
