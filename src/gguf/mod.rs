@@ -9,8 +9,8 @@
 
 mod map;
 mod metadata;
-mod part;
 mod read;
+mod shard;
 mod split;
 mod strings;
 mod table;
@@ -30,8 +30,8 @@ use std::{
 pub(crate) use map::Map;
 use metadata::Metadata;
 pub use metadata::{Array, Value};
-use part::Part;
 pub(crate) use read::quoted;
+use shard::Part;
 pub use strings::Strings;
 pub use tensor::TensorInfo;
 pub use tensor_type::TensorType;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::{
     metadata::Metadata,
-    part::Part,
     read::{Parsed, quoted},
+    shard::Part,
 };
 use crate::{Error, Result};
 
