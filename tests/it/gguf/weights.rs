@@ -52,7 +52,7 @@ fn weights_borrow_the_bytes_of_their_tensors() {
 }
 
 #[test]
-fn row_ranges_in_names_select_rows() {
+fn rows_of_a_weight_go_by_its_name_and_their_numbers() {
     let weights = small();
     let row = weights.get("matrix[1..2]", &[1, 3]).unwrap();
     assert_eq!((row.name, row.bytes().as_ref()), ("matrix[1..2]", &f32_bytes(&[3.0, 4.0, 5.0])[..]));
