@@ -1,7 +1,8 @@
-//! The bytes that tensors lie in, and what the system is told about those of a file.
+//! Holds the bytes of tensors, mapped from a file or allocated, and gives the operating system hints
+//! about mapped ranges.
 //!
-//! Hints change speed and resident memory, never a result, so where the system lacks them or refuses them nothing is
-//! reported.
+//! Hints change speed and resident memory, never a result. A system that lacks or refuses a hint is
+//! therefore not an error.
 
 use std::{
     fs::{self, File},
@@ -14,7 +15,7 @@ use memmap2::Mmap;
 
 use crate::{Error, Result};
 
-/// The bytes of a file, or some made in memory.
+/// Read-only bytes: a mapped file, or an allocation aligned to 8 bytes.
 #[derive(Debug)]
 pub(crate) enum Map {
     File {
@@ -22,44 +23,48 @@ pub(crate) enum Map {
         file: File,
         path: PathBuf,
     },
-    /// Words rather than bytes for their alignment.
+    /// Words instead of bytes, for their alignment.
     Memory(Box<[u64]>),
 }
 
 impl Map {
-    /// Maps the file at `path`, which may name anything.
+    /// Maps the regular, non-empty file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be opened or mapped, [`Error::InvalidFile`] if `path` is a
+    /// directory, a pipe, a device or an empty file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let io = |source| Error::Io { path: path.into(), source };
         let invalid = |what: &str| Error::InvalidFile { path: path.into(), what: what.into() };
-        // Asked before opening, since opening a pipe waits for its writer.
+        // Checked before opening, since opening a pipe waits for its writer.
         let status = fs::metadata(path).map_err(io)?;
         if status.is_dir() {
             return Err(invalid("is a directory, not a file"));
         }
         if !status.is_file() {
             return Err(invalid(
-                "is not a regular file: a model is mapped, so it cannot be read from a pipe or device",
+                "is not a regular file: models are memory-mapped and cannot be read from a pipe or device",
             ));
         }
         if status.len() == 0 {
             return Err(invalid("is empty"));
         }
         let file = File::open(path).map_err(io)?;
-        // SAFETY: the mapping is read-only and private to this crate; `Gguf::open` asks of the caller that nobody
-        // changes the file meanwhile, as every reader of a mapped file must.
+        // SAFETY: the mapping is read-only and private to this crate. `Gguf::open` documents that the
+        // file must not change while it is mapped, as every reader of a mapped file must.
         let map = unsafe { Mmap::map(&file) }.map_err(io)?;
         Ok(Self::File { map, file, path: path.into() })
     }
 
-    /// Copies bytes to memory, at a multiple of 8; a few zeros may follow them.
+    /// Copies `bytes` to an allocation aligned to 8 bytes, padded with zeros to a multiple of 8.
     pub(super) fn copy(bytes: &[u8]) -> Self {
         let mut words = vec![0; bytes.len().div_ceil(size_of::<u64>())];
         bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
         Self::Memory(words.into())
     }
 
-    /// Makes bytes in memory, at a multiple of 8, that `fill` writes; a few zeros may follow them. `None` where there
-    /// is no room for them.
+    /// Allocates `len` bytes, aligned and padded as by [`copy`](Self::copy), and calls `fill` to write
+    /// them. Returns `None` if the allocation fails.
     pub(super) fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Option<Result<Self>> {
         let count = len.div_ceil(size_of::<u64>());
         let mut words: Vec<u64> = vec![];
@@ -69,23 +74,23 @@ impl Map {
         Some(filled.map(|()| Self::Memory(words.into())))
     }
 
-    /// Whether the bytes are those of a mapped file.
+    /// Returns whether the bytes are mapped from a file.
     pub(super) fn is_mapped(&self) -> bool {
         matches!(self, Self::File { .. })
     }
 
-    /// Copies the bytes from `start` on to `out`: those of a file by ordinary reads, as its mapping ends the process
-    /// where the file has been shortened.
+    /// Copies the bytes from `start` on to `out`. Uses ordinary reads for a file: reading a mapping past
+    /// the end of a file that was truncated meanwhile ends the process.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be read, or ends too early.
+    /// [`Error::Io`] if the file cannot be read or was truncated.
     pub(super) fn read(&self, start: usize, out: &mut [u8]) -> Result<()> {
         match self {
             Self::File { file, path, .. } => {
                 read_exact_at(file, start as u64, out).map_err(|source| match source.kind() {
                     io::ErrorKind::UnexpectedEof => {
                         let what =
-                            format!("was shortened while it was read: byte {} is missing", start + out.len() - 1);
+                            format!("was truncated while it was read: byte {} is missing", start + out.len() - 1);
                         Error::Io { path: path.clone(), source: io::Error::new(source.kind(), what) }
                     }
                     _ => Error::Io { path: path.clone(), source },
@@ -99,7 +104,7 @@ impl Map {
     }
 }
 
-/// Fills `out` with the bytes of a file from `start` on.
+/// Fills `out` with the bytes of the file from `start` on.
 fn read_exact_at(file: &File, mut start: u64, mut out: &mut [u8]) -> io::Result<()> {
     while !out.is_empty() {
         match read_at(file, start, out) {
@@ -115,7 +120,7 @@ fn read_exact_at(file: &File, mut start: u64, mut out: &mut [u8]) -> io::Result<
     Ok(())
 }
 
-/// Reads at a position, whatever other threads read of the same file.
+/// Reads at a position, without a cursor that other threads could move.
 #[cfg(unix)]
 fn read_at(file: &File, start: u64, out: &mut [u8]) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, out, start)
@@ -131,13 +136,13 @@ fn read_at(_: &File, _: u64, _: &mut [u8]) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Hints about a range of the bytes, which lies in the file.
+/// Hints about a range within the file; no effect on allocated bytes.
 #[cfg(unix)]
 impl Map {
-    /// It will be read soon, so that reading ahead from the disk can start.
+    /// Hints that the range will be read soon, so that read-ahead from the disk can start.
     pub(super) fn will_need(&self, range: Range<usize>) {
         let Self::File { map, .. } = self else { return };
-        // For one call Linux reads at most its window for reading ahead, which is this or more.
+        // Linux reads at most its read-ahead window per call, which is this or more.
         const WINDOW: usize = 128 << 10;
         for start in range.clone().step_by(WINDOW) {
             let len = WINDOW.min(range.end - start);
@@ -145,11 +150,11 @@ impl Map {
         }
     }
 
-    /// It has been read, so that its pages can be given back.
+    /// Hints that the range has been read and its pages can be released.
     pub(crate) fn done_with(&self, range: Range<usize>) {
         let Self::File { map, .. } = self else { return };
-        // SAFETY: the mapping is shared and read-only, so pages that are dropped come back from the file unchanged,
-        // also for those who hold a slice of them.
+        // SAFETY: the mapping is shared and read-only, so dropped pages are read from the file again,
+        // unchanged, also through slices that are still held.
         let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
     }
 }

@@ -1,53 +1,54 @@
-//! The metadata of a file: its keys and their values.
+//! Reads the metadata of a GGUF file: its keys and their typed values.
 //!
-//! One table lists the types of values with their numbers in the file; the enums, their names and their parsing follow
-//! from it. Keys keep the file's order, for listing, beside an index, for looking up.
+//! The macro `value_types` lists each value type with its number in the file, and generates the enums,
+//! the type names and the parsing. Keys are stored in file order, for listing, with an index for
+//! look-up.
 
 use std::{collections::HashMap, fmt};
 
 use super::{
-    read::{Cursor, Element, Elements, Parsed, quoted},
+    read::{Cursor, DAMAGED_OR_NEWER, Element, Elements, Parsed, quoted},
     strings::Strings,
 };
 
-/// The fewest bytes that a key takes with its value: its length, one character, the value's type, the value.
+/// Minimum size of a key and its value in bytes: the key's length, one character, value type, value.
 const MIN_ENTRY_BYTES: usize = 8 + 1 + 4 + 1;
 
-/// How deep arrays may nest; each level costs a stack frame, and files in use nest none.
+/// Maximum nesting depth of arrays. Each level costs a stack frame; real files have a depth of 1.
 const MAX_DEPTH: usize = 8;
 
 macro_rules! value_types {
-    ($($variant:ident($type:ty, $many:ty) = $number:literal, $name:literal;)*) => {
+    ($($variant:ident($type:ty, $array:ty) = $number:literal, $name:literal;)*) => {
         /// The value of a metadata key.
         #[derive(Clone, Debug, PartialEq)]
-        pub enum Value { $(#[doc = concat!("One ", $name, ".")] $variant($type)),* }
+        pub enum Value { $(#[doc = concat!("A value of type `", $name, "`.")] $variant($type)),* }
 
-        /// An array in the metadata, all of one type.
+        /// An array in the metadata, whose elements all have one type.
         #[derive(Clone, Debug, PartialEq)]
-        pub enum Array { $(#[doc = concat!("Each element one ", $name, ".")] $variant($many)),* }
+        pub enum Array { $(#[doc = concat!("Elements of type `", $name, "`.")] $variant($array)),* }
 
         impl Value {
-            /// The name of the value's type, for example `u32`.
+            /// Returns the name of the value's type, for example `u32`.
             pub fn type_name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name),* }
             }
 
-            /// Reads a value of the type with this number (`gguf_metadata_value_type`).
+            /// Reads a value of the type with this GGUF number (`gguf_metadata_value_type`).
             pub(super) fn read(cursor: &mut Cursor, number: u32) -> Parsed<Self> {
                 match number {
                     $($number => cursor.read().map(Self::$variant),)*
-                    _ => Err(format!("has the unknown type {number}")),
+                    _ => Err(format!("has the unknown value type {number}: {DAMAGED_OR_NEWER}")),
                 }
             }
         }
 
         impl Array {
-            /// The name of the elements' type, for example `u32`.
+            /// Returns the name of the element type, for example `u32`.
             pub fn type_name(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $name),* }
             }
 
-            /// How many elements there are.
+            /// Returns the number of elements.
             pub fn len(&self) -> usize {
                 match self { $(Self::$variant(elements) => elements.len()),* }
             }
@@ -55,7 +56,7 @@ macro_rules! value_types {
             fn read_elements(cursor: &mut Cursor, number: u32, count: u64, depth: usize) -> Parsed<Self> {
                 match number {
                     $($number => Elements::read(cursor, count, depth).map(Self::$variant),)*
-                    _ => Err(format!("has elements of the unknown type {number}")),
+                    _ => Err(format!("has elements of the unknown value type {number}: {DAMAGED_OR_NEWER}")),
                 }
             }
         }
@@ -79,7 +80,7 @@ value_types! {
 }
 
 impl Value {
-    /// The value as an unsigned integer; `None` for other types and for negative numbers.
+    /// Converts an integer of any type to `u64`. Returns `None` for other types and negative numbers.
     pub(crate) fn to_u64(&self) -> Option<u64> {
         match *self {
             Self::U8(n) => Some(n.into()),
@@ -95,7 +96,7 @@ impl Value {
     }
 }
 
-/// Numbers as they are, strings quoted and clipped, arrays as their type and length.
+/// Shows numbers in full, strings quoted and shortened, and arrays as element type and length.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -117,19 +118,19 @@ impl fmt::Display for Value {
 }
 
 impl Array {
-    /// Whether there are no elements.
+    /// Returns whether the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Element for Array {
-    // The elements' type and their count.
+    // Element type and count.
     const MIN_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 
     fn read(cursor: &mut Cursor, depth: usize) -> Parsed<Self> {
         if depth == MAX_DEPTH {
-            return Err(format!("is nested more than {MAX_DEPTH} arrays deep"));
+            return Err(format!("has arrays nested deeper than {MAX_DEPTH} levels"));
         }
         let number = cursor.read()?;
         let count = cursor.read()?;
@@ -137,7 +138,7 @@ impl Element for Array {
     }
 }
 
-/// Keys and values in the file's order.
+/// Keys and values in file order, with an index by key.
 #[derive(Default)]
 pub(super) struct Metadata {
     entries: Vec<(String, Value)>,
@@ -145,7 +146,7 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// These keys, none of which may be there twice.
+    /// Creates metadata from `entries`, and refuses duplicate keys.
     pub(super) fn new(entries: Vec<(String, Value)>) -> Parsed<Self> {
         let mut metadata = Self::default();
         for (key, value) in entries {
@@ -154,7 +155,7 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Reads `count` keys with their values.
+    /// Reads `count` keys and their values.
     pub(super) fn read(cursor: &mut Cursor, count: u64) -> Parsed<Self> {
         cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("a key count of {count} {what}"))?;
         let mut metadata = Self::default();
@@ -172,7 +173,7 @@ impl Metadata {
 
     fn add(&mut self, key: String, value: Value) -> Parsed<()> {
         if self.get(&key).is_some() {
-            return Err(format!("metadata key {} is there twice", quoted(&key)));
+            return Err(format!("metadata key {} occurs twice", quoted(&key)));
         }
         self.push(key, value);
         Ok(())
@@ -183,15 +184,16 @@ impl Metadata {
         self.entries.push((key, value));
     }
 
-    /// Adds the keys of another part of the model, but for those that are a part's `own`.
-    pub(super) fn merge(&mut self, other: Self, own: &[&str]) -> Parsed<()> {
-        for (key, value) in other.entries {
+    /// Adds the keys of another shard. Keys in `per_shard` describe a single shard and are skipped; all
+    /// other keys must have the same value in every shard.
+    pub(super) fn merge(&mut self, shard: Self, per_shard: &[&str]) -> Parsed<()> {
+        for (key, value) in shard.entries {
             match self.get(&key) {
-                _ if own.contains(&key.as_str()) => {}
+                _ if per_shard.contains(&key.as_str()) => {}
                 None => self.push(key, value),
                 Some(first) if *first == value => {}
                 Some(first) => {
-                    return Err(format!("metadata key {} is {value} here and {first} in the first part", quoted(&key)));
+                    return Err(format!("metadata key {} is {value}, but {first} in the first shard", quoted(&key)));
                 }
             }
         }
@@ -202,12 +204,12 @@ impl Metadata {
         self.index.get(key).map(|&index| &self.entries[index].1)
     }
 
-    /// The integer of a key that describes the file itself rather than the model.
-    pub(super) fn layout(&self, key: &str) -> Parsed<Option<u64>> {
+    /// Returns the integer value of a key that describes the file itself, not the model.
+    pub(super) fn file_integer(&self, key: &str) -> Parsed<Option<u64>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.to_u64() {
             Some(number) => Ok(Some(number)),
-            None => Err(format!("metadata key `{key}` is {value}, not a whole number")),
+            None => Err(format!("metadata key `{key}` is {value}: expected an integer of 0 or more")),
         }
     }
 

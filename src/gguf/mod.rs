@@ -1,16 +1,17 @@
 //! Reads GGUF files: the metadata and tensors of a model, as llama.cpp's tools write them.
 //!
-//! In comes a path, out comes a [`Gguf`]: typed metadata and, for each tensor, a name, type, shape and mapped bytes.
-//! Files come from strangers, so every count, length, offset and product is checked here, once, before it is used;
-//! whoever holds a [`Gguf`] need not check again. What the keys and tensors mean is not known here.
+//! [`Gguf::open`] returns typed metadata and, for each tensor, its name, type, shape and mapped bytes.
+//! Files are untrusted: every count, length, offset and product is checked here, once, before it is
+//! used, so users of a [`Gguf`] need no further checks. This module does not interpret keys or tensors.
 //!
-//! The format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. Versions 2 and 3, little-endian, whole or
-//! split.
+//! Supports versions 2 and 3 of the
+//! [format](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), little-endian, in one file or
+//! split into shards.
 
 mod map;
 mod metadata;
-mod part;
 mod read;
+mod shard;
 mod split;
 mod strings;
 mod table;
@@ -30,15 +31,17 @@ use std::{
 pub(crate) use map::Map;
 use metadata::Metadata;
 pub use metadata::{Array, Value};
-use part::Part;
 pub(crate) use read::quoted;
+use shard::Shard;
 pub use strings::Strings;
 pub use tensor::TensorInfo;
 pub use tensor_type::TensorType;
 
 use crate::{Error, Result};
 
-/// A model in GGUF's terms, mapped into memory and checked: a file, or what a directory of safetensors becomes in
+/// The metadata and tensors of a model, mapped into memory and checked.
+///
+/// Read from a GGUF file by [`open`](Self::open), or translated from a directory of safetensors by
 /// [`models::open`](crate::models::open). Clones share the mapping.
 ///
 /// ```no_run
@@ -58,32 +61,34 @@ struct Model {
 }
 
 impl Gguf {
-    /// Maps the file at `path`, with the other parts of a split model where this is the first, and checks them.
+    /// Maps and checks the file at `path`. If it is the first shard of a split model, also maps the
+    /// other shards, which must lie in the same directory.
     ///
-    /// Nobody may change or shorten the files while they are mapped: the system would show the change, or end the
-    /// process. To replace a model, write a new file and rename it.
+    /// The files must not be modified or truncated while they are mapped: modified bytes become visible
+    /// in the weights, and reading truncated bytes ends the process. To replace a model, write a new file
+    /// and rename it.
     ///
     /// # Errors
-    ///
-    /// [`Error::Io`] where a file cannot be read, [`Error::InvalidFile`] where it is no sound GGUF file.
+    /// [`Error::Io`] if a file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let invalid = |what: &str| Error::InvalidFile { path: path.into(), what: what.into() };
         if path.is_dir() {
-            return Err(invalid("is a directory: name the .gguf file in it, or use `from_path`"));
+            return Err(invalid(
+                "is a directory: pass a .gguf file, or load a directory of safetensors with `from_path`",
+            ));
         }
         if path.extension().is_some_and(|extension| extension == "safetensors") {
-            return Err(invalid("is one file of a model: name the directory that holds it, with config.json"));
+            return Err(invalid("is a safetensors file: pass the directory that contains it and config.json"));
         }
-        let Part { version, metadata, tensors } = split::join(path, Part::open(path)?)?;
+        let Shard { version, metadata, tensors } = split::join(path, Shard::open(path)?)?;
         Self::new(path, Some(version), metadata, tensors)
     }
 
-    /// A model of another format, with the metadata and tensors that a file would have.
+    /// Creates a `Gguf` for a model of another format from its translated metadata and tensors.
     ///
     /// # Errors
-    ///
-    /// [`Error::InvalidFile`] where a key or a tensor is there twice.
+    /// [`Error::InvalidFile`] if a key or a tensor occurs twice.
     pub(crate) fn translated(path: &Path, keys: Vec<(String, Value)>, tensors: Vec<TensorInfo>) -> Result<Self> {
         let metadata = Metadata::new(keys).map_err(|what| Error::InvalidFile { path: path.into(), what })?;
         Self::new(path, None, metadata, tensors)
@@ -93,68 +98,71 @@ impl Gguf {
         let mut index = HashMap::new();
         for (position, tensor) in tensors.iter().enumerate() {
             if index.insert(tensor.name.clone(), position).is_some() {
-                let what = format!("tensor {} is in two parts of the model", quoted(&tensor.name));
+                let what = format!("tensor {} occurs in two shards of the model", quoted(&tensor.name));
                 return Err(Error::InvalidFile { path: path.into(), what });
             }
         }
         Ok(Self(Arc::new(Model { path: path.into(), version, metadata, tensors, index })))
     }
 
-    /// The path that was opened: the model's only file, its first part, or its directory.
+    /// Returns the path that was opened: the model's file, its first shard, or its directory.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The version of the format, 2 or 3; `None` for what was a directory.
+    /// Returns the GGUF version, 2 or 3, or `None` for a directory of safetensors.
     pub fn version(&self) -> Option<u32> {
         self.0.version
     }
 
-    /// Every key and value, in the file's order.
+    /// Returns an iterator over all keys and values, in file order.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.metadata.iter()
     }
 
-    /// The value of `key`, of whatever type.
+    /// Returns the value of `key`, of any type.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.metadata.get(key)
     }
 
-    /// Every tensor, in the file's order, over all parts of a split model.
+    /// Returns all tensors in file order, of all shards of a split model.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.0.tensors
     }
 
-    /// The tensor with this name.
+    /// Returns the tensor named `name`.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.0.index.get(name).map(|&position| &self.0.tensors[position])
     }
 
-    /// The bytes of a tensor: its rows one after the other, each of whole blocks. They are where the file has them, the
-    /// first at a multiple of 8, but for a stack of experts that a directory has one by one, which is copied.
+    /// Returns the bytes of a tensor: its rows in order, each of whole blocks.
+    ///
+    /// They are borrowed from the mapped file and aligned to 8 bytes. A stack of experts that a directory
+    /// of safetensors stores as separate tensors is copied.
     pub fn bytes<'a>(&self, tensor: &'a TensorInfo) -> Cow<'a, [u8]> {
         tensor.bytes(0..tensor.byte_len())
     }
 }
 
-/// Look-ups that expect a type: `Ok(None)` where the key is absent, [`Error::Metadata`] where it holds something else.
+/// Typed look-ups. They return `Ok(None)` if the key is absent, and [`Error::Metadata`] if its value has
+/// another type.
 impl Gguf {
-    /// An integer of any type that is not negative.
+    /// Returns an integer of any type that is not negative.
     pub fn u64(&self, key: &str) -> Result<Option<u64>> {
         self.typed(key, "an integer of 0 or more", Value::to_u64)
     }
 
-    /// As [`u64`](Self::u64), in the range of `usize`.
+    /// Returns an integer like [`u64`](Self::u64), in the range of `usize`.
     pub fn usize(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "an integer of 0 or more that fits a usize", |value| value.to_u64()?.try_into().ok())
     }
 
-    /// As [`u64`](Self::u64), in the range of `u32`.
+    /// Returns an integer like [`u64`](Self::u64), in the range of `u32`.
     pub fn u32(&self, key: &str) -> Result<Option<u32>> {
         self.typed(key, "an integer from 0 to 4294967295", |value| value.to_u64()?.try_into().ok())
     }
 
-    /// A float of either width, rounded to single precision.
+    /// Returns an f32, or an f64 rounded to f32.
     pub fn f32(&self, key: &str) -> Result<Option<f32>> {
         self.typed(key, "a float", |value| match *value {
             Value::F32(number) => Some(number),
@@ -163,22 +171,22 @@ impl Gguf {
         })
     }
 
-    /// A bool.
+    /// Returns a bool.
     pub fn bool(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "a bool", |value| if let Value::Bool(value) = *value { Some(value) } else { None })
     }
 
-    /// A string.
+    /// Returns a string.
     pub fn str(&self, key: &str) -> Result<Option<&str>> {
         self.typed(key, "a string", |value| if let Value::String(text) = value { Some(text.as_str()) } else { None })
     }
 
-    /// An array of any type.
+    /// Returns an array of any type.
     pub fn array(&self, key: &str) -> Result<Option<&Array>> {
         self.typed(key, "an array", |value| if let Value::Array(array) = value { Some(array) } else { None })
     }
 
-    /// An array of strings.
+    /// Returns an array of strings.
     pub fn strings(&self, key: &str) -> Result<Option<&Strings>> {
         self.typed(key, "an array of strings", |value| match value {
             Value::Array(Array::String(strings)) => Some(strings),
@@ -186,12 +194,19 @@ impl Gguf {
         })
     }
 
-    /// The value of a look-up that must not be absent: `gguf.required(key, gguf.u32(key))`.
+    /// Returns the value of a look-up, or an error if the key is absent:
+    /// `gguf.required(key, gguf.u32(key))`.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] if the key is absent; otherwise the error of the look-up.
     pub fn required<T>(&self, key: &str, value: Result<Option<T>>) -> Result<T> {
         value?.ok_or_else(|| Error::metadata(key, format!("is missing in {}", self.0.path.display())))
     }
 
-    /// The model's family, `general.architecture`.
+    /// Returns the name of the model's family, `general.architecture`.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] if the key is absent or not a string.
     pub fn architecture(&self) -> Result<&str> {
         const KEY: &str = "general.architecture";
         self.required(KEY, self.str(KEY))
@@ -207,24 +222,24 @@ impl Gguf {
         match convert(value) {
             Some(converted) => Ok(Some(converted)),
             None => {
-                let what =
-                    format!("is {value} ({}) in {}: {expected} is wanted", value.type_name(), self.0.path.display());
-                Err(Error::metadata(key, what))
+                let (type_name, path) = (value.type_name(), self.0.path.display());
+                Err(Error::metadata(key, format!("is {value} ({type_name}) in {path}: expected {expected}")))
             }
         }
     }
 }
 
-/// Hints to the operating system about a tensor's bytes. They change speed and resident memory, never a result, so
-/// where the system lacks them or refuses them nothing is reported.
+/// Hints to the operating system about a tensor's bytes. They change speed and resident memory, never a
+/// result. A system that lacks or refuses a hint is therefore not an error.
 impl Gguf {
-    /// Says that a range of the tensor's bytes will be read soon, so that reading ahead from the disk can start.
+    /// Hints that a range of the tensor's bytes will be read soon, so that read-ahead from the disk can
+    /// start.
     pub fn will_need(&self, tensor: &TensorInfo, range: Range<usize>) {
         tensor.will_need(range);
     }
 
-    /// Says that a range of the tensor's bytes has been read (into a copy, say), so that its pages can be given back.
-    /// They are read from the file again if they are needed after all.
+    /// Hints that a range of the tensor's bytes has been read (for example into a copy) and its pages can
+    /// be released. Later reads load them from the file again.
     pub fn done_with(&self, tensor: &TensorInfo, range: Range<usize>) {
         tensor.done_with(range);
     }

@@ -1,74 +1,78 @@
 //! Reads numbers, strings and arrays from untrusted bytes.
 //!
-//! In come the file's bytes, out come owned values or the words for what is wrong; the caller adds the file, key or
-//! tensor. Every length is compared with the bytes that remain before anything is allocated or skipped, so memory
-//! stays proportional to the file, whatever its counts claim.
+//! Errors are strings to which the caller prepends the file, key or tensor. Every length is compared
+//! with the number of remaining bytes before memory is allocated or bytes are skipped, so memory use is
+//! proportional to the file size even if a count in the file is wrong.
 
-/// A value, or what is wrong, in words that follow the name of a key or tensor.
+/// A value, or an error message that continues a sentence starting with the name of a key or tensor.
 pub(super) type Parsed<T> = Result<T, String>;
 
-/// A position in the file's bytes.
+/// The end of every error about a number that this crate does not know.
+pub(super) const DAMAGED_OR_NEWER: &str = "the file is damaged, or needs a newer version of inkstone";
+
+/// A read position in the bytes of a file.
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { bytes, position: 0 }
     }
 
-    /// The offset of the next byte from the start of the file.
+    /// Returns the offset of the next byte from the start of the file.
     pub(super) fn position(&self) -> usize {
-        self.at
+        self.position
     }
 
-    /// Refuses a count of things, each at least `min_bytes` long, that the rest of the file cannot hold.
+    /// Converts `count` to `usize`, or returns an error if the rest of the file is too short for that
+    /// number of elements of at least `min_bytes` bytes each.
     pub(super) fn expect(&self, count: u64, min_bytes: usize) -> Parsed<usize> {
-        let room = (self.bytes.len() - self.at) / min_bytes;
+        let most = (self.bytes.len() - self.position) / min_bytes;
         match usize::try_from(count) {
-            Ok(count) if count <= room => Ok(count),
+            Ok(count) if count <= most => Ok(count),
             _ => Err(format!(
                 "needs {} bytes at byte {}, but the file ends at byte {}: it is truncated or damaged",
                 u128::from(count) * min_bytes as u128,
-                self.at,
+                self.position,
                 self.bytes.len()
             )),
         }
     }
 
-    /// The next `count` elements of `size` bytes each.
+    /// Returns the bytes of the next `count` elements of `size` bytes each.
     fn take(&mut self, count: u64, size: usize) -> Parsed<&'a [u8]> {
-        let end = self.at + self.expect(count, size)? * size;
-        let bytes = &self.bytes[self.at..end];
-        self.at = end;
+        let end = self.position + self.expect(count, size)? * size;
+        let bytes = &self.bytes[self.position..end];
+        self.position = end;
         Ok(bytes)
     }
 
-    /// The next string.
+    /// Reads the next string.
     pub(super) fn text(&mut self) -> Parsed<&'a str> {
         let len = self.read()?;
         str::from_utf8(self.take(len, 1)?).map_err(|e| format!("is not UTF-8: {e}"))
     }
 
-    /// The next number, string or other element.
+    /// Reads the next number, string or array.
     pub(super) fn read<T: Element>(&mut self) -> Parsed<T> {
         T::read(self, 0)
     }
 }
 
-/// What metadata can hold, alone or in an array.
+/// A type that metadata can contain, as a value or as the elements of an array.
 pub(super) trait Element: Sized {
-    /// The fewest bytes that one takes in the file.
+    /// Minimum size in the file, in bytes.
     const MIN_BYTES: usize;
 
-    /// Reads one, which lies in `depth` arrays.
+    /// Reads an element nested in `depth` arrays.
     fn read(cursor: &mut Cursor, depth: usize) -> Parsed<Self>;
 
-    /// Reads `count` of them, each in `depth` arrays.
+    /// Reads `count` elements, each nested in `depth` arrays.
     fn read_many(cursor: &mut Cursor, count: u64, depth: usize) -> Parsed<Vec<Self>> {
         cursor.expect(count, Self::MIN_BYTES)?;
-        // Room is made for what is read, not for what is claimed: nested arrays could claim it at every level.
+        // Grown per element: reserving `count` would let nested arrays reserve memory at every level.
         let mut elements = Vec::new();
         for index in 0..count {
             let element = Self::read(cursor, depth).map_err(|what| format!("(element {index}) {what}"))?;
@@ -79,9 +83,9 @@ pub(super) trait Element: Sized {
     }
 }
 
-/// The elements of an array.
+/// A container for the elements of an array.
 pub(super) trait Elements: Sized {
-    /// Reads `count` elements, each in `depth` arrays.
+    /// Reads `count` elements, each nested in `depth` arrays.
     fn read(cursor: &mut Cursor, count: u64, depth: usize) -> Parsed<Self>;
 }
 
@@ -122,7 +126,7 @@ impl Element for bool {
         match u8::read(cursor, depth)? {
             0 => Ok(false),
             1 => Ok(true),
-            other => Err(format!("is a bool of value {other}, neither 0 nor 1")),
+            byte => Err(format!("is a bool stored as {byte}: expected 0 or 1")),
         }
     }
 }
@@ -139,10 +143,10 @@ impl Element for String {
     }
 }
 
-/// A name from the file, fit for a message: clipped, and with control characters escaped.
+/// Formats a name from the file for an error message: shortened, with control characters escaped.
 pub(crate) fn quoted(name: &str) -> String {
-    const LONGEST: usize = 96;
-    match name.char_indices().nth(LONGEST) {
+    const MAX_CHARS: usize = 96;
+    match name.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("`{}…`", name[..end].escape_debug()),
         None => format!("`{}`", name.escape_debug()),
     }

@@ -1,88 +1,110 @@
-//! Models in several files, `name-00001-of-00003.gguf` and so on, as llama.cpp's `gguf-split` writes them.
+//! Joins the shards of a split model, `name-00001-of-00003.gguf` and so on, as llama.cpp's
+//! `gguf-split` writes them.
 //!
-//! In comes the first part, out come the others. The first holds the model's metadata, each of them some tensors.
+//! The first shard holds the model's metadata; every shard holds some of the tensors.
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
 use super::{
     metadata::Metadata,
-    part::Part,
     read::{Parsed, quoted},
+    shard::Shard,
 };
 use crate::{Error, Result};
 
-const NUMBER: &str = "split.no";
-const COUNT: &str = "split.count";
-const TENSOR_COUNT: &str = "split.tensors.count";
+const INDEX_KEY: &str = "split.no";
+const COUNT_KEY: &str = "split.count";
+const TENSOR_COUNT_KEY: &str = "split.tensors.count";
 
-/// Keys that describe a part rather than the model.
-const OWN_KEYS: &[&str] = &[NUMBER, "general.alignment"];
+/// Keys that describe a single shard, not the model.
+const PER_SHARD_KEYS: &[&str] = &[INDEX_KEY, "general.alignment"];
 
-/// The whole model whose first part lies at `path`: that part, with what the others hold added.
-pub(super) fn join(path: &Path, mut model: Part) -> Result<Part> {
+/// Position of a shard in its model, counted from 1.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ShardNumber {
+    number: u64,
+    count: u64,
+}
+
+impl ShardNumber {
+    /// Reads the position from the metadata of a file. Returns `None` for a model in a single file.
+    fn read(metadata: &Metadata) -> Parsed<Option<Self>> {
+        match (metadata.file_integer(INDEX_KEY)?, metadata.file_integer(COUNT_KEY)?) {
+            (_, None | Some(0 | 1)) => Ok(None),
+            (Some(index), Some(count)) if index < count => Ok(Some(Self { number: index + 1, count })),
+            (Some(index), Some(count)) => {
+                Err(format!("`{INDEX_KEY}` is {index}: it must be less than `{COUNT_KEY}`, which is {count}"))
+            }
+            (None, Some(count)) => Err(format!("`{COUNT_KEY}` is {count}, but `{INDEX_KEY}` is missing")),
+        }
+    }
+
+    /// Returns the end of the shard's file name.
+    fn suffix(self) -> String {
+        format!("-{:05}-of-{:05}.gguf", self.number, self.count)
+    }
+
+    /// Returns the beginning of the file name, which all shards share, or `None` if the name does not
+    /// end in [`suffix`](Self::suffix).
+    fn stem(self, path: &Path) -> Option<&str> {
+        path.file_name()?.to_str()?.strip_suffix(&self.suffix())
+    }
+}
+
+impl fmt::Display for ShardNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {} of {}", self.number, self.count)
+    }
+}
+
+/// Returns the whole model whose first shard lies at `path`: `model`, which is that shard, with the
+/// metadata and tensors of all other shards added. A model in a single file is returned unchanged.
+pub(super) fn join(path: &Path, mut model: Shard) -> Result<Shard> {
     let invalid = |what| Error::InvalidFile { path: path.into(), what };
-    let Some(count) = part_count(path, &model.metadata).map_err(invalid)? else { return Ok(model) };
-    let stem = stem(path, 1, count).ok_or_else(|| {
-        let end = suffix(1, count);
-        invalid(format!("is part 1 of {count} of a model, so for the others to be found its name must end in `{end}`"))
+    let Some(first) = first_of_several(path, &model.metadata).map_err(invalid)? else { return Ok(model) };
+    let count = first.count;
+    let stem = first.stem(path).ok_or_else(|| {
+        let suffix = first.suffix();
+        invalid(format!("is {first} of a model: rename it to end in `{suffix}`, so that the other shards are found"))
     })?;
     for number in 2..=count {
-        let path = path.with_file_name(stem.to_owned() + &suffix(number, count));
-        let part = open_other(&path, number, count)?;
-        model.tensors.extend(part.tensors);
-        model.metadata.merge(part.metadata, OWN_KEYS).map_err(|what| Error::InvalidFile { path, what })?;
+        let expected = ShardNumber { number, count };
+        let path = path.with_file_name(stem.to_owned() + &expected.suffix());
+        let shard = open_shard(&path, expected)?;
+        model.tensors.extend(shard.tensors);
+        model.metadata.merge(shard.metadata, PER_SHARD_KEYS).map_err(|what| Error::InvalidFile { path, what })?;
     }
     let found = model.tensors.len();
-    match model.metadata.layout(TENSOR_COUNT).map_err(invalid)? {
+    match model.metadata.file_integer(TENSOR_COUNT_KEY).map_err(invalid)? {
         Some(declared) if declared != found as u64 => {
-            Err(invalid(format!("`{TENSOR_COUNT}` is {declared}, but the model's {count} parts have {found} tensors")))
+            Err(invalid(format!("`{TENSOR_COUNT_KEY}` is {declared}, but the {count} shards have {found} tensors")))
         }
         _ => Ok(model),
     }
 }
 
-fn open_other(path: &Path, number: u64, count: u64) -> Result<Part> {
+fn open_shard(path: &Path, expected: ShardNumber) -> Result<Shard> {
     let invalid = |what| Error::InvalidFile { path: path.into(), what };
     if !path.exists() {
-        return Err(invalid(format!("is missing: it is part {number} of {count} of the model")));
+        return Err(invalid(format!("is missing: it is {expected} of the model")));
     }
-    let part = Part::open(path)?;
-    match place(&part.metadata).map_err(invalid)? {
-        Some(place) if place == (number, count) => Ok(part),
-        Some((number, count)) => Err(invalid(format!("is part {number} of {count} by its metadata, not by its name"))),
-        None => Err(invalid(format!("is part {number} of {count} by its name, but not by its metadata"))),
+    let shard = Shard::open(path)?;
+    match ShardNumber::read(&shard.metadata).map_err(invalid)? {
+        Some(found) if found == expected => Ok(shard),
+        Some(found) => Err(invalid(format!("is {expected} by its name, but {found} by its metadata"))),
+        None => Err(invalid(format!("is {expected} by its name, but its metadata has no `{COUNT_KEY}`"))),
     }
 }
 
-/// How many parts a model has, of which this must be the first; `None` where it is all in one file.
-fn part_count(path: &Path, metadata: &Metadata) -> Parsed<Option<u64>> {
-    match place(metadata)? {
-        None => Ok(None),
-        Some((1, count)) => Ok(Some(count)),
-        Some((number, count)) => {
-            let first = stem(path, number, count).map(|stem| quoted(&(stem.to_owned() + &suffix(1, count))));
-            let first = first.map(|name| format!(", {name}")).unwrap_or_default();
-            Err(format!("is part {number} of {count} of a model: open the first{first}"))
+/// Returns the position of a file that must be the first shard, or `None` for a model in a single file.
+fn first_of_several(path: &Path, metadata: &Metadata) -> Parsed<Option<ShardNumber>> {
+    match ShardNumber::read(metadata)? {
+        Some(shard) if shard.number != 1 => {
+            let first = ShardNumber { number: 1, ..shard };
+            let name = shard.stem(path).map(|stem| quoted(&(stem.to_owned() + &first.suffix())));
+            let name = name.map(|name| format!(", {name}")).unwrap_or_default();
+            Err(format!("is {shard} of a model: open the first shard{name}"))
         }
+        first => Ok(first),
     }
-}
-
-/// Which part this is, counted from 1, and of how many; `None` where it is all in one file.
-fn place(metadata: &Metadata) -> Parsed<Option<(u64, u64)>> {
-    match (metadata.layout(NUMBER)?, metadata.layout(COUNT)?) {
-        (_, None | Some(0 | 1)) => Ok(None),
-        (Some(index), Some(count)) if index < count => Ok(Some((index + 1, count))),
-        (Some(index), Some(count)) => Err(format!("`{NUMBER}` is {index}, but `{COUNT}` is {count}")),
-        (None, Some(count)) => Err(format!("`{COUNT}` is {count}, but there is no `{NUMBER}`")),
-    }
-}
-
-/// What the name of a part ends in.
-fn suffix(number: u64, count: u64) -> String {
-    format!("-{number:05}-of-{count:05}.gguf")
-}
-
-/// The part of the file's name that all parts share.
-fn stem(path: &Path, number: u64, count: u64) -> Option<&str> {
-    path.file_name()?.to_str()?.strip_suffix(&suffix(number, count))
 }

@@ -1,37 +1,36 @@
-//! An array of strings, as vocabularies have them.
+//! Stores an array of strings, such as a vocabulary.
 
 use std::fmt;
 
 use super::read::{Cursor, Element, Elements, Parsed};
 
-/// The strings of an array, in one piece of memory: a vocabulary has hundreds of thousands, each too short for an
-/// allocation of its own.
+/// An array of strings in a single allocation: a vocabulary has hundreds of thousands of short strings.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Strings {
     text: String,
-    /// Where each of them ends.
+    /// End of each string in `text`, in bytes.
     ends: Vec<usize>,
 }
 
 impl Strings {
-    /// How many there are.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The string at `index`, counted from 0.
+    /// Returns the string at `index`, counted from 0.
     pub fn get(&self, index: usize) -> Option<&str> {
         let end = *self.ends.get(index)?;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(&self.text[start..end])
     }
 
-    /// All of them, in order.
+    /// Returns an iterator over all strings, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> + Clone {
         let mut start = 0;
         self.ends.iter().map(move |&end| &self.text[std::mem::replace(&mut start, end)..end])

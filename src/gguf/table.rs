@@ -1,7 +1,7 @@
-//! The table of a file's tensors.
+//! Reads and checks the tensor table of a GGUF file.
 //!
-//! In comes what the file says, out come tensors whose shape, format and byte range are known to be sound, so that nothing
-//! later needs to check them.
+//! The result is a list of tensors whose shapes, types and byte ranges are valid, so later stages need no
+//! checks.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,19 +12,21 @@ use super::{
     tensor::Piece,
 };
 
-/// The fewest bytes that an entry of the table takes: its name's length, a dimension count, one dimension, type, offset.
+/// Minimum size of a table entry in bytes: length of the name, dimension count, one dimension, type,
+/// offset.
 const MIN_ENTRY_BYTES: usize = 8 + 4 + 8 + 4 + 8;
 
-/// The most dimensions that a tensor can have (`GGML_MAX_DIMS`).
+/// Maximum number of dimensions (`GGML_MAX_DIMS`).
 const MAX_DIMENSIONS: u32 = 4;
 
-/// An entry of the table as it stands in the file, unchecked but for its number of dimensions.
+/// An entry of the table as stored in the file. Only its number of dimensions has been checked.
 struct Entry {
     name: String,
     /// Innermost first.
     dimensions: Vec<u64>,
-    number: u32,
-    /// From the start of the data.
+    /// GGUF number of the tensor type (`ggml_type`).
+    type_number: u32,
+    /// Bytes from the start of the tensor data.
     offset: u64,
 }
 
@@ -32,32 +34,32 @@ impl Entry {
     fn read(cursor: &mut Cursor, name: String) -> Parsed<Self> {
         let count: u32 = cursor.read()?;
         if !(1..=MAX_DIMENSIONS).contains(&count) {
-            return Err(format!("has {count} dimensions: 1 to {MAX_DIMENSIONS} are possible"));
+            return Err(format!("has {count} dimensions: expected 1 to {MAX_DIMENSIONS}"));
         }
         let dimensions = (0..count).map(|_| cursor.read()).collect::<Parsed<_>>()?;
-        Ok(Self { name, dimensions, number: cursor.read()?, offset: cursor.read()? })
+        Ok(Self { name, dimensions, type_number: cursor.read()?, offset: cursor.read()? })
     }
 
-    fn resolve(self, map: &Arc<Map>, start: usize, alignment: u64) -> Parsed<TensorInfo> {
-        let dtype = TensorType::from_number(self.number)?;
-        let (shape, len) = self.extent(dtype)?;
+    fn resolve(self, map: &Arc<Map>, data_start: usize, alignment: u64) -> Parsed<TensorInfo> {
+        let dtype = TensorType::from_number(self.type_number)?;
+        let (shape, byte_len) = self.extent(dtype)?;
         let Self { name, offset, .. } = self;
         if !offset.is_multiple_of(alignment) {
-            return Err(format!("starts at offset {offset}, which is no multiple of the alignment {alignment}"));
+            return Err(format!("has offset {offset}, which is not a multiple of the alignment {alignment}"));
         }
-        let begin = usize::try_from(offset).ok().and_then(|offset| start.checked_add(offset));
-        let range = begin.and_then(|begin| Some(begin..begin.checked_add(len)?));
+        let start = usize::try_from(offset).ok().and_then(|offset| data_start.checked_add(offset));
+        let range = start.and_then(|start| Some(start..start.checked_add(byte_len)?));
         match range.filter(|range| range.end <= map.len()) {
             Some(range) => Ok(TensorInfo::in_piece(name, dtype, shape, Piece::new(map, range))),
             None => Err(format!(
-                "has {len} bytes at offset {offset} of the data at byte {start}, past the file's end at byte {}: \
-                 the file is truncated or damaged",
+                "has {byte_len} bytes at offset {offset} of the data at byte {data_start}, but the file ends at byte {}: \
+                 it is truncated or damaged",
                 map.len()
             )),
         }
     }
 
-    /// The shape, outermost first, and the bytes that it takes.
+    /// Returns the shape, outermost dimension first, and the size in bytes.
     fn extent(&self, dtype: TensorType) -> Parsed<(Vec<usize>, usize)> {
         let dimensions = &self.dimensions;
         if dimensions.contains(&0) {
@@ -65,19 +67,19 @@ impl Entry {
         }
         let (columns, block) = (dimensions[0], dtype.block_weights() as u64);
         if !columns.is_multiple_of(block) {
-            return Err(format!("has rows of {columns} weights, no whole number of {dtype} blocks of {block}"));
+            return Err(format!("has rows of {columns} weights, not a multiple of the {dtype} block size {block}"));
         }
         let too_large = || format!("has dimensions {dimensions:?}, whose product is too large");
         let elements = dimensions.iter().try_fold(1, |product: u64, &length| product.checked_mul(length));
         let elements = elements.and_then(|elements| usize::try_from(elements).ok()).ok_or_else(too_large)?;
         let bytes = (elements / dtype.block_weights()).checked_mul(dtype.block_bytes()).ok_or_else(too_large)?;
-        // Each is at most the product, which fits.
+        // Each dimension is at most the product, which fits.
         let shape = dimensions.iter().rev().map(|&length| length as usize).collect();
         Ok((shape, bytes))
     }
 }
 
-/// The file's tensor table, yet to be checked against the data.
+/// The tensor table of a file, not yet checked against the data.
 pub(super) struct Table(Vec<Entry>);
 
 impl Table {
@@ -90,31 +92,30 @@ impl Table {
             if name.is_empty() {
                 return Err(format!("tensor {number} of {count} has no name"));
             }
-            let named = quoted(&name);
-            entries.push(Entry::read(cursor, name).map_err(|what| format!("tensor {named} {what}"))?);
+            let label = quoted(&name);
+            entries.push(Entry::read(cursor, name).map_err(|what| format!("tensor {label} {what}"))?);
         }
         let mut names = HashSet::new();
         match entries.iter().find(|entry| !names.insert(&entry.name)) {
-            Some(entry) => Err(format!("tensor {} is there twice", quoted(&entry.name))),
+            Some(entry) => Err(format!("tensor {} occurs twice", quoted(&entry.name))),
             None => Ok(Self(entries)),
         }
     }
 
-    /// Checks every entry against the `map`, where the data starts at `start` and is aligned to `alignment` bytes.
-    pub(super) fn resolve(self, map: &Arc<Map>, start: usize, alignment: u64) -> Parsed<Vec<TensorInfo>> {
+    /// Checks every entry against `map`, whose tensor data starts at byte `data_start` and is aligned to
+    /// `alignment` bytes, and refuses tensors that overlap.
+    pub(super) fn resolve(self, map: &Arc<Map>, data_start: usize, alignment: u64) -> Parsed<Vec<TensorInfo>> {
         let mut tensors = Vec::new();
         for entry in self.0 {
             let name = quoted(&entry.name);
-            tensors.push(entry.resolve(map, start, alignment).map_err(|what| format!("tensor {name} {what}"))?);
+            tensors.push(entry.resolve(map, data_start, alignment).map_err(|what| format!("tensor {name} {what}"))?);
         }
-        let place = |tensor: &TensorInfo| tensor.pieces()[0].range().clone();
-        let mut by_place: Vec<_> = tensors.iter().collect();
-        by_place.sort_by_key(|tensor| place(tensor).start);
-        match by_place.iter().zip(by_place.iter().skip(1)).find(|(tensor, next)| place(next).start < place(tensor).end)
-        {
-            Some((tensor, next)) => {
-                Err(format!("tensor {} overlaps tensor {}", quoted(&next.name), quoted(&tensor.name)))
-            }
+        let range = |tensor: &TensorInfo| tensor.pieces()[0].range().clone();
+        let mut sorted: Vec<_> = tensors.iter().collect();
+        sorted.sort_by_key(|tensor| range(tensor).start);
+        let overlap = |pair: &&[&TensorInfo]| range(pair[1]).start < range(pair[0]).end;
+        match sorted.windows(2).find(overlap) {
+            Some(pair) => Err(format!("tensor {} overlaps tensor {}", quoted(&pair[1].name), quoted(&pair[0].name))),
             None => Ok(tensors),
         }
     }

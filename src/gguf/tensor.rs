@@ -1,31 +1,31 @@
-//! Tensors: what each is called, its shape and format, and where its bytes lie.
+//! Describes tensors: name, shape, type, and the location of their bytes.
 //!
-//! Those of a GGUF file lie in one place each. A directory of safetensors has experts one by one, which are a stack all the
-//! same: a tensor in pieces, none of which is moved.
+//! A tensor of a GGUF file is one contiguous piece. Experts that a directory of safetensors stores as
+//! separate tensors become one stacked tensor of several pieces, which stay in place.
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use super::{TensorType, map::Map};
 use crate::{DType, Error, Result};
 
-/// What the first byte of every tensor lies at a multiple of.
+/// Alignment of every tensor in bytes.
 #[cfg(feature = "safetensors")]
 const ALIGNMENT: usize = 8;
 
-/// A tensor, its shape, type and place checked.
+/// A tensor with checked shape, type and byte range.
 #[derive(Clone, Debug)]
 pub struct TensorInfo {
-    /// Its name, for example `blk.0.attn_q.weight`.
+    /// Name, for example `blk.0.attn_q.weight`.
     pub name: String,
-    /// How its elements are stored.
+    /// Storage type of the elements.
     pub dtype: TensorType,
-    /// Its dimensions, outermost first (the file has them the other way round): a matrix is `[rows, columns]`.
+    /// Dimensions, outermost first (the file stores them innermost first): `[rows, columns]` for a matrix.
     pub shape: Vec<usize>,
-    /// One after the other, and of one length.
+    /// Pieces in order, all of the same length.
     pieces: Arc<[Piece]>,
 }
 
-/// Bytes of a tensor that lie in one place.
+/// A contiguous range of a tensor's bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     map: Arc<Map>,
@@ -33,11 +33,12 @@ pub(crate) struct Piece {
 }
 
 impl TensorInfo {
-    /// A tensor in a `range` of a file, which is as long as format and shape say. It stays there where it lies as
-    /// [`Gguf::bytes`](super::Gguf::bytes) promises, and is copied where it does not.
+    /// Creates a tensor from a `range` of a mapped file, whose length matches `dtype` and `shape`. The
+    /// bytes stay in place if they have the alignment that [`Gguf::bytes`](super::Gguf::bytes) promises,
+    /// and are copied otherwise.
     ///
     /// # Errors
-    /// As [`copied`](Self::copied).
+    /// Those of [`copied`](Self::copied).
     #[cfg(feature = "safetensors")]
     pub(crate) fn in_file(
         name: String,
@@ -51,7 +52,7 @@ impl TensorInfo {
         if aligned { Ok(tensor) } else { tensor.copied() }
     }
 
-    /// A tensor with a copy of these `bytes`, as many as format and shape say.
+    /// Creates a tensor from a copy of `bytes`, whose length matches `dtype` and `shape`.
     pub(crate) fn in_memory(name: String, dtype: DType, shape: Vec<usize>, bytes: &[u8]) -> Self {
         let piece = Piece::new(&Arc::new(Map::copy(bytes)), 0..bytes.len());
         Self::in_piece(name, dtype.into(), shape, piece)
@@ -61,111 +62,115 @@ impl TensorInfo {
         Self { name, dtype, shape, pieces: Arc::new([piece]) }
     }
 
-    /// Tensors of one format and shape as one, which has one dimension more; each stays where it lies.
+    /// Stacks tensors of the same type and shape into one, with a new outermost dimension. The bytes stay
+    /// in place. Returns `None` if there are no tensors, or if they differ in type or shape.
     pub(crate) fn stacked(name: String, tensors: &[&Self]) -> Option<Self> {
         let first = tensors.first()?;
-        let alike = |tensor: &&Self| (tensor.dtype, &tensor.shape) == (first.dtype, &first.shape);
+        let matches = |tensor: &&Self| (tensor.dtype, &tensor.shape) == (first.dtype, &first.shape);
         let shape = [&[tensors.len()], &first.shape[..]].concat();
         let pieces = tensors.iter().flat_map(|tensor| tensor.pieces.iter().cloned()).collect();
-        tensors.iter().all(alike).then_some(Self { name, dtype: first.dtype, shape, pieces })
+        tensors.iter().all(matches).then_some(Self { name, dtype: first.dtype, shape, pieces })
     }
 
-    /// The same tensor by another name.
+    /// Returns the same tensor with another name.
     pub(crate) fn renamed(&self, name: String) -> Self {
         Self { name, ..self.clone() }
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// How many bytes it takes.
+    /// Returns the size in bytes.
     pub fn byte_len(&self) -> usize {
         self.pieces.len() * self.pieces[0].range.len()
     }
 
-    /// A range of its bytes, which are copied where they lie in several places.
+    /// Returns a range of the bytes, copied if it spans several pieces.
     pub(crate) fn bytes(&self, range: Range<usize>) -> Cow<'_, [u8]> {
         match self.bytes_in_place(range.clone()) {
             Some(bytes) => Cow::Borrowed(bytes),
             None => {
-                let parts = self.parts(range).map(|(piece, part)| &piece.bytes()[part]);
-                Cow::Owned(parts.collect::<Vec<_>>().concat())
+                let slices = self.sub_ranges(range).map(|(piece, part)| &piece.bytes()[part]);
+                Cow::Owned(slices.collect::<Vec<_>>().concat())
             }
         }
     }
 
-    /// A range of its bytes, where they lie in one place.
+    /// Returns a range of the bytes, or `None` if it spans several pieces.
     pub(crate) fn bytes_in_place(&self, range: Range<usize>) -> Option<&[u8]> {
-        let mut parts = self.parts(range.clone());
-        let (piece, part) = parts.next()?;
+        let (piece, part) = self.sub_ranges(range.clone()).next()?;
         (part.len() == range.len()).then(|| &piece.bytes()[part])
     }
 
-    /// Reads a range of its bytes with ordinary reads, not from the mapping of its file.
+    /// Reads a range of the bytes from the file with ordinary reads, not through its mapping.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be read, or has been shortened.
+    /// [`Error::Io`] if the file cannot be read or was truncated.
     pub(crate) fn read(&self, range: Range<usize>) -> Result<Vec<u8>> {
         let mut bytes = vec![0; range.len()];
         self.read_to(range, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Copies the tensor to memory with ordinary reads; one that is there stays.
+    /// Copies a mapped tensor to memory with ordinary reads. A tensor in memory is returned unchanged.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::Tensor`] where there is no memory for it.
+    /// [`Error::Io`] if the file cannot be read or was truncated, [`Error::Tensor`] if the allocation
+    /// fails.
     pub(crate) fn copied(&self) -> Result<Self> {
         if self.mapped_len() == 0 {
             return Ok(self.clone());
         }
         let len = self.byte_len();
-        let full = || Error::tensor(&self.name, format!("takes {len} bytes, more memory than the system gives"));
-        let map = Map::filled(len, |out| self.read_to(0..len, out)).ok_or_else(full)??;
+        let out_of_memory = || Error::tensor(&self.name, format!("needs {len} bytes, which could not be allocated"));
+        let map = Map::filled(len, |out| self.read_to(0..len, out)).ok_or_else(out_of_memory)??;
         Ok(Self { pieces: Arc::new([Piece::new(&Arc::new(map), 0..len)]), ..self.clone() })
     }
 
     fn read_to(&self, range: Range<usize>, mut out: &mut [u8]) -> Result<()> {
-        for (piece, part) in self.parts(range) {
-            let (now, later) = out.split_at_mut(part.len());
-            piece.map.read(piece.range.start + part.start, now)?;
-            out = later;
+        for (piece, part) in self.sub_ranges(range) {
+            let (target, rest) = out.split_at_mut(part.len());
+            piece.map.read(piece.range.start + part.start, target)?;
+            out = rest;
         }
         Ok(())
     }
 
-    /// Returns the number of its bytes that lie in a mapped file.
+    /// Returns the number of bytes that are mapped from a file.
     pub(crate) fn mapped_len(&self) -> usize {
         self.pieces.iter().filter(|piece| piece.map.is_mapped()).map(|piece| piece.range.len()).sum()
     }
 
-    /// Where its bytes lie.
+    /// Returns the pieces in order.
     pub(crate) fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
     pub(crate) fn will_need(&self, range: Range<usize>) {
-        self.parts(range).for_each(|(piece, part)| piece.will_need(part));
+        self.sub_ranges(range).for_each(|(piece, part)| piece.will_need(part));
     }
 
     pub(crate) fn done_with(&self, range: Range<usize>) {
-        self.parts(range).for_each(|(piece, part)| piece.done_with(part));
+        self.sub_ranges(range).for_each(|(piece, part)| piece.done_with(part));
     }
 
-    /// The pieces in which a range of the bytes lies, and what of each; nothing of what is past the tensor's end.
-    fn parts(&self, range: Range<usize>) -> impl Iterator<Item = (&Piece, Range<usize>)> {
-        let each = self.pieces[0].range.len();
+    /// Splits a range of the bytes, cut off at the tensor's end, into each piece that it overlaps and the
+    /// sub-range within that piece.
+    fn sub_ranges(&self, range: Range<usize>) -> impl Iterator<Item = (&Piece, Range<usize>)> {
+        let piece_len = self.pieces[0].range.len();
         let end = range.end.min(self.byte_len());
         let start = range.start.min(end);
-        let within = move |n: usize, at: usize| at.clamp(n * each, (n + 1) * each) - n * each;
-        (start / each..end.div_ceil(each)).map(move |n| (&self.pieces[n], within(n, start)..within(n, end)))
+        let within =
+            move |piece: usize, byte: usize| byte.clamp(piece * piece_len, (piece + 1) * piece_len) - piece * piece_len;
+        let pieces = start / piece_len..end.div_ceil(piece_len);
+        pieces.map(move |piece| (&self.pieces[piece], within(piece, start)..within(piece, end)))
     }
 }
 
 impl Piece {
-    /// A range of a map, of at least one byte.
+    /// Creates a piece from a non-empty range of `map`.
     pub(super) fn new(map: &Arc<Map>, range: Range<usize>) -> Self {
         Self { map: Arc::clone(map), range }
     }
@@ -174,7 +179,7 @@ impl Piece {
         &self.map[self.range.clone()]
     }
 
-    /// Where in its map it lies.
+    /// Returns the piece's range in its map.
     pub(super) fn range(&self) -> &Range<usize> {
         &self.range
     }

@@ -1,12 +1,12 @@
-//! What a tensor's elements can be stored as.
+//! Lists the storage types of tensors, including those that this crate only lists.
 
 use std::fmt;
 
-use super::read::Parsed;
+use super::read::{DAMAGED_OR_NEWER, Parsed};
 use crate::DType;
 
-/// How a tensor's elements are stored: one of the formats that this crate computes on ([`DType`]), or one that it can
-/// only list.
+/// The storage type of a tensor's elements: a format that this crate computes on ([`DType`]), or one that
+/// it can only list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
     number: u32,
@@ -15,7 +15,8 @@ pub struct TensorType {
     block_bytes: usize,
 }
 
-/// The types beyond [`DType`]: number, name, weights and bytes of a block, as in ggml's `ggml-common.h`.
+/// Types that are not in [`DType`]: GGUF number, name, weights per block and bytes per block, as in ggml's
+/// `ggml-common.h`.
 const LISTED: [(u32, &str, usize, usize); 19] = [
     (9, "Q8_1", 32, 36),
     (15, "Q8_K", 256, 292),
@@ -38,8 +39,8 @@ const LISTED: [(u32, &str, usize, usize); 19] = [
     (42, "Q2_0", 64, 18),
 ];
 
-/// The types that were withdrawn from the format, and whose numbers are not given again.
-const WITHDRAWN: [(u32, &str); 8] = [
+/// Types that were removed from GGUF: number and name. Their numbers are not reused.
+const REMOVED: [(u32, &str); 8] = [
     (4, "Q4_2"),
     (5, "Q4_3"),
     (31, "Q4_0_4_4"),
@@ -51,7 +52,7 @@ const WITHDRAWN: [(u32, &str); 8] = [
 ];
 
 impl TensorType {
-    /// The type with this number in a file (`ggml_type`), or why there is none.
+    /// Returns the type with this GGUF number (`ggml_type`), or an error message.
     pub(super) fn from_number(number: u32) -> Parsed<Self> {
         if let Some(dtype) = DType::from_ggml(number) {
             return Ok(dtype.into());
@@ -59,30 +60,30 @@ impl TensorType {
         if let Some(&(_, name, block_weights, block_bytes)) = LISTED.iter().find(|listed| listed.0 == number) {
             return Ok(Self { number, name, block_weights, block_bytes });
         }
-        Err(match WITHDRAWN.iter().find(|withdrawn| withdrawn.0 == number) {
+        Err(match REMOVED.iter().find(|removed| removed.0 == number) {
             Some((_, name)) => {
-                format!("is stored as {name}, which was withdrawn from GGUF: quantise the model anew as Q4_0 or IQ4_NL")
+                format!("is stored as {name}, which was removed from GGUF: quantise the model again as Q4_0 or IQ4_NL")
             }
-            None => format!("has the unknown type {number}"),
+            None => format!("has the unknown tensor type {number}: {DAMAGED_OR_NEWER}"),
         })
     }
 
-    /// Its usual name, for example `Q4_K`.
+    /// Returns the name, for example `Q4_K`.
     pub fn name(self) -> &'static str {
         self.name
     }
 
-    /// The format, where this crate computes on it.
+    /// Returns the format, or `None` if this crate does not compute on it.
     pub fn dtype(self) -> Option<DType> {
         DType::from_ggml(self.number)
     }
 
-    /// How many weights a block holds (1 for the plain types).
+    /// Returns the number of weights in a block (1 for unquantised types).
     pub fn block_weights(self) -> usize {
         self.block_weights
     }
 
-    /// How many bytes a block takes.
+    /// Returns the size of a block in bytes.
     pub fn block_bytes(self) -> usize {
         self.block_bytes
     }

@@ -1,10 +1,10 @@
-//! The pages of a group of layers: which of them hold a sequence, and which are free.
+//! Manages the pages of a group of layers: the page tables of sequences and the pool of free pages.
 
 use std::ops::Range;
 
 use super::PAGE_POSITIONS;
 
-/// Names a page of a group.
+/// Identifies a page of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId {
     group: u32,
@@ -12,45 +12,45 @@ pub struct PageId {
 }
 
 impl PageId {
-    /// The number of its group.
+    /// Returns the index of the page's group.
     pub fn group(self) -> usize {
         self.group as usize
     }
 
-    /// Its number in the group; pages are numbered from 0 without gaps.
+    /// Returns the page's index in its group. Pages are numbered from 0 without gaps.
     pub fn index(self) -> usize {
         self.index as usize
     }
 }
 
-/// The pages that hold a sequence in the layers of one group, in the order of its positions; none where a page was given
-/// back, as nobody sees it any more.
+/// The pages of a sequence in one group of layers, ordered by position. Pages outside of the attention window
+/// may have been released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTable(Vec<Option<PageId>>);
 
 impl PageTable {
-    /// The page of each [`PAGE_POSITIONS`] positions.
+    /// Returns the page of each range of [`PAGE_POSITIONS`] positions, or `None` if it was released.
     pub fn entries(&self) -> &[Option<PageId>] {
         &self.0
     }
 
-    /// The pages that there are.
+    /// Returns an iterator over all pages that were not released.
     pub fn pages(&self) -> impl Iterator<Item = PageId> {
         self.0.iter().copied().flatten()
     }
 
-    /// How many positions it reaches.
+    /// Returns the number of positions that the table covers, including released pages.
     pub fn room(&self) -> usize {
         self.0.len() * PAGE_POSITIONS
     }
 
-    /// Whether it has the pages of all these positions.
+    /// Returns whether the table has the pages of all `positions`.
     pub fn holds(&self, positions: Range<usize>) -> bool {
         let pages = positions.start / PAGE_POSITIONS..positions.end.div_ceil(PAGE_POSITIONS);
         self.0.get(pages).is_some_and(|pages| pages.iter().all(Option::is_some))
     }
 
-    /// The page of a position.
+    /// Returns the page of a position, or `None` if it was released or does not exist.
     pub fn page(&self, position: usize) -> Option<PageId> {
         self.0.get(position / PAGE_POSITIONS).copied().flatten()
     }
@@ -65,16 +65,16 @@ impl PageTable {
         }
     }
 
-    /// Takes out every page after those of the first `len` positions.
-    pub(super) fn take_after(&mut self, len: usize) -> Vec<PageId> {
+    /// Removes and returns all pages after the first `len` positions.
+    pub(super) fn remove_after(&mut self, len: usize) -> Vec<PageId> {
         let kept = len.div_ceil(PAGE_POSITIONS).min(self.0.len());
         self.0.split_off(kept).into_iter().flatten().collect()
     }
 
-    /// Takes out the pages that have no position of these ranges.
-    pub(super) fn take_outside(&mut self, ranges: &[Range<usize>]) -> Vec<PageId> {
-        let wanted = |first: usize| ranges.iter().any(|r| r.start < first + PAGE_POSITIONS && first < r.end);
-        let pages = self.0.iter_mut().enumerate().filter(|(index, _)| !wanted(index * PAGE_POSITIONS));
+    /// Removes and returns the pages that contain no position of `ranges`.
+    pub(super) fn remove_outside(&mut self, ranges: &[Range<usize>]) -> Vec<PageId> {
+        let overlaps = |start: usize| ranges.iter().any(|r| r.start < start + PAGE_POSITIONS && start < r.end);
+        let pages = self.0.iter_mut().enumerate().filter(|(index, _)| !overlaps(index * PAGE_POSITIONS));
         pages.filter_map(|(_, page)| page.take()).collect()
     }
 }
@@ -85,46 +85,49 @@ impl FromIterator<Option<PageId>> for PageTable {
     }
 }
 
-/// All pages of a group.
+/// The pages of a group, with reference counts.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct PagePool {
     group: u32,
-    /// How many sequences hold each page.
-    holders: Vec<u32>,
+    /// Number of sequences that use each page.
+    ref_counts: Vec<u32>,
     free: Vec<PageId>,
 }
 
-impl Pool {
+impl PagePool {
     pub fn new(group: usize) -> Self {
-        Self { group: group as u32, holders: vec![], free: vec![] }
+        Self { group: group as u32, ref_counts: vec![], free: vec![] }
     }
 
-    /// How many pages are held.
+    /// Returns the number of pages in use.
     pub fn in_use(&self) -> usize {
-        self.holders.len() - self.free.len()
+        self.ref_counts.len() - self.free.len()
     }
 
     pub fn is_shared(&self, page: PageId) -> bool {
-        self.holders[page.index()] > 1
+        self.ref_counts[page.index()] > 1
     }
 
-    pub fn take(&mut self) -> PageId {
+    /// Returns a free page, or adds one, with a reference count of 1.
+    pub fn allocate(&mut self) -> PageId {
         let page = self.free.pop().unwrap_or_else(|| {
-            self.holders.push(0);
-            PageId { group: self.group, index: self.holders.len() as u32 - 1 }
+            self.ref_counts.push(0);
+            PageId { group: self.group, index: self.ref_counts.len() as u32 - 1 }
         });
-        self.holders[page.index()] = 1;
+        self.ref_counts[page.index()] = 1;
         page
     }
 
+    /// Adds a reference to a page.
     pub fn share(&mut self, page: PageId) {
-        self.holders[page.index()] += 1;
+        self.ref_counts[page.index()] += 1;
     }
 
+    /// Drops a reference to a page, which is free after the last one.
     pub fn release(&mut self, page: PageId) {
-        let holders = &mut self.holders[page.index()];
-        *holders -= 1;
-        if *holders == 0 {
+        let count = &mut self.ref_counts[page.index()];
+        *count -= 1;
+        if *count == 0 {
             self.free.push(page);
         }
     }

@@ -1,64 +1,65 @@
-//! What recurrent layers keep of each sequence: a state of fixed size, which cannot be cut off at a position as keys and
-//! values can.
+//! Manages the states of recurrent layers: fixed-size states, which unlike keys and values cannot be
+//! truncated at a position.
 //!
-//! A sequence goes back to a checkpoint, that is a state kept from when it was as long. Checkpoints stand where
-//! sequences are likely to go back to: before a prompt's last token, which whoever wants another answer computes again;
-//! a little before that, as chat templates end a prompt with a head of the answer that the next prompt may lack; and at
-//! intervals of longer texts. There are a few for each sequence, the further back the sparser.
+//! A sequence is truncated to a checkpoint, which is a state stored at an earlier position. Checkpoints are
+//! placed where truncation is likely: before a prompt's last token, for another answer to the same prompt; a
+//! few tokens before that, since templates append an assistant header that the next prompt may not contain;
+//! and at intervals within long texts. Each sequence has a few checkpoints, fewer at earlier positions.
 //!
-//! States are shared by those who need the same one, and a step reads one and may write another: forks and going back
-//! copy nothing.
+//! Sequences and checkpoints share states by reference counts. A run reads one state and can write another,
+//! so neither forks nor truncation copy a state.
 
-use super::BEFORE_END;
+use super::PROMPT_END_MARGIN;
 use crate::{Error, Result};
 
-/// The most checkpoints that a sequence has.
+/// Maximum number of checkpoints of a sequence.
 pub const CHECKPOINTS: usize = 8;
 
-/// Checkpoints of a text that is no prompt's end stand at multiples of this.
+/// Distance in positions between checkpoints that are not at a prompt's end.
 const INTERVAL: usize = 512;
 
-/// Names the state of all recurrent layers together.
+/// Identifies a state, which covers all recurrent layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StateId(u32);
 
 impl StateId {
-    /// Its number; states are numbered from 0 without gaps.
+    /// Returns the index of the state. States are numbered from 0 without gaps.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The most checkpoints of one run.
+/// Maximum number of checkpoints of one run.
 pub const RUN_CHECKPOINTS: usize = 3;
 
-/// What the tokens of a run are to their sequence.
+/// The role of a run's tokens in their sequence, which determines the checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// A part of what it holds.
+    /// Tokens without a special role, such as generated ones.
     Within,
-    /// A part of a prompt of several tokens.
+    /// Tokens of a prompt of several tokens.
     Prompt {
-        /// The position where the prompt ends.
+        /// End position of the prompt.
         end: usize,
     },
-    /// A token that may not be wanted: the sequence must be able to go back to before it.
+    /// A token that may be discarded: truncation to the position before it must be possible.
     Ahead,
 }
 
-/// What a run does with its sequence's state.
+/// The states that a run reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateUpdate {
-    /// The state before the run; `None` at a sequence's start, when all of it is zero.
+    /// State before the run; `None` at the start of a sequence, for a state of zeros.
     pub from: Option<StateId>,
-    /// Where the state after the run goes. It may be `from`.
+    /// Destination of the state after the run; can be the same as `from`.
     pub to: StateId,
-    /// Where the state before some of the run's later positions goes as well: up to [`RUN_CHECKPOINTS`], in order.
+    /// Up to [`RUN_CHECKPOINTS`] checkpoints within the run, in order: a position, and the destination of the
+    /// state before that position.
     pub checkpoints: Vec<(usize, StateId)>,
 }
 
 impl StateUpdate {
-    /// All states that it names.
+    /// Returns an iterator over all states in the update.
     pub fn ids(&self) -> impl Iterator<Item = StateId> {
         self.checkpoints.iter().map(|(_, id)| *id).chain(self.from).chain([self.to])
     }
@@ -67,127 +68,135 @@ impl StateUpdate {
 /// A sequence's states.
 #[derive(Debug, Default)]
 pub(super) struct SequenceState {
-    /// The positions that the state has seen.
-    at: usize,
-    /// The state, but for a sequence that has seen nothing.
-    live: Option<StateId>,
-    /// The state before the last run, where that may have been run in vain.
-    before: Option<(usize, StateId)>,
-    /// In order of their positions, which are up to `at`.
+    /// Number of positions that the state covers.
+    position: usize,
+    /// State at `position`; `None` for an empty sequence.
+    current: Option<StateId>,
+    /// Position and state before the last run, if its token may be discarded.
+    previous: Option<(usize, StateId)>,
+    /// Positions and states of the checkpoints, in order, at most `position`.
     checkpoints: Vec<(usize, StateId)>,
 }
 
 impl SequenceState {
     fn ids(&self) -> impl Iterator<Item = StateId> {
-        let kept = self.before.iter().chain(&self.checkpoints).map(|(_, id)| *id);
-        self.live.into_iter().chain(kept)
+        let earlier = self.previous.iter().chain(&self.checkpoints).map(|(_, id)| *id);
+        self.current.into_iter().chain(earlier)
     }
 }
 
-/// The states of all sequences.
+/// The states of all sequences, with reference counts.
 #[derive(Debug)]
 pub(super) struct States {
     max: usize,
-    /// How often each state is in use.
-    holders: Vec<u32>,
+    /// Number of references to each state.
+    ref_counts: Vec<u32>,
     free: Vec<StateId>,
-    /// Those that runs of the step in the making read and nobody needs after it: until then nobody writes them.
-    read: Vec<StateId>,
+    /// States that only runs of the current step read. They are released after the step, so that no run of
+    /// the step overwrites them.
+    release_after_step: Vec<StateId>,
 }
 
 impl States {
-    /// Up to `max` of them.
+    /// Creates a pool of up to `max` states.
     pub fn new(max: usize) -> Self {
-        Self { max, holders: vec![], free: vec![], read: vec![] }
+        Self { max, ref_counts: vec![], free: vec![], release_after_step: vec![] }
     }
 
-    /// The states of a sequence that goes on from where another is.
-    pub fn fork(&mut self, of: &SequenceState) -> SequenceState {
-        of.ids().for_each(|id| self.holders[id.index()] += 1);
-        SequenceState { at: of.at, live: of.live, before: of.before, checkpoints: of.checkpoints.clone() }
+    /// Returns a copy of a sequence's state that shares all states with it.
+    pub fn fork(&mut self, source: &SequenceState) -> SequenceState {
+        source.ids().for_each(|id| self.ref_counts[id.index()] += 1);
+        let &SequenceState { position, current, previous, .. } = source;
+        SequenceState { position, current, previous, checkpoints: source.checkpoints.clone() }
     }
 
-    /// Takes a sequence back to the last position up to `len` of which there is a state, and returns it.
+    /// Resets a sequence to the last position up to `len` that has a state, and returns the position.
     pub fn rewind(&mut self, sequence: &mut SequenceState, len: usize) -> usize {
-        if sequence.at <= len {
-            return sequence.at;
+        if sequence.position <= len {
+            return sequence.position;
         }
-        let later = sequence.checkpoints.partition_point(|(at, _)| *at <= len);
-        let dropped = sequence.checkpoints.split_off(later).into_iter().map(|(_, id)| id).chain(sequence.live.take());
-        dropped.for_each(|id| self.release(id));
-        let before = sequence.before.take();
-        if let Some((at, id)) = before.filter(|(at, _)| *at <= len) {
-            (sequence.at, sequence.live) = (at, Some(id));
-            return at;
+        let later = sequence.checkpoints.partition_point(|(position, _)| *position <= len);
+        let later_ids = sequence.checkpoints.split_off(later).into_iter().map(|(_, id)| id);
+        later_ids.chain(sequence.current.take()).for_each(|id| self.release(id));
+        let previous = sequence.previous.take();
+        if let Some((position, id)) = previous.filter(|(position, _)| *position <= len) {
+            (sequence.position, sequence.current) = (position, Some(id));
+            return position;
         }
-        before.into_iter().for_each(|(_, id)| self.release(id));
+        previous.into_iter().for_each(|(_, id)| self.release(id));
         let last = sequence.checkpoints.last().copied();
-        last.iter().for_each(|(_, id)| self.holders[id.index()] += 1);
-        (sequence.at, sequence.live) = last.map_or((0, None), |(at, id)| (at, Some(id)));
-        sequence.at
+        last.iter().for_each(|(_, id)| self.ref_counts[id.index()] += 1);
+        (sequence.position, sequence.current) = last.map_or((0, None), |(position, id)| (position, Some(id)));
+        sequence.position
     }
 
-    /// What a run does that takes a sequence to position `to`, with checkpoints where they are due.
+    /// Advances a sequence to position `to` and adds the checkpoints that are due. Returns the states that the
+    /// run reads and writes.
     pub fn advance(&mut self, sequence: &mut SequenceState, to: usize, stage: Stage) -> Result<StateUpdate> {
-        if let Some((_, id)) = sequence.before.take() {
+        if let Some((_, id)) = sequence.previous.take() {
             self.release(id);
         }
-        let (at, from) = (sequence.at, sequence.live);
-        let due = due(at, to, stage);
-        self.thin(sequence, to, CHECKPOINTS - due.len());
-        let here =
-            from.filter(|_| due.first() == Some(&at) && sequence.checkpoints.last().is_none_or(|(p, _)| *p < at));
-        let inner = due.iter().copied().filter(|position| (at + 1..to).contains(position));
-        let in_place = from.filter(|id| stage != Stage::Ahead && here.is_none() && self.holders[id.index()] == 1);
+        let (start, from) = (sequence.position, sequence.current);
+        let due = due_checkpoints(start, to, stage);
+        self.drop_least_useful(sequence, to, CHECKPOINTS - due.len());
+        let is_new = |sequence: &SequenceState| sequence.checkpoints.last().is_none_or(|(last, _)| *last < start);
+        let at_start = from.filter(|_| due.first() == Some(&start) && is_new(sequence));
+        let inner = due.iter().copied().filter(|position| (start + 1..to).contains(position));
+        let in_place =
+            from.filter(|id| stage != Stage::Ahead && at_start.is_none() && self.ref_counts[id.index()] == 1);
         self.make_room(sequence, inner.clone().count() + usize::from(in_place.is_none()))?;
 
-        if let Some(id) = here {
-            self.holders[id.index()] += 1;
-            sequence.checkpoints.push((at, id));
+        if let Some(id) = at_start {
+            self.ref_counts[id.index()] += 1;
+            sequence.checkpoints.push((start, id));
         }
-        let checkpoints: Vec<_> = inner.map(|position| (position, self.take())).collect();
+        let checkpoints: Vec<_> = inner.map(|position| (position, self.allocate())).collect();
         sequence.checkpoints.extend(&checkpoints);
-        let live = in_place.unwrap_or_else(|| self.take());
+        let current = in_place.unwrap_or_else(|| self.allocate());
         if due.last() == Some(&to) {
-            self.holders[live.index()] += 1;
-            sequence.checkpoints.push((to, live));
+            self.ref_counts[current.index()] += 1;
+            sequence.checkpoints.push((to, current));
         }
         match from.filter(|_| in_place.is_none()) {
-            Some(id) if stage == Stage::Ahead => sequence.before = Some((at, id)),
-            Some(id) => self.read.push(id),
+            Some(id) if stage == Stage::Ahead => sequence.previous = Some((start, id)),
+            Some(id) => self.release_after_step.push(id),
             None => {}
         }
-        (sequence.at, sequence.live) = (to, Some(live));
-        Ok(StateUpdate { from, to: live, checkpoints })
+        (sequence.position, sequence.current) = (to, Some(current));
+        Ok(StateUpdate { from, to: current, checkpoints })
     }
 
-    /// Ends a step: what its runs read may be written by the next.
+    /// Ends a step: releases the states that only its runs read.
     pub fn end_step(&mut self) {
-        std::mem::take(&mut self.read).into_iter().for_each(|id| self.release(id));
+        std::mem::take(&mut self.release_after_step).into_iter().for_each(|id| self.release(id));
     }
 
-    /// Leaves a sequence that comes to be `len` long no more than `count` checkpoints. Those go first that are near the one
-    /// before them, for how far back they are.
-    fn thin(&mut self, sequence: &mut SequenceState, len: usize, count: usize) {
+    /// Releases checkpoints of a sequence of length `len` until `count` are left: first the one with the
+    /// smallest ratio of its distance from the previous checkpoint to its distance from `len`.
+    fn drop_least_useful(&mut self, sequence: &mut SequenceState, len: usize, count: usize) {
         let checkpoints = &mut sequence.checkpoints;
         while checkpoints.len() > count {
-            let worth = |index: &usize| {
-                let before = index.checked_sub(1).map_or(0, |index| checkpoints[index].0);
-                let at = checkpoints[*index].0;
-                (at - before) as f64 / (len - at).max(1) as f64
+            let usefulness = |index: &usize| {
+                let previous = index.checked_sub(1).map_or(0, |index| checkpoints[index].0);
+                let position = checkpoints[*index].0;
+                (position - previous) as f64 / (len - position).max(1) as f64
             };
-            let least = (0..checkpoints.len()).min_by(|a, b| worth(a).total_cmp(&worth(b))).unwrap_or(0);
+            let least = (0..checkpoints.len()).min_by(|a, b| usefulness(a).total_cmp(&usefulness(b))).unwrap_or(0);
             let (_, id) = checkpoints.remove(least);
             self.release(id);
         }
     }
 
-    /// Sees to it that `count` more states can be taken, if need be at the cost of the sequence's oldest checkpoints.
+    /// Makes sure that `count` more states can be allocated, and releases the sequence's oldest checkpoints for
+    /// it if necessary.
     fn make_room(&mut self, sequence: &mut SequenceState, count: usize) -> Result<()> {
         let mut oldest = 0;
-        while self.holders.len() - self.free.len() + count > self.max {
+        while self.ref_counts.len() - self.free.len() + count > self.max {
             if oldest == sequence.checkpoints.len() {
-                let what = format!("the states of recurrent layers would be more than the {} that fit", self.max);
+                let what = format!(
+                    "the recurrent layers need more than the {} states allowed: close sequences or raise the limit",
+                    self.max
+                );
                 return Err(Error::argument("memory_limit", what));
             }
             let (_, id) = sequence.checkpoints[oldest];
@@ -198,32 +207,34 @@ impl States {
         Ok(())
     }
 
-    fn take(&mut self) -> StateId {
+    /// Returns a free state, or adds one, with a reference count of 1.
+    fn allocate(&mut self) -> StateId {
         let id = self.free.pop().unwrap_or_else(|| {
-            self.holders.push(0);
-            StateId(self.holders.len() as u32 - 1)
+            self.ref_counts.push(0);
+            StateId(self.ref_counts.len() as u32 - 1)
         });
-        self.holders[id.index()] = 1;
+        self.ref_counts[id.index()] = 1;
         id
     }
 
+    /// Drops a reference to a state, which is free after the last one.
     fn release(&mut self, id: StateId) {
-        let holders = &mut self.holders[id.index()];
-        *holders -= 1;
-        if *holders == 0 {
+        let count = &mut self.ref_counts[id.index()];
+        *count -= 1;
+        if *count == 0 {
             self.free.push(id);
         }
     }
 }
 
-/// The positions, from `at` to `to`, at which there are to be checkpoints.
-fn due(at: usize, to: usize, stage: Stage) -> Vec<usize> {
+/// Returns the positions from `start` to `to`, inclusive, that need a checkpoint.
+fn due_checkpoints(start: usize, to: usize, stage: Stage) -> Vec<usize> {
     let mut due = match stage {
-        Stage::Prompt { end } => vec![end.saturating_sub(BEFORE_END), end.saturating_sub(1)],
+        Stage::Prompt { end } => vec![end.saturating_sub(PROMPT_END_MARGIN), end.saturating_sub(1)],
         Stage::Within | Stage::Ahead => vec![],
     };
     due.push(to / INTERVAL * INTERVAL);
-    due.retain(|position| *position > 0 && (at..=to).contains(position));
+    due.retain(|position| *position > 0 && (start..=to).contains(position));
     due.sort_unstable();
     due.dedup();
     due

@@ -1,7 +1,7 @@
-//! The directory's small files, read whole, each up to a length that none in use comes near.
+//! Reads the directory's JSON and text files, each up to a maximum size far above that of real files.
 //!
-//! Parsed JSON may take some thirty times its text, so files whose text is kept unparsed may be longer. How deep values nest
-//! is bounded by `serde_json`.
+//! Parsed JSON can take about thirty times the size of its text, so files that are stored unparsed have a
+//! higher limit. `serde_json` limits the nesting depth.
 
 use std::{
     fs::{self, File},
@@ -13,18 +13,19 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
-/// The most bytes of a config, of which those in use have a few thousand.
+/// Maximum size of a config in bytes. Real configs have a few thousand.
 pub(super) const MAX_CONFIG: u64 = 1 << 20;
-/// The most bytes of a file of which a few fields are kept. That of a tokenizer's config may list thousands of tokens.
+/// Maximum size in bytes of a file of which a few fields are kept. A tokenizer's config can list thousands
+/// of tokens.
 pub(super) const MAX_FIELDS: u64 = 1 << 26;
-/// The most bytes of a vocabulary: some ten times the largest in use.
+/// Maximum size of a vocabulary in bytes: about ten times the largest real one.
 pub(super) const MAX_VOCABULARY: u64 = 1 << 29;
 
-/// The file's text; `None` where there is no such file.
+/// Reads the text of a file. Returns `None` if the file does not exist.
 pub(super) fn text(path: &Path, max: u64) -> Result<Option<String>> {
     let io = |source| Error::Io { path: path.into(), source };
     let invalid = |what: String| Error::InvalidFile { path: path.into(), what };
-    // Asked before opening, since opening a pipe waits for its writer.
+    // Checked before opening, since opening a pipe waits for its writer.
     let status = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         status => status.map_err(io)?,
@@ -33,19 +34,20 @@ pub(super) fn text(path: &Path, max: u64) -> Result<Option<String>> {
         return Err(invalid("is not a regular file".into()));
     }
     if status.len() > max {
-        return Err(invalid(format!("has {} bytes, and {max} are the most that such a file can have", status.len())));
+        return Err(invalid(format!("has {} bytes, more than the limit of {max} for this file", status.len())));
     }
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(max).read_to_end(&mut bytes)).map_err(io)?;
     String::from_utf8(bytes).map(Some).map_err(|e| invalid(format!("is not UTF-8: {e}")))
 }
 
-/// What the file holds; `None` where there is no such file.
+/// Reads and parses a JSON file. Returns `None` if the file does not exist.
 pub(super) fn optional<T: DeserializeOwned>(path: &Path, max: u64) -> Result<Option<T>> {
     text(path, max)?.map(|text| parse(path, &text)).transpose()
 }
 
+/// Parses the `text` of the file at `path`.
 pub(super) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T> {
     serde_json::from_str(text)
-        .map_err(|e| Error::InvalidFile { path: path.into(), what: format!("is not the JSON that is wanted: {e}") })
+        .map_err(|e| Error::InvalidFile { path: path.into(), what: format!("is not JSON of the expected form: {e}") })
 }

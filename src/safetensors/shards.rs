@@ -1,7 +1,9 @@
-//! The files of tensors: `model.safetensors`, or the several that `model.safetensors.index.json` lists.
+//! Maps the safetensors files of a directory: `model.safetensors`, or the shards listed in
+//! `model.safetensors.index.json`.
 //!
-//! The format: <https://huggingface.co/docs/safetensors>. The crate `safetensors` reads a file's header and holds its
-//! tensors to the file: they lie one after the other, each as long as its shape and format say, up to the end.
+//! The [format](https://huggingface.co/docs/safetensors) is parsed by the crate `safetensors`, which checks
+//! that the tensors lie without gaps, that each has the length of its shape and type, and that the last one
+//! ends at the end of the file.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,55 +20,57 @@ use crate::{
     gguf::{Map, TensorInfo, quoted},
 };
 
-const SINGLE: &str = "model.safetensors";
+const SINGLE_FILE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// The most bytes of a header, which is parsed to some fifty times as many: ten times what a model of 20,000 tensors has.
+/// Maximum size of a header in bytes: ten times that of a model of 20,000 tensors. A parsed header takes
+/// about fifty times its size.
 const MAX_HEADER: u64 = 1 << 24;
 
-/// Buffers that old checkpoints hold beside the weights and that transformers does not read.
+/// Name suffixes of buffers that old checkpoints contain and that transformers ignores.
 const BUFFERS: &[&str] = &[".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"];
 
 #[derive(Deserialize)]
 struct Index {
-    /// The file of each tensor.
+    /// File name of each tensor.
     weight_map: BTreeMap<String, String>,
 }
 
-/// Every tensor of the model in the directory, by the name that it has there.
+/// Maps all tensors of the model in the directory, under their original names.
 pub(super) fn tensors(directory: &Path) -> Result<Vec<TensorInfo>> {
-    if directory.join(SINGLE).exists() {
-        return shard(&directory.join(SINGLE));
+    if directory.join(SINGLE_FILE).exists() {
+        return open_shard(&directory.join(SINGLE_FILE));
     }
     let path = directory.join(INDEX);
     let Some(Index { weight_map }) = json::optional(&path, json::MAX_FIELDS)? else {
-        let what =
-            format!("holds neither {SINGLE} nor {INDEX}: weights in other formats are to be saved as safetensors");
+        let what = format!("contains neither {SINGLE_FILE} nor {INDEX}: save the weights as safetensors");
         return Err(Error::InvalidFile { path: directory.into(), what });
     };
     let invalid = |what| Error::InvalidFile { path: path.clone(), what };
     let mut tensors = vec![];
-    let mut places = HashMap::new();
+    let mut files = HashMap::new();
     for file in weight_map.values().collect::<BTreeSet<_>>() {
-        if !is_plain(file) {
-            return Err(invalid(format!("names the file {}, which is no .safetensors file beside it", quoted(file))));
+        if !is_file_name(file) {
+            let what = format!("lists {}, which is not a .safetensors file in the same directory", quoted(file));
+            return Err(invalid(what));
         }
-        for tensor in shard(&directory.join(file))? {
-            if let Some(other) = places.insert(tensor.name.clone(), file) {
-                let what = format!("tensor {} is in {} and in {}", quoted(&tensor.name), quoted(other), quoted(file));
+        for tensor in open_shard(&directory.join(file))? {
+            if let Some(other) = files.insert(tensor.name.clone(), file) {
+                let what =
+                    format!("tensor {} occurs in {} and in {}", quoted(&tensor.name), quoted(other), quoted(file));
                 return Err(invalid(what));
             }
             tensors.push(tensor);
         }
     }
-    match weight_map.iter().find(|(name, file)| !is_buffer(name) && places.get(*name) != Some(file)) {
-        Some((name, file)) => Err(invalid(format!("tensor {} is not in {}", quoted(name), quoted(file)))),
+    match weight_map.iter().find(|(name, file)| !is_buffer(name) && files.get(*name) != Some(file)) {
+        Some((name, file)) => Err(invalid(format!("tensor {} is missing in {}", quoted(name), quoted(file)))),
         None => Ok(tensors),
     }
 }
 
-/// Whether it names a file in the index's own directory, on every system.
-fn is_plain(file: &str) -> bool {
+/// Returns whether `file` is a plain file name on every operating system, without a directory or drive.
+fn is_file_name(file: &str) -> bool {
     file.ends_with(".safetensors") && !file.contains(['/', '\\', ':'])
 }
 
@@ -74,22 +78,22 @@ fn is_buffer(name: &str) -> bool {
     BUFFERS.iter().any(|buffer| name.ends_with(buffer))
 }
 
-/// The tensors of one file.
-fn shard(path: &Path) -> Result<Vec<TensorInfo>> {
+/// Maps the tensors of one file.
+fn open_shard(path: &Path) -> Result<Vec<TensorInfo>> {
     let invalid = |what| Error::InvalidFile { path: path.into(), what };
     let map = Map::open(path)?;
     if map.starts_with(b"version https://git-lfs") {
-        return Err(invalid(
-            "is a Git LFS pointer to the tensors, not the tensors: fetch them with `git lfs pull`".into(),
-        ));
+        return Err(invalid("is a Git LFS pointer, not the tensors: download the tensors with `git lfs pull`".into()));
     }
     if let Some(len) = map.first_chunk().map(|len| u64::from_le_bytes(*len)).filter(|&len| len > MAX_HEADER) {
-        return Err(invalid(format!("claims a header of {len} bytes, so it is damaged or no safetensors file")));
+        let what =
+            format!("has a header of {len} bytes, more than {MAX_HEADER}: it is damaged or not a safetensors file");
+        return Err(invalid(what));
     }
     let (header, metadata) = SafeTensors::read_metadata(&map)
-        .map_err(|e| invalid(format!("is no sound safetensors file, or cut off: {e}")))?;
-    let start = size_of::<u64>() + header;
-    map.done_with(0..start);
+        .map_err(|e| invalid(format!("is truncated or not a valid safetensors file: {e}")))?;
+    let data_start = size_of::<u64>() + header;
+    map.done_with(0..data_start);
     let map = Arc::new(map);
     let mut tensors = vec![];
     for name in metadata.offset_keys() {
@@ -98,9 +102,10 @@ fn shard(path: &Path) -> Result<Vec<TensorInfo>> {
             return Err(Error::tensor(name, format!("has a dimension of length 0: {:?}", info.shape)));
         }
         let dtype = dtype(&name, info.dtype)?;
-        // No overflow: the crate has held the offsets to the file.
-        let (begin, end) = info.data_offsets;
-        tensors.push(TensorInfo::in_file(name, dtype, info.shape.clone(), &map, start + begin..start + end)?);
+        // No overflow: the crate has checked the offsets against the file size.
+        let (start, end) = info.data_offsets;
+        let range = data_start + start..data_start + end;
+        tensors.push(TensorInfo::in_file(name, dtype, info.shape.clone(), &map, range)?);
     }
     Ok(tensors)
 }
@@ -112,7 +117,7 @@ fn dtype(name: &str, dtype: Dtype) -> Result<DType> {
         Dtype::BF16 => Ok(DType::BF16),
         other => {
             let what =
-                format!("is stored as {other:?}: of safetensors, F32, F16 and BF16 are computed on; use a GGUF file");
+                format!("is stored as {other:?}: safetensors can be F32, F16 or BF16; use a GGUF file for other types");
             Err(Error::tensor(name, what))
         }
     }

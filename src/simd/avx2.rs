@@ -1,21 +1,22 @@
-//! AVX2 with FMA and F16C: eight lanes; products of bytes are summed in 16 bits for as long as they fit.
+//! Implements [`Simd`] with AVX2, FMA and F16C: eight lanes. Byte products are summed in 16 bits as long as
+//! the sums fit.
 
 use std::{arch::x86_64::*, marker::PhantomData};
 
-use super::{Gather, NoUnit, Simd, methods};
+use super::{ByteDot, NoUnit, Simd, unsafe_methods};
 
-/// x86-64 with AVX2, FMA and F16C, and with what `G` needs.
+/// x86-64 with AVX2, FMA and F16C, and the instructions of the byte dot product `D`.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2<G = Maddubs>(PhantomData<G>);
+pub(crate) struct Avx2<D = Maddubs>(PhantomData<D>);
 
-impl<G: Gather<__m256i>> Simd for Avx2<G> {
+impl<D: ByteDot<__m256i>> Simd for Avx2<D> {
     const WIDTH: usize = 8;
-    const SIGNED_BYTES: bool = G::SIGNED_BYTES;
+    const SIGNED_BYTES: bool = D::SIGNED_BYTES;
     type I = __m256i;
     type F = __m256;
     type Unit = NoUnit;
 
-    methods! {
+    unsafe_methods! {
         fn splat_i(x: i32) -> __m256i = _mm256_set1_epi32(x);
         fn load_i(from: *const u8) -> __m256i = _mm256_loadu_si256(from.cast());
         fn load_shorts(from: *const u8) -> __m256i = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
@@ -72,43 +73,45 @@ impl<G: Gather<__m256i>> Simd for Avx2<G> {
             _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
         };
 
-        fn gather(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = G::gather(bits, sum, codes, x);
-        fn total(bits: u32, sum: __m256i) -> __m256i = G::total(bits, sum);
+        fn dot4_accumulate(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i =
+            D::dot4_accumulate(bits, sum, codes, x);
+        fn finish_dot(bits: u32, sum: __m256i) -> __m256i = D::finish_dot(bits, sum);
         fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
         fn prefetch_far(from: *const u8) = _mm_prefetch::<_MM_HINT_T1>(from.cast());
     }
 
     #[inline(always)]
-    fn span(bits: u32) -> usize {
-        G::span(bits)
+    fn dot_words(bits: u32) -> usize {
+        D::dot_words(bits)
     }
 }
 
-/// Products of bytes with what AVX2 itself has.
+/// Byte dot products with AVX2 alone, by `vpmaddubsw`.
 #[derive(Clone, Copy)]
 pub(crate) struct Maddubs;
 
-impl Gather<__m256i> for Maddubs {
+impl ByteDot<__m256i> for Maddubs {
     const SIGNED_BYTES: bool = true;
 
-    methods! {
-        fn gather(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = {
+    unsafe_methods! {
+        fn dot4_accumulate(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = {
             if bits <= 6 {
                 _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, x))
             } else {
-                // 128 * 127 twice still fits 16 bits, so the signed code's size times x with its sign is exact.
+                // The first operand must be unsigned: multiply |code| by x with the code's sign. It is exact, since
+                // 2 * 128 * 127 fits in 16 bits.
                 let signed = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
                 let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(x, signed));
                 _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
             }
         };
-        fn total(bits: u32, sum: __m256i) -> __m256i =
+        fn finish_dot(bits: u32, sum: __m256i) -> __m256i =
             if bits <= 6 { _mm256_madd_epi16(sum, _mm256_set1_epi16(1)) } else { sum };
     }
 
     #[inline(always)]
-    fn span(bits: u32) -> usize {
-        // A sum in 16 bits holds two products of 127 and 2^bits - 1 for each word: 8, 4 and 2 words stay below 2^15.
+    fn dot_words(bits: u32) -> usize {
+        // A 16-bit sum takes two products of 127 and 2^bits - 1 per word: 8, 4 and 2 words stay below 2^15.
         match bits {
             5 => 4,
             6 => 2,

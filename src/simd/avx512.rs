@@ -1,10 +1,11 @@
-//! AVX-512 with VNNI: sixteen lanes, and four products of bytes in one instruction.
+//! Implements [`Simd`] with AVX-512 and VNNI: sixteen lanes, and a dot product of four bytes per lane in one
+//! instruction.
 
 use std::{arch::x86_64::*, marker::PhantomData};
 
-use super::{MatrixUnit, NoUnit, Simd, methods};
+use super::{MatrixUnit, NoUnit, Simd, unsafe_methods};
 
-/// x86-64 with AVX-512 F, BW, DQ, VL and VNNI, and with what `U` needs.
+/// x86-64 with AVX-512 F, BW, DQ, VL and VNNI, and the matrix unit `U`.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512<U = NoUnit>(PhantomData<U>);
 
@@ -15,7 +16,7 @@ impl<U: MatrixUnit> Simd for Avx512<U> {
     type F = __m512;
     type Unit = U;
 
-    methods! {
+    unsafe_methods! {
         fn splat_i(x: i32) -> __m512i = _mm512_set1_epi32(x);
         fn load_i(from: *const u8) -> __m512i = _mm512_loadu_si512(from.cast());
         fn load_shorts(from: *const u8) -> __m512i = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
@@ -57,19 +58,15 @@ impl<U: MatrixUnit> Simd for Avx512<U> {
         fn sum(a: __m512) -> f32 = _mm512_reduce_add_ps(a);
         fn max_lane(a: __m512) -> f32 = _mm512_reduce_max_ps(a);
 
-        fn gather(_bits: u32, sum: __m512i, codes: __m512i, x: __m512i) -> __m512i =
+        fn dot4_accumulate(_bits: u32, sum: __m512i, codes: __m512i, x: __m512i) -> __m512i =
             _mm512_dpbusd_epi32(sum, codes, x);
+        fn finish_dot(_bits: u32, sum: __m512i) -> __m512i = sum;
         fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
         fn prefetch_far(from: *const u8) = _mm_prefetch::<_MM_HINT_T1>(from.cast());
     }
 
     #[inline(always)]
-    unsafe fn total(_bits: u32, sum: __m512i) -> __m512i {
-        sum
-    }
-
-    #[inline(always)]
-    fn span(_bits: u32) -> usize {
+    fn dot_words(_bits: u32) -> usize {
         8
     }
 }

@@ -1,7 +1,7 @@
-//! Armv8.6's products of byte matrices, on top of NEON's dot products.
+//! Adds Armv8.6's int8 matrix multiplication (FEAT_I8MM) to NEON with dot products.
 //!
-//! One instruction multiplies two rows of eight bytes with two others and gives four sums. The intrinsics are not
-//! stable, so it is written out.
+//! One instruction multiplies two rows of eight bytes by two rows of eight bytes and adds four sums. The
+//! intrinsics are unstable in Rust, so it is inline assembly.
 
 use std::arch::{aarch64::*, asm};
 
@@ -10,24 +10,26 @@ use super::{
     neon::{Sdot, signed},
 };
 
-/// AArch64 with NEON, its dot products and its products of matrices.
+/// AArch64 with NEON, dot products and int8 matrix multiplication.
 pub(crate) type NeonI8mm = Neon<Sdot, I8mm>;
 
-/// The unit of FEAT_I8MM.
+/// The matrix unit FEAT_I8MM.
 #[derive(Clone, Copy)]
 pub(crate) struct I8mm;
 
 impl MatrixUnit for I8mm {
     const TOKENS: usize = 4;
 
+    /// # Safety: as [`MatrixUnit::begin`].
     #[inline(always)]
     unsafe fn begin(_words: usize) {}
 
+    /// # Safety: as [`MatrixUnit::multiply`].
     #[inline(always)]
     unsafe fn multiply(bits: u32, words: usize, codes: *const u8, x: *const i8, stride: usize, sums: *mut i32) {
-        // SAFETY: by the caller, the codes, the rows and the sums are there.
+        // SAFETY: by the caller, the pointers are valid for these shapes.
         unsafe {
-            // Rows 4q to 4q + 3 with the four tokens, two by two.
+            // `acc[q][r][t]`: sums of rows 4q + 2r and 4q + 2r + 1 with tokens 2t and 2t + 1.
             let mut acc = [[[vdupq_n_s32(0); 2]; 2]; ROWS / 4];
             for word in (0..words).step_by(2) {
                 let x = |token: usize| vld1_s8(x.add(token * stride + 4 * word));
@@ -46,7 +48,7 @@ impl MatrixUnit for I8mm {
             }
             for (q, [low, high]) in acc.into_iter().enumerate() {
                 for pair in 0..2 {
-                    // Each holds two rows of the first token, then two of the second.
+                    // Each has two rows of the first token, then two rows of the second.
                     let [low, high] = [vreinterpretq_s64_s32(low[pair]), vreinterpretq_s64_s32(high[pair])];
                     let to = sums.add(2 * pair * ROWS + 4 * q);
                     vst1q_s32(to, vreinterpretq_s32_s64(vzip1q_s64(low, high)));
@@ -56,11 +58,15 @@ impl MatrixUnit for I8mm {
         }
     }
 
+    /// # Safety: as [`MatrixUnit::end`].
     #[inline(always)]
     unsafe fn end() {}
 }
 
-/// `sum [2, 2]` and the products of `a [2, 8]` with `b [2, 8]`, row by row.
+/// Returns `sum + a * b^T`, where `sum` is `[2, 2]` i32, and `a` and `b` are `[2, 8]` int8.
+///
+/// # Safety
+/// The machine has FEAT_I8MM.
 #[inline(always)]
 unsafe fn smmla(sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     let mut sum = sum;

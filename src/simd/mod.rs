@@ -1,4 +1,5 @@
-//! Vectors of 32-bit lanes: the operations that kernels are written in, and each instruction set's.
+//! Provides vectors of 32-bit lanes: the operations that kernels are written in, and their implementation
+//! for each instruction set.
 #![cfg_attr(not(feature = "cpu"), allow(dead_code, unused_imports, reason = "only the CPU backend picks a set"))]
 
 #[cfg(target_arch = "x86_64")]
@@ -31,37 +32,56 @@ pub(crate) use neon::{Neon, NeonDotprod};
 pub(crate) use portable::Portable;
 pub(crate) use vector::{MatrixUnit, NoUnit, ROWS, Simd};
 
-/// The part of [`Simd`] in which instruction sets with the same vectors differ: how products of
-/// bytes are summed. Each item is what it is there, for vectors `I` of words.
+/// Byte dot products: the part of [`Simd`] in which instruction sets with the same vectors `I` differ. Each
+/// item has the meaning of its namesake in [`Simd`].
 ///
 /// # Safety
-/// As there.
+/// Each method needs a machine that has the instruction set.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) trait Gather<I>: Copy + Send + Sync + 'static {
+pub(crate) trait ByteDot<I>: Copy + Send + Sync + 'static {
     const SIGNED_BYTES: bool;
 
     #[inline(always)]
-    fn span(_bits: u32) -> usize {
+    fn dot_words(_bits: u32) -> usize {
         8
     }
-    unsafe fn gather(bits: u32, sum: I, codes: I, x: I) -> I;
+
+    unsafe_methods! {
+        /// Adds the dot product of four codes and four signed bytes of `x` to each lane of `sum`.
+        fn dot4_accumulate(bits: u32, sum: I, codes: I, x: I) -> I;
+    }
+
+    /// Converts sums to an integer per lane; here they already are.
+    ///
+    /// # Safety
+    /// The machine has the instruction set.
     #[inline(always)]
-    unsafe fn total(_bits: u32, sum: I) -> I {
+    unsafe fn finish_dot(_bits: u32, sum: I) -> I {
         sum
     }
 }
 
-/// Writes methods of [`Simd`] as one expression of intrinsics each.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-macro_rules! methods {
+/// Declares `unsafe` methods of [`Simd`], [`MatrixUnit`] and `ByteDot` (`fn name(..) -> T;`), or defines each as
+/// an expression of intrinsics (`fn name(..) -> T = expression;`), always inlined.
+///
+/// # Safety
+/// All have the contract of their trait: the machine has the instruction set, and pointers are valid as the
+/// trait and the method say.
+macro_rules! unsafe_methods {
+    ($($(#[$attribute:meta])* fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
+        $(#[$attribute])*
+        ///
+        /// # Safety
+        /// The machine has the instruction set, and pointers are valid as the trait says.
+        unsafe fn $name($($arg: $type),*) $(-> $result)?;
+    )*};
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
+        #[allow(unused_unsafe, reason = "some expressions are safe")]
         unsafe fn $name($($arg: $type),*) $(-> $result)? {
-            // SAFETY: the machine has the instruction set, and pointers are readable or writable for what the method
-            // names, as the trait's callers promise.
+            // SAFETY: by the caller, as the trait says.
             unsafe { $body }
         }
     )*};
 }
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use methods;
+use unsafe_methods;

@@ -1,62 +1,70 @@
-//! NEON: eight lanes in two registers, so that what is read or broadcast once serves twice as many rows; with or
-//! without the dot products of Armv8.2.
+//! Implements [`Simd`] with NEON, with or without the dot products of Armv8.2: eight lanes in two registers, so
+//! that a loaded or broadcast value serves eight rows instead of four.
 //!
-//! Conversions of half-precision floats, dot products and prefetches are assembly because their intrinsics are not
-//! stable.
+//! Conversions of f16, dot products and prefetches are inline assembly, since their intrinsics are unstable.
 
 use std::{
     arch::{aarch64::*, asm},
     marker::PhantomData,
 };
 
-use super::{Gather, MatrixUnit, NoUnit, Simd, methods};
+use super::{ByteDot, MatrixUnit, NoUnit, Simd, unsafe_methods};
 
 type I = [int32x4_t; 2];
 type F = [float32x4_t; 2];
 
-/// AArch64 with NEON, and with what `G` and `U` need.
+/// AArch64 with NEON, the instructions of the byte dot product `D`, and the matrix unit `U`.
 #[derive(Clone, Copy)]
-pub(crate) struct Neon<G = WideningProducts, U = NoUnit>(PhantomData<(G, U)>);
+pub(crate) struct Neon<D = WideningProducts, U = NoUnit>(PhantomData<(D, U)>);
 
 /// AArch64 with NEON and its dot products.
 pub(crate) type NeonDotprod = Neon<Sdot>;
 
-/// An intrinsic applied to both registers of its arguments.
+/// Applies an intrinsic to both registers of its arguments.
 macro_rules! both {
     ($intrinsic:ident($($arg:ident),+)) => {
         [$intrinsic($($arg[0]),+), $intrinsic($($arg[1]),+)]
     };
 }
 
-/// Both halves of a vector of 16-bit numbers, widened.
+/// Widens both halves of a vector of 16-bit numbers.
+///
+/// # Safety
+/// The machine has NEON.
 #[inline(always)]
 unsafe fn widen(a: uint16x8_t) -> I {
     // SAFETY: by the caller, the machine has NEON.
     unsafe { [vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(a))), vreinterpretq_s32_u32(vmovl_high_u16(a))] }
 }
 
-/// Shifts words by `n`, filled with zeros: towards the high bits, or towards the low ones where `n` is negative.
+/// Shifts words left by `n` bits, or right by `-n` bits, filled with zeros.
+///
+/// # Safety
+/// The machine has NEON.
 #[inline(always)]
 unsafe fn shift(a: int32x4_t, n: i32) -> int32x4_t {
     // SAFETY: by the caller, the machine has NEON.
     unsafe { vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(n))) }
 }
 
-/// Bytes of `index` replaced by those of `table`.
+/// Replaces each byte of `index` by that entry of `table`.
+///
+/// # Safety
+/// The machine has NEON.
 #[inline(always)]
 unsafe fn entries(table: uint8x16_t, index: int32x4_t) -> int32x4_t {
     // SAFETY: by the caller, the machine has NEON.
     unsafe { vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(index))) }
 }
 
-impl<G: Gather<int32x4_t>, U: MatrixUnit> Simd for Neon<G, U> {
+impl<D: ByteDot<int32x4_t>, U: MatrixUnit> Simd for Neon<D, U> {
     const WIDTH: usize = 8;
-    const SIGNED_BYTES: bool = G::SIGNED_BYTES;
+    const SIGNED_BYTES: bool = D::SIGNED_BYTES;
     type I = I;
     type F = F;
     type Unit = U;
 
-    methods! {
+    unsafe_methods! {
         fn splat_i(x: i32) -> I = [vdupq_n_s32(x); 2];
         fn load_i(from: *const u8) -> I = [vld1q_s32(from.cast()), vld1q_s32(from.add(16).cast())];
         fn load_shorts(from: *const u8) -> I = widen(vld1q_u16(from.cast()));
@@ -135,9 +143,9 @@ impl<G: Gather<int32x4_t>, U: MatrixUnit> Simd for Neon<G, U> {
         fn sum(a: F) -> f32 = vaddvq_f32(vaddq_f32(a[0], a[1]));
         fn max_lane(a: F) -> f32 = vmaxvq_f32(vmaxq_f32(a[0], a[1]));
 
-        fn gather(bits: u32, sum: I, codes: I, x: I) -> I =
-            [G::gather(bits, sum[0], codes[0], x[0]), G::gather(bits, sum[1], codes[1], x[1])];
-        fn total(bits: u32, sum: I) -> I = [G::total(bits, sum[0]), G::total(bits, sum[1])];
+        fn dot4_accumulate(bits: u32, sum: I, codes: I, x: I) -> I =
+            [D::dot4_accumulate(bits, sum[0], codes[0], x[0]), D::dot4_accumulate(bits, sum[1], codes[1], x[1])];
+        fn finish_dot(bits: u32, sum: I) -> I = [D::finish_dot(bits, sum[0]), D::finish_dot(bits, sum[1])];
         fn prefetch(from: *const u8) =
             asm!("prfm pldl1keep, [{from}]", from = in(reg) from.addr(), options(nomem, nostack, preserves_flags));
         fn prefetch_far(from: *const u8) =
@@ -145,12 +153,15 @@ impl<G: Gather<int32x4_t>, U: MatrixUnit> Simd for Neon<G, U> {
     }
 
     #[inline(always)]
-    fn span(bits: u32) -> usize {
-        G::span(bits)
+    fn dot_words(bits: u32) -> usize {
+        D::dot_words(bits)
     }
 }
 
-/// Codes as signed bytes: those of 8 bits less 128, others as they are.
+/// Converts codes to signed bytes: subtracts 128 from codes of 8 bits, and returns shorter ones unchanged.
+///
+/// # Safety
+/// The machine has NEON.
 #[inline(always)]
 pub(super) unsafe fn signed(bits: u32, codes: int32x4_t) -> int8x16_t {
     // SAFETY: by the caller, the machine has NEON.
@@ -160,15 +171,15 @@ pub(super) unsafe fn signed(bits: u32, codes: int32x4_t) -> int8x16_t {
     }
 }
 
-/// Products of bytes with dot products.
+/// Byte dot products with Armv8.2's `sdot`.
 #[derive(Clone, Copy)]
 pub(crate) struct Sdot;
 
-impl Gather<int32x4_t> for Sdot {
+impl ByteDot<int32x4_t> for Sdot {
     const SIGNED_BYTES: bool = true;
 
-    methods! {
-        fn gather(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t = {
+    unsafe_methods! {
+        fn dot4_accumulate(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t = {
             let mut sum = sum;
             asm!(
                 "sdot {sum:v}.4s, {codes:v}.16b, {x:v}.16b",
@@ -182,18 +193,18 @@ impl Gather<int32x4_t> for Sdot {
     }
 }
 
-/// Products of bytes with what NEON itself has.
+/// Byte dot products with NEON alone.
 #[derive(Clone, Copy)]
 pub(crate) struct WideningProducts;
 
-impl Gather<int32x4_t> for WideningProducts {
+impl ByteDot<int32x4_t> for WideningProducts {
     const SIGNED_BYTES: bool = true;
 
-    methods! {
-        fn gather(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t = {
+    unsafe_methods! {
+        fn dot4_accumulate(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t = {
             let (codes, x) = (signed(bits, codes), vreinterpretq_s8_s32(x));
             let low = vmull_s8(vget_low_s8(codes), vget_low_s8(x));
-            // Two products of 128 and 127 still fit 16 bits.
+            // The sum of two products of 128 and 127 fits in 16 bits.
             vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8(codes, x)))
         };
     }

@@ -1,4 +1,4 @@
-//! What stays mapped of a model's files, and files that are shortened while their model is loaded.
+//! Tests which files of a model stay mapped, and files that are truncated while their model is loaded.
 
 use std::{
     fs::{self, File},
@@ -24,16 +24,16 @@ fn tiny(name: &str) -> Tiny {
     MODELS.into_iter().find(|tiny| tiny.0 == name).unwrap()
 }
 
-/// A copy of a file of tests/data, to be shortened.
-fn copied(folder: &Folder, name: &str) -> PathBuf {
+/// Copies a file of tests/data, so that the test can truncate it.
+fn copy_of(folder: &Folder, name: &str) -> PathBuf {
     folder.write("model.gguf", fs::read(data(name)).unwrap())
 }
 
-/// The copy of a GGUF file, or a directory of safetensors, of models in several formats: quantised, in plain floats, with
-/// experts one by one, and with norms that are stored in another form.
+/// Writes models as GGUF files and as directories of safetensors, and returns their paths: quantised,
+/// unquantised, with experts in separate tensors, and with norm weights that are transformed on loading.
 fn models(folder: &Folder) -> Vec<PathBuf> {
     let gguf = |name: &str| folder.write(&format!("{name}.gguf"), fs::read(tiny(name).path()).unwrap());
-    let storyteller = copied(folder, STORYTELLER);
+    let storyteller = copy_of(folder, STORYTELLER);
     let mut paths = vec![storyteller, gguf("qwen3"), gguf("phi3"), gguf("mixtral")];
     for name in ["qwen3", "mixtral", "gemma3", "qwen35"] {
         let own = Folder::new();
@@ -45,8 +45,8 @@ fn models(folder: &Folder) -> Vec<PathBuf> {
     paths
 }
 
-/// Cuts off all of a model's files that hold tensors, and says how many there are.
-fn shorten(path: &Path) -> usize {
+/// Truncates all files of a model that contain tensors to 0 bytes, and returns their number.
+fn truncate(path: &Path) -> usize {
     let files = if path.is_dir() {
         fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect()
     } else {
@@ -63,21 +63,21 @@ fn text(runner: &mut Runner) -> String {
 }
 
 #[test]
-fn copied_weights_outlive_their_files() {
+fn copied_weights_survive_truncation_of_their_files() {
     let folder = Folder::new();
     for path in models(&folder) {
         let mut expected = on_cpu().from_path(&path).unwrap();
         let (logits, story) = (expected.predict_logits(&[1, 2, 3]).unwrap(), text(&mut expected));
         drop(expected);
         let mut runner = on_cpu().copy_weights(true).from_path(&path).unwrap();
-        assert!(shorten(&path) > 0);
+        assert!(truncate(&path) > 0);
         assert_eq!(runner.predict_logits(&[1, 2, 3]).unwrap(), logits, "{}", path.display());
         assert_eq!(text(&mut runner.clone()), story, "{}", path.display());
     }
 }
 
 #[test]
-fn plans_count_what_is_read_from_the_mapping() {
+fn memory_plans_count_the_mapped_bytes() {
     let planned = |builder: RunnerBuilder, path: &Path| {
         let plan = builder.plan(path).unwrap();
         assert_eq!(*builder.from_path(path).unwrap().memory(), plan, "{}", path.display());
@@ -90,7 +90,8 @@ fn plans_count_what_is_read_from_the_mapping() {
         assert_eq!((copied.mapped, copied.weights, copied.total()), (0, mapped.weights, mapped.total()));
         assert!(!copied.to_string().contains("mapped"));
     }
-    // Every matrix in plain floats, the embedding once though it is the output matrix too; no vector.
+    // All unquantised matrices stay mapped, the embedding counted once although it is also the output matrix;
+    // vectors are copied.
     let float = tiny("qwen3").path();
     let gguf = Gguf::open(&float).unwrap();
     let matrices = gguf.tensors().iter().filter(|tensor| tensor.shape.len() > 1);
@@ -99,14 +100,15 @@ fn plans_count_what_is_read_from_the_mapping() {
     assert!(plan.mapped < plan.weights && plan.to_string().contains("mapped"));
 }
 
-/// Says whether a file is mapped into this process.
+/// Returns whether a file is mapped into this process.
 #[cfg(target_os = "linux")]
 fn is_mapped(path: &Path) -> bool {
     let path = path.canonicalize().unwrap();
     fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| line.ends_with(path.to_str().unwrap()))
 }
 
-/// As [`is_mapped`], some time later: the thread that asks the system to read ahead may hold a mapping for a moment more.
+/// Returns whether a file is still mapped after up to a second: the read-ahead thread may keep the mapping
+/// for a moment after loading.
 #[cfg(target_os = "linux")]
 fn stays_mapped(path: &Path) -> bool {
     for _ in 0..100 {
@@ -120,7 +122,7 @@ fn stays_mapped(path: &Path) -> bool {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_else_stays_mapped() {
+fn files_stay_mapped_only_if_the_plan_says_so() {
     let folder = Folder::new();
     for path in models(&folder) {
         let file = if path.is_dir() { path.join("model.safetensors") } else { path.clone() };
@@ -131,23 +133,23 @@ fn nothing_else_stays_mapped() {
             assert!(!(copy && mapped));
         }
     }
-    // Its embedding is quantised and the output matrix, so that all matrices are copied in any case.
-    let packed = copied(&folder, STORYTELLER);
+    // Its quantised embedding is also the output matrix, so all matrices are copied in any case.
+    let packed = copy_of(&folder, STORYTELLER);
     let mut runner = on_cpu().from_gguf(&packed).unwrap();
     let story = text(&mut runner);
     assert_eq!(runner.memory().mapped, 0);
-    shorten(&packed);
+    truncate(&packed);
     assert_eq!(text(&mut runner), story);
 }
 
 #[cfg(all(target_os = "linux", feature = "wgpu"))]
 #[test]
-fn nothing_stays_mapped_for_a_gpu() {
+fn no_file_stays_mapped_for_a_gpu() {
     use inkstone::backend::{Adapter, webgpu::Gpu};
     let folder = Folder::new();
     let adapters = Gpu::adapters();
     if adapters.is_empty() {
-        eprintln!("skipped: this machine has no adapter, not even a software one");
+        eprintln!("skipped: no adapter is available, not even a software one");
     }
     for info in adapters {
         for copy in [false, true] {
@@ -158,19 +160,19 @@ fn nothing_stays_mapped_for_a_gpu() {
             assert_eq!(runner.memory().mapped, 0);
             assert!(!stays_mapped(&path), "{}, copied: {copy}", info.name);
             let before = runner.predict_logits(&[1, 2, 3]).unwrap();
-            shorten(&path);
+            truncate(&path);
             assert_eq!(runner.predict_logits(&[1, 2, 3]).unwrap(), before);
         }
     }
 }
 
-/// What the documentation warns of: without copies the system ends the process.
+/// Confirms the documented danger: without copied weights, truncation of the file ends the process.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_mapped_file_that_is_shortened_ends_the_process() {
+fn truncating_a_mapped_file_ends_the_process() {
     use std::{env, os::unix::process::ExitStatusExt, process::Command};
     let child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "gguf::mapping::reads_a_mapped_file_that_was_shortened"])
+        .args(["--exact", "--ignored", "gguf::mapping::reading_a_truncated_mapping_ends_the_process"])
         .output()
         .unwrap();
     const SIGBUS: i32 = 7;
@@ -178,11 +180,11 @@ fn a_mapped_file_that_is_shortened_ends_the_process() {
 }
 
 #[test]
-#[ignore = "ends the process, for the test above"]
-fn reads_a_mapped_file_that_was_shortened() {
+#[ignore = "ends the process; run by truncating_a_mapped_file_ends_the_process"]
+fn reading_a_truncated_mapping_ends_the_process() {
     let folder = Folder::new();
     let path = folder.write("model.gguf", fs::read(tiny("qwen3").path()).unwrap());
     let mut runner = on_cpu().from_gguf(&path).unwrap();
-    shorten(&path);
+    truncate(&path);
     runner.predict_logits(&[1, 2, 3]).unwrap();
 }

@@ -1,4 +1,4 @@
-//! GGUF files: reading, errors, mapping, and weights.
+//! Tests GGUF files: reading, errors, mapping and weights.
 
 mod errors;
 mod mapping;

@@ -1,5 +1,5 @@
-//! Sound files made unsound: whatever a file holds, opening and reading it ends, with an error or with tensors that lie
-//! in the file, without a panic, and holding memory in proportion to the file.
+//! Mutates valid GGUF files: opening any bytes must return an error or tensors within the file, without a
+//! panic and with memory proportional to the file size.
 
 use inkstone::{
     gguf::{Array, Gguf, Value},
@@ -12,20 +12,21 @@ use crate::support::{
     gguf_file::{Folder, GgufFile, array, string},
 };
 
-/// The most that opening may hold: a key of three characters takes 16 bytes of the file and some 160 of memory while its
-/// table and index grow, all else takes less. Beyond that: paths, messages, the first few entries.
-fn bound(file_len: usize) -> usize {
+/// Returns the maximum number of bytes that opening may allocate. A key of three characters takes 16 bytes
+/// of the file and about 160 bytes of memory while its table and index grow; all other content takes less.
+/// The constant covers paths, messages and the first entries of tables.
+fn memory_limit(file_len: usize) -> usize {
     12 * file_len + 16384
 }
 
-/// Opens a file with these bytes and reads all that is in it. Says whether it was sound.
+/// Opens a file with these bytes and reads all of its content. Returns whether it is valid.
 fn exercise(folder: &Folder, bytes: &[u8]) -> bool {
     exercise_at(&folder.write("model.gguf", bytes), bytes.len())
 }
 
 fn exercise_at(path: &std::path::Path, file_len: usize) -> bool {
     let (opened, peak) = peak_during(|| Gguf::open(path));
-    assert!(peak <= bound(file_len), "opening {file_len} bytes took {peak}: {opened:?}");
+    assert!(peak <= memory_limit(file_len), "opening {file_len} bytes took {peak}: {opened:?}");
     let gguf = match opened {
         Ok(gguf) => gguf,
         Err(error) => {
@@ -40,7 +41,7 @@ fn exercise_at(path: &std::path::Path, file_len: usize) -> bool {
             (gguf.str(key), gguf.array(key).map(|array| array.map(Array::len)), gguf.strings(key), value.to_string());
     }
     let weights = Weights::from_gguf(&gguf);
-    let mut places: Vec<_> = gguf.tensors().iter().map(|tensor| gguf.bytes(tensor).as_ptr_range()).collect();
+    let mut ranges: Vec<_> = gguf.tensors().iter().map(|tensor| gguf.bytes(tensor).as_ptr_range()).collect();
     for tensor in gguf.tensors() {
         let bytes = gguf.bytes(tensor);
         assert_eq!(bytes.len(), tensor.elements() / tensor.dtype.block_weights() * tensor.dtype.block_bytes());
@@ -50,13 +51,13 @@ fn exercise_at(path: &std::path::Path, file_len: usize) -> bool {
         gguf.done_with(tensor, 0..bytes.len());
         let _ = (weights.get(&tensor.name, &tensor.shape), weights.vector(&tensor.name, tensor.elements()));
     }
-    places.sort_by_key(|place| place.start);
-    assert!(places.windows(2).all(|pair| pair[0].end <= pair[1].start), "tensors overlap");
+    ranges.sort_by_key(|range| range.start);
+    assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "tensors overlap");
     true
 }
 
-/// Sound files of different kinds.
-fn sound() -> Vec<GgufFile> {
+/// Returns valid files of several kinds.
+fn valid_files() -> Vec<GgufFile> {
     let tensors = GgufFile::new()
         .string("general.architecture", "qwen3")
         .u32("general.alignment", 32)
@@ -80,54 +81,54 @@ fn sound() -> Vec<GgufFile> {
     vec![tensors, scalars, nested]
 }
 
-/// The parts of a sound split model.
-fn sound_parts() -> [GgufFile; 2] {
+/// Returns the shards of a valid split model.
+fn valid_shards() -> [GgufFile; 2] {
     [0_u16, 1].map(|index| {
-        let place = GgufFile::new().key("split.no", 2, index.to_le_bytes()).key("split.count", 2, 2_u16.to_le_bytes());
-        let count = place.key("split.tensors.count", 5, 2_i32.to_le_bytes());
-        count.tensor(&format!("t{index}"), &[8], 0, [1; 32])
+        let file = GgufFile::new().key("split.no", 2, index.to_le_bytes()).key("split.count", 2, 2_u16.to_le_bytes());
+        let file = file.key("split.tensors.count", 5, 2_i32.to_le_bytes());
+        file.tensor(&format!("t{index}"), &[8], 0, [1; 32])
     })
 }
 
-/// Writes the parts into a folder and exercises the model.
-fn exercise_parts(folder: &Folder, parts: &[Vec<u8>; 2]) -> bool {
-    let path = folder.write("m-00001-of-00002.gguf", &parts[0]);
-    folder.write("m-00002-of-00002.gguf", &parts[1]);
-    exercise_at(&path, parts[0].len() + parts[1].len())
+/// Writes the shards into `folder` and does the same as [`exercise`] with the model.
+fn exercise_shards(folder: &Folder, shards: &[Vec<u8>; 2]) -> bool {
+    let path = folder.write("m-00001-of-00002.gguf", &shards[0]);
+    folder.write("m-00002-of-00002.gguf", &shards[1]);
+    exercise_at(&path, shards[0].len() + shards[1].len())
 }
 
 #[test]
-fn the_files_that_are_mutated_are_sound() {
+fn unmutated_files_are_valid() {
     let folder = Folder::new();
-    assert!(sound().iter().all(|file| exercise(&folder, &file.bytes())));
-    assert!(exercise_parts(&folder, &sound_parts().map(|part| part.bytes())));
+    assert!(valid_files().iter().all(|file| exercise(&folder, &file.bytes())));
+    assert!(exercise_shards(&folder, &valid_shards().map(|shard| shard.bytes())));
 }
 
 #[test]
-fn truncation_at_every_byte_is_an_error() {
+fn files_truncated_at_any_byte_are_refused() {
     let folder = Folder::new();
-    for file in sound() {
+    for file in valid_files() {
         let bytes = file.bytes();
         for len in 0..bytes.len() {
             assert!(!exercise(&folder, &bytes[..len]), "{len} of {} bytes", bytes.len());
         }
     }
-    let parts = sound_parts().map(|part| part.bytes());
-    for which in 0..2 {
-        for len in 0..parts[which].len() {
-            let mut cut = parts.clone();
-            cut[which].truncate(len);
-            assert!(!exercise_parts(&folder, &cut), "part {which}, {len} bytes");
+    let shards = valid_shards().map(|shard| shard.bytes());
+    for index in 0..2 {
+        for len in 0..shards[index].len() {
+            let mut truncated = shards.clone();
+            truncated[index].truncate(len);
+            assert!(!exercise_shards(&folder, &truncated), "shard {index}, {len} bytes");
         }
     }
 }
 
 #[test]
-fn extreme_numbers_at_every_byte_of_the_header_do_no_harm() {
+fn extreme_numbers_at_any_byte_of_the_header_are_handled() {
     let extremes =
         [0, 1, 3, 255, 1 << 31, u64::from(u32::MAX), 1 << 60, i64::MAX as u64, 1 << 63, u64::MAX - 31, u64::MAX];
     let folder = Folder::new();
-    for file in sound() {
+    for file in valid_files() {
         let (bytes, header) = (file.bytes(), file.header().len());
         for at in 0..header {
             for extreme in extremes {
@@ -140,9 +141,10 @@ fn extreme_numbers_at_every_byte_of_the_header_do_no_harm() {
     }
 }
 
-/// A mebibyte of the smallest thing there is of each kind, so that memory is largest beside the file.
+/// Opens files of 1 MiB that consist of the smallest possible keys, elements or tensors, for which the ratio
+/// of memory to file size is largest.
 #[test]
-fn memory_is_bounded_where_the_file_is_all_small_things() {
+fn memory_stays_proportional_for_files_of_tiny_entries() {
     const LEN: usize = 1 << 20;
     let folder = Folder::new();
     let kinds = [
@@ -159,9 +161,9 @@ fn memory_is_bounded_where_the_file_is_all_small_things() {
     }
 }
 
-/// Arrays that each claim as many strings or arrays as the rest of the file could hold.
+/// Opens nested arrays whose counts each equal the number of elements that the rest of the file could hold.
 #[test]
-fn claims_at_every_level_of_nesting_reserve_nothing() {
+fn counts_of_nested_arrays_reserve_no_memory() {
     let folder = Folder::new();
     let mut value = Vec::new();
     for level in 0..8 {
@@ -172,13 +174,13 @@ fn claims_at_every_level_of_nesting_reserve_nothing() {
     assert!(!exercise(&folder, &GgufFile::new().key("k", 9, value).bytes()));
 }
 
-/// A change to a file at a place that is a share of its length.
+/// A mutation of a file. The position is a fraction of the file's length.
 #[derive(Clone, Debug)]
 enum Change {
-    Flip(prop::sample::Index, u8),
-    Number(prop::sample::Index, u64),
-    Cut(prop::sample::Index, usize),
-    Repeat(prop::sample::Index, usize),
+    FlipBits(prop::sample::Index, u8),
+    SetNumber(prop::sample::Index, u64),
+    Remove(prop::sample::Index, usize),
+    Duplicate(prop::sample::Index, usize),
 }
 
 impl Change {
@@ -187,20 +189,20 @@ impl Change {
             return;
         }
         match *self {
-            Self::Flip(at, mask) => {
+            Self::FlipBits(at, mask) => {
                 let at = at.index(bytes.len());
                 bytes[at] ^= mask;
             }
-            Self::Number(at, number) => {
+            Self::SetNumber(at, number) => {
                 let at = at.index(bytes.len());
                 let end = (at + 8).min(bytes.len());
                 bytes[at..end].copy_from_slice(&number.to_le_bytes()[..end - at]);
             }
-            Self::Cut(at, len) => {
+            Self::Remove(at, len) => {
                 let at = at.index(bytes.len());
                 bytes.drain(at..(at + len).min(bytes.len()));
             }
-            Self::Repeat(at, len) => {
+            Self::Duplicate(at, len) => {
                 let at = at.index(bytes.len());
                 let piece = bytes[at..(at + len).min(bytes.len())].to_vec();
                 bytes.splice(at..at, piece);
@@ -213,15 +215,15 @@ fn change() -> impl Strategy<Value = Change> {
     let at = any::<prop::sample::Index>;
     let number = prop_oneof![0_u64..64, any::<u64>(), (0_u32..64).prop_map(|bit| 1 << bit)];
     prop_oneof![
-        4 => (at(), 1_u8..).prop_map(|(at, mask)| Change::Flip(at, mask)),
-        3 => (at(), number).prop_map(|(at, number)| Change::Number(at, number)),
-        1 => (at(), 1_usize..40).prop_map(|(at, len)| Change::Cut(at, len)),
-        1 => (at(), 1_usize..40).prop_map(|(at, len)| Change::Repeat(at, len)),
+        4 => (at(), 1_u8..).prop_map(|(at, mask)| Change::FlipBits(at, mask)),
+        3 => (at(), number).prop_map(|(at, number)| Change::SetNumber(at, number)),
+        1 => (at(), 1_usize..40).prop_map(|(at, len)| Change::Remove(at, len)),
+        1 => (at(), 1_usize..40).prop_map(|(at, len)| Change::Duplicate(at, len)),
     ]
 }
 
-/// A tensor or key whose fields are well-formed and whose values are anything.
-fn field() -> impl Strategy<Value = GgufFile> {
+/// Returns files of a few keys and tensors whose fields are well-formed, with arbitrary values.
+fn file_with_arbitrary_values() -> impl Strategy<Value = GgufFile> {
     let length = prop_oneof![0_u64..600, any::<u64>(), (0_u32..64).prop_map(|bit| 1 << bit)];
     let offset = prop_oneof![(0_u64..12).prop_map(|n| n * 32), any::<u64>()];
     let tensor = ("[ab]", prop::collection::vec(length, 0..6), 0_u32..44, offset, 0_usize..200);
@@ -240,26 +242,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn mutated_files_do_no_harm(which in 0_usize..3, changes in prop::collection::vec(change(), 1..6)) {
-        let mut bytes = sound()[which].bytes();
+    fn mutated_files_are_handled(index in 0_usize..3, changes in prop::collection::vec(change(), 1..6)) {
+        let mut bytes = valid_files()[index].bytes();
         changes.iter().for_each(|change| change.apply(&mut bytes));
         exercise(&Folder::new(), &bytes);
     }
 
     #[test]
-    fn mutated_parts_do_no_harm(which in 0_usize..2, changes in prop::collection::vec(change(), 1..4)) {
-        let mut parts = sound_parts().map(|part| part.bytes());
-        changes.iter().for_each(|change| change.apply(&mut parts[which]));
-        exercise_parts(&Folder::new(), &parts);
+    fn mutated_shards_are_handled(index in 0_usize..2, changes in prop::collection::vec(change(), 1..4)) {
+        let mut shards = valid_shards().map(|shard| shard.bytes());
+        changes.iter().for_each(|change| change.apply(&mut shards[index]));
+        exercise_shards(&Folder::new(), &shards);
     }
 
     #[test]
-    fn fields_of_any_value_do_no_harm(file in field()) {
+    fn arbitrary_values_are_handled(file in file_with_arbitrary_values()) {
         exercise(&Folder::new(), &file.bytes());
     }
 
     #[test]
-    fn bytes_after_the_magic_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_after_the_magic_are_handled(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         exercise(&Folder::new(), &[b"GGUF\x03\0\0\0".as_slice(), &bytes].concat());
     }
 }

@@ -1,4 +1,5 @@
-//! Sound GGUF files, as gguf-py writes them (tests/data/gguf/make.py): everything in them is read as it was written.
+//! Reads GGUF files written by gguf-py (tests/data/gguf/make.py) and compares all keys and tensors with the
+//! values that were written.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ fn data(name: &str) -> PathBuf {
 }
 
 #[test]
-fn every_type_of_metadata_is_read_as_gguf_py_wrote_it() {
+fn metadata_of_every_type_matches_gguf_py() {
     let gguf = Gguf::open(data("everything.gguf")).unwrap();
     let text = |text: &str| text.to_string();
     let nested =
@@ -57,11 +58,11 @@ fn every_type_of_metadata_is_read_as_gguf_py_wrote_it() {
     }
 }
 
-/// Checks the tensors that make.py adds, in whichever files they lie.
+/// Compares all tensors with the ones that make.py writes.
 fn check_tensors(gguf: &Gguf) {
     let f32s: Vec<u8> = (0..6).flat_map(|n| (n as f32).to_le_bytes()).collect();
     let i32s: Vec<u8> = (0..24).flat_map(|n: i32| n.to_le_bytes()).collect();
-    // Two blocks of scale 1 (as a half, 0x3c00) and codes of 127.
+    // Two blocks with the scale 1 (0x3c00 as f16) and codes of 127.
     let q8_0 = [[0x00, 0x3c].as_slice(), &[127; 32]].concat().repeat(2);
     let expected: [(&str, &str, &[usize], Vec<u8>); 5] = [
         ("matrix.f32", "F32", &[2, 3], f32s),
@@ -83,12 +84,12 @@ fn check_tensors(gguf: &Gguf) {
 }
 
 #[test]
-fn tensors_have_the_shapes_and_bytes_that_gguf_py_gave_them() {
+fn shapes_and_bytes_of_tensors_match_gguf_py() {
     check_tensors(&Gguf::open(data("everything.gguf")).unwrap());
 }
 
 #[test]
-fn a_split_model_reads_as_one() {
+fn split_models_read_as_one_model() {
     let gguf = Gguf::open(data("part-00001-of-00003.gguf")).unwrap();
     check_tensors(&gguf);
     assert_eq!(gguf.architecture().unwrap(), "qwen3");
@@ -98,7 +99,7 @@ fn a_split_model_reads_as_one() {
 }
 
 #[test]
-fn bytes_outlive_hints_and_clones() {
+fn bytes_stay_valid_after_hints_and_dropped_clones() {
     let gguf = Gguf::open(data("everything.gguf")).unwrap();
     let clone = gguf.clone();
     drop(gguf);
@@ -112,7 +113,7 @@ fn bytes_outlive_hints_and_clones() {
 }
 
 #[test]
-fn versions_2_and_3_read_alike() {
+fn version_2_reads_like_version_3() {
     let folder = Folder::new();
     let mut bytes = std::fs::read(data("everything.gguf")).unwrap();
     bytes[4] = 2;
@@ -121,17 +122,17 @@ fn versions_2_and_3_read_alike() {
     check_tensors(&gguf);
 }
 
-/// Opens a file of one tensor, a block long.
-fn one_block(folder: &Folder, number: u32, weights: u64, bytes: usize) -> inkstone::Result<Gguf> {
-    let file = GgufFile::new().tensor("t", &[weights], number, vec![0; bytes]);
+/// Opens a file with one tensor of a single block.
+fn one_block(folder: &Folder, type_number: u32, weights: u64, bytes: usize) -> inkstone::Result<Gguf> {
+    let file = GgufFile::new().tensor("t", &[weights], type_number, vec![0; bytes]);
     Gguf::open(folder.write("one_block.gguf", file.bytes()))
 }
 
 #[test]
-fn every_tensor_type_can_be_listed() {
+fn tensors_of_every_type_are_listed() {
     let folder = Folder::new();
     let types = std::fs::read_to_string(data("types.txt")).unwrap();
-    // What gguf-py lacks, or has otherwise than ggml: a Q8_1 block is 36 bytes since its two floats became halves.
+    // gguf-py lacks Q2_0, and has the old size of Q8_1: a block takes 36 bytes since its floats are f16.
     let types = types.replace("9 Q8_1 32 40", "9 Q8_1 32 36") + "42 Q2_0 64 18";
     assert_eq!(types.lines().count(), 35);
     for line in types.lines() {
@@ -142,16 +143,16 @@ fn every_tensor_type_can_be_listed() {
         assert_eq!((tensor.dtype.name(), tensor.byte_len()), (name, bytes));
         assert_eq!((tensor.dtype.block_weights() as u64, tensor.dtype.block_bytes()), (weights, bytes));
         assert_eq!(tensor.dtype.dtype().map(DType::name), DType::ALL.iter().map(|d| d.name()).find(|n| *n == name));
-        // Windows keeps a mapped file as it is.
+        // Windows does not allow writing to a mapped file.
         drop(gguf);
-        // One byte less, and the last tensor leaves the file.
+        // Without its last byte the file is too short for the tensor.
         let short = one_block(&folder, number.parse().unwrap(), weights, bytes - 1).unwrap_err().to_string();
         assert!(short.contains("tensor `t`") && short.contains("truncated"), "{short}");
     }
 }
 
 #[test]
-fn typed_lookups_convert_what_fits_and_name_what_does_not() {
+fn typed_lookups_convert_matching_values_and_name_the_others() {
     let gguf = Gguf::open(data("everything.gguf")).unwrap();
     assert_eq!(gguf.u64("one.u8").unwrap(), Some(255));
     assert_eq!(gguf.u64("one.u64").unwrap(), Some(u64::MAX));
@@ -170,28 +171,28 @@ fn typed_lookups_convert_what_fits_and_name_what_does_not() {
 
     let message = |error: inkstone::Error| error.to_string();
     let file = gguf.path().display();
-    let wants = |key: &str, value: &str, expected: &str| {
-        format!("metadata key `{key}`: is {value} in {file}: {expected} is wanted")
+    let mismatch = |key: &str, value: &str, expected: &str| {
+        format!("metadata key `{key}`: is {value} in {file}: expected {expected}")
     };
-    assert_eq!(message(gguf.u64("one.i8").unwrap_err()), wants("one.i8", "-128 (i8)", "an integer of 0 or more"));
+    assert_eq!(message(gguf.u64("one.i8").unwrap_err()), mismatch("one.i8", "-128 (i8)", "an integer of 0 or more"));
     assert_eq!(
         message(gguf.u32("one.u64").unwrap_err()),
-        wants("one.u64", "18446744073709551615 (u64)", "an integer from 0 to 4294967295")
+        mismatch("one.u64", "18446744073709551615 (u64)", "an integer from 0 to 4294967295")
     );
-    assert_eq!(message(gguf.f32("one.u8").unwrap_err()), wants("one.u8", "255 (u8)", "a float"));
-    assert_eq!(message(gguf.str("one.bool").unwrap_err()), wants("one.bool", "true (bool)", "a string"));
-    assert_eq!(message(gguf.bool("one.u8").unwrap_err()), wants("one.u8", "255 (u8)", "a bool"));
-    assert_eq!(message(gguf.array("one.u8").unwrap_err()), wants("one.u8", "255 (u8)", "an array"));
+    assert_eq!(message(gguf.f32("one.u8").unwrap_err()), mismatch("one.u8", "255 (u8)", "a float"));
+    assert_eq!(message(gguf.str("one.bool").unwrap_err()), mismatch("one.bool", "true (bool)", "a string"));
+    assert_eq!(message(gguf.bool("one.u8").unwrap_err()), mismatch("one.u8", "255 (u8)", "a bool"));
+    assert_eq!(message(gguf.array("one.u8").unwrap_err()), mismatch("one.u8", "255 (u8)", "an array"));
     assert_eq!(
         message(gguf.strings("many.u8").unwrap_err()),
-        wants("many.u8", "[u8; 3] (array)", "an array of strings")
+        mismatch("many.u8", "[u8; 3] (array)", "an array of strings")
     );
     let missing = gguf.required("none", gguf.u64("none")).unwrap_err();
     assert_eq!(message(missing), format!("metadata key `none`: is missing in {file}"));
 }
 
 #[test]
-fn arrays_may_be_empty_and_nest_eight_deep() {
+fn empty_arrays_and_arrays_of_depth_eight_are_read() {
     let folder = Folder::new();
     let eight = (1..8).fold(array(8, &[string("leaf")]), |inner, _| array(9, &[inner]));
     let file = GgufFile::new().array("empty", 8, &[]).key("eight", 9, eight);

@@ -1,4 +1,4 @@
-//! Weights by name: the formats that are computed on, with the shapes that are expected.
+//! Looks weights up by name and checks their formats and shapes.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ fn from_file(file: &GgufFile) -> Weights {
 }
 
 fn small() -> Weights {
-    // The halves and the bfloats are 1, -2 and 0.5.
-    let halves = [0x00, 0x3c, 0x00, 0xc0, 0x00, 0x38];
-    let bfloats = [0x80, 0x3f, 0x00, 0xc0, 0x00, 0x3f];
+    // Both are 1, -2 and 0.5.
+    let f16_bytes = [0x00, 0x3c, 0x00, 0xc0, 0x00, 0x38];
+    let bf16_bytes = [0x80, 0x3f, 0x00, 0xc0, 0x00, 0x3f];
     let file = GgufFile::new()
         .tensor("matrix", &[3, 2], 0, f32_bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]))
         .tensor("single", &[3], 0, f32_bytes(&[1.0, -2.0, 0.5]))
-        .tensor("half", &[3], 1, halves)
-        .tensor("bfloat", &[3], 30, bfloats)
+        .tensor("half", &[3], 1, f16_bytes)
+        .tensor("bfloat", &[3], 30, bf16_bytes)
         .tensor("packed", &[32], 8, [7; 34])
         .tensor("listed", &[256], 19, [0; 50]);
     from_file(&file)
@@ -36,7 +36,7 @@ fn message<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 }
 
 #[test]
-fn a_weight_is_a_view_of_its_bytes() {
+fn weights_borrow_the_bytes_of_their_tensors() {
     let weights = small();
     let matrix = weights.get("matrix", &[2, 3]).unwrap();
     assert_eq!((matrix.name, matrix.dtype), ("matrix", DType::F32));
@@ -68,7 +68,7 @@ fn rows_of_a_weight_go_by_its_name_and_their_numbers() {
 }
 
 #[test]
-fn clones_share_one_copy() {
+fn clones_share_bytes_and_vectors() {
     let weights = small();
     let clone = weights.clone();
     assert_eq!(
@@ -79,19 +79,19 @@ fn clones_share_one_copy() {
 }
 
 #[test]
-fn vectors_of_every_float_format_read_as_f32() {
+fn vectors_of_every_float_format_convert_to_f32() {
     let weights = small();
     for name in ["single", "half", "bfloat"] {
         assert_eq!(weights.vector(name, 3).unwrap(), [1.0, -2.0, 0.5], "{name}");
     }
     assert_eq!(weights.find_vector("absent", 3).unwrap(), None);
-    // In place, where nothing need be widened.
+    // F32 needs no conversion, so it is borrowed.
     let bytes = weights.get("single", &[3]).unwrap().bytes();
     assert_eq!(weights.vector("single", 3).unwrap().as_ptr().addr(), bytes.as_ptr().addr());
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_tensors_are_named_in_errors() {
     let weights = small();
     assert_eq!(message(weights.get("absent", &[3])), "tensor `absent`: is missing from the file");
     assert_eq!(message(weights.vector("absent", 3)), "tensor `absent`: is missing from the file");
@@ -126,7 +126,7 @@ fn tensors_in_memory_are_checked_and_aligned() {
 }
 
 #[test]
-fn weights_can_be_used_by_several_threads() {
+fn weights_are_readable_from_several_threads() {
     let weights = Arc::new(small());
     std::thread::scope(|scope| {
         for _ in 0..2 {

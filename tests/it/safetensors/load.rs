@@ -1,4 +1,5 @@
-//! Directories of safetensors: the same models as the tiny GGUF files, and the same logits, graphs and texts.
+//! Loads directories of safetensors and compares logits, graphs, tokenizers and generated ids with those of
+//! the same models as GGUF files.
 
 use std::borrow::Cow;
 
@@ -25,7 +26,7 @@ fn exact() -> RunnerBuilder {
     Runner::builder().cache_type(CacheType::F32).threads(2)
 }
 
-/// Holds the logits after the prompt, and after what follows it, against llama.cpp's.
+/// Compares the logits after the prompt, and after the greedy continuation, with llama.cpp's.
 fn assert_logits(tiny: Tiny, runner: &mut Runner, tolerance: f64) {
     let expected = tiny.expected();
     let ids = [expected.prompt.clone(), expected.greedy].concat();
@@ -36,7 +37,7 @@ fn assert_logits(tiny: Tiny, runner: &mut Runner, tolerance: f64) {
 }
 
 #[test]
-fn logits_are_llama_cpps() {
+fn logits_match_llama_cpp() {
     assert!(tinies().count() >= 18);
     for tiny in tinies() {
         let folder = Folder::new();
@@ -48,9 +49,9 @@ fn logits_are_llama_cpps() {
     }
 }
 
-/// Every weight and norm rounded to eleven bits of mantissa, and to eight.
+/// Stores all weights as F16 (11 significant bits) and BF16 (8 significant bits).
 #[test]
-fn every_float_format_is_computed_on() {
+fn logits_match_llama_cpp_in_every_float_format() {
     for (dtype, tolerance) in [("F32", 0.0), ("F16", 1e-3), ("BF16", 2e-2)] {
         for tiny in tinies() {
             let folder = Folder::new();
@@ -60,17 +61,17 @@ fn every_float_format_is_computed_on() {
     }
 }
 
-/// What of a graph does not depend on how heads are laid out.
+/// Returns the text of a model's graph, without the attributes that depend on the order of rows and heads.
 fn graph(gguf: &Gguf) -> String {
     let model = Model::from_gguf(gguf, &Weights::from_gguf(gguf)).unwrap();
     let text = model.graph.to_string();
     ["style=halves", "style=adjacent", "order=grouped", "order=tiled"]
         .iter()
-        .fold(text, |text, own| text.replace(own, ""))
+        .fold(text, |text, attribute| text.replace(attribute, ""))
 }
 
 #[test]
-fn graphs_and_configs_are_those_of_gguf_files() {
+fn graphs_and_configs_match_gguf_files() {
     for tiny in tinies() {
         let folder = Folder::new();
         let directory = models::open(Checkpoint::of(tiny).write(&folder)).unwrap();
@@ -86,7 +87,7 @@ fn graphs_and_configs_are_those_of_gguf_files() {
 }
 
 #[test]
-fn configs_of_older_transformers_say_the_same() {
+fn configs_of_older_transformers_versions_are_read() {
     for tiny in tinies() {
         let checkpoint = Checkpoint::of(tiny);
         let mut parameters = checkpoint.json("config.json")["rope_parameters"].as_object().unwrap().clone();
@@ -95,7 +96,7 @@ fn configs_of_older_transformers_say_the_same() {
             parameters = full.as_object().unwrap().clone();
         }
         if parameters["rope_type"] == "proportional" {
-            // There was no older one.
+            // Older versions did not support it.
             continue;
         }
         let theta = parameters.remove("rope_theta");
@@ -112,9 +113,9 @@ fn configs_of_older_transformers_say_the_same() {
     }
 }
 
-/// As Gemma 3's models of 4 billion parameters and more are stored.
+/// Loads the text part of a multimodal model, as Gemma 3 models from 4B up are stored.
 #[test]
-fn the_text_of_a_model_that_also_sees_is_run() {
+fn vision_tensors_of_multimodal_models_are_ignored() {
     let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "gemma3").unwrap();
     let mut checkpoint = Checkpoint::of(tiny);
     let mut text = checkpoint.json("config.json");
@@ -122,23 +123,24 @@ fn the_text_of_a_model_that_also_sees_is_run() {
     for tensor in &mut checkpoint.tensors {
         tensor.name.insert_str(0, "language_model.");
     }
-    let seen = ["vision_tower.vision_model.post_layernorm.bias", "multi_modal_projector.mm_soft_emb_norm.weight"];
-    for name in seen {
+    let vision_names =
+        ["vision_tower.vision_model.post_layernorm.bias", "multi_modal_projector.mm_soft_emb_norm.weight"];
+    for name in vision_names {
         checkpoint.tensors.push(Tensor { name: name.into(), ..checkpoint.tensors[0].clone() });
     }
     let folder = Folder::new();
     let directory = checkpoint.clone().with_file("config.json", config.to_string()).write(&folder);
     assert_logits(tiny, &mut exact().from_path(&directory).unwrap(), tiny.1);
-    // Of a model that is said to read only, they are what it has no use for.
+    // In a text-only model the same tensors are unexpected.
     text.insert("text_config".into(), json!(null));
     let directory = checkpoint.with_file("config.json", json!(text).to_string()).write(&folder);
     let error = exact().from_path(&directory).unwrap_err();
-    assert!(matches!(&error, Error::Tensor { tensor, .. } if seen.contains(&tensor.as_str())), "{error}");
+    assert!(matches!(&error, Error::Tensor { tensor, .. } if vision_names.contains(&tensor.as_str())), "{error}");
 }
 
-/// As the models of Qwen3.5 are stored: with what they see with, and with layers that predict tokens further ahead.
+/// Loads a Qwen3.5 model, which is stored with a vision encoder and layers for multi-token prediction.
 #[test]
-fn parts_that_do_not_change_the_text_are_left_aside() {
+fn vision_and_multi_token_prediction_layers_are_ignored() {
     let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "qwen35").unwrap();
     let mut checkpoint = Checkpoint::of(tiny);
     for tensor in checkpoint.tensors.iter_mut().filter(|tensor| tensor.name.starts_with("model.")) {
@@ -153,12 +155,13 @@ fn parts_that_do_not_change_the_text_are_left_aside() {
     assert_logits(tiny, &mut exact().from_path(&directory).unwrap(), tiny.1);
 }
 
-/// As transformers has had them in one tensor, gate and up of an expert in one matrix.
-fn joined(mut checkpoint: Checkpoint) -> Checkpoint {
+/// Stacks the experts of each layer in one tensor, with the gate and up projections of an expert in one
+/// matrix, as some versions of transformers save them.
+fn stack_experts(mut checkpoint: Checkpoint) -> Checkpoint {
     let is_of_expert = |tensor: &Tensor| tensor.name.contains(".experts.");
     let mut experts: Vec<_> = checkpoint.tensors.iter().filter(|tensor| is_of_expert(tensor)).cloned().collect();
     checkpoint.tensors.retain(|tensor| !is_of_expert(tensor));
-    // Gate before up, expert after expert.
+    // Ordered by expert, gate before up.
     let number = |tensor: &Tensor| tensor.name.split('.').nth(5).unwrap().parse::<usize>().unwrap();
     experts.sort_by_key(|tensor| (number(tensor), tensor.name.clone()));
     for tensor in experts {
@@ -179,18 +182,19 @@ fn joined(mut checkpoint: Checkpoint) -> Checkpoint {
 }
 
 #[test]
-fn experts_may_lie_in_one_tensor() {
+fn stacked_experts_are_loaded() {
     for name in ["qwen3moe", "qwen35moe"] {
         let tiny = MODELS.into_iter().find(|tiny| tiny.0 == name).unwrap();
         let folder = Folder::new();
-        let directory = joined(Checkpoint::of(tiny)).write(&folder);
+        let directory = stack_experts(Checkpoint::of(tiny)).write(&folder);
         assert_logits(tiny, &mut exact().from_path(&directory).unwrap(), tiny.1);
     }
 }
 
-/// A stack of experts is that of the GGUF file, and no part of it is copied to be read.
+/// Compares a stack of separate expert tensors with the GGUF file's stack, and checks that reading one expert
+/// copies nothing.
 #[test]
-fn experts_stay_where_they_lie() {
+fn separate_experts_are_stacked_without_a_copy() {
     let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "mixtral").unwrap();
     let folder = Folder::new();
     let directory = models::open(Checkpoint::of(tiny).write(&folder)).unwrap();
@@ -200,11 +204,11 @@ fn experts_stay_where_they_lie() {
         let theirs = file.tensor(name).unwrap();
         let weight = weights.get(name, &theirs.shape).unwrap();
         assert_eq!(weight.bytes(), file.bytes(theirs));
-        let each = weight.byte_len() / theirs.shape[0];
-        for number in 0..theirs.shape[0] {
-            assert!(matches!(weight.bytes_of(number * each..(number + 1) * each), Cow::Borrowed(_)));
-            let across = weight.bytes_of(number * each + 8..weight.byte_len());
-            assert_eq!(*across, file.bytes(theirs)[number * each + 8..]);
+        let expert_len = weight.byte_len() / theirs.shape[0];
+        for start in (0..weight.byte_len()).step_by(expert_len) {
+            assert!(matches!(weight.bytes_of(start..start + expert_len), Cow::Borrowed(_)));
+            let across = weight.bytes_of(start + 8..weight.byte_len());
+            assert_eq!(*across, file.bytes(theirs)[start + 8..]);
         }
         weight.will_need(8..weight.byte_len());
         weight.done_with(8..usize::MAX);
@@ -212,7 +216,7 @@ fn experts_stay_where_they_lie() {
 }
 
 #[test]
-fn tokenizers_are_those_of_gguf_files() {
+fn tokenizers_match_gguf_files() {
     let texts = ["the fox and the dog", "  two  spaces\n\n", "naïve 狐 🦊", "it's 1234 o'clock", "<s>a</s><|im_end|>b"];
     for tiny in tinies() {
         let folder = Folder::new();
@@ -236,7 +240,7 @@ fn tokenizers_are_those_of_gguf_files() {
 }
 
 #[test]
-fn generated_ids_are_llama_cpps() {
+fn generated_ids_match_llama_cpp() {
     let tiny = MODELS[0];
     let folder = Folder::new();
     let mut runner = exact().from_path(Checkpoint::of(tiny).write(&folder)).unwrap();

@@ -1,4 +1,4 @@
-//! Directories of safetensors.
+//! Tests directories of safetensors: loading and errors.
 
 mod errors;
 mod load;

@@ -1,5 +1,5 @@
-//! Sound directories made unsound: whatever the files hold, opening and reading them ends, with an error or with tensors
-//! that lie in the files, without a panic, and holding memory in proportion to them.
+//! Mutates valid model directories: opening any files must return an error or tensors within the files,
+//! without a panic and with memory proportional to the file sizes.
 
 use inkstone::{
     models::{self, Model},
@@ -16,16 +16,16 @@ use crate::support::{
     tiny::MODELS,
 };
 
-/// The most that opening may hold: parsed JSON takes up to fifty times its text. Beyond that: paths, messages, the first few
-/// entries of tables.
-fn bound(len: usize) -> usize {
+/// Returns the maximum number of bytes that opening may allocate. Parsed JSON takes up to fifty times the size
+/// of its text; the constant covers paths, messages and the first entries of tables.
+fn memory_limit(len: usize) -> usize {
     64 * len + (1 << 16)
 }
 
-/// The names and bytes of a directory's files.
+/// Names and bytes of a directory's files.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// Writes the files, opens the directory and reads all that is in it. Says whether it was sound.
+/// Writes the files, opens the directory and reads all of its content. Returns whether it is valid.
 fn exercise(files: &Files) -> bool {
     let folder = Folder::new();
     for (name, bytes) in files {
@@ -33,7 +33,7 @@ fn exercise(files: &Files) -> bool {
     }
     let len = files.iter().map(|(_, bytes)| bytes.len()).sum();
     let (opened, peak) = peak_during(|| models::open(folder.path()));
-    assert!(peak <= bound(len), "opening {len} bytes took {peak}: {opened:?}");
+    assert!(peak <= memory_limit(len), "opening {len} bytes took {peak}: {opened:?}");
     let Ok(gguf) = opened else { return false };
     for tensor in gguf.tensors() {
         let bytes = gguf.bytes(tensor);
@@ -48,8 +48,8 @@ fn exercise(files: &Files) -> bool {
     built
 }
 
-/// One layer of Qwen3, with the vocabulary of a tiny model.
-fn small() -> Checkpoint {
+/// Returns a Qwen3 model of one layer, with the vocabulary of a tiny model.
+fn one_layer() -> Checkpoint {
     let mut checkpoint = Checkpoint::of(MODELS[0]);
     let sizes = [
         ("num_hidden_layers", 1),
@@ -87,15 +87,15 @@ fn small() -> Checkpoint {
     checkpoint
 }
 
-fn whole() -> Files {
-    let checkpoint = small();
+fn single_file() -> Files {
+    let checkpoint = one_layer();
     let mut files = checkpoint.files.clone();
     files.push(("model.safetensors".into(), file(&checkpoint.tensors)));
     files
 }
 
 fn sharded() -> Files {
-    let checkpoint = small();
+    let checkpoint = one_layer();
     let mut files = checkpoint.files.clone();
     let mut map = serde_json::Map::new();
     for (name, tensors) in ["a.safetensors", "b.safetensors"].into_iter().zip(checkpoint.tensors.chunks(7)) {
@@ -107,29 +107,29 @@ fn sharded() -> Files {
 }
 
 #[test]
-fn the_directories_that_are_mutated_are_sound() {
-    assert!(exercise(&whole()) && exercise(&sharded()));
+fn unmutated_directories_are_valid() {
+    assert!(exercise(&single_file()) && exercise(&sharded()));
 }
 
 #[test]
-fn any_file_cut_off_anywhere_is_an_error_or_says_less() {
-    for files in [whole(), sharded()] {
-        for which in 0..files.len() {
-            // But for the end of the last line.
-            let len = files[which].1.trim_ascii_end().len();
+fn directories_with_a_truncated_file_are_refused() {
+    for files in [single_file(), sharded()] {
+        for index in 0..files.len() {
+            // A missing final newline is valid.
+            let len = files[index].1.trim_ascii_end().len();
             for at in (0..len).step_by((len / 60).max(1)) {
-                let mut cut = files.clone();
-                cut[which].1.truncate(at);
-                assert!(!exercise(&cut), "{} after {at} bytes", files[which].0);
+                let mut truncated = files.clone();
+                truncated[index].1.truncate(at);
+                assert!(!exercise(&truncated), "{} after {at} bytes", files[index].0);
             }
         }
     }
 }
 
-/// Tensors that do not lie at a multiple of 8 are copied there.
+/// Reads tensors that are not aligned to 8 bytes, which are copied.
 #[test]
-fn tensors_anywhere_in_a_file_are_read() {
-    let checkpoint = small();
+fn tensors_of_any_alignment_are_read() {
+    let checkpoint = one_layer();
     for padding in 0..8 {
         let bytes = file(&checkpoint.tensors);
         let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -140,17 +140,17 @@ fn tensors_anywhere_in_a_file_are_read() {
     }
 }
 
-/// Files of small things in great number, so that memory is largest beside them.
+/// Opens files of tiny JSON values, for which the ratio of memory to file size is largest.
 #[test]
-fn memory_is_bounded_where_a_file_is_all_small_things() {
+fn memory_stays_proportional_for_files_of_tiny_values() {
     const LEN: usize = 1 << 19;
     let with = |name: &str, text: String| {
-        let mut files = whole();
+        let mut files = single_file();
         files.retain(|(other, _)| other != name);
         files.push((name.into(), text.into_bytes()));
         files
     };
-    let entries = |one: &dyn Fn(usize) -> String, count: usize| (0..count).map(one).collect::<Vec<_>>().join(",");
+    let entries = |entry: &dyn Fn(usize) -> String, count: usize| (0..count).map(entry).collect::<Vec<_>>().join(",");
     for text in [
         format!("{{\"a\":[{}]}}", entries(&|_| "0".into(), LEN / 2)),
         format!("{{\"a\":[{}]}}", entries(&|_| "[]".into(), LEN / 3)),
@@ -163,14 +163,14 @@ fn memory_is_bounded_where_a_file_is_all_small_things() {
         files.retain(|(name, _)| name != "model.safetensors");
         exercise(&files);
         exercise(&with("model.safetensors", String::from_utf8(with_header(&text, &[])).unwrap_or_default()));
-        let mut files = whole();
+        let mut files = single_file();
         files.pop();
         files.push(("model.safetensors".into(), with_header(&text, &[])));
         exercise(&files);
     }
 }
 
-/// A setting of any value.
+/// Returns arbitrary values of a setting.
 fn value() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
         any::<i64>().prop_map(|n| json!(n)),
@@ -198,12 +198,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn settings_of_any_value_do_no_harm(
+    fn arbitrary_settings_are_handled(
         model_type in "qwen3|qwen2|llama|smollm3|gemma|gemma2|gemma3_text|gemma4_text|granite|phi3|mixtral|qwen3_moe|qwen3_5_text|qwen3_5_moe_text",
         changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..5),
         more in prop::collection::vec(("rope_scaling|rope_parameters|text_config|layer_types|no_rope_layers|sliding_window", value()), 0..3),
     ) {
-        let checkpoint = small();
+        let checkpoint = one_layer();
         let mut config = checkpoint.json("config.json");
         let keys: Vec<_> = config.keys().cloned().collect();
         config.insert("model_type".into(), json!(model_type));
@@ -211,22 +211,22 @@ proptest! {
             config.insert(index.get(&keys).clone(), value);
         }
         config.extend(more);
-        let mut files = whole();
+        let mut files = single_file();
         files.retain(|(name, _)| name != "config.json");
         files.push(("config.json".into(), serde_json::to_vec(&config).unwrap()));
         exercise(&files);
     }
 
     #[test]
-    fn mutated_files_do_no_harm(
-        shards in any::<bool>(),
-        which in any::<prop::sample::Index>(),
+    fn mutated_files_are_handled(
+        is_sharded in any::<bool>(),
+        file in any::<prop::sample::Index>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 1..5),
     ) {
-        let mut files = if shards { sharded() } else { whole() };
-        let (name, bytes) = &mut files[which.index(if shards { 7 } else { 5 })];
+        let mut files = if is_sharded { sharded() } else { single_file() };
+        let (name, bytes) = &mut files[file.index(if is_sharded { 7 } else { 5 })];
         for (at, byte, how) in changes {
-            // Of files of tensors, the header.
+            // Of safetensors files, only the header.
             let end = if name.ends_with(".safetensors") { bytes.len().min(1500) } else { bytes.len() };
             let at = at.index(end);
             match how {

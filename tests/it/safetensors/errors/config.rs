@@ -1,24 +1,25 @@
-//! Settings that are out of range, of another type, or not built: each is named.
+//! Tests errors about settings of config.json that are out of range, of another type, or not supported: the
+//! message names the setting.
 
 use serde_json::{Value, json};
 
-use super::{CONFIG, complaint, complaint_in, open, setting, tiny};
+use super::{CONFIG, message_in, message_of, open, setting, tiny};
 use crate::support::gguf_file::Folder;
 
 #[test]
-fn families_are_told_by_their_model_type() {
+fn unknown_model_types_are_refused() {
     assert_eq!(setting("qwen3", "model_type", None), "config.json: `model_type` is missing");
     assert_eq!(setting("qwen3", "model_type", json!(7)), "config.json: `model_type` is `7`: a name is wanted");
     let message = setting("qwen3", "model_type", json!("mamba"));
     assert!(message.starts_with("architecture `mamba` is not supported yet; supported: gemma, "), "{message}");
     assert!(setting("qwen3", "model_type", json!("qwen2_moe")).contains("not supported yet"));
     assert!(setting("qwen3", "model_type", json!("qwen9")).starts_with("architecture `qwen9` is unknown; "));
-    // Another family's, whose norms of queries and keys are not there.
+    // Qwen2 has no norms of queries and keys, and biases that Qwen3 lacks.
     assert!(setting("qwen3", "model_type", json!("qwen2")).contains("model.layers.0.self_attn"));
 }
 
 #[test]
-fn sizes_and_constants_are_held_to_their_types_and_ranges() {
+fn sizes_and_constants_out_of_range_are_refused() {
     let sizes =
         ["num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "max_position_embeddings"];
     for key in sizes {
@@ -45,16 +46,16 @@ fn sizes_and_constants_are_held_to_their_types_and_ranges() {
         ("rope_theta", json!("large")),
     ] {
         let folder = Folder::new();
-        // Where `rope_parameters` has its own base, the other counts for nothing.
+        // A `rope_theta` within `rope_parameters` would take precedence.
         let plain = tiny("qwen3").with(CONFIG, "rope_parameters", None);
         plain.with(CONFIG, key, value.clone()).write(&folder);
-        let message = complaint_in(&folder);
+        let message = message_in(&folder);
         assert!(message.starts_with(&format!("config.json: `{key}` is ")), "{key} {value}: {message}");
     }
 }
 
 #[test]
-fn settings_that_are_not_built_are_refused_by_name() {
+fn unsupported_settings_are_refused_by_name() {
     let cases = [
         ("qwen3", "hidden_act", json!("relu")),
         ("qwen3", "use_sliding_window", json!(true)),
@@ -95,14 +96,14 @@ fn settings_that_are_not_built_are_refused_by_name() {
     assert!(setting("qwen3", "quantization_config", json!({})).ends_with("use a GGUF file"));
     let relu = "config.json: `hidden_act` is `relu`, which is not built yet for this architecture: silu or swish is";
     assert_eq!(setting("qwen3", "hidden_act", json!("relu")), relu);
-    // A pattern of another length than the layers.
+    // The list has another length than the number of layers.
     assert!(
         setting("gemma2", "layer_types", json!(["full_attention"])).starts_with("config.json: `layer_types` is no")
     );
 }
 
 #[test]
-fn layers_of_their_own_sizes_are_held_to_what_is_built() {
+fn invalid_per_layer_sizes_are_refused() {
     let cases = [
         ("6", json!({}), "per_layer_config.6"),
         ("01", json!({ "head_dim": 2 }), "per_layer_config.01"),
@@ -128,19 +129,19 @@ fn layers_of_their_own_sizes_are_held_to_what_is_built() {
     }
 }
 
-/// As configs were before transformers gave layers settings of their own.
+/// Reads the older form of Gemma 4's config, from before `per_layer_config`.
 #[test]
-fn kinds_of_layers_may_have_their_sizes() {
+fn sizes_per_layer_type_are_read() {
     let folder = Folder::new();
     let checkpoint = tiny("gemma4_uneven").with(CONFIG, "per_layer_config", None);
     let checkpoint = checkpoint.with(CONFIG, "global_head_dim", json!(32));
     open(&checkpoint.clone().with(CONFIG, "num_global_key_value_heads", json!(1)).write(&folder)).unwrap();
-    let message = complaint(&checkpoint);
+    let message = message_of(&checkpoint);
     assert!(message.starts_with("tensor `model.layers.1.self_attn.k_proj.weight`: has shape [32, 32]"), "{message}");
 }
 
 #[test]
-fn rotary_parameters_are_held_to_what_is_built() {
+fn unsupported_rope_parameters_are_refused() {
     let plain = json!({ "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128 });
     let with = |key: &str, value: Value| {
         let mut parameters = plain.as_object().unwrap().clone();
@@ -171,7 +172,7 @@ fn rotary_parameters_are_held_to_what_is_built() {
     for (key, parameters) in cases {
         for name in ["rope_scaling", "rope_parameters"] {
             let message =
-                complaint(&tiny("llama").with(CONFIG, "rope_parameters", None).with(CONFIG, name, parameters.clone()));
+                message_of(&tiny("llama").with(CONFIG, "rope_parameters", None).with(CONFIG, name, parameters.clone()));
             let named = message.starts_with("config.json: `rope_") && message.contains(&format!(".{key}` "));
             assert!(named, "{parameters}: {message}");
         }
@@ -200,8 +201,8 @@ fn rotary_parameters_are_held_to_what_is_built() {
     assert_eq!(few, "tensor `rope_factors_long.weight`: has shape [1], but [1, 6] is expected");
     let beside = "original_max_position_embeddings";
     assert_eq!(setting("phi3_long", beside, json!(0)), format!("config.json: `{beside}` is 0, but must be above 0"));
-    // What YaRN grows by unless it is said.
-    let said = with("attention_factor", json!(1.138_629_436_111_989));
+    // YaRN's default value is accepted.
+    let default_factor = with("attention_factor", json!(1.138_629_436_111_989));
     let folder = Folder::new();
-    open(&tiny("qwen3").with(CONFIG, "rope_parameters", said).write(&folder)).unwrap();
+    open(&tiny("qwen3").with(CONFIG, "rope_parameters", default_factor).write(&folder)).unwrap();
 }

@@ -171,7 +171,7 @@ unsafe fn accumulate<S: Simd, W: Words, const N: usize>(
     acc: &mut [S::F; N],
 ) {
     let count = W::GROUP / 4;
-    let span = S::span(W::BITS).min(count);
+    let span = S::dot_words(W::BITS).min(count);
     // SAFETY: by the callers, the chunk has those columns and tokens.
     unsafe {
         let mut totals = [S::splat_i(0); N];
@@ -181,11 +181,11 @@ unsafe fn accumulate<S: Simd, W: Words, const N: usize>(
                 let codes = words.word::<S>(word);
                 for t in 0..N {
                     let four = x.codes.add(t * CHUNK + column + 4 * word).cast::<i32>().read_unaligned();
-                    sums[t] = S::gather(W::BITS, sums[t], codes, S::splat_i(four));
+                    sums[t] = S::dot4_accumulate(W::BITS, sums[t], codes, S::splat_i(four));
                 }
             }
             for t in 0..N {
-                totals[t] = S::add_i(totals[t], S::total(W::BITS, sums[t]));
+                totals[t] = S::add_i(totals[t], S::finish_dot(W::BITS, sums[t]));
             }
         }
         scale_sums::<S, N>([W::GROUP, W::BITS as usize], totals, [scale, min], x, column, acc);

@@ -271,7 +271,7 @@ impl TileVisitor for Bits {
     }
 }
 
-/// Sums of as many products as [`Simd::span`] allows are exact for codes of so many bits.
+/// Sums of as many products as [`Simd::dot_words`] allows are exact for codes of so many bits.
 struct Sums(u32);
 
 /// One way to choose a code or an activation, by its place.
@@ -282,7 +282,7 @@ impl Sums {
     /// The machine has the instruction set.
     #[inline(always)]
     unsafe fn check<S: Simd>(&self, set: &str, code: Choice<'_, u8>, x: Choice<'_, i8>) {
-        let (line, words) = (4 * S::WIDTH, S::span(self.0));
+        let (line, words) = (4 * S::WIDTH, S::dot_words(self.0));
         let codes: Vec<u8> = (0..line * words).map(code).collect();
         let activations: Vec<u8> = (0..line * words).map(|i| x(i) as u8).collect();
         // SAFETY: by the caller; each load reads one line of those made above.
@@ -291,9 +291,9 @@ impl Sums {
             for word in 0..words {
                 let codes = S::load_i(codes[word * line..][..line].as_ptr());
                 let x = S::load_i(activations[word * line..][..line].as_ptr());
-                sum = S::gather(self.0, sum, codes, x);
+                sum = S::dot4_accumulate(self.0, sum, codes, x);
             }
-            to_floats::<S>(S::total(self.0, sum))
+            to_floats::<S>(S::finish_dot(self.0, sum))
         };
         let offset = if S::SIGNED_BYTES && self.0 == 8 { 128 } else { 0 };
         for (lane, got) in got.into_iter().enumerate() {

@@ -1,7 +1,6 @@
-//! One file of a model: mapped, and checked from its first byte to the end of its last tensor.
+//! Maps one GGUF file and checks it from its first byte to the end of its last tensor.
 //!
-//! In comes a path, out come its metadata and tensors. What is no GGUF file is told apart here, each kind with a message
-//! of its own.
+//! Files that are not GGUF version 2 or 3, little-endian, are refused with a message for each case.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,21 +16,24 @@ use crate::{Error, Result};
 /// The first four bytes of every GGUF file.
 const MAGIC: &[u8] = b"GGUF";
 
-/// Where `general.alignment` is absent.
+/// Alignment of tensor data in bytes if the key `general.alignment` is absent.
 const DEFAULT_ALIGNMENT: u64 = 32;
 
-/// Alignments in use are 32 to 4096; the largest page is a gigabyte, but padding that much serves nobody.
+/// Maximum `general.alignment` in bytes. Real files have 32 to 4096.
 const MAX_ALIGNMENT: u64 = 1 << 20;
 
-/// A GGUF file, whole or one of several that make up a model.
-pub(super) struct Part {
+/// The content of a GGUF file: a whole model, or one shard of a split model.
+pub(super) struct Shard {
     pub(super) version: u32,
     pub(super) metadata: Metadata,
     pub(super) tensors: Vec<TensorInfo>,
 }
 
-impl Part {
+impl Shard {
     /// Maps and checks the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let map = Map::open(path)?;
         Self::parse(map).map_err(|what| Error::InvalidFile { path: path.into(), what })
@@ -40,24 +42,24 @@ impl Part {
     fn parse(map: Map) -> Parsed<Self> {
         check_magic(&map)?;
         let mut cursor = Cursor::new(&map);
-        let _magic: u32 = header(&mut cursor)?;
-        let version = header(&mut cursor)?;
+        let _magic: u32 = read_header(&mut cursor)?;
+        let version = read_header(&mut cursor)?;
         check_version(version)?;
-        let [tensors, keys] = [header(&mut cursor)?, header(&mut cursor)?];
-        let metadata = Metadata::read(&mut cursor, keys)?;
+        let (tensor_count, key_count) = (read_header(&mut cursor)?, read_header(&mut cursor)?);
+        let metadata = Metadata::read(&mut cursor, key_count)?;
         let alignment = alignment(&metadata)?;
-        let table = Table::read(&mut cursor, tensors)?;
+        let table = Table::read(&mut cursor, tensor_count)?;
         // No overflow: a position is at most `isize::MAX`, the size of the largest mapping.
-        let start = cursor.position().next_multiple_of(alignment as usize);
-        // All of it has been copied.
+        let data_start = cursor.position().next_multiple_of(alignment as usize);
+        // The header was copied to owned values.
         map.done_with(0..cursor.position());
-        let tensors = table.resolve(&Arc::new(map), start, alignment)?;
+        let tensors = table.resolve(&Arc::new(map), data_start, alignment)?;
         Ok(Self { version, metadata, tensors })
     }
 }
 
-/// The next number of the file's header.
-fn header<T: Element>(cursor: &mut Cursor) -> Parsed<T> {
+/// Reads the next number of the file's header.
+fn read_header<T: Element>(cursor: &mut Cursor) -> Parsed<T> {
     cursor.read().map_err(|what| format!("the header {what}"))
 }
 
@@ -66,25 +68,25 @@ fn check_magic(bytes: &[u8]) -> Parsed<()> {
         return Ok(());
     }
     if bytes.starts_with(b"version https://git-lfs") {
-        return Err("is a Git LFS pointer to the model, not the model: fetch it with `git lfs pull`".into());
+        return Err("is a Git LFS pointer, not the model: download the model with `git lfs pull`".into());
     }
     let start = &bytes[..bytes.len().min(MAGIC.len())];
-    Err(format!("is not a GGUF file: it starts with \"{}\" and not with \"GGUF\"", start.escape_ascii()))
+    Err(format!("is not a GGUF file: it starts with \"{}\" instead of \"GGUF\"", start.escape_ascii()))
 }
 
 fn check_version(version: u32) -> Parsed<()> {
     match version {
         2 | 3 => Ok(()),
-        1 => Err("is of GGUF version 1, which is no longer in use: convert the original model again".into()),
+        1 => Err("has GGUF version 1, which is obsolete: convert the original model again".into()),
         _ if (1..=3).contains(&version.swap_bytes()) => {
-            Err("is a big-endian GGUF file: convert it with gguf-py's gguf_convert_endian".into())
+            Err("is a big-endian GGUF file: convert it with gguf-py's `gguf_convert_endian`".into())
         }
-        _ => Err(format!("is of GGUF version {version}: versions 2 and 3 are supported")),
+        _ => Err(format!("has GGUF version {version}: versions 2 and 3 are supported")),
     }
 }
 
 fn alignment(metadata: &Metadata) -> Parsed<u64> {
-    let alignment = metadata.layout("general.alignment")?.unwrap_or(DEFAULT_ALIGNMENT);
+    let alignment = metadata.file_integer("general.alignment")?.unwrap_or(DEFAULT_ALIGNMENT);
     if alignment.is_power_of_two() && (8..=MAX_ALIGNMENT).contains(&alignment) {
         return Ok(alignment);
     }
