@@ -5,7 +5,7 @@ use std::{fmt, path::Path, sync::Arc};
 use super::{MemoryPlan, Runner};
 use crate::{
     Error, Result,
-    backend::{Adapter, Backend, Device, ProgressCallback},
+    backend::{Backend, Device, ProgressCallback},
     generate::Limits,
     gguf::Gguf,
     kv_cache::CacheType,
@@ -244,25 +244,5 @@ impl RunnerBuilder {
         }
         let max_tokens = chunk.min(context_length);
         Ok(Limits { vocab_size: config.vocab_size, max_tokens, max_outputs: max_tokens.min(MAX_OUTPUTS) })
-    }
-
-    #[cfg(feature = "cpu")]
-    pub(super) fn cpu(&self) -> Result<Box<dyn Backend>> {
-        Ok(Box::new(crate::backend::cpu::Cpu::new(self.threads)?))
-    }
-
-    #[cfg(not(feature = "cpu"))]
-    pub(super) fn cpu(&self) -> Result<Box<dyn Backend>> {
-        Err(Error::NoDevice("this program was built without the CPU: enable the feature `cpu` of inkstone".into()))
-    }
-
-    #[cfg(any(feature = "wgpu", feature = "metal"))]
-    pub(super) fn gpu(&self, adapter: &Adapter) -> Result<Box<dyn Backend>> {
-        Ok(Box::new(crate::backend::webgpu::Gpu::new(adapter)?))
-    }
-
-    #[cfg(not(any(feature = "wgpu", feature = "metal")))]
-    pub(super) fn gpu(&self, _: &Adapter) -> Result<Box<dyn Backend>> {
-        Err(Error::NoDevice("this program was built without GPUs: enable the feature `wgpu` of inkstone".into()))
     }
 }

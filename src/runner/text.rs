@@ -1,69 +1,22 @@
-//! What a runner can be asked for.
+//! Text: completions of prompts, and answers to conversations.
 
-use std::{fmt, path::Path};
-
-use super::{MemoryPlan, Runner, RunnerBuilder};
-use crate::{
-    Result,
-    backend::DeviceInfo,
-    generate::{Completion, Decoder, GenerateOptions, GenerateRequest, Generation, Prompt, Wanted, generate_many},
-    kv_cache::SequenceId,
-    models::Config,
-    sampler::{Sampler, SamplerOptions},
-    tokenizer::Tokenizer,
-};
-
+#[cfg(feature = "chat")]
+use super::Answer;
+use super::Runner;
 #[cfg(all(feature = "chat", not(feature = "constrained")))]
 use super::tool_choice::refuse_forced_calls;
 #[cfg(feature = "constrained")]
 use crate::grammar::AfterThought;
+use crate::{
+    Result,
+    generate::{Completion, GenerateOptions, GenerateRequest, Generation, Prompt, generate_many},
+};
 #[cfg(feature = "chat")]
-use {
-    super::Answer,
-    crate::Error,
-    crate::chat::{ChatOptions, ChatTemplate, Message},
+use crate::{
+    Error,
+    chat::{ChatOptions, Message},
 };
 
-/// Loading.
-impl Runner {
-    /// Loads the model in this file with the default settings; of a split model, the first part.
-    ///
-    /// The file is mapped into memory while it loads, and on a CPU some tensors are read from the mapping for as long as
-    /// the model is loaded ([`MemoryPlan::mapped`] says how many bytes). If the file is shortened meanwhile, the system
-    /// ends the process. To replace a model, rename a new file over it; [`RunnerBuilder::copy_weights`] does without
-    /// the mapping.
-    ///
-    /// # Errors
-    /// As [`RunnerBuilder::from_gguf`].
-    pub fn from_gguf(path: impl AsRef<Path>) -> Result<Self> {
-        Self::builder().from_gguf(path)
-    }
-
-    /// Loads the model in this directory of safetensors with the default settings. Its files are mapped, as those of
-    /// [`from_gguf`](Self::from_gguf).
-    ///
-    /// # Errors
-    /// As [`RunnerBuilder::from_safetensors`].
-    #[cfg(feature = "safetensors")]
-    pub fn from_safetensors(directory: impl AsRef<Path>) -> Result<Self> {
-        Self::builder().from_safetensors(directory)
-    }
-
-    /// Loads the model at this path, a GGUF file or a directory of safetensors, with the default settings.
-    ///
-    /// # Errors
-    /// As [`RunnerBuilder::from_path`].
-    pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
-        Self::builder().from_path(path)
-    }
-
-    /// The settings, to be changed before loading.
-    pub fn builder() -> RunnerBuilder {
-        RunnerBuilder::default()
-    }
-}
-
-/// Text.
 impl Runner {
     /// Goes on from a prompt, which is text or token ids. The pieces of text come from the
     /// [`Generation`] as they are made.
@@ -72,8 +25,8 @@ impl Runner {
     /// those that begin a sequence are added. Ids are used as they are.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an empty prompt or an option out of its range, [`Error::Tokenizer`] for a prompt that the
-    /// vocabulary cannot express, [`Error::ContextFull`] for one that is longer than the context.
+    /// [`Error::Argument`](crate::Error::Argument) for an empty prompt or an option out of its range, [`Error::Tokenizer`](crate::Error::Tokenizer) for a prompt that the
+    /// vocabulary cannot express, [`Error::ContextFull`](crate::Error::ContextFull) for one that is longer than the context.
     pub fn generate<'p>(&mut self, prompt: impl Into<Prompt<'p>>, options: &GenerateOptions) -> Result<Generation<'_>> {
         let ids = prompt.into().into_ids(&self.tokenizer)?;
         self.generation(ids, options)
@@ -92,7 +45,7 @@ impl Runner {
     /// run through different kernels, which round differently: a text may differ from the one alone
     /// where two tokens are almost equally probable.
     ///
-    /// Of texts that a [`memory_limit`](RunnerBuilder::memory_limit) has no room for at once, some
+    /// Of texts that a [`memory_limit`](super::RunnerBuilder::memory_limit) has no room for at once, some
     /// wait. The runner's sequence holds the common beginning afterwards, for the next call.
     ///
     /// ```
@@ -111,7 +64,7 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Request`] with the number of a prompt and the error that
+    /// [`Error::Request`](crate::Error::Request) with the number of a prompt and the error that
     /// [`generate`](Self::generate) gives for it, before anything is computed where it is in the
     /// prompt or the options. Whatever the device reports.
     pub fn generate_many<'p>(
@@ -213,147 +166,5 @@ impl Runner {
 
     fn generation(&mut self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation<'_>> {
         Generation::new(&mut self.decoder, self.sequence, ids, &self.tokenizer, options)
-    }
-}
-
-/// Token ids and logits.
-impl Runner {
-    /// The `n` most probable ids after `ids`, each chosen with the ones before it. `on_token` is given each as it comes,
-    /// and ends it by returning false. It also ends before an end-of-generation token, which is not returned, and where
-    /// the context is full.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] where there are no ids or one is past the vocabulary, [`Error::ContextFull`] where there are
-    /// more than the context has room for.
-    pub fn generate_ids(&mut self, ids: &[u32], n: usize, mut on_token: impl FnMut(u32) -> bool) -> Result<Vec<u32>> {
-        let mut sampler = Sampler::new(&SamplerOptions::greedy(), self.config.vocab_size)?;
-        let mut generated = vec![];
-        self.decoder.prefill(self.sequence, ids, |_, _| true)?;
-        let mut id = sampler.sample(self.decoder.logits())?;
-        while generated.len() < n {
-            if self.tokenizer.is_end_of_generation(id) {
-                break;
-            }
-            generated.push(id);
-            if !on_token(id) || generated.len() == n || self.tokens().len() == self.context_length() {
-                break;
-            }
-            id = self.decode_greedy(id)?;
-        }
-        Ok(generated)
-    }
-
-    /// The logits of what follows `ids`, `[vocabulary]`, all computed afresh; the sequence then holds `ids`.
-    ///
-    /// # Errors
-    /// As [`generate_ids`](Self::generate_ids).
-    pub fn predict_logits(&mut self, ids: &[u32]) -> Result<Vec<f32>> {
-        self.decoder.check_prompt(ids)?;
-        self.reset();
-        self.prefill(ids).map(<[f32]>::to_vec)
-    }
-
-    /// Appends `ids` to the sequence and returns the logits of what follows, `[vocabulary]`.
-    ///
-    /// # Errors
-    /// As [`generate_ids`](Self::generate_ids); the sequence is then as it was.
-    pub fn prefill(&mut self, ids: &[u32]) -> Result<&[f32]> {
-        self.decoder.step(&[(self.sequence, ids, Wanted::Last)]).map(|logits| &*logits)
-    }
-
-    /// Appends one id to the sequence and returns the logits of what follows, `[vocabulary]`.
-    ///
-    /// # Errors
-    /// As [`prefill`](Self::prefill).
-    pub fn decode(&mut self, id: u32) -> Result<&[f32]> {
-        self.prefill(&[id])
-    }
-
-    /// Appends one id to the sequence and returns the most probable one to follow: faster than to choose it from
-    /// [`decode`](Self::decode)'s logits, where the device can choose by itself.
-    ///
-    /// # Errors
-    /// As [`Decoder::greedy`].
-    pub fn decode_greedy(&mut self, id: u32) -> Result<u32> {
-        self.decoder.greedy(self.sequence, id)
-    }
-
-    /// The ids that the sequence holds.
-    pub fn tokens(&self) -> &[u32] {
-        self.decoder.tokens(self.sequence).unwrap_or_default()
-    }
-
-    /// Forgets every id of the sequence from `len` on; a `len` past its end changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] where the sequence was closed through [`decoder`](Self::decoder).
-    pub fn truncate(&mut self, len: usize) -> Result<()> {
-        self.decoder.truncate(self.sequence, len)
-    }
-
-    /// Empties the sequence.
-    pub fn reset(&mut self) {
-        if self.truncate(0).is_err() {
-            self.sequence = self.decoder.open();
-        }
-    }
-
-    /// What runs the steps: for several sequences at once, or the logits of every token.
-    pub fn decoder(&mut self) -> &mut Decoder {
-        &mut self.decoder
-    }
-
-    /// The runner's own sequence in its [`decoder`](Self::decoder).
-    pub fn sequence(&self) -> SequenceId {
-        self.sequence
-    }
-}
-
-/// What was loaded.
-impl Runner {
-    /// The model's sizes and constants.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// What the model runs on.
-    pub fn device(&self) -> &DeviceInfo {
-        &self.device
-    }
-
-    /// The model's tokenizer.
-    pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
-    }
-
-    /// The model's chat template.
-    ///
-    /// # Errors
-    /// [`Error::ChatTemplate`] where the file has none, or one that does not parse.
-    #[cfg(feature = "chat")]
-    pub fn chat_template(&self) -> Result<&ChatTemplate> {
-        self.template.as_ref().map_err(|what| Error::ChatTemplate(what.clone()))
-    }
-
-    /// The memory that it takes.
-    pub fn memory(&self) -> &MemoryPlan {
-        &self.memory
-    }
-
-    /// The most tokens that the sequence can hold.
-    pub fn context_length(&self) -> usize {
-        self.memory.context_length
-    }
-}
-
-impl fmt::Debug for Runner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { config, memory, device, decoder, .. } = self;
-        f.debug_struct("Runner")
-            .field("config", config)
-            .field("memory", memory)
-            .field("device", device)
-            .field("decoder", decoder)
-            .finish_non_exhaustive()
     }
 }
