@@ -3,21 +3,17 @@
 //! Models write their thoughts and calls into the text, each family in a form of its own ([`CallForm`]). The parser holds back
 //! only what may yet become a mark, so that the pieces in which the text came make no difference but to where events are cut.
 
-mod cursor;
-mod form;
-mod gemma;
+mod call_format;
 #[cfg(feature = "constrained")]
-mod grammar;
-mod json;
-mod mistral;
-mod offered;
-mod parameters;
+mod call_grammar;
+mod cursor;
+mod formats;
+mod offered_tools;
 mod parser;
-mod pythonic;
-mod scan;
-mod thinking;
+mod reasoning;
+mod scanner;
 
-pub use form::CallForm;
+pub use call_format::CallForm;
 pub use parser::AnswerParser;
 
 use super::ToolCall;

@@ -1,9 +1,9 @@
 //! The parser: what was held back, and what may come next.
 
-use super::form::Shape;
-use super::offered::Offered;
-use super::scan::{Ends, Scan};
-use super::thinking::Thinking;
+use super::call_format::Shape;
+use super::offered_tools::Offered;
+use super::scanner::{Ends, Scan};
+use super::reasoning::Thinking;
 use super::{AnswerEvent, CallForm};
 use crate::chat::{ChatOptions, ChatTemplate, ToolCall, ToolChoice};
 use crate::error::{Error, Result};

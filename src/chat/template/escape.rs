@@ -14,7 +14,7 @@ use std::{
 use aho_corasick::{AhoCorasick, MatchKind};
 use minijinja::value::{Value, ValueKind};
 
-use super::source::Source;
+use super::symbols::Source;
 use crate::error::{Error, Result};
 
 /// Where private characters are taken from: the last plane.

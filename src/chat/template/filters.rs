@@ -7,7 +7,7 @@ use minijinja::{
 
 use super::{
     budget::{check_text, size, spend, text_size},
-    python,
+    python_format,
     rewrite::filter,
 };
 
@@ -27,7 +27,7 @@ fn sized(state: &mut State, value: Value) -> Result<Value, Error> {
 
 /// `str(value)`, as Python joins what is no text.
 fn text(state: &mut State, value: Value) -> Result<Value, Error> {
-    let text = python::string(&value)?;
+    let text = python_format::string(&value)?;
     sized(state, text)
 }
 

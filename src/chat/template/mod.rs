@@ -1,15 +1,15 @@
 //! A model's chat template: messages in, the prompt out.
 
 mod budget;
+mod builtins;
 mod escape;
 mod filters;
 mod lexer;
-mod limits;
-mod methods;
-mod python;
+mod python_format;
+mod python_methods;
 mod rewrite;
-mod source;
 mod stack;
+mod symbols;
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -23,7 +23,7 @@ use self::{
     escape::Provenance,
     lexer::Piece,
     rewrite::{Offsets, Rewritten},
-    source::Source,
+    symbols::Source,
 };
 use super::{ChatOptions, Message};
 use crate::{
@@ -109,12 +109,12 @@ impl ChatTemplate {
         // Errors then say which variable or attribute is undefined.
         environment.set_debug(true);
         environment.set_fuel(Some(FUEL));
-        environment.set_formatter(python::print);
+        environment.set_formatter(python_format::print);
         filters::install(&mut environment);
-        methods::install(&mut environment);
-        limits::install(&mut environment);
+        python_methods::install(&mut environment);
+        builtins::install(&mut environment);
         environment.add_function(RAISE_EXCEPTION, raise_exception);
-        environment.add_function("strftime_now", limits::counted(Value::from_function(strftime_now), limits::nothing));
+        environment.add_function("strftime_now", builtins::counted(Value::from_function(strftime_now), builtins::nothing));
         // A template that includes itself would write its beginning uncounted.
         environment.set_path_join_callback(|name, _| format!("./{name}").into());
         let pieces = lexer::pieces(source);
@@ -274,7 +274,7 @@ fn raise_exception(message: &str) -> Result<Value, minijinja::Error> {
 
 /// The local date and time, formatted as by Python's `datetime.strftime`.
 fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
-    limits::check(Some(format.len()))?;
+    builtins::check(Some(format.len()))?;
     let now = jiff::Zoned::now();
     let invalid = |e: jiff::Error| minijinja::Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {e}"));
     jiff::fmt::strtime::format(format, &now).map_err(invalid)

@@ -11,7 +11,7 @@ use minijinja_contrib::{
     pycompat::unknown_method_callback,
 };
 
-use super::{limits::check, python};
+use super::{builtins::check, python_format};
 
 pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_test("iterable", is_iterable);
@@ -48,7 +48,7 @@ pub(super) fn or_undefined(value: &Value, filter: impl Fn(&Value) -> Result<Valu
 
 /// The filter `center`.
 pub(super) fn center(value: &Value, width: usize) -> Result<Value, Error> {
-    align(python::string(value)?.as_str().unwrap_or_default(), width, " ", Side::Both)
+    align(python_format::string(value)?.as_str().unwrap_or_default(), width, " ", Side::Both)
 }
 
 /// Calls the method of this name, its arguments in their places.

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::cursor::Cursor;
-use super::form::Shape;
+use super::super::cursor::Cursor;
+use super::super::call_format::Shape;
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Fields, NAME, Writer, each_tool, literal, refuse_name_unless, repeated_calls};
+use super::super::call_grammar::{Dialect, Fields, NAME, Writer, each_tool, literal, refuse_name_unless, repeated_calls};
 use super::pythonic;
-use super::scan::{Ends, Quote};
+use super::super::scanner::{Ends, Quote};
 use crate::chat::{Tool, ToolCall, schema};
 
-pub(super) const SHAPE: Shape = Shape {
+pub(in crate::chat::answer) const SHAPE: Shape = Shape {
     shown_by: &["<tool_call>", "<function="],
     open: "<tool_call>",
     bare: None,

@@ -1,15 +1,15 @@
 //! Mistral's calls: after `[TOOL_CALLS]` a list of them, or since 2025 one call as its name and its arguments.
 
-use super::form::Shape;
+use super::super::call_format::Shape;
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
+use super::super::call_grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
 use super::json;
-use super::scan::{DOUBLE, Ends, Quote};
+use super::super::scanner::{DOUBLE, Ends, Quote};
 #[cfg(feature = "constrained")]
 use crate::chat::Tool;
 use crate::chat::ToolCall;
 
-pub(super) const SHAPE: Shape = Shape {
+pub(in crate::chat::answer) const SHAPE: Shape = Shape {
     shown_by: &["[TOOL_CALLS]"],
     open: "[TOOL_CALLS]",
     bare: None,

@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value};
 
-use super::cursor::{Cursor, is_name_char};
-use super::form::{Bare, Shape};
+use super::super::cursor::{Cursor, is_name_char};
+use super::super::call_format::{Bare, Shape};
 #[cfg(feature = "constrained")]
-use super::grammar::{
+use super::super::call_grammar::{
     Dialect, Fields, NAME, Values, Writer, each_tool, escaped, is_name, literal, refuse_name_unless, repeated_calls,
 };
-use super::scan::{DOUBLE, Ends, SINGLE};
+use super::super::scanner::{DOUBLE, Ends, SINGLE};
 use crate::chat::{Tool, ToolCall};
 
-pub(super) const BARE: Shape = Shape {
+pub(in crate::chat::answer) const BARE: Shape = Shape {
     shown_by: &["[func_name1("],
     open: "",
     bare: Some(Bare {
@@ -28,7 +28,7 @@ pub(super) const BARE: Shape = Shape {
     write: write_list,
 };
 
-pub(super) const CODE: Shape = Shape {
+pub(in crate::chat::answer) const CODE: Shape = Shape {
     shown_by: &["```tool_code"],
     open: "```tool_code",
     bare: None,

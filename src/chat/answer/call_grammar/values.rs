@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::dialect::Dialect;
-use super::forms::{Form, forms};
+use super::alternatives::{Form, forms};
 use super::numbers;
 use super::writer::{Writer, literal};
 use crate::chat::schema;

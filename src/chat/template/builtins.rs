@@ -11,7 +11,7 @@ use minijinja::{
 use super::{
     budget::{ITEM, ITEM_LIST, check_text, size, spend, text_size},
     filters::needle,
-    methods, python,
+    python_methods, python_format,
 };
 
 /// The most columns of padding, or parts of a list, that a template may ask for.
@@ -24,7 +24,7 @@ type Needs = fn(&[Value]) -> Result<usize, Error>;
 pub(super) fn install(environment: &mut Environment<'_>) {
     let mut texts = |name, needs: Needs, filter| environment.add_filter(name, counted(filter, needs));
     texts("capitalize", nothing, Value::from_function(filters::capitalize));
-    texts("center", nothing, Value::from_function(methods::center));
+    texts("center", nothing, Value::from_function(python_methods::center));
     texts("e", escapes, Value::from_function(filters::escape));
     texts("escape", escapes, Value::from_function(filters::escape));
     texts("format", nothing, Value::from_function(format));
@@ -34,9 +34,9 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     texts("pprint", escapes, Value::from_function(filters::pprint));
     texts("replace", nothing, Value::from_function(replace));
     texts("safe", nothing, Value::from_function(filters::safe));
-    texts("string", nothing, Value::from_function(python::string));
+    texts("string", nothing, Value::from_function(python_format::string));
     texts("title", nothing, Value::from_function(filters::title));
-    texts("tojson", nothing, Value::from_function(python::tojson));
+    texts("tojson", nothing, Value::from_function(python_format::tojson));
     texts("trim", nothing, Value::from_function(filters::trim));
     texts("upper", nothing, Value::from_function(filters::upper));
     let mut lists = |name, needs: Needs, filter| environment.add_filter(name, counted(filter, needs));
@@ -178,7 +178,7 @@ fn batch(state: &State, value: Value, count: usize, fill_with: Option<Value>) ->
 
 /// Pairs are made once, and not whenever somebody looks.
 fn items(value: &Value) -> Result<Value, Error> {
-    Ok(methods::or_undefined(value, filters::items)?.try_iter()?.collect())
+    Ok(python_methods::or_undefined(value, filters::items)?.try_iter()?.collect())
 }
 
 fn zip(state: &State, value: Value, others: Rest<Value>) -> Result<Value, Error> {
@@ -224,7 +224,7 @@ fn is_in(state: &mut State, value: &Value, container: &Value) -> Result<bool, Er
 
 /// Python's methods.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    let args = &*methods::positional(name, args)?;
+    let args = &*python_methods::positional(name, args)?;
     match (name, value.as_str(), args) {
         ("format", Some(_), _) => check_format(value, args)?,
         ("join", Some(separator), [values]) => check_joined(values, separator)?,
@@ -235,7 +235,7 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
         ("items", None, _) => spend(state, item_lists(from_ref(value))?)?,
         _ => {}
     }
-    let made = methods::call(state, value, name, args)?;
+    let made = python_methods::call(state, value, name, args)?;
     match name {
         // What there was.
         "get" | "copy" => return Ok(made),

@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value};
 
-use super::cursor::Cursor;
-use super::form::Shape;
+use super::super::cursor::Cursor;
+use super::super::call_format::Shape;
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
-use super::scan::{Ends, Quote};
+use super::super::call_grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
+use super::super::scanner::{Ends, Quote};
 #[cfg(feature = "constrained")]
 use crate::chat::Tool;
 use crate::chat::ToolCall;
 
-pub(super) const GEMMA_4: Shape = Shape {
+pub(in crate::chat::answer) const GEMMA_4: Shape = Shape {
     shown_by: &["<|tool_call>call:"],
     open: "<|tool_call>",
     bare: None,
@@ -24,7 +24,7 @@ pub(super) const GEMMA_4: Shape = Shape {
     write: |writer, tools, parallel| write(writer, tools, parallel, &GEMMA_4, "<|\"|>"),
 };
 
-pub(super) const FUNCTION_GEMMA: Shape = Shape {
+pub(in crate::chat::answer) const FUNCTION_GEMMA: Shape = Shape {
     shown_by: &["<start_function_call>call:"],
     open: "<start_function_call>",
     bare: None,

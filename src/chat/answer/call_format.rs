@@ -1,9 +1,9 @@
 //! The forms in which models write their calls of tools; each is a file.
 
 #[cfg(feature = "constrained")]
-use super::grammar::WriteCalls;
-use super::scan::{Ends, Quote};
-use super::{gemma, json, mistral, parameters, pythonic};
+use super::call_grammar::WriteCalls;
+use super::scanner::{Ends, Quote};
+use super::formats::{gemma, json, mistral, parameters, pythonic};
 use crate::chat::{Tool, ToolCall};
 
 /// The form in which a model writes its calls of tools.

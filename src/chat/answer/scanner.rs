@@ -1,6 +1,6 @@
 //! Where a call ends, found as its text comes.
 
-use super::form::Shape;
+use super::call_format::Shape;
 
 /// What a call ends with.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@
 //! allows ([`values`]) in the way in which the form writes values ([`dialect`]). Here an answer is
 //! put together of text and calls.
 
+mod alternatives;
 mod dialect;
-mod forms;
 mod numbers;
 mod values;
 mod writer;
@@ -21,7 +21,7 @@ pub(super) use writer::{Writer, escaped, literal};
 
 use super::AnswerParser;
 use super::cursor::is_name_char;
-use super::form::Shape;
+use super::call_format::Shape;
 use crate::chat::{Tool, ToolChoice};
 
 /// Writes the expression for calls of these tools, several if they may be, after the mark of the

@@ -3,13 +3,13 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::form::{Bare, Shape};
+use super::super::call_format::{Bare, Shape};
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, escaped, literal, refuse_name_unless, repeated_calls};
-use super::scan::{DOUBLE, Ends};
+use super::super::call_grammar::{Dialect, Writer, each_tool, escaped, literal, refuse_name_unless, repeated_calls};
+use super::super::scanner::{DOUBLE, Ends};
 use crate::chat::{Tool, ToolCall};
 
-pub(super) const TAGGED: Shape = Shape {
+pub(in crate::chat::answer) const TAGGED: Shape = Shape {
     shown_by: &["<tool_call>", "\"arguments\""],
     open: "<tool_call>",
     bare: None,
@@ -22,7 +22,7 @@ pub(super) const TAGGED: Shape = Shape {
     write: write_tagged,
 };
 
-pub(super) const BARE: Shape = Shape {
+pub(in crate::chat::answer) const BARE: Shape = Shape {
     shown_by: &["{\"name\": ", "\"parameters\": "],
     open: "<|python_tag|>",
     bare: Some(Bare {
