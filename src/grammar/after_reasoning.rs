@@ -50,15 +50,15 @@ const MAX_SPACES: usize = 4;
 impl AfterThought {
     /// For the answer to this prompt, which `parser` takes apart.
     pub fn new(mut constraint: Constraint, parser: &AnswerParser, prompt: &str, tokenizer: &Tokenizer) -> Result<Self> {
-        let marks = parser.thought_marks();
+        let marks = parser.reasoning_marks();
         let state = match marks {
-            Some(_) if parser.is_thinking() => State::Thought(vec![]),
+            Some(_) if parser.is_reasoning() => State::Thought(vec![]),
             Some([_, close]) if !prompt.trim_end().ends_with(close) => State::Start,
             _ => State::Answer,
         };
         let [open, close] = marks.unwrap_or_default();
         let open = tokenizer.encode(open, SpecialTokens::Parse)?;
-        let forbidden = parser.mark_within_thoughts().map(|mark| Forbidden::new(mark, tokenizer)).transpose()?;
+        let forbidden = parser.call_mark_within_reasoning().map(|mark| Forbidden::new(mark, tokenizer)).transpose()?;
         let may_be_empty = constraint.is_complete()?;
         let tokenizer = tokenizer.clone();
         Ok(Self { constraint, tokenizer, open, close, forbidden, may_be_empty, state, exception: None, seen: None })

@@ -60,7 +60,7 @@ impl Runner {
 }
 
 /// All that is known of a model before memory is spent on it.
-struct Prepared {
+pub(super) struct Prepared {
     gguf: Gguf,
     weights: Weights,
     config: Config,
@@ -68,7 +68,7 @@ struct Prepared {
     graph: Graph,
     layout: CacheLayout,
     limits: Limits,
-    memory: MemoryPlan,
+    pub(super) memory: MemoryPlan,
 }
 
 impl RunnerBuilder {

@@ -7,14 +7,14 @@ use super::Runner;
 use super::tool_choice::refuse_forced_calls;
 #[cfg(feature = "constrained")]
 use crate::grammar::AfterThought;
-use crate::{
-    Result,
-    generate::{Completion, GenerateOptions, GenerateRequest, Generation, Prompt, generate_many},
-};
 #[cfg(feature = "chat")]
 use crate::{
     Error,
     chat::{ChatOptions, Message},
+};
+use crate::{
+    Result,
+    generate::{Completion, GenerateOptions, GenerateRequest, Generation, Prompt, generate_many},
 };
 
 impl Runner {

@@ -1,111 +1,77 @@
-//! The forms in which models write their calls of tools; each is a file.
+//! Describes a format of tool calls: its marks, its parser and its grammar.
 
 #[cfg(feature = "constrained")]
 use super::call_grammar::WriteCalls;
-use super::scanner::{Ends, Quote};
-use super::formats::{gemma, json, mistral, parameters, pythonic};
 use crate::chat::{Tool, ToolCall};
 
-/// The form in which a model writes its calls of tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CallForm {
-    /// `<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>`: Hermes, Qwen2.5, Qwen3, SmolLM3.
-    TaggedJson,
-    /// `<tool_call><function=f><parameter=a>1</parameter></function></tool_call>`, typed by the tool's schema:
-    /// Qwen3-Coder, Qwen3.5.
-    Parameters,
-    /// `{"name": "f", "parameters": {"a": 1}}` in the place of an answer, or after `<|python_tag|>`: Llama 3.
-    Json,
-    /// `[f(a=1), g(b="x")]` in the place of an answer: Llama 3.2 and 4.
-    Pythonic,
-    /// `f(a=1)` in a block of code called `tool_code`: Gemma 3, as its guide has it.
-    ToolCode,
-    /// `<|tool_call>call:f{a:1}<tool_call|>`: Gemma 4.
-    Gemma4,
-    /// `<start_function_call>call:f{a:1}<end_function_call>`: FunctionGemma.
-    FunctionGemma,
-    /// `[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]` or `[TOOL_CALLS]f[ARGS]{"a": 1}`: Mistral.
-    Mistral,
-}
-
-/// How a call is known that no mark begins.
+/// The syntax of one format of tool calls.
 #[derive(Debug)]
-pub(super) struct Bare {
-    /// Whether an answer that begins so, with these tools, is a call; `None` while it may become
-    /// one.
-    pub begins: fn(&str, &[Tool]) -> Option<bool>,
-    /// The regular expression for the beginnings of which that is true.
-    #[cfg(feature = "constrained")]
-    pub expression: fn(&[Tool]) -> String,
-}
-
-/// What a form looks like.
-#[derive(Debug)]
-pub(super) struct Shape {
-    /// What a template has in it, all of it, where models call so. A template's `\"` counts as `"`.
-    pub shown_by: &'static [&'static str],
-    /// What begins a call; empty where calls only come in the place of an answer.
+pub(super) struct CallFormat {
+    /// Texts of which every one occurs in the chat templates of models with this format. A `\"` in
+    /// a template counts as `"`.
+    pub template_marks: &'static [&'static str],
+    /// The mark before a call; empty if calls have none.
     pub open: &'static str,
-    /// Where calls may come without the mark.
-    pub bare: Option<Bare>,
-    /// Within what the end is not looked for.
+    /// Recognition of a call at the start of an answer, without the mark.
+    pub unmarked: Option<UnmarkedCall>,
+    /// The quotes within which the end of a call is not searched for.
     pub quotes: &'static [Quote],
-    pub ends: Ends,
-    /// What may stand between two calls, besides white space.
-    pub between: &'static [char],
-    /// Whether a call also ends a thought that was not closed.
-    pub ends_thought: bool,
-    /// The calls in what stands between the marks, or what is wrong with it.
+    pub end: CallEnd,
+    /// Characters that may stand between two calls, besides white space.
+    pub separators: &'static [char],
+    /// Whether a call also ends reasoning that was not closed.
+    pub ends_reasoning: bool,
+    /// Parses the text between the marks; an error completes the sentence "the call ..".
     pub parse: fn(&str, &[Tool]) -> Result<Vec<ToolCall>, String>,
-    /// The expression for calls of these tools after the mark that begins the first one.
+    /// Writes the grammar of calls of the given tools, after the mark before the first one.
     #[cfg(feature = "constrained")]
     pub write: WriteCalls,
 }
 
-/// Every form, those first whose marks are theirs alone.
-const FORMS: &[CallForm] = &[
-    CallForm::Gemma4,
-    CallForm::FunctionGemma,
-    CallForm::Mistral,
-    CallForm::Parameters,
-    CallForm::TaggedJson,
-    CallForm::ToolCode,
-    CallForm::Pythonic,
-    CallForm::Json,
-];
-
-impl CallForm {
-    /// The form that a template shows.
-    pub(super) fn of(template: &str) -> Option<Self> {
-        let template = template.replace("\\\"", "\"");
-        FORMS.iter().copied().find(|form| form.shape().shown_by.iter().all(|text| template.contains(text)))
-    }
-
-    pub(super) fn shape(self) -> &'static Shape {
-        match self {
-            Self::TaggedJson => &json::TAGGED,
-            Self::Parameters => &parameters::SHAPE,
-            Self::Json => &json::BARE,
-            Self::Pythonic => &pythonic::BARE,
-            Self::ToolCode => &pythonic::CODE,
-            Self::Gemma4 => &gemma::GEMMA_4,
-            Self::FunctionGemma => &gemma::FUNCTION_GEMMA,
-            Self::Mistral => &mistral::SHAPE,
-        }
-    }
+/// How a call is recognised at the start of an answer that has no mark before it.
+#[derive(Debug)]
+pub(super) struct UnmarkedCall {
+    /// Returns whether an answer with this beginning is a call of one of the tools; `None` if more
+    /// text is needed to tell.
+    pub begins: fn(&str, &[Tool]) -> Option<bool>,
+    /// Returns the regular expression of the beginnings for which `begins` is true.
+    #[cfg(feature = "constrained")]
+    pub expression: fn(&[Tool]) -> String,
 }
 
-impl Shape {
-    /// The mark that ends a call; empty where a bracket does.
+/// The end of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CallEnd {
+    Mark(&'static str),
+    /// The bracket that closes the first one.
+    Bracket,
+}
+
+/// A kind of quoted text, in which neither marks nor brackets count.
+#[derive(Debug)]
+pub(super) struct Quote {
+    pub open: &'static str,
+    pub close: &'static str,
+    /// Whether a backslash escapes the character after it.
+    pub escapes: bool,
+}
+
+/// A JSON or Python string in double quotes.
+pub(super) const DOUBLE: Quote = Quote { open: "\"", close: "\"", escapes: true };
+
+/// A Python string in single quotes.
+pub(super) const SINGLE: Quote = Quote { open: "'", close: "'", escapes: true };
+
+impl CallFormat {
+    /// Returns the mark after a call; empty if a bracket ends it.
     pub const fn close(&self) -> &'static str {
-        match self.ends {
-            Ends::Mark(end) => end,
-            Ends::Brackets => "",
+        match self.end {
+            CallEnd::Mark(mark) => mark,
+            CallEnd::Bracket => "",
         }
     }
 
-    /// All marks of the form.
+    /// Returns every mark of the format.
     pub fn marks(&self) -> impl Iterator<Item = &'static str> {
         [self.open, self.close()].into_iter().chain(self.quotes.iter().flat_map(|quote| [quote.open, quote.close]))
     }

@@ -1,25 +1,26 @@
-//! How models mark what they think.
+//! The marks around reasoning, by model family.
 
-/// The marks around a thought.
+/// The marks that a model writes around its reasoning.
 #[derive(Debug)]
-pub(super) struct Thinking {
-    /// What the template has in it, one of these, where models think so.
-    shown_by: &'static [&'static str],
+pub(super) struct ReasoningMarks {
+    /// Texts of which one occurs in the chat templates of models with these marks.
+    template_marks: &'static [&'static str],
     pub open: &'static str,
     pub close: &'static str,
-    /// Whether a thought may begin anywhere, not only at the start: where the mark is a special token, which nobody quotes.
+    /// Whether reasoning may begin anywhere in an answer, and not only at its start. This holds for
+    /// opening marks that are special tokens, because text cannot quote them.
     pub anywhere: bool,
 }
 
-const FORMS: &[Thinking] = &[
-    Thinking { shown_by: &["<|channel>"], open: "<|channel>thought", close: "<channel|>", anywhere: true },
-    Thinking { shown_by: &["[THINK]"], open: "[THINK]", close: "[/THINK]", anywhere: true },
-    Thinking { shown_by: &["<think>", "</think>"], open: "<think>", close: "</think>", anywhere: false },
+const MARKS: &[ReasoningMarks] = &[
+    ReasoningMarks { template_marks: &["<|channel>"], open: "<|channel>thought", close: "<channel|>", anywhere: true },
+    ReasoningMarks { template_marks: &["[THINK]"], open: "[THINK]", close: "[/THINK]", anywhere: true },
+    ReasoningMarks { template_marks: &["<think>", "</think>"], open: "<think>", close: "</think>", anywhere: false },
 ];
 
-impl Thinking {
-    /// How models of this template think, if they do.
-    pub fn of(template: &str) -> Option<&'static Self> {
-        FORMS.iter().find(|form| form.shown_by.iter().any(|text| template.contains(text)))
+impl ReasoningMarks {
+    /// Returns the marks that a chat template shows; `None` for models without reasoning.
+    pub fn shown_by(template: &str) -> Option<&'static Self> {
+        MARKS.iter().find(|marks| marks.template_marks.iter().any(|mark| template.contains(mark)))
     }
 }

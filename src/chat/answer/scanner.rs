@@ -1,57 +1,38 @@
-//! Where a call ends, found as its text comes.
+//! Finds the end of a tool call in streamed text.
 
-use super::call_format::Shape;
+use super::call_format::{CallEnd, CallFormat, Quote};
 
-/// What a call ends with.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Ends {
-    /// This mark.
-    Mark(&'static str),
-    /// The bracket that closes the first one.
-    Brackets,
-}
-
-/// A stretch in which neither marks nor brackets count.
-#[derive(Debug)]
-pub(super) struct Quote {
-    pub open: &'static str,
-    pub close: &'static str,
-    /// Whether a backslash takes its meaning from what follows it.
-    pub escapes: bool,
-}
-
-/// A JSON or Python string.
-pub(super) const DOUBLE: Quote = Quote { open: "\"", close: "\"", escapes: true };
-pub(super) const SINGLE: Quote = Quote { open: "'", close: "'", escapes: true };
-
-/// How far a call was looked at.
+/// The state of the search for the end of one call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scan {
-    at: usize,
+pub(super) struct CallScanner {
+    /// Number of bytes that were searched.
+    position: usize,
+    /// Number of open brackets.
     depth: usize,
     quote: Option<&'static Quote>,
 }
 
-impl Scan {
-    /// Looks on in `text`, all of what came so far of the call. Returns where what it says ends, and where what follows it begins.
-    pub fn advance(&mut self, text: &str, shape: &'static Shape, last: bool) -> Option<(usize, usize)> {
-        while let Some(char) = text[self.at..].chars().next() {
-            let rest = &text[self.at..];
-            if !last && self.marks(shape).any(|mark| mark.len() > rest.len() && mark.starts_with(rest)) {
+impl CallScanner {
+    /// Continues the search in `text`, which is the text after the call's opening mark so far, and
+    /// all of it if `last`. Returns the end of the call's content and the end of its closing mark.
+    pub fn advance(&mut self, text: &str, format: &'static CallFormat, last: bool) -> Option<(usize, usize)> {
+        while let Some(char) = text[self.position..].chars().next() {
+            let rest = &text[self.position..];
+            if !last && self.marks(format).any(|mark| mark.len() > rest.len() && mark.starts_with(rest)) {
                 return None;
             }
             match self.quote {
                 Some(quote) if quote.escapes && char == '\\' => {
-                    self.at += 1 + rest[1..].chars().next().or_else(|| last.then_some('\0'))?.len_utf8();
-                    self.at = self.at.min(text.len());
+                    self.position += 1 + rest[1..].chars().next().or_else(|| last.then_some('\0'))?.len_utf8();
+                    self.position = self.position.min(text.len());
                 }
                 Some(quote) if rest.starts_with(quote.close) => {
-                    self.at += quote.close.len();
+                    self.position += quote.close.len();
                     self.quote = None;
                 }
-                Some(_) => self.at += char.len_utf8(),
+                Some(_) => self.position += char.len_utf8(),
                 None => {
-                    if let Some(end) = self.outside(rest, char, shape) {
+                    if let Some(end) = self.skip_unquoted(rest, char, format) {
                         return Some(end);
                     }
                 }
@@ -60,19 +41,20 @@ impl Scan {
         None
     }
 
-    /// Steps over what stands at the begin of `rest`, outside of quotes, if it is not the end.
-    fn outside(&mut self, rest: &str, char: char, shape: &'static Shape) -> Option<(usize, usize)> {
-        if let Ends::Mark(mark) = shape.ends
+    /// Skips the character or opening quote at the start of `rest`, which is outside of quotes.
+    /// Returns the same as [`advance`](Self::advance) if the call ends there.
+    fn skip_unquoted(&mut self, rest: &str, char: char, format: &'static CallFormat) -> Option<(usize, usize)> {
+        if let CallEnd::Mark(mark) = format.end
             && rest.starts_with(mark)
         {
-            return Some((self.at, self.at + mark.len()));
+            return Some((self.position, self.position + mark.len()));
         }
-        self.quote = shape.quotes.iter().find(|quote| rest.starts_with(quote.open));
-        self.at += self.quote.map_or(char.len_utf8(), |quote| quote.open.len());
-        if let (Ends::Brackets, None) = (shape.ends, self.quote) {
+        self.quote = format.quotes.iter().find(|quote| rest.starts_with(quote.open));
+        self.position += self.quote.map_or(char.len_utf8(), |quote| quote.open.len());
+        if let (CallEnd::Bracket, None) = (format.end, self.quote) {
             match char {
                 '(' | '[' | '{' => self.depth += 1,
-                ')' | ']' | '}' if self.depth <= 1 => return Some((self.at, self.at)),
+                ')' | ']' | '}' if self.depth <= 1 => return Some((self.position, self.position)),
                 ')' | ']' | '}' => self.depth -= 1,
                 _ => {}
             }
@@ -80,10 +62,10 @@ impl Scan {
         None
     }
 
-    /// What would be noticed next.
-    fn marks(&self, shape: &'static Shape) -> impl Iterator<Item = &'static str> {
+    /// Returns the marks that matter at the current position.
+    fn marks(&self, format: &'static CallFormat) -> impl Iterator<Item = &'static str> {
         let closing = self.quote.map(|quote| quote.close);
-        let opening = shape.marks().filter(move |_| closing.is_none());
+        let opening = format.marks().filter(move |_| closing.is_none());
         closing.into_iter().chain(opening)
     }
 }

@@ -1,162 +1,168 @@
-//! Translates JSON Schema into rules for the values that it allows.
+//! Translates JSON Schema into grammar rules for values.
 //!
-//! The rules may allow less than the schema, never more: objects have their named properties alone,
-//! in the schema's order, unless the schema names none; numbers have a bounded number of digits;
-//! references and values of any type nest a bounded number of times.
+//! The rules may allow less than the schema, never more: objects have the named properties only, in
+//! the schema's order, unless the schema names none; numbers have a limited number of digits;
+//! references and values of any type have a limited depth.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use super::alternatives::{Alternative, alternatives};
 use super::dialect::Dialect;
-use super::alternatives::{Form, forms};
 use super::numbers;
-use super::writer::{Writer, literal};
+use super::writer::{GrammarWriter, literal};
 use crate::chat::schema;
 
-/// How deep values may nest, which is less than every parser of calls takes.
+/// The deepest nesting of values; less than the limit of every parser of calls.
 const MAX_DEPTH: usize = 16;
 
-/// How deep values may nest whose schema says nothing.
-const MAX_FREE_DEPTH: usize = 3;
+/// The deepest nesting of values without a schema.
+const MAX_UNRESTRICTED_DEPTH: usize = 3;
 
-/// The rules for values by one schema.
-pub(in crate::chat::answer) struct Values<'v, 't> {
-    pub writer: &'v mut Writer<'t>,
+/// The grammar rules for the values of one schema.
+pub(in crate::chat::answer) struct ValueRules<'v, 't> {
+    pub writer: &'v mut GrammarWriter<'t>,
     root: &'v Value,
-    /// The rules of schemas by their text, the depth that is left and the dialect.
+    /// Rules by the text of their schema, the remaining depth and the dialect.
     translated: HashMap<(String, usize, Dialect), Option<String>>,
 }
 
-/// How an object's fields are written.
-pub(in crate::chat::answer) struct Fields<'f> {
+/// The syntax of an object's fields.
+pub(in crate::chat::answer) struct FieldSyntax<'f> {
     pub open: &'f str,
     pub comma: &'f str,
     pub close: &'f str,
-    /// The expression for a key with what separates it from its value; `None` where it cannot be
-    /// written.
-    pub key: &'f dyn Fn(&Writer<'_>, &str) -> Option<String>,
-    /// The expression for any key with what separates it from its value, for objects whose fields
-    /// have no names.
+    /// Returns the expression of a key and the separator after it; `None` if the format cannot express
+    /// the key.
+    pub key: &'f dyn Fn(&GrammarWriter<'_>, &str) -> Option<String>,
+    /// The expression of any key and the separator after it, for objects without named fields.
     pub any_key: &'f str,
     pub values: Dialect,
 }
 
-/// An expression, or nothing where there is no value that could be written.
+/// An expression; `None` if there is no value that could be written.
 type Expression = Result<Option<String>, String>;
 
-impl<'v, 't> Values<'v, 't> {
-    pub fn new(writer: &'v mut Writer<'t>, root: &'v Value) -> Self {
+impl<'v, 't> ValueRules<'v, 't> {
+    pub fn new(writer: &'v mut GrammarWriter<'t>, root: &'v Value) -> Self {
         Self { writer, root, translated: HashMap::new() }
     }
 
-    /// The expression for the arguments of a call, an object with fields of this look.
-    pub fn arguments(&mut self, look: &Fields<'_>) -> Result<String, String> {
-        let mut alternatives = vec![];
-        for form in forms(self.root, self.root)? {
-            if form.allows("object") {
-                alternatives.extend(self.object(&form, look, MAX_DEPTH)?);
+    /// Returns the expression of a call's arguments: an object with fields of the given syntax.
+    pub fn arguments(&mut self, syntax: &FieldSyntax<'_>) -> Result<String, String> {
+        let mut expressions = vec![];
+        for alternative in alternatives(self.root, self.root)? {
+            if alternative.allows("object") {
+                expressions.extend(self.object(&alternative, syntax, MAX_DEPTH)?);
             }
         }
-        self.any_of(alternatives).ok_or_else(|| "allows no arguments that could be written".to_owned())
+        self.any_of(expressions).ok_or_else(|| "allows no arguments that could be written".to_owned())
     }
 
-    /// The expression for the arguments of a call, written as an object is in this dialect.
+    /// Returns the expression of a call's arguments, written as an object of the dialect.
     pub fn object_arguments(&mut self, dialect: Dialect) -> Result<String, String> {
-        self.with_object_look(dialect, |values, look| values.arguments(look))
+        self.with_object_syntax(dialect, |values, syntax| values.arguments(syntax))
     }
 
-    fn with_object_look<T>(&mut self, dialect: Dialect, act: impl FnOnce(&mut Self, &Fields<'_>) -> T) -> T {
-        let key = |writer: &Writer<'_>, key: &str| Some(format!("{} {}", dialect.key(writer, key)?, dialect.colon()));
+    fn with_object_syntax<T>(&mut self, dialect: Dialect, act: impl FnOnce(&mut Self, &FieldSyntax<'_>) -> T) -> T {
+        let key =
+            |writer: &GrammarWriter<'_>, key: &str| Some(format!("{} {}", dialect.key(writer, key)?, dialect.colon()));
         let any_key = format!("{} {}", dialect.any_key(self.writer), dialect.colon());
         let (open, comma, close) = ("\"{\"", dialect.comma(), "\"}\"");
-        act(self, &Fields { open, comma, close, key: &key, any_key: &any_key, values: dialect })
+        act(self, &FieldSyntax { open, comma, close, key: &key, any_key: &any_key, values: dialect })
     }
 
-    /// The expression for the values that a schema allows.
+    /// Returns the expression of the values that a schema allows.
     fn value(&mut self, schema: &Value, dialect: Dialect, depth: usize) -> Expression {
         let Some(depth) = depth.checked_sub(1) else { return Ok(None) };
-        // Schemas that refer to themselves would otherwise be translated twice as often at each
-        // level.
+        // Without this cache the work on schemas that refer to themselves doubles at each level.
         let key = (schema.to_string(), depth, dialect);
         if let Some(rule) = self.translated.get(&key) {
             return Ok(rule.clone());
         }
-        let mut alternatives = vec![];
-        for form in forms(self.root, schema)? {
-            self.form(&form, dialect, depth, &mut alternatives)?;
+        let mut expressions = vec![];
+        for alternative in alternatives(self.root, schema)? {
+            self.alternative(&alternative, dialect, depth, &mut expressions)?;
         }
-        let rule = self.any_of(alternatives);
+        let rule = self.any_of(expressions);
         self.translated.insert(key, rule.clone());
         Ok(rule)
     }
 
-    fn any_of(&mut self, mut alternatives: Vec<String>) -> Option<String> {
-        alternatives.dedup();
-        (!alternatives.is_empty()).then(|| self.writer.rule(alternatives.join(" | ")))
+    fn any_of(&mut self, mut expressions: Vec<String>) -> Option<String> {
+        expressions.dedup();
+        (!expressions.is_empty()).then(|| self.writer.rule(expressions.join(" | ")))
     }
 
-    fn form(&mut self, form: &Form, dialect: Dialect, depth: usize, into: &mut Vec<String>) -> Result<(), String> {
-        if let Some(values) = form.values() {
-            let schema = Value::Object(form.schema.clone());
+    fn alternative(
+        &mut self,
+        alternative: &Alternative,
+        dialect: Dialect,
+        depth: usize,
+        into: &mut Vec<String>,
+    ) -> Result<(), String> {
+        if let Some(values) = alternative.values() {
+            let schema = Value::Object(alternative.schema.clone());
             let allowed = values.into_iter().filter(|value| schema::check_within(self.root, &schema, value).is_ok());
             into.extend(allowed.filter_map(|value| dialect.literal(self.writer, value)));
             return Ok(());
         }
         let inner = dialect.inner();
-        if form.is_free() && inner != dialect {
-            // Text without a type is taken as it is.
-            into.push(dialect.string(self.writer, &form.schema));
+        if alternative.is_unrestricted() && inner != dialect {
+            // A tag's value without a type is text.
+            into.push(dialect.string(self.writer, &alternative.schema));
             return Ok(());
         }
-        if form.is_free() {
-            into.extend(self.free_value(dialect, depth.min(MAX_FREE_DEPTH)));
+        if alternative.is_unrestricted() {
+            into.extend(self.any_value(dialect, depth.min(MAX_UNRESTRICTED_DEPTH)));
             return Ok(());
         }
-        let [yes, no, null] = inner.words().map(|(word, _)| dialect.finish(literal(word)));
-        if form.allows("string") {
-            into.push(dialect.string(self.writer, &form.schema));
+        let [true_word, false_word, null] = inner.words().map(|(word, _)| dialect.finish(literal(word)));
+        if alternative.allows("string") {
+            into.push(dialect.string(self.writer, &alternative.schema));
         }
-        let number = if form.allows("number") { Some(false) } else { form.allows("integer").then_some(true) };
-        let number = number.and_then(|integers| numbers::expression(&form.schema, integers));
+        let number =
+            if alternative.allows("number") { Some(false) } else { alternative.allows("integer").then_some(true) };
+        let number = number.and_then(|integers| numbers::expression(&alternative.schema, integers));
         into.extend(number.map(|number| dialect.finish(format!("/{number}/"))));
-        if form.allows("boolean") {
-            into.extend([yes, no]);
+        if alternative.allows("boolean") {
+            into.extend([true_word, false_word]);
         }
-        if form.allows("null") {
+        if alternative.allows("null") {
             into.push(null);
         }
-        if form.allows("array") {
-            into.extend(self.array(form, inner, depth)?.map(|array| dialect.finish(array)));
+        if alternative.allows("array") {
+            into.extend(self.array(alternative, inner, depth)?.map(|array| dialect.finish(array)));
         }
-        if form.allows("object") {
-            let object = self.with_object_look(inner, |values, look| values.object(form, look, depth))?;
+        if alternative.allows("object") {
+            let object = self.with_object_syntax(inner, |values, syntax| values.object(alternative, syntax, depth))?;
             into.extend(object.map(|object| dialect.finish(object)));
         }
         Ok(())
     }
 
-    /// The expressions for values of any type, nested at most this deep.
-    fn free_value(&mut self, dialect: Dialect, depth: usize) -> Option<String> {
+    /// Returns the expression of values of any type, with at most this nesting.
+    fn any_value(&mut self, dialect: Dialect, depth: usize) -> Option<String> {
         let empty = Map::new();
-        let mut alternatives = vec![dialect.string(self.writer, &empty)];
-        alternatives.extend(numbers::expression(&empty, false).map(|number| format!("/{number}/")));
-        alternatives.extend(dialect.words().map(|(word, _)| literal(word)));
+        let mut expressions = vec![dialect.string(self.writer, &empty)];
+        expressions.extend(numbers::expression(&empty, false).map(|number| format!("/{number}/")));
+        expressions.extend(dialect.words().map(|(word, _)| literal(word)));
         if let Some(inner) = depth.checked_sub(1) {
-            let value = self.free_value(dialect, inner);
-            alternatives.extend(value.as_ref().map(|value| self.list(value, dialect, 0, None)));
-            let map = |value| self.with_object_look(dialect, |values, look| values.map(value, look, 0, None));
-            alternatives.extend(value.map(map));
+            let value = self.any_value(dialect, inner);
+            expressions.extend(value.as_ref().map(|value| self.list(value, dialect, 0, None)));
+            let map = |value| self.with_object_syntax(dialect, |values, syntax| values.map(value, syntax, 0, None));
+            expressions.extend(value.map(map));
         }
-        self.any_of(alternatives)
+        self.any_of(expressions)
     }
 
-    fn array(&mut self, form: &Form, dialect: Dialect, depth: usize) -> Expression {
-        let (least, most) = (form.count("minItems").unwrap_or(0), form.count("maxItems"));
-        let item = match form.schema.get("items") {
+    fn array(&mut self, alternative: &Alternative, dialect: Dialect, depth: usize) -> Expression {
+        let (least, most) = (alternative.count("minItems").unwrap_or(0), alternative.count("maxItems"));
+        let item = match alternative.schema.get("items") {
             _ if most == Some(0) => None,
             Some(schema) => self.value(schema, dialect, depth)?,
-            None => self.free_value(dialect, depth.min(MAX_FREE_DEPTH)),
+            None => self.any_value(dialect, depth.min(MAX_UNRESTRICTED_DEPTH)),
         };
         Ok(match item {
             Some(item) if most.is_none_or(|most| least <= most) => Some(self.list(&item, dialect, least, most)),
@@ -170,74 +176,78 @@ impl<'v, 't> Values<'v, 't> {
         self.writer.rule(format!("\"[\" {items} \"]\""))
     }
 
-    fn map(&mut self, value: String, look: &Fields<'_>, least: usize, most: Option<usize>) -> String {
-        let entry = self.writer.rule(format!("{} {value}", look.any_key));
-        let entries = repeated(&entry, look.comma, least, most);
-        self.writer.rule(format!("{} {entries} {}", look.open, look.close).trim().to_owned())
+    fn map(&mut self, value: String, syntax: &FieldSyntax<'_>, least: usize, most: Option<usize>) -> String {
+        let entry = self.writer.rule(format!("{} {value}", syntax.any_key));
+        let entries = repeated(&entry, syntax.comma, least, most);
+        self.writer.rule(format!("{} {entries} {}", syntax.open, syntax.close).trim().to_owned())
     }
 
-    fn object(&mut self, form: &Form, look: &Fields<'_>, depth: usize) -> Expression {
-        let names_fields = !form.properties().is_empty() || !form.required().is_empty();
-        // An empty list of properties is how schemas say that there are no arguments.
-        let is_open = form.schema.get("additionalProperties").is_none_or(|open| *open == true);
-        if names_fields || is_open && form.schema.contains_key("properties") {
-            return self.fields(form, look, depth);
+    fn object(&mut self, alternative: &Alternative, syntax: &FieldSyntax<'_>, depth: usize) -> Expression {
+        let names_fields = !alternative.properties().is_empty() || !alternative.required().is_empty();
+        // Schemas declare a tool without arguments by an empty list of properties.
+        let is_open = alternative.schema.get("additionalProperties").is_none_or(|open| *open == true);
+        if names_fields || is_open && alternative.schema.contains_key("properties") {
+            return self.fields(alternative, syntax, depth);
         }
-        let (least, most) = (form.count("minProperties").unwrap_or(0), form.count("maxProperties"));
+        let (least, most) = (alternative.count("minProperties").unwrap_or(0), alternative.count("maxProperties"));
         if least > 1 {
-            return Err("has `minProperties`, which no grammar can hold to: two keys may be the same".to_owned());
+            return Err(
+                "has `minProperties` without named properties, which a grammar cannot express: remove it".to_owned()
+            );
         }
-        let value = match form.schema.get("additionalProperties") {
-            Some(schema) if !is_open => self.value(schema, look.values, depth)?,
-            _ => self.value(&Value::Bool(true), look.values, depth.min(MAX_FREE_DEPTH + 1))?,
+        let value = match alternative.schema.get("additionalProperties") {
+            Some(schema) if !is_open => self.value(schema, syntax.values, depth)?,
+            _ => self.value(&Value::Bool(true), syntax.values, depth.min(MAX_UNRESTRICTED_DEPTH + 1))?,
         };
         Ok(match value {
-            Some(value) if most.is_none_or(|most| least <= most) => Some(self.map(value, look, least, most)),
-            None if least == 0 => Some(self.writer.rule(format!("{} {}", look.open, look.close).trim().to_owned())),
+            Some(value) if most.is_none_or(|most| least <= most) => Some(self.map(value, syntax, least, most)),
+            None if least == 0 => Some(self.writer.rule(format!("{} {}", syntax.open, syntax.close).trim().to_owned())),
             _ => None,
         })
     }
 
-    /// The expression for an object with named fields.
-    fn fields(&mut self, form: &Form, look: &Fields<'_>, depth: usize) -> Expression {
-        let (properties, required) = (form.properties(), form.required());
-        let least = form.count("minProperties").unwrap_or(0);
+    /// Returns the expression of an object with named fields.
+    fn fields(&mut self, alternative: &Alternative, syntax: &FieldSyntax<'_>, depth: usize) -> Expression {
+        let (properties, required) = (alternative.properties(), alternative.required());
+        let least = alternative.count("minProperties").unwrap_or(0);
         let names: Vec<&str> = properties.keys().map(String::as_str).collect();
         let more: Vec<&str> = required.iter().copied().filter(|name| !properties.contains_key(*name)).collect();
-        if least > required.len() || form.count("maxProperties").is_some_and(|most| most < names.len() + more.len()) {
+        if least > required.len()
+            || alternative.count("maxProperties").is_some_and(|most| most < names.len() + more.len())
+        {
             return Err(
-                "has `minProperties` or `maxProperties` with optional properties, which no grammar can hold to".into(),
+                "has `minProperties` or `maxProperties` with optional properties, which a grammar cannot express"
+                    .into(),
             );
         }
-        let unnamed = form.schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
+        let unnamed = alternative.schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
         let mut items = vec![];
         for name in names.into_iter().chain(more) {
-            let value = self.value(properties.get(name).unwrap_or(unnamed), look.values, depth)?;
-            let key = (look.key)(self.writer, name);
+            let value = self.value(properties.get(name).unwrap_or(unnamed), syntax.values, depth)?;
+            let key = (syntax.key)(self.writer, name);
             match (key, value) {
                 (Some(key), Some(value)) => items.push((format!("{key} {value}"), required.contains(&name))),
                 (None, _) => {
-                    return Err(format!("has the property `{name}`, which the model's form of calls cannot write"));
+                    return Err(format!(
+                        "has the property `{name}`, which the model's call format cannot write: rename it"
+                    ));
                 }
                 (_, None) if required.contains(&name) => return Ok(None),
                 (_, None) => {}
             }
         }
-        let items = self.sequence(&items, look.comma);
-        Ok(Some(self.writer.rule(format!("{} {items} {}", look.open, look.close).trim().to_owned())))
+        let items = self.sequence(&items, syntax.comma);
+        Ok(Some(self.writer.rule(format!("{} {items} {}", syntax.open, syntax.close).trim().to_owned())))
     }
 
-    /// The expression for these items in their order, of which those that are not required may be
-    /// left out.
+    /// Returns the expression of items in order, each with a flag for whether it is required.
     fn sequence(&mut self, items: &[(String, bool)], comma: &str) -> String {
-        // What may come from an item on: after another one, and as the first.
+        // The rest of the sequence from an item on: after an earlier item, and as the first.
         let (mut after, mut first) = ("\"\"".to_owned(), "\"\"".to_owned());
         for (item, required) in items.iter().rev() {
             let (next, alone) = (format!("{comma} {item} {after}"), format!("{item} {after}"));
-            let (next, alone) = match required {
-                true => (next, alone),
-                false => (format!("{next} | {after}"), format!("{alone} | {first}")),
-            };
+            let (next, alone) =
+                if *required { (next, alone) } else { (format!("{next} | {after}"), format!("{alone} | {first}")) };
             (after, first) = (self.writer.rule(next.trim().to_owned()), self.writer.rule(alone));
         }
         first
