@@ -6,7 +6,7 @@ use super::Runner;
 #[cfg(all(feature = "chat", not(feature = "constrained")))]
 use super::tool_choice::refuse_forced_calls;
 #[cfg(feature = "constrained")]
-use crate::grammar::AfterThought;
+use crate::grammar::AfterReasoning;
 #[cfg(feature = "chat")]
 use crate::{
     Error,
@@ -156,7 +156,7 @@ impl Runner {
         #[cfg(feature = "constrained")]
         if let Some(form) = form {
             let constraint = form.constraint(self.config.vocab_size)?;
-            let constraint = AfterThought::new(constraint, &parser, &prompt.text, &self.tokenizer)?;
+            let constraint = AfterReasoning::new(constraint, &parser, &prompt.text, &self.tokenizer)?;
             let free = GenerateOptions { grammar: None, ..options.clone() };
             let generation = self.generation(prompt.ids, &free)?.with_form(constraint);
             return Ok(Answer::new(generation.showing(marks), parser));
