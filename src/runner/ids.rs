@@ -1,21 +1,20 @@
-//! Token ids and logits, and the runner's sequence of tokens.
+//! Generates token ids, computes logits, and manages the runner's sequence of tokens.
 
 use super::Runner;
 use crate::{
     Result,
-    generate::{Decoder, Wanted},
+    generate::{Decoder, LogitsFor},
     kv_cache::SequenceId,
     sampler::{Sampler, SamplerOptions},
 };
 
 impl Runner {
-    /// The `n` most probable ids after `ids`, each chosen with the ones before it. `on_token` is given each as it comes,
-    /// and ends it by returning false. It also ends before an end-of-generation token, which is not returned, and where
-    /// the context is full.
+    /// Returns up to `n` ids that continue `ids`, each the most probable one after the ids before it.
+    /// `on_token` is called with each id, and ends the generation by returning false. It also ends before
+    /// an end-of-generation token, which is not returned, and at the end of the context.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) where there are no ids or one is past the vocabulary, [`Error::ContextFull`](crate::Error::ContextFull) where there are
-    /// more than the context has room for.
+    /// [`Error::Argument`](crate::Error::Argument) if `ids` is empty or has an id that is not in the vocabulary; [`Error::ContextFull`](crate::Error::ContextFull) if the context has no room for them.
     pub fn generate_ids(&mut self, ids: &[u32], n: usize, mut on_token: impl FnMut(u32) -> bool) -> Result<Vec<u32>> {
         let mut sampler = Sampler::new(&SamplerOptions::greedy(), self.config.vocab_size)?;
         let mut generated = vec![];
@@ -34,7 +33,8 @@ impl Runner {
         Ok(generated)
     }
 
-    /// The logits of what follows `ids`, `[vocabulary]`, all computed afresh; the sequence then holds `ids`.
+    /// Returns the logits of the token after `ids`, `[vocabulary]`. All ids are computed again, and the
+    /// sequence is then `ids`.
     ///
     /// # Errors
     /// As [`generate_ids`](Self::generate_ids).
@@ -44,15 +44,15 @@ impl Runner {
         self.prefill(ids).map(<[f32]>::to_vec)
     }
 
-    /// Appends `ids` to the sequence and returns the logits of what follows, `[vocabulary]`.
+    /// Appends `ids` to the sequence, and returns the logits of the next token, `[vocabulary]`.
     ///
     /// # Errors
-    /// As [`generate_ids`](Self::generate_ids); the sequence is then as it was.
+    /// As [`generate_ids`](Self::generate_ids); the sequence is then unchanged.
     pub fn prefill(&mut self, ids: &[u32]) -> Result<&[f32]> {
-        self.decoder.step(&[(self.sequence, ids, Wanted::Last)]).map(|logits| &*logits)
+        self.decoder.step(&[(self.sequence, ids, LogitsFor::Last)]).map(|logits| &*logits)
     }
 
-    /// Appends one id to the sequence and returns the logits of what follows, `[vocabulary]`.
+    /// Appends one id to the sequence, and returns the logits of the next token, `[vocabulary]`.
     ///
     /// # Errors
     /// As [`prefill`](Self::prefill).
@@ -60,8 +60,8 @@ impl Runner {
         self.prefill(&[id])
     }
 
-    /// Appends one id to the sequence and returns the most probable one to follow: faster than to choose it from
-    /// [`decode`](Self::decode)'s logits, where the device can choose by itself.
+    /// Appends one id to the sequence, and returns the most probable next id. This is faster than choosing
+    /// it from the logits of [`decode`](Self::decode) if the device can choose it.
     ///
     /// # Errors
     /// As [`Decoder::greedy`].
@@ -69,32 +69,32 @@ impl Runner {
         self.decoder.greedy(self.sequence, id)
     }
 
-    /// The ids that the sequence holds.
+    /// Returns the ids of the sequence.
     pub fn tokens(&self) -> &[u32] {
         self.decoder.tokens(self.sequence).unwrap_or_default()
     }
 
-    /// Forgets every id of the sequence from `len` on; a `len` past its end changes nothing.
+    /// Removes the ids of the sequence from position `len` on; has no effect if the sequence is shorter.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) where the sequence was closed through [`decoder`](Self::decoder).
+    /// [`Error::Argument`](crate::Error::Argument) if the sequence was closed through [`decoder`](Self::decoder).
     pub fn truncate(&mut self, len: usize) -> Result<()> {
         self.decoder.truncate(self.sequence, len)
     }
 
-    /// Empties the sequence.
+    /// Removes all ids of the sequence.
     pub fn reset(&mut self) {
         if self.truncate(0).is_err() {
             self.sequence = self.decoder.open();
         }
     }
 
-    /// What runs the steps: for several sequences at once, or the logits of every token.
+    /// Returns the decoder that runs the steps, for several sequences at once or the logits of every token.
     pub fn decoder(&mut self) -> &mut Decoder {
         &mut self.decoder
     }
 
-    /// The runner's own sequence in its [`decoder`](Self::decoder).
+    /// Returns the runner's sequence in its [`decoder`](Self::decoder).
     pub fn sequence(&self) -> SequenceId {
         self.sequence
     }

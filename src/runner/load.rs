@@ -1,4 +1,6 @@
-//! Loads a model: from its file to a [`Runner`], on the device that was asked for.
+//! Loads a model from its files onto a device.
+//!
+//! The stages, in order: file, weights and config, graph, optimised graph, cache and executable.
 
 use std::{path::Path, sync::Arc, thread};
 
@@ -22,12 +24,12 @@ use crate::{
 const LOOKS_FOR_GPUS: bool = cfg!(any(feature = "wgpu", feature = "metal"));
 
 impl Runner {
-    /// Loads the model in this file with the default settings; of a split model, the first part.
+    /// Loads a model from a GGUF file with the default settings. For a split model, pass the first file.
     ///
-    /// The file is mapped into memory while it loads, and on a CPU some tensors are read from the mapping for as long as
-    /// the model is loaded ([`MemoryPlan::mapped`] says how many bytes). If the file is shortened meanwhile, the system
-    /// ends the process. To replace a model, rename a new file over it; [`RunnerBuilder::copy_weights`] does without
-    /// the mapping.
+    /// The file is mapped into memory while it loads. On a CPU, some tensors are read from the mapping for
+    /// as long as the model is loaded ([`MemoryPlan::mapped`] is their size). If the file is shortened
+    /// during that time, the system ends the process. To replace a model, rename a new file over it, or
+    /// avoid the mapping with [`RunnerBuilder::copy_weights`].
     ///
     /// # Errors
     /// As [`RunnerBuilder::from_gguf`].
@@ -35,8 +37,8 @@ impl Runner {
         Self::builder().from_gguf(path)
     }
 
-    /// Loads the model in this directory of safetensors with the default settings. Its files are mapped, as those of
-    /// [`from_gguf`](Self::from_gguf).
+    /// Loads a model from a directory of safetensors with the default settings. Its files are mapped, as
+    /// described at [`from_gguf`](Self::from_gguf).
     ///
     /// # Errors
     /// As [`RunnerBuilder::from_safetensors`].
@@ -45,7 +47,7 @@ impl Runner {
         Self::builder().from_safetensors(directory)
     }
 
-    /// Loads the model at this path, a GGUF file or a directory of safetensors, with the default settings.
+    /// Loads a model from a GGUF file or a directory of safetensors, with the default settings.
     ///
     /// # Errors
     /// As [`RunnerBuilder::from_path`].
@@ -53,13 +55,13 @@ impl Runner {
         Self::builder().from_path(path)
     }
 
-    /// The settings, to be changed before loading.
+    /// Returns the settings for loading a model, which can be changed.
     pub fn builder() -> RunnerBuilder {
         RunnerBuilder::default()
     }
 }
 
-/// All that is known of a model before memory is spent on it.
+/// A model before memory is allocated for it.
 pub(super) struct Prepared {
     gguf: Gguf,
     weights: Weights,
@@ -72,7 +74,8 @@ pub(super) struct Prepared {
 }
 
 impl RunnerBuilder {
-    /// Does something with the backend that was asked for; where that was left open and no GPU can do it, with the CPU.
+    /// Calls `act` with the backend of the selected device. With [`Device::Auto`], calls it with the CPU if
+    /// there is no GPU or `act` fails on it.
     pub(super) fn with_backend<T>(&self, act: impl Fn(Box<dyn Backend>) -> Result<T>) -> Result<T> {
         let reason = match &self.device {
             Device::Cpu => return act(self.cpu()?),
@@ -111,18 +114,18 @@ impl RunnerBuilder {
     }
 
     fn load_on(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Runner> {
-        // Parsed first: an error in it should not cost the time that the weights take.
+        // Parsed before the weights are loaded, so that an error in it is reported at once.
         #[cfg(feature = "chat")]
-        let own = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
+        let custom = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
         let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(gguf, backend)?;
         let cache = KvCache::new(&layout, memory.context_length);
-        let cache = match memory.cache_within(self.memory_limit)? {
-            Some((bytes, states)) => cache.with_limits(bytes, states),
+        let cache = match memory.cache_limits(self.memory_limit)? {
+            Some(limits) => cache.with_limits(limits.page_bytes, limits.states),
             None => cache,
         };
         let progress = LoadProgress::new(memory.weights, self.on_progress.as_ref().map(|callback| &*callback.0));
         progress.start()?;
-        // Indexing a large vocabulary takes as long as making the weights ready.
+        // Indexing a large vocabulary takes as long as preparing the weights.
         let (executable, tokenizer) = thread::scope(|scope| {
             let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&gguf));
             let Limits { max_tokens, max_outputs, .. } = limits;
@@ -130,9 +133,11 @@ impl RunnerBuilder {
                 backend.compile_with_progress(&graph, &weights, &layout, max_tokens, max_outputs, &progress);
             (executable, tokenizer.join())
         });
-        let tokenizer = tokenizer.map_err(|_| Error::Tokenizer("the thread that built it failed".into()))??;
+        let tokenizer = tokenizer.map_err(|_| {
+            Error::Tokenizer("building it panicked, which is a bug in inkstone: please report it".into())
+        })??;
         #[cfg(feature = "chat")]
-        let template = match own {
+        let template = match custom {
             Some(template) => Ok(template.for_tokenizer(&tokenizer)?),
             None => ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
                 Error::ChatTemplate(what) => what,
@@ -166,7 +171,9 @@ impl RunnerBuilder {
 
     #[cfg(not(feature = "cpu"))]
     fn cpu(&self) -> Result<Box<dyn Backend>> {
-        Err(Error::NoDevice("this program was built without the CPU: enable the feature `cpu` of inkstone".into()))
+        Err(Error::NoDevice(
+            "this program was built without the CPU backend: enable the feature `cpu` of inkstone".into(),
+        ))
     }
 
     #[cfg(any(feature = "wgpu", feature = "metal"))]
@@ -176,6 +183,8 @@ impl RunnerBuilder {
 
     #[cfg(not(any(feature = "wgpu", feature = "metal")))]
     fn gpu(&self, _: &Adapter) -> Result<Box<dyn Backend>> {
-        Err(Error::NoDevice("this program was built without GPUs: enable the feature `wgpu` of inkstone".into()))
+        Err(Error::NoDevice(
+            "this program was built without the GPU backend: enable the feature `wgpu` of inkstone".into(),
+        ))
     }
 }

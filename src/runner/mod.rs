@@ -1,8 +1,7 @@
-//! The whole path from a file to text: one stage after the other, and nothing else.
+//! Loads a model and runs requests with it: text, answers, token ids and logits.
 //!
-//! In: the path of a GGUF file, or of a directory of safetensors. Out: a [`Runner`], which holds the model ready to run and one sequence of tokens.
-//! Whatever a caller asks for (a text, an answer, ids, logits) goes through that sequence, and what the request shares
-//! with it at the start is not computed again.
+//! A [`Runner`] has a model and one sequence of tokens, which all requests share: tokens at the start of
+//! a request that the sequence already has are not computed again.
 
 #[cfg(feature = "chat")]
 mod answer;
@@ -40,7 +39,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A model ready to run, and one sequence of tokens.
+/// A loaded model with one sequence of tokens.
 ///
 /// ```no_run
 /// use inkstone::{GenerateOptions, Runner};
@@ -56,19 +55,19 @@ pub struct Runner {
     memory: MemoryPlan,
     device: DeviceInfo,
     tokenizer: Tokenizer,
-    /// The builder's or else the file's, or why the latter cannot be used: a model without one
-    /// still generates from plain prompts.
+    /// The template of the builder or of the file, or the error of the latter: a model without a template
+    /// can still generate from plain prompts.
     #[cfg(feature = "chat")]
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
     sequence: SequenceId,
-    /// Made when first asked for, for all clones.
+    /// Built on first use, and shared by all clones.
     #[cfg(feature = "constrained")]
     grammars: Arc<OnceLock<Grammars>>,
 }
 
-/// Another runner of the same model, with a sequence of its own: for another thread, or another conversation. The two share
-/// the weights and the cache's memory, and so the memory limit; their steps take turns.
+/// Returns a runner of the same model with a separate, empty sequence: for another thread or conversation.
+/// Both share the weights, the cache's memory and the memory limit; their steps run one at a time.
 impl Clone for Runner {
     fn clone(&self) -> Self {
         let Self { config, memory, device, tokenizer, decoder, .. } = self;
@@ -90,36 +89,36 @@ impl Clone for Runner {
 }
 
 impl Runner {
-    /// The model's sizes and constants.
+    /// Returns the model's sizes and constants.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What the model runs on.
+    /// Returns the device that the model runs on.
     pub fn device(&self) -> &DeviceInfo {
         &self.device
     }
 
-    /// The model's tokenizer.
+    /// Returns the model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The model's chat template.
+    /// Returns the chat template of the builder or of the model.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] where the file has none, or one that does not parse.
+    /// [`Error::ChatTemplate`] if the file has no template, or one that does not parse.
     #[cfg(feature = "chat")]
     pub fn chat_template(&self) -> Result<&ChatTemplate> {
         self.template.as_ref().map_err(|what| Error::ChatTemplate(what.clone()))
     }
 
-    /// The memory that it takes.
+    /// Returns the memory that the model takes.
     pub fn memory(&self) -> &MemoryPlan {
         &self.memory
     }
 
-    /// The most tokens that the sequence can hold.
+    /// Returns the largest number of tokens in the sequence.
     pub fn context_length(&self) -> usize {
         self.memory.context_length
     }

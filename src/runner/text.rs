@@ -1,4 +1,4 @@
-//! Text: completions of prompts, and answers to conversations.
+//! Generates text: continuations of prompts, and answers to conversations.
 
 #[cfg(feature = "chat")]
 use super::Answer;
@@ -18,35 +18,34 @@ use crate::{
 };
 
 impl Runner {
-    /// Goes on from a prompt, which is text or token ids. The pieces of text come from the
-    /// [`Generation`] as they are made.
+    /// Continues a prompt, which is text or token ids. The returned [`Generation`] is an iterator over the
+    /// pieces of text, which are generated as it is read.
     ///
-    /// A text is encoded as the file says: special tokens that it spells out count as such, and
-    /// those that begin a sequence are added. Ids are used as they are.
+    /// In a prompt of text, the text of special tokens becomes these tokens, and tokens that begin a
+    /// sequence are added as the model's metadata says. Ids are used as they are.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for an empty prompt or an option out of its range, [`Error::Tokenizer`](crate::Error::Tokenizer) for a prompt that the
+    /// [`Error::Argument`](crate::Error::Argument) for an empty prompt or an option out of its range; [`Error::Tokenizer`](crate::Error::Tokenizer) for a prompt that the
     /// vocabulary cannot express, [`Error::ContextFull`](crate::Error::ContextFull) for one that is longer than the context.
     pub fn generate<'p>(&mut self, prompt: impl Into<Prompt<'p>>, options: &GenerateOptions) -> Result<Generation<'_>> {
         let ids = prompt.into().into_ids(&self.tokenizer)?;
         self.generation(ids, options)
     }
 
-    /// Generates a text for each of many prompts at once, and returns the texts in the prompts'
-    /// order. Each request has options of its own. A step computes a token of up to 16 texts, which
-    /// costs little more than a token of one; the common beginning of all prompts is computed once.
+    /// Generates one text for each of several requests at once, and returns the texts in the order of the
+    /// requests. Each step computes a token of up to 16 texts, which takes little more time than a token of
+    /// one text. The common beginning of all prompts is computed once.
     ///
-    /// `on_piece` gets the number of a prompt and the next piece of its text, and ends that text by
-    /// returning false. A [`GenerateRequest`] has a text's own processors and stop handle; its
-    /// prompt may be a rendered chat template.
+    /// `on_piece` is called with the index of a request and the next piece of its text, and ends that text
+    /// by returning false. A [`GenerateRequest`] can have its own processors and stop handles, and its
+    /// prompt can be a rendered chat template.
     ///
-    /// On a CPU each text is the one that [`generate`](Self::generate) makes alone, for logits are
-    /// the same bit for bit in steps of any size. On a GPU steps of one token, of a few and of many
-    /// run through different kernels, which round differently: a text may differ from the one alone
-    /// where two tokens are almost equally probable.
+    /// On a CPU, each text equals the text of [`generate`](Self::generate), because logits are identical
+    /// bit for bit in steps of any size. On a GPU, steps of one, of a few and of many tokens use different
+    /// kernels, which round differently, so a text may differ if two tokens are almost equally probable.
     ///
-    /// Of texts that a [`memory_limit`](super::RunnerBuilder::memory_limit) has no room for at once, some
-    /// wait. The runner's sequence holds the common beginning afterwards, for the next call.
+    /// If a [`memory_limit`](super::RunnerBuilder::memory_limit) has no room for all texts at once, some of
+    /// them wait. Afterwards the runner's sequence has the common beginning, for the next call.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner};
@@ -64,9 +63,9 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Request`](crate::Error::Request) with the number of a prompt and the error that
-    /// [`generate`](Self::generate) gives for it, before anything is computed where it is in the
-    /// prompt or the options. Whatever the device reports.
+    /// [`Error::Request`](crate::Error::Request) with the index of a request and its
+    /// error, as of [`generate`](Self::generate); before any computation if it concerns the prompt or the
+    /// options. Errors of the device.
     pub fn generate_many<'p>(
         &mut self,
         requests: impl IntoIterator<Item: Into<GenerateRequest<'p>>>,
@@ -75,10 +74,9 @@ impl Runner {
         generate_many(&mut self.decoder, self.sequence, &self.tokenizer, requests, on_piece)
     }
 
-    /// Answers a conversation, by the model's chat template or the builder's. The pieces of the
-    /// answer's text come from the [`Answer`] as they are made; what the model thinks before is
-    /// among its [`events`](Answer::events). A conversation that goes on from the last one costs
-    /// its new messages only. Special tokens that a message spells out are text.
+    /// Answers a conversation. The returned [`Answer`] is an iterator over the pieces of the answer's text;
+    /// its [`events`](Answer::events) also include the reasoning. A conversation that continues the last
+    /// one only computes its new messages. Special tokens in messages are text.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Message, Runner};
@@ -94,14 +92,15 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] where the file has no template or it refuses the messages; else as
+    /// [`Error::ChatTemplate`] if there is no template, or if it rejects the messages; otherwise as
     /// [`generate`](Self::generate).
     #[cfg(feature = "chat")]
     pub fn chat(&mut self, messages: &[Message], options: &GenerateOptions) -> Result<Answer<'_>> {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
 
-    /// As [`chat`](Self::chat), with tools, documents and whatever else the template reads, such as `enable_thinking`.
+    /// Answers a conversation as [`chat`](Self::chat) does, with tools, documents and other variables of the
+    /// template, such as `enable_thinking`.
     ///
     /// ```no_run
     /// use inkstone::chat::{AnswerEvent, ChatOptions, Tool};
@@ -127,13 +126,12 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also where the template never reads an
-    /// option that is set, or shows no known form of calls; [`Error::Argument`] for a tool with a
-    /// schema that calls cannot be checked by, for a choice of a tool that is not offered, for one
-    /// that forces a call without the feature `constrained`, and for tools together with
-    /// [`GenerateOptions::grammar`] unless the choice is
-    /// [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar` for a choice of tools
-    /// with a schema that no grammar can hold to.
+    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also if the template never reads an option that is
+    /// set, or shows no known format of tool calls; [`Error::Argument`] for a tool with a schema that calls
+    /// cannot be checked against, for a choice of a tool that is not offered, for a choice that forces a
+    /// call without the feature `constrained`, and for tools together with [`GenerateOptions::grammar`]
+    /// unless the choice is [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar` for a
+    /// tool choice with a schema that a grammar cannot express.
     #[cfg(feature = "chat")]
     pub fn chat_with(
         &mut self,
@@ -142,23 +140,23 @@ impl Runner {
         options: &GenerateOptions,
     ) -> Result<Answer<'_>> {
         if messages.is_empty() {
-            return Err(Error::argument("messages", "are none, but there must be at least one"));
+            return Err(Error::argument("messages", "must not be empty"));
         }
         let template = self.chat_template()?;
         let prompt = template.prompt(messages, chat, &self.tokenizer)?;
         let parser = template.parser(chat, &prompt.text)?;
         #[cfg(feature = "constrained")]
-        let (parser, form) = self.form_of_answer(parser, options)?;
+        let (parser, grammar) = self.answer_grammar(parser, options)?;
         #[cfg(not(feature = "constrained"))]
         refuse_forced_calls(&parser)?;
         let marks: Vec<u32> =
             self.tokenizer.control_tokens().filter(|(_, text)| parser.reads(text)).map(|(id, _)| id).collect();
         #[cfg(feature = "constrained")]
-        if let Some(form) = form {
-            let constraint = form.constraint(self.config.vocab_size)?;
+        if let Some(grammar) = grammar {
+            let constraint = grammar.constraint(self.config.vocab_size)?;
             let constraint = AfterReasoning::new(constraint, &parser, &prompt.text, &self.tokenizer)?;
-            let free = GenerateOptions { grammar: None, ..options.clone() };
-            let generation = self.generation(prompt.ids, &free)?.with_form(constraint);
+            let unconstrained = GenerateOptions { grammar: None, ..options.clone() };
+            let generation = self.generation(prompt.ids, &unconstrained)?.with_constraint(constraint);
             return Ok(Answer::new(generation.showing(marks), parser));
         }
         Ok(Answer::new(self.generation(prompt.ids, options)?.showing(marks), parser))

@@ -38,7 +38,7 @@ pub(super) fn alternatives(root: &Value, schema: &Value) -> Result<Vec<Alternati
 }
 
 fn resolve(root: &Value, schema: &Value, depth: usize) -> Result<Vec<Alternative>, String> {
-    let depth = depth.checked_sub(1).ok_or("has references that nest without end")?;
+    let depth = depth.checked_sub(1).ok_or("has references that never end")?;
     let object = match schema {
         Value::Object(object) => object,
         Value::Bool(false) => return Ok(vec![]),
