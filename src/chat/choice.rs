@@ -7,8 +7,8 @@
 pub enum ToolChoice {
     /// The model decides between text and calls.
     Auto,
-    /// The model answers with text. The prompt still describes the tools, so that earlier calls of the
-    /// conversation stay understandable and a computed prompt can be reused.
+    /// The model answers with text. The prompt still describes the tools, so that earlier calls of
+    /// the conversation stay understandable and a computed prompt can be reused.
     None,
     /// The model calls at least one tool.
     Required,

@@ -1,5 +1,5 @@
-//! The messages, tools and documents of a conversation. They are serialised with Hugging Face's names,
-//! which templates read.
+//! The messages, tools and documents of a conversation. They are serialised with Hugging Face's
+//! names, which templates read.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
@@ -22,8 +22,8 @@ use super::ToolCall;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Message {
-    /// The role of the speaker: `system`, `user`, `assistant`, `tool`, or another role of the template;
-    /// letters, digits, `_` and `-`.
+    /// The role of the speaker: `system`, `user`, `assistant`, `tool`, or another role of the
+    /// template; letters, digits, `_` and `-`.
     pub role: String,
     /// The content.
     pub content: Content,
@@ -158,8 +158,8 @@ pub struct Tool {
     pub name: String,
     /// A description for the model.
     pub description: String,
-    /// The JSON Schema of the arguments, an object; null allows any arguments. Calls are checked against
-    /// it; see [`AnswerEvent::ToolCall`](super::AnswerEvent::ToolCall).
+    /// The JSON Schema of the arguments, an object; null allows any arguments. Calls are checked
+    /// against it; see [`AnswerEvent::ToolCall`](super::AnswerEvent::ToolCall).
     pub parameters: Value,
 }
 

@@ -5,8 +5,8 @@
 //! blocks, Python's methods of strings and dicts, `raise_exception`, `strftime_now`, `tojson`,
 //! `{% break %}` and `{% continue %}`.
 //!
-//! Neither the template nor the conversation is trusted. A template can only read its arguments, and
-//! its steps, sizes and memory (320 MB) are limited. Special tokens in a conversation are text
+//! Neither the template nor the conversation is trusted. A template can only read its arguments,
+//! and its steps, sizes and memory (320 MB) are limited. Special tokens in a conversation are text
 //! ([`ChatTemplate::prompt`]).
 
 mod answer;

@@ -36,17 +36,17 @@ impl Default for ChatOptions {
 }
 
 impl ChatOptions {
-    /// Sets whether the prompt ends with the header of the assistant's turn, which the model needs to
-    /// answer. Default true.
+    /// Sets whether the prompt ends with the header of the assistant's turn, which the model needs
+    /// to answer. Default true.
     #[must_use]
     pub fn add_generation_prompt(mut self, add: bool) -> Self {
         self.add_generation_prompt = add;
         self
     }
 
-    /// Sets whether the text of a special token (such as `<|im_end|>`) in the conversation becomes that
-    /// token, so that the author of a message can end the turn and begin another. Default false: it
-    /// stays text in messages, tools, documents and variables.
+    /// Sets whether the text of a special token (such as `<|im_end|>`) in the conversation becomes
+    /// that token, so that the author of a message can end the turn and begin another. Default
+    /// false: it stays text in messages, tools, documents and variables.
     #[must_use]
     pub fn parse_special_tokens(mut self, parse: bool) -> Self {
         self.parse_special_tokens = parse;
@@ -64,17 +64,18 @@ impl ChatOptions {
     /// Sets whether the model may, must or must not call a tool.
     ///
     /// With the feature `constrained`, calls follow the schemas of their tools while they are
-    /// generated. [`Required`](ToolChoice::Required) and [`Named`](ToolChoice::Named) allow only calls
-    /// after the reasoning, [`None`](ToolChoice::None) allows no call, and [`Auto`](ToolChoice::Auto)
-    /// constrains the answer from the start of a call to its end, after which only calls may follow.
-    /// Objects have only the properties that the schema names, in its order. A schema that a grammar
-    /// cannot express is an error that names the keyword: one of `multipleOf`, `patternProperties`,
-    /// `prefixItems`, `uniqueItems`, `not`, `oneOf` with alternatives that differ neither in type nor
-    /// in a constant property, and combinations that describe a property twice.
+    /// generated. [`Required`](ToolChoice::Required) and [`Named`](ToolChoice::Named) allow only
+    /// calls after the reasoning, [`None`](ToolChoice::None) allows no call, and
+    /// [`Auto`](ToolChoice::Auto) constrains the answer from the start of a call to its end, after
+    /// which only calls may follow. Objects have only the properties that the schema names, in its
+    /// order. A schema that a grammar cannot express is an error that names the keyword: one of
+    /// `multipleOf`, `patternProperties`, `prefixItems`, `uniqueItems`, `not`, `oneOf` with
+    /// alternatives that differ neither in type nor in a constant property, and combinations that
+    /// describe a property twice.
     ///
     /// Without a choice, nothing is constrained; the same holds for `Auto` and `None` without the
-    /// feature. `Required` and `Named` without the feature are errors. In any case, a call that does
-    /// not fit the tools or the choice is an [`Error::ToolCall`](crate::Error::ToolCall).
+    /// feature. `Required` and `Named` without the feature are errors. In any case, a call that
+    /// does not fit the tools or the choice is an [`Error::ToolCall`](crate::Error::ToolCall).
     ///
     /// ```no_run
     /// # fn main() -> inkstone::Result<()> {
@@ -110,16 +111,17 @@ impl ChatOptions {
         self
     }
 
-    /// Sets whether one answer may have several tool calls. Default true. If not, a second call is an
-    /// [`Error::ToolCall`](crate::Error::ToolCall); a [choice](Self::tool_choice) that constrains calls
-    /// prevents it.
+    /// Sets whether one answer may have several tool calls. Default true. If not, a second call is
+    /// an [`Error::ToolCall`](crate::Error::ToolCall); a [choice](Self::tool_choice) that
+    /// constrains calls prevents it.
     #[must_use]
     pub fn parallel_tool_calls(mut self, parallel: bool) -> Self {
         self.parallel_tool_calls = parallel;
         self
     }
 
-    /// Sets the format in which the model writes its calls. Default: the format that the template shows.
+    /// Sets the format in which the model writes its calls. Default: the format that the template
+    /// shows.
     #[must_use]
     pub fn call_form(mut self, form: CallForm) -> Self {
         self.call_form = Some(form);
@@ -132,8 +134,8 @@ impl ChatOptions {
         self.variable("documents", documents.into_iter().collect::<Vec<_>>())
     }
 
-    /// Sets whether the model reasons before it answers, for models that can do both (Qwen3, Qwen3.5,
-    /// SmolLM3, Gemma 4).
+    /// Sets whether the model reasons before it answers, for models that can do both (Qwen3,
+    /// Qwen3.5, SmolLM3, Gemma 4).
     #[must_use]
     pub fn enable_thinking(self, enable: bool) -> Self {
         self.variable("enable_thinking", enable)

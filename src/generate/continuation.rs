@@ -8,8 +8,8 @@ use crate::{
     tokenizer::{TextStream, Tokenizer},
 };
 
-/// A text that is being generated: its sampler, decoded text and stop conditions. The caller runs the
-/// steps and owns the sequence.
+/// A text that is being generated: its sampler, decoded text and stop conditions. The caller runs
+/// the steps and owns the sequence.
 pub(super) struct Continuation {
     sampler: Sampler,
     tokenizer: Tokenizer,
@@ -96,8 +96,8 @@ impl Continuation {
         self.done
     }
 
-    /// Ends the text before its next token if it was stopped or has reached a limit, and returns the text
-    /// that was held back. `has_room`: whether the context has room for another step.
+    /// Ends the text before its next token if it was stopped or has reached a limit, and returns
+    /// the text that was held back. `has_room`: whether the context has room for another step.
     pub fn end_if_due(&mut self, has_room: bool) -> Option<String> {
         let reason = if self.is_stopped() {
             StopReason::Caller
@@ -111,18 +111,20 @@ impl Continuation {
         Some(self.finish(reason))
     }
 
-    /// Returns whether the largest logits suffice to choose tokens, so that a device can select them.
+    /// Returns whether the largest logits suffice to choose tokens, so that a device can select
+    /// them.
     pub fn needs_few_logits(&self) -> bool {
         self.required_top_k().is_some()
     }
 
-    /// Returns the number of largest logits that determine the choice, or `None` if it needs all of them.
+    /// Returns the number of largest logits that determine the choice, or `None` if it needs all of
+    /// them.
     fn required_top_k(&self) -> Option<usize> {
         self.sampler.required_top_k().filter(|_| self.top_logprobs.is_none())
     }
 
-    /// Appends `token`, the last id of the text, to its sequence, and chooses the next token. The device
-    /// returns only the logits that the sampler needs, if it can select them.
+    /// Appends `token`, the last id of the text, to its sequence, and chooses the next token. The
+    /// device returns only the logits that the sampler needs, if it can select them.
     pub fn step(&mut self, decoder: &mut Decoder, sequence: SequenceId, token: u32) -> Result<u32> {
         match self.required_top_k() {
             Some(1) => return decoder.greedy(sequence, token),
@@ -149,8 +151,8 @@ impl Continuation {
         Ok(id)
     }
 
-    /// Adds a chosen token, and returns the text that is certain now, which may be empty. The token may
-    /// end the text.
+    /// Adds a chosen token, and returns the text that is certain now, which may be empty. The token
+    /// may end the text.
     pub fn push(&mut self, id: u32) -> Result<String> {
         if self.tokenizer.is_end_of_generation(id) {
             return Ok(self.finish(StopReason::EndOfGeneration(id)));

@@ -12,10 +12,10 @@ use crate::{
 
 /// Generates a text piece by piece: an iterator over `Result<String>`.
 ///
-/// The first call of `next` computes the prompt, unless [`prefill`](Self::prefill) has done it. A piece
-/// consists of whole characters, and may come from several tokens. Dropping the generation ends it. The
-/// sequence keeps the prompt and the generated tokens, so that a longer prompt that continues them only
-/// computes its new tokens.
+/// The first call of `next` computes the prompt, unless [`prefill`](Self::prefill) has done it. A
+/// piece consists of whole characters, and may come from several tokens. Dropping the generation
+/// ends it. The sequence keeps the prompt and the generated tokens, so that a longer prompt that
+/// continues them only computes its new tokens.
 pub struct Generation<'a> {
     decoder: &'a mut Decoder,
     sequence: SequenceId,
@@ -35,8 +35,8 @@ enum GenerationState {
 }
 
 impl<'a> Generation<'a> {
-    /// Returns a generation that continues `prompt` in `sequence`. Tokens at the start of the prompt that
-    /// the sequence already has are not computed again.
+    /// Returns a generation that continues `prompt` in `sequence`. Tokens at the start of the
+    /// prompt that the sequence already has are not computed again.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for an empty prompt, an id that is not in the
@@ -55,8 +55,8 @@ impl<'a> Generation<'a> {
         Ok(Self { decoder, sequence, prompt, state: GenerationState::Prompt, text })
     }
 
-    /// Adds a stage to the sampler, after the processors added earlier and before all other stages. Its
-    /// `ids` include the prompt.
+    /// Adds a stage to the sampler, after the processors added earlier and before all other stages.
+    /// Its `ids` include the prompt.
     #[must_use]
     pub fn with_processor(self, processor: impl LogitsProcessor + 'static) -> Self {
         Self { text: self.text.with_processor(processor), ..self }
@@ -106,9 +106,9 @@ impl<'a> Generation<'a> {
         &self.text.summary
     }
 
-    /// Computes the prompt now, if it has not been computed. `progress` is called with the number of
-    /// computed tokens and the number of all tokens, before each chunk and at the end; if it returns false,
-    /// the generation ends.
+    /// Computes the prompt now, if it has not been computed. `progress` is called with the number
+    /// of computed tokens and the number of all tokens, before each chunk and at the end; if it
+    /// returns false, the generation ends.
     ///
     /// # Errors
     /// Errors of the device, which end the generation.

@@ -1,9 +1,10 @@
 //! Generates several texts at once: one step computes a token of each.
 //!
-//! The common beginning of all prompts is computed once, in the caller's sequence. Each text continues in
-//! a fork of it, which is closed when the text ends. The number of texts that run at once is at most the
-//! number of tokens with logits in one step ([`Limits::max_outputs`](super::Limits)); more would need
-//! further steps. The other texts start when running ones end.
+//! The common beginning of all prompts is computed once, in the caller's sequence. Each text
+//! continues in a fork of it, which is closed when the text ends. The number of texts that run at
+//! once is at most the number of tokens with logits in one step
+//! ([`Limits::max_outputs`](super::Limits)); more would need further steps. The other texts start
+//! when running ones end.
 
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
@@ -14,16 +15,16 @@ use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
 ///
 /// Each text equals the text of a [`Generation`](super::Generation) of its request, if the device
 /// computes a token identically in steps of any size; see
-/// [`Runner::generate_many`](crate::Runner::generate_many). `on_piece` is called with the index of a
-/// request and the next piece of its text, and ends that text by returning false.
+/// [`Runner::generate_many`](crate::Runner::generate_many). `on_piece` is called with the index of
+/// a request and the next piece of its text, and ends that text by returning false.
 ///
-/// Afterwards `sequence` has the common beginning of all prompts, unless there is none or memory was
-/// short.
+/// Afterwards `sequence` has the common beginning of all prompts, unless there is none or memory
+/// was short.
 ///
 /// # Errors
 /// [`Error::Request`](crate::Error::Request) with the index of a request that fails: before any
-/// computation for an invalid prompt or option, later if a token cannot be chosen. Errors of the device.
-/// Unfinished texts are dropped.
+/// computation for an invalid prompt or option, later if a token cannot be chosen. Errors of the
+/// device. Unfinished texts are dropped.
 pub fn generate_many<'p>(
     decoder: &mut Decoder,
     sequence: SequenceId,
@@ -82,8 +83,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
             }
             match self.step() {
                 Err(error) if error.is_out_of_memory() && self.running.len() > 1 => self.suspend_last()?,
-                // The last running text has as much memory as it would have alone only if the common
-                // beginning is dropped.
+                // The last running text has as much memory as it would have alone only if the
+                // common beginning is dropped.
                 Err(error) if error.is_out_of_memory() && common.is_some() => {
                     self.decoder.truncate(sequence, 0)?;
                     common = None;
@@ -94,8 +95,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// Computes the common beginning of all prompts in `sequence`, and returns the sequence; `None` if
-    /// there is no common beginning.
+    /// Computes the common beginning of all prompts in `sequence`, and returns the sequence; `None`
+    /// if there is no common beginning.
     fn compute_common(&mut self, sequence: SequenceId) -> Result<Option<SequenceId>> {
         let Self { decoder, waiting, .. } = self;
         let Some(first) = waiting.front() else { return Ok(None) };
@@ -127,7 +128,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// Ends the texts that were stopped or have reached a limit, and closes the sequences of ended texts.
+    /// Ends the texts that were stopped or have reached a limit, and closes the sequences of ended
+    /// texts.
     fn end_due(&mut self) -> Result<()> {
         let context_length = self.decoder.context_length();
         let mut position = 0;
@@ -189,8 +191,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// Computes a step of the only running text, for which the device chooses the token or selects the
-    /// largest logits.
+    /// Computes a step of the only running text, for which the device chooses the token or selects
+    /// the largest logits.
     fn step_alone(&mut self, started: Instant) -> Result<()> {
         let Self { decoder, running, on_piece, .. } = self;
         let Some(RunningText { sequence, text }) = running.first_mut() else { return Ok(()) };
@@ -200,9 +202,9 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         text.push(id, on_piece).map_err(|error| error.in_request(text.index))
     }
 
-    /// Returns the tokens of the next step, as indices of running texts and ranges of their ids: tokens of
-    /// prompts if some are not computed yet, and else the last token of each text. A step never has both,
-    /// because devices have different kernels for few and for many tokens.
+    /// Returns the tokens of the next step, as indices of running texts and ranges of their ids:
+    /// tokens of prompts if some are not computed yet, and else the last token of each text. A step
+    /// never has both, because devices have different kernels for few and for many tokens.
     fn next_runs(&self) -> Result<Vec<(usize, Range<usize>)>> {
         let mut room = self.decoder.limits().max_tokens;
         let (mut prefill, mut decode) = (vec![], vec![]);
@@ -219,7 +221,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(if prefill.is_empty() { decode } else { prefill })
     }
 
-    /// Suspends the text that started last, and limits the number of running texts to the remaining ones.
+    /// Suspends the text that started last, and limits the number of running texts to the remaining
+    /// ones.
     fn suspend_last(&mut self) -> Result<()> {
         let Some(RunningText { sequence, text }) = self.running.pop() else { return Ok(()) };
         self.waiting.push_front(text);

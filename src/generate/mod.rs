@@ -1,8 +1,9 @@
 //! Generates the continuation of a prompt: the decode loop.
 //!
-//! A [`Decoder`] runs steps over sequences of token ids, and returns logits. A [`Generation`] adds the
-//! sampler and the stop conditions, and returns text. Prefill, decode and several sequences at once are
-//! the same call with a ragged batch, so that one place keeps the cache and its tokens consistent.
+//! A [`Decoder`] runs steps over sequences of token ids, and returns logits. A [`Generation`] adds
+//! the sampler and the stop conditions, and returns text. Prefill, decode and several sequences at
+//! once are the same call with a ragged batch, so that one place keeps the cache and its tokens
+//! consistent.
 
 mod continuation;
 mod decoder;
@@ -34,13 +35,14 @@ pub struct GenerateOptions {
     /// The options for choosing tokens.
     pub sampler: SamplerOptions,
     /// The largest number of tokens to generate, at which the text ends with
-    /// [`StopReason::TokenLimit`]. Default 1024. With `None`, the model or the end of the context ends
-    /// the text; a base model may write until the context is full.
+    /// [`StopReason::TokenLimit`]. Default 1024. With `None`, the model or the end of the context
+    /// ends the text; a base model may write until the context is full.
     pub max_tokens: Option<usize>,
     /// Keeps the log-probability of each token, and of this number of most probable tokens at its
     /// position, for [`Generation::logprobs`]. Default `None`: keeps none.
     pub logprobs: Option<usize>,
-    /// Constrains the text; in an answer, the text after the reasoning. Default `None`: no constraint.
+    /// Constrains the text; in an answer, the text after the reasoning. Default `None`: no
+    /// constraint.
     #[cfg(feature = "constrained")]
     pub grammar: Option<Grammar>,
     /// Strings that end the text, and are not part of it. Default: none.

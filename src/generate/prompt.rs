@@ -24,8 +24,8 @@ use crate::{Error, Result, tokenizer::Tokenizer};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Prompt<'a> {
-    /// A text, which [`Tokenizer::encode_prompt`] encodes: the text of special tokens becomes these tokens,
-    /// and the begin-of-sequence token is added if the model uses one.
+    /// A text, which [`Tokenizer::encode_prompt`] encodes: the text of special tokens becomes these
+    /// tokens, and the begin-of-sequence token is added if the model uses one.
     Text(Cow<'a, str>),
     /// Token ids, to which no token is added.
     Ids(Cow<'a, [u32]>),

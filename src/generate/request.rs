@@ -37,8 +37,8 @@ impl<'p> GenerateRequest<'p> {
         self
     }
 
-    /// Adds a handle that stops this text, even before it has started. Requests can share a handle. If
-    /// there are several handles, each of them stops the text.
+    /// Adds a handle that stops this text, even before it has started. Requests can share a handle.
+    /// If there are several handles, each of them stops the text.
     #[must_use]
     pub fn with_stop_handle(mut self, handle: StopHandle) -> Self {
         self.stop_handles.push(handle);

@@ -25,8 +25,8 @@ pub enum StopReason {
     Error,
 }
 
-/// Stops a generation, for example from another thread: before the next token, or before the next chunk of
-/// the prompt.
+/// Stops a generation, for example from another thread: before the next token, or before the next
+/// chunk of the prompt.
 #[derive(Clone, Debug, Default)]
 pub struct StopHandle(Arc<AtomicBool>);
 
@@ -65,9 +65,9 @@ impl StopStrings {
         Ok(Self { stops: stops.to_vec(), held: String::new() })
     }
 
-    /// Adds a piece of text. Returns the text that can no longer be a part of a stop string, and the stop
-    /// string if one is complete. Of several complete ones, it is the one that ends first, and of these
-    /// the longest, so that the result does not depend on the pieces of the text.
+    /// Adds a piece of text. Returns the text that can no longer be a part of a stop string, and
+    /// the stop string if one is complete. Of several complete ones, it is the one that ends first,
+    /// and of these the longest, so that the result does not depend on the pieces of the text.
     pub(super) fn push(&mut self, text: &str) -> (String, Option<String>) {
         self.held.push_str(text);
         let complete = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str()).map(|at| (at, stop)));

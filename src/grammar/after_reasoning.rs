@@ -33,8 +33,8 @@ pub(crate) struct AfterReasoning {
 enum AnswerState {
     /// Only white space has been generated; reasoning may begin.
     Start,
-    /// The first `matched` ids of the mark before reasoning have been generated. If the grammar forbids
-    /// one of them (`forbidden_prefix`), only the rest of the mark may follow.
+    /// The first `matched` ids of the mark before reasoning have been generated. If the grammar
+    /// forbids one of them (`forbidden_prefix`), only the rest of the mark may follow.
     Opening {
         matched: usize,
         forbidden_prefix: bool,

@@ -39,8 +39,8 @@ pub(super) fn of_lark(grammar: &str, error: &str) -> Error {
 }
 
 /// An error of llguidance about a place in a Lark grammar. Syntax errors have the form
-/// `LINE(COLUMN): REASON`; other errors have the form `at LINE(COLUMN): REASON`, with the column of the
-/// whole rule, and some lines of the grammar at the end.
+/// `LINE(COLUMN): REASON`; other errors have the form `at LINE(COLUMN): REASON`, with the column of
+/// the whole rule, and some lines of the grammar at the end.
 #[derive(Debug, PartialEq)]
 struct Located<'e> {
     line: usize,

@@ -43,12 +43,12 @@
 //! | `Duration`, `SystemTime` | less than a second of nanoseconds; years to 9999 |
 //! | strings with a `format` of chrono, jiff, uuid, url | `date`, `time`, `date-time`, `partial-time`, `partial-date-time`, `duration` in hours, minutes and seconds, `uuid`, `uri`, `ip`, `ipv4`, `ipv6` |
 //!
-//! A keyword that cannot be expressed, such as `contains`, is an [`Error::Grammar`] that names the type,
-//! the field and the keyword. Some rules of a `Deserialize` are in no schema: the width of an
+//! A keyword that cannot be expressed, such as `contains`, is an [`Error::Grammar`] that names the
+//! type, the field and the keyword. Some rules of a `Deserialize` are in no schema: the width of an
 //! integer key below 32 bits, keys that are `char`, `bool` or enums with documented variants,
-//! 128-bit integers below `flatten`, an internal tag or an untagged enum (serde cannot read them there),
-//! a `try_from`, `SocketAddr`. A text that breaks one of them is an [`Error::Form`], which contains
-//! the text.
+//! 128-bit integers below `flatten`, an internal tag or an untagged enum (serde cannot read them
+//! there), a `try_from`, `SocketAddr`. A text that breaks one of them is an [`Error::Form`], which
+//! contains the text.
 
 mod after_reasoning;
 mod formats;
@@ -82,8 +82,8 @@ const WHITE_SPACE: &str = r"( |\n {0,32})?";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JsonStyle {
-    /// Allows one space, or one line break with up to 32 spaces, between two tokens. Models can then
-    /// indent JSON as in their training.
+    /// Allows one space, or one line break with up to 32 spaces, between two tokens. Models can
+    /// then indent JSON as in their training.
     #[default]
     Spaced,
     /// Allows no white space: `{"a":1,"b":[1,2]}`. This takes the fewest tokens.
@@ -100,8 +100,8 @@ impl JsonStyle {
     }
 }
 
-/// Compiles grammars for one vocabulary. [`Runner::grammars`](crate::Runner::grammars) returns the one
-/// for the model's vocabulary.
+/// Compiles grammars for one vocabulary. [`Runner::grammars`](crate::Runner::grammars) returns the
+/// one for the model's vocabulary.
 ///
 /// Creating it takes some tenths of a second, compiling a grammar much less.
 #[derive(Clone)]
@@ -140,8 +140,8 @@ impl Grammars {
     /// [module](self#json-schema) lists the supported keywords.
     ///
     /// # Errors
-    /// [`Error::Grammar`] if the schema is malformed, no value is valid, or it has a keyword that is not
-    /// supported.
+    /// [`Error::Grammar`] if the schema is malformed, no value is valid, or it has a keyword that
+    /// is not supported.
     pub fn json_schema(&self, schema: &Value) -> Result<Grammar> {
         self.json_schema_with(schema, JsonStyle::Spaced)
     }
@@ -177,8 +177,8 @@ impl Grammars {
         self.grammar(grammar, schema.to_string(), kind).map_err(Error::Grammar)
     }
 
-    /// Returns a grammar of the compact JSON texts that can be read as the Rust type with this name and
-    /// schema.
+    /// Returns a grammar of the compact JSON texts that can be read as the Rust type with this name
+    /// and schema.
     pub(crate) fn json_of_type(&self, name: &str, schema: &Value) -> Result<Grammar> {
         let lark = translate::to_lark(schema, translate::SchemaOrigin::Type(name), JsonStyle::Compact)?;
         let grammar = self.grammar(TopLevelGrammar::from_lark(lark), schema.to_string(), GrammarKind::Type);
@@ -186,11 +186,12 @@ impl Grammars {
     }
 
     /// Returns a grammar of the texts that a regular expression matches as a whole
-    /// ([syntax](https://docs.rs/regex/latest/regex/#syntax), without look-around and references). `\d`
-    /// matches a digit of any script.
+    /// ([syntax](https://docs.rs/regex/latest/regex/#syntax), without look-around and references).
+    /// `\d` matches a digit of any script.
     ///
     /// # Errors
-    /// [`Error::Grammar`] with the place of a syntax error, or with the syntax that is not supported.
+    /// [`Error::Grammar`] with the place of a syntax error, or with the syntax that is not
+    /// supported.
     pub fn regex(&self, expression: &str) -> Result<Grammar> {
         message::check_regex(expression)?;
         let grammar = TopLevelGrammar::from_regex(expression);
@@ -199,8 +200,8 @@ impl Grammars {
     }
 
     /// Compiles a context-free grammar in llguidance's dialect of Lark
-    /// ([syntax](https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md)), with the start
-    /// rule `start`.
+    /// ([syntax](https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md)), with the
+    /// start rule `start`.
     ///
     /// # Errors
     /// [`Error::Grammar`] with the line of the mistake.
@@ -242,9 +243,9 @@ impl fmt::Debug for Grammars {
 
 /// A set of allowed texts; compiled by [`Grammars`]. Cheap to clone.
 ///
-/// With [`GenerateOptions::grammar`](crate::GenerateOptions::grammar), only tokens are sampled after
-/// which an allowed text is still possible, and only an end-of-generation token after a text that
-/// cannot be continued.
+/// With [`GenerateOptions::grammar`](crate::GenerateOptions::grammar), only tokens are sampled
+/// after which an allowed text is still possible, and only an end-of-generation token after a text
+/// that cannot be continued.
 #[derive(Clone)]
 pub struct Grammar {
     /// The compiled matcher in its initial state, which is cloned for each text.
@@ -302,8 +303,8 @@ pub struct Constraint {
     fresh: Arc<Matcher>,
     /// Cloned before the first token, so that texts that wait for their turn take no memory for it.
     matcher: Option<Matcher>,
-    /// Number of processed ids, including the ids before the constrained text; `None` before the first
-    /// call.
+    /// Number of processed ids, including the ids before the constrained text; `None` before the
+    /// first call.
     seen: Option<usize>,
 }
 

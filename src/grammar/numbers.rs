@@ -1,8 +1,8 @@
 //! Writes regular expressions that match exactly the JSON numbers of a range, with any number of
 //! digits.
 //!
-//! llguidance converts the bounds of JSON Schema to `f64` and `i64`, which cannot hold `u64::MAX` or
-//! the limits of 128-bit integers.
+//! llguidance converts the bounds of JSON Schema to `f64` and `i64`, which cannot hold `u64::MAX`
+//! or the limits of 128-bit integers.
 
 use std::cmp::Reverse;
 
@@ -31,8 +31,8 @@ impl From<u128> for Integer {
     }
 }
 
-/// Returns an expression of the integers from `lower` to `upper`, both included, and without 0 unless
-/// `with_zero`; `None` if there are none. `-0` and leading zeros do not match.
+/// Returns an expression of the integers from `lower` to `upper`, both included, and without 0
+/// unless `with_zero`; `None` if there are none. `-0` and leading zeros do not match.
 pub fn integers(lower: Option<Integer>, upper: Option<Integer>, with_zero: bool) -> Option<String> {
     let least = if with_zero { 0 } else { 1 };
     let positive = match (lower, upper) {
@@ -175,8 +175,8 @@ pub fn decimals(lower: Option<&Limit>, upper: Option<&Limit>) -> SignedRanges {
     SignedRanges { positive, negative }
 }
 
-/// The numbers of a range, by sign. A number lies in the range if its digits match all expressions of its
-/// sign; `None` if the range has no number with that sign.
+/// The numbers of a range, by sign. A number lies in the range if its digits match all expressions
+/// of its sign; `None` if the range has no number with that sign.
 pub struct SignedRanges {
     /// Expressions of the numbers without a sign.
     pub positive: Option<Vec<String>>,
@@ -207,8 +207,8 @@ fn at_least(limit: &Limit) -> String {
     alternatives(std::iter::once(same).chain(above).collect()).unwrap_or_default()
 }
 
-/// Returns an expression of the unsigned decimal numbers that are not above the limit's magnitude. The
-/// limit is not an exclusive 0.
+/// Returns an expression of the unsigned decimal numbers that are not above the limit's magnitude.
+/// The limit is not an exclusive 0.
 fn at_most(limit: &Limit) -> String {
     let mut parts = vec![];
     let mut prefix = String::new();

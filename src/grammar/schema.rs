@@ -1,5 +1,5 @@
-//! Returns the schemas of Rust types with closed objects: objects without additional properties, which
-//! serde does not read, and which a model may continue for ever.
+//! Returns the schemas of Rust types with closed objects: objects without additional properties,
+//! which serde does not read, and which a model may continue for ever.
 //!
 //! If a type composes an object (`serde(flatten)`, or a tag beside a variant's fields), its schema
 //! lists the fields in several subschemas, and closing one of them would forbid the fields of the
@@ -20,8 +20,8 @@ const MAX_ALTERNATIVES: usize = 256;
 /// The deepest nesting of subschemas of one object.
 const MAX_DEPTH: usize = 16;
 
-/// Returns the schema of a type with the rules that serde adds to it. Subschemas that cannot be merged
-/// stay separate, and compiling the grammar fails with their name.
+/// Returns the schema of a type with the rules that serde adds to it. Subschemas that cannot be
+/// merged stay separate, and compiling the grammar fails with their name.
 pub(crate) fn closed_schema_of<T: JsonSchema>() -> Value {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let root = schema.as_value().clone();
@@ -99,7 +99,8 @@ fn is_composed(object: &Object) -> bool {
     object.contains_key("allOf") || parts > 1 || parts > 0 && object.contains_key("properties")
 }
 
-/// Returns the alternatives of an object, each merged into one schema; `None` if they cannot be merged.
+/// Returns the alternatives of an object, each merged into one schema; `None` if they cannot be
+/// merged.
 fn alternatives(object: &Object, root: &Value, depth: usize) -> Option<Vec<Object>> {
     let depth = depth.checked_sub(1)?;
     let own = object.iter().filter(|(key, _)| !COMBINATORS.iter().chain(&ANNOTATIONS).any(|name| name == key));

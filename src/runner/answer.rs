@@ -9,11 +9,12 @@ use crate::{
     sampler::LogitsProcessor,
 };
 
-/// Answers a conversation piece by piece: an iterator over `Result<String>`, the text of the answer.
+/// Answers a conversation piece by piece: an iterator over `Result<String>`, the text of the
+/// answer.
 ///
 /// The text does not include reasoning and tool calls; [`events`](Self::events) returns them, too.
-/// [`message`](Self::message) returns the answer as a message, with which the conversation can continue.
-/// Dropping the answer ends it.
+/// [`message`](Self::message) returns the answer as a message, with which the conversation can
+/// continue. Dropping the answer ends it.
 pub struct Answer<'a> {
     generation: Generation<'a>,
     parser: AnswerParser,
@@ -44,14 +45,15 @@ impl<'a> Answer<'a> {
     /// Returns an iterator over the reasoning, the text and the tool calls of the answer, as
     /// `Result<AnswerEvent>`.
     ///
-    /// An [`Error::ToolCall`] is a call that cannot be parsed, or that does not fit the offered tools. The
-    /// answer may continue after it. See [`AnswerEvent::ToolCall`] for how to send it back to the model.
+    /// An [`Error::ToolCall`] is a call that cannot be parsed, or that does not fit the offered
+    /// tools. The answer may continue after it. See [`AnswerEvent::ToolCall`] for how to send it
+    /// back to the model.
     pub fn events(&mut self) -> AnswerEvents<'_, 'a> {
         AnswerEvents(self)
     }
 
-    /// Returns the events so far as a message, which is complete after the iterator has ended. It includes
-    /// every call that could be parsed, even if it was reported as an [`Error::ToolCall`].
+    /// Returns the events so far as a message, which is complete after the iterator has ended. It
+    /// includes every call that could be parsed, even if it was reported as an [`Error::ToolCall`].
     pub fn message(&self) -> Message {
         self.message.message()
     }
@@ -110,8 +112,8 @@ impl MessageBuilder {
             Ok(AnswerEvent::Text(text)) => self.text += text,
             Ok(AnswerEvent::Reasoning(text)) => *self.reasoning.get_or_insert_default() += text,
             Ok(AnswerEvent::ToolCall(call)) => self.tool_calls.push(call.clone()),
-            // The message includes the call, so that the model can relate the error in the tool's result to
-            // it.
+            // The message includes the call, so that the model can relate the error in the tool's
+            // result to it.
             Err(Error::ToolCall { call: Some(call), .. }) => self.tool_calls.push((**call).clone()),
             Err(_) => {}
         }

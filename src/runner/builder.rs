@@ -12,14 +12,15 @@ use crate::{
     models::{self, Config},
 };
 
-/// The default context length, if the model was trained for more. Most machines have memory for its cache.
+/// The default context length, if the model was trained for more. Most machines have memory for its
+/// cache.
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// The largest prefill chunk. Longer chunks are not faster, and need too much scratch memory.
 const MAX_CHUNK: usize = 1 << 14;
 
-/// The largest number of tokens with logits in one step. Only scoring whole texts needs more, and uses
-/// several steps. The logits of one token take about half a megabyte.
+/// The largest number of tokens with logits in one step. Only scoring whole texts needs more, and
+/// uses several steps. The logits of one token take about half a megabyte.
 const MAX_OUTPUTS: usize = 16;
 
 /// The settings for loading a [`Runner`]; created by [`Runner::builder`].
@@ -59,7 +60,8 @@ impl fmt::Debug for OnProgress {
 }
 
 impl RunnerBuilder {
-    /// Sets the device. Default: the best GPU if this build supports GPUs and there is one, else the CPU.
+    /// Sets the device. Default: the best GPU if this build supports GPUs and there is one, else
+    /// the CPU.
     pub fn device(mut self, device: Device) -> Self {
         self.device = device;
         self
@@ -71,10 +73,11 @@ impl RunnerBuilder {
         self
     }
 
-    /// Sets the largest number of tokens in the sequence, of prompt and text together. Default: 4096, or
-    /// the length that the model was trained for if it is less; more than that is an error. The cache
-    /// grows with the sequence, so an unused length takes no memory. Models with LongRoPE (Phi-3 and
-    /// Phi-4) encode positions for their original context unless a longer one is set here.
+    /// Sets the largest number of tokens in the sequence, of prompt and text together. Default:
+    /// 4096, or the length that the model was trained for if it is less; more than that is an
+    /// error. The cache grows with the sequence, so an unused length takes no memory. Models with
+    /// LongRoPE (Phi-3 and Phi-4) encode positions for their original context unless a longer one
+    /// is set here.
     pub fn context_length(mut self, tokens: usize) -> Self {
         self.context_length = Some(tokens);
         self
@@ -86,40 +89,42 @@ impl RunnerBuilder {
         self
     }
 
-    /// Sets the largest number of prompt tokens in one step. Larger chunks are faster up to a point, need
-    /// more scratch memory, and delay a stop. Default: 256 on a CPU and 512 on a GPU.
+    /// Sets the largest number of prompt tokens in one step. Larger chunks are faster up to a
+    /// point, need more scratch memory, and delay a stop. Default: 256 on a CPU and 512 on a GPU.
     pub fn prefill_chunk(mut self, tokens: usize) -> Self {
         self.prefill_chunk = Some(tokens);
         self
     }
 
-    /// Sets the largest number of bytes that weights, scratch memory and the cache of a full context may
-    /// take together. A model that needs more is rejected before it is loaded. Default: no limit.
+    /// Sets the largest number of bytes that weights, scratch memory and the cache of a full
+    /// context may take together. A model that needs more is rejected before it is loaded. Default:
+    /// no limit.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Sets whether the weights are copied to memory with ordinary reads, so that the model's files do not
-    /// stay mapped. Default: false.
+    /// Sets whether the weights are copied to memory with ordinary reads, so that the model's files
+    /// do not stay mapped. Default: false.
     ///
-    /// By default, the files are mapped while the model loads. On a CPU, every step then reads the tensors
-    /// that [`MemoryPlan::mapped`] counts from the mapping; on a GPU, there are none. This loads faster, and
-    /// programs that use the same file share its memory. But if a file is shortened while it is mapped,
-    /// the system ends the process (with SIGBUS on Unix), and if it is overwritten, the model computes with
-    /// the new bytes. Therefore replace a model by renaming a new file. Copy the weights if other programs
-    /// write to the files, or if they are on a network share or a removable disk.
+    /// By default, the files are mapped while the model loads. On a CPU, every step then reads the
+    /// tensors that [`MemoryPlan::mapped`] counts from the mapping; on a GPU, there are none. This
+    /// loads faster, and programs that use the same file share its memory. But if a file is
+    /// shortened while it is mapped, the system ends the process (with SIGBUS on Unix), and if it
+    /// is overwritten, the model computes with the new bytes. Therefore replace a model by renaming
+    /// a new file. Copy the weights if other programs write to the files, or if they are on a
+    /// network share or a removable disk.
     ///
     /// If a file is shortened while its weights are copied, loading fails with [`Error::Io`]. After
-    /// loading, the files can be changed or removed. Only their headers are read from a mapping, when they
-    /// are opened. The model takes the same memory either way, [`MemoryPlan::weights`].
+    /// loading, the files can be changed or removed. Only their headers are read from a mapping,
+    /// when they are opened. The model takes the same memory either way, [`MemoryPlan::weights`].
     pub fn copy_weights(mut self, copy: bool) -> Self {
         self.copy_weights = copy;
         self
     }
 
-    /// Sets the chat template, in Jinja as transformers' `apply_chat_template` takes it. Default: the
-    /// template of the model's file; base models have none.
+    /// Sets the chat template, in Jinja as transformers' `apply_chat_template` takes it. Default:
+    /// the template of the model's file; base models have none.
     ///
     /// The template is parsed when the model is loaded. It has to write the begin-of-sequence token
     /// (`{{ bos_token }}`) if the model uses one.
@@ -140,13 +145,13 @@ impl RunnerBuilder {
         self
     }
 
-    /// Sets a callback for the progress of loading. Its arguments are the number of bytes of weights that
-    /// are ready, and the number of all bytes. It is called at the start, every few megabytes and at the
-    /// end, in the loading thread. If it returns false, loading ends with [`Error::Cancelled`], all memory
-    /// is freed, and the model can be loaded again.
+    /// Sets a callback for the progress of loading. Its arguments are the number of bytes of
+    /// weights that are ready, and the number of all bytes. It is called at the start, every few
+    /// megabytes and at the end, in the loading thread. If it returns false, loading ends with
+    /// [`Error::Cancelled`], all memory is freed, and the model can be loaded again.
     ///
-    /// Weights that are used from the mapped file count as ready at the end. If a GPU fails and the CPU
-    /// replaces it, the count starts again.
+    /// Weights that are used from the mapped file count as ready at the end. If a GPU fails and the
+    /// CPU replaces it, the count starts again.
     ///
     /// ```no_run
     /// use inkstone::{Error, Runner, StopHandle};
@@ -168,8 +173,8 @@ impl RunnerBuilder {
         self
     }
 
-    /// Sets whether every step computes the whole sequence again, without the cache. The results are the
-    /// same except for rounding. It is slow, and meant for tests of the cache.
+    /// Sets whether every step computes the whole sequence again, without the cache. The results
+    /// are the same except for rounding. It is slow, and meant for tests of the cache.
     pub fn recompute(mut self, recompute: bool) -> Self {
         self.recompute = recompute;
         self
@@ -184,38 +189,40 @@ impl RunnerBuilder {
         self.with_backend(|backend| Ok(self.prepare(gguf.clone(), backend)?.memory))
     }
 
-    /// Loads a model from a GGUF file. For a split model, pass the first file. The file is mapped into
-    /// memory, so it must not be changed or shortened while it loads, nor afterwards if
+    /// Loads a model from a GGUF file. For a split model, pass the first file. The file is mapped
+    /// into memory, so it must not be changed or shortened while it loads, nor afterwards if
     /// [`MemoryPlan::mapped`] is not 0; see [`copy_weights`](Self::copy_weights).
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::InvalidFile`] for the file; [`Error::Architecture`],
     /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Tokenizer`] for its content;
     /// [`Error::Argument`] for a setting out of its range; [`Error::ChatTemplate`] for a
-    /// [`chat_template`](Self::chat_template) that does not parse; [`Error::Memory`] if the model exceeds
-    /// the memory limit; [`Error::Cancelled`] if [`on_progress`](Self::on_progress) returns false.
+    /// [`chat_template`](Self::chat_template) that does not parse; [`Error::Memory`] if the model
+    /// exceeds the memory limit; [`Error::Cancelled`] if [`on_progress`](Self::on_progress) returns
+    /// false.
     pub fn from_gguf(&self, path: impl AsRef<Path>) -> Result<Runner> {
         self.load(Gguf::open(path)?)
     }
 
     /// Loads a model from a directory that Hugging Face's transformers has written: `config.json`,
     /// `tokenizer.json`, and tensors in `model.safetensors` or in the files that
-    /// `model.safetensors.index.json` lists. The tensors are mapped, and on a CPU their matrices stay
-    /// mapped; see [`from_gguf`](Self::from_gguf).
+    /// `model.safetensors.index.json` lists. The tensors are mapped, and on a CPU their matrices
+    /// stay mapped; see [`from_gguf`](Self::from_gguf).
     ///
     /// # Errors
-    /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also for a setting in `config.json` that is
-    /// not supported.
+    /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also for a setting in
+    /// `config.json` that is not supported.
     #[cfg(feature = "safetensors")]
     pub fn from_safetensors(&self, directory: impl AsRef<Path>) -> Result<Runner> {
         self.load(models::open_directory(directory.as_ref())?)
     }
 
-    /// Loads a model from a path: a directory as [`from_safetensors`](Self::from_safetensors) does, a file as
-    /// [`from_gguf`](Self::from_gguf) does.
+    /// Loads a model from a path: a directory as [`from_safetensors`](Self::from_safetensors) does,
+    /// a file as [`from_gguf`](Self::from_gguf) does.
     ///
     /// # Errors
-    /// As these functions; [`Error::MissingFeature`] for a directory if the feature `safetensors` is off.
+    /// As these functions; [`Error::MissingFeature`] for a directory if the feature `safetensors`
+    /// is off.
     pub fn from_path(&self, path: impl AsRef<Path>) -> Result<Runner> {
         self.load(models::open(path)?)
     }

@@ -9,12 +9,15 @@ use crate::{
 };
 
 impl Runner {
-    /// Returns up to `n` ids that continue `ids`, each the most probable one after the ids before it.
-    /// `on_token` is called with each id, and ends the generation by returning false. It also ends before
-    /// an end-of-generation token, which is not returned, and at the end of the context.
+    /// Returns up to `n` ids that continue `ids`, each the most probable one after the ids before
+    /// it. `on_token` is called with each id, and ends the generation by returning false. It also
+    /// ends before an end-of-generation token, which is not returned, and at the end of the
+    /// context.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if `ids` is empty or has an id that is not in the vocabulary; [`Error::ContextFull`](crate::Error::ContextFull) if the context has no room for them.
+    /// [`Error::Argument`](crate::Error::Argument) if `ids` is empty or has an id that is not in
+    /// the vocabulary; [`Error::ContextFull`](crate::Error::ContextFull) if the context has no room
+    /// for them.
     pub fn generate_ids(&mut self, ids: &[u32], n: usize, mut on_token: impl FnMut(u32) -> bool) -> Result<Vec<u32>> {
         let mut sampler = Sampler::new(&SamplerOptions::greedy(), self.config.vocab_size)?;
         let mut generated = vec![];
@@ -33,8 +36,8 @@ impl Runner {
         Ok(generated)
     }
 
-    /// Returns the logits of the token after `ids`, `[vocabulary]`. All ids are computed again, and the
-    /// sequence is then `ids`.
+    /// Returns the logits of the token after `ids`, `[vocabulary]`. All ids are computed again, and
+    /// the sequence is then `ids`.
     ///
     /// # Errors
     /// As [`generate_ids`](Self::generate_ids).
@@ -60,8 +63,8 @@ impl Runner {
         self.prefill(&[id])
     }
 
-    /// Appends one id to the sequence, and returns the most probable next id. This is faster than choosing
-    /// it from the logits of [`decode`](Self::decode) if the device can choose it.
+    /// Appends one id to the sequence, and returns the most probable next id. This is faster than
+    /// choosing it from the logits of [`decode`](Self::decode) if the device can choose it.
     ///
     /// # Errors
     /// As [`Decoder::greedy`].
@@ -74,10 +77,12 @@ impl Runner {
         self.decoder.tokens(self.sequence).unwrap_or_default()
     }
 
-    /// Removes the ids of the sequence from position `len` on; has no effect if the sequence is shorter.
+    /// Removes the ids of the sequence from position `len` on; has no effect if the sequence is
+    /// shorter.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if the sequence was closed through [`decoder`](Self::decoder).
+    /// [`Error::Argument`](crate::Error::Argument) if the sequence was closed through
+    /// [`decoder`](Self::decoder).
     pub fn truncate(&mut self, len: usize) -> Result<()> {
         self.decoder.truncate(self.sequence, len)
     }
@@ -89,7 +94,8 @@ impl Runner {
         }
     }
 
-    /// Returns the decoder that runs the steps, for several sequences at once or the logits of every token.
+    /// Returns the decoder that runs the steps, for several sequences at once or the logits of
+    /// every token.
     pub fn decoder(&mut self) -> &mut Decoder {
         &mut self.decoder
     }

@@ -7,8 +7,8 @@ use crate::{Error, Result};
 
 /// A language model of any family, for programs that choose a model at run time.
 ///
-/// Its [`generate`](Self::generate) takes and returns token ids, whereas [`Runner::generate`] generates
-/// text.
+/// Its [`generate`](Self::generate) takes and returns token ids, whereas [`Runner::generate`]
+/// generates text.
 ///
 /// ```no_run
 /// use inkstone::{LmRunner, Runner};
@@ -31,9 +31,9 @@ pub trait LmRunner: Send {
     /// [`Error::ContextFull`] if the context has no room for them.
     fn predict_logits(&mut self, ids: &[u32]) -> Result<Vec<f32>>;
 
-    /// Returns up to `n_new` ids that continue `ids`, each the most probable one. `on_token` is called with
-    /// each id, and ends the generation by returning false. It also ends before an end-of-generation token,
-    /// and at the end of the context.
+    /// Returns up to `n_new` ids that continue `ids`, each the most probable one. `on_token` is
+    /// called with each id, and ends the generation by returning false. It also ends before an
+    /// end-of-generation token, and at the end of the context.
     ///
     /// # Errors
     /// As [`predict_logits`](Self::predict_logits).
@@ -42,10 +42,10 @@ pub trait LmRunner: Send {
     /// Returns whether the model accepts images.
     fn supports_multimodal(&self) -> bool;
 
-    /// Returns up to `n_new` ids that continue a prompt about an image, each the most probable one. `rgb` is
-    /// `[height, width, 3]` bytes, row by row from the top. `tokenizer` is the path of a Hugging Face
-    /// `tokenizer.json` that replaces the model's tokenizer. `on_token` is called as by
-    /// [`generate`](Self::generate).
+    /// Returns up to `n_new` ids that continue a prompt about an image, each the most probable one.
+    /// `rgb` is `[height, width, 3]` bytes, row by row from the top. `tokenizer` is the path of a
+    /// Hugging Face `tokenizer.json` that replaces the model's tokenizer. `on_token` is called as
+    /// by [`generate`](Self::generate).
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the model does not accept images; otherwise as

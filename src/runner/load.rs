@@ -24,12 +24,13 @@ use crate::{
 const LOOKS_FOR_GPUS: bool = cfg!(any(feature = "wgpu", feature = "metal"));
 
 impl Runner {
-    /// Loads a model from a GGUF file with the default settings. For a split model, pass the first file.
+    /// Loads a model from a GGUF file with the default settings. For a split model, pass the first
+    /// file.
     ///
-    /// The file is mapped into memory while it loads. On a CPU, some tensors are read from the mapping for
-    /// as long as the model is loaded ([`MemoryPlan::mapped`] is their size). If the file is shortened
-    /// during that time, the system ends the process. To replace a model, rename a new file over it, or
-    /// avoid the mapping with [`RunnerBuilder::copy_weights`].
+    /// The file is mapped into memory while it loads. On a CPU, some tensors are read from the
+    /// mapping for as long as the model is loaded ([`MemoryPlan::mapped`] is their size). If the
+    /// file is shortened during that time, the system ends the process. To replace a model, rename
+    /// a new file over it, or avoid the mapping with [`RunnerBuilder::copy_weights`].
     ///
     /// # Errors
     /// As [`RunnerBuilder::from_gguf`].
@@ -37,8 +38,8 @@ impl Runner {
         Self::builder().from_gguf(path)
     }
 
-    /// Loads a model from a directory of safetensors with the default settings. Its files are mapped, as
-    /// described at [`from_gguf`](Self::from_gguf).
+    /// Loads a model from a directory of safetensors with the default settings. Its files are
+    /// mapped, as described at [`from_gguf`](Self::from_gguf).
     ///
     /// # Errors
     /// As [`RunnerBuilder::from_safetensors`].
@@ -74,8 +75,8 @@ pub(super) struct Prepared {
 }
 
 impl RunnerBuilder {
-    /// Calls `act` with the backend of the selected device. With [`Device::Auto`], calls it with the CPU if
-    /// there is no GPU or `act` fails on it.
+    /// Calls `act` with the backend of the selected device. With [`Device::Auto`], calls it with
+    /// the CPU if there is no GPU or `act` fails on it.
     pub(super) fn with_backend<T>(&self, act: impl Fn(Box<dyn Backend>) -> Result<T>) -> Result<T> {
         let reason = match &self.device {
             Device::Cpu => return act(self.cpu()?),

@@ -12,8 +12,8 @@ use crate::{
     weights::Weights,
 };
 
-/// The largest number of recurrent states of a sequence: the state after its last token, the state before a
-/// token that was computed ahead, and checkpoints.
+/// The largest number of recurrent states of a sequence: the state after its last token, the state
+/// before a token that was computed ahead, and checkpoints.
 const STATES: usize = 2 + CHECKPOINTS;
 
 /// The memory that a runner takes, in bytes.
@@ -22,16 +22,17 @@ const STATES: usize = 2 + CHECKPOINTS;
 pub struct MemoryPlan {
     /// Size of the tensors as they are stored.
     pub weights: u64,
-    /// Size of the tensors that are read from the mapped file as long as the model is loaded. It is included
-    /// in [`weights`](Self::weights). The system may drop these pages, and read them again.
+    /// Size of the tensors that are read from the mapped file as long as the model is loaded. It is
+    /// included in [`weights`](Self::weights). The system may drop these pages, and read them
+    /// again.
     ///
-    /// On a CPU, these are matrices in F32, F16 or BF16, and the embedding unless it is quantised and also
-    /// the output matrix. Quantised matrices, including those of experts, and vectors are copied. On a GPU,
-    /// and with [`copy_weights`](super::RunnerBuilder::copy_weights), it is 0. If it is not 0, the file
-    /// must not be changed or shortened while the model is loaded.
+    /// On a CPU, these are matrices in F32, F16 or BF16, and the embedding unless it is quantised
+    /// and also the output matrix. Quantised matrices, including those of experts, and vectors are
+    /// copied. On a GPU, and with [`copy_weights`](super::RunnerBuilder::copy_weights), it is 0. If
+    /// it is not 0, the file must not be changed or shortened while the model is loaded.
     pub mapped: u64,
-    /// Cache size of one token, in layers that attend to the whole context. The cache grows by pages of 64
-    /// tokens.
+    /// Cache size of one token, in layers that attend to the whole context. The cache grows by
+    /// pages of 64 tokens.
     pub cache_per_token: u64,
     /// Largest cache size of layers with sliding-window attention; 0 if there are none.
     pub windows: u64,

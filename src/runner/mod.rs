@@ -1,7 +1,7 @@
 //! Loads a model and runs requests with it: text, answers, token ids and logits.
 //!
-//! A [`Runner`] has a model and one sequence of tokens, which all requests share: tokens at the start of
-//! a request that the sequence already has are not computed again.
+//! A [`Runner`] has a model and one sequence of tokens, which all requests share: tokens at the
+//! start of a request that the sequence already has are not computed again.
 
 #[cfg(feature = "chat")]
 mod answer;
@@ -55,8 +55,8 @@ pub struct Runner {
     memory: MemoryPlan,
     device: DeviceInfo,
     tokenizer: Tokenizer,
-    /// The template of the builder or of the file, or the error of the latter: a model without a template
-    /// can still generate from plain prompts.
+    /// The template of the builder or of the file, or the error of the latter: a model without a
+    /// template can still generate from plain prompts.
     #[cfg(feature = "chat")]
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
@@ -66,8 +66,9 @@ pub struct Runner {
     grammars: Arc<OnceLock<Grammars>>,
 }
 
-/// Returns a runner of the same model with a separate, empty sequence: for another thread or conversation.
-/// Both share the weights, the cache's memory and the memory limit; their steps run one at a time.
+/// Returns a runner of the same model with a separate, empty sequence: for another thread or
+/// conversation. Both share the weights, the cache's memory and the memory limit; their steps run
+/// one at a time.
 impl Clone for Runner {
     fn clone(&self) -> Self {
         let Self { config, memory, device, tokenizer, decoder, .. } = self;

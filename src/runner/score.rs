@@ -11,12 +11,13 @@ use crate::{
 };
 
 impl Runner {
-    /// Returns the log-probability of each token of `continuation` after `prompt`, with the `top` most
-    /// probable tokens at its position. Their sum is the log-likelihood of the continuation.
+    /// Returns the log-probability of each token of `continuation` after `prompt`, with the `top`
+    /// most probable tokens at its position. Their sum is the log-likelihood of the continuation.
     ///
-    /// If both are text, they are encoded as one text; a token that spans both belongs to the continuation.
-    /// If the prompt is token ids (a rendered chat template, for example), a continuation of text is
-    /// encoded by [`encode_continuation`](crate::tokenizer::Tokenizer::encode_continuation).
+    /// If both are text, they are encoded as one text; a token that spans both belongs to the
+    /// continuation. If the prompt is token ids (a rendered chat template, for example), a
+    /// continuation of text is encoded by
+    /// [`encode_continuation`](crate::tokenizer::Tokenizer::encode_continuation).
     ///
     /// ```no_run
     /// use inkstone::Runner;
@@ -28,8 +29,8 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for a continuation without tokens, or without a token before it; otherwise as
-    /// [`generate`](Self::generate).
+    /// [`Error::Argument`] for a continuation without tokens, or without a token before it;
+    /// otherwise as [`generate`](Self::generate).
     pub fn score<'p, 'c>(
         &mut self,
         prompt: impl Into<Prompt<'p>>,
@@ -42,9 +43,9 @@ impl Runner {
         self.score_ids(&ids, from, top)
     }
 
-    /// Scores each of `labels` after `prefix`, as [`score`](Self::score) does for one, and returns the
-    /// scores in the order of the labels. This can classify a text by log-likelihoods. `prefix` is computed
-    /// once, and up to 16 tokens of labels in each step.
+    /// Scores each of `labels` after `prefix`, as [`score`](Self::score) does for one, and returns
+    /// the scores in the order of the labels. This can classify a text by log-likelihoods. `prefix`
+    /// is computed once, and up to 16 tokens of labels in each step.
     ///
     /// ```no_run
     /// use inkstone::Runner;
@@ -61,8 +62,8 @@ impl Runner {
     /// Afterwards the runner's sequence has the prefix.
     ///
     /// # Errors
-    /// [`Error::Request`] with the index of a label and its error, as of [`score`](Self::score), before any
-    /// computation. Errors of the device.
+    /// [`Error::Request`] with the index of a label and its error, as of [`score`](Self::score),
+    /// before any computation. Errors of the device.
     pub fn score_many<'p, 'l>(
         &mut self,
         prefix: impl Into<Prompt<'p>>,
@@ -93,9 +94,9 @@ impl Runner {
         scored.collect()
     }
 
-    /// Returns the log-probability of each id from index `from` on, given the ids before it, with the `top`
-    /// most probable tokens at its position. Ids before `from` that the sequence already has are not
-    /// computed again.
+    /// Returns the log-probability of each id from index `from` on, given the ids before it, with
+    /// the `top` most probable tokens at its position. Ids before `from` that the sequence already
+    /// has are not computed again.
     ///
     /// # Errors
     /// [`Error::Argument`] if `from` is 0 or not below the number of ids; otherwise as
@@ -192,8 +193,8 @@ impl Scoring<'_> {
         }
     }
 
-    /// Returns the tokens of the next step, as indices of labels and ranges of their ids: tokens of up to
-    /// `at_once` labels, as many as one step computes logits for.
+    /// Returns the tokens of the next step, as indices of labels and ranges of their ids: tokens of
+    /// up to `at_once` labels, as many as one step computes logits for.
     fn next_runs(&mut self, at_once: usize) -> Result<Vec<(usize, Range<usize>)>> {
         let mut room = self.decoder.limits().max_outputs;
         let mut runs = vec![];
@@ -261,8 +262,8 @@ impl Label {
         self.computed == self.ids.len() - 1
     }
 
-    /// Scores the ids that follow the last rows: `rows` has a row of logits for each of the last computed
-    /// ids, of which there are now `computed`.
+    /// Scores the ids that follow the last rows: `rows` has a row of logits for each of the last
+    /// computed ids, of which there are now `computed`.
     fn take<'l>(&mut self, computed: usize, rows: impl ExactSizeIterator<Item = &'l [f32]>, top: usize) {
         let first = computed - rows.len() + 1;
         self.computed = computed;

@@ -18,34 +18,38 @@ use crate::{
 };
 
 impl Runner {
-    /// Continues a prompt, which is text or token ids. The returned [`Generation`] is an iterator over the
-    /// pieces of text, which are generated as it is read.
+    /// Continues a prompt, which is text or token ids. The returned [`Generation`] is an iterator
+    /// over the pieces of text, which are generated as it is read.
     ///
-    /// In a prompt of text, the text of special tokens becomes these tokens, and tokens that begin a
-    /// sequence are added as the model's metadata says. Ids are used as they are.
+    /// In a prompt of text, the text of special tokens becomes these tokens, and tokens that begin
+    /// a sequence are added as the model's metadata says. Ids are used as they are.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for an empty prompt or an option out of its range; [`Error::Tokenizer`](crate::Error::Tokenizer) for a prompt that the
-    /// vocabulary cannot express, [`Error::ContextFull`](crate::Error::ContextFull) for one that is longer than the context.
+    /// [`Error::Argument`](crate::Error::Argument) for an empty prompt or an option out of its
+    /// range; [`Error::Tokenizer`](crate::Error::Tokenizer) for a prompt that the vocabulary cannot
+    /// express, [`Error::ContextFull`](crate::Error::ContextFull) for one that is longer than the
+    /// context.
     pub fn generate<'p>(&mut self, prompt: impl Into<Prompt<'p>>, options: &GenerateOptions) -> Result<Generation<'_>> {
         let ids = prompt.into().into_ids(&self.tokenizer)?;
         self.generation(ids, options)
     }
 
-    /// Generates one text for each of several requests at once, and returns the texts in the order of the
-    /// requests. Each step computes a token of up to 16 texts, which takes little more time than a token of
-    /// one text. The common beginning of all prompts is computed once.
+    /// Generates one text for each of several requests at once, and returns the texts in the order
+    /// of the requests. Each step computes a token of up to 16 texts, which takes little more time
+    /// than a token of one text. The common beginning of all prompts is computed once.
     ///
-    /// `on_piece` is called with the index of a request and the next piece of its text, and ends that text
-    /// by returning false. A [`GenerateRequest`] can have its own processors and stop handles, and its
-    /// prompt can be a rendered chat template.
+    /// `on_piece` is called with the index of a request and the next piece of its text, and ends
+    /// that text by returning false. A [`GenerateRequest`] can have its own processors and stop
+    /// handles, and its prompt can be a rendered chat template.
     ///
-    /// On a CPU, each text equals the text of [`generate`](Self::generate), because logits are identical
-    /// bit for bit in steps of any size. On a GPU, steps of one, of a few and of many tokens use different
-    /// kernels, which round differently, so a text may differ if two tokens are almost equally probable.
+    /// On a CPU, each text equals the text of [`generate`](Self::generate), because logits are
+    /// identical bit for bit in steps of any size. On a GPU, steps of one, of a few and of many
+    /// tokens use different kernels, which round differently, so a text may differ if two tokens
+    /// are almost equally probable.
     ///
-    /// If a [`memory_limit`](super::RunnerBuilder::memory_limit) has no room for all texts at once, some of
-    /// them wait. Afterwards the runner's sequence has the common beginning, for the next call.
+    /// If a [`memory_limit`](super::RunnerBuilder::memory_limit) has no room for all texts at once,
+    /// some of them wait. Afterwards the runner's sequence has the common beginning, for the next
+    /// call.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner};
@@ -63,8 +67,8 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Request`](crate::Error::Request) with the index of a request and its
-    /// error, as of [`generate`](Self::generate); before any computation if it concerns the prompt or the
+    /// [`Error::Request`](crate::Error::Request) with the index of a request and its error, as of
+    /// [`generate`](Self::generate); before any computation if it concerns the prompt or the
     /// options. Errors of the device.
     pub fn generate_many<'p>(
         &mut self,
@@ -74,9 +78,10 @@ impl Runner {
         generate_many(&mut self.decoder, self.sequence, &self.tokenizer, requests, on_piece)
     }
 
-    /// Answers a conversation. The returned [`Answer`] is an iterator over the pieces of the answer's text;
-    /// its [`events`](Answer::events) also include the reasoning. A conversation that continues the last
-    /// one only computes its new messages. Special tokens in messages are text.
+    /// Answers a conversation. The returned [`Answer`] is an iterator over the pieces of the
+    /// answer's text; its [`events`](Answer::events) also include the reasoning. A conversation
+    /// that continues the last one only computes its new messages. Special tokens in messages are
+    /// text.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Message, Runner};
@@ -99,8 +104,8 @@ impl Runner {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
 
-    /// Answers a conversation as [`chat`](Self::chat) does, with tools, documents and other variables of the
-    /// template, such as `enable_thinking`.
+    /// Answers a conversation as [`chat`](Self::chat) does, with tools, documents and other
+    /// variables of the template, such as `enable_thinking`.
     ///
     /// ```no_run
     /// use inkstone::chat::{AnswerEvent, ChatOptions, Tool};
@@ -126,12 +131,13 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also if the template never reads an option that is
-    /// set, or shows no known format of tool calls; [`Error::Argument`] for a tool with a schema that calls
-    /// cannot be checked against, for a choice of a tool that is not offered, for a choice that forces a
-    /// call without the feature `constrained`, and for tools together with [`GenerateOptions::grammar`]
-    /// unless the choice is [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar` for a
-    /// tool choice with a schema that a grammar cannot express.
+    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also if the template never reads an option
+    /// that is set, or shows no known format of tool calls; [`Error::Argument`] for a tool with a
+    /// schema that calls cannot be checked against, for a choice of a tool that is not offered, for
+    /// a choice that forces a call without the feature `constrained`, and for tools together with
+    /// [`GenerateOptions::grammar`] unless the choice is
+    /// [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar` for a tool choice with
+    /// a schema that a grammar cannot express.
     #[cfg(feature = "chat")]
     pub fn chat_with(
         &mut self,

@@ -34,9 +34,10 @@ impl Runner {
         Ok(self.grammars.get_or_init(|| grammars))
     }
 
-    /// Continues a prompt with compact JSON of a type, and returns the value. The text is constrained to
-    /// what serde reads: the limits of integers, finite floats, only the fields of the type.
-    /// [`grammar`](crate::grammar#rust-types) lists the supported types. A grammar in `options` is replaced.
+    /// Continues a prompt with compact JSON of a type, and returns the value. The text is
+    /// constrained to what serde reads: the limits of integers, finite floats, only the fields of
+    /// the type. [`grammar`](crate::grammar#rust-types) lists the supported types. A grammar in
+    /// `options` is replaced.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Runner};
@@ -53,10 +54,10 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Grammar`] if the type's schema has an unsupported keyword; it names the type, the field and
-    /// the keyword. [`Error::Incomplete`] if the text ended early, for example at the token limit, and
-    /// [`Error::Form`] if serde rejects a complete text; both contain the text. Otherwise as
-    /// [`generate`](Self::generate).
+    /// [`Error::Grammar`] if the type's schema has an unsupported keyword; it names the type, the
+    /// field and the keyword. [`Error::Incomplete`] if the text ended early, for example at the
+    /// token limit, and [`Error::Form`] if serde rejects a complete text; both contain the text.
+    /// Otherwise as [`generate`](Self::generate).
     pub fn generate_as<'p, T: DeserializeOwned + JsonSchema>(
         &mut self,
         prompt: impl Into<Prompt<'p>>,
@@ -78,8 +79,8 @@ impl Runner {
     }
 
     /// Answers a conversation with compact JSON of a type, and returns the value, as
-    /// [`generate_as`](Self::generate_as) does. Reasoning before the answer is unconstrained and dropped. A
-    /// grammar in `options` is replaced.
+    /// [`generate_as`](Self::generate_as) does. Reasoning before the answer is unconstrained and
+    /// dropped. A grammar in `options` is replaced.
     ///
     /// # Errors
     /// As [`generate_as`](Self::generate_as) and [`chat_with`](Self::chat_with).

@@ -1,8 +1,8 @@
 //! Selects the tokens that the truncations keep, best first, and draws one of them.
 //!
-//! A vocabulary has 150 thousand tokens, of which the truncations keep tens. Therefore the vocabulary is
-//! not sorted: one pass keeps the `k` best tokens, and top-p asks for more of them until their
-//! probability suffices.
+//! A vocabulary has 150 thousand tokens, of which the truncations keep tens. Therefore the
+//! vocabulary is not sorted: one pass keeps the `k` best tokens, and top-p asks for more of them
+//! until their probability suffices.
 
 use std::cmp::Ordering;
 
@@ -78,8 +78,8 @@ pub(super) fn draw(logits: impl Iterator<Item = f32> + Clone, largest: f32, temp
     last
 }
 
-/// Returns the natural logarithm of the sum of the candidates' exponentials. The first candidate is the
-/// best.
+/// Returns the natural logarithm of the sum of the candidates' exponentials. The first candidate is
+/// the best.
 pub(super) fn log_total(candidates: &[Candidate]) -> f64 {
     let maximum = f64::from(candidates[0].logit);
     candidates.iter().map(|c| (f64::from(c.logit) - maximum).exp()).sum::<f64>().ln() + maximum
@@ -102,7 +102,8 @@ pub(super) struct Truncation {
 }
 
 impl Candidates {
-    /// Returns the tokens that the truncations keep, at least one, best first. `best` has the largest logit.
+    /// Returns the tokens that the truncations keep, at least one, best first. `best` has the
+    /// largest logit.
     pub(super) fn select(&mut self, logits: &[f32], best: Candidate, truncation: Truncation) -> &[Candidate] {
         let Truncation { top_k, typical_p, top_p, .. } = truncation;
         let weight = |logit: f32| f64::from(logit - best.logit).exp();
@@ -125,8 +126,8 @@ impl Candidates {
         &self.best[..kept]
     }
 
-    /// Returns the tokens of `best`, which are the result of top-k in descending order, that the other
-    /// truncations keep.
+    /// Returns the tokens of `best`, which are the result of top-k in descending order, that the
+    /// other truncations keep.
     ///
     /// # Errors
     /// As [`largest`].
@@ -158,8 +159,8 @@ impl Candidates {
         &self.best[..kept]
     }
 
-    /// Keeps the tokens with a surprise nearest to the entropy, until their probability is at least `p`;
-    /// of equally near tokens, the more probable.
+    /// Keeps the tokens with a surprise nearest to the entropy, until their probability is at least
+    /// `p`; of equally near tokens, the more probable.
     fn keep_typical(&mut self, p: f64) {
         let total = log_total(&self.best);
         let log_p = |c: &Candidate| f64::from(c.logit) - total;
@@ -177,9 +178,9 @@ impl Candidates {
         self.best.sort_unstable_by(best_first);
     }
 
-    /// Returns the number of best tokens to keep, at least one, and whether the result is final even if
-    /// more tokens were considered. `whole` is the total weight of all logits; without it, probabilities
-    /// are relative to the best tokens.
+    /// Returns the number of best tokens to keep, at least one, and whether the result is final
+    /// even if more tokens were considered. `whole` is the total weight of all logits; without it,
+    /// probabilities are relative to the best tokens.
     fn truncated(&self, whole: Option<f64>, top_p: f32, min_p: f32) -> (usize, bool) {
         let weight = |logit: f32| f64::from(logit - self.best[0].logit).exp();
         let total = whole.unwrap_or_else(|| self.best.iter().map(|c| weight(c.logit)).sum());
@@ -189,8 +190,8 @@ impl Candidates {
         (likely.max(1), nucleus.is_some() || likely < kept)
     }
 
-    /// Returns the number of best tokens that reach `top_p` of the total weight; `None` if all of them
-    /// together do not, or if top-p is off.
+    /// Returns the number of best tokens that reach `top_p` of the total weight; `None` if all of
+    /// them together do not, or if top-p is off.
     fn nucleus(&self, top_p: f32, total: f64, weight: impl Fn(f32) -> f64) -> Option<usize> {
         let required = f64::from(top_p) * total;
         let mut sum = 0.0;

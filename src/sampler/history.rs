@@ -53,8 +53,8 @@ impl History {
         }
     }
 
-    /// Returns the tokens that followed earlier occurrences of the text's end, with the length of the
-    /// longest such occurrence.
+    /// Returns the tokens that followed earlier occurrences of the text's end, with the length of
+    /// the longest such occurrence.
     fn repetitions(&self, dry: &Dry) -> HashMap<u32, usize> {
         let ids = &self.ids[self.ids.len().saturating_sub(dry.window)..];
         let mut longest = HashMap::new();

@@ -7,7 +7,8 @@ use super::candidates::Candidates;
 pub struct TokenLogprob {
     /// The token's id.
     pub id: u32,
-    /// The natural logarithm of the probability: at most 0, and negative infinity for probability 0.
+    /// The natural logarithm of the probability: at most 0, and negative infinity for probability
+    /// 0.
     pub logprob: f32,
 }
 
@@ -21,8 +22,8 @@ pub struct Logprobs {
 }
 
 impl Logprobs {
-    /// Returns the log-probabilities of the token `id` and the `n` most probable tokens, given the logits of
-    /// the whole vocabulary.
+    /// Returns the log-probabilities of the token `id` and the `n` most probable tokens, given the
+    /// logits of the whole vocabulary.
     pub(crate) fn new(logits: &[f32], id: u32, n: usize) -> Self {
         let maximum = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let total = logits.iter().map(|&logit| f64::from(logit - maximum).exp()).sum::<f64>().ln();

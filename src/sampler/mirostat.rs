@@ -1,5 +1,5 @@
-//! Truncates by Mirostat: keeps tokens below a bound on their surprise, which follows the surprise of
-//! the drawn tokens.
+//! Truncates by Mirostat: keeps tokens below a bound on their surprise, which follows the surprise
+//! of the drawn tokens.
 
 use super::{
     Mirostat, MirostatVersion,
@@ -68,8 +68,8 @@ fn zipf_exponent(log_p: &[f64]) -> f64 {
     products / squares
 }
 
-/// Returns the number of tokens to keep for a surprise of `mu` bits, if the probabilities of `n` tokens
-/// are proportional to `rank^-s`.
+/// Returns the number of tokens to keep for a surprise of `mu` bits, if the probabilities of `n`
+/// tokens are proportional to `rank^-s`.
 fn kept_by_rank(s: f64, mu: f64, n: usize) -> usize {
     let epsilon = s - 1.0;
     let total = match -(-epsilon * (n as f64).ln()).exp_m1() / epsilon {

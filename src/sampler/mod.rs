@@ -2,33 +2,34 @@
 //!
 //! The stages run in llama.cpp's order; each is skipped if its option has its neutral value:
 //!
-//! 1. **The caller's processors** ([`LogitsProcessor`]), in the order in which they were added; then
-//!    [`GenerateOptions::grammar`](crate::GenerateOptions), if there is one.
-//! 2. **Logit bias**: adds a bias to the logits of the given tokens (negative infinity forbids a token).
+//! 1. **The caller's processors** ([`LogitsProcessor`]), in the order in which they were added;
+//!    then [`GenerateOptions::grammar`](crate::GenerateOptions), if there is one.
+//! 2. **Logit bias**: adds a bias to the logits of the given tokens (negative infinity forbids a
+//!    token).
 //! 3. **Penalties** over the last `penalty_window` ids of the history (the accepted prompt and the
-//!    sampled ids). For a token that occurs `n > 0` times, the logit is divided by `repetition_penalty`
-//!    if it is positive and multiplied by it otherwise
-//!    ([Keskar et al. 2019](https://arxiv.org/abs/1909.05858), as in Hugging Face's
+//!    sampled ids). For a token that occurs `n > 0` times, the logit is divided by
+//!    `repetition_penalty` if it is positive and multiplied by it otherwise ([Keskar et al.
+//!    2019](https://arxiv.org/abs/1909.05858), as in Hugging Face's
 //!    `RepetitionPenaltyLogitsProcessor`), and then lowered by
 //!    `n * frequency_penalty + presence_penalty` (as in OpenAI's API).
 //! 4. **[DRY](Dry)**: penalises tokens that would continue a repetition by its length.
-//! 5. **Greedy** if `temperature` is 0: the largest logit, the lowest id of equal ones. No random number
-//!    is drawn.
+//! 5. **Greedy** if `temperature` is 0: the largest logit, the lowest id of equal ones. No random
+//!    number is drawn.
 //! 6. **[Mirostat]**, after the temperature and instead of all later stages but the draw.
 //! 7. **Top-k**: the `top_k` largest logits; of equal ones, the lower ids.
-//! 8. **Typical-p** ([Meister et al. 2022](https://arxiv.org/abs/2202.00666)): the tokens with a surprise
-//!    nearest to the entropy, until their probabilities among the tokens of top-k sum to at least
-//!    `typical_p`.
-//! 9. **Top-p** ([Holtzman et al. 2019](https://arxiv.org/abs/1904.09751)): the fewest most probable
-//!    tokens with probabilities among the remaining tokens that sum to at least `top_p`.
-//! 10. **Min-p** ([Nguyen et al. 2024](https://arxiv.org/abs/2407.01082)): the tokens at least `min_p`
-//!     times as probable as the most probable one.
+//! 8. **Typical-p** ([Meister et al. 2022](https://arxiv.org/abs/2202.00666)): the tokens with a
+//!    surprise nearest to the entropy, until their probabilities among the tokens of top-k sum to
+//!    at least `typical_p`.
+//! 9. **Top-p** ([Holtzman et al. 2019](https://arxiv.org/abs/1904.09751)): the fewest most
+//!    probable tokens with probabilities among the remaining tokens that sum to at least `top_p`.
+//! 10. **Min-p** ([Nguyen et al. 2024](https://arxiv.org/abs/2407.01082)): the tokens at least
+//!     `min_p` times as probable as the most probable one.
 //! 11. **[XTC](Xtc)**: sometimes excludes the most probable tokens.
 //! 12. **Temperature**, [dynamic](DynamicTemperature) or constant: one draw from
 //!     `softmax(logits / temperature)` of the remaining tokens.
 //!
-//! The temperature comes last, so that the truncations do not depend on it. A sampler has its own random
-//! state and history: use one for each sequence. The same seed gives the same ids.
+//! The temperature comes last, so that the truncations do not depend on it. A sampler has its own
+//! random state and history: use one for each sequence. The same seed gives the same ids.
 
 mod candidates;
 mod history;
@@ -73,7 +74,8 @@ use crate::error::{Error, Result};
 /// ```
 pub trait LogitsProcessor: Send {
     /// Changes the logits of the token after `ids` (the accepted prompt and the sampled ids).
-    /// `logits` has one element for each token of the vocabulary; negative infinity forbids a token.
+    /// `logits` has one element for each token of the vocabulary; negative infinity forbids a
+    /// token.
     ///
     /// # Errors
     /// Any error ends the call of [`Sampler::sample`], whose history is then unchanged.
@@ -92,7 +94,8 @@ impl LogitsProcessor for Box<dyn LogitsProcessor> {
     }
 }
 
-/// Chooses the tokens of one sequence. It has options, a random state and a history for the penalties.
+/// Chooses the tokens of one sequence. It has options, a random state and a history for the
+/// penalties.
 ///
 /// ```
 /// use inkstone::sampler::{Sampler, SamplerOptions};
@@ -158,7 +161,8 @@ impl Sampler {
         self.seed
     }
 
-    /// Adds a token to the history without sampling: a token of the prompt, or one chosen elsewhere.
+    /// Adds a token to the history without sampling: a token of the prompt, or one chosen
+    /// elsewhere.
     ///
     /// # Errors
     /// [`Error::Argument`] if the id is not in the vocabulary.
@@ -172,8 +176,9 @@ impl Sampler {
     /// history. The stages before the truncations change `logits` in place.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are not `vocab_size` logits, if one is NaN or positive infinity, or if
-    /// all are negative infinity; any error of a [`LogitsProcessor`]. The history is then unchanged.
+    /// [`Error::Argument`] if there are not `vocab_size` logits, if one is NaN or positive
+    /// infinity, or if all are negative infinity; any error of a [`LogitsProcessor`]. The history
+    /// is then unchanged.
     pub fn sample(&mut self, logits: &mut [f32]) -> Result<u32> {
         if logits.len() != self.vocab_size {
             let what = format!("have {} elements, but the vocabulary has {} tokens", logits.len(), self.vocab_size);
@@ -195,7 +200,8 @@ impl Sampler {
         Ok(id)
     }
 
-    /// Returns the number of largest logits that determine the draw, or `None` if it needs all of them.
+    /// Returns the number of largest logits that determine the draw, or `None` if it needs all of
+    /// them.
     pub(crate) fn required_top_k(&self) -> Option<usize> {
         self.options.required_top_k().filter(|_| self.processors.is_empty() && self.constraint.is_none())
     }

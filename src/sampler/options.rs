@@ -5,35 +5,37 @@ use crate::{
     tokenizer::Tokenizer,
 };
 
-/// The options for choosing tokens. The defaults are llama.cpp's. [`SamplerOptions::greedy`] always takes
-/// the most probable token.
+/// The options for choosing tokens. The defaults are llama.cpp's. [`SamplerOptions::greedy`] always
+/// takes the most probable token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerOptions {
-    /// The divisor of the logits before the draw; 0 is greedy, 1 keeps the model's distribution. At least
-    /// 0; default 0.8.
+    /// The divisor of the logits before the draw; 0 is greedy, 1 keeps the model's distribution. At
+    /// least 0; default 0.8.
     pub temperature: f32,
-    /// Adapts the temperature to the entropy of the candidates. Default `None`: a constant temperature.
+    /// Adapts the temperature to the entropy of the candidates. Default `None`: a constant
+    /// temperature.
     pub dynamic_temperature: Option<DynamicTemperature>,
     /// The number of most probable tokens to keep; 0 keeps all. Default 40.
     pub top_k: usize,
-    /// The total probability of the most typical tokens to keep, from 0 (only the most typical one) to 1
-    /// (all); default 1.
+    /// The total probability of the most typical tokens to keep, from 0 (only the most typical one)
+    /// to 1 (all); default 1.
     pub typical_p: f32,
-    /// The total probability of the most probable tokens to keep, from 0 (only the most probable one) to 1
-    /// (all); default 0.95.
+    /// The total probability of the most probable tokens to keep, from 0 (only the most probable
+    /// one) to 1 (all); default 0.95.
     pub top_p: f32,
-    /// The smallest probability to keep, relative to the most probable token, from 0 (all) to 1; default
-    /// 0.05.
+    /// The smallest probability to keep, relative to the most probable token, from 0 (all) to 1;
+    /// default 0.05.
     pub min_p: f32,
     /// Sometimes excludes the most probable tokens. Default `None`: never.
     pub xtc: Option<Xtc>,
-    /// Keeps the surprise of the text constant, instead of top-k, typical-p, top-p, min-p and XTC, which
-    /// are then ignored. Default `None`: off.
+    /// Keeps the surprise of the text constant, instead of top-k, typical-p, top-p, min-p and XTC,
+    /// which are then ignored. Default `None`: off.
     pub mirostat: Option<Mirostat>,
-    /// The divisor of positive and the factor of negative logits of tokens in the window; 1 is off. Above
-    /// 0; default 1.
+    /// The divisor of positive and the factor of negative logits of tokens in the window; 1 is off.
+    /// Above 0; default 1.
     pub repetition_penalty: f32,
-    /// The amount subtracted from a token's logit for each occurrence in the window. Default 0: off.
+    /// The amount subtracted from a token's logit for each occurrence in the window. Default 0:
+    /// off.
     pub frequency_penalty: f32,
     /// The amount subtracted from a token's logit if it occurs in the window. Default 0: off.
     pub presence_penalty: f32,
@@ -41,15 +43,16 @@ pub struct SamplerOptions {
     pub penalty_window: usize,
     /// Penalises tokens that would continue a repeated passage. Default `None`: off.
     pub dry: Option<Dry>,
-    /// Token ids and the amounts added to their logits; negative infinity forbids a token. Default empty.
+    /// Token ids and the amounts added to their logits; negative infinity forbids a token. Default
+    /// empty.
     pub logit_bias: Vec<(u32, f32)>,
-    /// The seed of the random draws; the same seed gives the same ids. Default `None`: a random seed, which
-    /// [`Sampler::seed`](super::Sampler::seed) returns.
+    /// The seed of the random draws; the same seed gives the same ids. Default `None`: a random
+    /// seed, which [`Sampler::seed`](super::Sampler::seed) returns.
     pub seed: Option<u64>,
 }
 
-/// A temperature between `temperature - range` (at least 0) and `temperature + range`. Its position in
-/// that interval is `(H / ln n)^exponent`, with the entropy `H` of the `n` remaining tokens.
+/// A temperature between `temperature - range` (at least 0) and `temperature + range`. Its position
+/// in that interval is `(H / ln n)^exponent`, with the entropy `H` of the `n` remaining tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DynamicTemperature {
     /// The largest change of the temperature; above 0.
@@ -64,13 +67,13 @@ pub struct DynamicTemperature {
 pub struct Xtc {
     /// The probability of an exclusion for each token; from 0 to 1, usually 0.5.
     pub probability: f32,
-    /// The smallest probability of an excluded token; above 0, at most 0.5 (two tokens cannot both exceed
-    /// that), usually 0.1.
+    /// The smallest probability of an excluded token; above 0, at most 0.5 (two tokens cannot both
+    /// exceed that), usually 0.1.
     pub threshold: f32,
 }
 
-/// Mirostat ([Basu et al. 2020](https://arxiv.org/abs/2007.14966)): a truncation that is adjusted after
-/// each token, so that the average surprise of the text stays near `tau`.
+/// Mirostat ([Basu et al. 2020](https://arxiv.org/abs/2007.14966)): a truncation that is adjusted
+/// after each token, so that the average surprise of the text stays near `tau`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mirostat {
     /// The version of the algorithm.
@@ -84,15 +87,15 @@ pub struct Mirostat {
 /// The version of Mirostat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirostatVersion {
-    /// Keeps the `k` most probable tokens; `k` follows from a Zipf exponent, which is estimated from the
-    /// 100 most probable tokens.
+    /// Keeps the `k` most probable tokens; `k` follows from a Zipf exponent, which is estimated
+    /// from the 100 most probable tokens.
     One,
     /// Keeps the tokens with a surprise below the bound.
     Two,
 }
 
-/// DRY, "don't repeat yourself"
-/// ([p-e-w 2024](https://github.com/oobabooga/text-generation-webui/pull/5677)): if the last `n` tokens
+/// DRY, "don't repeat yourself" ([p-e-w
+/// 2024](https://github.com/oobabooga/text-generation-webui/pull/5677)): if the last `n` tokens
 /// occurred earlier, the logit of the token that followed them then is lowered by
 /// `multiplier * base^(n - allowed_length)`.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +108,8 @@ pub struct Dry {
     pub allowed_length: usize,
     /// The number of last ids that are searched for repetitions; `usize::MAX` for all.
     pub window: usize,
-    /// Tokens at which repetitions end; [`Tokenizer::tokens_with`] finds tokens that contain a text.
+    /// Tokens at which repetitions end; [`Tokenizer::tokens_with`] finds tokens that contain a
+    /// text.
     pub breakers: Vec<u32>,
 }
 
@@ -174,7 +178,8 @@ impl SamplerOptions {
         Ok(())
     }
 
-    /// Returns the number of largest logits that determine the draw, or `None` if it needs all of them.
+    /// Returns the number of largest logits that determine the draw, or `None` if it needs all of
+    /// them.
     pub(crate) fn required_top_k(&self) -> Option<usize> {
         let count = if self.temperature == 0.0 { 1 } else { self.top_k };
         let needs_all = self.has_penalties()
@@ -191,8 +196,8 @@ impl SamplerOptions {
 }
 
 impl Dry {
-    /// Returns the usual settings: over all ids, with breakers that contain a line break, a colon, a
-    /// quotation mark or an asterisk.
+    /// Returns the usual settings: over all ids, with breakers that contain a line break, a colon,
+    /// a quotation mark or an asterisk.
     pub fn new(tokenizer: &Tokenizer) -> Self {
         let breakers = tokenizer.tokens_with(&["\n", ":", "\"", "*"]);
         Self { multiplier: 0.8, base: 1.75, allowed_length: 2, window: usize::MAX, breakers }

@@ -1,11 +1,11 @@
-//! Generates the random numbers of a sampler, which are the same on every platform and in every version of
-//! this crate.
+//! Generates the random numbers of a sampler, which are the same on every platform and in every
+//! version of this crate.
 
 use std::hash::{BuildHasher, RandomState};
 
 /// xoshiro256++ 1.0 by David Blackman and Sebastiano Vigna
-/// (<https://prng.di.unimi.it/xoshiro256plusplus.c>). SplitMix64 expands the seed into the state, as the
-/// authors advise.
+/// (<https://prng.di.unimi.it/xoshiro256plusplus.c>). SplitMix64 expands the seed into the state,
+/// as the authors advise.
 #[derive(Clone, Debug)]
 pub(super) struct Xoshiro256 {
     state: [u64; 4],
@@ -54,7 +54,8 @@ pub(super) fn fresh_seed() -> u64 {
 mod tests {
     use super::*;
 
-    /// The expected numbers are those of the crate rand_xoshiro, which come from the authors' C code.
+    /// The expected numbers are those of the crate rand_xoshiro, which come from the authors' C
+    /// code.
     #[test]
     fn xoshiro_gives_the_published_numbers() {
         let mut random = Xoshiro256 { state: [1, 2, 3, 4] };

@@ -1,8 +1,8 @@
 //! Encodes text with byte-level BPE (`tokenizer.ggml.model` = `gpt2`).
 //!
 //! The `tokenizers` crate implements this merging too, but stores the vocabulary three times, as
-//! strings: for Qwen's 151,936 tokens this takes 42 to 50 MB more, and three times the loading time. A
-//! test compares both implementations.
+//! strings: for Qwen's 151,936 tokens this takes 42 to 50 MB more, and three times the loading
+//! time. A test compares both implementations.
 
 use std::borrow::Cow;
 
@@ -63,8 +63,8 @@ impl Bpe {
         });
     }
 
-    /// Removes bytes without a token from a word, as in training, so that their neighbours can merge. In
-    /// llama.cpp they do not merge.
+    /// Removes bytes without a token from a word, as in training, so that their neighbours can
+    /// merge. In llama.cpp they do not merge.
     fn known_bytes<'w>(&self, word: &'w [u8]) -> Cow<'w, [u8]> {
         let is_known = |byte: &u8| self.bytes[*byte as usize].is_some();
         if self.knows_all_bytes || word.iter().all(is_known) {

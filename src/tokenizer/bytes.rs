@@ -1,6 +1,6 @@
 //! Decodes the spelling of byte-level vocabularies, in which every byte is one printable character:
-//! printable Latin-1 characters spell themselves, and the other 68 bytes are spelt by the characters
-//! from U+0100, in order (`bytes_to_unicode` of OpenAI's GPT-2,
+//! printable Latin-1 characters spell themselves, and the other 68 bytes are spelt by the
+//! characters from U+0100, in order (`bytes_to_unicode` of OpenAI's GPT-2,
 //! <https://github.com/openai/gpt-2/blob/master/src/encoder.py>).
 
 /// The character that spells each byte.
@@ -26,8 +26,8 @@ const fn chars() -> [char; 256] {
     }
 }
 
-/// Appends the bytes that `text` spells. A text with a character that spells no byte is an added token,
-/// whose UTF-8 is appended, as in Hugging Face's byte-level decoder.
+/// Appends the bytes that `text` spells. A text with a character that spells no byte is an added
+/// token, whose UTF-8 is appended, as in Hugging Face's byte-level decoder.
 pub(super) fn unspell(text: &str, bytes: &mut Vec<u8>) {
     let start = bytes.len();
     for char in text.chars() {

@@ -1,14 +1,15 @@
 //! Merges the symbols of a word, the common part of both kinds of BPE.
 //!
-//! Adjacent symbols are joined, the pair with the best order first and the leftmost of equal pairs, until
-//! no pair can be joined. The initial symbols and the order of pairs come from [`MergeRules`]. A heap
-//! of pairs makes this O(n log n).
+//! Adjacent symbols are joined, the pair with the best order first and the leftmost of equal pairs,
+//! until no pair can be joined. The initial symbols and the order of pairs come from
+//! [`MergeRules`]. A heap of pairs makes this O(n log n).
 //!
-//! A long word is merged window by window, so that the time is proportional to its length and the heap
-//! stays in the processor's caches. The result is exact: a sequence of symbols is the merge of its text
-//! if every two adjacent symbols are the merge of *their* text. If a join reached over a border between
-//! two symbols, the first such join would have been the best of that pair alone (compare
-//! [van Antwerpen & Neubeck 2024](https://github.blog/ai-and-ml/llms/so-many-tokens-so-little-time-introducing-a-faster-more-flexible-byte-pair-tokenizer/)).
+//! A long word is merged window by window, so that the time is proportional to its length and the
+//! heap stays in the processor's caches. The result is exact: a sequence of symbols is the merge of
+//! its text if every two adjacent symbols are the merge of *their* text. If a join reached over a
+//! border between two symbols, the first such join would have been the best of that pair alone
+//! (compare [van Antwerpen & Neubeck
+//! 2024](https://github.blog/ai-and-ml/llms/so-many-tokens-so-little-time-introducing-a-faster-more-flexible-byte-pair-tokenizer/)).
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
@@ -87,7 +88,8 @@ impl Merger {
             self.merge_range(rules, word, start..word.len().min(start + scale * WINDOW));
             let found = std::mem::take(&mut self.symbols);
             if !self.stay_separate(rules, word, settled.last(), found.first()) {
-                // Goes back twice as far, with windows twice as long, until no join crosses the border.
+                // Goes back twice as far, with windows twice as long, until no join crosses the
+                // border.
                 let back = windows.len().saturating_sub(scale);
                 settled.truncate(windows[back]);
                 windows.truncate(back);

@@ -39,7 +39,8 @@ impl Merges {
             let ids = || Some(((find(&spelt[..middle])?, find(&spelt[middle..])?), find(&spelt)?));
             match ids() {
                 Some((pair, id)) => _ = merges.entry(pair).or_insert((rank, id)),
-                // Text must not become a special token, although some converters list merges for it.
+                // Text must not become a special token, although some converters list merges for
+                // it.
                 None if special.contains(&spelt[..]) => {}
                 None => return Err(unusable()),
             }

@@ -6,7 +6,8 @@
 //! Face's `tokenizer.json`.
 //!
 //! Encoding splits the text at special tokens, of which [`SpecialTokens`] determines whether they
-//! count, and then merges the text between them into tokens. Decoding concatenates the tokens' bytes.
+//! count, and then merges the text between them into tokens. Decoding concatenates the tokens'
+//! bytes.
 
 mod bpe;
 mod bytes;
@@ -42,9 +43,9 @@ use crate::{
 pub enum SpecialTokens {
     /// It becomes that token. Use it for prompts that a chat template rendered.
     Parse,
-    /// It stays ordinary text. Use it for untrusted text, which must not end a turn or begin another.
-    /// Tokens that the vocabulary marks as user-defined (`<think>`, runs of spaces) are still
-    /// recognised, because they have no such effect.
+    /// It stays ordinary text. Use it for untrusted text, which must not end a turn or begin
+    /// another. Tokens that the vocabulary marks as user-defined (`<think>`, runs of spaces) are
+    /// still recognised, because they have no such effect.
     Plain,
 }
 
@@ -66,7 +67,8 @@ impl From<SpecialTokens> for SpecialScope<'_> {
     }
 }
 
-/// Encodes text into token ids, and decodes ids into text. Cheap to clone; clones share the vocabulary.
+/// Encodes text into token ids, and decodes ids into text. Cheap to clone; clones share the
+/// vocabulary.
 ///
 /// ```
 /// use inkstone::gguf::Gguf;
@@ -94,12 +96,13 @@ enum Encoder {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer from a model's metadata: from the keys `tokenizer.ggml.*`, or else from the
-    /// `tokenizer.json` in `tokenizer.huggingface.json`, which directories of safetensors have.
+    /// Builds the tokenizer from a model's metadata: from the keys `tokenizer.ggml.*`, or else from
+    /// the `tokenizer.json` in `tokenizer.huggingface.json`, which directories of safetensors have.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if a key is missing or malformed, or names a vocabulary type or pre-tokenizer
-    /// that this crate does not support. (A similar one would give other ids than in training.)
+    /// [`Error::Metadata`] if a key is missing or malformed, or names a vocabulary type or
+    /// pre-tokenizer that this crate does not support. (A similar one would give other ids than in
+    /// training.)
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
         const MODEL: &str = "tokenizer.ggml.model";
         let (vocabulary, encoder) = match gguf.str(MODEL)? {
@@ -126,36 +129,36 @@ impl Tokenizer {
     /// (`<|im_end|>`, `</s>`).
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read; [`Error::Tokenizer`] if it is not a tokenizer, or if its
-    /// decoder is not byte-level, SentencePiece or WordPiece.
+    /// [`Error::Io`] if the file cannot be read; [`Error::Tokenizer`] if it is not a tokenizer, or
+    /// if its decoder is not byte-level, SentencePiece or WordPiece.
     #[cfg(feature = "tokenizers")]
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let (vocabulary, encoder) = hugging_face::from_file(path.as_ref())?;
         Ok(Self(Arc::new(Inner { vocabulary, encoder })))
     }
 
-    /// Returns the ids of a text, without tokens for the start or the end of a sequence. SentencePiece
-    /// vocabularies that were trained with it add a space before the text and after special tokens. Some
-    /// byte-level vocabularies (Falcon's) lack a few control characters, which are left out as in
-    /// training.
+    /// Returns the ids of a text, without tokens for the start or the end of a sequence.
+    /// SentencePiece vocabularies that were trained with it add a space before the text and after
+    /// special tokens. Some byte-level vocabularies (Falcon's) lack a few control characters, which
+    /// are left out as in training.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] if the vocabulary has neither a token for a part of the text nor an unknown
-    /// token; and if the text has more than 262,144 consecutive white space characters or capitals, and
-    /// a `tokenizer.json` splits text by an expression that can backtrack.
+    /// [`Error::Tokenizer`] if the vocabulary has neither a token for a part of the text nor an
+    /// unknown token; and if the text has more than 262,144 consecutive white space characters or
+    /// capitals, and a `tokenizer.json` splits text by an expression that can backtrack.
     pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         self.encode_into(text, special.into(), &mut ids)?;
         Ok(ids)
     }
 
-    /// Returns the ids of a text that is partly trusted, such as a rendered chat template. Special tokens
-    /// are parsed, except for those with a byte in one of the `plain` ranges (ascending ranges of bytes),
-    /// which stay text as with [`SpecialTokens::Plain`].
+    /// Returns the ids of a text that is partly trusted, such as a rendered chat template. Special
+    /// tokens are parsed, except for those with a byte in one of the `plain` ranges (ascending
+    /// ranges of bytes), which stay text as with [`SpecialTokens::Plain`].
     ///
     /// # Errors
-    /// [`Error::Argument`] if a range does not consist of whole characters of the text, or if ranges are
-    /// not ascending; else as [`encode`](Self::encode).
+    /// [`Error::Argument`] if a range does not consist of whole characters of the text, or if
+    /// ranges are not ascending; else as [`encode`](Self::encode).
     pub fn encode_mixed(&self, text: &str, plain: &[Range<usize>]) -> Result<Vec<u32>> {
         let whole = plain.iter().all(|range| text.get(range.clone()).is_some());
         if !whole || plain.windows(2).any(|pair| pair[1].start < pair[0].end) {
@@ -167,8 +170,8 @@ impl Tokenizer {
     }
 
     /// Returns the ids of a text that starts a sequence. Special tokens are parsed, and begin- and
-    /// end-of-sequence tokens are added if the metadata says so. For a rendered chat template, which
-    /// contains them, use [`encode`](Self::encode).
+    /// end-of-sequence tokens are added if the metadata says so. For a rendered chat template,
+    /// which contains them, use [`encode`](Self::encode).
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -187,12 +190,12 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Returns the ids of a text that continues a sequence. Special tokens are parsed, and no token is
-    /// added, not even the space that SentencePiece vocabularies add before a text.
+    /// Returns the ids of a text that continues a sequence. Special tokens are parsed, and no token
+    /// is added, not even the space that SentencePiece vocabularies add before a text.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode); [`Error::Tokenizer`] also for a `tokenizer.json` that adds a space
-    /// before every text.
+    /// As [`encode`](Self::encode); [`Error::Tokenizer`] also for a `tokenizer.json` that adds a
+    /// space before every text.
     pub fn encode_continuation(&self, text: &str) -> Result<Vec<u32>> {
         #[cfg(feature = "tokenizers")]
         if matches!(self.0.encoder, Encoder::Json(_)) && self.0.vocabulary.adds_space {
@@ -246,9 +249,10 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Returns the text of a whole sequence of ids. Control tokens have no text, a space that encoding
-    /// added before the text is removed, and bytes that are not UTF-8 become U+FFFD. Spaces before
-    /// punctuation stay (llama.cpp and Hugging Face's library remove them for some models).
+    /// Returns the text of a whole sequence of ids. Control tokens have no text, a space that
+    /// encoding added before the text is removed, and bytes that are not UTF-8 become U+FFFD.
+    /// Spaces before punctuation stay (llama.cpp and Hugging Face's library remove them for some
+    /// models).
     ///
     /// # Errors
     /// [`Error::Argument`] if an id is not in the vocabulary.
@@ -262,7 +266,8 @@ impl Tokenizer {
         Ok(String::from_utf8_lossy(&bytes[usize::from(added)..]).into_owned())
     }
 
-    /// Returns the bytes of a token, which need not be whole characters; for a control token, its name.
+    /// Returns the bytes of a token, which need not be whole characters; for a control token, its
+    /// name.
     ///
     /// # Errors
     /// [`Error::Argument`] if the id is not in the vocabulary.
@@ -299,8 +304,8 @@ impl Tokenizer {
         self.0.vocabulary.eos
     }
 
-    /// Returns whether a token ends generation: the end of a sequence, turn or message that the metadata
-    /// names, and control tokens with a well-known text (`<|im_end|>`, `<|eot_id|>`).
+    /// Returns whether a token ends generation: the end of a sequence, turn or message that the
+    /// metadata names, and control tokens with a well-known text (`<|im_end|>`, `<|eot_id|>`).
     pub fn is_end_of_generation(&self, id: u32) -> bool {
         self.end_of_generation().contains(&id)
     }

@@ -1,7 +1,7 @@
 //! Splits a text into special tokens and the text between them.
 //!
-//! The leftmost special token is found first, and the longest of several at one place, as with Hugging
-//! Face's added tokens.
+//! The leftmost special token is found first, and the longest of several at one place, as with
+//! Hugging Face's added tokens.
 
 use std::{cmp::Reverse, iter, ops::Range};
 
@@ -49,8 +49,9 @@ struct TokenMatch {
     id: u32,
 }
 
-/// Models with tokenizers that remove white space after special tokens (`rstrip` in `tokenizer.json`),
-/// for which GGUF has no key: parts of `general.name` in lower case, and the exempt tokens.
+/// Models with tokenizers that remove white space after special tokens (`rstrip` in
+/// `tokenizer.json`), for which GGUF has no key: parts of `general.name` in lower case, and the
+/// exempt tokens.
 const STRIPS_AFTER: &[(&[&str], &[&str])] = &[(&["phi-3", "phi3"], &["<unk>", "<s>", "<|endoftext|>"])];
 
 impl SpecialFinder {
@@ -86,8 +87,8 @@ impl SpecialFinder {
         }
     }
 
-    /// Returns the special tokens of a text: all kinds in the unmasked bytes of `masked`, and user-defined
-    /// ones elsewhere.
+    /// Returns the special tokens of a text: all kinds in the unmasked bytes of `masked`, and
+    /// user-defined ones elsewhere.
     fn mixed(&self, text: &str, masked: &[u8]) -> impl Iterator<Item = TokenMatch> {
         let (mut any, mut user_defined) = (self.all.next(masked, 0), self.user_defined.next(text.as_bytes(), 0));
         iter::from_fn(move || {
@@ -131,7 +132,8 @@ impl SpecialFinder {
     }
 }
 
-/// Returns the bytes of a text, with the bytes of the ranges replaced by 0xFF, which no text contains.
+/// Returns the bytes of a text, with the bytes of the ranges replaced by 0xFF, which no text
+/// contains.
 pub(super) fn masked(text: &str, ranges: &[Range<usize>]) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for range in ranges {

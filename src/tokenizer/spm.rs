@@ -2,8 +2,9 @@
 //!
 //! Of all adjacent symbols that form a token, the pair with the best score is joined first, and the
 //! leftmost of equal pairs ([Kudo & Richardson 2018](https://arxiv.org/abs/1808.06226)). The
-//! `tokenizers` crate cannot replace this: its merges have a rank for each pair, which cannot express
-//! "the leftmost of equal scores". Gemma 4 spells tokens in the same way, but lists its merges.
+//! `tokenizers` crate cannot replace this: its merges have a rank for each pair, which cannot
+//! express "the leftmost of equal scores". Gemma 4 spells tokens in the same way, but lists its
+//! merges.
 
 use super::{
     Encoder, SpecialFinder,
@@ -30,8 +31,8 @@ pub(super) struct Spm {
 
 /// The pairs of symbols that can be joined.
 enum Joins {
-    /// Pairs that form a token of at most `longest` bytes. `orders` is the order of each token, the lowest
-    /// for the best score.
+    /// Pairs that form a token of at most `longest` bytes. `orders` is the order of each token, the
+    /// lowest for the best score.
     Scores { orders: Vec<i32>, longest: usize },
     /// Pairs with a listed merge.
     Merges(Merges),

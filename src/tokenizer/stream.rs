@@ -6,8 +6,9 @@ use crate::error::Result;
 /// Decodes ids as they are generated.
 ///
 /// A token may contain a part of a character, whose bytes are held back until the rest arrives. The
-/// concatenated pieces equal the text of [`Tokenizer::decode`], except that a leading space is kept,
-/// because a stream continues a text. Bytes that cannot become a character are replaced by U+FFFD.
+/// concatenated pieces equal the text of [`Tokenizer::decode`], except that a leading space is
+/// kept, because a stream continues a text. Bytes that cannot become a character are replaced by
+/// U+FFFD.
 #[derive(Clone, Debug)]
 pub struct TextStream {
     tokenizer: Tokenizer,
@@ -43,8 +44,8 @@ impl TextStream {
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
-    /// Ends the text, and returns U+FFFD if an unfinished character was held back. The stream can be used
-    /// for another text afterwards.
+    /// Ends the text, and returns U+FFFD if an unfinished character was held back. The stream can
+    /// be used for another text afterwards.
     pub fn finish(&mut self) -> Option<String> {
         let left = std::mem::take(&mut self.pending);
         (!left.is_empty()).then(|| String::from_utf8_lossy(&left).into_owned())

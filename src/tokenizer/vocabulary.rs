@@ -67,12 +67,13 @@ const END_MARKERS: &[&str] = &[
     "<｜end▁of▁sentence｜>",
 ];
 
-/// Ends a turn, unless the vocabulary has one of [`CALL_ENDS`]: then it ends a message within a turn.
+/// Ends a turn, unless the vocabulary has one of [`CALL_ENDS`]: then it ends a message within a
+/// turn.
 const MESSAGE_END: &str = "<|end|>";
 const CALL_ENDS: &[&str] = &["<|call|>", "<|calls|>"];
 
-/// Texts of control or user-defined tokens that follow the end of a file when a code model fills in its
-/// middle.
+/// Texts of control or user-defined tokens that follow the end of a file when a code model fills in
+/// its middle.
 const FILE_MARKERS: &[&str] = &[
     "<|fim_pad|>",
     "<fim-pad>",
@@ -108,8 +109,8 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Reads the tokens' types and the special ids. `decode` appends the bytes of a token to its last
-    /// argument.
+    /// Reads the tokens' types and the special ids. `decode` appends the bytes of a token to its
+    /// last argument.
     pub fn from_gguf(gguf: &Gguf, tokens: &Strings, decode: impl Fn(&str, TokenType, &mut Vec<u8>)) -> Result<Self> {
         let mut this = Self::default();
         for (text, kind) in tokens.iter().zip(token_types(gguf, tokens.len())?) {
@@ -155,8 +156,8 @@ impl Vocabulary {
         self.end_of_generation = ends.map(|(id, ..)| id).collect();
     }
 
-    /// Reads whether begin- and end-of-sequence tokens are added; the defaults are those of the vocabulary
-    /// type.
+    /// Reads whether begin- and end-of-sequence tokens are added; the defaults are those of the
+    /// vocabulary type.
     ///
     /// # Errors
     /// [`Error::Metadata`] if such a token is to be added and the file does not name it.
@@ -177,8 +178,8 @@ impl Vocabulary {
         self.types.push(kind);
     }
 
-    /// Adds the tokens of some types to the index of [`find`](Self::find). A later token replaces an
-    /// earlier one with equal bytes.
+    /// Adds the tokens of some types to the index of [`find`](Self::find). A later token replaces
+    /// an earlier one with equal bytes.
     pub fn index(&mut self, includes: impl Fn(TokenType) -> bool) {
         let mut index = std::mem::take(&mut self.index);
         index.reserve(self.len(), |&id| self.hash(self.slice(id)));

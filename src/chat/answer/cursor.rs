@@ -35,8 +35,8 @@ impl<'t> Cursor<'t> {
         Ok(before)
     }
 
-    /// Skips white space, and returns the characters that follow for which `is` holds: at least one.
-    /// `what` names them in the error.
+    /// Skips white space, and returns the characters that follow for which `is` holds: at least
+    /// one. `what` names them in the error.
     pub fn take(&mut self, what: &str, is: impl Fn(char) -> bool) -> Result<&'t str, String> {
         self.rest = self.rest.trim_start();
         let (taken, rest) = self.rest.split_at(self.rest.find(|char| !is(char)).unwrap_or(self.rest.len()));

@@ -8,8 +8,8 @@ use super::{
 use crate::chat::{Tool, ToolChoice};
 
 impl AnswerParser {
-    /// Returns the grammar of the answers that the tool choice allows, after their reasoning; `None`
-    /// without a tool choice or without tools.
+    /// Returns the grammar of the answers that the tool choice allows, after their reasoning;
+    /// `None` without a tool choice or without tools.
     ///
     /// # Errors
     /// Names the tool, and the keyword of its schema or the name that the grammar cannot express.

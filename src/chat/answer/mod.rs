@@ -1,8 +1,8 @@
 //! Splits streamed model output into reasoning, text and tool calls.
 //!
-//! Models write reasoning and calls into their text, between marks that differ from family to family
-//! ([`CallForm`]). The parser holds back only text that may turn out to be the start of a mark.
-//! Cutting the same output into other pieces changes where events are cut, and nothing else.
+//! Models write reasoning and calls into their text, between marks that differ from family to
+//! family ([`CallForm`]). The parser holds back only text that may turn out to be the start of a
+//! mark. Cutting the same output into other pieces changes where events are cut, and nothing else.
 
 mod call_form;
 mod call_format;

@@ -43,8 +43,8 @@ impl OfferedTools {
         }
     }
 
-    /// Checks a call that follows `calls_before` other calls of the same answer. The error completes
-    /// the sentence "the call ..".
+    /// Checks a call that follows `calls_before` other calls of the same answer. The error
+    /// completes the sentence "the call ..".
     pub fn check(&self, call: &ToolCall, calls_before: usize) -> Result<(), String> {
         let name = &call.name;
         let Some(tool) = self.tools.iter().find(|tool| tool.name == *name) else {

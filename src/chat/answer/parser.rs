@@ -67,8 +67,8 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// [`Error::ChatTemplate`] if there are tools and the template shows no known format of tool
-    /// calls; [`Error::Argument`] for a tool with a schema that calls cannot be checked against, and
-    /// for a choice of a tool that is not offered.
+    /// calls; [`Error::Argument`] for a tool with a schema that calls cannot be checked against,
+    /// and for a choice of a tool that is not offered.
     pub fn parser(&self, options: &ChatOptions, prompt: &str) -> Result<AnswerParser> {
         let reasoning = ReasoningMarks::shown_by(self.source());
         let form = options.call_form.or_else(|| CallForm::shown_by(self.source()));
@@ -98,14 +98,14 @@ impl AnswerParser {
         self.settle(false)
     }
 
-    /// Ends the answer, and returns the events of the text that was held back. An unfinished call is
-    /// an [`Error::ToolCall`].
+    /// Ends the answer, and returns the events of the text that was held back. An unfinished call
+    /// is an [`Error::ToolCall`].
     pub fn finish(&mut self) -> Vec<Result<AnswerEvent>> {
         self.settle(true)
     }
 
-    /// Returns whether a special token with this text is part of a mark around reasoning or calls, so
-    /// that [`push`](Self::push) has to receive it.
+    /// Returns whether a special token with this text is part of a mark around reasoning or calls,
+    /// so that [`push`](Self::push) has to receive it.
     pub fn reads(&self, token: &str) -> bool {
         let reasoning = self.reasoning.into_iter().flat_map(|reasoning| [reasoning.open, reasoning.close]);
         self.calls.into_iter().flat_map(CallFormat::marks).chain(reasoning).any(|mark| mark.contains(token))
@@ -161,8 +161,8 @@ impl AnswerParser {
         }
     }
 
-    /// Decides between reasoning, a call and text. White space before text is kept only at the start
-    /// of the answer. Returns whether there is text to continue with.
+    /// Decides between reasoning, a call and text. White space before text is kept only at the
+    /// start of the answer. Returns whether there is text to continue with.
     fn start(&mut self, first: bool, last: bool) -> bool {
         let separators = self.calls.map_or(&[][..], |calls| calls.separators);
         let skipped = |char: char| char.is_whitespace() || (!first && separators.contains(&char));

@@ -10,8 +10,8 @@ pub(super) struct Keyword {
     pub check: KeywordCheck,
 }
 
-/// Checks a value. Takes the checker, the schema that contains the keyword, the keyword's argument and
-/// the value.
+/// Checks a value. Takes the checker, the schema that contains the keyword, the keyword's argument
+/// and the value.
 type KeywordCheck = fn(ValueChecker<'_>, &Map<String, Value>, &Value, &Value) -> Result<(), Violation>;
 
 /// The type of a keyword's argument.
@@ -201,7 +201,8 @@ fn items_of(value: &Value) -> Option<usize> {
     value.as_array().map(Vec::len)
 }
 
-/// Checks a count, which is `None` for values of other types; `relation` is `at least` or `at most`.
+/// Checks a count, which is `None` for values of other types; `relation` is `at least` or
+/// `at most`.
 fn count(found: Option<usize>, limit: &Value, unit: &str, relation: &str) -> Result<(), Violation> {
     let (Some(found), Some(limit)) = (found, limit.as_f64()) else { return Ok(()) };
     let holds = if relation == "at least" { found as f64 >= limit } else { found as f64 <= limit };

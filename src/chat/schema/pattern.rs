@@ -2,8 +2,8 @@
 
 use regex_automata::meta::Regex;
 
-/// Compiles an expression with JSON Schema's meaning: it may match anywhere in the text, and `\d` and
-/// `\w` match ASCII only.
+/// Compiles an expression with JSON Schema's meaning: it may match anywhere in the text, and `\d`
+/// and `\w` match ASCII only.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     let config = Regex::config().nfa_size_limit(Some(1 << 20)).hybrid_cache_capacity(1 << 20);
     let regex = Regex::builder().configure(config).build(&ascii_classes(pattern));
@@ -18,8 +18,8 @@ fn reason(error: &regex_automata::meta::BuildError) -> String {
     }
 }
 
-/// Replaces `\d`, `\w`, `\D` and `\W` by ASCII classes. JSON Schema defines them for ASCII, and Rust for
-/// Unicode.
+/// Replaces `\d`, `\w`, `\D` and `\W` by ASCII classes. JSON Schema defines them for ASCII, and
+/// Rust for Unicode.
 pub(in crate::chat) fn ascii_classes(pattern: &str) -> String {
     let mut written = String::new();
     let mut chars = pattern.chars();

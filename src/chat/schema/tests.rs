@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{check, refuse_unusable};
 
-/// A group of the test suite: a description, a schema, and tests, each of a description, a value and
-/// whether it is valid.
+/// A group of the test suite: a description, a schema, and tests, each of a description, a value
+/// and whether it is valid.
 type Group = (String, Value, Vec<(String, Value, bool)>);
 
 #[test]

@@ -11,8 +11,8 @@ use super::{
 };
 
 /// Returns an error for a schema in which a checked keyword has an argument of the wrong type, or a
-/// reference has no target. The error names the keyword and its place, and completes the sentence "the
-/// schema ..".
+/// reference has no target. The error names the keyword and its place, and completes the sentence
+/// "the schema ..".
 pub(in crate::chat) fn refuse_unusable(schema: &Value) -> Result<(), String> {
     SchemaWalker { root: schema, followed: BTreeSet::new() }.schema(schema, "", 0)
 }

@@ -80,8 +80,8 @@ pub(super) fn check_width(width: Option<usize>) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidOperation, format!("a size is more than {MAX_WIDTH}")))
 }
 
-/// Returns the size in bytes of a text, or of a list without its items' contents; 0 for other values,
-/// whose size is bounded.
+/// Returns the size in bytes of a text, or of a list without its items' contents; 0 for other
+/// values, whose size is bounded.
 pub(super) fn size(value: &Value) -> usize {
     match value.kind() {
         ValueKind::String => value.as_str().map_or(0, str::len),
@@ -90,9 +90,9 @@ pub(super) fn size(value: &Value) -> usize {
     }
 }
 
-/// Returns the size in bytes of a value's text, contents included, with [`ITEM`] bytes for each item.
-/// An error if it exceeds [`MAX_TEXT`]: values can share contents, so that a small value has a text
-/// of exponential size.
+/// Returns the size in bytes of a value's text, contents included, with [`ITEM`] bytes for each
+/// item. An error if it exceeds [`MAX_TEXT`]: values can share contents, so that a small value has
+/// a text of exponential size.
 pub(super) fn text_size(value: &Value) -> Result<usize, Error> {
     let mut left = MAX_TEXT;
     check_text(subtract_text(value, &mut left, 0).then_some(0))?;

@@ -1,11 +1,11 @@
 //! Escapes special tokens in the texts of a conversation, so that only the template can write them.
 //!
-//! A template mixes its own text with the conversation's, and cuts, trims and compares it on the way.
-//! Therefore texts of the conversation are tainted character by character: each character with which
-//! a special token begins or ends is replaced by a character of private use that occurs nowhere else,
-//! and replaced back in the rendered prompt. A special token that overlaps one of these places is
-//! text. A literal that the template searches for (`</think>`) keeps its characters if it cannot be a
-//! part of a special token.
+//! A template mixes its own text with the conversation's, and cuts, trims and compares it on the
+//! way. Therefore texts of the conversation are tainted character by character: each character with
+//! which a special token begins or ends is replaced by a character of private use that occurs
+//! nowhere else, and replaced back in the rendered prompt. A special token that overlaps one of
+//! these places is text. A literal that the template searches for (`</think>`) keeps its characters
+//! if it cannot be a part of a special token.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,7 +59,8 @@ impl<'s> Escaper<'s> {
         Ok(Self { symbols, edges, cores, kept, private })
     }
 
-    /// Returns the messages with escaped texts. Roles stay as they are, because the program sets them.
+    /// Returns the messages with escaped texts. Roles stay as they are, because the program sets
+    /// them.
     pub fn escape_messages(&self, messages: &Value) -> Result<Value, minijinja::Error> {
         let escape = |message: Value| {
             let entry = |key: Value| {

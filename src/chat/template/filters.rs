@@ -65,7 +65,8 @@ fn slice(state: &mut State, value: &Value, start: Value, stop: Value, step: Valu
     let Some(step) = step_back else {
         spend(state, size(value))?;
         let part = evaluate(state, "value[start:stop:step]", context! { value, start, stop, step })?;
-        // minijinja's slice of a list refers to the list, so slices of slices would form long chains.
+        // minijinja's slice of a list refers to the list, so slices of slices would form long
+        // chains.
         return Ok(if list && !tuple { part.try_iter()?.collect() } else { part });
     };
     spend(state, size(value).saturating_mul(if list { 1 } else { size_of::<char>() }))?;

@@ -69,8 +69,8 @@ pub struct RenderedPrompt {
 /// The template's name in its environment.
 const NAME: &str = "chat_template";
 
-/// The function with which templates reject messages. Its error is shown without the tag that called
-/// it.
+/// The function with which templates reject messages. Its error is shown without the tag that
+/// called it.
 const RAISE_EXCEPTION: &str = "raise_exception";
 
 /// The largest number of steps of a rendering: a conversation of a thousand messages needs a
@@ -103,8 +103,8 @@ impl ChatTemplate {
         Ok(Self { bos_token: text(tokenizer.bos())?, eos_token: text(tokenizer.eos())?, ..self })
     }
 
-    /// Parses a template. `bos_token` and `eos_token` are the texts of the begin- and end-of-sequence
-    /// tokens, which the template may write.
+    /// Parses a template. `bos_token` and `eos_token` are the texts of the begin- and
+    /// end-of-sequence tokens, which the template may write.
     ///
     /// # Errors
     /// [`Error::ChatTemplate`], with the line, if it does not parse.
@@ -146,13 +146,14 @@ impl ChatTemplate {
         &self.text
     }
 
-    /// Returns the text of the prompt for a conversation, as transformers renders it. The text is for
-    /// reading: it does not distinguish special tokens of the template from the same text in a message.
-    /// Use [`prompt`](Self::prompt) for a prompt that does.
+    /// Returns the text of the prompt for a conversation, as transformers renders it. The text is
+    /// for reading: it does not distinguish special tokens of the template from the same text in a
+    /// message. Use [`prompt`](Self::prompt) for a prompt that does.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`], with the line and the tag, if the template fails, rejects the messages,
-    /// or exceeds its limits of steps and memory; and if it never reads an option that is set.
+    /// [`Error::ChatTemplate`], with the line and the tag, if the template fails, rejects the
+    /// messages, or exceeds its limits of steps and memory; and if it never reads an option that is
+    /// set.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String> {
         let conversation = self.conversation(messages, options)?;
         self.render_with(conversation.iter().map(|(name, value)| (*name, value.clone())), options)
@@ -163,8 +164,9 @@ impl ChatTemplate {
     /// [`parse_special_tokens`](ChatOptions::parse_special_tokens) is set.
     ///
     /// # Errors
-    /// As [`render`](Self::render); [`Error::Argument`] for a role with other characters than letters,
-    /// digits, `_` and `-`; [`Error::Tokenizer`] if the vocabulary cannot express the prompt.
+    /// As [`render`](Self::render); [`Error::Argument`] for a role with other characters than
+    /// letters, digits, `_` and `-`; [`Error::Tokenizer`] if the vocabulary cannot express the
+    /// prompt.
     pub fn prompt(&self, messages: &[Message], options: &ChatOptions, tokenizer: &Tokenizer) -> Result<RenderedPrompt> {
         let allowed = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
         if let Some(message) = messages.iter().find(|message| !message.role.chars().all(allowed)) {
@@ -256,8 +258,8 @@ impl ChatTemplate {
     }
 }
 
-/// Returns a message's variables. Some templates read the reasoning as `thinking`, which transformers
-/// sets, too.
+/// Returns a message's variables. Some templates read the reasoning as `thinking`, which
+/// transformers sets, too.
 fn message_value(message: &Message) -> Value {
     let value = Value::from(Serde(message));
     match &message.reasoning {

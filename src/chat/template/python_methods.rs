@@ -1,5 +1,5 @@
-//! Adds the methods, tests and filters of Python and jinja2 that minijinja lacks, or that it defines for
-//! fewer values.
+//! Adds the methods, tests and filters of Python and jinja2 that minijinja lacks, or that it
+//! defines for fewer values.
 
 use std::borrow::Cow;
 
@@ -25,8 +25,8 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_function("joiner", joiner);
 }
 
-/// Returns whether Python's `iter` accepts the value. `none` is not iterable; an undefined value is an
-/// empty iterable.
+/// Returns whether Python's `iter` accepts the value. `none` is not iterable; an undefined value is
+/// an empty iterable.
 fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
@@ -43,7 +43,8 @@ fn length(value: &Value) -> Result<usize, Error> {
     if value.is_undefined() { Ok(0) } else { filters::length(value) }
 }
 
-/// Returns the filter's result, or undefined for an undefined value, which is an empty list in jinja2.
+/// Returns the filter's result, or undefined for an undefined value, which is an empty list in
+/// jinja2.
 pub(super) fn or_undefined(value: &Value, filter: impl Fn(&Value) -> Result<Value, Error>) -> Result<Value, Error> {
     if value.is_undefined() { Ok(Value::UNDEFINED) } else { filter(value) }
 }
@@ -192,8 +193,8 @@ fn aligned(text: &str, args: &[Value], side: Side) -> Result<Value, Error> {
     align(text, width, fill.unwrap_or(" "), side)
 }
 
-/// Pads a text to `width` characters. An odd padding on both sides has its larger half on the left if
-/// the width is odd, as in Python.
+/// Pads a text to `width` characters. An odd padding on both sides has its larger half on the left
+/// if the width is odd, as in Python.
 fn align(text: &str, width: usize, fill: &str, side: Side) -> Result<Value, Error> {
     check_width(Some(width))?;
     if fill.chars().count() != 1 {

@@ -1,10 +1,11 @@
 //! Rewrites a template so that every value that it creates is counted against a budget.
 //!
 //! minijinja has no hooks for its operators, so operands get filters of ours: `a ~ b` becomes
-//! `a|_text ~ b|_text`, `a + b` becomes `a|_sized + b|_sized`, `a * b` becomes `a|_times(b)`, `a[1:]`
-//! becomes `(a|_slice(1, none, none))` and `a in b` becomes `(a)|_needle in b`. Filters bind closer
-//! than operators, so the rewriting needs no other precedence. A tag before a long text gets a tag
-//! that counts the text. The number of lines stays the same, so that errors have the right line.
+//! `a|_text ~ b|_text`, `a + b` becomes `a|_sized + b|_sized`, `a * b` becomes `a|_times(b)`,
+//! `a[1:]` becomes `(a|_slice(1, none, none))` and `a in b` becomes `(a)|_needle in b`. Filters
+//! bind closer than operators, so the rewriting needs no other precedence. A tag before a long text
+//! gets a tag that counts the text. The number of lines stays the same, so that errors have the
+//! right line.
 
 use super::lexer::{SourcePiece, Tag, TagToken, TokenKind};
 
@@ -45,7 +46,8 @@ pub(super) struct Offsets(
 );
 
 impl Offsets {
-    /// Returns the original offset; for an offset within inserted text, one within the replaced text.
+    /// Returns the original offset; for an offset within inserted text, one within the replaced
+    /// text.
     pub fn original(&self, offset: usize) -> usize {
         let next = self.0.partition_point(|(rewritten, _)| *rewritten <= offset);
         let (rewritten, original) = next.checked_sub(1).map_or((0, 0), |last| self.0[last]);
@@ -55,8 +57,8 @@ impl Offsets {
 }
 
 /// Rewrites a template, given its pieces. `{% generation %}` and `{% endgeneration %}`, with which
-/// Hugging Face marks the assistant's tokens for training, become `{% if true %}` and `{% endif %}`,
-/// because minijinja has no custom tags.
+/// Hugging Face marks the assistant's tokens for training, become `{% if true %}` and
+/// `{% endif %}`, because minijinja has no custom tags.
 pub(super) fn rewrite(template: &str, pieces: &[SourcePiece<'_>]) -> Rewritten {
     let mut edits = vec![];
     let mut after: Option<&Tag<'_>> = None;
@@ -93,8 +95,8 @@ struct Edit {
     text: String,
 }
 
-/// Inserts a tag that counts `length` bytes of text after a tag. It takes over the white space control
-/// at that tag's end, where it has no effect any more.
+/// Inserts a tag that counts `length` bytes of text after a tag. It takes over the white space
+/// control at that tag's end, where it has no effect any more.
 fn count_text(after: Option<&Tag<'_>>, length: usize, edits: &mut Vec<Edit>) {
     let Some(tag) = after.filter(|tag| length >= MIN_COUNTED && !tag.close.is_empty()) else { return };
     let trim = match tag.close.as_bytes()[0] {
@@ -175,8 +177,8 @@ impl<'t> TagRewriter<'_, 't> {
         self.edits.push(Edit { offset: token.offset, removed: token.text.len(), text: text.into() });
     }
 
-    /// Parses expressions and separators through the bracket `close`, or to the end of the tag. Returns
-    /// the indices of colons.
+    /// Parses expressions and separators through the bracket `close`, or to the end of the tag.
+    /// Returns the indices of colons.
     fn list(&mut self, close: Option<&str>) -> Vec<usize> {
         let mut colons = vec![];
         while let Some(token) = self.peek() {
@@ -220,7 +222,8 @@ impl<'t> TagRewriter<'_, 't> {
         }
     }
 
-    /// Parses powers joined by `*`, `/`, `//` and `%`. A filter after the result applies to all of it.
+    /// Parses powers joined by `*`, `/`, `//` and `%`. A filter after the result applies to all of
+    /// it.
     fn term(&mut self) -> Option<Operand<'t>> {
         let (first, mut loose) = self.power()?;
         let (start, mut operand) = (first.start, first);
@@ -268,8 +271,8 @@ impl<'t> TagRewriter<'_, 't> {
         Some((Operand { start: operand.start, end: self.end(), single }, powers))
     }
 
-    /// Parses a value with its sign, attributes, subscripts, calls, filters and tests; `None` if no value
-    /// follows.
+    /// Parses a value with its sign, attributes, subscripts, calls, filters and tests; `None` if no
+    /// value follows.
     fn operand(&mut self) -> Option<Operand<'t>> {
         let first = self.next;
         while self.take("-") {}
@@ -347,8 +350,8 @@ impl<'t> TagRewriter<'_, 't> {
         self.brackets("(", ")").is_some()
     }
 
-    /// Rewrites a subscript with colons as a filter. `start` is the offset of the value, `open` the index
-    /// of the opening bracket.
+    /// Rewrites a subscript with colons as a filter. `start` is the offset of the value, `open` the
+    /// index of the opening bracket.
     fn slice(&mut self, start: usize, open: usize, colons: &[usize]) {
         if colons.is_empty() {
             return;

@@ -1,13 +1,13 @@
-//! Runs work on templates on a thread with a large stack. Parsing a template, rendering it and dropping
-//! its values recurse as deep as the template nests.
+//! Runs work on templates on a thread with a large stack. Parsing a template, rendering it and
+//! dropping its values recurse as deep as the template nests.
 
 use std::thread;
 
 use super::lexer::SourcePiece;
 use crate::error::{Error, Result};
 
-/// Size of the stack in bytes: enough for the deepest values that a template can build in its steps, and
-/// for expressions and blocks within the limits below. Unused pages take no memory.
+/// Size of the stack in bytes: enough for the deepest values that a template can build in its
+/// steps, and for expressions and blocks within the limits below. Unused pages take no memory.
 const STACK_BYTES: usize = 1 << 30;
 
 /// The largest number of tokens in one tag; models' templates have some hundred.

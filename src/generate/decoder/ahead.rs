@@ -1,8 +1,8 @@
 //! Pipelines greedy decoding: the device starts the next step before the caller asks for it.
 //!
-//! Each sequence has at most one step ahead. The device runs the steps of all sequences in the order in
-//! which they were started, so a result may arrive while another sequence's result is awaited. It is
-//! kept until its caller asks for it.
+//! Each sequence has at most one step ahead. The device runs the steps of all sequences in the
+//! order in which they were started, so a result may arrive while another sequence's result is
+//! awaited. It is kept until its caller asks for it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -25,8 +25,8 @@ pub(super) struct StepsAhead {
 /// A step that may still be running.
 struct PendingStep {
     position: usize,
-    /// The token that is appended; `None` until the previous step of the sequence, which chooses it, has
-    /// ended.
+    /// The token that is appended; `None` until the previous step of the sequence, which chooses
+    /// it, has ended.
     token: Option<u32>,
     /// Whether a caller may still ask for the result.
     is_needed: bool,
@@ -41,9 +41,9 @@ struct FinishedStep {
 }
 
 impl Decoder {
-    /// Appends one token to a sequence, and returns the most probable next token, the lowest id of equal
-    /// ones. A device that supports it starts the step of that token at once, so that decoding does not
-    /// wait for logits; these are then not available.
+    /// Appends one token to a sequence, and returns the most probable next token, the lowest id of
+    /// equal ones. A device that supports it starts the step of that token at once, so that
+    /// decoding does not wait for logits; these are then not available.
     ///
     /// # Errors
     /// As [`step`](Self::step); [`Error::Argument`] if a logit is NaN.
@@ -56,8 +56,9 @@ impl Decoder {
 }
 
 impl Engine {
-    /// Returns the most probable token after `token` at `position`, with which the device continues. `None`
-    /// if the device does not pipeline steps, or if the cache lacks a part of the sequence.
+    /// Returns the most probable token after `token` at `position`, with which the device
+    /// continues. `None` if the device does not pipeline steps, or if the cache lacks a part of the
+    /// sequence.
     pub fn greedy(&mut self, id: SequenceId, token: u32, position: usize) -> Result<Option<u32>> {
         if self.executable.ahead().is_none() {
             return Ok(None);
@@ -69,7 +70,8 @@ impl Engine {
             }
             self.start(id, Some(token))?;
         }
-        // The device keeps only the token of its last step. Starting fails at the end of the context.
+        // The device keeps only the token of its last step. Starting fails at the end of the
+        // context.
         let follows = self.ahead.is_last(id) && self.start(id, None).is_ok();
         while !self.ahead.finished.contains_key(&id) {
             self.finish_earliest()?;
@@ -86,8 +88,8 @@ impl Engine {
         Ok(Some(next))
     }
 
-    /// Discards the step ahead of a sequence, if there is one, so that the cache matches the sequence's
-    /// tokens.
+    /// Discards the step ahead of a sequence, if there is one, so that the cache matches the
+    /// sequence's tokens.
     pub fn discard_ahead(&mut self, id: SequenceId) -> Result<()> {
         match self.ahead.discard(id) {
             Some(position) => self.cache.truncate(id, position).map(drop),

@@ -18,9 +18,9 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns the request of a sequence that has the tokens `held`, of which the cache has the first
-    /// `start`. `prompt_end` is the end position of the enclosing prompt, if these tokens are not its
-    /// last.
+    /// Returns the request of a sequence that has the tokens `held`, of which the cache has the
+    /// first `start`. `prompt_end` is the end position of the enclosing prompt, if these tokens are
+    /// not its last.
     pub fn new(
         (sequence, new, logits_for): (SequenceId, &'a [u32], LogitsFor),
         held: &[u32],
@@ -58,7 +58,8 @@ pub(super) struct BatchPosition {
     pub token: usize,
 }
 
-/// Returns the spans of the next step, as many tokens and outputs as the limits allow, and advances `next`.
+/// Returns the spans of the next step, as many tokens and outputs as the limits allow, and advances
+/// `next`.
 pub(super) fn take_spans(requests: &[Request], next: &mut BatchPosition, limits: Limits) -> Vec<TokenSpan> {
     let (mut tokens, mut outputs) = (limits.max_tokens, limits.max_outputs);
     let mut spans = vec![];

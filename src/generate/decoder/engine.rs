@@ -35,7 +35,8 @@ impl Engine {
         Self { executable, cache, copies: vec![], ahead: StepsAhead::default() }
     }
 
-    /// Computes requests. After an error, the cache has each sequence up to the start of its request.
+    /// Computes requests. After an error, the cache has each sequence up to the start of its
+    /// request.
     pub fn compute(&mut self, requests: &[Request], limits: Limits, mut outputs: OutputBuffers) -> Result<()> {
         let done = self.try_compute(requests, limits, &mut outputs);
         if done.is_err() {

@@ -66,20 +66,20 @@ pub struct Limits {
 
 /// Runs steps of an executable, and keeps sequences of tokens with their cache.
 ///
-/// A clone starts without sequences, and shares the weights and the memory of the cache. Clones can be used
-/// from several threads; their steps run one at a time.
+/// A clone starts without sequences, and shares the weights and the memory of the cache. Clones can
+/// be used from several threads; their steps run one at a time.
 pub struct Decoder {
     turns: Arc<Turns>,
     limits: Limits,
     context_length: usize,
     /// The longest context that the model was trained for, if it is known; errors mention it.
     trained_context: Option<usize>,
-    /// Whether every step computes its sequences from their first token: the reference for tests of the
-    /// cache.
+    /// Whether every step computes its sequences from their first token: the reference for tests of
+    /// the cache.
     recompute: bool,
-    /// The tokens of each sequence. After a truncation the cache may have fewer tokens, because recurrent
-    /// layers can only return to checkpoints, and sliding windows only to pages that they still have. The
-    /// next step computes the missing tokens.
+    /// The tokens of each sequence. After a truncation the cache may have fewer tokens, because
+    /// recurrent layers can only return to checkpoints, and sliding windows only to pages that they
+    /// still have. The next step computes the missing tokens.
     tokens: HashMap<SequenceId, Vec<u32>>,
     logits: Vec<f32>,
     /// The largest logits of the last step, if the device has selected them.
@@ -87,8 +87,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Returns a decoder without sequences. `executable` must have been compiled for `limits` and for the
-    /// cache's layout.
+    /// Returns a decoder without sequences. `executable` must have been compiled for `limits` and
+    /// for the cache's layout.
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
         let context_length = cache.context_length();
         let turns = Arc::new(Turns::new(Engine::new(executable, cache)));
@@ -102,8 +102,8 @@ impl Decoder {
         self
     }
 
-    /// Sets whether every step computes its sequences from their first token, without the cache. The
-    /// results are the same except for rounding. It is slow, and meant for tests of the cache.
+    /// Sets whether every step computes its sequences from their first token, without the cache.
+    /// The results are the same except for rounding. It is slow, and meant for tests of the cache.
     pub fn with_recompute(mut self, recompute: bool) -> Self {
         self.recompute = recompute;
         self
@@ -126,8 +126,8 @@ impl Decoder {
         id
     }
 
-    /// Opens a sequence with the tokens of `id`. This takes no computation, and no memory until one of the
-    /// two grows.
+    /// Opens a sequence with the tokens of `id`. This takes no computation, and no memory until one
+    /// of the two grows.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
@@ -149,7 +149,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Removes the tokens of a sequence from position `len` on; has no effect if the sequence is shorter.
+    /// Removes the tokens of a sequence from position `len` on; has no effect if the sequence is
+    /// shorter.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
@@ -173,22 +174,23 @@ impl Decoder {
             .ok_or_else(|| Error::argument("sequence", "is not open in this decoder"))
     }
 
-    /// Appends tokens to sequences, in one ragged batch if they fit in a step, and returns the requested
-    /// logits, `[tokens with logits, vocabulary]`, in the order of `runs`. The caller may change them.
+    /// Appends tokens to sequences, in one ragged batch if they fit in a step, and returns the
+    /// requested logits, `[tokens with logits, vocabulary]`, in the order of `runs`. The caller may
+    /// change them.
     ///
     /// After an error, every sequence is unchanged.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a sequence that is not open or occurs twice, a run without tokens, or an id
-    /// that is not in the vocabulary; [`Error::ContextFull`] if the context has no room for the tokens;
-    /// errors of the cache's memory limit and of the device.
+    /// [`Error::Argument`] for a sequence that is not open or occurs twice, a run without tokens,
+    /// or an id that is not in the vocabulary; [`Error::ContextFull`] if the context has no room
+    /// for the tokens; errors of the cache's memory limit and of the device.
     pub fn step(&mut self, runs: &[(SequenceId, &[u32], LogitsFor)]) -> Result<&mut [f32]> {
         self.extend(runs, StepOutput::Logits, None)?;
         Ok(&mut self.logits)
     }
 
-    /// Appends one token to a sequence, and returns the `count` largest logits of the next token, best
-    /// first and equal ones by id, if the device selects them. Otherwise returns `None`, and
+    /// Appends one token to a sequence, and returns the `count` largest logits of the next token,
+    /// best first and equal ones by id, if the device selects them. Otherwise returns `None`, and
     /// [`logits`](Self::logits) has all logits.
     ///
     /// # Errors
@@ -199,9 +201,9 @@ impl Decoder {
         Ok(if self.top.is_empty() { None } else { Some(&self.top) })
     }
 
-    /// Appends tokens to sequences, and returns the most probable next token if `output` asks for it and
-    /// the device has chosen it. `prompt_end`: end position of the enclosing prompt, if these tokens are
-    /// not its last.
+    /// Appends tokens to sequences, and returns the most probable next token if `output` asks for
+    /// it and the device has chosen it. `prompt_end`: end position of the enclosing prompt, if
+    /// these tokens are not its last.
     fn extend(
         &mut self,
         runs: &[(SequenceId, &[u32], LogitsFor)],
@@ -245,15 +247,17 @@ impl Decoder {
     }
 
     /// Sets the tokens of a sequence to `ids`, and computes the logits after the last one, which
-    /// [`logits`](Self::logits) returns. Tokens at the start that the sequence already has are not computed
-    /// again (with recurrent layers up to a checkpoint, with sliding windows if their pages still exist);
-    /// the rest is computed in chunks of at most [`Limits::max_tokens`].
+    /// [`logits`](Self::logits) returns. Tokens at the start that the sequence already has are not
+    /// computed again (with recurrent layers up to a checkpoint, with sliding windows if their
+    /// pages still exist); the rest is computed in chunks of at most [`Limits::max_tokens`].
     ///
-    /// `progress` is called with the number of tokens in the cache and the number of all tokens, before
-    /// each chunk and at the end. If it returns false, the prefill ends with the chunks computed so far.
+    /// `progress` is called with the number of tokens in the cache and the number of all tokens,
+    /// before each chunk and at the end. If it returns false, the prefill ends with the chunks
+    /// computed so far.
     ///
     /// # Errors
-    /// As [`step`](Self::step). For an unknown id or a prompt that is too long, the sequence is unchanged.
+    /// As [`step`](Self::step). For an unknown id or a prompt that is too long, the sequence is
+    /// unchanged.
     pub fn prefill(
         &mut self,
         id: SequenceId,
@@ -308,7 +312,8 @@ impl Decoder {
         })
     }
 
-    /// Returns the times of the steps since the last call, the longest first; empty if profiling is off.
+    /// Returns the times of the steps since the last call, the longest first; empty if profiling is
+    /// off.
     pub fn take_profile(&mut self) -> Vec<OpTime> {
         self.turns.with_engine(|engine| engine.executable.take_profile())
     }
@@ -350,8 +355,8 @@ impl Decoder {
     }
 }
 
-/// Returns a decoder without sequences for the same model and cache. Each decoder has its own sequences and
-/// logits; the steps of all run one at a time.
+/// Returns a decoder without sequences for the same model and cache. Each decoder has its own
+/// sequences and logits; the steps of all run one at a time.
 impl Clone for Decoder {
     fn clone(&self) -> Self {
         let Self { limits, context_length, trained_context, recompute, .. } = *self;

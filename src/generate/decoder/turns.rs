@@ -1,9 +1,9 @@
 //! Schedules the threads that share an engine.
 //!
-//! A thread that finds the engine idle uses it directly. Threads that find it in use wait in a queue,
-//! which a thread of the engine serves. This way, one step follows another without waiting for a caller
-//! to wake up, and the CPU's worker threads keep their cores, because they always have the same leader.
-//! With a mutex, each caller would wake up on a core where a worker runs.
+//! A thread that finds the engine idle uses it directly. Threads that find it in use wait in a
+//! queue, which a thread of the engine serves. This way, one step follows another without waiting
+//! for a caller to wake up, and the CPU's worker threads keep their cores, because they always have
+//! the same leader. With a mutex, each caller would wake up on a core where a worker runs.
 
 use std::{
     any::Any,
@@ -20,8 +20,8 @@ use std::{
 
 use super::engine::Engine;
 
-/// The time that the engine's thread waits for the next job before it releases the engine. Meanwhile
-/// callers usually choose a token.
+/// The time that the engine's thread waits for the next job before it releases the engine.
+/// Meanwhile callers usually choose a token.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(1);
 /// Number of spins before the waiting thread yields: some tens of microseconds.
 const SPINS: usize = 2000;
@@ -29,8 +29,8 @@ const SPINS: usize = 2000;
 /// An engine that several threads share. Dropping it ends the engine's thread.
 pub(super) struct Turns {
     shared: Arc<SharedEngine>,
-    /// The engine's thread, started when the queue is first needed; `None` inside if the system has no
-    /// thread left.
+    /// The engine's thread, started when the queue is first needed; `None` inside if the system has
+    /// no thread left.
     thread: OnceLock<Option<JoinHandle<()>>>,
 }
 
@@ -70,8 +70,8 @@ struct Job {
     caller: Thread,
 }
 
-// SAFETY: the caller keeps both pointees alive, and does not access them, until `done` is true; `Act` is
-// `Send`.
+// SAFETY: the caller keeps both pointees alive, and does not access them, until `done` is true;
+// `Act` is `Send`.
 unsafe impl Send for Job {}
 
 impl Turns {
@@ -81,7 +81,8 @@ impl Turns {
         Self { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 
-    /// Calls `act` with the engine, in the order of the calls from all threads, and returns its result.
+    /// Calls `act` with the engine, in the order of the calls from all threads, and returns its
+    /// result.
     pub fn with_engine<T: Send>(&self, act: impl FnOnce(&mut Engine) -> T + Send) -> T {
         let mut queue = lock(&self.shared.queue);
         if queue.user != EngineUser::Nobody {
@@ -101,8 +102,8 @@ impl Turns {
         let mut run = |engine: &mut Engine| state.run(engine);
         let done = AtomicBool::new(false);
         let act: *mut Act<'_> = &mut run;
-        // SAFETY: only the lifetime changes. This function returns after `done` is true, and then `act` is
-        // not used any more.
+        // SAFETY: only the lifetime changes. This function returns after `done` is true, and then
+        // `act` is not used any more.
         let act = unsafe { std::mem::transmute::<*mut Act<'_>, *mut Act<'static>>(act) };
         queue.jobs.push_back(Job { act, done: &done, caller: thread::current() });
         self.shared.waiting.store(queue.jobs.len(), Release);
@@ -192,7 +193,8 @@ impl SharedEngine {
         }
     }
 
-    /// Runs the queued jobs and the jobs that follow, until none arrives or all come from one thread.
+    /// Runs the queued jobs and the jobs that follow, until none arrives or all come from one
+    /// thread.
     fn drain(&self) {
         let mut engine = lock(&self.engine);
         engine.executable.set_shared(true);
@@ -276,8 +278,8 @@ mod tests {
         (Turns::new(Engine::new(Box::new(Recorder(calls.clone())), KvCache::new(&layout, 8))), calls)
     }
 
-    /// Keeps the engine in use until `jobs` threads wait for it; returns the names of the threads that run
-    /// the jobs, in order.
+    /// Keeps the engine in use until `jobs` threads wait for it; returns the names of the threads
+    /// that run the jobs, in order.
     fn queue_jobs(turns: &Turns, jobs: usize) -> Vec<Option<String>> {
         let names = Mutex::new(vec![]);
         thread::scope(|scope| {

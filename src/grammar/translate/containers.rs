@@ -8,8 +8,8 @@ use crate::error::Result;
 /// The patterns that schemars writes for integer keys of maps, with the expression of their sign.
 const INTEGER_KEYS: [(&str, &str); 2] = [(r"^\d+$", ""), (r"^-?\d+$", "-?")];
 
-/// The largest number of digits of an integer key. schemars does not state the width of the integer;
-/// every integer of 32 bits or more holds 9 digits.
+/// The largest number of digits of an integer key. schemars does not state the width of the
+/// integer; every integer of 32 bits or more holds 9 digits.
 const KEY_DIGITS: usize = 9;
 
 impl Translation<'_> {
@@ -54,7 +54,8 @@ impl Translation<'_> {
         Ok(self.rules.rule(format!("\"{{\" {body} \"}}\"")))
     }
 
-    /// Returns an expression of an entry with a key that is not in `named`; `None` if there may be none.
+    /// Returns an expression of an entry with a key that is not in `named`; `None` if there may be
+    /// none.
     fn additional(&mut self, schema: &Object, named: &[&str], place: &Place, depth: usize) -> Result<Option<String>> {
         let patterns = schema.get("patternProperties").and_then(Value::as_object);
         let additional = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
@@ -93,8 +94,8 @@ impl Translation<'_> {
         self.rules.terminal(format!("/{expression}/{excluded}"))
     }
 
-    /// Returns an expression of items in order, separated by commas, each with a flag for whether it is
-    /// required.
+    /// Returns an expression of items in order, separated by commas, each with a flag for whether
+    /// it is required.
     fn sequence(&mut self, items: &[(String, bool)]) -> String {
         let Some(first) = items.iter().position(|(_, required)| *required) else {
             return if items.is_empty() { String::new() } else { format!("({})?", self.some_of(items)) };
@@ -110,8 +111,8 @@ impl Translation<'_> {
         text
     }
 
-    /// Returns a rule of one or more of the items. It halves the list, so that the nesting of rules is
-    /// logarithmic.
+    /// Returns a rule of one or more of the items. It halves the list, so that the nesting of rules
+    /// is logarithmic.
     fn some_of(&mut self, items: &[(String, bool)]) -> String {
         if let [(item, _)] = items {
             return self.rules.rule(item.clone());

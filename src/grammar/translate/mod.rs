@@ -2,9 +2,9 @@
 //!
 //! llguidance stores the bounds of numbers as `f64` and `i64`, and limits neither the digits of a
 //! number nor the depth of a value. Therefore schemas of Rust types are translated here completely
-//! ([`SchemaOrigin::Type`]), so that every complete text can be read as the type. In schemas of callers
-//! ([`SchemaOrigin::Caller`]), the parts around integers beyond 2^53 are translated here, and the rest
-//! is passed to llguidance as `%json` blocks.
+//! ([`SchemaOrigin::Type`]), so that every complete text can be read as the type. In schemas of
+//! callers ([`SchemaOrigin::Caller`]), the parts around integers beyond 2^53 are translated here,
+//! and the rest is passed to llguidance as `%json` blocks.
 
 mod containers;
 mod rules;
@@ -127,7 +127,8 @@ struct Translation<'a> {
 }
 
 impl<'a> Translation<'a> {
-    /// Translates a schema, and returns its expression: the name of a rule or terminal, or a literal.
+    /// Translates a schema, and returns its expression: the name of a rule or terminal, or a
+    /// literal.
     fn node(&mut self, schema: &Value, place: &Place, depth: usize) -> Result<String> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(place.error(format!("the schema nests more than {MAX_DEPTH} levels: use `$ref`")));
@@ -240,7 +241,8 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Merges one combinator with the keywords beside it. The results contain the remaining combinators.
+    /// Merges one combinator with the keywords beside it. The results contain the remaining
+    /// combinators.
     fn merged(&self, schema: &Object, place: &Place) -> Result<Vec<Value>> {
         let Some(key) = COMBINATORS.into_iter().find(|key| schema.contains_key(*key)) else { return Ok(vec![]) };
         let mut rest = schema.clone();

@@ -20,8 +20,8 @@ const FLOAT_DIGITS: usize = 17;
 /// The deepest nesting of a value of any type. serde_json reads 128 levels.
 const ANY_DEPTH: usize = 64;
 
-/// The expression of a character of a JSON string. Only control characters have `\u` escapes: serde_json
-/// rejects unpaired surrogates, and a key with two spellings could be a duplicate.
+/// The expression of a character of a JSON string. Only control characters have `\u` escapes:
+/// serde_json rejects unpaired surrogates, and a key with two spellings could be a duplicate.
 const CHARACTER: &str = r#"[^"\\\x00-\x1F\x7F]|\\["\\bfnrt]|\\u00(0[0-7bBeEfF]|1[0-9A-Fa-f]|7[fF])"#;
 
 impl Translation<'_> {
@@ -53,8 +53,8 @@ impl Translation<'_> {
         Ok(self.rules.terminal(format!("/{text}/")))
     }
 
-    /// Translates `multipleOf` by llguidance, once below 0 and once above: its range of both signs would
-    /// accept `-0`. llguidance computes with `f64`, so the limits must be exact there.
+    /// Translates `multipleOf` by llguidance, once below 0 and once above: its range of both signs
+    /// would accept `-0`. llguidance computes with `f64`, so the limits must be exact there.
     fn multiples(
         &mut self,
         step: &Value,
@@ -86,8 +86,8 @@ impl Translation<'_> {
         self.one_of(sides, place)
     }
 
-    /// Returns a `%json` block after llguidance has accepted its schema. An error of the whole grammar
-    /// would not name the field.
+    /// Returns a `%json` block after llguidance has accepted its schema. An error of the whole
+    /// grammar would not name the field.
     fn checked_leaf(&mut self, schema: Object) -> Result<String, String> {
         check(&Value::Object(schema.clone()))?;
         Ok(self.leaf(&schema))
@@ -205,8 +205,8 @@ fn type_limits(schema: &Object) -> (Integer, Integer) {
     }
 }
 
-/// Returns the smallest or largest integer that a limit allows. `step` is 0 for inclusive limits, 1 for
-/// exclusive lower and -1 for exclusive upper ones.
+/// Returns the smallest or largest integer that a limit allows. `step` is 0 for inclusive limits, 1
+/// for exclusive lower and -1 for exclusive upper ones.
 fn integer_limit(value: &Value, step: i128, place: &Place, key: &str) -> Result<Integer> {
     let exact = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
     let rounded = |number: f64| match step {

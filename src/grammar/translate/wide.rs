@@ -25,8 +25,8 @@ fn is_wide_limit(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Returns the schema with its wide integers replaced by smaller ones, so that llguidance can check the
-/// rest of it.
+/// Returns the schema with its wide integers replaced by smaller ones, so that llguidance can check
+/// the rest of it.
 pub fn with_small_integers(schema: &Value) -> Value {
     // The replacements keep upper limits above lower ones.
     let small = |key: &str, value: &Value| match (value.as_f64(), key) {

@@ -18,8 +18,9 @@ use crate::{
 
 /// Answers a conversation piece by piece: a stream of `Result<String>`, the text of the answer.
 ///
-/// It is the asynchronous [`Answer`](crate::Answer): [`events`](Self::events) also returns reasoning and
-/// tool calls, and [`message`](Self::message) the answer as a message. Dropping the stream ends the answer.
+/// It is the asynchronous [`Answer`](crate::Answer): [`events`](Self::events) also returns
+/// reasoning and tool calls, and [`message`](Self::message) the answer as a message. Dropping the
+/// stream ends the answer.
 #[must_use = "a stream that is dropped ends its answer"]
 pub struct AnswerStream {
     updates: Updates<AnswerEvent>,
@@ -48,7 +49,8 @@ impl AnswerStream {
         self.updates.stop_handle()
     }
 
-    /// Returns the statistics; `None` before the stream has ended, and if the answer could not start.
+    /// Returns the statistics; `None` before the stream has ended, and if the answer could not
+    /// start.
     pub fn summary(&self) -> Option<&Summary> {
         self.updates.summary()
     }
@@ -63,8 +65,9 @@ impl AnswerStream {
 impl Stream for AnswerStream {
     type Item = Result<String>;
 
-    /// Returns the next piece of text. A tool call is an [`Error::ToolCall`](crate::Error::ToolCall) here;
-    /// use [`events`](AnswerStream::events) for answers with tools.
+    /// Returns the next piece of text. A tool call is an
+    /// [`Error::ToolCall`](crate::Error::ToolCall) here; use [`events`](AnswerStream::events) for
+    /// answers with tools.
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             let Some(event) = ready!(self.poll_event(context)) else { return Poll::Ready(None) };

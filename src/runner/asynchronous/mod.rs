@@ -1,7 +1,8 @@
 //! Runs a model on a separate thread for async code, and returns streams and futures.
 //!
-//! A step keeps its thread busy for milliseconds, which would block an executor. Therefore requests are sent
-//! to the runner's thread through a channel, and results come back through one channel for each request.
+//! A step keeps its thread busy for milliseconds, which would block an executor. Therefore requests
+//! are sent to the runner's thread through a channel, and results come back through one channel for
+//! each request.
 
 #[cfg(feature = "chat")]
 mod answer;
@@ -36,9 +37,10 @@ type RunnerCall = Box<dyn FnOnce(&mut Runner) + Send>;
 
 /// A runner on a separate thread, for async code on any executor.
 ///
-/// Requests run at once, one after the other, even if their stream or future is not polled. Dropping a
-/// stream or a future ends its request. Clones share one runner and its thread, which ends after the last
-/// clone is dropped; [`another`](Self::another) has a separate sequence and thread.
+/// Requests run at once, one after the other, even if their stream or future is not polled.
+/// Dropping a stream or a future ends its request. Clones share one runner and its thread, which
+/// ends after the last clone is dropped; [`another`](Self::another) has a separate sequence and
+/// thread.
 ///
 /// ```no_run
 /// use futures::StreamExt;
@@ -94,8 +96,8 @@ impl AsyncRunner {
         Self::load(move || Ok(Runner::clone(&model))).await
     }
 
-    /// Returns a runner of the model, for its tokenizer, chat template and grammars. Its sequence is not the
-    /// sequence of the requests, and stays empty.
+    /// Returns a runner of the model, for its tokenizer, chat template and grammars. Its sequence
+    /// is not the sequence of the requests, and stays empty.
     pub fn model(&self) -> &Runner {
         &self.model
     }
@@ -110,8 +112,8 @@ impl AsyncRunner {
         }))
     }
 
-    /// Generates several texts; see [`Runner::generate_many`]. `on_piece` is called on the runner's thread.
-    /// Dropping the future ends all texts.
+    /// Generates several texts; see [`Runner::generate_many`]. `on_piece` is called on the runner's
+    /// thread. Dropping the future ends all texts.
     ///
     /// # Errors
     /// As [`Runner::generate_many`]; [`Error::Thread`] if an earlier request panicked.
@@ -133,8 +135,8 @@ impl AsyncRunner {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
 
-    /// Answers a conversation with options; see [`Runner::chat_with`], whose error would be the stream's
-    /// first item.
+    /// Answers a conversation with options; see [`Runner::chat_with`], whose error would be the
+    /// stream's first item.
     #[cfg(feature = "chat")]
     pub fn chat_with(&self, messages: &[Message], chat: &ChatOptions, options: &GenerateOptions) -> AnswerStream {
         let (messages, chat, options) = (messages.to_vec(), chat.clone(), options.clone());
@@ -145,8 +147,8 @@ impl AsyncRunner {
         }))
     }
 
-    /// Continues a prompt with a value of a type; see [`Runner::generate_as`]. Dropping the future ends the
-    /// generation.
+    /// Continues a prompt with a value of a type; see [`Runner::generate_as`]. Dropping the future
+    /// ends the generation.
     ///
     /// # Errors
     /// As [`Runner::generate_as`]; [`Error::Thread`] if an earlier request panicked.
@@ -160,8 +162,8 @@ impl AsyncRunner {
         self.call_until(move |runner, stop| runner.generate_as_until(prompt, &options, stop))
     }
 
-    /// Answers a conversation with a value of a type; see [`Runner::chat_as`]. Dropping the future ends the
-    /// answer.
+    /// Answers a conversation with a value of a type; see [`Runner::chat_as`]. Dropping the future
+    /// ends the answer.
     ///
     /// # Errors
     /// As [`Runner::chat_as`]; [`Error::Thread`] if an earlier request panicked.
@@ -176,8 +178,8 @@ impl AsyncRunner {
         self.call_until(move |runner, stop| runner.chat_as_until(&messages, &chat, &options, stop))
     }
 
-    /// Calls `act` with the runner, for example to [`score`](Runner::score), and returns its result.
-    /// Dropping the future cancels the call only if it has not started.
+    /// Calls `act` with the runner, for example to [`score`](Runner::score), and returns its
+    /// result. Dropping the future cancels the call only if it has not started.
     ///
     /// ```no_run
     /// # async fn run(runner: inkstone::AsyncRunner) -> inkstone::Result<()> {
@@ -225,7 +227,8 @@ impl AsyncRunner {
     }
 
     fn send(&self, request: impl FnOnce(&mut Runner) + Send + 'static) {
-        // If the thread has ended, dropping the request closes its result channel, which reports the error.
+        // If the thread has ended, dropping the request closes its result channel, which reports
+        // the error.
         _ = self.requests.send(Box::new(request));
     }
 }

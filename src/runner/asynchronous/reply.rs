@@ -13,8 +13,8 @@ use crate::{Result, generate::StopHandle};
 
 /// The result of a request to an [`AsyncRunner`](crate::AsyncRunner): a future of `Result<T>`.
 ///
-/// The request runs even if the future is not polled. Dropping the future stops the request, or cancels it
-/// if it has not started.
+/// The request runs even if the future is not polled. Dropping the future stops the request, or
+/// cancels it if it has not started.
 #[must_use = "a future that is dropped stops its request"]
 pub struct Reply<T> {
     result: Receiver<Result<T>>,

@@ -101,7 +101,8 @@ impl GenerationStream {
         self.0.stop_handle()
     }
 
-    /// Returns the statistics; `None` before the stream has ended, and if the generation could not start.
+    /// Returns the statistics; `None` before the stream has ended, and if the generation could not
+    /// start.
     pub fn summary(&self) -> Option<&Summary> {
         self.0.summary()
     }

@@ -28,8 +28,8 @@ pub(super) fn refuse_forced_calls(parser: &AnswerParser) -> Result<()> {
 
 #[cfg(feature = "constrained")]
 impl Runner {
-    /// Returns the grammar of the answer after its reasoning, `None` if it is unconstrained, and the parser
-    /// of such answers.
+    /// Returns the grammar of the answer after its reasoning, `None` if it is unconstrained, and
+    /// the parser of such answers.
     pub(super) fn answer_grammar(
         &self,
         parser: AnswerParser,
@@ -57,8 +57,8 @@ impl Runner {
     }
 }
 
-/// Returns the grammar of answers with calls, in which marks are special tokens if the vocabulary has them;
-/// `None` if the answer is unconstrained.
+/// Returns the grammar of answers with calls, in which marks are special tokens if the vocabulary
+/// has them; `None` if the answer is unconstrained.
 #[cfg(feature = "constrained")]
 fn call_grammar(parser: &AnswerParser, tokenizer: &Tokenizer) -> Option<Result<String>> {
     let special = tokenizer.control_tokens().map(|(id, text)| (text, id)).collect();

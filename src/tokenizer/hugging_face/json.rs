@@ -23,13 +23,13 @@ pub(super) type HfTokenizer =
 pub(in crate::tokenizer) struct JsonTokenizer {
     /// Recognises special tokens.
     parsing: HfTokenizer,
-    /// Treats special tokens as text. This is a setting of the crate and not an argument, so it takes a
-    /// second tokenizer, which is built when it is first needed.
+    /// Treats special tokens as text. This is a setting of the crate and not an argument, so it
+    /// takes a second tokenizer, which is built when it is first needed.
     plain: OnceLock<Box<HfTokenizer>>,
     /// Recognises special tokens in a part of the text.
     mixed: OnceLock<Result<Box<Placeholders>, String>>,
-    /// Whether the metadata, and not the post-processor, determines the tokens at the start and the end of
-    /// a sequence.
+    /// Whether the metadata, and not the post-processor, determines the tokens at the start and the
+    /// end of a sequence.
     pub metadata_sets_ends: bool,
 }
 
@@ -44,8 +44,8 @@ pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary,
     const KEY: &str = "tokenizer.huggingface.json";
     let Some(text) = gguf.str(KEY)? else { return Ok(None) };
     let (mut vocabulary, mut json) = parse(text.as_bytes()).map_err(|what| Error::metadata(KEY, what))?;
-    // A model may have more ids than its tokenizer, which it was not trained with. They get the names that
-    // the converter to GGUF gives them.
+    // A model may have more ids than its tokenizer, which it was not trained with. They get the
+    // names that the converter to GGUF gives them.
     let model_ids = gguf.tensor("token_embd.weight").and_then(|embedding| embedding.shape.first().copied());
     for id in vocabulary.len()..model_ids.unwrap_or(0) {
         let text = format!("[PAD{id}]");

@@ -1,9 +1,9 @@
 //! Escapes special tokens in untrusted ranges by replacing the trusted ones with placeholder tokens
 //! before the `tokenizers` crate sees the text.
 //!
-//! The crate recognises either all special tokens or none, which is a setting. Therefore a tokenizer
-//! that recognises none gets additional tokens: one placeholder for each special token, with the same
-//! properties. Trusted special tokens are written as placeholders.
+//! The crate recognises either all special tokens or none, which is a setting. Therefore a
+//! tokenizer that recognises none gets additional tokens: one placeholder for each special token,
+//! with the same properties. Trusted special tokens are written as placeholders.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -38,8 +38,8 @@ pub(super) struct Placeholders {
 }
 
 impl Placeholders {
-    /// Returns the placeholders of the tokenizer `parsing`; `plain` is a copy of it that treats special
-    /// tokens as text.
+    /// Returns the placeholders of the tokenizer `parsing`; `plain` is a copy of it that treats
+    /// special tokens as text.
     pub fn new(parsing: &HfTokenizer, mut plain: HfTokenizer) -> Result<Self, String> {
         let added = parsing.get_added_tokens_decoder();
         let mut special: Vec<(u32, &AddedToken)> = added.iter().map(|(&id, token)| (id, token)).collect();
@@ -71,8 +71,8 @@ impl Placeholders {
         &self.tokenizer
     }
 
-    /// Returns the text with placeholders for the special tokens that have no byte in one of the ranges;
-    /// `None` if no special token overlaps a range, so that the text needs no placeholders.
+    /// Returns the text with placeholders for the special tokens that have no byte in one of the
+    /// ranges; `None` if no special token overlaps a range, so that the text needs no placeholders.
     pub fn insert(&self, text: &str, ranges: &[Range<usize>]) -> Result<Option<String>> {
         let trusted: Vec<Match> = self.special.find_iter(&masked(text, ranges)).collect();
         if !self.normalizes && self.special.find_iter(text).eq(trusted.iter().copied()) {

@@ -1,7 +1,9 @@
-//! Runs the pre-tokenizer of a `tokenizer.json`, with our own engine for the expressions that it supports.
+//! Runs the pre-tokenizer of a `tokenizer.json`, with our own engine for the expressions that it
+//! supports.
 //!
 //! The engine of the `tokenizers` crate backtracks. After a million steps it gives up, and silently
-//! treats the rest of the text as one word. Our engine takes time proportional to the text's length.
+//! treats the rest of the text as one word. Our engine takes time proportional to the text's
+//! length.
 
 use std::sync::Arc;
 
@@ -17,8 +19,8 @@ use crate::{
     tokenizer::pre,
 };
 
-/// The longest run of white space or capitals that the crate's engine handles. Expressions may backtrack
-/// over each of them once or twice.
+/// The longest run of white space or capitals that the crate's engine handles. Expressions may
+/// backtrack over each of them once or twice.
 const LONGEST_RUN: usize = 1 << 18;
 
 /// The steps of a pre-tokenizer.

@@ -1,10 +1,11 @@
 //! Encodes text with WordPiece (`tokenizer.ggml.model` = `bert`), by the `tokenizers` crate.
 //!
-//! A word is split into the longest token at its start, the longest token at the start of the rest, and
-//! so on ([Song et al. 2021](https://arxiv.org/abs/2012.15524)). Words are BERT's: without control
-//! characters, in lower case and without accents if the model is uncased, split at white space,
-//! punctuation and Chinese characters. (llama.cpp removes more marks than accents, keeps other control
-//! characters, does not decompose Hangul, and accepts words of more than 100 characters.)
+//! A word is split into the longest token at its start, the longest token at the start of the rest,
+//! and so on ([Song et al. 2021](https://arxiv.org/abs/2012.15524)). Words are BERT's: without
+//! control characters, in lower case and without accents if the model is uncased, split at white
+//! space, punctuation and Chinese characters. (llama.cpp removes more marks than accents, keeps
+//! other control characters, does not decompose Hangul, and accepts words of more than 100
+//! characters.)
 
 use ahash::AHashMap;
 use tokenizers::{
@@ -65,8 +66,8 @@ pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encode
     Ok((vocabulary, Encoder::Json(JsonTokenizer::new(tokenizer, true))))
 }
 
-/// Appends the text of a token: with a space before it, unless it has the prefix of tokens that continue
-/// a word.
+/// Appends the text of a token: with a space before it, unless it has the prefix of tokens that
+/// continue a word.
 pub(super) fn decode(text: &str, kind: TokenType, prefix: &str, out: &mut Vec<u8>) {
     match text.strip_prefix(prefix) {
         _ if kind.is_special() => out.extend_from_slice(text.as_bytes()),

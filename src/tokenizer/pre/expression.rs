@@ -9,9 +9,9 @@ pub(in crate::tokenizer) const BYTE_LEVEL: &str =
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 impl SplitStage {
-    /// Returns the stage that splits at the matches of an expression of a `tokenizer.json`; `None` if our
-    /// engine cannot run it. The engine supports only the look-aheads of [`SplitRule`], reads possessive
-    /// quantifiers as repetitions, and finds no empty matches.
+    /// Returns the stage that splits at the matches of an expression of a `tokenizer.json`; `None`
+    /// if our engine cannot run it. The engine supports only the look-aheads of [`SplitRule`],
+    /// reads possessive quantifiers as repetitions, and finds no empty matches.
     pub fn from_expression(expression: &str) -> Option<Self> {
         let rule = match expression {
             r"\d{1,3}(?=(?:\d{3})*\b)" => SplitRule::Thousands,

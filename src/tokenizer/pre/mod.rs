@@ -1,9 +1,9 @@
 //! Splits a text into words, within which byte-level BPE merges.
 //!
-//! `tokenizer.ggml.pre` names the split of a model's training, by the regular expressions in `table.rs`.
-//! Most of them end in a look-ahead, `\s+(?!\S)`: white space without its last character before other
-//! text. Engines with look-ahead backtrack, and fail on long texts; therefore each look-ahead that
-//! occurs has a [`SplitRule`].
+//! `tokenizer.ggml.pre` names the split of a model's training, by the regular expressions in
+//! `table.rs`. Most of them end in a look-ahead, `\s+(?!\S)`: white space without its last
+//! character before other text. Engines with look-ahead backtrack, and fail on long texts;
+//! therefore each look-ahead that occurs has a [`SplitRule`].
 
 #[cfg(feature = "tokenizers")]
 mod expression;
@@ -34,16 +34,17 @@ enum SplitRule<'e> {
     At(&'e str),
     /// Splits at the matches of an expression, or else of `\s+(?!\S)|\s+`.
     Words(&'e str),
-    /// Splits at the matches of an expression, and within them into groups of three characters, counted
-    /// from the right.
+    /// Splits at the matches of an expression, and within them into groups of three characters,
+    /// counted from the right.
     Threes(&'e str),
-    /// Splits numbers that no word continues into such groups: `\d{1,3}(?=(?:\d{3})*\b)`, with the words
-    /// of Oniguruma.
+    /// Splits numbers that no word continues into such groups: `\d{1,3}(?=(?:\d{3})*\b)`, with the
+    /// words of Oniguruma.
     Thousands,
     /// Splits before such groups of digits: `(?=(\d{3})+(?!\d))`.
     BeforeThrees,
     /// Splits white space within a line into lengths that are powers of two, the longest first:
-    /// `\s{512}(?!\S)|\s{256}(?!\S)|…|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`, after [`Words`](Self::Words).
+    /// `\s{512}(?!\S)|\s{256}(?!\S)|…|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`, after
+    /// [`Words`](Self::Words).
     Powers,
 }
 

@@ -2,15 +2,16 @@
 //!
 //! The expressions are taken from the models' own `tokenizer.json`, alternative by alternative, as
 //! llama.cpp cites them. llama.cpp's own splitters differ in places, which the comments name.
-//! tests/data/tokenizer/pre.py compares every row with both. Text is not normalised first (Qwen2's own
-//! tokenizer applies NFC), because GGUF files do not ask for it.
+//! tests/data/tokenizer/pre.py compares every row with both. Text is not normalised first (Qwen2's
+//! own tokenizer applies NFC), because GGUF files do not ask for it.
 
 use super::{
     PreTokenizer,
     SplitRule::{self, At, BeforeThrees, Powers, Thousands, Threes, Words},
 };
 
-/// The expression of OpenAI's GPT-2, which is also built into Hugging Face's byte-level pre-tokenizer.
+/// The expression of OpenAI's GPT-2, which is also built into Hugging Face's byte-level
+/// pre-tokenizer.
 const GPT_2: SplitRule = Words(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+");
 
 /// OpenAI's cl100k_base with single digits.
@@ -25,7 +26,8 @@ const LLAMA_3: SplitRule = Words(concat!(
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
 ));
 
-/// OpenAI's o200k_base. (llama.cpp distinguishes cases only in ASCII: `ÉCOLEfrançaise` is one word.)
+/// OpenAI's o200k_base. (llama.cpp distinguishes cases only in ASCII: `ÉCOLEfrançaise` is one
+/// word.)
 const GPT_4O: SplitRule = Words(concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -158,8 +160,8 @@ pub(super) const PRE_TOKENIZERS: &[PreTokenizer] = &[
         add_bos: false,
     },
     PreTokenizer {
-        // As gpt-4o, with single digits and without contractions. (llama.cpp distinguishes cases only in
-        // ASCII.)
+        // As gpt-4o, with single digits and without contractions. (llama.cpp distinguishes cases
+        // only in ASCII.)
         names: &["tekken"],
         stages: &[Words(concat!(
             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
@@ -206,9 +208,9 @@ pub(super) const PRE_TOKENIZERS: &[PreTokenizer] = &[
         add_bos: false,
     },
     PreTokenizer {
-        // The original expressions make the same groups in four steps, 510 digits at a time. (llama.cpp
-        // treats all numbers as digits, joins the first group to the text before it, and does not
-        // split scripts.)
+        // The original expressions make the same groups in four steps, 510 digits at a time.
+        // (llama.cpp treats all numbers as digits, joins the first group to the text before it, and
+        // does not split scripts.)
         names: &["afmoe"],
         stages: &[Threes(r"\p{Nd}+"), SCRIPTS, DEEPSEEK_V3],
         ignore_merges: false,

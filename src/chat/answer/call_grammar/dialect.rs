@@ -137,8 +137,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the expression of the strings that `minLength`, `maxLength` and `pattern` of a schema
-    /// allow.
+    /// Returns the expression of the strings that `minLength`, `maxLength` and `pattern` of a
+    /// schema allow.
     pub fn string(self, writer: &mut GrammarWriter<'_>, schema: &Map<String, Value>) -> String {
         let count = |name: &str| schema.get(name).and_then(Value::as_f64).map(|count| count as u64);
         let least = count("minLength").unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Writes grammars of tool calls in llguidance's dialect of Lark.
 //!
-//! Each format of calls writes its own syntax (`CallFormat::write`). It takes the rules for argument
-//! values from here: [`values`] translates a tool's schema, and [`dialect`] writes values in the
-//! format's syntax.
+//! Each format of calls writes its own syntax (`CallFormat::write`). It takes the rules for
+//! argument values from here: [`values`] translates a tool's schema, and [`dialect`] writes values
+//! in the format's syntax.
 
 mod alternatives;
 mod dialect;

@@ -14,8 +14,8 @@ const MAX_FRACTION: u32 = 6;
 /// The expression of numbers without bounds, with few enough digits for every parser.
 const NUMBER: &str = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?";
 
-/// Returns the expression of the integers, or of all numbers, that the schema allows; `None` if there
-/// is none.
+/// Returns the expression of the integers, or of all numbers, that the schema allows; `None` if
+/// there is none.
 pub(super) fn expression(schema: &Map<String, Value>, integers: bool) -> Option<String> {
     let bound = |name: &str| schema.get(name).filter(|bound| bound.is_number());
     let bounds = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"].map(bound);

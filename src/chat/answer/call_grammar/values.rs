@@ -33,8 +33,8 @@ pub(in crate::chat::answer) struct FieldSyntax<'f> {
     pub open: &'f str,
     pub comma: &'f str,
     pub close: &'f str,
-    /// Returns the expression of a key and the separator after it; `None` if the format cannot express
-    /// the key.
+    /// Returns the expression of a key and the separator after it; `None` if the format cannot
+    /// express the key.
     pub key: &'f dyn Fn(&GrammarWriter<'_>, &str) -> Option<String>,
     /// The expression of any key and the separator after it, for objects without named fields.
     pub any_key: &'f str,

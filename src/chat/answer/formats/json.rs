@@ -127,8 +127,8 @@ fn write_unmarked(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: boo
     Ok(repeated_calls(&call, "\";\"", parallel))
 }
 
-/// Returns the regular expression of the texts for which [`begins_call`], which ignores white space,
-/// is true.
+/// Returns the regular expression of the texts for which [`begins_call`], which ignores white
+/// space, is true.
 #[cfg(feature = "constrained")]
 fn call_beginnings(tools: &[Tool]) -> String {
     let spaced =

@@ -1,5 +1,5 @@
-//! Reads and writes Mistral's calls: after `[TOOL_CALLS]` a list of calls or, since 2025, one call as
-//! its name and its arguments.
+//! Reads and writes Mistral's calls: after `[TOOL_CALLS]` a list of calls or, since 2025, one call
+//! as its name and its arguments.
 
 use super::super::call_format::{CallEnd, CallFormat, DOUBLE, Quote};
 #[cfg(feature = "constrained")]
