@@ -1,23 +1,22 @@
-//! A model's call of a tool, which answers and errors carry.
+//! A model's call of a tool, which answers and errors contain.
 
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Value;
 
 /// A model's call of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// The id that the model gave it, which few models do.
+    /// The model's id of the call; few models give one.
     pub id: Option<String>,
-    /// The tool's name.
+    /// The name of the tool.
     pub name: String,
-    /// The arguments by name: an object.
+    /// The arguments by name, an object.
     pub arguments: Value,
 }
 
 impl ToolCall {
-    /// A call without an id.
+    /// Returns a call without an id.
     pub fn new(name: impl Into<String>, arguments: impl Into<Value>) -> Self {
         Self { id: None, name: name.into(), arguments: arguments.into() }
     }

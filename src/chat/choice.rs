@@ -1,23 +1,23 @@
-//! Whether a model may, must or must not call tools.
+//! The choice between an answer and tool calls.
 
-/// Whether the model may, must or must not call one of the tools that it is offered; see
+/// Whether the model may, must or must not call one of the offered tools; see
 /// [`ChatOptions::tool_choice`](super::ChatOptions::tool_choice).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolChoice {
-    /// The model answers with text or with calls.
+    /// The model decides between text and calls.
     Auto,
-    /// The model answers with text. The tools are still described to it, so that earlier calls in
-    /// the conversation make sense to it and a prompt that was computed before is used again.
+    /// The model answers with text. The prompt still describes the tools, so that earlier calls of
+    /// the conversation stay understandable and a computed prompt can be reused.
     None,
     /// The model calls at least one tool.
     Required,
-    /// The model calls the tool of this name.
+    /// The model calls the tool with this name.
     Named(String),
 }
 
 impl ToolChoice {
-    /// The choice of one tool by its name.
+    /// Returns the choice of the tool with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self::Named(name.into())
     }

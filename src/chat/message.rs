@@ -1,7 +1,7 @@
-//! What a conversation is made of. Serialised, it has Hugging Face's names, which are those that templates read.
+//! The messages, tools and documents of a conversation. They are serialised with Hugging Face's
+//! names, which templates read.
 
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
 use super::ToolCall;
@@ -22,26 +22,27 @@ use super::ToolCall;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`, or another role that the template knows: letters, digits, `_` and `-`.
+    /// The role of the speaker: `system`, `user`, `assistant`, `tool`, or another role of the
+    /// template; letters, digits, `_` and `-`.
     pub role: String,
-    /// What is said.
+    /// The content.
     pub content: Content,
-    /// What an assistant thought before it spoke.
+    /// The assistant's reasoning before its answer.
     #[serde(rename = "reasoning_content", skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
-    /// The tools that an assistant calls.
+    /// The assistant's tool calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// The tool whose result this is.
+    /// The name of the tool, for a tool's result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The call whose result this is.
+    /// The id of the call, for a tool's result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
 }
 
 impl Message {
-    /// A message of any role.
+    /// Returns a message with any role.
     pub fn new(role: impl Into<String>, content: impl Into<Content>) -> Self {
         Self {
             role: role.into(),
@@ -53,41 +54,41 @@ impl Message {
         }
     }
 
-    /// What the model is to be and do in the whole conversation.
+    /// Returns a system message: instructions for the whole conversation.
     pub fn system(content: impl Into<Content>) -> Self {
         Self::new("system", content)
     }
 
-    /// What the user says.
+    /// Returns a message of the user.
     pub fn user(content: impl Into<Content>) -> Self {
         Self::new("user", content)
     }
 
-    /// What the model said.
+    /// Returns a message of the model.
     pub fn assistant(content: impl Into<Content>) -> Self {
         Self::new("assistant", content)
     }
 
-    /// What a call of the tool of this name resulted in.
+    /// Returns the result of a call of the named tool.
     pub fn tool(name: impl Into<String>, content: impl Into<Content>) -> Self {
         Self { name: Some(name.into()), ..Self::new("tool", content) }
     }
 
-    /// With what was thought before it.
+    /// Sets the reasoning before the answer.
     #[must_use]
     pub fn with_reasoning(mut self, reasoning: impl Into<String>) -> Self {
         self.reasoning = Some(reasoning.into());
         self
     }
 
-    /// With calls of tools.
+    /// Adds tool calls.
     #[must_use]
     pub fn with_tool_calls(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
         self.tool_calls.extend(calls);
         self
     }
 
-    /// With the id of the call whose result this is, for models that give their calls one.
+    /// Sets the id of the call that this is the result of, for models that give calls an id.
     #[must_use]
     pub fn for_call(mut self, id: impl Into<String>) -> Self {
         self.tool_call_id = Some(id.into());
@@ -95,14 +96,14 @@ impl Message {
     }
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Content {
     /// Text.
     Text(String),
-    /// Several parts, for templates that take such.
+    /// A list of parts, for templates that support it.
     Parts(Vec<Part>),
 }
 
@@ -130,7 +131,7 @@ impl From<Vec<Part>> for Content {
     }
 }
 
-/// A part of what a message says.
+/// A part of a message's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 #[non_exhaustive]
@@ -143,7 +144,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// A part that is text.
+    /// Returns a part with text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
@@ -153,17 +154,17 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tool {
-    /// What it is called by.
+    /// The name by which the model calls it.
     pub name: String,
-    /// What it does, in words.
+    /// A description for the model.
     pub description: String,
-    /// The JSON Schema of its arguments, which are an object; null allows any. Calls are checked by
-    /// it, see [`AnswerEvent::ToolCall`](super::AnswerEvent::ToolCall).
+    /// The JSON Schema of the arguments, an object; null allows any arguments. Calls are checked
+    /// against it; see [`AnswerEvent::ToolCall`](super::AnswerEvent::ToolCall).
     pub parameters: Value,
 }
 
 impl Tool {
-    /// A tool with the JSON schema of its arguments.
+    /// Returns a tool. `parameters` is the JSON Schema of its arguments.
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: impl Into<Value>) -> Self {
         Self { name: name.into(), description: description.into(), parameters: parameters.into() }
     }
@@ -185,18 +186,18 @@ impl Serialize for Tool {
     }
 }
 
-/// A text that the model is to answer from, for templates that take such.
+/// A text for the model to answer from, for templates that support documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Document {
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// Its text.
+    /// The text.
     pub text: String,
 }
 
 impl Document {
-    /// A document.
+    /// Returns a document.
     pub fn new(title: impl Into<String>, text: impl Into<String>) -> Self {
         Self { title: title.into(), text: text.into() }
     }

@@ -1,4 +1,4 @@
-//! How a conversation becomes a prompt.
+//! Options for rendering a conversation and reading its answer.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::{CallForm, Document, Tool, ToolChoice};
 
-/// How a conversation becomes a prompt. An option that the template never reads is an error when it is rendered.
+/// Options for rendering a conversation and reading its answer.
+///
+/// Rendering fails if an option is set that the template never reads.
 #[derive(Clone, Debug)]
 pub struct ChatOptions {
     pub(super) add_generation_prompt: bool,
@@ -34,22 +36,24 @@ impl Default for ChatOptions {
 }
 
 impl ChatOptions {
-    /// Whether the prompt ends with the words that open the assistant's turn, as it must for the model to answer. Default true.
+    /// Sets whether the prompt ends with the header of the assistant's turn, which the model needs
+    /// to answer. Default true.
     #[must_use]
     pub fn add_generation_prompt(mut self, add: bool) -> Self {
         self.add_generation_prompt = add;
         self
     }
 
-    /// Whether a special token that a message spells out (`<|im_end|>` …) counts as one, so that whoever wrote it can end the turn and open
-    /// another. Default false: it is text, in messages, tools, documents and variables alike.
+    /// Sets whether the text of a special token (such as `<|im_end|>`) in the conversation becomes
+    /// that token, so that the author of a message can end the turn and begin another. Default
+    /// false: it stays text in messages, tools, documents and variables.
     #[must_use]
     pub fn parse_special_tokens(mut self, parse: bool) -> Self {
         self.parse_special_tokens = parse;
         self
     }
 
-    /// The tools that the model may call; none by default. A call comes as
+    /// Sets the tools that the model may call; none by default. A call arrives as
     /// [`AnswerEvent::ToolCall`](super::AnswerEvent::ToolCall).
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
@@ -59,20 +63,19 @@ impl ChatOptions {
 
     /// Sets whether the model may, must or must not call a tool.
     ///
-    /// With the feature `constrained` calls are then held to the schemas of their tools while they
-    /// are written: [`Required`](ToolChoice::Required) and [`Named`](ToolChoice::Named) leave the
-    /// model nothing but calls after its thought, [`None`](ToolChoice::None) keeps it from
-    /// beginning one, and with [`Auto`](ToolChoice::Auto) it is free until it begins a call; calls
-    /// are then the end of the answer. A tool whose schema no grammar can hold to is an error that
-    /// names the keyword: one of `multipleOf`, `patternProperties`, `prefixItems`, `uniqueItems`,
-    /// `not`, `oneOf` with alternatives that are not told apart by type or by a constant property,
-    /// and combinations that describe a property twice. Objects have the properties that the schema
-    /// names alone, in its order.
+    /// With the feature `constrained`, calls follow the schemas of their tools while they are
+    /// generated. [`Required`](ToolChoice::Required) and [`Named`](ToolChoice::Named) allow only
+    /// calls after the reasoning, [`None`](ToolChoice::None) allows no call, and
+    /// [`Auto`](ToolChoice::Auto) constrains the answer from the start of a call to its end, after
+    /// which only calls may follow. Objects have only the properties that the schema names, in its
+    /// order. A schema that a grammar cannot express is an error that names the keyword: one of
+    /// `multipleOf`, `patternProperties`, `prefixItems`, `uniqueItems`, `not`, `oneOf` with
+    /// alternatives that differ neither in type nor in a constant property, and combinations that
+    /// describe a property twice.
     ///
-    /// Where no choice is set, and with `Auto` and `None` without the feature, the model is free.
-    /// In any case a call that does not fit the tools or the choice is an
-    /// [`Error::ToolCall`](crate::Error::ToolCall). `Required` and `Named` without the feature are
-    /// errors.
+    /// Without a choice, nothing is constrained; the same holds for `Auto` and `None` without the
+    /// feature. `Required` and `Named` without the feature are errors. In any case, a call that
+    /// does not fit the tools or the choice is an [`Error::ToolCall`](crate::Error::ToolCall).
     ///
     /// ```no_run
     /// # fn main() -> inkstone::Result<()> {
@@ -108,35 +111,37 @@ impl ChatOptions {
         self
     }
 
-    /// Sets whether one answer may call several tools. Default true. Where it may not, a second
-    /// call is an [`Error::ToolCall`](crate::Error::ToolCall); with a [choice](Self::tool_choice)
-    /// that holds calls to their schemas none is written.
+    /// Sets whether one answer may have several tool calls. Default true. If not, a second call is
+    /// an [`Error::ToolCall`](crate::Error::ToolCall); a [choice](Self::tool_choice) that
+    /// constrains calls prevents it.
     #[must_use]
     pub fn parallel_tool_calls(mut self, parallel: bool) -> Self {
         self.parallel_tool_calls = parallel;
         self
     }
 
-    /// The form in which the model writes its calls, where its template does not show it or shows another.
+    /// Sets the format in which the model writes its calls. Default: the format that the template
+    /// shows.
     #[must_use]
     pub fn call_form(mut self, form: CallForm) -> Self {
         self.call_form = Some(form);
         self
     }
 
-    /// Texts that the model is to answer from.
+    /// Sets the documents that the model answers from.
     #[must_use]
     pub fn documents(self, documents: impl IntoIterator<Item = Document>) -> Self {
         self.variable("documents", documents.into_iter().collect::<Vec<_>>())
     }
 
-    /// Whether the model is to think before it answers, for models that can do both (Qwen3, Qwen3.5, SmolLM3, Gemma 4).
+    /// Sets whether the model reasons before it answers, for models that can do both (Qwen3,
+    /// Qwen3.5, SmolLM3, Gemma 4).
     #[must_use]
     pub fn enable_thinking(self, enable: bool) -> Self {
         self.variable("enable_thinking", enable)
     }
 
-    /// Sets a variable that the template reads, for example `date_string` (Llama 3).
+    /// Sets a variable of the template, for example `date_string` (Llama 3).
     #[must_use]
     pub fn variable(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         self.variables.insert(name.into(), Value::from(Serde(value)));

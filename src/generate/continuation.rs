@@ -1,6 +1,6 @@
-//! The choice of a text's tokens, one after the other, and the end of the text.
+//! Chooses the tokens of a text, and decides when the text ends.
 
-use super::{Decoder, GenerateOptions, StopHandle, StopReason, Summary, Wanted, stop::StopStrings};
+use super::{Decoder, GenerateOptions, LogitsFor, StopHandle, StopReason, Summary, stop::StopStrings};
 use crate::{
     Result,
     kv_cache::SequenceId,
@@ -8,8 +8,8 @@ use crate::{
     tokenizer::{TextStream, Tokenizer},
 };
 
-/// One text in the making: chooses its tokens from logits, decodes them, and ends the text. It
-/// leaves steps and sequences to its caller.
+/// A text that is being generated: its sampler, decoded text and stop conditions. The caller runs
+/// the steps and owns the sequence.
 pub(super) struct Continuation {
     sampler: Sampler,
     tokenizer: Tokenizer,
@@ -18,8 +18,7 @@ pub(super) struct Continuation {
     max_tokens: usize,
     handles: Vec<StopHandle>,
     ids: Vec<u32>,
-    /// Number of the most probable tokens that are kept with each token; `None` keeps no
-    /// log-probabilities.
+    /// Number of most probable tokens to keep for each token; `None` keeps no log-probabilities.
     top_logprobs: Option<usize>,
     logprobs: Vec<Logprobs>,
     done: bool,
@@ -31,7 +30,7 @@ impl Continuation {
         let mut sampler = Sampler::new(&options.sampler, vocab_size)?;
         #[cfg(feature = "constrained")]
         if let Some(grammar) = &options.grammar {
-            sampler = sampler.with_form(grammar.constraint(vocab_size)?);
+            sampler = sampler.with_constraint(grammar.constraint(vocab_size)?);
         }
         prompt.iter().try_for_each(|&id| sampler.accept(id))?;
         let summary = Summary {
@@ -63,15 +62,15 @@ impl Continuation {
     }
 
     #[cfg(feature = "constrained")]
-    pub fn with_form(self, form: impl LogitsProcessor + 'static) -> Self {
-        Self { sampler: self.sampler.with_form(form), ..self }
+    pub fn with_constraint(self, constraint: impl LogitsProcessor + 'static) -> Self {
+        Self { sampler: self.sampler.with_constraint(constraint), ..self }
     }
 
     pub fn showing(self, ids: impl IntoIterator<Item = u32>) -> Self {
         Self { stream: self.stream.showing(ids), ..self }
     }
 
-    /// Lets any of these handles stop the text, in the place of its own.
+    /// Replaces the stop handles; each of them stops the text.
     pub fn with_stop_handles(self, handles: Vec<StopHandle>) -> Self {
         Self { handles, ..self }
     }
@@ -84,7 +83,7 @@ impl Continuation {
         self.handles.iter().any(StopHandle::is_stopped)
     }
 
-    /// The ids generated so far.
+    /// Returns the ids generated so far.
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
@@ -97,8 +96,8 @@ impl Continuation {
         self.done
     }
 
-    /// Ends the text before its next token, if its caller or a limit says so, and returns the rest
-    /// of it. `has_room` says whether the context has room for another step.
+    /// Ends the text before its next token if it was stopped or has reached a limit, and returns
+    /// the text that was held back. `has_room`: whether the context has room for another step.
     pub fn end_if_due(&mut self, has_room: bool) -> Option<String> {
         let reason = if self.is_stopped() {
             StopReason::Caller
@@ -112,20 +111,22 @@ impl Continuation {
         Some(self.finish(reason))
     }
 
-    /// Whether the largest logits determine the choice of tokens, so that a device may find them.
+    /// Returns whether the largest logits suffice to choose tokens, so that a device can select
+    /// them.
     pub fn needs_few_logits(&self) -> bool {
-        self.largest_needed().is_some()
+        self.required_top_k().is_some()
     }
 
-    /// The number of the largest logits that determine the choice; `None` where it takes all.
-    fn largest_needed(&self) -> Option<usize> {
-        self.sampler.looks_at().filter(|_| self.top_logprobs.is_none())
+    /// Returns the number of largest logits that determine the choice, or `None` if it needs all of
+    /// them.
+    fn required_top_k(&self) -> Option<usize> {
+        self.sampler.required_top_k().filter(|_| self.top_logprobs.is_none())
     }
 
-    /// Appends `token`, the last id of the text, to its sequence, and chooses the next token: with
-    /// as few logits as the sampler needs, where the device can choose by itself.
+    /// Appends `token`, the last id of the text, to its sequence, and chooses the next token. The
+    /// device returns only the logits that the sampler needs, if it can select them.
     pub fn step(&mut self, decoder: &mut Decoder, sequence: SequenceId, token: u32) -> Result<u32> {
-        match self.largest_needed() {
+        match self.required_top_k() {
             Some(1) => return decoder.greedy(sequence, token),
             Some(count) => {
                 if let Some(best) = decoder.best(sequence, token, count)? {
@@ -133,7 +134,7 @@ impl Continuation {
                 }
             }
             None => {
-                decoder.step(&[(sequence, &[token], Wanted::Last)])?;
+                decoder.step(&[(sequence, &[token], LogitsFor::Last)])?;
             }
         }
         self.sample(decoder.logits())
@@ -142,16 +143,16 @@ impl Continuation {
     /// Chooses the next token by the logits of the whole vocabulary.
     pub fn sample(&mut self, logits: &mut [f32]) -> Result<u32> {
         let Some(top) = self.top_logprobs else { return self.sampler.sample(logits) };
-        let before = logits.to_vec();
+        let original = logits.to_vec();
         let id = self.sampler.sample(logits)?;
         if !self.tokenizer.is_end_of_generation(id) {
-            self.logprobs.push(Logprobs::new(&before, id, top));
+            self.logprobs.push(Logprobs::new(&original, id, top));
         }
         Ok(id)
     }
 
-    /// Takes the token that was chosen, and returns the text that it settles, which may be none.
-    /// The token may end the text.
+    /// Adds a chosen token, and returns the text that is certain now, which may be empty. The token
+    /// may end the text.
     pub fn push(&mut self, id: u32) -> Result<String> {
         if self.tokenizer.is_end_of_generation(id) {
             return Ok(self.finish(StopReason::EndOfGeneration(id)));
@@ -166,7 +167,7 @@ impl Continuation {
         Ok(piece)
     }
 
-    /// Ends the text, and returns the part of it that was held back.
+    /// Ends the text, and returns the text that was held back.
     fn finish(&mut self, reason: StopReason) -> String {
         self.end(reason);
         self.stops.finish() + &self.stream.finish().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A text in the making, as an iterator over its pieces.
+//! Generates one text, as an iterator over its pieces.
 
 use std::{fmt, iter::FusedIterator, time::Instant};
 
@@ -12,34 +12,36 @@ use crate::{
 
 /// Generates a text piece by piece: an iterator over `Result<String>`.
 ///
-/// The prompt is computed within the first call of `next`, or before by [`prefill`](Self::prefill). A piece is a whole
-/// number of characters and may be of several tokens. Dropping the generation ends it; the sequence then holds the
-/// prompt and what was generated, so that a prompt that goes on from there costs its new tokens only.
+/// The first call of `next` computes the prompt, unless [`prefill`](Self::prefill) has done it. A
+/// piece consists of whole characters, and may come from several tokens. Dropping the generation
+/// ends it. The sequence keeps the prompt and the generated tokens, so that a longer prompt that
+/// continues them only computes its new tokens.
 pub struct Generation<'a> {
     decoder: &'a mut Decoder,
     sequence: SequenceId,
     prompt: Vec<u32>,
-    state: State,
+    state: GenerationState,
     text: Continuation,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum State {
-    /// The prompt is yet to be computed.
+enum GenerationState {
+    /// The prompt has not been computed.
     Prompt,
     /// The decoder has the logits of the next token.
     Logits,
-    /// This token was given out and is not in the cache.
+    /// The last token of the text, which is not in the cache yet.
     Token(u32),
 }
 
 impl<'a> Generation<'a> {
-    /// A generation that will make `sequence` hold `prompt`, keeping what they share, and go on from there.
+    /// Returns a generation that continues `prompt` in `sequence`. Tokens at the start of the
+    /// prompt that the sequence already has are not computed again.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for an empty prompt, an id past the vocabulary, an option out of its
-    /// range or a sequence that is not open; [`Error::ContextFull`](crate::Error::ContextFull) where the prompt is longer
-    /// than the context.
+    /// [`Error::Argument`](crate::Error::Argument) for an empty prompt, an id that is not in the
+    /// vocabulary, an option out of its range, or a sequence that is not open;
+    /// [`Error::ContextFull`](crate::Error::ContextFull) if the prompt is longer than the context.
     pub fn new(
         decoder: &'a mut Decoder,
         sequence: SequenceId,
@@ -50,66 +52,68 @@ impl<'a> Generation<'a> {
         decoder.tokens(sequence)?;
         decoder.check_prompt(&prompt)?;
         let text = Continuation::new(&prompt, tokenizer, options, decoder.limits().vocab_size)?;
-        Ok(Self { decoder, sequence, prompt, state: State::Prompt, text })
+        Ok(Self { decoder, sequence, prompt, state: GenerationState::Prompt, text })
     }
 
-    /// Adds a stage to the sampler, after those added already and before all others. It is given the ids of the prompt, too.
+    /// Adds a stage to the sampler, after the processors added earlier and before all other stages.
+    /// Its `ids` include the prompt.
     #[must_use]
     pub fn with_processor(self, processor: impl LogitsProcessor + 'static) -> Self {
         Self { text: self.text.with_processor(processor), ..self }
     }
 
-    /// Keeps what is generated to a form.
+    /// Sets the stage that constrains the text.
     #[cfg(feature = "constrained")]
-    pub(crate) fn with_form(self, form: impl LogitsProcessor + 'static) -> Self {
-        Self { text: self.text.with_form(form), ..self }
+    pub(crate) fn with_constraint(self, constraint: impl LogitsProcessor + 'static) -> Self {
+        Self { text: self.text.with_constraint(constraint), ..self }
     }
 
-    /// Gives the names of these control tokens too, which are otherwise no part of the text.
+    /// Includes the names of these control tokens in the text. Other control tokens have no text.
     #[must_use]
     pub fn showing(self, ids: impl IntoIterator<Item = u32>) -> Self {
         Self { text: self.text.showing(ids), ..self }
     }
 
-    /// Lets this handle stop the generation, in the place of its own.
+    /// Replaces the stop handle of the generation.
     #[must_use]
     pub fn with_stop_handle(self, handle: StopHandle) -> Self {
         Self { text: self.text.with_stop_handles(vec![handle]), ..self }
     }
 
-    /// A handle that stops this generation from elsewhere.
+    /// Returns a handle that stops this generation, for example from another thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.text.stop_handles()[0].clone()
     }
 
-    /// The ids of the prompt.
+    /// Returns the ids of the prompt.
     pub fn prompt(&self) -> &[u32] {
         &self.prompt
     }
 
-    /// The ids generated so far.
+    /// Returns the ids generated so far.
     pub fn ids(&self) -> &[u32] {
         self.text.ids()
     }
 
-    /// How probable the model found each of [`ids`](Self::ids), before any stage of the sampler; empty where
-    /// [`GenerateOptions::logprobs`] did not ask for it.
+    /// Returns the model's log-probabilities of [`ids`](Self::ids), before sampling; empty unless
+    /// [`GenerateOptions::logprobs`] is set.
     pub fn logprobs(&self) -> &[Logprobs] {
         self.text.logprobs()
     }
 
-    /// How it went; complete once the iterator has ended.
+    /// Returns the statistics, which are complete after the iterator has ended.
     pub fn summary(&self) -> &Summary {
         &self.text.summary
     }
 
-    /// Computes the prompt now, unless that was done. `progress` is told how many of its tokens are done and how many
-    /// there are, before each chunk and at the end; where it returns false the generation ends.
+    /// Computes the prompt now, if it has not been computed. `progress` is called with the number
+    /// of computed tokens and the number of all tokens, before each chunk and at the end; if it
+    /// returns false, the generation ends.
     ///
     /// # Errors
-    /// Whatever the device reports; the generation has then ended.
+    /// Errors of the device, which end the generation.
     pub fn prefill(&mut self, mut progress: impl FnMut(usize, usize) -> bool) -> Result<()> {
-        if self.state != State::Prompt || self.text.is_done() {
+        if self.state != GenerationState::Prompt || self.text.is_done() {
             return Ok(());
         }
         let started = Instant::now();
@@ -120,25 +124,26 @@ impl<'a> Generation<'a> {
         let prefill = result.inspect_err(|_| text.end(StopReason::Error))?;
         text.summary.cached_tokens = prefill.cached;
         if prefill.complete {
-            self.state = State::Logits;
+            self.state = GenerationState::Logits;
         } else {
             text.end(StopReason::Caller);
         }
         Ok(())
     }
 
-    /// Chooses one more token, and returns the text that this settles, which may be none.
+    /// Generates one token, and returns the text that is certain now, which may be empty.
     fn advance(&mut self) -> Result<String> {
         let Self { decoder, sequence, state, text, .. } = self;
-        let has_room = !matches!(state, State::Token(_)) || decoder.tokens(*sequence)?.len() < decoder.context_length();
+        let has_room =
+            !matches!(state, GenerationState::Token(_)) || decoder.tokens(*sequence)?.len() < decoder.context_length();
         if let Some(rest) = text.end_if_due(has_room) {
             return Ok(rest);
         }
         let id = match *state {
-            State::Token(id) => text.step(decoder, *sequence, id)?,
-            State::Prompt | State::Logits => text.sample(decoder.logits())?,
+            GenerationState::Token(id) => text.step(decoder, *sequence, id)?,
+            GenerationState::Prompt | GenerationState::Logits => text.sample(decoder.logits())?,
         };
-        *state = State::Token(id);
+        *state = GenerationState::Token(id);
         text.push(id)
     }
 }

@@ -1,29 +1,30 @@
-//! The generation of several texts at once: one step computes a token of each.
+//! Generates several texts at once: one step computes a token of each.
 //!
-//! What all prompts begin with is computed once, in the caller's sequence; each text goes on in a
-//! fork of it, which is closed when the text ends. At most as many texts run at once as one step
-//! computes logits for ([`Limits::max_outputs`](super::Limits)): more would cost further steps.
-//! Those that wait start as others end.
+//! The common beginning of all prompts is computed once, in the caller's sequence. Each text
+//! continues in a fork of it, which is closed when the text ends. The number of texts that run at
+//! once is at most the number of tokens with logits in one step
+//! ([`Limits::max_outputs`](super::Limits)); more would need further steps. The other texts start
+//! when running ones end.
 
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
-use super::{Completion, Decoder, GenerateRequest, StopReason, Wanted, continuation::Continuation};
+use super::{Completion, Decoder, GenerateRequest, LogitsFor, StopReason, continuation::Continuation};
 use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
 
 /// Generates a text for each request, several at a time, and returns them in the requests' order.
 ///
-/// Each text is the one that [`Generation`](super::Generation) makes of its request alone, as long
-/// as the device computes a token alike in every step;
-/// [`Runner::generate_many`](crate::Runner::generate_many) says where it does. `on_piece` gets
-/// the number of a request and the next piece of its text, and ends that text by returning false.
+/// Each text equals the text of a [`Generation`](super::Generation) of its request, if the device
+/// computes a token identically in steps of any size; see
+/// [`Runner::generate_many`](crate::Runner::generate_many). `on_piece` is called with the index of
+/// a request and the next piece of its text, and ends that text by returning false.
 ///
-/// `sequence` holds the common beginning of all prompts afterwards, unless they have none or memory
+/// Afterwards `sequence` has the common beginning of all prompts, unless there is none or memory
 /// was short.
 ///
 /// # Errors
-/// [`Error::Request`](crate::Error::Request) with the number of a request that cannot be served:
-/// before anything is computed for a prompt or an option that cannot be used, later for a text
-/// whose tokens cannot be chosen. Whatever the device reports. Unfinished texts are then dropped.
+/// [`Error::Request`](crate::Error::Request) with the index of a request that fails: before any
+/// computation for an invalid prompt or option, later if a token cannot be chosen. Errors of the
+/// device. Unfinished texts are dropped.
 pub fn generate_many<'p>(
     decoder: &mut Decoder,
     sequence: SequenceId,
@@ -33,57 +34,57 @@ pub fn generate_many<'p>(
 ) -> Result<Vec<Completion>> {
     decoder.tokens(sequence)?;
     let texts = requests.into_iter().enumerate().map(|(index, request)| {
-        Text::new(index, request.into(), decoder, tokenizer).map_err(|error| error.in_request(index))
+        BatchText::new(index, request.into(), decoder, tokenizer).map_err(|error| error.in_request(index))
     });
     let waiting = texts.collect::<Result<VecDeque<_>>>()?;
     let completions = vec![None; waiting.len()];
     let at_once = decoder.limits().max_outputs.max(1);
-    let mut batch = Batch { decoder, waiting, live: vec![], completions, at_once, on_piece };
+    let mut batch = Batch { decoder, waiting, running: vec![], completions, at_once, on_piece };
     batch.run(sequence)?;
-    // Every text has ended.
+    // Every text has ended, so every completion is set.
     Ok(std::mem::take(&mut batch.completions).into_iter().flatten().collect())
 }
 
 struct Batch<'a, F> {
     decoder: &'a mut Decoder,
-    waiting: VecDeque<Text>,
-    live: Vec<Live>,
+    waiting: VecDeque<BatchText>,
+    running: Vec<RunningText>,
     completions: Vec<Option<Completion>>,
-    /// The most texts that run at once.
+    /// The largest number of texts that run at once.
     at_once: usize,
     on_piece: F,
 }
 
-/// A text that has begun or is yet to begin.
-struct Text {
-    /// The number of its request.
+/// A text of the batch, waiting or running.
+struct BatchText {
+    /// Index of its request.
     index: usize,
     /// The ids of the prompt and of the text so far.
-    known: Vec<u32>,
+    ids: Vec<u32>,
     continuation: Continuation,
     /// The text so far.
     output: String,
 }
 
-/// A text with a sequence.
-struct Live {
+/// A running text and its sequence.
+struct RunningText {
     sequence: SequenceId,
-    text: Text,
+    text: BatchText,
 }
 
 impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     fn run(&mut self, sequence: SequenceId) -> Result<()> {
         let mut common = self.compute_common(sequence)?;
-        while !(self.waiting.is_empty() && self.live.is_empty()) {
+        while !(self.waiting.is_empty() && self.running.is_empty()) {
             self.start_waiting(common)?;
             self.end_due()?;
-            if self.live.is_empty() {
+            if self.running.is_empty() {
                 continue;
             }
             match self.step() {
-                Err(error) if error.is_out_of_memory() && self.live.len() > 1 => self.suspend_last()?,
-                // The last text left needs as much as it would alone only without the beginning
-                // that forks start from.
+                Err(error) if error.is_out_of_memory() && self.running.len() > 1 => self.suspend_last()?,
+                // The last running text has as much memory as it would have alone only if the
+                // common beginning is dropped.
                 Err(error) if error.is_out_of_memory() && common.is_some() => {
                     self.decoder.truncate(sequence, 0)?;
                     common = None;
@@ -94,23 +95,25 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// Makes `sequence` hold the common beginning of all prompts, and returns it unless there is
-    /// none.
+    /// Computes the common beginning of all prompts in `sequence`, and returns the sequence; `None`
+    /// if there is no common beginning.
     fn compute_common(&mut self, sequence: SequenceId) -> Result<Option<SequenceId>> {
         let Self { decoder, waiting, .. } = self;
         let Some(first) = waiting.front() else { return Ok(None) };
-        let shared = |text: &Text| first.known.iter().zip(text.before_last()).take_while(|(a, b)| a == b).count();
+        let shared = |text: &BatchText| {
+            first.ids.iter().zip(text.before_last()).take_while(|(left, right)| left == right).count()
+        };
         let common = waiting.iter().map(shared).min().unwrap_or(0);
         if common == 0 {
             return Ok(None);
         }
-        let going_on = |_, _| !waiting.iter().all(|text| text.continuation.is_stopped());
-        decoder.prefill(sequence, &first.known[..common], going_on)?;
+        let progress = |_, _| !waiting.iter().all(|text| text.continuation.is_stopped());
+        decoder.prefill(sequence, &first.ids[..common], progress)?;
         Ok(Some(sequence))
     }
 
     fn start_waiting(&mut self, common: Option<SequenceId>) -> Result<()> {
-        while self.live.len() < self.at_once
+        while self.running.len() < self.at_once
             && let Some(mut text) = self.waiting.pop_front()
         {
             let sequence = match common {
@@ -120,28 +123,28 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
             if text.continuation.ids().is_empty() {
                 text.continuation.summary.cached_tokens = self.decoder.tokens(sequence)?.len();
             }
-            self.live.push(Live { sequence, text });
+            self.running.push(RunningText { sequence, text });
         }
         Ok(())
     }
 
-    /// Ends the texts that are due before their next token, and closes the sequences of all that
-    /// have ended.
+    /// Ends the texts that were stopped or have reached a limit, and closes the sequences of ended
+    /// texts.
     fn end_due(&mut self) -> Result<()> {
         let context_length = self.decoder.context_length();
-        let mut at = 0;
-        while let Some(Live { text, .. }) = self.live.get_mut(at) {
-            let has_room = text.known.len() <= context_length;
+        let mut position = 0;
+        while let Some(RunningText { text, .. }) = self.running.get_mut(position) {
+            let has_room = text.ids.len() <= context_length;
             if !text.continuation.is_done()
                 && let Some(rest) = text.continuation.end_if_due(has_room)
             {
-                text.give(&rest, &mut self.on_piece);
+                text.emit(&rest, &mut self.on_piece);
             }
             if !text.continuation.is_done() {
-                at += 1;
+                position += 1;
                 continue;
             }
-            let Live { sequence, text } = self.live.remove(at);
+            let RunningText { sequence, text } = self.running.remove(position);
             let index = text.index;
             self.completions[index] = Some(text.into_completion());
             self.decoder.close(sequence)?;
@@ -149,35 +152,36 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// Computes one step and chooses a token of each text whose logits came of it.
+    /// Computes one step, and chooses a token for each text with logits.
     fn step(&mut self) -> Result<()> {
         let runs = self.next_runs()?;
         let started = Instant::now();
-        if let ([Live { text, .. }], [(0, tokens)]) = (self.live.as_slice(), runs.as_slice())
+        if let ([RunningText { text, .. }], [(0, tokens)]) = (self.running.as_slice(), runs.as_slice())
             && text.is_decoding(tokens.start)
             && text.continuation.needs_few_logits()
         {
             return self.step_alone(started);
         }
-        let Self { decoder, live, on_piece, .. } = self;
+        let Self { decoder, running, on_piece, .. } = self;
         let vocab_size = decoder.limits().vocab_size;
-        let is_last = |(at, tokens): &(usize, Range<usize>)| tokens.end == live[*at].text.known.len();
+        let is_last = |(index, tokens): &(usize, Range<usize>)| tokens.end == running[*index].text.ids.len();
         let batch = runs.iter().map(|run| {
-            let (Live { sequence, text }, wanted) =
-                (&live[run.0], if is_last(run) { Wanted::Last } else { Wanted::None });
-            (*sequence, &text.known[run.1.clone()], wanted)
+            let (RunningText { sequence, text }, logits_for) =
+                (&running[run.0], if is_last(run) { LogitsFor::Last } else { LogitsFor::None });
+            (*sequence, &text.ids[run.1.clone()], logits_for)
         });
         let logits = decoder.step(&batch.collect::<Vec<_>>())?;
         let elapsed = started.elapsed();
         let mut rows = logits.chunks_exact_mut(vocab_size);
-        for (at, tokens) in runs {
-            let text = &mut live[at].text;
+        for (index, tokens) in runs {
+            let text = &mut running[index].text;
             let summary = &mut text.continuation.summary;
-            match tokens.start >= summary.prompt_tokens {
-                true => summary.decode += elapsed,
-                false => summary.prefill += elapsed,
+            if tokens.start >= summary.prompt_tokens {
+                summary.decode += elapsed;
+            } else {
+                summary.prefill += elapsed;
             }
-            if tokens.end == text.known.len()
+            if tokens.end == text.ids.len()
                 && let Some(row) = rows.next()
             {
                 let chosen = text.continuation.sample(row).and_then(|id| text.push(id, on_piece));
@@ -187,85 +191,86 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// As [`step`](Self::step) for the only live text, where the device can choose its token or
-    /// find the largest logits.
+    /// Computes a step of the only running text, for which the device chooses the token or selects
+    /// the largest logits.
     fn step_alone(&mut self, started: Instant) -> Result<()> {
-        let Self { decoder, live, on_piece, .. } = self;
-        let Some(Live { sequence, text }) = live.first_mut() else { return Ok(()) };
-        let Some(&last) = text.known.last() else { return Ok(()) };
+        let Self { decoder, running, on_piece, .. } = self;
+        let Some(RunningText { sequence, text }) = running.first_mut() else { return Ok(()) };
+        let Some(&last) = text.ids.last() else { return Ok(()) };
         let id = text.continuation.step(decoder, *sequence, last)?;
         text.continuation.summary.decode += started.elapsed();
         text.push(id, on_piece).map_err(|error| error.in_request(text.index))
     }
 
-    /// The tokens of the next step, as ranges of live texts' ids: as much of prompts as a step
-    /// takes, where some are to be read, and else the last token of each text. The two are kept
-    /// apart because devices have kernels for few tokens.
+    /// Returns the tokens of the next step, as indices of running texts and ranges of their ids:
+    /// tokens of prompts if some are not computed yet, and else the last token of each text. A step
+    /// never has both, because devices have different kernels for few and for many tokens.
     fn next_runs(&self) -> Result<Vec<(usize, Range<usize>)>> {
         let mut room = self.decoder.limits().max_tokens;
-        let (mut reading, mut decoding) = (vec![], vec![]);
-        for (at, Live { sequence, text }) in self.live.iter().enumerate() {
+        let (mut prefill, mut decode) = (vec![], vec![]);
+        for (index, RunningText { sequence, text }) in self.running.iter().enumerate() {
             let held = self.decoder.tokens(*sequence)?.len();
             if text.is_decoding(held) {
-                decoding.push((at, held..text.known.len()));
+                decode.push((index, held..text.ids.len()));
             } else if room > 0 {
-                let end = text.known.len().min(held + room);
-                reading.push((at, held..end));
+                let end = text.ids.len().min(held + room);
+                prefill.push((index, held..end));
                 room -= end - held;
             }
         }
-        Ok(if reading.is_empty() { decoding } else { reading })
+        Ok(if prefill.is_empty() { decode } else { prefill })
     }
 
-    /// Has the text that began last wait, and from then on no more texts run at once than are left.
+    /// Suspends the text that started last, and limits the number of running texts to the remaining
+    /// ones.
     fn suspend_last(&mut self) -> Result<()> {
-        let Some(Live { sequence, text }) = self.live.pop() else { return Ok(()) };
+        let Some(RunningText { sequence, text }) = self.running.pop() else { return Ok(()) };
         self.waiting.push_front(text);
-        self.at_once = self.live.len();
+        self.at_once = self.running.len();
         self.decoder.close(sequence)
     }
 }
 
-/// Closes the sequences of texts that an error, or a panic of `on_piece`, has cut off.
+/// Closes the sequences of texts that ended by an error or a panic of `on_piece`.
 impl<F> Drop for Batch<'_, F> {
     fn drop(&mut self) {
-        for Live { sequence, .. } in &self.live {
-            // Where that fails the device has, whose error the caller was given.
+        for RunningText { sequence, .. } in &self.running {
+            // It can only fail after an error of the device, which the caller has received.
             _ = self.decoder.close(*sequence);
         }
     }
 }
 
-impl Text {
+impl BatchText {
     fn new(index: usize, request: GenerateRequest<'_>, decoder: &Decoder, tokenizer: &Tokenizer) -> Result<Self> {
         let GenerateRequest { prompt, options, processors, stop_handles } = request;
-        let known = prompt.into_ids(tokenizer)?;
-        decoder.check_prompt(&known)?;
-        let continuation = Continuation::new(&known, tokenizer, &options, decoder.limits().vocab_size)?;
+        let ids = prompt.into_ids(tokenizer)?;
+        decoder.check_prompt(&ids)?;
+        let continuation = Continuation::new(&ids, tokenizer, &options, decoder.limits().vocab_size)?;
         let continuation = processors.into_iter().fold(continuation, Continuation::with_processor);
         let continuation = continuation.with_stop_handles(stop_handles);
-        Ok(Self { index, known, continuation, output: String::new() })
+        Ok(Self { index, ids, continuation, output: String::new() })
     }
 
-    /// The ids of the prompt but for the last, which has to be computed for its logits.
+    /// Returns the ids without the last one, which has to be computed for its logits.
     fn before_last(&self) -> &[u32] {
-        &self.known[..self.known.len() - 1]
+        &self.ids[..self.ids.len() - 1]
     }
 
-    /// Whether, with so many ids in its sequence, the text lacks nothing but its last token.
+    /// Returns whether only the last generated token is missing in a sequence of `held` tokens.
     fn is_decoding(&self, held: usize) -> bool {
-        !self.continuation.ids().is_empty() && held + 1 == self.known.len()
+        !self.continuation.ids().is_empty() && held + 1 == self.ids.len()
     }
 
-    /// Takes the next token.
+    /// Adds a chosen token.
     fn push(&mut self, id: u32, on_piece: &mut impl FnMut(usize, &str) -> bool) -> Result<()> {
-        self.known.push(id);
+        self.ids.push(id);
         let piece = self.continuation.push(id)?;
-        self.give(&piece, on_piece);
+        self.emit(&piece, on_piece);
         Ok(())
     }
 
-    fn give(&mut self, piece: &str, on_piece: &mut impl FnMut(usize, &str) -> bool) {
+    fn emit(&mut self, piece: &str, on_piece: &mut impl FnMut(usize, &str) -> bool) {
         if piece.is_empty() {
             return;
         }

@@ -1,9 +1,9 @@
-//! From a prompt to its continuation: the decode loop.
+//! Generates the continuation of a prompt: the decode loop.
 //!
-//! In: token ids, and an executable with its cache. Out: logits from the [`Decoder`], which knows sequences and steps;
-//! text from a [`Generation`], which adds what chooses tokens and what ends them. Prefill, decode and several sequences at
-//! once are the same call, a ragged batch, so there is one loop and one place that keeps the cache and the tokens in
-//! it together.
+//! A [`Decoder`] runs steps over sequences of token ids, and returns logits. A [`Generation`] adds
+//! the sampler and the stop conditions, and returns text. Prefill, decode and several sequences at
+//! once are the same call with a ragged batch, so that one place keeps the cache and its tokens
+//! consistent.
 
 mod continuation;
 mod decoder;
@@ -15,37 +15,41 @@ mod stop;
 
 use std::time::Duration;
 
-pub use decoder::{Decoder, Limits, Prefill, Wanted};
-pub use generation::Generation;
-pub use many::generate_many;
-pub use prompt::Prompt;
-pub use request::{Completion, GenerateRequest};
-pub use stop::{StopHandle, StopReason};
-
+#[doc(hidden)]
+pub use self::decoder::LogitsFor as Wanted;
+pub use self::{
+    decoder::{Decoder, Limits, LogitsFor, Prefill},
+    generation::Generation,
+    many::generate_many,
+    prompt::Prompt,
+    request::{Completion, GenerateRequest},
+    stop::{StopHandle, StopReason},
+};
 #[cfg(feature = "constrained")]
 use crate::grammar::Grammar;
 use crate::sampler::SamplerOptions;
 
-/// How a text is generated.
+/// The options for generating a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
-    /// How each token is chosen.
+    /// The options for choosing tokens.
     pub sampler: SamplerOptions,
-    /// The most tokens to generate, by default 1024; a text of that length ends with
-    /// [`StopReason::TokenLimit`]. `None` leaves the end to the model and the context's length: a
-    /// base model may write until the context is full.
+    /// The largest number of tokens to generate, at which the text ends with
+    /// [`StopReason::TokenLimit`]. Default 1024. With `None`, the model or the end of the context
+    /// ends the text; a base model may write until the context is full.
     pub max_tokens: Option<usize>,
-    /// With how many of the most probable tokens the probability of each token is to be kept, for
-    /// [`Generation::logprobs`]; `None`, the default, keeps none. 0 keeps the tokens' own.
+    /// Keeps the log-probability of each token, and of this number of most probable tokens at its
+    /// position, for [`Generation::logprobs`]. Default `None`: keeps none.
     pub logprobs: Option<usize>,
-    /// The form that the text must have, of an answer what comes after its thoughts. `None`, the default, leaves it free.
+    /// Constrains the text; in an answer, the text after the reasoning. Default `None`: no
+    /// constraint.
     #[cfg(feature = "constrained")]
     pub grammar: Option<Grammar>,
-    /// Strings that end the text where they come up, and are not part of it. None by default.
+    /// Strings that end the text, and are not part of it. Default: none.
     pub stop: Vec<String>,
 }
 
-/// The most tokens of a text where its caller does not say.
+/// The default of [`GenerateOptions::max_tokens`].
 const DEFAULT_MAX_TOKENS: usize = 1024;
 
 impl Default for GenerateOptions {
@@ -61,33 +65,33 @@ impl Default for GenerateOptions {
     }
 }
 
-/// How a generation went.
+/// Statistics of a generation.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Why it ended; [`StopReason::Caller`] while it has not.
+    /// The reason why the text ended; [`StopReason::Caller`] before it has ended.
     pub stop: StopReason,
-    /// The seed that the tokens were chosen with: the same one gives the same text again.
+    /// The seed of the sampler; the same seed gives the same text again.
     pub seed: u64,
-    /// Tokens of the prompt.
+    /// Number of tokens in the prompt.
     pub prompt_tokens: usize,
-    /// How many of them, at the start, were in the cache already and cost nothing.
+    /// Number of tokens at the start of the prompt that were in the cache and not computed again.
     pub cached_tokens: usize,
-    /// Tokens generated; the one that ended the text is not among them.
+    /// Number of generated tokens, without an end-of-generation token.
     pub generated_tokens: usize,
-    /// Time spent on the prompt.
+    /// Time for computing the prompt.
     pub prefill: Duration,
-    /// Time spent on the generated tokens; what the caller did between them does not count.
+    /// Time for generating tokens, without the time that the caller spent between them.
     pub decode: Duration,
 }
 
 impl Summary {
-    /// Tokens of the prompt computed a second; 0 where there were none.
+    /// Returns the number of computed prompt tokens per second; 0 if there were none.
     pub fn prefill_tokens_per_second(&self) -> f64 {
         rate(self.prompt_tokens - self.cached_tokens, self.prefill)
     }
 
-    /// Tokens generated a second; 0 where there were none.
+    /// Returns the number of generated tokens per second; 0 if there were none.
     pub fn decode_tokens_per_second(&self) -> f64 {
         rate(self.generated_tokens, self.decode)
     }

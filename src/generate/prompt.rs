@@ -1,4 +1,4 @@
-//! The start of a text, as text or as token ids.
+//! The prompt of a generation, as text or as token ids.
 
 use std::borrow::Cow;
 
@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use crate::chat::RenderedPrompt;
 use crate::{Error, Result, tokenizer::Tokenizer};
 
-/// The start of a text that a model goes on from: text, or token ids.
+/// The prompt of a generation: text or token ids.
 ///
-/// Whatever takes a prompt takes strings, ids and rendered chat templates alike:
+/// Strings, ids and rendered chat templates convert into it:
 ///
 /// ```
 /// use inkstone::{GenerateOptions, Runner};
@@ -24,15 +24,15 @@ use crate::{Error, Result, tokenizer::Tokenizer};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Prompt<'a> {
-    /// A text, encoded by [`Tokenizer::encode_prompt`]: special tokens that it spells out count as
-    /// such, and the begin-of-sequence token is added where the model wants one.
+    /// A text, which [`Tokenizer::encode_prompt`] encodes: the text of special tokens becomes these
+    /// tokens, and the begin-of-sequence token is added if the model uses one.
     Text(Cow<'a, str>),
-    /// Token ids, used as they are: nothing is added.
+    /// Token ids, to which no token is added.
     Ids(Cow<'a, [u32]>),
 }
 
 impl Prompt<'_> {
-    /// Returns a prompt that borrows nothing.
+    /// Returns a prompt with owned data.
     pub fn into_owned(self) -> Prompt<'static> {
         match self {
             Self::Text(text) => Prompt::Text(Cow::Owned(text.into_owned())),
@@ -46,7 +46,7 @@ impl Prompt<'_> {
     /// [`Error::Argument`] for an empty text; else as [`Tokenizer::encode_prompt`].
     pub fn into_ids(self, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
         match self {
-            Self::Text(text) if text.is_empty() => Err(Error::argument("prompt", "is empty")),
+            Self::Text(text) if text.is_empty() => Err(Error::argument("prompt", "must not be empty")),
             Self::Text(text) => tokenizer.encode_prompt(&text),
             Self::Ids(ids) => Ok(ids.into_owned()),
         }

@@ -1,14 +1,13 @@
-//! One text of several that are generated together: its request and its result.
+//! The request and the result of one of several texts that are generated together.
 
 use std::fmt;
 
 use super::{GenerateOptions, Prompt, StopHandle, Summary};
 use crate::sampler::{LogitsProcessor, Logprobs};
 
-/// Asks for one of the texts of [`Runner::generate_many`](crate::Runner::generate_many): a prompt,
-/// and options of its own.
+/// A request for one text of [`Runner::generate_many`](crate::Runner::generate_many).
 ///
-/// A pair of a prompt and options is one:
+/// A pair of a prompt and options converts into it:
 ///
 /// ```
 /// use inkstone::{GenerateOptions, GenerateRequest, SamplerOptions};
@@ -25,12 +24,12 @@ pub struct GenerateRequest<'p> {
 }
 
 impl<'p> GenerateRequest<'p> {
-    /// Asks for a text that goes on from `prompt`.
+    /// Returns a request for a continuation of `prompt`.
     pub fn new(prompt: impl Into<Prompt<'p>>, options: GenerateOptions) -> Self {
         Self { prompt: prompt.into(), options, processors: vec![], stop_handles: vec![] }
     }
 
-    /// Adds a stage to the text's sampler; see
+    /// Adds a stage to the sampler of this text; see
     /// [`Generation::with_processor`](crate::Generation::with_processor).
     #[must_use]
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
@@ -38,15 +37,15 @@ impl<'p> GenerateRequest<'p> {
         self
     }
 
-    /// Lets this handle stop the text, also before its turn has come. Requests may share a handle,
-    /// which then stops them all; of several handles each stops the text.
+    /// Adds a handle that stops this text, even before it has started. Requests can share a handle.
+    /// If there are several handles, each of them stops the text.
     #[must_use]
     pub fn with_stop_handle(mut self, handle: StopHandle) -> Self {
         self.stop_handles.push(handle);
         self
     }
 
-    /// Returns a request that borrows nothing.
+    /// Returns a request with owned data.
     pub fn into_owned(self) -> GenerateRequest<'static> {
         let Self { prompt, options, processors, stop_handles } = self;
         GenerateRequest { prompt: prompt.into_owned(), options, processors, stop_handles }
@@ -82,12 +81,12 @@ impl fmt::Debug for GenerateRequest<'_> {
 pub struct Completion {
     /// The text, without the prompt.
     pub text: String,
-    /// Its token ids.
+    /// The token ids of the text.
     pub ids: Vec<u32>,
-    /// The log-probabilities of its tokens before any stage of the sampler; empty where
-    /// [`GenerateOptions::logprobs`] did not ask for them.
+    /// The model's log-probabilities of `ids`, before sampling; empty unless
+    /// [`GenerateOptions::logprobs`] is set.
     pub logprobs: Vec<Logprobs>,
-    /// Why it ended and how long it took. The times are those of the steps that it took part in,
-    /// most of which served other texts as well.
+    /// Statistics of the text. Its times are the times of whole steps, during which
+    /// other texts were generated, too.
     pub summary: Summary,
 }

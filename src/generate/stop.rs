@@ -1,4 +1,4 @@
-//! What ends a generation: the reasons, the caller's handle, and the search for stop strings in a stream of text.
+//! Ends generations: stop reasons, stop handles, and the search for stop strings in streamed text.
 
 use std::sync::{
     Arc,
@@ -7,31 +7,31 @@ use std::sync::{
 
 use crate::{Error, Result};
 
-/// Why a generation ended.
+/// The reason why a generation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
     /// The model chose this end-of-generation token, which is not part of the text.
     EndOfGeneration(u32),
-    /// The text came to this stop string, which is not part of it.
+    /// The text reached this stop string, which is not part of it.
     StopString(String),
-    /// As many tokens were generated as were asked for.
+    /// [`GenerateOptions::max_tokens`](super::GenerateOptions::max_tokens) tokens were generated.
     TokenLimit,
     /// The context is full.
     ContextEnd,
-    /// The caller did not go on: by its handle, its callback, or by not asking for more.
+    /// The caller ended it, by a stop handle or a callback, or has not read all of it.
     Caller,
-    /// An error, which the caller was given.
+    /// An error ended it, which the caller has received.
     Error,
 }
 
-/// Stops a generation from elsewhere, for instance from another thread: before the next token, or before the next chunk
-/// of the prompt.
+/// Stops a generation, for example from another thread: before the next token, or before the next
+/// chunk of the prompt.
 #[derive(Clone, Debug, Default)]
 pub struct StopHandle(Arc<AtomicBool>);
 
 impl StopHandle {
-    /// A handle that is not stopped.
+    /// Returns a handle that has not been stopped.
     pub fn new() -> Self {
         Self::default()
     }
@@ -41,13 +41,13 @@ impl StopHandle {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`stop`](Self::stop) was called.
+    /// Returns whether [`stop`](Self::stop) was called.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Finds stop strings in text that comes piece by piece, and holds back what may become one.
+/// Finds stop strings in streamed text, and holds back text that may become one.
 #[derive(Debug)]
 pub(super) struct StopStrings {
     stops: Vec<String>,
@@ -57,14 +57,17 @@ pub(super) struct StopStrings {
 impl StopStrings {
     pub(super) fn new(stops: &[String]) -> Result<Self> {
         if stops.iter().any(String::is_empty) {
-            return Err(Error::argument("stop", "has an empty string, which would stop at once"));
+            return Err(Error::argument(
+                "stop",
+                "contains an empty string, which would end every text at once: remove it",
+            ));
         }
         Ok(Self { stops: stops.to_vec(), held: String::new() })
     }
 
-    /// Takes more text and returns what of all that came can no longer be part of a stop string; and the stop string,
-    /// if one is complete. Where several are, it is the one that was complete first, and of these the longest: so that
-    /// it does not matter into which pieces the text was cut.
+    /// Adds a piece of text. Returns the text that can no longer be a part of a stop string, and
+    /// the stop string if one is complete. Of several complete ones, it is the one that ends first,
+    /// and of these the longest, so that the result does not depend on the pieces of the text.
     pub(super) fn push(&mut self, text: &str) -> (String, Option<String>) {
         self.held.push_str(text);
         let complete = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str()).map(|at| (at, stop)));
@@ -77,12 +80,12 @@ impl StopStrings {
         (std::mem::replace(&mut self.held, rest), None)
     }
 
-    /// What was held back, at the end of the text.
+    /// Ends the text, and returns the text that was held back.
     pub(super) fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Where the first suffix begins that a stop string begins with.
+    /// Returns the offset of the longest suffix of the held text with which a stop string begins.
     fn settled(&self) -> usize {
         let may_become = |at: &usize| self.stops.iter().any(|stop| stop.starts_with(&self.held[*at..]));
         self.held.char_indices().map(|(at, _)| at).find(may_become).unwrap_or(self.held.len())

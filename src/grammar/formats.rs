@@ -1,7 +1,7 @@
-//! Writes regular expressions for the `format`s of strings that schemars gives types.
+//! Writes regular expressions for the values of `format` that schemars uses.
 //!
-//! llguidance's own expressions have 29 February in each year, leap seconds, and fractions of a
-//! second of any length, which types do not read, and lack the formats of local times.
+//! llguidance's own expressions allow 29 February in each year, leap seconds, and fractions of a
+//! second of any length, which Rust types reject, and they lack local times.
 
 /// Returns the expression of a format; `None` for a format that is left to llguidance.
 pub fn expression(format: &str) -> Option<String> {
@@ -17,7 +17,7 @@ pub fn expression(format: &str) -> Option<String> {
     })
 }
 
-/// A day of the years 1 to 9999 in the Gregorian calendar.
+/// A date in the years 1 to 9999 of the Gregorian calendar.
 const DATE: &str = concat!(
     "(",
     year!(),
@@ -36,7 +36,7 @@ const TIME: &str = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?";
 
 const ZONE: &str = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
 
-/// Hours, minutes and seconds: days and longer units have no fixed length, and not all types read
+/// Hours, minutes and seconds. Days and longer units have no fixed length, and not all types accept
 /// them.
 const DURATION: &str = r"PT([0-9]{1,4}H([0-9]{1,4}M)?([0-9]{1,4}S)?|[0-9]{1,4}M([0-9]{1,4}S)?|[0-9]{1,4}S)";
 

@@ -1,4 +1,4 @@
-//! Finds the `%json` blocks of a Lark grammar and gives each the white space of this crate.
+//! Sets the white space of the `%json` blocks of a Lark grammar.
 
 use serde_json::Value;
 
@@ -7,9 +7,9 @@ use crate::error::Result;
 
 const KEYWORD: &str = "%json";
 
-/// Returns the grammar with bounded white space in its `%json` blocks, those of nested `%lark`
-/// blocks included. A block that sets its white space by `x-guidance` keeps it. Line breaks stay
-/// where they are, for the lines of errors.
+/// Returns the grammar with bounded white space in its `%json` blocks, including blocks in nested
+/// `%lark` blocks. A block that sets its white space by `x-guidance` keeps it. The number of lines
+/// stays the same, so that errors have the right line.
 pub fn with_white_space(grammar: &str) -> Result<String> {
     let mut text = String::with_capacity(grammar.len());
     let mut rest = grammar;
@@ -34,12 +34,13 @@ pub fn with_white_space(grammar: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Returns a schema that llguidance would round as a nested grammar.
+/// Returns a schema with integers that llguidance would round as a nested grammar; `None` for other
+/// schemas.
 fn nested(schema: &Value) -> Result<Option<String>> {
     if !translate::has_wide_integers(schema) {
         return Ok(None);
     }
-    let lark = translate::to_lark(schema, translate::Source::Schema, JsonStyle::Spaced)?;
+    let lark = translate::to_lark(schema, translate::SchemaOrigin::Caller, JsonStyle::Spaced)?;
     Ok(Some(format!("%lark {{\n{lark}}}")))
 }
 
@@ -73,9 +74,8 @@ fn spaced(schema: &Value, block: &str) -> String {
     }
 }
 
-/// Returns the length of the token at the start of a text that is not empty: a string, an
-/// expression, a comment, a special token or the keyword as a whole, anything else character by
-/// character.
+/// Returns the length of the token at the start of a non-empty text: a string, an expression, a
+/// comment, a special token, the keyword, or else one character.
 fn token_length(text: &str) -> usize {
     let quoted = |end: char| {
         let mut escaped = false;
@@ -108,15 +108,15 @@ mod tests {
     const PATTERN: &str = r#""x-guidance": {"whitespace_pattern":"( |\\n {0,32})?"}"#;
 
     #[test]
-    fn blocks_get_white_space_and_other_text_stays() {
-        let same = [
+    fn json_blocks_get_white_space_and_other_text_stays() {
+        let unchanged = [
             "start: \"%json {}\" /%json \\/ {}/ // %json {}\n # %json {}\n<%json>",
             "start: %json {\"x-guidance\": {\"whitespace_flexible\": false}}",
             "start: %json {\"x-guidance\": {\"whitespace_pattern\": \" *\"}}",
             "start: %json {\"type\": ",
             "start: \"ü\\\"",
         ];
-        for text in same {
+        for text in unchanged {
             assert_eq!(with_white_space(text).unwrap(), text);
         }
         let spaced = |text: &str| with_white_space(text).unwrap();

@@ -1,14 +1,15 @@
-//! Keeps generated text to a form: JSON of a schema or of a Rust type, a match of a regular
-//! expression, a sentence of a grammar.
+//! Constrains generated text: to JSON of a schema or of a Rust type, to matches of a regular
+//! expression, or to sentences of a grammar.
 //!
-//! A [`Grammar`] says before each token which tokens may follow. The crate
-//! [`llguidance`](https://github.com/guidance-ai/llguidance) does the work: its parser walks the
-//! vocabulary as a trie, so that a mask costs far less than the step of the model before it.
+//! A [`Grammar`] determines before each token which tokens may follow. The crate
+//! [`llguidance`](https://github.com/guidance-ai/llguidance) computes these masks: its parser walks
+//! the vocabulary as a trie, so that a mask takes far less time than the model's step before it.
 //!
 //! # JSON Schema
 //!
 //! [`Grammars::json_schema`] supports the following keywords of draft 2020-12. A keyword of the
-//! specification that is not listed is an error; other keys are ignored, as the specification says.
+//! specification that is not listed is an error; other keys are ignored, as the specification
+//! requires.
 //!
 //! | for | keywords |
 //! |---|---|
@@ -18,46 +19,44 @@
 //! | arrays | `items`, `prefixItems`, `minItems`, `maxItems` |
 //! | objects | `properties`, `required`, `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties` |
 //!
-//! Properties are written in the order of the schema. A schema with integers beyond 2^53 is held to
-//! them exactly; around such an integer, `allOf` and the keywords beside `$ref` may not constrain
-//! the same thing twice.
+//! Properties are written in the order of the schema. Integers beyond 2^53 are exact; in the schema
+//! around such an integer, `allOf` and the keywords beside `$ref` must not set a keyword twice.
 //!
 //! # Rust types
 //!
 //! [`Runner::generate_as`](crate::Runner::generate_as) and
 //! [`Runner::chat_as`](crate::Runner::chat_as) take the schema that schemars derives, in
-//! [`JsonStyle::Compact`], and hold the text to what serde reads:
+//! [`JsonStyle::Compact`], and constrain the text to what serde reads:
 //!
 //! | type | text |
 //! |---|---|
-//! | `u8` to `u128`, `i8` to `i128`, `usize`, `isize`, `NonZero` of each | every value of the type and no other; `schemars(range(..))` narrows it |
+//! | `u8` to `u128`, `i8` to `i128`, `usize`, `isize`, `NonZero` of each | exactly the values of the type; `schemars(range(..))` narrows it |
 //! | `f32`, `f64` | finite; at most 17 digits before and after the point, or one digit, a fraction and an exponent; within a `range`, no exponent |
-//! | `bool`, `char`, `()`, `String` | `schemars(length(..))`, `regex(..)` bound a string, whose length is else unbounded |
+//! | `bool`, `char`, `()`, `String` | `schemars(length(..))`, `regex(..)` limit a string, which is otherwise of any length |
 //! | `Option`, `Box`, tuples, `[T; N]`, `Vec`, `VecDeque`, `Range`, `Result` | as serde writes them |
 //! | `HashSet`, `BTreeSet` | an array; serde merges duplicates |
 //! | maps | keys that are strings, enums of unit variants, or integers, which have at most 9 digits |
-//! | structs | the fields of the type alone, in order; also put together by `serde(flatten)` |
+//! | structs | only the fields of the type, in order; `serde(flatten)` is supported |
 //! | enums | tagged externally, internally, adjacently or not at all |
 //! | recursive types | unbounded, but serde_json reads 128 levels |
 //! | `serde_json::Value` | 64 levels at most |
 //! | `Duration`, `SystemTime` | less than a second of nanoseconds; years to 9999 |
 //! | strings with a `format` of chrono, jiff, uuid, url | `date`, `time`, `date-time`, `partial-time`, `partial-date-time`, `duration` in hours, minutes and seconds, `uuid`, `uri`, `ip`, `ipv4`, `ipv6` |
 //!
-//! A keyword that cannot be kept, such as `contains`, is an [`Error::Grammar`] that names the type,
-//! the field and the keyword. Some rules of a `Deserialize` are in no schema: the width of an
+//! A keyword that cannot be expressed, such as `contains`, is an [`Error::Grammar`] that names the
+//! type, the field and the keyword. Some rules of a `Deserialize` are in no schema: the width of an
 //! integer key below 32 bits, keys that are `char`, `bool` or enums with documented variants,
-//! 128-bit integers below `flatten`, an internal tag or an untagged enum (serde reads none there),
-//! a `try_from`, `SocketAddr`. A text that breaks one of them is an [`Error::Form`], which has the
-//! text.
+//! 128-bit integers below `flatten`, an internal tag or an untagged enum (serde cannot read them
+//! there), a `try_from`, `SocketAddr`. A text that breaks one of them is an [`Error::Form`], which
+//! contains the text.
 
 mod after_reasoning;
 mod formats;
 mod lark;
+mod message;
 mod numbers;
 mod schema;
 mod translate;
-
-mod message;
 
 use std::{fmt, sync::Arc};
 
@@ -68,28 +67,26 @@ use llguidance::{
 };
 use serde_json::{Value, json};
 
+pub(crate) use self::{after_reasoning::AfterReasoning, schema::closed_schema_of};
 use crate::{
     error::{Error, Result},
     sampler::LogitsProcessor,
     tokenizer::Tokenizer,
 };
 
-pub(crate) use after_reasoning::AfterThought;
-pub(crate) use schema::closed_schema_of;
-
-/// What may stand between JSON's parts: nothing, a space, or a line break and an indentation. Without a bound, models that are
-/// unsure of what comes next write white space for ever.
+/// The white space between JSON tokens: none, a space, or a line break with an indentation. It is
+/// bounded because models that are unsure of the next token would write white space for ever.
 const WHITE_SPACE: &str = r"( |\n {0,32})?";
 
 /// The white space between the tokens of generated JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JsonStyle {
-    /// Allows one space or one line break with up to 32 spaces between two tokens. Models that were
-    /// trained on indented JSON write what they are used to.
+    /// Allows one space, or one line break with up to 32 spaces, between two tokens. Models can
+    /// then indent JSON as in their training.
     #[default]
     Spaced,
-    /// Allows no white space: `{"a":1,"b":[1,2]}`. It takes the fewest tokens.
+    /// Allows no white space: `{"a":1,"b":[1,2]}`. This takes the fewest tokens.
     Compact,
 }
 
@@ -103,9 +100,10 @@ impl JsonStyle {
     }
 }
 
-/// Makes grammars for one vocabulary. [`Runner::grammars`](crate::Runner::grammars) has the model's.
+/// Compiles grammars for one vocabulary. [`Runner::grammars`](crate::Runner::grammars) returns the
+/// one for the model's vocabulary.
 ///
-/// Making it takes some tenths of a second, a grammar much less.
+/// Creating it takes some tenths of a second, compiling a grammar much less.
 #[derive(Clone)]
 pub struct Grammars {
     factory: Arc<ParserFactory>,
@@ -113,15 +111,17 @@ pub struct Grammars {
 }
 
 impl Grammars {
-    /// Those over this tokenizer's vocabulary.
+    /// Returns the compiler for a tokenizer's vocabulary.
     ///
     /// # Errors
-    /// [`Error::Grammar`] where no token of it ends a text.
+    /// [`Error::Grammar`] if the vocabulary has no end-of-generation token.
     pub fn new(tokenizer: &Tokenizer) -> Result<Self> {
         let vocab_size = tokenizer.vocab_size();
         let ends = tokenizer.end_of_generation();
         let Some(&end) = ends.first() else {
-            return Err(Error::Grammar("the vocabulary has no token that ends a text, so no form could end".into()));
+            return Err(Error::Grammar(
+                "the vocabulary has no end-of-generation token, with which a constrained text ends".into(),
+            ));
         };
         let words = (0..vocab_size as u32).map(|id| tokenizer.token_bytes(id).map(<[u8]>::to_vec));
         let mut words = words.collect::<Result<Vec<_>>>()?;
@@ -135,18 +135,18 @@ impl Grammars {
         Ok(Self { factory: Arc::new(factory), vocab_size })
     }
 
-    /// Returns a grammar of the JSON texts that are valid by a [JSON
+    /// Returns a grammar of the JSON texts that are valid according to a [JSON
     /// Schema](https://json-schema.org/draft/2020-12), in [`JsonStyle::Spaced`]. The
     /// [module](self#json-schema) lists the supported keywords.
     ///
     /// # Errors
-    /// [`Error::Grammar`] if the schema is malformed, nothing satisfies it, or it has a keyword
-    /// that is not supported.
+    /// [`Error::Grammar`] if the schema is malformed, no value is valid, or it has a keyword that
+    /// is not supported.
     pub fn json_schema(&self, schema: &Value) -> Result<Grammar> {
         self.json_schema_with(schema, JsonStyle::Spaced)
     }
 
-    /// Returns a grammar of the JSON texts that are valid by a JSON Schema, in this style.
+    /// Returns a grammar of the JSON texts that are valid according to a JSON Schema, in a style.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner, grammar::JsonStyle};
@@ -166,59 +166,62 @@ impl Grammars {
     /// As [`json_schema`](Self::json_schema).
     pub fn json_schema_with(&self, schema: &Value, style: JsonStyle) -> Result<Grammar> {
         if schema.as_object().is_some_and(|object| object.contains_key(OPTIONS)) {
-            return Err(Error::Grammar(format!("`{OPTIONS}` is not a keyword of JSON Schema: give a `JsonStyle`")));
+            return Err(Error::Grammar(format!("`{OPTIONS}` is not a keyword of JSON Schema: pass a `JsonStyle`")));
         }
-        let form = Form::Json(style);
+        let kind = GrammarKind::Json(style);
         let grammar = if translate::has_wide_integers(schema) {
-            TopLevelGrammar::from_lark(translate::to_lark(schema, translate::Source::Schema, style)?)
+            TopLevelGrammar::from_lark(translate::to_lark(schema, translate::SchemaOrigin::Caller, style)?)
         } else {
             json_grammar(schema, style)
         };
-        self.grammar(grammar, schema.to_string(), form).map_err(Error::Grammar)
+        self.grammar(grammar, schema.to_string(), kind).map_err(Error::Grammar)
     }
 
-    /// Returns a grammar of the compact JSON texts that can be read as a Rust type, whose schema
-    /// this is.
+    /// Returns a grammar of the compact JSON texts that can be read as the Rust type with this name
+    /// and schema.
     pub(crate) fn json_of_type(&self, name: &str, schema: &Value) -> Result<Grammar> {
-        let lark = translate::to_lark(schema, translate::Source::Type(name), JsonStyle::Compact)?;
-        let grammar = self.grammar(TopLevelGrammar::from_lark(lark), schema.to_string(), Form::Type);
+        let lark = translate::to_lark(schema, translate::SchemaOrigin::Type(name), JsonStyle::Compact)?;
+        let grammar = self.grammar(TopLevelGrammar::from_lark(lark), schema.to_string(), GrammarKind::Type);
         grammar.map_err(|what| Error::Grammar(format!("type `{name}`: {what}")))
     }
 
-    /// A match of a regular expression, from its beginning to its end
-    /// ([syntax](https://docs.rs/regex/latest/regex/#syntax), without look-around and references). `\d` is a digit of any
-    /// script there.
+    /// Returns a grammar of the texts that a regular expression matches as a whole
+    /// ([syntax](https://docs.rs/regex/latest/regex/#syntax), without look-around and references).
+    /// `\d` matches a digit of any script.
     ///
     /// # Errors
-    /// [`Error::Grammar`] with the place where its syntax is wrong, or with the part of the syntax that is not supported.
+    /// [`Error::Grammar`] with the place of a syntax error, or with the syntax that is not
+    /// supported.
     pub fn regex(&self, expression: &str) -> Result<Grammar> {
         message::check_regex(expression)?;
         let grammar = TopLevelGrammar::from_regex(expression);
-        self.grammar(grammar, expression.into(), Form::Regex).map_err(|what| message::of_regex(expression, &what))
+        self.grammar(grammar, expression.into(), GrammarKind::Regex)
+            .map_err(|what| message::of_regex(expression, &what))
     }
 
-    /// A sentence of a context-free grammar in llguidance's dialect of Lark
-    /// ([syntax](https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md)), from the rule `start` on.
+    /// Compiles a context-free grammar in llguidance's dialect of Lark
+    /// ([syntax](https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md)), with the
+    /// start rule `start`.
     ///
     /// # Errors
-    /// [`Error::Grammar`] with the line where it is wrong.
+    /// [`Error::Grammar`] with the line of the mistake.
     pub fn lark(&self, grammar: &str) -> Result<Grammar> {
         let lark = lark::with_white_space(grammar)?;
-        let parsed = self.grammar(TopLevelGrammar::from_lark(lark), grammar.into(), Form::Lark);
+        let parsed = self.grammar(TopLevelGrammar::from_lark(lark), grammar.into(), GrammarKind::Lark);
         parsed.map_err(|what| message::of_lark(grammar, &what))
     }
 
-    /// Makes a grammar that has the `source`, or returns llguidance's words on why it cannot be used.
-    fn grammar(&self, grammar: TopLevelGrammar, source: String, form: Form) -> Result<Grammar, String> {
+    /// Compiles a grammar; `source` is the caller's text of it. The error is llguidance's reason.
+    fn grammar(&self, grammar: TopLevelGrammar, source: String, kind: GrammarKind) -> Result<Grammar, String> {
         let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
             Some(what) => Err(what),
-            None => Ok(Grammar { fresh: Arc::new(matcher), source: source.into(), form, vocab_size: self.vocab_size }),
+            None => Ok(Grammar { fresh: Arc::new(matcher), source: source.into(), kind, vocab_size: self.vocab_size }),
         }
     }
 }
 
-/// The key of a schema from which llguidance takes its own options.
+/// The key of a schema under which llguidance finds its options.
 const OPTIONS: &str = "x-guidance";
 
 fn json_grammar(schema: &Value, style: JsonStyle) -> TopLevelGrammar {
@@ -238,22 +241,23 @@ impl fmt::Debug for Grammars {
     }
 }
 
-/// The form that a text must have; made by [`Grammars`]. Cheap to clone.
+/// A set of allowed texts; compiled by [`Grammars`]. Cheap to clone.
 ///
-/// In [`GenerateOptions::grammar`](crate::GenerateOptions::grammar) it leaves no token but those with which the text can still
-/// become of this form, and none but an end where it is complete.
+/// With [`GenerateOptions::grammar`](crate::GenerateOptions::grammar), only tokens are sampled
+/// after which an allowed text is still possible, and only an end-of-generation token after a text
+/// that cannot be continued.
 #[derive(Clone)]
 pub struct Grammar {
-    /// One that has seen nothing, and stays so.
+    /// The compiled matcher in its initial state, which is cloned for each text.
     fresh: Arc<Matcher>,
     source: Arc<str>,
-    form: Form,
+    kind: GrammarKind,
     vocab_size: usize,
 }
 
 /// The language of a grammar's source.
 #[derive(Clone, Copy, PartialEq)]
-enum Form {
+enum GrammarKind {
     Json(JsonStyle),
     Type,
     Regex,
@@ -261,18 +265,21 @@ enum Form {
 }
 
 impl Grammar {
-    /// The schema, expression or grammar.
+    /// Returns the schema, expression or grammar.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The stage of a sampler that keeps the tokens after those that it has then to this form.
+    /// Returns a logits processor that constrains the tokens sampled after its first call.
     ///
     /// # Errors
-    /// [`Error::Argument`] where it was made for a vocabulary larger than `vocab_size`.
+    /// [`Error::Argument`] if the grammar's vocabulary is larger than `vocab_size`.
     pub fn constraint(&self, vocab_size: usize) -> Result<Constraint> {
         if self.vocab_size > vocab_size {
-            let what = format!("is for a vocabulary of {}, this model's has {vocab_size}", self.vocab_size);
+            let what = format!(
+                "was compiled for {} tokens, but the model has {vocab_size}: compile it with this model's `grammars`",
+                self.vocab_size
+            );
             return Err(Error::argument("grammar", what));
         }
         Ok(Constraint { fresh: self.fresh.clone(), matcher: None, seen: None })
@@ -281,7 +288,7 @@ impl Grammar {
 
 impl PartialEq for Grammar {
     fn eq(&self, other: &Self) -> bool {
-        self.source == other.source && self.form == other.form && self.vocab_size == other.vocab_size
+        self.source == other.source && self.kind == other.kind && self.vocab_size == other.vocab_size
     }
 }
 
@@ -291,22 +298,23 @@ impl fmt::Debug for Grammar {
     }
 }
 
-/// Keeps what is sampled to a form.
+/// A logits processor that allows only the texts of a [`Grammar`].
 pub struct Constraint {
     fresh: Arc<Matcher>,
-    /// Made when the first token is chosen: of many texts that wait, none takes a parser's memory.
+    /// Cloned before the first token, so that texts that wait for their turn take no memory for it.
     matcher: Option<Matcher>,
-    /// How many of the ids it knows; none of those before the first it is asked about are of the form.
+    /// Number of processed ids, including the ids before the constrained text; `None` before the
+    /// first call.
     seen: Option<usize>,
 }
 
 impl Constraint {
-    /// Whether the text may end here.
+    /// Returns whether the text may end here.
     pub(crate) fn is_complete(&mut self) -> Result<bool> {
         self.matcher().is_accepting().map_err(error)
     }
 
-    /// Begins the form afresh after the first `seen` ids.
+    /// Restarts the constrained text after the first `seen` ids.
     pub(crate) fn begin(&mut self, seen: usize) -> Result<()> {
         match &mut self.matcher {
             Some(matcher) if self.seen.is_some() => matcher.reset().map_err(error)?,

@@ -1,8 +1,8 @@
-//! Writes regular expressions that match the JSON numbers of a range, exactly, whatever the number
-//! of digits.
+//! Writes regular expressions that match exactly the JSON numbers of a range, with any number of
+//! digits.
 //!
-//! llguidance takes the bounds of JSON Schema as `f64` and `i64`, which have neither `u64::MAX` nor
-//! the limits of 128 bits.
+//! llguidance converts the bounds of JSON Schema to `f64` and `i64`, which cannot hold `u64::MAX`
+//! or the limits of 128-bit integers.
 
 use std::cmp::Reverse;
 
@@ -10,9 +10,9 @@ use std::cmp::Reverse;
 /// order numeric.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Integer {
-    /// `-magnitude`, where the magnitude is not 0.
+    /// `-magnitude`, with a magnitude above 0.
     Negative(Reverse<u128>),
-    /// 0 and above.
+    /// A non-negative integer.
     Positive(u128),
 }
 
@@ -31,10 +31,10 @@ impl From<u128> for Integer {
     }
 }
 
-/// Returns an expression for the integers from `lower` to `upper`, both included, or `None` if
-/// there are none. `-0` and leading zeros do not match.
-pub fn integers(lower: Option<Integer>, upper: Option<Integer>, zero: bool) -> Option<String> {
-    let least = if zero { 0 } else { 1 };
+/// Returns an expression of the integers from `lower` to `upper`, both included, and without 0
+/// unless `with_zero`; `None` if there are none. `-0` and leading zeros do not match.
+pub fn integers(lower: Option<Integer>, upper: Option<Integer>, with_zero: bool) -> Option<String> {
+    let least = if with_zero { 0 } else { 1 };
     let positive = match (lower, upper) {
         (_, Some(Integer::Negative(_))) => vec![],
         (Some(Integer::Positive(lower)), upper) => magnitudes(lower.max(least), magnitude(upper)),
@@ -59,8 +59,7 @@ fn magnitudes(lower: u128, upper: Option<u128>) -> Vec<String> {
     naturals(&lower.to_string(), upper.map(|upper| upper.to_string()).as_deref())
 }
 
-/// Returns the alternatives for the natural numbers from `lower` to `upper`, both written without
-/// leading zeros.
+/// Returns expressions of the natural numbers from `lower` to `upper`, which have no leading zeros.
 fn naturals(lower: &str, upper: Option<&str>) -> Vec<String> {
     let longest = upper.map_or(lower.len(), str::len);
     let mut parts = vec![];
@@ -79,8 +78,7 @@ fn naturals(lower: &str, upper: Option<&str>) -> Vec<String> {
     parts
 }
 
-/// Returns an expression for the strings of digits from `lower` to `upper`, which have the same
-/// length.
+/// Returns an expression of the digit strings from `lower` to `upper`, which have the same length.
 fn digits(lower: &str, upper: &str) -> String {
     let is_all = |text: &str, digit: char| text.chars().all(|c| c == digit);
     let (Some(low), Some(high)) = (lower.chars().next(), upper.chars().next()) else { return String::new() };
@@ -88,17 +86,17 @@ fn digits(lower: &str, upper: &str) -> String {
     if low == high {
         return format!("{low}{}", digits(lower, upper));
     }
-    let (whole_low, whole_high) = (is_all(lower, '0'), is_all(upper, '9'));
+    let (all_zeros, all_nines) = (is_all(lower, '0'), is_all(upper, '9'));
     let mut parts = vec![];
-    let first = if whole_low { low } else { next(low) };
-    let last = if whole_high { high } else { previous(high) };
-    if !whole_low {
+    let first = if all_zeros { low } else { next(low) };
+    let last = if all_nines { high } else { previous(high) };
+    if !all_zeros {
         parts.push(format!("{low}{}", digits(lower, &"9".repeat(lower.len()))));
     }
     if first <= last {
         parts.push(format!("[{first}-{last}]{}", any_digits(lower.len())));
     }
-    if !whole_high {
+    if !all_nines {
         parts.push(format!("{high}{}", digits(&"0".repeat(upper.len()), upper)));
     }
     alternatives(parts).unwrap_or_default()
@@ -123,13 +121,13 @@ fn alternatives(mut parts: Vec<String>) -> Option<String> {
     }
 }
 
-/// A limit of a decimal number.
+/// A lower or upper limit of decimal numbers.
 #[derive(Clone, Debug)]
 pub struct Limit {
     negative: bool,
-    /// Without leading zeros, at least one digit.
+    /// The digits before the point, at least one, without leading zeros.
     whole: String,
-    /// Without trailing zeros.
+    /// The digits after the point, without trailing zeros.
     fraction: String,
     exclusive: bool,
 }
@@ -144,12 +142,12 @@ impl Limit {
         Self { negative, whole: whole.into(), fraction, exclusive }
     }
 
-    /// The number of digits before the decimal point.
+    /// Returns the number of digits before the decimal point.
     pub fn whole_digits(&self) -> usize {
         self.whole.len()
     }
 
-    /// Whether the number itself is outside.
+    /// Returns whether the limit itself is excluded.
     pub fn is_exclusive(&self) -> bool {
         self.exclusive
     }
@@ -159,10 +157,8 @@ impl Limit {
     }
 }
 
-/// Returns the expressions that a number has to match, all of them, to lie between two limits:
-/// first for numbers without a sign, then for what follows a minus sign. A side is `None` if no
-/// number of that sign lies between them.
-pub fn decimals(lower: Option<&Limit>, upper: Option<&Limit>) -> [Option<Vec<String>>; 2] {
+/// Returns the expressions of the decimal numbers between two limits.
+pub fn decimals(lower: Option<&Limit>, upper: Option<&Limit>) -> SignedRanges {
     let below = |limit: Option<&Limit>| limit.is_some_and(|limit| limit.negative || limit.is_zero() && limit.exclusive);
     let positive = (!below(upper)).then(|| {
         let lower = lower.filter(|limit| !limit.negative).map(at_least);
@@ -176,13 +172,21 @@ pub fn decimals(lower: Option<&Limit>, upper: Option<&Limit>) -> [Option<Vec<Str
         };
         nearest.into_iter().chain(lower.map(at_most)).collect()
     });
-    [positive, negative]
+    SignedRanges { positive, negative }
+}
+
+/// The numbers of a range, by sign. A number lies in the range if its digits match all expressions
+/// of its sign; `None` if the range has no number with that sign.
+pub struct SignedRanges {
+    /// Expressions of the numbers without a sign.
+    pub positive: Option<Vec<String>>,
+    /// Expressions of the digits after a minus sign.
+    pub negative: Option<Vec<String>>,
 }
 
 const ANY_FRACTION: &str = r"(?:\.[0-9]+)?";
 
-/// Returns an expression for the decimal numbers without a sign that are not below the limit's
-/// magnitude.
+/// Returns an expression of the unsigned decimal numbers that are not below the limit's magnitude.
 fn at_least(limit: &Limit) -> String {
     let mut parts = vec![];
     let mut prefix = String::new();
@@ -203,8 +207,8 @@ fn at_least(limit: &Limit) -> String {
     alternatives(std::iter::once(same).chain(above).collect()).unwrap_or_default()
 }
 
-/// Returns an expression for the decimal numbers without a sign that are not above the limit's
-/// magnitude. The limit is not an exclusive 0, below which there are none.
+/// Returns an expression of the unsigned decimal numbers that are not above the limit's magnitude.
+/// The limit is not an exclusive 0.
 fn at_most(limit: &Limit) -> String {
     let mut parts = vec![];
     let mut prefix = String::new();
@@ -214,7 +218,7 @@ fn at_most(limit: &Limit) -> String {
             parts.push(format!(r"\.{prefix}[0-{}][0-9]*", previous(digit)));
         }
         prefix.push(digit);
-        // Fewer digits, as the last one is not 0, are a smaller number.
+        // A proper prefix is smaller, because the last digit is not 0.
         if i + 1 < count {
             parts.push(format!(r"\.{prefix}"));
         }
@@ -240,7 +244,7 @@ fn successor(number: &str) -> String {
     }
 }
 
-/// Returns the natural number before this one; `None` for 0.
+/// Returns the natural number below a number; `None` for 0.
 fn predecessor(number: &str) -> Option<String> {
     let head = number.trim_end_matches('0');
     let nines = "9".repeat(number.len() - head.len());
@@ -304,7 +308,7 @@ mod tests {
         }
     }
 
-    /// A number in units of a thousandth.
+    /// Returns the decimal text of `value / 1000`.
     fn thousandths(value: i64) -> String {
         let sign = if value < 0 { "-" } else { "" };
         format!("{sign}{}.{:03}", value.abs() / 1000, value.abs() % 1000)
@@ -341,7 +345,9 @@ mod tests {
             let limits = [(lower, exclusive.0), (upper, exclusive.1)];
             let [low, high] = limits.map(|(value, exclusive)| Limit::new(&thousandths(value), exclusive));
             for (low, high) in [(Some(&low), Some(&high)), (Some(&low), None), (None, Some(&high))] {
-                let sides = decimals(low, high).map(|side| side.map(|all| all.iter().map(|one| whole(one)).collect::<Vec<_>>()));
+                let SignedRanges { positive, negative } = decimals(low, high);
+                let regexes = |side: Option<Vec<String>>| side.map(|all| all.iter().map(|text| whole(text)).collect::<Vec<_>>());
+                let sides = [regexes(positive), regexes(negative)];
                 for value in values.iter().copied().chain([lower - 1, lower, lower + 1, upper - 1, upper, upper + 1]) {
                     let text = thousandths(value);
                     let (side, magnitude) = match text.strip_prefix('-') {
@@ -351,7 +357,7 @@ mod tests {
                     let above = low.is_none() || value > lower || value == lower && !exclusive.0;
                     let below = high.is_none() || value < upper || value == upper && !exclusive.1;
                     for text in [magnitude, magnitude.trim_end_matches('0').trim_end_matches('.')] {
-                        let matches = side.as_ref().is_some_and(|all| all.iter().all(|one| one.is_match(text)));
+                        let matches = side.as_ref().is_some_and(|all| all.iter().all(|regex| regex.is_match(text)));
                         prop_assert_eq!(matches, above && below, "{} in {}..{} {:?}", text, lower, upper, exclusive);
                     }
                 }

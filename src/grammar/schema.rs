@@ -1,8 +1,9 @@
-//! Schemas of types in which objects have no fields but the type's: serde reads no others, and a model may go on with them for
-//! ever.
+//! Returns the schemas of Rust types with closed objects: objects without additional properties,
+//! which serde does not read, and which a model may continue for ever.
 //!
-//! Where a type puts objects together (`serde(flatten)`, a tag beside a variant's fields), its schema has each one's fields
-//! in a place of their own, and to close one of them would forbid the others'. Such an object is put together here.
+//! If a type composes an object (`serde(flatten)`, or a tag beside a variant's fields), its schema
+//! lists the fields in several subschemas, and closing one of them would forbid the fields of the
+//! rest. Such subschemas are merged first.
 
 use schemars::{
     JsonSchema, Schema,
@@ -13,34 +14,35 @@ use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
 
-/// The most forms that one object may come to have.
-const MAX_FORMS: usize = 256;
+/// The largest number of alternatives of one object.
+const MAX_ALTERNATIVES: usize = 256;
 
-/// How deep the parts of one object may nest.
+/// The deepest nesting of subschemas of one object.
 const MAX_DEPTH: usize = 16;
 
-/// Returns the schema of a type, with the rules that serde adds to it. An object whose parts cannot
-/// be put together stays in parts, and the grammar refuses it by name.
+/// Returns the schema of a type with the rules that serde adds to it. Subschemas that cannot be
+/// merged stay separate, and compiling the grammar fails with their name.
 pub(crate) fn closed_schema_of<T: JsonSchema>() -> Value {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let root = schema.as_value().clone();
     let mut close = |schema: &mut Schema| {
         let composed = schema.as_object().filter(|object| is_composed(object));
-        let whole = composed.and_then(|object| Some((forms(object, &root, MAX_DEPTH)?, object.get("$defs").cloned())));
-        if let Some((forms, definitions)) = whole {
-            *schema = any_of(forms, definitions);
+        let merged =
+            composed.and_then(|object| Some((alternatives(object, &root, MAX_DEPTH)?, object.get("$defs").cloned())));
+        if let Some((alternatives, definitions)) = merged {
+            *schema = any_of(alternatives, definitions);
         }
         close_object(schema);
         fit_serde(schema);
     };
-    Walk(&mut close).transform(&mut schema);
+    EachSchema(&mut close).transform(&mut schema);
     schema.into()
 }
 
-/// Calls a function for a schema and then for all within what it has become.
-struct Walk<'a>(&'a mut dyn FnMut(&mut Schema));
+/// Calls a function for a schema, and then for the subschemas of the result.
+struct EachSchema<'a>(&'a mut dyn FnMut(&mut Schema));
 
-impl Transform for Walk<'_> {
+impl Transform for EachSchema<'_> {
     fn transform(&mut self, schema: &mut Schema) {
         (self.0)(schema);
         transform_subschemas(self, schema);
@@ -48,7 +50,7 @@ impl Transform for Walk<'_> {
 }
 
 fn close_object(schema: &mut Schema) {
-    // serde(deny_unknown_fields) beside serde(flatten).
+    // schemars writes it for `serde(deny_unknown_fields)` with `serde(flatten)`.
     schema.remove("unevaluatedProperties");
     let is_object = schema.get("type").is_some_and(|name| name == "object") || schema.get("properties").is_some();
     if is_object && schema.get("additionalProperties").is_none() && schema.get("patternProperties").is_none() {
@@ -56,26 +58,25 @@ fn close_object(schema: &mut Schema) {
     }
 }
 
-/// The field that holds nanoseconds beside whole seconds, in the schemas of `Duration` and
-/// `SystemTime`.
-const TIMES: [(&str, &str); 2] = [("secs", "nanos"), ("secs_since_epoch", "nanos_since_epoch")];
+/// The fields of seconds and nanoseconds in the schemas of `Duration` and `SystemTime`.
+const TIME_FIELDS: [(&str, &str); 2] = [("secs", "nanos"), ("secs_since_epoch", "nanos_since_epoch")];
 
-/// The last second of the year 9999: not every system has a later `SystemTime`.
+/// The last second of the year 9999; some systems have no later `SystemTime`.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Writes into a schema what serde does beyond it.
+/// Adapts a schema to the behaviour of serde.
 fn fit_serde(schema: &mut Schema) {
-    // A set merges its duplicates.
+    // serde merges the duplicates of a set.
     if schema.get("uniqueItems").is_some_and(Value::is_boolean) {
         schema.remove("uniqueItems");
     }
-    // Each variant of an enum can be read, also where a text is valid by two of them.
+    // serde reads a text even if it is valid for two variants of an enum.
     if let (Some(variants), None) = (schema.get("oneOf").cloned(), schema.get("anyOf")) {
         schema.remove("oneOf");
         schema.insert("anyOf".into(), variants);
     }
     let unsigned = |bits: u8| json!({ "type": "integer", "format": format!("uint{bits}"), "minimum": 0 });
-    for (seconds, nanos) in TIMES {
+    for (seconds, nanos) in TIME_FIELDS {
         let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) else { continue };
         if fields.len() == 2 && fields.get(seconds) == Some(&unsigned(64)) && fields.get(nanos) == Some(&unsigned(32)) {
             fields[nanos]["maximum"] = 999_999_999.into();
@@ -86,44 +87,46 @@ fn fit_serde(schema: &mut Schema) {
     }
 }
 
-const PARTS: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
+/// Keywords with subschemas for the same value.
+const COMBINATORS: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
-/// What says nothing about a value.
-const NOTES: [&str; 5] = ["$schema", "$defs", "title", "description", "unevaluatedProperties"];
+/// Keywords that do not restrict a composed object.
+const ANNOTATIONS: [&str; 5] = ["$schema", "$defs", "title", "description", "unevaluatedProperties"];
 
-/// Whether an object's fields are in several schemas.
+/// Returns whether an object's fields are in several subschemas.
 fn is_composed(object: &Object) -> bool {
-    let parts = PARTS.iter().filter(|part| object.contains_key(**part)).count();
+    let parts = COMBINATORS.iter().filter(|part| object.contains_key(**part)).count();
     object.contains_key("allOf") || parts > 1 || parts > 0 && object.contains_key("properties")
 }
 
-/// All that an object may be, each as one schema; `None` where its parts cannot be put together.
-fn forms(object: &Object, root: &Value, depth: usize) -> Option<Vec<Object>> {
+/// Returns the alternatives of an object, each merged into one schema; `None` if they cannot be
+/// merged.
+fn alternatives(object: &Object, root: &Value, depth: usize) -> Option<Vec<Object>> {
     let depth = depth.checked_sub(1)?;
-    let own = object.iter().filter(|(key, _)| !PARTS.iter().chain(&NOTES).any(|other| other == key));
-    let mut forms_so_far = vec![own.map(|(key, value)| (key.clone(), value.clone())).collect::<Object>()];
-    let forms_of = |schema: &Value| forms(schema.as_object()?, root, depth);
-    for (key, part) in object.iter().filter(|(key, _)| PARTS.contains(&key.as_str())) {
+    let own = object.iter().filter(|(key, _)| !COMBINATORS.iter().chain(&ANNOTATIONS).any(|name| name == key));
+    let mut merged = vec![own.map(|(key, value)| (key.clone(), value.clone())).collect::<Object>()];
+    let alternatives_of = |schema: &Value| alternatives(schema.as_object()?, root, depth);
+    for (key, part) in object.iter().filter(|(key, _)| COMBINATORS.contains(&key.as_str())) {
         let choices: Vec<Vec<Object>> = match key.as_str() {
-            "$ref" => vec![forms_of(root.pointer(part.as_str()?.strip_prefix('#')?)?)?],
-            "allOf" => part.as_array()?.iter().map(forms_of).collect::<Option<_>>()?,
-            _ => vec![part.as_array()?.iter().map(forms_of).collect::<Option<Vec<_>>>()?.concat()],
+            "$ref" => vec![alternatives_of(root.pointer(part.as_str()?.strip_prefix('#')?)?)?],
+            "allOf" => part.as_array()?.iter().map(alternatives_of).collect::<Option<_>>()?,
+            _ => vec![part.as_array()?.iter().map(alternatives_of).collect::<Option<Vec<_>>>()?.concat()],
         };
         for choices in choices {
-            let pairs = forms_so_far.iter().flat_map(|form| choices.iter().map(move |choice| (form, choice)));
-            forms_so_far = pairs.map(|(form, choice)| together(form, choice)).collect::<Option<_>>()?;
-            if forms_so_far.len() > MAX_FORMS {
+            let pairs = merged.iter().flat_map(|object| choices.iter().map(move |choice| (object, choice)));
+            merged = pairs.map(|(object, choice)| merge(object, choice)).collect::<Option<_>>()?;
+            if merged.len() > MAX_ALTERNATIVES {
                 return None;
             }
         }
     }
-    Some(forms_so_far)
+    Some(merged)
 }
 
-/// An object with the fields of both.
-fn together(one: &Object, other: &Object) -> Option<Object> {
-    let mut both = one.clone();
-    for (key, value) in other {
+/// Returns an object with the fields of both; `None` if a field or keyword conflicts.
+fn merge(left: &Object, right: &Object) -> Option<Object> {
+    let mut both = left.clone();
+    for (key, value) in right {
         match (key.as_str(), both.get_mut(key), value) {
             ("properties", Some(Value::Object(fields)), Value::Object(more)) => {
                 if more.keys().any(|name| fields.contains_key(name)) {
@@ -136,7 +139,7 @@ fn together(one: &Object, other: &Object) -> Option<Object> {
                 both.insert(key.clone(), value.clone());
             }
             ("type" | "additionalProperties", Some(present), value) if present == value => {}
-            // A flattened map takes the entries that no other part has.
+            // A flattened map takes the entries of no other field.
             ("additionalProperties", Some(present @ Value::Bool(false)), value) => *present = value.clone(),
             ("additionalProperties", Some(_), Value::Bool(false)) => {}
             _ => return None,
@@ -145,11 +148,11 @@ fn together(one: &Object, other: &Object) -> Option<Object> {
     (both.get("type")?.as_str()? == "object").then_some(both)
 }
 
-/// One of these objects, with the definitions that stood where it stands.
-fn any_of(forms: Vec<Object>, definitions: Option<Value>) -> Schema {
-    let mut schema = match <[Object; 1]>::try_from(forms) {
-        Ok([form]) => Schema::from(form),
-        Err(forms) => schemars::json_schema!({ "anyOf": forms }),
+/// Returns the schema of the alternatives, with the definitions of the original schema.
+fn any_of(alternatives: Vec<Object>, definitions: Option<Value>) -> Schema {
+    let mut schema = match <[Object; 1]>::try_from(alternatives) {
+        Ok([object]) => Schema::from(object),
+        Err(alternatives) => schemars::json_schema!({ "anyOf": alternatives }),
     };
     if let Some(definitions) = definitions {
         schema.insert("$defs".into(), definitions);
@@ -198,9 +201,9 @@ mod tests {
         rest: std::collections::BTreeMap<String, bool>,
     }
 
-    /// The forms in which serde reads these types.
+    /// The expected schemas follow serde's documentation of the attributes.
     #[test]
-    fn parts_of_an_object_come_together() {
+    fn flattened_fields_and_tags_are_merged_into_one_object() {
         let then = json!({ "anyOf": [{ "$ref": "#/$defs/Meeting" }, { "type": "null" }] });
         let late = json!({ "type": ["boolean", "null"] });
         let sunny = json!({ "type": "boolean" });
@@ -220,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_room_by_itself_keeps_it() {
+    fn flattened_maps_keep_additional_properties() {
         let schema = plain(closed_schema_of::<Named>());
         assert_eq!(schema["additionalProperties"], json!({ "type": "boolean" }));
     }
 
-    /// Without what tells people and generators of code about it.
+    /// Returns a schema without annotations.
     fn plain(mut schema: Value) -> Value {
         schema.as_object_mut().unwrap().retain(|key, _| !["$schema", "title"].contains(&key.as_str()));
         schema

@@ -1,4 +1,4 @@
-//! A model's answer in the making.
+//! Generates the answer to a conversation.
 
 use std::{collections::VecDeque, fmt, iter::FusedIterator};
 
@@ -9,10 +9,12 @@ use crate::{
     sampler::LogitsProcessor,
 };
 
-/// Answers a conversation piece by piece: an iterator over `Result<String>`, the text of the answer.
+/// Answers a conversation piece by piece: an iterator over `Result<String>`, the text of the
+/// answer.
 ///
-/// What the model thinks is no part of that text. [`events`](Self::events) has all of it, and the calls of tools; and
-/// [`message`](Self::message) is the answer for the conversation to go on from. Dropping the answer ends it.
+/// The text does not include reasoning and tool calls; [`events`](Self::events) returns them, too.
+/// [`message`](Self::message) returns the answer as a message, with which the conversation can
+/// continue. Dropping the answer ends it.
 pub struct Answer<'a> {
     generation: Generation<'a>,
     parser: AnswerParser,
@@ -33,35 +35,35 @@ impl<'a> Answer<'a> {
         self
     }
 
-    /// Lets this handle stop the answer, in the place of its own.
+    /// Replaces the stop handle of the answer.
     #[must_use]
     pub fn with_stop_handle(mut self, handle: StopHandle) -> Self {
         self.generation = self.generation.with_stop_handle(handle);
         self
     }
 
-    /// All that comes: thoughts, text and calls of tools, as an iterator over `Result<AnswerEvent>`.
+    /// Returns an iterator over the reasoning, the text and the tool calls of the answer, as
+    /// `Result<AnswerEvent>`.
     ///
-    /// An [`Error::ToolCall`] is one call that cannot be read, or that does not fit the tools that
-    /// were offered; the answer may go on after it. See [`AnswerEvent::ToolCall`] for how to send
-    /// it back to the model.
+    /// An [`Error::ToolCall`] is a call that cannot be parsed, or that does not fit the offered
+    /// tools. The answer may continue after it. See [`AnswerEvent::ToolCall`] for how to send it
+    /// back to the model.
     pub fn events(&mut self) -> AnswerEvents<'_, 'a> {
         AnswerEvents(self)
     }
 
-    /// Returns the events so far as a message, which is the answer once the iterator has ended. It
-    /// has every call that could be read, also those that came as an [`Error::ToolCall`] because
-    /// they do not fit their tool.
+    /// Returns the events so far as a message, which is complete after the iterator has ended. It
+    /// includes every call that could be parsed, even if it was reported as an [`Error::ToolCall`].
     pub fn message(&self) -> Message {
         self.message.message()
     }
 
-    /// A handle that stops the answer from elsewhere.
+    /// Returns a handle that stops the answer, for example from another thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.generation.stop_handle()
     }
 
-    /// How it went; complete once the iterator has ended.
+    /// Returns the statistics, which are complete after the iterator has ended.
     pub fn summary(&self) -> &Summary {
         self.generation.summary()
     }
@@ -74,7 +76,7 @@ impl<'a> Answer<'a> {
         self.generation.prefill(progress)
     }
 
-    /// The text as the model makes it, which this takes apart.
+    /// Returns the generation whose text this answer splits into events.
     pub fn generation(&self) -> &Generation<'a> {
         &self.generation
     }
@@ -96,7 +98,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The message that an answer's events come to.
+/// Collects the events of an answer into a message.
 #[derive(Default)]
 pub(super) struct MessageBuilder {
     text: String,
@@ -110,8 +112,8 @@ impl MessageBuilder {
             Ok(AnswerEvent::Text(text)) => self.text += text,
             Ok(AnswerEvent::Reasoning(text)) => *self.reasoning.get_or_insert_default() += text,
             Ok(AnswerEvent::ToolCall(call)) => self.tool_calls.push(call.clone()),
-            // The model must see its call to make sense of the error that is sent back as the
-            // call's result.
+            // The message includes the call, so that the model can relate the error in the tool's
+            // result to it.
             Err(Error::ToolCall { call: Some(call), .. }) => self.tool_calls.push((**call).clone()),
             Err(_) => {}
         }
@@ -124,12 +126,12 @@ impl MessageBuilder {
     }
 }
 
-/// What an event is to those who read the answer's text alone: `None` where it is no part of that.
+/// Returns the item that an iterator over text yields for an event; `None` for reasoning.
 pub(super) fn text_of(event: Result<AnswerEvent>) -> Option<Result<String>> {
     match event {
         Ok(AnswerEvent::Text(text)) => Some(Ok(text)),
         Ok(AnswerEvent::ToolCall(call)) => {
-            let what = "came where only the answer's text is read: read its `events`".to_owned();
+            let what = "cannot be returned as text: read the answer's `events`".to_owned();
             let text = format!("{}({})", call.name, call.arguments);
             Some(Err(Error::ToolCall { what, text, call: Some(Box::new(call)) }))
         }
@@ -141,7 +143,8 @@ pub(super) fn text_of(event: Result<AnswerEvent>) -> Option<Result<String>> {
 impl Iterator for Answer<'_> {
     type Item = Result<String>;
 
-    /// The next piece of the answer's text. A call of a tool is an [`Error::ToolCall`] here: it comes by [`events`](Answer::events).
+    /// Returns the next piece of text. A tool call is an [`Error::ToolCall`] here; use
+    /// [`events`](Answer::events) for answers with tools.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(text) = text_of(self.next_event()?) {
@@ -153,7 +156,7 @@ impl Iterator for Answer<'_> {
 
 impl FusedIterator for Answer<'_> {}
 
-/// All that comes of an [`Answer`].
+/// An iterator over the events of an [`Answer`].
 #[derive(Debug)]
 pub struct AnswerEvents<'r, 'a>(&'r mut Answer<'a>);
 

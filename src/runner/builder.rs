@@ -1,27 +1,29 @@
-//! How a model is to be loaded.
+//! The settings for loading a model, their defaults and ranges.
 
 use std::{fmt, path::Path, sync::Arc};
 
 use super::{MemoryPlan, Runner};
 use crate::{
     Error, Result,
-    backend::{Adapter, Backend, Device, ProgressCallback},
+    backend::{Backend, Device, ProgressCallback},
     generate::Limits,
     gguf::Gguf,
     kv_cache::CacheType,
     models::{self, Config},
 };
 
-/// The context length where none is asked for, if the model was trained for more: a cache that most machines can hold.
+/// The default context length, if the model was trained for more. Most machines have memory for its
+/// cache.
 const DEFAULT_CONTEXT: usize = 4096;
-/// A longer chunk is no faster, and its scratch memory may be more than there is.
+
+/// The largest prefill chunk. Longer chunks are not faster, and need too much scratch memory.
 const MAX_CHUNK: usize = 1 << 14;
 
-/// The most tokens whose logits one step computes. A step that wants more is split, which happens only to callers that
-/// score whole texts. Each costs a row as wide as the vocabulary, some half a megabyte.
+/// The largest number of tokens with logits in one step. Only scoring whole texts needs more, and
+/// uses several steps. The logits of one token take about half a megabyte.
 const MAX_OUTPUTS: usize = 16;
 
-/// Settings for loading a [`Runner`]; made by [`Runner::builder`].
+/// The settings for loading a [`Runner`]; created by [`Runner::builder`].
 ///
 /// ```no_run
 /// use inkstone::{CacheType, Runner};
@@ -47,7 +49,7 @@ pub struct RunnerBuilder {
     pub(super) on_progress: Option<OnProgress>,
 }
 
-/// A callback that is told how loading goes on.
+/// The callback of [`RunnerBuilder::on_progress`].
 #[derive(Clone)]
 pub(super) struct OnProgress(pub Arc<ProgressCallback>);
 
@@ -58,71 +60,74 @@ impl fmt::Debug for OnProgress {
 }
 
 impl RunnerBuilder {
-    /// Where the model runs. By default the best GPU where this build looks for one, else the CPU.
+    /// Sets the device. Default: the best GPU if this build supports GPUs and there is one, else
+    /// the CPU.
     pub fn device(mut self, device: Device) -> Self {
         self.device = device;
         self
     }
 
-    /// How many CPU threads work on a step. By default as many as the machine has cores.
+    /// Sets the number of CPU threads. Default: the number of cores.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// The most tokens that the sequence can hold, prompt and text together. By default 4096, or what the model was
-    /// trained for where that is less; asking for more than that is an error. The cache grows with the sequence, so a
-    /// length that is not used costs nothing. What LongRoPE has stretched to a longer context (Phi-3 and Phi-4) encodes positions
-    /// for the shorter one unless more is asked for here.
+    /// Sets the largest number of tokens in the sequence, of prompt and text together. Default:
+    /// 4096, or the length that the model was trained for if it is less; more than that is an
+    /// error. The cache grows with the sequence, so an unused length takes no memory. Models with
+    /// LongRoPE (Phi-3 and Phi-4) encode positions for their original context unless a longer one
+    /// is set here.
     pub fn context_length(mut self, tokens: usize) -> Self {
         self.context_length = Some(tokens);
         self
     }
 
-    /// The format of cached keys and values. By default half precision.
+    /// Sets the format of cached keys and values. Default: f16.
     pub fn cache_type(mut self, cache_type: CacheType) -> Self {
         self.cache_type = cache_type;
         self
     }
 
-    /// The most tokens of a prompt that are computed at once. More are faster up to a point, take more scratch memory,
-    /// and make a stop wait longer. By default 256 on a CPU and 512 on a GPU.
+    /// Sets the largest number of prompt tokens in one step. Larger chunks are faster up to a
+    /// point, need more scratch memory, and delay a stop. Default: 256 on a CPU and 512 on a GPU.
     pub fn prefill_chunk(mut self, tokens: usize) -> Self {
         self.prefill_chunk = Some(tokens);
         self
     }
 
-    /// The most bytes that weights, scratch and a full context's cache may take together: a model that needs more is
-    /// refused before it is loaded. By default there is no limit.
+    /// Sets the largest number of bytes that weights, scratch memory and the cache of a full
+    /// context may take together. A model that needs more is rejected before it is loaded. Default:
+    /// no limit.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Sets whether the weights are copied to memory with ordinary reads, so that nothing of the model's files stays
-    /// mapped. By default they are not.
+    /// Sets whether the weights are copied to memory with ordinary reads, so that the model's files
+    /// do not stay mapped. Default: false.
     ///
-    /// By default the files are mapped while the model loads. On a CPU the tensors that [`MemoryPlan::mapped`] counts
-    /// are then read from the mapping in every step; on a GPU none are. This loads faster, and programs that use the
-    /// same file share its memory. But if a file is shortened while it is mapped, the system ends the process (with
-    /// SIGBUS on Unix), and if it is overwritten, the model computes with what was written: replace a model by renaming
-    /// a new file. Copy the weights where other programs write to the files, or where a share of a network or a
-    /// removable disk may go away.
+    /// By default, the files are mapped while the model loads. On a CPU, every step then reads the
+    /// tensors that [`MemoryPlan::mapped`] counts from the mapping; on a GPU, there are none. This
+    /// loads faster, and programs that use the same file share its memory. But if a file is
+    /// shortened while it is mapped, the system ends the process (with SIGBUS on Unix), and if it
+    /// is overwritten, the model computes with the new bytes. Therefore replace a model by renaming
+    /// a new file. Copy the weights if other programs write to the files, or if they are on a
+    /// network share or a removable disk.
     ///
-    /// A file that is shortened while its weights are copied is an [`Error::Io`]; once the model is loaded, its files
-    /// can be changed or removed. Only their headers are read from a mapping, as they are opened. The memory that the
-    /// model takes is the same, [`MemoryPlan::weights`].
+    /// If a file is shortened while its weights are copied, loading fails with [`Error::Io`]. After
+    /// loading, the files can be changed or removed. Only their headers are read from a mapping,
+    /// when they are opened. The model takes the same memory either way, [`MemoryPlan::weights`].
     pub fn copy_weights(mut self, copy: bool) -> Self {
         self.copy_weights = copy;
         self
     }
 
-    /// Sets the chat template, Jinja as `apply_chat_template` of transformers takes it, in the
-    /// place of the model's own: for a base model, which has none, or to override what the file
-    /// has. By default the model's own.
+    /// Sets the chat template, in Jinja as transformers' `apply_chat_template` takes it. Default:
+    /// the template of the model's file; base models have none.
     ///
-    /// The template is parsed when the model is loaded. It writes the begin-of-sequence token
-    /// itself (`{{ bos_token }}`) where the model wants one.
+    /// The template is parsed when the model is loaded. It has to write the begin-of-sequence token
+    /// (`{{ bos_token }}`) if the model uses one.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Message, Runner};
@@ -140,13 +145,13 @@ impl RunnerBuilder {
         self
     }
 
-    /// Calls `callback` while the model is loaded, with the bytes of weights that are ready and
-    /// those that there are: at the start, every few megabytes, and at the end, in the thread that
-    /// loads. Where it returns false, loading ends with [`Error::Cancelled`], all memory is given
-    /// back, and the model can be loaded again.
+    /// Sets a callback for the progress of loading. Its arguments are the number of bytes of
+    /// weights that are ready, and the number of all bytes. It is called at the start, every few
+    /// megabytes and at the end, in the loading thread. If it returns false, loading ends with
+    /// [`Error::Cancelled`], all memory is freed, and the model can be loaded again.
     ///
-    /// Weights that are computed on where the file has them count as ready at the end. Where a GPU
-    /// turns out to be unfit and the CPU takes its place, the count starts again.
+    /// Weights that are used from the mapped file count as ready at the end. If a GPU fails and the
+    /// CPU replaces it, the count starts again.
     ///
     /// ```no_run
     /// use inkstone::{Error, Runner, StopHandle};
@@ -168,57 +173,61 @@ impl RunnerBuilder {
         self
     }
 
-    /// Whether every token is computed from the whole sequence anew, without what the cache holds. The results are the
-    /// same but for rounding; it is slow, and there to test the cached path.
+    /// Sets whether every step computes the whole sequence again, without the cache. The results
+    /// are the same except for rounding. It is slow, and meant for tests of the cache.
     pub fn recompute(mut self, recompute: bool) -> Self {
         self.recompute = recompute;
         self
     }
 
-    /// The memory that the model will take. Reads the headers of its files only.
+    /// Returns the memory that a model will take. Reads only the headers of its files.
     ///
     /// # Errors
-    /// As [`from_path`](Self::from_path), but for the memory limit.
+    /// As [`from_path`](Self::from_path), except for the memory limit.
     pub fn plan(&self, path: impl AsRef<Path>) -> Result<MemoryPlan> {
         let gguf = models::open(path)?;
         self.with_backend(|backend| Ok(self.prepare(gguf.clone(), backend)?.memory))
     }
 
-    /// Loads the model in this file; of a split model, the first part. The file is mapped into memory, so it must not be
-    /// changed or shortened meanwhile, nor afterwards where [`MemoryPlan::mapped`] is not 0; see
-    /// [`copy_weights`](Self::copy_weights).
+    /// Loads a model from a GGUF file. For a split model, pass the first file. The file is mapped
+    /// into memory, so it must not be changed or shortened while it loads, nor afterwards if
+    /// [`MemoryPlan::mapped`] is not 0; see [`copy_weights`](Self::copy_weights).
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::InvalidFile`] for the file; [`Error::Architecture`],
-    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Tokenizer`] for what is in it;
+    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Tokenizer`] for its content;
     /// [`Error::Argument`] for a setting out of its range; [`Error::ChatTemplate`] for a
-    /// [`chat_template`](Self::chat_template) that does not parse; [`Error::Memory`] past the
-    /// memory limit; [`Error::Cancelled`] where [`on_progress`](Self::on_progress) says so.
+    /// [`chat_template`](Self::chat_template) that does not parse; [`Error::Memory`] if the model
+    /// exceeds the memory limit; [`Error::Cancelled`] if [`on_progress`](Self::on_progress) returns
+    /// false.
     pub fn from_gguf(&self, path: impl AsRef<Path>) -> Result<Runner> {
         self.load(Gguf::open(path)?)
     }
 
-    /// Loads the model in this directory, as Hugging Face's transformers writes it: `config.json`, `tokenizer.json`, and
-    /// tensors in `model.safetensors` or in the files that `model.safetensors.index.json` lists. The tensors are mapped,
-    /// and on a CPU their matrices stay so: see [`from_gguf`](Self::from_gguf).
+    /// Loads a model from a directory that Hugging Face's transformers has written: `config.json`,
+    /// `tokenizer.json`, and tensors in `model.safetensors` or in the files that
+    /// `model.safetensors.index.json` lists. The tensors are mapped, and on a CPU their matrices
+    /// stay mapped; see [`from_gguf`](Self::from_gguf).
     ///
     /// # Errors
-    /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also names what `config.json` asks for that is not built.
+    /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also for a setting in
+    /// `config.json` that is not supported.
     #[cfg(feature = "safetensors")]
     pub fn from_safetensors(&self, directory: impl AsRef<Path>) -> Result<Runner> {
         self.load(models::open_directory(directory.as_ref())?)
     }
 
-    /// Loads the model at this path: a directory as [`from_safetensors`](Self::from_safetensors), a file as
-    /// [`from_gguf`](Self::from_gguf).
+    /// Loads a model from a path: a directory as [`from_safetensors`](Self::from_safetensors) does,
+    /// a file as [`from_gguf`](Self::from_gguf) does.
     ///
     /// # Errors
-    /// As these; [`Error::MissingFeature`] for a directory, where the feature `safetensors` is off.
+    /// As these functions; [`Error::MissingFeature`] for a directory if the feature `safetensors`
+    /// is off.
     pub fn from_path(&self, path: impl AsRef<Path>) -> Result<Runner> {
         self.load(models::open(path)?)
     }
 
-    /// The most positions that a sequence may have, if the model was trained for so many.
+    /// Returns the requested context length, which the model may not support.
     pub(super) fn positions(&self) -> usize {
         self.context_length.unwrap_or(DEFAULT_CONTEXT)
     }
@@ -227,15 +236,16 @@ impl RunnerBuilder {
         let trained = config.context_length;
         match self.context_length {
             None => Ok(trained.min(self.positions())),
-            Some(0) => Err(Error::argument("context_length", "is 0, but must be at least 1")),
-            Some(tokens) if tokens > trained => {
-                Err(Error::argument("context_length", format!("is {tokens}, but the model was trained for {trained}")))
-            }
+            Some(0) => Err(Error::argument("context_length", "must be at least 1")),
+            Some(tokens) if tokens > trained => Err(Error::argument(
+                "context_length",
+                format!("is {tokens}, but the model was trained for at most {trained}"),
+            )),
             Some(tokens) => Ok(tokens),
         }
     }
 
-    /// What executables are compiled for.
+    /// Returns the sizes that the executable is compiled for.
     pub(super) fn limits_for(&self, config: &Config, context_length: usize, backend: &dyn Backend) -> Result<Limits> {
         let chunk = self.prefill_chunk.unwrap_or_else(|| backend.prefill_chunk());
         if !(1..=MAX_CHUNK).contains(&chunk) {
@@ -244,25 +254,5 @@ impl RunnerBuilder {
         }
         let max_tokens = chunk.min(context_length);
         Ok(Limits { vocab_size: config.vocab_size, max_tokens, max_outputs: max_tokens.min(MAX_OUTPUTS) })
-    }
-
-    #[cfg(feature = "cpu")]
-    pub(super) fn cpu(&self) -> Result<Box<dyn Backend>> {
-        Ok(Box::new(crate::backend::cpu::Cpu::new(self.threads)?))
-    }
-
-    #[cfg(not(feature = "cpu"))]
-    pub(super) fn cpu(&self) -> Result<Box<dyn Backend>> {
-        Err(Error::NoDevice("this program was built without the CPU: enable the feature `cpu` of inkstone".into()))
-    }
-
-    #[cfg(any(feature = "wgpu", feature = "metal"))]
-    pub(super) fn gpu(&self, adapter: &Adapter) -> Result<Box<dyn Backend>> {
-        Ok(Box::new(crate::backend::webgpu::Gpu::new(adapter)?))
-    }
-
-    #[cfg(not(any(feature = "wgpu", feature = "metal")))]
-    pub(super) fn gpu(&self, _: &Adapter) -> Result<Box<dyn Backend>> {
-        Err(Error::NoDevice("this program was built without GPUs: enable the feature `wgpu` of inkstone".into()))
     }
 }

@@ -1,11 +1,14 @@
-//! Language models of any family behind one object-safe trait.
+//! The object-safe trait of language models.
 
 use std::path::Path;
 
 use super::Runner;
 use crate::{Error, Result};
 
-/// A language model, for programs that choose it while they run.
+/// A language model of any family, for programs that choose a model at run time.
+///
+/// Its [`generate`](Self::generate) takes and returns token ids, whereas [`Runner::generate`]
+/// generates text.
 ///
 /// ```no_run
 /// use inkstone::{LmRunner, Runner};
@@ -15,36 +18,39 @@ use crate::{Error, Result};
 /// # Ok::<(), inkstone::Error>(())
 /// ```
 pub trait LmRunner: Send {
-    /// The model's family, as the file names it: `qwen3`, `llama` …
+    /// Returns the model's family as the file names it, such as `qwen3` or `llama`.
     fn family(&self) -> &str;
 
-    /// How many tokens it knows; ids are below this.
+    /// Returns the number of tokens in the vocabulary; ids are below it.
     fn vocab_size(&self) -> usize;
 
-    /// The logits of what follows `ids`, one for each token of the vocabulary, all computed afresh.
+    /// Returns the logits of the token after `ids`, `[vocabulary]`. All ids are computed again.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there are no ids or one is past the vocabulary, [`Error::ContextFull`] where there are
-    /// more than the context has room for.
+    /// [`Error::Argument`] if `ids` is empty or has an id that is not in the vocabulary;
+    /// [`Error::ContextFull`] if the context has no room for them.
     fn predict_logits(&mut self, ids: &[u32]) -> Result<Vec<f32>>;
 
-    /// The `n_new` most probable ids after `ids`. `on_token` is given each as it comes, and ends it at once by returning
-    /// false. It also ends before an end-of-generation token, and where the context is full.
+    /// Returns up to `n_new` ids that continue `ids`, each the most probable one. `on_token` is
+    /// called with each id, and ends the generation by returning false. It also ends before an
+    /// end-of-generation token, and at the end of the context.
     ///
     /// # Errors
     /// As [`predict_logits`](Self::predict_logits).
     fn generate(&mut self, ids: &[u32], n_new: usize, on_token: &mut dyn FnMut(u32) -> bool) -> Result<Vec<u32>>;
 
-    /// Whether the model sees images.
+    /// Returns whether the model accepts images.
     fn supports_multimodal(&self) -> bool;
 
-    /// The `n_new` most probable ids after a prompt about an image of `width` by `height` pixels, each a red, a green
-    /// and a blue byte, row by row from the top. A `tokenizer` (Hugging Face's `tokenizer.json`) replaces the model's
-    /// own; `on_token` is as for [`generate`](Self::generate).
+    /// Returns up to `n_new` ids that continue a prompt about an image, each the most probable one.
+    /// `rgb` is `[height, width, 3]` bytes, row by row from the top. `tokenizer` is the path of a
+    /// Hugging Face `tokenizer.json` that replaces the model's tokenizer. `on_token` is called as
+    /// by [`generate`](Self::generate).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the model sees no images; else as [`generate`](Self::generate).
-    #[expect(clippy::too_many_arguments, reason = "an image is three of them")]
+    /// [`Error::Unsupported`] if the model does not accept images; otherwise as
+    /// [`generate`](Self::generate).
+    #[expect(clippy::too_many_arguments, reason = "the image takes three")]
     fn generate_multimodal(
         &mut self,
         prompt: &str,
@@ -89,6 +95,8 @@ impl LmRunner for Runner {
         _on_token: &mut dyn FnMut(u32) -> bool,
     ) -> Result<Vec<u32>> {
         let family = &self.config().architecture;
-        Err(Error::Unsupported(format!("the {family} model sees no images: load one with vision, or call `generate`")))
+        Err(Error::Unsupported(format!(
+            "the {family} model does not accept images: load a model with vision, or call `generate`"
+        )))
     }
 }

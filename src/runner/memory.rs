@@ -1,4 +1,4 @@
-//! How much memory a model takes, before it is loaded.
+//! Computes the memory that a model takes, before it is loaded.
 
 use std::fmt;
 
@@ -12,33 +12,35 @@ use crate::{
     weights::Weights,
 };
 
-/// The states that a sequence has at most: the one after its last token, the one before a token that was computed ahead,
-/// and checkpoints.
+/// The largest number of recurrent states of a sequence: the state after its last token, the state
+/// before a token that was computed ahead, and checkpoints.
 const STATES: usize = 2 + CHECKPOINTS;
 
 /// The memory that a runner takes, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryPlan {
-    /// Bytes of the tensors, as they are stored.
+    /// Size of the tensors as they are stored.
     pub weights: u64,
-    /// Bytes of the tensors that are read from the mapped file for as long as the model is loaded; they are a part of
-    /// [`weights`](Self::weights), and the system may drop and read them again as it needs memory.
+    /// Size of the tensors that are read from the mapped file as long as the model is loaded. It is
+    /// included in [`weights`](Self::weights). The system may drop these pages, and read them
+    /// again.
     ///
-    /// On a CPU they are the matrices in F32, F16 or BF16, and the embedding, unless it is quantised and also the output
-    /// matrix. Quantised matrices, those of experts among them, and vectors are copied. On a GPU, and with
-    /// [`copy_weights`](super::RunnerBuilder::copy_weights), it is 0. Unless it is 0, the file must not be changed or
-    /// shortened while the model is loaded.
+    /// On a CPU, these are matrices in F32, F16 or BF16, and the embedding unless it is quantised
+    /// and also the output matrix. Quantised matrices, including those of experts, and vectors are
+    /// copied. On a GPU, and with [`copy_weights`](super::RunnerBuilder::copy_weights), it is 0. If
+    /// it is not 0, the file must not be changed or shortened while the model is loaded.
     pub mapped: u64,
-    /// What each token in the cache takes, in layers that see the whole context. The cache grows by pages of 64.
+    /// Cache size of one token, in layers that attend to the whole context. The cache grows by
+    /// pages of 64 tokens.
     pub cache_per_token: u64,
-    /// What the cache takes in layers that see no more than a window, at most; 0 where the model has no such layers.
+    /// Largest cache size of layers with sliding-window attention; 0 if there are none.
     pub windows: u64,
-    /// What recurrent layers keep of the sequence, with their checkpoints; 0 where the model has no such layers.
+    /// Size of the states of recurrent layers, including checkpoints; 0 if there are none.
     pub states: u64,
-    /// The most tokens that the sequence can hold.
+    /// Largest number of tokens in the sequence.
     pub context_length: usize,
-    /// The working memory of a step, at most.
+    /// Largest working memory of a step.
     pub scratch: u64,
 }
 
@@ -64,31 +66,44 @@ impl MemoryPlan {
         })
     }
 
-    /// The cache of a full context: whole pages.
+    /// Returns the cache size of a full context, in whole pages.
     pub fn cache(&self) -> u64 {
         let positions = self.context_length.next_multiple_of(PAGE_POSITIONS) as u64;
         positions.saturating_mul(self.cache_per_token).saturating_add(self.windows)
     }
 
-    /// Everything, with a full context.
+    /// Returns the total size with a full context.
     pub fn total(&self) -> u64 {
         self.weights.saturating_add(self.scratch).saturating_add(self.states).saturating_add(self.cache())
     }
 
-    /// The bytes of pages that a cache may have within `limit`, at least those of a full context, and the states of
-    /// recurrent layers.
-    pub(super) fn cache_within(&self, limit: Option<u64>) -> Result<Option<(u64, usize)>> {
+    /// Returns the cache's share of a memory limit; `None` without a limit.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if the limit has no room for a full context.
+    pub(super) fn cache_limits(&self, limit: Option<u64>) -> Result<Option<CacheLimits>> {
         match limit {
             Some(limit) if self.total() > limit => {
                 Err(Error::Memory { what: "the model with a full context", needed: self.total(), limit })
             }
-            Some(limit) => Ok(Some((limit - self.weights - self.scratch - self.states, STATES))),
+            Some(limit) => {
+                let page_bytes = limit - self.weights - self.scratch - self.states;
+                Ok(Some(CacheLimits { page_bytes, states: STATES }))
+            }
             None => Ok(None),
         }
     }
 }
 
-/// One line for each figure.
+/// The limits of a cache.
+pub(super) struct CacheLimits {
+    /// Total size of pages in bytes.
+    pub page_bytes: u64,
+    /// Number of states of recurrent layers.
+    pub states: usize,
+}
+
+/// Prints one line for each figure.
 impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "weights          {:>12}", bytes(self.weights))?;

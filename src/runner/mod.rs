@@ -1,55 +1,45 @@
-//! The whole path from a file to text: one stage after the other, and nothing else.
+//! Loads a model and runs requests with it: text, answers, token ids and logits.
 //!
-//! In: the path of a GGUF file, or of a directory of safetensors. Out: a [`Runner`], which holds the model ready to run and one sequence of tokens.
-//! Whatever a caller asks for (a text, an answer, ids, logits) goes through that sequence, and what the request shares
-//! with it at the start is not computed again.
+//! A [`Runner`] has a model and one sequence of tokens, which all requests share: tokens at the
+//! start of a request that the sequence already has are not computed again.
 
 #[cfg(feature = "chat")]
 mod answer;
 #[cfg(feature = "async")]
 mod asynchronous;
 mod builder;
+mod ids;
 mod lm;
+mod load;
 mod memory;
-mod requests;
 mod score;
+mod text;
 #[cfg(feature = "chat")]
 mod tool_choice;
 #[cfg(feature = "constrained")]
 mod typed;
 
-use std::{sync::Arc, thread};
+use std::fmt;
+#[cfg(feature = "constrained")]
+use std::sync::{Arc, OnceLock};
 
+#[cfg(feature = "chat")]
+pub use self::answer::{Answer, AnswerEvents};
+#[cfg(all(feature = "async", feature = "chat"))]
+pub use self::asynchronous::{AnswerEventStream, AnswerStream};
+#[cfg(feature = "async")]
+pub use self::asynchronous::{AsyncRunner, GenerationStream, Reply};
+pub use self::{builder::RunnerBuilder, lm::LmRunner, memory::MemoryPlan};
+#[cfg(feature = "constrained")]
+use crate::grammar::Grammars;
+use crate::{backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, tokenizer::Tokenizer};
+#[cfg(feature = "chat")]
 use crate::{
-    Error, Result,
-    backend::{Adapter, Backend, Device, DeviceInfo, Fallback, LoadProgress},
-    generate::{Decoder, Limits},
-    gguf::Gguf,
-    graph::Graph,
-    kv_cache::{CacheLayout, KvCache, SequenceId},
-    models::{Config, Model},
-    optimize::{Target, optimize},
-    tokenizer::Tokenizer,
-    weights::Weights,
+    chat::ChatTemplate,
+    error::{Error, Result},
 };
 
-#[cfg(feature = "chat")]
-pub use answer::{Answer, AnswerEvents};
-#[cfg(all(feature = "async", feature = "chat"))]
-pub use asynchronous::{AnswerEventStream, AnswerStream};
-#[cfg(feature = "async")]
-pub use asynchronous::{AsyncRunner, GenerationStream, Reply};
-pub use builder::RunnerBuilder;
-pub use lm::LmRunner;
-pub use memory::MemoryPlan;
-
-#[cfg(feature = "chat")]
-use crate::chat::ChatTemplate;
-
-/// Whether this build has a backend for GPUs.
-const LOOKS_FOR_GPUS: bool = cfg!(any(feature = "wgpu", feature = "metal"));
-
-/// A model ready to run, and one sequence of tokens.
+/// A loaded model with one sequence of tokens.
 ///
 /// ```no_run
 /// use inkstone::{GenerateOptions, Runner};
@@ -65,19 +55,20 @@ pub struct Runner {
     memory: MemoryPlan,
     device: DeviceInfo,
     tokenizer: Tokenizer,
-    /// The builder's or else the file's, or why the latter cannot be used: a model without one
-    /// still generates from plain prompts.
+    /// The template of the builder or of the file, or the error of the latter: a model without a
+    /// template can still generate from plain prompts.
     #[cfg(feature = "chat")]
     template: Result<ChatTemplate, String>,
     decoder: Decoder,
     sequence: SequenceId,
-    /// Made when first asked for, for all clones.
+    /// Built on first use, and shared by all clones.
     #[cfg(feature = "constrained")]
-    grammars: Arc<std::sync::OnceLock<crate::grammar::Grammars>>,
+    grammars: Arc<OnceLock<Grammars>>,
 }
 
-/// Another runner of the same model, with a sequence of its own: for another thread, or another conversation. The two share
-/// the weights and the cache's memory, and so the memory limit; their steps take turns.
+/// Returns a runner of the same model with a separate, empty sequence: for another thread or
+/// conversation. Both share the weights, the cache's memory and the memory limit; their steps run
+/// one at a time.
 impl Clone for Runner {
     fn clone(&self) -> Self {
         let Self { config, memory, device, tokenizer, decoder, .. } = self;
@@ -98,103 +89,50 @@ impl Clone for Runner {
     }
 }
 
-/// All that is known of a model before memory is spent on it.
-struct Prepared {
-    gguf: Gguf,
-    weights: Weights,
-    config: Config,
-    backend: Box<dyn Backend>,
-    graph: Graph,
-    layout: CacheLayout,
-    limits: Limits,
-    memory: MemoryPlan,
+impl Runner {
+    /// Returns the model's sizes and constants.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the device that the model runs on.
+    pub fn device(&self) -> &DeviceInfo {
+        &self.device
+    }
+
+    /// Returns the model's tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Returns the chat template of the builder or of the model.
+    ///
+    /// # Errors
+    /// [`Error::ChatTemplate`] if the file has no template, or one that does not parse.
+    #[cfg(feature = "chat")]
+    pub fn chat_template(&self) -> Result<&ChatTemplate> {
+        self.template.as_ref().map_err(|what| Error::ChatTemplate(what.clone()))
+    }
+
+    /// Returns the memory that the model takes.
+    pub fn memory(&self) -> &MemoryPlan {
+        &self.memory
+    }
+
+    /// Returns the largest number of tokens in the sequence.
+    pub fn context_length(&self) -> usize {
+        self.memory.context_length
+    }
 }
 
-impl RunnerBuilder {
-    /// Does something with the backend that was asked for; where that was left open and no GPU can do it, with the CPU.
-    fn with_backend<T>(&self, act: impl Fn(Box<dyn Backend>) -> Result<T>) -> Result<T> {
-        let reason = match &self.device {
-            Device::Cpu => return act(self.cpu()?),
-            Device::Gpu(adapter) => return act(self.gpu(adapter)?),
-            Device::Auto if !LOOKS_FOR_GPUS => return act(self.cpu()?),
-            Device::Auto => match self.gpu(&Adapter::Best).and_then(&act) {
-                Err(error @ (Error::NoDevice(_) | Error::Device { .. } | Error::DeviceMemory { .. })) => {
-                    error.to_string()
-                }
-                other => return other,
-            },
-        };
-        act(Box::new(Fallback::new(self.cpu()?, reason)))
-    }
-
-    fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Prepared> {
-        let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
-        let Model { config, graph } = Model::for_positions(&gguf, &weights, self.positions())?;
-        let context_length = self.context_length_for(&config)?;
-        let limits = self.limits_for(&config, context_length, &*backend)?;
-        let graph = optimize(
-            &graph,
-            &Target {
-                supports: &|op| backend.supports(op),
-                vector: &|name| Some(Arc::from(weights.vector(name, gguf.tensor(name)?.elements()).ok()?)),
-            },
-        )?
-        .graph;
-        let layout = CacheLayout::new(&graph, self.cache_type)?;
-        let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
-        Ok(Prepared { gguf, weights, config, backend, graph, layout, limits, memory })
-    }
-
-    fn load(&self, gguf: Gguf) -> Result<Runner> {
-        self.with_backend(|backend| self.load_on(gguf.clone(), backend))
-    }
-
-    fn load_on(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Runner> {
-        // Parsed first: an error in it should not cost the time that the weights take.
-        #[cfg(feature = "chat")]
-        let own = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
-        let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(gguf, backend)?;
-        let cache = KvCache::new(&layout, memory.context_length);
-        let cache = match memory.cache_within(self.memory_limit)? {
-            Some((bytes, states)) => cache.with_limits(bytes, states),
-            None => cache,
-        };
-        let progress = LoadProgress::new(memory.weights, self.on_progress.as_ref().map(|callback| &*callback.0));
-        progress.start()?;
-        // Indexing a large vocabulary takes as long as making the weights ready.
-        let (executable, tokenizer) = thread::scope(|scope| {
-            let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&gguf));
-            let Limits { max_tokens, max_outputs, .. } = limits;
-            let executable =
-                backend.compile_with_progress(&graph, &weights, &layout, max_tokens, max_outputs, &progress);
-            (executable, tokenizer.join())
-        });
-        let tokenizer = tokenizer.map_err(|_| Error::Tokenizer("the thread that built it failed".into()))??;
-        #[cfg(feature = "chat")]
-        let template = match own {
-            Some(template) => Ok(template.for_tokenizer(&tokenizer)?),
-            None => ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
-                Error::ChatTemplate(what) => what,
-                other => other.to_string(),
-            }),
-        };
-        let executable = executable?;
-        progress.finish()?;
-        let mut decoder = Decoder::new(executable, cache, limits)
-            .with_recompute(self.recompute)
-            .with_trained_context(config.context_length);
-        let sequence = decoder.open();
-        Ok(Runner {
-            config,
-            memory,
-            device: backend.device().clone(),
-            tokenizer,
-            #[cfg(feature = "chat")]
-            template,
-            decoder,
-            sequence,
-            #[cfg(feature = "constrained")]
-            grammars: Default::default(),
-        })
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { config, memory, device, decoder, .. } = self;
+        f.debug_struct("Runner")
+            .field("config", config)
+            .field("memory", memory)
+            .field("device", device)
+            .field("decoder", decoder)
+            .finish_non_exhaustive()
     }
 }

@@ -1,21 +1,22 @@
-//! The log-probabilities of given texts.
+//! Computes the log-probabilities of given texts.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use super::Runner;
 use crate::{
     Error, Result,
-    generate::{Decoder, Prompt, Wanted},
+    generate::{Decoder, LogitsFor, Prompt},
     kv_cache::SequenceId,
     sampler::Logprobs,
 };
 
 impl Runner {
-    /// How probable the model finds each token of `continuation` after `prompt` and those before it, with the `top` most
-    /// probable in its place. Their sum is the log-likelihood of the continuation.
+    /// Returns the log-probability of each token of `continuation` after `prompt`, with the `top`
+    /// most probable tokens at its position. Their sum is the log-likelihood of the continuation.
     ///
-    /// Two texts are encoded as one, so where a token is of both, the continuation begins with it.
-    /// After token ids, as of a rendered chat template, a text is encoded by
+    /// If both are text, they are encoded as one text; a token that spans both belongs to the
+    /// continuation. If the prompt is token ids (a rendered chat template, for example), a
+    /// continuation of text is encoded by
     /// [`encode_continuation`](crate::tokenizer::Tokenizer::encode_continuation).
     ///
     /// ```no_run
@@ -28,8 +29,8 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for a continuation without a token, or with nothing before its first; else as
-    /// [`generate`](Self::generate).
+    /// [`Error::Argument`] for a continuation without tokens, or without a token before it;
+    /// otherwise as [`generate`](Self::generate).
     pub fn score<'p, 'c>(
         &mut self,
         prompt: impl Into<Prompt<'p>>,
@@ -42,9 +43,9 @@ impl Runner {
         self.score_ids(&ids, from, top)
     }
 
-    /// Scores each of `labels` after `prefix`, as [`score`](Self::score) does one by one, and
-    /// returns the scores in the labels' order: to classify by the log-likelihoods, for instance.
-    /// `prefix` is computed once, and the labels' tokens together, up to 16 of them in a step.
+    /// Scores each of `labels` after `prefix`, as [`score`](Self::score) does for one, and returns
+    /// the scores in the order of the labels. This can classify a text by log-likelihoods. `prefix`
+    /// is computed once, and up to 16 tokens of labels in each step.
     ///
     /// ```no_run
     /// use inkstone::Runner;
@@ -58,11 +59,11 @@ impl Runner {
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     ///
-    /// The runner's sequence holds the prefix afterwards.
+    /// Afterwards the runner's sequence has the prefix.
     ///
     /// # Errors
-    /// [`Error::Request`] with the number of a label and the error that [`score`](Self::score)
-    /// gives for it, before anything is computed. Whatever the device reports.
+    /// [`Error::Request`] with the index of a label and its error, as of [`score`](Self::score),
+    /// before any computation. Errors of the device.
     pub fn score_many<'p, 'l>(
         &mut self,
         prefix: impl Into<Prompt<'p>>,
@@ -78,31 +79,31 @@ impl Runner {
                 .map_err(|error| error.in_request(index))
         });
         let labels = labels.collect::<Result<Vec<_>>>()?;
-        // Each label shares the prefix up to its own first token.
+        // The tokens of the prefix that all labels share; encoding may change its last tokens.
         let Some(common) = labels.iter().map(|label| label.from).min() else { return Ok(vec![]) };
         let Self { decoder, sequence, .. } = self;
         decoder.prefill(*sequence, &before[..common], |_, _| true)?;
         let mut scoring = Scoring { decoder, prefix: *sequence, common, labels, top };
         scoring.run()?;
-        let labels = std::mem::take(&mut scoring.labels);
+        let labels = mem::take(&mut scoring.labels);
         drop(scoring);
-        // Where there is no memory for a fork beside the prefix, a label takes the place of the
-        // prefix.
-        let scored = labels.into_iter().map(|label| match label.is_scored() {
-            true => Ok(label.scores),
-            false => self.score_ids(&label.ids, label.from, top),
+        // If memory has no room for a fork beside the prefix, the label replaces the prefix.
+        let scored = labels.into_iter().map(|label| {
+            if label.is_scored() { Ok(label.scores) } else { self.score_ids(&label.ids, label.from, top) }
         });
         scored.collect()
     }
 
-    /// How probable the model finds each of `ids` from the one at `from` on, given those before it, with the `top` most
-    /// probable in its place. What `ids` shares with the sequence up to there is not computed again.
+    /// Returns the log-probability of each id from index `from` on, given the ids before it, with
+    /// the `top` most probable tokens at its position. Ids before `from` that the sequence already
+    /// has are not computed again.
     ///
     /// # Errors
-    /// [`Error::Argument`] where `from` is 0 or leaves none; else as [`generate_ids`](Self::generate_ids).
+    /// [`Error::Argument`] if `from` is 0 or not below the number of ids; otherwise as
+    /// [`generate_ids`](Self::generate_ids).
     pub fn score_ids(&mut self, ids: &[u32], from: usize, top: usize) -> Result<Vec<Logprobs>> {
         if from == 0 || from >= ids.len() {
-            let what = format!("is {from}, but of {} ids one must come before it and one after", ids.len());
+            let what = format!("is {from}, but must be at least 1 and less than the number of ids, {}", ids.len());
             return Err(Error::argument("from", what));
         }
         let Self { decoder, sequence, .. } = self;
@@ -113,7 +114,7 @@ impl Runner {
         for (chunk, next) in
             ids[from..ids.len() - 1].chunks(limits.max_outputs).zip(ids[from + 1..].chunks(limits.max_outputs))
         {
-            let logits = decoder.step(&[(*sequence, chunk, Wanted::All)])?;
+            let logits = decoder.step(&[(*sequence, chunk, LogitsFor::All)])?;
             let rows = logits.chunks_exact(limits.vocab_size).zip(next);
             scores.extend(rows.map(|(row, &id)| Logprobs::new(row, id, top)));
         }
@@ -127,38 +128,38 @@ impl Runner {
         }
     }
 
-    /// The ids of a continuation after a prompt, whose own ids are `before`.
+    /// Returns the label of a continuation; `before` are the ids of the prompt.
     fn label(&self, prompt: &Prompt<'_>, before: &[u32], continuation: &Prompt<'_>) -> Result<Label> {
         let ids = match (prompt, continuation) {
             (Prompt::Text(prompt), Prompt::Text(text)) => self.tokenizer.encode_prompt(&format!("{prompt}{text}"))?,
             (_, Prompt::Text(text)) => [before, &self.tokenizer.encode_continuation(text)?].concat(),
             (_, Prompt::Ids(ids)) => [before, ids].concat(),
         };
-        let from = before.iter().zip(&ids).take_while(|(a, b)| a == b).count();
+        let from = before.iter().zip(&ids).take_while(|(left, right)| left == right).count();
         if from == ids.len() {
-            return Err(Error::argument("continuation", "has no token of its own"));
+            return Err(Error::argument("continuation", "adds no token to the prompt: it must not be empty"));
         }
         if from == 0 {
-            return Err(Error::argument("prompt", "has no token of its own for the continuation to follow"));
+            return Err(Error::argument("prompt", "has no token before the continuation: it must not be empty"));
         }
         Ok(Label { ids, from, computed: 0, sequence: None, scores: vec![] })
     }
 }
 
-/// A continuation of a prefix that is scored.
+/// A continuation of a prefix, and its scores so far.
 struct Label {
     /// The ids of prefix and continuation.
     ids: Vec<u32>,
     /// Index of the continuation's first id.
     from: usize,
-    /// Number of ids that have been computed.
+    /// Number of computed ids.
     computed: usize,
-    /// Its fork of the prefix, while it is under way.
+    /// The fork of the prefix, while the label is computed.
     sequence: Option<SequenceId>,
     scores: Vec<Logprobs>,
 }
 
-/// The scoring of labels in forks of their prefix, which are closed when it is dropped.
+/// Scores labels in forks of their prefix, and closes the forks when it is dropped.
 struct Scoring<'a> {
     decoder: &'a mut Decoder,
     prefix: SequenceId,
@@ -169,7 +170,7 @@ struct Scoring<'a> {
 }
 
 impl Scoring<'_> {
-    /// Scores the labels that there is memory for; the decoder has the logits after the prefix.
+    /// Scores the labels for which there is memory. The decoder has the logits after the prefix.
     fn run(&mut self) -> Result<()> {
         let Self { decoder, common, labels, top, .. } = self;
         let logits = &*decoder.logits();
@@ -192,8 +193,8 @@ impl Scoring<'_> {
         }
     }
 
-    /// The tokens of the next step, as ranges of labels' ids: of up to `at_once` labels, as many as
-    /// a step computes logits for.
+    /// Returns the tokens of the next step, as indices of labels and ranges of their ids: tokens of
+    /// up to `at_once` labels, as many as one step computes logits for.
     fn next_runs(&mut self, at_once: usize) -> Result<Vec<(usize, Range<usize>)>> {
         let mut room = self.decoder.limits().max_outputs;
         let mut runs = vec![];
@@ -219,7 +220,7 @@ impl Scoring<'_> {
         let vocab_size = decoder.limits().vocab_size;
         let batch = runs.iter().filter_map(|(index, tokens)| {
             let label = &labels[*index];
-            Some((label.sequence?, &label.ids[tokens.clone()], Wanted::All))
+            Some((label.sequence?, &label.ids[tokens.clone()], LogitsFor::All))
         });
         let mut rows = decoder.step(&batch.collect::<Vec<_>>())?.chunks_exact(vocab_size);
         for (index, tokens) in runs {
@@ -236,7 +237,7 @@ impl Scoring<'_> {
         Ok(())
     }
 
-    /// Closes a label's fork, so that others have its memory; the label's turn comes later.
+    /// Closes the fork of a label to free its memory. The label is computed again later.
     fn start_over(&mut self, index: usize) -> Result<()> {
         let Self { decoder, common, labels, .. } = self;
         let label = &mut labels[index];
@@ -249,20 +250,20 @@ impl Scoring<'_> {
 impl Drop for Scoring<'_> {
     fn drop(&mut self) {
         for sequence in self.labels.iter().filter_map(|label| label.sequence) {
-            // Where that fails the device has, whose error the caller was given.
+            // It can only fail after an error of the device, which the caller has received.
             _ = self.decoder.close(sequence);
         }
     }
 }
 
 impl Label {
-    /// Whether it has all scores: the last id is scored by the logits of the one before.
+    /// Returns whether all scores are known; the last id needs only the logits of the id before it.
     fn is_scored(&self) -> bool {
         self.computed == self.ids.len() - 1
     }
 
-    /// Takes the logits of the last of its first `computed` ids, a row for each, and scores the ids
-    /// that follow them.
+    /// Scores the ids that follow the last rows: `rows` has a row of logits for each of the last
+    /// computed ids, of which there are now `computed`.
     fn take<'l>(&mut self, computed: usize, rows: impl ExactSizeIterator<Item = &'l [f32]>, top: usize) {
         let first = computed - rows.len() + 1;
         self.computed = computed;

@@ -1,4 +1,4 @@
-//! Answers that are values of a type.
+//! Generates values of Rust types.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Runner {
-    /// Makes grammars over the model's vocabulary, for [`GenerateOptions::grammar`].
+    /// Returns the grammar compiler for the model's vocabulary, for [`GenerateOptions::grammar`].
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Runner};
@@ -34,10 +34,10 @@ impl Runner {
         Ok(self.grammars.get_or_init(|| grammars))
     }
 
-    /// Continues a prompt with compact JSON of a type, and returns the value. The text is held to
-    /// what serde reads: the limits of integers, finite floats, the fields of the type alone.
-    /// [`grammar`](crate::grammar#rust-types) lists the supported types. A grammar in `options` is
-    /// replaced.
+    /// Continues a prompt with compact JSON of a type, and returns the value. The text is
+    /// constrained to what serde reads: the limits of integers, finite floats, only the fields of
+    /// the type. [`grammar`](crate::grammar#rust-types) lists the supported types. A grammar in
+    /// `options` is replaced.
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Runner};
@@ -54,10 +54,10 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Grammar`] if the type's schema has a keyword that is not supported; it names the
-    /// type, the field and the keyword. [`Error::Incomplete`] if the text ended early, at the token
-    /// limit for instance, and [`Error::Form`] if the type refuses a complete text; both have the
-    /// text. Otherwise as [`generate`](Self::generate).
+    /// [`Error::Grammar`] if the type's schema has an unsupported keyword; it names the type, the
+    /// field and the keyword. [`Error::Incomplete`] if the text ended early, for example at the
+    /// token limit, and [`Error::Form`] if serde rejects a complete text; both contain the text.
+    /// Otherwise as [`generate`](Self::generate).
     pub fn generate_as<'p, T: DeserializeOwned + JsonSchema>(
         &mut self,
         prompt: impl Into<Prompt<'p>>,
@@ -79,8 +79,8 @@ impl Runner {
     }
 
     /// Answers a conversation with compact JSON of a type, and returns the value, as
-    /// [`generate_as`](Self::generate_as) does. Reasoning before the answer is not constrained, and
-    /// left out. A grammar in `options` is replaced.
+    /// [`generate_as`](Self::generate_as) does. Reasoning before the answer is unconstrained and
+    /// dropped. A grammar in `options` is replaced.
     ///
     /// # Errors
     /// As [`generate_as`](Self::generate_as) and [`chat_with`](Self::chat_with).
@@ -108,7 +108,7 @@ impl Runner {
                 AnswerEvent::Text(piece) => text += &piece,
                 AnswerEvent::Reasoning(_) => {}
                 AnswerEvent::ToolCall(call) => {
-                    let what = format!("it is a call of the tool `{}`: offer no tools", call.name);
+                    let what = format!("it is a call of the tool `{}`: do not offer tools", call.name);
                     return Err(Error::Form { form: type_name::<T>(), what, text: call.arguments.to_string() });
                 }
             }
@@ -121,31 +121,31 @@ impl Runner {
     }
 }
 
-/// Reads a generated text as a value. A text that was cut off counts as complete unless it could go
-/// on.
+/// Parses a generated text. A text that was cut off counts as complete if it cannot continue.
 fn value<T: DeserializeOwned>(text: String, stop: &StopReason) -> Result<T> {
     let form = type_name::<T>();
     let value = serde_json::from_str(&text);
     match (stop, value) {
         (StopReason::EndOfGeneration(_), Ok(value)) => Ok(value),
-        // A number may have more digits; every other value has an end of its own.
+        // Only a number could continue, with more digits.
         (_, Ok(value)) if !text.ends_with(|last: char| last.is_ascii_digit()) => Ok(value),
         (StopReason::EndOfGeneration(_), Err(error)) => {
-            let what = format!("{error}: say so in the schema of the type, by an attribute of schemars, or ask again");
+            let what =
+                format!("{error}: express this rule in the type's schema by an attribute of schemars, or try again");
             Err(Error::Form { form, what, text })
         }
         (stop, _) => Err(Error::Incomplete { form, stop: format!("{stop:?}"), what: advice(stop), text }),
     }
 }
 
-/// Returns what to do about a text that was cut off.
+/// Returns the advice for a text that was cut off.
 fn advice(stop: &StopReason) -> String {
     match stop {
         StopReason::TokenLimit => "raise `max_tokens`, or limit the lengths in the schema of the type".into(),
         StopReason::ContextEnd => "shorten the prompt, or build the runner with a larger `context_length`".into(),
         StopReason::StopString(stop) => format!("remove the stop string {stop:?} from the options"),
-        StopReason::Caller => "let it go on to its end".into(),
-        StopReason::EndOfGeneration(_) | StopReason::Error => "see the error before it".into(),
+        StopReason::Caller => "do not stop it before its end".into(),
+        StopReason::EndOfGeneration(_) | StopReason::Error => "see the earlier error".into(),
     }
 }
 

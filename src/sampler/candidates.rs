@@ -1,7 +1,8 @@
-//! Logits in, the few tokens that the truncations keep out, best first, and the draw among them.
+//! Selects the tokens that the truncations keep, best first, and draws one of them.
 //!
-//! A vocabulary has 150 thousand tokens and a truncation keeps tens of them. So nothing sorts the vocabulary: the `k` best are
-//! kept while one pass runs over it, and top-p asks for more of them until their probability suffices.
+//! A vocabulary has 150 thousand tokens, of which the truncations keep tens. Therefore the
+//! vocabulary is not sorted: one pass keeps the `k` best tokens, and top-p asks for more of them
+//! until their probability suffices.
 
 use std::cmp::Ordering;
 
@@ -14,30 +15,30 @@ pub(crate) struct Candidate {
     pub id: u32,
 }
 
-/// Larger logits first; among equals the lower id.
+/// Orders larger logits first, and equal ones by id.
 fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
 
-/// The largest logit, of the lowest id among equals, in one pass.
+/// Returns the token with the largest logit, the lowest id of equal ones, in one pass.
 ///
 /// # Errors
-/// [`Error::Argument`] where a logit is NaN or positive infinity, or all are negative infinity.
+/// [`Error::Argument`] if a logit is NaN or positive infinity, or if all are negative infinity.
 pub(crate) fn largest(logits: &[f32]) -> Result<Candidate> {
     const CHUNK: usize = 512;
     let (mut best, mut start) = (f32::NEG_INFINITY, 0);
     for (index, chunk) in logits.chunks(CHUNK).enumerate() {
-        // Comparisons that NaN fails, and no early exit: the loop becomes SIMD.
-        let (mut sound, mut most) = (true, f32::NEG_INFINITY);
+        // NaN fails the comparisons. Without an early exit, the compiler vectorises the loop.
+        let (mut valid, mut maximum) = (true, f32::NEG_INFINITY);
         for &logit in chunk {
-            sound &= logit < f32::INFINITY;
-            most = if logit > most { logit } else { most };
+            valid &= logit < f32::INFINITY;
+            maximum = if logit > maximum { logit } else { maximum };
         }
-        if !sound {
+        if !valid {
             return Err(damaged());
         }
-        if most > best {
-            (best, start) = (most, index * CHUNK);
+        if maximum > best {
+            (best, start) = (maximum, index * CHUNK);
         }
     }
     match logits[start..].iter().position(|&logit| logit == best) {
@@ -47,14 +48,18 @@ pub(crate) fn largest(logits: &[f32]) -> Result<Candidate> {
 }
 
 fn damaged() -> Error {
-    Error::argument("logits", "hold NaN or infinity: the model or its input is damaged")
+    Error::argument("logits", "contain NaN or infinity: the model file may be damaged")
 }
 
 fn none_left() -> Error {
-    Error::argument("logits", "are all negative infinity: no token is left to choose")
+    Error::argument(
+        "logits",
+        "are all negative infinity, so no token can be chosen: allow one in `logit_bias`, the grammar or the processors",
+    )
 }
 
-/// The index drawn from `softmax(logits / temperature)` by a uniform number from 0 to below 1; `largest` is the largest logit.
+/// Draws an index from `softmax(logits / temperature)`; `uniform` is a random number in [0, 1), and
+/// `largest` the largest logit.
 pub(super) fn draw(logits: impl Iterator<Item = f32> + Clone, largest: f32, temperature: f32, uniform: f64) -> usize {
     let weight = |logit: f32| (f64::from(logit - largest) / f64::from(temperature)).exp();
     let total: f64 = logits.clone().map(weight).sum();
@@ -73,22 +78,23 @@ pub(super) fn draw(logits: impl Iterator<Item = f32> + Clone, largest: f32, temp
     last
 }
 
-/// The natural logarithm of the sum of the candidates' exponentials; the first is the best.
+/// Returns the natural logarithm of the sum of the candidates' exponentials. The first candidate is
+/// the best.
 pub(super) fn log_total(candidates: &[Candidate]) -> f64 {
-    let most = f64::from(candidates[0].logit);
-    candidates.iter().map(|c| (f64::from(c.logit) - most).exp()).sum::<f64>().ln() + most
+    let maximum = f64::from(candidates[0].logit);
+    candidates.iter().map(|c| (f64::from(c.logit) - maximum).exp()).sum::<f64>().ln() + maximum
 }
 
-/// The memory of a selection, kept from token to token.
+/// A buffer for the selection, reused from token to token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     best: Vec<Candidate>,
 }
 
-/// What keeps a token.
+/// The options that truncate the candidates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Truncation {
-    /// 0: all.
+    /// 0 keeps all tokens.
     pub top_k: usize,
     pub typical_p: f32,
     pub top_p: f32,
@@ -96,7 +102,8 @@ pub(super) struct Truncation {
 }
 
 impl Candidates {
-    /// What the truncations keep, best first and never empty; `best` is the largest of the logits.
+    /// Returns the tokens that the truncations keep, at least one, best first. `best` has the
+    /// largest logit.
     pub(super) fn select(&mut self, logits: &[f32], best: Candidate, truncation: Truncation) -> &[Candidate] {
         let Truncation { top_k, typical_p, top_p, .. } = truncation;
         let weight = |logit: f32| f64::from(logit - best.logit).exp();
@@ -105,21 +112,22 @@ impl Candidates {
             self.take_best(logits, limit);
             return self.keep(truncation);
         }
-        // The total is needed to know what share the best have; with top-k it is taken over those alone.
+        // Top-p needs the total weight; with top-k it is the total of the `k` best tokens.
         let whole = (top_k == 0 && top_p < 1.0).then(|| logits.iter().map(|&l| weight(l)).sum::<f64>());
-        let mut wanted = if top_k == 0 { limit.min(256) } else { limit };
+        let mut count = if top_k == 0 { limit.min(256) } else { limit };
         let kept = loop {
-            self.take_best(logits, wanted);
-            let (kept, has_end) = self.cut(whole, top_p, truncation.min_p);
-            if wanted == limit || has_end {
+            self.take_best(logits, count);
+            let (kept, has_end) = self.truncated(whole, top_p, truncation.min_p);
+            if count == limit || has_end {
                 break kept;
             }
-            wanted = limit.min(wanted * 8);
+            count = limit.min(count * 8);
         };
         &self.best[..kept]
     }
 
-    /// What the truncations but top-k keep of the best, which come best first.
+    /// Returns the tokens of `best`, which are the result of top-k in descending order, that the
+    /// other truncations keep.
     ///
     /// # Errors
     /// As [`largest`].
@@ -137,7 +145,7 @@ impl Candidates {
         }
     }
 
-    /// The `k` best of `logits`, sorted.
+    /// Returns the `k` best tokens, sorted.
     pub(super) fn best_of(&mut self, logits: &[f32], k: usize) -> &mut [Candidate] {
         self.take_best(logits, k);
         &mut self.best
@@ -147,11 +155,12 @@ impl Candidates {
         if truncation.typical_p < 1.0 {
             self.keep_typical(f64::from(truncation.typical_p));
         }
-        let (kept, _) = self.cut(None, truncation.top_p, truncation.min_p);
+        let (kept, _) = self.truncated(None, truncation.top_p, truncation.min_p);
         &self.best[..kept]
     }
 
-    /// Keeps those first whose surprise is nearest to the entropy, until they have probability `p`; of equal ones the better.
+    /// Keeps the tokens with a surprise nearest to the entropy, until their probability is at least
+    /// `p`; of equally near tokens, the more probable.
     fn keep_typical(&mut self, p: f64) {
         let total = log_total(&self.best);
         let log_p = |c: &Candidate| f64::from(c.logit) - total;
@@ -169,9 +178,10 @@ impl Candidates {
         self.best.sort_unstable_by(best_first);
     }
 
-    /// How many of the best are kept, one at least, and whether none beyond them could be. Without the `whole` weight of
-    /// all logits, shares are those of the best.
-    fn cut(&self, whole: Option<f64>, top_p: f32, min_p: f32) -> (usize, bool) {
+    /// Returns the number of best tokens to keep, at least one, and whether the result is final
+    /// even if more tokens were considered. `whole` is the total weight of all logits; without it,
+    /// probabilities are relative to the best tokens.
+    fn truncated(&self, whole: Option<f64>, top_p: f32, min_p: f32) -> (usize, bool) {
         let weight = |logit: f32| f64::from(logit - self.best[0].logit).exp();
         let total = whole.unwrap_or_else(|| self.best.iter().map(|c| weight(c.logit)).sum());
         let nucleus = self.nucleus(top_p, total, weight);
@@ -180,18 +190,19 @@ impl Candidates {
         (likely.max(1), nucleus.is_some() || likely < kept)
     }
 
-    /// How many of the best reach `top_p` of the total weight; `None` where all of them together do not, or all are to be kept.
+    /// Returns the number of best tokens that reach `top_p` of the total weight; `None` if all of
+    /// them together do not, or if top-p is off.
     fn nucleus(&self, top_p: f32, total: f64, weight: impl Fn(f32) -> f64) -> Option<usize> {
-        let enough = f64::from(top_p) * total;
+        let required = f64::from(top_p) * total;
         let mut sum = 0.0;
         let reaches = |c: &Candidate| {
             sum += weight(c.logit);
-            sum >= enough
+            sum >= required
         };
         if top_p < 1.0 { self.best.iter().position(reaches).map(|index| index + 1) } else { None }
     }
 
-    /// Leaves the `k` best of `logits` in `self.best`, sorted.
+    /// Sets `self.best` to the `k` best tokens, sorted.
     fn take_best(&mut self, logits: &[f32], k: usize) {
         let best = &mut self.best;
         best.clear();
@@ -199,7 +210,7 @@ impl Candidates {
         best.reserve(capacity.min(logits.len()));
         let mut threshold = f32::NEG_INFINITY;
         for (id, &logit) in logits.iter().enumerate() {
-            // At an equal logit the earlier, lower id stays.
+            // Of equal logits, the earlier one with the lower id stays.
             if logit > threshold {
                 best.push(Candidate { logit, id: id as u32 });
                 if best.len() == capacity {

@@ -1,13 +1,13 @@
-//! What the prompt holds and what was sampled, and what that makes of the logits.
+//! Keeps the ids of the prompt and the sampled text, and applies the penalties for repetition.
 
 use std::collections::HashMap;
 
 use super::{Dry, SamplerOptions};
 
-/// A repetition counts for no more than this many tokens, so that what it costs stays finite.
-const LONGEST: usize = 50;
+/// The largest length of a repetition that counts, so that its penalty stays finite.
+const MAX_REPETITION: usize = 50;
 
-/// The ids so far, and how often each is in the window of the penalties.
+/// The ids so far, and the number of occurrences of each id in the penalty window.
 #[derive(Debug, Default)]
 pub(super) struct History {
     ids: Vec<u32>,
@@ -34,7 +34,7 @@ impl History {
         }
     }
 
-    /// Penalises the tokens in the window.
+    /// Penalises the tokens in the penalty window.
     pub fn penalize(&self, logits: &mut [f32], options: &SamplerOptions) {
         for (&id, &count) in &self.counts {
             let logit = &mut logits[id as usize];
@@ -44,7 +44,7 @@ impl History {
         }
     }
 
-    /// Penalises the tokens that would go on with a repetition.
+    /// Penalises the tokens that would continue a repetition.
     pub fn discourage_repetition(&self, logits: &mut [f32], dry: &Dry) {
         for (id, len) in self.repetitions(dry) {
             if let Some(beyond) = len.checked_sub(dry.allowed_length) {
@@ -53,21 +53,22 @@ impl History {
         }
     }
 
-    /// The tokens that followed where the text was as it is at its end, and for how many tokens it was so at most.
+    /// Returns the tokens that followed earlier occurrences of the text's end, with the length of
+    /// the longest such occurrence.
     fn repetitions(&self, dry: &Dry) -> HashMap<u32, usize> {
         let ids = &self.ids[self.ids.len().saturating_sub(dry.window)..];
         let mut longest = HashMap::new();
         let Some((last, before)) = ids.split_last().filter(|(last, _)| !dry.breakers.contains(last)) else {
             return longest;
         };
-        for (at, _) in before.iter().enumerate().filter(|(_, id)| *id == last) {
-            let next = ids[at + 1];
+        for (index, _) in before.iter().enumerate().filter(|(_, id)| *id == last) {
+            let next = ids[index + 1];
             if dry.breakers.contains(&next) {
                 continue;
             }
-            let earlier = ids[..at].iter().rev().zip(before.iter().rev());
+            let earlier = ids[..index].iter().rev().zip(before.iter().rev());
             let same = earlier.take_while(|(then, now)| then == now && !dry.breakers.contains(now));
-            let len = 1 + same.take(LONGEST - 1).count();
+            let len = 1 + same.take(MAX_REPETITION - 1).count();
             let known = longest.entry(next).or_insert(0);
             *known = len.max(*known);
         }

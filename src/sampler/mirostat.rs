@@ -1,27 +1,29 @@
-//! Mirostat: tokens are kept by how surprising they are, and the bound follows the surprise of what is drawn.
+//! Truncates by Mirostat: keeps tokens below a bound on their surprise, which follows the surprise
+//! of the drawn tokens.
 
 use super::{
     Mirostat, MirostatVersion,
     candidates::{Candidate, Candidates},
 };
 
-/// The most probable tokens that the first version estimates from.
-const ESTIMATED_FROM: usize = 100;
+/// Number of most probable tokens from which the first version estimates.
+const ESTIMATION_TOKENS: usize = 100;
 
-/// The bound of one sequence.
+/// The bound on the surprise of one sequence's tokens.
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct SurpriseBound {
     options: Mirostat,
-    /// In bits.
+    /// The bound in bits.
     mu: f64,
 }
 
-impl Bound {
+impl SurpriseBound {
     pub fn new(options: Mirostat) -> Self {
         Self { options, mu: 2.0 * f64::from(options.tau) }
     }
 
-    /// The candidates within the bound, best first, with the natural logarithm of their probability as logit.
+    /// Returns the candidates within the bound, best first. Their logits are natural logarithms of
+    /// probabilities.
     pub fn select<'a>(
         &self,
         candidates: &'a mut Candidates,
@@ -34,8 +36,8 @@ impl Bound {
         let log_p = |logit: f32| scaled(logit) - total.ln();
         let count = match self.options.version {
             MirostatVersion::One => {
-                let most = candidates.best_of(logits, ESTIMATED_FROM + 1);
-                let log_p: Vec<_> = most.iter().map(|c| log_p(c.logit)).collect();
+                let best = candidates.best_of(logits, ESTIMATION_TOKENS + 1);
+                let log_p: Vec<_> = best.iter().map(|c| log_p(c.logit)).collect();
                 kept_by_rank(zipf_exponent(&log_p), self.mu, logits.len())
             }
             MirostatVersion::Two => {
@@ -48,14 +50,14 @@ impl Bound {
         kept
     }
 
-    /// Moves the bound after a token of this log-probability.
-    pub fn follow(&mut self, log_p: f32) {
+    /// Moves the bound after a drawn token.
+    pub fn update(&mut self, log_p: f32) {
         let surprise = -f64::from(log_p) / std::f64::consts::LN_2;
         self.mu -= f64::from(self.options.eta) * (surprise - f64::from(self.options.tau));
     }
 }
 
-/// The exponent of Zipf's law that fits the most probable tokens best, by least squares.
+/// Returns the exponent of Zipf's law that fits the most probable tokens by least squares.
 fn zipf_exponent(log_p: &[f64]) -> f64 {
     let (mut products, mut squares) = (0.0, 0.0);
     for (rank, pair) in log_p.windows(2).enumerate() {
@@ -66,13 +68,14 @@ fn zipf_exponent(log_p: &[f64]) -> f64 {
     products / squares
 }
 
-/// How many of `n` tokens whose probabilities fall as `rank^-s` have to be kept for a surprise of `mu` bits.
+/// Returns the number of tokens to keep for a surprise of `mu` bits, if the probabilities of `n`
+/// tokens are proportional to `rank^-s`.
 fn kept_by_rank(s: f64, mu: f64, n: usize) -> usize {
     let epsilon = s - 1.0;
     let total = match -(-epsilon * (n as f64).ln()).exp_m1() / epsilon {
         sum if sum.is_finite() => sum,
         _ => (n as f64).ln(),
     };
-    // Not a number where there is one token alone: that is kept.
+    // NaN if there is only one token; the caller keeps at least one.
     ((mu.exp2() / total).powf(1.0 / s) as usize).min(n)
 }

@@ -1,33 +1,35 @@
-//! Logits in, one token id out.
+//! Chooses a token by its logits.
 //!
-//! The stages run in llama.cpp's order; each is skipped where its option is at its neutral value:
+//! The stages run in llama.cpp's order; each is skipped if its option has its neutral value:
 //!
-//! 1. **The caller's own** ([`LogitsProcessor`]), in the order in which they were added; then the form of
-//!    [`GenerateOptions::grammar`](crate::GenerateOptions), if there is one.
-//! 2. **Logit bias**: each named token's logit is raised by its bias (negative infinity forbids the token).
-//! 3. **Penalties** over the last `penalty_window` ids of the history (the accepted prompt and what was sampled). For a
-//!    token seen `n > 0` times: the logit is divided by `repetition_penalty` where positive and multiplied by it
-//!    otherwise ([Keskar et al. 2019](https://arxiv.org/abs/1909.05858), as in Hugging Face's
-//!    `RepetitionPenaltyLogitsProcessor`), then lowered by `n * frequency_penalty + presence_penalty` (OpenAI's).
-//! 4. **[DRY](Dry)**: tokens that would go on with a repetition are penalised by its length.
-//! 5. **Greedy** where `temperature` is 0: the largest logit, the lowest id among equals. Nothing random is drawn.
-//! 6. **[Mirostat]**, after the temperature and in place of all that follows but the draw.
-//! 7. **Top-k**: the `top_k` largest logits; equal ones by lower id.
-//! 8. **Typical-p** ([Meister et al. 2022](https://arxiv.org/abs/2202.00666)): the tokens whose surprise is nearest to the
-//!    entropy, until their probabilities, over what top-k left, sum to at least `typical_p`.
-//! 9. **Top-p** ([Holtzman et al. 2019](https://arxiv.org/abs/1904.09751)): the fewest most probable tokens whose
-//!    probabilities, over what is left, sum to at least `top_p`.
-//! 10. **Min-p** ([Nguyen et al. 2024](https://arxiv.org/abs/2407.01082)): tokens at least `min_p` times as probable as the
-//!     most probable one.
-//! 11. **[XTC](Xtc)**: now and then the most probable ones are left out.
-//! 12. **Temperature**, [dynamic](DynamicTemperature) or not: `softmax(logits / temperature)` over the rest, and one draw.
+//! 1. **The caller's processors** ([`LogitsProcessor`]), in the order in which they were added;
+//!    then [`GenerateOptions::grammar`](crate::GenerateOptions), if there is one.
+//! 2. **Logit bias**: adds a bias to the logits of the given tokens (negative infinity forbids a
+//!    token).
+//! 3. **Penalties** over the last `penalty_window` ids of the history (the accepted prompt and the
+//!    sampled ids). For a token that occurs `n > 0` times, the logit is divided by
+//!    `repetition_penalty` if it is positive and multiplied by it otherwise ([Keskar et al.
+//!    2019](https://arxiv.org/abs/1909.05858), as in Hugging Face's
+//!    `RepetitionPenaltyLogitsProcessor`), and then lowered by
+//!    `n * frequency_penalty + presence_penalty` (as in OpenAI's API).
+//! 4. **[DRY](Dry)**: penalises tokens that would continue a repetition by its length.
+//! 5. **Greedy** if `temperature` is 0: the largest logit, the lowest id of equal ones. No random
+//!    number is drawn.
+//! 6. **[Mirostat]**, after the temperature and instead of all later stages but the draw.
+//! 7. **Top-k**: the `top_k` largest logits; of equal ones, the lower ids.
+//! 8. **Typical-p** ([Meister et al. 2022](https://arxiv.org/abs/2202.00666)): the tokens with a
+//!    surprise nearest to the entropy, until their probabilities among the tokens of top-k sum to
+//!    at least `typical_p`.
+//! 9. **Top-p** ([Holtzman et al. 2019](https://arxiv.org/abs/1904.09751)): the fewest most
+//!    probable tokens with probabilities among the remaining tokens that sum to at least `top_p`.
+//! 10. **Min-p** ([Nguyen et al. 2024](https://arxiv.org/abs/2407.01082)): the tokens at least
+//!     `min_p` times as probable as the most probable one.
+//! 11. **[XTC](Xtc)**: sometimes excludes the most probable tokens.
+//! 12. **Temperature**, [dynamic](DynamicTemperature) or constant: one draw from
+//!     `softmax(logits / temperature)` of the remaining tokens.
 //!
-//! The temperature comes last, so that what the truncations keep does not depend on it.
-//! A sampler owns its random state and its history: one per sequence, and the same seed gives the same ids.
-
-use std::fmt;
-
-use crate::error::{Error, Result};
+//! The temperature comes last, so that the truncations do not depend on it. A sampler has its own
+//! random state and history: use one for each sequence. The same seed gives the same ids.
 
 mod candidates;
 mod history;
@@ -36,19 +38,25 @@ mod mirostat;
 mod options;
 mod random;
 
-pub use logprobs::{Logprobs, TokenLogprob};
-pub use options::{Dry, DynamicTemperature, Mirostat, MirostatVersion, SamplerOptions, Xtc};
+use std::fmt;
 
-pub(crate) use candidates::largest;
-use candidates::{Candidate, Candidates, Truncation};
-use history::History;
-use mirostat::Bound;
-use options::check_id;
-use random::Random;
+pub(crate) use self::candidates::largest;
+use self::{
+    candidates::{Candidate, Candidates, Truncation},
+    history::History,
+    mirostat::SurpriseBound,
+    options::check_id,
+    random::Xoshiro256,
+};
+pub use self::{
+    logprobs::{Logprobs, TokenLogprob},
+    options::{Dry, DynamicTemperature, Mirostat, MirostatVersion, SamplerOptions, Xtc},
+};
+use crate::error::{Error, Result};
 
-/// A stage of a caller's own, before all others: it sees the logits as the model made them, and changes them.
+/// A stage that a caller adds before all stages of the sampler; it can change the model's logits.
 ///
-/// A closure is one:
+/// Closures implement it:
 ///
 /// ```
 /// use inkstone::sampler::{Sampler, SamplerOptions};
@@ -65,11 +73,12 @@ use random::Random;
 /// # Ok::<(), inkstone::Error>(())
 /// ```
 pub trait LogitsProcessor: Send {
-    /// Changes the logits of the token that follows `ids` (the accepted prompt and what was sampled), one for each token of
-    /// the vocabulary; negative infinity forbids a token.
+    /// Changes the logits of the token after `ids` (the accepted prompt and the sampled ids).
+    /// `logits` has one element for each token of the vocabulary; negative infinity forbids a
+    /// token.
     ///
     /// # Errors
-    /// Whatever keeps it from that; the sampler is then as it was before the call.
+    /// Any error ends the call of [`Sampler::sample`], whose history is then unchanged.
     fn process(&mut self, ids: &[u32], logits: &mut [f32]) -> Result<()>;
 }
 
@@ -85,7 +94,8 @@ impl LogitsProcessor for Box<dyn LogitsProcessor> {
     }
 }
 
-/// Chooses tokens for one sequence: the options, the random state and the history that the penalties look at.
+/// Chooses the tokens of one sequence. It has options, a random state and a history for the
+/// penalties.
 ///
 /// ```
 /// use inkstone::sampler::{Sampler, SamplerOptions};
@@ -98,21 +108,21 @@ impl LogitsProcessor for Box<dyn LogitsProcessor> {
 pub struct Sampler {
     options: SamplerOptions,
     processors: Vec<Box<dyn LogitsProcessor>>,
-    /// Comes after them, so that none can undo it.
-    form: Option<Box<dyn LogitsProcessor>>,
+    /// The grammar's stage. It runs after the processors, so that they cannot undo it.
+    constraint: Option<Box<dyn LogitsProcessor>>,
     vocab_size: usize,
     seed: u64,
-    random: Random,
+    random: Xoshiro256,
     history: History,
-    bound: Option<Bound>,
+    bound: Option<SurpriseBound>,
     candidates: Candidates,
 }
 
 impl Sampler {
-    /// A sampler with an empty history for logits over `vocab_size` tokens.
+    /// Returns a sampler with an empty history, for a vocabulary of `vocab_size` tokens.
     ///
     /// # Errors
-    /// [`Error::Argument`] where an option is out of its range or the vocabulary is empty.
+    /// [`Error::Argument`] if an option is out of its range or the vocabulary is empty.
     pub fn new(options: &SamplerOptions, vocab_size: usize) -> Result<Self> {
         options.check(vocab_size)?;
         if vocab_size == 0 || u32::try_from(vocab_size).is_err() {
@@ -122,57 +132,59 @@ impl Sampler {
         Ok(Self {
             options: options.clone(),
             processors: Vec::new(),
-            form: None,
+            constraint: None,
             vocab_size,
             seed,
-            random: Random::new(seed),
+            random: Xoshiro256::new(seed),
             history: History::default(),
-            bound: options.mirostat.map(Bound::new),
+            bound: options.mirostat.map(SurpriseBound::new),
             candidates: Candidates::default(),
         })
     }
 
-    /// Adds a stage before all others but those added already.
+    /// Adds a stage after the processors added earlier, and before all other stages.
     #[must_use]
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.processors.push(Box::new(processor));
         self
     }
 
-    /// Keeps what is chosen to a form, whatever the caller's own stages make of the logits.
+    /// Sets the stage that runs after the caller's processors and constrains the tokens.
     #[cfg(feature = "constrained")]
-    pub(crate) fn with_form(mut self, form: impl LogitsProcessor + 'static) -> Self {
-        self.form = Some(Box::new(form));
+    pub(crate) fn with_constraint(mut self, constraint: impl LogitsProcessor + 'static) -> Self {
+        self.constraint = Some(Box::new(constraint));
         self
     }
 
-    /// The seed in use: the one asked for, or the one that was taken where none was.
+    /// Returns the seed: the one of the options, or else a random one.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Adds a token to the history without sampling it: what the prompt holds, or ids chosen elsewhere.
+    /// Adds a token to the history without sampling: a token of the prompt, or one chosen
+    /// elsewhere.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the id is not in the vocabulary.
+    /// [`Error::Argument`] if the id is not in the vocabulary.
     pub fn accept(&mut self, id: u32) -> Result<()> {
         check_id("id", id, self.vocab_size)?;
         self.history.push(id, &self.options);
         Ok(())
     }
 
-    /// Chooses the next token from `logits` (one for each token of the vocabulary; what comes before the truncations is
-    /// applied to them in place) and adds it to the history.
+    /// Chooses the next token by `logits`, one for each token of the vocabulary, and adds it to the
+    /// history. The stages before the truncations change `logits` in place.
     ///
     /// # Errors
-    /// [`Error::Argument`] where there are not `vocab_size` logits, where one is NaN or positive infinity, or where all
-    /// are negative infinity; what a [`LogitsProcessor`] fails with. The sampler is then as it was before the call.
+    /// [`Error::Argument`] if there are not `vocab_size` logits, if one is NaN or positive
+    /// infinity, or if all are negative infinity; any error of a [`LogitsProcessor`]. The history
+    /// is then unchanged.
     pub fn sample(&mut self, logits: &mut [f32]) -> Result<u32> {
         if logits.len() != self.vocab_size {
-            let what = format!("{} were given for a vocabulary of {}", logits.len(), self.vocab_size);
+            let what = format!("have {} elements, but the vocabulary has {} tokens", logits.len(), self.vocab_size);
             return Err(Error::argument("logits", what));
         }
-        for processor in self.processors.iter_mut().chain(&mut self.form) {
+        for processor in self.processors.iter_mut().chain(&mut self.constraint) {
             processor.process(self.history.ids(), logits)?;
         }
         for &(id, bias) in &self.options.logit_bias {
@@ -188,17 +200,18 @@ impl Sampler {
         Ok(id)
     }
 
-    /// How many of the largest logits tokens are chosen by, where no others matter.
-    pub(crate) fn looks_at(&self) -> Option<usize> {
-        self.options.looks_at().filter(|_| self.processors.is_empty() && self.form.is_none())
+    /// Returns the number of largest logits that determine the draw, or `None` if it needs all of
+    /// them.
+    pub(crate) fn required_top_k(&self) -> Option<usize> {
+        self.options.required_top_k().filter(|_| self.processors.is_empty() && self.constraint.is_none())
     }
 
-    /// Chooses the next token as [`sample`](Self::sample) does, from as many of the largest logits as
-    /// [`looks_at`](Self::looks_at) says, best first.
+    /// Chooses the next token as [`sample`](Self::sample) does, given only the
+    /// [`required_top_k`](Self::required_top_k) largest logits, best first.
     pub(crate) fn sample_best(&mut self, best: impl Iterator<Item = (u32, f32)>) -> Result<u32> {
         let best = best.map(|(id, logit)| Candidate { logit, id });
         let Self { options, candidates, random, .. } = self;
-        let id = draw_of(candidates.select_of_best(best, options.truncation())?, options, random);
+        let id = draw_truncated(candidates.select_of_best(best, options.truncation())?, options, random);
         self.history.push(id, &self.options);
         Ok(id)
     }
@@ -208,14 +221,14 @@ impl Sampler {
         if let Some(bound) = &mut self.bound {
             let kept = bound.select(candidates, logits, best, options.temperature);
             let drawn = kept[candidates::draw(kept.iter().map(|c| c.logit), kept[0].logit, 1.0, random.uniform())];
-            bound.follow(drawn.logit);
+            bound.update(drawn.logit);
             return drawn.id;
         }
         if options.keeps_all() {
             let uniform = random.uniform();
             return candidates::draw(logits.iter().copied(), best.logit, options.temperature, uniform) as u32;
         }
-        draw_of(candidates.select(logits, best, options.truncation()), options, random)
+        draw_truncated(candidates.select(logits, best, options.truncation()), options, random)
     }
 }
 
@@ -237,7 +250,7 @@ impl SamplerOptions {
         Truncation { top_k, typical_p, top_p, min_p }
     }
 
-    /// Whether tokens are drawn from the whole vocabulary at one temperature.
+    /// Returns whether tokens are drawn from the whole vocabulary at a constant temperature.
     fn keeps_all(&self) -> bool {
         let Truncation { top_k, typical_p, top_p, min_p } = self.truncation();
         let truncates = top_k != 0 || typical_p < 1.0 || top_p < 1.0 || min_p > 0.0;
@@ -245,15 +258,16 @@ impl SamplerOptions {
     }
 }
 
-/// The one drawn of what the truncations left, which comes best first.
-fn draw_of(mut kept: &[Candidate], options: &SamplerOptions, random: &mut Random) -> u32 {
+/// Draws one of the tokens that the truncations kept, which are sorted best first.
+fn draw_truncated(mut kept: &[Candidate], options: &SamplerOptions, random: &mut Xoshiro256) -> u32 {
     if let Some(xtc) = options.xtc
         && random.uniform() < f64::from(xtc.probability)
     {
         kept = xtc.exclude(kept);
     }
     let uniform = random.uniform();
-    let temperature = options.dynamic_temperature.map_or(options.temperature, |d| d.at(options.temperature, kept));
+    let temperature =
+        options.dynamic_temperature.map_or(options.temperature, |dynamic| dynamic.scale(options.temperature, kept));
     match temperature {
         0.0 => kept[0].id,
         _ => kept[candidates::draw(kept.iter().map(|c| c.logit), kept[0].logit, temperature, uniform)].id,
@@ -261,23 +275,24 @@ fn draw_of(mut kept: &[Candidate], options: &SamplerOptions, random: &mut Random
 }
 
 impl Xtc {
-    /// All from the last one that reaches the threshold on.
+    /// Returns the tokens from the last one that reaches the threshold.
     fn exclude<'a>(&self, kept: &'a [Candidate]) -> &'a [Candidate] {
         let total = candidates::log_total(kept);
-        let reach = kept.partition_point(|c| (f64::from(c.logit) - total).exp() >= f64::from(self.threshold));
-        &kept[reach.saturating_sub(1)..]
+        let reaching = kept.partition_point(|c| (f64::from(c.logit) - total).exp() >= f64::from(self.threshold));
+        &kept[reaching.saturating_sub(1)..]
     }
 }
 
 impl DynamicTemperature {
-    /// The temperature for these candidates.
-    fn at(&self, temperature: f32, kept: &[Candidate]) -> f32 {
+    /// Returns the temperature for the remaining tokens.
+    fn scale(&self, temperature: f32, kept: &[Candidate]) -> f32 {
         let total = candidates::log_total(kept);
         let log_p = kept.iter().map(|c| f64::from(c.logit) - total).filter(|log_p| log_p.is_finite());
         let entropy: f64 = log_p.map(|log_p| -log_p * log_p.exp()).sum();
-        let most = (kept.len() as f64).ln();
-        let share = if most > 0.0 { (entropy / most).clamp(0.0, 1.0).powf(f64::from(self.exponent)) } else { 0.0 };
-        let (least, most) = ((temperature - self.range).max(0.0), temperature + self.range);
-        least + (most - least) * share as f32
+        let maximum = (kept.len() as f64).ln();
+        let share =
+            if maximum > 0.0 { (entropy / maximum).clamp(0.0, 1.0).powf(f64::from(self.exponent)) } else { 0.0 };
+        let (low, high) = ((temperature - self.range).max(0.0), temperature + self.range);
+        low + (high - low) * share as f32
     }
 }

@@ -1,101 +1,115 @@
-//! What is asked of a sampler.
+//! The options of a sampler.
 
-use crate::error::{Error, Result};
-use crate::tokenizer::Tokenizer;
+use crate::{
+    error::{Error, Result},
+    tokenizer::Tokenizer,
+};
 
-/// How the next token is chosen. The defaults are llama.cpp's; [`SamplerOptions::greedy`] draws nothing.
+/// The options for choosing tokens. The defaults are llama.cpp's. [`SamplerOptions::greedy`] always
+/// takes the most probable token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerOptions {
-    /// Divides the logits before the draw; 0 is greedy, 1 leaves the model's distribution. At least 0; default 0.8.
+    /// The divisor of the logits before the draw; 0 is greedy, 1 keeps the model's distribution. At
+    /// least 0; default 0.8.
     pub temperature: f32,
-    /// Lets the temperature follow how sure the model is. `None`, the default, leaves it as it is.
+    /// Adapts the temperature to the entropy of the candidates. Default `None`: a constant
+    /// temperature.
     pub dynamic_temperature: Option<DynamicTemperature>,
-    /// Keeps this many of the most probable tokens; 0 keeps all. Default 40.
+    /// The number of most probable tokens to keep; 0 keeps all. Default 40.
     pub top_k: usize,
-    /// Keeps the most typical tokens with at least this much probability together; 1 keeps all. From 0 (the most typical
-    /// alone) to 1; default 1.
+    /// The total probability of the most typical tokens to keep, from 0 (only the most typical one)
+    /// to 1 (all); default 1.
     pub typical_p: f32,
-    /// Keeps the fewest most probable tokens with at least this much probability together; 1 keeps all.
-    /// From 0 (the best alone) to 1; default 0.95.
+    /// The total probability of the most probable tokens to keep, from 0 (only the most probable
+    /// one) to 1 (all); default 0.95.
     pub top_p: f32,
-    /// Keeps the tokens at least this many times as probable as the best one; 0 keeps all. From 0 to 1; default 0.05.
+    /// The smallest probability to keep, relative to the most probable token, from 0 (all) to 1;
+    /// default 0.05.
     pub min_p: f32,
-    /// Now and then leaves the most probable tokens out. `None`, the default, never does.
+    /// Sometimes excludes the most probable tokens. Default `None`: never.
     pub xtc: Option<Xtc>,
-    /// Truncates by how surprising the text is to be, in place of top-k, typical-p, top-p, min-p and XTC, which then do not
-    /// count. `None` is the default.
+    /// Keeps the surprise of the text constant, instead of top-k, typical-p, top-p, min-p and XTC,
+    /// which are then ignored. Default `None`: off.
     pub mirostat: Option<Mirostat>,
-    /// Divides the positive and multiplies the negative logits of tokens in the window; 1 is none. Above 0; default 1.
+    /// The divisor of positive and the factor of negative logits of tokens in the window; 1 is off.
+    /// Above 0; default 1.
     pub repetition_penalty: f32,
-    /// Is taken from a token's logit for each time it is in the window; 0 is none. Default 0.
+    /// The amount subtracted from a token's logit for each occurrence in the window. Default 0:
+    /// off.
     pub frequency_penalty: f32,
-    /// Is taken from a token's logit where it is in the window at all; 0 is none. Default 0.
+    /// The amount subtracted from a token's logit if it occurs in the window. Default 0: off.
     pub presence_penalty: f32,
-    /// How many of the last ids the three penalties look at; `usize::MAX` for all. Default 64.
+    /// The number of last ids to which the three penalties apply; `usize::MAX` for all. Default 64.
     pub penalty_window: usize,
-    /// Penalises tokens that would repeat a passage. `None`, the default, does not.
+    /// Penalises tokens that would continue a repeated passage. Default `None`: off.
     pub dry: Option<Dry>,
-    /// Added to the logits of these token ids; negative infinity forbids the token. Default empty.
+    /// Token ids and the amounts added to their logits; negative infinity forbids a token. Default
+    /// empty.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Where the random draws start: the same seed gives the same ids. `None`, the default, takes a new one each time,
-    /// which [`Sampler::seed`](super::Sampler::seed) tells.
+    /// The seed of the random draws; the same seed gives the same ids. Default `None`: a random
+    /// seed, which [`Sampler::seed`](super::Sampler::seed) returns.
     pub seed: Option<u64>,
 }
 
-/// A temperature from `temperature - range` (0 at least) to `temperature + range`: the higher, the less sure the model is.
-/// With the entropy `H` of the `n` tokens that are left, it lies `(H / ln n)^exponent` of the way.
+/// A temperature between `temperature - range` (at least 0) and `temperature + range`. Its position
+/// in that interval is `(H / ln n)^exponent`, with the entropy `H` of the `n` remaining tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DynamicTemperature {
-    /// Above 0.
+    /// The largest change of the temperature; above 0.
     pub range: f32,
-    /// Above 0; 1 is usual.
+    /// The exponent of the relative entropy; above 0, usually 1.
     pub exponent: f32,
 }
 
-/// Exclude top choices: with this `probability`, of the tokens that are at least `threshold` probable all but the least
-/// probable are left out.
+/// Exclude top choices: with `probability`, all tokens that are at least `threshold` probable are
+/// excluded, except for the least probable of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Xtc {
-    /// From 0 to 1; 0.5 is usual.
+    /// The probability of an exclusion for each token; from 0 to 1, usually 0.5.
     pub probability: f32,
-    /// Above 0, up to 0.5: with more, no two tokens can reach it. 0.1 is usual.
+    /// The smallest probability of an excluded token; above 0, at most 0.5 (two tokens cannot both
+    /// exceed that), usually 0.1.
     pub threshold: f32,
 }
 
-/// Mirostat ([Basu et al. 2020](https://arxiv.org/abs/2007.14966)): a truncation that is moved after each token so that the
-/// text stays about as surprising as `tau`.
+/// Mirostat ([Basu et al. 2020](https://arxiv.org/abs/2007.14966)): a truncation that is adjusted
+/// after each token, so that the average surprise of the text stays near `tau`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mirostat {
-    /// How it truncates.
+    /// The version of the algorithm.
     pub version: MirostatVersion,
-    /// The surprise to keep to, in bits a token. Above 0; 5 is usual.
+    /// The target surprise in bits per token; above 0, usually 5.
     pub tau: f32,
-    /// How fast it is kept to. Above 0; 0.1 is usual.
+    /// The learning rate; above 0, usually 0.1.
     pub eta: f32,
 }
 
-/// How Mirostat truncates.
+/// The version of Mirostat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirostatVersion {
-    /// To the `k` most probable tokens, by a Zipf exponent that is estimated from the 100 most probable.
+    /// Keeps the `k` most probable tokens; `k` follows from a Zipf exponent, which is estimated
+    /// from the 100 most probable tokens.
     One,
-    /// To the tokens that are no more surprising than the bound.
+    /// Keeps the tokens with a surprise below the bound.
     Two,
 }
 
-/// DRY, "don't repeat yourself" ([p-e-w 2024](https://github.com/oobabooga/text-generation-webui/pull/5677)): where the text
-/// ends as it did before, for `n` tokens, the token that followed then loses `multiplier * base^(n - allowed_length)`.
+/// DRY, "don't repeat yourself" ([p-e-w
+/// 2024](https://github.com/oobabooga/text-generation-webui/pull/5677)): if the last `n` tokens
+/// occurred earlier, the logit of the token that followed them then is lowered by
+/// `multiplier * base^(n - allowed_length)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dry {
-    /// Above 0; 0.8 is usual.
+    /// The penalty of a repetition of `allowed_length` tokens; above 0, usually 0.8.
     pub multiplier: f32,
-    /// At least 1; 1.75 is usual.
+    /// The factor for each further token; at least 1, usually 1.75.
     pub base: f32,
-    /// The longest repetition that costs nothing, in tokens. At least 1; 2 is usual.
+    /// The length in tokens from which a repetition is penalised; at least 1, usually 2.
     pub allowed_length: usize,
-    /// How many of the last ids it looks at; `usize::MAX` for all.
+    /// The number of last ids that are searched for repetitions; `usize::MAX` for all.
     pub window: usize,
-    /// Tokens that no repetition goes across; [`Tokenizer::tokens_with`] finds those that have a text in them.
+    /// Tokens at which repetitions end; [`Tokenizer::tokens_with`] finds tokens that contain a
+    /// text.
     pub breakers: Vec<u32>,
 }
 
@@ -122,15 +136,15 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// The most probable token every time.
+    /// Returns options that always choose the most probable token.
     pub fn greedy() -> Self {
         Self { temperature: 0.0, ..Self::default() }
     }
 
-    /// Checks every option's range, and the ids against the vocabulary.
+    /// Checks that every option is in its range, and every id in the vocabulary.
     ///
     /// # Errors
-    /// [`Error::Argument`] naming the first option out of its range (NaN always is).
+    /// [`Error::Argument`] with the first option that is out of its range; NaN always is.
     pub fn check(&self, vocab_size: usize) -> Result<()> {
         in_range("temperature", self.temperature, "0 or more", |t| t >= 0.0)?;
         in_range("typical_p", self.typical_p, "from 0 to 1", |p| (0.0..=1.0).contains(&p))?;
@@ -164,14 +178,15 @@ impl SamplerOptions {
         Ok(())
     }
 
-    /// How many of the largest logits tokens are chosen by, where no others matter.
-    pub(crate) fn looks_at(&self) -> Option<usize> {
+    /// Returns the number of largest logits that determine the draw, or `None` if it needs all of
+    /// them.
+    pub(crate) fn required_top_k(&self) -> Option<usize> {
         let count = if self.temperature == 0.0 { 1 } else { self.top_k };
-        let all = self.has_penalties()
+        let needs_all = self.has_penalties()
             || self.dry.is_some()
             || !self.logit_bias.is_empty()
             || self.mirostat.is_some() && self.temperature > 0.0;
-        (count > 0 && !all).then_some(count)
+        (count > 0 && !needs_all).then_some(count)
     }
 
     pub(super) fn has_penalties(&self) -> bool {
@@ -181,8 +196,8 @@ impl SamplerOptions {
 }
 
 impl Dry {
-    /// The usual settings: over all ids, with the tokens as breakers that have a line break, a colon, a quotation mark or an
-    /// asterisk in them.
+    /// Returns the usual settings: over all ids, with breakers that contain a line break, a colon,
+    /// a quotation mark or an asterisk.
     pub fn new(tokenizer: &Tokenizer) -> Self {
         let breakers = tokenizer.tokens_with(&["\n", ":", "\"", "*"]);
         Self { multiplier: 0.8, base: 1.75, allowed_length: 2, window: usize::MAX, breakers }
@@ -209,5 +224,5 @@ pub(super) fn check_id(name: &'static str, id: u32, vocab_size: usize) -> Result
     if (id as usize) < vocab_size {
         return Ok(());
     }
-    Err(Error::argument(name, format!("token {id} is not in the vocabulary of {vocab_size}")))
+    Err(Error::argument(name, format!("has the token {id}, but the vocabulary has {vocab_size} tokens")))
 }

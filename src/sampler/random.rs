@@ -1,15 +1,17 @@
-//! The random numbers of a sampler: small, fast, the same on every platform and in every version of this crate.
+//! Generates the random numbers of a sampler, which are the same on every platform and in every
+//! version of this crate.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// xoshiro256++ 1.0 of David Blackman and Sebastiano Vigna (<https://prng.di.unimi.it/xoshiro256plusplus.c>),
-/// its state filled by SplitMix64 from one seed as its authors advise.
+/// xoshiro256++ 1.0 by David Blackman and Sebastiano Vigna
+/// (<https://prng.di.unimi.it/xoshiro256plusplus.c>). SplitMix64 expands the seed into the state,
+/// as the authors advise.
 #[derive(Clone, Debug)]
-pub(super) struct Random {
+pub(super) struct Xoshiro256 {
     state: [u64; 4],
 }
 
-impl Random {
+impl Xoshiro256 {
     pub(super) fn new(seed: u64) -> Self {
         let mut split_mix = seed;
         Self { state: std::array::from_fn(|_| next_split_mix(&mut split_mix)) }
@@ -28,13 +30,13 @@ impl Random {
         result
     }
 
-    /// A number at least 0 and below 1, of 53 random bits.
+    /// Returns a number in [0, 1) with 53 random bits.
     pub(super) fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 }
 
-/// SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
+/// Returns the next number of SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
 fn next_split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -43,7 +45,7 @@ fn next_split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A seed that differs from call to call: the standard library keys each of its hashers from the system's entropy.
+/// Returns a random seed: the standard library seeds its hashers from the system's entropy.
 pub(super) fn fresh_seed() -> u64 {
     RandomState::new().hash_one(0u64)
 }
@@ -52,10 +54,11 @@ pub(super) fn fresh_seed() -> u64 {
 mod tests {
     use super::*;
 
-    /// The vector of the crate rand_xoshiro, which was made with the authors' C code.
+    /// The expected numbers are those of the crate rand_xoshiro, which come from the authors' C
+    /// code.
     #[test]
     fn xoshiro_gives_the_published_numbers() {
-        let mut random = Random { state: [1, 2, 3, 4] };
+        let mut random = Xoshiro256 { state: [1, 2, 3, 4] };
         let expected = [
             41943041,
             58720359,
@@ -71,7 +74,7 @@ mod tests {
         assert_eq!(expected, std::array::from_fn(|_| random.next()));
     }
 
-    /// The first outputs of the authors' C code from the seed 1234567.
+    /// The expected numbers are the first outputs of the authors' C code for the seed 1234567.
     #[test]
     fn split_mix_gives_the_published_numbers() {
         let mut state = 1234567;

@@ -1,8 +1,9 @@
-//! Byte-level vocabularies spell each byte as one printable character, so that every token is a readable string:
-//! printable Latin-1 stands for itself, the other 68 bytes for the characters from U+0100 on, in their order
-//! (`bytes_to_unicode` of OpenAI's GPT-2, <https://github.com/openai/gpt-2/blob/master/src/encoder.py>).
+//! Decodes the spelling of byte-level vocabularies, in which every byte is one printable character:
+//! printable Latin-1 characters spell themselves, and the other 68 bytes are spelt by the
+//! characters from U+0100, in order (`bytes_to_unicode` of OpenAI's GPT-2,
+//! <https://github.com/openai/gpt-2/blob/master/src/encoder.py>).
 
-/// The character for each byte.
+/// The character that spells each byte.
 const CHARS: [char; 256] = chars();
 
 const fn chars() -> [char; 256] {
@@ -12,7 +13,7 @@ const fn chars() -> [char; 256] {
         if matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff) {
             table[byte as usize] = byte as char;
         } else {
-            // All these characters are below U+0144.
+            // These characters are below U+0144, so the conversion does not fail.
             if let Some(char) = char::from_u32(next as u32) {
                 table[byte as usize] = char;
             }
@@ -25,8 +26,8 @@ const fn chars() -> [char; 256] {
     }
 }
 
-/// Appends the bytes that `text` spells; where a character spells none, the text stands for itself (as in Hugging Face's
-/// byte-level decoder): added tokens are not spelt.
+/// Appends the bytes that `text` spells. A text with a character that spells no byte is an added
+/// token, whose UTF-8 is appended, as in Hugging Face's byte-level decoder.
 pub(super) fn unspell(text: &str, bytes: &mut Vec<u8>) {
     let start = bytes.len();
     for char in text.chars() {

@@ -1,59 +1,63 @@
-//! A word in; the symbols that neighbours in it were joined to out.
+//! Merges the symbols of a word, the common part of both kinds of BPE.
 //!
-//! Both kinds of BPE join neighbours, the best pair first and of equals the leftmost, until no pair is left. They differ in what a
-//! word begins as, what makes a pair and how good it is, which [`Rules`] says. A heap of pairs makes it O(n log n).
+//! Adjacent symbols are joined, the pair with the best order first and the leftmost of equal pairs,
+//! until no pair can be joined. The initial symbols and the order of pairs come from
+//! [`MergeRules`]. A heap of pairs makes this O(n log n).
 //!
-//! A long word is joined window by window, so that time stays in proportion to length and the heap in the processor's caches. That is
-//! exact: symbols in a row are what their text becomes if every two neighbours among them are what *their* text becomes.
-//! For if some join reached over a border between two, then the first that did would have been the best of that pair alone
-//! (compare [van Antwerpen & Neubeck 2024](https://github.blog/ai-and-ml/llms/so-many-tokens-so-little-time-introducing-a-faster-more-flexible-byte-pair-tokenizer/)).
+//! A long word is merged window by window, so that the time is proportional to its length and the
+//! heap stays in the processor's caches. The result is exact: a sequence of symbols is the merge of
+//! its text if every two adjacent symbols are the merge of *their* text. If a join reached over a
+//! border between two symbols, the first such join would have been the best of that pair alone
+//! (compare [van Antwerpen & Neubeck
+//! 2024](https://github.blog/ai-and-ml/llms/so-many-tokens-so-little-time-introducing-a-faster-more-flexible-byte-pair-tokenizer/)).
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::ops::Range;
+use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
-/// A stretch of a word.
+/// A range of bytes of a word.
 #[derive(Clone, Copy)]
 pub(super) struct Symbol {
-    /// Where it starts.
+    /// Offset of the first byte.
     pub start: u32,
-    /// Its bytes; none once its left neighbour has swallowed it.
+    /// Number of bytes; 0 after it was joined to its left neighbour.
     pub len: u32,
-    /// Its token, if it has one.
+    /// The token; `None` if the vocabulary has none for it.
     pub id: Option<u32>,
+    /// Index of the left neighbour.
     previous: Option<u32>,
+    /// Index of the right neighbour.
     next: Option<u32>,
 }
 
-/// The token that two neighbours make; those of the lowest order are joined first.
+/// The token of two joined symbols. Pairs with the lowest order are joined first.
 pub(super) struct Join {
     pub order: i32,
     pub id: u32,
 }
 
-/// How a vocabulary joins symbols.
-pub(super) trait Rules {
-    /// The bytes of the symbol that a text begins as, and its token.
-    fn first(&self, text: &[u8]) -> (usize, Option<u32>);
+/// The initial symbols and the joins of a vocabulary.
+pub(super) trait MergeRules {
+    /// Returns the number of bytes of the first symbol of a text, and its token.
+    fn first_symbol(&self, text: &[u8]) -> (usize, Option<u32>);
 
-    /// What two neighbours in a word make.
-    fn join(&self, word: &[u8], a: &Symbol, b: &Symbol) -> Option<Join>;
+    /// Returns the join of two adjacent symbols of a word; `None` if they cannot be joined.
+    fn join(&self, word: &[u8], left: &Symbol, right: &Symbol) -> Option<Join>;
 }
 
-/// Bytes of a long word that are joined at a time: its symbols and pairs fit the smaller caches.
+/// Number of bytes in a window of a long word. Its symbols and pairs fit the smaller caches.
 const WINDOW: usize = 1 << 11;
 
-/// Symbols at the end of a window that are left to the next, which may yet change them.
+/// Number of symbols at the end of a window that are merged again in the next one, which may change
+/// them.
 const OVERLAP: usize = 8;
 
-/// Joins symbols. Its memory serves one word after another.
+/// Merges words. Its memory is reused from word to word.
 #[derive(Default)]
 pub(super) struct Merger {
     symbols: Vec<Symbol>,
     pairs: BinaryHeap<Reverse<Pair>>,
 }
 
-/// Compared from top to bottom.
+/// A pair that can be joined. The order of the fields is the order of comparison.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
     order: i32,
@@ -64,8 +68,8 @@ struct Pair {
 }
 
 impl Merger {
-    /// The symbols that a word, of less than 4 GiB, becomes.
-    pub fn merge(&mut self, rules: &impl Rules, word: &[u8]) -> &[Symbol] {
+    /// Returns the symbols of a merged word, which must be shorter than 4 GiB.
+    pub fn merge(&mut self, rules: &impl MergeRules, word: &[u8]) -> &[Symbol] {
         if word.len() <= WINDOW {
             self.merge_range(rules, word, 0..word.len());
         } else {
@@ -74,17 +78,18 @@ impl Merger {
         &self.symbols
     }
 
-    fn merge_windows(&mut self, rules: &impl Rules, word: &[u8]) -> Vec<Symbol> {
+    fn merge_windows(&mut self, rules: &impl MergeRules, word: &[u8]) -> Vec<Symbol> {
         let mut settled: Vec<Symbol> = Vec::with_capacity(word.len() / 4);
-        // How many symbols were settled when each window began.
+        // Number of settled symbols at the start of each window.
         let mut windows = Vec::new();
         let mut scale = 1;
         loop {
             let start = settled.last().map_or(0, Symbol::end);
             self.merge_range(rules, word, start..word.len().min(start + scale * WINDOW));
             let found = std::mem::take(&mut self.symbols);
-            if !self.are_apart(rules, word, settled.last(), found.first()) {
-                // Twice as far back, in windows twice as long, until one begins where nothing reaches over.
+            if !self.stay_separate(rules, word, settled.last(), found.first()) {
+                // Goes back twice as far, with windows twice as long, until no join crosses the
+                // border.
                 let back = windows.len().saturating_sub(scale);
                 settled.truncate(windows[back]);
                 windows.truncate(back);
@@ -101,19 +106,25 @@ impl Merger {
         }
     }
 
-    /// Whether the text of two neighbours becomes these two.
-    fn are_apart(&mut self, rules: &impl Rules, word: &[u8], a: Option<&Symbol>, b: Option<&Symbol>) -> bool {
-        let (Some(a), Some(b)) = (a, b) else { return true };
-        self.merge_range(rules, word, a.start as usize..b.end());
-        matches!(self.symbols[..], [first, _] if first.len == a.len)
+    /// Returns whether merging the text of two adjacent symbols gives the same two symbols.
+    fn stay_separate(
+        &mut self,
+        rules: &impl MergeRules,
+        word: &[u8],
+        left: Option<&Symbol>,
+        right: Option<&Symbol>,
+    ) -> bool {
+        let (Some(left), Some(right)) = (left, right) else { return true };
+        self.merge_range(rules, word, left.start as usize..right.end());
+        matches!(self.symbols[..], [first, _] if first.len == left.len)
     }
 
-    /// Joins what a range of a word begins as.
-    fn merge_range(&mut self, rules: &impl Rules, word: &[u8], range: Range<usize>) {
+    /// Merges a range of a word into `self.symbols`.
+    fn merge_range(&mut self, rules: &impl MergeRules, word: &[u8], range: Range<usize>) {
         self.symbols.clear();
         let mut start = range.start;
         while start < range.end {
-            let (len, id) = rules.first(&word[start..]);
+            let (len, id) = rules.first_symbol(&word[start..]);
             let index = self.symbols.len() as u32;
             let (previous, next) = (index.checked_sub(1), Some(index + 1));
             self.symbols.push(Symbol { start: start as u32, len: len as u32, id, previous, next });
@@ -131,9 +142,9 @@ impl Merger {
         self.symbols.retain(|symbol| symbol.len > 0);
     }
 
-    fn join(&mut self, rules: &impl Rules, word: &[u8], &Pair { left, right, len, id, .. }: &Pair) {
+    fn join(&mut self, rules: &impl MergeRules, word: &[u8], &Pair { left, right, len, id, .. }: &Pair) {
         let (a, b) = (self.symbols[left as usize], self.symbols[right as usize]);
-        // One of them has been joined to another neighbour since.
+        // A pair is outdated if one of its symbols has been joined to another neighbour.
         if a.len == 0 || b.len == 0 || a.len + b.len != len {
             return;
         }
@@ -149,7 +160,7 @@ impl Merger {
         }
     }
 
-    fn consider(&mut self, rules: &impl Rules, word: &[u8], left: u32, right: u32) {
+    fn consider(&mut self, rules: &impl MergeRules, word: &[u8], left: u32, right: u32) {
         let (a, b) = (&self.symbols[left as usize], &self.symbols[right as usize]);
         if let Some(Join { order, id }) = rules.join(word, a, b) {
             self.pairs.push(Reverse(Pair { order, left, right, len: a.len + b.len, id }));

@@ -1,21 +1,13 @@
-//! Text in, token ids out, and back.
+//! Encodes text into token ids, and decodes ids into text.
 //!
-//! A tokenizer is built from a model file's own metadata, so that a GGUF file is all one needs. Three kinds of vocabulary are
-//! read: byte-level BPE (`tokenizer.ggml.model` = `gpt2`: Qwen, Llama 3, GPT-2), SentencePiece's, with scores (`llama`:
-//! Llama 2, Phi-3, Mistral, Gemma) or merges (`gemma4`), and WordPiece's (`bert`). Hugging Face's `tokenizer.json` can be read in
-//! their place.
+//! The vocabulary comes from the model file's metadata. The crate reads byte-level BPE
+//! (`tokenizer.ggml.model` = `gpt2`: Qwen, Llama 3, GPT-2), SentencePiece vocabularies with scores
+//! (`llama`: Llama 2, Phi-3, Mistral, Gemma) or merges (`gemma4`), WordPiece (`bert`), and Hugging
+//! Face's `tokenizer.json`.
 //!
-//! Encoding has two steps: the text is cut at its special tokens ([`SpecialTokens`] says which count), and each
-//! stretch between them is merged into tokens of the vocabulary. Decoding joins the tokens' bytes.
-
-use std::fmt;
-use std::ops::Range;
-#[cfg(feature = "tokenizers")]
-use std::path::Path;
-use std::sync::Arc;
-
-use crate::error::{Error, Result};
-use crate::gguf::Gguf;
+//! Encoding splits the text at special tokens, of which [`SpecialTokens`] determines whether they
+//! count, and then merges the text between them into tokens. Decoding concatenates the tokens'
+//! bytes.
 
 mod bpe;
 mod bytes;
@@ -32,40 +24,51 @@ mod spm;
 mod stream;
 mod vocabulary;
 
-pub use stream::TextStream;
+#[cfg(feature = "tokenizers")]
+use std::path::Path;
+use std::{fmt, ops::Range, sync::Arc};
 
-use special::{Fragment, SpecialFinder};
-use vocabulary::Vocabulary;
+pub use self::stream::TextStream;
+use self::{
+    special::{Fragment, SpecialFinder},
+    vocabulary::Vocabulary,
+};
+use crate::{
+    error::{Error, Result},
+    gguf::Gguf,
+};
 
-/// What a text's spelling of a special token (`<|im_end|>`, `</s>` …) means.
+/// The meaning of a special token's text (`<|im_end|>`, `</s>`) within a text to encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialTokens {
-    /// It is that token: for prompts that a chat template rendered.
+    /// It becomes that token. Use it for prompts that a chat template rendered.
     Parse,
-    /// It is ordinary text: for text from outside, which must not be able to end a turn or open another. Tokens that the
-    /// vocabulary marks as user-defined (`<think>`, runs of spaces) carry no power and are recognised all the same.
+    /// It stays ordinary text. Use it for untrusted text, which must not end a turn or begin
+    /// another. Tokens that the vocabulary marks as user-defined (`<think>`, runs of spaces) are
+    /// still recognised, because they have no such effect.
     Plain,
 }
 
-/// Where special tokens count.
+/// The part of a text in which special tokens are recognised.
 #[derive(Clone, Copy)]
-enum Special<'r> {
-    Parsed,
-    Plain,
-    /// Everywhere but where they have a byte within these ranges.
-    PlainWithin(&'r [Range<usize>]),
+enum SpecialScope<'r> {
+    Everywhere,
+    Nowhere,
+    /// Everywhere except for tokens with a byte in one of these ranges of bytes.
+    Outside(&'r [Range<usize>]),
 }
 
-impl From<SpecialTokens> for Special<'_> {
+impl From<SpecialTokens> for SpecialScope<'_> {
     fn from(special: SpecialTokens) -> Self {
         match special {
-            SpecialTokens::Parse => Self::Parsed,
-            SpecialTokens::Plain => Self::Plain,
+            SpecialTokens::Parse => Self::Everywhere,
+            SpecialTokens::Plain => Self::Nowhere,
         }
     }
 }
 
-/// Turns text into token ids and back. Cheap to clone; clones share the vocabulary.
+/// Encodes text into token ids, and decodes ids into text. Cheap to clone; clones share the
+/// vocabulary.
 ///
 /// ```
 /// use inkstone::gguf::Gguf;
@@ -89,16 +92,17 @@ enum Encoder {
     Bpe(SpecialFinder, bpe::Bpe),
     Spm(SpecialFinder, spm::Spm),
     #[cfg(feature = "tokenizers")]
-    Json(hugging_face::Json),
+    Json(hugging_face::JsonTokenizer),
 }
 
 impl Tokenizer {
-    /// The tokenizer that a model's metadata describes (the keys `tokenizer.ggml.*`), or else holds as a whole
-    /// (`tokenizer.huggingface.json`), as that of a directory of safetensors does.
+    /// Builds the tokenizer from a model's metadata: from the keys `tokenizer.ggml.*`, or else from
+    /// the `tokenizer.json` in `tokenizer.huggingface.json`, which directories of safetensors have.
     ///
     /// # Errors
-    /// [`Error::Metadata`] where a key is missing, malformed, or names a kind of vocabulary or a pre-tokenizer that this crate
-    /// does not know (one that is merely similar would give other ids than the model was trained with).
+    /// [`Error::Metadata`] if a key is missing or malformed, or names a vocabulary type or
+    /// pre-tokenizer that this crate does not support. (A similar one would give other ids than in
+    /// training.)
     pub fn from_gguf(gguf: &Gguf) -> Result<Self> {
         const MODEL: &str = "tokenizer.ggml.model";
         let (vocabulary, encoder) = match gguf.str(MODEL)? {
@@ -107,10 +111,10 @@ impl Tokenizer {
             Some("gemma4") => spm::with_merges(gguf)?,
             Some("bert") => hugging_face::wordpiece_from_gguf(gguf)?,
             None => hugging_face::from_gguf(gguf)?
-                .ok_or_else(|| Error::metadata(MODEL, "is missing: this file holds no tokenizer"))?,
+                .ok_or_else(|| Error::metadata(MODEL, "is missing: the file has no tokenizer"))?,
             Some(other) => {
                 let what = format!(
-                    "`{other}` is a kind of vocabulary that is not supported; supported: gpt2, llama, gemma4, bert"
+                    "`{other}` is a vocabulary type that is not supported; supported: gpt2, llama, gemma4, bert"
                 );
                 return Err(Error::metadata(MODEL, what));
             }
@@ -118,96 +122,103 @@ impl Tokenizer {
         Ok(Self(Arc::new(Inner { vocabulary, encoder })))
     }
 
-    /// The tokenizer of a Hugging Face `tokenizer.json`.
+    /// Builds the tokenizer from a Hugging Face `tokenizer.json`.
     ///
-    /// Such a file does not name its end-of-sequence token, so [`bos`](Self::bos) and [`eos`](Self::eos) are `None`, and
-    /// generation ends at those of its special tokens that are end markers by their usual text (`<|im_end|>`, `</s>` …).
+    /// Such a file does not name its end-of-sequence token. Therefore [`bos`](Self::bos) and
+    /// [`eos`](Self::eos) are `None`, and generation ends at special tokens with a well-known text
+    /// (`<|im_end|>`, `</s>`).
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be read, [`Error::Tokenizer`] where it is not a tokenizer or one whose
-    /// decoder is neither byte-level nor SentencePiece's nor WordPiece's.
+    /// [`Error::Io`] if the file cannot be read; [`Error::Tokenizer`] if it is not a tokenizer, or
+    /// if its decoder is not byte-level, SentencePiece or WordPiece.
     #[cfg(feature = "tokenizers")]
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let (vocabulary, encoder) = hugging_face::from_file(path.as_ref())?;
         Ok(Self(Arc::new(Inner { vocabulary, encoder })))
     }
 
-    /// The ids of a text, with nothing added at its begin or end. SentencePiece vocabularies that were trained so put
-    /// a space before the text and before what follows a special token. Of the byte-level vocabularies, some (Falcon's) lack a few
-    /// control characters, which are then left out as they were in training.
+    /// Returns the ids of a text, without tokens for the start or the end of a sequence.
+    /// SentencePiece vocabularies that were trained with it add a space before the text and after
+    /// special tokens. Some byte-level vocabularies (Falcon's) lack a few control characters, which
+    /// are left out as in training.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] where the vocabulary has no token for a part of the text and none for what it does not know; and where the text
-    /// has more than 262,144 white space characters or capitals in a row and a `tokenizer.json` cuts it by an unusual expression.
+    /// [`Error::Tokenizer`] if the vocabulary has neither a token for a part of the text nor an
+    /// unknown token; and if the text has more than 262,144 consecutive white space characters or
+    /// capitals, and a `tokenizer.json` splits text by an expression that can backtrack.
     pub fn encode(&self, text: &str, special: SpecialTokens) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         self.encode_into(text, special.into(), &mut ids)?;
         Ok(ids)
     }
 
-    /// The ids of a text by two hands, such as a rendered chat template: special tokens count, but for those with a byte in
-    /// one of the `plain` ranges (of bytes, ascending), which are ordinary text as by [`SpecialTokens::Plain`].
+    /// Returns the ids of a text that is partly trusted, such as a rendered chat template. Special
+    /// tokens are parsed, except for those with a byte in one of the `plain` ranges (ascending
+    /// ranges of bytes), which stay text as with [`SpecialTokens::Plain`].
     ///
     /// # Errors
-    /// [`Error::Argument`] where a range is not one of whole characters of the text or they do not ascend; else as
-    /// [`encode`](Self::encode).
+    /// [`Error::Argument`] if a range does not consist of whole characters of the text, or if
+    /// ranges are not ascending; else as [`encode`](Self::encode).
     pub fn encode_mixed(&self, text: &str, plain: &[Range<usize>]) -> Result<Vec<u32>> {
         let whole = plain.iter().all(|range| text.get(range.clone()).is_some());
         if !whole || plain.windows(2).any(|pair| pair[1].start < pair[0].end) {
             return Err(Error::argument("plain", "must be ascending ranges of whole characters of the text"));
         }
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
-        self.encode_into(text, Special::PlainWithin(plain), &mut ids)?;
+        self.encode_into(text, SpecialScope::Outside(plain), &mut ids)?;
         Ok(ids)
     }
 
-    /// The ids of a text that begins a sequence: special tokens are parsed, and the begin- and end-of-sequence tokens
-    /// are added where the metadata asks for them. (A rendered chat template spells its own, so it goes through
-    /// [`encode`](Self::encode).)
+    /// Returns the ids of a text that starts a sequence. Special tokens are parsed, and begin- and
+    /// end-of-sequence tokens are added if the metadata says so. For a rendered chat template,
+    /// which contains them, use [`encode`](Self::encode).
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>> {
         #[cfg(feature = "tokenizers")]
         if let Encoder::Json(json) = &self.0.encoder
-            && !json.marks_are_flagged
+            && !json.metadata_sets_ends
         {
             return json.encode_prompt(text);
         }
         let vocabulary = &self.0.vocabulary;
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
         ids.extend(vocabulary.bos.filter(|_| vocabulary.add_bos));
-        self.encode_into(text, Special::Parsed, &mut ids)?;
+        self.encode_into(text, SpecialScope::Everywhere, &mut ids)?;
         ids.extend(vocabulary.eos.filter(|_| vocabulary.add_eos));
         Ok(ids)
     }
 
-    /// The ids of a text that goes on from other tokens: special tokens are parsed, and nothing is
-    /// added, not even the space that SentencePiece vocabularies put before a text.
+    /// Returns the ids of a text that continues a sequence. Special tokens are parsed, and no token
+    /// is added, not even the space that SentencePiece vocabularies add before a text.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode); [`Error::Tokenizer`] also for a `tokenizer.json` that puts a
+    /// As [`encode`](Self::encode); [`Error::Tokenizer`] also for a `tokenizer.json` that adds a
     /// space before every text.
     pub fn encode_continuation(&self, text: &str) -> Result<Vec<u32>> {
         #[cfg(feature = "tokenizers")]
         if matches!(self.0.encoder, Encoder::Json(_)) && self.0.vocabulary.adds_space {
-            let what = "this `tokenizer.json` puts a space before every text, so that a text cannot go on from token ids: \
-                        give both as text, or both as ids";
+            let what = "this `tokenizer.json` adds a space before every text, so a text cannot continue token ids: pass \
+                        both as text, or both as ids";
             return Err(Error::Tokenizer(what.into()));
         }
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
-        self.encode_from(text, Special::Parsed, false, &mut ids)?;
+        self.encode_from(text, SpecialScope::Everywhere, false, &mut ids)?;
         Ok(ids)
     }
 
-    fn encode_into(&self, text: &str, special: Special<'_>, ids: &mut Vec<u32>) -> Result<()> {
+    fn encode_into(&self, text: &str, special: SpecialScope<'_>, ids: &mut Vec<u32>) -> Result<()> {
         self.encode_from(text, special, true, ids)
     }
 
-    /// `at_start` says that no text comes before.
-    fn encode_from(&self, text: &str, special: Special<'_>, at_start: bool, ids: &mut Vec<u32>) -> Result<()> {
+    /// Appends the ids of a text; `at_start` if no text precedes it.
+    fn encode_from(&self, text: &str, special: SpecialScope<'_>, at_start: bool, ids: &mut Vec<u32>) -> Result<()> {
         if u32::try_from(text.len()).is_err() {
-            return Err(Error::Tokenizer(format!("a text of {} bytes is too long", text.len())));
+            return Err(Error::Tokenizer(format!(
+                "a text of {} bytes is too long: encode less than 4 GiB at a time",
+                text.len()
+            )));
         }
         let vocabulary = &self.0.vocabulary;
         match &self.0.encoder {
@@ -238,12 +249,13 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The text of a whole sequence of ids: control tokens give nothing, a space that encoding put before the text
-    /// is taken away again, and bytes that are not UTF-8 become U+FFFD. All else is as it was: spaces before punctuation
-    /// stay (llama.cpp and Hugging Face's library take them away for some models).
+    /// Returns the text of a whole sequence of ids. Control tokens have no text, a space that
+    /// encoding added before the text is removed, and bytes that are not UTF-8 become U+FFFD.
+    /// Spaces before punctuation stay (llama.cpp and Hugging Face's library remove them for some
+    /// models).
     ///
     /// # Errors
-    /// [`Error::Argument`] where an id is not in the vocabulary.
+    /// [`Error::Argument`] if an id is not in the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         let vocabulary = &self.0.vocabulary;
         let mut bytes = Vec::new();
@@ -254,55 +266,57 @@ impl Tokenizer {
         Ok(String::from_utf8_lossy(&bytes[usize::from(added)..]).into_owned())
     }
 
-    /// The bytes that a token stands for, which need not be whole characters; a control token shows its name.
+    /// Returns the bytes of a token, which need not be whole characters; for a control token, its
+    /// name.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the id is not in the vocabulary.
+    /// [`Error::Argument`] if the id is not in the vocabulary.
     pub fn token_bytes(&self, id: u32) -> Result<&[u8]> {
         self.0.vocabulary.bytes(id)
     }
 
-    /// The control tokens and their texts, by which a prompt's structure is told from what it says.
+    /// Returns the control tokens and their names. They mark the structure of a prompt.
     pub fn control_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
-        let tokens = self.0.vocabulary.iter().filter(|(_, kind, bytes)| kind.is_mark() && !bytes.is_empty());
+        let tokens = self.0.vocabulary.iter().filter(|(_, kind, bytes)| kind.is_special() && !bytes.is_empty());
         tokens.filter_map(|(id, _, bytes)| Some((id, std::str::from_utf8(bytes).ok()?)))
     }
 
-    /// The tokens that have one of these texts in theirs, ascending; control tokens are not among them.
+    /// Returns the tokens that contain one of these texts, ascending and without control tokens.
     pub fn tokens_with(&self, texts: &[&str]) -> Vec<u32> {
-        let within =
+        let contains =
             |bytes: &[u8], text: &str| bytes.windows(text.len().max(1)).any(|window| window == text.as_bytes());
-        let plain = self.0.vocabulary.iter().filter(|(_, kind, _)| !kind.is_mark());
-        plain.filter(|(.., bytes)| texts.iter().any(|text| within(bytes, text))).map(|(id, ..)| id).collect()
+        let plain = self.0.vocabulary.iter().filter(|(_, kind, _)| !kind.is_special());
+        plain.filter(|(.., bytes)| texts.iter().any(|text| contains(bytes, text))).map(|(id, ..)| id).collect()
     }
 
-    /// How many tokens there are: ids run from 0 to this, exclusive.
+    /// Returns the number of tokens; ids are below it.
     pub fn vocab_size(&self) -> usize {
         self.0.vocabulary.len()
     }
 
-    /// The begin-of-sequence token, where the metadata names one.
+    /// Returns the begin-of-sequence token, if the metadata names one.
     pub fn bos(&self) -> Option<u32> {
         self.0.vocabulary.bos
     }
 
-    /// The end-of-sequence token, where the metadata names one.
+    /// Returns the end-of-sequence token, if the metadata names one.
     pub fn eos(&self) -> Option<u32> {
         self.0.vocabulary.eos
     }
 
-    /// Whether a model that gives this token has said all: the end of the sequence, the turn or the message, as the
-    /// metadata names them, and control tokens that are such by their usual text (`<|im_end|>`, `<|eot_id|>` …).
+    /// Returns whether a token ends generation: the end of a sequence, turn or message that the
+    /// metadata names, and control tokens with a well-known text (`<|im_end|>`, `<|eot_id|>`).
     pub fn is_end_of_generation(&self, id: u32) -> bool {
         self.end_of_generation().contains(&id)
     }
 
-    /// The tokens for which [`is_end_of_generation`](Self::is_end_of_generation) holds, ascending.
+    /// Returns the tokens that end generation, ascending; see
+    /// [`is_end_of_generation`](Self::is_end_of_generation).
     pub fn end_of_generation(&self) -> &[u32] {
         &self.0.vocabulary.end_of_generation
     }
 
-    /// Decodes ids one by one as they are generated.
+    /// Returns a decoder for ids that are generated one by one.
     pub fn stream(&self) -> TextStream {
         TextStream::new(self.clone())
     }

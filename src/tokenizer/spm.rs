@@ -1,33 +1,40 @@
-//! SentencePiece's BPE (`tokenizer.ggml.model` = `llama`, `gemma4`): text in, ids out.
+//! Encodes text with SentencePiece's BPE (`tokenizer.ggml.model` = `llama`, `gemma4`).
 //!
-//! Of all neighbours that join into a token, those with the best score are joined first, the leftmost of equals
-//! ([Kudo & Richardson 2018](https://arxiv.org/abs/1808.06226)). The merges of the `tokenizers` crate are no substitute: a rank
-//! for each pair cannot say "the leftmost of equal scores". Gemma 4 spells its tokens in the same way, but lists its merges.
+//! Of all adjacent symbols that form a token, the pair with the best score is joined first, and the
+//! leftmost of equal pairs ([Kudo & Richardson 2018](https://arxiv.org/abs/1808.06226)). The
+//! `tokenizers` crate cannot replace this: its merges have a rank for each pair, which cannot
+//! express "the leftmost of equal scores". Gemma 4 spells tokens in the same way, but lists its
+//! merges.
 
-use super::merge::{Join, Merger, Rules, Symbol};
-use super::merges::Merges;
-use super::vocabulary::{self, Kind, Vocabulary, same_length};
-use super::{Encoder, SpecialFinder};
-use crate::error::{Error, Result};
-use crate::gguf::{Array, Gguf};
+use super::{
+    Encoder, SpecialFinder,
+    merge::{Join, MergeRules, Merger, Symbol},
+    merges::Merges,
+    vocabulary::{self, TokenType, Vocabulary, same_length},
+};
+use crate::{
+    error::{Error, Result},
+    gguf::{Array, Gguf},
+};
 
-/// How vocabularies write a space. In a text it cannot be told from one.
+/// The character that spells a space in vocabularies. Encoding treats it as a space in texts, too.
 const SPACE: &str = "\u{2581}";
 
-/// Joins characters into tokens.
+/// Merges characters into tokens.
 pub(super) struct Spm {
     joins: Joins,
-    /// Whether every space within a token follows another or begins it, so that texts can be cut before words.
+    /// Whether spaces in tokens occur only at their start, so that texts can be split before words.
     splits_words: bool,
-    /// The token for each byte that has one, for characters that are no token.
+    /// The token of each byte value, for characters without a token; `None` if there is none.
     bytes: [Option<u32>; 256],
 }
 
-/// Which neighbours are joined.
+/// The pairs of symbols that can be joined.
 enum Joins {
-    /// Those that make a token of so many bytes at most; the lowest order is that of the best score.
+    /// Pairs that form a token of at most `longest` bytes. `orders` is the order of each token, the
+    /// lowest for the best score.
     Scores { orders: Vec<i32>, longest: usize },
-    /// Those that are listed.
+    /// Pairs with a listed merge.
     Merges(Merges),
 }
 
@@ -51,50 +58,51 @@ pub(super) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
     Ok((vocabulary, Encoder::Spm(finder, spm)))
 }
 
-/// The vocabulary of Gemma 4.
+/// Reads the vocabulary of Gemma 4.
 pub(super) fn with_merges(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
     let tokens = vocabulary::tokens(gguf)?;
     let mut vocabulary = Vocabulary::from_gguf(gguf, tokens, decode)?;
     vocabulary.read_flags(gguf, true, false)?;
-    // Early files deny it, but no text was without it in training.
+    // Early files disable it, but every text in training began with it.
     vocabulary.add_bos = vocabulary.bos.is_some();
-    vocabulary.index(|kind| kind == Kind::UserDefined);
+    vocabulary.index(|kind| kind == TokenType::UserDefined);
     vocabulary.index(is_piece);
     let finder = SpecialFinder::from_gguf(gguf, tokens, &vocabulary)?;
-    let merges = Merges::from_gguf(gguf, &vocabulary, |text, out| decode(text, Kind::Normal, out))?;
+    let merges = Merges::from_gguf(gguf, &vocabulary, |text, out| decode(text, TokenType::Normal, out))?;
     let spm = Spm::new(&vocabulary, Joins::Merges(merges));
     Ok((vocabulary, Encoder::Spm(finder, spm)))
 }
 
-/// The bytes of the tokens that ordinary text can become.
+/// Returns the bytes of the tokens that ordinary text can become.
 fn pieces(vocabulary: &Vocabulary) -> impl Iterator<Item = &[u8]> {
     vocabulary.iter().filter(|(_, kind, _)| is_piece(*kind)).map(|(.., bytes)| bytes)
 }
 
-/// Whether ordinary text can become such a token. User-defined ones are cut out of the text before.
-fn is_piece(kind: Kind) -> bool {
-    matches!(kind, Kind::Normal | Kind::Unused)
+/// Returns whether ordinary text can become a token of this type. User-defined tokens are split off
+/// before.
+fn is_piece(kind: TokenType) -> bool {
+    matches!(kind, TokenType::Normal | TokenType::Unused)
 }
 
-/// Appends the bytes that a token stands for.
-pub(super) fn decode(text: &str, kind: Kind, out: &mut Vec<u8>) {
+/// Appends the bytes of a token.
+pub(super) fn decode(text: &str, kind: TokenType, out: &mut Vec<u8>) {
     match kind {
-        Kind::Normal | Kind::Unused => out.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
-        Kind::Byte => match byte(text) {
+        TokenType::Normal | TokenType::Unused => out.extend_from_slice(text.replace(SPACE, " ").as_bytes()),
+        TokenType::Byte => match byte(text) {
             Some(byte) => out.push(byte),
             None => out.extend_from_slice(text.as_bytes()),
         },
-        Kind::Control | Kind::Unknown | Kind::UserDefined => out.extend_from_slice(text.as_bytes()),
+        TokenType::Control | TokenType::Unknown | TokenType::UserDefined => out.extend_from_slice(text.as_bytes()),
     }
 }
 
-/// The byte that a token like `<0x0A>` stands for.
+/// Returns the byte of a token such as `<0x0A>`.
 pub(super) fn byte(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// A whole number that is the lower, the higher the score (IEEE 754's total order, reversed).
+/// Returns an integer that decreases as the score increases (IEEE 754's total order, reversed).
 fn order(score: f32) -> i32 {
     let bits = score.to_bits() as i32;
     !(bits ^ ((bits >> 31) as u32 >> 1) as i32)
@@ -104,7 +112,7 @@ impl Spm {
     fn new(vocabulary: &Vocabulary, joins: Joins) -> Self {
         let mut bytes = [None; 256];
         for (id, kind, spelt) in vocabulary.iter() {
-            if let (Kind::Byte, &[byte]) = (kind, spelt) {
+            if let (TokenType::Byte, &[byte]) = (kind, spelt) {
                 bytes[byte as usize] = Some(id);
             }
         }
@@ -112,7 +120,7 @@ impl Spm {
         Self { joins, splits_words: !pieces(vocabulary).any(has_inner_space), bytes }
     }
 
-    /// Appends the ids of a text without special tokens; `at_start` where no other text is before it.
+    /// Appends the ids of a text without special tokens; `at_start` if no other text precedes it.
     pub fn encode(&self, vocabulary: &Vocabulary, text: &str, at_start: bool, ids: &mut Vec<u32>) -> Result<()> {
         let prefix = if vocabulary.adds_space && at_start { " " } else { "" };
         let text = prefix.to_owned() + &text.replace(SPACE, " ");
@@ -120,7 +128,7 @@ impl Spm {
         match self.joins {
             Joins::Scores { .. } => self.encode_line(vocabulary, &text, &mut merger, ids),
             Joins::Merges(_) => lines(&text).try_for_each(|line| match vocabulary.find(line.as_bytes()) {
-                // The merges do not reach all of the tokens for several newlines.
+                // Merges do not reach all tokens of several newlines.
                 Some(id) if line.starts_with('\n') => {
                     ids.push(id);
                     Ok(())
@@ -146,45 +154,48 @@ impl Spm {
         Ok(())
     }
 
-    /// A character that is no token becomes its bytes, or else the unknown token.
+    /// Appends the byte tokens of a character without a token, or else the unknown token.
     fn fall_back(&self, vocabulary: &Vocabulary, char: &str, ids: &mut Vec<u32>) -> Result<()> {
         let bytes = char.bytes().map(|byte| self.bytes[byte as usize]).collect::<Option<Vec<u32>>>();
         match (bytes, vocabulary.unknown) {
             (Some(bytes), _) => ids.extend(bytes),
             (None, Some(unknown)) => ids.push(unknown),
             (None, None) => {
-                return Err(Error::Tokenizer(format!("the vocabulary has no token for `{}`", char.escape_debug())));
+                return Err(Error::Tokenizer(format!(
+                    "the vocabulary has no token for `{}` and no unknown token: remove it from the text",
+                    char.escape_debug()
+                )));
             }
         }
         Ok(())
     }
 }
 
-/// A word begins as its characters.
+/// Merge rules that start from the characters of a word.
 struct Characters<'s> {
     joins: &'s Joins,
     vocabulary: &'s Vocabulary,
 }
 
-impl Rules for Characters<'_> {
-    fn first(&self, text: &[u8]) -> (usize, Option<u32>) {
+impl MergeRules for Characters<'_> {
+    fn first_symbol(&self, text: &[u8]) -> (usize, Option<u32>) {
         let len = text.iter().skip(1).take_while(|&&byte| byte & 0xc0 == 0x80).count() + 1;
         (len, self.vocabulary.find(&text[..len]))
     }
 
-    fn join(&self, word: &[u8], a: &Symbol, b: &Symbol) -> Option<Join> {
+    fn join(&self, word: &[u8], left: &Symbol, right: &Symbol) -> Option<Join> {
         match self.joins {
             Joins::Scores { orders, longest } => {
-                let text = &word[a.start as usize..b.end()];
+                let text = &word[left.start as usize..right.end()];
                 let id = if text.len() <= *longest { self.vocabulary.find(text)? } else { return None };
                 Some(Join { order: orders[id as usize], id })
             }
-            Joins::Merges(merges) => merges.join(a, b),
+            Joins::Merges(merges) => merges.join(left, right),
         }
     }
 }
 
-/// Newlines that follow one another, and what is between them.
+/// Splits a text into runs of newlines and the text between them.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -196,7 +207,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The bytes up to the first space that follows something else.
+/// Returns the number of bytes before the first space that does not follow a space.
 fn word_length(text: &str) -> usize {
     text.as_bytes().windows(2).position(|pair| pair[0] != b' ' && pair[1] == b' ').map_or(text.len(), |at| at + 1)
 }

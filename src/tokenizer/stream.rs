@@ -1,18 +1,20 @@
-//! Ids in, one at a time; text out, in whole characters.
+//! Decodes streamed ids into whole characters.
 
 use super::Tokenizer;
 use crate::error::Result;
 
 /// Decodes ids as they are generated.
 ///
-/// A token may hold a part of a character: its bytes wait here until the rest has come, so what is given out is whole
-/// characters, and all of it joined is what [`Tokenizer::decode`] gives (but for a leading space, which stays: a stream continues
-/// a text). Bytes that can never become a character are given out as U+FFFD.
+/// A token may contain a part of a character, whose bytes are held back until the rest arrives. The
+/// concatenated pieces equal the text of [`Tokenizer::decode`], except that a leading space is
+/// kept, because a stream continues a text. Bytes that cannot become a character are replaced by
+/// U+FFFD.
 #[derive(Clone, Debug)]
 pub struct TextStream {
     tokenizer: Tokenizer,
-    /// Bytes not yet given out; between calls the begin of one character, so at most three.
+    /// Bytes held back; between calls, up to three bytes of one character.
     pending: Vec<u8>,
+    /// Control tokens that are decoded to their names.
     shown: Vec<u32>,
 }
 
@@ -21,17 +23,17 @@ impl TextStream {
         Self { tokenizer, pending: Vec::new(), shown: Vec::new() }
     }
 
-    /// Gives the names of these control tokens too, which are otherwise no part of a text.
+    /// Decodes these control tokens to their names. Other control tokens have no text.
     #[must_use]
     pub fn showing(mut self, ids: impl IntoIterator<Item = u32>) -> Self {
         self.shown.extend(ids);
         self
     }
 
-    /// The text that this token completes, if any.
+    /// Adds a token, and returns the text that is complete now, if any.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) where the id is not in the vocabulary.
+    /// [`Error::Argument`](crate::Error::Argument) if the id is not in the vocabulary.
     pub fn push(&mut self, id: u32) -> Result<Option<String>> {
         let vocabulary = &self.tokenizer.0.vocabulary;
         let bytes = if self.shown.contains(&id) { vocabulary.bytes(id)? } else { vocabulary.text_bytes(id)? };
@@ -42,14 +44,15 @@ impl TextStream {
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
-    /// What is left when no more tokens come: U+FFFD where a character was begun and not finished. The stream is then as new.
+    /// Ends the text, and returns U+FFFD if an unfinished character was held back. The stream can
+    /// be used for another text afterwards.
     pub fn finish(&mut self) -> Option<String> {
         let left = std::mem::take(&mut self.pending);
         (!left.is_empty()).then(|| String::from_utf8_lossy(&left).into_owned())
     }
 }
 
-/// How many bytes come before an unfinished character at the end.
+/// Returns the number of bytes before an unfinished character at the end.
 fn whole_length(bytes: &[u8]) -> usize {
     let mut start = 0;
     while let Err(error) = std::str::from_utf8(&bytes[start..]) {

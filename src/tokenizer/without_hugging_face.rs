@@ -1,17 +1,18 @@
-//! Refuses the vocabularies that need the `tokenizers` crate, in builds without it.
+//! Returns errors for vocabularies that need the `tokenizers` crate, in builds without it.
 
-use super::Encoder;
-use super::vocabulary::Vocabulary;
-use crate::error::{Error, Result};
-use crate::gguf::Gguf;
+use super::{Encoder, vocabulary::Vocabulary};
+use crate::{
+    error::{Error, Result},
+    gguf::Gguf,
+};
 
 pub(super) fn wordpiece_from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encoder)> {
-    Err(missing(gguf, "a vocabulary of WordPiece (`tokenizer.ggml.model` = `bert`)"))
+    Err(missing(gguf, "a WordPiece vocabulary (`tokenizer.ggml.model` = `bert`)"))
 }
 
 pub(super) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
     match gguf.str("tokenizer.huggingface.json")? {
-        Some(_) => Err(missing(gguf, "Hugging Face's `tokenizer.json` (`tokenizer.huggingface.json`)")),
+        Some(_) => Err(missing(gguf, "a Hugging Face `tokenizer.json` (in the key `tokenizer.huggingface.json`)")),
         None => Ok(None),
     }
 }

@@ -1,29 +1,30 @@
-//! The keywords that are checked, in the order in which their violations are reported.
+//! The keywords that are checked, in the order in which violations are reported.
 
 use serde_json::{Map, Value};
 
-use super::{Checker, Violation, equal, number, pattern, resolve};
+use super::{ValueChecker, Violation, equal, number, pattern, resolve};
 
 pub(super) struct Keyword {
     pub name: &'static str,
     pub argument: Argument,
-    pub check: Check,
+    pub check: KeywordCheck,
 }
 
-/// Checks `value` by the keyword's argument; the map is the schema that the keyword stands in.
-type Check = fn(Checker<'_>, &Map<String, Value>, &Value, &Value) -> Result<(), Violation>;
+/// Checks a value. Takes the checker, the schema that contains the keyword, the keyword's argument
+/// and the value.
+type KeywordCheck = fn(ValueChecker<'_>, &Map<String, Value>, &Value, &Value) -> Result<(), Violation>;
 
-/// The form of a keyword's argument.
+/// The type of a keyword's argument.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Argument {
     Schema,
-    /// A list of schemas that is not empty.
+    /// A non-empty list of schemas.
     Schemas,
     /// Schemas by name.
     NamedSchemas,
     /// Schemas by regular expression.
     PatternSchemas,
-    /// A name of a type, or a list of names.
+    /// The name of a type, or a list of names.
     Types,
     /// A list of strings.
     Names,
@@ -32,7 +33,7 @@ pub(super) enum Argument {
     Number,
     /// A number above zero.
     Unit,
-    /// An integer of at least zero.
+    /// A non-negative integer.
     Count,
     Pattern,
     /// A reference to another part of the same schema.
@@ -50,33 +51,33 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "minimum",
         argument: Number,
-        check: |_, _, least, value| bound(value, least, "at least", |o| o.is_ge()),
+        check: |_, _, minimum, value| bound(value, minimum, "at least", |o| o.is_ge()),
     },
     Keyword {
         name: "maximum",
         argument: Number,
-        check: |_, _, most, value| bound(value, most, "at most", |o| o.is_le()),
+        check: |_, _, maximum, value| bound(value, maximum, "at most", |o| o.is_le()),
     },
     Keyword {
         name: "exclusiveMinimum",
         argument: Number,
-        check: |_, _, less, value| bound(value, less, "more than", |o| o.is_gt()),
+        check: |_, _, minimum, value| bound(value, minimum, "more than", |o| o.is_gt()),
     },
     Keyword {
         name: "exclusiveMaximum",
         argument: Number,
-        check: |_, _, more, value| bound(value, more, "less than", |o| o.is_lt()),
+        check: |_, _, maximum, value| bound(value, maximum, "less than", |o| o.is_lt()),
     },
     Keyword { name: "multipleOf", argument: Unit, check: multiple_of },
     Keyword {
         name: "minLength",
         argument: Count,
-        check: |_, _, least, value| count(length(value), least, "characters", "at least"),
+        check: |_, _, minimum, value| count(length(value), minimum, "characters", "at least"),
     },
     Keyword {
         name: "maxLength",
         argument: Count,
-        check: |_, _, most, value| count(length(value), most, "characters", "at most"),
+        check: |_, _, maximum, value| count(length(value), maximum, "characters", "at most"),
     },
     Keyword { name: "pattern", argument: Pattern, check: matches_pattern },
     Keyword { name: "required", argument: Names, check: required },
@@ -86,24 +87,24 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     Keyword {
         name: "minProperties",
         argument: Count,
-        check: |_, _, least, value| count(size(value), least, "properties", "at least"),
+        check: |_, _, minimum, value| count(size(value), minimum, "properties", "at least"),
     },
     Keyword {
         name: "maxProperties",
         argument: Count,
-        check: |_, _, most, value| count(size(value), most, "properties", "at most"),
+        check: |_, _, maximum, value| count(size(value), maximum, "properties", "at most"),
     },
     Keyword { name: "prefixItems", argument: Schemas, check: prefix_items },
     Keyword { name: "items", argument: Schema, check: items },
     Keyword {
         name: "minItems",
         argument: Count,
-        check: |_, _, least, value| count(items_of(value), least, "items", "at least"),
+        check: |_, _, minimum, value| count(items_of(value), minimum, "items", "at least"),
     },
     Keyword {
         name: "maxItems",
         argument: Count,
-        check: |_, _, most, value| count(items_of(value), most, "items", "at most"),
+        check: |_, _, maximum, value| count(items_of(value), maximum, "items", "at most"),
     },
     Keyword { name: "uniqueItems", argument: Flag, check: unique_items },
     Keyword { name: "$ref", argument: Reference, check: reference },
@@ -115,8 +116,8 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 
 pub(super) const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "null", "array", "object"];
 
-fn fails<T>(what: impl Into<String>) -> Result<T, Violation> {
-    Err(Violation::new(what))
+fn fails<T>(reason: impl Into<String>) -> Result<T, Violation> {
+    Err(Violation::new(reason))
 }
 
 fn is(value: &Value, name: &str) -> bool {
@@ -132,7 +133,7 @@ fn is(value: &Value, name: &str) -> bool {
     }
 }
 
-fn types(_: Checker<'_>, _: &Map<String, Value>, names: &Value, value: &Value) -> Result<(), Violation> {
+fn types(_: ValueChecker<'_>, _: &Map<String, Value>, names: &Value, value: &Value) -> Result<(), Violation> {
     let names: Vec<&str> = match names {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         name => name.as_str().into_iter().collect(),
@@ -140,11 +141,11 @@ fn types(_: Checker<'_>, _: &Map<String, Value>, names: &Value, value: &Value) -
     if names.iter().any(|name| is(value, name)) {
         return Ok(());
     }
-    fails(format!("must be of type {}, but is {}", names.join(" or "), shown(value)))
+    fails(format!("must be of type {}, but is {}", names.join(" or "), excerpt(value)))
 }
 
-/// The beginning of a value's JSON.
-fn shown(value: &Value) -> String {
+/// Returns the beginning of a value's JSON, for errors.
+fn excerpt(value: &Value) -> String {
     const MAX_CHARS: usize = 100;
     let text = value.to_string();
     match text.char_indices().nth(MAX_CHARS) {
@@ -153,17 +154,21 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn enumeration(_: Checker<'_>, _: &Map<String, Value>, allowed: &Value, value: &Value) -> Result<(), Violation> {
+fn enumeration(_: ValueChecker<'_>, _: &Map<String, Value>, allowed: &Value, value: &Value) -> Result<(), Violation> {
     let allowed = allowed.as_array().map_or(&[][..], Vec::as_slice);
     if allowed.iter().any(|allowed| equal(allowed, value)) {
         return Ok(());
     }
-    let allowed: Vec<String> = allowed.iter().map(shown).collect();
-    fails(format!("must be one of {}, but is {}", allowed.join(", "), shown(value)))
+    let allowed: Vec<String> = allowed.iter().map(excerpt).collect();
+    fails(format!("must be one of {}, but is {}", allowed.join(", "), excerpt(value)))
 }
 
-fn constant(_: Checker<'_>, _: &Map<String, Value>, allowed: &Value, value: &Value) -> Result<(), Violation> {
-    if equal(allowed, value) { Ok(()) } else { fails(format!("must be {}, but is {}", shown(allowed), shown(value))) }
+fn constant(_: ValueChecker<'_>, _: &Map<String, Value>, allowed: &Value, value: &Value) -> Result<(), Violation> {
+    if equal(allowed, value) {
+        Ok(())
+    } else {
+        fails(format!("must be {}, but is {}", excerpt(allowed), excerpt(value)))
+    }
 }
 
 fn bound(value: &Value, bound: &Value, relation: &str, holds: fn(std::cmp::Ordering) -> bool) -> Result<(), Violation> {
@@ -175,7 +180,7 @@ fn bound(value: &Value, bound: &Value, relation: &str, holds: fn(std::cmp::Order
     }
 }
 
-fn multiple_of(_: Checker<'_>, _: &Map<String, Value>, unit: &Value, value: &Value) -> Result<(), Violation> {
+fn multiple_of(_: ValueChecker<'_>, _: &Map<String, Value>, unit: &Value, value: &Value) -> Result<(), Violation> {
     match (value, unit) {
         (Value::Number(number), Value::Number(unit)) if !number::is_multiple(number, unit) => {
             fails(format!("must be a multiple of {unit}, but is {number}"))
@@ -196,22 +201,28 @@ fn items_of(value: &Value) -> Option<usize> {
     value.as_array().map(Vec::len)
 }
 
-/// Checks a count that only values of one type have by `at least` or `at most` a limit.
+/// Checks a count, which is `None` for values of other types; `relation` is `at least` or
+/// `at most`.
 fn count(found: Option<usize>, limit: &Value, unit: &str, relation: &str) -> Result<(), Violation> {
     let (Some(found), Some(limit)) = (found, limit.as_f64()) else { return Ok(()) };
     let holds = if relation == "at least" { found as f64 >= limit } else { found as f64 <= limit };
     if holds { Ok(()) } else { fails(format!("must have {relation} {limit} {unit}, but has {found}")) }
 }
 
-fn matches_pattern(_: Checker<'_>, _: &Map<String, Value>, pattern: &Value, value: &Value) -> Result<(), Violation> {
+fn matches_pattern(
+    _: ValueChecker<'_>,
+    _: &Map<String, Value>,
+    pattern: &Value,
+    value: &Value,
+) -> Result<(), Violation> {
     let (Some(text), Some(pattern)) = (value.as_str(), pattern.as_str()) else { return Ok(()) };
     if pattern::compile(pattern).map_err(Violation::new)?.is_match(text) {
         return Ok(());
     }
-    fails(format!("must match the expression `{pattern}`, but is {}", shown(value)))
+    fails(format!("must match the expression `{pattern}`, but is {}", excerpt(value)))
 }
 
-fn required(_: Checker<'_>, _: &Map<String, Value>, names: &Value, value: &Value) -> Result<(), Violation> {
+fn required(_: ValueChecker<'_>, _: &Map<String, Value>, names: &Value, value: &Value) -> Result<(), Violation> {
     let (Some(object), Some(names)) = (value.as_object(), names.as_array()) else { return Ok(()) };
     match names.iter().filter_map(Value::as_str).find(|name| !object.contains_key(*name)) {
         Some(name) => Err(Violation::new("is missing, but required").at_key(name)),
@@ -219,24 +230,35 @@ fn required(_: Checker<'_>, _: &Map<String, Value>, names: &Value, value: &Value
     }
 }
 
-fn properties(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+fn properties(
+    checker: ValueChecker<'_>,
+    _: &Map<String, Value>,
+    schemas: &Value,
+    value: &Value,
+) -> Result<(), Violation> {
     let (Some(object), Some(schemas)) = (value.as_object(), schemas.as_object()) else { return Ok(()) };
     let mut present = object.iter().filter_map(|(key, value)| Some((key, value, schemas.get(key)?)));
-    present.try_for_each(|(key, value, schema)| c.check(schema, value).map_err(|violation| violation.at_key(key)))
+    present.try_for_each(|(key, value, schema)| checker.check(schema, value).map_err(|violation| violation.at_key(key)))
 }
 
-fn pattern_properties(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+fn pattern_properties(
+    checker: ValueChecker<'_>,
+    _: &Map<String, Value>,
+    schemas: &Value,
+    value: &Value,
+) -> Result<(), Violation> {
     let (Some(object), Some(schemas)) = (value.as_object(), schemas.as_object()) else { return Ok(()) };
     for (pattern, schema) in schemas {
         let pattern = pattern::compile(pattern).map_err(Violation::new)?;
         let mut matching = object.iter().filter(|(key, _)| pattern.is_match(key.as_str()));
-        matching.try_for_each(|(key, value)| c.check(schema, value).map_err(|violation| violation.at_key(key)))?;
+        matching
+            .try_for_each(|(key, value)| checker.check(schema, value).map_err(|violation| violation.at_key(key)))?;
     }
     Ok(())
 }
 
 fn additional_properties(
-    c: Checker<'_>,
+    checker: ValueChecker<'_>,
     siblings: &Map<String, Value>,
     schema: &Value,
     value: &Value,
@@ -251,7 +273,7 @@ fn additional_properties(
         if known || patterns.iter().any(|pattern| pattern.is_match(key.as_str())) {
             continue;
         }
-        let checked = if schema == false { fails(unknown_key(named)) } else { c.check(schema, value) };
+        let checked = if schema == false { fails(unknown_key(named)) } else { checker.check(schema, value) };
         checked.map_err(|violation| violation.at_key(key))?;
     }
     Ok(())
@@ -260,72 +282,94 @@ fn additional_properties(
 fn unknown_key(named: Option<&Map<String, Value>>) -> String {
     let known: Vec<String> = named.into_iter().flat_map(Map::keys).map(|key| format!("`{key}`")).collect();
     if known.is_empty() {
-        return "is not known: none is".to_owned();
+        return "is not a known property: the object has none".to_owned();
     }
-    format!("is not known: known are {}", known.join(", "))
+    format!("is not a known property: the object has {}", known.join(", "))
 }
 
-fn prefix_items(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+fn prefix_items(
+    checker: ValueChecker<'_>,
+    _: &Map<String, Value>,
+    schemas: &Value,
+    value: &Value,
+) -> Result<(), Violation> {
     let (Some(values), Some(schemas)) = (value.as_array(), schemas.as_array()) else { return Ok(()) };
     let mut pairs = values.iter().zip(schemas).enumerate();
-    pairs.try_for_each(|(index, (value, schema))| c.check(schema, value).map_err(|violation| violation.at_index(index)))
+    pairs.try_for_each(|(index, (value, schema))| {
+        checker.check(schema, value).map_err(|violation| violation.at_index(index))
+    })
 }
 
-fn items(c: Checker<'_>, siblings: &Map<String, Value>, schema: &Value, value: &Value) -> Result<(), Violation> {
+fn items(
+    checker: ValueChecker<'_>,
+    siblings: &Map<String, Value>,
+    schema: &Value,
+    value: &Value,
+) -> Result<(), Violation> {
     let Some(values) = value.as_array() else { return Ok(()) };
     let first = siblings.get("prefixItems").and_then(items_of).unwrap_or(0);
     let mut rest = values.iter().enumerate().skip(first);
-    rest.try_for_each(|(index, value)| c.check(schema, value).map_err(|violation| violation.at_index(index)))
+    rest.try_for_each(|(index, value)| checker.check(schema, value).map_err(|violation| violation.at_index(index)))
 }
 
-fn unique_items(_: Checker<'_>, _: &Map<String, Value>, unique: &Value, value: &Value) -> Result<(), Violation> {
+fn unique_items(_: ValueChecker<'_>, _: &Map<String, Value>, unique: &Value, value: &Value) -> Result<(), Violation> {
     let Some(values) = value.as_array().filter(|_| unique == true) else { return Ok(()) };
-    let again = values.iter().enumerate().find(|(at, value)| values[..*at].iter().any(|before| equal(before, value)));
-    match again {
-        Some((at, value)) => Err(Violation::new(format!("repeats {}", shown(value))).at_index(at)),
+    let repeated = |(index, value): &(usize, &Value)| values[..*index].iter().any(|earlier| equal(earlier, value));
+    match values.iter().enumerate().find(repeated) {
+        Some((index, value)) => Err(Violation::new(format!("repeats {}", excerpt(value))).at_index(index)),
         None => Ok(()),
     }
 }
 
-fn reference(c: Checker<'_>, _: &Map<String, Value>, reference: &Value, value: &Value) -> Result<(), Violation> {
-    match reference.as_str().and_then(|reference| resolve(c.root, reference)) {
-        Some(schema) => c.check(schema, value),
-        None => fails(format!("has a schema that refers to {reference}, which is not there")),
+fn reference(
+    checker: ValueChecker<'_>,
+    _: &Map<String, Value>,
+    reference: &Value,
+    value: &Value,
+) -> Result<(), Violation> {
+    match reference.as_str().and_then(|reference| resolve(checker.root, reference)) {
+        Some(schema) => checker.check(schema, value),
+        None => fails(format!("has a schema that refers to {reference}, which does not exist")),
     }
 }
 
-fn all_of(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
-    schemas.as_array().into_iter().flatten().try_for_each(|schema| c.check(schema, value))
+fn all_of(checker: ValueChecker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+    schemas.as_array().into_iter().flatten().try_for_each(|schema| checker.check(schema, value))
 }
 
-fn any_of(c: Checker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
+fn any_of(checker: ValueChecker<'_>, _: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
     let mut reasons = vec![];
     for schema in schemas.as_array().into_iter().flatten() {
-        match c.check(schema, value) {
+        match checker.check(schema, value) {
             Ok(()) => return Ok(()),
             Err(violation) => reasons.push(violation),
         }
     }
-    fails(format!("fits no alternative: {}", joined(&reasons)))
+    fails(format!("is not valid for any alternative: {}", joined(&reasons)))
 }
 
 fn joined(reasons: &[Violation]) -> String {
-    let reason = |violation: &Violation| format!("{} {}", violation.path(), violation.what).trim_start().to_owned();
+    let reason = |violation: &Violation| format!("{} {}", violation.path(), violation.reason).trim_start().to_owned();
     reasons.iter().map(reason).collect::<Vec<_>>().join("; or ")
 }
 
-fn one_of(c: Checker<'_>, siblings: &Map<String, Value>, schemas: &Value, value: &Value) -> Result<(), Violation> {
-    let fitting = schemas.as_array().into_iter().flatten().filter(|schema| c.check(schema, value).is_ok()).count();
-    match fitting {
-        0 => any_of(c, siblings, schemas, value),
+fn one_of(
+    checker: ValueChecker<'_>,
+    siblings: &Map<String, Value>,
+    schemas: &Value,
+    value: &Value,
+) -> Result<(), Violation> {
+    let valid = schemas.as_array().into_iter().flatten().filter(|schema| checker.check(schema, value).is_ok()).count();
+    match valid {
+        0 => any_of(checker, siblings, schemas, value),
         1 => Ok(()),
-        _ => fails(format!("must fit one alternative alone, but fits {fitting}")),
+        _ => fails(format!("must be valid for exactly one alternative, but is valid for {valid}")),
     }
 }
 
-fn not(c: Checker<'_>, _: &Map<String, Value>, schema: &Value, value: &Value) -> Result<(), Violation> {
-    match c.check(schema, value) {
+fn not(checker: ValueChecker<'_>, _: &Map<String, Value>, schema: &Value, value: &Value) -> Result<(), Violation> {
+    match checker.check(schema, value) {
         Err(_) => Ok(()),
-        Ok(()) => fails(format!("must not fit `{schema}`, but is {}", shown(value))),
+        Ok(()) => fails(format!("must not be valid for `{schema}`, but is {}", excerpt(value))),
     }
 }

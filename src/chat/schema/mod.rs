@@ -1,8 +1,7 @@
-//! Checks JSON values by JSON Schema, as far as the schemas of tools go.
+//! Checks JSON values against JSON Schema, with the keywords that tools use.
 //!
-//! The keywords that are checked are those of [`keywords::KEYWORDS`], with the meaning that draft
-//! 2020-12 gives them, and OpenAPI's `nullable`. Other keywords are ignored, as JSON Schema asks of
-//! a validator that does not know them.
+//! The check covers the keywords in [`keywords::KEYWORDS`], as draft 2020-12 defines them, and
+//! OpenAPI's `nullable`. Other keywords are ignored, as JSON Schema requires for unknown keywords.
 
 mod keywords;
 mod number;
@@ -11,33 +10,32 @@ mod pattern;
 mod tests;
 mod usable;
 
-use std::borrow::Cow;
-use std::cell::Cell;
+use std::{borrow::Cow, cell::Cell};
 
 use serde_json::{Map, Value};
 
 #[cfg(feature = "constrained")]
-pub(super) use pattern::{ascii_classes, pattern_matches_empty};
-pub(super) use usable::refuse_unusable;
+pub(super) use self::pattern::{ascii_classes, pattern_matches_empty};
+pub(super) use self::usable::refuse_unusable;
 
-/// The most schemas that may be applied within each other.
+/// The deepest nesting of schemas in one check.
 const MAX_DEPTH: usize = 256;
 
-/// The most applications of a schema to a value in one check: references can double their number at
-/// each level.
+/// The largest number of schema applications in one check; references can double it at each level.
 const MAX_STEPS: usize = 100_000;
 
-/// The place in a value that breaks its schema, and the reason.
+/// A place in a value that is not valid, and the reason.
 #[derive(Debug)]
 pub(super) struct Violation {
     /// Keys and indices, the innermost first.
     path: Vec<String>,
-    pub what: String,
+    /// The reason; it completes the sentence "the value ..".
+    pub reason: String,
 }
 
 impl Violation {
-    pub fn new(what: impl Into<String>) -> Self {
-        Self { path: vec![], what: what.into() }
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { path: vec![], reason: reason.into() }
     }
 
     fn at_key(mut self, key: &str) -> Self {
@@ -50,24 +48,24 @@ impl Violation {
         self
     }
 
-    /// The path as `days[0].hour`; empty where the whole value is wrong.
+    /// Returns the path, as in `days[0].hour`; empty for the whole value.
     pub fn path(&self) -> String {
         let path: String = self.path.iter().rev().map(String::as_str).collect();
         path.strip_prefix('.').map(str::to_owned).unwrap_or(path)
     }
 }
 
-/// Checks a value by a schema that [`refuse_unusable`] accepted.
+/// Checks a value against a schema that [`refuse_unusable`] has accepted.
 pub(super) fn check(schema: &Value, value: &Value) -> Result<(), Violation> {
     check_within(schema, schema, value)
 }
 
-/// Checks a value by a part of the schema `root`, which references refer to.
+/// Checks a value against `schema`, a part of `root`, within which references are resolved.
 pub(super) fn check_within(root: &Value, schema: &Value, value: &Value) -> Result<(), Violation> {
-    Checker { root, depth: 0, steps: &Cell::new(0) }.check(schema, value)
+    ValueChecker { root, depth: 0, steps: &Cell::new(0) }.check(schema, value)
 }
 
-/// The schema that a local reference names: `#` or `#/` and a JSON pointer.
+/// Returns the schema of a local reference: `#`, or `#/` and a JSON pointer.
 pub(super) fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
     root.pointer(&percent_decoded(reference.strip_prefix('#')?))
 }
@@ -87,34 +85,35 @@ fn percent_decoded(text: &str) -> Cow<'_, str> {
     String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
-/// Two values are equal where their numbers are, however those are written.
-pub(super) fn equal(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => number::compare(one, other).is_eq(),
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+/// Returns whether two values are equal; numbers are compared by value, so that `1` equals `1.0`.
+pub(super) fn equal(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => number::compare(left, right).is_eq(),
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
         }
-        (Value::Object(one), Value::Object(other)) => {
-            let found = |(key, value): (&String, &Value)| other.get(key).is_some_and(|other| equal(value, other));
-            one.len() == other.len() && one.iter().all(found)
+        (Value::Object(left), Value::Object(right)) => {
+            let found = |(key, value): (&String, &Value)| right.get(key).is_some_and(|right| equal(value, right));
+            left.len() == right.len() && left.iter().all(found)
         }
-        _ => one == other,
+        _ => left == right,
     }
 }
 
+/// A check against the schema `root`.
 #[derive(Clone, Copy)]
-struct Checker<'c> {
+struct ValueChecker<'c> {
     root: &'c Value,
     depth: usize,
     steps: &'c Cell<usize>,
 }
 
-impl Checker<'_> {
+impl ValueChecker<'_> {
     fn check(mut self, schema: &Value, value: &Value) -> Result<(), Violation> {
         self.depth += 1;
         self.steps.set(self.steps.get() + 1);
         if self.depth > MAX_DEPTH || self.steps.get() > MAX_STEPS {
-            return Err(Violation::new("is too deep or too large to be checked by its schema"));
+            return Err(Violation::new("is too deep or too large to be checked against its schema"));
         }
         match schema {
             Value::Object(schema) => self.check_keywords(schema, value),

@@ -1,13 +1,13 @@
-//! Comparisons of JSON numbers: exact between integers, else in double precision.
+//! Compares JSON numbers: integers exactly, other numbers as f64.
 
 use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-pub(super) fn compare(one: &Number, other: &Number) -> Ordering {
-    match (integer(one), integer(other)) {
-        (Some(one), Some(other)) => one.cmp(&other),
-        _ => float(one).total_cmp(&float(other)),
+pub(super) fn compare(left: &Number, right: &Number) -> Ordering {
+    match (integer(left), integer(right)) {
+        (Some(left), Some(right)) => left.cmp(&right),
+        _ => float(left).total_cmp(&float(right)),
     }
 }
 
@@ -15,7 +15,7 @@ pub(super) fn is_integer(value: &Value) -> bool {
     value.as_number().is_some_and(|number| integer(number).is_some() || float(number).fract() == 0.0)
 }
 
-/// Whether `number` is a multiple of `unit`, up to the error of a division of decimal fractions.
+/// Returns whether `number` is a multiple of `unit`, up to the rounding error of the division.
 pub(super) fn is_multiple(number: &Number, unit: &Number) -> bool {
     if let (Some(number), Some(unit @ 1..)) = (integer(number), integer(unit)) {
         return number % unit == 0;
@@ -29,6 +29,6 @@ fn integer(number: &Number) -> Option<i128> {
 }
 
 fn float(number: &Number) -> f64 {
-    // Adding zero makes a negative zero, which would compare as smaller, positive.
+    // The addition makes a negative zero positive, which would otherwise compare as smaller.
     number.as_f64().unwrap_or(f64::NAN) + 0.0
 }

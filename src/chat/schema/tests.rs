@@ -1,4 +1,4 @@
-//! The checks against the JSON Schema Test Suite, and what no schema may do.
+//! Tests of the checks, with the JSON Schema Test Suite among them.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{check, refuse_unusable};
 
-/// A description, a schema, and values with a description each and whether they are valid.
+/// A group of the test suite: a description, a schema, and tests, each of a description, a value
+/// and whether it is valid.
 type Group = (String, Value, Vec<(String, Value, bool)>);
 
 #[test]
@@ -29,7 +30,7 @@ fn checks_agree_with_the_json_schema_test_suite() {
 }
 
 #[test]
-fn violations_name_the_place() {
+fn violations_name_the_path_in_the_value() {
     let schema = json!({
         "type": "object",
         "properties": { "days": { "type": "array", "items": { "$ref": "#/$defs/day" } }, "unit": { "enum": ["C", "F"] } },
@@ -39,9 +40,9 @@ fn violations_name_the_place() {
     });
     let violation = |value: Value| {
         let violation = check(&schema, &value).unwrap_err();
-        (violation.path(), violation.what)
+        (violation.path(), violation.reason)
     };
-    let found = |path: &str, what: &str| (path.to_owned(), what.to_owned());
+    let found = |path: &str, reason: &str| (path.to_owned(), reason.to_owned());
     assert_eq!(violation(json!({})), found("days", "is missing, but required"));
     assert_eq!(
         violation(json!({ "days": [{}, { "hour": 24 }] })),
@@ -51,18 +52,21 @@ fn violations_name_the_place() {
         violation(json!({ "days": [], "unit": "K" })),
         found("unit", "must be one of `\"C\"`, `\"F\"`, but is `\"K\"`")
     );
-    assert_eq!(violation(json!({ "days": [], "x": 1 })), found("x", "is not known: known are `days`, `unit`"));
+    assert_eq!(
+        violation(json!({ "days": [], "x": 1 })),
+        found("x", "is not a known property: the object has `days`, `unit`")
+    );
     assert_eq!(violation(json!([])), found("", "must be of type object, but is `[]`"));
 }
 
 #[test]
-fn nullable_is_openapis() {
+fn nullable_allows_null_besides_the_schema() {
     let schema = json!({ "type": "string", "nullable": true, "enum": ["a"] });
     assert!(check(&schema, &json!(null)).is_ok() && check(&schema, &json!("b")).is_err());
 }
 
 #[test]
-fn schemas_that_cannot_be_used_are_refused_by_name() {
+fn unusable_schemas_are_refused_with_the_keyword() {
     let refused = |schema: Value, named: &str| {
         let error = refuse_unusable(&schema).unwrap_err();
         assert!(error.contains(named), "{schema}: {error}");
@@ -85,11 +89,11 @@ fn schemas_that_cannot_be_used_are_refused_by_name() {
     refused(deep, "deep");
 }
 
-/// Schemas that refer to themselves without end, once or doubling each time.
+/// Includes a schema that refers to itself twice, so that the work doubles at each level.
 #[test]
-fn endless_schemas_end() {
+fn self_referring_schemas_end_with_an_error() {
     for schema in [json!({ "$ref": "#" }), json!({ "anyOf": [{ "$ref": "#" }, { "$ref": "#" }] })] {
         refuse_unusable(&schema).unwrap();
-        assert!(check(&schema, &json!(1)).unwrap_err().what.contains("too"));
+        assert!(check(&schema, &json!(1)).unwrap_err().reason.contains("too"));
     }
 }

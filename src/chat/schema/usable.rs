@@ -1,25 +1,29 @@
-//! Refuses schemas that cannot be checked by, before a model is told of them.
+//! Rejects schemas that values cannot be checked against, before a model sees them.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::keywords::{Argument, KEYWORDS, TYPES};
-use super::{MAX_DEPTH, pattern, resolve};
+use super::{
+    MAX_DEPTH,
+    keywords::{Argument, KEYWORDS, TYPES},
+    pattern, resolve,
+};
 
-/// Refuses a schema in which a keyword that is checked has an argument of another form than JSON
-/// Schema gives it, or a reference leads nowhere. The error names the keyword and its place.
+/// Returns an error for a schema in which a checked keyword has an argument of the wrong type, or a
+/// reference has no target. The error names the keyword and its place, and completes the sentence
+/// "the schema ..".
 pub(in crate::chat) fn refuse_unusable(schema: &Value) -> Result<(), String> {
-    Walk { root: schema, referred: BTreeSet::new() }.schema(schema, "", 0)
+    SchemaWalker { root: schema, followed: BTreeSet::new() }.schema(schema, "", 0)
 }
 
-struct Walk<'s> {
+struct SchemaWalker<'s> {
     root: &'s Value,
     /// The references that were followed.
-    referred: BTreeSet<&'s str>,
+    followed: BTreeSet<&'s str>,
 }
 
-impl<'s> Walk<'s> {
+impl<'s> SchemaWalker<'s> {
     fn schema(&mut self, schema: &'s Value, place: &str, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
             return Err(format!("nests schemas more than {MAX_DEPTH} deep"));
@@ -27,7 +31,7 @@ impl<'s> Walk<'s> {
         let keywords = match schema {
             Value::Bool(_) => return Ok(()),
             Value::Object(keywords) => keywords,
-            other => return Err(format!("has {other} {}, where a schema must be", located(place))),
+            other => return Err(refused(other, place, "a schema")),
         };
         for keyword in KEYWORDS {
             if let Some(argument) = keywords.get(keyword.name) {
@@ -38,60 +42,60 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    fn argument(&mut self, form: Argument, argument: &'s Value, place: &str, depth: usize) -> Result<(), String> {
+    fn argument(&mut self, kind: Argument, argument: &'s Value, place: &str, depth: usize) -> Result<(), String> {
         let text = || argument.as_str().ok_or_else(|| refused(argument, place, "a string"));
-        match form {
+        match kind {
             Argument::Schema => self.schema(argument, place, depth),
             Argument::Schemas => {
                 let schemas = argument.as_array().filter(|schemas| !schemas.is_empty());
                 let schemas = schemas.ok_or_else(|| refused(argument, place, "a list of schemas"))?;
                 let mut schemas = schemas.iter().enumerate();
-                schemas.try_for_each(|(at, schema)| self.schema(schema, &format!("{place}/{at}"), depth))
+                schemas.try_for_each(|(index, schema)| self.schema(schema, &format!("{place}/{index}"), depth))
             }
             Argument::NamedSchemas | Argument::PatternSchemas => {
                 let schemas = argument.as_object().ok_or_else(|| refused(argument, place, "an object of schemas"))?;
                 schemas.iter().try_for_each(|(name, schema)| {
-                    if form == Argument::PatternSchemas {
-                        pattern::compile(name).map_err(|what| format!("has a key {}: {what}", located(place)))?;
+                    if kind == Argument::PatternSchemas {
+                        pattern::compile(name).map_err(|reason| format!("has a key {}: {reason}", located(place)))?;
                     }
                     self.schema(schema, &format!("{place}/{name}"), depth)
                 })
             }
             Argument::Pattern => match pattern::compile(text()?) {
                 Ok(_) => Ok(()),
-                Err(what) => Err(format!("has an expression {}: {what}", located(place))),
+                Err(reason) => Err(format!("has an expression {}: {reason}", located(place))),
             },
             Argument::Reference => self.reference(text()?, place, depth),
-            plain => match wanted(plain, argument) {
-                Some(wanted) => Err(refused(argument, place, wanted)),
+            plain => match missing_type(plain, argument) {
+                Some(required) => Err(refused(argument, place, required)),
                 None => Ok(()),
             },
         }
     }
 
     fn reference(&mut self, reference: &'s str, place: &str, depth: usize) -> Result<(), String> {
-        if !self.referred.insert(reference) {
+        if !self.followed.insert(reference) {
             return Ok(());
         }
         match resolve(self.root, reference) {
             Some(schema) => self.schema(schema, reference, depth),
             None => Err(format!(
-                "has the reference `{reference}` {}: only `#` and `#/...`, to a part of the same schema that is there, \
-                 can be followed",
+                "has the reference `{reference}` {}, which cannot be followed: refer to an existing part of the same \
+                 schema, by `#` or `#/...`",
                 located(place)
             )),
         }
     }
 }
 
-/// The form that the argument must have and has not.
-fn wanted(form: Argument, argument: &Value) -> Option<&'static str> {
+/// Returns the type that the argument should have, if it has another one.
+fn missing_type(kind: Argument, argument: &Value) -> Option<&'static str> {
     let strings = || argument.as_array().is_some_and(|names| names.iter().all(Value::is_string));
     let is_type = |name: &Value| name.as_str().is_some_and(|name| TYPES.contains(&name));
-    let (holds, wanted) = match form {
+    let (is_valid, required) = match kind {
         Argument::Types => {
             let types = argument.as_array().is_some_and(|names| !names.is_empty() && names.iter().all(is_type));
-            (types || is_type(argument), "a type of JSON or a list of types")
+            (types || is_type(argument), "a JSON type or a list of types")
         }
         Argument::Names => (strings(), "a list of strings"),
         Argument::Values => (argument.is_array(), "a list"),
@@ -99,16 +103,16 @@ fn wanted(form: Argument, argument: &Value) -> Option<&'static str> {
         Argument::Unit => (argument.as_f64().is_some_and(|unit| unit > 0.0), "a number above zero"),
         Argument::Count => {
             let count = argument.as_f64().is_some_and(|count| count >= 0.0 && count.fract() == 0.0);
-            (count, "an integer of at least zero")
+            (count, "a non-negative integer")
         }
         Argument::Flag => (argument.is_boolean(), "true or false"),
         _ => (true, ""),
     };
-    (!holds).then_some(wanted)
+    (!is_valid).then_some(required)
 }
 
-fn refused(argument: &Value, place: &str, wanted: &str) -> String {
-    format!("has {argument} {}, where {wanted} must be", located(place))
+fn refused(argument: &Value, place: &str, required: &str) -> String {
+    format!("has {argument} {}, which must be {required}", located(place))
 }
 
 fn located(place: &str) -> String {

@@ -1,4 +1,6 @@
-//! What a rendering may make in all. Texts and lists that a template has let go count on, as nobody says when it does.
+//! Limits the memory of one rendering: its output, and all texts and lists that it creates.
+//!
+//! Values count even after the template has dropped them, because minijinja does not report drops.
 
 use std::io;
 
@@ -7,22 +9,27 @@ use minijinja::{
     value::{Value, ValueKind},
 };
 
-/// The most bytes that a template may write, or make at once: more than any context holds.
+/// The largest size in bytes of a rendered prompt or of one text: more than any context holds.
 pub(super) const MAX_TEXT: usize = 64 << 20;
 
-/// The most bytes of texts and lists that one rendering may make: every text is made a few times on its way.
-pub(super) const MAX_MADE: usize = 5 * MAX_TEXT;
+/// The largest total size in bytes of texts and lists that one rendering may create. Each text is
+/// copied a few times while it is rendered.
+pub(super) const MAX_TOTAL: usize = 5 * MAX_TEXT;
 
-/// How deep lists and dicts may nest.
+/// The largest width of padding in characters, or number of parts of a list, that a template may
+/// request.
+pub(super) const MAX_WIDTH: usize = 9999;
+
+/// The deepest nesting of lists and dicts.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// What an item takes in a list.
+/// The size in bytes of an item in a list.
 pub(super) const ITEM: usize = size_of::<Value>();
 
-/// What an item takes that is a list itself.
+/// The size in bytes of an item that is a short list itself.
 pub(super) const ITEM_LIST: usize = 5 * ITEM;
 
-/// What was written so far.
+/// The rendered prompt so far, limited to [`MAX_TEXT`] bytes.
 #[derive(Default)]
 pub(super) struct Output {
     pub bytes: Vec<u8>,
@@ -42,22 +49,22 @@ impl io::Write for Output {
     }
 }
 
-/// The bytes made so far, a state's extension.
+/// Number of bytes spent so far; an extension of minijinja's state.
 #[derive(Default)]
-struct Made(usize);
+struct SpentBytes(usize);
 
-/// Counts what is about to be made.
+/// Adds the size of a value that is about to be created. An error if the budget is exceeded.
 pub(super) fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
-    let Made(made) = state.get_or_insert_extension_with(Made::default);
-    *made = made.saturating_add(bytes);
-    if *made <= MAX_MADE {
+    let SpentBytes(spent) = state.get_or_insert_extension_with(SpentBytes::default);
+    *spent = spent.saturating_add(bytes);
+    if *spent <= MAX_TOTAL {
         return Ok(());
     }
-    let what = format!("makes more than {} MB of texts and lists", MAX_MADE >> 20);
+    let what = format!("makes more than {} MB of texts and lists", MAX_TOTAL >> 20);
     Err(Error::new(ErrorKind::InvalidOperation, what))
 }
 
-/// Refuses a text of more bytes than a template may write.
+/// Returns an error for a text longer than [`MAX_TEXT`]; `None` is a length that overflowed.
 pub(super) fn check_text(length: Option<usize>) -> Result<(), Error> {
     if length.is_some_and(|length| length <= MAX_TEXT) {
         return Ok(());
@@ -65,42 +72,52 @@ pub(super) fn check_text(length: Option<usize>) -> Result<(), Error> {
     Err(Error::new(ErrorKind::InvalidOperation, format!("a text is longer than {} MB", MAX_TEXT >> 20)))
 }
 
-/// What a text takes, or a list without what is in it. Nothing else grows.
+/// Returns an error for a width or a number of parts over [`MAX_WIDTH`].
+pub(super) fn check_width(width: Option<usize>) -> Result<(), Error> {
+    if width.is_none_or(|width| width <= MAX_WIDTH) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidOperation, format!("a size is more than {MAX_WIDTH}")))
+}
+
+/// Returns the size in bytes of a text, or of a list without its items' contents; 0 for other
+/// values, whose size is bounded.
 pub(super) fn size(value: &Value) -> usize {
     match value.kind() {
         ValueKind::String => value.as_str().map_or(0, str::len),
-        ValueKind::Seq | ValueKind::Iterable => items(value).saturating_mul(ITEM),
+        ValueKind::Seq | ValueKind::Iterable => item_count(value).saturating_mul(ITEM),
         _ => 0,
     }
 }
 
-/// What a value's text takes with all that is in it, and room for each item; an error where that is more than a template may
-/// write. A list may have itself within it many times over, and take no room.
+/// Returns the size in bytes of a value's text, contents included, with [`ITEM`] bytes for each
+/// item. An error if it exceeds [`MAX_TEXT`]: values can share contents, so that a small value has
+/// a text of exponential size.
 pub(super) fn text_size(value: &Value) -> Result<usize, Error> {
     let mut left = MAX_TEXT;
-    check_text(take(value, &mut left, 0).then_some(0))?;
+    check_text(subtract_text(value, &mut left, 0).then_some(0))?;
     Ok(MAX_TEXT - left)
 }
 
-/// Takes a value's text off what is left; `false` where it is more.
-fn take(value: &Value, left: &mut usize, depth: usize) -> bool {
+/// Subtracts the size of a value's text from `left`; returns false if it is larger.
+fn subtract_text(value: &Value, left: &mut usize, depth: usize) -> bool {
     let length = value.as_str().map_or(0, str::len) + if depth > 0 { ITEM } else { 0 };
     if length > *left || depth > MAX_DEPTH {
         return false;
     }
     *left -= length;
-    let mut inside = |value: &Value| take(value, left, depth + 1);
+    let mut fits = |value: &Value| subtract_text(value, left, depth + 1);
     match (value.kind(), value.try_iter()) {
-        (ValueKind::Seq | ValueKind::Iterable, Ok(mut items)) => items.all(|item| inside(&item)),
+        (ValueKind::Seq | ValueKind::Iterable, Ok(mut items)) => items.all(|item| fits(&item)),
         (ValueKind::Map, Ok(mut names)) => {
-            names.all(|name| inside(&name) && value.get_item(&name).is_ok_and(|value| inside(&value)))
+            names.all(|name| fits(&name) && value.get_item(&name).is_ok_and(|value| fits(&value)))
         }
         (ValueKind::Seq | ValueKind::Iterable | ValueKind::Map, Err(_)) => false,
         _ => true,
     }
 }
 
-/// How many items a list has, counted where it does not say.
-fn items(list: &Value) -> usize {
-    list.len().unwrap_or_else(|| list.try_iter().map_or(0, |items| items.take(MAX_MADE / ITEM + 1).count()))
+/// Returns the number of items of a list, counted up to the budget if the list does not know it.
+fn item_count(list: &Value) -> usize {
+    list.len().unwrap_or_else(|| list.try_iter().map_or(0, |items| items.take(MAX_TOTAL / ITEM + 1).count()))
 }

@@ -1,4 +1,4 @@
-//! The filters that [`rewrite`](super::rewrite) puts into templates.
+//! The filters that [`rewrite`](super::rewrite) inserts into templates in place of operators.
 
 use minijinja::{
     Environment, Error, State, context,
@@ -7,7 +7,7 @@ use minijinja::{
 
 use super::{
     budget::{check_text, size, spend, text_size},
-    python,
+    python_format,
     rewrite::filter,
 };
 
@@ -25,9 +25,9 @@ fn sized(state: &mut State, value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// `str(value)`, as Python joins what is no text.
+/// Returns `str(value)`, for the operator `~`.
 fn text(state: &mut State, value: Value) -> Result<Value, Error> {
-    let text = python::string(&value)?;
+    let text = python_format::string(&value)?;
     sized(state, text)
 }
 
@@ -43,7 +43,7 @@ pub(super) fn needle(state: &mut State, value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// `left * right`.
+/// Returns `left * right`.
 fn times(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error> {
     let (value, number) = if size(left) > 0 { (left, right) } else { (right, left) };
     if let Some(count) = number.as_usize() {
@@ -53,23 +53,25 @@ fn times(state: &mut State, left: &Value, right: &Value) -> Result<Value, Error>
         }
         spend(state, length.unwrap_or(usize::MAX))?;
     }
-    plainly(state, "left * right", context! { left, right })
+    evaluate(state, "left * right", context! { left, right })
 }
 
-/// `value[start:stop:step]`. minijinja panics where it goes backwards through nothing.
+/// Returns `value[start:stop:step]`. Negative steps are computed here, because minijinja panics for
+/// them if the value is empty.
 fn slice(state: &mut State, value: &Value, start: Value, stop: Value, step: Value) -> Result<Value, Error> {
     let (text, tuple) = (value.as_str(), value.is_tuple());
     let list = matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
     let step_back = i64::try_from(step.clone()).ok().filter(|step| *step < 0 && (list || text.is_some()));
     let Some(step) = step_back else {
         spend(state, size(value))?;
-        let part = plainly(state, "value[start:stop:step]", context! { value, start, stop, step })?;
-        // minijinja looks at a list through its slice, and so at a slice of a slice of it.
+        let part = evaluate(state, "value[start:stop:step]", context! { value, start, stop, step })?;
+        // minijinja's slice of a list refers to the list, so slices of slices would form long
+        // chains.
         return Ok(if list && !tuple { part.try_iter()?.collect() } else { part });
     };
     spend(state, size(value).saturating_mul(if list { 1 } else { size_of::<char>() }))?;
-    let place = |at: Value| if at.is_none() { Ok(None) } else { i64::try_from(at).map(Some) };
-    let (start, stop) = (place(start)?, place(stop)?);
+    let bound = |index: Value| if index.is_none() { Ok(None) } else { i64::try_from(index).map(Some) };
+    let (start, stop) = (bound(start)?, bound(stop)?);
     if let Some(text) = text {
         return Ok(backwards(&text.chars().collect::<Vec<_>>(), start, stop, step).collect::<String>().into());
     }
@@ -78,7 +80,7 @@ fn slice(state: &mut State, value: &Value, start: Value, stop: Value, step: Valu
     Ok(if tuple { Tuple::from(items).into() } else { items.into() })
 }
 
-/// The items that a slice with a negative step has, as Python's `slice.indices` says.
+/// Returns the items of a slice with a negative step, as Python's `slice.indices` defines them.
 fn backwards<T: Clone>(
     items: &[T],
     start: Option<i64>,
@@ -86,16 +88,16 @@ fn backwards<T: Clone>(
     step: i64,
 ) -> impl Iterator<Item = T> + use<'_, T> {
     let length = items.len() as i64;
-    let place = |at: i64| (if at < 0 { at.saturating_add(length) } else { at }).clamp(-1, length - 1);
-    let (start, stop) = (start.map_or(length - 1, place), stop.map_or(-1, place));
-    let places = std::iter::successors(Some(start), move |at| Some(at.saturating_add(step)));
-    places.take_while(move |at| *at > stop).filter_map(|at| items.get(usize::try_from(at).ok()?).cloned())
+    let bound = |index: i64| (if index < 0 { index.saturating_add(length) } else { index }).clamp(-1, length - 1);
+    let (start, stop) = (start.map_or(length - 1, bound), stop.map_or(-1, bound));
+    let indices = std::iter::successors(Some(start), move |index| Some(index.saturating_add(step)));
+    indices.take_while(move |index| *index > stop).filter_map(|index| items.get(usize::try_from(index).ok()?).cloned())
 }
 
-/// What minijinja makes of an expression.
-fn plainly(state: &State, expression: &'static str, variables: Value) -> Result<Value, Error> {
+/// Evaluates an expression with minijinja's own operators.
+fn evaluate(state: &State, expression: &'static str, variables: Value) -> Result<Value, Error> {
     let value = state.env().compile_expression(expression)?.eval(variables);
-    // Its line would be the expression's.
+    // The error's line is left out, as it is a line of the expression.
     value.map_err(|error| match error.detail() {
         Some(detail) => Error::new(error.kind(), detail.to_owned()),
         None => Error::from(error.kind()),

@@ -1,59 +1,59 @@
-//! A template's source in; its text, and the tokens of its tags, out. It cuts where minijinja does.
+//! Splits a template into text and the tokens of its tags, as minijinja does.
 
 use std::ops::Range;
 
-/// What a template is made of, in order. Comments are left out.
+/// A part of a template's source. Comments are left out.
 #[derive(Debug)]
-pub(super) enum Piece<'t> {
-    /// Text that is written as it stands, but for white space at its ends: so many bytes of it.
+pub(super) enum SourcePiece<'t> {
+    /// Text outside of tags, with its length in bytes. White space at its ends may be trimmed.
     Text(usize),
-    /// An expression that is printed, or a statement.
+    /// An expression or a statement.
     Tag(Tag<'t>),
 }
 
 /// `{{ … }}` or `{% … %}`.
 #[derive(Debug)]
 pub(super) struct Tag<'t> {
-    /// Whether it is a statement.
+    /// Whether the tag is a statement.
     pub statement: bool,
-    pub tokens: Vec<Token<'t>>,
-    /// What closes it, with its mark for white space: `-%}`. Empty where nothing does.
+    pub tokens: Vec<TagToken<'t>>,
+    /// The closing delimiter with its white space control, such as `-%}`; empty if it is missing.
     pub close: &'t str,
-    /// Its first byte in the template, that of `{{` or `{%`.
+    /// Offset in bytes of `{{` or `{%` in the template.
     pub start: usize,
-    /// The first byte after it.
+    /// Offset in bytes after the closing delimiter.
     pub end: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Name,
     Number,
-    /// A text in quotes.
+    /// A string in quotes.
     Literal,
     Symbol,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token<'t> {
-    pub kind: Kind,
+pub(super) struct TagToken<'t> {
+    pub kind: TokenKind,
     pub text: &'t str,
-    /// Where it begins.
-    pub at: usize,
+    /// Offset in bytes in the template.
+    pub offset: usize,
 }
 
-impl Token<'_> {
+impl TagToken<'_> {
     pub fn range(&self) -> Range<usize> {
-        self.at..self.at + self.text.len()
+        self.offset..self.offset + self.text.len()
     }
 
     pub fn is(&self, symbol_or_name: &str) -> bool {
-        self.text == symbol_or_name && matches!(self.kind, Kind::Symbol | Kind::Name)
+        self.text == symbol_or_name && matches!(self.kind, TokenKind::Symbol | TokenKind::Name)
     }
 }
 
-/// Cuts a template into pieces.
-pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
+/// Splits a template into pieces, in order.
+pub(super) fn pieces(template: &str) -> Vec<SourcePiece<'_>> {
     let mut pieces = vec![];
     let mut at = 0;
     while at < template.len() {
@@ -61,7 +61,7 @@ pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
         let mut braces = rest.match_indices('{').map(|(start, _)| start);
         let start = braces.find(|start| rest[start + 1..].starts_with(['{', '%', '#'])).unwrap_or(rest.len());
         if start > 0 {
-            pieces.push(Piece::Text(start));
+            pieces.push(SourcePiece::Text(start));
         }
         at += start;
         let rest = &template[at..];
@@ -70,13 +70,13 @@ pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
             Some("{#") => rest[2..].find("#}").map_or(template.len(), |length| at + length + 4),
             Some(open) => match raw(rest) {
                 Some((text, length)) => {
-                    pieces.push(Piece::Text(text));
+                    pieces.push(SourcePiece::Text(text));
                     at + length
                 }
                 None => {
                     let tag = tag(template, at + 2, open == "{%");
                     let end = tag.end;
-                    pieces.push(Piece::Tag(tag));
+                    pieces.push(SourcePiece::Tag(tag));
                     end
                 }
             },
@@ -85,7 +85,8 @@ pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The lengths of the text in `{% raw %}` and of all up to the end of `{% endraw %}`, where a template begins with them.
+/// Returns the lengths of the text within `{% raw %}` and of everything up to the end of
+/// `{% endraw %}`, if `template` begins with `{% raw %}`.
 fn raw(template: &str) -> Option<(usize, usize)> {
     let start = word_tag(template, "raw")?;
     let ends = template[start..].match_indices("{%").map(|(at, _)| start + at);
@@ -93,7 +94,7 @@ fn raw(template: &str) -> Option<(usize, usize)> {
     Some(ends.next().unwrap_or((template.len() - start, template.len())))
 }
 
-/// The length of a tag that has this one word in it.
+/// Returns the length of a tag with this word as its content, if `template` begins with one.
 fn word_tag(template: &str, word: &str) -> Option<usize> {
     let inside = template.strip_prefix("{%")?;
     let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
@@ -102,10 +103,10 @@ fn word_tag(template: &str, word: &str) -> Option<usize> {
     Some(template.len() - rest.len())
 }
 
-/// The tag whose inside begins at `start`. It ends outside of all brackets.
+/// Reads the tag whose content begins at `start`, up to a closing delimiter outside of brackets.
 fn tag(template: &str, start: usize, statement: bool) -> Tag<'_> {
     let closes = if statement { ["-%}", "+%}", "%}"] } else { ["-}}", "+}}", "}}"] };
-    let mut tokens: Vec<Token<'_>> = vec![];
+    let mut tokens: Vec<TagToken<'_>> = vec![];
     let mut at = start + usize::from(template[start..].starts_with(['-', '+']));
     let mut open = 0i64;
     while let Some(first) = template[at..].chars().next() {
@@ -124,21 +125,21 @@ fn tag(template: &str, start: usize, statement: bool) -> Tag<'_> {
             ')' | ']' | '}' => -1,
             _ => 0,
         };
-        tokens.push(Token { kind, text: &rest[..length], at });
+        tokens.push(TagToken { kind, text: &rest[..length], offset: at });
         at += length;
     }
     Tag { statement, tokens, close: "", start: start - 2, end: template.len() }
 }
 
-/// The kind and the length of the token that a text begins with.
-fn token(text: &str, first: char, after_dot: bool) -> (Kind, usize) {
+/// Returns the kind and the length of the token at the start of `text`.
+fn token(text: &str, first: char, after_dot: bool) -> (TokenKind, usize) {
     match first {
-        '"' | '\'' => (Kind::Literal, literal_length(text, first)),
-        '0'..='9' => (Kind::Number, number_length(text, after_dot)),
-        _ if is_name(first) => (Kind::Name, text.find(|char| !is_name(char)).unwrap_or(text.len())),
+        '"' | '\'' => (TokenKind::Literal, literal_length(text, first)),
+        '0'..='9' => (TokenKind::Number, number_length(text, after_dot)),
+        _ if is_name(first) => (TokenKind::Name, text.find(|char| !is_name(char)).unwrap_or(text.len())),
         _ => {
             let two = ["//", "**", "==", "!=", ">=", "<="].iter().any(|symbol| text.starts_with(symbol));
-            (Kind::Symbol, if two { 2 } else { first.len_utf8() })
+            (TokenKind::Symbol, if two { 2 } else { first.len_utf8() })
         }
     }
 }
@@ -159,7 +160,8 @@ fn literal_length(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// A number may have a fraction, unless it is an index after a dot, and an exponent with a sign.
+/// Returns the length of a number with fraction and exponent. A number after a dot is an index, and
+/// has no fraction.
 fn number_length(text: &str, after_dot: bool) -> usize {
     let bytes = text.as_bytes();
     let is = |at: usize, of: &[u8]| bytes.get(at).is_some_and(|byte| of.contains(byte));

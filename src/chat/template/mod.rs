@@ -1,15 +1,16 @@
-//! A model's chat template: messages in, the prompt out.
+//! Renders conversations into prompts with a model's Jinja chat template.
 
 mod budget;
+mod builtins;
+mod error;
 mod escape;
 mod filters;
 mod lexer;
-mod limits;
-mod methods;
-mod python;
+mod python_format;
+mod python_methods;
 mod rewrite;
-mod source;
 mod stack;
+mod symbols;
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -20,10 +21,11 @@ use minijinja::{
 };
 
 use self::{
-    escape::Provenance,
-    lexer::Piece,
+    error::template_error,
+    escape::Escaper,
+    lexer::SourcePiece,
     rewrite::{Offsets, Rewritten},
-    source::Source,
+    symbols::TemplateSymbols,
 };
 use super::{ChatOptions, Message};
 use crate::{
@@ -47,49 +49,52 @@ use crate::{
 pub struct ChatTemplate {
     environment: Environment<'static>,
     text: String,
-    /// From the text that minijinja runs to `text`.
+    /// The mapping from offsets in minijinja's text to offsets in `text`.
     offsets: Offsets,
-    source: Source,
+    symbols: TemplateSymbols,
     bos_token: String,
     eos_token: String,
 }
 
-/// A conversation as the model reads it.
+/// A rendered conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenderedPrompt {
-    /// Its text, special tokens spelt out.
+    /// The text, including special tokens.
     pub text: String,
-    /// Its ids.
+    /// The token ids.
     pub ids: Vec<u32>,
 }
 
-/// The name of the one template in its environment.
+/// The template's name in its environment.
 const NAME: &str = "chat_template";
 
-/// The function with which templates refuse messages: its message needs no tag beside it.
+/// The function with which templates reject messages. Its error is shown without the tag that
+/// called it.
 const RAISE_EXCEPTION: &str = "raise_exception";
 
-/// The steps that a rendering may take: a conversation of a thousand messages takes a twentieth.
+/// The largest number of steps of a rendering: a conversation of a thousand messages needs a
+/// twentieth of it.
 const FUEL: u64 = 5_000_000;
 
 impl ChatTemplate {
-    /// The template of a model file. The tokenizer gives the texts of its `bos_token` and `eos_token`.
+    /// Returns the template of a model file, with the texts of the tokenizer's `bos_token` and
+    /// `eos_token`.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] where the file has none or it does not parse.
+    /// [`Error::ChatTemplate`] if the file has no template, or one that does not parse.
     pub fn from_gguf(gguf: &Gguf, tokenizer: &Tokenizer) -> Result<Self> {
         const KEY: &str = "tokenizer.chat_template";
         let missing = || {
             let what = "the file has none (`tokenizer.chat_template`), so this may be a base model: use an instruct model, \
-                        generate from a plain prompt, or give the builder a template (`RunnerBuilder::chat_template`)";
+                        generate from a plain prompt, or set a template with `RunnerBuilder::chat_template`";
             Error::ChatTemplate(what.to_owned())
         };
         let source = gguf.str(KEY)?.ok_or_else(missing)?;
         Self::new(source, "", "")?.for_tokenizer(tokenizer)
     }
 
-    /// Gives the template the texts of a tokenizer's begin- and end-of-sequence tokens.
+    /// Sets the texts of a tokenizer's begin- and end-of-sequence tokens.
     pub(crate) fn for_tokenizer(self, tokenizer: &Tokenizer) -> Result<Self> {
         let text = |id: Option<u32>| match id {
             Some(id) => tokenizer.token_bytes(id).map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
@@ -98,80 +103,87 @@ impl ChatTemplate {
         Ok(Self { bos_token: text(tokenizer.bos())?, eos_token: text(tokenizer.eos())?, ..self })
     }
 
-    /// A template from its source, with the texts of the begin- and end-of-sequence tokens that it may write.
+    /// Parses a template. `bos_token` and `eos_token` are the texts of the begin- and
+    /// end-of-sequence tokens, which the template may write.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] with the line where it does not parse.
+    /// [`Error::ChatTemplate`], with the line, if it does not parse.
     pub fn new(source: &str, bos_token: impl Into<String>, eos_token: impl Into<String>) -> Result<Self> {
         let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(error)?;
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(template_error)?;
         environment.set_syntax(syntax);
-        // Errors then say which variable or attribute is undefined.
+        // With debug on, errors name the undefined variable or attribute.
         environment.set_debug(true);
         environment.set_fuel(Some(FUEL));
-        environment.set_formatter(python::print);
+        environment.set_formatter(python_format::print);
         filters::install(&mut environment);
-        methods::install(&mut environment);
-        limits::install(&mut environment);
+        python_methods::install(&mut environment);
+        builtins::install(&mut environment);
         environment.add_function(RAISE_EXCEPTION, raise_exception);
-        environment.add_function("strftime_now", limits::counted(Value::from_function(strftime_now), limits::nothing));
-        // A template that includes itself would write its beginning uncounted.
+        environment
+            .add_function("strftime_now", builtins::counted(Value::from_function(strftime_now), builtins::no_cost));
+        // The text before the first tag is not counted, so the template must not include itself.
         environment.set_path_join_callback(|name, _| format!("./{name}").into());
         let pieces = lexer::pieces(source);
-        stack::check(source, &pieces)?;
+        stack::check_size(source, &pieces)?;
         let Rewritten { text, offsets } = rewrite::rewrite(source, &pieces);
         let environment = stack::on_deep_stack(|| {
-            environment.add_template_owned(NAME, text).map_err(error)?;
+            environment.add_template_owned(NAME, text).map_err(template_error)?;
             Ok(environment)
         })?;
         Ok(Self {
             environment,
             text: source.to_owned(),
             offsets,
-            source: Source::new(&pieces),
+            symbols: TemplateSymbols::new(&pieces),
             bos_token: bos_token.into(),
             eos_token: eos_token.into(),
         })
     }
 
-    /// The template's source.
+    /// Returns the template's source.
     pub fn source(&self) -> &str {
         &self.text
     }
 
-    /// The prompt's text for a conversation, as transformers renders it: to read, for it does not tell the special tokens of the
-    /// template from those that somebody spelt in a message. [`prompt`](Self::prompt) does.
+    /// Returns the text of the prompt for a conversation, as transformers renders it. The text is
+    /// for reading: it does not distinguish special tokens of the template from the same text in a
+    /// message. Use [`prompt`](Self::prompt) for a prompt that does.
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] with the line and the tag where the template fails, refuses the messages, takes too many
-    /// steps or makes too much; or where it never reads an option that is set.
+    /// [`Error::ChatTemplate`], with the line and the tag, if the template fails, rejects the
+    /// messages, or exceeds its limits of steps and memory; and if it never reads an option that is
+    /// set.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String> {
         let conversation = self.conversation(messages, options)?;
         self.render_with(conversation.iter().map(|(name, value)| (*name, value.clone())), options)
     }
 
-    /// The prompt for a conversation. Special tokens count where the template writes them, and in the conversation only if
-    /// [`parse_special_tokens`](ChatOptions::parse_special_tokens) says so.
+    /// Returns the prompt for a conversation. The template's special tokens become tokens; special
+    /// tokens in the conversation stay text unless
+    /// [`parse_special_tokens`](ChatOptions::parse_special_tokens) is set.
     ///
     /// # Errors
-    /// As [`render`](Self::render); [`Error::Argument`] for a role that is not made of letters, digits, `_` and `-`;
-    /// [`Error::Tokenizer`] where the vocabulary cannot express the prompt.
+    /// As [`render`](Self::render); [`Error::Argument`] for a role with other characters than
+    /// letters, digits, `_` and `-`; [`Error::Tokenizer`] if the vocabulary cannot express the
+    /// prompt.
     pub fn prompt(&self, messages: &[Message], options: &ChatOptions, tokenizer: &Tokenizer) -> Result<RenderedPrompt> {
-        let name = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
-        if let Some(message) = messages.iter().find(|message| !message.role.chars().all(name)) {
-            let what = format!("must be of letters, digits, `_` and `-`, but is `{}`", message.role.escape_debug());
+        let allowed = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
+        if let Some(message) = messages.iter().find(|message| !message.role.chars().all(allowed)) {
+            let what =
+                format!("must consist of letters, digits, `_` and `-`, but is `{}`", message.role.escape_debug());
             return Err(Error::argument("role", what));
         }
         if options.parse_special_tokens {
             let text = self.render(messages, options)?;
             return Ok(RenderedPrompt { ids: tokenizer.encode(&text, SpecialTokens::Parse)?, text });
         }
-        let (text, plain) = self.render_apart(messages, options, tokenizer)?;
-        Ok(RenderedPrompt { ids: tokenizer.encode_mixed(&text, &plain)?, text })
+        let (text, untrusted) = self.render_escaped(messages, options, tokenizer)?;
+        Ok(RenderedPrompt { ids: tokenizer.encode_mixed(&text, &untrusted)?, text })
     }
 
-    /// The prompt's text, and which of its bytes cannot be of a special token.
-    fn render_apart(
+    /// Returns the prompt's text, and the byte ranges that no special token may overlap.
+    fn render_escaped(
         &self,
         messages: &[Message],
         options: &ChatOptions,
@@ -179,16 +191,16 @@ impl ChatTemplate {
     ) -> Result<(String, Vec<Range<usize>>)> {
         let conversation = self.conversation(messages, options)?;
         let tokens: Vec<&str> = tokenizer.control_tokens().map(|(_, text)| text).collect();
-        let provenance = Provenance::new(&self.source, &tokens, &conversation.values().collect::<Vec<_>>())?;
-        let hide = |(&name, value): (&_, &_)| match name {
-            "messages" => Ok((name, provenance.hide_messages(value)?)),
-            _ => Ok((name, provenance.hide(value)?)),
+        let escaper = Escaper::new(&self.symbols, &tokens, &conversation.values().collect::<Vec<_>>())?;
+        let escape = |(&name, value): (&_, &_)| match name {
+            "messages" => Ok((name, escaper.escape_messages(value)?)),
+            _ => Ok((name, escaper.escape(value)?)),
         };
-        let hidden: Vec<(&str, Value)> = conversation.iter().map(hide).collect::<Result<_, _>>().map_err(error)?;
-        Ok(provenance.reveal(self.render_with(hidden, options)?))
+        let escaped: Result<Vec<(&str, Value)>, _> = conversation.iter().map(escape).collect();
+        Ok(escaper.unescape(self.render_with(escaped.map_err(template_error)?, options)?))
     }
 
-    /// What the conversation brings, by the name of the variable.
+    /// Returns the variables of the conversation by name.
     fn conversation<'o>(&self, messages: &[Message], options: &'o ChatOptions) -> Result<BTreeMap<&'o str, Value>> {
         let mut conversation = BTreeMap::from([("tools", Value::from(())), ("documents", Value::from(()))]);
         conversation.extend(options.variables.iter().map(|(name, value)| (name.as_str(), value.clone())));
@@ -196,9 +208,10 @@ impl ChatTemplate {
             conversation.insert("tools", Value::from(Serde(&options.tools)));
         }
         let set = options.variables.keys().map(String::as_str).chain((!options.tools.is_empty()).then_some("tools"));
-        if let Some(name) = set.into_iter().find(|name| !self.source.names.contains(*name)) {
-            let what =
-                format!("never reads `{name}`, which is set: leave it out, or use a model whose template knows it");
+        if let Some(name) = set.into_iter().find(|name| !self.symbols.names.contains(*name)) {
+            let what = format!(
+                "never reads `{name}`, which is set: leave it out, or use a model with a template that reads it"
+            );
             return Err(Error::ChatTemplate(what));
         }
         conversation.insert("messages", messages.iter().map(message_value).collect());
@@ -217,7 +230,7 @@ impl ChatTemplate {
         context.extend(conversation);
         context.insert("add_generation_prompt", options.add_generation_prompt.into());
         stack::on_deep_stack(|| {
-            let template = self.environment.get_template(NAME).map_err(error)?;
+            let template = self.environment.get_template(NAME).map_err(template_error)?;
             let mut prompt = budget::Output::default();
             let rendered = template.render_captured_to(Value::from_pairs(context), &mut prompt);
             rendered.map_err(|e| self.error_in_tag(e))?;
@@ -225,27 +238,28 @@ impl ChatTemplate {
         })
     }
 
-    /// Returns the error with the tag in which it occurred, as the template's author wrote it.
+    /// Returns the error with the original source of the tag in which it occurred.
     fn error_in_tag(&self, failure: minijinja::Error) -> Error {
         let limit = matches!(failure.kind(), ErrorKind::OutOfFuel | ErrorKind::WriteFailure);
         let at = failure.range().filter(|_| !limit).map(|range| self.offsets.original(range.start));
         let tag = at.and_then(|at| self.tag_at(at)).filter(|tag| !tag.contains(RAISE_EXCEPTION));
-        match (error(failure), tag) {
+        match (template_error(failure), tag) {
             (Error::ChatTemplate(what), Some(tag)) => Error::ChatTemplate(format!("{what} (`{}`)", excerpt(tag))),
             (error, _) => error,
         }
     }
 
-    /// Returns the tag that has the byte at this offset.
+    /// Returns the source of the tag around an offset in bytes.
     fn tag_at(&self, offset: usize) -> Option<&str> {
         lexer::pieces(&self.text).into_iter().find_map(|piece| match piece {
-            Piece::Tag(tag) if (tag.start..tag.end).contains(&offset) => self.text.get(tag.start..tag.end),
+            SourcePiece::Tag(tag) if (tag.start..tag.end).contains(&offset) => self.text.get(tag.start..tag.end),
             _ => None,
         })
     }
 }
 
-/// A message as templates read it. Some have another name for what was thought, which transformers gives them too.
+/// Returns a message's variables. Some templates read the reasoning as `thinking`, which
+/// transformers sets, too.
 fn message_value(message: &Message) -> Value {
     let value = Value::from(Serde(message));
     match &message.reasoning {
@@ -254,27 +268,14 @@ fn message_value(message: &Message) -> Value {
     }
 }
 
-pub(super) fn error(error: minijinja::Error) -> Error {
-    let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
-    let what = match error.kind() {
-        // minijinja counts the bytes that steps make among them, from 3.1 on.
-        ErrorKind::OutOfFuel => {
-            format!("takes too many steps or makes more than {} MB, and may never end", budget::MAX_MADE >> 20)
-        }
-        ErrorKind::WriteFailure => format!("writes more than {} MB", budget::MAX_TEXT >> 20),
-        kind => error.detail().map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
-    };
-    Error::ChatTemplate(line + &what)
-}
-
-/// How templates refuse messages that they have no form for.
+/// Fails with a message; templates call it for conversations that they do not support.
 fn raise_exception(message: &str) -> Result<Value, minijinja::Error> {
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, message.to_owned()))
 }
 
-/// The local date and time, formatted as by Python's `datetime.strftime`.
+/// Returns the local date and time in a format of Python's `datetime.strftime`.
 fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
-    limits::check(Some(format.len()))?;
+    budget::check_width(Some(format.len()))?;
     let now = jiff::Zoned::now();
     let invalid = |e: jiff::Error| minijinja::Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {e}"));
     jiff::fmt::strtime::format(format, &now).map_err(invalid)

@@ -1,32 +1,35 @@
-//! A template in; the same template with what grows in it told to a budget.
+//! Rewrites a template so that every value that it creates is counted against a budget.
 //!
-//! minijinja lets nobody watch its operators, so filters of our own are put around what they take: `a ~ b` becomes
-//! `a|_text ~ b|_text`, `a + b` becomes `a|_sized + b|_sized`, `a * b` becomes `a|_times(b)`, `a[1:]` becomes
-//! `(a|_slice(1, none, none))` and `a in b` becomes `(a)|_needle in b`. Filters bind closer than operators, so precedence need not be known beyond that. A tag before
-//! a long text is followed by one that counts it. No line is added or lost, so errors are still where they were.
+//! minijinja has no hooks for its operators, so operands get filters of ours: `a ~ b` becomes
+//! `a|_text ~ b|_text`, `a + b` becomes `a|_sized + b|_sized`, `a * b` becomes `a|_times(b)`,
+//! `a[1:]` becomes `(a|_slice(1, none, none))` and `a in b` becomes `(a)|_needle in b`. Filters
+//! bind closer than operators, so the rewriting needs no other precedence. A tag before a long text
+//! gets a tag that counts the text. The number of lines stays the same, so that errors have the
+//! right line.
 
-use super::lexer::{Kind, Piece, Tag, Token};
+use super::lexer::{SourcePiece, Tag, TagToken, TokenKind};
 
-/// The filters, by what they do.
+/// The names of the inserted filters.
 pub(super) mod filter {
-    /// Looks at what is about to be searched for: minijinja makes a text of it.
+    /// Counts the text of a value that `in` searches for.
     pub const NEEDLE: &str = "_needle";
-    /// Counts a value that is about to be joined.
+    /// Counts an operand of `+`.
     pub const SIZED: &str = "_sized";
-    /// Makes a text of a value that is about to be joined by `~`, and counts it.
+    /// Converts an operand of `~` into a text, and counts it.
     pub const TEXT: &str = "_text";
-    /// Multiplies.
+    /// Multiplies, and counts the result.
     pub const TIMES: &str = "_times";
-    /// Slices.
+    /// Slices, and counts the result.
     pub const SLICE: &str = "_slice";
-    /// Counts text of the template.
+    /// Counts text between tags.
     pub const WRITTEN: &str = "_written";
 }
 
-/// Texts that are shorter need not be counted: a template's steps bound them.
-const SHORT: usize = 64;
+/// The length in bytes from which texts of the template are counted. The limit on steps bounds the
+/// total of shorter texts.
+const MIN_COUNTED: usize = 64;
 
-/// Deeper brackets than minijinja takes.
+/// The deepest nesting of brackets; more than minijinja accepts.
 const MAX_DEPTH: usize = 200;
 
 /// A rewritten template.
@@ -35,117 +38,121 @@ pub(super) struct Rewritten {
     pub offsets: Offsets,
 }
 
-/// Translates offsets in a rewritten template to those in the template as its author wrote it.
+/// Translates offsets in a rewritten template to offsets in the original.
 #[derive(Clone, Debug)]
 pub(super) struct Offsets(
-    /// Pairs of offsets, rewritten and original, at the start and at the end of each edit, ascending.
+    /// Pairs of rewritten and original offset at the start and the end of each edit, ascending.
     Vec<(usize, usize)>,
 );
 
 impl Offsets {
-    /// Returns the original offset; for one within inserted text, an offset within the text that it replaced.
-    pub fn original(&self, at: usize) -> usize {
-        let next = self.0.partition_point(|(rewritten, _)| *rewritten <= at);
+    /// Returns the original offset; for an offset within inserted text, one within the replaced
+    /// text.
+    pub fn original(&self, offset: usize) -> usize {
+        let next = self.0.partition_point(|(rewritten, _)| *rewritten <= offset);
         let (rewritten, original) = next.checked_sub(1).map_or((0, 0), |last| self.0[last]);
         let end = self.0.get(next).map_or(usize::MAX, |(_, original)| *original);
-        (original + at - rewritten).min(end)
+        (original + offset - rewritten).min(end)
     }
 }
 
-/// Rewrites a template that was cut into `pieces`. `{% generation %}` and its end, with which Hugging Face marks the assistant's
-/// tokens for training, become a condition that is true: they print nothing, and minijinja has no tags of others.
-pub(super) fn rewrite(template: &str, pieces: &[Piece<'_>]) -> Rewritten {
+/// Rewrites a template, given its pieces. `{% generation %}` and `{% endgeneration %}`, with which
+/// Hugging Face marks the assistant's tokens for training, become `{% if true %}` and
+/// `{% endif %}`, because minijinja has no custom tags.
+pub(super) fn rewrite(template: &str, pieces: &[SourcePiece<'_>]) -> Rewritten {
     let mut edits = vec![];
     let mut after: Option<&Tag<'_>> = None;
     let mut text = 0;
     for piece in pieces {
         match piece {
-            Piece::Text(length) => text += length,
-            Piece::Tag(tag) => {
+            SourcePiece::Text(length) => text += length,
+            SourcePiece::Tag(tag) => {
                 count_text(after, text, &mut edits);
                 (after, text) = (Some(tag), 0);
-                Expressions { tokens: &tag.tokens, at: 0, depth: 0, edits: &mut edits }.tag(tag.statement);
+                TagRewriter { tokens: &tag.tokens, next: 0, depth: 0, edits: &mut edits }.tag(tag.statement);
             }
         }
     }
     count_text(after, text, &mut edits);
-    edits.sort_by_key(|edit| edit.at);
-    let (mut text, mut at) = (String::with_capacity(template.len() * 2), 0);
+    edits.sort_by_key(|edit| edit.offset);
+    let (mut text, mut copied) = (String::with_capacity(template.len() * 2), 0);
     let mut offsets = vec![];
     for edit in edits {
-        text.push_str(&template[at..edit.at]);
-        offsets.push((text.len(), edit.at));
+        text.push_str(&template[copied..edit.offset]);
+        offsets.push((text.len(), edit.offset));
         text.push_str(&edit.text);
-        at = edit.at + edit.removed;
-        offsets.push((text.len(), at));
+        copied = edit.offset + edit.removed;
+        offsets.push((text.len(), copied));
     }
-    text.push_str(&template[at..]);
+    text.push_str(&template[copied..]);
     Rewritten { text, offsets: Offsets(offsets) }
 }
 
-/// Some text in the place of so many bytes.
+/// The replacement of `removed` bytes at an offset by a text.
 struct Edit {
-    at: usize,
+    offset: usize,
     removed: usize,
     text: String,
 }
 
-/// What follows the tag has its mark for white space, which has no effect on the tag's own end then.
+/// Inserts a tag that counts `length` bytes of text after a tag. It takes over the white space
+/// control at that tag's end, where it has no effect any more.
 fn count_text(after: Option<&Tag<'_>>, length: usize, edits: &mut Vec<Edit>) {
-    let Some(tag) = after.filter(|tag| length >= SHORT && !tag.close.is_empty()) else { return };
-    let mark = match tag.close.as_bytes()[0] {
+    let Some(tag) = after.filter(|tag| length >= MIN_COUNTED && !tag.close.is_empty()) else { return };
+    let trim = match tag.close.as_bytes()[0] {
         b'-' => "-",
         b'%' => "",
         _ => "+",
     };
-    let text = format!("{{% if {length}|{} %}}{{% endif {mark}%}}", filter::WRITTEN);
-    edits.push(Edit { at: tag.end, removed: 0, text });
+    let text = format!("{{% if {length}|{} %}}{{% endif {trim}%}}", filter::WRITTEN);
+    edits.push(Edit { offset: tag.end, removed: 0, text });
 }
 
-/// Goes through the tokens of a tag.
-struct Expressions<'e, 't> {
-    tokens: &'e [Token<'t>],
-    at: usize,
+/// Parses the tokens of one tag, and collects edits.
+struct TagRewriter<'e, 't> {
+    tokens: &'e [TagToken<'t>],
+    /// Index of the next token.
+    next: usize,
     depth: usize,
     edits: &'e mut Vec<Edit>,
 }
 
-/// Where an operand begins and ends.
+/// The byte range of an operand in the template.
 #[derive(Clone, Copy)]
 struct Operand<'t> {
     start: usize,
     end: usize,
-    /// Its only token.
-    single: Option<Token<'t>>,
+    /// The operand's token, if it is just one.
+    single: Option<TagToken<'t>>,
 }
 
 impl Operand<'_> {
-    /// Whether it is a constant that Python and minijinja write alike.
+    /// Returns whether it is a short constant, whose text is the same in Python and minijinja.
     fn is_short_constant(&self) -> bool {
-        let constant = |token: Token<'_>| match token.kind {
-            Kind::Literal => token.text.len() < SHORT,
-            Kind::Number => token.text.len() < 10 && token.text.bytes().all(|byte| byte.is_ascii_digit()),
+        let constant = |token: TagToken<'_>| match token.kind {
+            TokenKind::Literal => token.text.len() < MIN_COUNTED,
+            TokenKind::Number => token.text.len() < 10 && token.text.bytes().all(|byte| byte.is_ascii_digit()),
             _ => false,
         };
         self.single.is_some_and(constant)
     }
 }
 
-impl<'t> Expressions<'_, 't> {
+impl<'t> TagRewriter<'_, 't> {
     fn tag(&mut self, statement: bool) {
         if let Some(name) = self.tokens.first().filter(|_| statement) {
             match (name.text, self.tokens.len()) {
                 ("generation", 1) => self.replace(name, "if true"),
                 ("endgeneration", 1) => self.replace(name, "endif"),
-                ("for", _) => self.at = self.tokens.iter().position(|token| token.is("in")).map_or(1, |at| at + 1),
-                _ => self.at = 1,
+                ("for", _) => self.next = self.tokens.iter().position(|token| token.is("in")).map_or(1, |at| at + 1),
+                _ => self.next = 1,
             }
         }
         self.list(None);
     }
 
-    fn peek(&self) -> Option<Token<'t>> {
-        self.tokens.get(self.at).copied()
+    fn peek(&self) -> Option<TagToken<'t>> {
+        self.tokens.get(self.next).copied()
     }
 
     fn next_is(&self, texts: &[&str]) -> bool {
@@ -154,59 +161,60 @@ impl<'t> Expressions<'_, 't> {
 
     fn take(&mut self, text: &str) -> bool {
         let taken = self.next_is(&[text]);
-        self.at += usize::from(taken);
+        self.next += usize::from(taken);
         taken
     }
 
     fn end(&self) -> usize {
-        self.tokens[self.at - 1].range().end
+        self.tokens[self.next - 1].range().end
     }
 
-    fn insert(&mut self, at: usize, text: impl Into<String>) {
-        self.edits.push(Edit { at, removed: 0, text: text.into() });
+    fn insert(&mut self, offset: usize, text: impl Into<String>) {
+        self.edits.push(Edit { offset, removed: 0, text: text.into() });
     }
 
-    fn replace(&mut self, token: &Token<'_>, text: impl Into<String>) {
-        self.edits.push(Edit { at: token.at, removed: token.text.len(), text: text.into() });
+    fn replace(&mut self, token: &TagToken<'_>, text: impl Into<String>) {
+        self.edits.push(Edit { offset: token.offset, removed: token.text.len(), text: text.into() });
     }
 
-    /// Expressions and what stands between them, up to and with a closing bracket. Returns the colons among them.
+    /// Parses expressions and separators through the bracket `close`, or to the end of the tag.
+    /// Returns the indices of colons.
     fn list(&mut self, close: Option<&str>) -> Vec<usize> {
         let mut colons = vec![];
         while let Some(token) = self.peek() {
             if close.is_some_and(|close| token.is(close)) {
-                self.at += 1;
+                self.next += 1;
                 break;
             }
-            let before = self.at;
+            let before = self.next;
             self.sum();
-            if self.at == before {
+            if self.next == before {
                 colons.extend(token.is(":").then_some(before));
-                self.at += 1;
+                self.next += 1;
             }
         }
         colons
     }
 
-    /// Terms with `+`, `-` and `~` between them.
+    /// Parses terms joined by `+`, `-` and `~`.
     fn sum(&mut self) {
         let Some(first) = self.term() else { return };
         let (mut term, mut before) = (first, None);
         loop {
             let operator = self.peek().filter(|token| ["+", "-", "~"].iter().any(|text| token.is(text)));
-            let joined = |text: &str| [before, operator].iter().flatten().any(|token: &Token<'_>| token.is(text));
+            let joined = |text: &str| [before, operator].iter().flatten().any(|token: &TagToken<'_>| token.is(text));
             if (joined("~") || joined("+")) && !term.is_short_constant() {
                 self.insert(term.end, format!("|{}", if joined("~") { filter::TEXT } else { filter::SIZED }));
             }
             let Some(operator) = operator else { break };
-            self.at += 1;
+            self.next += 1;
             before = Some(operator);
             match self.term() {
                 Some(next) => term = next,
                 None => break,
             }
         }
-        let not_in = self.next_is(&["not"]) && self.tokens.get(self.at + 1).is_some_and(|token| token.is("in"));
+        let not_in = self.next_is(&["not"]) && self.tokens.get(self.next + 1).is_some_and(|token| token.is("in"));
         let single = first.start == term.start && term.is_short_constant();
         if (not_in || self.next_is(&["in"])) && !single {
             self.insert(first.start, "(");
@@ -214,7 +222,8 @@ impl<'t> Expressions<'_, 't> {
         }
     }
 
-    /// Powers with `*`, `/`, `//` and `%` between them. A filter that is put after it is its own.
+    /// Parses powers joined by `*`, `/`, `//` and `%`. A filter after the result applies to all of
+    /// it.
     fn term(&mut self) -> Option<Operand<'t>> {
         let (first, mut loose) = self.power()?;
         let (start, mut operand) = (first.start, first);
@@ -224,7 +233,7 @@ impl<'t> Expressions<'_, 't> {
         };
         while let Some(operator) = self.peek().filter(|token| ["*", "/", "//", "%"].iter().any(|text| token.is(text))) {
             let end = operand.end;
-            self.at += 1;
+            self.next += 1;
             let times = operator.is("*");
             if times && std::mem::take(&mut loose) {
                 close(self, end);
@@ -248,7 +257,7 @@ impl<'t> Expressions<'_, 't> {
         Some(operand)
     }
 
-    /// Operands with `**` between them, and whether there is one.
+    /// Parses operands joined by `**`. Returns also whether there is a `**`.
     fn power(&mut self) -> Option<(Operand<'t>, bool)> {
         let operand = self.operand()?;
         let mut powers = false;
@@ -262,12 +271,13 @@ impl<'t> Expressions<'_, 't> {
         Some((Operand { start: operand.start, end: self.end(), single }, powers))
     }
 
-    /// A value with its sign, attributes, subscripts, calls, filters and tests. Nothing where none begins.
+    /// Parses a value with its sign, attributes, subscripts, calls, filters and tests; `None` if no
+    /// value follows.
     fn operand(&mut self) -> Option<Operand<'t>> {
-        let first = self.at;
+        let first = self.next;
         while self.take("-") {}
         if !self.value() {
-            return (self.at > first).then(|| self.since(first));
+            return (self.next > first).then(|| self.since(first));
         }
         loop {
             if self.take("|") {
@@ -288,18 +298,18 @@ impl<'t> Expressions<'_, 't> {
     }
 
     fn since(&self, first: usize) -> Operand<'t> {
-        let single = (self.at == first + 1).then(|| self.tokens[first]);
-        Operand { start: self.tokens[first].at, end: self.end(), single }
+        let single = (self.next == first + 1).then(|| self.tokens[first]);
+        Operand { start: self.tokens[first].offset, end: self.end(), single }
     }
 
     fn dotted_name(&mut self) {
-        self.at += usize::from(self.peek().is_some());
+        self.next += usize::from(self.peek().is_some());
         while self.take(".") {
-            self.at += usize::from(self.peek().is_some());
+            self.next += usize::from(self.peek().is_some());
         }
     }
 
-    /// What a test without brackets may be given: `x is divisibleby 3`.
+    /// Parses a test's argument without brackets: `x is divisibleby 3`.
     fn test_argument(&mut self) {
         while self.take("-") {}
         if !self.next_is(&["("]) {
@@ -307,16 +317,16 @@ impl<'t> Expressions<'_, 't> {
         }
     }
 
-    /// A value with its attributes, subscripts and calls.
+    /// Parses a value with its attributes, subscripts and calls. Returns whether there is one.
     fn value(&mut self) -> bool {
         let Some(token) = self.peek() else { return false };
         let word = ["if", "else", "and", "or", "not", "in", "is"].iter().any(|word| token.is(word));
         match token.kind {
-            Kind::Name if !word => self.at += 1,
-            Kind::Number => self.at += 1,
-            Kind::Literal => {
-                while self.peek().is_some_and(|token| token.kind == Kind::Literal) {
-                    self.at += 1;
+            TokenKind::Name if !word => self.next += 1,
+            TokenKind::Number => self.next += 1,
+            TokenKind::Literal => {
+                while self.peek().is_some_and(|token| token.kind == TokenKind::Literal) {
+                    self.next += 1;
                 }
             }
             _ if self.group() || self.brackets("[", "]").is_some() || self.brackets("{", "}").is_some() => {}
@@ -324,46 +334,48 @@ impl<'t> Expressions<'_, 't> {
         }
         loop {
             if self.take(".") {
-                self.at += usize::from(self.peek().is_some());
+                self.next += usize::from(self.peek().is_some());
             } else if self.next_is(&["["]) {
-                let open = self.at;
+                let open = self.next;
                 let colons = self.brackets("[", "]").unwrap_or_default();
-                self.slice(token.at, open, &colons);
+                self.slice(token.offset, open, &colons);
             } else if !self.group() {
                 return true;
             }
         }
     }
 
+    /// Parses an expression in parentheses. Returns whether there is one.
     fn group(&mut self) -> bool {
         self.brackets("(", ")").is_some()
     }
 
-    /// Makes a filter of a subscript with colons, where a value begins at `start`.
+    /// Rewrites a subscript with colons as a filter. `start` is the offset of the value, `open` the
+    /// index of the opening bracket.
     fn slice(&mut self, start: usize, open: usize, colons: &[usize]) {
         if colons.is_empty() {
             return;
         }
         self.insert(start, "(");
         for (index, mark) in [open].iter().chain(colons).enumerate() {
-            let nothing = self.tokens.get(mark + 1).is_none_or(|token| token.is(":") || token.is("]"));
+            let omitted = self.tokens.get(mark + 1).is_none_or(|token| token.is(":") || token.is("]"));
             let text = if index == 0 { format!("|{}(", filter::SLICE) } else { ", ".to_owned() };
-            self.replace(&self.tokens[*mark], text + if nothing { "none" } else { "" });
+            self.replace(&self.tokens[*mark], text + if omitted { "none" } else { "" });
         }
-        let close = self.tokens[self.at - 1];
+        let close = self.tokens[self.next - 1];
         let missing = 2usize.saturating_sub(colons.len());
         self.replace(&close, ", none".repeat(missing) + "))");
     }
 
-    /// What is in brackets, if they come next, and the colons in it.
+    /// Parses brackets, if they come next. Returns the indices of the colons in them.
     fn brackets(&mut self, open: &str, close: &str) -> Option<Vec<usize>> {
         if !self.next_is(&[open]) {
             return None;
         }
-        self.at += 1;
+        self.next += 1;
         if self.depth == MAX_DEPTH {
-            // minijinja refuses the template for this.
-            self.at = self.tokens.len();
+            // minijinja rejects the template because of its depth.
+            self.next = self.tokens.len();
             return Some(vec![]);
         }
         self.depth += 1;

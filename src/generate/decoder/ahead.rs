@@ -1,11 +1,12 @@
-//! The most probable tokens, where the device goes on with each before anybody asks.
+//! Pipelines greedy decoding: the device starts the next step before the caller asks for it.
 //!
-//! Each sequence has one step ahead at most. The device takes the steps of all sequences in the order in which they were
-//! started, so the result of one may come by while another sequence's is waited for: it is kept until it is asked for.
+//! Each sequence has at most one step ahead. The device runs the steps of all sequences in the
+//! order in which they were started, so a result may arrive while another sequence's result is
+//! awaited. It is kept until its caller asks for it.
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Decoder, Find, Wanted, engine::Engine};
+use super::{Decoder, LogitsFor, StepOutput, engine::Engine};
 use crate::{
     Error, Result,
     backend::Run,
@@ -13,40 +14,41 @@ use crate::{
     sampler::largest,
 };
 
-/// Steps of one token that were started and not asked for yet.
+/// Steps of one token that were started before a caller asked for them.
 #[derive(Default)]
 pub(super) struct StepsAhead {
-    /// In the order in which the device takes them.
-    under_way: VecDeque<(SequenceId, UnderWay)>,
-    finished: HashMap<SequenceId, Finished>,
+    /// Steps on the device, in order.
+    pending: VecDeque<(SequenceId, PendingStep)>,
+    finished: HashMap<SequenceId, FinishedStep>,
 }
 
-/// A step that the device has not been waited for.
-struct UnderWay {
+/// A step that may still be running.
+struct PendingStep {
     position: usize,
-    /// `None` until the step before it, of the same sequence, has ended: its token is what that one chooses.
+    /// The token that is appended; `None` until the previous step of the sequence, which chooses
+    /// it, has ended.
     token: Option<u32>,
-    /// Whether somebody may yet ask for it.
-    wanted: bool,
+    /// Whether a caller may still ask for the result.
+    is_needed: bool,
 }
 
-/// A step that has ended.
-struct Finished {
+/// A step with a result that no caller has asked for yet.
+struct FinishedStep {
     position: usize,
     token: u32,
-    /// The most probable token after it; `None` where some logit is not a number.
+    /// The most probable next token; `None` if a logit is NaN.
     next: Option<u32>,
 }
 
 impl Decoder {
-    /// Appends one token to a sequence and returns the most probable one to follow, the lowest id among equals. Where the
-    /// device can, it goes on with that one before anybody asks: then a token costs no wait for the logits, which are not
-    /// to be had.
+    /// Appends one token to a sequence, and returns the most probable next token, the lowest id of
+    /// equal ones. A device that supports it starts the step of that token at once, so that
+    /// decoding does not wait for logits; these are then not available.
     ///
     /// # Errors
-    /// As [`step`](Self::step); [`Error::Argument`] where some logit is not a number.
+    /// As [`step`](Self::step); [`Error::Argument`] if a logit is NaN.
     pub fn greedy(&mut self, id: SequenceId, token: u32) -> Result<u32> {
-        match self.extend(&[(id, &[token], Wanted::Last)], Find::Next, None)? {
+        match self.extend(&[(id, &[token], LogitsFor::Last)], StepOutput::Greedy, None)? {
             Some(next) => Ok(next),
             None => largest(&self.logits).map(|best| best.id),
         }
@@ -54,29 +56,31 @@ impl Decoder {
 }
 
 impl Engine {
-    /// The most probable token after `token` at `position`; the device then goes on with it. `None` where the device does
-    /// not go ahead, or the cache lacks some of the sequence.
+    /// Returns the most probable token after `token` at `position`, with which the device
+    /// continues. `None` if the device does not pipeline steps, or if the cache lacks a part of the
+    /// sequence.
     pub fn greedy(&mut self, id: SequenceId, token: u32, position: usize) -> Result<Option<u32>> {
         if self.executable.ahead().is_none() {
             return Ok(None);
         }
         if !self.ahead.has(id, position, token) {
-            self.forget_ahead(id)?;
+            self.discard_ahead(id)?;
             if self.cache.len(id)? < position {
                 return Ok(None);
             }
             self.start(id, Some(token))?;
         }
-        // The device has the token of its last step alone. At the context's end nothing is left to start.
+        // The device keeps only the token of its last step. Starting fails at the end of the
+        // context.
         let follows = self.ahead.is_last(id) && self.start(id, None).is_ok();
         while !self.ahead.finished.contains_key(&id) {
             self.finish_earliest()?;
         }
         let next = self.ahead.finished.remove(&id).and_then(|finished| finished.next);
         let Some(next) = next else {
-            self.forget_ahead(id)?;
+            self.discard_ahead(id)?;
             self.cache.truncate(id, position)?;
-            return Err(Error::argument("logits", "has one that is not a number"));
+            return Err(Error::argument("logits", "contain NaN: the model file may be damaged"));
         };
         if !follows {
             _ = self.start(id, Some(next));
@@ -84,23 +88,24 @@ impl Engine {
         Ok(Some(next))
     }
 
-    /// Drops the step ahead of a sequence, if there is one: the cache is then as the sequence's tokens are.
-    pub fn forget_ahead(&mut self, id: SequenceId) -> Result<()> {
-        match self.ahead.forget(id) {
+    /// Discards the step ahead of a sequence, if there is one, so that the cache matches the
+    /// sequence's tokens.
+    pub fn discard_ahead(&mut self, id: SequenceId) -> Result<()> {
+        match self.ahead.discard(id) {
             Some(position) => self.cache.truncate(id, position).map(drop),
             None => Ok(()),
         }
     }
 
-    /// Waits for all that is under way.
+    /// Waits for all pending steps.
     pub fn settle(&mut self) -> Result<()> {
-        while !self.ahead.under_way.is_empty() {
+        while !self.ahead.pending.is_empty() {
             self.finish_earliest()?;
         }
         Ok(())
     }
 
-    /// Starts a step of one token, or of the one that the step started last chooses.
+    /// Starts a step of one token: `token`, or the token that the last started step chooses.
     fn start(&mut self, id: SequenceId, token: Option<u32>) -> Result<()> {
         let position = self.cache.extend(id, 1)?;
         self.copies.extend(self.cache.take_copies());
@@ -108,7 +113,7 @@ impl Engine {
         match started {
             Ok(()) => {
                 self.copies.clear();
-                self.ahead.under_way.push_back((id, UnderWay { position, token, wanted: true }));
+                self.ahead.pending.push_back((id, PendingStep { position, token, is_needed: true }));
             }
             Err(_) => _ = self.cache.truncate(id, position)?,
         }
@@ -120,59 +125,60 @@ impl Engine {
         let run = Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref() };
         match self.executable.ahead() {
             Some(ahead) => ahead.start(token, run, &self.copies),
-            None => Err(Error::Unsupported("this device does not run ahead".into())),
+            None => Err(Error::Unsupported("this device does not pipeline steps".into())),
         }
     }
 
-    /// Waits for the earliest step that is under way.
+    /// Waits for the earliest pending step.
     fn finish_earliest(&mut self) -> Result<()> {
-        let taken = match self.executable.ahead() {
+        let result = match self.executable.ahead() {
             Some(ahead) => ahead.take(),
-            None => Err(Error::Unsupported("this device does not run ahead".into())),
+            None => Err(Error::Unsupported("this device does not pipeline steps".into())),
         };
-        // A step that has failed is over, too.
-        let step = self.ahead.under_way.pop_front();
-        let next = taken?;
-        if let Some((id, UnderWay { position, token: Some(token), wanted: true })) = step {
-            self.ahead.finish(id, Finished { position, token, next });
+        // A failed step has ended, too.
+        let step = self.ahead.pending.pop_front();
+        let next = result?;
+        if let Some((id, PendingStep { position, token: Some(token), is_needed: true })) = step {
+            self.ahead.finish(id, FinishedStep { position, token, next });
         }
         Ok(())
     }
 }
 
 impl StepsAhead {
-    /// Whether this step was started, and is to be had.
+    /// Returns whether this step was started and its result is needed.
     fn has(&self, id: SequenceId, position: usize, token: u32) -> bool {
         let finished = self.finished.get(&id).map(|step| (step.position, Some(step.token)));
-        finished.or_else(|| self.wanted(id).map(|step| (step.position, step.token))) == Some((position, Some(token)))
+        finished.or_else(|| self.needed_step(id).map(|step| (step.position, step.token)))
+            == Some((position, Some(token)))
     }
 
-    fn wanted(&self, id: SequenceId) -> Option<&UnderWay> {
-        self.under_way.iter().find(|(of, step)| *of == id && step.wanted).map(|(_, step)| step)
+    fn needed_step(&self, id: SequenceId) -> Option<&PendingStep> {
+        self.pending.iter().find(|(sequence, step)| *sequence == id && step.is_needed).map(|(_, step)| step)
     }
 
-    /// Whether the step that was started last is this sequence's, and wanted.
+    /// Returns whether the last started step belongs to this sequence and is needed.
     fn is_last(&self, id: SequenceId) -> bool {
-        self.under_way.back().is_some_and(|(of, step)| *of == id && step.wanted)
+        self.pending.back().is_some_and(|(sequence, step)| *sequence == id && step.is_needed)
     }
 
-    /// Keeps a result, and gives its token to the step that goes on with it.
-    fn finish(&mut self, id: SequenceId, finished: Finished) {
-        if let Some((_, step)) = self.under_way.iter_mut().find(|(of, step)| *of == id && step.wanted) {
+    /// Keeps a result, and sets its next token in the step that appends it.
+    fn finish(&mut self, id: SequenceId, finished: FinishedStep) {
+        if let Some((_, step)) = self.pending.iter_mut().find(|(sequence, step)| *sequence == id && step.is_needed) {
             step.token = finished.next;
-            step.wanted = finished.next.is_some();
+            step.is_needed = finished.next.is_some();
         }
         self.finished.insert(id, finished);
     }
 
-    /// Drops what there is of a sequence, and returns the position of the first step dropped.
-    fn forget(&mut self, id: SequenceId) -> Option<usize> {
+    /// Discards the steps of a sequence, and returns the position of the first one.
+    fn discard(&mut self, id: SequenceId) -> Option<usize> {
         let finished = self.finished.remove(&id).map(|step| step.position);
-        let of_sequence = self.under_way.iter_mut().filter(|(of, step)| *of == id && step.wanted);
-        let dropped = of_sequence.map(|(_, step)| {
-            step.wanted = false;
+        let of_sequence = self.pending.iter_mut().filter(|(sequence, step)| *sequence == id && step.is_needed);
+        let discarded = of_sequence.map(|(_, step)| {
+            step.is_needed = false;
             step.position
         });
-        dropped.chain(finished).min()
+        discarded.chain(finished).min()
     }
 }

@@ -1,65 +1,83 @@
-//! What a call asks of its sequences, and how that is cut into steps.
+//! Splits the requests of a call into steps.
 
 use std::borrow::Cow;
 
-use super::{Limits, Wanted};
+use super::{Limits, LogitsFor};
 use crate::kv_cache::{SequenceId, Stage};
 
-/// What a call asks of one sequence.
-pub(super) struct Part<'a> {
+/// The tokens that a call appends to one sequence.
+pub(super) struct Request<'a> {
     pub sequence: SequenceId,
-    /// All that is to be computed.
+    /// The tokens to compute: those that the cache lacks, and the new ones.
     pub tokens: Cow<'a, [u32]>,
-    /// The position of the first.
+    /// Position of the first token.
     pub start: usize,
-    /// Logits are wanted from this one on.
-    pub wanted_from: usize,
+    /// Index of the first token with logits.
+    pub first_output: usize,
     pub stage: Stage,
 }
 
-impl<'a> Part<'a> {
-    /// What a run asks of a sequence that holds `held`, of which the cache has those before `start`.
+impl<'a> Request<'a> {
+    /// Returns the request of a sequence that has the tokens `held`, of which the cache has the
+    /// first `start`. `prompt_end` is the end position of the enclosing prompt, if these tokens are
+    /// not its last.
     pub fn new(
-        (sequence, new, wanted): (SequenceId, &'a [u32], Wanted),
+        (sequence, new, logits_for): (SequenceId, &'a [u32], LogitsFor),
         held: &[u32],
         start: usize,
         prompt_end: Option<usize>,
     ) -> Self {
         let missing = &held[start..];
         let tokens = if missing.is_empty() { Cow::Borrowed(new) } else { Cow::Owned([missing, new].concat()) };
-        let wanted = match wanted {
-            Wanted::None => 0,
-            Wanted::Last => 1,
-            Wanted::All => new.len(),
+        let outputs = match logits_for {
+            LogitsFor::None => 0,
+            LogitsFor::Last => 1,
+            LogitsFor::All => new.len(),
         };
-        let end = Some(held.len() + new.len()).filter(|_| new.len() > 1 && wanted > 0);
+        let end = Some(held.len() + new.len()).filter(|_| new.len() > 1 && outputs > 0);
         let stage = prompt_end.or(end).map_or(Stage::Within, |end| Stage::Prompt { end });
-        Self { sequence, start, wanted_from: tokens.len() - wanted, tokens, stage }
+        Self { sequence, start, first_output: tokens.len() - outputs, tokens, stage }
     }
 }
 
-/// Consecutive tokens of a part that one step computes.
-pub(super) struct Span {
-    pub part: usize,
+/// Consecutive tokens of a request that one step computes.
+pub(super) struct TokenSpan {
+    /// Index of the request.
+    pub request: usize,
+    /// Index of the first token in the request.
     pub from: usize,
     pub len: usize,
 }
 
-/// The next step's spans, from token `next.1` of part `next.0` on, as many as the limits let in.
-pub(super) fn take_spans(parts: &[Part], next: &mut (usize, usize), limits: Limits) -> Vec<Span> {
+/// The next token to compute.
+#[derive(Default)]
+pub(super) struct BatchPosition {
+    /// Index of the request.
+    pub request: usize,
+    /// Index of the token in the request.
+    pub token: usize,
+}
+
+/// Returns the spans of the next step, as many tokens and outputs as the limits allow, and advances
+/// `next`.
+pub(super) fn take_spans(requests: &[Request], next: &mut BatchPosition, limits: Limits) -> Vec<TokenSpan> {
     let (mut tokens, mut outputs) = (limits.max_tokens, limits.max_outputs);
     let mut spans = vec![];
-    while let Some(part) = parts.get(next.0) {
-        let from = next.1;
-        let unwanted = part.wanted_from.saturating_sub(from);
-        let len = (part.tokens.len() - from).min(tokens).min(unwanted + outputs);
+    while let Some(request) = requests.get(next.request) {
+        let from = next.token;
+        let without_logits = request.first_output.saturating_sub(from);
+        let len = (request.tokens.len() - from).min(tokens).min(without_logits + outputs);
         if len == 0 {
             break;
         }
-        spans.push(Span { part: next.0, from, len });
+        spans.push(TokenSpan { request: next.request, from, len });
         tokens -= len;
-        outputs -= len.saturating_sub(unwanted);
-        *next = if from + len == part.tokens.len() { (next.0 + 1, 0) } else { (next.0, from + len) };
+        outputs -= len.saturating_sub(without_logits);
+        *next = if from + len == request.tokens.len() {
+            BatchPosition { request: next.request + 1, token: 0 }
+        } else {
+            BatchPosition { request: next.request, token: from + len }
+        };
     }
     spans
 }

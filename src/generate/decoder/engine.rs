@@ -1,9 +1,9 @@
-//! What all decoders of a model share: the executable, and the cache of their sequences.
+//! The state that all decoders of a model share: the executable, and the cache of their sequences.
 
 use super::{
     Limits,
     ahead::StepsAhead,
-    batch::{Part, Span, take_spans},
+    batch::{BatchPosition, Request, TokenSpan, take_spans},
 };
 use crate::{
     Result,
@@ -11,23 +11,23 @@ use crate::{
     kv_cache::{KvCache, PageId},
 };
 
-/// Runs one step at a time, whoever asks.
+/// Runs the steps of all decoders, one at a time.
 pub(super) struct Engine {
     pub executable: Box<dyn Executable>,
     pub cache: KvCache,
-    /// Page copies that no step has made yet.
+    /// Page copies that the next step has to make.
     pub(super) copies: Vec<(PageId, PageId)>,
-    /// Steps that the device has been given ahead of the calls that ask for them.
+    /// Steps that were started before a caller asked for them.
     pub(super) ahead: StepsAhead,
 }
 
-/// Where the logits go that a step was asked for.
-pub(super) struct Results<'a> {
+/// The buffers for the logits of a call.
+pub(super) struct OutputBuffers<'a> {
     pub logits: &'a mut Vec<f32>,
-    /// The largest of them, where no others were asked for.
-    pub best: &'a mut Vec<TokenLogit>,
-    /// How many of the largest are enough; `None` where all are wanted.
-    pub largest: Option<usize>,
+    /// The largest logits, if the device has selected them; `logits` is then empty.
+    pub top: &'a mut Vec<TokenLogit>,
+    /// Number of largest logits to return; `None` for all logits.
+    pub top_k: Option<usize>,
 }
 
 impl Engine {
@@ -35,58 +35,59 @@ impl Engine {
         Self { executable, cache, copies: vec![], ahead: StepsAhead::default() }
     }
 
-    /// Computes what is asked of some sequences. On an error they are no longer than they start.
-    pub fn compute(&mut self, parts: &[Part], limits: Limits, mut results: Results) -> Result<()> {
-        let done = self.try_compute(parts, limits, &mut results);
+    /// Computes requests. After an error, the cache has each sequence up to the start of its
+    /// request.
+    pub fn compute(&mut self, requests: &[Request], limits: Limits, mut outputs: OutputBuffers) -> Result<()> {
+        let done = self.try_compute(requests, limits, &mut outputs);
         if done.is_err() {
-            for part in parts {
-                self.cache.truncate(part.sequence, part.start)?;
+            for request in requests {
+                self.cache.truncate(request.sequence, request.start)?;
             }
         }
         done
     }
 
-    fn try_compute(&mut self, parts: &[Part], limits: Limits, results: &mut Results) -> Result<()> {
-        results.logits.clear();
-        results.best.clear();
-        for part in parts {
-            self.cache.truncate(part.sequence, part.start)?;
+    fn try_compute(&mut self, requests: &[Request], limits: Limits, outputs: &mut OutputBuffers) -> Result<()> {
+        outputs.logits.clear();
+        outputs.top.clear();
+        for request in requests {
+            self.cache.truncate(request.sequence, request.start)?;
         }
-        let mut next = (0, 0);
-        while next.0 < parts.len() {
-            let spans = take_spans(parts, &mut next, limits);
-            self.run(parts, &spans, results)?;
+        let mut next = BatchPosition::default();
+        while next.request < requests.len() {
+            let spans = take_spans(requests, &mut next, limits);
+            self.run(requests, &spans, outputs)?;
         }
         Ok(())
     }
 
-    fn run(&mut self, parts: &[Part], spans: &[Span], results: &mut Results) -> Result<()> {
+    fn run(&mut self, requests: &[Request], spans: &[TokenSpan], buffers: &mut OutputBuffers) -> Result<()> {
         let (mut tokens, mut outputs, mut runs) = (vec![], vec![], Vec::with_capacity(spans.len()));
-        let advance = |&Span { part, from, len }: &Span| {
-            let part = &parts[part];
-            self.cache.extend(part.sequence, len)?;
-            self.cache.advance(part.sequence, part.start + from + len, part.stage)
+        let advance = |&TokenSpan { request, from, len }: &TokenSpan| {
+            let request = &requests[request];
+            self.cache.extend(request.sequence, len)?;
+            self.cache.advance(request.sequence, request.start + from + len, request.stage)
         };
         let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
         self.copies.extend(self.cache.take_copies());
-        for (&Span { part, from, len }, state) in spans.iter().zip(&states) {
-            let part = &parts[part];
-            let wanted = part.wanted_from.max(from)..from + len;
-            outputs.extend(wanted.map(|index| tokens.len() + index - from));
-            tokens.extend_from_slice(&part.tokens[from..from + len]);
-            let pages = self.cache.pages(part.sequence)?;
-            runs.push(Run { len, start: part.start + from, pages, state: state.as_ref() });
+        for (&TokenSpan { request, from, len }, state) in spans.iter().zip(&states) {
+            let request = &requests[request];
+            let with_logits = request.first_output.max(from)..from + len;
+            outputs.extend(with_logits.map(|index| tokens.len() + index - from));
+            tokens.extend_from_slice(&request.tokens[from..from + len]);
+            let pages = self.cache.pages(request.sequence)?;
+            runs.push(Run { len, start: request.start + from, pages, state: state.as_ref() });
         }
         let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies };
-        let found = match results.largest {
+        let top = match buffers.top_k {
             Some(count) => self.executable.best(&step, count)?,
             None => None,
         };
-        match found {
-            Some(found) => results.best.extend_from_slice(found),
-            None => results.logits.extend_from_slice(self.executable.run(&step)?),
+        match top {
+            Some(top) => buffers.top.extend_from_slice(top),
+            None => buffers.logits.extend_from_slice(self.executable.run(&step)?),
         }
-        // Kept until a step has made them: were one to fail, the next must.
+        // Kept until a step succeeds: after a failure, the next step has to make the copies.
         self.copies.clear();
         Ok(())
     }

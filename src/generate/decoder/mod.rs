@@ -1,4 +1,4 @@
-//! Feeds tokens to an executable, step by step.
+//! Runs tokens through an executable, step by step.
 
 mod ahead;
 mod batch;
@@ -12,8 +12,8 @@ use std::{
 };
 
 use self::{
-    batch::Part,
-    engine::{Engine, Results},
+    batch::Request,
+    engine::{Engine, OutputBuffers},
     turns::Turns,
 };
 use crate::{
@@ -22,122 +22,126 @@ use crate::{
     kv_cache::{KvCache, SequenceId},
 };
 
-/// Which of a run's tokens the logits are wanted of.
+/// The tokens of a run whose logits are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// None: the tokens are only to be in the cache.
+pub enum LogitsFor {
+    /// No token: the run only fills the cache.
     None,
-    /// The last one.
+    /// The last token.
     Last,
-    /// Every one.
+    /// Every token.
     All,
 }
 
-/// What a call of [`Decoder::prefill`] came to.
+/// The result of [`Decoder::prefill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefill {
-    /// Tokens at the start that the sequence held already.
+    /// Number of tokens at the start that were in the cache already.
     pub cached: usize,
-    /// Whether all tokens are in the cache now: false where the caller stopped it.
+    /// Whether all tokens are in the cache now; false if the caller stopped the prefill.
     pub complete: bool,
 }
 
-/// The results that a call needs of the tokens whose logits are wanted.
+/// The result that a call needs of its steps.
 #[derive(Clone, Copy)]
-enum Find {
+enum StepOutput {
     /// All logits.
     Logits,
-    /// As many of the largest logits; all where the device does not find them.
-    Largest(usize),
-    /// The most probable token to follow a single one; all logits where the device does not choose it.
-    Next,
+    /// This number of largest logits; all logits if the device does not select them.
+    Top(usize),
+    /// The most probable token after a single one; all logits if the device does not choose it.
+    Greedy,
 }
 
 /// The sizes that an executable was compiled for.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Tokens of the vocabulary.
+    /// Number of tokens in the vocabulary.
     pub vocab_size: usize,
-    /// The most tokens of one step.
+    /// The largest number of tokens in one step.
     pub max_tokens: usize,
-    /// The most tokens of one step whose logits are wanted.
+    /// The largest number of tokens with logits in one step.
     pub max_outputs: usize,
 }
 
-/// A way to an executable and its cache, and the tokens of some of the sequences in it.
+/// Runs steps of an executable, and keeps sequences of tokens with their cache.
 ///
-/// A clone is another such way, for another thread perhaps: it begins with no sequence, and shares the weights and the
-/// cache's memory. The steps of all take turns.
+/// A clone starts without sequences, and shares the weights and the memory of the cache. Clones can
+/// be used from several threads; their steps run one at a time.
 pub struct Decoder {
     turns: Arc<Turns>,
     limits: Limits,
     context_length: usize,
-    /// The longest context that the model was trained for, where it is known: errors suggest it.
+    /// The longest context that the model was trained for, if it is known; errors mention it.
     trained_context: Option<usize>,
-    /// Whether every step starts its sequences over: the reference that the cached path is held against.
+    /// Whether every step computes its sequences from their first token: the reference for tests of
+    /// the cache.
     recompute: bool,
-    /// Those that a sequence holds. After it was cut off its cache may hold fewer, as recurrent layers go back to
-    /// checkpoints alone and windows no further than they have pages: the next step then computes what lies between.
+    /// The tokens of each sequence. After a truncation the cache may have fewer tokens, because
+    /// recurrent layers can only return to checkpoints, and sliding windows only to pages that they
+    /// still have. The next step computes the missing tokens.
     tokens: HashMap<SequenceId, Vec<u32>>,
     logits: Vec<f32>,
-    /// The largest logits, where a step was asked for no others.
-    best: Vec<TokenLogit>,
+    /// The largest logits of the last step, if the device has selected them.
+    top: Vec<TokenLogit>,
 }
 
 impl Decoder {
-    /// A decoder with no sequence. `executable` must have been compiled for `limits`, and for the cache's layout.
+    /// Returns a decoder without sequences. `executable` must have been compiled for `limits` and
+    /// for the cache's layout.
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
         let context_length = cache.context_length();
         let turns = Arc::new(Turns::new(Engine::new(executable, cache)));
-        let (tokens, logits, best) = (HashMap::new(), vec![], vec![]);
-        Self { turns, limits, context_length, trained_context: None, recompute: false, tokens, logits, best }
+        let (tokens, logits, top) = (HashMap::new(), vec![], vec![]);
+        Self { turns, limits, context_length, trained_context: None, recompute: false, tokens, logits, top }
     }
 
-    /// Sets the longest context that the model was trained for, for errors to suggest.
+    /// Sets the longest context that the model was trained for, which errors mention.
     pub(crate) fn with_trained_context(mut self, tokens: usize) -> Self {
         self.trained_context = Some(tokens);
         self
     }
 
-    /// Makes every step compute its sequences anew from their first token, instead of from what the cache holds of
-    /// them. The results are the same but for rounding; it is slow, and there to test the cache.
+    /// Sets whether every step computes its sequences from their first token, without the cache.
+    /// The results are the same except for rounding. It is slow, and meant for tests of the cache.
     pub fn with_recompute(mut self, recompute: bool) -> Self {
         self.recompute = recompute;
         self
     }
 
-    /// The sizes that the executable was compiled for.
+    /// Returns the sizes that the executable was compiled for.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The most tokens that a sequence can hold.
+    /// Returns the largest number of tokens in a sequence.
     pub fn context_length(&self) -> usize {
         self.context_length
     }
 
-    /// A new, empty sequence.
+    /// Opens an empty sequence.
     pub fn open(&mut self) -> SequenceId {
-        let id = self.turns.take(|engine| engine.cache.open());
+        let id = self.turns.with_engine(|engine| engine.cache.open());
         self.tokens.insert(id, vec![]);
         id
     }
 
-    /// A new sequence with the tokens of `id`, which costs no computation and, until one of the two grows, no memory.
+    /// Opens a sequence with the tokens of `id`. This takes no computation, and no memory until one
+    /// of the two grows.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a sequence that is not open.
+    /// [`Error::Argument`] if the sequence is not open.
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
         let tokens = self.tokens(id)?.to_vec();
-        let twin = self.with_cache_of(id, |cache| cache.fork(id))?;
-        self.tokens.insert(twin, tokens);
-        Ok(twin)
+        let fork = self.with_cache_of(id, |cache| cache.fork(id))?;
+        self.tokens.insert(fork, tokens);
+        Ok(fork)
     }
 
-    /// Forgets a sequence.
+    /// Closes a sequence, and frees its memory.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a sequence that is not open.
+    /// [`Error::Argument`] if the sequence is not open.
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
         self.tokens(id)?;
         self.with_cache_of(id, |cache| cache.close(id))?;
@@ -145,10 +149,11 @@ impl Decoder {
         Ok(())
     }
 
-    /// Forgets every token of a sequence from `len` on; a `len` past its end changes nothing.
+    /// Removes the tokens of a sequence from position `len` on; has no effect if the sequence is
+    /// shorter.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a sequence that is not open.
+    /// [`Error::Argument`] if the sequence is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
         self.tokens(id)?;
         self.with_cache_of(id, |cache| cache.truncate(id, len))?;
@@ -158,10 +163,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// The tokens that a sequence holds.
+    /// Returns the tokens of a sequence.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a sequence that is not open.
+    /// [`Error::Argument`] if the sequence is not open.
     pub fn tokens(&self, id: SequenceId) -> Result<&[u32]> {
         self.tokens
             .get(&id)
@@ -169,39 +174,40 @@ impl Decoder {
             .ok_or_else(|| Error::argument("sequence", "is not open in this decoder"))
     }
 
-    /// Appends tokens to sequences, all in one ragged batch where they fit a step and in several otherwise, and returns
-    /// the wanted logits row by row, `[wanted, vocabulary]`, in the order of `runs`. The caller may change them.
+    /// Appends tokens to sequences, in one ragged batch if they fit in a step, and returns the
+    /// requested logits, `[tokens with logits, vocabulary]`, in the order of `runs`. The caller may
+    /// change them.
     ///
-    /// On an error every sequence is as it was before.
+    /// After an error, every sequence is unchanged.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a sequence that is not open or is there twice, a run without tokens, or an id past the
-    /// vocabulary; [`Error::ContextFull`] and those of the cache's limit where a sequence cannot grow as far; whatever
-    /// the device reports.
-    pub fn step(&mut self, runs: &[(SequenceId, &[u32], Wanted)]) -> Result<&mut [f32]> {
-        self.extend(runs, Find::Logits, None)?;
+    /// [`Error::Argument`] for a sequence that is not open or occurs twice, a run without tokens,
+    /// or an id that is not in the vocabulary; [`Error::ContextFull`] if the context has no room
+    /// for the tokens; errors of the cache's memory limit and of the device.
+    pub fn step(&mut self, runs: &[(SequenceId, &[u32], LogitsFor)]) -> Result<&mut [f32]> {
+        self.extend(runs, StepOutput::Logits, None)?;
         Ok(&mut self.logits)
     }
 
-    /// Appends one token to a sequence and returns the `count` largest logits of those that follow, best first and of
-    /// equal ones the lower id, where the device finds so many itself: it then sends no others. `None` where it does not:
-    /// all are in [`logits`](Self::logits) then.
+    /// Appends one token to a sequence, and returns the `count` largest logits of the next token,
+    /// best first and equal ones by id, if the device selects them. Otherwise returns `None`, and
+    /// [`logits`](Self::logits) has all logits.
     ///
     /// # Errors
     /// As [`step`](Self::step).
     pub fn best(&mut self, id: SequenceId, token: u32, count: usize) -> Result<Option<&[TokenLogit]>> {
-        let find = if count == 0 { Find::Logits } else { Find::Largest(count) };
-        self.extend(&[(id, &[token], Wanted::Last)], find, None)?;
-        Ok(if self.best.is_empty() { None } else { Some(&self.best) })
+        let output = if count == 0 { StepOutput::Logits } else { StepOutput::Top(count) };
+        self.extend(&[(id, &[token], LogitsFor::Last)], output, None)?;
+        Ok(if self.top.is_empty() { None } else { Some(&self.top) })
     }
 
-    /// Appends tokens to sequences in one turn, and returns the most probable token to follow where that was asked for and
-    /// the device has chosen it. `prompt_end` is the position where the prompt ends of which the tokens are a part, where
-    /// they do not end it.
+    /// Appends tokens to sequences, and returns the most probable next token if `output` asks for
+    /// it and the device has chosen it. `prompt_end`: end position of the enclosing prompt, if
+    /// these tokens are not its last.
     fn extend(
         &mut self,
-        runs: &[(SequenceId, &[u32], Wanted)],
-        find: Find,
+        runs: &[(SequenceId, &[u32], LogitsFor)],
+        output: StepOutput,
         prompt_end: Option<usize>,
     ) -> Result<Option<u32>> {
         let mut seen = HashSet::new();
@@ -209,25 +215,25 @@ impl Decoder {
             self.check_room(self.tokens(*id)?.len(), new.len())?;
             self.check_ids(new)?;
             if !seen.insert(*id) {
-                return Err(Error::argument("sequence", "is in the same batch twice"));
+                return Err(Error::argument("sequence", "occurs twice in one batch: append its tokens in one run"));
             }
         }
-        let Self { turns, limits, recompute, tokens, logits, best, .. } = self;
-        let next = turns.take(|engine| {
-            if let (Find::Next, [(id, [token], _)], false) = (find, runs, *recompute)
+        let Self { turns, limits, recompute, tokens, logits, top, .. } = self;
+        let next = turns.with_engine(|engine| {
+            if let (StepOutput::Greedy, [(id, [token], _)], false) = (output, runs, *recompute)
                 && let Some(next) = engine.greedy(*id, *token, tokens[id].len())?
             {
                 logits.clear();
                 return Ok(Some(next));
             }
-            let part = |run: &(SequenceId, _, _)| {
-                engine.forget_ahead(run.0)?;
+            let request = |run: &(SequenceId, _, _)| {
+                engine.discard_ahead(run.0)?;
                 let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
-                Ok(Part::new(*run, &tokens[&run.0], start, prompt_end))
+                Ok(Request::new(*run, &tokens[&run.0], start, prompt_end))
             };
-            let parts = runs.iter().map(part).collect::<Result<Vec<_>>>()?;
-            let largest = if let Find::Largest(count) = find { Some(count) } else { None };
-            engine.compute(&parts, *limits, Results { logits, best, largest }).map(|()| None)
+            let requests = runs.iter().map(request).collect::<Result<Vec<_>>>()?;
+            let top_k = if let StepOutput::Top(count) = output { Some(count) } else { None };
+            engine.compute(&requests, *limits, OutputBuffers { logits, top, top_k }).map(|()| None)
         })?;
         for (id, new, _) in runs {
             tokens.entry(*id).or_default().extend_from_slice(new);
@@ -235,20 +241,23 @@ impl Decoder {
         Ok(next)
     }
 
-    /// What the executable has done and what it holds.
+    /// Returns the executable's counts of work and memory.
     pub fn usage(&self) -> Usage {
-        self.turns.take(|engine| engine.executable.usage())
+        self.turns.with_engine(|engine| engine.executable.usage())
     }
 
-    /// Makes a sequence hold `ids` and nothing else, and leaves the last one's logits in [`logits`](Self::logits). What the
-    /// sequence begins with already is kept, with recurrent layers up to a checkpoint and with windows where they still have
-    /// what they see; the rest is computed in chunks of at most `max_tokens`.
+    /// Sets the tokens of a sequence to `ids`, and computes the logits after the last one, which
+    /// [`logits`](Self::logits) returns. Tokens at the start that the sequence already has are not
+    /// computed again (with recurrent layers up to a checkpoint, with sliding windows if their
+    /// pages still exist); the rest is computed in chunks of at most [`Limits::max_tokens`].
     ///
-    /// `progress` is told how many of the tokens are in the cache, and how many there are, before each chunk and at the
-    /// end; where it returns false the sequence keeps what it has by then.
+    /// `progress` is called with the number of tokens in the cache and the number of all tokens,
+    /// before each chunk and at the end. If it returns false, the prefill ends with the chunks
+    /// computed so far.
     ///
     /// # Errors
-    /// As [`step`](Self::step). Bad ids and a prompt that is too long are found before anything is changed.
+    /// As [`step`](Self::step). For an unknown id or a prompt that is too long, the sequence is
+    /// unchanged.
     pub fn prefill(
         &mut self,
         id: SequenceId,
@@ -257,10 +266,10 @@ impl Decoder {
     ) -> Result<Prefill> {
         self.check_prompt(ids)?;
         let held = self.tokens(id)?;
-        // The last one is computed in any case, for its logits.
+        // The last token is always computed, for its logits.
         let shared = held.iter().zip(&ids[..ids.len() - 1]).take_while(|(old, new)| old == new).count();
         self.truncate(id, shared)?;
-        let cached = self.turns.take(|engine| engine.cache.len(id))?;
+        let cached = self.turns.with_engine(|engine| engine.cache.len(id))?;
         self.truncate(id, cached)?;
         let mut done = cached;
         while done < ids.len() {
@@ -268,19 +277,19 @@ impl Decoder {
                 return Ok(Prefill { cached, complete: false });
             }
             let end = ids.len().min(done + self.limits.max_tokens);
-            let wanted = if end == ids.len() { Wanted::Last } else { Wanted::None };
-            self.extend(&[(id, &ids[done..end], wanted)], Find::Logits, Some(ids.len()))?;
+            let logits_for = if end == ids.len() { LogitsFor::Last } else { LogitsFor::None };
+            self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Some(ids.len()))?;
             done = end;
         }
         Ok(Prefill { cached, complete: progress(done, ids.len()) })
     }
 
-    /// The logits of the last step, which the caller may change.
+    /// Returns the logits of the last step, which the caller may change.
     pub fn logits(&mut self) -> &mut [f32] {
         &mut self.logits
     }
 
-    /// Whether steps take note of where their time goes, op by op; they do not at first.
+    /// Sets whether steps measure the time of each op. Off by default.
     ///
     /// ```no_run
     /// use inkstone::Runner;
@@ -295,20 +304,21 @@ impl Decoder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the device cannot time its ops.
+    /// [`Error::Unsupported`] if the device cannot measure the time of ops.
     pub fn set_profiling(&mut self, on: bool) -> Result<()> {
-        self.turns.take(|engine| {
+        self.turns.with_engine(|engine| {
             engine.settle()?;
             engine.executable.set_profiling(on)
         })
     }
 
-    /// Takes what the steps since the last call have noted, the longest first; nothing where profiling is off.
+    /// Returns the times of the steps since the last call, the longest first; empty if profiling is
+    /// off.
     pub fn take_profile(&mut self) -> Vec<OpTime> {
-        self.turns.take(|engine| engine.executable.take_profile())
+        self.turns.with_engine(|engine| engine.executable.take_profile())
     }
 
-    /// Checks that a sequence could hold `ids` and nothing else.
+    /// Checks that `ids` are a valid prompt that fits in the context.
     pub(crate) fn check_prompt(&self, ids: &[u32]) -> Result<()> {
         self.check_ids(ids)?;
         self.check_room(0, ids.len())
@@ -325,43 +335,43 @@ impl Decoder {
 
     fn check_ids(&self, ids: &[u32]) -> Result<()> {
         if ids.is_empty() {
-            return Err(Error::argument("ids", "are none, but there must be at least one"));
+            return Err(Error::argument("ids", "must not be empty"));
         }
         let vocab_size = self.limits.vocab_size;
         match ids.iter().find(|&&id| id as usize >= vocab_size) {
             Some(id) => {
-                Err(Error::argument("ids", format!("has {id}, which is not in the vocabulary of {vocab_size}")))
+                Err(Error::argument("ids", format!("has the id {id}, but the vocabulary has {vocab_size} tokens")))
             }
             None => Ok(()),
         }
     }
 
-    /// Does something with the cache, which then holds of this sequence what its tokens are and nothing ahead of them.
+    /// Calls `act` with the cache, after discarding the steps ahead of the sequence.
     fn with_cache_of<T: Send>(&self, id: SequenceId, act: impl FnOnce(&mut KvCache) -> Result<T> + Send) -> Result<T> {
-        self.turns.take(|engine| {
-            engine.forget_ahead(id)?;
+        self.turns.with_engine(|engine| {
+            engine.discard_ahead(id)?;
             act(&mut engine.cache)
         })
     }
 }
 
-/// Another decoder for the same model and cache, with no sequence. Each has its own sequences and logits; their steps take
-/// turns.
+/// Returns a decoder without sequences for the same model and cache. Each decoder has its own
+/// sequences and logits; the steps of all run one at a time.
 impl Clone for Decoder {
     fn clone(&self) -> Self {
         let Self { limits, context_length, trained_context, recompute, .. } = *self;
-        let (turns, tokens, logits, best) = (self.turns.clone(), HashMap::new(), vec![], vec![]);
-        Self { turns, limits, context_length, trained_context, recompute, tokens, logits, best }
+        let (turns, tokens, logits, top) = (self.turns.clone(), HashMap::new(), vec![], vec![]);
+        Self { turns, limits, context_length, trained_context, recompute, tokens, logits, top }
     }
 }
 
 impl Drop for Decoder {
     fn drop(&mut self) {
         let Self { turns, tokens, .. } = self;
-        turns.take(|engine| {
+        turns.with_engine(|engine| {
             for id in tokens.keys() {
-                // Both fail for sequences alone that are not open.
-                _ = engine.forget_ahead(*id);
+                // Both only fail for sequences that are not open.
+                _ = engine.discard_ahead(*id);
                 _ = engine.cache.close(*id);
             }
         });

@@ -1,9 +1,9 @@
-//! Gives the threads that share an engine their turns.
+//! Schedules the threads that share an engine.
 //!
-//! A thread that comes alone uses the engine itself. Threads that come while it is in use queue up, and a thread that
-//! the engine has for this serves the queue while they sleep. So one step follows another without a caller that has to
-//! wake up in between, and the CPU's worker threads keep a core each: their leader is always the same thread, instead
-//! of one caller after another, each waking up on a core where a worker runs.
+//! A thread that finds the engine idle uses it directly. Threads that find it in use wait in a
+//! queue, which a thread of the engine serves. This way, one step follows another without waiting
+//! for a caller to wake up, and the CPU's worker threads keep their cores, because they always have
+//! the same leader. With a mutex, each caller would wake up on a core where a worker runs.
 
 use std::{
     any::Any,
@@ -20,38 +20,40 @@ use std::{
 
 use super::engine::Engine;
 
-/// How long the thread waits for the next job before it lets go of the engine. Callers mostly choose a token meanwhile.
-const PATIENCE: Duration = Duration::from_millis(1);
-/// Turns of a waiting loop before the thread lets others run: some tens of microseconds.
+/// The time that the engine's thread waits for the next job before it releases the engine.
+/// Meanwhile callers usually choose a token.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(1);
+/// Number of spins before the waiting thread yields: some tens of microseconds.
 const SPINS: usize = 2000;
 
-/// An engine that several threads share. Dropping it ends its thread.
+/// An engine that several threads share. Dropping it ends the engine's thread.
 pub(super) struct Turns {
-    shared: Arc<Shared>,
-    /// Started when threads meet for the first time; `None` where the system has no thread left.
+    shared: Arc<SharedEngine>,
+    /// The engine's thread, started when the queue is first needed; `None` inside if the system has
+    /// no thread left.
     thread: OnceLock<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct SharedEngine {
     engine: Mutex<Engine>,
     queue: Mutex<Queue>,
-    /// Tells the engine's thread that the engine is its own now, or that it is to end.
+    /// Signals the engine's thread that it may use the engine, or that it has to end.
     called: Condvar,
-    /// Length of the queue, to be read without its lock.
+    /// Length of the queue, readable without its lock.
     waiting: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    user: User,
-    /// Whether the thread is to end: nobody is left to call.
+    user: EngineUser,
+    /// Whether the engine's thread has to end.
     ended: bool,
 }
 
-/// Who uses the engine.
+/// The current user of the engine.
 #[derive(Default, PartialEq)]
-enum User {
+enum EngineUser {
     #[default]
     Nobody,
     Caller,
@@ -61,44 +63,47 @@ enum User {
 
 type Act<'a> = dyn FnMut(&mut Engine) + Send + 'a;
 
-/// A waiting caller's use of the engine.
+/// The function that a waiting caller wants to run.
 struct Job {
     act: *mut Act<'static>,
     done: *const AtomicBool,
     caller: Thread,
 }
 
-// SAFETY: the caller keeps both alive, and touches neither, until `done` is true; `Act` is `Send`.
+// SAFETY: the caller keeps both pointees alive, and does not access them, until `done` is true;
+// `Act` is `Send`.
 unsafe impl Send for Job {}
 
 impl Turns {
     pub fn new(engine: Engine) -> Self {
         let (engine, queue) = (Mutex::new(engine), Mutex::default());
-        let shared = Shared { engine, queue, called: Condvar::new(), waiting: AtomicUsize::new(0) };
+        let shared = SharedEngine { engine, queue, called: Condvar::new(), waiting: AtomicUsize::new(0) };
         Self { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 
-    /// Uses the engine when the turn comes, in the order of the calls, and returns what `act` returns.
-    pub fn take<T: Send>(&self, act: impl FnOnce(&mut Engine) -> T + Send) -> T {
+    /// Calls `act` with the engine, in the order of the calls from all threads, and returns its
+    /// result.
+    pub fn with_engine<T: Send>(&self, act: impl FnOnce(&mut Engine) -> T + Send) -> T {
         let mut queue = lock(&self.shared.queue);
-        if queue.user != User::Nobody {
+        if queue.user != EngineUser::Nobody {
             return self.wait(queue, act);
         }
-        queue.user = User::Caller;
+        queue.user = EngineUser::Caller;
         drop(queue);
         let _end = EndOfTurn(self);
         act(&mut lock(&self.shared.engine))
     }
 
-    /// Queues up, and sleeps until `act` has been called.
+    /// Adds `act` to the queue, and sleeps until it has run.
     fn wait<T: Send>(&self, mut queue: MutexGuard<'_, Queue>, act: impl FnOnce(&mut Engine) -> T + Send) -> T {
-        // Before there is a job, so that whoever lets go of the engine knows who serves it.
+        // Started before the job is queued, so that the thread which releases the engine finds it.
         self.start();
-        let mut state = State::Waiting(act);
+        let mut state = JobState::Waiting(act);
         let mut run = |engine: &mut Engine| state.run(engine);
         let done = AtomicBool::new(false);
         let act: *mut Act<'_> = &mut run;
-        // SAFETY: only the lifetime changes; this function does not return before `done` says that nobody uses it.
+        // SAFETY: only the lifetime changes. This function returns after `done` is true, and then
+        // `act` is not used any more.
         let act = unsafe { std::mem::transmute::<*mut Act<'_>, *mut Act<'static>>(act) };
         queue.jobs.push_back(Job { act, done: &done, caller: thread::current() });
         self.shared.waiting.store(queue.jobs.len(), Release);
@@ -107,13 +112,13 @@ impl Turns {
             thread::park();
         }
         match state {
-            State::Done(result) => result,
-            State::Panicked(panic) => resume_unwind(panic),
-            State::Waiting(_) | State::Running => unreachable!("a job is done after it was run"),
+            JobState::Done(result) => result,
+            JobState::Panicked(panic) => resume_unwind(panic),
+            JobState::Waiting(_) | JobState::Running => unreachable!("a job is done after it has run"),
         }
     }
 
-    /// Starts the engine's thread, unless that was done.
+    /// Starts the engine's thread if it is not running.
     fn start(&self) {
         self.thread.get_or_init(|| {
             let shared = self.shared.clone();
@@ -122,15 +127,15 @@ impl Turns {
     }
 }
 
-/// A job on its way from its caller and back.
-enum State<A, T> {
+/// The state of a job and its result.
+enum JobState<A, T> {
     Waiting(A),
     Running,
     Done(T),
     Panicked(Box<dyn Any + Send>),
 }
 
-impl<A: FnOnce(&mut Engine) -> T, T> State<A, T> {
+impl<A: FnOnce(&mut Engine) -> T, T> JobState<A, T> {
     fn run(&mut self, engine: &mut Engine) {
         if let Self::Waiting(act) = std::mem::replace(self, Self::Running) {
             *self = match catch_unwind(AssertUnwindSafe(|| act(engine))) {
@@ -141,21 +146,21 @@ impl<A: FnOnce(&mut Engine) -> T, T> State<A, T> {
     }
 }
 
-/// Lets the next one use the engine, also after a panic.
+/// Passes the engine to the next user when it is dropped, even by a panic.
 struct EndOfTurn<'a>(&'a Turns);
 
 impl Drop for EndOfTurn<'_> {
     fn drop(&mut self) {
         let Turns { shared, thread } = self.0;
         let mut queue = lock(&shared.queue);
-        queue.user = if queue.jobs.is_empty() { User::Nobody } else { User::Server };
+        queue.user = if queue.jobs.is_empty() { EngineUser::Nobody } else { EngineUser::Server };
         if queue.jobs.is_empty() {
             return;
         }
         drop(queue);
         match thread.get() {
             Some(Some(_)) => shared.called.notify_one(),
-            // The system had no thread left.
+            // Without a thread of the engine, the caller serves the queue.
             Some(None) | None => shared.drain(),
         }
     }
@@ -166,18 +171,18 @@ impl Drop for Turns {
         lock(&self.shared.queue).ended = true;
         self.shared.called.notify_one();
         if let Some(Some(thread)) = self.thread.take() {
-            // It catches the panics of its jobs, so it ends in order.
+            // The thread catches the panics of its jobs, so it does not panic.
             let _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    /// The life of the engine's thread.
+impl SharedEngine {
+    /// Runs the engine's thread.
     fn serve(&self) {
         loop {
             let mut queue = lock(&self.queue);
-            while queue.user != User::Server {
+            while queue.user != EngineUser::Server {
                 if queue.ended {
                     return;
                 }
@@ -188,7 +193,8 @@ impl Shared {
         }
     }
 
-    /// Runs the jobs that wait and those that follow, until they stop coming or come from one thread alone.
+    /// Runs the queued jobs and the jobs that follow, until none arrives or all come from one
+    /// thread.
     fn drain(&self) {
         let mut engine = lock(&self.engine);
         engine.executable.set_shared(true);
@@ -197,14 +203,14 @@ impl Shared {
             let mut queue = lock(&self.queue);
             let Some(Job { act, done, caller }) = queue.jobs.pop_front() else {
                 engine.executable.set_shared(false);
-                queue.user = User::Nobody;
+                queue.user = EngineUser::Nobody;
                 return;
             };
             self.waiting.store(queue.jobs.len(), Release);
             drop(queue);
-            // SAFETY: the caller waits for `done`, and keeps what `act` points to until then.
+            // SAFETY: the caller waits for `done`, and keeps the pointee of `act` alive until then.
             unsafe { (*act)(&mut engine) };
-            // SAFETY: as above; after this nothing of the caller's is used but the handle, which is our own.
+            // SAFETY: as above. After this, only the thread handle is used, which the job owns.
             unsafe { (*done).store(true, Release) };
             caller.unpark();
             if last.replace(caller.id()) != Some(caller.id()) {
@@ -213,10 +219,10 @@ impl Shared {
         }
     }
 
-    /// Waits a moment for a job.
+    /// Waits for a job, at most for [`IDLE_TIMEOUT`].
     fn await_job(&self) {
         let started = Instant::now();
-        while self.waiting.load(Acquire) == 0 && started.elapsed() < PATIENCE {
+        while self.waiting.load(Acquire) == 0 && started.elapsed() < IDLE_TIMEOUT {
             for _ in 0..SPINS {
                 if self.waiting.load(Acquire) > 0 {
                     return;
@@ -249,10 +255,10 @@ mod tests {
         kv_cache::{CacheLayout, CacheType, KvCache},
     };
 
-    /// Takes note of whether it is shared, each time that it is told.
-    struct Noting(Arc<Mutex<Vec<bool>>>);
+    /// Records the calls of `set_shared`.
+    struct Recorder(Arc<Mutex<Vec<bool>>>);
 
-    impl Executable for Noting {
+    impl Executable for Recorder {
         fn run(&mut self, _: &Step<'_>) -> Result<&[f32]> {
             Ok(&[])
         }
@@ -268,19 +274,22 @@ mod tests {
         let table = builder.weight("table", crate::DType::F32, 4, 4);
         let row = builder.embed(table, tokens);
         let layout = CacheLayout::new(&builder.finish(row).unwrap(), CacheType::F32).unwrap();
-        let notes = Arc::<Mutex<Vec<bool>>>::default();
-        (Turns::new(Engine::new(Box::new(Noting(notes.clone())), KvCache::new(&layout, 8))), notes)
+        let calls = Arc::<Mutex<Vec<bool>>>::default();
+        (Turns::new(Engine::new(Box::new(Recorder(calls.clone())), KvCache::new(&layout, 8))), calls)
     }
 
-    /// Keeps the engine in use until `jobs` more threads wait for it; returns the names of the threads in their order.
-    fn meet(turns: &Turns, jobs: usize) -> Vec<Option<String>> {
+    /// Keeps the engine in use until `jobs` threads wait for it; returns the names of the threads
+    /// that run the jobs, in order.
+    fn queue_jobs(turns: &Turns, jobs: usize) -> Vec<Option<String>> {
         let names = Mutex::new(vec![]);
         thread::scope(|scope| {
-            turns.take(|_| {
+            turns.with_engine(|_| {
                 for job in 0..jobs {
                     let names = &names;
                     scope.spawn(move || {
-                        turns.take(|_| names.lock().unwrap().push((job, thread::current().name().map(String::from))))
+                        turns.with_engine(|_| {
+                            names.lock().unwrap().push((job, thread::current().name().map(String::from)))
+                        })
                     });
                     while turns.shared.waiting.load(super::Acquire) <= job {
                         thread::yield_now();
@@ -289,44 +298,44 @@ mod tests {
             });
         });
         let names = names.into_inner().unwrap();
-        assert!(names.iter().map(|(job, _)| *job).eq(0..jobs), "in the order in which they came");
+        assert!(names.iter().map(|(job, _)| *job).eq(0..jobs), "jobs run in the order of their calls");
         names.into_iter().map(|(_, name)| name).collect()
     }
 
     #[test]
-    fn one_thread_alone_uses_the_engine_itself() {
-        let (turns, notes) = turns();
+    fn a_single_thread_uses_the_engine_directly() {
+        let (turns, calls) = turns();
         for _ in 0..100 {
-            assert_eq!(turns.take(|_| thread::current().id()), thread::current().id());
+            assert_eq!(turns.with_engine(|_| thread::current().id()), thread::current().id());
         }
-        assert!(turns.thread.get().is_none() && notes.lock().unwrap().is_empty());
+        assert!(turns.thread.get().is_none() && calls.lock().unwrap().is_empty());
     }
 
     #[test]
-    fn threads_that_meet_are_served_in_order_by_the_engines_thread() {
-        let (turns, notes) = turns();
+    fn waiting_threads_are_served_in_order_by_the_engines_thread() {
+        let (turns, calls) = turns();
         for round in 1..=20 {
-            let names = meet(&turns, 3);
+            let names = queue_jobs(&turns, 3);
             assert!(names.iter().all(|name| name.as_deref() == Some("inkstone-engine")), "{names:?}");
-            // Alone again, after a few turns in which the thread may still wait for more.
+            // The engine's thread may wait for more jobs before it releases the engine.
             let alone = (0..1000).any(|_| {
                 thread::sleep(Duration::from_micros(100));
-                turns.take(|_| thread::current().id()) == thread::current().id()
+                turns.with_engine(|_| thread::current().id()) == thread::current().id()
             });
             assert!(alone, "round {round}");
         }
-        let notes = notes.lock().unwrap();
-        assert!(notes.chunks(2).all(|notes| notes == [true, false]), "{notes:?}");
+        let calls = calls.lock().unwrap();
+        assert!(calls.chunks(2).all(|pair| pair == [true, false]), "{calls:?}");
     }
 
     #[test]
-    fn a_panic_reaches_its_own_caller_alone() {
+    fn a_panic_reaches_only_its_caller() {
         let (turns, _) = turns();
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
-            turns.take(|_| {
+            turns.with_engine(|_| {
                 scope.spawn(|| {
-                    let result = catch_unwind(AssertUnwindSafe(|| turns.take(|_| panic!("as the test wants"))));
+                    let result = catch_unwind(AssertUnwindSafe(|| turns.with_engine(|_| panic!("as the test wants"))));
                     sender.send(result.is_err()).unwrap();
                 });
                 while turns.shared.waiting.load(super::Acquire) == 0 {
@@ -335,18 +344,17 @@ mod tests {
             });
             assert!(receiver.recv().unwrap());
         });
-        assert!(catch_unwind(AssertUnwindSafe(|| turns.take(|_| panic!("as the test wants")))).is_err());
-        assert_eq!(turns.take(|_| 7), 7);
+        assert!(catch_unwind(AssertUnwindSafe(|| turns.with_engine(|_| panic!("as the test wants")))).is_err());
+        assert_eq!(turns.with_engine(|_| 7), 7);
     }
 
-    /// Each of many calls from four threads happens once.
     #[test]
-    fn no_call_is_lost() {
+    fn every_call_of_several_threads_runs_once() {
         let (turns, _) = turns();
         let count = Mutex::new(0);
         thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..2000).for_each(|_| turns.take(|_| *count.lock().unwrap() += 1)));
+                scope.spawn(|| (0..2000).for_each(|_| turns.with_engine(|_| *count.lock().unwrap() += 1)));
             }
         });
         assert_eq!(count.into_inner().unwrap(), 8000);

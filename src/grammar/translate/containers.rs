@@ -2,25 +2,25 @@
 
 use serde_json::Value;
 
-use super::{Object, Place, Source, Translation, array_of, rules::literal, values};
+use super::{Object, Place, SchemaOrigin, Translation, array_of, rules::literal, values};
 use crate::error::Result;
 
-/// The patterns that schemars writes for the integer keys of maps.
+/// The patterns that schemars writes for integer keys of maps, with the expression of their sign.
 const INTEGER_KEYS: [(&str, &str); 2] = [(r"^\d+$", ""), (r"^-?\d+$", "-?")];
 
-/// The most digits of an integer key: schemars does not say how wide the integer is, and all of 32
-/// bits and more hold 9.
+/// The largest number of digits of an integer key. schemars does not state the width of the
+/// integer; every integer of 32 bits or more holds 9 digits.
 const KEY_DIGITS: usize = 9;
 
 impl Translation<'_> {
     /// Translates an object: the properties in the order of the schema, then additional entries.
     pub(super) fn object(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
-        let nothing = Object::new();
+        let empty = Object::new();
         let properties = match schema.get("properties") {
             Some(properties) => {
                 properties.as_object().ok_or_else(|| place.keyword("properties", "is not an object"))?
             }
-            None => &nothing,
+            None => &empty,
         };
         let required = match schema.get("required") {
             Some(_) => array_of(schema, "required", place)?.iter().filter_map(Value::as_str).collect(),
@@ -39,31 +39,31 @@ impl Translation<'_> {
             let key = literal(&Value::from(name.as_str()).to_string());
             items.push((format!("{key} \":\" {value}"), is_required));
         }
-        let taken: Vec<&str> = properties.keys().map(String::as_str).collect();
-        let entry = self.additional(schema, &taken, place, depth)?;
+        let named: Vec<&str> = properties.keys().map(String::as_str).collect();
+        let entry = self.additional(schema, &named, place, depth)?;
         let [least, most] = limits(schema, ["minProperties", "maxProperties"], place)?;
         if let (true, Some(entry)) = (properties.is_empty(), &entry) {
             let entries = repeated(entry, least.unwrap_or(0), most, place, "maxProperties")?;
             return Ok(self.rules.rule(format!("\"{{\" {entries} \"}}\"")));
         }
         if let Some(key) = ["minProperties", "maxProperties"].into_iter().find(|key| schema.contains_key(*key)) {
-            return Err(place.keyword(key, "is supported for maps alone, which have no `properties`"));
+            return Err(place.keyword(key, "is only supported for maps, which have no `properties`"));
         }
         items.extend(entry.map(|entry| (format!("{entry} (\",\" {entry})*"), false)));
         let body = self.sequence(&items);
         Ok(self.rules.rule(format!("\"{{\" {body} \"}}\"")))
     }
 
-    /// Returns an expression for an entry under a key that is not among the properties, if there
-    /// may be one.
-    fn additional(&mut self, schema: &Object, taken: &[&str], place: &Place, depth: usize) -> Result<Option<String>> {
+    /// Returns an expression of an entry with a key that is not in `named`; `None` if there may be
+    /// none.
+    fn additional(&mut self, schema: &Object, named: &[&str], place: &Place, depth: usize) -> Result<Option<String>> {
         let patterns = schema.get("patternProperties").and_then(Value::as_object);
         let additional = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
         let Some(patterns) = patterns.filter(|patterns| !patterns.is_empty()) else {
             if *additional == Value::Bool(false) {
                 return Ok(None);
             }
-            let key = self.key(&values::text("*"), taken);
+            let key = self.key(&values::text("*"), named);
             let value = self.node(additional, &place.field("<key>"), depth)?;
             return Ok(Some(self.rules.rule(format!("{key} \":\" {value}"))));
         };
@@ -71,12 +71,12 @@ impl Translation<'_> {
         for (pattern, value) in patterns {
             let value = self.node(value, &place.field("<key>"), depth)?;
             let integers = INTEGER_KEYS.iter().find(|(known, _)| known == pattern);
-            let key = match (integers, self.source) {
-                (Some((_, sign)), Source::Type(_)) => {
+            let key = match (integers, self.origin) {
+                (Some((_, sign)), SchemaOrigin::Type(_)) => {
                     let digits = format!(r#""({sign}[1-9][0-9]{{0,{}}}|0)""#, KEY_DIGITS - 1);
-                    self.key(&digits, taken)
+                    self.key(&digits, named)
                 }
-                _ if taken.is_empty() => self.matching(pattern, place)?,
+                _ if named.is_empty() => self.matching(pattern, place)?,
                 _ => return Err(place.keyword("patternProperties", "is not supported beside `properties`")),
             };
             entries.push(format!("{key} \":\" {value}"));
@@ -87,14 +87,15 @@ impl Translation<'_> {
         Ok(Some(self.rules.rule(entries.join(" | "))))
     }
 
-    /// Returns a terminal for keys that match an expression and are not taken.
-    fn key(&mut self, expression: &str, taken: &[&str]) -> String {
-        let names: Vec<_> = taken.iter().map(|name| literal(&Value::from(*name).to_string())).collect();
-        let free = if names.is_empty() { String::new() } else { format!(" & ~({})", names.join(" | ")) };
-        self.rules.terminal(format!("/{expression}/{free}"))
+    /// Returns a terminal of the keys that match an expression and are not in `named`.
+    fn key(&mut self, expression: &str, named: &[&str]) -> String {
+        let names: Vec<_> = named.iter().map(|name| literal(&Value::from(*name).to_string())).collect();
+        let excluded = if names.is_empty() { String::new() } else { format!(" & ~({})", names.join(" | ")) };
+        self.rules.terminal(format!("/{expression}/{excluded}"))
     }
 
-    /// Returns an expression for items in order, with commas between those that are there.
+    /// Returns an expression of items in order, separated by commas, each with a flag for whether
+    /// it is required.
     fn sequence(&mut self, items: &[(String, bool)]) -> String {
         let Some(first) = items.iter().position(|(_, required)| *required) else {
             return if items.is_empty() { String::new() } else { format!("({})?", self.some_of(items)) };
@@ -110,8 +111,8 @@ impl Translation<'_> {
         text
     }
 
-    /// Returns a rule for one optional item or more. It halves the items, so that rules nest but a
-    /// few levels.
+    /// Returns a rule of one or more of the items. It halves the list, so that the nesting of rules
+    /// is logarithmic.
     fn some_of(&mut self, items: &[(String, bool)]) -> String {
         if let [(item, _)] = items {
             return self.rules.rule(item.clone());
@@ -121,12 +122,13 @@ impl Translation<'_> {
         self.rules.rule(format!("{left} (\",\" {right})? | {right}"))
     }
 
-    /// Translates an array: the items of a tuple, then those that are alike.
+    /// Translates an array: the items of `prefixItems`, then any number of `items`.
     pub(super) fn array(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
         let [least, most] = limits(schema, ["minItems", "maxItems"], place)?;
         let least = least.unwrap_or(0);
         if schema.contains_key("additionalItems") || schema.get("items").is_some_and(Value::is_array) {
-            return Err(place.keyword("items", "is supported as in draft 2020-12 alone: use `prefixItems`"));
+            return Err(place
+                .keyword("items", "is only supported as in draft 2020-12: use `prefixItems` for a list of schemas"));
         }
         let places = place.items();
         let prefix = if schema.contains_key("prefixItems") { array_of(schema, "prefixItems", place)? } else { &[] };
@@ -139,7 +141,7 @@ impl Translation<'_> {
             None => Some(self.any(&places)?),
         };
         if most.is_some_and(|most| most < least) || item.is_none() && prefix.len() < least {
-            return Err(place.keyword("minItems", "asks for more items than there can be"));
+            return Err(place.keyword("minItems", "requires more items than the schema allows"));
         }
         let body = match (prefix.is_empty(), item) {
             (true, None) => String::new(),
@@ -175,7 +177,7 @@ impl Translation<'_> {
     }
 }
 
-/// Returns an expression for items with commas between them.
+/// Returns an expression of `least` to `most` items, separated by commas.
 fn repeated(item: &str, least: usize, most: Option<usize>, place: &Place, key: &str) -> Result<String> {
     if most == Some(0) {
         return Ok(String::new());
@@ -184,7 +186,7 @@ fn repeated(item: &str, least: usize, most: Option<usize>, place: &Place, key: &
     Ok(if least == 0 { format!("({item} {rest})?") } else { format!("{item} {rest}") })
 }
 
-/// Returns an expression for an atom that comes from `least` to `most` times.
+/// Returns an expression of `least` to `most` repetitions of an atom.
 fn times(atom: &str, least: usize, most: Option<usize>, place: &Place, key: &str) -> Result<String> {
     let fits = |count: usize| i32::try_from(count).is_ok_and(|count| count < i32::MAX);
     if !fits(least) || most.is_some_and(|most| !fits(most)) {
@@ -198,13 +200,13 @@ fn times(atom: &str, least: usize, most: Option<usize>, place: &Place, key: &str
     })
 }
 
-/// Returns the values of two keywords that limit a count.
+/// Returns the values of the keywords for the lower and the upper limit of a count.
 pub(super) fn limits(schema: &Object, keys: [&str; 2], place: &Place) -> Result<[Option<usize>; 2]> {
     let limit = |key: &str| match schema.get(key) {
         None => Ok(None),
         Some(value) => {
             let count = value.as_u64().and_then(|count| usize::try_from(count).ok());
-            count.map(Some).ok_or_else(|| place.keyword(key, "is not a count"))
+            count.map(Some).ok_or_else(|| place.keyword(key, "is not a non-negative integer"))
         }
     };
     let [least, most] = [limit(keys[0])?, limit(keys[1])?];

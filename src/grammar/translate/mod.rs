@@ -1,11 +1,10 @@
-//! Translates JSON Schema into a Lark grammar for llguidance, where llguidance's own translation is
-//! not exact.
+//! Translates JSON Schema into Lark grammars, where llguidance's own translation is not exact.
 //!
-//! llguidance keeps the bounds of numbers as `f64` and `i64`, and leaves the digits of a number and
-//! the depth of a value unbounded. The schemas of Rust types are therefore translated here as a
-//! whole ([`Source::Type`]): each text that is complete can be read as the type. Of a schema that a
-//! caller gives ([`Source::Schema`]), the parts around integers beyond 2^53 are translated here;
-//! every other part is handed to llguidance as a `%json` block.
+//! llguidance stores the bounds of numbers as `f64` and `i64`, and limits neither the digits of a
+//! number nor the depth of a value. Therefore schemas of Rust types are translated here completely
+//! ([`SchemaOrigin::Type`]), so that every complete text can be read as the type. In schemas of
+//! callers ([`SchemaOrigin::Caller`]), the parts around integers beyond 2^53 are translated here,
+//! and the rest is passed to llguidance as `%json` blocks.
 
 mod containers;
 mod rules;
@@ -20,7 +19,7 @@ use serde_json::{Map, Value};
 
 pub use self::wide::has_wide_integers;
 use self::{
-    rules::{Place, Rules, literal},
+    rules::{GrammarRules, Place, literal},
     wide::with_small_integers,
 };
 use super::{JsonStyle, WHITE_SPACE};
@@ -28,10 +27,10 @@ use crate::error::{Error, Result};
 
 type Object = Map<String, Value>;
 
-/// The most levels that the parts of a schema may nest without a `$ref`.
+/// The deepest nesting of subschemas without a `$ref`.
 const MAX_DEPTH: usize = 64;
 
-/// Keywords that constrain a value and are not translated.
+/// Keywords that restrict values and are not supported.
 const UNSUPPORTED: [&str; 15] = [
     "$dynamicRef",
     "$recursiveRef",
@@ -50,7 +49,7 @@ const UNSUPPORTED: [&str; 15] = [
     "uniqueItems",
 ];
 
-/// Keywords that say nothing about a value.
+/// Keywords that do not restrict values.
 const ANNOTATIONS: [&str; 15] = [
     "$anchor",
     "$comment",
@@ -71,14 +70,14 @@ const ANNOTATIONS: [&str; 15] = [
 
 const COMBINATORS: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
-/// The origin of a schema, which decides how keywords are read.
+/// The origin of a schema, which determines the meaning of some keywords.
 #[derive(Clone, Copy)]
-pub enum Source<'a> {
-    /// A Rust type of this name: `format` bounds numbers, and objects have the fields of the schema
-    /// alone.
+pub enum SchemaOrigin<'a> {
+    /// A Rust type with this name: `format` limits numbers, and objects have only the fields of the
+    /// schema.
     Type(&'a str),
-    /// A caller: the specification of JSON Schema holds.
-    Schema,
+    /// A caller: keywords have the meaning of the JSON Schema specification.
+    Caller,
 }
 
 /// Returns the Lark grammar of a schema.
@@ -86,28 +85,28 @@ pub enum Source<'a> {
 /// # Errors
 /// [`Error::Grammar`] for a keyword that is not supported; the message names the type, the field
 /// and the keyword.
-pub fn to_lark(schema: &Value, source: Source<'_>, style: JsonStyle) -> Result<String> {
-    if let Source::Schema = source {
+pub fn to_lark(schema: &Value, origin: SchemaOrigin<'_>, style: JsonStyle) -> Result<String> {
+    if let SchemaOrigin::Caller = origin {
         values::check(&with_small_integers(schema)).map_err(Error::Grammar)?;
     }
     let mut translation = Translation {
         root: schema,
-        source,
+        origin,
         style,
-        rules: Rules::default(),
+        rules: GrammarRules::default(),
         references: HashMap::new(),
         pending: vec![],
     };
-    let place = match source {
-        Source::Type(name) => Place::new(format!("type `{name}`")),
-        Source::Schema => Place::new("the schema".into()),
+    let place = match origin {
+        SchemaOrigin::Type(name) => Place::new(format!("type `{name}`")),
+        SchemaOrigin::Caller => Place::new("the schema".into()),
     };
     let start = translation.node(schema, &place, MAX_DEPTH)?;
     while let Some((pointer, rule)) = translation.pending.pop() {
         let target = translation.resolve(&pointer, &place)?;
         let name = pointer.rsplit('/').next().unwrap_or_default();
-        let place = match source {
-            Source::Type(_) if !name.is_empty() && name != "#" => Place::new(format!("type `{name}`")),
+        let place = match origin {
+            SchemaOrigin::Type(_) if !name.is_empty() && name != "#" => Place::new(format!("type `{name}`")),
             _ => place.clone(),
         };
         let body = translation.node(target, &place, MAX_DEPTH)?;
@@ -118,20 +117,21 @@ pub fn to_lark(schema: &Value, source: Source<'_>, style: JsonStyle) -> Result<S
 
 struct Translation<'a> {
     root: &'a Value,
-    source: Source<'a>,
+    origin: SchemaOrigin<'a>,
     style: JsonStyle,
-    rules: Rules,
-    /// The rule of each pointer that a `$ref` names.
+    rules: GrammarRules,
+    /// Names of rules by the pointer of their `$ref`.
     references: HashMap<String, String>,
-    /// Pointers whose rules are not defined yet.
+    /// Pointers and names of rules that are not defined yet.
     pending: Vec<(String, String)>,
 }
 
 impl<'a> Translation<'a> {
-    /// Translates a schema and returns the expression for it: a rule, a terminal or a literal.
+    /// Translates a schema, and returns its expression: the name of a rule or terminal, or a
+    /// literal.
     fn node(&mut self, schema: &Value, place: &Place, depth: usize) -> Result<String> {
         let Some(depth) = depth.checked_sub(1) else {
-            return Err(place.error(format!("the schema nests more than {MAX_DEPTH} levels deep: use `$ref`")));
+            return Err(place.error(format!("the schema nests more than {MAX_DEPTH} levels: use `$ref`")));
         };
         match schema {
             Value::Bool(true) => Ok(self.any(place)?),
@@ -142,9 +142,11 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Whether a schema is left to llguidance as it stands.
+    /// Returns whether a schema is passed to llguidance as it is.
     fn is_leaf(&self, schema: &Value) -> bool {
-        matches!(self.source, Source::Schema) && !has_wide_integers(schema) && !self.refers_to_wide(schema, &mut vec![])
+        matches!(self.origin, SchemaOrigin::Caller)
+            && !has_wide_integers(schema)
+            && !self.refers_to_wide(schema, &mut vec![])
     }
 
     fn refers_to_wide<'s>(&'s self, schema: &'s Value, seen: &mut Vec<&'s str>) -> bool {
@@ -163,11 +165,11 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Returns the rule of a `%json` block with this schema.
+    /// Returns the rule of a `%json` block with a schema.
     fn leaf(&mut self, schema: &Object) -> String {
         let mut block = schema.clone();
         for key in ["$defs", "definitions"] {
-            if let (Source::Schema, Some(definitions)) = (self.source, self.root.get(key)) {
+            if let (SchemaOrigin::Caller, Some(definitions)) = (self.origin, self.root.get(key)) {
                 block.insert(key.into(), definitions.clone());
             }
         }
@@ -215,7 +217,7 @@ impl<'a> Translation<'a> {
             "string" => self.string(schema, place),
             "array" => self.array(schema, place, depth),
             "object" => self.object(schema, place, depth),
-            other => Err(place.keyword("type", &format!("is `{other}`, which is not a type of JSON"))),
+            other => Err(place.keyword("type", &format!("is `{other}`, which is not a JSON type"))),
         }
     }
 
@@ -239,14 +241,14 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Merges one combinator with the keywords beside it; what is left of the combinators is in the
-    /// results.
+    /// Merges one combinator with the keywords beside it. The results contain the remaining
+    /// combinators.
     fn merged(&self, schema: &Object, place: &Place) -> Result<Vec<Value>> {
         let Some(key) = COMBINATORS.into_iter().find(|key| schema.contains_key(*key)) else { return Ok(vec![]) };
         let mut rest = schema.clone();
         let removed = rest.shift_remove(key).unwrap_or_default();
         let merge = |part: &Value| {
-            let part = part.as_object().ok_or_else(|| place.keyword(key, "holds something other than an object"))?;
+            let part = part.as_object().ok_or_else(|| place.keyword(key, "contains a schema that is not an object"))?;
             merge(&rest, part, place)
         };
         match (key, &removed) {
@@ -254,8 +256,9 @@ impl<'a> Translation<'a> {
             ("allOf", Value::Array(parts)) => {
                 let mut all = rest.clone();
                 for part in parts {
-                    let part =
-                        part.as_object().ok_or_else(|| place.keyword(key, "holds something other than an object"))?;
+                    let part = part
+                        .as_object()
+                        .ok_or_else(|| place.keyword(key, "contains a schema that is not an object"))?;
                     all = self::merge(&all, part, place)?;
                 }
                 Ok(vec![all.into()])
@@ -281,21 +284,21 @@ impl<'a> Translation<'a> {
         target.ok_or_else(|| place.keyword("$ref", &format!("names `{pointer}`, which is not in the schema")))
     }
 
-    /// Returns an expression for a choice.
+    /// Returns an expression of one of the parts.
     fn one_of(&mut self, mut parts: Vec<String>, place: &Place) -> Result<String> {
         match parts.len() {
-            0 => Err(place.error("no value is valid: there is nothing to choose from")),
+            0 => Err(place.error("no value is valid: the list of alternatives is empty")),
             1 => Ok(parts.remove(0)),
             _ => Ok(self.rules.rule(parts.join(" | "))),
         }
     }
 
-    /// Returns an expression for the values that are listed and of the type.
+    /// Returns an expression of the listed values that have the schema's type.
     fn constants(&mut self, constants: &[Value], schema: &Object, place: &Place) -> Result<String> {
-        let others = schema.keys().find(|key| {
+        let unsupported = schema.keys().find(|key| {
             !["const", "enum", "type", "format"].contains(&key.as_str()) && !ANNOTATIONS.contains(&key.as_str())
         });
-        if let Some(key) = others {
+        if let Some(key) = unsupported {
             return Err(place.keyword(key, "is not supported beside `const` or `enum`"));
         }
         let is_of_type = |value: &&Value| match schema.get("type") {
@@ -335,12 +338,12 @@ fn array_of<'s>(schema: &'s Object, key: &str, place: &Place) -> Result<&'s [Val
 }
 
 /// Returns a schema with the keywords of both.
-fn merge(one: &Object, other: &Object, place: &Place) -> Result<Object> {
-    let mut both = one.clone();
-    for (key, value) in other.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str())) {
+fn merge(left: &Object, right: &Object, place: &Place) -> Result<Object> {
+    let mut both = left.clone();
+    for (key, value) in right.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str())) {
         match both.get(key) {
             Some(present) if present != value => {
-                return Err(place.keyword(key, "differs in two parts of one value, which is not supported"));
+                return Err(place.keyword(key, "is set twice for one value, which is not supported"));
             }
             _ => _ = both.insert(key.clone(), value.clone()),
         }

@@ -4,21 +4,21 @@ use std::{collections::HashMap, fmt::Write};
 
 use crate::error::Error;
 
-/// The rules of a grammar. Equal rules have one name.
+/// The rules of a grammar. Rules with equal bodies share a name.
 #[derive(Default)]
-pub struct Rules {
+pub struct GrammarRules {
     text: String,
     names: HashMap<String, String>,
     count: usize,
 }
 
-impl Rules {
+impl GrammarRules {
     /// Adds a rule and returns its name.
     pub fn rule(&mut self, body: String) -> String {
         self.named(body, 'r')
     }
 
-    /// Adds a terminal, whose parts are matched as one expression, and returns its name.
+    /// Adds a terminal, which llguidance matches as one regular expression, and returns its name.
     pub fn terminal(&mut self, body: String) -> String {
         self.named(body, 'T')
     }
@@ -40,24 +40,23 @@ impl Rules {
         format!("r{}", self.count)
     }
 
-    /// Defines a rule that was reserved.
+    /// Defines a reserved rule.
     pub fn define(&mut self, name: &str, body: &str) {
         _ = writeln!(self.text, "{name}: {body}");
     }
 
-    /// Returns all rules, a line each.
+    /// Returns all rules, one on each line.
     pub fn into_text(self) -> String {
         self.text
     }
 }
 
-/// Returns a Lark literal, which is written like a JSON string; the lexer of llguidance refuses an
-/// unescaped DEL.
+/// Returns a Lark literal, which is a JSON string. llguidance's lexer rejects an unescaped DEL.
 pub fn literal(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', r"\u007f")
 }
 
-/// A place in a schema: a type, and a field of it.
+/// A place in a schema for errors: a type, and a field of it.
 #[derive(Clone)]
 pub struct Place {
     owner: String,

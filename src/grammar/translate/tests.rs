@@ -1,4 +1,4 @@
-//! Which texts the grammars of types accept, token by token.
+//! Tests of the texts that the grammars of types accept, token by token.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ use crate::{
     tokenizer::{SpecialTokens, Tokenizer},
 };
 
-struct Checker {
+struct GrammarChecker {
     tokenizer: Tokenizer,
     grammars: Grammars,
 }
 
-impl Checker {
+impl GrammarChecker {
     fn new() -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/storyteller/storyteller.gguf");
         let tokenizer = Tokenizer::from_gguf(&Gguf::open(path).unwrap()).unwrap();
@@ -44,8 +44,8 @@ impl Checker {
 }
 
 #[test]
-fn numbers() {
-    let checker = Checker::new();
+fn number_grammars_accept_the_values_of_the_type() {
+    let checker = GrammarChecker::new();
     let integer = |format: &str| json!({ "type": "integer", "format": format });
     checker.check(
         json!({ "type": "integer", "format": "uint64", "minimum": 0 }),
@@ -68,8 +68,8 @@ fn numbers() {
 }
 
 #[test]
-fn strings() {
-    let checker = Checker::new();
+fn string_grammars_accept_lengths_formats_and_escapes() {
+    let checker = GrammarChecker::new();
     checker.check(
         json!({ "type": "string" }),
         &["\"\"", r#""a\"b\\c\n\u0007ü 😀""#],
@@ -84,10 +84,10 @@ fn strings() {
     checker.check(date, &["\"2024-02-29\"", "\"0001-12-31\""], &["\"2023-02-29\"", "\"1900-02-29\"", "\"2024-04-31\""]);
 }
 
-/// All subsets of optional and required properties, in order and out of it.
+/// Tests all subsets of optional and required properties, in order and reversed.
 #[test]
-fn objects() {
-    let checker = Checker::new();
+fn object_grammars_accept_required_and_optional_properties_in_order() {
+    let checker = GrammarChecker::new();
     let names = ["a", "b", "c", "d"];
     for required in [vec![], vec!["a"], vec!["b", "d"], vec!["c"]] {
         let properties: serde_json::Map<_, _> =
@@ -120,8 +120,8 @@ fn objects() {
 }
 
 #[test]
-fn arrays() {
-    let checker = Checker::new();
+fn array_grammars_accept_the_allowed_counts() {
+    let checker = GrammarChecker::new();
     for (least, most) in [(0, None), (2, None), (0, Some(0)), (0, Some(3)), (1, Some(1)), (2, Some(4)), (3, Some(3))] {
         for prefix in 0..3 {
             let mut schema = json!({ "type": "array", "items": { "type": "null" }, "minItems": least });
@@ -142,8 +142,8 @@ fn arrays() {
 }
 
 #[test]
-fn values_of_any_type() {
-    let checker = Checker::new();
+fn any_value_grammar_accepts_nested_json() {
+    let checker = GrammarChecker::new();
     let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
     checker.check(
         json!(true),

@@ -5,31 +5,31 @@ use std::cmp::Reverse;
 use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar, ValidationResult};
 use serde_json::Value;
 
-use super::{Object, Place, Source, Translation, containers::limits, wide::EXACT};
+use super::{Object, Place, SchemaOrigin, Translation, containers::limits, wide::EXACT};
 use crate::{
     error::Result,
     grammar::{
         formats,
-        numbers::{self, Integer, Limit},
+        numbers::{self, Integer, Limit, SignedRanges},
     },
 };
 
-/// The most digits of a float before and after its decimal point: an `f64` does not hold more.
+/// The largest number of digits before and after the decimal point of a float; an `f64` holds 17.
 const FLOAT_DIGITS: usize = 17;
 
-/// The levels that a value of any type may nest. serde_json reads 128.
+/// The deepest nesting of a value of any type. serde_json reads 128 levels.
 const ANY_DEPTH: usize = 64;
 
-/// A character of a JSON string. Control characters alone have `\u` escapes, as serde_json refuses
-/// half a surrogate pair and a key that is spelled in two ways would be a duplicate.
+/// The expression of a character of a JSON string. Only control characters have `\u` escapes:
+/// serde_json rejects unpaired surrogates, and a key with two spellings could be a duplicate.
 const CHARACTER: &str = r#"[^"\\\x00-\x1F\x7F]|\\["\\bfnrt]|\\u00(0[0-7bBeEfF]|1[0-9A-Fa-f]|7[fF])"#;
 
 impl Translation<'_> {
-    /// Translates an integer; of a type, its `format` gives the limits that the schema does not.
+    /// Translates an integer. For Rust types, `format` sets additional limits.
     pub(super) fn integer(&mut self, schema: &Object, place: &Place) -> Result<String> {
         let (mut lower, mut upper) = (None, None);
-        if let Source::Type(_) = self.source {
-            let (least, most) = width(schema);
+        if let SchemaOrigin::Type(_) = self.origin {
+            let (least, most) = type_limits(schema);
             (lower, upper) = (Some(least), Some(most));
         }
         for (key, step) in [("minimum", 0), ("exclusiveMinimum", 1)] {
@@ -43,7 +43,7 @@ impl Translation<'_> {
         let zero = match schema.get("not") {
             None => true,
             Some(not) if *not == serde_json::json!({ "const": 0 }) => false,
-            Some(_) => return Err(place.keyword("not", "is supported as `{\"const\": 0}` of an integer alone")),
+            Some(_) => return Err(place.keyword("not", "is only supported as `{\"const\": 0}` of an integer")),
         };
         if let Some(step) = schema.get("multipleOf") {
             return self.multiples(step, lower, upper, zero, place);
@@ -53,7 +53,8 @@ impl Translation<'_> {
         Ok(self.rules.terminal(format!("/{text}/")))
     }
 
-    /// Leaves multiples to llguidance, which computes with `f64` and takes `-0` for one.
+    /// Translates `multipleOf` by llguidance, once below 0 and once above: its range of both signs
+    /// would accept `-0`. llguidance computes with `f64`, so the limits must be exact there.
     fn multiples(
         &mut self,
         step: &Value,
@@ -80,35 +81,35 @@ impl Translation<'_> {
             Object::from_iter([("type".into(), "integer".into())].into_iter().chain(keys))
         };
         let sides = sides.into_iter().filter(|(lower, upper)| lower <= upper).map(multiples);
-        // One side alone may have no multiple.
+        // A side without a multiple is left out.
         let sides = sides.filter_map(|side| self.checked_leaf(side).ok()).collect();
         self.one_of(sides, place)
     }
 
-    /// Leaves a schema to llguidance, after asking whether it reads it: an error of the whole
-    /// grammar would not say where.
+    /// Returns a `%json` block after llguidance has accepted its schema. An error of the whole
+    /// grammar would not name the field.
     fn checked_leaf(&mut self, schema: Object) -> Result<String, String> {
         check(&Value::Object(schema.clone()))?;
         Ok(self.leaf(&schema))
     }
 
-    /// Translates a number. Of a type, its digits are bounded and its value is finite.
+    /// Translates a number. For Rust types, it has a limited number of digits and is finite.
     pub(super) fn number(&mut self, schema: &Object, place: &Place) -> Result<String> {
         if schema.contains_key("multipleOf") {
-            return Err(place.keyword("multipleOf", "is supported for integers alone"));
+            return Err(place.keyword("multipleOf", "is only supported for integers"));
         }
-        let single = schema.get("format").is_some_and(|format| format == "float");
-        let lower = number_limit(schema, ["minimum", "exclusiveMinimum"], single, f64::max, place)?;
-        let upper = number_limit(schema, ["maximum", "exclusiveMaximum"], single, f64::min, place)?;
+        let is_f32 = schema.get("format").is_some_and(|format| format == "float");
+        let lower = number_limit(schema, ["minimum", "exclusiveMinimum"], is_f32, f64::max, place)?;
+        let upper = number_limit(schema, ["maximum", "exclusiveMaximum"], is_f32, f64::min, place)?;
         if let (Some((least, low)), Some((most, high))) = (&lower, &upper)
             && (least > most || least == most && (low.is_exclusive() || high.is_exclusive()))
         {
             return Err(place.error("no number lies between the minimum and the maximum"));
         }
         let [lower, upper] = [lower, upper].map(|limit| limit.map(|(_, limit)| limit));
-        let is_type = matches!(self.source, Source::Type(_));
+        let is_type = matches!(self.origin, SchemaOrigin::Type(_));
         if lower.is_none() && upper.is_none() && is_type {
-            let exponent = if single { "[12]?[0-9]|3[0-7]" } else { "[12]?[0-9]?[0-9]|30[0-7]" };
+            let exponent = if is_f32 { "[12]?[0-9]|3[0-7]" } else { "[12]?[0-9]?[0-9]|30[0-7]" };
             let plain = plain_digits(FLOAT_DIGITS);
             let scientific = format!(r"[0-9](\.[0-9]{{1,{FLOAT_DIGITS}}})?[eE][+-]?({exponent})");
             return Ok(self.rules.terminal(format!("/-?({plain}|{scientific})/")));
@@ -119,14 +120,14 @@ impl Translation<'_> {
             let ranges: String = ranges.iter().map(|range| format!(" & /{range}/")).collect();
             format!("{sign}(/{digits}/{ranges})")
         };
-        let [positive, negative] = numbers::decimals(lower.as_ref(), upper.as_ref());
+        let SignedRanges { positive, negative } = numbers::decimals(lower.as_ref(), upper.as_ref());
         let positive = positive.map(|ranges| side("", ranges));
         let negative = negative.map(|ranges| side("\"-\" ", ranges));
         let sides: Vec<_> = positive.into_iter().chain(negative).collect();
         Ok(self.rules.terminal(sides.join(" | ")))
     }
 
-    /// Translates a string. What only llguidance reads, patterns and some formats, is left to it.
+    /// Translates a string. Patterns and some formats are passed to llguidance.
     pub(super) fn string(&mut self, schema: &Object, place: &Place) -> Result<String> {
         let [least, most] = limits(schema, ["minLength", "maxLength"], place)?;
         let mut block = Object::new();
@@ -151,13 +152,13 @@ impl Translation<'_> {
             _ => {
                 block.insert("type".into(), "string".into());
                 let keys = block.keys().filter(|key| *key != "type").map(|key| format!("`{key}`")).collect::<Vec<_>>();
-                let unread = |what| place.error(format!("the keyword {}: {what}", keys.join(" with ")));
-                self.checked_leaf(block).map_err(unread)
+                let rejected = |reason| place.error(format!("the keyword {}: {reason}", keys.join(" with ")));
+                self.checked_leaf(block).map_err(rejected)
             }
         }
     }
 
-    /// Returns an expression for keys that match a pattern.
+    /// Returns an expression of the keys that match a pattern.
     pub(super) fn matching(&mut self, pattern: &str, place: &Place) -> Result<String> {
         let mut block = Object::new();
         block.insert("type".into(), "string".into());
@@ -165,9 +166,9 @@ impl Translation<'_> {
         self.checked_leaf(block).map_err(|what| place.error(format!("the keyword `patternProperties`: {what}")))
     }
 
-    /// Returns an expression for a value of any type.
+    /// Returns an expression of values of any type.
     pub(super) fn any(&mut self, place: &Place) -> Result<String> {
-        if let Source::Schema = self.source {
+        if let SchemaOrigin::Caller = self.origin {
             return Ok(self.leaf(&Object::new()));
         }
         let string = self.rules.terminal(format!("/{}/", text("*")));
@@ -184,9 +185,8 @@ impl Translation<'_> {
     }
 }
 
-/// Returns the limits of the integer type that schemars gives this format: of 64 bits if it gives
-/// none.
-fn width(schema: &Object) -> (Integer, Integer) {
+/// Returns the limits of the integer type of a `format` of schemars; of `i64` for other formats.
+fn type_limits(schema: &Object) -> (Integer, Integer) {
     let signed = |bits: u32| (Integer::from(i128::MIN >> (128 - bits)), Integer::from(i128::MAX >> (128 - bits)));
     let unsigned = |bits: u32| (Integer::from(0u128), Integer::from(u128::MAX >> (128 - bits)));
     match schema.get("format").and_then(Value::as_str) {
@@ -205,7 +205,8 @@ fn width(schema: &Object) -> (Integer, Integer) {
     }
 }
 
-/// Returns the integer at a limit, or beside it if it is exclusive.
+/// Returns the smallest or largest integer that a limit allows. `step` is 0 for inclusive limits, 1
+/// for exclusive lower and -1 for exclusive upper ones.
 fn integer_limit(value: &Value, step: i128, place: &Place, key: &str) -> Result<Integer> {
     let exact = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
     let rounded = |number: f64| match step {
@@ -221,30 +222,31 @@ fn integer_limit(value: &Value, step: i128, place: &Place, key: &str) -> Result<
         .ok_or_else(|| place.keyword(key, &format!("is `{value}`, which is not a limit of integers")))
 }
 
-/// Returns the tighter one of an inclusive and an exclusive limit, rounded and as it is written.
+/// Returns the tighter one of an inclusive and an exclusive limit, as `f64` and in full precision.
 fn number_limit(
     schema: &Object,
     keys: [&str; 2],
-    single: bool,
+    is_f32: bool,
     tighter: fn(f64, f64) -> f64,
     place: &Place,
 ) -> Result<Option<(f64, Limit)>> {
-    let range = if single { f64::from(f32::MAX) } else { f64::MAX };
+    let range = if is_f32 { f64::from(f32::MAX) } else { f64::MAX };
     let mut limits = vec![];
     for (key, exclusive) in keys.into_iter().zip([false, true]) {
         let Some(value) = schema.get(key) else { continue };
         let number = value.as_f64().ok_or_else(|| place.keyword(key, "is not a number"))?;
-        // Integers beyond 2^53 are written out; a float is not written with an exponent.
+        // `Display` of a float has no exponent. Integers beyond 2^53 keep all digits.
         let is_rounded = value.is_f64() || number.abs() > range;
         let text = if is_rounded { number.clamp(-range, range).to_string() } else { value.to_string() };
         limits.push((number, Limit::new(&text, exclusive)));
     }
-    // Of two equal limits, the exclusive one is the last.
-    let tighter = |one: (f64, Limit), other: (f64, Limit)| if tighter(one.0, other.0) == other.0 { other } else { one };
+    // The exclusive limit comes last, and wins against an equal one.
+    let tighter =
+        |left: (f64, Limit), right: (f64, Limit)| if tighter(left.0, right.0) == right.0 { right } else { left };
     Ok(limits.into_iter().reduce(tighter))
 }
 
-/// Returns an expression for JSON strings of so many characters, as a quantifier says.
+/// Returns an expression of JSON strings; `quantifier` applies to their characters.
 pub(super) fn text(quantifier: &str) -> String {
     format!("\"({CHARACTER}){quantifier}\"")
 }
@@ -253,7 +255,7 @@ fn plain_digits(whole: usize) -> String {
     format!(r"(0|[1-9][0-9]{{0,{}}})(\.[0-9]{{1,{FLOAT_DIGITS}}})?", whole - 1)
 }
 
-/// Asks llguidance whether it reads a schema.
+/// Returns llguidance's error for a schema, if it rejects it.
 pub(super) fn check(schema: &Value) -> Result<(), String> {
     let grammar = TopLevelGrammar::from_json_schema(schema.clone());
     match GrammarInit::Serialized(grammar).validate(None, ParserLimits::default()) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// 2^53: `f64` holds every integer below it.
+/// 2^53; `f64` holds every integer below it.
 pub const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns whether a schema has integers that llguidance would round.
@@ -25,10 +25,10 @@ fn is_wide_limit(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Returns the schema with smaller integers for the wide ones, which llguidance accepts or refuses
-/// for the same reasons.
+/// Returns the schema with its wide integers replaced by smaller ones, so that llguidance can check
+/// the rest of it.
 pub fn with_small_integers(schema: &Value) -> Value {
-    // Upper limits stay above lower ones.
+    // The replacements keep upper limits above lower ones.
     let small = |key: &str, value: &Value| match (value.as_f64(), key) {
         (Some(number), _) if number.abs() < EXACT => value.clone(),
         (Some(0.0..), "maximum" | "exclusiveMaximum") => json!(2.0 * EXACT),

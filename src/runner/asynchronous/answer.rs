@@ -1,4 +1,4 @@
-//! Streams of answers to conversations.
+//! Streams the answers to conversations.
 
 use std::{
     fmt,
@@ -16,10 +16,11 @@ use crate::{
     runner::answer::{MessageBuilder, text_of},
 };
 
-/// An answer in the making: a stream of `Result<String>`, the text of the answer, as [`Answer`](crate::Answer) is an iterator.
+/// Answers a conversation piece by piece: a stream of `Result<String>`, the text of the answer.
 ///
-/// What the model thinks is no part of that text. [`events`](Self::events) has all of it, and the calls of tools; and
-/// [`message`](Self::message) is the answer for the conversation to go on from. Dropping the stream ends the answer.
+/// It is the asynchronous [`Answer`](crate::Answer): [`events`](Self::events) also returns
+/// reasoning and tool calls, and [`message`](Self::message) the answer as a message. Dropping the
+/// stream ends the answer.
 #[must_use = "a stream that is dropped ends its answer"]
 pub struct AnswerStream {
     updates: Updates<AnswerEvent>,
@@ -31,24 +32,25 @@ impl AnswerStream {
         Self { updates, message: MessageBuilder::default() }
     }
 
-    /// All that comes: thoughts, text and calls of tools, as a stream of `Result<AnswerEvent>`; see
-    /// [`Answer::events`](crate::Answer::events).
+    /// Returns a stream of the reasoning, the text and the tool calls of the answer, as
+    /// `Result<AnswerEvent>`; see [`Answer::events`](crate::Answer::events).
     pub fn events(&mut self) -> AnswerEventStream<'_> {
         AnswerEventStream(self)
     }
 
-    /// Returns the events so far as a message, which is the answer once the stream has ended; see
+    /// Returns the events so far as a message, which is complete after the stream has ended; see
     /// [`Answer::message`](crate::Answer::message).
     pub fn message(&self) -> Message {
         self.message.message()
     }
 
-    /// A handle that stops the answer from elsewhere.
+    /// Returns a handle that stops the answer, for example from another thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.updates.stop_handle()
     }
 
-    /// How it went; `None` before the stream has ended, and where the answer could not begin.
+    /// Returns the statistics; `None` before the stream has ended, and if the answer could not
+    /// start.
     pub fn summary(&self) -> Option<&Summary> {
         self.updates.summary()
     }
@@ -63,8 +65,9 @@ impl AnswerStream {
 impl Stream for AnswerStream {
     type Item = Result<String>;
 
-    /// The next piece of the answer's text. A call of a tool is an [`Error::ToolCall`](crate::Error::ToolCall) here: it comes by
-    /// [`events`](AnswerStream::events).
+    /// Returns the next piece of text. A tool call is an
+    /// [`Error::ToolCall`](crate::Error::ToolCall) here; use [`events`](AnswerStream::events) for
+    /// answers with tools.
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             let Some(event) = ready!(self.poll_event(context)) else { return Poll::Ready(None) };
@@ -84,7 +87,7 @@ impl fmt::Debug for AnswerStream {
     }
 }
 
-/// All that comes of an [`AnswerStream`].
+/// A stream of the events of an [`AnswerStream`].
 #[derive(Debug)]
 pub struct AnswerEventStream<'a>(&'a mut AnswerStream);
 

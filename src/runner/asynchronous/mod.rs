@@ -1,7 +1,8 @@
-//! A runner for async code: it works on a thread of its own, and what it makes comes as streams.
+//! Runs a model on a separate thread for async code, and returns streams and futures.
 //!
-//! A step of a model keeps its thread busy for milliseconds, which no executor should have to bear; so requests go to the
-//! runner's thread through a channel, and streams are the ends of channels that come back.
+//! A step keeps its thread busy for milliseconds, which would block an executor. Therefore requests
+//! are sent to the runner's thread through a channel, and results come back through one channel for
+//! each request.
 
 #[cfg(feature = "chat")]
 mod answer;
@@ -31,14 +32,15 @@ use crate::{
     generate::{Completion, GenerateOptions, GenerateRequest, Prompt, StopHandle, Summary},
 };
 
-/// What a runner's thread is asked to do.
-type Request = Box<dyn FnOnce(&mut Runner) + Send>;
+/// A request to the runner's thread.
+type RunnerCall = Box<dyn FnOnce(&mut Runner) + Send>;
 
-/// A runner on a thread of its own, for async code on any executor.
+/// A runner on a separate thread, for async code on any executor.
 ///
-/// Requests are taken up at once and in turn: a stream need not be polled for its text to be made. Dropping a stream or a future
-/// ends its request. Clones ask the same runner; [`another`](Self::another) has a sequence of its own. The thread ends
-/// after the last of them is dropped.
+/// Requests run at once, one after the other, even if their stream or future is not polled.
+/// Dropping a stream or a future ends its request. Clones share one runner and its thread, which
+/// ends after the last clone is dropped; [`another`](Self::another) has a separate sequence and
+/// thread.
 ///
 /// ```no_run
 /// use futures::StreamExt;
@@ -58,33 +60,34 @@ type Request = Box<dyn FnOnce(&mut Runner) + Send>;
 #[derive(Clone)]
 pub struct AsyncRunner {
     model: Arc<Runner>,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<RunnerCall>,
 }
 
 impl AsyncRunner {
-    /// Gives a runner a thread.
+    /// Moves a runner to a new thread.
     ///
     /// # Errors
-    /// [`Error::Thread`] where the system has none left.
+    /// [`Error::Thread`] if the system cannot start a thread.
     pub fn new(runner: Runner) -> Result<Self> {
         let model = Arc::new(runner.clone());
-        let (requests, todo) = mpsc::channel::<Request>();
+        let (requests, received) = mpsc::channel::<RunnerCall>();
         let mut runner = runner;
-        spawn(move || todo.into_iter().for_each(|request| request(&mut runner)))?;
+        spawn(move || received.into_iter().for_each(|request| request(&mut runner)))?;
         Ok(Self { model, requests })
     }
 
-    /// Loads a model, on another thread than the caller's.
+    /// Loads a model on another thread.
     ///
     /// # Errors
-    /// As `load`; [`Error::Thread`] where the system has no thread left, or `load` panicked.
+    /// As `load`; [`Error::Thread`] if the system cannot start a thread, or if `load` panicked.
     pub async fn load(load: impl FnOnce() -> Result<Runner> + Send + 'static) -> Result<Self> {
         let (done, loaded) = oneshot::channel();
         spawn(move || _ = done.send(load().and_then(Self::new)))?;
         loaded.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// A runner of the same model, with a thread and a sequence of its own; see [`Runner`]'s `Clone`.
+    /// Returns a runner of the same model with a separate thread and sequence; see the `Clone` of
+    /// [`Runner`].
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -93,13 +96,13 @@ impl AsyncRunner {
         Self::load(move || Ok(Runner::clone(&model))).await
     }
 
-    /// What was loaded, for its tokenizer, its template, its grammars and the like. The sequence of this runner is not the
-    /// one that requests go on with, and stays empty.
+    /// Returns a runner of the model, for its tokenizer, chat template and grammars. Its sequence
+    /// is not the sequence of the requests, and stays empty.
     pub fn model(&self) -> &Runner {
         &self.model
     }
 
-    /// As [`Runner::generate`]; an error of that is the stream's first item.
+    /// Continues a prompt; see [`Runner::generate`], whose error would be the stream's first item.
     pub fn generate<'p>(&self, prompt: impl Into<Prompt<'p>>, options: &GenerateOptions) -> GenerationStream {
         let (prompt, options) = (prompt.into().into_owned(), options.clone());
         GenerationStream::new(self.stream(move |runner, updates, stop| {
@@ -109,11 +112,11 @@ impl AsyncRunner {
         }))
     }
 
-    /// As [`Runner::generate_many`], with `on_piece` called on the runner's thread. Dropping the
-    /// future ends all texts.
+    /// Generates several texts; see [`Runner::generate_many`]. `on_piece` is called on the runner's
+    /// thread. Dropping the future ends all texts.
     ///
     /// # Errors
-    /// As that; [`Error::Thread`] where an earlier request panicked.
+    /// As [`Runner::generate_many`]; [`Error::Thread`] if an earlier request panicked.
     pub fn generate_many<'p>(
         &self,
         requests: impl IntoIterator<Item: Into<GenerateRequest<'p>>>,
@@ -126,13 +129,14 @@ impl AsyncRunner {
         })
     }
 
-    /// As [`Runner::chat`]; an error of that is the stream's first item.
+    /// Answers a conversation; see [`Runner::chat`], whose error would be the stream's first item.
     #[cfg(feature = "chat")]
     pub fn chat(&self, messages: &[Message], options: &GenerateOptions) -> AnswerStream {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
 
-    /// As [`Runner::chat_with`]; an error of that is the stream's first item.
+    /// Answers a conversation with options; see [`Runner::chat_with`], whose error would be the
+    /// stream's first item.
     #[cfg(feature = "chat")]
     pub fn chat_with(&self, messages: &[Message], chat: &ChatOptions, options: &GenerateOptions) -> AnswerStream {
         let (messages, chat, options) = (messages.to_vec(), chat.clone(), options.clone());
@@ -143,10 +147,11 @@ impl AsyncRunner {
         }))
     }
 
-    /// As [`Runner::generate_as`]. Dropping the future ends the generation.
+    /// Continues a prompt with a value of a type; see [`Runner::generate_as`]. Dropping the future
+    /// ends the generation.
     ///
     /// # Errors
-    /// As that; [`Error::Thread`] where an earlier request panicked.
+    /// As [`Runner::generate_as`]; [`Error::Thread`] if an earlier request panicked.
     #[cfg(feature = "constrained")]
     pub fn generate_as<'p, T: DeserializeOwned + JsonSchema + Send + 'static>(
         &self,
@@ -157,10 +162,11 @@ impl AsyncRunner {
         self.call_until(move |runner, stop| runner.generate_as_until(prompt, &options, stop))
     }
 
-    /// As [`Runner::chat_as`]. Dropping the future ends the answer.
+    /// Answers a conversation with a value of a type; see [`Runner::chat_as`]. Dropping the future
+    /// ends the answer.
     ///
     /// # Errors
-    /// As that; [`Error::Thread`] where an earlier request panicked.
+    /// As [`Runner::chat_as`]; [`Error::Thread`] if an earlier request panicked.
     #[cfg(feature = "constrained")]
     pub fn chat_as<T: DeserializeOwned + JsonSchema + Send + 'static>(
         &self,
@@ -172,8 +178,8 @@ impl AsyncRunner {
         self.call_until(move |runner, stop| runner.chat_as_until(&messages, &chat, &options, stop))
     }
 
-    /// Has the runner do anything else, such as [`score`](Runner::score), and returns what came of it. Dropping the future
-    /// leaves it undone only if its turn had not come.
+    /// Calls `act` with the runner, for example to [`score`](Runner::score), and returns its
+    /// result. Dropping the future cancels the call only if it has not started.
     ///
     /// ```no_run
     /// # async fn run(runner: inkstone::AsyncRunner) -> inkstone::Result<()> {
@@ -183,7 +189,7 @@ impl AsyncRunner {
     /// ```
     ///
     /// # Errors
-    /// As `act`; [`Error::Thread`] where this or an earlier request panicked.
+    /// As `act`; [`Error::Thread`] if this or an earlier request panicked.
     pub fn call<T, F>(&self, act: F) -> Reply<T>
     where
         T: Send + 'static,
@@ -192,7 +198,7 @@ impl AsyncRunner {
         self.call_until(|runner, _| act(runner))
     }
 
-    /// Gives `act` a handle that stops it when the future is dropped.
+    /// Calls `act` with a handle that is stopped when the future is dropped.
     fn call_until<T, F>(&self, act: F) -> Reply<T>
     where
         T: Send + 'static,
@@ -201,7 +207,7 @@ impl AsyncRunner {
         let (done, result) = oneshot::channel();
         let reply = Reply::new(result);
         let stop = reply.stop_handle();
-        self.ask(move |runner| {
+        self.send(move |runner| {
             if !stop.is_stopped() {
                 _ = done.send(act(runner, stop));
             }
@@ -209,24 +215,25 @@ impl AsyncRunner {
         reply
     }
 
-    /// Gives `make` a handle that stops it when the stream is dropped.
+    /// Calls `make` with a handle that is stopped when the stream is dropped.
     fn stream<T: Send + 'static>(
         &self,
         make: impl FnOnce(&mut Runner, &UpdateSender<T>, StopHandle) -> Result<Summary> + Send + 'static,
     ) -> Updates<T> {
         let (sender, updates) = stream::channel();
         let stop = updates.stop_handle();
-        self.ask(move |runner| sender.end(make(runner, &sender, stop)));
+        self.send(move |runner| sender.end(make(runner, &sender, stop)));
         updates
     }
 
-    fn ask(&self, request: impl FnOnce(&mut Runner) + Send + 'static) {
-        // Where the thread has ended the request is dropped, and with it the end of the channel that it was to answer by.
+    fn send(&self, request: impl FnOnce(&mut Runner) + Send + 'static) {
+        // If the thread has ended, dropping the request closes its result channel, which reports
+        // the error.
         _ = self.requests.send(Box::new(request));
     }
 }
 
-/// Stops a request whose result is dropped.
+/// Stops a request when its stream or future is dropped.
 #[derive(Default)]
 struct StopOnDrop(StopHandle);
 
@@ -248,7 +255,7 @@ fn spawn(act: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 fn ended() -> Error {
-    Error::Thread("has ended, as a request panicked: load the model again".into())
+    Error::Thread("has ended because a request panicked: load the model again".into())
 }
 
 impl fmt::Debug for AsyncRunner {

@@ -1,4 +1,4 @@
-//! The future of a request's result.
+//! The future for the result of a request.
 
 use std::{
     fmt,
@@ -13,8 +13,8 @@ use crate::{Result, generate::StopHandle};
 
 /// The result of a request to an [`AsyncRunner`](crate::AsyncRunner): a future of `Result<T>`.
 ///
-/// The request is made whether the future is polled or not; dropping it stops the request, or
-/// withdraws it where its turn has not come.
+/// The request runs even if the future is not polled. Dropping the future stops the request, or
+/// cancels it if it has not started.
 #[must_use = "a future that is dropped stops its request"]
 pub struct Reply<T> {
     result: Receiver<Result<T>>,

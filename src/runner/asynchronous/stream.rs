@@ -1,4 +1,4 @@
-//! The ends of the channels by which a runner's thread gives what it makes.
+//! The channels through which the runner's thread sends pieces of text and events.
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use crate::{
     generate::{StopHandle, Summary},
 };
 
-/// A channel from a runner's thread.
+/// Returns a channel from the runner's thread to a caller.
 pub(super) fn channel<T>() -> (UpdateSender<T>, Updates<T>) {
     let (sender, receiver) = mpsc::unbounded();
     let updates = Updates { receiver, stop: StopOnDrop::default(), summary: None, ended: false };
@@ -24,11 +24,11 @@ pub(super) fn channel<T>() -> (UpdateSender<T>, Updates<T>) {
 
 enum Update<T> {
     Item(Result<T>),
-    /// The request is done; without a summary if it never began.
+    /// The end of the request, without a summary if it could not start.
     End(Option<Summary>),
 }
 
-/// The runner's end. Nothing is sent where nobody listens any more.
+/// The sending end, on the runner's thread. Updates are dropped if the receiver was dropped.
 pub(super) struct UpdateSender<T>(UnboundedSender<Update<T>>);
 
 impl<T> UpdateSender<T> {
@@ -42,7 +42,7 @@ impl<T> UpdateSender<T> {
     }
 }
 
-/// The caller's end.
+/// The receiving end of the caller.
 pub(super) struct Updates<T> {
     receiver: UnboundedReceiver<Update<T>>,
     stop: StopOnDrop,
@@ -84,9 +84,9 @@ impl<T> fmt::Debug for Updates<T> {
     }
 }
 
-/// A text in the making, piece by piece: a stream of `Result<String>`, as [`Generation`](crate::Generation) is an iterator.
+/// Generates a text piece by piece: a stream of `Result<String>`.
 ///
-/// Dropping it ends the generation.
+/// It is the asynchronous [`Generation`](crate::Generation). Dropping it ends the generation.
 #[derive(Debug)]
 #[must_use = "a stream that is dropped ends its generation"]
 pub struct GenerationStream(Updates<String>);
@@ -96,12 +96,13 @@ impl GenerationStream {
         Self(updates)
     }
 
-    /// A handle that stops the generation from elsewhere.
+    /// Returns a handle that stops the generation, for example from another thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.0.stop_handle()
     }
 
-    /// How it went; `None` before the stream has ended, and where the generation could not begin.
+    /// Returns the statistics; `None` before the stream has ended, and if the generation could not
+    /// start.
     pub fn summary(&self) -> Option<&Summary> {
         self.0.summary()
     }

@@ -1,22 +1,25 @@
-//! Keeps answers to the choice of tools.
+//! Constrains answers according to the tool choice.
 
 #[cfg(all(test, feature = "constrained"))]
 mod tests;
 
-use crate::{Error, Result, chat::AnswerParser, chat::ToolChoice};
 #[cfg(feature = "constrained")]
-use {
-    super::Runner,
-    crate::{generate::GenerateOptions, grammar::Grammar, tokenizer::Tokenizer},
+use super::Runner;
+use crate::{
+    Error, Result,
+    chat::{AnswerParser, ToolChoice},
 };
+#[cfg(feature = "constrained")]
+use crate::{generate::GenerateOptions, grammar::Grammar, tokenizer::Tokenizer};
 
-/// Refuses a choice of tools that only a grammar can bring about.
+/// Returns an error for a tool choice that needs a grammar.
 #[cfg(not(feature = "constrained"))]
 pub(super) fn refuse_forced_calls(parser: &AnswerParser) -> Result<()> {
     match parser.tool_choice() {
         Some(choice @ (ToolChoice::Required | ToolChoice::Named(_))) => {
-            let what =
-                format!("is {choice:?}, which takes inkstone's feature `constrained`: build with it, or choose `Auto`");
+            let what = format!(
+                "is {choice:?}, which needs the feature `constrained` of inkstone: enable it, or choose `Auto`"
+            );
             Err(Error::argument("tool_choice", what))
         }
         _ => Ok(()),
@@ -25,38 +28,39 @@ pub(super) fn refuse_forced_calls(parser: &AnswerParser) -> Result<()> {
 
 #[cfg(feature = "constrained")]
 impl Runner {
-    /// Returns the form that the answer has after a thought, if it must have one, and the parser of
-    /// such answers.
-    pub(super) fn form_of_answer(
+    /// Returns the grammar of the answer after its reasoning, `None` if it is unconstrained, and
+    /// the parser of such answers.
+    pub(super) fn answer_grammar(
         &self,
         parser: AnswerParser,
         options: &GenerateOptions,
     ) -> Result<(AnswerParser, Option<Grammar>)> {
         let Some(grammar) = &options.grammar else {
-            let form = self.form_of_calls(&parser)?;
-            return Ok((parser, form));
+            let grammar = self.call_grammar(&parser)?;
+            return Ok((parser, grammar));
         };
         if parser.tool_choice() == Some(&ToolChoice::None) {
-            // The caller's form may look like a call without being one.
+            // A text of the caller's grammar may look like a call.
             return Ok((parser.without_calls(), Some(grammar.clone())));
         }
         if parser.offers_tools() {
-            let what = "cannot be combined with tools that may be called: offer none, or set \
+            let what = "cannot be combined with tools that may be called: offer no tools, or set \
                         `ChatOptions::tool_choice(ToolChoice::None)`";
             return Err(Error::argument("grammar", what));
         }
         Ok((parser, Some(grammar.clone())))
     }
 
-    fn form_of_calls(&self, parser: &AnswerParser) -> Result<Option<Grammar>> {
-        let Some(grammar) = grammar_of_calls(parser, &self.tokenizer) else { return Ok(None) };
+    fn call_grammar(&self, parser: &AnswerParser) -> Result<Option<Grammar>> {
+        let Some(grammar) = call_grammar(parser, &self.tokenizer) else { return Ok(None) };
         self.grammars()?.lark(&grammar?).map(Some)
     }
 }
 
-/// The grammar of answers with calls in a vocabulary in which marks may be special tokens.
+/// Returns the grammar of answers with calls, in which marks are special tokens if the vocabulary
+/// has them; `None` if the answer is unconstrained.
 #[cfg(feature = "constrained")]
-fn grammar_of_calls(parser: &AnswerParser, tokenizer: &Tokenizer) -> Option<Result<String>> {
+fn call_grammar(parser: &AnswerParser, tokenizer: &Tokenizer) -> Option<Result<String>> {
     let special = tokenizer.control_tokens().map(|(id, text)| (text, id)).collect();
     parser.grammar(special).map(|grammar| grammar.map_err(Error::Grammar))
 }

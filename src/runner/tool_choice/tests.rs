@@ -1,5 +1,4 @@
-//! What grammars of calls let through, drawn at random, is read by the parser as calls that fit
-//! their tools.
+//! Tests that the parser reads random texts of call grammars as calls that fit their tools.
 
 use std::{
     collections::BTreeSet,
@@ -9,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::grammar_of_calls;
+use super::call_grammar;
 use crate::{
     Error,
     chat::{AnswerEvent, AnswerParser, CallForm, ChatOptions, ChatTemplate, Tool, ToolCall, ToolChoice},
@@ -30,7 +29,7 @@ const FORMS: [CallForm; 8] = [
     CallForm::Mistral,
 ];
 
-/// The marks of all forms.
+/// The marks of all formats.
 const MARKS: [&str; 14] = [
     "<tool_call>",
     "</tool_call>",
@@ -48,8 +47,8 @@ const MARKS: [&str; 14] = [
     "</think>",
 ];
 
-/// Tokens of several characters, so that marks, quotes and brackets come together with what stands
-/// beside them.
+/// Tokens of several characters, in which marks, quotes and brackets are joined with neighbouring
+/// text.
 const WORDS: [&str; 42] = [
     "\":",
     "\", \"",
@@ -95,13 +94,14 @@ const WORDS: [&str; 42] = [
     "\n```",
 ];
 
-/// A vocabulary of bytes, words and the marks of all forms, which are special tokens or plain ones.
+/// Returns a vocabulary of bytes, words and the marks of all formats, which are special or ordinary
+/// tokens.
 fn vocabulary(special: bool) -> Tokenizer {
     let plain = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
-    let others: Vec<u8> = (0..=255).filter(|byte| !plain(*byte)).collect();
-    // The spelling of GPT-2, which gives bytes that are no plain characters others from 256 on.
-    let spell = |byte: u8| match others.iter().position(|other| *other == byte) {
-        Some(at) => char::from_u32(256 + at as u32).unwrap(),
+    let remapped: Vec<u8> = (0..=255).filter(|byte| !plain(*byte)).collect();
+    // The spelling of GPT-2: bytes without a printable character are spelt by characters from U+0100.
+    let spell = |byte: u8| match remapped.iter().position(|remapped| *remapped == byte) {
+        Some(index) => char::from_u32(256 + index as u32).unwrap(),
         None => char::from(byte),
     };
     let bytes = (0..=255).map(|byte| spell(byte).to_string());
@@ -188,10 +188,10 @@ fn tools() -> [Tool; 4] {
     ]
 }
 
-/// A small generator of random numbers (xorshift).
-struct Random(u64);
+/// A random number generator (xorshift).
+struct XorShift(u64);
 
-impl Random {
+impl XorShift {
     fn below(&mut self, count: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -200,8 +200,9 @@ impl Random {
     }
 }
 
-/// Draws a text of a grammar: any token that may come, and often one that leads to an end.
-fn draw(grammar: &Grammar, tokenizer: &Tokenizer, random: &mut Random, begin: &[u32]) -> Option<String> {
+/// Draws a text of a grammar that starts with the tokens `prefix`: random allowed tokens, preferring
+/// tokens that lead to an end. Returns `None` for a text that does not end.
+fn draw(grammar: &Grammar, tokenizer: &Tokenizer, random: &mut XorShift, prefix: &[u32]) -> Option<String> {
     let vocab_size = tokenizer.vocab_size();
     let mut constraint = grammar.constraint(vocab_size).unwrap();
     let (mut ids, mut bytes) = (vec![], vec![]);
@@ -209,7 +210,7 @@ fn draw(grammar: &Grammar, tokenizer: &Tokenizer, random: &mut Random, begin: &[
         let mut logits = vec![0.0; vocab_size];
         constraint.process(&ids, &mut logits).unwrap();
         let mut allowed: Vec<u32> = (0..vocab_size as u32).filter(|&id| logits[id as usize] == 0.0).collect();
-        assert!(!allowed.is_empty(), "nothing may follow {:?}", String::from_utf8_lossy(&bytes));
+        assert!(!allowed.is_empty(), "no token is allowed after {:?}", String::from_utf8_lossy(&bytes));
         let ends = |id: &u32| {
             let text = tokenizer.token_bytes(*id).unwrap();
             *id >= 256 + WORDS.len() as u32 || text.iter().any(|byte| b"\"'<]})\n".contains(byte))
@@ -217,8 +218,8 @@ fn draw(grammar: &Grammar, tokenizer: &Tokenizer, random: &mut Random, begin: &[
         if random.below(5) > 2 && allowed.iter().any(ends) {
             allowed.retain(ends);
         }
-        let id = begin.get(step).copied().unwrap_or_else(|| allowed[random.below(allowed.len())]);
-        assert_eq!(logits[id as usize], 0.0, "{:?} may not begin so", String::from_utf8_lossy(&bytes));
+        let id = prefix.get(step).copied().unwrap_or_else(|| allowed[random.below(allowed.len())]);
+        assert_eq!(logits[id as usize], 0.0, "the prefix is not allowed after {:?}", String::from_utf8_lossy(&bytes));
         if tokenizer.is_end_of_generation(id) {
             return Some(String::from_utf8(bytes).unwrap());
         }
@@ -232,7 +233,7 @@ fn parser(options: &ChatOptions) -> AnswerParser {
     ChatTemplate::new("{{ tools }}<think></think>", "", "").unwrap().parser(options, "").unwrap()
 }
 
-/// The calls and the text of an answer; panics where one of its calls is wrong.
+/// Returns the calls and the text of an answer; panics if a call is invalid.
 fn read(mut parser: AnswerParser, answer: &str) -> (Vec<ToolCall>, String) {
     let mut events = parser.push(answer);
     events.extend(parser.finish());
@@ -247,7 +248,7 @@ fn read(mut parser: AnswerParser, answer: &str) -> (Vec<ToolCall>, String) {
     (calls, text)
 }
 
-/// Vocabularies in which marks are text, and in which they are special tokens.
+/// Returns a vocabulary in which marks are text, and one in which they are special tokens.
 fn vocabularies() -> [(Tokenizer, Grammars); 2] {
     [false, true].map(|special| {
         let tokenizer = vocabulary(special);
@@ -257,12 +258,12 @@ fn vocabularies() -> [(Tokenizer, Grammars); 2] {
 }
 
 fn compile(parser: &AnswerParser, tokenizer: &Tokenizer, grammars: &Grammars) -> Grammar {
-    let grammar = grammar_of_calls(parser, tokenizer).unwrap().unwrap();
+    let grammar = call_grammar(parser, tokenizer).unwrap().unwrap();
     grammars.lark(&grammar).unwrap_or_else(|e| panic!("{e}\n{grammar}"))
 }
 
 #[test]
-fn forced_calls_fit_their_tools_in_every_form() {
+fn forced_calls_fit_their_tools_in_every_format() {
     for (tokenizer, grammars) in vocabularies() {
         for form in FORMS {
             for (choice, parallel) in [(ToolChoice::Required, true), (ToolChoice::named("weather"), false)] {
@@ -271,7 +272,7 @@ fn forced_calls_fit_their_tools_in_every_form() {
                 let grammar = compile(&parser, &tokenizer, &grammars);
                 let (mut finished, mut several, mut names) = (0, 0, BTreeSet::new());
                 for seed in 1..40 {
-                    let Some(answer) = draw(&grammar, &tokenizer, &mut Random(seed << 20), &[]) else { continue };
+                    let Some(answer) = draw(&grammar, &tokenizer, &mut XorShift(seed << 20), &[]) else { continue };
                     let (calls, text) = read(parser.clone(), &answer);
                     assert!(!calls.is_empty() && text.is_empty(), "{form:?}: {answer:?}");
                     assert!(parallel || calls.len() == 1 && calls[0].name == "weather", "{form:?}: {answer:?}");
@@ -279,7 +280,7 @@ fn forced_calls_fit_their_tools_in_every_form() {
                     several += usize::from(calls.len() > 1);
                     names.extend(calls.into_iter().map(|call| call.name));
                 }
-                assert!(finished > 30, "{form:?}: {finished} came to their end");
+                assert!(finished > 30, "{form:?}: {finished} texts ended");
                 assert!(!parallel || several > 3 && names.len() == 4, "{form:?}: {several} with several, of {names:?}");
             }
         }
@@ -287,14 +288,14 @@ fn forced_calls_fit_their_tools_in_every_form() {
 }
 
 #[test]
-fn free_answers_have_fitting_calls_or_none() {
+fn unforced_answers_have_valid_calls_or_none() {
     for (tokenizer, grammars) in vocabularies() {
         for form in FORMS {
             let options = ChatOptions::default().tools(tools()).call_form(form).tool_choice(ToolChoice::Auto);
             let parser = parser(&options);
             let grammar = compile(&parser, &tokenizer, &grammars);
-            // Answers that say something first, or begin as a call.
-            let begin = |text: &str| tokenizer.encode(text, crate::tokenizer::SpecialTokens::Parse).unwrap();
+            // Half of the answers start with text and a call, or with a call.
+            let encode = |text: &str| tokenizer.encode(text, crate::tokenizer::SpecialTokens::Parse).unwrap();
             let open = match form {
                 CallForm::Json => "{ \"name\":\"stop\"",
                 CallForm::Pythonic => "[ stop (",
@@ -304,32 +305,32 @@ fn free_answers_have_fitting_calls_or_none() {
                 CallForm::Mistral => "So: [TOOL_CALLS]",
                 _ => "So: <tool_call>",
             };
-            let (mut called, mut said) = (0, 0);
+            let (mut with_calls, mut with_text) = (0, 0);
             for seed in 1..30 {
-                let begin = if seed % 2 == 0 { begin(open) } else { vec![] };
-                let Some(answer) = draw(&grammar, &tokenizer, &mut Random(seed << 21), &begin) else { continue };
+                let prefix = if seed % 2 == 0 { encode(open) } else { vec![] };
+                let Some(answer) = draw(&grammar, &tokenizer, &mut XorShift(seed << 21), &prefix) else { continue };
                 let (calls, text) = read(parser.clone(), &answer);
-                assert!(begin.is_empty() || !calls.is_empty(), "{form:?}: {answer:?}");
-                called += usize::from(!calls.is_empty());
-                said += usize::from(!text.is_empty());
+                assert!(prefix.is_empty() || !calls.is_empty(), "{form:?}: {answer:?}");
+                with_calls += usize::from(!calls.is_empty());
+                with_text += usize::from(!text.is_empty());
             }
-            assert!(called > 8 && said > 8, "{form:?}: {called} called, {said} said something");
-            let silent = self::parser(&options.tool_choice(ToolChoice::None));
-            let grammar = compile(&silent, &tokenizer, &grammars);
+            assert!(with_calls > 8 && with_text > 8, "{form:?}: {with_calls} with calls, {with_text} with text");
+            let without_calls = self::parser(&options.tool_choice(ToolChoice::None));
+            let grammar = compile(&without_calls, &tokenizer, &grammars);
             for seed in 1..10 {
-                let Some(answer) = draw(&grammar, &tokenizer, &mut Random(seed << 22), &[]) else { continue };
-                assert!(read(silent.clone(), &answer).0.is_empty(), "{form:?}: {answer:?}");
+                let Some(answer) = draw(&grammar, &tokenizer, &mut XorShift(seed << 22), &[]) else { continue };
+                assert!(read(without_calls.clone(), &answer).0.is_empty(), "{form:?}: {answer:?}");
             }
         }
     }
 }
 
 #[test]
-fn what_no_grammar_can_hold_to_is_refused_by_name() {
+fn schemas_that_a_grammar_cannot_express_are_refused_by_name() {
     let tokenizer = vocabulary(false);
     let refused = |form: CallForm, tool: Tool, named: &str| {
         let parser = parser(&ChatOptions::default().tools([tool]).call_form(form).tool_choice(ToolChoice::Required));
-        let error = match grammar_of_calls(&parser, &tokenizer) {
+        let error = match call_grammar(&parser, &tokenizer) {
             Some(Err(Error::Grammar(what))) => what,
             other => panic!("{other:?}"),
         };

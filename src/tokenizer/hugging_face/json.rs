@@ -1,33 +1,36 @@
-//! Hugging Face's `tokenizer.json` in; the `tokenizers` crate runs it as it is, but for `cutter.rs`.
+//! Runs a Hugging Face `tokenizer.json` with the `tokenizers` crate, except for its pre-tokenizer.
 
 use std::{path::Path, sync::OnceLock};
 
 use serde_json::Value;
 use tokenizers::{DecoderWrapper, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, TokenizerImpl};
 
-use super::{placeholders::StandIns, pre_tokenizer::Cutter, wordpiece};
+use super::{placeholders::Placeholders, pre_tokenizer::PreTokenizerSteps, wordpiece};
 use crate::{
     error::{Error, Result},
     gguf::Gguf,
     tokenizer::{
-        Encoder, Special, bytes, spm,
-        vocabulary::{Kind, Vocabulary},
+        Encoder, SpecialScope, bytes, spm,
+        vocabulary::{TokenType, Vocabulary},
     },
 };
 
-/// A tokenizer of the `tokenizers` crate, but for how it cuts texts.
-pub(super) type Tokenizer =
-    TokenizerImpl<ModelWrapper, NormalizerWrapper, Cutter, PostProcessorWrapper, DecoderWrapper>;
+/// A tokenizer of the `tokenizers` crate with our pre-tokenizer.
+pub(super) type HfTokenizer =
+    TokenizerImpl<ModelWrapper, NormalizerWrapper, PreTokenizerSteps, PostProcessorWrapper, DecoderWrapper>;
 
-/// Such a tokenizer, with special tokens where they count.
-pub(in crate::tokenizer) struct Json {
-    parsing: Tokenizer,
-    /// The same, taking special tokens for ordinary text: that is a setting, not an argument, so it is another tokenizer. Few need it.
-    plain: OnceLock<Box<Tokenizer>>,
-    /// The same again, for texts in which some count and some do not.
-    mixed: OnceLock<Result<Box<StandIns>, String>>,
-    /// Whether the metadata says how the begin and the end of a sequence are marked, rather than the post-processor.
-    pub marks_are_flagged: bool,
+/// A `tokenizer.json` with each of the [`SpecialScope`]s.
+pub(in crate::tokenizer) struct JsonTokenizer {
+    /// Recognises special tokens.
+    parsing: HfTokenizer,
+    /// Treats special tokens as text. This is a setting of the crate and not an argument, so it
+    /// takes a second tokenizer, which is built when it is first needed.
+    plain: OnceLock<Box<HfTokenizer>>,
+    /// Recognises special tokens in a part of the text.
+    mixed: OnceLock<Result<Box<Placeholders>, String>>,
+    /// Whether the metadata, and not the post-processor, determines the tokens at the start and the
+    /// end of a sequence.
+    pub metadata_sets_ends: bool,
 }
 
 pub(in crate::tokenizer) fn from_file(path: &Path) -> Result<(Vocabulary, Encoder)> {
@@ -36,48 +39,48 @@ pub(in crate::tokenizer) fn from_file(path: &Path) -> Result<(Vocabulary, Encode
     Ok((vocabulary, Encoder::Json(json)))
 }
 
-/// The tokenizer that the metadata holds as a whole, if it does.
+/// Reads the `tokenizer.json` in the metadata; `None` if there is none.
 pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
     const KEY: &str = "tokenizer.huggingface.json";
     let Some(text) = gguf.str(KEY)? else { return Ok(None) };
     let (mut vocabulary, mut json) = parse(text.as_bytes()).map_err(|what| Error::metadata(KEY, what))?;
-    // A model may know more ids than its tokenizer, though none that it was trained to give. They are called as the
-    // converter to GGUF calls them.
-    let known = gguf.tensor("token_embd.weight").and_then(|embedding| embedding.shape.first().copied());
-    for id in vocabulary.len()..known.unwrap_or(0) {
+    // A model may have more ids than its tokenizer, which it was not trained with. They get the
+    // names that the converter to GGUF gives them.
+    let model_ids = gguf.tensor("token_embd.weight").and_then(|embedding| embedding.shape.first().copied());
+    for id in vocabulary.len()..model_ids.unwrap_or(0) {
         let text = format!("[PAD{id}]");
-        vocabulary.push(Kind::Unused, |out| out.extend_from_slice(text.as_bytes()));
+        vocabulary.push(TokenType::Unused, |out| out.extend_from_slice(text.as_bytes()));
     }
     vocabulary.read_ids(gguf)?;
     vocabulary.read_flags(gguf, false, false)?;
     let flags = ["tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"];
-    json.marks_are_flagged = flags.iter().any(|flag| gguf.get(flag).is_some());
+    json.metadata_sets_ends = flags.iter().any(|flag| gguf.get(flag).is_some());
     Ok(Some((vocabulary, Encoder::Json(json))))
 }
 
-fn parse(text: &[u8]) -> Result<(Vocabulary, Json), String> {
-    let mut tokenizer = Tokenizer::from_bytes(text).map_err(|e| e.to_string())?;
-    // Truncation would lose text without a word, and padding add some.
+fn parse(text: &[u8]) -> Result<(Vocabulary, JsonTokenizer), String> {
+    let mut tokenizer = HfTokenizer::from_bytes(text).map_err(|e| e.to_string())?;
+    // Truncation would drop text silently, and padding would add tokens.
     tokenizer.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
-    Ok((vocabulary(&tokenizer)?, Json::new(tokenizer, false)))
+    Ok((vocabulary(&tokenizer)?, JsonTokenizer::new(tokenizer, false)))
 }
 
-/// How a vocabulary spells what its tokens add to a text.
+/// The spelling of the tokens in a vocabulary.
 enum Spelling {
     Bytes,
     SentencePiece,
-    /// What goes on from another token begins so.
+    /// WordPiece, with the prefix of tokens that continue a word.
     WordPiece(String),
 }
 
-fn vocabulary(tokenizer: &Tokenizer) -> Result<Vocabulary, String> {
+fn vocabulary(tokenizer: &HfTokenizer) -> Result<Vocabulary, String> {
     let decoder = serde_json::to_value(tokenizer.get_decoder()).map_err(|e| e.to_string())?;
-    let spelling = spelling(&decoder).ok_or("its decoder is neither byte-level nor SentencePiece's nor WordPiece's")?;
+    let spelling = spelling(&decoder).ok_or("its decoder is not byte-level, SentencePiece or WordPiece")?;
     let added = tokenizer.get_added_tokens_decoder();
     let size = tokenizer.get_vocab(true).values().max().map_or(0, |&id| id as usize + 1);
     let tokens = tokenizer.get_vocab_size(true);
     if tokens == 0 || size > 16 * tokens {
-        return Err(format!("its {tokens} tokens have ids up to {size}"));
+        return Err(format!("its {tokens} tokens have ids up to {size}, but ids must be consecutive"));
     }
     let mut vocabulary = Vocabulary::default();
     vocabulary.adds_space = match spelling {
@@ -88,14 +91,14 @@ fn vocabulary(tokenizer: &Tokenizer) -> Result<Vocabulary, String> {
     for id in 0..size as u32 {
         let text = tokenizer.id_to_token(id).unwrap_or_default();
         let kind = match added.get(&id) {
-            Some(token) if token.special => Kind::Control,
-            Some(_) => Kind::UserDefined,
-            None if matches!(spelling, Spelling::SentencePiece) && spm::byte(&text).is_some() => Kind::Byte,
-            None => Kind::Normal,
+            Some(token) if token.special => TokenType::Control,
+            Some(_) => TokenType::UserDefined,
+            None if matches!(spelling, Spelling::SentencePiece) && spm::byte(&text).is_some() => TokenType::Byte,
+            None => TokenType::Normal,
         };
         vocabulary.push(kind, |out| match &spelling {
-            Spelling::WordPiece(continues) => wordpiece::decode(&text, kind, continues, out),
-            Spelling::Bytes if kind == Kind::Normal => bytes::unspell(&text, out),
+            Spelling::WordPiece(prefix) => wordpiece::decode(&text, kind, prefix, out),
+            Spelling::Bytes if kind == TokenType::Normal => bytes::unspell(&text, out),
             Spelling::Bytes | Spelling::SentencePiece => spm::decode(&text, kind, out),
         });
     }
@@ -108,13 +111,13 @@ fn spelling(decoder: &Value) -> Option<Spelling> {
     if uses("ByteLevel").is_some() {
         return Some(Spelling::Bytes);
     }
-    if let Some(continues) = uses("WordPiece").and_then(|step| step["prefix"].as_str()) {
-        return Some(Spelling::WordPiece(continues.to_owned()));
+    if let Some(prefix) = uses("WordPiece").and_then(|step| step["prefix"].as_str()) {
+        return Some(Spelling::WordPiece(prefix.to_owned()));
     }
     uses("ByteFallback").or(uses("Metaspace")).map(|_| Spelling::SentencePiece)
 }
 
-/// Whether decoding takes a space off the begin of the text.
+/// Returns whether decoding removes a space from the start of the text.
 fn strips_space(decoder: &Value) -> bool {
     find(decoder, &|step| {
         (step["type"] == "Strip" && step["content"] == " " && step["start"].as_u64() > Some(0))
@@ -123,48 +126,49 @@ fn strips_space(decoder: &Value) -> bool {
     .is_some()
 }
 
-/// Of a decoder, which may be a sequence, the first step of which this holds.
+/// Returns the first step of a decoder for which `holds` is true.
 fn find<'d>(decoder: &'d Value, holds: &dyn Fn(&Value) -> bool) -> Option<&'d Value> {
     let steps = || decoder["decoders"].as_array()?.iter().find_map(|step| find(step, holds));
     if holds(decoder) { Some(decoder) } else { steps() }
 }
 
-impl Json {
-    pub(super) fn new(parsing: Tokenizer, marks_are_flagged: bool) -> Self {
-        Self { parsing, plain: OnceLock::new(), mixed: OnceLock::new(), marks_are_flagged }
+impl JsonTokenizer {
+    pub(super) fn new(parsing: HfTokenizer, metadata_sets_ends: bool) -> Self {
+        Self { parsing, plain: OnceLock::new(), mixed: OnceLock::new(), metadata_sets_ends }
     }
 
-    pub fn encode(&self, text: &str, special: Special<'_>) -> Result<Vec<u32>> {
+    pub fn encode(&self, text: &str, special: SpecialScope<'_>) -> Result<Vec<u32>> {
         match special {
-            Special::Parsed => run(&self.parsing, text, false),
-            Special::Plain => run(self.plain.get_or_init(|| Box::new(plain(&self.parsing))), text, false),
-            Special::PlainWithin(ranges) => {
-                let mixed = self.mixed.get_or_init(|| StandIns::new(&self.parsing, plain(&self.parsing)).map(Box::new));
-                let mixed = mixed.as_ref().map_err(|what| Error::Tokenizer(what.clone()))?;
-                match mixed.put_in(text, ranges)? {
+            SpecialScope::Everywhere => run(&self.parsing, text, false),
+            SpecialScope::Nowhere => run(self.plain.get_or_init(|| Box::new(plain(&self.parsing))), text, false),
+            SpecialScope::Outside(ranges) => {
+                let mixed =
+                    self.mixed.get_or_init(|| Placeholders::new(&self.parsing, plain(&self.parsing)).map(Box::new));
+                let mixed = mixed.as_ref().map_err(|reason| Error::Tokenizer(reason.clone()))?;
+                match mixed.insert(text, ranges)? {
                     None => run(&self.parsing, text, false),
-                    Some(text) => Ok(mixed.take_out(run(mixed.tokenizer(), &text, false)?)),
+                    Some(text) => Ok(mixed.restore(run(mixed.tokenizer(), &text, false)?)),
                 }
             }
         }
     }
 
-    /// With what the file's post-processor adds.
+    /// Returns the ids with the tokens that the file's post-processor adds.
     pub fn encode_prompt(&self, text: &str) -> Result<Vec<u32>> {
         run(&self.parsing, text, true)
     }
 }
 
-/// A tokenizer that takes special tokens for ordinary text.
-fn plain(tokenizer: &Tokenizer) -> Tokenizer {
+/// Returns a copy that treats special tokens as text.
+fn plain(tokenizer: &HfTokenizer) -> HfTokenizer {
     let mut plain = tokenizer.clone();
     plain.set_encode_special_tokens(true);
     plain
 }
 
-fn run(tokenizer: &Tokenizer, text: &str, add_special: bool) -> Result<Vec<u32>> {
-    if let Some(cutter) = tokenizer.get_pre_tokenizer() {
-        cutter.check(text)?;
+fn run(tokenizer: &HfTokenizer, text: &str, add_special: bool) -> Result<Vec<u32>> {
+    if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+        pre_tokenizer.check(text)?;
     }
     let encoding = tokenizer.encode_fast(text, add_special).map_err(|e| Error::Tokenizer(e.to_string()))?;
     Ok(encoding.get_ids().to_vec())

@@ -1,9 +1,11 @@
-//! Runs the vocabularies that the `tokenizers` crate knows: a whole `tokenizer.json`, and BERT's WordPiece.
+//! Runs tokenizers of the `tokenizers` crate: a `tokenizer.json`, and BERT's WordPiece.
 
 mod json;
 mod placeholders;
 mod pre_tokenizer;
 mod wordpiece;
 
-pub(super) use json::{Json, from_file, from_gguf};
-pub(super) use wordpiece::from_gguf as wordpiece_from_gguf;
+pub(super) use self::{
+    json::{JsonTokenizer, from_file, from_gguf},
+    wordpiece::from_gguf as wordpiece_from_gguf,
+};

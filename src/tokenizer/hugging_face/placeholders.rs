@@ -1,62 +1,64 @@
-//! A text and where its special tokens do not count in; a text for the `tokenizers` crate out.
+//! Escapes special tokens in untrusted ranges by replacing the trusted ones with placeholder tokens
+//! before the `tokenizers` crate sees the text.
 //!
-//! The crate takes all special tokens for what they are, or none: that is a setting. So a tokenizer that takes none gets
-//! other tokens to know, one for each special one and with its habits, and the special tokens that do count are written
-//! as these.
+//! The crate recognises either all special tokens or none, which is a setting. Therefore a
+//! tokenizer that recognises none gets additional tokens: one placeholder for each special token,
+//! with the same properties. Trusted special tokens are written as placeholders.
 
 use std::{collections::HashMap, ops::Range};
 
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 use tokenizers::AddedToken;
 
-use super::json::Tokenizer;
+use super::json::HfTokenizer;
 use crate::{
     error::{Error, Result},
     tokenizer::special::masked,
 };
 
-/// Begins every stand-in. Unicode keeps it from ever being a character.
+/// The first character of every placeholder, which Unicode guarantees never to be a character.
 const MARK: char = '\u{10FFFF}';
 
-/// The characters that follow it are of private use, and this many.
-const FIRST: u32 = 0x10_0000;
-const COUNT: usize = 0xFFFE;
+/// The first code of the second character, which is of private use.
+const FIRST_CODE: u32 = 0x10_0000;
 
-pub(super) struct StandIns {
-    tokenizer: Tokenizer,
+/// Number of codes for the second character.
+const CODES: usize = 0xFFFE;
+
+/// A tokenizer with a placeholder for each special token.
+pub(super) struct Placeholders {
+    tokenizer: HfTokenizer,
     special: AhoCorasick,
-    /// The stand-in of each special token that is searched for.
+    /// The placeholder of each pattern of `special`.
     texts: Vec<String>,
-    /// The special token that each stand-in's id stands for.
+    /// Special tokens by the ids of their placeholders.
     ids: HashMap<u32, u32>,
-    /// Whether other texts may become special tokens by being normalised.
+    /// Whether normalisation may turn other texts into special tokens.
     normalizes: bool,
 }
 
-impl StandIns {
-    /// Of the tokenizer `parsing`; `plain` is the same, taking special tokens for ordinary text.
-    pub fn new(parsing: &Tokenizer, mut plain: Tokenizer) -> Result<Self, String> {
+impl Placeholders {
+    /// Returns the placeholders of the tokenizer `parsing`; `plain` is a copy of it that treats
+    /// special tokens as text.
+    pub fn new(parsing: &HfTokenizer, mut plain: HfTokenizer) -> Result<Self, String> {
         let added = parsing.get_added_tokens_decoder();
         let mut special: Vec<(u32, &AddedToken)> = added.iter().map(|(&id, token)| (id, token)).collect();
         special.retain(|(_, token)| token.special && !token.content.is_empty());
         special.sort_unstable_by_key(|(id, _)| *id);
-        if special.len() > COUNT {
-            return Err(format!("it has {} special tokens, more than {COUNT}", special.len()));
+        if special.len() > CODES {
+            return Err(format!("it has {} special tokens, more than {CODES}", special.len()));
         }
         let normalizes = special.iter().any(|(_, token)| token.normalized) && parsing.get_normalizer().is_some();
-        let texts: Vec<String> = (FIRST..).zip(&special).map(|(code, _)| stand_in(code)).collect();
+        let texts: Vec<String> = (FIRST_CODE..).zip(&special).map(|(code, _)| placeholder(code)).collect();
         let tokens = special.iter().zip(&texts).map(|((_, token), text)| AddedToken {
             content: text.clone(),
             special: false,
             ..(*token).clone()
         });
         plain.add_tokens(tokens).map_err(|e| e.to_string())?;
-        let stand_in = |text: &String| plain.token_to_id(text).ok_or("a stand-in has no id".to_owned());
-        let ids = special
-            .iter()
-            .zip(&texts)
-            .map(|((id, _), text)| Ok((stand_in(text)?, *id)))
-            .collect::<Result<_, String>>()?;
+        let id_of = |text: &String| plain.token_to_id(text).ok_or("a placeholder token has no id".to_owned());
+        let ids =
+            special.iter().zip(&texts).map(|((id, _), text)| Ok((id_of(text)?, *id))).collect::<Result<_, String>>()?;
         let special = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .build(special.iter().map(|(_, token)| &token.content))
@@ -64,23 +66,23 @@ impl StandIns {
         Ok(Self { tokenizer: plain, special, texts, ids, normalizes })
     }
 
-    /// What encodes texts with stand-ins.
-    pub fn tokenizer(&self) -> &Tokenizer {
+    /// Returns the tokenizer for texts with placeholders.
+    pub fn tokenizer(&self) -> &HfTokenizer {
         &self.tokenizer
     }
 
-    /// The text with stand-ins for its special tokens but for those with a byte in one of the ranges. `None` where there can be
-    /// none of those, so that the text is right as it is.
-    pub fn put_in(&self, text: &str, ranges: &[Range<usize>]) -> Result<Option<String>> {
-        let counting: Vec<Match> = self.special.find_iter(&masked(text, ranges)).collect();
-        if !self.normalizes && self.special.find_iter(text).eq(counting.iter().copied()) {
+    /// Returns the text with placeholders for the special tokens that have no byte in one of the
+    /// ranges; `None` if no special token overlaps a range, so that the text needs no placeholders.
+    pub fn insert(&self, text: &str, ranges: &[Range<usize>]) -> Result<Option<String>> {
+        let trusted: Vec<Match> = self.special.find_iter(&masked(text, ranges)).collect();
+        if !self.normalizes && self.special.find_iter(text).eq(trusted.iter().copied()) {
             return Ok(None);
         }
         if text.contains(MARK) {
-            return Err(Error::Tokenizer("the text holds U+10FFFF, which is no character".to_owned()));
+            return Err(Error::Tokenizer("the text contains U+10FFFF, which is not a character: remove it".to_owned()));
         }
         let (mut result, mut start) = (String::with_capacity(text.len()), 0);
-        for found in counting {
+        for found in trusted {
             result.push_str(&text[start..found.start()]);
             result.push_str(&self.texts[found.pattern().as_usize()]);
             start = found.end();
@@ -88,8 +90,8 @@ impl StandIns {
         Ok(Some(result + &text[start..]))
     }
 
-    /// The ids with the special tokens in the place of their stand-ins.
-    pub fn take_out(&self, mut ids: Vec<u32>) -> Vec<u32> {
+    /// Replaces the ids of placeholders by those of their special tokens.
+    pub fn restore(&self, mut ids: Vec<u32>) -> Vec<u32> {
         for id in &mut ids {
             *id = self.ids.get(id).copied().unwrap_or(*id);
         }
@@ -97,6 +99,6 @@ impl StandIns {
     }
 }
 
-fn stand_in(code: u32) -> String {
+fn placeholder(code: u32) -> String {
     [MARK].into_iter().chain(char::from_u32(code)).collect()
 }

@@ -1,7 +1,9 @@
-//! The pre-tokenizer of a `tokenizer.json`: the `tokenizers` crate's, but for the expressions that our own engine can run.
+//! Runs the pre-tokenizer of a `tokenizer.json`, with our own engine for the expressions that it
+//! supports.
 //!
-//! The crate's engine backtracks, and where it has done so a million times, it takes the rest of the text for one word and says
-//! nothing. Ours takes time in proportion to the text's length.
+//! The engine of the `tokenizers` crate backtracks. After a million steps it gives up, and silently
+//! treats the rest of the text as one word. Our engine takes time proportional to the text's
+//! length.
 
 use std::sync::Arc;
 
@@ -17,28 +19,29 @@ use crate::{
     tokenizer::pre,
 };
 
-/// White space or capitals in a row that the crate's engine is trusted with. Expressions may go back over each of them once or twice.
+/// The longest run of white space or capitals that the crate's engine handles. Expressions may
+/// backtrack over each of them once or twice.
 const LONGEST_RUN: usize = 1 << 18;
 
-/// What cuts a text, step by step.
+/// The steps of a pre-tokenizer.
 #[derive(Clone, Deserialize)]
 #[serde(from = "PreTokenizerWrapper")]
-pub(super) struct Cutter(Vec<Step>);
+pub(super) struct PreTokenizerSteps(Vec<PreTokenizerStep>);
 
 #[derive(Clone)]
-enum Step {
-    Ours(Arc<pre::Stage>),
+enum PreTokenizerStep {
+    Ours(Arc<pre::SplitStage>),
     Theirs(PreTokenizerWrapper),
 }
 
-impl From<PreTokenizerWrapper> for Cutter {
+impl From<PreTokenizerWrapper> for PreTokenizerSteps {
     fn from(pre_tokenizer: PreTokenizerWrapper) -> Self {
         Self(steps(&pre_tokenizer))
     }
 }
 
-fn steps(step: &PreTokenizerWrapper) -> Vec<Step> {
-    let ours = |expression: &str| Some(Step::Ours(Arc::new(pre::Stage::from_expression(expression)?)));
+fn steps(step: &PreTokenizerWrapper) -> Vec<PreTokenizerStep> {
+    let ours = |expression: &str| Some(PreTokenizerStep::Ours(Arc::new(pre::SplitStage::from_expression(expression)?)));
     let steps = match step {
         PreTokenizerWrapper::Sequence(steps) => Some(steps.as_ref().iter().flat_map(self::steps).collect()),
         PreTokenizerWrapper::Split(split) => match &split.pattern {
@@ -48,27 +51,29 @@ fn steps(step: &PreTokenizerWrapper) -> Vec<Step> {
             _ => None,
         },
         PreTokenizerWrapper::ByteLevel(bytes) if bytes.use_regex && !bytes.add_prefix_space => {
-            ours(pre::BYTE_LEVEL).map(|step| vec![step, Step::Theirs(bytes.use_regex(false).into())])
+            ours(pre::BYTE_LEVEL).map(|step| vec![step, PreTokenizerStep::Theirs(bytes.use_regex(false).into())])
         }
         _ => None,
     };
-    steps.unwrap_or_else(|| vec![Step::Theirs(step.clone())])
+    steps.unwrap_or_else(|| vec![PreTokenizerStep::Theirs(step.clone())])
 }
 
-impl PreTokenizer for Cutter {
+impl PreTokenizer for PreTokenizerSteps {
     fn pre_tokenize(&self, text: &mut PreTokenizedString) -> tokenizers::Result<()> {
         self.0.iter().try_for_each(|step| match step {
-            Step::Ours(stage) => text.split(|_, piece| piece.split(Words(stage), SplitDelimiterBehavior::Isolated)),
-            Step::Theirs(step) => step.pre_tokenize(text),
+            PreTokenizerStep::Ours(stage) => {
+                text.split(|_, piece| piece.split(StagePattern(stage), SplitDelimiterBehavior::Isolated))
+            }
+            PreTokenizerStep::Theirs(step) => step.pre_tokenize(text),
         })
     }
 }
 
-impl Cutter {
-    /// Refuses a text that the crate's engine may cut wrongly.
+impl PreTokenizerSteps {
+    /// Returns an error for a text that the crate's engine may split wrongly.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] with what is too long.
+    /// [`Error::Tokenizer`] with the lengths of the runs.
     pub fn check(&self, text: &str) -> Result<()> {
         if !self.0.iter().any(backtracks) {
             return Ok(());
@@ -78,23 +83,23 @@ impl Cutter {
             return Ok(());
         }
         let what = format!(
-            "the text has {spaces} white space characters and {capitals} capitals in a row; this tokenizer.json cuts no more than \
-             {LONGEST_RUN} reliably: shorten the text, or use a GGUF file"
+            "the text has {spaces} white space characters and {capitals} capitals in a row; this tokenizer.json \
+             handles at most {LONGEST_RUN}: shorten the text, or use a GGUF file"
         );
         Err(Error::Tokenizer(what))
     }
 }
 
-/// Whether a step runs an expression in the crate's engine.
-fn backtracks(step: &Step) -> bool {
+/// Returns whether a step runs an expression in the crate's engine.
+fn backtracks(step: &PreTokenizerStep) -> bool {
     match step {
-        Step::Theirs(PreTokenizerWrapper::Split(split)) => matches!(split.pattern, SplitPattern::Regex(_)),
-        Step::Theirs(PreTokenizerWrapper::ByteLevel(bytes)) => bytes.use_regex,
-        Step::Theirs(_) | Step::Ours(_) => false,
+        PreTokenizerStep::Theirs(PreTokenizerWrapper::Split(split)) => matches!(split.pattern, SplitPattern::Regex(_)),
+        PreTokenizerStep::Theirs(PreTokenizerWrapper::ByteLevel(bytes)) => bytes.use_regex,
+        PreTokenizerStep::Theirs(_) | PreTokenizerStep::Ours(_) => false,
     }
 }
 
-/// Characters in a row of which this holds.
+/// Returns the length of the longest run of characters for which `is` holds.
 fn longest_run(text: &str, is: impl Fn(char) -> bool) -> usize {
     let (mut longest, mut run) = (0, 0);
     for char in text.chars() {
@@ -104,10 +109,10 @@ fn longest_run(text: &str, is: impl Fn(char) -> bool) -> usize {
     longest
 }
 
-/// The words that a stage cuts.
-struct Words<'s>(&'s pre::Stage);
+/// A pattern that matches the pieces of a stage.
+struct StagePattern<'s>(&'s pre::SplitStage);
 
-impl Pattern for Words<'_> {
+impl Pattern for StagePattern<'_> {
     fn find_matches(&self, text: &str) -> tokenizers::Result<Vec<(Offsets, bool)>> {
         let (mut words, mut end) = (Vec::new(), 0);
         self.0.split(text, &mut |word| {

@@ -1,137 +1,151 @@
-//! A text in; the words that byte-level BPE merges within out.
+//! Splits a text into words, within which byte-level BPE merges.
 //!
-//! `tokenizer.ggml.pre` names how a model's text was cut in training: by regular expressions, which `table.rs` lists. Most end in a
-//! look-ahead, `\s+(?!\S)`: white space but for its last character where something follows. Engines with look-ahead backtrack, and
-//! give up on long texts; so the few look-aheads that there are each have a [`Cut`] of their own.
-
-use regex_automata::meta::Regex;
-use regex_automata::{Anchored, Input};
-
-use crate::error::{Error, Result};
+//! `tokenizer.ggml.pre` names the split of a model's training, by the regular expressions in
+//! `table.rs`. Most of them end in a look-ahead, `\s+(?!\S)`: white space without its last
+//! character before other text. Engines with look-ahead backtrack, and fail on long texts;
+//! therefore each look-ahead that occurs has a [`SplitRule`].
 
 #[cfg(feature = "tokenizers")]
 mod expression;
 mod table;
 
-#[cfg(feature = "tokenizers")]
-pub(super) use expression::BYTE_LEVEL;
+use regex_automata::{Anchored, Input, meta::Regex};
 
-/// How a model's text is cut.
-pub(super) struct Row {
-    /// The values of `tokenizer.ggml.pre` that mean it.
+#[cfg(feature = "tokenizers")]
+pub(super) use self::expression::BYTE_LEVEL;
+use crate::error::{Error, Result};
+
+/// The split of a model's text, and other settings that `tokenizer.ggml.pre` implies.
+pub(super) struct PreTokenizer {
+    /// The values of `tokenizer.ggml.pre`.
     names: &'static [&'static str],
-    /// Each cuts what the one before left.
-    stages: &'static [Cut<'static>],
-    /// Whether a word that is a token is that token, whatever its merges would give.
+    /// The rules; each one splits the pieces of the one before.
+    stages: &'static [SplitRule<'static>],
+    /// Whether a word that is in the vocabulary becomes that token without applying merges.
     pub ignore_merges: bool,
-    /// Whether sequences begin with a mark where the file does not say.
+    /// Whether a begin-of-sequence token is added if the file does not say.
     pub add_bos: bool,
 }
 
-/// One way to cut a text. What lies between two matches is one piece.
+/// A rule for splitting a text at matches. The text between two matches is one piece.
 #[derive(Clone, Copy)]
-enum Cut<'e> {
-    /// At the matches of an expression.
+enum SplitRule<'e> {
+    /// Splits at the matches of an expression.
     At(&'e str),
-    /// At the matches of an expression or else of `\s+(?!\S)|\s+`.
+    /// Splits at the matches of an expression, or else of `\s+(?!\S)|\s+`.
     Words(&'e str),
-    /// At the matches of an expression, and within them at groups of three characters, counted from the right.
+    /// Splits at the matches of an expression, and within them into groups of three characters,
+    /// counted from the right.
     Threes(&'e str),
-    /// At such groups of digits, in numbers that a word does not go on from: `\d{1,3}(?=(?:\d{3})*\b)`, where words are Oniguruma's.
+    /// Splits numbers that no word continues into such groups: `\d{1,3}(?=(?:\d{3})*\b)`, with the
+    /// words of Oniguruma.
     Thousands,
-    /// Before such groups of digits: `(?=(\d{3})+(?!\d))`.
+    /// Splits before such groups of digits: `(?=(\d{3})+(?!\d))`.
     BeforeThrees,
-    /// White space within a line into lengths that are powers of two, the longest first:
-    /// `\s{512}(?!\S)|\s{256}(?!\S)|…|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`, once [`Words`](Self::Words) has cut off what is before a word.
+    /// Splits white space within a line into lengths that are powers of two, the longest first:
+    /// `\s{512}(?!\S)|\s{256}(?!\S)|…|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`, after
+    /// [`Words`](Self::Words).
     Powers,
 }
 
-/// What becomes of a match.
+/// The pieces that a match becomes.
 #[derive(Clone, Copy)]
-enum Take {
+enum MatchAction {
+    /// The match is a piece.
     All,
-    /// All but the last character is a piece, and that begins the next.
+    /// The match without its last character is a piece; the search continues at that character.
     ButLast,
-    /// Groups of three characters from the right are a piece each.
+    /// Groups of three characters, counted from the right, are pieces.
     Threes,
-    /// Such a group begins a piece.
+    /// A piece begins at each such group.
     BeforeThrees,
-    /// Powers of two up to 512 characters are a piece each, the longest first.
+    /// Pieces with lengths that are powers of two up to 512 characters, the longest first.
     Powers,
-    /// Nothing is cut.
-    Nothing,
+    /// The match is not split off.
+    Ignore,
 }
 
-impl<'e> Cut<'e> {
-    /// The expressions, of which the first that matches counts, and what becomes of their matches.
-    fn expressions(self) -> Vec<(&'e str, Take)> {
+impl<'e> SplitRule<'e> {
+    /// Returns the expressions, in order of priority, and the action for each.
+    fn expressions(self) -> Vec<(&'e str, MatchAction)> {
         match self {
-            Self::At(expression) => vec![(expression, Take::All)],
+            Self::At(expression) => vec![(expression, MatchAction::All)],
             Self::Words(expression) => {
-                vec![(expression, Take::All), (r"\s+$", Take::All), (r"\s+\s", Take::ButLast), (r"\s", Take::All)]
+                vec![
+                    (expression, MatchAction::All),
+                    (r"\s+$", MatchAction::All),
+                    (r"\s+\s", MatchAction::ButLast),
+                    (r"\s", MatchAction::All),
+                ]
             }
-            Self::Threes(expression) => vec![(expression, Take::Threes)],
-            Self::BeforeThrees => vec![(r"\d+", Take::BeforeThrees)],
-            Self::Powers => vec![(r"^[^\S\r\n]+$", Take::Powers)],
-            Self::Thousands => vec![(r"\d+[\p{Alphabetic}\p{M}\p{Pc}¹²³¼½¾]", Take::Nothing), (r"\d+", Take::Threes)],
+            Self::Threes(expression) => vec![(expression, MatchAction::Threes)],
+            Self::BeforeThrees => vec![(r"\d+", MatchAction::BeforeThrees)],
+            Self::Powers => vec![(r"^[^\S\r\n]+$", MatchAction::Powers)],
+            Self::Thousands => {
+                vec![(r"\d+[\p{Alphabetic}\p{M}\p{Pc}¹²³¼½¾]", MatchAction::Ignore), (r"\d+", MatchAction::Threes)]
+            }
         }
     }
 }
 
-/// The row of a `tokenizer.ggml.pre`.
+/// Returns the pre-tokenizer of a value of `tokenizer.ggml.pre`.
 ///
 /// # Errors
-/// [`Error::Metadata`] naming a pre-tokenizer that no row has.
-pub(super) fn row(name: Option<&str>) -> Result<&'static Row> {
+/// [`Error::Metadata`] for an unknown or missing value.
+pub(super) fn find(name: Option<&str>) -> Result<&'static PreTokenizer> {
     const KEY: &str = "tokenizer.ggml.pre";
-    let known = || table::ROWS.iter().flat_map(|row| row.names).copied().collect::<Vec<_>>().join(", ");
+    let known = || table::PRE_TOKENIZERS.iter().flat_map(|pre| pre.names).copied().collect::<Vec<_>>().join(", ");
     let Some(name) = name else {
-        let what = format!("is missing, so how text is cut is unknown: convert the model again; known: {}", known());
+        let what = format!(
+            "is missing, so the split of text into words is unknown: convert the model again; known values: {}",
+            known()
+        );
         return Err(Error::metadata(KEY, what));
     };
     let unknown =
         || Error::metadata(KEY, format!("`{name}` is a pre-tokenizer that is not supported; supported: {}", known()));
-    table::ROWS.iter().find(|row| row.names.contains(&name)).ok_or_else(unknown)
+    table::PRE_TOKENIZERS.iter().find(|pre| pre.names.contains(&name)).ok_or_else(unknown)
 }
 
-/// A row made ready to run.
-pub(super) struct Splitter(Vec<Stage>);
+/// The compiled rules of a pre-tokenizer.
+pub(super) struct Splitter(Vec<SplitStage>);
 
-/// A cut made ready to run.
-pub(super) struct Stage {
+/// A compiled rule.
+pub(super) struct SplitStage {
     regex: Regex,
-    /// Of each of its expressions.
-    takes: Vec<Take>,
+    /// The action for each expression.
+    actions: Vec<MatchAction>,
 }
 
 impl Splitter {
-    pub fn new(row: &'static Row) -> Result<Self> {
-        Ok(Self(row.stages.iter().map(|cut| Stage::new(*cut)).collect::<Result<_>>()?))
+    pub fn new(pre_tokenizer: &'static PreTokenizer) -> Result<Self> {
+        Ok(Self(pre_tokenizer.stages.iter().map(|rule| SplitStage::new(*rule)).collect::<Result<_>>()?))
     }
 
-    /// Calls `each` with every word, in order; joined they are the text.
+    /// Calls `each` with every word, in order. The concatenated words are the text.
     pub fn split<'t>(&self, text: &'t str, each: &mut dyn FnMut(&'t str)) {
         split(&self.0, text, each);
     }
 }
 
-fn split<'t>(stages: &[Stage], text: &'t str, each: &mut dyn FnMut(&'t str)) {
+fn split<'t>(stages: &[SplitStage], text: &'t str, each: &mut dyn FnMut(&'t str)) {
     let Some((stage, rest)) = stages.split_first() else { return each(text) };
     stage.split(text, &mut |piece| split(rest, piece, each));
 }
 
-impl Stage {
-    fn new(cut: Cut) -> Result<Self> {
-        let (expressions, takes): (Vec<&str>, Vec<Take>) = cut.expressions().into_iter().unzip();
-        let regex = Regex::new_many(&expressions).map_err(|e| Error::Tokenizer(format!("pre-tokenizer: {e}")))?;
-        Ok(Self { regex, takes })
+impl SplitStage {
+    fn new(rule: SplitRule) -> Result<Self> {
+        let (expressions, actions): (Vec<&str>, Vec<MatchAction>) = rule.expressions().into_iter().unzip();
+        let regex = Regex::new_many(&expressions)
+            .map_err(|e| Error::Tokenizer(format!("an expression of the pre-tokenizer cannot be compiled: {e}")))?;
+        Ok(Self { regex, actions })
     }
 
-    /// Calls `each` with every piece, in order; joined they are the text.
+    /// Calls `each` with every piece, in order. The concatenated pieces are the text.
     pub fn split<'t>(&self, text: &'t str, each: &mut dyn FnMut(&'t str)) {
-        // Up to where the text has been given out, and up to where it has been searched.
+        // The end of the last piece, and the end of the searched text.
         let (mut start, mut searched) = (0, 0);
-        while let Some((from, to, take)) = self.find(text, searched) {
+        while let Some((from, to, action)) = self.find(text, searched) {
             let mut cut = |at: usize| {
                 if start < at {
                     each(&text[start..at]);
@@ -140,22 +154,22 @@ impl Stage {
             };
             let word = &text[from..to];
             searched = to;
-            if !matches!(take, Take::BeforeThrees | Take::Nothing) {
+            if !matches!(action, MatchAction::BeforeThrees | MatchAction::Ignore) {
                 cut(from);
             }
-            match take {
-                Take::All => cut(to),
-                Take::ButLast => {
+            match action {
+                MatchAction::All => cut(to),
+                MatchAction::ButLast => {
                     searched -= word.chars().next_back().map_or(0, char::len_utf8);
                     cut(searched);
                 }
-                Take::Threes => {
+                MatchAction::Threes => {
                     threes(word).for_each(|at| cut(from + at));
                     cut(to);
                 }
-                Take::BeforeThrees => threes(word).for_each(|at| cut(from + at)),
-                Take::Powers => powers(word).for_each(|at| cut(from + at)),
-                Take::Nothing => {}
+                MatchAction::BeforeThrees => threes(word).for_each(|at| cut(from + at)),
+                MatchAction::Powers => powers(word).for_each(|at| cut(from + at)),
+                MatchAction::Ignore => {}
             }
         }
         if start < text.len() {
@@ -163,20 +177,20 @@ impl Stage {
         }
     }
 
-    /// Where the next match begins and ends.
-    fn find(&self, text: &str, from: usize) -> Option<(usize, usize, Take)> {
+    /// Returns the start and the end of the next match, and its action.
+    fn find(&self, text: &str, from: usize) -> Option<(usize, usize, MatchAction)> {
         let input = Input::new(text).range(from..);
-        // Words mostly follow one another, and where a match begins need not be looked for if it is known.
-        let here = self.regex.search_half(&input.clone().anchored(Anchored::Yes));
-        if let Some(end) = here {
-            return Some((from, end.offset(), self.takes[end.pattern().as_usize()]));
+        // Most matches begin at the end of the last one, which an anchored search finds faster.
+        let adjacent = self.regex.search_half(&input.clone().anchored(Anchored::Yes));
+        if let Some(end) = adjacent {
+            return Some((from, end.offset(), self.actions[end.pattern().as_usize()]));
         }
         let found = self.regex.search(&input)?;
-        Some((found.start(), found.end(), self.takes[found.pattern().as_usize()]))
+        Some((found.start(), found.end(), self.actions[found.pattern().as_usize()]))
     }
 }
 
-/// Where groups of three characters begin, counted from the end.
+/// Returns the offsets of groups of three characters, counted from the end.
 fn threes(number: &str) -> impl Iterator<Item = usize> {
     let digits = number.chars().count();
     number
@@ -186,7 +200,7 @@ fn threes(number: &str) -> impl Iterator<Item = usize> {
         .map(|(_, (at, _))| at)
 }
 
-/// Where lengths end that are powers of two, the longest first.
+/// Returns the end offsets of pieces with lengths that are powers of two, the longest first.
 fn powers(space: &str) -> impl Iterator<Item = usize> {
     const LONGEST: usize = 512;
     let mut chars = space.chars();

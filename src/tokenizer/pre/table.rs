@@ -1,52 +1,57 @@
-//! Which expressions a `tokenizer.ggml.pre` means.
+//! The regular expressions of each value of `tokenizer.ggml.pre`.
 //!
-//! The expressions are those of the models' own `tokenizer.json`, alternative by alternative, as llama.cpp cites them; its own
-//! splitters are looser here and there, which the comments say. tests/data/tokenizer/pre.py holds every row against both.
-//! No normalisation comes before (Qwen2's own tokenizer applies NFC first): GGUF files do not ask for it.
+//! The expressions are taken from the models' own `tokenizer.json`, alternative by alternative, as
+//! llama.cpp cites them. llama.cpp's own splitters differ in places, which the comments name.
+//! tests/data/tokenizer/pre.py compares every row with both. Text is not normalised first (Qwen2's
+//! own tokenizer applies NFC), because GGUF files do not ask for it.
 
-use super::Cut::{At, BeforeThrees, Powers, Thousands, Threes, Words};
-use super::{Cut, Row};
+use super::{
+    PreTokenizer,
+    SplitRule::{self, At, BeforeThrees, Powers, Thousands, Threes, Words},
+};
 
-/// OpenAI's for GPT-2, which Hugging Face's byte-level pre-tokenizer has built in.
-const GPT_2: Cut = Words(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+");
+/// The expression of OpenAI's GPT-2, which is also built into Hugging Face's byte-level
+/// pre-tokenizer.
+const GPT_2: SplitRule = Words(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+");
 
 /// OpenAI's cl100k_base with single digits.
-const QWEN2: Cut = Words(concat!(
+const QWEN2: SplitRule = Words(concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
 ));
 
 /// OpenAI's cl100k_base.
-const LLAMA_3: Cut = Words(concat!(
+const LLAMA_3: SplitRule = Words(concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
 ));
 
-/// OpenAI's o200k_base. (llama.cpp's has no cases but ASCII's, so that `ÉCOLEfrançaise` is one word there.)
-const GPT_4O: Cut = Words(concat!(
+/// OpenAI's o200k_base. (llama.cpp distinguishes cases only in ASCII: `ÉCOLEfrançaise` is one
+/// word.)
+const GPT_4O: SplitRule = Words(concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+"
 ));
 
-/// Words of DeepSeek-V3.
-const DEEPSEEK_V3: Cut = Words(concat!(
+/// The words of DeepSeek-V3.
+const DEEPSEEK_V3: SplitRule = Words(concat!(
     r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"##,
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+"
 ));
 
-const HAN_AND_KANA: Cut = At(r"[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+");
-const HAN_AND_HANGUL: Cut = At(r"[\u{4e00}-\u{9fa5}\u{800}-\u{4e00}\u{ac00}-\u{d7ff}]+");
-const SCRIPTS: Cut = At(concat!(
+const HAN_AND_KANA: SplitRule = At(r"[\u{4e00}-\u{9fa5}\u{3040}-\u{309f}\u{30a0}-\u{30ff}]+");
+const HAN_AND_HANGUL: SplitRule = At(r"[\u{4e00}-\u{9fa5}\u{800}-\u{4e00}\u{ac00}-\u{d7ff}]+");
+const SCRIPTS: SplitRule = At(concat!(
     r"[\u{4e00}-\u{9fff}\u{3040}-\u{30ff}\u{3400}-\u{4dbf}\u{f900}-\u{faff}\u{ff65}-\u{ff9f}\u{2f00}-\u{2fdf}]+",
     r"|[\u{e00}-\u{e7f}]+|[\u{e80}-\u{eff}]+|[\u{1780}-\u{17ff}]+",
     r"|[\u{1000}-\u{109f}\u{aa60}-\u{aa7f}\u{a9e0}-\u{a9ff}]+|[\u{ac00}-\u{d7af}\u{1100}-\u{11ff}]+"
 ));
-const BLOOM: Cut = At(r" ?[^(\s|.,!?…。，、।۔،)]+");
-const DIGIT: Cut = At(r"\p{N}");
+const BLOOM: SplitRule = At(r" ?[^(\s|.,!?…。，、।۔،)]+");
+const DIGIT: SplitRule = At(r"\p{N}");
 
-pub(super) const ROWS: &[Row] = &[
-    Row {
+pub(super) const PRE_TOKENIZERS: &[PreTokenizer] = &[
+    PreTokenizer {
         names: &[
             "gpt-2",
             "phi-2",
@@ -72,13 +77,13 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &["starcoder", "smollm", "codeshell", "command-r", "exaone", "mellum2", "minerva-7b", "refact"],
         stages: &[DIGIT, GPT_2],
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &[
             "qwen2",
             "deepseek-r1-qwen",
@@ -94,8 +99,8 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
-        // As qwen2, with marks taken for letters.
+    PreTokenizer {
+        // As qwen2, with combining marks as letters.
         names: &["qwen35"],
         stages: &[Words(concat!(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}",
@@ -104,7 +109,7 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &[
             "llama-bpe",
             "llama3",
@@ -120,10 +125,15 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: true,
         add_bos: true,
     },
-    Row { names: &["jais-2"], stages: &[LLAMA_3, Powers], ignore_merges: false, add_bos: false },
-    Row { names: &["glm4", "glm5"], stages: &[LLAMA_3], ignore_merges: true, add_bos: false },
-    Row { names: &["chatglm-bpe", "dbrx", "smaug-bpe"], stages: &[LLAMA_3], ignore_merges: false, add_bos: false },
-    Row {
+    PreTokenizer { names: &["jais-2"], stages: &[LLAMA_3, Powers], ignore_merges: false, add_bos: false },
+    PreTokenizer { names: &["glm4", "glm5"], stages: &[LLAMA_3], ignore_merges: true, add_bos: false },
+    PreTokenizer {
+        names: &["chatglm-bpe", "dbrx", "smaug-bpe"],
+        stages: &[LLAMA_3],
+        ignore_merges: false,
+        add_bos: false,
+    },
+    PreTokenizer {
         names: &["minicpm5"],
         stages: &[
             At(r"\p{N}{1,3}"),
@@ -135,22 +145,23 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: true,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &["gpt-4o", "kanana2", "llama4", "minimax-m2", "talkie"],
         stages: &[GPT_4O],
         ignore_merges: false,
         add_bos: false,
     },
-    Row { names: &["granite-embed-multi-97m"], stages: &[GPT_4O], ignore_merges: true, add_bos: false },
-    Row {
-        // (llama.cpp cuts digits in threes wherever they stand, and leaves the first group to what is before it.)
+    PreTokenizer { names: &["granite-embed-multi-97m"], stages: &[GPT_4O], ignore_merges: true, add_bos: false },
+    PreTokenizer {
+        // (llama.cpp groups all digits, and joins the first group to the text before it.)
         names: &["tiny_aya", "cohere2moe"],
         stages: &[Thousands, GPT_4O],
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
-        // As gpt-4o, with single digits and without contractions. (llama.cpp's has no cases but ASCII's.)
+    PreTokenizer {
+        // As gpt-4o, with single digits and without contractions. (llama.cpp distinguishes cases
+        // only in ASCII.)
         names: &["tekken"],
         stages: &[Words(concat!(
             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
@@ -160,8 +171,8 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: true,
         add_bos: true,
     },
-    Row {
-        // (llama.cpp has neither cases nor marks, and not all of the script Han.)
+    PreTokenizer {
+        // (llama.cpp ignores cases, combining marks and a part of the script Han.)
         names: &["kimi-k2"],
         stages: &[Words(concat!(
             r"[\p{Han}]+",
@@ -172,8 +183,8 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
-        // (llama.cpp's has no cases.)
+    PreTokenizer {
+        // (llama.cpp ignores cases.)
         names: &["youtu"],
         stages: &[
             At(concat!(
@@ -190,22 +201,23 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: true,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &["deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"],
         stages: &[At(r"\p{N}{1,3}"), HAN_AND_KANA, DEEPSEEK_V3],
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
-        // Its own expressions come to threes in four steps, 510 digits at a time. (llama.cpp takes all numbers for digits, leaves the first
-        // group to what is before it, and the scripts together.)
+    PreTokenizer {
+        // The original expressions make the same groups in four steps, 510 digits at a time.
+        // (llama.cpp treats all numbers as digits, joins the first group to the text before it, and
+        // does not split scripts.)
         names: &["afmoe"],
         stages: &[Threes(r"\p{Nd}+"), SCRIPTS, DEEPSEEK_V3],
         ignore_merges: false,
         add_bos: false,
     },
-    Row { names: &["superbpe"], stages: &[At(r"\p{N}+"), BeforeThrees], ignore_merges: false, add_bos: false },
-    Row {
+    PreTokenizer { names: &["superbpe"], stages: &[At(r"\p{N}+"), BeforeThrees], ignore_merges: false, add_bos: false },
+    PreTokenizer {
         names: &["spark2_5"],
         stages: &[
             At(r"\p{N}{1,3}"),
@@ -219,8 +231,8 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
-        // (llama.cpp leaves numbers whole; its merges join no digits.)
+    PreTokenizer {
+        // (llama.cpp does not split numbers; the merges join no digits.)
         names: &["deepseek-llm"],
         stages: &[
             At(r"[\r\n]"),
@@ -233,28 +245,33 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &["deepseek-coder"],
         stages: &[At(r"[\r\n]"), At(r"\s?\p{L}+"), At(r"\s?\p{P}+"), HAN_AND_HANGUL, DIGIT],
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &["falcon"],
         stages: &[At(r"[\p{P}$+<=>^~|`]+"), GPT_2, At(r"[0-9][0-9][0-9]")],
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
-        // llama.cpp's, for files that name none of their own.
+    PreTokenizer {
+        // llama.cpp's expressions for files without a specific pre-tokenizer.
         names: &["default"],
         stages: &[At(r"[\p{P}$+<=>^~|]+"), GPT_2, At(r"\p{N}+"), At(r"[0-9][0-9][0-9]")],
         ignore_merges: false,
         add_bos: false,
     },
-    Row { names: &["bloom", "gpt3-finnish", "poro-chat"], stages: &[BLOOM], ignore_merges: false, add_bos: false },
-    Row { names: &["viking"], stages: &[BLOOM, DIGIT], ignore_merges: false, add_bos: false },
-    Row {
+    PreTokenizer {
+        names: &["bloom", "gpt3-finnish", "poro-chat"],
+        stages: &[BLOOM],
+        ignore_merges: false,
+        add_bos: false,
+    },
+    PreTokenizer { names: &["viking"], stages: &[BLOOM, DIGIT], ignore_merges: false, add_bos: false },
+    PreTokenizer {
         names: &["bailingmoe", "bailingmoe2", "llada-moe"],
         stages: &[Words(concat!(
             r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
@@ -263,7 +280,7 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &["seed-coder"],
         stages: &[Words(concat!(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}",
@@ -272,8 +289,8 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row { names: &["laguna"], stages: &[At(r"[^\n]+|[\n]+"), QWEN2], ignore_merges: false, add_bos: false },
-    Row {
+    PreTokenizer { names: &["laguna"], stages: &[At(r"[^\n]+|[\n]+"), QWEN2], ignore_merges: false, add_bos: false },
+    PreTokenizer {
         names: &["exaone-moe"],
         stages: &[Words(concat!(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}",
@@ -282,14 +299,14 @@ pub(super) const ROWS: &[Row] = &[
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         // As qwen2, without contractions.
         names: &["ufakzeka"],
         stages: &[Words(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+")],
         ignore_merges: false,
         add_bos: false,
     },
-    Row {
+    PreTokenizer {
         names: &["chameleon"],
         stages: &[
             At(r"<sentinel:[0-9]+>"),
@@ -304,7 +321,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// A space, and letters of the scripts that have cases.
+/// An optional space, and letters of the scripts with cases.
 const DEEPSEEK_LETTERS: &str = concat!(
     r"\s?[",
     r"A-Za-z\u{b5}\u{c0}-\u{d6}\u{d8}-\u{f6}\u{f8}-\u{1ba}\u{1bc}-\u{1bf}\u{1c4}-\u{293}\u{295}-\u{2af}",

@@ -36,7 +36,7 @@ fn endless(runner: &Runner) -> GenerateOptions {
 }
 
 #[test]
-fn handles_and_streams_go_anywhere() {
+fn async_types_are_send_and_static() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}
     anywhere::<AsyncRunner>();
     fn movable<T: Send + Unpin + 'static>() {}
@@ -45,7 +45,7 @@ fn handles_and_streams_go_anywhere() {
 }
 
 #[test]
-fn a_stream_has_the_pieces_of_the_generation() {
+fn stream_yields_the_pieces_of_the_generation() {
     let mut runner = storyteller();
     let mut generation = runner.generate(PROMPT, &short(7)).unwrap();
     let pieces: Vec<String> = generation.by_ref().map(Result::unwrap).collect();
@@ -62,7 +62,7 @@ fn a_stream_has_the_pieces_of_the_generation() {
 }
 
 #[test]
-fn an_answer_has_the_events_of_the_answer() {
+fn answer_stream_yields_the_events_of_the_answer() {
     let folder = Folder::new();
     let path = folder.write("chat.gguf", with_template(MODELS[0], TEMPLATE));
     let mut runner = Runner::from_gguf(path).unwrap();
@@ -85,7 +85,7 @@ fn an_answer_has_the_events_of_the_answer() {
 }
 
 #[test]
-fn dropping_a_stream_ends_its_generation() {
+fn dropped_stream_stops_its_generation() {
     let runner = AsyncRunner::new(storyteller()).unwrap();
     let options = endless(runner.model());
     block_on(async {
@@ -98,7 +98,7 @@ fn dropping_a_stream_ends_its_generation() {
 }
 
 #[test]
-fn a_handle_ends_a_generation_and_leaves_its_summary() {
+fn stop_handle_ends_a_stream_with_a_summary() {
     let runner = AsyncRunner::new(storyteller()).unwrap();
     let options = endless(runner.model());
     block_on(async {
@@ -114,7 +114,7 @@ fn a_handle_ends_a_generation_and_leaves_its_summary() {
 
 /// What came of the requests that waited behind one that the test holds up until it has seen to them.
 #[test]
-fn what_is_dropped_before_its_turn_is_not_done() {
+fn requests_dropped_before_they_start_do_not_run() {
     let runner = AsyncRunner::new(storyteller()).unwrap();
     let (go_on, wait) = mpsc::channel::<()>();
     let held_up = runner.call(move |_| {
@@ -131,7 +131,7 @@ fn what_is_dropped_before_its_turn_is_not_done() {
 }
 
 #[test]
-fn requests_are_answered_in_turn_in_whatever_order_they_are_read() {
+fn requests_run_in_order_regardless_of_polling() {
     let runner = AsyncRunner::new(storyteller()).unwrap();
     let texts = [1, 2].map(|seed| storyteller().generate(PROMPT, &short(seed)).unwrap().map(Result::unwrap).collect());
     let [first, second]: [String; 2] = texts;
@@ -143,7 +143,7 @@ fn requests_are_answered_in_turn_in_whatever_order_they_are_read() {
 }
 
 #[test]
-fn another_has_a_sequence_of_its_own() {
+fn another_runner_has_its_own_sequence() {
     block_on(async {
         let runner = AsyncRunner::new(storyteller()).unwrap();
         let other = runner.another().await.unwrap();
@@ -160,7 +160,7 @@ fn another_has_a_sequence_of_its_own() {
 }
 
 #[test]
-fn errors_come_as_items_and_the_runner_goes_on() {
+fn errors_are_items_and_the_runner_continues() {
     block_on(async {
         let runner = AsyncRunner::load(|| Ok(storyteller())).await.unwrap();
         let mut stream = runner.generate("", &short(1));
@@ -176,7 +176,7 @@ fn errors_come_as_items_and_the_runner_goes_on() {
 }
 
 #[test]
-fn a_panic_is_an_error_for_everybody_who_waits() {
+fn panic_is_an_error_for_all_pending_requests() {
     block_on(async {
         let runner = AsyncRunner::new(storyteller()).unwrap();
         let panicked = runner.call(|_| -> inkstone::Result<()> { panic!("on purpose") });
@@ -191,7 +191,7 @@ fn a_panic_is_an_error_for_everybody_who_waits() {
 
 #[cfg(feature = "constrained")]
 #[test]
-fn values_of_a_type_come_as_futures() {
+fn typed_values_are_returned_by_futures() {
     #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
     enum Kind {
         Fox,

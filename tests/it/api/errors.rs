@@ -45,7 +45,7 @@ fn every_error() -> Vec<(Error, &'static [&'static str])> {
 
 /// A report prints the message and then each source, so a source that the message includes would be there twice.
 #[test]
-fn every_error_says_everything_once() {
+fn error_messages_name_each_cause_once() {
     for (error, texts) in every_error() {
         let message = error.to_string();
         for text in texts {
@@ -57,7 +57,7 @@ fn every_error_says_everything_once() {
 }
 
 #[test]
-fn a_program_that_ends_with_an_error_prints_its_message() {
+fn main_prints_the_error_message() {
     let folder = Folder::new();
     let path = folder.path().join("missing.gguf");
     let error = Runner::from_gguf(&path).unwrap_err();
@@ -70,7 +70,7 @@ fn a_program_that_ends_with_an_error_prints_its_message() {
 }
 
 #[test]
-fn a_full_context_suggests_what_helps() {
+fn full_context_error_suggests_what_helps() {
     let message = |error: Error| {
         assert!(matches!(error, Error::ContextFull { .. }), "{error}");
         error.to_string()

@@ -37,7 +37,7 @@ fn printed(program: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn every_example_explains_itself() {
+fn every_example_has_a_usage_text() {
     for name in ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize"] {
         let Some(program) = example(name) else { return };
         assert!(printed(&program, &["--help"]).starts_with(&format!("Usage: {name} ")), "{name}");
@@ -51,7 +51,7 @@ fn every_example_explains_itself() {
 }
 
 #[test]
-fn whatever_is_wrong_is_one_line() {
+fn example_errors_are_one_line() {
     let (Some(generate), Some(logits)) = (example("generate"), example("logits")) else { return };
     let folder = Folder::new();
     let model = MODELS[0].path();
@@ -90,7 +90,7 @@ fn whatever_is_wrong_is_one_line() {
 }
 
 #[test]
-fn examples_chat_by_a_template_of_ones_own() {
+fn examples_chat_with_a_given_template() {
     let (Some(generate), Some(chat)) = (example("generate"), example("chat")) else { return };
     let folder = Folder::new();
     let source = "{% for m in messages %}{{ m.content }}{% endfor %}";
@@ -119,7 +119,7 @@ fn examples_chat_by_a_template_of_ones_own() {
 }
 
 #[test]
-fn logits_writes_what_llama_cpp_does() {
+fn logits_example_matches_llama_cpps_format() {
     let Some(program) = example("logits") else { return };
     let folder = Folder::new();
     let out = folder.path().join("logits.f32");
@@ -135,7 +135,7 @@ fn logits_writes_what_llama_cpp_does() {
 }
 
 #[test]
-fn perplexity_is_that_of_each_token_after_those_before() {
+fn perplexity_example_matches_stepwise_scores() {
     let Some(program) = example("perplexity") else { return };
     let folder = Folder::new();
     let text = "the quick brown fox jumps over the lazy dog and then the dog runs after the fox";
@@ -161,7 +161,7 @@ fn perplexity_is_that_of_each_token_after_those_before() {
 }
 
 #[test]
-fn bench_writes_one_line_of_json() {
+fn bench_example_writes_one_line_of_json() {
     let Some(program) = example("bench") else { return };
     let model = MODELS[0].path();
     let args = ["--model", model.to_str().unwrap(), "--prefill", "20", "--decode", "4", "--depth", "10", "--reps", "2"];
@@ -178,7 +178,7 @@ fn bench_writes_one_line_of_json() {
 }
 
 #[test]
-fn bench_says_where_the_time_goes() {
+fn bench_example_writes_a_profile() {
     let Some(program) = example("bench") else { return };
     let model = MODELS[0].path();
     let args = ["--model", model.to_str().unwrap(), "--prefill", "20", "--decode", "4", "--reps", "1", "--profile"];
@@ -202,7 +202,7 @@ fn bench_says_where_the_time_goes() {
 }
 
 #[test]
-fn inspect_shows_every_part() {
+fn inspect_example_shows_every_part() {
     let Some(program) = example("inspect") else { return };
     let model = MODELS[2].path();
     let model = model.to_str().unwrap();

@@ -167,7 +167,7 @@ proptest! {
 
     /// Stop strings end the text at the same place into whatever pieces it was cut, and nothing of them is given out.
     #[test]
-    fn stop_strings_are_cut_out(
+    fn stop_strings_are_removed_from_the_text(
         text in "( the| and|th|he|an|é){0,9}",
         stops in prop::collection::vec(stop_string(), 0..6),
     ) {
@@ -196,7 +196,7 @@ proptest! {
 
     /// The same where layers see no further back than a window, and give back what is out of sight.
     #[test]
-    fn windows_hold_what_is_seen(actions in actions(12), window in 1..200usize, recurrent: bool) {
+    fn windows_keep_the_pages_within_attention(actions in actions(12), window in 1..200usize, recurrent: bool) {
         let recorder = Recorder::new(Limits { max_tokens: 70, ..LIMITS }, fingerprint).windowed(window);
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
         let mut decoder = recorder.into_decoder(12 * CONTEXT);
@@ -223,7 +223,7 @@ fn ended_by_stop<'a>(text: &'a str, stops: &'a [String]) -> Option<(&'a str, &'a
 }
 
 #[test]
-fn a_failed_step_leaves_sequences_as_they_were() {
+fn failed_step_leaves_sequences_unchanged() {
     let long: Vec<u32> = (0..30).collect();
     // 30 tokens take five steps: one for each of the next call's, before and after the fork's copy was made.
     for (steps, recurrent) in (5..10).flat_map(|steps| [(steps, false), (steps, true)]) {
@@ -243,7 +243,7 @@ fn a_failed_step_leaves_sequences_as_they_were() {
 }
 
 #[test]
-fn bad_runs_are_refused_and_change_nothing() {
+fn invalid_runs_are_refused_and_leave_sequences_unchanged() {
     let mut decoder = decoder();
     let (first, closed) = (decoder.open(), decoder.open());
     decoder.close(closed).unwrap();
@@ -267,7 +267,7 @@ fn bad_runs_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn prefill_keeps_what_is_shared_and_can_be_stopped() {
+fn prefill_reuses_the_common_prefix_and_can_be_stopped() {
     let mut decoder = decoder();
     let id = decoder.open();
     let ids: Vec<u32> = (0..20).collect();
@@ -304,7 +304,7 @@ fn pieces_are_whole_characters() {
 }
 
 #[test]
-fn a_character_cut_off_by_the_limit_is_replaced() {
+fn character_cut_off_by_the_token_limit_is_replaced() {
     let mut decoder = scripted(1, &bytes("a😀"), CONTEXT);
     let sequence = decoder.open();
     let options = GenerateOptions { max_tokens: Some(3), ..greedy() };
@@ -332,7 +332,7 @@ fn every_end_of_generation_token_ends_the_text() {
 }
 
 #[test]
-fn a_text_ends_after_1024_tokens_where_no_limit_is_given() {
+fn default_token_limit_is_1024() {
     let run = |options: GenerateOptions| {
         let mut decoder = scripted(1, &[], 1100);
         let sequence = decoder.open();
@@ -345,7 +345,7 @@ fn a_text_ends_after_1024_tokens_where_no_limit_is_given() {
 }
 
 #[test]
-fn the_context_ends_the_text() {
+fn text_ends_at_the_end_of_the_context() {
     let mut decoder = scripted(4, &bytes("0123456789"), 8);
     let sequence = decoder.open();
     let mut generation = Generation::new(&mut decoder, sequence, vec![0; 4], &tokenizer(), &greedy()).unwrap();
@@ -359,7 +359,7 @@ fn the_context_ends_the_text() {
 }
 
 #[test]
-fn a_turn_that_goes_on_costs_its_new_tokens() {
+fn continued_prompt_computes_only_new_tokens() {
     let mut decoder = scripted(5, &bytes("hello"), CONTEXT);
     let sequence = decoder.open();
     let options = GenerateOptions { max_tokens: Some(5), ..greedy() };
@@ -377,7 +377,7 @@ fn a_turn_that_goes_on_costs_its_new_tokens() {
 /// A conversation of twenty turns with recurrent layers, whose prompts end with a head of the answer that later prompts
 /// lack every other time. Then earlier turns are gone back to.
 #[test]
-fn recurrent_layers_compute_what_is_new() {
+fn recurrent_layers_reuse_checkpoints() {
     const CONTEXT: usize = 4000;
     let recorder = Recorder::new(LIMITS, fingerprint).recurrent();
     let computed = recorder.computed();
@@ -424,7 +424,7 @@ fn recurrent_layers_compute_what_is_new() {
 }
 
 #[test]
-fn truncation_of_recurrent_layers_is_made_up_for() {
+fn truncated_recurrent_sequences_are_recomputed_from_checkpoints() {
     let recorder = Recorder::new(LIMITS, fingerprint).recurrent();
     let computed = recorder.computed();
     let mut decoder = recorder.into_decoder(CONTEXT);
@@ -446,7 +446,7 @@ fn truncation_of_recurrent_layers_is_made_up_for() {
 /// Long answers in a conversation whose layers see little of it: another answer costs a token, a prompt that lacks the
 /// answer's reasoning its new tokens, and an earlier turn everything.
 #[test]
-fn windows_are_gone_back_to_where_prompts_end() {
+fn windows_return_to_the_end_of_the_prompt() {
     let recorder = Recorder::new(LIMITS, fingerprint).windowed(100);
     let computed = recorder.computed();
     let mut decoder = recorder.into_decoder(4000);
@@ -483,7 +483,7 @@ fn windows_are_gone_back_to_where_prompts_end() {
 /// forks. No clone loses the step that the device has done ahead for it: a turn costs one token, and one step ahead more
 /// each time that a clone leaves the most probable path.
 #[test]
-fn clones_in_turn_keep_their_steps_ahead() {
+fn alternating_clones_keep_their_pipelined_steps() {
     for recurrent in [false, true] {
         let recorder = Recorder::new(LIMITS, fingerprint).running_ahead();
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
@@ -532,7 +532,7 @@ fn clones_in_turn_keep_their_steps_ahead() {
 
 /// Three threads with a sequence each, whose steps take turns in any order; and what they held is free afterwards.
 #[test]
-fn clones_have_sequences_of_their_own() {
+fn clones_have_separate_sequences() {
     for recurrent in [false, true] {
         let recorder = Recorder::new(LIMITS, fingerprint).windowed(20);
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
@@ -567,7 +567,7 @@ fn clones_have_sequences_of_their_own() {
 }
 
 #[test]
-fn callers_stop_during_prefill_and_between_tokens() {
+fn stop_handle_works_during_prefill_and_decode() {
     let tokenizer = tokenizer();
     let mut decoder = scripted(20, &bytes("hello"), CONTEXT);
     let sequence = decoder.open();
@@ -604,7 +604,7 @@ fn callers_stop_during_prefill_and_between_tokens() {
 }
 
 #[test]
-fn a_seed_gives_its_text_again() {
+fn seed_of_the_summary_reproduces_the_text() {
     let tokenizer = tokenizer();
     let run = |seed| {
         let mut decoder = decoder();
@@ -621,7 +621,7 @@ fn a_seed_gives_its_text_again() {
 }
 
 #[test]
-fn a_device_that_finds_the_largest_logits_changes_no_text() {
+fn device_top_k_gives_the_same_text() {
     let samplers = [
         SamplerOptions::default(),
         SamplerOptions { top_k: 5, temperature: 3.0, ..SamplerOptions::default() },
@@ -649,7 +649,7 @@ fn a_device_that_finds_the_largest_logits_changes_no_text() {
 }
 
 #[test]
-fn the_largest_logits_must_be_numbers_too() {
+fn nan_in_device_top_k_is_refused() {
     for (logit, what) in [(f32::NAN, "NaN"), (f32::INFINITY, "infinity"), (f32::NEG_INFINITY, "negative infinity")] {
         let late = move |ids: &[u32]| {
             let other = if logit == f32::NEG_INFINITY { logit } else { 1.0 };
@@ -665,7 +665,7 @@ fn the_largest_logits_must_be_numbers_too() {
 }
 
 #[test]
-fn errors_of_the_device_end_the_text() {
+fn device_errors_end_the_text() {
     let tokenizer = tokenizer();
     for steps in 0..3 {
         let mut decoder = Recorder::new(LIMITS, |_| vec![0.0; VOCAB]).failing_after(steps).into_decoder(CONTEXT);
@@ -678,7 +678,7 @@ fn errors_of_the_device_end_the_text() {
 }
 
 #[test]
-fn bad_requests_are_refused() {
+fn invalid_requests_are_refused() {
     let tokenizer = tokenizer();
     let mut decoder = decoder();
     let sequence = decoder.open();

@@ -58,7 +58,7 @@ fn is_animal(value: &Value) -> bool {
 }
 
 #[test]
-fn json_is_valid_by_its_schema_however_hot() {
+fn json_at_high_temperature_is_valid_for_its_schema() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -117,7 +117,7 @@ enum Mood {
 }
 
 #[test]
-fn answers_are_values_of_a_type() {
+fn typed_answers_are_read_by_serde() {
     let mut runner = storyteller();
     let greedy = GenerateOptions { sampler: SamplerOptions::greedy(), ..Default::default() };
     let tale: Tale = runner.generate_as("Once", &greedy).unwrap();
@@ -206,7 +206,7 @@ mod composed {
 
 /// An object that were open would hold a key of the model's own: hot as it is, it has no end of them.
 #[test]
-fn objects_put_together_have_the_types_fields_alone() {
+fn composed_objects_have_only_the_types_fields() {
     fn holds<T: serde::de::DeserializeOwned + JsonSchema>(runner: &mut Runner) {
         for seed in 0..20 {
             let options = GenerateOptions { sampler: hot(seed), max_tokens: Some(400), ..Default::default() };
@@ -223,7 +223,7 @@ fn objects_put_together_have_the_types_fields_alone() {
 }
 
 #[test]
-fn expressions_and_grammars_are_kept_to() {
+fn texts_match_their_expression_or_grammar() {
     let mut runner = storyteller();
     let [date, sum] = {
         let grammars = runner.grammars().unwrap();
@@ -243,7 +243,7 @@ fn expressions_and_grammars_are_kept_to() {
 
 /// Against a search through all words of the language: a token may come where its bytes go on with one of them.
 #[test]
-fn masks_leave_what_a_search_finds() {
+fn masks_allow_the_tokens_that_a_search_finds() {
     let grammars = grammars();
     let gguf = Gguf::open(data("storyteller/storyteller.gguf")).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
@@ -287,7 +287,7 @@ fn masks_leave_what_a_search_finds() {
 }
 
 #[test]
-fn what_cannot_be_kept_to_is_an_error() {
+fn unusable_grammars_are_refused() {
     let grammars = grammars();
     let refused = |schema: Value, named: &str| match grammars.json_schema(&schema) {
         Err(Error::Grammar(what)) => assert!(what.contains(named), "{what}"),
@@ -314,7 +314,7 @@ fn what_cannot_be_kept_to_is_an_error() {
 
 /// llguidance makes a Lark grammar of an expression, which is not what its author wrote.
 #[test]
-fn errors_show_the_expression_as_it_was_written() {
+fn regex_errors_quote_the_callers_expression() {
     let grammars = grammars();
     let refused = |expression: &str| grammars.regex(expression).unwrap_err().to_string();
     assert_eq!(refused("a/b("), "grammar: regex parse error:\n    a/b(\n       ^\nerror: unclosed group");
@@ -329,7 +329,7 @@ fn errors_show_the_expression_as_it_was_written() {
 }
 
 #[test]
-fn errors_in_lark_name_the_line_and_quote_it() {
+fn lark_errors_name_and_quote_the_line() {
     let grammars = grammars();
     let refused = |grammar: &str| grammars.lark(grammar).unwrap_err().to_string();
     assert_eq!(
@@ -382,7 +382,7 @@ fn answer(runner: &mut Runner, open: Option<bool>, text: &str, grammar: Option<G
 }
 
 #[test]
-fn a_thought_is_free_and_the_answer_after_it_is_not() {
+fn reasoning_is_unconstrained_before_a_constrained_answer() {
     let folder = Folder::new();
     let path = folder.write("thinks.gguf", with_template(MODELS[0], THINKS));
     let runner = &mut Runner::builder().threads(2).from_gguf(path).unwrap();

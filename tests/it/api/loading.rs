@@ -46,7 +46,7 @@ fn noting(builder: RunnerBuilder, cancel_at: usize) -> (RunnerBuilder, Calls) {
 }
 
 #[test]
-fn calls_go_from_the_start_to_the_end() {
+fn progress_is_reported_from_start_to_end() {
     for device in devices() {
         let (builder, calls) = noting(builder(&device).threads(1), usize::MAX);
         let total = builder.plan(storyteller()).unwrap().weights;
@@ -61,7 +61,7 @@ fn calls_go_from_the_start_to_the_end() {
 }
 
 #[test]
-fn loading_is_cancelled_at_any_call_and_can_be_tried_again() {
+fn loading_can_be_cancelled_at_any_call_and_retried() {
     for device in devices() {
         for cancel_at in 0..3 {
             let (cancelling, calls) = noting(builder(&device).threads(1), cancel_at);
@@ -79,14 +79,14 @@ fn loading_is_cancelled_at_any_call_and_can_be_tried_again() {
 
 /// The device that is looked for first is not given up for another one.
 #[test]
-fn a_cancelled_load_is_not_tried_on_another_device() {
+fn cancelled_load_is_not_retried_on_another_device() {
     let (builder, calls) = noting(Runner::builder(), 0);
     assert!(matches!(builder.from_path(storyteller()), Err(Error::Cancelled)));
     assert_eq!(calls.lock().unwrap().len(), 1);
 }
 
 #[test]
-fn a_model_that_is_loaded_keeps_no_callback() {
+fn loaded_model_drops_the_callback() {
     let (builder, calls) = noting(builder(&Device::Cpu), usize::MAX);
     let runner = builder.from_gguf(MODELS[0].path()).unwrap();
     drop(builder);
@@ -95,7 +95,7 @@ fn a_model_that_is_loaded_keeps_no_callback() {
 }
 
 #[test]
-fn a_panic_of_the_callback_is_the_callers() {
+fn callback_panic_reaches_the_caller() {
     for panic_at in [0, 4 << 20] {
         let builder = builder(&Device::Cpu).threads(1).on_progress(move |ready, _| {
             assert!(ready < panic_at, "on purpose");

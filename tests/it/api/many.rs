@@ -82,7 +82,7 @@ proptest! {
 
     /// Whatever the prompts share and however the texts end; pieces come in order and make up the texts.
     #[test]
-    fn texts_are_those_alone(
+    fn batched_texts_equal_single_texts(
         common in prop::collection::vec(0..256u32, 0..20),
         requests in prop::collection::vec((prop::collection::vec(0..4u32, 0..12), options()), 0..9),
         recurrent: bool,
@@ -124,7 +124,7 @@ fn counting() -> (Decoder, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_common_beginning_is_computed_once() {
+fn common_prefix_is_computed_once() {
     let (mut decoder, computed) = counting();
     let sequence = decoder.open();
     let common: Vec<u32> = (0..100).collect();
@@ -143,7 +143,7 @@ fn a_common_beginning_is_computed_once() {
 }
 
 #[test]
-fn a_callback_ends_its_text_alone() {
+fn callback_ends_only_its_text() {
     let (mut decoder, _) = counting();
     let sequence = decoder.open();
     let requests = (0..5).map(|n| (vec![n; 4], greedy(9)));
@@ -159,7 +159,7 @@ fn a_callback_ends_its_text_alone() {
 }
 
 #[test]
-fn handles_stop_texts_before_their_turn_too() {
+fn handles_stop_waiting_texts() {
     let (mut decoder, computed) = counting();
     let sequence = decoder.open();
     let (all, one) = (StopHandle::new(), StopHandle::new());
@@ -182,7 +182,7 @@ fn handles_stop_texts_before_their_turn_too() {
 }
 
 #[test]
-fn processors_are_of_their_own_text() {
+fn processors_apply_only_to_their_text() {
     let (mut decoder, _) = counting();
     let sequence = decoder.open();
     let requests = (0..6u32).map(|n| {
@@ -198,7 +198,7 @@ fn processors_are_of_their_own_text() {
 }
 
 #[test]
-fn errors_name_the_request_and_leave_no_sequence() {
+fn errors_name_the_request_and_close_all_sequences() {
     let refused = |decoder: &mut Decoder, bad: GenerateRequest<'static>| {
         let sequence = decoder.open();
         let good = || GenerateRequest::new(vec![1, 2], greedy(5));
@@ -228,7 +228,7 @@ fn errors_name_the_request_and_leave_no_sequence() {
 }
 
 #[test]
-fn errors_of_the_device_leave_no_sequence() {
+fn device_errors_close_all_sequences() {
     for steps in 0..5 {
         let recorder = Recorder::new(LIMITS, fingerprint).failing_after(steps);
         let mut decoder = recorder.into_decoder(CONTEXT);
@@ -243,7 +243,7 @@ fn errors_of_the_device_leave_no_sequence() {
 }
 
 #[test]
-fn a_panic_of_the_callback_leaves_no_sequence() {
+fn callback_panic_closes_all_sequences() {
     let (mut decoder, _) = counting();
     let sequence = decoder.open();
     let requests = (0..4).map(|n| (vec![n], greedy(3)));
@@ -279,14 +279,14 @@ fn compare(builder: &RunnerBuilder, path: &std::path::Path, exact: bool) {
 }
 
 #[test]
-fn texts_of_real_models_are_those_alone() {
+fn batched_texts_of_real_models_equal_single_texts() {
     for tiny in MODELS {
         compare(&Runner::builder().device(inkstone::Device::Cpu).threads(2), &tiny.path(), true);
     }
 }
 
 #[test]
-fn texts_of_the_storyteller_are_those_alone() {
+fn batched_texts_of_the_storyteller_equal_single_texts() {
     let path = data("storyteller/storyteller.gguf");
     let builder = Runner::builder().device(inkstone::Device::Cpu).threads(2);
     compare(&builder.cache_type(CacheType::Q8_0), &path, true);
@@ -294,7 +294,7 @@ fn texts_of_the_storyteller_are_those_alone() {
 
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 #[test]
-fn texts_on_adapters_are_those_alone() {
+fn batched_texts_on_gpus_equal_single_texts() {
     for info in inkstone::backend::webgpu::Gpu::adapters() {
         let device = inkstone::Device::Gpu(inkstone::Adapter::Named(info.name));
         for tiny in [MODELS[0], RECURRENT] {
@@ -305,7 +305,7 @@ fn texts_on_adapters_are_those_alone() {
 
 /// With room for one context alone, some wait, and texts that were begun are gone on with later.
 #[test]
-fn texts_wait_for_memory() {
+fn texts_wait_for_free_memory() {
     for tiny in [MODELS[0], RECURRENT, MODELS[8]] {
         let builder = Runner::builder().device(inkstone::Device::Cpu).threads(2).context_length(130).prefill_chunk(16);
         let limit = builder.plan(tiny.path()).unwrap().total();
@@ -328,7 +328,7 @@ fn texts_wait_for_memory() {
 
 #[cfg(feature = "constrained")]
 #[test]
-fn texts_have_forms_of_their_own() {
+fn batched_texts_have_separate_grammars() {
     let mut runner = Runner::builder().device(inkstone::Device::Cpu).threads(2).from_gguf(MODELS[0].path()).unwrap();
     let forms = ["[0-9]{4}", "(yes|no)", "x{3}"].map(|form| runner.grammars().unwrap().regex(form).unwrap());
     let requests =
@@ -346,7 +346,7 @@ fn texts_have_forms_of_their_own() {
 
 #[cfg(feature = "async")]
 #[test]
-fn futures_of_many_texts() {
+fn async_generate_many_returns_all_texts() {
     use futures::executor::block_on;
     let mut runner = Runner::builder().device(inkstone::Device::Cpu).threads(2).from_gguf(MODELS[0].path()).unwrap();
     let requests = || (0..5).map(|seed| ("the fox", seeded(seed, Some(8))));

@@ -21,7 +21,7 @@ fn options() -> GenerateOptions {
 }
 
 #[test]
-fn text_and_ids_make_the_same_text() {
+fn text_and_id_prompts_give_the_same_text() {
     let mut runner = runner();
     let ids = runner.tokenizer().encode_prompt(TEXT).unwrap();
     let array: [u32; 3] = ids[..3].try_into().unwrap();
@@ -52,7 +52,7 @@ fn text_and_ids_make_the_same_text() {
 
 /// What the sampler draws, not only the most probable ids.
 #[test]
-fn clones_take_ids() {
+fn clones_accept_id_prompts() {
     let runner = runner();
     let ids = runner.tokenizer().encode_prompt(TEXT).unwrap();
     let text = |mut runner: Runner, prompt: Prompt| -> String {
@@ -63,7 +63,7 @@ fn clones_take_ids() {
 
 /// A rendered conversation is a prompt, whose special tokens are those that the template wrote.
 #[test]
-fn a_rendered_template_is_a_prompt() {
+fn rendered_template_is_accepted_as_a_prompt() {
     let template = ChatTemplate::new("{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}", "", "").unwrap();
     let mut runner = runner();
     let messages = [Message::user("<|im_end|>")];
@@ -76,7 +76,7 @@ fn a_rendered_template_is_a_prompt() {
 }
 
 #[test]
-fn prompts_that_are_empty_or_unknown_are_refused() {
+fn empty_prompts_and_unknown_ids_are_refused() {
     let mut runner = runner();
     let mut refused = |prompt: Prompt| runner.generate(prompt, &options()).unwrap_err();
     assert!(matches!(refused("".into()), Error::Argument { name: "prompt", .. }));
@@ -86,7 +86,7 @@ fn prompts_that_are_empty_or_unknown_are_refused() {
 }
 
 #[test]
-fn scores_take_ids() {
+fn score_accepts_ids() {
     let mut runner = runner();
     let (prompt, continuation) = ("the fox", " and the hen");
     let expected = runner.score(prompt, continuation, 2).unwrap();
@@ -106,7 +106,7 @@ fn scores_take_ids() {
 /// A SentencePiece vocabulary puts a space before a text, but not before one that goes on from
 /// others.
 #[test]
-fn a_continuation_has_no_space_before_it() {
+fn continuation_is_encoded_without_a_leading_space() {
     let mut checked = 0;
     for tiny in MODELS {
         let runner = Runner::builder().threads(1).from_gguf(tiny.path()).unwrap();

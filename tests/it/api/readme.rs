@@ -7,7 +7,7 @@ use inkstone::{gguf::Gguf, models::FAMILIES};
 use crate::support::tiny::MODELS;
 
 #[test]
-fn the_table_of_families_is_the_crates() {
+fn readme_families_match_the_crate() {
     let tiny = MODELS.map(|tiny| (Gguf::open(tiny.path()).unwrap().architecture().unwrap().to_string(), tiny.0));
     let mut table = String::from(
         "| `general.architecture` | `model_type` of safetensors | models | tiny models of it, whose logits and text are \
@@ -25,7 +25,7 @@ fn the_table_of_families_is_the_crates() {
 }
 
 #[test]
-fn the_table_of_features_is_cargos() {
+fn readme_features_match_cargo_toml() {
     let read = |name: &str| fs::read_to_string(format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let (manifest, docs) = (read("Cargo.toml"), read("src/lib.rs"));
     let section = manifest.split_once("[features]\n").unwrap().1.split_once("\n\n").unwrap().0;

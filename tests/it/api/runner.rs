@@ -25,7 +25,7 @@ fn qwen3() -> Runner {
 
 /// Where llama.cpp itself rounds on the way, transformers tells whether that is all.
 #[test]
-fn logits_are_transformers() {
+fn logits_match_transformers() {
     let mut compared = 0;
     for tiny in MODELS {
         let expected = tiny.expected();
@@ -64,7 +64,7 @@ fn follow_oracle(tiny: Tiny, cache_type: CacheType, tolerance: f64) {
 }
 
 #[test]
-fn logits_and_greedy_ids_are_llama_cpps() {
+fn logits_and_greedy_ids_match_llama_cpp() {
     for tiny in MODELS {
         follow_oracle(tiny, CacheType::F32, tiny.1);
         follow_oracle(tiny, CacheType::F16, tiny.1 + 5e-5);
@@ -72,7 +72,7 @@ fn logits_and_greedy_ids_are_llama_cpps() {
 }
 
 #[test]
-fn generated_ids_are_llama_cpps() {
+fn generated_ids_match_llama_cpp() {
     let expected = MODELS[0].expected();
     let mut runner = qwen3();
     let mut seen = vec![];
@@ -92,7 +92,7 @@ fn generated_ids_are_llama_cpps() {
 }
 
 #[test]
-fn cached_logits_are_the_recomputed_ones() {
+fn cached_logits_match_recomputed_logits() {
     for tiny in MODELS {
         let expected = tiny.expected();
         let mut cached = exact().from_gguf(tiny.path()).unwrap();
@@ -106,7 +106,7 @@ fn cached_logits_are_the_recomputed_ones() {
 }
 
 #[test]
-fn chunks_change_nothing() {
+fn logits_do_not_depend_on_the_prefill_chunk() {
     for tiny in MODELS {
         let prompt = tiny.expected().prompt;
         let whole = exact().from_gguf(tiny.path()).unwrap().predict_logits(&prompt).unwrap();
@@ -119,7 +119,7 @@ fn chunks_change_nothing() {
 }
 
 #[test]
-fn a_ragged_batch_is_its_sequences_one_by_one() {
+fn ragged_batch_matches_single_sequences() {
     let expected = MODELS[0].expected();
     let mut runner = qwen3();
     let vocab_size = runner.config().vocab_size;
@@ -141,7 +141,7 @@ fn a_ragged_batch_is_its_sequences_one_by_one() {
 }
 
 #[test]
-fn forks_and_truncation_leave_what_is_shared() {
+fn forks_and_truncation_keep_the_shared_prefix() {
     let expected = MODELS[0].expected();
     let (prompt, other) = (&expected.prompt, [5, 6, 7]);
     let mut runner = qwen3();
@@ -163,7 +163,7 @@ fn forks_and_truncation_leave_what_is_shared() {
 }
 
 #[test]
-fn an_8_bit_cache_is_close() {
+fn q8_0_cache_logits_are_close() {
     let expected = MODELS[0].expected();
     let mut runner = exact().cache_type(CacheType::Q8_0).from_gguf(MODELS[0].path()).unwrap();
     let error = nmse(&runner.predict_logits(&expected.prompt).unwrap(), &expected.prompt_logits);
@@ -173,7 +173,7 @@ fn an_8_bit_cache_is_close() {
 }
 
 #[test]
-fn text_comes_in_pieces_and_its_turns_are_cached() {
+fn generation_yields_pieces_and_caches_turns() {
     let mut runner = qwen3();
     let sampler = SamplerOptions { seed: Some(7), temperature: 1.5, ..Default::default() };
     let options = GenerateOptions { sampler, max_tokens: Some(20), ..Default::default() };
@@ -194,7 +194,7 @@ fn text_comes_in_pieces_and_its_turns_are_cached() {
 }
 
 #[test]
-fn a_conversation_costs_its_new_messages() {
+fn continued_conversation_computes_only_new_messages() {
     // The comment at the end takes away the spaces that fill the key.
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
                     {% if think is defined %}{{ think }}{% endif %}<|im_start|>assistant\n{# -#}";
@@ -224,7 +224,7 @@ fn a_conversation_costs_its_new_messages() {
 }
 
 #[test]
-fn threads_with_clones_write_what_they_would_alone() {
+fn clones_on_threads_give_the_same_text() {
     let runner = qwen3();
     let options = |seed| GenerateOptions {
         sampler: SamplerOptions { seed: Some(seed), temperature: 1.5, ..Default::default() },
@@ -260,7 +260,7 @@ fn end_of_generation_ends_ids_and_text() {
 }
 
 #[test]
-fn memory_is_planned_before_loading() {
+fn memory_plan_is_available_before_loading() {
     let path = MODELS[0].path();
     let builder = exact().context_length(130).prefill_chunk(16);
     let plan = builder.plan(&path).unwrap();
@@ -274,7 +274,7 @@ fn memory_is_planned_before_loading() {
 }
 
 #[test]
-fn settings_out_of_range_are_named() {
+fn settings_out_of_range_are_refused_by_name() {
     let refused = |builder: RunnerBuilder, what: &str| {
         let error = builder.from_gguf(MODELS[0].path()).unwrap_err();
         assert!(matches!(&error, Error::Argument { name, .. } if *name == what), "{error:?}");
@@ -288,7 +288,7 @@ fn settings_out_of_range_are_named() {
 }
 
 #[test]
-fn bad_requests_are_refused_and_change_nothing() {
+fn invalid_requests_are_refused_and_leave_the_sequence_unchanged() {
     let mut runner = exact().context_length(40).from_gguf(MODELS[0].path()).unwrap();
     runner.prefill(&[1, 2, 3]).unwrap();
     let long = vec![1; 41];
@@ -311,13 +311,13 @@ fn bad_requests_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn the_context_ends_ids() {
+fn generate_ids_ends_at_the_end_of_the_context() {
     let mut runner = exact().context_length(10).from_gguf(MODELS[0].path()).unwrap();
     assert_eq!(runner.generate_ids(&MODELS[0].expected().prompt[..8], 40, |_| true).unwrap().len(), 3);
 }
 
 #[test]
-fn every_model_is_an_lm_runner() {
+fn every_model_implements_lm_runner() {
     fn assert_send<T: Send>() {}
     assert_send::<Runner>();
     let expected = MODELS[0].expected();
@@ -332,7 +332,7 @@ fn every_model_is_an_lm_runner() {
 }
 
 #[test]
-fn bad_files_are_refused() {
+fn invalid_files_are_refused() {
     let folder = Folder::new();
     let sound = fs::read(MODELS[0].path()).unwrap();
     let missing = Runner::from_gguf(folder.path().join("missing.gguf")).unwrap_err();

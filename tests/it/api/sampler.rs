@@ -143,7 +143,7 @@ fn assert_frequencies(options: &SamplerOptions, logits: &[f32], history: &[u32])
 const LOGITS: [f32; 10] = [0.5, 2.0, -1.0, 1.9, 0.0, 2.5, -0.5, 1.0, -2.0, 0.7];
 
 #[test]
-fn each_stage_gives_its_distribution() {
+fn each_stage_gives_the_expected_distribution() {
     assert_frequencies(&neutral(), &LOGITS, &[]);
     assert_frequencies(&SamplerOptions { temperature: 0.6, ..neutral() }, &LOGITS, &[]);
     assert_frequencies(&SamplerOptions { temperature: 1.7, ..neutral() }, &LOGITS, &[]);
@@ -158,7 +158,7 @@ fn each_stage_gives_its_distribution() {
 }
 
 #[test]
-fn rarer_stages_give_their_distributions() {
+fn rare_stages_give_the_expected_distributions() {
     for typical_p in [0.0, 0.3, 0.6, 0.9, 0.97] {
         assert_frequencies(&SamplerOptions { typical_p, ..neutral() }, &LOGITS, &[]);
     }
@@ -193,7 +193,7 @@ fn rarer_stages_give_their_distributions() {
 
 /// Step by step: what the bound keeps by the paper's formulas in f64, and how it moves after what was drawn.
 #[test]
-fn mirostat_keeps_to_its_bound() {
+fn mirostat_keeps_the_target_surprise() {
     let mut state = 9u64;
     let mut noise = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -241,7 +241,7 @@ fn mirostat_keeps_to_its_bound() {
 
 /// By its author's definition, with a search of every place for every length.
 #[test]
-fn repetitions_are_penalised_by_their_length() {
+fn dry_penalises_repetitions_by_their_length() {
     const VOCAB: usize = 6;
     let mut state = 3u64;
     for case in 0..300 {
@@ -291,7 +291,7 @@ fn repetitions_are_penalised_by_their_length() {
 }
 
 #[test]
-fn a_callers_stages_come_first_and_see_all_ids() {
+fn processors_run_first_with_all_ids() {
     let forbid = |ids: &[u32], logits: &mut [f32]| {
         assert!(ids.starts_with(&[7]));
         logits.iter_mut().step_by(2).for_each(|logit| *logit = f32::NEG_INFINITY);
@@ -313,7 +313,7 @@ fn a_callers_stages_come_first_and_see_all_ids() {
 }
 
 #[test]
-fn stages_apply_in_the_stated_order() {
+fn stages_run_in_the_documented_order() {
     let all = SamplerOptions { temperature: 0.7, top_k: 7, top_p: 0.9, min_p: 0.1, ..neutral() };
     assert_frequencies(&all, &LOGITS, &[]);
     // Top-p over what top-k left differs from top-p over everything; min-p here cuts deeper than top-p.
@@ -322,7 +322,7 @@ fn stages_apply_in_the_stated_order() {
 }
 
 #[test]
-fn a_wide_nucleus_is_kept_whole() {
+fn top_p_keeps_a_wide_nucleus() {
     let options = SamplerOptions { top_p: 0.5, ..neutral() };
     let mut sampler = Sampler::new(&options, 1200).unwrap();
     let mut seen = vec![false; 1200];
@@ -334,7 +334,7 @@ fn a_wide_nucleus_is_kept_whole() {
 }
 
 #[test]
-fn penalties_count_the_window() {
+fn penalties_apply_to_the_window() {
     let history = [5, 5, 1, 2, 5, 1, 9];
     assert_frequencies(&SamplerOptions { repetition_penalty: 1.8, ..neutral() }, &LOGITS, &history);
     assert_frequencies(&SamplerOptions { frequency_penalty: 0.7, ..neutral() }, &LOGITS, &history);
@@ -346,7 +346,7 @@ fn penalties_count_the_window() {
 }
 
 #[test]
-fn what_is_sampled_joins_the_history() {
+fn sampled_ids_are_added_to_the_history() {
     let options = SamplerOptions { presence_penalty: 10.0, penalty_window: 2, ..SamplerOptions::greedy() };
     let mut sampler = Sampler::new(&options, 4).unwrap();
     let ids: Vec<u32> = (0..6).map(|_| sampler.sample(&mut [1.0, 4.0, 2.0, 3.0]).unwrap()).collect();
@@ -354,7 +354,7 @@ fn what_is_sampled_joins_the_history() {
 }
 
 #[test]
-fn greedy_takes_the_largest_and_of_equals_the_lowest_id() {
+fn greedy_takes_the_largest_logit_and_the_lowest_id() {
     let mut sampler = Sampler::new(&SamplerOptions::greedy(), 5).unwrap();
     assert_eq!(sampler.sample(&mut [1.0, 3.0, 3.0, 2.0, 3.0]).unwrap(), 1);
     assert_eq!(sampler.sample(&mut [f32::NEG_INFINITY, -7.0, -7.0, f32::NEG_INFINITY, -8.0]).unwrap(), 1);
@@ -367,7 +367,7 @@ fn greedy_takes_the_largest_and_of_equals_the_lowest_id() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_ids() {
+fn same_seed_gives_the_same_ids() {
     let run = |seed| {
         let mut sampler = Sampler::new(&SamplerOptions { seed, ..SamplerOptions::default() }, LOGITS.len()).unwrap();
         let ids: Vec<u32> = (0..64).map(|_| sampler.sample(&mut LOGITS.to_vec()).unwrap()).collect();
@@ -428,7 +428,7 @@ fn options_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn unusable_logits_are_errors() {
+fn invalid_logits_are_refused() {
     for options in [SamplerOptions::greedy(), neutral(), SamplerOptions::default()] {
         let mut sampler = Sampler::new(&options, 3).unwrap();
         for mut bad in [[f32::NAN; 3], [0.0, f32::NAN, 1.0], [0.0, f32::INFINITY, 1.0], [f32::NEG_INFINITY; 3]] {
@@ -442,7 +442,7 @@ fn unusable_logits_are_errors() {
 proptest! {
     /// Large vocabularies go through the partial selection: only tokens of the exact support may come.
     #[test]
-    fn draws_stay_in_the_support(
+    fn draws_are_within_the_truncated_support(
         raw in prop::collection::vec(-12i16..12, 1..3000),
         top_k in prop_oneof![Just(0usize), 1usize..700],
         top_p in prop_oneof![Just(1.0f32), 0.0f32..1.0],
@@ -466,7 +466,7 @@ proptest! {
 }
 
 #[test]
-fn usual_breakers_are_the_tokens_with_their_text() {
+fn default_breakers_are_the_tokens_with_their_text() {
     let gguf = Gguf::open(data("storyteller/storyteller.gguf")).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     let dry = Dry::new(&tokenizer);

@@ -33,7 +33,7 @@ fn assert_scores(found: &[Logprobs], ids: &[u32], from: usize, top: usize, refer
 }
 
 #[test]
-fn given_tokens_are_scored_as_one_by_one() {
+fn scores_match_stepwise_log_probabilities() {
     for tiny in [MODELS[0], RECURRENT] {
         let (mut runner, mut reference) = (runner(tiny), self::runner(tiny));
         let ids = tiny.expected().prompt;
@@ -48,7 +48,7 @@ fn given_tokens_are_scored_as_one_by_one() {
 }
 
 #[test]
-fn texts_are_scored_from_where_they_part() {
+fn continuation_starts_at_the_first_different_token() {
     let mut runner = runner(MODELS[0]);
     let ids = runner.tokenizer().encode_prompt("the fox and the hen").unwrap();
     let found = runner.score("the fox", " and the hen", 2).unwrap();
@@ -60,7 +60,7 @@ fn texts_are_scored_from_where_they_part() {
 
 /// They are the model's own, whatever the sampler makes of them.
 #[test]
-fn generated_tokens_have_their_probabilities() {
+fn generation_reports_log_probabilities() {
     let mut reference = runner(MODELS[0]);
     for sampler in [
         SamplerOptions::greedy(),

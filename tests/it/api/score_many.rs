@@ -9,7 +9,7 @@ fn load(tiny: Tiny) -> Runner {
 }
 
 #[test]
-fn labels_are_scored_as_one_by_one() {
+fn score_many_matches_single_scores() {
     let labels = [
         " a hen",
         "",
@@ -36,7 +36,7 @@ fn labels_are_scored_as_one_by_one() {
 }
 
 #[test]
-fn labels_may_be_ids_and_many() {
+fn score_many_accepts_many_id_labels() {
     let mut runner = load(MODELS[0]);
     let prefix: Vec<u32> = (10..40).collect();
     let labels: Vec<Vec<u32>> = (0..50).map(|n| (n..n + 1 + n % 23).collect()).collect();
@@ -51,7 +51,7 @@ fn labels_may_be_ids_and_many() {
 }
 
 #[test]
-fn labels_wait_for_memory() {
+fn score_many_works_within_a_memory_limit() {
     for tiny in [MODELS[0], RECURRENT] {
         let builder = Runner::builder().device(Device::Cpu).threads(2).context_length(130).prefill_chunk(16);
         let limit = builder.plan(tiny.path()).unwrap().total();
@@ -70,7 +70,7 @@ fn labels_wait_for_memory() {
 }
 
 #[test]
-fn labels_that_cannot_be_scored_are_named() {
+fn invalid_labels_are_refused_by_index() {
     let mut runner = load(MODELS[0]);
     let empty = runner.score_many("the fox", [" a", ""], 0).unwrap_err();
     assert!(

@@ -84,7 +84,7 @@ fn cases() -> Vec<(AnswerParser, String, Value)> {
 }
 
 #[test]
-fn answers_are_what_transformers_makes_of_them() {
+fn events_match_transformers_parsed_answers() {
     assert!(cases().len() > 15);
     for (parser, answer, message) in cases() {
         let whole = parse(parser, &answer, &[usize::MAX]);
@@ -98,7 +98,7 @@ fn answers_are_what_transformers_makes_of_them() {
 
 /// What transformers renders of a conversation with calls is parsed to the same calls.
 #[test]
-fn what_templates_write_is_read_back() {
+fn calls_that_templates_render_are_parsed() {
     let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
     let options = ChatOptions::default().tools(tools(&expected["tools"]));
     let forms = [
@@ -189,7 +189,7 @@ const WRONG: [(&str, &str, &str, &str, &str); 14] = [
 ];
 
 #[test]
-fn calls_that_cannot_be_read_say_why() {
+fn malformed_calls_give_an_error_with_the_reason() {
     for (form, answer, what, text, after) in WRONG {
         let whole = parse(template(form).parser(&options(), "").unwrap(), answer, &[usize::MAX]);
         let [(wrong, of)] = whole.wrong.as_slice() else { panic!("{answer}: {whole:?}") };
@@ -204,7 +204,7 @@ fn calls_that_cannot_be_read_say_why() {
 
 /// What looks like a call and is none.
 #[test]
-fn answers_that_are_no_calls_are_text() {
+fn answers_similar_to_calls_are_text() {
     let same = [
         ("Json", "{\"name\": \"Bob\", \"age\": 3}"),
         ("Json", "{ \"a\": [1] }\n"),
@@ -227,7 +227,7 @@ fn answers_that_are_no_calls_are_text() {
 }
 
 #[test]
-fn several_calls_of_llama_are_read() {
+fn several_llama_calls_are_parsed() {
     let answer = "{\"name\": \"stop\", \"parameters\": {\"n\": 1}}; {\"type\": \"function\", \"name\": \"store\", \"parameters\": \"{}\"}";
     let whole = parse(template("Json").parser(&options(), "").unwrap(), answer, &[2]);
     assert_eq!(whole.calls, [ToolCall::new("stop", json!({"n": 1})), ToolCall::new("store", json!({}))]);
@@ -235,7 +235,7 @@ fn several_calls_of_llama_are_read() {
 }
 
 #[test]
-fn the_form_is_the_templates_or_the_callers() {
+fn call_form_comes_from_the_template_or_the_options() {
     let template = ChatTemplate::new("{{ tools }}", "", "").unwrap();
     let error = template.parser(&options(), "").unwrap_err().to_string();
     assert!(error.contains("call_form"), "{error}");
@@ -244,7 +244,7 @@ fn the_form_is_the_templates_or_the_callers() {
 }
 
 #[test]
-fn marks_that_are_special_tokens_are_asked_for() {
+fn parser_reads_special_tokens_of_its_marks() {
     let reads = |form: &str, token: &str| template(form).parser(&options(), "").unwrap().reads(token);
     assert!(reads("Gemma4", "<|tool_call>") && reads("Gemma4", "<|\"|>") && reads("Gemma4", "<|channel>"));
     assert!(reads("Json", "<|python_tag|>") && reads("Mistral", "[ARGS]") && reads("Mistral", "[THINK]"));
@@ -302,7 +302,7 @@ fn hostile_answer() -> impl Strategy<Value = String> {
 proptest! {
     /// Into which pieces an answer is cut makes no difference.
     #[test]
-    fn pieces_make_no_difference(answer in hostile_answer(), lengths in prop::collection::vec(1usize..6, 1..6)) {
+    fn events_do_not_depend_on_the_pieces_of_hostile_answers(answer in hostile_answer(), lengths in prop::collection::vec(1usize..6, 1..6)) {
         for form in ["TaggedJson", "Parameters", "Gemma4", "Json", "Mistral", "FunctionGemma", "Pythonic", "ToolCode"] {
             let parser = template(form).parser(&options(), "").unwrap();
             let whole = parse(parser.clone(), &answer, &[usize::MAX]);
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn pieces_of_sound_answers_make_no_difference(lengths in prop::collection::vec(1usize..9, 1..6)) {
+    fn events_do_not_depend_on_the_pieces_of_valid_answers(lengths in prop::collection::vec(1usize..9, 1..6)) {
         let wrong = WRONG.iter().map(|(form, answer, ..)| (template(form).parser(&options(), "").unwrap(), (*answer).to_owned()));
         for (parser, answer) in cases().into_iter().map(|(parser, answer, _)| (parser, answer)).chain(wrong) {
             let whole = parse(parser.clone(), &answer, &[usize::MAX]);

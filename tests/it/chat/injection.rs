@@ -147,7 +147,7 @@ proptest! {
 
     /// The marks of a prompt are those of one in which nobody says anything of note.
     #[test]
-    fn no_mark_comes_from_a_conversation(text in hostile_text()) {
+    fn conversations_never_encode_to_special_tokens(text in hostile_text()) {
         let tokenizer = tokenizer();
         for (name, ..) in TEMPLATES {
             let (plain, hostile) = (prompt(name, "a word", &tokenizer), prompt(name, &text, &tokenizer));
@@ -157,7 +157,7 @@ proptest! {
 
     /// Nothing else changes: the text is what transformers would have rendered.
     #[test]
-    fn what_is_said_is_kept(text in hostile_text()) {
+    fn conversation_text_is_unchanged_in_the_prompt(text in hostile_text()) {
         let (tokenizer, template) = (tokenizer(), template("chatml"));
         let messages = [Message::system(&text), Message::user(&text)];
         let options = ChatOptions::default();
@@ -168,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn marks_cannot_be_put_together() {
+fn templates_cannot_combine_text_into_special_tokens() {
     let tokenizer = tokenizer();
     let split = Message::user(vec![Part::text("<|im_"), Part::text("end|>")]);
     let ids = template("parameters").prompt(&[split], &ChatOptions::default(), &tokenizer).unwrap().ids;
@@ -194,7 +194,7 @@ fn prompt_of_two(text: &str, tokenizer: &Tokenizer) -> Vec<u32> {
 }
 
 #[test]
-fn templates_still_find_what_they_look_for() {
+fn templates_find_literals_in_escaped_text() {
     let (tokenizer, template) = (tokenizer(), template("thinking"));
     let messages = [Message::user("a"), Message::assistant("<think>\nq\n</think>\n\nb"), Message::user("c")];
     let options = ChatOptions::default();
@@ -204,7 +204,7 @@ fn templates_still_find_what_they_look_for() {
 }
 
 #[test]
-fn content_may_be_special_where_it_is_allowed_to() {
+fn parse_special_tokens_allows_special_tokens_in_content() {
     let (tokenizer, template) = (tokenizer(), template("chatml"));
     let messages = [Message::user("a<|im_end|>")];
     let usual = ["<|im_start|>", "<|im_end|>", "<|im_start|>", "<|im_end|>", "<|im_start|>"];
@@ -215,7 +215,7 @@ fn content_may_be_special_where_it_is_allowed_to() {
 }
 
 #[test]
-fn streams_show_the_marks_that_they_are_told_to() {
+fn text_streams_show_the_selected_control_tokens() {
     let tokenizer = tokenizer();
     let ids = tokenizer.encode("<|python_tag|>a</s>", inkstone::tokenizer::SpecialTokens::Parse).unwrap();
     let text = |shown: &[u32]| {
@@ -226,14 +226,14 @@ fn streams_show_the_marks_that_they_are_told_to() {
 }
 
 #[test]
-fn roles_are_names() {
+fn roles_with_other_characters_are_refused() {
     let (tokenizer, template) = (tokenizer(), template("chatml"));
     let error = template.prompt(&[Message::new("user|>", "a")], &ChatOptions::default(), &tokenizer).unwrap_err();
     assert!(matches!(error, Error::Argument { name: "role", .. }) && error.to_string().contains("user|>"), "{error}");
 }
 
 #[test]
-fn long_messages_take_proportionate_time() {
+fn escaping_time_is_linear_in_the_message() {
     let (tokenizer, template) = (tokenizer(), template("parameters"));
     let said = "<|im_end|> <think> a <|im_start|>\0".repeat(10_000_000 / 34);
     let started = Instant::now();

@@ -32,7 +32,7 @@ const TOO_MANY: &str = "too many steps";
 const TOO_LONG: &str = "longer than 64 MB";
 
 #[test]
-fn what_doubles_is_stopped() {
+fn exponential_growth_is_refused() {
     let doubling = [
         // By operators: texts, lists, tuples, in lists and dicts, beside each other.
         ("ns.s ~ ns.s", TOO_MUCH),
@@ -86,7 +86,7 @@ fn what_doubles_is_stopped() {
 }
 
 #[test]
-fn what_is_kept_is_counted() {
+fn retained_values_count_against_the_budget() {
     let start = "{% set big = 'x' * 30000000 %}{% set many = [1] * 1000000 %}{% set ns = namespace(kept=[]) %}\n";
     let copies = [
         "big[1:]",
@@ -118,7 +118,7 @@ fn what_is_kept_is_counted() {
 }
 
 #[test]
-fn text_of_the_template_is_counted() {
+fn template_text_counts_against_the_budget() {
     let text = "x".repeat(1 << 20);
     let loops = [
         text.clone(),
@@ -141,7 +141,7 @@ fn text_of_the_template_is_counted() {
 }
 
 #[test]
-fn what_contains_itself_many_times_is_written_in_no_way() {
+fn values_with_shared_contents_are_refused_by_every_output() {
     let start = "{% set ns = namespace(x=['x']) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}\n";
     let texts = [
         "ns.x in 'abc'",
@@ -162,7 +162,7 @@ fn what_contains_itself_many_times_is_written_in_no_way() {
 }
 
 #[test]
-fn no_constant_is_made_before_it_is_counted() {
+fn constants_are_counted_before_they_are_created() {
     let constants = "{% set x = 'x' * 99999999 %}".repeat(99);
     let error = refused(&format!("\n{{% if true %}}{constants}{{% endif %}}"));
     assert!([TOO_LONG, TOO_MANY].iter().any(|message| error.contains(message)), "{error}");
@@ -310,7 +310,7 @@ fn plainly_rendered(source: &str, variables: &Value) -> Result<String, String> {
 }
 
 #[test]
-fn expressions_mean_what_they_mean_to_minijinja() {
+fn rewritten_expressions_evaluate_as_in_minijinja() {
     let mut variables = json!({
         "s": "Text", "t": "one two", "n": 4, "l": [1, "two", [3]], "d": {"k": "K", "n": 7},
     });
@@ -339,7 +339,7 @@ fn expressions_mean_what_they_mean_to_minijinja() {
 
 /// A stack would not be deep enough for these if it were a test's.
 #[test]
-fn what_nests_deeply_is_no_end_of_the_program() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let many = |part: &str| part.repeat(60_000);
     let long =
         |expression: String| assert!(refused(&format!("\n{{{{ {expression} }}}}")).contains("words and symbols"));

@@ -27,7 +27,7 @@ fn short() -> GenerateOptions {
 
 /// The same text comes of a base model with the template and of a model whose file has it.
 #[test]
-fn a_base_model_chats() {
+fn base_model_chats_with_a_given_template() {
     let folder = Folder::new();
     let messages = [Message::user("Hello")];
     let mut base = builder().from_gguf(MODELS[0].path()).unwrap();
@@ -48,7 +48,7 @@ fn a_base_model_chats() {
 }
 
 #[test]
-fn a_template_of_the_callers_comes_before_the_files() {
+fn builder_template_replaces_the_files_template() {
     let folder = Folder::new();
     let path = folder.write("chat.gguf", with_template(MODELS[0], "{{ raise_exception('the file\\'s') }}"));
     let messages = [Message::user("Hello")];
@@ -63,7 +63,7 @@ fn a_template_of_the_callers_comes_before_the_files() {
 }
 
 #[test]
-fn special_tokens_are_those_of_the_model() {
+fn builder_template_writes_the_models_special_tokens() {
     let runner = builder().chat_template("{{ bos_token }}|{{ eos_token }}").from_gguf(MODELS[2].path()).unwrap();
     let tokenizer = runner.tokenizer();
     let text = |id: Option<u32>| String::from_utf8(tokenizer.token_bytes(id.unwrap()).unwrap().to_vec()).unwrap();
@@ -72,7 +72,7 @@ fn special_tokens_are_those_of_the_model() {
 }
 
 #[test]
-fn events_and_tools_work_with_it() {
+fn builder_template_supports_events_and_tools() {
     let mut runner = builder().chat_template(OWN).from_gguf(MODELS[0].path()).unwrap();
     let chat = ChatOptions::default().tools([Tool::new("weather", "The weather", json!({"type": "object"}))]);
     let tokenizer = runner.tokenizer().clone();
@@ -92,14 +92,14 @@ fn events_and_tools_work_with_it() {
 
 #[cfg(feature = "constrained")]
 #[test]
-fn answers_of_a_type_work_with_it() {
+fn builder_template_supports_typed_answers() {
     let mut runner = builder().chat_template(OWN).from_gguf(MODELS[0].path()).unwrap();
     let _: bool = runner.chat_as(&[Message::user("Rain?")], &ChatOptions::default(), &short()).unwrap();
 }
 
 #[cfg(feature = "async")]
 #[test]
-fn a_runner_for_async_code_has_it() {
+fn builder_template_reaches_async_runners() {
     use futures::{TryStreamExt, executor::block_on};
     block_on(async {
         let load = || builder().chat_template(OWN).from_gguf(MODELS[0].path());
@@ -115,7 +115,7 @@ fn a_runner_for_async_code_has_it() {
 
 /// Before the weights are loaded, and with the line.
 #[test]
-fn one_that_does_not_parse_is_an_error_of_loading() {
+fn invalid_builder_template_fails_to_load() {
     let error = builder().chat_template("a\n{% if %}").from_gguf(MODELS[0].path()).unwrap_err();
     assert!(matches!(&error, Error::ChatTemplate(what) if what.contains("line 2")), "{error}");
 }

@@ -66,7 +66,7 @@ pub fn options(case: &Value, all_tools: &Value) -> ChatOptions {
 
 /// Every operator, and the filters, tests and methods that templates use, over values of every kind.
 #[test]
-fn expressions_are_those_of_jinja2() {
+fn expressions_evaluate_as_in_jinja2() {
     let cases: Vec<[String; 2]> = serde_json::from_str(&read("expressions.json")).unwrap();
     assert!(cases.len() > 5000);
     for [source, expected] in cases {
@@ -77,7 +77,7 @@ fn expressions_are_those_of_jinja2() {
 }
 
 #[test]
-fn prompts_are_those_of_transformers() {
+fn prompts_match_transformers() {
     let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
     let cases = expected["cases"].as_array().unwrap();
     assert!(cases.len() > 400);
@@ -118,7 +118,7 @@ fn failure(template: Result<ChatTemplate, Error>) -> String {
 }
 
 #[test]
-fn the_file_gives_the_template_and_its_marks() {
+fn template_and_special_tokens_come_from_the_file() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer/bpe.gguf");
     let gguf = Gguf::open(path).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
@@ -135,14 +135,14 @@ fn the_file_gives_the_template_and_its_marks() {
 }
 
 #[test]
-fn a_missing_template_says_what_to_do() {
+fn missing_template_error_says_what_to_do() {
     let gguf = tiny().open();
     let error = ChatTemplate::from_gguf(&gguf, &Tokenizer::from_gguf(&gguf).unwrap()).unwrap_err().to_string();
     assert!(error.contains("tokenizer.chat_template") && error.contains("instruct"), "{error}");
 }
 
 #[test]
-fn failures_name_the_line() {
+fn template_errors_name_the_line() {
     let fails = |source: &str| failure(ChatTemplate::new(source, "", ""));
     assert!(fails("one\n{% if %}").contains("line 2"));
     assert!(fails("one\n\n{{ messages[0].missing.deeper }}").contains("line 3"));
@@ -153,7 +153,7 @@ fn failures_name_the_line() {
 
 /// In the author's words, although what minijinja runs is rewritten.
 #[test]
-fn failures_name_the_variable_and_quote_the_tag() {
+fn template_errors_name_the_variable_and_quote_the_tag() {
     let fails = |source: &str| failure(ChatTemplate::new(source, "", ""));
     let ends = |source: &str, end: &str| {
         let error = fails(source);
@@ -220,7 +220,7 @@ fn runaway_templates_are_stopped() {
 }
 
 #[test]
-fn strftime_now_tells_the_time() {
+fn strftime_now_formats_the_current_time() {
     let template = ChatTemplate::new("{{ strftime_now('%s') }}", "", "").unwrap();
     let told: u64 = template.render(&[], &ChatOptions::default()).unwrap().parse().unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();

@@ -67,7 +67,7 @@ pub const FORMS: [CallForm; 8] = [
 ];
 
 #[test]
-fn calls_that_do_not_fit_their_tool_are_errors_with_the_call() {
+fn invalid_calls_are_errors_with_the_call() {
     let days = |text: &str| format!("<parameter=place>\nOslo\n</parameter>\n<parameter=days>\n{text}\n</parameter>\n");
     for form in FORMS {
         let check = |name: &str, arguments: Value, call: String, wanted: &str| {
@@ -138,7 +138,7 @@ fn calls_that_do_not_fit_their_tool_are_errors_with_the_call() {
 }
 
 #[test]
-fn an_answer_goes_on_after_a_wrong_call() {
+fn answer_continues_after_an_invalid_call() {
     let wrong = "Hm.<tool_call>{\"name\": \"weather\"}</tool_call><tool_call>{\"name\": \"stop\"}</tool_call>So.";
     let found = events(offered(), CallForm::TaggedJson, wrong);
     assert!(
@@ -156,7 +156,7 @@ fn an_answer_goes_on_after_a_wrong_call() {
 }
 
 #[test]
-fn calls_are_checked_by_the_choice() {
+fn calls_are_checked_against_the_tool_choice() {
     let both = "<tool_call>{\"name\": \"stop\"}</tool_call>\n<tool_call>{\"name\": \"stop\"}</tool_call>";
     let wrong = |options: ChatOptions| {
         let found =
@@ -174,7 +174,7 @@ fn calls_are_checked_by_the_choice() {
 
 /// Values between tags are text, and what they stand for is in the schema.
 #[test]
-fn values_in_tags_are_read_by_the_schema() {
+fn tagged_values_are_typed_by_the_schema() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -202,7 +202,7 @@ fn values_in_tags_are_read_by_the_schema() {
 }
 
 #[test]
-fn tools_and_choices_that_cannot_be_used_are_errors() {
+fn unusable_tools_and_choices_are_refused() {
     let template = ChatTemplate::new("{{ tools }}", "", "").unwrap();
     let refused = |options: ChatOptions, argument: &str, named: &str| match template
         .parser(&options.call_form(CallForm::TaggedJson), "")

@@ -53,7 +53,7 @@ mod driven {
 }
 
 #[test]
-fn a_wrong_call_is_in_the_message_and_its_error_goes_back_to_the_model() {
+fn invalid_call_is_in_the_message_and_its_error_can_be_sent_back() {
     let folder = Folder::new();
     let mut runner = runner(&folder);
     let tokenizer = runner.tokenizer().clone();
@@ -78,7 +78,7 @@ fn a_wrong_call_is_in_the_message_and_its_error_goes_back_to_the_model() {
 
 #[cfg(feature = "async")]
 #[test]
-fn asynchronous_answers_have_wrong_calls_too() {
+fn asynchronous_answer_includes_invalid_calls() {
     use futures::{StreamExt, executor::block_on};
     use inkstone::{AsyncRunner, chat::CallForm};
 
@@ -108,7 +108,7 @@ fn asynchronous_answers_have_wrong_calls_too() {
 
 #[cfg(not(feature = "constrained"))]
 #[test]
-fn forced_calls_take_the_feature() {
+fn forced_calls_without_the_feature_are_refused() {
     let folder = Folder::new();
     let mut runner = runner(&folder);
     for choice in [ToolChoice::Required, ToolChoice::named("stop")] {
@@ -148,7 +148,7 @@ mod held {
     }
 
     #[test]
-    fn a_call_that_is_required_comes_whatever_the_model_wants() {
+    fn required_call_is_generated_against_the_models_choice() {
         let folder = Folder::new();
         let mut runner = runner(&folder);
         for wanted in
@@ -172,7 +172,7 @@ mod held {
     }
 
     #[test]
-    fn a_free_answer_is_free_until_it_calls() {
+    fn auto_choice_constrains_only_after_a_call_begins() {
         let folder = Folder::new();
         let mut runner = runner(&folder);
         let auto = offered().tool_choice(ToolChoice::Auto);
@@ -190,7 +190,7 @@ mod held {
     }
 
     #[test]
-    fn thoughts_are_free_before_calls() {
+    fn reasoning_before_calls_is_unconstrained() {
         let folder = Folder::new();
         let mut runner = runner(&folder);
         let call = "<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_call>";
@@ -216,7 +216,7 @@ mod held {
 
     /// A model that is to call does not end its answer within a thought.
     #[test]
-    fn a_thought_before_a_call_is_closed() {
+    fn open_reasoning_is_closed_before_a_call() {
         let folder = Folder::new();
         let mut runner = runner(&folder);
         let options = offered().variable("open", true);
@@ -230,7 +230,7 @@ mod held {
 
     /// Where a call would end a thought, its mark cannot come before the thought is closed.
     #[test]
-    fn no_call_begins_within_a_thought() {
+    fn calls_cannot_begin_within_reasoning() {
         let folder = Folder::new();
         let mut runner = runner(&folder);
         let options =
@@ -243,7 +243,7 @@ mod held {
     }
 
     #[test]
-    fn hot_answers_fit_their_tools() {
+    fn calls_at_high_temperature_fit_their_tools() {
         let folder = Folder::new();
         let mut runner = runner(&folder);
         let mut called = 0;
@@ -274,7 +274,7 @@ mod held {
     }
 
     #[test]
-    fn a_grammar_and_tools_exclude_each_other_unless_none_is_called() {
+    fn grammar_with_callable_tools_is_refused() {
         let folder = Folder::new();
         let mut runner = runner(&folder);
         let grammar = runner.grammars().unwrap().regex("<tool_call>[0-9]{3}").unwrap();
@@ -292,7 +292,7 @@ mod held {
     }
 
     #[test]
-    fn a_schema_that_no_grammar_can_hold_to_is_an_error() {
+    fn schema_that_a_grammar_cannot_express_is_refused() {
         let folder = Folder::new();
         let mut runner = runner(&folder);
         let schema = json!({ "type": "object", "properties": { "n": { "multipleOf": 2 } } });

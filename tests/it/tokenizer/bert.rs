@@ -9,7 +9,7 @@ use super::{
 };
 
 #[test]
-fn bert_is_cut_as_it_was_trained() {
+fn bert_ids_match_the_reference() {
     let vectors = std::fs::read_to_string(data("bert.jsonl")).unwrap();
     assert!(vectors.lines().count() > 60);
     for tokenizer in [open(&data("bert.gguf")), Tokenizer::from_file(data("bert.json")).unwrap()] {
@@ -43,7 +43,7 @@ fn bert() -> Tiny {
 }
 
 #[test]
-fn cases_and_accents_count_where_the_metadata_says() {
+fn case_and_accents_follow_the_metadata() {
     let words = |tiny: Tiny| {
         let tokenizer = Tokenizer::from_gguf(&tiny.open()).unwrap();
         tokenizer.encode_prompt("a Ab áB [U] ba aab").unwrap()
@@ -59,7 +59,7 @@ fn cases_and_accents_count_where_the_metadata_says() {
 }
 
 #[test]
-fn a_bert_needs_its_unknown_token() {
+fn wordpiece_without_an_unknown_token_is_refused() {
     let message = bert().without("tokenizer.ggml.unknown_token_id").fails("tokenizer.ggml.unknown_token_id");
     assert!(message.contains("is missing"), "{message}");
     bert().u32("tokenizer.ggml.cls_token_id", 8).fails("tokenizer.ggml.cls_token_id");

@@ -134,7 +134,7 @@ fn assert_small_vectors(tokenizer: &Tokenizer, name: &str) {
 
 /// Vectors of tests/data/tokenizer/make.py: llama.cpp's, agreed to by the trainers.
 #[test]
-fn small_vocabularies() {
+fn small_vocabularies_encode_as_their_references() {
     assert_small_vectors(&open(&data("bpe.gguf")), "bpe.jsonl");
     assert_small_vectors(&open(&data("spm.gguf")), "spm.jsonl");
     assert_small_vectors(&open(&data("marks.gguf")), "marks.jsonl");
@@ -143,7 +143,7 @@ fn small_vocabularies() {
 }
 
 #[test]
-fn marks_are_added_where_the_metadata_asks() {
+fn bos_and_eos_are_added_as_the_metadata_says() {
     let spm = open(&data("spm.gguf"));
     let (bos, ids) = (spm.bos().unwrap(), spm.encode("fox", SpecialTokens::Parse).unwrap());
     assert_eq!(spm.encode_prompt("fox").unwrap(), [&[bos], ids.as_slice()].concat(), "SentencePiece's default");
@@ -152,7 +152,7 @@ fn marks_are_added_where_the_metadata_asks() {
 }
 
 #[test]
-fn generation_ends_at_what_the_file_names_and_at_known_marks() {
+fn generation_ends_at_named_and_well_known_tokens() {
     let bpe = open(&data("bpe.gguf"));
     let end: Vec<&[u8]> = bpe.end_of_generation().iter().map(|&id| bpe.token_bytes(id).unwrap()).collect();
     assert_eq!(end, [b"<|endoftext|>".as_slice(), b"<|im_end|>"]);
@@ -165,7 +165,7 @@ fn generation_ends_at_what_the_file_names_and_at_known_marks() {
 }
 
 #[test]
-fn plain_text_cannot_spell_a_mark() {
+fn plain_text_never_encodes_to_control_tokens() {
     let mut tokenizers =
         vec![open(&data("bpe.gguf")), open(&data("spm.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap()];
     tokenizers.push(open(&data("gemma.gguf")));
@@ -224,7 +224,7 @@ fn mixed(tokenizer: &Tokenizer, pieces: &[(bool, &str)]) -> (String, Vec<Range<u
 
 proptest! {
     #[test]
-    fn some_marks_count_and_some_do_not(pieces in prop::collection::vec((any::<bool>(), 0usize..9), 0..12)) {
+    fn encode_mixed_parses_only_tokens_outside_the_ranges(pieces in prop::collection::vec((any::<bool>(), 0usize..9), 0..12)) {
         let tokenizers = [open(&data("bpe.gguf")), open(&data("spm.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap()];
         for tokenizer in tokenizers {
             let marks: Vec<&str> = tokenizer.control_tokens().map(|(_, text)| text).collect();
@@ -243,7 +243,7 @@ proptest! {
 }
 
 #[test]
-fn ranges_of_plain_text_are_checked() {
+fn invalid_plain_ranges_are_refused() {
     let tokenizer = open(&data("bpe.gguf"));
     for ranges in [[0..0, 0..3], [0..0, 1..2], [0..2, 0..2]] {
         assert!(
@@ -254,7 +254,7 @@ fn ranges_of_plain_text_are_checked() {
 }
 
 #[test]
-fn ids_out_of_range_are_errors() {
+fn ids_out_of_range_are_refused() {
     let tokenizer = open(&data("bpe.gguf"));
     let past = tokenizer.vocab_size() as u32;
     assert!(matches!(tokenizer.token_bytes(past), Err(Error::Argument { name: "id", .. })));
@@ -263,7 +263,7 @@ fn ids_out_of_range_are_errors() {
 }
 
 #[test]
-fn streams_give_whole_characters() {
+fn streams_yield_whole_characters() {
     let tokenizer = open(&data("bpe.gguf"));
     // The emoji and some of the letters have no token of their own: their bytes come one by one.
     let text = "🦊🏮 狐は\u{301} naïve 👩‍👩‍👧";
@@ -283,7 +283,7 @@ fn streams_give_whole_characters() {
 proptest! {
     /// Any ids at all: what the stream gives is what decoding the whole gives.
     #[test]
-    fn streams_give_what_decode_gives(ids in prop::collection::vec(0u32..260, 0..40)) {
+    fn streams_match_decode(ids in prop::collection::vec(0u32..260, 0..40)) {
         let tokenizer = open(&data("bpe.gguf"));
         let mut stream = tokenizer.stream();
         let mut text = String::new();
@@ -296,7 +296,7 @@ proptest! {
 
     /// Any text comes back, byte for byte; and the crate `tokenizers` agrees on its tokens.
     #[test]
-    fn text_survives(text in prop_oneof!["(\\PC|\\s|[ a-z\n\u{2581}<|>/_]){0,80}", any::<String>()]) {
+    fn decoding_restores_the_text(text in prop_oneof!["(\\PC|\\s|[ a-z\n\u{2581}<|>/_]){0,80}", any::<String>()]) {
         static BPE: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("bpe.gguf")));
         static JSON: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::from_file(data("bpe.json")).unwrap());
         static SPM: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("spm.gguf")));
@@ -313,7 +313,7 @@ proptest! {
 
 /// Words too long to be merged at once, against the crate `tokenizers`, which does so, and against plain loops.
 #[test]
-fn long_words_are_merged_as_a_whole() {
+fn long_words_merge_as_without_windows() {
     let (bpe, json) = (open(&data("bpe.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap());
     let spm = PlainSpm::open(&data("spm.gguf"));
     for letters in ["a", "ab", "fox", "etaoinshr", "abcdefghijklmnopqrstuvwxyz", "éaüß", "the", "aaaaaaax"] {
@@ -380,7 +380,7 @@ impl PlainSpm {
 
 /// What a stranger may send: no panic, and no mark.
 #[test]
-fn hostile_prompts_are_text() {
+fn hostile_prompts_encode_as_text() {
     let tokenizers = [open(&data("bpe.gguf")), open(&data("spm.gguf")), open(&data("gemma.gguf"))];
     for tokenizer in &tokenizers {
         let marks: Vec<u32> = (0..tokenizer.vocab_size() as u32)
@@ -400,7 +400,7 @@ fn hostile_prompts_are_text() {
 
 /// Long texts without a place to cut: time and memory stay in proportion.
 #[test]
-fn long_texts_take_proportionate_time() {
+fn encoding_time_is_linear_in_the_text() {
     let tokenizers = [open(&data("bpe.gguf")), open(&data("spm.gguf"))];
     for text in [
         " ".repeat(1 << 20) + "x",

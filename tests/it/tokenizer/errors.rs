@@ -75,7 +75,7 @@ impl Tiny {
 }
 
 #[test]
-fn the_metadata_says_which_marks_are_added_and_which_end() {
+fn metadata_flags_control_bos_eos_and_the_end() {
     let asked =
         |flag: &str| Tokenizer::from_gguf(&tiny().key(flag, 7, [1]).open()).unwrap().encode_prompt("a").unwrap();
     assert_eq!(asked("tokenizer.ggml.add_bos_token"), [3, 0]);
@@ -85,7 +85,7 @@ fn the_metadata_says_which_marks_are_added_and_which_end() {
 }
 
 #[test]
-fn metadata_that_cannot_be_used_is_named() {
+fn invalid_metadata_is_refused_by_key() {
     assert_eq!(Tokenizer::from_gguf(&tiny().open()).unwrap().encode("abba", SpecialTokens::Plain).unwrap(), [2, 1, 0]);
     let fails = |tiny: Tiny, key: &str| tiny.fails(&format!("tokenizer.ggml.{key}"));
     let set = |key: &str, text: &str| tiny().string(&format!("tokenizer.ggml.{key}"), text);
@@ -111,7 +111,7 @@ fn metadata_that_cannot_be_used_is_named() {
 }
 
 #[test]
-fn bytes_that_the_vocabulary_lacks_are_left_out() {
+fn bytes_without_a_token_are_left_out() {
     let tokenizer = Tokenizer::from_gguf(&tiny().open()).unwrap();
     assert_eq!(tokenizer.encode("abcab\0", SpecialTokens::Plain).unwrap(), [2, 2]);
     // As Hugging Face's library does.
@@ -129,7 +129,7 @@ fn bytes_that_the_vocabulary_lacks_are_left_out() {
 }
 
 #[test]
-fn generation_ends_at_marks_for_files_and_not_at_those_for_messages() {
+fn generation_ends_at_file_markers_but_not_at_message_ends() {
     let ends = |texts: [&str; 3]| {
         let tokens = tiny().strings("tokenizer.ggml.tokens", &["a", texts[0], "ab", texts[1], texts[2]]);
         let tokens = tokens.strings("tokenizer.ggml.merges", &[]).u32("tokenizer.ggml.eos_token_id", 0);
@@ -141,7 +141,7 @@ fn generation_ends_at_marks_for_files_and_not_at_those_for_messages() {
 }
 
 #[test]
-fn files_that_are_no_tokenizer_are_refused() {
+fn invalid_tokenizer_files_are_refused() {
     let folder = Folder::new();
     let fails = |text: &str| Tokenizer::from_file(folder.write("tokenizer.json", text)).unwrap_err().to_string();
     let sound = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tokenizer/bpe.json")).unwrap();
@@ -160,7 +160,7 @@ fn files_that_are_no_tokenizer_are_refused() {
 proptest! {
     /// Any vocabulary at all: it is refused, or it encodes and decodes without a panic.
     #[test]
-    fn no_vocabulary_is_too_strange(
+    fn arbitrary_vocabularies_do_not_panic(
         model in prop_oneof!["gpt2", "llama", "gemma4", "bert"],
         pre in prop_oneof!["gpt-2", "qwen2", "llama-bpe", "smollm", "tiny_aya"],
         tokens in prop::collection::vec("[ab ▁é\\PC]{0,3}|<0x6[12]>|<s>", 1..30),

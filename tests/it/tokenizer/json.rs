@@ -36,7 +36,7 @@ fn file(folder: &Folder, row: &Row) -> Option<PathBuf> {
 
 /// The ids are those of Oniguruma, which the crate runs in Python alone.
 #[test]
-fn every_pre_tokenizer_cuts_as_the_library_does() {
+fn tokenizer_json_pre_tokenizers_match_the_library() {
     let (rows, texts) = vectors();
     let folder = Folder::new();
     for row in &rows {
@@ -50,7 +50,7 @@ fn every_pre_tokenizer_cuts_as_the_library_does() {
 
 proptest! {
     #[test]
-    fn any_text_is_cut_as_the_crate_does(text in prop_oneof!["(\\PC|\\s|[ a-zA-Z0-9'\n]|  |\\pN){0,60}", any::<String>()]) {
+    fn tokenizer_json_splits_any_text_as_the_library(text in prop_oneof!["(\\PC|\\s|[ a-zA-Z0-9'\n]|  |\\pN){0,60}", any::<String>()]) {
         static TOKENIZERS: LazyLock<Vec<(Row, Tokenizer, tokenizers::Tokenizer)>> = LazyLock::new(|| {
             let folder = Folder::new();
             let both = |row: Row| {
@@ -72,7 +72,7 @@ proptest! {
 
 /// The crate's engine goes back a million times at most, and would take the rest of such a text for one word.
 #[test]
-fn long_runs_are_cut_or_refused() {
+fn long_runs_are_split_or_refused() {
     let (bpe, json) = (open(&data("bpe.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap());
     let text = std::fs::read_to_string(data("bpe.json")).unwrap();
     let unknown = text.replace(r"\\s+(?!\\S)|", r"\\s+(?=\\s|$)|");

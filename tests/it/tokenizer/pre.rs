@@ -49,7 +49,7 @@ pub fn vectors() -> (Vec<Row>, Vec<Value>) {
 }
 
 #[test]
-fn every_pre_tokenizer_cuts_as_the_model_was_trained() {
+fn every_pre_tokenizer_matches_its_reference() {
     let file = std::fs::read(data("pre.gguf")).unwrap();
     let (rows, texts) = vectors();
     for row in &rows {
@@ -81,7 +81,7 @@ fn answer<'v>(text: &'v Value, name: &str) -> (&'v str, Vec<u32>) {
 proptest! {
     /// Whatever the rules, the words joined are the text.
     #[test]
-    fn cutting_loses_nothing(text in prop_oneof!["(\\PC|\\s|[ a-zA-Z0-9'\n]){0,60}", any::<String>()]) {
+    fn splitting_preserves_the_text(text in prop_oneof!["(\\PC|\\s|[ a-zA-Z0-9'\n]){0,60}", any::<String>()]) {
         static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {
             let file = std::fs::read(data("pre.gguf")).unwrap();
             ["afmoe", "default", "exaone-moe", "falcon", "jais-2", "kimi-k2", "superbpe", "tiny_aya"].map(|name| with_pre(&file, name)).into()

@@ -55,7 +55,7 @@ struct Note {
 }
 
 #[test]
-fn a_failed_text_is_in_its_error() {
+fn failed_text_is_in_the_error() {
     let runner = &mut storyteller();
     let failed = |runner: &mut Runner, options: &GenerateOptions| match runner.generate_as::<Note>("Once", options) {
         Err(Error::Incomplete { form, what, text, .. }) => (form, what, text),

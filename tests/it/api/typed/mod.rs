@@ -96,7 +96,7 @@ struct Integers {
 }
 
 #[test]
-fn integers_are_of_their_type() {
+fn generated_integers_fit_their_type() {
     let runner = &mut storyteller();
     hold!(all_hold, runner, Integers);
     hold!(all_hold, runner, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
@@ -109,7 +109,7 @@ fn integers_are_of_their_type() {
 
 /// A model that would write nines for ever writes as many as the type holds.
 #[test]
-fn integers_have_all_digits_of_their_type() {
+fn generated_integers_reach_the_limits_of_their_type() {
     let mut runner = storyteller();
     let nine = runner.tokenizer().encode("9", SpecialTokens::Plain).unwrap();
     let logit_bias = nine.iter().map(|&id| (id, 1e4)).collect();
@@ -146,7 +146,7 @@ struct Measured {
 }
 
 #[test]
-fn numbers_lie_within_their_limits() {
+fn generated_numbers_are_within_their_limits() {
     let runner = &mut storyteller();
     for value in all_hold::<Measured>(runner) {
         assert!((3..=5).contains(&value.few) && value.below <= -7 && value.step % 5 == 0, "{value:?}");
@@ -268,7 +268,7 @@ struct Generic<T> {
 }
 
 #[test]
-fn bounded_types_hold() {
+fn values_of_bounded_types_are_read_by_serde() {
     let runner = &mut storyteller();
     hold!(all_hold, runner, bool, char, (), Unit, Nothing, Meters, Kind, Option<u32>, Option<char>);
     hold!(all_hold, runner, (u64, f32, char), (u8,), [u16; 3], [i64; 0], Generic<i32>, Generic<char>);
@@ -297,7 +297,7 @@ struct Rest {
 }
 
 #[test]
-fn unbounded_types_hold_where_they_end() {
+fn complete_values_of_unbounded_types_are_read_by_serde() {
     let runner = &mut storyteller();
     hold!(some_hold, runner, Vec<u64>, Vec<()>, VecDeque<u8>, LinkedList<bool>, BinaryHeap<i64>, Vec<Vec<f64>>);
     hold!(some_hold, runner, HashSet<u32>, BTreeSet<Kind>, HashSet<Kind>, BTreeSet<(u8, bool)>);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn wide_integers_of_a_schema_are_exact() {
+fn schema_integers_beyond_2_53_are_exact() {
     let runner = storyteller();
     let grammars = runner.grammars().unwrap();
     let id = json!({ "type": "integer", "minimum": 9007199254740993u64, "maximum": u64::MAX });
@@ -44,7 +44,7 @@ fn wide_integers_of_a_schema_are_exact() {
 }
 
 #[test]
-fn white_space_is_bounded_in_every_json() {
+fn white_space_is_bounded_in_all_json() {
     let runner = storyteller();
     let grammars = runner.grammars().unwrap();
     let schema =
@@ -104,7 +104,7 @@ dated!(Zoned, jiff::Zoned, "zoned-date-time");
 
 /// As the crate jiff reads them, whose schemas schemars writes with these formats.
 #[test]
-fn formats_are_what_types_read() {
+fn generated_formats_are_read_by_their_types() {
     let runner = &mut storyteller();
     hold!(all_hold, runner, Date, Time, DateTime, Timestamp, Span);
     errors::refused::<Zoned>(runner, &["`Zoned`", "`format`", "zoned-date-time"]);

@@ -1,4 +1,5 @@
-//! Python's methods of strings, lists and dicts, tests and filters that minijinja lacks, or has for fewer values than jinja2.
+//! Adds the methods, tests and filters of Python and jinja2 that minijinja lacks, or that it
+//! defines for fewer values.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,7 @@ use minijinja_contrib::{
     pycompat::unknown_method_callback,
 };
 
-use super::{limits::check, python};
+use super::{budget::check_width, python_format};
 
 pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_test("iterable", is_iterable);
@@ -24,12 +25,13 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_function("joiner", joiner);
 }
 
-/// Whether Python's `iter` takes the value: nothing is no list there, but what is undefined is one without items.
+/// Returns whether Python's `iter` accepts the value. `none` is not iterable; an undefined value is
+/// an empty iterable.
 fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// Whether the value has a length and items by index or key.
+/// Returns whether the value has a length and items by index or key.
 fn is_sequence(value: &Value) -> bool {
     matches!(
         value.kind(),
@@ -41,17 +43,18 @@ fn length(value: &Value) -> Result<usize, Error> {
     if value.is_undefined() { Ok(0) } else { filters::length(value) }
 }
 
-/// What a filter makes of a value, and nothing of what is undefined, which is an empty list to jinja2.
+/// Returns the filter's result, or undefined for an undefined value, which is an empty list in
+/// jinja2.
 pub(super) fn or_undefined(value: &Value, filter: impl Fn(&Value) -> Result<Value, Error>) -> Result<Value, Error> {
     if value.is_undefined() { Ok(Value::UNDEFINED) } else { filter(value) }
 }
 
 /// The filter `center`.
 pub(super) fn center(value: &Value, width: usize) -> Result<Value, Error> {
-    align(python::string(value)?.as_str().unwrap_or_default(), width, " ", Side::Both)
+    align(python_format::string(value)?.as_str().unwrap_or_default(), width, " ", Side::Both)
 }
 
-/// Calls the method of this name, its arguments in their places.
+/// Calls the method `name` with positional arguments.
 pub(super) fn call(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let own = match (value.kind(), value.as_str()) {
         (_, Some(text)) => of_string(text, name, args),
@@ -62,15 +65,15 @@ pub(super) fn call(state: &mut State, value: &Value, name: &str, args: &[Value])
     own.unwrap_or_else(|| unknown_method_callback(state, value, name, args))
 }
 
-/// Puts arguments that are given by name in the places that they have.
+/// Converts keyword arguments into positional ones.
 pub(super) fn positional<'a>(name: &str, args: &'a [Value]) -> Result<Cow<'a, [Value]>, Error> {
     let names: &[&str] = match name {
         "split" | "rsplit" => &["sep", "maxsplit"],
         "splitlines" => &["keepends"],
         _ => return Ok(args.into()),
     };
-    let (given, named): (Rest<Value>, Kwargs) = from_args(args)?;
-    let mut args = given.0;
+    let (positional, named): (Rest<Value>, Kwargs) = from_args(args)?;
+    let mut args = positional.0;
     for name in names.iter().skip(args.len()) {
         args.push(named.get::<Option<Value>>(name)?.unwrap_or_else(|| ().into()));
     }
@@ -81,9 +84,9 @@ pub(super) fn positional<'a>(name: &str, args: &'a [Value]) -> Result<Cow<'a, [V
 fn of_list(value: &Value, name: &str, args: &[Value]) -> Option<Result<Value, Error>> {
     Some(match name {
         "copy" => from_args::<()>(args).map(|()| value.clone()),
-        "index" => from_args::<(&Value,)>(args).and_then(|(wanted,)| {
-            let place = value.try_iter()?.position(|item| item == *wanted);
-            place.map(Value::from).ok_or_else(|| missing("the value is not in the list"))
+        "index" => from_args::<(&Value,)>(args).and_then(|(sought,)| {
+            let index = value.try_iter()?.position(|item| item == *sought);
+            index.map(Value::from).ok_or_else(|| invalid("the value is not in the list"))
         }),
         _ => return None,
     })
@@ -92,11 +95,10 @@ fn of_list(value: &Value, name: &str, args: &[Value]) -> Option<Result<Value, Er
 fn of_string(text: &str, name: &str, args: &[Value]) -> Option<Result<Value, Error>> {
     Some(match name {
         "split" if args.first().is_none_or(Value::is_none) => {
-            from_args::<(Option<&str>, Option<i64>)>(args).map(|(_, most)| split(text, times(most)))
+            from_args::<(Option<&str>, Option<i64>)>(args).map(|(_, limit)| split(text, split_limit(limit)))
         }
-        "rsplit" => {
-            from_args::<(Option<&str>, Option<i64>)>(args).and_then(|(mark, most)| rsplit(text, mark, times(most)))
-        }
+        "rsplit" => from_args::<(Option<&str>, Option<i64>)>(args)
+            .and_then(|(separator, limit)| rsplit(text, separator, split_limit(limit))),
         "partition" => from_args::<(&str,)>(args).and_then(|(mark,)| match split_at(text, mark, text.find(mark))? {
             Some(parts) => Ok(tuple(parts)),
             None => Ok(tuple([text, "", ""])),
@@ -107,19 +109,19 @@ fn of_string(text: &str, name: &str, args: &[Value]) -> Option<Result<Value, Err
         }),
         "removeprefix" => from_args::<(&str,)>(args).map(|(start,)| text.strip_prefix(start).unwrap_or(text).into()),
         "removesuffix" => from_args::<(&str,)>(args).map(|(end,)| text.strip_suffix(end).unwrap_or(text).into()),
-        "index" => from_args::<(&str,)>(args).and_then(|(part,)| place(text, text.find(part))),
-        "rindex" => from_args::<(&str,)>(args).and_then(|(part,)| place(text, text.rfind(part))),
+        "index" => from_args::<(&str,)>(args).and_then(|(part,)| char_index(text, text.find(part))),
+        "rindex" => from_args::<(&str,)>(args).and_then(|(part,)| char_index(text, text.rfind(part))),
         "zfill" => from_args::<(usize,)>(args).and_then(|(width,)| zfill(text, width)),
         "ljust" => aligned(text, args, Side::Right),
         "rjust" => aligned(text, args, Side::Left),
         "center" => aligned(text, args, Side::Both),
-        "title" => from_args::<()>(args).map(|()| titled(text).into()),
-        "swapcase" => from_args::<()>(args).map(|()| swapped(text).into()),
+        "title" => from_args::<()>(args).map(|()| title_case(text).into()),
+        "swapcase" => from_args::<()>(args).map(|()| swap_case(text).into()),
         _ => return None,
     })
 }
 
-fn missing(what: &str) -> Error {
+fn invalid(what: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, what.to_owned())
 }
 
@@ -129,25 +131,25 @@ fn tuple(parts: [&str; 3]) -> Value {
 
 fn split_at<'t>(text: &'t str, mark: &'t str, at: Option<usize>) -> Result<Option<[&'t str; 3]>, Error> {
     if mark.is_empty() {
-        return Err(missing("the separator is empty"));
+        return Err(invalid("the separator is empty"));
     }
     Ok(at.map(|at| [&text[..at], mark, &text[at + mark.len()..]]))
 }
 
-/// A place in bytes as one in characters.
-fn place(text: &str, at: Option<usize>) -> Result<Value, Error> {
-    at.map(|at| text[..at].chars().count().into()).ok_or_else(|| missing("the text is not there"))
+/// Converts an offset in bytes into one in characters; an error for `None`.
+fn char_index(text: &str, at: Option<usize>) -> Result<Value, Error> {
+    at.map(|at| text[..at].chars().count().into()).ok_or_else(|| invalid("the text is not there"))
 }
 
-/// How often a text may be split: a negative number is no bound.
-fn times(most: Option<i64>) -> usize {
-    most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)
+/// Returns the largest number of splits: without limit if it is negative or missing.
+fn split_limit(limit: Option<i64>) -> usize {
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
-/// At runs of white space.
-fn split(text: &str, most: usize) -> Value {
+/// Splits a text at runs of white space, at most `limit` times.
+fn split(text: &str, limit: usize) -> Value {
     let (mut parts, mut rest) = (vec![], text.trim_start());
-    while let Some((part, after)) = rest.split_once(char::is_whitespace).filter(|_| parts.len() < most) {
+    while let Some((part, after)) = rest.split_once(char::is_whitespace).filter(|_| parts.len() < limit) {
         parts.push(part);
         rest = after.trim_start();
     }
@@ -155,13 +157,13 @@ fn split(text: &str, most: usize) -> Value {
     parts.into_iter().collect()
 }
 
-/// From the end; without a mark, at runs of white space.
-fn rsplit(text: &str, mark: Option<&str>, most: usize) -> Result<Value, Error> {
+/// Splits a text from its end, at most `limit` times; without a separator, at runs of white space.
+fn rsplit(text: &str, separator: Option<&str>, limit: usize) -> Result<Value, Error> {
     let (mut parts, mut rest) = (vec![], text);
-    match mark {
-        Some("") => return Err(missing("the separator is empty")),
-        Some(mark) => {
-            while let Some((before, part)) = rest.rsplit_once(mark).filter(|_| parts.len() < most) {
+    match separator {
+        Some("") => return Err(invalid("the separator is empty")),
+        Some(separator) => {
+            while let Some((before, part)) = rest.rsplit_once(separator).filter(|_| parts.len() < limit) {
                 parts.push(part);
                 rest = before;
             }
@@ -169,7 +171,7 @@ fn rsplit(text: &str, mark: Option<&str>, most: usize) -> Result<Value, Error> {
         }
         None => {
             rest = rest.trim_end();
-            while let Some((before, part)) = rest.rsplit_once(char::is_whitespace).filter(|_| parts.len() < most) {
+            while let Some((before, part)) = rest.rsplit_once(char::is_whitespace).filter(|_| parts.len() < limit) {
                 parts.push(part);
                 rest = before.trim_end();
             }
@@ -179,6 +181,7 @@ fn rsplit(text: &str, mark: Option<&str>, most: usize) -> Result<Value, Error> {
     Ok(parts.into_iter().rev().collect())
 }
 
+/// The side of a text that is padded.
 enum Side {
     Left,
     Right,
@@ -190,11 +193,12 @@ fn aligned(text: &str, args: &[Value], side: Side) -> Result<Value, Error> {
     align(text, width, fill.unwrap_or(" "), side)
 }
 
-/// As Python fills up: of an odd filling on both sides, the larger half goes before the text where the width is odd, too.
+/// Pads a text to `width` characters. An odd padding on both sides has its larger half on the left
+/// if the width is odd, as in Python.
 fn align(text: &str, width: usize, fill: &str, side: Side) -> Result<Value, Error> {
-    check(Some(width))?;
+    check_width(Some(width))?;
     if fill.chars().count() != 1 {
-        return Err(missing("the fill must be one character"));
+        return Err(invalid("the fill must be one character"));
     }
     let filling = width.saturating_sub(text.chars().count());
     let before = match side {
@@ -205,7 +209,7 @@ fn align(text: &str, width: usize, fill: &str, side: Side) -> Result<Value, Erro
     Ok([&fill.repeat(before), text, &fill.repeat(filling - before)].concat().into())
 }
 
-/// Zeros between the sign and the rest.
+/// Pads a number with zeros after its sign.
 fn zfill(text: &str, width: usize) -> Result<Value, Error> {
     let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = &text[..text.len() - rest.len()];
@@ -213,21 +217,21 @@ fn zfill(text: &str, width: usize) -> Result<Value, Error> {
     Ok(format!("{sign}{filled}").into())
 }
 
-/// Capitals where a word of letters begins.
-fn titled(text: &str) -> String {
-    let (mut titled, mut within) = (String::with_capacity(text.len()), false);
+/// Returns the text with each word in title case.
+fn title_case(text: &str) -> String {
+    let (mut titled, mut in_word) = (String::with_capacity(text.len()), false);
     for char in text.chars() {
-        if within {
+        if in_word {
             titled.extend(char.to_lowercase());
         } else {
             titled.extend(char.to_uppercase());
         }
-        within = char.is_alphabetic();
+        in_word = char.is_alphabetic();
     }
     titled
 }
 
-fn swapped(text: &str) -> String {
+fn swap_case(text: &str) -> String {
     let mut swapped = String::with_capacity(text.len());
     for char in text.chars() {
         if char.is_uppercase() {

@@ -1,28 +1,28 @@
-//! A template's source in; the names that it reads and the texts that it quotes out.
+//! Collects the names that a template reads, and its string literals.
 
 use std::collections::BTreeSet;
 
-use super::lexer::{Kind, Piece};
+use super::lexer::{SourcePiece, TokenKind};
 
-/// What the expressions and statements of a template are made of.
+/// The names and literals in the tags of a template.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Source {
-    /// Names of variables, filters, tests and functions; names of attributes are not among them.
+pub(super) struct TemplateSymbols {
+    /// Names of variables, filters, tests and functions, but not of attributes.
     pub names: BTreeSet<String>,
-    /// String literals, their escapes resolved.
+    /// String literals without quotes and escapes.
     pub literals: BTreeSet<String>,
 }
 
-impl Source {
-    pub fn new(pieces: &[Piece<'_>]) -> Self {
+impl TemplateSymbols {
+    pub fn new(pieces: &[SourcePiece<'_>]) -> Self {
         let mut this = Self::default();
         for piece in pieces {
-            let Piece::Tag(tag) = piece else { continue };
+            let SourcePiece::Tag(tag) = piece else { continue };
             let mut after_dot = false;
             for token in &tag.tokens {
                 match token.kind {
-                    Kind::Name if !after_dot => drop(this.names.insert(token.text.to_owned())),
-                    Kind::Literal => drop(this.literals.insert(unescape(token.text))),
+                    TokenKind::Name if !after_dot => drop(this.names.insert(token.text.to_owned())),
+                    TokenKind::Literal => drop(this.literals.insert(unescape(token.text))),
                     _ => {}
                 }
                 after_dot = token.is(".");
@@ -32,7 +32,7 @@ impl Source {
     }
 }
 
-/// A literal without its quotes and escapes.
+/// Returns a literal without its quotes and escapes.
 fn unescape(literal: &str) -> String {
     let mut text = String::new();
     let mut chars = literal.get(1..literal.len() - 1).unwrap_or_default().chars();
@@ -42,7 +42,7 @@ fn unescape(literal: &str) -> String {
                 'n' => '\n',
                 'r' => '\r',
                 't' => '\t',
-                other => other,
+                char => char,
             })),
             _ => text.push(char),
         }

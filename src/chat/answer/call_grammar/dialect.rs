@@ -1,42 +1,43 @@
-//! The ways in which the forms of calls write values.
+//! Writes values in the syntaxes of the call formats.
 
 use serde_json::{Map, Value};
 
-use super::writer::{ANY, Writer, lacks, literal, whole_text_pattern};
+use super::writer::{ANY, GrammarWriter, lacks, literal, whole_text_pattern};
 use crate::chat::schema;
 
-/// How values are written.
+/// The syntax of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::chat::answer) enum Dialect {
     Json,
-    /// A value between `<parameter=name>` and this, which is a part of the value here: text as it
-    /// is, the rest as JSON.
+    /// The value of a `<parameter=name>` tag, followed by `end`: strings without quotes, other
+    /// values as JSON. `mark`, the closing tag, ends `end` and must not occur before it.
     Tagged {
         end: &'static str,
         mark: &'static str,
     },
-    /// JSON within a value of tags, in which their mark may not come.
+    /// JSON within a `Tagged` value, which must not contain the closing tag.
     JsonWithout {
         mark: &'static str,
     },
     Python,
-    /// JSON with bare keys and this mark around strings.
+    /// JSON with unquoted keys, and with a mark instead of quotes around strings.
     Marked {
         quote: &'static str,
     },
 }
 
-/// The characters that may stand in a quoted string without an escape, but for the quote.
-const PLAIN: &str = r"\\\x00-\x1F\x7F";
+/// The characters besides the quote that need an escape in a quoted string, for use in a negated
+/// character class.
+const ESCAPED: &str = r"\\\x00-\x1F\x7F";
 
-/// A key that needs no quotes.
+/// The expression of keys without quotes.
 pub(in crate::chat::answer) const NAME: &str = "/[A-Za-z_][0-9A-Za-z_]{0,63}/";
 
-/// The escape of a code that is not half of a pair.
-const CODE: &str = r"u(?:[0-9A-CEFa-cef][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2})";
+/// The escape of a code unit that is not a surrogate.
+const CODE_UNIT: &str = r"u(?:[0-9A-CEFa-cef][0-9A-Fa-f]{3}|[Dd][0-7][0-9A-Fa-f]{2})";
 
 impl Dialect {
-    /// The dialect of the values within this one's.
+    /// Returns the dialect of values within arrays and objects of this dialect.
     pub fn inner(self) -> Self {
         match self {
             Self::Tagged { mark, .. } => Self::JsonWithout { mark },
@@ -44,8 +45,8 @@ impl Dialect {
         }
     }
 
-    /// The expression for a value that is written as in the inner dialect, with what ends it in
-    /// this one.
+    /// Returns the expression of a value of this dialect, given the expression `inner` of the value
+    /// in the inner dialect.
     pub fn finish(self, inner: String) -> String {
         match self {
             Self::Tagged { end, .. } => format!("{inner} {}", literal(end)),
@@ -53,6 +54,7 @@ impl Dialect {
         }
     }
 
+    /// Returns the words for true, false and null.
     pub fn words(self) -> [(&'static str, Value); 3] {
         match self {
             Self::Python => [("True", true.into()), ("False", false.into()), ("None", Value::Null)],
@@ -60,33 +62,33 @@ impl Dialect {
         }
     }
 
-    /// The expression for what stands between two items.
+    /// Returns the expression of the separator between two items.
     pub fn comma(self) -> &'static str {
         if matches!(self, Self::Marked { .. }) { "\",\"" } else { "/, ?/" }
     }
 
-    /// The expression for what stands between a key and its value.
+    /// Returns the expression of the separator between a key and its value.
     pub fn colon(self) -> &'static str {
         if matches!(self, Self::Marked { .. }) { "\":\"" } else { "/: ?/" }
     }
 
-    /// The expression for a key of an object that is a value; `None` where it cannot be written.
-    pub fn key(self, writer: &Writer<'_>, key: &str) -> Option<String> {
+    /// Returns the expression of an object's key; `None` if the dialect cannot express it.
+    pub fn key(self, writer: &GrammarWriter<'_>, key: &str) -> Option<String> {
         match self {
-            Self::Marked { .. } if is_bare(key) => Some(literal(key)),
+            Self::Marked { .. } if is_unquoted_key(key) => Some(literal(key)),
             _ => self.literal(writer, &key.into()),
         }
     }
 
-    /// The expression for any key of an object that is a value.
-    pub fn any_key(self, writer: &mut Writer<'_>) -> String {
+    /// Returns the expression of any key of an object.
+    pub fn any_key(self, writer: &mut GrammarWriter<'_>) -> String {
         match self {
             Self::Marked { .. } => NAME.to_owned(),
             _ => self.string(writer, &Map::new()),
         }
     }
 
-    /// The text of a value; `None` where it cannot be written.
+    /// Returns the text of a value; `None` if the dialect cannot express it.
     pub fn text(self, value: &Value) -> Option<String> {
         match (self, value) {
             (Self::Tagged { end, mark }, Value::String(text)) => (!text.contains(mark)).then(|| format!("{text}{end}")),
@@ -114,7 +116,7 @@ impl Dialect {
         let (comma, colon) = self.separators();
         let field = |(key, value): (&String, &Value)| {
             let key = match self {
-                Self::Marked { .. } if is_bare(key) => key.clone(),
+                Self::Marked { .. } if is_unquoted_key(key) => key.clone(),
                 _ => self.text(&key.as_str().into())?,
             };
             Some(format!("{key}{colon}{}", self.text(value)?))
@@ -127,17 +129,17 @@ impl Dialect {
         if matches!(self, Self::Marked { .. }) { (",", ":") } else { (", ", ": ") }
     }
 
-    /// The expression for the literal of a value; `None` where it cannot be written.
-    pub fn literal(self, writer: &Writer<'_>, value: &Value) -> Option<String> {
+    /// Returns the expression of exactly one value; `None` if the dialect cannot express it.
+    pub fn literal(self, writer: &GrammarWriter<'_>, value: &Value) -> Option<String> {
         match (self, value) {
             (Self::Marked { quote }, value) => marked_literal(writer, quote, &self.text(value)?),
             _ => Some(literal(&self.text(value)?)),
         }
     }
 
-    /// The expression for the strings that a schema allows, going by `minLength`, `maxLength` and
-    /// `pattern`.
-    pub fn string(self, writer: &mut Writer<'_>, schema: &Map<String, Value>) -> String {
+    /// Returns the expression of the strings that `minLength`, `maxLength` and `pattern` of a
+    /// schema allow.
+    pub fn string(self, writer: &mut GrammarWriter<'_>, schema: &Map<String, Value>) -> String {
         let count = |name: &str| schema.get(name).and_then(Value::as_f64).map(|count| count as u64);
         let least = count("minLength").unwrap_or(0);
         let most = count("maxLength").map(|most| most.to_string()).unwrap_or_default();
@@ -154,17 +156,18 @@ impl Dialect {
                 format!("{} {}", writer.mark(quote), writer.text_before(quote, &and_pattern(bounded), empty))
             }
             Self::Python if pattern.is_none() => {
-                let one =
-                    |quote: char| format!(r#"{quote}(?:[^{quote}{PLAIN}]|\\(?:["'\\nrt]|{CODE})){length}{quote}"#);
-                format!("/{}|{}/", one('"'), one('\''))
+                let quoted = |quote: char| {
+                    format!(r#"{quote}(?:[^{quote}{ESCAPED}]|\\(?:["'\\nrt]|{CODE_UNIT})){length}{quote}"#)
+                };
+                format!("/{}|{}/", quoted('"'), quoted('\''))
             }
             _ if pattern.is_some() => {
-                // Without escapes the text is as the pattern has it.
-                let content = and_pattern(format!("/[^\"{PLAIN}]{length}/"));
+                // The pattern applies to the text without escapes, so escapes are left out.
+                let content = and_pattern(format!("/[^\"{ESCAPED}]{length}/"));
                 writer.terminal(self.avoiding(format!("\"\\\"\" ({content}) \"\\\"\"")))
             }
             _ => {
-                let text = format!(r#"/"(?:[^"{PLAIN}]|\\(?:["\\\/bfnrt]|{CODE})){length}"/"#);
+                let text = format!(r#"/"(?:[^"{ESCAPED}]|\\(?:["\\\/bfnrt]|{CODE_UNIT})){length}"/"#);
                 writer.terminal(self.avoiding(text))
             }
         }
@@ -178,8 +181,8 @@ impl Dialect {
     }
 }
 
-/// Whether a key needs no quotes in the dialects with marks.
-fn is_bare(key: &str) -> bool {
+/// Returns whether `Marked` writes a key without quotes.
+fn is_unquoted_key(key: &str) -> bool {
     let plain = |char: char| char.is_alphanumeric() || "_-.$/@ ".contains(char);
     !key.is_empty() && key.chars().all(plain) && !key.starts_with(' ')
 }
@@ -199,8 +202,8 @@ fn python_string(text: &str) -> String {
     written + "\""
 }
 
-/// The literal of a text in which quotes are marks, which may be special tokens.
-fn marked_literal(writer: &Writer<'_>, quote: &str, text: &str) -> Option<String> {
+/// Returns the expression of a text with marks as quotes, which may be special tokens.
+fn marked_literal(writer: &GrammarWriter<'_>, quote: &str, text: &str) -> Option<String> {
     let mark = writer.mark(quote);
     let parts = text.split(quote).map(|part| if part.is_empty() { String::new() } else { literal(part) });
     let expression = parts.collect::<Vec<_>>().join(&format!(" {mark} "));

@@ -1,21 +1,21 @@
-//! Regular expressions for the numbers between two bounds, with a bounded number of digits.
+//! Writes regular expressions of the numbers between two bounds, with a limited number of digits.
 
 use serde_json::{Map, Value};
 
-/// The largest integer that is written where the schema sets no bound.
+/// The largest integer that is allowed if the schema sets no bound.
 const DEFAULT_BOUND: i128 = 1_000_000_000_000_000;
 
-/// The largest integer that is written at all.
+/// The largest integer that is allowed in any case.
 const MAX_BOUND: i128 = 1_000_000_000_000_000_000;
 
-/// The most digits after the point of a number with bounds.
+/// The largest number of digits after the point of a number with bounds.
 const MAX_FRACTION: u32 = 6;
 
-/// Any number, so short that every reader takes it.
+/// The expression of numbers without bounds, with few enough digits for every parser.
 const NUMBER: &str = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?";
 
-/// Returns an expression for the integers, or for all numbers, that the schema allows; `None` where
-/// it allows none that can be written.
+/// Returns the expression of the integers, or of all numbers, that the schema allows; `None` if
+/// there is none.
 pub(super) fn expression(schema: &Map<String, Value>, integers: bool) -> Option<String> {
     let bound = |name: &str| schema.get(name).filter(|bound| bound.is_number());
     let bounds = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"].map(bound);
@@ -27,12 +27,12 @@ pub(super) fn expression(schema: &Map<String, Value>, integers: bool) -> Option<
     (!expressions.is_empty()).then(|| format!("(?:{})", expressions.join("|")))
 }
 
-/// Returns expressions for the numbers with this many digits after the point.
+/// Returns expressions of the numbers with `fraction` digits after the point.
 fn fixed_point(bounds: [Option<&Value>; 4], fraction: u32) -> Vec<String> {
-    let [least, above, most, below] = bounds.map(|bound| Some(Decimal::of(bound?).scaled(fraction)));
+    let [minimum, above, maximum, below] = bounds.map(|bound| Some(Decimal::of(bound?).scaled(fraction)));
     let unit = 10_i128.pow(fraction);
-    let low = [least.map(|s| s.ceiling), above.map(|s| s.floor.saturating_add(1))].into_iter().flatten().max();
-    let high = [most.map(|s| s.floor), below.map(|s| s.ceiling.saturating_sub(1))].into_iter().flatten().min();
+    let low = [minimum.map(|s| s.ceiling), above.map(|s| s.floor.saturating_add(1))].into_iter().flatten().max();
+    let high = [maximum.map(|s| s.floor), below.map(|s| s.ceiling.saturating_sub(1))].into_iter().flatten().min();
     let (low, high) = match (low, high) {
         (Some(low), Some(high)) => (low, high),
         (Some(low), None) => (low, low.max(0).saturating_add(DEFAULT_BOUND * unit)),
@@ -49,23 +49,23 @@ fn fixed_point(bounds: [Option<&Value>; 4], fraction: u32) -> Vec<String> {
     expressions
 }
 
-/// A decimal number: an integer times a negative power of ten.
+/// A decimal number: `digits / 10^fraction`.
 struct Decimal {
     digits: i128,
     fraction: u32,
 }
 
-/// A bound in units of the last digit that is written, rounded down and up.
+/// A bound in units of the last digit, rounded down and up.
 struct Scaled {
     floor: i128,
     ceiling: i128,
 }
 
 impl Decimal {
-    /// The number as its shortest text says; the nearest that 128 bits hold where it is past those.
+    /// Returns the number of its shortest text, saturated at the range of `i128`.
     fn of(number: &Value) -> Self {
         let text = match number.as_f64() {
-            // A float is printed without an exponent, and as short as it can be read back from.
+            // `Display` of a float has no exponent, and is the shortest text that parses back.
             Some(float) if !number.is_i64() && !number.is_u64() => float.to_string(),
             _ => number.to_string(),
         };
@@ -86,16 +86,16 @@ impl Decimal {
     }
 }
 
-/// The first and the last digit at each place.
-type Range = Vec<(u8, u8)>;
+/// The first and the last digit at each place of a range of integers.
+type DigitRange = Vec<(u8, u8)>;
 
-/// Splits the integers from `low` to `high` into ranges of which each digit varies by itself.
-fn ranges(low: i128, high: i128) -> Vec<Range> {
+/// Splits the integers from `low` to `high` into ranges in which each digit varies independently.
+fn ranges(low: i128, high: i128) -> Vec<DigitRange> {
     let mut found = vec![];
     let mut low = low;
     while low <= high {
-        // The longest run of integers from `low` on that agrees in all but its last digits, which
-        // go from 0 or, in the first of them, from the digit of `low`.
+        // The longest range from `low` that differs in its last digits only: the first of these
+        // starts at the digit of `low`, and the `free` ones after it run from 0 to 9.
         let mut free = 0;
         while low % 10_i128.pow(free + 1) == 0 && low + 10_i128.pow(free + 1) - 1 <= high && low > 0 {
             free += 1;
@@ -103,7 +103,8 @@ fn ranges(low: i128, high: i128) -> Vec<Range> {
         let unit = 10_i128.pow(free);
         let digit = low / unit % 10;
         let steps = ((high - low + 1) / unit).min(10 - digit);
-        let mut range: Range = (low / unit / 10).to_string().bytes().map(|byte| (byte - b'0', byte - b'0')).collect();
+        let mut range: DigitRange =
+            (low / unit / 10).to_string().bytes().map(|byte| (byte - b'0', byte - b'0')).collect();
         if low / unit / 10 == 0 {
             range.clear();
         }
@@ -115,8 +116,8 @@ fn ranges(low: i128, high: i128) -> Vec<Range> {
     found
 }
 
-/// Writes a range with its point before the last `fraction` digits.
-fn written(range: &Range, fraction: usize) -> String {
+/// Returns the expression of a range, with the point before the last `fraction` digits.
+fn written(range: &DigitRange, fraction: usize) -> String {
     let zeros = (fraction + 1).saturating_sub(range.len());
     let digits: Vec<(u8, u8)> = vec![(0, 0); zeros].into_iter().chain(range.iter().copied()).collect();
     let mut text = String::new();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_those_between_the_bounds() {
+    fn integer_expressions_match_the_integers_between_the_bounds() {
         for (low, high) in [(0, 0), (0, 9), (1, 31), (-5, 5), (-120, -7), (7, 1234), (99, 101), (1000, 2000), (10, 10)]
         {
             let schema = json!({ "minimum": low, "exclusiveMaximum": high + 1 });
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_between_the_bounds() {
+    fn number_expressions_match_the_numbers_between_the_bounds() {
         let bounds = [
             json!({ "minimum": 0, "maximum": 1 }),
             json!({ "exclusiveMinimum": 0, "exclusiveMaximum": 1 }),

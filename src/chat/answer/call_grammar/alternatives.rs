@@ -1,24 +1,24 @@
-//! Resolves references and combinations of schemas, so that what remains is a list of plain
-//! schemas.
+//! Resolves references and combinations of a schema into a list of alternative plain schemas.
 
 use serde_json::{Map, Value};
 
 use crate::chat::schema;
 
-/// How many references and combinations are resolved within each other.
+/// The deepest nesting of references and combinations.
 const MAX_DEPTH: usize = 16;
 
-/// The most alternatives of one schema.
-const MAX_FORMS: usize = 256;
+/// The largest number of alternatives of one schema.
+const MAX_ALTERNATIVES: usize = 256;
 
-/// Keywords that are checked in calls and have no translation.
+/// Keywords that calls are checked against, but that grammars cannot express.
 const UNTRANSLATED: [&str; 5] = ["multipleOf", "patternProperties", "prefixItems", "uniqueItems", "not"];
 
-/// Keywords that bring other schemas in.
+/// Keywords that combine schemas.
 const COMBINING: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
-/// Keywords of one type, by which a schema without `type` is taken for one of that type.
-const TYPICAL: [(&str, &[&str]); 4] = [
+/// Types and the keywords that apply to them alone. A schema without `type` that has one of these
+/// keywords is translated for that type only.
+const TYPE_KEYWORDS: [(&str, &[&str]); 4] = [
     ("object", &["properties", "required", "additionalProperties", "minProperties", "maxProperties"]),
     ("array", &["items", "minItems", "maxItems"]),
     ("string", &["minLength", "maxLength", "pattern"]),
@@ -27,71 +27,77 @@ const TYPICAL: [(&str, &[&str]); 4] = [
 
 /// A schema without references and combinations.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Form {
+pub(super) struct Alternative {
     pub schema: Map<String, Value>,
 }
 
-/// The forms of which a value by `schema`, a part of `root`, has one.
-pub(super) fn forms(root: &Value, schema: &Value) -> Result<Vec<Form>, String> {
-    resolved(root, schema, MAX_DEPTH)
+/// Returns the alternatives of `schema`, a part of the schema `root`. A value is valid according to
+/// `schema` if it is valid according to one of them.
+pub(super) fn alternatives(root: &Value, schema: &Value) -> Result<Vec<Alternative>, String> {
+    resolve(root, schema, MAX_DEPTH)
 }
 
-fn resolved(root: &Value, schema: &Value, depth: usize) -> Result<Vec<Form>, String> {
+fn resolve(root: &Value, schema: &Value, depth: usize) -> Result<Vec<Alternative>, String> {
     let depth = depth.checked_sub(1).ok_or("has references that never end")?;
     let object = match schema {
         Value::Object(object) => object,
         Value::Bool(false) => return Ok(vec![]),
-        _ => return Ok(vec![Form::default()]),
+        _ => return Ok(vec![Alternative::default()]),
     };
     let unsupported = |name: &&str| object.get(*name).is_some_and(|argument| argument != false);
     if let Some(name) = UNTRANSLATED.iter().find(|name| unsupported(name)) {
-        return Err(format!("has `{name}`, which no grammar can hold to"));
+        return Err(format!("has `{name}`, which a grammar cannot express: remove it"));
     }
     let own = object.iter().filter(|(key, _)| !COMBINING.contains(&key.as_str()) && is_checked(key));
-    let mut forms = vec![Form { schema: own.map(|(key, value)| (key.clone(), value.clone())).collect() }];
+    let mut alternatives = vec![Alternative { schema: own.map(|(key, value)| (key.clone(), value.clone())).collect() }];
     if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
         let target = schema::resolve(root, reference).unwrap_or(&Value::Null);
-        forms = both(&forms, &resolved(root, target, depth)?)?;
+        alternatives = intersect(&alternatives, &resolve(root, target, depth)?)?;
     }
     for part in object.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        forms = both(&forms, &resolved(root, part, depth)?)?;
+        alternatives = intersect(&alternatives, &resolve(root, part, depth)?)?;
     }
     for union in ["anyOf", "oneOf"] {
         let Some(parts) = object.get(union).and_then(Value::as_array) else { continue };
-        let parts: Vec<Vec<Form>> = parts.iter().map(|part| resolved(root, part, depth)).collect::<Result<_, _>>()?;
+        let parts: Vec<Vec<Alternative>> =
+            parts.iter().map(|part| resolve(root, part, depth)).collect::<Result<_, _>>()?;
         if union == "oneOf" && overlap(&parts) {
-            return Err("has `oneOf` with alternatives that may hold at once, which no grammar can hold to".into());
+            return Err(
+                "has `oneOf` with alternatives that may be valid at once, which a grammar cannot express".into()
+            );
         }
-        forms = both(&forms, &parts.concat())?;
+        alternatives = intersect(&alternatives, &parts.concat())?;
     }
-    Ok(forms)
+    Ok(alternatives)
 }
 
-/// Whether a keyword says something about values; definitions and descriptions do not.
+/// Returns whether a keyword restricts values; definitions and descriptions do not.
 fn is_checked(key: &str) -> bool {
-    let typical = TYPICAL.iter().any(|(_, keys)| keys.contains(&key));
+    let typical = TYPE_KEYWORDS.iter().any(|(_, keys)| keys.contains(&key));
     typical || ["type", "enum", "const", "nullable"].contains(&key)
 }
 
-/// The forms of values that have one of each list.
-fn both(some: &[Form], others: &[Form]) -> Result<Vec<Form>, String> {
-    let pairs = some.iter().flat_map(|one| others.iter().map(move |other| (one, other)));
-    let forms: Vec<Form> = pairs.map(|(one, other)| one.and(other)).collect::<Result<_, _>>()?;
-    if forms.len() > MAX_FORMS {
-        return Err(format!("has more than {MAX_FORMS} alternatives"));
+/// Returns the alternatives of values that are valid according to one alternative of each list.
+fn intersect(left: &[Alternative], right: &[Alternative]) -> Result<Vec<Alternative>, String> {
+    let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
+    let alternatives: Vec<Alternative> = pairs.map(|(left, right)| left.and(right)).collect::<Result<_, _>>()?;
+    if alternatives.len() > MAX_ALTERNATIVES {
+        return Err(format!("has more than {MAX_ALTERNATIVES} alternatives"));
     }
-    Ok(forms)
+    Ok(alternatives)
 }
 
-/// Whether two of the alternatives may hold for the same value.
-fn overlap(parts: &[Vec<Form>]) -> bool {
-    let pairs = parts.iter().enumerate().flat_map(|(at, one)| parts[at + 1..].iter().map(move |other| (one, other)));
-    pairs.into_iter().any(|(one, other)| one.iter().any(|one| other.iter().any(|other| !one.excludes(other))))
+/// Returns whether a value may be valid according to two of the schemas.
+fn overlap(parts: &[Vec<Alternative>]) -> bool {
+    let may_share = |left: &[Alternative], right: &[Alternative]| {
+        left.iter().any(|left| right.iter().any(|right| !left.excludes(right)))
+    };
+    parts.iter().enumerate().any(|(index, left)| parts[index + 1..].iter().any(|right| may_share(left, right)))
 }
 
-impl Form {
-    /// Whether the schema says nothing.
-    pub fn is_free(&self) -> bool {
+impl Alternative {
+    /// Returns whether every value is valid.
+    pub fn is_unrestricted(&self) -> bool {
         self.schema.keys().all(|key| key == "nullable")
     }
 
@@ -104,8 +110,9 @@ impl Form {
             Some(Value::String(allowed)) => is(allowed),
             Some(Value::Array(allowed)) => allowed.iter().filter_map(Value::as_str).any(is),
             _ => {
-                let typical = TYPICAL.iter().find(|(_, keys)| keys.iter().any(|key| self.schema.contains_key(*key)));
-                typical.is_none_or(|(of, _)| is(of))
+                let own_type =
+                    TYPE_KEYWORDS.iter().find(|(_, keys)| keys.iter().any(|key| self.schema.contains_key(*key)));
+                own_type.is_none_or(|(name, _)| is(name))
             }
         }
     }
@@ -114,7 +121,7 @@ impl Form {
         self.schema.get("nullable") == Some(&Value::Bool(true))
     }
 
-    /// The values that `enum` or `const` lists, before other keywords rule some of them out.
+    /// Returns the values of `enum` or `const`, some of which other keywords may exclude.
     pub fn values(&self) -> Option<Vec<&Value>> {
         let listed = match (self.schema.get("const"), self.schema.get("enum")) {
             (Some(value), _) => vec![value],
@@ -136,17 +143,17 @@ impl Form {
         self.schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// The schema of values that fit both.
+    /// Returns the schema of the values that are valid according to both.
     fn and(&self, other: &Self) -> Result<Self, String> {
         let mut schema = self.schema.clone();
         if self.closes(other) || other.closes(self) {
             return Err(
-                "combines `additionalProperties` with properties of another schema, which no grammar can hold to"
+                "combines `additionalProperties` with properties of another schema, which a grammar cannot express"
                     .into(),
             );
         }
         for (key, value) in &other.schema {
-            let together = match (key.as_str(), schema.get(key)) {
+            let combined = match (key.as_str(), schema.get(key)) {
                 (_, None) => value.clone(),
                 (_, Some(present)) if present == value => continue,
                 ("required", Some(Value::Array(names))) => {
@@ -156,35 +163,35 @@ impl Form {
                 ("properties", Some(Value::Object(fields))) => {
                     let more = value.as_object().cloned().unwrap_or_default();
                     if let Some(name) = more.keys().find(|name| fields.contains_key(*name)) {
-                        return Err(format!("describes the property `{name}` twice, which no grammar can hold to"));
+                        return Err(format!("describes the property `{name}` twice, which a grammar cannot express"));
                     }
                     fields.clone().into_iter().chain(more).collect::<Map<_, _>>().into()
                 }
-                _ => return Err(format!("has `{key}` twice for one value, which no grammar can hold to")),
+                _ => return Err(format!("has `{key}` twice for one value, which a grammar cannot express")),
             };
-            schema.insert(key.clone(), together);
+            schema.insert(key.clone(), combined);
         }
         Ok(Self { schema })
     }
 
-    /// Whether this schema rules on properties that the other one describes.
+    /// Returns whether `additionalProperties` restricts properties that the other schema describes.
     fn closes(&self, other: &Self) -> bool {
         let open = self.schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
         *open != true && other.properties().keys().any(|name| !self.properties().contains_key(name))
     }
 
-    /// Whether no value fits both, as far as types and constant fields of objects tell.
+    /// Returns whether types or constant properties show that no value is valid according to both.
     fn excludes(&self, other: &Self) -> bool {
-        if let (Some(one), Some(other)) = (self.values(), other.values()) {
-            return !one.iter().any(|value| other.iter().any(|other| schema::equal(value, other)));
+        if let (Some(own), Some(other)) = (self.values(), other.values()) {
+            return !own.iter().any(|value| other.iter().any(|other| schema::equal(value, other)));
         }
         let types = ["string", "integer", "number", "boolean", "null", "array", "object"];
-        let common: Vec<&str> = types.into_iter().filter(|name| self.stated(name) && other.stated(name)).collect();
+        let common: Vec<&str> = types.into_iter().filter(|name| self.may_be(name) && other.may_be(name)).collect();
         common.is_empty() || common == ["object"] && self.tags_differ(other)
     }
 
-    /// Whether `type` allows this type; keywords alone do not rule out the others.
-    fn stated(&self, name: &str) -> bool {
+    /// Returns whether `type`, `enum` and `const` allow values of this type.
+    fn may_be(&self, name: &str) -> bool {
         match self.values() {
             Some(values) => values.iter().any(|value| Self::is_of_type(value, name)),
             None => !self.schema.contains_key("type") || self.allows(name),
@@ -195,15 +202,15 @@ impl Form {
         schema::check(&Value::from_iter([("type", name)]), value).is_ok()
     }
 
-    /// Whether a property that both require has other values in one than in the other.
+    /// Returns whether a property that both schemas require has no common value.
     fn tags_differ(&self, other: &Self) -> bool {
-        let (fields, others) = (self.properties(), other.properties());
+        let (own, theirs) = (self.properties(), other.properties());
         let required = self.required();
         let shared = required.into_iter().filter(|name| other.required().contains(name));
-        shared.filter_map(|name| Some((fields.get(name)?, others.get(name)?))).any(|(one, other)| {
-            let form = |schema: &Value| Some(Form { schema: schema.as_object()?.clone() });
-            let (Some(one), Some(other)) = (form(one), form(other)) else { return false };
-            one.values().is_some() && other.values().is_some() && one.excludes(&other)
+        shared.filter_map(|name| Some((own.get(name)?, theirs.get(name)?))).any(|(left, right)| {
+            let plain = |schema: &Value| Some(Alternative { schema: schema.as_object()?.clone() });
+            let (Some(left), Some(right)) = (plain(left), plain(right)) else { return false };
+            left.values().is_some() && right.values().is_some() && left.excludes(&right)
         })
     }
 }

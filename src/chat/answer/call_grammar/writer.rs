@@ -1,4 +1,4 @@
-//! Writes rules and terminals of a grammar in llguidance's dialect of Lark.
+//! Collects the rules and terminals of a grammar in llguidance's dialect of Lark.
 
 use std::collections::HashMap;
 
@@ -7,34 +7,34 @@ use serde_json::Value;
 use crate::chat::schema;
 
 /// The ids of special tokens by their text.
-pub(crate) type SpecialTokens<'t> = HashMap<&'t str, u32>;
+pub(crate) type SpecialTokenIds<'t> = HashMap<&'t str, u32>;
 
-pub(in crate::chat::answer) struct Writer<'t> {
-    special: SpecialTokens<'t>,
+pub(in crate::chat::answer) struct GrammarWriter<'t> {
+    special: SpecialTokenIds<'t>,
     text: String,
-    /// The rules and terminals that are written, by their bodies.
+    /// Names of the rules and terminals written so far, by their bodies.
     names: HashMap<String, String>,
 }
 
-/// All that a regular expression does not have to look into: any text.
-pub(super) const ANY: &str = "/(?s:.*)/";
+/// The expression of any text.
+pub(in crate::chat::answer) const ANY: &str = "/(?s:.*)/";
 
-impl<'t> Writer<'t> {
-    pub fn new(special: SpecialTokens<'t>) -> Self {
+impl<'t> GrammarWriter<'t> {
+    pub fn new(special: SpecialTokenIds<'t>) -> Self {
         Self { special, text: String::new(), names: HashMap::new() }
     }
 
-    /// The whole grammar, which begins with this expression.
+    /// Returns the whole grammar, with this start expression.
     pub fn finish(self, start: &str) -> String {
         format!("start: {start}\n{}", self.text)
     }
 
-    /// Writes a rule with this body, or finds it, and returns its name.
+    /// Returns the name of the rule with this body, which is written if it is new.
     pub fn rule(&mut self, body: String) -> String {
         self.define("r", body)
     }
 
-    /// Writes a terminal with this body, or finds it, and returns its name.
+    /// Returns the name of the terminal with this body, which is written if it is new.
     pub fn terminal(&mut self, body: String) -> String {
         self.define("T", body)
     }
@@ -49,13 +49,13 @@ impl<'t> Writer<'t> {
         name
     }
 
-    /// The expression for a mark: the special token of this text, or the text.
+    /// Returns the expression of a mark: the special token with this text, or else the text.
     pub fn mark(&self, mark: &str) -> String {
         self.special.get(mark).map_or_else(|| literal(mark), |id| format!("<[{id}]>"))
     }
 
-    /// The expression for a text followed by a mark that is not in it. `content` says what the text
-    /// is, as terminals and expressions joined by `&`; `empty` whether it may be empty.
+    /// Returns the expression of a text without `mark`, followed by `mark`. `content` restricts the
+    /// text, as terminals and expressions joined by `&`; `empty` says whether it may be empty.
     pub fn text_before(&mut self, mark: &str, content: &str, empty: bool) -> String {
         if !self.special.contains_key(mark) {
             return self.ended_text(content, mark, mark);
@@ -65,25 +65,25 @@ impl<'t> Writer<'t> {
         format!("{text}{repeated} {}", self.mark(mark))
     }
 
-    /// The expression for a text followed by `end`, in which `mark`, which `end` ends with, is
-    /// nowhere before.
+    /// Returns the expression of a text followed by `end`. `mark`, with which `end` ends, does not
+    /// occur earlier.
     pub fn ended_text(&mut self, content: &str, end: &str, mark: &str) -> String {
         let once = format!("~/(?s:.*){}(?s:.+)/", escaped(mark));
         self.terminal(format!("({content}) {} & {once}", literal(end)))
     }
 }
 
-/// The terminal for texts without `mark`.
-pub(super) fn lacks(mark: &str) -> String {
+/// Returns the terminal of texts without `mark`.
+pub(in crate::chat::answer) fn lacks(mark: &str) -> String {
     format!("~/(?s:.*){}(?s:.*)/", escaped(mark))
 }
 
-/// A text as a literal of the grammar.
+/// Returns a text as a literal of the grammar.
 pub(in crate::chat::answer) fn literal(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// A text as a part of a regular expression of the grammar.
+/// Returns the regular expression of exactly this text.
 pub(in crate::chat::answer) fn escaped(text: &str) -> String {
     let mut written = String::new();
     for char in text.chars() {
@@ -96,7 +96,7 @@ pub(in crate::chat::answer) fn escaped(text: &str) -> String {
     written
 }
 
-/// A schema's `pattern` as a regular expression of the grammar, which matches whole texts.
+/// Returns a schema's `pattern`, which matches anywhere, as an expression that matches whole texts.
 pub(super) fn whole_text_pattern(pattern: &str) -> String {
     let whole = |branch: &str| {
         let (start, end) = (branch.starts_with('^'), ends_with_anchor(branch));
@@ -117,17 +117,18 @@ pub(super) fn whole_text_pattern(pattern: &str) -> String {
     written
 }
 
-/// Whether the last character is an anchor: a dollar sign after an even number of backslashes.
+/// Returns whether the last character is an anchor: a dollar sign after an even number of
+/// backslashes.
 fn ends_with_anchor(branch: &str) -> bool {
     let Some(before) = branch.strip_suffix('$') else { return false };
     (before.len() - before.trim_end_matches('\\').len()) % 2 == 0
 }
 
-/// The alternatives of an expression, outside of all groups and classes.
+/// Returns the alternatives of an expression outside of groups and classes.
 fn top_level_branches(pattern: &str) -> Vec<&str> {
     let (mut branches, mut start) = (vec![], 0);
     let (mut groups, mut classes, mut escape) = (0_usize, 0_usize, false);
-    for (at, char) in pattern.char_indices() {
+    for (index, char) in pattern.char_indices() {
         match char {
             _ if escape => escape = false,
             '\\' => escape = true,
@@ -136,8 +137,8 @@ fn top_level_branches(pattern: &str) -> Vec<&str> {
             '(' if classes == 0 => groups += 1,
             ')' if classes == 0 => groups = groups.saturating_sub(1),
             '|' if classes == 0 && groups == 0 => {
-                branches.push(&pattern[start..at]);
-                start = at + 1;
+                branches.push(&pattern[start..index]);
+                start = index + 1;
             }
             _ => {}
         }

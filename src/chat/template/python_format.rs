@@ -1,4 +1,4 @@
-//! Values in; what Python would print of them out. Templates are written for Python's `str()` and `json.dumps`.
+//! Formats values as Python's `str()` and `json.dumps` do, for which templates are written.
 
 use minijinja::{
     Error, ErrorKind, Output, State,
@@ -7,10 +7,10 @@ use minijinja::{
 
 use super::budget::{MAX_DEPTH, MAX_TEXT, spend};
 
-/// Prints an expression's value as jinja2 does: `str(value)`, and nothing for what is undefined.
+/// Writes an expression's value as jinja2 does: `str(value)`, and no text for an undefined value.
 pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    let made = value.as_str().is_none().then(|| str(value)).transpose()?;
-    let text = made.as_deref().or(value.as_str()).unwrap_or_default();
+    let formatted = value.as_str().is_none().then(|| str(value)).transpose()?;
+    let text = formatted.as_deref().or(value.as_str()).unwrap_or_default();
     spend(state, text.len())?;
     Ok(out.write_str(text)?)
 }
@@ -20,13 +20,13 @@ pub(super) fn string(value: &Value) -> Result<Value, Error> {
     if value.kind() == ValueKind::String { Ok(value.clone()) } else { Ok(Value::from(str(value)?)) }
 }
 
-/// `str(value)`, and nothing for what is undefined.
+/// Returns `str(value)`, which is empty for an undefined value.
 fn str(value: &Value) -> Result<String, Error> {
     let mut text = String::new();
     match value.kind() {
         ValueKind::Undefined => {}
         ValueKind::String => text.push_str(value.as_str().unwrap_or_default()),
-        _ => Writer { style: Style::Repr, text: &mut text }.value(value, 0)?,
+        _ => PythonWriter { style: Style::Repr, text: &mut text }.value(value, 0)?,
     }
     Ok(text)
 }
@@ -53,7 +53,7 @@ pub(super) fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     };
     options.assert_all_used()?;
     let mut text = String::new();
-    Writer { style, text: &mut text }.value(value, 0)?;
+    PythonWriter { style, text: &mut text }.value(value, 0)?;
     Ok(Value::from(text))
 }
 
@@ -65,16 +65,16 @@ fn invalid(what: impl Into<String>) -> Error {
 enum Style<'a> {
     /// `repr(value)`.
     Repr,
-    /// `json.dumps(value)`.
+    /// `json.dumps(value)`, with the separators after an item and after a key.
     Json { item: &'a str, key: &'a str, indent: Option<usize>, ensure_ascii: bool, sort_keys: bool },
 }
 
-struct Writer<'a> {
+struct PythonWriter<'a> {
     style: Style<'a>,
     text: &'a mut String,
 }
 
-impl Writer<'_> {
+impl PythonWriter<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(invalid("a value is nested too deeply"));
@@ -102,14 +102,14 @@ impl Writer<'_> {
             }
             ValueKind::Map => self.map(value, depth)?,
             kind @ (ValueKind::Undefined | ValueKind::Bytes | ValueKind::Plain | ValueKind::Invalid) if json => {
-                return Err(invalid(format!("tojson: a value that is {kind} has no JSON")));
+                return Err(invalid(format!("tojson: a value that is {kind} cannot be written as JSON")));
             }
             _ => self.text.push_str(&value.to_string()),
         }
         Ok(())
     }
 
-    /// A list may have itself within it many times over, and take no room.
+    /// Values can share contents, so that a small value has a text of exponential size.
     fn check_length(&self) -> Result<(), Error> {
         if self.text.len() > MAX_TEXT { Err(invalid("a value is too long to be written")) } else { Ok(()) }
     }
@@ -162,7 +162,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The shortest digits that give the number back. Rust switches to an exponent where Python does, and writes it shorter.
+    /// Writes the shortest digits that parse back. Rust and Python write an exponent for the same
+    /// numbers, but Python adds a sign and a second digit.
     fn float(&mut self, number: f64) {
         let json = matches!(self.style, Style::Json { .. });
         if !number.is_finite() {

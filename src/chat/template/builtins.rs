@@ -1,45 +1,46 @@
-//! minijinja's filters, functions and methods: counted, and bounded first where they allocate what a number says, or multiply
-//! the sizes of texts.
+//! Replaces minijinja's filters, functions and methods by versions that stay within the [`budget`].
+//!
+//! A call that allocates by a number, or that multiplies the sizes of texts, is checked before it
+//! runs; the results of all calls are counted.
+//!
+//! [`budget`]: super::budget
 
 use std::slice::from_ref;
 
 use minijinja::{
-    Environment, Error, ErrorKind, State, filters, functions,
+    Environment, Error, State, filters, functions,
     value::{Kwargs, Rest, StringInput, Value, ValueKind, ValueOrKwargs},
 };
 
 use super::{
-    budget::{ITEM, ITEM_LIST, check_text, size, spend, text_size},
+    budget::{ITEM, ITEM_LIST, MAX_WIDTH, check_text, check_width, size, spend, text_size},
     filters::needle,
-    methods, python,
+    python_format, python_methods,
 };
 
-/// The most columns of padding, or parts of a list, that a template may ask for.
-const LIMIT: usize = 9999;
+/// Returns the memory in bytes that a call with the given arguments needs besides its result.
+type CallCost = fn(&[Value]) -> Result<usize, Error>;
 
-/// What a call needs for what it is given, in bytes, beside its result.
-type Needs = fn(&[Value]) -> Result<usize, Error>;
-
-/// All of minijinja's that make something are here; the others pick what there is.
+/// Installs the counted versions. Built-ins that are missing here create no values.
 pub(super) fn install(environment: &mut Environment<'_>) {
-    let mut texts = |name, needs: Needs, filter| environment.add_filter(name, counted(filter, needs));
-    texts("capitalize", nothing, Value::from_function(filters::capitalize));
-    texts("center", nothing, Value::from_function(methods::center));
+    let mut texts = |name, cost: CallCost, filter| environment.add_filter(name, counted(filter, cost));
+    texts("capitalize", no_cost, Value::from_function(filters::capitalize));
+    texts("center", no_cost, Value::from_function(python_methods::center));
     texts("e", escapes, Value::from_function(filters::escape));
     texts("escape", escapes, Value::from_function(filters::escape));
-    texts("format", nothing, Value::from_function(format));
-    texts("indent", nothing, Value::from_function(indent));
-    texts("join", nothing, Value::from_function(join));
-    texts("lower", nothing, Value::from_function(filters::lower));
+    texts("format", no_cost, Value::from_function(format));
+    texts("indent", no_cost, Value::from_function(indent));
+    texts("join", no_cost, Value::from_function(join));
+    texts("lower", no_cost, Value::from_function(filters::lower));
     texts("pprint", escapes, Value::from_function(filters::pprint));
-    texts("replace", nothing, Value::from_function(replace));
-    texts("safe", nothing, Value::from_function(filters::safe));
-    texts("string", nothing, Value::from_function(python::string));
-    texts("title", nothing, Value::from_function(filters::title));
-    texts("tojson", nothing, Value::from_function(python::tojson));
-    texts("trim", nothing, Value::from_function(filters::trim));
-    texts("upper", nothing, Value::from_function(filters::upper));
-    let mut lists = |name, needs: Needs, filter| environment.add_filter(name, counted(filter, needs));
+    texts("replace", no_cost, Value::from_function(replace));
+    texts("safe", no_cost, Value::from_function(filters::safe));
+    texts("string", no_cost, Value::from_function(python_format::string));
+    texts("title", no_cost, Value::from_function(filters::title));
+    texts("tojson", no_cost, Value::from_function(python_format::tojson));
+    texts("trim", no_cost, Value::from_function(filters::trim));
+    texts("upper", no_cost, Value::from_function(filters::upper));
+    let mut lists = |name, cost: CallCost, filter| environment.add_filter(name, counted(filter, cost));
     lists("batch", item_lists, Value::from_function(batch));
     lists("chain", characters, Value::from_function(filters::chain));
     lists("dictsort", item_lists, Value::from_function(filters::dictsort));
@@ -63,59 +64,60 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     environment.add_function("namespace", counted(Value::from_function(functions::namespace), entries));
     environment.add_test("in", is_in);
     environment.set_unknown_method_callback(method);
-    // It prints all that there is. jinja2 has no such function.
+    // `debug` prints every variable, uncounted; jinja2 does not have it.
     environment.remove_global("debug");
 }
 
-/// A function that is called when the budget has room for what it needs, and for what it made.
+/// Returns a function that counts the memory of the call, and then the result.
 pub(super) fn counted(
     function: Value,
-    needs: Needs,
+    cost: CallCost,
 ) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
     move |state: &mut State, args: Rest<ValueOrKwargs>| {
         let args = args.into_values();
-        spend(state, needs(&args)?)?;
-        let made = function.call(state, &args)?;
-        spend(state, size(&made))?;
-        Ok(made)
+        spend(state, cost(&args)?)?;
+        let result = function.call(state, &args)?;
+        spend(state, size(&result))?;
+        Ok(result)
     }
 }
 
-pub(super) fn nothing(_: &[Value]) -> Result<usize, Error> {
+/// Returns 0, for calls that need no memory besides their result.
+pub(super) fn no_cost(_: &[Value]) -> Result<usize, Error> {
     Ok(0)
 }
 
-/// A text is a list of its characters to filters of lists.
+/// Returns the cost of filters of lists, which turn a text into a list of its characters.
 fn characters(args: &[Value]) -> Result<usize, Error> {
     Ok(args.iter().filter_map(Value::as_str).map(|text| text.chars().count() * ITEM).sum())
 }
 
-/// Every item may get a list of its own.
+/// Returns the cost of a list for each item.
 fn item_lists(args: &[Value]) -> Result<usize, Error> {
     Ok(args.iter().filter_map(Value::len).fold(0, usize::saturating_add).saturating_mul(ITEM_LIST))
 }
 
-/// Some text of every item may be copied.
+/// Returns the cost of a copy of each item's text.
 fn copies(args: &[Value]) -> Result<usize, Error> {
     args.iter().try_fold(characters(args)?, |sum, value| Ok(sum + text_size(value)?))
 }
 
-/// The items' texts may grow, each character to `&quot;` or `\u{10ffff}`.
+/// Returns the cost of escaping each character, to `&quot;` or `\u{10ffff}` at the longest.
 fn escapes(args: &[Value]) -> Result<usize, Error> {
     args.iter().try_fold(0, |sum, value| Ok(sum + text_size(value)? * 10))
 }
 
-/// A text in parts: no more than it has separators, or white space.
+/// Returns the cost of splitting a text at each separator, or at each white space character.
 fn parts(args: &[Value]) -> Result<usize, Error> {
     let Some(text) = args.first().and_then(Value::as_str) else { return Ok(0) };
-    let ends = match args.get(1).and_then(Value::as_str) {
+    let separators = match args.get(1).and_then(Value::as_str) {
         Some(separator) => text.matches(separator).count(),
         None => text.matches(char::is_whitespace).count(),
     };
-    Ok(text.len() + (ends + 1) * ITEM_LIST)
+    Ok(text.len() + (separators + 1) * ITEM_LIST)
 }
 
-/// A map's entries, which are copied with their names.
+/// Returns the cost of copying a map's entries with their names.
 fn entries(args: &[Value]) -> Result<usize, Error> {
     let mut bytes = 4 * ITEM_LIST;
     for map in args.iter().filter(|value| value.kind() == ValueKind::Map) {
@@ -124,21 +126,13 @@ fn entries(args: &[Value]) -> Result<usize, Error> {
     Ok(bytes)
 }
 
-/// Refuses a width or a count that no prompt needs.
-pub(super) fn check(size: Option<usize>) -> Result<(), Error> {
-    if size.is_none_or(|size| size <= LIMIT) {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::InvalidOperation, format!("a size is more than {LIMIT}")))
-}
-
-/// A width is a number in the text: one of more digits than the limit is refused, width or not. Any mark may stand for any
-/// value.
+/// Checks the size of a formatted text. Every number in the format may be a width, and every `%` or
+/// `{` may insert any of the values.
 fn check_format(format: &Value, values: &[Value]) -> Result<(), Error> {
     let format = format.as_str().unwrap_or_default();
     let runs = format.split(|char: char| !char.is_ascii_digit()).filter(|run| !run.is_empty());
-    check(runs.clone().filter(|run| run.len() > 4).map(|_| usize::MAX).next())?;
-    let widths: usize = runs.map(|run| run.parse().unwrap_or(LIMIT)).sum();
+    check_width(runs.clone().filter(|run| run.len() > 4).map(|_| usize::MAX).next())?;
+    let widths: usize = runs.map(|run| run.parse().unwrap_or(MAX_WIDTH)).sum();
     let values = values.iter().try_fold(0, |sum, value| Ok::<_, Error>(sum + text_size(value)?))?;
     let marks = format.matches(['%', '{']).count();
     check_text(marks.checked_mul(values).and_then(|length| length.checked_add(widths)))
@@ -159,7 +153,7 @@ fn indent(
 ) -> Result<Value, Error> {
     let widths = [width, options.get("width")?];
     for width in widths {
-        check(width)?;
+        check_width(width)?;
         let lines = text.as_str().matches('\n').count() + 1;
         check_text(lines.checked_mul(width.unwrap_or(0)))?;
     }
@@ -167,25 +161,25 @@ fn indent(
 }
 
 fn slice(state: &State, value: Value, count: usize, fill_with: Option<Value>) -> Result<Value, Error> {
-    check(Some(count))?;
+    check_width(Some(count))?;
     filters::slice(state, value, count, fill_with)
 }
 
 fn batch(state: &State, value: Value, count: usize, fill_with: Option<Value>) -> Result<Value, Error> {
-    check(fill_with.as_ref().map(|_| count))?;
+    check_width(fill_with.as_ref().map(|_| count))?;
     filters::batch(state, value, count, fill_with)
 }
 
-/// Pairs are made once, and not whenever somebody looks.
+/// Returns a list of pairs; minijinja's own creates the pairs again at each access.
 fn items(value: &Value) -> Result<Value, Error> {
-    Ok(methods::or_undefined(value, filters::items)?.try_iter()?.collect())
+    Ok(python_methods::or_undefined(value, filters::items)?.try_iter()?.collect())
 }
 
-fn zip(state: &State, value: Value, others: Rest<Value>) -> Result<Value, Error> {
-    Ok(filters::zip(state, value, others)?.try_iter()?.collect())
+fn zip(state: &State, value: Value, lists: Rest<Value>) -> Result<Value, Error> {
+    Ok(filters::zip(state, value, lists)?.try_iter()?.collect())
 }
 
-/// Where every `old` of a text becomes `new`, the sizes multiply.
+/// Checks the size of a text in which every `old` becomes `new`.
 fn check_replaced(text: &str, old: &str, new: &str) -> Result<(), Error> {
     check_text(text.matches(old).count().checked_mul(new.len()))
 }
@@ -216,15 +210,15 @@ fn join(
     filters::join(state, values, separator, attribute, options)
 }
 
-/// The test `in`, which looks for the text of what is no text.
+/// The test `in`, which searches a text for the text of any value.
 fn is_in(state: &mut State, value: &Value, container: &Value) -> Result<bool, Error> {
     let value = needle(state, value.clone())?;
     minijinja::tests::is_in(state, &value, container)
 }
 
-/// Python's methods.
+/// Calls a method with Python's name.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    let args = &*methods::positional(name, args)?;
+    let args = &*python_methods::positional(name, args)?;
     match (name, value.as_str(), args) {
         ("format", Some(_), _) => check_format(value, args)?,
         ("join", Some(separator), [values]) => check_joined(values, separator)?,
@@ -235,12 +229,12 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
         ("items", None, _) => spend(state, item_lists(from_ref(value))?)?,
         _ => {}
     }
-    let made = methods::call(state, value, name, args)?;
+    let result = python_methods::call(state, value, name, args)?;
     match name {
-        // What there was.
-        "get" | "copy" => return Ok(made),
-        "items" => return Ok(made.try_iter()?.collect()),
-        _ => spend(state, size(&made))?,
+        // These return a value that exists already.
+        "get" | "copy" => return Ok(result),
+        "items" => return Ok(result.try_iter()?.collect()),
+        _ => spend(state, size(&result))?,
     }
-    Ok(made)
+    Ok(result)
 }

@@ -1,37 +1,41 @@
-//! Calls as Gemma 4 writes them: JSON without quotes around keys, and marks in the place of quotes.
+//! Reads and writes calls of Gemma 4 and FunctionGemma: JSON with unquoted keys, and with a mark
+//! instead of quotes around strings.
 
 use serde_json::{Map, Value};
 
-use super::cursor::Cursor;
-use super::form::Shape;
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
-use super::scan::{Ends, Quote};
+use super::super::call_grammar::{
+    Dialect, GrammarWriter, each_tool, is_name, literal, refuse_name_unless, repeated_calls,
+};
+use super::super::{
+    call_format::{CallEnd, CallFormat, Quote},
+    cursor::Cursor,
+};
 #[cfg(feature = "constrained")]
 use crate::chat::Tool;
 use crate::chat::ToolCall;
 
-pub(super) const GEMMA_4: Shape = Shape {
-    shown_by: &["<|tool_call>call:"],
+pub(super) const GEMMA_4: CallFormat = CallFormat {
+    template_marks: &["<|tool_call>call:"],
     open: "<|tool_call>",
-    bare: None,
+    unmarked: None,
     quotes: &[Quote { open: "<|\"|>", close: "<|\"|>", escapes: false }],
-    ends: Ends::Mark("<tool_call|>"),
-    between: &[],
-    ends_thought: false,
+    end: CallEnd::Mark("<tool_call|>"),
+    separators: &[],
+    ends_reasoning: false,
     parse: |text, _| call(text, "<|\"|>"),
     #[cfg(feature = "constrained")]
     write: |writer, tools, parallel| write(writer, tools, parallel, &GEMMA_4, "<|\"|>"),
 };
 
-pub(super) const FUNCTION_GEMMA: Shape = Shape {
-    shown_by: &["<start_function_call>call:"],
+pub(super) const FUNCTION_GEMMA: CallFormat = CallFormat {
+    template_marks: &["<start_function_call>call:"],
     open: "<start_function_call>",
-    bare: None,
+    unmarked: None,
     quotes: &[Quote { open: "<escape>", close: "<escape>", escapes: false }],
-    ends: Ends::Mark("<end_function_call>"),
-    between: &[],
-    ends_thought: false,
+    end: CallEnd::Mark("<end_function_call>"),
+    separators: &[],
+    ends_reasoning: false,
     parse: |text, _| call(text, "<escape>"),
     #[cfg(feature = "constrained")]
     write: |writer, tools, parallel| write(writer, tools, parallel, &FUNCTION_GEMMA, "<escape>"),
@@ -51,8 +55,8 @@ fn call(text: &str, quote: &str) -> Result<Vec<ToolCall>, String> {
 
 fn object(cursor: &mut Cursor<'_>, quote: &str) -> Result<Map<String, Value>, String> {
     let entries = cursor.list("}", |cursor| {
-        let bare = |char| !":{},".contains(char);
-        let key = if cursor.eat(quote) { cursor.until(quote)? } else { cursor.take("a key", bare)? };
+        let in_key = |char| !":{},".contains(char);
+        let key = if cursor.eat(quote) { cursor.until(quote)? } else { cursor.take("a key", in_key)? };
         cursor.expect(":")?;
         Ok((key.to_owned(), value(cursor, quote)?))
     })?;
@@ -70,15 +74,15 @@ fn value(cursor: &mut Cursor<'_>, quote: &str) -> Result<Value, String> {
         return Ok(cursor.list("]", |cursor| value(cursor, quote))?.into());
     }
     let none = Value::Null;
-    cursor.plain(&[("true", true.into()), ("false", false.into()), ("null", none.clone()), ("None", none)])
+    cursor.number_or_word(&[("true", true.into()), ("false", false.into()), ("null", none.clone()), ("None", none)])
 }
 
 #[cfg(feature = "constrained")]
 fn write(
-    writer: &mut Writer<'_>,
+    writer: &mut GrammarWriter<'_>,
     tools: &[&Tool],
     parallel: bool,
-    shape: &Shape,
+    format: &CallFormat,
     quote: &'static str,
 ) -> Result<String, String> {
     let call = each_tool(writer, tools, |values, tool| {
@@ -86,7 +90,7 @@ fn write(
         let arguments = values.object_arguments(Dialect::Marked { quote })?;
         Ok(format!("{} {arguments}", literal(&format!("call:{}", tool.name))))
     })?;
-    let (open, close) = (writer.mark(shape.open), writer.mark(shape.close()));
-    let one = writer.rule(format!("{call} {close}"));
-    Ok(repeated_calls(&one, &open, parallel))
+    let (open, close) = (writer.mark(format.open), writer.mark(format.close()));
+    let closed = writer.rule(format!("{call} {close}"));
+    Ok(repeated_calls(&closed, &open, parallel))
 }

@@ -1,47 +1,50 @@
-//! Calls as Python writes them.
+//! Reads and writes calls in the syntax of Python's function calls.
 
 use serde_json::{Map, Value};
 
-use super::cursor::{Cursor, is_name_char};
-use super::form::{Bare, Shape};
 #[cfg(feature = "constrained")]
-use super::grammar::{
-    Dialect, Fields, NAME, Values, Writer, each_tool, escaped, is_name, literal, refuse_name_unless, repeated_calls,
+use super::super::call_grammar::{
+    Dialect, FieldSyntax, GrammarWriter, NAME, ValueRules, each_tool, escaped, is_name, literal, refuse_name_unless,
+    repeated_calls,
 };
-use super::scan::{DOUBLE, Ends, SINGLE};
+use super::super::{
+    call_format::{CallEnd, CallFormat, DOUBLE, SINGLE, UnmarkedCall},
+    cursor::{Cursor, is_name_char},
+};
 use crate::chat::{Tool, ToolCall};
 
-pub(super) const BARE: Shape = Shape {
-    shown_by: &["[func_name1("],
+pub(super) const UNMARKED: CallFormat = CallFormat {
+    template_marks: &["[func_name1("],
     open: "",
-    bare: Some(Bare {
+    unmarked: Some(UnmarkedCall {
         begins: begins_call,
         #[cfg(feature = "constrained")]
-        expression: beginnings,
+        expression: call_beginnings,
     }),
     quotes: &[DOUBLE, SINGLE],
-    ends: Ends::Brackets,
-    between: &[],
-    ends_thought: false,
+    end: CallEnd::Bracket,
+    separators: &[],
+    ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
     write: write_list,
 };
 
-pub(super) const CODE: Shape = Shape {
-    shown_by: &["```tool_code"],
+pub(super) const TOOL_CODE: CallFormat = CallFormat {
+    template_marks: &["```tool_code"],
     open: "```tool_code",
-    bare: None,
+    unmarked: None,
     quotes: &[DOUBLE, SINGLE],
-    ends: Ends::Mark("```"),
-    between: &[],
-    ends_thought: false,
+    end: CallEnd::Mark("```"),
+    separators: &[],
+    ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
     write: write_code,
 };
 
-/// An answer may be a list and no call: a call is of one of the tools.
+/// Returns whether an answer is a list of calls. A list that does not start with the name of a tool
+/// is text.
 fn begins_call(text: &str, tools: &[Tool]) -> Option<bool> {
     if text.is_empty() {
         return None;
@@ -56,7 +59,7 @@ fn begins_call(text: &str, tools: &[Tool]) -> Option<bool> {
     }
 }
 
-/// Calls, as a list or one after the other.
+/// Parses a list of calls, or calls in a row.
 fn calls(text: &str) -> Result<Vec<ToolCall>, String> {
     let mut cursor = Cursor::new(text);
     let mut calls = vec![];
@@ -76,14 +79,14 @@ fn call(cursor: &mut Cursor<'_>) -> Result<ToolCall, String> {
     let arguments = cursor.list(")", |cursor| {
         let key = cursor.name()?;
         if !cursor.eat("=") {
-            return Err(format!("has `{key}` without the name of an argument"));
+            return Err(format!("has `{key}` where `name=value` must be"));
         }
         Ok((key.to_owned(), parse(cursor)?))
     })?;
     Ok(ToolCall::new(name, arguments.into_iter().collect::<Map<_, _>>()))
 }
 
-/// The value of a literal, if it is one.
+/// Returns the value of a Python or JSON literal; `None` if the text is not a literal.
 pub(super) fn value(text: &str) -> Option<Value> {
     let mut cursor = Cursor::new(text);
     parse(&mut cursor).ok().filter(|_| cursor.rest.trim().is_empty())
@@ -108,12 +111,12 @@ fn parse(cursor: &mut Cursor<'_>) -> Result<Value, String> {
         })?;
         return Ok(entries.into_iter().collect::<Map<_, _>>().into());
     }
-    let words = [("True", true.into()), ("False", false.into()), ("None", Value::Null)];
+    let python = [("True", true.into()), ("False", false.into()), ("None", Value::Null)];
     let json = [("true", true.into()), ("false", false.into()), ("null", Value::Null)];
-    cursor.plain(&[words, json].concat())
+    cursor.number_or_word(&[python, json].concat())
 }
 
-/// The rest of a string whose opening quote was read.
+/// Parses a string after its opening quote.
 fn string(cursor: &mut Cursor<'_>, quote: char) -> Result<String, String> {
     let mut text = String::new();
     let mut chars = cursor.rest.chars();
@@ -124,7 +127,7 @@ fn string(cursor: &mut Cursor<'_>, quote: char) -> Result<String, String> {
                 Some('r') => text.push('\r'),
                 Some('t') => text.push('\t'),
                 Some('\n') => {}
-                Some(kind @ ('x' | 'u' | 'U')) => text.push(code(&mut chars, kind)?),
+                Some(kind @ ('x' | 'u' | 'U')) => text.push(escaped_char(&mut chars, kind)?),
                 Some(escaped @ ('\\' | '\'' | '"')) => text.push(escaped),
                 other => text.extend(['\\'].into_iter().chain(other)),
             },
@@ -138,8 +141,8 @@ fn string(cursor: &mut Cursor<'_>, quote: char) -> Result<String, String> {
     Err(format!("lacks a `{quote}` at the end of a string"))
 }
 
-/// The character of this escape's code.
-fn code(chars: &mut std::str::Chars<'_>, kind: char) -> Result<char, String> {
+/// Parses the digits after `\x`, `\u` or `\U`.
+fn escaped_char(chars: &mut std::str::Chars<'_>, kind: char) -> Result<char, String> {
     let length = match kind {
         'x' => 2,
         'u' => 4,
@@ -147,13 +150,13 @@ fn code(chars: &mut std::str::Chars<'_>, kind: char) -> Result<char, String> {
     };
     let digits: String = chars.by_ref().take(length).collect();
     let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == length).and_then(char::from_u32);
-    code.ok_or_else(|| format!("has `\\{kind}{digits}`, which is no character"))
+    code.ok_or_else(|| format!("has `\\{kind}{digits}`, which is not a character"))
 }
 
 #[cfg(feature = "constrained")]
-fn write_list(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
-    // The first name comes in one piece with the bracket, as that is what an answer is known by for
-    // a call.
+fn write_list(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    // The bracket and the first name are one terminal, because an answer is recognised as a call by
+    // both together.
     let first = each_tool(writer, tools, |values, tool| {
         let head = format!(r"/\s{{0,4}}\[\s{{0,4}}{}\s{{0,4}}\(/", escaped(&tool.name));
         Ok(format!("{head} {}", write_arguments(values, tool)?))
@@ -163,31 +166,31 @@ fn write_list(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Resul
 }
 
 #[cfg(feature = "constrained")]
-fn write_code(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+fn write_code(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
     let calls = repeated_calls(&write_call(writer, tools)?, "\"\\n\"", parallel);
-    Ok(writer.rule(format!("\"\\n\" {calls} \"\\n\" {}", writer.mark(CODE.close()))))
+    Ok(writer.rule(format!("\"\\n\" {calls} \"\\n\" {}", writer.mark(TOOL_CODE.close()))))
 }
 
 #[cfg(feature = "constrained")]
-fn write_call(writer: &mut Writer<'_>, tools: &[&Tool]) -> Result<String, String> {
+fn write_call(writer: &mut GrammarWriter<'_>, tools: &[&Tool]) -> Result<String, String> {
     each_tool(writer, tools, |values, tool| {
         Ok(format!("{} {}", literal(&format!("{}(", tool.name)), write_arguments(values, tool)?))
     })
 }
 
-/// The expression for what stands after a call's opening brace.
+/// Writes the grammar of the arguments and of the closing parenthesis.
 #[cfg(feature = "constrained")]
-fn write_arguments(values: &mut Values<'_, '_>, tool: &Tool) -> Result<String, String> {
+fn write_arguments(values: &mut ValueRules<'_, '_>, tool: &Tool) -> Result<String, String> {
     refuse_name_unless(is_name(&tool.name))?;
-    let key = |_: &Writer<'_>, key: &str| is_name(key).then(|| literal(&format!("{key}=")));
+    let key = |_: &GrammarWriter<'_>, key: &str| is_name(key).then(|| literal(&format!("{key}=")));
     let any_key = format!("{NAME} \"=\"");
     let (open, comma, close) = ("", "/, ?/", "\")\"");
-    values.arguments(&Fields { open, comma, close, key: &key, any_key: &any_key, values: Dialect::Python })
+    values.arguments(&FieldSyntax { open, comma, close, key: &key, any_key: &any_key, values: Dialect::Python })
 }
 
-/// As [`begins_call`].
+/// Returns the regular expression of the texts for which [`begins_call`] is true.
 #[cfg(feature = "constrained")]
-fn beginnings(tools: &[Tool]) -> String {
+fn call_beginnings(tools: &[Tool]) -> String {
     let names: Vec<String> = tools.iter().map(|tool| escaped(&tool.name)).collect();
     format!(r"\s*\[\s*(?:{})\s*\(", names.join("|"))
 }

@@ -1,25 +1,30 @@
-//! Calls whose arguments stand in tags, as text: what they are is in the tool's schema.
+//! Reads and writes calls whose arguments are text in tags. The tool's schema gives their types.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::cursor::Cursor;
-use super::form::Shape;
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Fields, NAME, Writer, each_tool, literal, refuse_name_unless, repeated_calls};
-use super::pythonic;
-use super::scan::{Ends, Quote};
+use super::super::call_grammar::{
+    Dialect, FieldSyntax, GrammarWriter, NAME, each_tool, literal, refuse_name_unless, repeated_calls,
+};
+use super::{
+    super::{
+        call_format::{CallEnd, CallFormat, Quote},
+        cursor::Cursor,
+    },
+    pythonic,
+};
 use crate::chat::{Tool, ToolCall, schema};
 
-pub(super) const SHAPE: Shape = Shape {
-    shown_by: &["<tool_call>", "<function="],
+pub(super) const FORMAT: CallFormat = CallFormat {
+    template_marks: &["<tool_call>", "<function="],
     open: "<tool_call>",
-    bare: None,
+    unmarked: None,
     quotes: &[Quote { open: "<parameter=", close: CLOSE, escapes: false }],
-    ends: Ends::Mark("</tool_call>"),
-    between: &[],
-    ends_thought: true,
+    end: CallEnd::Mark("</tool_call>"),
+    separators: &[],
+    ends_reasoning: true,
     parse: |text, tools| call(text, tools).map(|call| vec![call]),
     #[cfg(feature = "constrained")]
     write,
@@ -27,7 +32,7 @@ pub(super) const SHAPE: Shape = Shape {
 
 const CLOSE: &str = "</parameter>";
 
-/// How many schemas within each other are searched for types.
+/// The deepest nesting of schemas that is searched for types.
 const MAX_DEPTH: usize = 16;
 
 fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
@@ -39,7 +44,7 @@ fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
     while !cursor.eat("</function>") {
         cursor.expect("<parameter=")?;
         let key = cursor.until(">")?.trim();
-        // Whoever puts the value on lines of its own may have the mark within them.
+        // A value between line breaks may contain the closing tag within its lines.
         let value = match cursor.rest.strip_prefix('\n') {
             Some(lines) if lines.contains("\n</parameter>") => {
                 cursor.rest = lines;
@@ -55,7 +60,7 @@ fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
     Ok(ToolCall::new(name, arguments))
 }
 
-/// The value that a text stands for by the schema `schema`, a part of `root`.
+/// Returns the value of an argument's text according to `schema`, a part of the schema `root`.
 fn typed(text: &str, root: &Value, schema: &Value) -> Value {
     let mut types = BTreeSet::new();
     collect_types(root, schema, &mut types, MAX_DEPTH);
@@ -66,12 +71,13 @@ fn typed(text: &str, root: &Value, schema: &Value) -> Value {
     let readings: Vec<Value> = readings.into_iter().flatten().chain([text.into()]).collect();
     let fits = |value: &&Value| schema::check_within(root, schema, value).is_ok();
     let is_of_type = |value: &&Value| types.contains(type_of(value));
-    // Where none fits, the check of the call says what is wrong with the nearest one.
+    // If none fits, the later check of the call reports what is wrong with the closest one.
     let best = readings.iter().find(fits).or_else(|| readings.iter().find(is_of_type)).or(readings.first());
     best.cloned().unwrap_or_default()
 }
 
-/// Adds the types that a schema allows, integers as numbers; none where it does not say.
+/// Adds the names of the types that a schema allows, `number` for integers; no name if the schema
+/// does not restrict the type.
 fn collect_types<'s>(root: &'s Value, schema: &'s Value, types: &mut BTreeSet<&'s str>, depth: usize) {
     let Some(depth) = depth.checked_sub(1) else { return };
     let number = |name: &'s str| if name == "integer" { "number" } else { name };
@@ -104,18 +110,18 @@ fn type_of(value: &Value) -> &'static str {
 }
 
 #[cfg(feature = "constrained")]
-fn write(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+fn write(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
     let is_tag = |name: &str| !name.is_empty() && name.trim() == name && !name.contains(['>', '\n']);
-    let key = |_: &Writer<'_>, key: &str| is_tag(key).then(|| literal(&format!("\n<parameter={key}>\n")));
+    let key = |_: &GrammarWriter<'_>, key: &str| is_tag(key).then(|| literal(&format!("\n<parameter={key}>\n")));
     let any_key = format!("\"\\n<parameter=\" {NAME} \">\\n\"");
     let values = Dialect::Tagged { end: "\n</parameter>", mark: CLOSE };
     let call = each_tool(writer, tools, |rules, tool| {
         refuse_name_unless(is_tag(&tool.name))?;
-        let fields = Fields { open: "", comma: "", close: "", key: &key, any_key: &any_key, values };
+        let fields = FieldSyntax { open: "", comma: "", close: "", key: &key, any_key: &any_key, values };
         let arguments = rules.arguments(&fields)?;
         Ok(format!("{} {arguments} \"\\n</function>\"", literal(&format!("<function={}>", tool.name))))
     })?;
-    let (open, close) = (writer.mark(SHAPE.open), writer.mark(SHAPE.close()));
-    let one = writer.rule(format!("\"\\n\"? {call} \"\\n\"? {close}"));
-    Ok(repeated_calls(&one, &format!("\"\\n\"? {open}"), parallel))
+    let (open, close) = (writer.mark(FORMAT.open), writer.mark(FORMAT.close()));
+    let closed = writer.rule(format!("\"\\n\"? {call} \"\\n\"? {close}"));
+    Ok(repeated_calls(&closed, &format!("\"\\n\"? {open}"), parallel))
 }

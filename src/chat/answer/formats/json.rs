@@ -1,57 +1,58 @@
-//! Calls in JSON.
+//! Reads and writes calls as JSON objects.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::form::{Bare, Shape};
+use super::super::call_format::{CallEnd, CallFormat, DOUBLE, UnmarkedCall};
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, escaped, literal, refuse_name_unless, repeated_calls};
-use super::scan::{DOUBLE, Ends};
+use super::super::call_grammar::{
+    Dialect, GrammarWriter, each_tool, escaped, literal, refuse_name_unless, repeated_calls,
+};
 use crate::chat::{Tool, ToolCall};
 
-pub(super) const TAGGED: Shape = Shape {
-    shown_by: &["<tool_call>", "\"arguments\""],
+pub(super) const TAGGED: CallFormat = CallFormat {
+    template_marks: &["<tool_call>", "\"arguments\""],
     open: "<tool_call>",
-    bare: None,
+    unmarked: None,
     quotes: &[DOUBLE],
-    ends: Ends::Mark("</tool_call>"),
-    between: &[],
-    ends_thought: false,
+    end: CallEnd::Mark("</tool_call>"),
+    separators: &[],
+    ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
     write: write_tagged,
 };
 
-pub(super) const BARE: Shape = Shape {
-    shown_by: &["{\"name\": ", "\"parameters\": "],
+pub(super) const UNMARKED: CallFormat = CallFormat {
+    template_marks: &["{\"name\": ", "\"parameters\": "],
     open: "<|python_tag|>",
-    bare: Some(Bare {
+    unmarked: Some(UnmarkedCall {
         begins: begins_call,
         #[cfg(feature = "constrained")]
-        expression: beginnings,
+        expression: call_beginnings,
     }),
     quotes: &[DOUBLE],
-    ends: Ends::Brackets,
-    between: &[';'],
-    ends_thought: false,
+    end: CallEnd::Bracket,
+    separators: &[';'],
+    ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
-    write: write_bare,
+    write: write_unmarked,
 };
 
-/// An answer may be JSON and no call: a call names one of the tools first.
+/// Returns whether an answer is a call. JSON that does not name one of the tools first is text.
 fn begins_call(text: &str, tools: &[Tool]) -> Option<bool> {
     let text: String = text.chars().filter(|char| !char.is_whitespace()).take(200).collect();
-    let beginnings = ["{\"name\":", "{\"type\":\"function\",\"name\":"];
-    let mut whole =
-        beginnings.iter().flat_map(|begin| tools.iter().map(move |tool| format!("{begin}\"{}\"", tool.name)));
-    if whole.clone().any(|whole| text.starts_with(&whole)) {
+    let prefixes = ["{\"name\":", "{\"type\":\"function\",\"name\":"];
+    let mut heads =
+        prefixes.iter().flat_map(|prefix| tools.iter().map(move |tool| format!("{prefix}\"{}\"", tool.name)));
+    if heads.clone().any(|head| text.starts_with(&head)) {
         return Some(true);
     }
-    if whole.any(|whole| whole.starts_with(&text)) { None } else { Some(false) }
+    if heads.any(|head| head.starts_with(&text)) { None } else { Some(false) }
 }
 
-/// A call, or a list of calls.
+/// Parses a call or a list of calls.
 pub(super) fn calls(text: &str) -> Result<Vec<ToolCall>, String> {
     match serde_json::from_str(text).map_err(|e| format!("is not JSON ({e})"))? {
         Value::Array(calls) => calls.into_iter().map(call).collect(),
@@ -68,12 +69,13 @@ fn call(value: Value) -> Result<ToolCall, String> {
         #[serde(alias = "parameters")]
         arguments: Option<Value>,
     }
-    let call: Call = serde_json::from_value(value).map_err(|e| format!("is not of the form of a call ({e})"))?;
+    let call: Call =
+        serde_json::from_value(value).map_err(|e| format!("is not an object with a `name` and `arguments` ({e})"))?;
     let arguments = call.arguments.map_or_else(|| Ok(Map::new()), arguments)?;
     Ok(ToolCall { id: call.id, name: call.name, arguments: arguments.into() })
 }
 
-/// Some models write the object into a string.
+/// Returns the arguments, which some models write as a string that contains the object.
 fn arguments(value: Value) -> Result<Map<String, Value>, String> {
     let inner = match value.as_str() {
         Some(text) => serde_json::from_str(text).map_err(|e| format!("has arguments that are not JSON ({e})"))?,
@@ -81,30 +83,30 @@ fn arguments(value: Value) -> Result<Map<String, Value>, String> {
     };
     match inner {
         Value::Object(arguments) => Ok(arguments),
-        _ => Err("has arguments that are no object".to_owned()),
+        _ => Err("has arguments that are not an object".to_owned()),
     }
 }
 
-/// The arguments of a call whose name stands apart.
-pub(super) fn object(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|e| format!("has arguments that are no JSON object ({e})"))
+/// Parses the arguments of a call whose name is written outside of the JSON.
+pub(super) fn arguments_object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|e| format!("has arguments that are not a JSON object ({e})"))
 }
 
-/// The white space that may stand between the parts of a call that no mark begins.
+/// White space between the tokens of an unmarked call.
 #[cfg(feature = "constrained")]
 const SPACE: &str = r"[ \t\r\n]{0,4}";
 
 #[cfg(feature = "constrained")]
-fn write_tagged(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+fn write_tagged(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
     let call = write_call(writer, tools)?;
     let (open, close) = (writer.mark(TAGGED.open), writer.mark(TAGGED.close()));
-    let one = writer.rule(format!("\"\\n\"? {call} \"\\n\"? {close}"));
-    Ok(repeated_calls(&one, &format!("\"\\n\"? {open}"), parallel))
+    let closed = writer.rule(format!("\"\\n\"? {call} \"\\n\"? {close}"));
+    Ok(repeated_calls(&closed, &format!("\"\\n\"? {open}"), parallel))
 }
 
-/// The expression for one call as a JSON object.
+/// Writes the grammar of one call as a JSON object.
 #[cfg(feature = "constrained")]
-pub(super) fn write_call(writer: &mut Writer<'_>, tools: &[&Tool]) -> Result<String, String> {
+pub(super) fn write_call(writer: &mut GrammarWriter<'_>, tools: &[&Tool]) -> Result<String, String> {
     each_tool(writer, tools, |values, tool| {
         let head = format!("{{\"name\": {}, \"arguments\": ", Value::from(tool.name.as_str()));
         Ok(format!("{} {} \"}}\"", literal(&head), values.object_arguments(Dialect::Json)?))
@@ -112,7 +114,7 @@ pub(super) fn write_call(writer: &mut Writer<'_>, tools: &[&Tool]) -> Result<Str
 }
 
 #[cfg(feature = "constrained")]
-fn write_bare(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+fn write_unmarked(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
     let call = each_tool(writer, tools, |values, tool| {
         let name = Value::from(tool.name.as_str()).to_string();
         let begins = begins_call(&format!("{{\"name\":{name}"), &[Tool::clone(tool)]);
@@ -125,9 +127,10 @@ fn write_bare(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Resul
     Ok(repeated_calls(&call, "\";\"", parallel))
 }
 
-/// As [`begins_call`], which leaves white space out of account.
+/// Returns the regular expression of the texts for which [`begins_call`], which ignores white
+/// space, is true.
 #[cfg(feature = "constrained")]
-fn beginnings(tools: &[Tool]) -> String {
+fn call_beginnings(tools: &[Tool]) -> String {
     let spaced =
         |text: &str| text.chars().map(|char| escaped(char.encode_utf8(&mut [0; 4]))).collect::<Vec<_>>().join(r"\s*");
     let names: Vec<String> = tools.iter().map(|tool| spaced(&tool.name)).collect();

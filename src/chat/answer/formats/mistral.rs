@@ -1,27 +1,29 @@
-//! Mistral's calls: after `[TOOL_CALLS]` a list of them, or since 2025 one call as its name and its arguments.
+//! Reads and writes Mistral's calls: after `[TOOL_CALLS]` a list of calls or, since 2025, one call
+//! as its name and its arguments.
 
-use super::form::Shape;
+use super::super::call_format::{CallEnd, CallFormat, DOUBLE, Quote};
 #[cfg(feature = "constrained")]
-use super::grammar::{Dialect, Writer, each_tool, is_name, literal, refuse_name_unless, repeated_calls};
+use super::super::call_grammar::{
+    Dialect, GrammarWriter, each_tool, is_name, literal, refuse_name_unless, repeated_calls,
+};
 use super::json;
-use super::scan::{DOUBLE, Ends, Quote};
 #[cfg(feature = "constrained")]
 use crate::chat::Tool;
 use crate::chat::ToolCall;
 
-pub(super) const SHAPE: Shape = Shape {
-    shown_by: &["[TOOL_CALLS]"],
+pub(super) const FORMAT: CallFormat = CallFormat {
+    template_marks: &["[TOOL_CALLS]"],
     open: "[TOOL_CALLS]",
-    bare: None,
-    // The marks within a call are no brackets.
+    unmarked: None,
+    // The brackets of these marks do not count as brackets of the call.
     quotes: &[
         DOUBLE,
         Quote { open: ARGS, close: "", escapes: false },
         Quote { open: CALL_ID, close: "", escapes: false },
     ],
-    ends: Ends::Brackets,
-    between: &[],
-    ends_thought: false,
+    end: CallEnd::Bracket,
+    separators: &[],
+    ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
     write,
@@ -38,16 +40,17 @@ fn calls(text: &str) -> Result<Vec<ToolCall>, String> {
     let (head, arguments) = text.split_at(brace);
     let head = head.trim_end().strip_suffix(ARGS).unwrap_or(head);
     let (name, id) = head.split_once(CALL_ID).map_or((head, None), |(name, id)| (name, Some(id.trim().to_owned())));
-    let call = ToolCall::new(name.trim(), json::object(arguments)?);
+    let call = ToolCall::new(name.trim(), json::arguments_object(arguments)?);
     Ok(vec![ToolCall { id, ..call }])
 }
 
-/// A list of calls or, as the model chooses, calls by name, each after the mark.
+/// Writes the grammar of both variants, between which the model chooses: a list of calls, or calls
+/// by name, each after the mark.
 #[cfg(feature = "constrained")]
-fn write(writer: &mut Writer<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+fn write(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
     let listed = json::write_call(writer, tools)?;
     let list = writer.rule(format!("\" \"? \"[\" {} \"]\"", repeated_calls(&listed, "/, ?/", parallel)));
-    let (open, args, call_id) = (writer.mark(SHAPE.open), writer.mark(ARGS), writer.mark(CALL_ID));
+    let (open, args, call_id) = (writer.mark(FORMAT.open), writer.mark(ARGS), writer.mark(CALL_ID));
     let named = each_tool(writer, tools, |values, tool| {
         refuse_name_unless(is_name(&tool.name))?;
         let id = format!("({call_id} /[0-9A-Za-z]{{9}}/)?");

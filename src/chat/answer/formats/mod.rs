@@ -1,0 +1,44 @@
+//! The formats of tool calls, one file for each family of formats.
+
+mod gemma;
+mod json;
+mod mistral;
+mod parameters;
+mod pythonic;
+
+use super::{call_form::CallForm, call_format::CallFormat};
+
+/// Every format, in the order in which templates are searched for them: formats with marks that no
+/// other format has come first.
+const SEARCH_ORDER: &[CallForm] = &[
+    CallForm::Gemma4,
+    CallForm::FunctionGemma,
+    CallForm::Mistral,
+    CallForm::Parameters,
+    CallForm::TaggedJson,
+    CallForm::ToolCode,
+    CallForm::Pythonic,
+    CallForm::Json,
+];
+
+impl CallForm {
+    /// Returns the format that a chat template shows.
+    pub(super) fn shown_by(template: &str) -> Option<Self> {
+        let template = template.replace("\\\"", "\"");
+        let shown = |form: &CallForm| form.format().template_marks.iter().all(|mark| template.contains(mark));
+        SEARCH_ORDER.iter().copied().find(shown)
+    }
+
+    pub(super) fn format(self) -> &'static CallFormat {
+        match self {
+            Self::TaggedJson => &json::TAGGED,
+            Self::Parameters => &parameters::FORMAT,
+            Self::Json => &json::UNMARKED,
+            Self::Pythonic => &pythonic::UNMARKED,
+            Self::ToolCode => &pythonic::TOOL_CODE,
+            Self::Gemma4 => &gemma::GEMMA_4,
+            Self::FunctionGemma => &gemma::FUNCTION_GEMMA,
+            Self::Mistral => &mistral::FORMAT,
+        }
+    }
+}

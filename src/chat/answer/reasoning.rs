@@ -1,0 +1,26 @@
+//! The marks around reasoning, by model family.
+
+/// The marks that a model writes around its reasoning.
+#[derive(Debug)]
+pub(super) struct ReasoningMarks {
+    /// Texts of which one occurs in the chat templates of models with these marks.
+    template_marks: &'static [&'static str],
+    pub open: &'static str,
+    pub close: &'static str,
+    /// Whether reasoning may begin anywhere in an answer, and not only at its start. This holds for
+    /// opening marks that are special tokens, because text cannot quote them.
+    pub anywhere: bool,
+}
+
+const MARKS: &[ReasoningMarks] = &[
+    ReasoningMarks { template_marks: &["<|channel>"], open: "<|channel>thought", close: "<channel|>", anywhere: true },
+    ReasoningMarks { template_marks: &["[THINK]"], open: "[THINK]", close: "[/THINK]", anywhere: true },
+    ReasoningMarks { template_marks: &["<think>", "</think>"], open: "<think>", close: "</think>", anywhere: false },
+];
+
+impl ReasoningMarks {
+    /// Returns the marks that a chat template shows; `None` for models without reasoning.
+    pub fn shown_by(template: &str) -> Option<&'static Self> {
+        MARKS.iter().find(|marks| marks.template_marks.iter().any(|mark| template.contains(mark)))
+    }
+}

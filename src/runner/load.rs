@@ -1,0 +1,191 @@
+//! Loads a model from its files onto a device.
+//!
+//! The stages, in order: file, weights and config, graph, optimised graph, cache and executable.
+
+use std::{path::Path, sync::Arc, thread};
+
+use super::{MemoryPlan, Runner, RunnerBuilder};
+#[cfg(feature = "chat")]
+use crate::chat::ChatTemplate;
+use crate::{
+    Error, Result,
+    backend::{Adapter, Backend, Device, Fallback, LoadProgress},
+    generate::{Decoder, Limits},
+    gguf::Gguf,
+    graph::Graph,
+    kv_cache::{CacheLayout, KvCache},
+    models::{Config, Model},
+    optimize::{Target, optimize},
+    tokenizer::Tokenizer,
+    weights::Weights,
+};
+
+/// Whether this build has a backend for GPUs.
+const LOOKS_FOR_GPUS: bool = cfg!(any(feature = "wgpu", feature = "metal"));
+
+impl Runner {
+    /// Loads a model from a GGUF file with the default settings. For a split model, pass the first
+    /// file.
+    ///
+    /// The file is mapped into memory while it loads. On a CPU, some tensors are read from the
+    /// mapping for as long as the model is loaded ([`MemoryPlan::mapped`] is their size). If the
+    /// file is shortened during that time, the system ends the process. To replace a model, rename
+    /// a new file over it, or avoid the mapping with [`RunnerBuilder::copy_weights`].
+    ///
+    /// # Errors
+    /// As [`RunnerBuilder::from_gguf`].
+    pub fn from_gguf(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().from_gguf(path)
+    }
+
+    /// Loads a model from a directory of safetensors with the default settings. Its files are
+    /// mapped, as described at [`from_gguf`](Self::from_gguf).
+    ///
+    /// # Errors
+    /// As [`RunnerBuilder::from_safetensors`].
+    #[cfg(feature = "safetensors")]
+    pub fn from_safetensors(directory: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().from_safetensors(directory)
+    }
+
+    /// Loads a model from a GGUF file or a directory of safetensors, with the default settings.
+    ///
+    /// # Errors
+    /// As [`RunnerBuilder::from_path`].
+    pub fn from_path(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder().from_path(path)
+    }
+
+    /// Returns the settings for loading a model, which can be changed.
+    pub fn builder() -> RunnerBuilder {
+        RunnerBuilder::default()
+    }
+}
+
+/// A model before memory is allocated for it.
+pub(super) struct Prepared {
+    gguf: Gguf,
+    weights: Weights,
+    config: Config,
+    backend: Box<dyn Backend>,
+    graph: Graph,
+    layout: CacheLayout,
+    limits: Limits,
+    pub(super) memory: MemoryPlan,
+}
+
+impl RunnerBuilder {
+    /// Calls `act` with the backend of the selected device. With [`Device::Auto`], calls it with
+    /// the CPU if there is no GPU or `act` fails on it.
+    pub(super) fn with_backend<T>(&self, act: impl Fn(Box<dyn Backend>) -> Result<T>) -> Result<T> {
+        let reason = match &self.device {
+            Device::Cpu => return act(self.cpu()?),
+            Device::Gpu(adapter) => return act(self.gpu(adapter)?),
+            Device::Auto if !LOOKS_FOR_GPUS => return act(self.cpu()?),
+            Device::Auto => match self.gpu(&Adapter::Best).and_then(&act) {
+                Err(error @ (Error::NoDevice(_) | Error::Device { .. } | Error::DeviceMemory { .. })) => {
+                    error.to_string()
+                }
+                other => return other,
+            },
+        };
+        act(Box::new(Fallback::new(self.cpu()?, reason)))
+    }
+
+    pub(super) fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Prepared> {
+        let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
+        let Model { config, graph } = Model::for_positions(&gguf, &weights, self.positions())?;
+        let context_length = self.context_length_for(&config)?;
+        let limits = self.limits_for(&config, context_length, &*backend)?;
+        let graph = optimize(
+            &graph,
+            &Target {
+                supports: &|op| backend.supports(op),
+                vector: &|name| Some(Arc::from(weights.vector(name, gguf.tensor(name)?.elements()).ok()?)),
+            },
+        )?
+        .graph;
+        let layout = CacheLayout::new(&graph, self.cache_type)?;
+        let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
+        Ok(Prepared { gguf, weights, config, backend, graph, layout, limits, memory })
+    }
+
+    pub(super) fn load(&self, gguf: Gguf) -> Result<Runner> {
+        self.with_backend(|backend| self.load_on(gguf.clone(), backend))
+    }
+
+    fn load_on(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Runner> {
+        // Parsed before the weights are loaded, so that an error in it is reported at once.
+        #[cfg(feature = "chat")]
+        let custom = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
+        let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(gguf, backend)?;
+        let cache = KvCache::new(&layout, memory.context_length);
+        let cache = match memory.cache_limits(self.memory_limit)? {
+            Some(limits) => cache.with_limits(limits.page_bytes, limits.states),
+            None => cache,
+        };
+        let progress = LoadProgress::new(memory.weights, self.on_progress.as_ref().map(|callback| &*callback.0));
+        progress.start()?;
+        // Indexing a large vocabulary takes as long as preparing the weights.
+        let (executable, tokenizer) = thread::scope(|scope| {
+            let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&gguf));
+            let Limits { max_tokens, max_outputs, .. } = limits;
+            let executable =
+                backend.compile_with_progress(&graph, &weights, &layout, max_tokens, max_outputs, &progress);
+            (executable, tokenizer.join())
+        });
+        let tokenizer = tokenizer.map_err(|_| {
+            Error::Tokenizer("building it panicked, which is a bug in inkstone: please report it".into())
+        })??;
+        #[cfg(feature = "chat")]
+        let template = match custom {
+            Some(template) => Ok(template.for_tokenizer(&tokenizer)?),
+            None => ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
+                Error::ChatTemplate(what) => what,
+                other => other.to_string(),
+            }),
+        };
+        let executable = executable?;
+        progress.finish()?;
+        let mut decoder = Decoder::new(executable, cache, limits)
+            .with_recompute(self.recompute)
+            .with_trained_context(config.context_length);
+        let sequence = decoder.open();
+        Ok(Runner {
+            config,
+            memory,
+            device: backend.device().clone(),
+            tokenizer,
+            #[cfg(feature = "chat")]
+            template,
+            decoder,
+            sequence,
+            #[cfg(feature = "constrained")]
+            grammars: Default::default(),
+        })
+    }
+
+    #[cfg(feature = "cpu")]
+    fn cpu(&self) -> Result<Box<dyn Backend>> {
+        Ok(Box::new(crate::backend::cpu::Cpu::new(self.threads)?))
+    }
+
+    #[cfg(not(feature = "cpu"))]
+    fn cpu(&self) -> Result<Box<dyn Backend>> {
+        Err(Error::NoDevice(
+            "this program was built without the CPU backend: enable the feature `cpu` of inkstone".into(),
+        ))
+    }
+
+    #[cfg(any(feature = "wgpu", feature = "metal"))]
+    fn gpu(&self, adapter: &Adapter) -> Result<Box<dyn Backend>> {
+        Ok(Box::new(crate::backend::webgpu::Gpu::new(adapter)?))
+    }
+
+    #[cfg(not(any(feature = "wgpu", feature = "metal")))]
+    fn gpu(&self, _: &Adapter) -> Result<Box<dyn Backend>> {
+        Err(Error::NoDevice(
+            "this program was built without the GPU backend: enable the feature `wgpu` of inkstone".into(),
+        ))
+    }
+}
