@@ -1,13 +1,15 @@
-//! The model's tensors by name, for computing with.
+//! Gives access to a model's tensors by name, for computing with them.
 //!
-//! In comes a [`Gguf`], out come [`Weight`]s: a format that this crate computes on, a shape that the caller expected,
-//! and the bytes, as they lie in the mapped file or read from it where it is not to stay mapped. All runners share one
-//! copy. A tensor in a format that cannot be computed on is refused when it is asked for, so that a file can hold some
-//! that nobody uses.
+//! The input is a [`Gguf`]; a [`Weight`] is a tensor of it, or some of its rows, with a format that this crate computes
+//! with and the shape that the caller expects. Its bytes stay where the mapped file has them, or are read from the file
+//! if it must not stay mapped. All runners of a model share one copy. A tensor in a format without kernels is refused
+//! when it is looked up, not before: a file may hold such a tensor if no model reads it.
+
+mod slice;
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet, hash_map::Entry as Slot},
+    collections::{HashMap, HashSet, hash_map::Entry},
     fmt,
     ops::Range,
     sync::{Arc, OnceLock},
@@ -15,6 +17,7 @@ use std::{
 };
 
 use half::{bf16, f16};
+pub use slice::TensorSlice;
 
 use crate::{
     DType, Error, Result,
@@ -26,75 +29,72 @@ compile_error!("weights are used as they lie in the file, which is little-endian
 
 /// A model's tensors, by name. Clones share them.
 #[derive(Clone)]
-pub struct Weights(Arc<HashMap<String, Stored>>);
+pub struct Weights(Arc<HashMap<Arc<str>, Stored>>);
 
-/// A tensor that can be computed with, or some rows of one.
-#[derive(Clone, Copy)]
+/// A tensor, or some of its rows, in a format that can be computed with.
+#[derive(Clone)]
 pub struct Weight<'a> {
-    /// Its name in the file, for example `blk.0.attn_q.weight`; that of rows ends with which, as in
-    /// `blk.0.attn_qkv.weight[0..96]`.
-    pub name: &'a str,
-    /// The format of its elements.
+    /// The tensor's name, and the rows.
+    pub slice: TensorSlice,
+    /// The format of the elements.
     pub dtype: DType,
     stored: &'a Stored,
-    /// Where in the tensor its bytes begin.
-    at: usize,
-    len: usize,
+    /// The bytes within the tensor.
+    range: Range<usize>,
 }
 
 struct Stored {
     tensor: TensorInfo,
-    /// A copy in memory that is made on first use, of a tensor that is not to be read from a mapped file.
+    /// A copy in memory, made on first use, of a tensor that must not be read from a mapped file.
     copy: Option<OnceLock<TensorInfo>>,
-    /// The elements of a half-precision vector in single precision, once somebody has asked for them.
+    /// All elements of an F16 or BF16 tensor as f32, made when [`Weights::vector`] first reads some of them.
     widened: OnceLock<Box<[f32]>>,
 }
 
 impl Weights {
-    /// The tensors of a file, where they lie.
+    /// Returns the tensors of a file, which stay where the file has them.
     pub fn from_gguf(gguf: &Gguf) -> Self {
-        let stored = |tensor: &TensorInfo| (tensor.name.clone(), Stored::new(tensor.clone()));
+        let stored = |tensor: &TensorInfo| (tensor.name.as_str().into(), Stored::new(tensor.clone()));
         Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
     }
 
-    /// The tensors of a file, to be read with ordinary reads: nothing of it needs to stay mapped, and a file that is
+    /// Returns the tensors of a file, to be read with ordinary reads: the file need not stay mapped, and a file that is
     /// shortened meanwhile is an error.
     pub(crate) fn read_from_gguf(gguf: &Gguf) -> Self {
         let stored = |tensor: &TensorInfo| {
             let copy = (tensor.mapped_len() > 0).then(OnceLock::new);
-            (tensor.name.clone(), Stored { copy, ..Stored::new(tensor.clone()) })
+            (tensor.name.as_str().into(), Stored { copy, ..Stored::new(tensor.clone()) })
         };
         Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
     }
 
-    /// The tensors of these names alone, where they are read in place; so the files of the others can be unmapped.
+    /// Returns the named tensors, where they are read in place. The files of all other tensors can then be unmapped.
     ///
     /// # Errors
-    /// [`Error::Io`] where a tensor has to be copied first and its file cannot be read, [`Error::Tensor`] where there is
-    /// no memory for that.
+    /// [`Error::Io`] if a tensor has to be copied first and its file cannot be read, [`Error::Tensor`] if there is no
+    /// memory for the copy.
     #[cfg(feature = "cpu")]
     pub(crate) fn only<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<Self> {
         let mut kept = HashMap::new();
         for name in names {
-            if let Some((name, stored)) = self.0.get_key_value(self.place_of(name).0) {
+            if let Some((name, stored)) = self.0.get_key_value(name) {
                 kept.insert(name.clone(), Stored::new(stored.in_place()?.clone()));
             }
         }
         Ok(Self(Arc::new(kept)))
     }
 
-    /// Returns the number of bytes of these tensors that are read from mapped files, each tensor counted once.
+    /// Returns the number of bytes of the named tensors that are read from mapped files, each tensor counted once.
     pub(crate) fn mapped_bytes<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> u64 {
-        let names: HashSet<&str> = names.into_iter().map(|name| self.place_of(name).0).collect();
+        let names: HashSet<&str> = names.into_iter().collect();
         let stored = names.into_iter().filter_map(|name| self.0.get(name));
         stored.filter(|stored| stored.copy.is_none()).map(|stored| stored.tensor.mapped_len() as u64).sum()
     }
 
-    /// Tensors made in memory: name, format, shape (outermost first) and bytes of each.
+    /// Returns tensors made in memory, each of a name, a format, a shape (outermost dimension first) and its bytes.
     ///
     /// # Errors
-    ///
-    /// [`Error::Tensor`] where the bytes are not as many as format and shape say, or a name is there twice.
+    /// [`Error::Tensor`] if the number of bytes does not follow from format and shape, or if two tensors have one name.
     pub fn from_memory(tensors: impl IntoIterator<Item = (String, DType, Vec<usize>, Vec<u8>)>) -> Result<Self> {
         let mut weights = HashMap::new();
         for (name, dtype, shape, bytes) in tensors {
@@ -105,150 +105,145 @@ impl Weights {
                 let what = format!("of shape {shape:?} as {dtype} takes {needed} bytes, not {}", bytes.len());
                 return Err(Error::tensor(name, what));
             }
-            match weights.entry(name) {
-                Slot::Occupied(slot) => return Err(Error::tensor(slot.key(), "is there twice")),
-                Slot::Vacant(slot) => {
-                    let tensor = TensorInfo::in_memory(slot.key().clone(), dtype, shape, &bytes);
-                    slot.insert(Stored::new(tensor))
+            match weights.entry(name.as_str().into()) {
+                Entry::Occupied(_) => return Err(Error::tensor(name, "is there twice")),
+                Entry::Vacant(entry) => {
+                    entry.insert(Stored::new(TensorInfo::in_memory(name, dtype, shape, &bytes)));
                 }
-            };
+            }
         }
         Ok(Self(Arc::new(weights)))
     }
 
-    /// The tensor with this name, which must have this `shape` (outermost first; leading ones do not count). A name that
-    /// ends as in `NAME[64..96]` is of those rows of a matrix, or elements of a vector.
+    /// Returns a tensor, or some of its rows, of the expected `shape` (outermost dimension first; leading dimensions of
+    /// size 1 may be added or left out).
     ///
     /// # Errors
-    ///
-    /// [`Error::Tensor`] where it is missing, has another shape, or is in a format that is not computed on.
-    pub fn get<'a>(&'a self, name: &'a str, shape: &[usize]) -> Result<Weight<'a>> {
-        self.find(name, shape)?.ok_or_else(|| missing(name))
+    /// [`Error::Tensor`] if the tensor is missing, has another shape, or is in a format without kernels.
+    pub fn get(&self, slice: impl Into<TensorSlice>, shape: &[usize]) -> Result<Weight<'_>> {
+        let slice = slice.into();
+        self.find(&slice, shape)?.ok_or_else(|| missing(&slice))
     }
 
-    /// The rows of the matrix with this name; `None` where it is missing.
+    /// Returns the number of rows of the tensor `name`, or `None` if it is missing.
     pub fn rows(&self, name: &str) -> Option<usize> {
         self.0.get(name)?.tensor.shape.first().copied()
     }
 
-    /// As [`get`](Self::get) for a tensor that a model may lack: `None` where it is missing.
+    /// Returns an optional tensor like [`get`](Self::get), or `None` if it is missing.
     ///
     /// # Errors
-    ///
-    /// [`Error::Tensor`] where it has another shape, or is in a format that is not computed on.
-    pub fn find<'a>(&'a self, name: &'a str, shape: &[usize]) -> Result<Option<Weight<'a>>> {
-        let (tensor_name, rows) = self.place_of(name);
-        let Some(stored) = self.0.get(tensor_name) else { return Ok(None) };
+    /// [`Error::Tensor`] if the tensor has another shape, or is in a format without kernels.
+    pub fn find(&self, slice: impl Into<TensorSlice>, shape: &[usize]) -> Result<Option<Weight<'_>>> {
+        let slice = slice.into();
+        let Some(stored) = self.0.get(&slice.name) else { return Ok(None) };
         let tensor = &stored.tensor;
         let inner = tensor.shape.get(1..).unwrap_or_default();
-        let there = tensor.shape.first().copied().unwrap_or(1);
-        let taken = rows.clone().unwrap_or(0..there);
-        if taken.end > there || significant(&[&[taken.len()], inner].concat()) != significant(shape) {
-            return Err(Error::tensor(name, format!("has shape {:?}, but {shape:?} is expected", tensor.shape)));
+        let all = 0..tensor.shape.first().copied().unwrap_or(1);
+        let rows = slice.rows.clone().unwrap_or(all.clone());
+        let fits = !rows.is_empty() && rows.end <= all.end;
+        if !fits || significant(&[&[rows.len()], inner].concat()) != significant(shape) {
+            let part = if slice.rows.is_some() { "is a part of a tensor that " } else { "" };
+            let what = format!("{part}has shape {:?}, but {shape:?} is expected", tensor.shape);
+            return Err(Error::tensor(&slice, what));
         }
         let Some(dtype) = tensor.dtype.dtype() else {
             let formats = DType::ALL.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ");
-            let what =
-                format!("is stored as {}, which is not computed on: quantise it to one of {formats}", tensor.dtype);
-            return Err(Error::tensor(name, what));
+            let what = format!(
+                "is stored as {}, for which there are no kernels: quantize it to one of {formats}",
+                tensor.dtype
+            );
+            return Err(Error::tensor(&slice, what));
         };
         let row_bytes = dtype.row_bytes(inner.iter().product()).unwrap_or(0);
-        let bytes = rows.map_or(0..tensor.byte_len(), |rows| rows.start * row_bytes..rows.end * row_bytes);
-        Ok(Some(Weight { name, dtype, stored, at: bytes.start, len: bytes.len() }))
-    }
-
-    /// The name of the tensor, and which of its rows are meant, where the name says so.
-    fn place_of<'n>(&self, name: &'n str) -> (&'n str, Option<Range<usize>>) {
-        if self.0.contains_key(name) { (name, None) } else { split_rows(name) }
-    }
-
-    /// The tensor with this name as one matrix `[rows, columns]`: where several are stacked in it, of the rows of all.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get).
-    pub fn matrix<'a>(&'a self, name: &'a str, rows: usize, columns: usize) -> Result<Weight<'a>> {
-        let flat = [rows, columns];
-        let shape = match self.0.get(name).map(|stored| stored.tensor.shape.as_slice()) {
-            Some(stacked @ [outer @ .., width]) if *width == columns && outer.iter().product::<usize>() == rows => {
-                stacked
-            }
-            _ => &flat,
+        let range = match slice.rows {
+            Some(_) => rows.start * row_bytes..rows.end * row_bytes,
+            None => 0..tensor.byte_len(),
         };
-        self.get(name, shape)
+        Ok(Some(Weight { slice, dtype, stored, range }))
     }
 
-    /// The elements of the vector with this name, which must be `len` long, in single precision.
-    ///
-    /// Those of an F32 vector are read in place; an F16 or BF16 one is widened on its first use and then kept.
+    /// Returns a tensor as one matrix `[rows, columns]`, which may be a stack of matrices with `rows` rows in all.
     ///
     /// # Errors
-    ///
-    /// [`Error::Tensor`] where it is missing, has another shape, or is in any other format.
-    pub fn vector<'a>(&'a self, name: &'a str, len: usize) -> Result<&'a [f32]> {
-        self.find_vector(name, len)?.ok_or_else(|| missing(name))
+    /// As [`get`](Self::get).
+    pub fn matrix(&self, slice: impl Into<TensorSlice>, rows: usize, columns: usize) -> Result<Weight<'_>> {
+        let slice = slice.into();
+        let whole = self.0.get(&slice.name).filter(|_| slice.rows.is_none());
+        let shape = match whole.map(|stored| stored.tensor.shape.as_slice()) {
+            Some(stack @ [outer @ .., width]) if *width == columns && outer.iter().product::<usize>() == rows => stack,
+            _ => &[rows, columns],
+        };
+        self.get(slice, shape)
     }
 
-    /// As [`vector`](Self::vector) for a tensor that a model may lack: `None` where it is missing.
+    /// Returns the `len` elements of a vector as f32.
+    ///
+    /// An F32 vector is read in place; an F16 or BF16 one is widened on first use and then kept.
     ///
     /// # Errors
+    /// [`Error::Tensor`] if the tensor is missing, has another shape, or is in another format.
+    pub fn vector(&self, slice: impl Into<TensorSlice>, len: usize) -> Result<&[f32]> {
+        let slice = slice.into();
+        self.find_vector(&slice, len)?.ok_or_else(|| missing(&slice))
+    }
+
+    /// Returns an optional vector like [`vector`](Self::vector), or `None` if the tensor is missing.
     ///
-    /// [`Error::Tensor`] where it has another shape or format.
-    pub fn find_vector<'a>(&'a self, name: &'a str, len: usize) -> Result<Option<&'a [f32]>> {
-        let Some(weight) = self.find(name, &[len])? else { return Ok(None) };
-        let stored = weight.stored;
-        let bytes = weight.bytes_in_place(0..weight.len)?;
-        let widen = |one: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&bytes| one(bytes)).collect();
+    /// # Errors
+    /// [`Error::Tensor`] if the tensor has another shape or format.
+    pub fn find_vector(&self, slice: impl Into<TensorSlice>, len: usize) -> Result<Option<&[f32]>> {
+        let Some(weight) = self.find(slice, &[len])? else { return Ok(None) };
         match weight.dtype {
-            DType::F32 => match bytemuck::try_cast_slice(bytes) {
+            DType::F32 => match bytemuck::try_cast_slice(weight.bytes_in_place(0..weight.byte_len())?) {
                 Ok(elements) => Ok(Some(elements)),
-                Err(e) => Err(Error::tensor(name, format!("cannot be read as F32: {e}"))),
+                Err(e) => Err(Error::tensor(&weight.slice, format!("cannot be read as F32: {e}"))),
             },
-            DType::F16 => Ok(Some(stored.widened.get_or_init(|| widen(|bytes| f16::from_le_bytes(bytes).to_f32())))),
-            DType::BF16 => Ok(Some(stored.widened.get_or_init(|| widen(|bytes| bf16::from_le_bytes(bytes).to_f32())))),
-            other => Err(Error::tensor(name, format!("is stored as {other}: a vector can be F32, F16 or BF16"))),
+            DType::F16 => weight.widened(|bytes| f16::from_le_bytes(bytes).to_f32()).map(Some),
+            DType::BF16 => weight.widened(|bytes| bf16::from_le_bytes(bytes).to_f32()).map(Some),
+            other => {
+                Err(Error::tensor(&weight.slice, format!("is stored as {other}: a vector can be F32, F16 or BF16")))
+            }
         }
     }
 
-    /// Lets the system read the tensors from the disk in one stream, in the file's order, and does not wait for it:
-    /// those who need them soon find them in memory, or on their way.
+    /// Starts to read all tensors from the disk in one stream, in the file's order, and does not wait for them.
     pub fn read_ahead(&self) {
         let mut pieces: Vec<_> = self.0.values().flat_map(|stored| stored.tensor.pieces().iter().cloned()).collect();
-        // Each file is mapped in one piece.
+        // Each file is mapped at one range of addresses, so addresses are in the file's order.
         pieces.sort_by_key(|piece| piece.bytes().as_ptr());
-        let ask = move || pieces.iter().for_each(|piece| piece.will_need(0..piece.bytes().len()));
-        // A hint: where no thread can be started for it, only the speed is another.
-        let _ = thread::Builder::new().name("inkstone-ahead".into()).spawn(ask);
+        let read = move || pieces.iter().for_each(|piece| piece.will_need(0..piece.bytes().len()));
+        // Without a thread for it the tensors are read when they are needed, which is only slower.
+        let _ = thread::Builder::new().name("inkstone-ahead".into()).spawn(read);
     }
 
-    /// The bytes of all tensors together, as they are stored.
+    /// Returns the number of bytes of all tensors, as they are stored.
     pub fn total_bytes(&self) -> u64 {
         self.0.values().map(|stored| stored.tensor.byte_len() as u64).sum()
     }
 }
 
 impl<'a> Weight<'a> {
-    /// How many bytes it takes.
+    /// Returns the number of bytes.
     pub fn byte_len(&self) -> usize {
-        self.len
+        self.range.len()
     }
 
-    /// Its rows one after the other, each of whole blocks; the first of a tensor lies at a multiple of 8. A stack of
-    /// experts that a directory has one by one is copied.
+    /// Returns the rows one after the other, each a whole number of blocks; row 0 of a tensor is aligned to 8 bytes. A
+    /// stack of experts that a directory stores one by one is copied.
     pub fn bytes(&self) -> Cow<'a, [u8]> {
-        self.bytes_of(0..self.len)
+        self.bytes_of(0..self.byte_len())
     }
 
-    /// As [`bytes`](Self::bytes) for a range of them: what lies in one place is not copied.
+    /// Returns a range of the bytes, which are copied only if they do not lie in one place.
     pub fn bytes_of(&self, range: Range<usize>) -> Cow<'a, [u8]> {
         self.stored.tensor.bytes(self.in_tensor(range))
     }
 
-    /// Reads a range of the bytes in the way that the weights are to be read: from a mapped file in place, or with
-    /// ordinary reads.
+    /// Returns a range of the bytes, in place or with ordinary reads, as the [`Weights`] were made.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be read, or has been shortened.
+    /// [`Error::Io`] if the file cannot be read, or has been shortened.
     #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
     pub(crate) fn read(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
         let range = self.in_tensor(range);
@@ -261,16 +256,25 @@ impl<'a> Weight<'a> {
         }
     }
 
-    /// A range of the bytes that must lie in one place; those of a file that is not to be mapped are copied first.
+    /// Returns a range of the bytes, which must lie in one place. A tensor of a file that must not stay mapped is copied
+    /// first.
     pub(crate) fn bytes_in_place(&self, range: Range<usize>) -> Result<&'a [u8]> {
         let bytes = self.stored.in_place()?.bytes_in_place(self.in_tensor(range));
-        bytes.ok_or_else(|| Error::tensor(self.name, "lies in pieces, but must be in one"))
+        bytes.ok_or_else(|| Error::tensor(&self.slice, "is stored in pieces, but must be stored in one"))
     }
 
-    /// Where its first byte lies: weights of one file are by that in its order.
+    /// Returns the elements as f32, of a tensor whose elements are two bytes each.
+    fn widened(&self, to_f32: fn([u8; 2]) -> f32) -> Result<&'a [f32]> {
+        let whole = Self { range: 0..self.stored.tensor.byte_len(), ..self.clone() };
+        let bytes = whole.bytes_in_place(0..whole.byte_len())?;
+        let widen = || bytes.as_chunks().0.iter().map(|&bytes| to_f32(bytes)).collect();
+        Ok(&self.stored.widened.get_or_init(widen)[self.range.start / 2..self.range.end / 2])
+    }
+
+    /// Returns the address of the first byte, or 0 if the bytes lie in pieces. Sorting by it gives the file's order.
     #[cfg(feature = "cpu")]
     pub(crate) fn place(&self) -> usize {
-        self.stored.tensor.bytes_in_place(self.at..self.at + 1).map_or(0, |byte| byte.as_ptr().addr())
+        self.stored.tensor.bytes_in_place(self.range.start..self.range.start + 1).map_or(0, |byte| byte.as_ptr().addr())
     }
 
     /// Hints that a range of the bytes will be read soon, so that reading ahead from the disk can start.
@@ -278,15 +282,15 @@ impl<'a> Weight<'a> {
         self.stored.tensor.will_need(self.in_tensor(range));
     }
 
-    /// Hints that a range of the bytes has been read (into a copy, say), so that its pages can be given back; they are
-    /// read from the file again if they are needed after all.
+    /// Hints that a range of the bytes is not needed any more, for example since it has been copied, so that its pages
+    /// can be given back. Bytes that are needed after all are read from the file again.
     pub fn done_with(&self, range: Range<usize>) {
         self.stored.tensor.done_with(self.in_tensor(range));
     }
 
     fn in_tensor(&self, range: Range<usize>) -> Range<usize> {
-        let end = range.end.min(self.len);
-        self.at + range.start.min(end)..self.at + end
+        let end = range.end.min(self.byte_len());
+        self.range.start + range.start.min(end)..self.range.start + end
     }
 }
 
@@ -295,7 +299,7 @@ impl Stored {
         Self { tensor, copy: None, widened: OnceLock::new() }
     }
 
-    /// The tensor where its bytes are read in place.
+    /// Returns the tensor whose bytes are read in place: the file's, or the copy.
     fn in_place(&self) -> Result<&TensorInfo> {
         let Some(copy) = &self.copy else { return Ok(&self.tensor) };
         match copy.get() {
@@ -316,35 +320,22 @@ impl fmt::Debug for Weights {
 
 impl fmt::Debug for Weight<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Weight({} {}, {} bytes)", self.name, self.dtype, self.len)
+        write!(f, "Weight({} {}, {} bytes)", self.slice, self.dtype, self.byte_len())
     }
 }
 
-/// The name of the tensor, and which of its rows are meant, where the name says so.
-pub(crate) fn split_rows(name: &str) -> (&str, Option<Range<usize>>) {
-    let rows = |name: &'_ str| {
-        let (tensor, rows) = name.strip_suffix(']')?.rsplit_once('[')?;
-        let (first, end) = rows.split_once("..")?;
-        let rows = first.parse().ok()?..end.parse().ok()?;
-        (rows.start < rows.end).then_some((tensor.len(), rows))
-    };
-    match rows(name) {
-        Some((len, rows)) => (&name[..len], Some(rows)),
-        None => (name, None),
-    }
+fn missing(slice: &TensorSlice) -> Error {
+    Error::tensor(slice, "is missing from the file")
 }
 
-fn missing(name: &str) -> Error {
-    Error::tensor(name, "is missing from the file")
-}
-
-/// A shape without leading ones, which change nothing about where an element lies.
+/// Returns a shape without its leading dimensions of size 1, which do not affect where an element lies.
 fn significant(shape: &[usize]) -> &[usize] {
     let ones = shape.iter().take_while(|&&length| length == 1).count();
     &shape[ones..]
 }
 
-/// The bytes of a tensor; `None` where it has none, its rows are no whole blocks, or the product overflows.
+/// Returns the number of bytes of a tensor, or `None` if it has no elements, its rows are not whole blocks, or the
+/// product overflows.
 fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
     let (&columns, outer) = shape.split_last().filter(|_| !shape.contains(&0))?;
     outer.iter().try_fold(dtype.row_bytes(columns)?, |bytes, &length| bytes.checked_mul(length))
