@@ -86,13 +86,13 @@ fn parameters(graph: &Graph) -> [usize; 2] {
     for node in graph.nodes() {
         for (operand, id) in node.inputs.iter().enumerate() {
             let value = graph.value(*id);
-            let (Source::Weight { name, .. }, Rows::Fixed(rows)) = (&value.source, value.shape.rows) else { continue };
+            let (Source::Weight { slice, .. }, Rows::Fixed(rows)) = (&value.source, value.shape.rows) else { continue };
             let all = rows * value.shape.width;
             let active = match &node.op {
                 Op::Experts(spec) if operand > 1 => all / spec.experts * spec.used,
                 _ => all,
             };
-            counts.insert(name, [all, active]);
+            counts.insert(slice, [all, active]);
         }
     }
     [0, 1].map(|which| counts.values().map(|count| count[which]).sum())
@@ -105,7 +105,7 @@ fn graphs(gguf: &Gguf) -> Result<[Optimized; 2], Failure> {
     let cpu = Cpu::new(None)?;
     let target = Target {
         supports: &|op| cpu.supports(op),
-        vector: &|name| Some(Arc::from(weights.vector(name, gguf.tensor(name)?.elements()).ok()?)),
+        vector: &|slice, width| weights.vector(slice, width).ok().map(Arc::from),
     };
     let optimized = optimize(&graph, &target)?;
     Ok([Optimized { graph, report: vec![] }, optimized])

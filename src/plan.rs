@@ -10,6 +10,7 @@ use std::{cmp::Reverse, sync::Arc};
 use crate::{
     DType, Error, Result,
     graph::{Graph, Op, Rows, Shape, Source, ValueId},
+    weights::TensorSlice,
 };
 
 /// Names a slot of a plan.
@@ -50,8 +51,8 @@ pub enum Operand {
     Tokens,
     /// A tensor of the model.
     Weight {
-        /// Its name in the file.
-        name: Arc<str>,
+        /// Its name in the file, and the rows.
+        slice: TensorSlice,
         /// The format of its elements.
         dtype: DType,
         /// `[rows, columns]`.
@@ -165,8 +166,8 @@ fn operand(graph: &Graph, id: ValueId, place: Option<Place>) -> Option<Operand> 
     let value = graph.value(id);
     match &value.source {
         Source::Tokens => Some(Operand::Tokens),
-        Source::Weight { name, dtype } => {
-            Some(Operand::Weight { name: name.clone(), dtype: *dtype, shape: value.shape })
+        Source::Weight { slice, dtype } => {
+            Some(Operand::Weight { slice: slice.clone(), dtype: *dtype, shape: value.shape })
         }
         Source::Constant(row) => Some(Operand::Constant(row.clone())),
         Source::Node { .. } => place.map(Operand::Slot),

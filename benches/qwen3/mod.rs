@@ -23,7 +23,7 @@ const EPS: f32 = 1e-6;
 pub fn decoder(cpu: &Cpu, dtype: DType, context: usize) -> Result<Decoder> {
     let graph = graph(dtype)?;
     let weights = weights(&graph)?;
-    let graph = optimize(&graph, &Target { supports: &|op| cpu.supports(op), vector: &|_| None })?.graph;
+    let graph = optimize(&graph, &Target { supports: &|op| cpu.supports(op), vector: &|_, _| None })?.graph;
     let layout = CacheLayout::new(&graph, CacheType::default())?;
     let limits = Limits { vocab_size: VOCABULARY, max_tokens: 256, max_outputs: 16 };
     let executable = cpu.compile(&graph, &weights, &layout, limits.max_tokens, limits.max_outputs)?;
@@ -97,7 +97,7 @@ fn weights(graph: &Graph) -> Result<Weights> {
         (state >> 24) as u8 % 0x38
     };
     let named = graph.values().iter().filter_map(|value| match (&value.source, value.shape.rows) {
-        (Source::Weight { name, dtype }, Rows::Fixed(rows)) => Some((name, *dtype, rows, value.shape.width)),
+        (Source::Weight { slice, dtype }, Rows::Fixed(rows)) => Some((&slice.name, *dtype, rows, value.shape.width)),
         _ => None,
     });
     Weights::from_memory(named.map(|(name, dtype, rows, columns)| {

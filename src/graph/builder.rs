@@ -6,7 +6,7 @@ use super::{
     Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, LayerCache, LayerState, Node, Op, RopeSpec,
     Rows, Scores, Shape, Source, Value, ValueId,
 };
-use crate::{DType, Error, Result};
+use crate::{DType, Error, Result, weights::TensorSlice};
 
 /// Writes a [`Graph`], one node a call, in the order of computation.
 ///
@@ -32,9 +32,9 @@ impl Builder {
         self.source(Shape::new(Rows::Tokens, 1), Source::Tokens)
     }
 
-    /// A tensor of the model: a matrix `[rows, columns]`, or a vector as one row.
-    pub fn weight(&mut self, name: &str, dtype: DType, rows: usize, columns: usize) -> ValueId {
-        self.source(Shape::new(Rows::Fixed(rows), columns), Source::Weight { name: name.into(), dtype })
+    /// A tensor of the model, or some of its rows: a matrix `[rows, columns]`, or a vector as one row.
+    pub fn weight(&mut self, slice: impl Into<TensorSlice>, dtype: DType, rows: usize, columns: usize) -> ValueId {
+        self.source(Shape::new(Rows::Fixed(rows), columns), Source::Weight { slice: slice.into(), dtype })
     }
 
     /// One row of numbers.

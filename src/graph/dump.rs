@@ -147,7 +147,7 @@ impl Graph {
         let value = self.value(id);
         match &value.source {
             Source::Tokens => "tokens".into(),
-            Source::Weight { name, dtype } => format!("{name} {dtype} {}", value.shape),
+            Source::Weight { slice, dtype } => format!("{slice} {dtype} {}", value.shape),
             Source::Constant(row) => {
                 let mut numbers: Vec<_> = row.iter().take(SHOWN).map(|number| format!("{number:?}")).collect();
                 if row.len() > SHOWN {

@@ -28,7 +28,7 @@ pub use properties::{Matrices, OpProperties, Results};
 pub use recurrent::{ConvSpec, DeltaSpec, HeadOrder, LayerState, RECURRENT_UNIT};
 pub use rewrite::Rewriter;
 
-use crate::{DType, Result};
+use crate::{DType, Result, weights::TensorSlice};
 
 /// How many rows a value has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,10 +73,10 @@ impl ValueId {
 pub enum Source {
     /// The step's token ids, `[Tokens, 1]`.
     Tokens,
-    /// A tensor of the model, by name: a matrix `[rows, columns]`, or a vector as one row.
+    /// A tensor of the model, or some of its rows: a matrix `[rows, columns]`, or a vector as one row.
     Weight {
-        /// The tensor's name in the file.
-        name: Arc<str>,
+        /// The tensor's name in the file, and the rows.
+        slice: TensorSlice,
         /// The format of its elements.
         dtype: DType,
     },

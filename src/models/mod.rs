@@ -43,7 +43,7 @@ use crate::{
     Error, Result,
     gguf::Gguf,
     graph::{Graph, Source},
-    weights::{Weights, split_rows},
+    weights::Weights,
 };
 
 /// A family that this crate builds.
@@ -158,7 +158,7 @@ fn refuse_unused(gguf: &Gguf, model: &Model) -> Result<()> {
         .values()
         .iter()
         .filter_map(|value| match &value.source {
-            Source::Weight { name, .. } => Some(split_rows(name).0),
+            Source::Weight { slice, .. } => Some(&*slice.name),
             Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
         })
         .collect();

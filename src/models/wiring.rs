@@ -6,7 +6,7 @@ use super::{Config, Experts, LayerConfig, Model, RopeConfig};
 use crate::{
     Error, Result,
     graph::{Activation, Builder, ExpertsSpec, RopeSpec, RopeStyle, Scores, ValueId},
-    weights::Weights,
+    weights::{TensorSlice, Weight, Weights},
 };
 
 /// A graph in the making over a model's tensors, each of which is held to its shape where it is named.
@@ -14,7 +14,7 @@ pub(super) struct Wiring<'a> {
     /// The ops.
     pub builder: Builder,
     weights: &'a Weights,
-    named: HashMap<String, ValueId>,
+    named: HashMap<TensorSlice, ValueId>,
     frequencies: Vec<(RopeConfig, ValueId)>,
 }
 
@@ -24,15 +24,20 @@ impl<'a> Wiring<'a> {
     }
 
     /// The tensor of this name, of the shape `[rows, columns]`; a vector is one row.
-    pub fn weight(&mut self, name: &str, rows: usize, columns: usize) -> Result<ValueId> {
-        let dtype = self.weights.get(name, &[rows, columns])?.dtype;
-        Ok(self.name(name, |builder| builder.weight(name, dtype, rows, columns)))
+    pub fn weight(&mut self, slice: impl Into<TensorSlice>, rows: usize, columns: usize) -> Result<ValueId> {
+        let weight = self.weights.get(slice, &[rows, columns])?;
+        Ok(self.name(weight, rows, columns))
     }
 
     /// As [`weight`](Self::weight), for a tensor that the file may lack.
-    pub fn optional_weight(&mut self, name: &str, rows: usize, columns: usize) -> Result<Option<ValueId>> {
-        let found = self.weights.find(name, &[rows, columns])?.map(|weight| weight.dtype);
-        Ok(found.map(|dtype| self.name(name, |builder| builder.weight(name, dtype, rows, columns))))
+    pub fn optional_weight(
+        &mut self,
+        slice: impl Into<TensorSlice>,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Option<ValueId>> {
+        let found = self.weights.find(slice, &[rows, columns])?;
+        Ok(found.map(|weight| self.name(weight, rows, columns)))
     }
 
     /// `x w^T` with `NAME.weight`, `[rows, columns]`; plus `NAME.bias` where the file has it.
@@ -58,12 +63,15 @@ impl<'a> Wiring<'a> {
         let mut first = 0;
         let mut results = [x; N];
         for (result, (name, rows)) in results.iter_mut().zip(parts) {
-            let (name, place) =
-                if own { (name, String::new()) } else { (joined, format!("[{first}..{}]", first + rows)) };
-            first += rows;
-            let weight = self.weight(&format!("{name}.weight{place}"), rows, columns)?;
+            let slice = |suffix: &str| match own {
+                true => TensorSlice::from(&format!("{name}.{suffix}")),
+                false => TensorSlice::rows(format!("{joined}.{suffix}"), first..first + rows),
+            };
+            let weight = self.weight(slice("weight"), rows, columns)?;
             *result = self.builder.matmul(x, weight);
-            if let Some(bias) = self.optional_weight(&format!("{name}.bias{place}"), 1, rows)? {
+            let bias = self.optional_weight(slice("bias"), 1, rows)?;
+            first += rows;
+            if let Some(bias) = bias {
                 *result = self.builder.add(*result, bias);
             }
         }
@@ -123,8 +131,8 @@ impl<'a> Wiring<'a> {
     }
 
     fn optional_stack(&mut self, name: &str, [count, rows, columns]: [usize; 3]) -> Result<Option<ValueId>> {
-        let found = self.weights.find(name, &[count, rows, columns])?.map(|weight| weight.dtype);
-        Ok(found.map(|dtype| self.name(name, |builder| builder.weight(name, dtype, count * rows, columns))))
+        let found = self.weights.find(name, &[count, rows, columns])?;
+        Ok(found.map(|weight| self.name(weight, count * rows, columns)))
     }
 
     /// RMS norm by `NAME.weight` of each `n` elements.
@@ -209,7 +217,9 @@ impl<'a> Wiring<'a> {
         Ok(Model { graph: self.builder.finish(logits)?, config })
     }
 
-    fn name(&mut self, name: &str, add: impl FnOnce(&mut Builder) -> ValueId) -> ValueId {
-        *self.named.entry(name.into()).or_insert_with(|| add(&mut self.builder))
+    fn name(&mut self, weight: Weight<'_>, rows: usize, columns: usize) -> ValueId {
+        let Weight { slice, dtype, .. } = weight;
+        let builder = &mut self.builder;
+        *self.named.entry(slice).or_insert_with_key(|slice| builder.weight(slice, dtype, rows, columns))
     }
 }

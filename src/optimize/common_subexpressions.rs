@@ -1,9 +1,10 @@
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use super::{Pass, Target};
 use crate::{
     DType, Result,
     graph::{Graph, Rewriter, Shape, Source, Value, ValueId},
+    weights::TensorSlice,
 };
 
 /// Merges nodes with equal ops and operands, and equal weights and constants.
@@ -26,7 +27,7 @@ impl Pass for CommonSubexpressions {
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Tokens,
-    Weight(Arc<str>, DType, Shape),
+    Weight(TensorSlice, DType, Shape),
     /// The numbers' bits: zeros of different sign are different divisors.
     Constant(Vec<u32>),
 }
@@ -35,7 +36,7 @@ impl Key {
     fn of(value: &Value) -> Option<Self> {
         match &value.source {
             Source::Tokens => Some(Self::Tokens),
-            Source::Weight { name, dtype } => Some(Self::Weight(name.clone(), *dtype, value.shape)),
+            Source::Weight { slice, dtype } => Some(Self::Weight(slice.clone(), *dtype, value.shape)),
             Source::Constant(row) => Some(Self::Constant(row.iter().map(|number| number.to_bits()).collect())),
             Source::Node { .. } => None,
         }

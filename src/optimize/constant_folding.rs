@@ -58,7 +58,7 @@ fn known(graph: &Graph, id: ValueId, folded: &Folded, target: &Target<'_>) -> Op
     let value = graph.value(id);
     match &value.source {
         Source::Constant(row) => Some(row.clone()),
-        Source::Weight { name, .. } => (target.vector)(name).filter(|row| row.len() == value.shape.width),
+        Source::Weight { slice, .. } => (target.vector)(slice, value.shape.width),
         Source::Node { .. } => folded.get(&id).cloned(),
         Source::Tokens => None,
     }

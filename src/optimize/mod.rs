@@ -24,6 +24,7 @@ pub use prune_rows::PruneRows;
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
+    weights::TensorSlice,
 };
 
 /// The backend and the model that a graph is optimized for.
@@ -31,8 +32,8 @@ use crate::{
 pub struct Target<'a> {
     /// Returns whether the backend has a kernel for a fused op. Every backend has all plain ops.
     pub supports: &'a dyn Fn(&FusedOp) -> bool,
-    /// Returns the elements of an F32 weight of one row, by name; `None` leaves the weight in the graph.
-    pub vector: &'a dyn Fn(&str) -> Option<Arc<[f32]>>,
+    /// Returns the elements of an F32 weight of one row and the given width; `None` leaves the weight in the graph.
+    pub vector: &'a dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>>,
 }
 
 /// A rewrite of graphs.

@@ -101,7 +101,7 @@ impl RunnerBuilder {
             &graph,
             &Target {
                 supports: &|op| backend.supports(op),
-                vector: &|name| Some(Arc::from(weights.vector(name, gguf.tensor(name)?.elements()).ok()?)),
+                vector: &|slice, width| weights.vector(slice, width).ok().map(Arc::from),
             },
         )?
         .graph;

@@ -10,7 +10,7 @@ use crate::{
     DType, Error, Result,
     backend::LoadProgress,
     quant::{self, Planes, UNIT},
-    weights::Weight,
+    weights::{TensorSlice, Weight},
 };
 
 /// Bytes that are repacked at a time.
@@ -65,7 +65,7 @@ impl Matrix {
 pub(super) struct Arena {
     pub buffers: Vec<wgpu::Buffer>,
     sizes: Vec<u64>,
-    matrices: HashMap<Arc<str>, Arc<Matrix>>,
+    matrices: HashMap<TensorSlice, Arc<Matrix>>,
     vectors: Vec<(Arc<[f32]>, Range)>,
 }
 
@@ -79,8 +79,8 @@ impl Arena {
         self.sizes.iter().sum()
     }
 
-    pub fn matrix(&self, name: &str) -> Option<&Arc<Matrix>> {
-        self.matrices.get(name)
+    pub fn matrix(&self, slice: &TensorSlice) -> Option<&Arc<Matrix>> {
+        self.matrices.get(slice)
     }
 
     /// Gives a matrix its place.
@@ -93,7 +93,7 @@ impl Arena {
         let most = (limit.saturating_sub(64 * 16) / row_bytes).min(rows.max(1));
         let most = if most < rows { most / 64 * 64 } else { most };
         if most == 0 {
-            return Err(Error::tensor(weight.name, format!("has rows of {row_bytes} bytes, {limit} fit a binding")));
+            return Err(Error::tensor(&weight.slice, format!("has rows of {row_bytes} bytes, {limit} fit a binding")));
         }
         for first_row in (0..rows).step_by(most) {
             let rows = most.min(rows - first_row);
@@ -106,7 +106,7 @@ impl Arena {
             let range = self.take(traits, size as u64);
             matrix.segments.push(Segment { range, first_row, rows, at });
         }
-        self.matrices.insert(weight.name.into(), Arc::new(matrix));
+        self.matrices.insert(weight.slice.clone(), Arc::new(matrix));
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Arena {
         chunks: &mut usize,
         progress: &LoadProgress<'_>,
     ) -> Result<()> {
-        let Some(matrix) = self.matrices.get(weight.name) else { return Ok(()) };
+        let Some(matrix) = self.matrices.get(&weight.slice) else { return Ok(()) };
         let row_bytes = weight.byte_len() / matrix.rows.max(1);
         // A multiple of 64 rows, so that each plane's part is whole words.
         let rows_a_chunk = (CHUNK / row_bytes.max(1) / 64 * 64).max(64);

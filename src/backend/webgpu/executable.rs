@@ -92,8 +92,8 @@ impl GpuExecutable {
         arena.allocate(&context)?;
         weights.read_ahead();
         let mut chunks = 0;
-        for (name, shape) in matrices {
-            arena.upload(&context, &weights.matrix(&name, shape[0], shape[1])?, &mut chunks, progress)?;
+        for (slice, shape) in matrices {
+            arena.upload(&context, &weights.matrix(&slice, shape[0], shape[1])?, &mut chunks, progress)?;
         }
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
         let pages = (0..cache.groups.len()).map(|group| Pages::of_group(&cache, group)).collect();

@@ -18,28 +18,28 @@ use crate::{
     kv_cache::CacheLayout,
     plan::{Operand, Plan, PlanStep},
     quant::{self, UNIT},
-    weights::Weights,
+    weights::{TensorSlice, Weights},
 };
 
 /// Rows that tiled products read beyond those that there are.
 const TILE: usize = 256;
 
-/// The vectors that a plan reads, by name.
-pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<Arc<str>, Arc<[f32]>>> {
+/// The vectors that a plan reads, by tensor.
+pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<TensorSlice, Arc<[f32]>>> {
     let mut vectors = HashMap::new();
     for step in plan.steps() {
         let matrices = step.matrices();
         let others = step.inputs.iter().filter(|input| !matrices.contains(input));
         for input in others {
-            let Operand::Weight { name, shape, .. } = input else { continue };
+            let Operand::Weight { slice, shape, .. } = input else { continue };
             let Rows::Fixed(rows) = shape.rows else { continue };
-            if vectors.contains_key(name) {
+            if vectors.contains_key(slice) {
                 continue;
             }
             if matches!(step.op, Op::ShortConv(_)) {
-                vectors.insert(name.clone(), whole(weights, name, [rows, shape.width])?);
+                vectors.insert(slice.clone(), whole(weights, slice, [rows, shape.width])?);
             } else if step.op != Op::Embed && rows == 1 {
-                vectors.insert(name.clone(), Arc::from(weights.vector(name, shape.width)?));
+                vectors.insert(slice.clone(), Arc::from(weights.vector(slice, shape.width)?));
             }
         }
     }
@@ -47,42 +47,39 @@ pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<Arc<str>
 }
 
 /// A small matrix, row by row.
-fn whole(weights: &Weights, name: &str, shape: [usize; 2]) -> Result<Arc<[f32]>> {
-    let weight = weights.get(name, &shape)?;
+fn whole(weights: &Weights, slice: &TensorSlice, shape: [usize; 2]) -> Result<Arc<[f32]>> {
+    let weight = weights.get(slice, &shape)?;
     let mut elements = vec![0.0; shape.iter().product()];
     quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut elements)?;
     Ok(elements.into())
 }
 
-/// Gives every matrix its place; their names and shapes.
+/// Gives every matrix its place; their tensors and shapes.
 pub(super) fn place_matrices(
     traits: &Traits,
     plan: &Plan,
     weights: &Weights,
     arena: &mut Arena,
-) -> Result<Vec<(Arc<str>, [usize; 2])>> {
-    let mut matrices: Vec<(Arc<str>, [usize; 2])> = vec![];
+) -> Result<Vec<(TensorSlice, [usize; 2])>> {
+    let mut matrices: Vec<(TensorSlice, [usize; 2])> = vec![];
     for step in plan.steps() {
         let tables = if step.op == Op::Embed { &step.inputs[..1] } else { step.matrices() };
         for operand in tables {
-            let Operand::Weight { name, dtype, shape } = operand else {
+            let Operand::Weight { slice, dtype, shape } = operand else {
                 return Err(Error::Graph("a product's matrix is no weight".into()));
             };
             let Rows::Fixed(rows) = shape.rows else {
                 return Err(Error::Graph("a weight's rows depend on the step".into()));
             };
-            if arena.matrix(name).is_some() {
+            if arena.matrix(slice).is_some() {
                 continue;
             }
-            let weight = weights.matrix(name, rows, shape.width)?;
+            let weight = weights.matrix(slice, rows, shape.width)?;
             if weight.dtype != *dtype {
-                return Err(Error::tensor(
-                    &**name,
-                    format!("is stored as {}, but the graph has {dtype}", weight.dtype),
-                ));
+                return Err(Error::tensor(slice, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
             }
             arena.place(traits, &weight, [rows, shape.width])?;
-            matrices.push((name.clone(), [rows, shape.width]));
+            matrices.push((slice.clone(), [rows, shape.width]));
         }
     }
     Ok(matrices)
@@ -91,7 +88,7 @@ pub(super) fn place_matrices(
 pub(super) fn layout(
     traits: &Traits,
     plan: &Plan,
-    vectors: &HashMap<Arc<str>, Arc<[f32]>>,
+    vectors: &HashMap<TensorSlice, Arc<[f32]>>,
     bounds: &Bounds,
     cache: &CacheLayout,
 ) -> Result<Layout> {
@@ -105,8 +102,8 @@ pub(super) fn layout(
         }
         let row = match operand {
             Some(Operand::Constant(row)) => row.clone(),
-            Some(Operand::Weight { name, .. }) => {
-                vectors.get(name).cloned().ok_or_else(|| Error::tensor(&**name, "is no row of numbers"))?
+            Some(Operand::Weight { slice, .. }) => {
+                vectors.get(slice).cloned().ok_or_else(|| Error::tensor(slice, "is no row of numbers"))?
             }
             Some(Operand::Tokens | Operand::Slot(_)) => {
                 return Err(Error::Graph("frequencies depend on the step".into()));

@@ -202,7 +202,7 @@ fn translate(source: &str, traits: &Traits) {
 }
 
 fn optimized(graph: &Graph) -> Graph {
-    let target = Target { supports: &|_| true, vector: &|_| None::<Arc<[f32]>> };
+    let target = Target { supports: &|_| true, vector: &|_, _| None::<Arc<[f32]>> };
     optimize(graph, &target).unwrap().graph
 }
 

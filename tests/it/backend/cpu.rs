@@ -37,13 +37,13 @@ fn model() -> (Graph, Weights, interpret::Weights) {
 fn tensors(graph: &Graph, dense: &interpret::Weights) -> Vec<Tensor> {
     let mut tensors: Vec<Tensor> = Vec::new();
     for value in graph.values() {
-        let inkstone::graph::Source::Weight { name, dtype } = &value.source else { continue };
-        if tensors.iter().any(|tensor| tensor.name == **name) {
+        let inkstone::graph::Source::Weight { slice, dtype } = &value.source else { continue };
+        if tensors.iter().any(|tensor| *tensor.name == *slice.name) {
             continue;
         }
-        let (columns, elements) = (value.shape.width, &dense[&**name]);
+        let (columns, elements) = (value.shape.width, &dense[&*slice.name]);
         let (rows, bytes) = (elements.len() / columns, quantize(*dtype, elements));
-        tensors.push(Tensor { name: name.to_string(), dtype: *dtype, rows, columns, bytes });
+        tensors.push(Tensor { name: slice.name.to_string(), dtype: *dtype, rows, columns, bytes });
     }
     tensors
 }

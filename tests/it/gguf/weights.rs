@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use inkstone::{DType, Error, gguf::Gguf, weights::Weights};
+use inkstone::{
+    DType, Error,
+    gguf::Gguf,
+    weights::{TensorSlice, Weights},
+};
 
 use crate::support::gguf_file::{Folder, GgufFile};
 
@@ -39,11 +43,11 @@ fn message<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 fn weights_borrow_the_bytes_of_their_tensors() {
     let weights = small();
     let matrix = weights.get("matrix", &[2, 3]).unwrap();
-    assert_eq!((matrix.name, matrix.dtype), ("matrix", DType::F32));
+    assert_eq!((matrix.slice.to_string().as_str(), matrix.dtype), ("matrix", DType::F32));
     assert_eq!(matrix.bytes(), f32_bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
     let packed = weights.get("packed", &[1, 32]).unwrap();
     assert_eq!((packed.dtype, packed.bytes().as_ref()), (DType::Q8_0, [7; 34].as_slice()));
-    assert_eq!(weights.find("absent", &[3]).unwrap().map(|weight| weight.name), None);
+    assert!(weights.find("absent", &[3]).unwrap().is_none());
     assert_eq!(weights.total_bytes(), 24 + 12 + 6 + 6 + 34 + 50);
     weights.read_ahead();
     matrix.will_need(0..matrix.byte_len());
@@ -52,19 +56,51 @@ fn weights_borrow_the_bytes_of_their_tensors() {
 }
 
 #[test]
-fn rows_of_a_weight_go_by_its_name_and_their_numbers() {
+fn slices_are_rows_of_a_tensor() {
     let weights = small();
-    let row = weights.get("matrix[1..2]", &[1, 3]).unwrap();
-    assert_eq!((row.name, row.bytes().as_ref()), ("matrix[1..2]", &f32_bytes(&[3.0, 4.0, 5.0])[..]));
+    let slice = TensorSlice::rows("matrix", 1..2);
+    let row = weights.get(&slice, &[1, 3]).unwrap();
+    assert_eq!((row.slice.to_string().as_str(), &row.slice), ("matrix[1..2]", &slice));
+    assert_eq!(row.bytes(), f32_bytes(&[3.0, 4.0, 5.0]));
     row.done_with(0..usize::MAX);
-    assert_eq!(weights.get("matrix[0..2]", &[2, 3]).unwrap().byte_len(), 24);
-    assert_eq!(weights.vector("half[1..3]", 2).unwrap(), [-2.0, 0.5]);
-    for wrong in ["matrix[1..3]", "matrix[0..2]", "single[0..1]"] {
-        assert!(message(weights.get(wrong, &[1, 3])).contains(wrong));
+    assert_eq!(weights.get(TensorSlice::rows("matrix", 0..2), &[2, 3]).unwrap().byte_len(), 24);
+    let part = "is a part of a tensor that has shape";
+    for (rows, shape) in [(1..3, [2, 3]), (0..2, [1, 3]), (1..1, [0, 3]), (0..usize::MAX, [usize::MAX, 3])] {
+        let slice = TensorSlice::rows("matrix", rows);
+        let expected = format!("tensor `{slice}`: {part} [2, 3], but {shape:?} is expected");
+        assert_eq!(message(weights.get(&slice, &shape)), expected);
     }
-    for absent in ["matrix[1..1]", "matrix[2..1]", "matrix[..1]", "matrix[0..18446744073709551616]", "absent[0..1]"] {
-        assert!(message(weights.get(absent, &[1, 3])).contains("is missing"), "{absent}");
+    let reversed = TensorSlice { name: "matrix".into(), rows: Some(std::ops::Range { start: 2, end: 1 }) };
+    assert!(message(weights.get(&reversed, &[1, 3])).contains(part));
+    assert!(message(weights.get(TensorSlice::rows("single", 0..1), &[1, 3])).contains(part));
+    assert!(message(weights.get(TensorSlice::rows("absent", 0..1), &[1, 3])).contains("`absent[0..1]`: is missing"));
+}
+
+/// Each slice of a widened vector has its own elements, in whatever order slices and vector are read.
+#[test]
+fn slices_of_vectors_read_as_f32() {
+    for name in ["single", "half", "bfloat"] {
+        let weights = small();
+        assert_eq!(weights.vector(TensorSlice::rows(name, 1..3), 2).unwrap(), [-2.0, 0.5], "{name}");
+        assert_eq!(weights.vector(TensorSlice::rows(name, 0..1), 1).unwrap(), [1.0], "{name}");
+        assert_eq!(weights.vector(name, 3).unwrap(), [1.0, -2.0, 0.5], "{name}");
     }
+}
+
+#[test]
+fn names_that_look_like_slices_are_names() {
+    let file = GgufFile::new().tensor("matrix", &[1, 4], 0, f32_bytes(&[0.0, 1.0, 2.0, 3.0])).tensor(
+        "matrix[0..4]",
+        &[2, 4],
+        0,
+        f32_bytes(&[8.0; 8]),
+    );
+    let weights = from_file(&file);
+    assert_eq!(weights.get("matrix[0..4]", &[4, 2]).unwrap().bytes(), f32_bytes(&[8.0; 8]));
+    let rows = weights.get(TensorSlice::rows("matrix[0..4]", 1..3), &[2, 2]).unwrap();
+    assert_eq!((rows.byte_len(), rows.slice.to_string().as_str()), (16, "matrix[0..4][1..3]"));
+    assert_eq!(weights.get(TensorSlice::rows("matrix", 0..4), &[4, 1]).unwrap().byte_len(), 16);
+    assert!(message(weights.get("matrix[1..2]", &[1, 1])).contains("`matrix[1..2]`: is missing"));
 }
 
 #[test]
@@ -101,7 +137,8 @@ fn unusable_tensors_are_named_in_errors() {
     let packed = "tensor `packed`: is stored as Q8_0: a vector can be F32, F16 or BF16";
     assert_eq!(message(weights.vector("packed", 32)), packed);
     let listed = message(weights.get("listed", &[256]));
-    let start = "tensor `listed`: is stored as IQ1_S, which is not computed on: quantise it to one of F32, F16, Q4_0,";
+    let start =
+        "tensor `listed`: is stored as IQ1_S, for which there are no kernels: quantize it to one of F32, F16, Q4_0,";
     assert!(listed.starts_with(start), "{listed}");
 }
 

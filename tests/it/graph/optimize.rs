@@ -10,6 +10,7 @@ use inkstone::{
         MatMulAddNormFusion, MergeMatMuls, Optimized, PASSES, Pass, PruneRows, RotatedAttentionFusion, Target,
         optimize, optimize_with,
     },
+    weights::TensorSlice,
 };
 use proptest::prelude::*;
 
@@ -22,7 +23,7 @@ const GLU: Op = Op::Fused(FusedOp::MatMulGlu(Activation::Silu));
 
 /// Runs passes for a backend that has all fused ops, over these weights.
 fn run(passes: &[&dyn Pass], graph: &Graph, weights: &Weights) -> Optimized {
-    let vector = |name: &str| weights.get(name).map(|row| Arc::from(row.as_slice()));
+    let vector = |slice: &TensorSlice, _| weights.get(&*slice.name).map(|row| Arc::from(row.as_slice()));
     optimize_with(passes, graph, &Target { supports: &|_| true, vector: &vector }).unwrap()
 }
 
@@ -154,8 +155,8 @@ fn folding_leaves_what_is_unknown_or_large() {
     let graph = b.finish(y).unwrap();
 
     let asked = std::cell::RefCell::new(Vec::new());
-    let vector = |name: &str| {
-        asked.borrow_mut().push(name.to_owned());
+    let vector = |slice: &TensorSlice, _| {
+        asked.borrow_mut().push(slice.to_string());
         None
     };
     let target = Target { supports: &|_| true, vector: &vector };
@@ -260,7 +261,7 @@ fn gate_and_up_fuse_in_either_order() {
 
 fn weight_name(graph: &Graph, id: ValueId) -> String {
     match &graph.value(id).source {
-        Source::Weight { name, .. } => name.to_string(),
+        Source::Weight { slice, .. } => slice.to_string(),
         Source::Tokens | Source::Constant(_) | Source::Node { .. } => String::new(),
     }
 }
@@ -477,7 +478,7 @@ fn transformers_become_what_the_order_of_passes_intends() {
 #[test]
 fn fuses_only_what_the_backend_has() {
     let graph = llama_like(SMALL);
-    let target = Target { supports: &|_| false, vector: &|_| None };
+    let target = Target { supports: &|_| false, vector: &|_, _| None };
     let plain = optimize(&graph, &target).unwrap();
     let fused: usize = plain.report[4..].iter().map(|(_, rewrites)| rewrites).sum();
     assert_eq!(fused, 0);
@@ -500,7 +501,7 @@ impl Pass for Broken {
 
 #[test]
 fn broken_pass_is_named() {
-    let target = Target { supports: &|_| true, vector: &|_| None };
+    let target = Target { supports: &|_| true, vector: &|_, _| None };
     let error = optimize_with(&[&DeadCode, &Broken], &qwen3_like(SMALL), &target).unwrap_err();
     assert!(matches!(&error, Error::Graph(what) if what.contains("after pass `broken`")), "{error}");
 }
@@ -523,7 +524,7 @@ proptest! {
             FusedOp::MatMulAddRmsNorm { .. } => has[4],
             FusedOp::RotatedAttention { .. } => has[5],
         };
-        let vector = |name: &str| weights.get(name).map(|row| Arc::from(row.as_slice()));
+        let vector = |slice: &TensorSlice, _| weights.get(&*slice.name).map(|row| Arc::from(row.as_slice()));
         let optimized = optimize_with(&PASSES[..passes], &graph, &Target { supports: &supports, vector: &vector }).unwrap();
         prop_assert!(optimized.graph.nodes().iter().filter_map(|node| node.op.fused()).all(supports));
         assert_same_logits(&graph, &optimized.graph, &weights, VOCABULARY);

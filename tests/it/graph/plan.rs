@@ -15,7 +15,7 @@ use crate::support::{
     interpret::{self, Interpreter, Matrix, Step},
 };
 
-const EVERYTHING: Target<'static> = Target { supports: &|_| true, vector: &|_| None };
+const EVERYTHING: Target<'static> = Target { supports: &|_| true, vector: &|_, _| None };
 
 fn optimized(graph: &Graph) -> Graph {
     optimize(graph, &EVERYTHING).unwrap().graph
@@ -90,7 +90,7 @@ fn slots_of(plan: &Plan) -> impl Iterator<Item = SlotId> + '_ {
 fn read(operand: &Operand, interpreter: &Interpreter<'_>, slots: &Slots, step: &Step) -> Matrix {
     match operand {
         Operand::Tokens => interpret::token_column(step),
-        Operand::Weight { name, shape, .. } => interpreter.weight(name, *shape),
+        Operand::Weight { slice, shape, .. } => interpreter.weight(slice, *shape),
         Operand::Constant(row) => interpret::constant_row(row),
         Operand::Slot(place) => slots.read(*place, step),
     }

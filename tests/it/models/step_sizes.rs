@@ -10,7 +10,7 @@ use inkstone::{
     kv_cache::{CacheLayout, KvCache},
     models::Model,
     optimize::{Target, optimize},
-    weights::Weights,
+    weights::{TensorSlice, Weights},
 };
 
 use crate::support::{data, tiny::MODELS};
@@ -19,7 +19,7 @@ use crate::support::{data, tiny::MODELS};
 fn logits_in_steps(backend: &dyn Backend, gguf: &Gguf, ids: &[u32], len: usize) -> Vec<f32> {
     let weights = Weights::from_gguf(gguf);
     let Model { config, graph } = Model::from_gguf(gguf, &weights).unwrap();
-    let vector = |name: &str| Some(Arc::from(weights.vector(name, gguf.tensor(name)?.elements()).ok()?));
+    let vector = |slice: &TensorSlice, width| weights.vector(slice, width).ok().map(Arc::from);
     let graph = optimize(&graph, &Target { supports: &|op| backend.supports(op), vector: &vector }).unwrap().graph;
     let layout = CacheLayout::new(&graph, CacheType::F16).unwrap();
     let limits = Limits { vocab_size: config.vocab_size, max_tokens: len, max_outputs: len };

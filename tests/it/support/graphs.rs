@@ -127,13 +127,14 @@ fn builder_finish(b: &mut Builder, logits: ValueId) -> Graph {
 pub fn weights_for(graph: &Graph, seed: u64) -> Weights {
     let mut weights = HashMap::new();
     for value in graph.values() {
-        let (Source::Weight { name, .. }, Rows::Fixed(rows)) = (&value.source, value.shape.rows) else { continue };
-        let mut random = Random::new(name.bytes().fold(seed, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte)));
-        let mut number = || match &**name {
+        let (Source::Weight { slice, .. }, Rows::Fixed(rows)) = (&value.source, value.shape.rows) else { continue };
+        let mut random =
+            Random::new(slice.name.bytes().fold(seed, |seed, byte| seed.wrapping_mul(257) ^ u64::from(byte)));
+        let mut number = || match &*slice.name {
             "rope_freqs.weight" => [1.0, 2.0, 4.0, 8.0][random.below(4)],
             _ => random.between(-1.0, 1.0),
         };
-        weights.insert(name.to_string(), (0..rows * value.shape.width).map(|_| number()).collect());
+        weights.insert(slice.name.to_string(), (0..rows * value.shape.width).map(|_| number()).collect());
     }
     weights
 }

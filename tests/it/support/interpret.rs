@@ -5,9 +5,12 @@
 
 use std::collections::HashMap;
 
-use inkstone::graph::{
-    Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, Graph, HeadOrder, Op, RopeSpec, RopeStyle,
-    Rows, Scores, Shape, Source, Value,
+use inkstone::{
+    graph::{
+        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, Graph, HeadOrder, Op, RopeSpec,
+        RopeStyle, Rows, Scores, Shape, Source, Value,
+    },
+    weights::TensorSlice,
 };
 
 /// Dense weights by name, row by row.
@@ -115,31 +118,25 @@ impl<'w> Interpreter<'w> {
     fn source(&self, value: &Value, step: &Step) -> Option<Matrix> {
         match &value.source {
             Source::Tokens => Some(token_column(step)),
-            Source::Weight { name, .. } => Some(self.weight(name, value.shape)),
+            Source::Weight { slice, .. } => Some(self.weight(slice, value.shape)),
             Source::Constant(row) => Some(constant_row(row)),
             Source::Node { .. } => None,
         }
     }
 
     /// A weight in f64.
-    pub fn weight(&self, name: &str, shape: Shape) -> Matrix {
-        let Rows::Fixed(rows) = shape.rows else { panic!("weight `{name}` of {shape}") };
-        let weight = match self.weights.get(name) {
-            Some(weight) => weight.as_slice(),
-            None => self.rows_of(name, rows, shape.width),
+    pub fn weight(&self, slice: &TensorSlice, shape: Shape) -> Matrix {
+        let Rows::Fixed(rows) = shape.rows else { panic!("weight `{slice}` of {shape}") };
+        let tensor = self.weights.get(&*slice.name).unwrap_or_else(|| panic!("no weight `{slice}`"));
+        let elements = match &slice.rows {
+            None => tensor.as_slice(),
+            // The rows of a matrix, or the elements of a vector.
+            Some(range) => {
+                let width = if rows == range.len() { shape.width } else { 1 };
+                &tensor[range.start * width..range.end * width]
+            }
         };
-        Matrix::new(rows, shape.width, weight.iter().copied().map(f64::from).collect())
-    }
-
-    /// Of a matrix the rows, of a vector the elements that a name of the form `NAME[3..5]` names.
-    fn rows_of(&self, name: &str, rows: usize, width: usize) -> &[f32] {
-        let parts: Vec<_> = name.split(['[', ']']).collect();
-        let weight =
-            parts.first().and_then(|name| self.weights.get(*name)).unwrap_or_else(|| panic!("no weight `{name}`"));
-        let (first, end) = parts[1].split_once("..").unwrap();
-        let [first, end]: [usize; 2] = [first, end].map(|number| number.parse().unwrap());
-        let width = if rows == 1 && width == end - first { 1 } else { width };
-        &weight[first * width..end * width]
+        Matrix::new(rows, shape.width, elements.iter().copied().map(f64::from).collect())
     }
 
     /// The results of one op.

@@ -81,8 +81,10 @@ fn make_room(weights: Vec<(Weight<'_>, Stack)>) -> Result<Vec<(Weight<'_>, Packe
     let lacking = || Error::Memory { what: "the matrices' interleaved copies", needed: len as u64, limit: 0 };
     let memory = Arc::new(AlignedBytes::new(len).ok_or_else(lacking)?);
     let places = weights.into_iter().zip(starts);
-    let matrices =
-        places.map(|((weight, stack), start)| Some((weight, Packed::new(weight.dtype, stack, &memory, start)?)));
+    let matrices = places.map(|((weight, stack), start)| {
+        let packed = Packed::new(weight.dtype, stack, &memory, start)?;
+        Some((weight, packed))
+    });
     matrices.collect::<Option<_>>().ok_or_else(lacking)
 }
 
@@ -170,7 +172,7 @@ mod tests {
                 let mut read = vec![0; packed.dtype.row_bytes(columns).unwrap()];
                 for (row, wanted) in weight.bytes().chunks_exact(read.len()).enumerate() {
                     packed.read_row(row, &mut read);
-                    assert!(read == wanted, "{}, row {row}, {threads} threads", weight.name);
+                    assert!(read == wanted, "{}, row {row}, {threads} threads", weight.slice);
                 }
             }
         }

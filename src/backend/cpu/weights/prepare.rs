@@ -16,12 +16,12 @@ use crate::{
     graph::{Op, Rows, Shape},
     plan::{Operand, Plan},
     quant,
-    weights::{Weight, Weights},
+    weights::{TensorSlice, Weight, Weights},
 };
 
 /// The weights of a plan.
 pub(crate) struct Prepared {
-    matrices: HashMap<Arc<str>, Arc<Matrix>>,
+    matrices: HashMap<TensorSlice, Arc<Matrix>>,
     /// All of the plan's while it is made ready, then those that steps read in place.
     weights: Weights,
 }
@@ -31,7 +31,7 @@ pub(crate) enum Table {
     /// The table is also multiplied with, so that only its interleaved form is kept.
     Packed(Arc<Matrix>),
     /// Where the weights have it.
-    InPlace { name: Arc<str>, shape: Shape },
+    InPlace { slice: TensorSlice, shape: Shape },
 }
 
 impl Prepared {
@@ -43,9 +43,10 @@ impl Prepared {
             for (index, operand) in step.matrices().iter().enumerate() {
                 let (weight, stack) = matrix_weight(operand, step.stacked(index), weights)?;
                 if weight.dtype.is_float() {
-                    prepared.add(weight.name, Matrix::Float(FloatMatrix::new(&weight, stack)?));
+                    let matrix = FloatMatrix::new(&weight, stack)?;
+                    prepared.add(weight.slice, Matrix::Float(matrix));
                 } else {
-                    quantized.insert(weight.name, (weight, stack));
+                    quantized.insert(weight.slice.clone(), (weight, stack));
                 }
             }
         }
@@ -53,13 +54,13 @@ impl Prepared {
             weights.read_ahead();
         }
         for (weight, packed) in interleave(quantized.into_values().collect(), pool, progress)? {
-            prepared.add(weight.name, Matrix::Packed(packed));
+            prepared.add(weight.slice, Matrix::Packed(packed));
         }
         Ok(prepared)
     }
 
-    fn add(&mut self, name: &str, matrix: Matrix) {
-        self.matrices.insert(name.into(), Arc::new(matrix));
+    fn add(&mut self, slice: TensorSlice, matrix: Matrix) {
+        self.matrices.insert(slice, Arc::new(matrix));
     }
 
     /// Lets go of the weights that steps do not read in place.
@@ -77,21 +78,21 @@ impl Prepared {
 
     /// The matrix that a product reads, where it wants so many in one.
     pub fn matrix(&self, operand: &Operand, stacked: usize) -> Result<Arc<Matrix>> {
-        let Operand::Weight { name, .. } = operand else {
+        let Operand::Weight { slice, .. } = operand else {
             return Err(Error::Graph("a product's matrix is no weight".into()));
         };
-        let made = self.matrices.get(name).filter(|matrix| matrix.stack().count == stacked).cloned();
-        made.ok_or_else(|| Error::tensor(&**name, "is divided in one way here and in another there"))
+        let made = self.matrices.get(slice).filter(|matrix| matrix.stack().count == stacked).cloned();
+        made.ok_or_else(|| Error::tensor(slice, "is divided in one way here and in another there"))
     }
 
     /// The table that an embedding reads.
     pub fn table(&self, operand: &Operand) -> Result<Table> {
-        let Operand::Weight { name, shape, .. } = operand else {
+        let Operand::Weight { slice, shape, .. } = operand else {
             return Err(Error::Graph("an embedding's table is no weight".into()));
         };
-        match self.matrices.get(name) {
+        match self.matrices.get(slice) {
             Some(matrix) if matrix.is_quantized() => Ok(Table::Packed(matrix.clone())),
-            _ => Ok(Table::InPlace { name: name.clone(), shape: *shape }),
+            _ => Ok(Table::InPlace { slice: slice.clone(), shape: *shape }),
         }
     }
 
@@ -99,9 +100,9 @@ impl Prepared {
     pub fn vector(&self, operand: &Operand) -> Result<Arc<[f32]>> {
         match operand {
             Operand::Constant(row) => Ok(row.clone()),
-            Operand::Weight { name, shape, .. } => {
+            Operand::Weight { slice, shape, .. } => {
                 let (rows, columns) = dimensions(*shape)?;
-                let weight = self.weights.get(name, &[rows, columns])?;
+                let weight = self.weights.get(slice, &[rows, columns])?;
                 let mut out = vec![0.0; rows * columns];
                 quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut out)?;
                 // A vector of a few kilobytes can hold a page of the file of two megabytes.
@@ -123,9 +124,9 @@ impl Prepared {
                 }
                 Matrix::Float(_) => Err(Error::Graph("a float table was taken for an interleaved one".into())),
             },
-            Table::InPlace { name, shape } => {
+            Table::InPlace { slice, shape } => {
                 let (rows, columns) = dimensions(*shape)?;
-                let weight = self.weights.get(name, &[rows, columns])?;
+                let weight = self.weights.get(slice, &[rows, columns])?;
                 let size = weight.dtype.row_bytes(columns).unwrap_or(0);
                 quant::dequantize_row(weight.dtype, &weight.bytes_of(row * size..(row + 1) * size), out)
             }
@@ -140,15 +141,15 @@ pub(crate) fn in_place(plan: &Plan) -> Vec<Arc<str>> {
     for step in plan.steps() {
         for operand in step.matrices() {
             match operand {
-                Operand::Weight { name, dtype, .. } if dtype.is_float() => read.push(name.clone()),
-                Operand::Weight { name, .. } => drop(packed.insert(name.clone())),
+                Operand::Weight { slice, dtype, .. } if dtype.is_float() => read.push(slice.name.clone()),
+                Operand::Weight { slice, .. } => drop(packed.insert(slice)),
                 Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => {}
             }
         }
     }
     let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).flat_map(|step| step.inputs.first());
     read.extend(tables.filter_map(|table| match table {
-        Operand::Weight { name, .. } => Some(name.clone()).filter(|name| !packed.contains(name)),
+        Operand::Weight { slice, .. } => Some(slice.name.clone()).filter(|_| !packed.contains(slice)),
         Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
     }));
     read
@@ -173,14 +174,14 @@ fn dimensions(shape: Shape) -> Result<(usize, usize)> {
 
 /// The weight that a product's matrix is made from, and what lies in it: `stacked` matrices.
 fn matrix_weight<'w>(operand: &'w Operand, stacked: usize, weights: &'w Weights) -> Result<(Weight<'w>, Stack)> {
-    let Operand::Weight { name, dtype, shape } = operand else {
+    let Operand::Weight { slice, dtype, shape } = operand else {
         return Err(Error::Graph("a product's matrix is no weight".into()));
     };
     let (rows, columns) = dimensions(*shape)?;
-    let weight = weights.matrix(name, rows, columns)?;
+    let weight = weights.matrix(slice, rows, columns)?;
     // The plan's sizes are made from what the graph says.
     if weight.dtype != *dtype {
-        return Err(Error::tensor(&**name, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
+        return Err(Error::tensor(slice, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
     }
     Ok((weight, Stack { count: stacked, rows: rows / stacked, columns }))
 }

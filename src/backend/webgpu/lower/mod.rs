@@ -33,6 +33,7 @@ use crate::{
     graph::{Activation, FusedOp, Op, RopeSpec, RopeStyle, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
+    weights::TensorSlice,
 };
 
 /// The most tokens of the program for few.
@@ -77,7 +78,7 @@ pub(super) struct Lowering<'a> {
     pub traits: &'a Traits,
     pub cache: &'a CacheLayout,
     pub layout: &'a Layout,
-    pub vectors: &'a HashMap<Arc<str>, Arc<[f32]>>,
+    pub vectors: &'a HashMap<TensorSlice, Arc<[f32]>>,
     /// Whether steps have at most [`FEW`] tokens.
     pub few: bool,
     /// Whether steps may have more outputs than that.
@@ -109,7 +110,7 @@ impl<'a> Lowering<'a> {
         traits: &'a Traits,
         cache: &'a CacheLayout,
         layout: &'a Layout,
-        vectors: &'a HashMap<Arc<str>, Arc<[f32]>>,
+        vectors: &'a HashMap<TensorSlice, Arc<[f32]>>,
     ) -> Self {
         let (wanted, pending, commands) = (vec![], HashMap::new(), vec![]);
         let (few, many_outputs) = (true, false);
@@ -233,7 +234,7 @@ impl<'a> Lowering<'a> {
 
     fn matrix(&self, operand: &Operand) -> Result<Arc<Matrix>> {
         let found = match operand {
-            Operand::Weight { name, .. } => self.arena.matrix(name),
+            Operand::Weight { slice, .. } => self.arena.matrix(slice),
             Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
         };
         found.cloned().ok_or_else(|| Error::Graph("a product's matrix is no weight".into()))
@@ -243,7 +244,7 @@ impl<'a> Lowering<'a> {
     fn vector(&self, operand: &Operand) -> Result<Arc<[f32]>> {
         match operand {
             Operand::Constant(row) => Ok(row.clone()),
-            Operand::Weight { name, .. } => self.vectors.get(name).cloned().ok_or_else(not_computed),
+            Operand::Weight { slice, .. } => self.vectors.get(slice).cloned().ok_or_else(not_computed),
             Operand::Tokens | Operand::Slot(_) => Err(Error::Graph("a row of numbers depends on the step".into())),
         }
     }

@@ -238,7 +238,7 @@ pub(super) fn compile(
     cache_type: CacheType,
     most: usize,
 ) -> Result<GpuExecutable> {
-    let graph = optimize(graph, &Target { supports: &|_| true, vector: &|_| None })?.graph;
+    let graph = optimize(graph, &Target { supports: &|_| true, vector: &|_, _| None })?.graph;
     let layout = CacheLayout::new(&graph, cache_type)?;
     let plan = Plan::new(&graph)?;
     let bounds = Bounds::new(&plan, &layout, most, most);

@@ -36,7 +36,7 @@ pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, Matrix>, tokens: &
     let mut values: HashMap<ValueId, Matrix> = HashMap::new();
     for id in graph.value_ids() {
         let value = match &graph.value(id).source {
-            Source::Weight { name, .. } => tensors.get(&**name).cloned(),
+            Source::Weight { slice, .. } => tensors.get(&*slice.name).cloned(),
             Source::Constant(row) => {
                 Some(Matrix { width: row.len(), data: row.iter().copied().map(f64::from).collect() })
             }
