@@ -71,7 +71,7 @@ fn invalid_call_is_in_the_message_and_its_error_can_be_sent_back() {
     let bytes: Vec<u8> = prompt.iter().flat_map(|&id| tokenizer.token_bytes(id).unwrap().to_vec()).collect();
     let prompt = String::from_utf8(bytes).unwrap();
     assert!(
-        prompt.contains("{\"n\": 3}}</tool_call>") && prompt.contains("tool\nthe call of a tool does not fit"),
+        prompt.contains("{\"n\": 3}}</tool_call>") && prompt.contains("tool\nthe tool call does not fit"),
         "{prompt}"
     );
 }
