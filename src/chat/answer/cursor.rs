@@ -39,12 +39,12 @@ impl<'t> Cursor<'t> {
     /// one. `what` names them in the error.
     pub fn take(&mut self, what: &str, is: impl Fn(char) -> bool) -> Result<&'t str, String> {
         self.rest = self.rest.trim_start();
-        let (taken, rest) = self.rest.split_at(self.rest.find(|char| !is(char)).unwrap_or(self.rest.len()));
-        if taken.is_empty() {
+        let (matched, rest) = self.rest.split_at(self.rest.find(|char| !is(char)).unwrap_or(self.rest.len()));
+        if matched.is_empty() {
             return Err(format!("lacks {what} before `{}`", self.excerpt()));
         }
         self.rest = rest;
-        Ok(taken)
+        Ok(matched)
     }
 
     /// Reads the name of a function or an argument.

@@ -94,19 +94,19 @@ pub(super) fn size(value: &Value) -> usize {
 /// item. An error if it exceeds [`MAX_TEXT`]: values can share contents, so that a small value has
 /// a text of exponential size.
 pub(super) fn text_size(value: &Value) -> Result<usize, Error> {
-    let mut left = MAX_TEXT;
-    check_text(subtract_text(value, &mut left, 0).then_some(0))?;
-    Ok(MAX_TEXT - left)
+    let mut remaining = MAX_TEXT;
+    check_text(subtract_text(value, &mut remaining, 0).then_some(0))?;
+    Ok(MAX_TEXT - remaining)
 }
 
-/// Subtracts the size of a value's text from `left`; returns false if it is larger.
-fn subtract_text(value: &Value, left: &mut usize, depth: usize) -> bool {
+/// Subtracts the size of a value's text from `remaining`; returns false if it is larger.
+fn subtract_text(value: &Value, remaining: &mut usize, depth: usize) -> bool {
     let length = value.as_str().map_or(0, str::len) + if depth > 0 { ITEM } else { 0 };
-    if length > *left || depth > MAX_DEPTH {
+    if length > *remaining || depth > MAX_DEPTH {
         return false;
     }
-    *left -= length;
-    let mut fits = |value: &Value| subtract_text(value, left, depth + 1);
+    *remaining -= length;
+    let mut fits = |value: &Value| subtract_text(value, remaining, depth + 1);
     match (value.kind(), value.try_iter()) {
         (ValueKind::Seq | ValueKind::Iterable, Ok(mut items)) => items.all(|item| fits(&item)),
         (ValueKind::Map, Ok(mut names)) => {

@@ -160,9 +160,9 @@ impl<'t> TagRewriter<'_, 't> {
     }
 
     fn take(&mut self, text: &str) -> bool {
-        let taken = self.next_is(&[text]);
-        self.next += usize::from(taken);
-        taken
+        let matched = self.next_is(&[text]);
+        self.next += usize::from(matched);
+        matched
     }
 
     fn end(&self) -> usize {

@@ -5,7 +5,11 @@ use std::cmp::Reverse;
 use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar, ValidationResult};
 use serde_json::Value;
 
-use super::{Object, Place, SchemaOrigin, Translation, containers::limits, wide::EXACT};
+use super::{
+    Object, Place, SchemaOrigin, Translation,
+    containers::{CountLimits, count_limits},
+    wide::EXACT,
+};
 use crate::{
     error::Result,
     grammar::{
@@ -29,16 +33,16 @@ impl Translation<'_> {
     pub(super) fn integer(&mut self, schema: &Object, place: &Place) -> Result<String> {
         let (mut lower, mut upper) = (None, None);
         if let SchemaOrigin::Type(_) = self.origin {
-            let (least, most) = type_limits(schema);
-            (lower, upper) = (Some(least), Some(most));
+            let (min, max) = type_limits(schema);
+            (lower, upper) = (Some(min), Some(max));
         }
         for (key, step) in [("minimum", 0), ("exclusiveMinimum", 1)] {
-            let least = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
-            lower = lower.max(least);
+            let min = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
+            lower = lower.max(min);
         }
         for (key, step) in [("maximum", 0), ("exclusiveMaximum", -1)] {
-            let most = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
-            upper = [upper, most].into_iter().flatten().min();
+            let max = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
+            upper = [upper, max].into_iter().flatten().min();
         }
         let zero = match schema.get("not") {
             None => true,
@@ -99,10 +103,10 @@ impl Translation<'_> {
             return Err(place.keyword("multipleOf", "is only supported for integers"));
         }
         let is_f32 = schema.get("format").is_some_and(|format| format == "float");
-        let lower = number_limit(schema, ["minimum", "exclusiveMinimum"], is_f32, f64::max, place)?;
-        let upper = number_limit(schema, ["maximum", "exclusiveMaximum"], is_f32, f64::min, place)?;
-        if let (Some((least, low)), Some((most, high))) = (&lower, &upper)
-            && (least > most || least == most && (low.is_exclusive() || high.is_exclusive()))
+        let lower = number_limit(schema, "minimum", "exclusiveMinimum", is_f32, f64::max, place)?;
+        let upper = number_limit(schema, "maximum", "exclusiveMaximum", is_f32, f64::min, place)?;
+        if let (Some((min, low)), Some((max, high))) = (&lower, &upper)
+            && (min > max || min == max && (low.is_exclusive() || high.is_exclusive()))
         {
             return Err(place.error("no number lies between the minimum and the maximum"));
         }
@@ -129,7 +133,7 @@ impl Translation<'_> {
 
     /// Translates a string. Patterns and some formats are passed to llguidance.
     pub(super) fn string(&mut self, schema: &Object, place: &Place) -> Result<String> {
-        let [least, most] = limits(schema, ["minLength", "maxLength"], place)?;
+        let CountLimits { min, max } = count_limits(schema, "minLength", "maxLength", place)?;
         let mut block = Object::new();
         for key in ["pattern", "format", "minLength", "maxLength"] {
             if let Some(value) = schema.get(key) {
@@ -139,14 +143,14 @@ impl Translation<'_> {
         let format = schema.get("format").and_then(Value::as_str).and_then(formats::expression);
         match (schema.get("pattern"), schema.get("format"), format) {
             (None, None, _) => {
-                let count: String = match (least.unwrap_or(0), most) {
+                let count: String = match (min.unwrap_or(0), max) {
                     (0, None) => "*".into(),
-                    (least, Some(most)) => format!("{{{least},{most}}}"),
-                    (least, None) => format!("{{{least},}}"),
+                    (min, Some(max)) => format!("{{{min},{max}}}"),
+                    (min, None) => format!("{{{min},}}"),
                 };
                 Ok(self.rules.terminal(format!("/{}/", text(&count))))
             }
-            (None, _, Some(expression)) if least.is_none() && most.is_none() => {
+            (None, _, Some(expression)) if min.is_none() && max.is_none() => {
                 Ok(self.rules.terminal(format!("/\"({expression})\"/")))
             }
             _ => {
@@ -225,14 +229,15 @@ fn integer_limit(value: &Value, step: i128, place: &Place, key: &str) -> Result<
 /// Returns the tighter one of an inclusive and an exclusive limit, as `f64` and in full precision.
 fn number_limit(
     schema: &Object,
-    keys: [&str; 2],
+    inclusive_key: &str,
+    exclusive_key: &str,
     is_f32: bool,
     tighter: fn(f64, f64) -> f64,
     place: &Place,
 ) -> Result<Option<(f64, Limit)>> {
     let range = if is_f32 { f64::from(f32::MAX) } else { f64::MAX };
     let mut limits = vec![];
-    for (key, exclusive) in keys.into_iter().zip([false, true]) {
+    for (key, exclusive) in [(inclusive_key, false), (exclusive_key, true)] {
         let Some(value) = schema.get(key) else { continue };
         let number = value.as_f64().ok_or_else(|| place.keyword(key, "is not a number"))?;
         // `Display` of a float has no exponent. Integers beyond 2^53 keep all digits.

@@ -1,4 +1,4 @@
-//! The README's tables of families and features are those of the crate.
+//! Tests that the README's tables of families and features match the crate.
 
 use std::{fmt::Write, fs};
 

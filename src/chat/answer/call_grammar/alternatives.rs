@@ -121,7 +121,7 @@ impl Alternative {
         self.schema.get("nullable") == Some(&Value::Bool(true))
     }
 
-    /// Returns the values of `enum` or `const`, some of which other keywords may exclude.
+    /// Returns the values of `enum` or `const`, before other keywords are applied.
     pub fn values(&self) -> Option<Vec<&Value>> {
         let listed = match (self.schema.get("const"), self.schema.get("enum")) {
             (Some(value), _) => vec![value],
