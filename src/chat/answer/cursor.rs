@@ -6,12 +6,13 @@ use serde_json::{Number, Value};
 /// The deepest nesting of values.
 const MAX_DEPTH: usize = 64;
 
-pub(super) struct Cursor<'t> {
+/// A call's text and the position in it.
+pub(super) struct CallCursor<'t> {
     pub rest: &'t str,
     depth: usize,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> CallCursor<'t> {
     pub fn new(text: &'t str) -> Self {
         Self { rest: text, depth: 0 }
     }

@@ -60,7 +60,10 @@ pub(super) fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
     if *spent <= MAX_TOTAL {
         return Ok(());
     }
-    let what = format!("makes more than {} MB of texts and lists", MAX_TOTAL >> 20);
+    let what = format!(
+        "makes more than {} MB of texts and lists: shorten the conversation or correct the template",
+        MAX_TOTAL >> 20
+    );
     Err(Error::new(ErrorKind::InvalidOperation, what))
 }
 
@@ -69,7 +72,10 @@ pub(super) fn check_text(length: Option<usize>) -> Result<(), Error> {
     if length.is_some_and(|length| length <= MAX_TEXT) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidOperation, format!("a text is longer than {} MB", MAX_TEXT >> 20)))
+    Err(Error::new(
+        ErrorKind::InvalidOperation,
+        format!("a text is longer than {} MB: shorten the conversation or correct the template", MAX_TEXT >> 20),
+    ))
 }
 
 /// Returns an error for a width or a number of parts over [`MAX_WIDTH`].
@@ -77,7 +83,7 @@ pub(super) fn check_width(width: Option<usize>) -> Result<(), Error> {
     if width.is_none_or(|width| width <= MAX_WIDTH) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidOperation, format!("a size is more than {MAX_WIDTH}")))
+    Err(Error::new(ErrorKind::InvalidOperation, format!("a width or count is more than {MAX_WIDTH}")))
 }
 
 /// Returns the size in bytes of a text, or of a list without its items' contents; 0 for other

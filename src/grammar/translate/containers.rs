@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Object, Place, SchemaOrigin, Translation, array_of, rules::literal, values};
-use crate::error::Result;
+use super::{Place, SchemaOrigin, Translation, array_of, rules::literal, values};
+use crate::{error::Result, grammar::JsonObject};
 
 /// The patterns that schemars writes for integer keys of maps, with the expression of their sign.
 const INTEGER_KEYS: [(&str, &str); 2] = [(r"^\d+$", ""), (r"^-?\d+$", "-?")];
@@ -20,8 +20,8 @@ struct SequenceItem {
 
 impl Translation<'_> {
     /// Translates an object: the properties in the order of the schema, then additional entries.
-    pub(super) fn object(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
-        let empty = Object::new();
+    pub(super) fn object(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
+        let empty = JsonObject::new();
         let properties = match schema.get("properties") {
             Some(properties) => {
                 properties.as_object().ok_or_else(|| place.keyword("properties", "is not an object"))?
@@ -64,7 +64,13 @@ impl Translation<'_> {
 
     /// Returns an expression of an entry with a key that is not in `named`; `None` if there may be
     /// none.
-    fn additional(&mut self, schema: &Object, named: &[&str], place: &Place, depth: usize) -> Result<Option<String>> {
+    fn additional(
+        &mut self,
+        schema: &JsonObject,
+        named: &[&str],
+        place: &Place,
+        depth: usize,
+    ) -> Result<Option<String>> {
         let patterns = schema.get("patternProperties").and_then(Value::as_object);
         let additional = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
         let Some(patterns) = patterns.filter(|patterns| !patterns.is_empty()) else {
@@ -130,7 +136,7 @@ impl Translation<'_> {
     }
 
     /// Translates an array: the items of `prefixItems`, then any number of `items`.
-    pub(super) fn array(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
+    pub(super) fn array(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
         let CountLimits { min, max } = count_limits(schema, "minItems", "maxItems", place)?;
         let min = min.unwrap_or(0);
         if schema.contains_key("additionalItems") || schema.get("items").is_some_and(Value::is_array) {
@@ -214,7 +220,7 @@ pub(super) struct CountLimits {
 }
 
 /// Returns the limits of a count, given the keywords for the lower and the upper limit.
-pub(super) fn count_limits(schema: &Object, min_key: &str, max_key: &str, place: &Place) -> Result<CountLimits> {
+pub(super) fn count_limits(schema: &JsonObject, min_key: &str, max_key: &str, place: &Place) -> Result<CountLimits> {
     let limit = |key: &str| match schema.get(key) {
         None => Ok(None),
         Some(value) => {

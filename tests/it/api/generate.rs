@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
 
 use inkstone::{
     Error, GenerateOptions, SamplerOptions, StopReason,
-    generate::{Decoder, Generation, Limits, Prefill, Wanted},
+    generate::{Decoder, Generation, Limits, LogitsFor, Prefill},
     gguf::Gguf,
     kv_cache::SequenceId,
     tokenizer::{SpecialTokens, Tokenizer},
@@ -63,12 +63,12 @@ enum Action {
     Close(usize),
     Truncate(usize, usize),
     /// Runs for some sequences: the number of new tokens, and the tokens with logits.
-    Step(Vec<(usize, usize, Wanted)>),
+    Step(Vec<(usize, usize, LogitsFor)>),
 }
 
 /// Returns actions on sequences of up to [`CONTEXT`] times `scale` tokens.
 fn actions(scale: usize) -> impl Strategy<Value = Vec<Action>> {
-    let wanted = prop_oneof![Just(Wanted::None), Just(Wanted::Last), Just(Wanted::All)];
+    let wanted = prop_oneof![Just(LogitsFor::None), Just(LogitsFor::Last), Just(LogitsFor::All)];
     let step = prop::collection::vec((0..8usize, 1..40 * scale, wanted), 1..4).prop_map(Action::Step);
     let action = prop_oneof![
         1 => Just(Action::Open),
@@ -120,9 +120,9 @@ impl Reference {
         }
     }
 
-    fn step(&mut self, decoder: &mut Decoder, runs: &[(usize, usize, Wanted)]) {
+    fn step(&mut self, decoder: &mut Decoder, runs: &[(usize, usize, LogitsFor)]) {
         let context = decoder.context_length();
-        let mut batch: Vec<(SequenceId, Vec<u32>, Wanted)> = vec![];
+        let mut batch: Vec<(SequenceId, Vec<u32>, LogitsFor)> = vec![];
         for &(which, len, wanted) in runs {
             let Some(id) = self.pick(which).filter(|id| batch.iter().all(|run| run.0 != *id)) else { continue };
             let new = (0..len as u32).map(|i| (self.made + i) * 7 % VOCAB as u32).collect();
@@ -141,7 +141,7 @@ impl Reference {
             for (index, token) in new.iter().enumerate() {
                 let tokens = self.tokens.get_mut(&id).unwrap();
                 tokens.push(*token);
-                if wanted == Wanted::All || wanted == Wanted::Last && index + 1 == new.len() {
+                if wanted == LogitsFor::All || wanted == LogitsFor::Last && index + 1 == new.len() {
                     wanted_logits.extend(fingerprint(tokens));
                 }
             }
@@ -234,12 +234,12 @@ fn failed_step_leaves_sequences_unchanged() {
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
         let mut decoder = recorder.into_decoder(CONTEXT);
         let first = decoder.open();
-        decoder.step(&[(first, &long, Wanted::None)]).unwrap();
+        decoder.step(&[(first, &long, LogitsFor::None)]).unwrap();
         let twin = decoder.fork(first).unwrap();
-        assert!(matches!(decoder.step(&[(twin, &long, Wanted::Last)]), Err(Error::Unsupported(_))));
+        assert!(matches!(decoder.step(&[(twin, &long, LogitsFor::Last)]), Err(Error::Unsupported(_))));
         assert_eq!(decoder.tokens(twin).unwrap(), long);
         for id in [twin, first] {
-            let logits = decoder.step(&[(id, &[5], Wanted::Last)]).unwrap();
+            let logits = decoder.step(&[(id, &[5], LogitsFor::Last)]).unwrap();
             assert_eq!(logits, fingerprint(&[long.as_slice(), &[5]].concat()));
         }
     }
@@ -250,15 +250,15 @@ fn invalid_runs_are_refused_and_leave_sequences_unchanged() {
     let mut decoder = decoder();
     let (first, closed) = (decoder.open(), decoder.open());
     decoder.close(closed).unwrap();
-    decoder.step(&[(first, &[1, 2, 3], Wanted::None)]).unwrap();
+    decoder.step(&[(first, &[1, 2, 3], LogitsFor::None)]).unwrap();
     let too_many = vec![0; CONTEXT - 2];
-    type Batch<'a> = &'a [(SequenceId, &'a [u32], Wanted)];
+    type Batch<'a> = &'a [(SequenceId, &'a [u32], LogitsFor)];
     let refused: [(Batch, &str); 5] = [
-        (&[(closed, &[1], Wanted::Last)], "not open"),
-        (&[(first, &[1], Wanted::Last), (first, &[2], Wanted::Last)], "twice"),
-        (&[(first, &[], Wanted::Last)], "at least one"),
-        (&[(first, &[VOCAB as u32], Wanted::Last)], "vocabulary"),
-        (&[(first, &too_many, Wanted::Last)], "147 of the context's 150"),
+        (&[(closed, &[1], LogitsFor::Last)], "not open"),
+        (&[(first, &[1], LogitsFor::Last), (first, &[2], LogitsFor::Last)], "twice"),
+        (&[(first, &[], LogitsFor::Last)], "at least one"),
+        (&[(first, &[VOCAB as u32], LogitsFor::Last)], "vocabulary"),
+        (&[(first, &too_many, LogitsFor::Last)], "147 of the context's 150"),
     ];
     for (runs, what) in refused {
         let message = decoder.step(runs).unwrap_err().to_string();
@@ -266,7 +266,7 @@ fn invalid_runs_are_refused_and_leave_sequences_unchanged() {
         assert_eq!(decoder.tokens(first).unwrap(), [1, 2, 3]);
     }
     assert!(decoder.fork(closed).is_err() && decoder.close(closed).is_err() && decoder.truncate(closed, 0).is_err());
-    assert_eq!(decoder.step(&[(first, &[4], Wanted::Last)]).unwrap(), fingerprint(&[1, 2, 3, 4]));
+    assert_eq!(decoder.step(&[(first, &[4], LogitsFor::Last)]).unwrap(), fingerprint(&[1, 2, 3, 4]));
 }
 
 #[test]
@@ -409,13 +409,13 @@ fn recurrent_layers_reuse_checkpoints() {
         assert!(new <= 40 + head.len() + 1 + again, "turn {turn} cost {new}");
         assert!(new < prompt.len() || turn == 0);
         for i in 0..60 {
-            decoder.step(&[(sequence, &[token(before + 40 + i)], Wanted::Last)]).unwrap();
+            decoder.step(&[(sequence, &[token(before + 40 + i)], LogitsFor::Last)]).unwrap();
             text.push(token(before + 40 + i));
         }
         // Another answer to the same prompt.
         assert_eq!(cost(&mut decoder, &prompt), 1, "turn {turn}");
         for i in 0..60 {
-            decoder.step(&[(sequence, &[token(before + 40 + i)], Wanted::Last)]).unwrap();
+            decoder.step(&[(sequence, &[token(before + 40 + i)], LogitsFor::Last)]).unwrap();
         }
         turns.push(prompt.len());
     }
@@ -435,14 +435,14 @@ fn truncated_recurrent_sequences_are_recomputed_from_checkpoints() {
     let mut decoder = recorder.into_decoder(CONTEXT);
     let id = decoder.open();
     let ids: Vec<u32> = (0..50).collect();
-    decoder.step(&[(id, &ids, Wanted::Last)]).unwrap();
+    decoder.step(&[(id, &ids, LogitsFor::Last)]).unwrap();
     // Checkpoints are after 34 and 49 tokens.
     for (len, new) in [(49, 1), (40, 7), (34, 1), (33, 34)] {
         decoder.truncate(id, len).unwrap();
         assert_eq!(decoder.tokens(id).unwrap(), &ids[..len]);
         computed.store(0, Relaxed);
         let twin = decoder.fork(id).unwrap();
-        assert_eq!(decoder.step(&[(twin, &[9], Wanted::Last)]).unwrap(), fingerprint(&[&ids[..len], &[9]].concat()));
+        assert_eq!(decoder.step(&[(twin, &[9], LogitsFor::Last)]).unwrap(), fingerprint(&[&ids[..len], &[9]].concat()));
         assert_eq!(computed.load(Relaxed), new);
         decoder.close(twin).unwrap();
     }
@@ -470,7 +470,7 @@ fn windows_return_to_the_end_of_the_prompt() {
         assert_eq!(new, if turn == 0 { 310 } else { 60 }, "turn {turn}");
         let answer = |decoder: &mut Decoder| {
             for i in 0..900 {
-                decoder.step(&[(sequence, &[i % 256], Wanted::Last)]).unwrap();
+                decoder.step(&[(sequence, &[i % 256], LogitsFor::Last)]).unwrap();
             }
         };
         answer(&mut decoder);
@@ -498,7 +498,7 @@ fn alternating_clones_keep_their_pipelined_steps() {
             .map(|clone| {
                 let mut decoder = decoder.clone();
                 let (id, ids) = (decoder.open(), vec![clone + 1]);
-                decoder.step(&[(id, &ids, Wanted::Last)]).unwrap();
+                decoder.step(&[(id, &ids, LogitsFor::Last)]).unwrap();
                 (decoder, id, ids)
             })
             .collect();
@@ -516,7 +516,7 @@ fn alternating_clones_keep_their_pipelined_steps() {
             if turn % 17 == 16 {
                 let twin = decoder.fork(*id).unwrap();
                 assert_eq!(
-                    decoder.step(&[(twin, &[7], Wanted::Last)]).unwrap(),
+                    decoder.step(&[(twin, &[7], LogitsFor::Last)]).unwrap(),
                     fingerprint(&[&ids[..], &[7]].concat())
                 );
                 decoder.close(twin).unwrap();
@@ -558,7 +558,7 @@ fn clones_have_separate_sequences() {
                             decoder.truncate(id, ids.len()).unwrap();
                         }
                         ids.push(turn + 100 * thread);
-                        decoder.step(&[(id, &ids[ids.len() - 1..], Wanted::Last)]).unwrap();
+                        decoder.step(&[(id, &ids[ids.len() - 1..], LogitsFor::Last)]).unwrap();
                         assert_eq!(decoder.tokens(id).unwrap(), ids);
                     }
                 });
@@ -567,7 +567,7 @@ fn clones_have_separate_sequences() {
         // A sequence is only known to the clone that opened it.
         let (mut first, mut second) = (decoder.clone(), decoder.clone());
         let id = first.open();
-        assert!(second.step(&[(id, &[1], Wanted::Last)]).is_err() && second.tokens(id).is_err());
+        assert!(second.step(&[(id, &[1], LogitsFor::Last)]).is_err() && second.tokens(id).is_err());
         drop(first);
         assert_eq!(second.open(), id, "what a clone held is free when it is gone");
     }

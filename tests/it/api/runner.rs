@@ -5,7 +5,7 @@ use std::fs;
 
 use inkstone::{
     CacheType, Error, GenerateOptions, LmRunner, Message, Runner, RunnerBuilder, SamplerOptions, StopReason,
-    chat::ChatOptions, generate::Wanted, tokenizer::SpecialTokens,
+    chat::ChatOptions, generate::LogitsFor, tokenizer::SpecialTokens,
 };
 
 use crate::support::{
@@ -131,8 +131,8 @@ fn ragged_batch_matches_single_sequences() {
     let [first, second, third] = [(); 3].map(|()| decoder.open());
     // Some tokens come earlier, so that the runs start at different positions; the last run returns
     // all rows.
-    decoder.step(&[(first, &a[..40], Wanted::None), (third, &c[..1], Wanted::None)]).unwrap();
-    let batch = [(first, &a[40..], Wanted::Last), (second, b, Wanted::Last), (third, &c[1..], Wanted::All)];
+    decoder.step(&[(first, &a[..40], LogitsFor::None), (third, &c[..1], LogitsFor::None)]).unwrap();
+    let batch = [(first, &a[40..], LogitsFor::Last), (second, b, LogitsFor::Last), (third, &c[1..], LogitsFor::All)];
     let logits = decoder.step(&batch).unwrap();
     let rows: Vec<_> = logits.chunks(vocab_size).collect();
     assert_eq!(rows.len(), 2 + 19);
@@ -153,7 +153,7 @@ fn forks_and_truncation_keep_the_shared_prefix() {
     runner.predict_logits(prompt).unwrap();
     let sequence = runner.sequence();
     let twin = runner.decoder().fork(sequence).unwrap();
-    let logits = runner.decoder().step(&[(twin, &other, Wanted::Last)]).unwrap();
+    let logits = runner.decoder().step(&[(twin, &other, LogitsFor::Last)]).unwrap();
     assert!(nmse(logits, &branched) <= ROUNDING);
     assert!(nmse(runner.decode(9).unwrap(), &plain) <= ROUNDING);
     runner.decoder().close(twin).unwrap();

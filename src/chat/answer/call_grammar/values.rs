@@ -63,7 +63,7 @@ impl<'v, 't> ValueRules<'v, 't> {
                 expressions.extend(self.object(&alternative, syntax, MAX_DEPTH)?);
             }
         }
-        self.any_of(expressions).ok_or_else(|| "allows no arguments that could be written".to_owned())
+        self.any_of(expressions).ok_or_else(|| "allows no arguments that can be written: relax its limits".to_owned())
     }
 
     /// Returns the expression of a call's arguments, written as an object of the dialect.
@@ -221,7 +221,8 @@ impl<'v, 't> ValueRules<'v, 't> {
         if min > required.len() || alternative.count("maxProperties").is_some_and(|max| max < names.len() + more.len())
         {
             return Err(
-                "has `minProperties` or `maxProperties` with optional properties, which a grammar cannot express"
+                "has `minProperties` or `maxProperties` with optional properties, which a grammar cannot express: \
+                 remove it"
                     .into(),
             );
         }
