@@ -72,6 +72,14 @@ struct RunningText {
     text: BatchText,
 }
 
+/// The tokens of one text in a step.
+struct TextRun {
+    /// Index of the running text.
+    text: usize,
+    /// Range of the text's ids.
+    tokens: Range<usize>,
+}
+
 impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     fn run(&mut self, sequence: SequenceId) -> Result<()> {
         let mut common = self.compute_common(sequence)?;
@@ -156,7 +164,7 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     fn step(&mut self) -> Result<()> {
         let runs = self.next_runs()?;
         let started = Instant::now();
-        if let ([RunningText { text, .. }], [(0, tokens)]) = (self.running.as_slice(), runs.as_slice())
+        if let ([RunningText { text, .. }], [TextRun { tokens, .. }]) = (self.running.as_slice(), runs.as_slice())
             && text.is_decoding(tokens.start)
             && text.continuation.needs_few_logits()
         {
@@ -164,17 +172,17 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         }
         let Self { decoder, running, on_piece, .. } = self;
         let vocab_size = decoder.limits().vocab_size;
-        let is_last = |(index, tokens): &(usize, Range<usize>)| tokens.end == running[*index].text.ids.len();
+        let is_last = |run: &TextRun| run.tokens.end == running[run.text].text.ids.len();
         let batch = runs.iter().map(|run| {
             let (RunningText { sequence, text }, logits_for) =
-                (&running[run.0], if is_last(run) { LogitsFor::Last } else { LogitsFor::None });
-            (*sequence, &text.ids[run.1.clone()], logits_for)
+                (&running[run.text], if is_last(run) { LogitsFor::Last } else { LogitsFor::None });
+            (*sequence, &text.ids[run.tokens.clone()], logits_for)
         });
         let logits = decoder.step(&batch.collect::<Vec<_>>())?;
         let elapsed = started.elapsed();
         let mut rows = logits.chunks_exact_mut(vocab_size);
-        for (index, tokens) in runs {
-            let text = &mut running[index].text;
+        for TextRun { text, tokens } in runs {
+            let text = &mut running[text].text;
             let summary = &mut text.continuation.summary;
             if tokens.start >= summary.prompt_tokens {
                 summary.decode += elapsed;
@@ -202,19 +210,19 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         text.push(id, on_piece).map_err(|error| error.in_request(text.index))
     }
 
-    /// Returns the tokens of the next step, as indices of running texts and ranges of their ids:
-    /// tokens of prompts if some are not computed yet, and else the last token of each text. A step
-    /// never has both, because devices have different kernels for few and for many tokens.
-    fn next_runs(&self) -> Result<Vec<(usize, Range<usize>)>> {
+    /// Returns the tokens of the next step: tokens of prompts if some are not computed yet, and else
+    /// the last token of each text. A step never has both, because devices have different kernels
+    /// for few and for many tokens.
+    fn next_runs(&self) -> Result<Vec<TextRun>> {
         let mut room = self.decoder.limits().max_tokens;
         let (mut prefill, mut decode) = (vec![], vec![]);
         for (index, RunningText { sequence, text }) in self.running.iter().enumerate() {
             let held = self.decoder.tokens(*sequence)?.len();
             if text.is_decoding(held) {
-                decode.push((index, held..text.ids.len()));
+                decode.push(TextRun { text: index, tokens: held..text.ids.len() });
             } else if room > 0 {
                 let end = text.ids.len().min(held + room);
-                prefill.push((index, held..end));
+                prefill.push(TextRun { text: index, tokens: held..end });
                 room -= end - held;
             }
         }

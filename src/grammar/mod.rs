@@ -65,7 +65,7 @@ use llguidance::{
     api::TopLevelGrammar,
     toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub(crate) use self::{after_reasoning::AfterReasoning, schema::closed_schema_of};
 use crate::{
@@ -73,6 +73,9 @@ use crate::{
     sampler::LogitsProcessor,
     tokenizer::Tokenizer,
 };
+
+/// An object of JSON.
+type JsonObject = Map<String, Value>;
 
 /// The white space between JSON tokens: none, a space, or a line break with an indentation. It is
 /// bounded because models that are unsure of the next token would write white space for ever.

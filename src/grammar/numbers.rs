@@ -34,11 +34,11 @@ impl From<u128> for Integer {
 /// Returns an expression of the integers from `lower` to `upper`, both included, and without 0
 /// unless `with_zero`; `None` if there are none. `-0` and leading zeros do not match.
 pub fn integers(lower: Option<Integer>, upper: Option<Integer>, with_zero: bool) -> Option<String> {
-    let least = if with_zero { 0 } else { 1 };
+    let min = if with_zero { 0 } else { 1 };
     let positive = match (lower, upper) {
         (_, Some(Integer::Negative(_))) => vec![],
-        (Some(Integer::Positive(lower)), upper) => magnitudes(lower.max(least), magnitude(upper)),
-        (_, upper) => magnitudes(least, magnitude(upper)),
+        (Some(Integer::Positive(lower)), upper) => magnitudes(lower.max(min), magnitude(upper)),
+        (_, upper) => magnitudes(min, magnitude(upper)),
     };
     let negative = match (lower, upper) {
         (Some(Integer::Positive(_)), _) => vec![],
@@ -64,10 +64,10 @@ fn naturals(lower: &str, upper: Option<&str>) -> Vec<String> {
     let longest = upper.map_or(lower.len(), str::len);
     let mut parts = vec![];
     for length in lower.len()..=longest {
-        let least = if length == 1 { "0".into() } else { format!("1{}", "0".repeat(length - 1)) };
-        let most = "9".repeat(length);
-        let from = if length == lower.len() { lower } else { &least };
-        let to = upper.filter(|upper| upper.len() == length).unwrap_or(&most);
+        let min = if length == 1 { "0".into() } else { format!("1{}", "0".repeat(length - 1)) };
+        let max = "9".repeat(length);
+        let from = if length == lower.len() { lower } else { &min };
+        let to = upper.filter(|upper| upper.len() == length).unwrap_or(&max);
         if from <= to {
             parts.push(digits(from, to));
         }
@@ -230,7 +230,7 @@ fn at_most(limit: &Limit) -> String {
         parts.push(if count == 0 { r"(?:\.0+)?".into() } else { format!(r"\.{prefix}0*") });
     }
     let same = alternatives(parts).map(|fraction| format!("{}{fraction}", limit.whole));
-    let below = predecessor(&limit.whole).map(|most| naturals("0", Some(&most))).unwrap_or_default();
+    let below = predecessor(&limit.whole).map(|max| naturals("0", Some(&max))).unwrap_or_default();
     let below = below.into_iter().map(|whole| whole + ANY_FRACTION);
     alternatives(same.into_iter().chain(below).collect()).unwrap_or_default()
 }

@@ -10,9 +10,9 @@ use schemars::{
     generate::SchemaSettings,
     transform::{Transform, transform_subschemas},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-type Object = Map<String, Value>;
+use super::JsonObject;
 
 /// The largest number of alternatives of one object.
 const MAX_ALTERNATIVES: usize = 256;
@@ -94,20 +94,20 @@ const COMBINATORS: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 const ANNOTATIONS: [&str; 5] = ["$schema", "$defs", "title", "description", "unevaluatedProperties"];
 
 /// Returns whether an object's fields are in several subschemas.
-fn is_composed(object: &Object) -> bool {
+fn is_composed(object: &JsonObject) -> bool {
     let parts = COMBINATORS.iter().filter(|part| object.contains_key(**part)).count();
     object.contains_key("allOf") || parts > 1 || parts > 0 && object.contains_key("properties")
 }
 
 /// Returns the alternatives of an object, each merged into one schema; `None` if they cannot be
 /// merged.
-fn alternatives(object: &Object, root: &Value, depth: usize) -> Option<Vec<Object>> {
+fn alternatives(object: &JsonObject, root: &Value, depth: usize) -> Option<Vec<JsonObject>> {
     let depth = depth.checked_sub(1)?;
     let own = object.iter().filter(|(key, _)| !COMBINATORS.iter().chain(&ANNOTATIONS).any(|name| name == key));
-    let mut merged = vec![own.map(|(key, value)| (key.clone(), value.clone())).collect::<Object>()];
+    let mut merged = vec![own.map(|(key, value)| (key.clone(), value.clone())).collect::<JsonObject>()];
     let alternatives_of = |schema: &Value| alternatives(schema.as_object()?, root, depth);
     for (key, part) in object.iter().filter(|(key, _)| COMBINATORS.contains(&key.as_str())) {
-        let choices: Vec<Vec<Object>> = match key.as_str() {
+        let choices: Vec<Vec<JsonObject>> = match key.as_str() {
             "$ref" => vec![alternatives_of(root.pointer(part.as_str()?.strip_prefix('#')?)?)?],
             "allOf" => part.as_array()?.iter().map(alternatives_of).collect::<Option<_>>()?,
             _ => vec![part.as_array()?.iter().map(alternatives_of).collect::<Option<Vec<_>>>()?.concat()],
@@ -124,7 +124,7 @@ fn alternatives(object: &Object, root: &Value, depth: usize) -> Option<Vec<Objec
 }
 
 /// Returns an object with the fields of both; `None` if a field or keyword conflicts.
-fn merge(left: &Object, right: &Object) -> Option<Object> {
+fn merge(left: &JsonObject, right: &JsonObject) -> Option<JsonObject> {
     let mut both = left.clone();
     for (key, value) in right {
         match (key.as_str(), both.get_mut(key), value) {
@@ -149,8 +149,8 @@ fn merge(left: &Object, right: &Object) -> Option<Object> {
 }
 
 /// Returns the schema of the alternatives, with the definitions of the original schema.
-fn any_of(alternatives: Vec<Object>, definitions: Option<Value>) -> Schema {
-    let mut schema = match <[Object; 1]>::try_from(alternatives) {
+fn any_of(alternatives: Vec<JsonObject>, definitions: Option<Value>) -> Schema {
+    let mut schema = match <[JsonObject; 1]>::try_from(alternatives) {
         Ok([object]) => Schema::from(object),
         Err(alternatives) => schemars::json_schema!({ "anyOf": alternatives }),
     };

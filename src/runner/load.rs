@@ -63,7 +63,7 @@ impl Runner {
 }
 
 /// A model before memory is allocated for it.
-pub(super) struct Prepared {
+pub(super) struct PreparedModel {
     gguf: Gguf,
     weights: Weights,
     config: Config,
@@ -92,7 +92,7 @@ impl RunnerBuilder {
         act(Box::new(Fallback::new(self.cpu()?, reason)))
     }
 
-    pub(super) fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Prepared> {
+    pub(super) fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<PreparedModel> {
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
         let Model { config, graph } = Model::for_positions(&gguf, &weights, self.positions())?;
         let context_length = self.context_length_for(&config)?;
@@ -107,7 +107,7 @@ impl RunnerBuilder {
         .graph;
         let layout = CacheLayout::new(&graph, self.cache_type)?;
         let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
-        Ok(Prepared { gguf, weights, config, backend, graph, layout, limits, memory })
+        Ok(PreparedModel { gguf, weights, config, backend, graph, layout, limits, memory })
     }
 
     pub(super) fn load(&self, gguf: Gguf) -> Result<Runner> {
@@ -118,7 +118,8 @@ impl RunnerBuilder {
         // Parsed before the weights are loaded, so that an error in it is reported at once.
         #[cfg(feature = "chat")]
         let custom = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
-        let Prepared { gguf, weights, config, backend, graph, layout, limits, memory } = self.prepare(gguf, backend)?;
+        let PreparedModel { gguf, weights, config, backend, graph, layout, limits, memory } =
+            self.prepare(gguf, backend)?;
         let cache = KvCache::new(&layout, memory.context_length);
         let cache = match memory.cache_limits(self.memory_limit)? {
             Some(limits) => cache.with_limits(limits.page_bytes, limits.states),

@@ -27,9 +27,9 @@ pub struct MemoryPlan {
     /// again.
     ///
     /// On a CPU, these are matrices in F32, F16 or BF16, and the embedding unless it is quantised
-    /// and also the output matrix. Quantised matrices, including those of experts, and vectors are
-    /// copied. On a GPU, and with [`copy_weights`](super::RunnerBuilder::copy_weights), it is 0. If
-    /// it is not 0, the file must not be changed or shortened while the model is loaded.
+    /// and also the output matrix. Quantised matrices, including experts, and vectors are copied.
+    /// On a GPU, and with [`copy_weights`](super::RunnerBuilder::copy_weights), it is 0. If it is
+    /// not 0, the file must not be changed or shortened while the model is loaded.
     pub mapped: u64,
     /// Cache size of one token, in layers that attend to the whole context. The cache grows by
     /// pages of 64 tokens.

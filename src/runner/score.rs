@@ -169,13 +169,21 @@ struct Scoring<'a> {
     top: usize,
 }
 
+/// The tokens of one label in a step.
+struct LabelRun {
+    /// Index of the label.
+    label: usize,
+    /// Range of the label's ids.
+    tokens: Range<usize>,
+}
+
 impl Scoring<'_> {
     /// Scores the labels for which there is memory. The decoder has the logits after the prefix.
     fn run(&mut self) -> Result<()> {
         let Self { decoder, common, labels, top, .. } = self;
         let logits = &*decoder.logits();
         for label in labels {
-            label.take(*common, [logits].into_iter(), *top);
+            label.add_scores(*common, [logits].into_iter(), *top);
         }
         let mut at_once = self.decoder.limits().max_outputs;
         loop {
@@ -186,16 +194,16 @@ impl Scoring<'_> {
             match self.step(&runs) {
                 Err(error) if error.is_out_of_memory() => {
                     at_once = runs.len() - 1;
-                    self.start_over(runs[at_once].0)?;
+                    self.start_over(runs[at_once].label)?;
                 }
                 stepped => stepped?,
             }
         }
     }
 
-    /// Returns the tokens of the next step, as indices of labels and ranges of their ids: tokens of
-    /// up to `at_once` labels, as many as one step computes logits for.
-    fn next_runs(&mut self, at_once: usize) -> Result<Vec<(usize, Range<usize>)>> {
+    /// Returns the tokens of the next step: tokens of up to `at_once` labels, as many as one step
+    /// computes logits for.
+    fn next_runs(&mut self, at_once: usize) -> Result<Vec<LabelRun>> {
         let mut room = self.decoder.limits().max_outputs;
         let mut runs = vec![];
         for (index, label) in self.labels.iter_mut().enumerate() {
@@ -209,25 +217,25 @@ impl Scoring<'_> {
             if label.sequence.is_none() {
                 label.sequence = Some(self.decoder.fork(self.prefix)?);
             }
-            runs.push((index, label.computed..end));
+            runs.push(LabelRun { label: index, tokens: label.computed..end });
             room -= end - label.computed;
         }
         Ok(runs)
     }
 
-    fn step(&mut self, runs: &[(usize, Range<usize>)]) -> Result<()> {
+    fn step(&mut self, runs: &[LabelRun]) -> Result<()> {
         let Self { decoder, labels, top, .. } = self;
         let vocab_size = decoder.limits().vocab_size;
-        let batch = runs.iter().filter_map(|(index, tokens)| {
-            let label = &labels[*index];
-            Some((label.sequence?, &label.ids[tokens.clone()], LogitsFor::All))
+        let batch = runs.iter().filter_map(|run| {
+            let label = &labels[run.label];
+            Some((label.sequence?, &label.ids[run.tokens.clone()], LogitsFor::All))
         });
         let mut rows = decoder.step(&batch.collect::<Vec<_>>())?.chunks_exact(vocab_size);
-        for (index, tokens) in runs {
-            labels[*index].take(tokens.end, rows.by_ref().take(tokens.len()), *top);
+        for LabelRun { label, tokens } in runs {
+            labels[*label].add_scores(tokens.end, rows.by_ref().take(tokens.len()), *top);
         }
-        for (index, _) in runs {
-            let label = &mut labels[*index];
+        for run in runs {
+            let label = &mut labels[run.label];
             if label.is_scored()
                 && let Some(sequence) = label.sequence.take()
             {
@@ -264,7 +272,7 @@ impl Label {
 
     /// Scores the ids that follow the last rows: `rows` has a row of logits for each of the last
     /// computed ids, of which there are now `computed`.
-    fn take<'l>(&mut self, computed: usize, rows: impl ExactSizeIterator<Item = &'l [f32]>, top: usize) {
+    fn add_scores<'l>(&mut self, computed: usize, rows: impl ExactSizeIterator<Item = &'l [f32]>, top: usize) {
         let first = computed - rows.len() + 1;
         self.computed = computed;
         for (index, row) in (first..).zip(rows).skip(self.from.saturating_sub(first)) {

@@ -146,7 +146,7 @@ impl Runner {
         options: &GenerateOptions,
     ) -> Result<Answer<'_>> {
         if messages.is_empty() {
-            return Err(Error::argument("messages", "must not be empty"));
+            return Err(Error::argument("messages", "must not be empty: pass at least one message"));
         }
         let template = self.chat_template()?;
         let prompt = template.prompt(messages, chat, &self.tokenizer)?;

@@ -1,6 +1,6 @@
 //! Selects the tokens that the truncations keep, best first, and draws one of them.
 //!
-//! A vocabulary has 150 thousand tokens, of which the truncations keep tens. Therefore the
+//! A vocabulary has 150 thousand tokens, and the truncations keep tens of them. Therefore the
 //! vocabulary is not sorted: one pass keeps the `k` best tokens, and top-p asks for more of them
 //! until their probability suffices.
 
@@ -63,14 +63,14 @@ fn none_left() -> Error {
 pub(super) fn draw(logits: impl Iterator<Item = f32> + Clone, largest: f32, temperature: f32, uniform: f64) -> usize {
     let weight = |logit: f32| (f64::from(logit - largest) / f64::from(temperature)).exp();
     let total: f64 = logits.clone().map(weight).sum();
-    let mut left = uniform * total;
+    let mut remaining = uniform * total;
     let mut last = 0;
     for (index, logit) in logits.enumerate() {
         let weight = weight(logit);
         if weight > 0.0 {
             last = index;
-            left -= weight;
-            if left < 0.0 {
+            remaining -= weight;
+            if remaining < 0.0 {
                 break;
             }
         }

@@ -54,7 +54,7 @@ pub(super) fn fresh_seed() -> u64 {
 mod tests {
     use super::*;
 
-    /// The expected numbers are those of the crate rand_xoshiro, which come from the authors' C
+    /// The expected numbers come from the crate rand_xoshiro, which took them from the authors' C
     /// code.
     #[test]
     fn xoshiro_gives_the_published_numbers() {

@@ -5,9 +5,8 @@
 //! (`llama`: Llama 2, Phi-3, Mistral, Gemma) or merges (`gemma4`), WordPiece (`bert`), and Hugging
 //! Face's `tokenizer.json`.
 //!
-//! Encoding splits the text at special tokens, of which [`SpecialTokens`] determines whether they
-//! count, and then merges the text between them into tokens. Decoding concatenates the tokens'
-//! bytes.
+//! Encoding splits the text at special tokens, if [`SpecialTokens`] says that they are recognised,
+//! and merges the text between them into tokens. Decoding concatenates the bytes of tokens.
 
 mod bpe;
 mod bytes;
@@ -111,7 +110,7 @@ impl Tokenizer {
             Some("gemma4") => spm::with_merges(gguf)?,
             Some("bert") => hugging_face::wordpiece_from_gguf(gguf)?,
             None => hugging_face::from_gguf(gguf)?
-                .ok_or_else(|| Error::metadata(MODEL, "is missing: the file has no tokenizer"))?,
+                .ok_or_else(|| Error::metadata(MODEL, "is missing: this file holds no tokenizer"))?,
             Some(other) => {
                 let what = format!(
                     "`{other}` is a vocabulary type that is not supported; supported: gpt2, llama, gemma4, bert"

@@ -47,8 +47,8 @@ impl TextStream {
     /// Ends the text, and returns U+FFFD if an unfinished character was held back. The stream can
     /// be used for another text afterwards.
     pub fn finish(&mut self) -> Option<String> {
-        let left = std::mem::take(&mut self.pending);
-        (!left.is_empty()).then(|| String::from_utf8_lossy(&left).into_owned())
+        let pending = std::mem::take(&mut self.pending);
+        (!pending.is_empty()).then(|| String::from_utf8_lossy(&pending).into_owned())
     }
 }
 

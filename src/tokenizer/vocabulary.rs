@@ -156,7 +156,7 @@ impl Vocabulary {
         self.end_of_generation = ends.map(|(id, ..)| id).collect();
     }
 
-    /// Reads whether begin- and end-of-sequence tokens are added; the defaults are those of the
+    /// Reads whether begin- and end-of-sequence tokens are added. The defaults depend on the
     /// vocabulary type.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use crate::chat::{Tool, ToolCall};
 /// The syntax of one format of tool calls.
 #[derive(Debug)]
 pub(super) struct CallFormat {
-    /// Texts of which every one occurs in the chat templates of models with this format. A `\"` in
-    /// a template counts as `"`.
+    /// Texts that all occur in the chat templates of models with this format. A `\"` in a template
+    /// counts as `"`.
     pub template_marks: &'static [&'static str],
     /// The mark before a call; empty if calls have none.
     pub open: &'static str,

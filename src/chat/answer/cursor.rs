@@ -6,12 +6,13 @@ use serde_json::{Number, Value};
 /// The deepest nesting of values.
 const MAX_DEPTH: usize = 64;
 
-pub(super) struct Cursor<'t> {
+/// A call's text and the position in it.
+pub(super) struct CallCursor<'t> {
     pub rest: &'t str,
     depth: usize,
 }
 
-impl<'t> Cursor<'t> {
+impl<'t> CallCursor<'t> {
     pub fn new(text: &'t str) -> Self {
         Self { rest: text, depth: 0 }
     }
@@ -39,12 +40,12 @@ impl<'t> Cursor<'t> {
     /// one. `what` names them in the error.
     pub fn take(&mut self, what: &str, is: impl Fn(char) -> bool) -> Result<&'t str, String> {
         self.rest = self.rest.trim_start();
-        let (taken, rest) = self.rest.split_at(self.rest.find(|char| !is(char)).unwrap_or(self.rest.len()));
-        if taken.is_empty() {
+        let (matched, rest) = self.rest.split_at(self.rest.find(|char| !is(char)).unwrap_or(self.rest.len()));
+        if matched.is_empty() {
             return Err(format!("lacks {what} before `{}`", self.excerpt()));
         }
         self.rest = rest;
-        Ok(taken)
+        Ok(matched)
     }
 
     /// Reads the name of a function or an argument.

@@ -6,7 +6,7 @@ use super::{
     event::AnswerEvent,
     offered_tools::OfferedTools,
     reasoning::ReasoningMarks,
-    scanner::CallScanner,
+    scanner::{CallRange, CallScanner},
 };
 use crate::{
     chat::{ChatOptions, ChatTemplate, ToolCall, ToolChoice},
@@ -249,10 +249,13 @@ impl AnswerParser {
         let (ParserState::Call { mark, scanner }, Some(format)) = (&mut self.state, self.calls) else { return false };
         // If a quote was never closed, the end is searched for within it, too.
         let unquoted = || match format.end {
-            CallEnd::Mark(mark) if last => self.held.find(mark).map(|at| (at, at + mark.len())),
+            CallEnd::Mark(mark) if last => {
+                self.held.find(mark).map(|content_end| CallRange { content_end, mark_end: content_end + mark.len() })
+            }
             _ => None,
         };
-        let Some((end, next)) = scanner.advance(&self.held, format, last).or_else(unquoted) else {
+        let Some(CallRange { content_end, mark_end }) = scanner.advance(&self.held, format, last).or_else(unquoted)
+        else {
             if last {
                 events.push(Err(Error::ToolCall {
                     what: "is not finished".to_owned(),
@@ -264,12 +267,12 @@ impl AnswerParser {
             }
             return false;
         };
-        let text = mark.to_owned() + &self.held[..next];
-        match (format.parse)(&self.held[..end], &self.offered.tools) {
+        let text = mark.to_owned() + &self.held[..mark_end];
+        match (format.parse)(&self.held[..content_end], &self.offered.tools) {
             Ok(calls) => events.extend(calls.into_iter().map(|call| self.check_call(call, &text))),
             Err(what) => events.push(Err(Error::ToolCall { what, text, call: None })),
         }
-        self.held.drain(..next);
+        self.held.drain(..mark_end);
         self.state = ParserState::Start { first: false };
         true
     }

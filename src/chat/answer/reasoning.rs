@@ -3,7 +3,8 @@
 /// The marks that a model writes around its reasoning.
 #[derive(Debug)]
 pub(super) struct ReasoningMarks {
-    /// Texts of which one occurs in the chat templates of models with these marks.
+    /// Texts that mark the chat templates of models with these marks: a template contains one of
+    /// them.
     template_marks: &'static [&'static str],
     pub open: &'static str,
     pub close: &'static str,

@@ -12,10 +12,18 @@ pub(super) struct CallScanner {
     quote: Option<&'static Quote>,
 }
 
+/// The end of a call in the text after its opening mark, in bytes.
+pub(super) struct CallRange {
+    /// End of the content, before the closing mark.
+    pub content_end: usize,
+    /// End of the closing mark.
+    pub mark_end: usize,
+}
+
 impl CallScanner {
     /// Continues the search in `text`, which is the text after the call's opening mark so far, and
-    /// all of it if `last`. Returns the end of the call's content and the end of its closing mark.
-    pub fn advance(&mut self, text: &str, format: &'static CallFormat, last: bool) -> Option<(usize, usize)> {
+    /// all of it if `last`. Returns `None` if the call does not end in it.
+    pub fn advance(&mut self, text: &str, format: &'static CallFormat, last: bool) -> Option<CallRange> {
         while let Some(char) = text[self.position..].chars().next() {
             let rest = &text[self.position..];
             if !last && self.marks(format).any(|mark| mark.len() > rest.len() && mark.starts_with(rest)) {
@@ -43,18 +51,20 @@ impl CallScanner {
 
     /// Skips the character or opening quote at the start of `rest`, which is outside of quotes.
     /// Returns the same as [`advance`](Self::advance) if the call ends there.
-    fn skip_unquoted(&mut self, rest: &str, char: char, format: &'static CallFormat) -> Option<(usize, usize)> {
+    fn skip_unquoted(&mut self, rest: &str, char: char, format: &'static CallFormat) -> Option<CallRange> {
         if let CallEnd::Mark(mark) = format.end
             && rest.starts_with(mark)
         {
-            return Some((self.position, self.position + mark.len()));
+            return Some(CallRange { content_end: self.position, mark_end: self.position + mark.len() });
         }
         self.quote = format.quotes.iter().find(|quote| rest.starts_with(quote.open));
         self.position += self.quote.map_or(char.len_utf8(), |quote| quote.open.len());
         if let (CallEnd::Bracket, None) = (format.end, self.quote) {
             match char {
                 '(' | '[' | '{' => self.depth += 1,
-                ')' | ']' | '}' if self.depth <= 1 => return Some((self.position, self.position)),
+                ')' | ']' | '}' if self.depth <= 1 => {
+                    return Some(CallRange { content_end: self.position, mark_end: self.position });
+                }
                 ')' | ']' | '}' => self.depth -= 1,
                 _ => {}
             }

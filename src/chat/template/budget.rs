@@ -60,7 +60,10 @@ pub(super) fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
     if *spent <= MAX_TOTAL {
         return Ok(());
     }
-    let what = format!("makes more than {} MB of texts and lists", MAX_TOTAL >> 20);
+    let what = format!(
+        "makes more than {} MB of texts and lists: shorten the conversation or correct the template",
+        MAX_TOTAL >> 20
+    );
     Err(Error::new(ErrorKind::InvalidOperation, what))
 }
 
@@ -69,7 +72,10 @@ pub(super) fn check_text(length: Option<usize>) -> Result<(), Error> {
     if length.is_some_and(|length| length <= MAX_TEXT) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidOperation, format!("a text is longer than {} MB", MAX_TEXT >> 20)))
+    Err(Error::new(
+        ErrorKind::InvalidOperation,
+        format!("a text is longer than {} MB: shorten the conversation or correct the template", MAX_TEXT >> 20),
+    ))
 }
 
 /// Returns an error for a width or a number of parts over [`MAX_WIDTH`].
@@ -77,7 +83,7 @@ pub(super) fn check_width(width: Option<usize>) -> Result<(), Error> {
     if width.is_none_or(|width| width <= MAX_WIDTH) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidOperation, format!("a size is more than {MAX_WIDTH}")))
+    Err(Error::new(ErrorKind::InvalidOperation, format!("a width or count is more than {MAX_WIDTH}")))
 }
 
 /// Returns the size in bytes of a text, or of a list without its items' contents; 0 for other
@@ -94,19 +100,19 @@ pub(super) fn size(value: &Value) -> usize {
 /// item. An error if it exceeds [`MAX_TEXT`]: values can share contents, so that a small value has
 /// a text of exponential size.
 pub(super) fn text_size(value: &Value) -> Result<usize, Error> {
-    let mut left = MAX_TEXT;
-    check_text(subtract_text(value, &mut left, 0).then_some(0))?;
-    Ok(MAX_TEXT - left)
+    let mut remaining = MAX_TEXT;
+    check_text(subtract_text(value, &mut remaining, 0).then_some(0))?;
+    Ok(MAX_TEXT - remaining)
 }
 
-/// Subtracts the size of a value's text from `left`; returns false if it is larger.
-fn subtract_text(value: &Value, left: &mut usize, depth: usize) -> bool {
+/// Subtracts the size of a value's text from `remaining`; returns false if it is larger.
+fn subtract_text(value: &Value, remaining: &mut usize, depth: usize) -> bool {
     let length = value.as_str().map_or(0, str::len) + if depth > 0 { ITEM } else { 0 };
-    if length > *left || depth > MAX_DEPTH {
+    if length > *remaining || depth > MAX_DEPTH {
         return false;
     }
-    *left -= length;
-    let mut fits = |value: &Value| subtract_text(value, left, depth + 1);
+    *remaining -= length;
+    let mut fits = |value: &Value| subtract_text(value, remaining, depth + 1);
     match (value.kind(), value.try_iter()) {
         (ValueKind::Seq | ValueKind::Iterable, Ok(mut items)) => items.all(|item| fits(&item)),
         (ValueKind::Map, Ok(mut names)) => {

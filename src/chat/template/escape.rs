@@ -18,7 +18,7 @@ use minijinja::value::{Value, ValueKind};
 use super::{error::template_error, symbols::TemplateSymbols};
 use crate::error::{Error, Result};
 
-/// The characters of private use that replace others: the last plane.
+/// The characters of private use that stand in for escaped characters: the last plane.
 const PRIVATE_USE: Range<u32> = 0x10_0000..0x10_FFFE;
 
 /// Replaces characters of a conversation, and restores them in the rendered prompt.

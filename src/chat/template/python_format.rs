@@ -42,7 +42,7 @@ pub(super) fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
         Some(_) => return Err(invalid("tojson: `separators` must be two strings")),
     };
     if indent.is_some_and(|indent| indent > 64) {
-        return Err(invalid("tojson: `indent` is too large"));
+        return Err(invalid("tojson: `indent` must be at most 64"));
     }
     let style = Style::Json {
         item,

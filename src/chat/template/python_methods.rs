@@ -51,7 +51,7 @@ pub(super) fn or_undefined(value: &Value, filter: impl Fn(&Value) -> Result<Valu
 
 /// The filter `center`.
 pub(super) fn center(value: &Value, width: usize) -> Result<Value, Error> {
-    align(python_format::string(value)?.as_str().unwrap_or_default(), width, " ", Side::Both)
+    align(python_format::string(value)?.as_str().unwrap_or_default(), width, " ", PadSide::Both)
 }
 
 /// Calls the method `name` with positional arguments.
@@ -112,9 +112,9 @@ fn of_string(text: &str, name: &str, args: &[Value]) -> Option<Result<Value, Err
         "index" => from_args::<(&str,)>(args).and_then(|(part,)| char_index(text, text.find(part))),
         "rindex" => from_args::<(&str,)>(args).and_then(|(part,)| char_index(text, text.rfind(part))),
         "zfill" => from_args::<(usize,)>(args).and_then(|(width,)| zfill(text, width)),
-        "ljust" => aligned(text, args, Side::Right),
-        "rjust" => aligned(text, args, Side::Left),
-        "center" => aligned(text, args, Side::Both),
+        "ljust" => aligned(text, args, PadSide::Right),
+        "rjust" => aligned(text, args, PadSide::Left),
+        "center" => aligned(text, args, PadSide::Both),
         "title" => from_args::<()>(args).map(|()| title_case(text).into()),
         "swapcase" => from_args::<()>(args).map(|()| swap_case(text).into()),
         _ => return None,
@@ -131,14 +131,14 @@ fn tuple(parts: [&str; 3]) -> Value {
 
 fn split_at<'t>(text: &'t str, mark: &'t str, at: Option<usize>) -> Result<Option<[&'t str; 3]>, Error> {
     if mark.is_empty() {
-        return Err(invalid("the separator is empty"));
+        return Err(invalid("the separator must not be empty"));
     }
     Ok(at.map(|at| [&text[..at], mark, &text[at + mark.len()..]]))
 }
 
 /// Converts an offset in bytes into one in characters; an error for `None`.
 fn char_index(text: &str, at: Option<usize>) -> Result<Value, Error> {
-    at.map(|at| text[..at].chars().count().into()).ok_or_else(|| invalid("the text is not there"))
+    at.map(|at| text[..at].chars().count().into()).ok_or_else(|| invalid("the text does not contain the substring"))
 }
 
 /// Returns the largest number of splits: without limit if it is negative or missing.
@@ -161,7 +161,7 @@ fn split(text: &str, limit: usize) -> Value {
 fn rsplit(text: &str, separator: Option<&str>, limit: usize) -> Result<Value, Error> {
     let (mut parts, mut rest) = (vec![], text);
     match separator {
-        Some("") => return Err(invalid("the separator is empty")),
+        Some("") => return Err(invalid("the separator must not be empty")),
         Some(separator) => {
             while let Some((before, part)) = rest.rsplit_once(separator).filter(|_| parts.len() < limit) {
                 parts.push(part);
@@ -182,29 +182,29 @@ fn rsplit(text: &str, separator: Option<&str>, limit: usize) -> Result<Value, Er
 }
 
 /// The side of a text that is padded.
-enum Side {
+enum PadSide {
     Left,
     Right,
     Both,
 }
 
-fn aligned(text: &str, args: &[Value], side: Side) -> Result<Value, Error> {
+fn aligned(text: &str, args: &[Value], side: PadSide) -> Result<Value, Error> {
     let (width, fill) = from_args::<(usize, Option<&str>)>(args)?;
     align(text, width, fill.unwrap_or(" "), side)
 }
 
 /// Pads a text to `width` characters. An odd padding on both sides has its larger half on the left
 /// if the width is odd, as in Python.
-fn align(text: &str, width: usize, fill: &str, side: Side) -> Result<Value, Error> {
+fn align(text: &str, width: usize, fill: &str, side: PadSide) -> Result<Value, Error> {
     check_width(Some(width))?;
     if fill.chars().count() != 1 {
         return Err(invalid("the fill must be one character"));
     }
     let filling = width.saturating_sub(text.chars().count());
     let before = match side {
-        Side::Left => filling,
-        Side::Right => 0,
-        Side::Both => filling / 2 + (filling & width & 1),
+        PadSide::Left => filling,
+        PadSide::Right => 0,
+        PadSide::Both => filling / 2 + (filling & width & 1),
     };
     Ok([&fill.repeat(before), text, &fill.repeat(filling - before)].concat().into())
 }
@@ -213,7 +213,7 @@ fn align(text: &str, width: usize, fill: &str, side: Side) -> Result<Value, Erro
 fn zfill(text: &str, width: usize) -> Result<Value, Error> {
     let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = &text[..text.len() - rest.len()];
-    let filled = align(rest, width.saturating_sub(sign.len()), "0", Side::Left)?;
+    let filled = align(rest, width.saturating_sub(sign.len()), "0", PadSide::Left)?;
     Ok(format!("{sign}{filled}").into())
 }
 

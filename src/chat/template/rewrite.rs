@@ -119,14 +119,14 @@ struct TagRewriter<'e, 't> {
 
 /// The byte range of an operand in the template.
 #[derive(Clone, Copy)]
-struct Operand<'t> {
+struct OperandRange<'t> {
     start: usize,
     end: usize,
     /// The operand's token, if it is just one.
     single: Option<TagToken<'t>>,
 }
 
-impl Operand<'_> {
+impl OperandRange<'_> {
     /// Returns whether it is a short constant, whose text is the same in Python and minijinja.
     fn is_short_constant(&self) -> bool {
         let constant = |token: TagToken<'_>| match token.kind {
@@ -160,9 +160,9 @@ impl<'t> TagRewriter<'_, 't> {
     }
 
     fn take(&mut self, text: &str) -> bool {
-        let taken = self.next_is(&[text]);
-        self.next += usize::from(taken);
-        taken
+        let matched = self.next_is(&[text]);
+        self.next += usize::from(matched);
+        matched
     }
 
     fn end(&self) -> usize {
@@ -224,7 +224,7 @@ impl<'t> TagRewriter<'_, 't> {
 
     /// Parses powers joined by `*`, `/`, `//` and `%`. A filter after the result applies to all of
     /// it.
-    fn term(&mut self) -> Option<Operand<'t>> {
+    fn term(&mut self) -> Option<OperandRange<'t>> {
         let (first, mut loose) = self.power()?;
         let (start, mut operand) = (first.start, first);
         let close = |this: &mut Self, end: usize| {
@@ -242,7 +242,7 @@ impl<'t> TagRewriter<'_, 't> {
                 self.replace(&operator, format!("|{}(", filter::TIMES));
             }
             let factor = self.power();
-            operand = Operand { start, end: self.end(), single: None };
+            operand = OperandRange { start, end: self.end(), single: None };
             if times {
                 self.insert(operand.end, ")");
             }
@@ -258,7 +258,7 @@ impl<'t> TagRewriter<'_, 't> {
     }
 
     /// Parses operands joined by `**`. Returns also whether there is a `**`.
-    fn power(&mut self) -> Option<(Operand<'t>, bool)> {
+    fn power(&mut self) -> Option<(OperandRange<'t>, bool)> {
         let operand = self.operand()?;
         let mut powers = false;
         while self.take("**") {
@@ -268,12 +268,12 @@ impl<'t> TagRewriter<'_, 't> {
             }
         }
         let single = operand.single.filter(|_| !powers);
-        Some((Operand { start: operand.start, end: self.end(), single }, powers))
+        Some((OperandRange { start: operand.start, end: self.end(), single }, powers))
     }
 
     /// Parses a value with its sign, attributes, subscripts, calls, filters and tests; `None` if no
     /// value follows.
-    fn operand(&mut self) -> Option<Operand<'t>> {
+    fn operand(&mut self) -> Option<OperandRange<'t>> {
         let first = self.next;
         while self.take("-") {}
         if !self.value() {
@@ -297,9 +297,9 @@ impl<'t> TagRewriter<'_, 't> {
         }
     }
 
-    fn since(&self, first: usize) -> Operand<'t> {
+    fn since(&self, first: usize) -> OperandRange<'t> {
         let single = (self.next == first + 1).then(|| self.tokens[first]);
-        Operand { start: self.tokens[first].offset, end: self.end(), single }
+        OperandRange { start: self.tokens[first].offset, end: self.end(), single }
     }
 
     fn dotted_name(&mut self) {

@@ -18,9 +18,9 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Returns the request of a sequence that has the tokens `held`, of which the cache has the
-    /// first `start`. `prompt_end` is the end position of the enclosing prompt, if these tokens are
-    /// not its last.
+    /// Returns the request of a sequence with the tokens `held`; the cache has the first `start` of
+    /// them. `prompt_end` is the end position of the enclosing prompt, if these tokens are not its
+    /// last.
     pub fn new(
         (sequence, new, logits_for): (SequenceId, &'a [u32], LogitsFor),
         held: &[u32],

@@ -335,7 +335,7 @@ impl Decoder {
 
     fn check_ids(&self, ids: &[u32]) -> Result<()> {
         if ids.is_empty() {
-            return Err(Error::argument("ids", "must not be empty"));
+            return Err(Error::argument("ids", "must not be empty: pass at least one id"));
         }
         let vocab_size = self.limits.vocab_size;
         match ids.iter().find(|&&id| id as usize >= vocab_size) {

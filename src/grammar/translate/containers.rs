@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Object, Place, SchemaOrigin, Translation, array_of, rules::literal, values};
-use crate::error::Result;
+use super::{Place, SchemaOrigin, Translation, array_of, rules::literal, values};
+use crate::{error::Result, grammar::JsonObject};
 
 /// The patterns that schemars writes for integer keys of maps, with the expression of their sign.
 const INTEGER_KEYS: [(&str, &str); 2] = [(r"^\d+$", ""), (r"^-?\d+$", "-?")];
@@ -12,10 +12,16 @@ const INTEGER_KEYS: [(&str, &str); 2] = [(r"^\d+$", ""), (r"^-?\d+$", "-?")];
 /// integer; every integer of 32 bits or more holds 9 digits.
 const KEY_DIGITS: usize = 9;
 
+/// An entry of an object.
+struct SequenceItem {
+    expression: String,
+    required: bool,
+}
+
 impl Translation<'_> {
     /// Translates an object: the properties in the order of the schema, then additional entries.
-    pub(super) fn object(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
-        let empty = Object::new();
+    pub(super) fn object(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
+        let empty = JsonObject::new();
         let properties = match schema.get("properties") {
             Some(properties) => {
                 properties.as_object().ok_or_else(|| place.keyword("properties", "is not an object"))?
@@ -37,26 +43,34 @@ impl Translation<'_> {
             }
             let value = self.node(value, &place.field(name), depth)?;
             let key = literal(&Value::from(name.as_str()).to_string());
-            items.push((format!("{key} \":\" {value}"), is_required));
+            items.push(SequenceItem { expression: format!("{key} \":\" {value}"), required: is_required });
         }
         let named: Vec<&str> = properties.keys().map(String::as_str).collect();
         let entry = self.additional(schema, &named, place, depth)?;
-        let [least, most] = limits(schema, ["minProperties", "maxProperties"], place)?;
+        let CountLimits { min, max } = count_limits(schema, "minProperties", "maxProperties", place)?;
         if let (true, Some(entry)) = (properties.is_empty(), &entry) {
-            let entries = repeated(entry, least.unwrap_or(0), most, place, "maxProperties")?;
+            let entries = repeated(entry, min.unwrap_or(0), max, place, "maxProperties")?;
             return Ok(self.rules.rule(format!("\"{{\" {entries} \"}}\"")));
         }
         if let Some(key) = ["minProperties", "maxProperties"].into_iter().find(|key| schema.contains_key(*key)) {
             return Err(place.keyword(key, "is only supported for maps, which have no `properties`"));
         }
-        items.extend(entry.map(|entry| (format!("{entry} (\",\" {entry})*"), false)));
+        items.extend(
+            entry.map(|entry| SequenceItem { expression: format!("{entry} (\",\" {entry})*"), required: false }),
+        );
         let body = self.sequence(&items);
         Ok(self.rules.rule(format!("\"{{\" {body} \"}}\"")))
     }
 
     /// Returns an expression of an entry with a key that is not in `named`; `None` if there may be
     /// none.
-    fn additional(&mut self, schema: &Object, named: &[&str], place: &Place, depth: usize) -> Result<Option<String>> {
+    fn additional(
+        &mut self,
+        schema: &JsonObject,
+        named: &[&str],
+        place: &Place,
+        depth: usize,
+    ) -> Result<Option<String>> {
         let patterns = schema.get("patternProperties").and_then(Value::as_object);
         let additional = schema.get("additionalProperties").unwrap_or(&Value::Bool(true));
         let Some(patterns) = patterns.filter(|patterns| !patterns.is_empty()) else {
@@ -94,28 +108,27 @@ impl Translation<'_> {
         self.rules.terminal(format!("/{expression}/{excluded}"))
     }
 
-    /// Returns an expression of items in order, separated by commas, each with a flag for whether
-    /// it is required.
-    fn sequence(&mut self, items: &[(String, bool)]) -> String {
-        let Some(first) = items.iter().position(|(_, required)| *required) else {
+    /// Returns an expression of items in order, separated by commas.
+    fn sequence(&mut self, items: &[SequenceItem]) -> String {
+        let Some(first) = items.iter().position(|item| item.required) else {
             return if items.is_empty() { String::new() } else { format!("({})?", self.some_of(items)) };
         };
         let mut text = String::new();
-        for (item, _) in &items[..first] {
-            text += &format!("({item} \",\")? ");
+        for item in &items[..first] {
+            text += &format!("({} \",\")? ", item.expression);
         }
-        text += &items[first].0;
-        for (item, required) in &items[first + 1..] {
-            text += &if *required { format!(" \",\" {item}") } else { format!(" (\",\" {item})?") };
+        text += &items[first].expression;
+        for SequenceItem { expression, required } in &items[first + 1..] {
+            text += &if *required { format!(" \",\" {expression}") } else { format!(" (\",\" {expression})?") };
         }
         text
     }
 
     /// Returns a rule of one or more of the items. It halves the list, so that the nesting of rules
     /// is logarithmic.
-    fn some_of(&mut self, items: &[(String, bool)]) -> String {
-        if let [(item, _)] = items {
-            return self.rules.rule(item.clone());
+    fn some_of(&mut self, items: &[SequenceItem]) -> String {
+        if let [item] = items {
+            return self.rules.rule(item.expression.clone());
         }
         let (left, right) = items.split_at(items.len() / 2);
         let (left, right) = (self.some_of(left), self.some_of(right));
@@ -123,9 +136,9 @@ impl Translation<'_> {
     }
 
     /// Translates an array: the items of `prefixItems`, then any number of `items`.
-    pub(super) fn array(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
-        let [least, most] = limits(schema, ["minItems", "maxItems"], place)?;
-        let least = least.unwrap_or(0);
+    pub(super) fn array(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
+        let CountLimits { min, max } = count_limits(schema, "minItems", "maxItems", place)?;
+        let min = min.unwrap_or(0);
         if schema.contains_key("additionalItems") || schema.get("items").is_some_and(Value::is_array) {
             return Err(place
                 .keyword("items", "is only supported as in draft 2020-12: use `prefixItems` for a list of schemas"));
@@ -133,20 +146,20 @@ impl Translation<'_> {
         let places = place.items();
         let prefix = if schema.contains_key("prefixItems") { array_of(schema, "prefixItems", place)? } else { &[] };
         let prefix = prefix.iter().map(|item| self.node(item, &places, depth)).collect::<Result<Vec<_>>>()?;
-        let ends = most.is_some_and(|most| most <= prefix.len());
+        let ends = max.is_some_and(|max| max <= prefix.len());
         let item = match schema.get("items") {
             _ if ends => None,
             Some(Value::Bool(false)) => None,
             Some(item) => Some(self.node(item, &places, depth)?),
             None => Some(self.any(&places)?),
         };
-        if most.is_some_and(|most| most < least) || item.is_none() && prefix.len() < least {
+        if max.is_some_and(|max| max < min) || item.is_none() && prefix.len() < min {
             return Err(place.keyword("minItems", "requires more items than the schema allows"));
         }
         let body = match (prefix.is_empty(), item) {
             (true, None) => String::new(),
-            (true, Some(item)) => repeated(&item, least, most, place, "maxItems")?,
-            (false, item) => self.tuple(&prefix, item, least, most, place)?,
+            (true, Some(item)) => repeated(&item, min, max, place, "maxItems")?,
+            (false, item) => self.tuple(&prefix, item, min, max, place)?,
         };
         Ok(self.rules.rule(format!("\"[\" {body} \"]\"")))
     }
@@ -155,15 +168,15 @@ impl Translation<'_> {
         &mut self,
         prefix: &[String],
         item: Option<String>,
-        least: usize,
-        most: Option<usize>,
+        min: usize,
+        max: Option<usize>,
         place: &Place,
     ) -> Result<String> {
-        let count = most.unwrap_or(usize::MAX).min(prefix.len());
+        let count = max.unwrap_or(usize::MAX).min(prefix.len());
         let mut tail = match item {
             Some(item) => {
-                let (least, most) = (least.saturating_sub(count), most.map(|most| most - count));
-                let rest = times(&format!("(\",\" {item})"), least, most, place, "maxItems")?;
+                let (min, max) = (min.saturating_sub(count), max.map(|max| max - count));
+                let rest = times(&format!("(\",\" {item})"), min, max, place, "maxItems")?;
                 self.rules.rule(rest)
             }
             None => String::new(),
@@ -171,37 +184,43 @@ impl Translation<'_> {
         for (i, item) in prefix[..count].iter().enumerate().rev() {
             let comma = if i == 0 { "" } else { "\",\" " };
             let text = format!("{comma}{item} {tail}");
-            tail = self.rules.rule(if i < least { text } else { format!("({text})?") });
+            tail = self.rules.rule(if i < min { text } else { format!("({text})?") });
         }
         Ok(tail)
     }
 }
 
-/// Returns an expression of `least` to `most` items, separated by commas.
-fn repeated(item: &str, least: usize, most: Option<usize>, place: &Place, key: &str) -> Result<String> {
-    if most == Some(0) {
+/// Returns an expression of `min` to `max` items, separated by commas.
+fn repeated(item: &str, min: usize, max: Option<usize>, place: &Place, key: &str) -> Result<String> {
+    if max == Some(0) {
         return Ok(String::new());
     }
-    let rest = times(&format!("(\",\" {item})"), least.saturating_sub(1), most.map(|most| most - 1), place, key)?;
-    Ok(if least == 0 { format!("({item} {rest})?") } else { format!("{item} {rest}") })
+    let rest = times(&format!("(\",\" {item})"), min.saturating_sub(1), max.map(|max| max - 1), place, key)?;
+    Ok(if min == 0 { format!("({item} {rest})?") } else { format!("{item} {rest}") })
 }
 
-/// Returns an expression of `least` to `most` repetitions of an atom.
-fn times(atom: &str, least: usize, most: Option<usize>, place: &Place, key: &str) -> Result<String> {
+/// Returns an expression of `min` to `max` repetitions of an atom.
+fn times(atom: &str, min: usize, max: Option<usize>, place: &Place, key: &str) -> Result<String> {
     let fits = |count: usize| i32::try_from(count).is_ok_and(|count| count < i32::MAX);
-    if !fits(least) || most.is_some_and(|most| !fits(most)) {
+    if !fits(min) || max.is_some_and(|max| !fits(max)) {
         return Err(place.keyword(key, "is larger than 2147483646"));
     }
-    Ok(match (least, most) {
+    Ok(match (min, max) {
         (0, Some(0)) => String::new(),
         (0, None) => format!("{atom}*"),
-        (least, None) => format!("{atom}~{least}..{least} {atom}*"),
-        (least, Some(most)) => format!("{atom}~{least}..{most}"),
+        (min, None) => format!("{atom}~{min}..{min} {atom}*"),
+        (min, Some(max)) => format!("{atom}~{min}..{max}"),
     })
 }
 
-/// Returns the values of the keywords for the lower and the upper limit of a count.
-pub(super) fn limits(schema: &Object, keys: [&str; 2], place: &Place) -> Result<[Option<usize>; 2]> {
+/// The limits of a count.
+pub(super) struct CountLimits {
+    pub min: Option<usize>,
+    pub max: Option<usize>,
+}
+
+/// Returns the limits of a count, given the keywords for the lower and the upper limit.
+pub(super) fn count_limits(schema: &JsonObject, min_key: &str, max_key: &str, place: &Place) -> Result<CountLimits> {
     let limit = |key: &str| match schema.get(key) {
         None => Ok(None),
         Some(value) => {
@@ -209,9 +228,9 @@ pub(super) fn limits(schema: &Object, keys: [&str; 2], place: &Place) -> Result<
             count.map(Some).ok_or_else(|| place.keyword(key, "is not a non-negative integer"))
         }
     };
-    let [least, most] = [limit(keys[0])?, limit(keys[1])?];
-    if least.zip(most).is_some_and(|(least, most)| least > most) {
-        return Err(place.keyword(keys[0], &format!("is larger than `{}`", keys[1])));
+    let (min, max) = (limit(min_key)?, limit(max_key)?);
+    if min.zip(max).is_some_and(|(min, max)| min > max) {
+        return Err(place.keyword(min_key, &format!("is larger than `{max_key}`")));
     }
-    Ok([least, most])
+    Ok(CountLimits { min, max })
 }

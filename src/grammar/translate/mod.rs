@@ -15,17 +15,15 @@ mod wide;
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub use self::wide::has_wide_integers;
 use self::{
     rules::{GrammarRules, Place, literal},
     wide::with_small_integers,
 };
-use super::{JsonStyle, WHITE_SPACE};
+use super::{JsonObject, JsonStyle, WHITE_SPACE};
 use crate::error::{Error, Result};
-
-type Object = Map<String, Value>;
 
 /// The deepest nesting of subschemas without a `$ref`.
 const MAX_DEPTH: usize = 64;
@@ -166,7 +164,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Returns the rule of a `%json` block with a schema.
-    fn leaf(&mut self, schema: &Object) -> String {
+    fn leaf(&mut self, schema: &JsonObject) -> String {
         let mut block = schema.clone();
         for key in ["$defs", "definitions"] {
             if let (SchemaOrigin::Caller, Some(definitions)) = (self.origin, self.root.get(key)) {
@@ -177,7 +175,7 @@ impl<'a> Translation<'a> {
         self.rules.rule(format!("%json {}", Value::Object(block)))
     }
 
-    fn object_schema(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
+    fn object_schema(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
         if let Some(key) = schema.keys().find(|key| UNSUPPORTED.contains(&key.as_str())) {
             return Err(place.unsupported(key));
         }
@@ -205,7 +203,7 @@ impl<'a> Translation<'a> {
         self.one_of(parts, place)
     }
 
-    fn typed(&mut self, name: &str, schema: &Object, place: &Place, depth: usize) -> Result<String> {
+    fn typed(&mut self, name: &str, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
         if schema.contains_key("not") && name != "integer" {
             return Err(place.unsupported("not"));
         }
@@ -222,7 +220,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Translates a schema with `$ref`, `allOf`, `anyOf` or `oneOf`.
-    fn combined(&mut self, schema: &Object, place: &Place, depth: usize) -> Result<String> {
+    fn combined(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
         let assertions: Vec<&str> =
             schema.keys().map(String::as_str).filter(|key| !ANNOTATIONS.contains(key)).collect();
         match (assertions.as_slice(), schema.get("$ref")) {
@@ -243,7 +241,7 @@ impl<'a> Translation<'a> {
 
     /// Merges one combinator with the keywords beside it. The results contain the remaining
     /// combinators.
-    fn merged(&self, schema: &Object, place: &Place) -> Result<Vec<Value>> {
+    fn merged(&self, schema: &JsonObject, place: &Place) -> Result<Vec<Value>> {
         let Some(key) = COMBINATORS.into_iter().find(|key| schema.contains_key(*key)) else { return Ok(vec![]) };
         let mut rest = schema.clone();
         let removed = rest.shift_remove(key).unwrap_or_default();
@@ -294,7 +292,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Returns an expression of the listed values that have the schema's type.
-    fn constants(&mut self, constants: &[Value], schema: &Object, place: &Place) -> Result<String> {
+    fn constants(&mut self, constants: &[Value], schema: &JsonObject, place: &Place) -> Result<String> {
         let unsupported = schema.keys().find(|key| {
             !["const", "enum", "type", "format"].contains(&key.as_str()) && !ANNOTATIONS.contains(&key.as_str())
         });
@@ -332,13 +330,13 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-fn array_of<'s>(schema: &'s Object, key: &str, place: &Place) -> Result<&'s [Value]> {
+fn array_of<'s>(schema: &'s JsonObject, key: &str, place: &Place) -> Result<&'s [Value]> {
     let parts = schema.get(key).and_then(Value::as_array);
     parts.map(Vec::as_slice).ok_or_else(|| place.keyword(key, "is not an array"))
 }
 
 /// Returns a schema with the keywords of both.
-fn merge(left: &Object, right: &Object, place: &Place) -> Result<Object> {
+fn merge(left: &JsonObject, right: &JsonObject, place: &Place) -> Result<JsonObject> {
     let mut both = left.clone();
     for (key, value) in right.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str())) {
         match both.get(key) {

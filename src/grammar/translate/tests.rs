@@ -53,8 +53,8 @@ fn number_grammars_accept_the_values_of_the_type() {
         &["-0", "-1", "18446744073709551616", "1.0", "1e3", "00", "+1", " 1", ""],
     );
     checker.check(integer("int64"), &["-9223372036854775808", "9223372036854775807"], &["-9223372036854775809", "-0"]);
-    let [most, more] = ["340282366920938463463374607431768211455", "340282366920938463463374607431768211456"];
-    checker.check(integer("uint128"), &[most, "7"], &[more, "-1"]);
+    let [max, more] = ["340282366920938463463374607431768211455", "340282366920938463463374607431768211456"];
+    checker.check(integer("uint128"), &[max, "7"], &[more, "-1"]);
     checker.check(json!({ "type": "integer", "format": "int8", "not": { "const": 0 } }), &["1", "-128"], &["0", "128"]);
     let double = json!({ "type": "number", "format": "double" });
     checker.check(
@@ -122,11 +122,11 @@ fn object_grammars_accept_required_and_optional_properties_in_order() {
 #[test]
 fn array_grammars_accept_the_allowed_counts() {
     let checker = GrammarChecker::new();
-    for (least, most) in [(0, None), (2, None), (0, Some(0)), (0, Some(3)), (1, Some(1)), (2, Some(4)), (3, Some(3))] {
+    for (min, max) in [(0, None), (2, None), (0, Some(0)), (0, Some(3)), (1, Some(1)), (2, Some(4)), (3, Some(3))] {
         for prefix in 0..3 {
-            let mut schema = json!({ "type": "array", "items": { "type": "null" }, "minItems": least });
-            if let Some(most) = most {
-                schema["maxItems"] = json!(most);
+            let mut schema = json!({ "type": "array", "items": { "type": "null" }, "minItems": min });
+            if let Some(max) = max {
+                schema["maxItems"] = json!(max);
             }
             if prefix > 0 {
                 schema["prefixItems"] = vec![json!({ "type": "boolean" }); prefix].into();
@@ -134,7 +134,7 @@ fn array_grammars_accept_the_allowed_counts() {
             let grammar = checker.of_type(&schema);
             for count in 0..6 {
                 let items: Vec<_> = (0..count).map(|i| if i < prefix { "true" } else { "null" }).collect();
-                let valid = count >= least && most.is_none_or(|most| count <= most);
+                let valid = count >= min && max.is_none_or(|max| count <= max);
                 assert_eq!(checker.accepts(&grammar, &format!("[{}]", items.join(","))), valid, "{count} by {schema}");
             }
         }

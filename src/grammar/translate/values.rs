@@ -5,11 +5,15 @@ use std::cmp::Reverse;
 use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar, ValidationResult};
 use serde_json::Value;
 
-use super::{Object, Place, SchemaOrigin, Translation, containers::limits, wide::EXACT};
+use super::{
+    Place, SchemaOrigin, Translation,
+    containers::{CountLimits, count_limits},
+    wide::EXACT,
+};
 use crate::{
     error::Result,
     grammar::{
-        formats,
+        JsonObject, formats,
         numbers::{self, Integer, Limit, SignedRanges},
     },
 };
@@ -26,19 +30,19 @@ const CHARACTER: &str = r#"[^"\\\x00-\x1F\x7F]|\\["\\bfnrt]|\\u00(0[0-7bBeEfF]|1
 
 impl Translation<'_> {
     /// Translates an integer. For Rust types, `format` sets additional limits.
-    pub(super) fn integer(&mut self, schema: &Object, place: &Place) -> Result<String> {
+    pub(super) fn integer(&mut self, schema: &JsonObject, place: &Place) -> Result<String> {
         let (mut lower, mut upper) = (None, None);
         if let SchemaOrigin::Type(_) = self.origin {
-            let (least, most) = type_limits(schema);
-            (lower, upper) = (Some(least), Some(most));
+            let (min, max) = type_limits(schema);
+            (lower, upper) = (Some(min), Some(max));
         }
         for (key, step) in [("minimum", 0), ("exclusiveMinimum", 1)] {
-            let least = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
-            lower = lower.max(least);
+            let min = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
+            lower = lower.max(min);
         }
         for (key, step) in [("maximum", 0), ("exclusiveMaximum", -1)] {
-            let most = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
-            upper = [upper, most].into_iter().flatten().min();
+            let max = schema.get(key).map(|value| integer_limit(value, step, place, key)).transpose()?;
+            upper = [upper, max].into_iter().flatten().min();
         }
         let zero = match schema.get("not") {
             None => true,
@@ -78,7 +82,7 @@ impl Translation<'_> {
         let multiples = |(lower, upper): (i64, i64)| {
             let keys = [("minimum", lower.into()), ("maximum", upper.into()), ("multipleOf", step.clone())];
             let keys = keys.map(|(key, value)| (key.to_owned(), value));
-            Object::from_iter([("type".into(), "integer".into())].into_iter().chain(keys))
+            JsonObject::from_iter([("type".into(), "integer".into())].into_iter().chain(keys))
         };
         let sides = sides.into_iter().filter(|(lower, upper)| lower <= upper).map(multiples);
         // A side without a multiple is left out.
@@ -88,21 +92,21 @@ impl Translation<'_> {
 
     /// Returns a `%json` block after llguidance has accepted its schema. An error of the whole
     /// grammar would not name the field.
-    fn checked_leaf(&mut self, schema: Object) -> Result<String, String> {
+    fn checked_leaf(&mut self, schema: JsonObject) -> Result<String, String> {
         check(&Value::Object(schema.clone()))?;
         Ok(self.leaf(&schema))
     }
 
     /// Translates a number. For Rust types, it has a limited number of digits and is finite.
-    pub(super) fn number(&mut self, schema: &Object, place: &Place) -> Result<String> {
+    pub(super) fn number(&mut self, schema: &JsonObject, place: &Place) -> Result<String> {
         if schema.contains_key("multipleOf") {
             return Err(place.keyword("multipleOf", "is only supported for integers"));
         }
         let is_f32 = schema.get("format").is_some_and(|format| format == "float");
-        let lower = number_limit(schema, ["minimum", "exclusiveMinimum"], is_f32, f64::max, place)?;
-        let upper = number_limit(schema, ["maximum", "exclusiveMaximum"], is_f32, f64::min, place)?;
-        if let (Some((least, low)), Some((most, high))) = (&lower, &upper)
-            && (least > most || least == most && (low.is_exclusive() || high.is_exclusive()))
+        let lower = number_limit(schema, "minimum", "exclusiveMinimum", is_f32, f64::max, place)?;
+        let upper = number_limit(schema, "maximum", "exclusiveMaximum", is_f32, f64::min, place)?;
+        if let (Some((min, low)), Some((max, high))) = (&lower, &upper)
+            && (min > max || min == max && (low.is_exclusive() || high.is_exclusive()))
         {
             return Err(place.error("no number lies between the minimum and the maximum"));
         }
@@ -128,9 +132,9 @@ impl Translation<'_> {
     }
 
     /// Translates a string. Patterns and some formats are passed to llguidance.
-    pub(super) fn string(&mut self, schema: &Object, place: &Place) -> Result<String> {
-        let [least, most] = limits(schema, ["minLength", "maxLength"], place)?;
-        let mut block = Object::new();
+    pub(super) fn string(&mut self, schema: &JsonObject, place: &Place) -> Result<String> {
+        let CountLimits { min, max } = count_limits(schema, "minLength", "maxLength", place)?;
+        let mut block = JsonObject::new();
         for key in ["pattern", "format", "minLength", "maxLength"] {
             if let Some(value) = schema.get(key) {
                 block.insert(key.into(), value.clone());
@@ -139,14 +143,14 @@ impl Translation<'_> {
         let format = schema.get("format").and_then(Value::as_str).and_then(formats::expression);
         match (schema.get("pattern"), schema.get("format"), format) {
             (None, None, _) => {
-                let count: String = match (least.unwrap_or(0), most) {
+                let count: String = match (min.unwrap_or(0), max) {
                     (0, None) => "*".into(),
-                    (least, Some(most)) => format!("{{{least},{most}}}"),
-                    (least, None) => format!("{{{least},}}"),
+                    (min, Some(max)) => format!("{{{min},{max}}}"),
+                    (min, None) => format!("{{{min},}}"),
                 };
                 Ok(self.rules.terminal(format!("/{}/", text(&count))))
             }
-            (None, _, Some(expression)) if least.is_none() && most.is_none() => {
+            (None, _, Some(expression)) if min.is_none() && max.is_none() => {
                 Ok(self.rules.terminal(format!("/\"({expression})\"/")))
             }
             _ => {
@@ -160,7 +164,7 @@ impl Translation<'_> {
 
     /// Returns an expression of the keys that match a pattern.
     pub(super) fn matching(&mut self, pattern: &str, place: &Place) -> Result<String> {
-        let mut block = Object::new();
+        let mut block = JsonObject::new();
         block.insert("type".into(), "string".into());
         block.insert("pattern".into(), pattern.into());
         self.checked_leaf(block).map_err(|what| place.error(format!("the keyword `patternProperties`: {what}")))
@@ -169,10 +173,10 @@ impl Translation<'_> {
     /// Returns an expression of values of any type.
     pub(super) fn any(&mut self, place: &Place) -> Result<String> {
         if let SchemaOrigin::Caller = self.origin {
-            return Ok(self.leaf(&Object::new()));
+            return Ok(self.leaf(&JsonObject::new()));
         }
         let string = self.rules.terminal(format!("/{}/", text("*")));
-        let number = self.number(&Object::new(), place)?;
+        let number = self.number(&JsonObject::new(), place)?;
         let mut any = self.rules.rule(format!(r#"{string} | {number} | "true" | "false" | "null""#));
         let scalar = any.clone();
         for _ in 0..ANY_DEPTH {
@@ -186,7 +190,7 @@ impl Translation<'_> {
 }
 
 /// Returns the limits of the integer type of a `format` of schemars; of `i64` for other formats.
-fn type_limits(schema: &Object) -> (Integer, Integer) {
+fn type_limits(schema: &JsonObject) -> (Integer, Integer) {
     let signed = |bits: u32| (Integer::from(i128::MIN >> (128 - bits)), Integer::from(i128::MAX >> (128 - bits)));
     let unsigned = |bits: u32| (Integer::from(0u128), Integer::from(u128::MAX >> (128 - bits)));
     match schema.get("format").and_then(Value::as_str) {
@@ -224,15 +228,16 @@ fn integer_limit(value: &Value, step: i128, place: &Place, key: &str) -> Result<
 
 /// Returns the tighter one of an inclusive and an exclusive limit, as `f64` and in full precision.
 fn number_limit(
-    schema: &Object,
-    keys: [&str; 2],
+    schema: &JsonObject,
+    inclusive_key: &str,
+    exclusive_key: &str,
     is_f32: bool,
     tighter: fn(f64, f64) -> f64,
     place: &Place,
 ) -> Result<Option<(f64, Limit)>> {
     let range = if is_f32 { f64::from(f32::MAX) } else { f64::MAX };
     let mut limits = vec![];
-    for (key, exclusive) in keys.into_iter().zip([false, true]) {
+    for (key, exclusive) in [(inclusive_key, false), (exclusive_key, true)] {
         let Some(value) = schema.get(key) else { continue };
         let number = value.as_f64().ok_or_else(|| place.keyword(key, "is not a number"))?;
         // `Display` of a float has no exponent. Integers beyond 2^53 keep all digits.

@@ -90,7 +90,7 @@ impl Placeholders {
         Ok(Some(result + &text[start..]))
     }
 
-    /// Replaces the ids of placeholders by those of their special tokens.
+    /// Replaces the ids of placeholders by the ids of their special tokens.
     pub fn restore(&self, mut ids: Vec<u32>) -> Vec<u32> {
         for id in &mut ids {
             *id = self.ids.get(id).copied().unwrap_or(*id);

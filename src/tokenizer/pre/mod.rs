@@ -204,10 +204,10 @@ fn threes(number: &str) -> impl Iterator<Item = usize> {
 fn powers(space: &str) -> impl Iterator<Item = usize> {
     const LONGEST: usize = 512;
     let mut chars = space.chars();
-    let mut left = space.chars().count();
+    let mut remaining = space.chars().count();
     std::iter::from_fn(move || {
-        let length = LONGEST.min(1 << left.checked_ilog2()?);
-        left -= length;
+        let length = LONGEST.min(1 << remaining.checked_ilog2()?);
+        remaining -= length;
         chars.nth(length - 1)?;
         Some(space.len() - chars.as_str().len())
     })

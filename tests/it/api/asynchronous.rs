@@ -1,4 +1,4 @@
-//! Runners for async code: what comes is what the runner itself gives, and dropping ends it.
+//! Tests of runners for async code: results equal those of the runner, and dropping stops requests.
 
 use std::sync::mpsc;
 
@@ -28,7 +28,7 @@ fn short(seed: u64) -> GenerateOptions {
     GenerateOptions { sampler, max_tokens: Some(40), ..Default::default() }
 }
 
-/// A text that only the context ends, or somebody who stops it.
+/// Returns a request for a text that only the end of the context or a stop ends.
 fn endless(runner: &Runner) -> GenerateOptions {
     let ends = runner.tokenizer().end_of_generation().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
     let sampler = SamplerOptions { logit_bias: ends, ..SamplerOptions::greedy() };
@@ -36,7 +36,7 @@ fn endless(runner: &Runner) -> GenerateOptions {
 }
 
 #[test]
-fn async_types_are_send_and_static() {
+fn async_types_are_send_and_unpin() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}
     anywhere::<AsyncRunner>();
     fn movable<T: Send + Unpin + 'static>() {}
@@ -112,7 +112,7 @@ fn stop_handle_ends_a_stream_with_a_summary() {
     });
 }
 
-/// What came of the requests that waited behind one that the test holds up until it has seen to them.
+/// Requests that wait behind a blocked one do not run if they are dropped first.
 #[test]
 fn requests_dropped_before_they_start_do_not_run() {
     let runner = AsyncRunner::new(storyteller()).unwrap();

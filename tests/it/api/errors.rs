@@ -1,4 +1,4 @@
-//! Errors as a user reads them: complete, once, and with a way out that works.
+//! Tests of error messages: complete, without repetition, and with advice that works.
 
 use std::{error::Error as _, io};
 
@@ -6,7 +6,7 @@ use inkstone::{Error, Runner};
 
 use crate::support::{data, gguf_file::Folder, tiny::MODELS};
 
-/// One of each variant, with the texts that its message must have.
+/// One error of each variant, with the texts that its message must contain.
 fn every_error() -> Vec<(Error, &'static [&'static str])> {
     let text = String::from;
     let denied = io::Error::new(io::ErrorKind::PermissionDenied, "permission denied");
@@ -43,7 +43,8 @@ fn every_error() -> Vec<(Error, &'static [&'static str])> {
     ]
 }
 
-/// A report prints the message and then each source, so a source that the message includes would be there twice.
+/// A report prints the message and then each source, so a source must not be included in the
+/// message, too.
 #[test]
 fn error_messages_name_each_cause_once() {
     for (error, texts) in every_error() {
@@ -75,7 +76,7 @@ fn full_context_error_suggests_what_helps() {
         assert!(matches!(error, Error::ContextFull { .. }), "{error}");
         error.to_string()
     };
-    // Trained for 512.
+    // The model was trained for 512 positions.
     let mut runner = Runner::builder().context_length(40).from_gguf(MODELS[0].path()).unwrap();
     let too_long = message(runner.predict_logits(&[1; 41]).unwrap_err());
     assert_eq!(

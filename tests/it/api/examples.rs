@@ -1,4 +1,4 @@
-//! The examples as a user runs them: what they print, and one clear line for whatever is wrong.
+//! Tests of the examples as programs: their output, and one clear line for each mistake.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::support::{
     tiny::{MODELS, nmse},
 };
 
-/// The built example; `None`, which is said, where cargo built this test alone.
+/// Returns the built example; prints a note and returns `None` if cargo built only this test.
 fn example(name: &str) -> Option<PathBuf> {
     let tests = std::env::current_exe().unwrap();
     let folder = tests.parent().and_then(Path::parent).unwrap().join("examples");
@@ -84,7 +84,7 @@ fn example_errors_are_one_line() {
     refused(&logits, &["--model", model, "--ids", "1", "--cache", "f64"], "f64");
     refused(&logits, &["--model", model, "--ids", "1", "--threads", "0"], "threads");
     refused(&generate, &["--model", model, ""], "prompt");
-    // As long as one argument may be.
+    // The longest possible argument.
     refused(&generate, &["--model", model, &"word ".repeat(20_000)], "context");
     refused(&generate, &["--model", model, "--temperature", "-1", "a fox"], "temperature");
 }
@@ -97,7 +97,7 @@ fn examples_chat_with_a_given_template() {
     let template = folder.write("own.jinja", source).to_str().unwrap().to_owned();
     let model = MODELS[0].path();
     let model = ["--model", model.to_str().unwrap(), "--max-tokens", "9", "--temperature", "0"];
-    // The template is the prompt itself.
+    // The template renders the prompt itself.
     let raw = printed(&generate, &[&model[..], &["--raw", "the fox"]].concat());
     assert_eq!(printed(&generate, &[&model[..], &["--template", &template, "the fox"]].concat()), raw);
     assert!(!run(&generate, &[&model[..], &["--raw", "--template", &template, "the fox"]].concat()).status.success());
@@ -214,7 +214,7 @@ fn inspect_example_shows_every_part() {
     }
     assert!(printed(&program, &[model, "--dot"]).starts_with("digraph"));
     assert!(!printed(&program, &[model, "--memory"]).contains("blk.1"));
-    // Of 7 experts of three matrices of 64 by 32 in each of two layers, a token leaves out four.
+    // Of seven experts with three matrices of 64 by 32 in each of two layers, a token skips four.
     let experts = MODELS.iter().find(|tiny| tiny.0 == "qwen3moe").unwrap().path();
     let memory = printed(&program, &[experts.to_str().unwrap(), "--memory"]);
     let figure = |name: &str| -> usize {

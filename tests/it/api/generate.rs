@@ -1,10 +1,11 @@
-//! The decode loop, over an executable whose logits are an exact function of the ids in its cache.
+//! Tests of the decode loop, with an executable whose logits are an exact function of the ids in
+//! its cache.
 
 use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
 
 use inkstone::{
     Error, GenerateOptions, SamplerOptions, StopReason,
-    generate::{Decoder, Generation, Limits, Prefill, Wanted},
+    generate::{Decoder, Generation, Limits, LogitsFor, Prefill},
     gguf::Gguf,
     kv_cache::SequenceId,
     tokenizer::{SpecialTokens, Tokenizer},
@@ -20,7 +21,7 @@ const VOCAB: usize = 320;
 const LIMITS: Limits = Limits { vocab_size: VOCAB, max_tokens: 7, max_outputs: 3 };
 const CONTEXT: usize = 150;
 
-/// Logits that tell one history from another.
+/// Logits that differ for different histories.
 fn fingerprint(ids: &[u32]) -> Vec<f32> {
     let hash = ids.iter().fold(17u32, |hash, &id| hash.wrapping_mul(31).wrapping_add(id + 1));
     (0..VOCAB as u32).map(|i| (hash.wrapping_mul(2 * i + 1) >> 8) as f32 / (1 << 24) as f32).collect()
@@ -30,7 +31,7 @@ fn decoder() -> Decoder {
     Recorder::new(LIMITS, fingerprint).into_decoder(CONTEXT)
 }
 
-/// The sequence's next ids spell `script`, whatever the prompt of `prompt` ids was.
+/// Logits for which the next ids of the sequence spell `script`, after a prompt of `prompt` ids.
 fn scripted(prompt: usize, script: &[u32], context: usize) -> Decoder {
     let script = script.to_vec();
     let next = move |ids: &[u32]| {
@@ -42,7 +43,7 @@ fn scripted(prompt: usize, script: &[u32], context: usize) -> Decoder {
     Recorder::new(LIMITS, next).into_decoder(context)
 }
 
-/// A tokenizer whose first 256 ids are the bytes.
+/// Returns a tokenizer whose first 256 ids are the bytes.
 fn tokenizer() -> Tokenizer {
     Tokenizer::from_gguf(&Gguf::open(data("models/qwen3.gguf")).unwrap()).unwrap()
 }
@@ -61,13 +62,13 @@ enum Action {
     Fork(usize),
     Close(usize),
     Truncate(usize, usize),
-    /// For some sequences: how many new tokens, and which logits.
-    Step(Vec<(usize, usize, Wanted)>),
+    /// Runs for some sequences: the number of new tokens, and the tokens with logits.
+    Step(Vec<(usize, usize, LogitsFor)>),
 }
 
-/// Of sequences up to [`CONTEXT`] times `scale` tokens long.
+/// Returns actions on sequences of up to [`CONTEXT`] times `scale` tokens.
 fn actions(scale: usize) -> impl Strategy<Value = Vec<Action>> {
-    let wanted = prop_oneof![Just(Wanted::None), Just(Wanted::Last), Just(Wanted::All)];
+    let wanted = prop_oneof![Just(LogitsFor::None), Just(LogitsFor::Last), Just(LogitsFor::All)];
     let step = prop::collection::vec((0..8usize, 1..40 * scale, wanted), 1..4).prop_map(Action::Step);
     let action = prop_oneof![
         1 => Just(Action::Open),
@@ -79,7 +80,7 @@ fn actions(scale: usize) -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(action, 1..40)
 }
 
-/// What a decoder is to do, in plain vectors.
+/// A model of the decoder in plain vectors.
 #[derive(Default)]
 struct Reference {
     order: Vec<SequenceId>,
@@ -119,9 +120,9 @@ impl Reference {
         }
     }
 
-    fn step(&mut self, decoder: &mut Decoder, runs: &[(usize, usize, Wanted)]) {
+    fn step(&mut self, decoder: &mut Decoder, runs: &[(usize, usize, LogitsFor)]) {
         let context = decoder.context_length();
-        let mut batch: Vec<(SequenceId, Vec<u32>, Wanted)> = vec![];
+        let mut batch: Vec<(SequenceId, Vec<u32>, LogitsFor)> = vec![];
         for &(which, len, wanted) in runs {
             let Some(id) = self.pick(which).filter(|id| batch.iter().all(|run| run.0 != *id)) else { continue };
             let new = (0..len as u32).map(|i| (self.made + i) * 7 % VOCAB as u32).collect();
@@ -140,7 +141,7 @@ impl Reference {
             for (index, token) in new.iter().enumerate() {
                 let tokens = self.tokens.get_mut(&id).unwrap();
                 tokens.push(*token);
-                if wanted == Wanted::All || wanted == Wanted::Last && index + 1 == new.len() {
+                if wanted == LogitsFor::All || wanted == LogitsFor::Last && index + 1 == new.len() {
                     wanted_logits.extend(fingerprint(tokens));
                 }
             }
@@ -150,7 +151,7 @@ impl Reference {
 }
 
 proptest! {
-    /// Whatever is opened, forked, truncated, closed and run in ragged batches: every row is that of its history.
+    /// After any actions in ragged batches, every row of logits is that of its history.
     #[test]
     fn sequences_are_independent(actions in actions(1), recompute: bool, recurrent: bool) {
         let recorder = Recorder::new(LIMITS, fingerprint);
@@ -165,7 +166,7 @@ proptest! {
         }
     }
 
-    /// Stop strings end the text at the same place into whatever pieces it was cut, and nothing of them is given out.
+    /// Stop strings end the text at the same place for any pieces, and are not returned.
     #[test]
     fn stop_strings_are_removed_from_the_text(
         text in "( the| and|th|he|an|é){0,9}",
@@ -194,9 +195,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// The same where layers see no further back than a window, and give back what is out of sight.
+    /// The same test with layers that attend to a window and free the pages before it.
     #[test]
-    fn windows_keep_the_pages_within_attention(actions in actions(12), window in 1..200usize, recurrent: bool) {
+    fn windowed_sequences_match_their_reference(actions in actions(12), window in 1..200usize, recurrent: bool) {
         let recorder = Recorder::new(Limits { max_tokens: 70, ..LIMITS }, fingerprint).windowed(window);
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
         let mut decoder = recorder.into_decoder(12 * CONTEXT);
@@ -207,14 +208,15 @@ proptest! {
     }
 }
 
-/// Parts of the words above, some within others, and some across two.
+/// Parts of the words above, some within others and some across two.
 fn stop_string() -> impl Strategy<Value = String> {
     let parts =
         [" the", " th", "the", "th", "h", "he", "e", " and", "nd", "n", "d", "an", "é", "éa", "e a", "hean", "d "];
     prop::sample::select(parts.to_vec()).prop_map(String::from)
 }
 
-/// Reads the text character by character until it ends in a stop string; of several, the longest.
+/// Returns the text up to the first stop string, searched character by character; the longest of
+/// several.
 fn ended_by_stop<'a>(text: &'a str, stops: &'a [String]) -> Option<(&'a str, &'a str)> {
     text.char_indices().map(|(at, c)| &text[..at + c.len_utf8()]).find_map(|read| {
         let stop = stops.iter().filter(|stop| read.ends_with(stop.as_str())).max_by_key(|stop| stop.len())?;
@@ -225,18 +227,19 @@ fn ended_by_stop<'a>(text: &'a str, stops: &'a [String]) -> Option<(&'a str, &'a
 #[test]
 fn failed_step_leaves_sequences_unchanged() {
     let long: Vec<u32> = (0..30).collect();
-    // 30 tokens take five steps: one for each of the next call's, before and after the fork's copy was made.
+    // 30 tokens take five steps: one for each of the next call's steps, before and after the copy
+    // of the fork.
     for (steps, recurrent) in (5..10).flat_map(|steps| [(steps, false), (steps, true)]) {
         let recorder = Recorder::new(LIMITS, fingerprint).failing_after(steps);
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
         let mut decoder = recorder.into_decoder(CONTEXT);
         let first = decoder.open();
-        decoder.step(&[(first, &long, Wanted::None)]).unwrap();
+        decoder.step(&[(first, &long, LogitsFor::None)]).unwrap();
         let twin = decoder.fork(first).unwrap();
-        assert!(matches!(decoder.step(&[(twin, &long, Wanted::Last)]), Err(Error::Unsupported(_))));
+        assert!(matches!(decoder.step(&[(twin, &long, LogitsFor::Last)]), Err(Error::Unsupported(_))));
         assert_eq!(decoder.tokens(twin).unwrap(), long);
         for id in [twin, first] {
-            let logits = decoder.step(&[(id, &[5], Wanted::Last)]).unwrap();
+            let logits = decoder.step(&[(id, &[5], LogitsFor::Last)]).unwrap();
             assert_eq!(logits, fingerprint(&[long.as_slice(), &[5]].concat()));
         }
     }
@@ -247,15 +250,15 @@ fn invalid_runs_are_refused_and_leave_sequences_unchanged() {
     let mut decoder = decoder();
     let (first, closed) = (decoder.open(), decoder.open());
     decoder.close(closed).unwrap();
-    decoder.step(&[(first, &[1, 2, 3], Wanted::None)]).unwrap();
+    decoder.step(&[(first, &[1, 2, 3], LogitsFor::None)]).unwrap();
     let too_many = vec![0; CONTEXT - 2];
-    type Batch<'a> = &'a [(SequenceId, &'a [u32], Wanted)];
+    type Batch<'a> = &'a [(SequenceId, &'a [u32], LogitsFor)];
     let refused: [(Batch, &str); 5] = [
-        (&[(closed, &[1], Wanted::Last)], "not open"),
-        (&[(first, &[1], Wanted::Last), (first, &[2], Wanted::Last)], "twice"),
-        (&[(first, &[], Wanted::Last)], "at least one"),
-        (&[(first, &[VOCAB as u32], Wanted::Last)], "vocabulary"),
-        (&[(first, &too_many, Wanted::Last)], "147 of the context's 150"),
+        (&[(closed, &[1], LogitsFor::Last)], "not open"),
+        (&[(first, &[1], LogitsFor::Last), (first, &[2], LogitsFor::Last)], "twice"),
+        (&[(first, &[], LogitsFor::Last)], "at least one"),
+        (&[(first, &[VOCAB as u32], LogitsFor::Last)], "vocabulary"),
+        (&[(first, &too_many, LogitsFor::Last)], "147 of the context's 150"),
     ];
     for (runs, what) in refused {
         let message = decoder.step(runs).unwrap_err().to_string();
@@ -263,7 +266,7 @@ fn invalid_runs_are_refused_and_leave_sequences_unchanged() {
         assert_eq!(decoder.tokens(first).unwrap(), [1, 2, 3]);
     }
     assert!(decoder.fork(closed).is_err() && decoder.close(closed).is_err() && decoder.truncate(closed, 0).is_err());
-    assert_eq!(decoder.step(&[(first, &[4], Wanted::Last)]).unwrap(), fingerprint(&[1, 2, 3, 4]));
+    assert_eq!(decoder.step(&[(first, &[4], LogitsFor::Last)]).unwrap(), fingerprint(&[1, 2, 3, 4]));
 }
 
 #[test]
@@ -285,7 +288,7 @@ fn prefill_reuses_the_common_prefix_and_can_be_stopped() {
     assert_eq!(stopped, Prefill { cached: 10, complete: false });
     assert_eq!(decoder.tokens(id).unwrap(), &other[..17]);
 
-    // The last id is computed even where all are there.
+    // The last id is computed even if the sequence has all of them.
     let again = decoder.prefill(id, &other[..15], |_, _| true).unwrap();
     assert_eq!(again, Prefill { cached: 14, complete: true });
     assert_eq!(decoder.logits(), fingerprint(&other[..15]));
@@ -320,7 +323,7 @@ fn every_end_of_generation_token_ends_the_text() {
         let script = [bytes("stop here"), vec![end], bytes("never")].concat();
         let mut decoder = scripted(2, &script, CONTEXT);
         let sequence = decoder.open();
-        // Text that may yet become a stop string is given out in the end.
+        // Text that may become a stop string is returned at the end.
         let options = GenerateOptions { stop: vec!["here!".into()], ..greedy() };
         let mut generation = Generation::new(&mut decoder, sequence, vec![1, 2], &tokenizer, &options).unwrap();
         assert_eq!(generation.by_ref().map(Result::unwrap).collect::<String>(), "stop here");
@@ -349,7 +352,8 @@ fn text_ends_at_the_end_of_the_context() {
     let mut decoder = scripted(4, &bytes("0123456789"), 8);
     let sequence = decoder.open();
     let mut generation = Generation::new(&mut decoder, sequence, vec![0; 4], &tokenizer(), &greedy()).unwrap();
-    // The last of the five is chosen by the last position's logits and has none of its own.
+    // The last of the five tokens is chosen by the logits of the last position, and is not
+    // computed.
     assert_eq!(generation.by_ref().map(Result::unwrap).collect::<String>(), "01234");
     assert_eq!(generation.summary().stop, StopReason::ContextEnd);
     assert!(matches!(
@@ -365,7 +369,7 @@ fn continued_prompt_computes_only_new_tokens() {
     let options = GenerateOptions { max_tokens: Some(5), ..greedy() };
     let prompt = vec![7; 5];
     Generation::new(&mut decoder, sequence, prompt.clone(), &tokenizer(), &options).unwrap().for_each(drop);
-    // The last token was given out and never computed.
+    // The last token was returned and never computed.
     assert_eq!(decoder.tokens(sequence).unwrap(), [prompt.clone(), bytes("hell")].concat());
     let next = [prompt, bytes("hello"), vec![8; 3]].concat();
     let mut generation = Generation::new(&mut decoder, sequence, next, &tokenizer(), &options).unwrap();
@@ -374,8 +378,8 @@ fn continued_prompt_computes_only_new_tokens() {
     assert_eq!((summary.prompt_tokens, summary.cached_tokens, summary.generated_tokens), (13, 9, 0));
 }
 
-/// A conversation of twenty turns with recurrent layers, whose prompts end with a head of the answer that later prompts
-/// lack every other time. Then earlier turns are gone back to.
+/// Tests a conversation of twenty turns with recurrent layers. Its prompts end with an assistant
+/// header that every other next prompt lacks. Then earlier turns are continued.
 #[test]
 fn recurrent_layers_reuse_checkpoints() {
     const CONTEXT: usize = 4000;
@@ -400,22 +404,23 @@ fn recurrent_layers_reuse_checkpoints() {
         let head = if turn % 2 == 0 { [299; 4].as_slice() } else { &[] };
         let prompt = [text.as_slice(), head].concat();
         let new = cost(&mut decoder, &prompt);
-        // The answer before this one had a head, so that it is not what the sequence holds.
+        // The earlier answer had a header, so the sequence differs.
         let again = if turn % 2 == 1 { 60 + 16 } else { 0 };
         assert!(new <= 40 + head.len() + 1 + again, "turn {turn} cost {new}");
         assert!(new < prompt.len() || turn == 0);
         for i in 0..60 {
-            decoder.step(&[(sequence, &[token(before + 40 + i)], Wanted::Last)]).unwrap();
+            decoder.step(&[(sequence, &[token(before + 40 + i)], LogitsFor::Last)]).unwrap();
             text.push(token(before + 40 + i));
         }
         // Another answer to the same prompt.
         assert_eq!(cost(&mut decoder, &prompt), 1, "turn {turn}");
         for i in 0..60 {
-            decoder.step(&[(sequence, &[token(before + 40 + i)], Wanted::Last)]).unwrap();
+            decoder.step(&[(sequence, &[token(before + 40 + i)], LogitsFor::Last)]).unwrap();
         }
         turns.push(prompt.len());
     }
-    // One that differs from the last in its last word, and further and further back: never from the beginning.
+    // Prompts that differ in the last word, and then in earlier and earlier words, are not computed
+    // from the start.
     for (back, turn) in turns.iter().enumerate().rev().step_by(3).map(|(turn, len)| (turns.len() - turn, *len)) {
         let other = [&text[..turn - 20], &[255; 25]].concat();
         let new = cost(&mut decoder, &other);
@@ -430,21 +435,21 @@ fn truncated_recurrent_sequences_are_recomputed_from_checkpoints() {
     let mut decoder = recorder.into_decoder(CONTEXT);
     let id = decoder.open();
     let ids: Vec<u32> = (0..50).collect();
-    decoder.step(&[(id, &ids, Wanted::Last)]).unwrap();
-    // There are checkpoints after 34 tokens and after 49.
+    decoder.step(&[(id, &ids, LogitsFor::Last)]).unwrap();
+    // Checkpoints are after 34 and 49 tokens.
     for (len, new) in [(49, 1), (40, 7), (34, 1), (33, 34)] {
         decoder.truncate(id, len).unwrap();
         assert_eq!(decoder.tokens(id).unwrap(), &ids[..len]);
         computed.store(0, Relaxed);
         let twin = decoder.fork(id).unwrap();
-        assert_eq!(decoder.step(&[(twin, &[9], Wanted::Last)]).unwrap(), fingerprint(&[&ids[..len], &[9]].concat()));
+        assert_eq!(decoder.step(&[(twin, &[9], LogitsFor::Last)]).unwrap(), fingerprint(&[&ids[..len], &[9]].concat()));
         assert_eq!(computed.load(Relaxed), new);
         decoder.close(twin).unwrap();
     }
 }
 
-/// Long answers in a conversation whose layers see little of it: another answer costs a token, a prompt that lacks the
-/// answer's reasoning its new tokens, and an earlier turn everything.
+/// Tests long answers with a small attention window: another answer computes one token, a prompt
+/// without the answer's reasoning its new tokens, and an earlier turn everything.
 #[test]
 fn windows_return_to_the_end_of_the_prompt() {
     let recorder = Recorder::new(LIMITS, fingerprint).windowed(100);
@@ -465,23 +470,23 @@ fn windows_return_to_the_end_of_the_prompt() {
         assert_eq!(new, if turn == 0 { 310 } else { 60 }, "turn {turn}");
         let answer = |decoder: &mut Decoder| {
             for i in 0..900 {
-                decoder.step(&[(sequence, &[i % 256], Wanted::Last)]).unwrap();
+                decoder.step(&[(sequence, &[i % 256], LogitsFor::Last)]).unwrap();
             }
         };
         answer(&mut decoder);
         assert_eq!(cost(&mut decoder, &prompt), 1, "turn {turn}, another answer");
         answer(&mut decoder);
-        // The next prompt has neither the head of the answer nor its reasoning.
+        // The next prompt has neither the header of the answer nor its reasoning.
         text.extend((0..50).map(|i| (i + turn) % 256));
         assert_eq!(text.len(), head + 50);
     }
-    // Where no prompt ends: from the start.
+    // At a position that is not the end of a prompt, everything is computed.
     assert_eq!(cost(&mut decoder, &text[..350]), 350);
 }
 
-/// Two clones choose greedily in turn on a device that runs ahead; now and then one takes another token, goes back, or
-/// forks. No clone loses the step that the device has done ahead for it: a turn costs one token, and one step ahead more
-/// each time that a clone leaves the most probable path.
+/// Tests two clones that decode greedily in turn on a device that pipelines steps, and sometimes
+/// take another token, truncate or fork. Each clone keeps its pipelined step: a turn computes one
+/// token, and one additional step each time a clone leaves the most probable path.
 #[test]
 fn alternating_clones_keep_their_pipelined_steps() {
     for recurrent in [false, true] {
@@ -493,7 +498,7 @@ fn alternating_clones_keep_their_pipelined_steps() {
             .map(|clone| {
                 let mut decoder = decoder.clone();
                 let (id, ids) = (decoder.open(), vec![clone + 1]);
-                decoder.step(&[(id, &ids, Wanted::Last)]).unwrap();
+                decoder.step(&[(id, &ids, LogitsFor::Last)]).unwrap();
                 (decoder, id, ids)
             })
             .collect();
@@ -511,7 +516,7 @@ fn alternating_clones_keep_their_pipelined_steps() {
             if turn % 17 == 16 {
                 let twin = decoder.fork(*id).unwrap();
                 assert_eq!(
-                    decoder.step(&[(twin, &[7], Wanted::Last)]).unwrap(),
+                    decoder.step(&[(twin, &[7], LogitsFor::Last)]).unwrap(),
                     fingerprint(&[&ids[..], &[7]].concat())
                 );
                 decoder.close(twin).unwrap();
@@ -525,12 +530,14 @@ fn alternating_clones_keep_their_pipelined_steps() {
         }
         let steps = computed.load(Relaxed) - before;
         let most = 100 + clones.len() + 2 * left_the_path;
-        // A recurrent sequence that goes back further than its step ahead computes the tokens since a checkpoint again.
+        // A recurrent sequence that returns further than its pipelined step computes the tokens
+        // after a checkpoint again.
         assert!(recurrent || steps <= most, "{steps} tokens were computed where {most} are enough");
     }
 }
 
-/// Three threads with a sequence each, whose steps take turns in any order; and what they held is free afterwards.
+/// Tests three threads with one sequence each, whose steps run in any order, and that their memory
+/// is free afterwards.
 #[test]
 fn clones_have_separate_sequences() {
     for recurrent in [false, true] {
@@ -551,16 +558,16 @@ fn clones_have_separate_sequences() {
                             decoder.truncate(id, ids.len()).unwrap();
                         }
                         ids.push(turn + 100 * thread);
-                        decoder.step(&[(id, &ids[ids.len() - 1..], Wanted::Last)]).unwrap();
+                        decoder.step(&[(id, &ids[ids.len() - 1..], LogitsFor::Last)]).unwrap();
                         assert_eq!(decoder.tokens(id).unwrap(), ids);
                     }
                 });
             }
         });
-        // A sequence is known to the clone that opened it alone.
+        // A sequence is only known to the clone that opened it.
         let (mut first, mut second) = (decoder.clone(), decoder.clone());
         let id = first.open();
-        assert!(second.step(&[(id, &[1], Wanted::Last)]).is_err() && second.tokens(id).is_err());
+        assert!(second.step(&[(id, &[1], LogitsFor::Last)]).is_err() && second.tokens(id).is_err());
         drop(first);
         assert_eq!(second.open(), id, "what a clone held is free when it is gone");
     }
@@ -590,7 +597,7 @@ fn stop_handle_works_during_prefill_and_decode() {
             true
         })
         .unwrap();
-    // Stopped while that call ran, so the chunk that it came before was still computed.
+    // The stop came during that call, so the chunk after it was still computed.
     assert!(handle.is_stopped() && generation.next().is_none());
     assert_eq!(generation.summary().stop, StopReason::Caller);
 
@@ -632,7 +639,7 @@ fn device_top_k_gives_the_same_text() {
         SamplerOptions { logit_bias: vec![(7, 0.5)], ..SamplerOptions::default() },
         SamplerOptions::greedy(),
     ];
-    // Coarse, so that many are equal.
+    // Coarse logits, so that many are equal.
     let coarse = |ids: &[u32]| fingerprint(ids).iter().map(|x| (8.0 * x).floor()).collect();
     for (seed, sampler) in samplers.into_iter().enumerate() {
         let sampler = SamplerOptions { seed: Some(seed as u64), ..sampler };

@@ -1,4 +1,4 @@
-//! Text of a given form, from the storyteller, which knows nothing of forms.
+//! Tests of constrained text, with the storyteller, which was not trained for it.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn text(runner: &mut Runner, prompt: &str, grammar: &Grammar, sampler: SamplerOp
     text
 }
 
-/// Whether a value is what the schema of the test below says, in plain words.
+/// Returns whether a value is valid for the schema of the test below, checked by hand.
 fn is_animal(value: &Value) -> bool {
     let Some(object) = value.as_object() else { return false };
     let has = |key: &str, holds: &dyn Fn(&Value) -> bool| object.get(key).is_some_and(holds);
@@ -132,7 +132,7 @@ fn typed_answers_are_read_by_serde() {
     let truncated = GenerateOptions { max_tokens: Some(5), ..greedy };
     let error = runner.generate_as::<Tale>("Once", &truncated).unwrap_err();
     assert!(error.to_string().contains("before it was complete (TokenLimit)"), "{error}");
-    // Keys of any name and numbers of any size have no end that a mask could see; the form holds all the same.
+    // Keys of any name and numbers of any size may be unbounded; the constraint holds nevertheless.
     let grammar =
         runner.grammars().unwrap().json_schema(schemars::schema_for!(BTreeMap<String, f64>).as_value()).unwrap();
     let options =
@@ -142,7 +142,7 @@ fn typed_answers_are_read_by_serde() {
 }
 
 mod composed {
-    //! Types whose objects are put together of several.
+    //! Types whose objects are composed of several types.
     #![allow(dead_code, reason = "serde reads the fields")]
 
     use schemars::JsonSchema;
@@ -204,7 +204,7 @@ mod composed {
     }
 }
 
-/// An object that were open would hold a key of the model's own: hot as it is, it has no end of them.
+/// An open object would get unbounded keys at this temperature.
 #[test]
 fn composed_objects_have_only_the_types_fields() {
     fn holds<T: serde::de::DeserializeOwned + JsonSchema>(runner: &mut Runner) {
@@ -241,7 +241,8 @@ fn texts_match_their_expression_or_grammar() {
     assert!(found.contains('+') && found.chars().all(|c| "0123456789+()".contains(c)), "{found}");
 }
 
-/// Against a search through all words of the language: a token may come where its bytes go on with one of them.
+/// Compares masks with a search through all words of the language: a token is allowed if its bytes
+/// continue one of them.
 #[test]
 fn masks_allow_the_tokens_that_a_search_finds() {
     let grammars = grammars();
@@ -259,7 +260,7 @@ fn masks_allow_the_tokens_that_a_search_finds() {
         let prefix = tokenizer.decode(&ids).unwrap();
         let mut constraint = grammar.constraint(vocab_size + 7).unwrap();
         let mut logits = vec![0.0; vocab_size + 7];
-        // What comes before is none of its business.
+        // Earlier ids do not matter.
         constraint.process(&[5, 5], &mut logits).unwrap();
         let mut history = vec![5, 5];
         for &id in &ids {
@@ -307,12 +308,12 @@ fn unusable_grammars_are_refused() {
     assert!(matches!(grammars.regex(r"(a)\1"), Err(Error::Grammar(_))));
     let error = grammars.lark("start: \"a\" nowhere").unwrap_err().to_string();
     assert!(error.contains("nowhere"), "{error}");
-    // Made for one vocabulary, used with a smaller one.
+    // A grammar that was compiled for a larger vocabulary.
     let grammar = grammars.regex("a").unwrap();
     assert!(matches!(grammar.constraint(10), Err(Error::Argument { name: "grammar", .. })));
 }
 
-/// llguidance makes a Lark grammar of an expression, which is not what its author wrote.
+/// llguidance converts an expression into a Lark grammar, which the caller did not write.
 #[test]
 fn regex_errors_quote_the_callers_expression() {
     let grammars = grammars();
@@ -360,7 +361,7 @@ fn grammars_are_shared_by_threads() {
 const THINKS: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
     <|im_start|>assistant\n{% if open %}<think>\n{% elif open is false %}<think>\n\n</think>\n\n{% endif %}";
 
-/// What a model answers that would say `text`, if the form did not keep it from that.
+/// Returns the answer of a model that would generate `text` if the grammar allowed it.
 fn answer(runner: &mut Runner, open: Option<bool>, text: &str, grammar: Option<Grammar>) -> Message {
     let tokenizer = runner.tokenizer().clone();
     let mut wanted = tokenizer.encode(text, SpecialTokens::Parse).unwrap();
@@ -388,7 +389,7 @@ fn reasoning_is_unconstrained_before_a_constrained_answer() {
     let runner = &mut Runner::builder().threads(2).from_gguf(path).unwrap();
     let number = runner.grammars().unwrap().regex("[0-9]{3}").unwrap();
     let thought = |message: &Message| message.reasoning.clone().unwrap_or_default();
-    // The prompt opens the thought, the model does, and the prompt has closed it.
+    // The reasoning is opened by the prompt, opened by the model, and closed by the prompt.
     for (open, text) in [
         (Some(true), "One {two\n</think>\n\n123"),
         (None, "<think>\nOne {two\n</think>\n\n123"),
@@ -399,12 +400,13 @@ fn reasoning_is_unconstrained_before_a_constrained_answer() {
     }
     let message = answer(runner, Some(false), "<think>\nOne\n</think>\n\n123", Some(number.clone()));
     assert!(message.reasoning.is_none() && is_number(text_of(&message)), "{message:?}");
-    // What the form forbids after the thought does not come, however much the model wants it.
+    // Tokens that the grammar forbids after the reasoning do not occur, even if they are the most
+    // probable.
     for text in ["<think>\nOne\n</think>\n\nabc", "<think>\nOne\n</think>\n\n\n\n\n12", "one two three"] {
         let message = answer(runner, None, text, Some(number.clone()));
         assert!(is_number(text_of(&message)), "{text:?}: {message:?}");
     }
-    // A mark that the form itself allows is of the answer.
+    // A mark that the grammar allows belongs to the answer.
     let marked = runner.grammars().unwrap().regex("<think>[0-9]{3}").unwrap();
     let message = answer(runner, Some(false), "<think>456", Some(marked));
     assert_eq!(thought(&message), "456", "the parser takes it for a thought all the same");

@@ -1,4 +1,4 @@
-//! The progress of loading, and how it is cancelled.
+//! Tests of the progress of loading, and of its cancellation.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,7 +15,7 @@ fn storyteller() -> PathBuf {
     data("storyteller/storyteller.gguf")
 }
 
-/// Every device that runs here.
+/// Returns every device of this machine.
 fn devices() -> Vec<Device> {
     #[cfg(any(feature = "wgpu", feature = "metal"))]
     let adapters = inkstone::backend::webgpu::Gpu::adapters();
@@ -31,7 +31,7 @@ fn builder(device: &Device) -> RunnerBuilder {
 
 type Calls = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// Notes each call, and cancels at the one with this number.
+/// Records each call, and cancels at the call with this number.
 fn noting(builder: RunnerBuilder, cancel_at: usize) -> (RunnerBuilder, Calls) {
     let calls = Calls::default();
     let noted = calls.clone();
@@ -77,7 +77,7 @@ fn loading_can_be_cancelled_at_any_call_and_retried() {
     }
 }
 
-/// The device that is looked for first is not given up for another one.
+/// After a cancellation, the next device is not tried.
 #[test]
 fn cancelled_load_is_not_retried_on_another_device() {
     let (builder, calls) = noting(Runner::builder(), 0);

@@ -1,5 +1,5 @@
-//! Several texts at once: each is the one that comes of its request alone, and what they share is
-//! computed once.
+//! Tests of several texts at once: each equals the text of its request alone, and the common prefix
+//! is computed once.
 
 use std::{
     cell::RefCell,
@@ -28,7 +28,7 @@ const VOCAB: usize = 320;
 const LIMITS: Limits = Limits { vocab_size: VOCAB, max_tokens: 7, max_outputs: 3 };
 const CONTEXT: usize = 60;
 
-/// Logits that tell one history from another; most are of letters, and some of ends.
+/// Logits that differ for different histories; most of them favour letters, and some an end.
 fn fingerprint(ids: &[u32]) -> Vec<f32> {
     let hash = ids.iter().fold(17u32, |hash, &id| hash.wrapping_mul(31).wrapping_add(id + 1));
     let logit = |i: u32| (hash.wrapping_mul(2 * i + 1) >> 8) as f32 / (1 << 24) as f32;
@@ -48,7 +48,7 @@ fn greedy(max_tokens: usize) -> GenerateOptions {
     GenerateOptions { sampler: SamplerOptions::greedy(), max_tokens: Some(max_tokens), ..Default::default() }
 }
 
-/// The text of one request by a generation of its own.
+/// Returns the text of one request by a separate generation.
 fn alone(decoder: &mut Decoder, prompt: &[u32], options: &GenerateOptions) -> Completion {
     let tokenizer = tokenizer();
     let sequence = decoder.open();
@@ -80,7 +80,7 @@ fn options() -> impl Strategy<Value = GenerateOptions> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever the prompts share and however the texts end; pieces come in order and make up the texts.
+    /// For any common prefixes and ends of texts; pieces arrive in order and form the texts.
     #[test]
     fn batched_texts_equal_single_texts(
         common in prop::collection::vec(0..256u32, 0..20),
@@ -116,7 +116,7 @@ fn open_sequences(decoder: &Decoder) -> usize {
     rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
-/// A device that counts what it computes, and steps.
+/// A device that counts computed tokens and steps.
 fn counting() -> (Decoder, Arc<AtomicUsize>) {
     let recorder = Recorder::new(Limits { max_tokens: 64, ..LIMITS }, fingerprint);
     let computed = recorder.computed();
@@ -134,7 +134,7 @@ fn common_prefix_is_computed_once() {
     assert!(texts.iter().all(|text| text.summary.cached_tokens == 100 && text.summary.prompt_tokens == 103));
     assert_eq!(decoder.tokens(sequence).unwrap(), common);
 
-    // The next call finds it there, but for the last token.
+    // The next call reuses the prefix except for the last token.
     computed.store(0, Relaxed);
     let requests = (0..3).map(|n| ([common.as_slice(), &[n + 50]].concat(), greedy(1)));
     generate_many(&mut decoder, sequence, &tokenizer(), requests, |_, _| true).unwrap();
@@ -252,11 +252,11 @@ fn callback_panic_closes_all_sequences() {
     assert_eq!(open_sequences(&decoder), 1);
 }
 
-/// The texts, alone and at once, of real models: the same to the last bit of every log-probability.
+/// Compares texts of real models alone and at once, including every bit of their log-probabilities.
 fn compare(builder: &RunnerBuilder, path: &std::path::Path, exact: bool) {
     let prompts = ["the fox", "the fox and the hen", "the fox and the owl went to the wood, and then", "a dog", "the"];
     let mut runner = builder.from_gguf(path).unwrap();
-    // More than run at once.
+    // More texts than can run at once.
     let requests: Vec<_> = (0..18)
         .map(|n| (prompts[n % 5], if n % 3 == 0 { greedy(2 + n) } else { seeded(n as u64, Some(20 - n)) }))
         .collect();
@@ -303,7 +303,7 @@ fn batched_texts_on_gpus_equal_single_texts() {
     }
 }
 
-/// With room for one context alone, some wait, and texts that were begun are gone on with later.
+/// With memory for one context, some texts wait, and suspended texts continue later.
 #[test]
 fn texts_wait_for_free_memory() {
     for tiny in [MODELS[0], RECURRENT, MODELS[8]] {
@@ -311,7 +311,7 @@ fn texts_wait_for_free_memory() {
         let limit = builder.plan(tiny.path()).unwrap().total();
         let mut runner = builder.memory_limit(limit).from_gguf(tiny.path()).unwrap();
         let ids = tiny.expected().prompt;
-        // Some go on until the context ends, which takes all memory.
+        // Some texts continue to the end of the context, which takes all memory.
         let requests: Vec<_> =
             (0..6).map(|n| (&ids[..20 + 8 * n], seeded(n as u64, (n % 2 == 0).then_some(60)))).collect();
         let texts = runner.generate_many(requests.iter().map(|(p, o)| (*p, o)), |_, _| true).unwrap();
@@ -362,7 +362,7 @@ fn async_generate_many_returns_all_texts() {
     pieces.into_iter().for_each(|(index, piece)| joined[index] += &piece);
     assert_eq!(joined, expected.iter().map(|text| text.text.clone()).collect::<Vec<_>>());
 
-    // Dropped while its texts, which nothing else would end, are made.
+    // The future is dropped while its texts, which would not end, are generated.
     let ends = runner.model().tokenizer().end_of_generation().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
     let sampler = SamplerOptions { logit_bias: ends, ..SamplerOptions::greedy() };
     let endless = GenerateOptions { sampler, max_tokens: None, ..Default::default() };

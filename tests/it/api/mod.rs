@@ -1,4 +1,4 @@
-//! The runner's interface.
+//! Tests of the public API.
 
 #[cfg(feature = "async")]
 mod asynchronous;

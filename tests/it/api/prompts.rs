@@ -1,4 +1,4 @@
-//! Prompts of every kind: texts, ids and rendered templates.
+//! Tests of all kinds of prompts: texts, ids and rendered templates.
 
 use std::borrow::Cow;
 
@@ -50,7 +50,7 @@ fn text_and_id_prompts_give_the_same_text() {
     assert_ne!(text((&array).into()), expected);
 }
 
-/// What the sampler draws, not only the most probable ids.
+/// Compares sampled ids, and not only the most probable ones.
 #[test]
 fn clones_accept_id_prompts() {
     let runner = runner();
@@ -61,7 +61,7 @@ fn clones_accept_id_prompts() {
     assert_eq!(text(runner.clone(), ids.into()), text(runner.clone(), TEXT.into()));
 }
 
-/// A rendered conversation is a prompt, whose special tokens are those that the template wrote.
+/// A rendered conversation is a prompt with the special tokens that the template wrote.
 #[test]
 fn rendered_template_is_accepted_as_a_prompt() {
     let template = ChatTemplate::new("{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}", "", "").unwrap();
@@ -95,7 +95,7 @@ fn score_accepts_ids() {
     let (first, rest) = whole.split_at(whole.len() - expected.len());
     assert_eq!(runner.score(first, rest, 2).unwrap(), expected);
     assert_eq!(first, before);
-    // The text is encoded by itself here, and comes to the same ids.
+    // The text is encoded separately here, with the same ids.
     assert_eq!(runner.score(&before, continuation, 2).unwrap(), expected);
     assert_eq!(runner.score(prompt, rest, 2).unwrap(), expected);
     let none: &[u32] = &[];
@@ -103,8 +103,7 @@ fn score_accepts_ids() {
     assert!(matches!(runner.score(none, rest, 0), Err(Error::Argument { name: "prompt", .. })));
 }
 
-/// A SentencePiece vocabulary puts a space before a text, but not before one that goes on from
-/// others.
+/// A SentencePiece vocabulary adds a space before a text, but not before a continuation.
 #[test]
 fn continuation_is_encoded_without_a_leading_space() {
     let mut checked = 0;

@@ -1,4 +1,4 @@
-//! The tables of families and features in the documentation match the crate.
+//! Tests that the tables of families and features in the documentation match the crate.
 
 use std::{fmt::Write, fs};
 

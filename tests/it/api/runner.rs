@@ -1,10 +1,11 @@
-//! The whole path on the CPU: against llama.cpp, against itself without a cache, in chunks and in batches.
+//! Tests of the whole path on the CPU: against llama.cpp, and with and without cache, chunks and
+//! batches.
 
 use std::fs;
 
 use inkstone::{
     CacheType, Error, GenerateOptions, LmRunner, Message, Runner, RunnerBuilder, SamplerOptions, StopReason,
-    chat::ChatOptions, generate::Wanted, tokenizer::SpecialTokens,
+    chat::ChatOptions, generate::LogitsFor, tokenizer::SpecialTokens,
 };
 
 use crate::support::{
@@ -12,7 +13,7 @@ use crate::support::{
     tiny::{EXACT, MODELS, Tiny, argmax, nmse, with_template},
 };
 
-/// What rounding in another order may cost in single precision.
+/// The tolerance for rounding in another order in f32.
 const ROUNDING: f64 = 1e-10;
 
 fn exact() -> RunnerBuilder {
@@ -23,7 +24,7 @@ fn qwen3() -> Runner {
     exact().from_gguf(MODELS[0].path()).unwrap()
 }
 
-/// Where llama.cpp itself rounds on the way, transformers tells whether that is all.
+/// Where llama.cpp itself rounds, transformers shows whether the difference is only rounding.
 #[test]
 fn logits_match_transformers() {
     let mut compared = 0;
@@ -41,7 +42,8 @@ fn logits_match_transformers() {
     assert_eq!(compared, 20);
 }
 
-/// Feeds the oracle's ids, and holds each step's choice against the oracle's where rounding cannot have made it.
+/// Feeds the oracle's ids, and compares the chosen id of each step with the oracle's unless
+/// rounding can explain a difference.
 fn follow_oracle(tiny: Tiny, cache_type: CacheType, tolerance: f64) {
     let mut runner = exact().cache_type(cache_type).from_gguf(tiny.path()).unwrap();
     let expected = tiny.expected();
@@ -127,9 +129,10 @@ fn ragged_batch_matches_single_sequences() {
     let one_by_one = [a, b, c].map(|ids| runner.predict_logits(ids).unwrap());
     let decoder = runner.decoder();
     let [first, second, third] = [(); 3].map(|()| decoder.open());
-    // Some of it before, so that the runs start at different positions; and all rows of the last.
-    decoder.step(&[(first, &a[..40], Wanted::None), (third, &c[..1], Wanted::None)]).unwrap();
-    let batch = [(first, &a[40..], Wanted::Last), (second, b, Wanted::Last), (third, &c[1..], Wanted::All)];
+    // Some tokens come earlier, so that the runs start at different positions; the last run returns
+    // all rows.
+    decoder.step(&[(first, &a[..40], LogitsFor::None), (third, &c[..1], LogitsFor::None)]).unwrap();
+    let batch = [(first, &a[40..], LogitsFor::Last), (second, b, LogitsFor::Last), (third, &c[1..], LogitsFor::All)];
     let logits = decoder.step(&batch).unwrap();
     let rows: Vec<_> = logits.chunks(vocab_size).collect();
     assert_eq!(rows.len(), 2 + 19);
@@ -150,7 +153,7 @@ fn forks_and_truncation_keep_the_shared_prefix() {
     runner.predict_logits(prompt).unwrap();
     let sequence = runner.sequence();
     let twin = runner.decoder().fork(sequence).unwrap();
-    let logits = runner.decoder().step(&[(twin, &other, Wanted::Last)]).unwrap();
+    let logits = runner.decoder().step(&[(twin, &other, LogitsFor::Last)]).unwrap();
     assert!(nmse(logits, &branched) <= ROUNDING);
     assert!(nmse(runner.decode(9).unwrap(), &plain) <= ROUNDING);
     runner.decoder().close(twin).unwrap();
@@ -187,7 +190,7 @@ fn generation_yields_pieces_and_caches_turns() {
     assert_eq!(runner.tokenizer().encode_prompt("once upon a time").unwrap(), prompt);
     assert_eq!(runner.tokens(), [prompt.as_slice(), &ids[..ids.len() - 1]].concat());
 
-    // The same again, all of whose prompt but the last token is there.
+    // The same prompt again, which is in the cache except for its last token.
     let mut again = runner.generate("once upon a time", &options).unwrap();
     assert_eq!(again.by_ref().map(Result::unwrap).collect::<String>(), text);
     assert_eq!(again.summary().cached_tokens, prompt.len() - 1);
@@ -195,7 +198,7 @@ fn generation_yields_pieces_and_caches_turns() {
 
 #[test]
 fn continued_conversation_computes_only_new_messages() {
-    // The comment at the end takes away the spaces that fill the key.
+    // The comment at the end absorbs the spaces that pad the key.
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
                     {% if think is defined %}{{ think }}{% endif %}<|im_start|>assistant\n{# -#}";
     let folder = Folder::new();
@@ -264,7 +267,8 @@ fn memory_plan_is_available_before_loading() {
     let path = MODELS[0].path();
     let builder = exact().context_length(130).prefill_chunk(16);
     let plan = builder.plan(&path).unwrap();
-    // Two layers of a key and a value of 32 floats; the file's 90,560 weights, and pages of 64 tokens.
+    // Two layers with a key and a value of 32 floats, 90,560 weights in the file, and pages of 64
+    // tokens.
     assert_eq!((plan.cache_per_token, plan.weights, plan.cache()), (2 * 2 * 32 * 4, 90_560 * 4, 3 * 64 * 512));
     assert!(plan.scratch >= 16 * 320 * 4);
     assert_eq!(plan.total(), plan.weights + plan.scratch + plan.cache());

@@ -1,4 +1,4 @@
-//! Each stage of the sampler against plain f64 loops over the whole, sorted vocabulary.
+//! Tests of each stage of the sampler against plain f64 loops over the whole, sorted vocabulary.
 
 use inkstone::{
     Error,
@@ -10,12 +10,12 @@ use proptest::prelude::*;
 
 use crate::support::data;
 
-/// Every stage switched off, temperature 1.
+/// Options with every stage off and temperature 1.
 fn neutral() -> SamplerOptions {
     SamplerOptions { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(1), ..SamplerOptions::default() }
 }
 
-/// The probability of each token by the definitions, with a sort of everything.
+/// Returns the probability of each token by the definitions, with a sort of the whole vocabulary.
 fn probabilities(options: &SamplerOptions, logits: &[f32], history: &[u32]) -> Vec<f64> {
     let mut logits: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
     for &(id, bias) in &options.logit_bias {
@@ -63,7 +63,8 @@ fn probabilities(options: &SamplerOptions, logits: &[f32], history: &[u32]) -> V
     result
 }
 
-/// The probabilities of these tokens among each other, best first; at temperature 0 the best has all.
+/// Returns the relative probabilities of these tokens, best first; at temperature 0 the best has
+/// all.
 fn softmax(order: &[usize], logits: &[f64], temperature: f64) -> Vec<f64> {
     if temperature == 0.0 {
         return (0..order.len()).map(|rank| if rank == 0 { 1.0 } else { 0.0 }).collect();
@@ -78,7 +79,8 @@ fn entropy(p: &[f64]) -> f64 {
     p.iter().map(|p| -p * p.ln()).sum()
 }
 
-/// As Hugging Face's `TypicalLogitsWarper`: by distance from the entropy, up to the one that reaches the mass.
+/// Truncates as Hugging Face's `TypicalLogitsWarper`: by distance from the entropy, up to the token
+/// that reaches the mass.
 fn keep_typical(order: &mut Vec<usize>, logits: &[f64], mass: f64) {
     let p = softmax(order, logits, 1.0);
     let entropy = entropy(&p);
@@ -97,13 +99,13 @@ fn keep_typical(order: &mut Vec<usize>, logits: &[f64], mass: f64) {
 fn temperature_of(options: &SamplerOptions, order: &[usize], logits: &[f64]) -> f64 {
     let middle = f64::from(options.temperature);
     let Some(DynamicTemperature { range, exponent }) = options.dynamic_temperature else { return middle };
-    // One token has no entropy, and no most of it.
+    // One token has an entropy of 0 and a maximum of 0.
     let share = if order.len() == 1 { 0.0 } else { entropy(&softmax(order, logits, 1.0)) / (order.len() as f64).ln() };
     let (least, most) = ((middle - f64::from(range)).max(0.0), middle + f64::from(range));
     least + (most - least) * share.powf(exponent.into())
 }
 
-/// Draws with a history that stays as it is, and holds the counts against the probabilities.
+/// Draws with a constant history, and compares the counts with the probabilities.
 fn assert_frequencies(options: &SamplerOptions, logits: &[f32], history: &[u32]) {
     const DRAWS: usize = 40_000;
     let expected = probabilities(options, logits, history);
@@ -131,7 +133,8 @@ fn assert_frequencies(options: &SamplerOptions, logits: &[f32], history: &[u32])
         chi_square += (count as f64 - mean).powi(2) / mean;
         classes += 1;
     }
-    // The 99.99% point of chi-square with k degrees of freedom is below k + 3.8 sqrt(2k) + 10 for every k of these tests.
+    // The 99.99% point of chi-square with k degrees of freedom is below k + 3.8 sqrt(2k) + 10 for
+    // every k of these tests.
     let freedom = (classes - 1) as f64;
     let bound = freedom + 3.8 * (2.0 * freedom).sqrt() + 10.0;
     assert!(
@@ -162,7 +165,7 @@ fn rare_stages_give_the_expected_distributions() {
     for typical_p in [0.0, 0.3, 0.6, 0.9, 0.97] {
         assert_frequencies(&SamplerOptions { typical_p, ..neutral() }, &LOGITS, &[]);
     }
-    // One that is so sure that its best token is not typical.
+    // A distribution so certain that its best token is not typical.
     let sure = [3.0, 0.0, 0.1, 0.2, -0.1, -0.2, 0.15, 0.05, 0.12, 0.07];
     assert_frequencies(&SamplerOptions { typical_p: 0.2, ..neutral() }, &sure, &[]);
     for (probability, threshold) in [(1.0, 0.1), (0.5, 0.2), (0.3, 0.5), (1.0, 0.01), (0.0, 0.1)] {
@@ -175,7 +178,7 @@ fn rare_stages_give_the_expected_distributions() {
         let options = SamplerOptions { temperature, dynamic_temperature, top_k: 6, ..neutral() };
         assert_frequencies(&options, &LOGITS, &[]);
     }
-    // A temperature that reaches 0 takes the best.
+    // A temperature that reaches 0 takes the best token.
     let dynamic_temperature = Some(DynamicTemperature { range: 1.0, exponent: 1.0 });
     let one = SamplerOptions { dynamic_temperature, top_k: 1, ..neutral() };
     assert_frequencies(&one, &LOGITS, &[]);
@@ -191,7 +194,8 @@ fn rare_stages_give_the_expected_distributions() {
     assert_frequencies(&all, &LOGITS, &[]);
 }
 
-/// Step by step: what the bound keeps by the paper's formulas in f64, and how it moves after what was drawn.
+/// Compares the kept tokens with the paper's formulas in f64, step by step, and the bound after
+/// each drawn token.
 #[test]
 fn mirostat_keeps_the_target_surprise() {
     let mut state = 9u64;
@@ -209,7 +213,7 @@ fn mirostat_keeps_the_target_surprise() {
         let mut sampler = Sampler::new(&options, 1000).unwrap();
         let (mut mu, mut surprises) = (2.0 * f64::from(tau), vec![]);
         for _ in 0..400 {
-            // Near Zipf's law, as words are, and shuffled.
+            // Probabilities near Zipf's law, as of words, and shuffled.
             let logits: Vec<f32> =
                 (0..1000).map(|i| (-1.1 * f64::from(i * 7 % 1000 + 1).ln() + 0.5 * noise()) as f32).collect();
             let id = sampler.sample(&mut logits.clone()).unwrap() as usize;
@@ -239,7 +243,7 @@ fn mirostat_keeps_the_target_surprise() {
     }
 }
 
-/// By its author's definition, with a search of every place for every length.
+/// Compares with the author's definition, by a search at every position for every length.
 #[test]
 fn dry_penalises_repetitions_by_their_length() {
     const VOCAB: usize = 6;
@@ -248,7 +252,7 @@ fn dry_penalises_repetitions_by_their_length() {
         let history: Vec<u32> = (0..case % 60)
             .map(|_| {
                 state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                // Few tokens, and so many repetitions.
+                // Few different tokens, so that many repetitions occur.
                 (state >> 33) as u32 % (2 + case % 4)
             })
             .collect();
@@ -266,7 +270,8 @@ fn dry_penalises_repetitions_by_their_length() {
         sampler.sample(&mut logits).unwrap();
         let seen = &history[history.len().saturating_sub(dry.window)..];
         for token in 0..VOCAB as u32 {
-            // The longest n for which the last n tokens stand before an earlier `token`, with no breaker in all of it.
+            // The largest n for which the last n tokens occur before an earlier `token`, without a
+            // breaker in the range.
             let fits = |n: usize, at: usize| {
                 let (end, then) = (&seen[seen.len() - n..], &seen[at - n..at]);
                 seen[at] == token && end == then && !end.contains(&3)
@@ -316,7 +321,7 @@ fn processors_run_first_with_all_ids() {
 fn stages_run_in_the_documented_order() {
     let all = SamplerOptions { temperature: 0.7, top_k: 7, top_p: 0.9, min_p: 0.1, ..neutral() };
     assert_frequencies(&all, &LOGITS, &[]);
-    // Top-p over what top-k left differs from top-p over everything; min-p here cuts deeper than top-p.
+    // Top-p after top-k differs from top-p alone; min-p truncates more than top-p here.
     assert_frequencies(&SamplerOptions { top_k: 3, top_p: 0.8, ..neutral() }, &LOGITS, &[]);
     assert_frequencies(&SamplerOptions { top_p: 0.95, min_p: 0.5, temperature: 3.0, ..neutral() }, &LOGITS, &[]);
 }
@@ -440,7 +445,7 @@ fn invalid_logits_are_refused() {
 }
 
 proptest! {
-    /// Large vocabularies go through the partial selection: only tokens of the exact support may come.
+    /// Large vocabularies use the partial selection: only tokens of the exact support may be drawn.
     #[test]
     fn draws_are_within_the_truncated_support(
         raw in prop::collection::vec(-12i16..12, 1..3000),
@@ -450,12 +455,12 @@ proptest! {
         min_p in prop_oneof![Just(0.0f32), 0.0f32..1.0],
         seed: u64,
     ) {
-        // Steps of 1/2 make many ties.
+        // Steps of 1/2 make many equal logits.
         let logits: Vec<f32> = raw.iter().map(|&l| f32::from(l) * 0.5).collect();
         let options = SamplerOptions { top_k, typical_p, top_p, min_p, seed: Some(seed), ..neutral() };
         let expected = probabilities(&options, &logits, &[]);
         let mut sampler = Sampler::new(&options, logits.len()).unwrap();
-        // Where the sum meets top_p exactly, rounding decides on one token more or less: it may come too.
+        // If the sum meets top_p exactly, rounding may add one token.
         let [top_p, typical_p] = [top_p, typical_p].map(|p| (p + 1e-6).min(1.0));
         let near = probabilities(&SamplerOptions { top_p, typical_p, ..options.clone() }, &logits, &[]);
         for _ in 0..20 {

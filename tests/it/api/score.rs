@@ -1,4 +1,4 @@
-//! Log-probabilities against a softmax in double precision over logits that are computed afresh.
+//! Tests of log-probabilities against a softmax in f64 over logits that are computed separately.
 
 use inkstone::{
     CacheType, Error, GenerateOptions, Runner, SamplerOptions,
@@ -11,7 +11,7 @@ fn runner(tiny: Tiny) -> Runner {
     Runner::builder().cache_type(CacheType::F32).threads(2).prefill_chunk(24).from_gguf(tiny.path()).unwrap()
 }
 
-/// The logarithm of every token's probability after `ids`.
+/// Returns the log-probability of every token after `ids`.
 fn log_softmax(runner: &mut Runner, ids: &[u32]) -> Vec<f64> {
     let logits: Vec<f64> = runner.predict_logits(ids).unwrap().iter().map(|&logit| logit.into()).collect();
     let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -58,7 +58,7 @@ fn continuation_starts_at_the_first_different_token() {
     assert!(matches!(runner.score("", "the fox", 0), Err(Error::Argument { name: "prompt", .. })));
 }
 
-/// They are the model's own, whatever the sampler makes of them.
+/// The log-probabilities are the model's, whatever the sampler's options.
 #[test]
 fn generation_reports_log_probabilities() {
     let mut reference = runner(MODELS[0]);

@@ -1,4 +1,4 @@
-//! Scores of several labels after a common prefix: those of each alone.
+//! Tests of scores of several labels after a common prefix, against scores of single labels.
 
 use inkstone::{Device, Error, Runner, generate::Decoder};
 
@@ -57,7 +57,7 @@ fn score_many_works_within_a_memory_limit() {
         let limit = builder.plan(tiny.path()).unwrap().total();
         let mut runner = builder.memory_limit(limit).from_gguf(tiny.path()).unwrap();
         let prefix: Vec<u32> = (10..70).collect();
-        // The last one ends with the context.
+        // The last label ends at the end of the context.
         let labels = (0..20).map(|n| vec![n, n + 1, n + 2]).chain([(0..70).collect()]);
         let labels: Vec<Vec<u32>> = labels.collect();
         let together = runner.score_many(&prefix, &labels, 0).unwrap();

@@ -1,4 +1,5 @@
-//! Answers taken apart: against transformers' parser and Python (tests/data/chat/answers.py), and what templates write.
+//! Tests of the answer parser, against transformers' parser and Python (tests/data/chat/answers.py)
+//! and against calls that templates render.
 
 use std::{fs, path::Path};
 
@@ -15,7 +16,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/chat").join(name)).unwrap()
 }
 
-/// A template whose models call tools in this form.
+/// Returns a template that shows a call format.
 fn template(form: &str) -> ChatTemplate {
     let source = match form {
         "TaggedJson" => read("thinking.jinja"),
@@ -31,13 +32,13 @@ fn template(form: &str) -> ChatTemplate {
     ChatTemplate::new(&source, "<s>", "</s>").unwrap()
 }
 
-/// An answer as a whole.
+/// A complete answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Whole {
     reasoning: String,
     text: String,
     calls: Vec<ToolCall>,
-    /// What is wrong with calls, and their texts.
+    /// The reasons and texts of its invalid calls.
     wrong: Vec<(String, String)>,
 }
 
@@ -55,7 +56,7 @@ impl Whole {
     }
 }
 
-/// The answer from pieces of these lengths, in turn.
+/// Parses an answer in pieces of these lengths, in turn.
 fn parse(mut parser: AnswerParser, answer: &str, lengths: &[usize]) -> Whole {
     let mut whole = Whole::default();
     let mut chars = answer.chars().peekable();
@@ -71,7 +72,7 @@ fn parse(mut parser: AnswerParser, answer: &str, lengths: &[usize]) -> Whole {
     whole
 }
 
-/// The cases of answers.json: the parser and the answer, and the message that is in it.
+/// Reads the cases of answers.json: the parser, the answer and the expected message.
 fn cases() -> Vec<(AnswerParser, String, Value)> {
     let expected: Value = serde_json::from_str(&read("answers.json")).unwrap();
     let options = ChatOptions::default().tools(tools(&expected["tools"]));
@@ -96,7 +97,7 @@ fn events_match_transformers_parsed_answers() {
     }
 }
 
-/// What transformers renders of a conversation with calls is parsed to the same calls.
+/// Conversations with calls, rendered by transformers, are parsed back into the same calls.
 #[test]
 fn calls_that_templates_render_are_parsed() {
     let expected: Value = serde_json::from_str(&read("expected.json")).unwrap();
@@ -134,7 +135,8 @@ fn options() -> ChatOptions {
     ChatOptions::default().tools([Tool::new("stop", "Stops", schema.clone()), Tool::new("store", "Stores", schema)])
 }
 
-/// Answers with calls that are wrong: the form, the answer, what is wrong, its text, and what is said after it.
+/// Answers with malformed calls: the call format, the answer, the reason, the call's text, and the
+/// answer's text after it.
 const WRONG: [(&str, &str, &str, &str, &str); 14] = [
     (
         "TaggedJson",
@@ -202,7 +204,7 @@ fn malformed_calls_give_an_error_with_the_reason() {
     );
 }
 
-/// What looks like a call and is none.
+/// Tests answers that only look like calls.
 #[test]
 fn answers_similar_to_calls_are_text() {
     let same = [
@@ -220,7 +222,7 @@ fn answers_similar_to_calls_are_text() {
         let whole = parse(template(form).parser(&options(), "").unwrap(), answer, &[usize::MAX]);
         assert_eq!(whole, Whole { text: answer.to_owned(), ..Whole::default() });
     }
-    // Without tools nothing is a call.
+    // Without tools, all answers are text.
     let answer = "<tool_call>{}</tool_call>";
     let whole = parse(template("TaggedJson").parser(&ChatOptions::default(), "").unwrap(), answer, &[usize::MAX]);
     assert_eq!(whole, Whole { text: answer.to_owned(), ..Whole::default() });
@@ -300,7 +302,7 @@ fn hostile_answer() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Into which pieces an answer is cut makes no difference.
+    /// The events do not depend on the pieces of the answer.
     #[test]
     fn events_do_not_depend_on_the_pieces_of_hostile_answers(answer in hostile_answer(), lengths in prop::collection::vec(1usize..6, 1..6)) {
         for form in ["TaggedJson", "Parameters", "Gemma4", "Json", "Mistral", "FunctionGemma", "Pythonic", "ToolCode"] {

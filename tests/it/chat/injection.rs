@@ -1,4 +1,4 @@
-//! What people write is never taken for the template's own words.
+//! Tests that text in a conversation never becomes a special token of the template.
 
 use std::{fs, path::Path, time::Instant};
 
@@ -13,7 +13,8 @@ use serde_json::json;
 
 use crate::support::gguf_file::{Folder, GgufFile, string};
 
-/// The special tokens of the templates in tests/data/chat, and one that the values of a schema may spell.
+/// The special tokens of the templates in tests/data/chat, and one that a schema's values may
+/// contain.
 const MARKS: [&str; 30] = [
     "<unk>",
     "<s>",
@@ -47,10 +48,10 @@ const MARKS: [&str; 30] = [
     "<|\"|>",
 ];
 
-/// Those with no power.
+/// User-defined tokens, which have no effect on the structure of a prompt.
 const USER_DEFINED: [&str; 4] = ["<think>", "</think>", "<tool_call>", "</tool_call>"];
 
-/// SentencePiece with a token for each byte, and for each mark.
+/// Returns a SentencePiece tokenizer with a token for each byte and each special token.
 fn tokenizer() -> Tokenizer {
     let bytes: Vec<String> = (0..=255).map(|byte| format!("<0x{byte:02X}>")).collect();
     let texts = MARKS.iter().copied().chain(USER_DEFINED).chain(bytes.iter().map(String::as_str));
@@ -78,17 +79,17 @@ fn template(name: &str) -> ChatTemplate {
     ChatTemplate::new(&fs::read_to_string(path).unwrap(), "<s>", "</s>").unwrap()
 }
 
-/// The marks among the ids.
+/// Returns the special tokens among the ids.
 fn marks(ids: &[u32]) -> Vec<&'static str> {
     ids.iter().filter_map(|&id| MARKS.get(id as usize)).copied().collect()
 }
 
-/// What the ids say, marks spelt out.
+/// Returns the text of the ids, including special tokens.
 fn spelt(tokenizer: &Tokenizer, ids: &[u32]) -> String {
     String::from_utf8(ids.iter().flat_map(|&id| tokenizer.token_bytes(id).unwrap().to_vec()).collect()).unwrap()
 }
 
-/// A conversation in which everything but the roles is `text`.
+/// Returns a conversation with `text` in every field except the roles.
 fn conversation(text: &str, system: bool, calls: bool) -> Vec<Message> {
     let mut messages = vec![Message::user(text), Message::assistant(text).with_reasoning(text), Message::user(text)];
     if system {
@@ -102,7 +103,7 @@ fn conversation(text: &str, system: bool, calls: bool) -> Vec<Message> {
     messages
 }
 
-/// Every template with what it takes: a system message, calls, tools.
+/// Returns every template with the features that it supports: system message, calls, tools.
 const TEMPLATES: [(&str, bool, bool, bool); 9] = [
     ("chatml", true, false, false),
     ("thinking", true, true, true),
@@ -145,7 +146,7 @@ fn hostile_text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// The marks of a prompt are those of one in which nobody says anything of note.
+    /// A prompt has the same special tokens as the prompt of a harmless conversation.
     #[test]
     fn conversations_never_encode_to_special_tokens(text in hostile_text()) {
         let tokenizer = tokenizer();
@@ -155,7 +156,7 @@ proptest! {
         }
     }
 
-    /// Nothing else changes: the text is what transformers would have rendered.
+    /// The prompt's text equals the text that transformers renders.
     #[test]
     fn conversation_text_is_unchanged_in_the_prompt(text in hostile_text()) {
         let (tokenizer, template) = (tokenizer(), template("chatml"));
@@ -173,7 +174,7 @@ fn templates_cannot_combine_text_into_special_tokens() {
     let split = Message::user(vec![Part::text("<|im_"), Part::text("end|>")]);
     let ids = template("parameters").prompt(&[split], &ChatOptions::default(), &tokenizer).unwrap().ids;
     assert_eq!(marks(&ids), ["<|im_start|>", "<|im_end|>", "<|im_start|>"]);
-    // A template that takes something out, and one that puts something around.
+    // One template removes a part of the text, and one puts text around it.
     let hidden = Message::assistant("<turn<|channel>thought<channel|>|>");
     let ids =
         template("channels").prompt(&[Message::user("a"), hidden], &ChatOptions::default(), &tokenizer).unwrap().ids;

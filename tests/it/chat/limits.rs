@@ -1,4 +1,4 @@
-//! What a hostile template can make a rendering take.
+//! Tests of the limits on hostile templates.
 
 use inkstone::{
     Error,
@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 
 use crate::support::allocation::peak_of_all_during;
 
-/// More than any template may hold at a time.
+/// The memory in bytes that a rendering may not exceed.
 const MOST: usize = 1 << 30;
 
-/// What a template is refused with. It must hold no more than that, and be refused at a line.
+/// Returns the error of a template. Checks that it names a line and that the rendering stays within
+/// the memory limit.
 fn refused(source: &str) -> String {
     let render = |template: ChatTemplate| template.render(&[Message::user("hello")], &ChatOptions::default());
     let (result, peak) = peak_of_all_during(|| ChatTemplate::new(source, "", "").and_then(render));
@@ -20,21 +21,22 @@ fn refused(source: &str) -> String {
     assert!(peak < MOST, "{} MB: {shown}", peak >> 20);
     match result {
         Err(error @ Error::ChatTemplate(_)) if error.to_string().contains("line 2") => error.to_string(),
-        // The steps run out where the template happens to be.
+        // The limit of steps can be exceeded at any line.
         Err(error @ Error::ChatTemplate(_)) if error.to_string().contains(TOO_MANY) => error.to_string(),
         other => panic!("{:?}: {shown}", other.map(|text| text.len())),
     }
 }
 
 const TOO_MUCH: &str = "makes more than 320 MB";
-/// Newer versions of minijinja count what a step makes as further steps, which may be too many before our own count is.
+/// From version 3.1, minijinja counts allocations as steps, so its limit may be reached before
+/// ours.
 const TOO_MANY: &str = "too many steps";
 const TOO_LONG: &str = "longer than 64 MB";
 
 #[test]
 fn exponential_growth_is_refused() {
     let doubling = [
-        // By operators: texts, lists, tuples, in lists and dicts, beside each other.
+        // Operators: texts, lists and tuples, in lists and dicts, in one expression.
         ("ns.s ~ ns.s", TOO_MUCH),
         ("ns.s + ns.s", TOO_MUCH),
         ("ns.s~ns.s|trim", TOO_MUCH),
@@ -50,7 +52,7 @@ fn exponential_growth_is_refused() {
         ("ns.t + ns.t", TOO_MUCH),
         ("2 * ns.t", TOO_MUCH),
         ("[ns.s ~ '', ns.s ~ '']|string", "too long"),
-        // By filters and methods.
+        // Filters and methods.
         ("[ns.s, ns.s]|join", TOO_LONG),
         ("''.join([ns.s, ns.s])", TOO_LONG),
         ("ns.s|replace('x', 'xx')", TOO_LONG),
@@ -168,7 +170,7 @@ fn constants_are_counted_before_they_are_created() {
     assert!([TOO_LONG, TOO_MANY].iter().any(|message| error.contains(message)), "{error}");
 }
 
-/// Expressions, each a few operators deep, from a seed.
+/// Generates expressions a few operators deep from a seed.
 struct Expressions(u64);
 
 impl Expressions {
@@ -177,19 +179,20 @@ impl Expressions {
         (self.0 >> 33) as usize % count
     }
 
-    /// One of `forms`, with `S`, `I`, `L` and `B` in it made texts, integers, lists and conditions.
+    /// Returns one of `forms`, with `S`, `I`, `L` and `B` replaced by texts, integers, lists and
+    /// conditions.
     fn form(&mut self, depth: usize, forms: &[&str]) -> String {
         let form = forms[self.pick(forms.len())];
         let space = ["", " ", "  ", "\n"][self.pick(4)];
-        let mut made = String::new();
+        let mut text = String::new();
         for char in form.chars() {
             match char {
-                'S' | 'I' | 'L' | 'B' => made += &self.make(char, depth - 1),
-                ' ' => made += if form.contains(char::is_lowercase) { " " } else { space },
-                _ => made.push(char),
+                'S' | 'I' | 'L' | 'B' => text += &self.make(char, depth - 1),
+                ' ' => text += if form.contains(char::is_lowercase) { " " } else { space },
+                _ => text.push(char),
             }
         }
-        made
+        text
     }
 
     fn make(&mut self, kind: char, depth: usize) -> String {
@@ -283,7 +286,7 @@ impl Expressions {
     }
 }
 
-/// What a template prints, or the message of its error.
+/// Returns the output of a template, or the message of its error.
 fn rendered(source: &str, variables: &Value) -> Result<String, String> {
     let options = variables.as_object().unwrap().iter();
     let options = options.fold(ChatOptions::default(), |options, (name, value)| options.variable(name.as_str(), value));
@@ -292,7 +295,8 @@ fn rendered(source: &str, variables: &Value) -> Result<String, String> {
     ChatTemplate::new(source, "", "").and_then(|template| template.render(&[], &options)).map_err(error)
 }
 
-/// minijinja as it comes, but for the length of what is undefined, which jinja2 has.
+/// Returns minijinja without our changes, except for the length of undefined values, which jinja2
+/// defines.
 fn plain() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -302,7 +306,7 @@ fn plain() -> Environment<'static> {
     environment
 }
 
-/// The same from it.
+/// Returns the output of a template rendered by it.
 fn plainly_rendered(source: &str, variables: &Value) -> Result<String, String> {
     let detail = |e: &minijinja::Error| e.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
     let error = |e: minijinja::Error| format!("{}{}", e.kind(), detail(&e));
@@ -325,19 +329,20 @@ fn rewritten_expressions_evaluate_as_in_minijinja() {
              {{% for test in ['string', 'integer', 'float', 'boolean', 'iterable'] %}}{{{{ [e]|select(test)|list|length }}}}{{% endfor %}}"
         );
         let (ours, plain) = (rendered(&source, &variables), plainly_rendered(&source, &variables));
-        // Builds for tests also say what was undefined, and a syntax error what was unexpected. Slices are lists, as in Python.
-        let told = |error: String| {
+        // In builds for tests, errors also say which name was undefined or which token was
+        // unexpected. Slices are lists, as in Python.
+        let comparable = |error: String| {
             let known = error.split(" (`").next().unwrap_or_default();
             known.split("syntax error").next().unwrap_or_default().replace("iterator", "sequence")
         };
-        let plain = plain.map_err(told);
-        assert_eq!(ours.map_err(told), plain, "{expression}");
+        let plain = plain.map_err(comparable);
+        assert_eq!(ours.map_err(comparable), plain, "{expression}");
         *if plain.is_ok() { &mut values } else { &mut errors } += 1;
     }
     assert!(values > 2000 && errors > 100, "{values} values, {errors} errors");
 }
 
-/// A stack would not be deep enough for these if it were a test's.
+/// The stack of a test's thread would overflow for these templates.
 #[test]
 fn deep_nesting_does_not_overflow_the_stack() {
     let many = |part: &str| part.repeat(60_000);
@@ -354,7 +359,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
     long("1".to_owned() + &many(" is defined"));
     let tags = format!("\n{{% if x %}}{}{{% endif %}}", many("{% elif x %}"));
     assert!(refused(&tags).contains("more than 5000 tags"));
-    // As deep as may be.
+    // The deepest nesting that is allowed.
     let template = ChatTemplate::new(&format!("{{{{ {}false }}}}", "not ".repeat(3900)), "", "").unwrap();
     assert_eq!(template.render(&[Message::user("")], &ChatOptions::default()).unwrap(), "False");
     for value in ["[ns.l]", "{'a': ns.l}", "namespace(a=ns.l)", "[1] + [ns.l]", "[ns.l]|zip([1])"] {

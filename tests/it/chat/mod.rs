@@ -1,4 +1,4 @@
-//! Conversations: templates, answers and calls of tools.
+//! Tests of chat: templates, answers and tool calls.
 
 mod answers;
 mod injection;

@@ -1,5 +1,5 @@
-//! Chats by a template that the caller gives, with a model that has none and in the place of a
-//! model's own.
+//! Tests of chat templates that the caller sets, for a model without one and instead of a model's
+//! own.
 
 use inkstone::{
     Error, GenerateOptions, Message, Runner, RunnerBuilder, SamplerOptions,
@@ -12,7 +12,7 @@ use crate::support::{
     tiny::{MODELS, with_template},
 };
 
-/// The comment at the end takes away the spaces that fill a file's key.
+/// The comment at the end absorbs the spaces that pad the key in the file.
 const OWN: &str = "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
     {% for c in m.tool_calls or [] %}<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\
     </tool_call>{% endfor %}<|im_end|>\n{% endfor %}{{ tools | length if tools }}<|im_start|>assistant\n{# -#}";
@@ -25,7 +25,7 @@ fn short() -> GenerateOptions {
     GenerateOptions { sampler: SamplerOptions::greedy(), max_tokens: Some(12), ..Default::default() }
 }
 
-/// The same text comes of a base model with the template and of a model whose file has it.
+/// A base model with the template gives the same text as a model with the template in its file.
 #[test]
 fn base_model_chats_with_a_given_template() {
     let folder = Folder::new();
@@ -113,7 +113,7 @@ fn builder_template_reaches_async_runners() {
     });
 }
 
-/// Before the weights are loaded, and with the line.
+/// The error comes before the weights are loaded, and names the line.
 #[test]
 fn invalid_builder_template_fails_to_load() {
     let error = builder().chat_template("a\n{% if %}").from_gguf(MODELS[0].path()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Chat templates against what transformers renders (tests/data/chat/make.py).
+//! Tests that chat templates render as by transformers (tests/data/chat/make.py).
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// A message of what transformers was given.
+/// Converts a message of transformers' input.
 pub fn message(value: &Value) -> Message {
     let content: Content = match value["content"].as_array() {
         Some(parts) => parts.iter().map(|part| Part::text(text(&part["text"]))).collect::<Vec<_>>().into(),
@@ -42,7 +42,7 @@ fn call(value: &Value) -> ToolCall {
     call
 }
 
-/// The tools that transformers was given.
+/// Converts the tools of transformers' input.
 pub fn tools(value: &Value) -> Vec<Tool> {
     let tool = |tool: &Value| Tool::new(text(&tool["name"]), text(&tool["description"]), tool["parameters"].clone());
     value.as_array().unwrap().iter().map(|value| tool(&value["function"])).collect()
@@ -64,7 +64,8 @@ pub fn options(case: &Value, all_tools: &Value) -> ChatOptions {
     options
 }
 
-/// Every operator, and the filters, tests and methods that templates use, over values of every kind.
+/// Tests every operator, and the filters, tests and methods that templates use, with values of all
+/// types.
 #[test]
 fn expressions_evaluate_as_in_jinja2() {
     let cases: Vec<[String; 2]> = serde_json::from_str(&read("expressions.json")).unwrap();
@@ -105,7 +106,7 @@ fn options_that_the_template_never_reads_are_refused() {
     assert!(refused(ChatOptions::default().tools([Tool::new("stop", "", json!({}))])).contains("`tools`"));
     assert!(refused(ChatOptions::default().documents([Document::new("", "")])).contains("`documents`"));
     assert!(refused(ChatOptions::default().enable_thinking(false)).contains("`enable_thinking`"));
-    // It names attributes and quotes words, which are no variables.
+    // Names of attributes and quoted words are not variables.
     assert!(refused(ChatOptions::default().variable("role", 1)).contains("`role`"));
     assert!(refused(ChatOptions::default().variable("im_start", 1)).contains("`im_start`"));
 }
@@ -151,7 +152,7 @@ fn template_errors_name_the_line() {
     assert!(fails("{% include 'another' %}").contains("line 1"));
 }
 
-/// In the author's words, although what minijinja runs is rewritten.
+/// Errors quote the original source, although minijinja runs a rewritten one.
 #[test]
 fn template_errors_name_the_variable_and_quote_the_tag() {
     let fails = |source: &str| failure(ChatTemplate::new(source, "", ""));
@@ -178,7 +179,7 @@ fn template_errors_name_the_variable_and_quote_the_tag() {
     );
     let long = format!("{{{{ '{}' ~ nothing.at.all }}}}", "a".repeat(500));
     ends(&long, &format!("`nothing` is undefined (`{} …`)", &long[..80]));
-    // A refusal is the author's own message, and a bound is not about one tag.
+    // A rejection shows only the author's message, and a limit does not belong to one tag.
     ends("{{ raise_exception('no ' ~ 'way') }}", "line 1: invalid operation: no way");
     ends("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "and may never end");
 }

@@ -1,4 +1,4 @@
-//! A whole conversation with a model that is made to say what a test wants.
+//! Tests of whole conversations with a model whose output a test determines.
 
 use inkstone::{
     Answer, CacheType, Error, GenerateOptions, Message, Runner, SamplerOptions, StopReason,
@@ -12,7 +12,7 @@ use crate::support::{
     tiny::{MODELS, with_template},
 };
 
-/// Tools, thoughts, and a comment at the end, which takes away the spaces that fill the key.
+/// A template with tools and reasoning. The comment at the end absorbs the spaces that pad the key.
 const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
     {% for c in m.tool_calls or [] %}<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\
     </tool_call>{% endfor %}<|im_end|>\n{% endfor %}{{ tools | length if tools }}<|im_start|>assistant\n<think>{# -#}";
@@ -26,7 +26,7 @@ fn options() -> ChatOptions {
     ChatOptions::default().tools([Tool::new("weather", "The weather", json!({"type": "object"}))])
 }
 
-/// Has the model say this and then end its turn.
+/// Makes the model generate this text and then end its turn.
 fn saying<'a>(answer: Answer<'a>, tokenizer: &Tokenizer, text: &str) -> Answer<'a> {
     let mut ids = tokenizer.encode(text, SpecialTokens::Plain).unwrap();
     ids.push(tokenizer.end_of_generation()[0]);
@@ -88,7 +88,7 @@ fn answer_iterator_yields_only_text() {
     assert!(
         matches!(&error, Error::ToolCall { text, .. } if text.contains("Oslo")) && error.to_string().contains("events")
     );
-    // A call that cannot be read is one error, after which the answer goes on.
+    // A malformed call is one error, after which the answer continues.
     let wrong = "</think><tool_call>{}</tool_call>So.";
     let mut answer = saying(runner.chat_with(&messages, &options(), &greedy()).unwrap(), &tokenizer, wrong);
     let events: Vec<_> = answer.events().collect();

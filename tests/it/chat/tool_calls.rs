@@ -1,4 +1,4 @@
-//! Calls of tools, checked by the tools that were offered.
+//! Tests of the check of calls against the offered tools.
 
 use inkstone::{
     Error,
@@ -37,8 +37,8 @@ fn events(options: ChatOptions, form: CallForm, answer: &str) -> Vec<Result<Answ
     events
 }
 
-/// A call in each form, with arguments as that form writes them; the last form takes one call after
-/// the other.
+/// Returns a call in each format, with arguments in the syntax of that format. The last format
+/// takes one call after the other.
 fn written(form: CallForm, name: &str, json: &str, tags: &str, python: &str, gemma: &str) -> String {
     match form {
         CallForm::TaggedJson => format!("<tool_call>\n{{\"name\": \"{name}\", \"arguments\": {json}}}\n</tool_call>"),
@@ -83,7 +83,7 @@ fn invalid_calls_are_errors_with_the_call() {
         let call = |name: &str, json: &str, tags: &str, python: &str, gemma: &str| {
             written(form, name, json, tags, python, gemma)
         };
-        // Without a mark a call of an unknown tool is text.
+        // Without an opening mark, a call of an unknown tool is text.
         if form != CallForm::Pythonic {
             check(
                 "wether",
@@ -172,7 +172,7 @@ fn calls_are_checked_against_the_tool_choice() {
     assert!(none.iter().flatten().all(|what| what.contains("`None`")) && none.len() == 2);
 }
 
-/// Values between tags are text, and what they stand for is in the schema.
+/// Values in tags are text; the schema determines their types.
 #[test]
 fn tagged_values_are_typed_by_the_schema() {
     let schema = json!({

@@ -1,5 +1,4 @@
-//! Answers with calls of tools: what becomes of wrong ones, and answers that are held to a choice
-//! of tools.
+//! Tests of answers with tool calls: invalid calls, and answers constrained by a tool choice.
 
 use inkstone::{
     Error, Message, Runner,
@@ -24,7 +23,7 @@ fn runner(folder: &Folder) -> Runner {
 }
 
 mod driven {
-    //! Answers of a model that wants to say what a test has it say.
+    //! Answers of a model whose output a test determines.
 
     use inkstone::{Answer, GenerateOptions, SamplerOptions, tokenizer::SpecialTokens};
 
@@ -34,8 +33,8 @@ mod driven {
         GenerateOptions { sampler: SamplerOptions::greedy(), max_tokens: Some(400), ..Default::default() }
     }
 
-    /// The answer of a model to which these tokens are by far the most probable, as long as it says
-    /// no others.
+    /// Returns the answer of a model to which these tokens are by far the most probable, as long as
+    /// it generates no others.
     pub fn wanting<'a>(runner: &'a mut Runner, chat: &ChatOptions, text: &str) -> inkstone::Result<Answer<'a>> {
         let tokenizer = runner.tokenizer().clone();
         let mut wanted = tokenizer.encode(text, SpecialTokens::Plain).unwrap();
@@ -86,8 +85,8 @@ fn asynchronous_answer_includes_invalid_calls() {
     let runner = runner(&folder);
     let tokenizer = runner.tokenizer().clone();
     let chat = ChatOptions::default().tools([Tool::new("f", "", json!({ "required": ["a"] }))]);
-    // A model that can write nothing but these characters writes a call before long, and few other
-    // texts end.
+    // A model that can only generate these characters soon generates a call, and few other texts
+    // end.
     let mut options = driven::greedy();
     let call = tokenizer.encode("[f()]", inkstone::tokenizer::SpecialTokens::Plain).unwrap();
     options.sampler.logit_bias = call.iter().zip([5e4, 4e4, 3e4, 2e4, 1e4]).map(|(&id, bias)| (id, bias)).collect();
@@ -123,7 +122,7 @@ fn forced_calls_without_the_feature_are_refused() {
 
 #[cfg(feature = "constrained")]
 mod held {
-    //! Answers held to a choice.
+    //! Answers that are constrained by a tool choice.
 
     use inkstone::{
         GenerateOptions, SamplerOptions, StopReason,
@@ -133,7 +132,7 @@ mod held {
     use super::{driven::wanting, *};
     use crate::chat::tool_calls::FORMS;
 
-    /// The answer as a message; panics where a call in it is wrong.
+    /// Returns the answer as a message; panics if one of its calls is invalid.
     fn answer(runner: &mut Runner, chat: &ChatOptions, wanted: &str) -> Message {
         let mut answer = wanting(runner, chat, wanted).unwrap();
         answer.events().for_each(|event| _ = event.unwrap());
@@ -214,7 +213,7 @@ mod held {
         }
     }
 
-    /// A model that is to call does not end its answer within a thought.
+    /// A model that must call a tool cannot end its answer within reasoning.
     #[test]
     fn open_reasoning_is_closed_before_a_call() {
         let folder = Folder::new();
@@ -228,7 +227,8 @@ mod held {
         assert!(ends(ToolChoice::Auto) && !ends(ToolChoice::Required));
     }
 
-    /// Where a call would end a thought, its mark cannot come before the thought is closed.
+    /// If a call would end the reasoning, its opening mark cannot occur before the reasoning is
+    /// closed.
     #[test]
     fn calls_cannot_begin_within_reasoning() {
         let folder = Folder::new();

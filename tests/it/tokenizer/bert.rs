@@ -1,4 +1,5 @@
-//! WordPiece against Hugging Face's library: the vectors of tests/data/tokenizer/make.py, and tokens by definition.
+//! Tests of WordPiece against Hugging Face's library (vectors of tests/data/tokenizer/make.py), and
+//! by definition.
 
 use inkstone::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::Value;
@@ -29,7 +30,7 @@ fn bert_ids_match_the_reference() {
     }
 }
 
-/// Five tokens and three marks.
+/// Returns a vocabulary of five tokens and three special tokens.
 fn bert() -> Tiny {
     tiny()
         .string("tokenizer.ggml.model", "bert")

@@ -1,4 +1,5 @@
-//! Tokenizers against llama.cpp's ids: real vocabularies in ../shared/tokenizers, small ones in tests/data/tokenizer.
+//! Tests of tokenizers against llama.cpp's ids: real vocabularies in ../shared/tokenizers, and
+//! small ones in tests/data/tokenizer.
 
 use std::{
     collections::HashMap,
@@ -31,7 +32,7 @@ pub fn ids(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
-/// Every field of a file of vectors (../shared/tokenizers/README.md describes them).
+/// The fields of a file of vectors (../shared/tokenizers/README.md describes them).
 fn assert_vectors(name: &str, cleans_up: bool) {
     let (Some(model), Some(vectors)) = (shared(&format!("{name}.gguf")), shared(&format!("{name}.jsonl"))) else {
         return;
@@ -52,7 +53,7 @@ fn assert_vectors(name: &str, cleans_up: bool) {
         assert_eq!(tokenizer.encode_prompt(text).unwrap(), ids(&vector["ids_bos"]), "{name}: {text:?}");
         let pieces: Vec<String> = plain.iter().map(|&id| hex(tokenizer.token_bytes(id).unwrap())).collect();
         assert_eq!(pieces, strings(&vector["pieces_hex"]), "{name}: pieces of {text:?}");
-        // Where the oracle removes spaces that the tokens hold, the tokens are right.
+        // If the oracle removes spaces that tokens contain, the tokens are right.
         let expected = if cleans_up { joined(&pieces) } else { vector["detok"].as_str().unwrap().to_owned() };
         assert_eq!(tokenizer.decode(&plain).unwrap(), expected, "{name}: detok");
     }
@@ -132,7 +133,7 @@ fn assert_small_vectors(tokenizer: &Tokenizer, name: &str) {
     }
 }
 
-/// Vectors of tests/data/tokenizer/make.py: llama.cpp's, agreed to by the trainers.
+/// Tests the vectors of tests/data/tokenizer/make.py, on which llama.cpp and the trainers agree.
 #[test]
 fn small_vocabularies_encode_as_their_references() {
     assert_small_vectors(&open(&data("bpe.gguf")), "bpe.jsonl");
@@ -185,7 +186,7 @@ fn plain_text_never_encodes_to_control_tokens() {
     }
     for tokenizer in tokenizers {
         let marks = (0..tokenizer.vocab_size() as u32).filter(|&id| {
-            // Marks are the tokens that have bytes and give no text.
+            // Special tokens are tokens that have bytes but no text.
             !tokenizer.token_bytes(id).unwrap().is_empty() && tokenizer.decode(&[id]).unwrap().is_empty()
         });
         let marks: Vec<u32> = marks.filter(|&id| tokenizer.token_bytes(id).unwrap() != b" ").collect();
@@ -199,7 +200,8 @@ fn plain_text_never_encodes_to_control_tokens() {
     }
 }
 
-/// Texts by two hands: pieces that are special tokens or plain text, as `encode_mixed` takes them, and its ids by `encode`.
+/// Returns a text of pieces that are special tokens or plain text, its plain ranges for
+/// `encode_mixed`, and its ids by `encode`.
 fn mixed(tokenizer: &Tokenizer, pieces: &[(bool, &str)]) -> (String, Vec<Range<usize>>, Vec<u32>) {
     let (mut text, mut plain, mut stretch, mut ids) = (String::new(), vec![], String::new(), vec![]);
     let end_stretch = |stretch: &mut String, ids: &mut Vec<u32>| {
@@ -265,7 +267,7 @@ fn ids_out_of_range_are_refused() {
 #[test]
 fn streams_yield_whole_characters() {
     let tokenizer = open(&data("bpe.gguf"));
-    // The emoji and some of the letters have no token of their own: their bytes come one by one.
+    // The emoji and some letters have no token, so their bytes arrive one by one.
     let text = "🦊🏮 狐は\u{301} naïve 👩‍👩‍👧";
     let ids = tokenizer.encode(text, SpecialTokens::Plain).unwrap();
     assert!(ids.len() > text.chars().count(), "some characters are split");
@@ -281,7 +283,7 @@ fn streams_yield_whole_characters() {
 }
 
 proptest! {
-    /// Any ids at all: what the stream gives is what decoding the whole gives.
+    /// For any ids, the stream's pieces equal the decoded text.
     #[test]
     fn streams_match_decode(ids in prop::collection::vec(0u32..260, 0..40)) {
         let tokenizer = open(&data("bpe.gguf"));
@@ -294,7 +296,7 @@ proptest! {
         prop_assert_eq!(text, tokenizer.decode(&ids).unwrap());
     }
 
-    /// Any text comes back, byte for byte; and the crate `tokenizers` agrees on its tokens.
+    /// Decoding restores any text byte for byte, and the `tokenizers` crate gives the same ids.
     #[test]
     fn decoding_restores_the_text(text in prop_oneof!["(\\PC|\\s|[ a-z\n\u{2581}<|>/_]){0,80}", any::<String>()]) {
         static BPE: LazyLock<Tokenizer> = LazyLock::new(|| open(&data("bpe.gguf")));
@@ -311,7 +313,8 @@ proptest! {
     }
 }
 
-/// Words too long to be merged at once, against the crate `tokenizers`, which does so, and against plain loops.
+/// Tests words longer than a window, against the `tokenizers` crate, which merges whole words, and
+/// against plain loops.
 #[test]
 fn long_words_merge_as_without_windows() {
     let (bpe, json) = (open(&data("bpe.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap());
@@ -331,7 +334,7 @@ fn long_words_merge_as_without_windows() {
     }
 }
 
-/// SentencePiece's merging as its authors put it: again and again, the best pair of all.
+/// Merges as the authors of SentencePiece define it: repeatedly the best of all pairs.
 struct PlainSpm {
     tokenizer: Tokenizer,
     pieces: HashMap<Vec<u8>, (u32, f32)>,
@@ -352,7 +355,7 @@ impl PlainSpm {
         let mut parts: Vec<Vec<u8>> = format!(" {word}").chars().map(|char| char.to_string().into_bytes()).collect();
         let score = |a: &[u8], b: &[u8]| self.pieces.get(&[a, b].concat()).map_or(f32::NEG_INFINITY, |piece| piece.1);
         let mut scores: Vec<f32> = parts.windows(2).map(|pair| score(&pair[0], &pair[1])).collect();
-        // Of equals, `max_by` gives the last.
+        // Of equal elements, `max_by` returns the last.
         while let Some((at, _)) =
             scores.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).filter(|best| best.1.is_finite())
         {
@@ -373,12 +376,12 @@ impl PlainSpm {
     }
 
     fn byte(&self, byte: u8) -> u32 {
-        // After the unknown token and two marks.
+        // The offset skips the unknown token and two special tokens.
         (3..).find(|&id| self.tokenizer.token_bytes(id).unwrap() == [byte]).unwrap()
     }
 }
 
-/// What a stranger may send: no panic, and no mark.
+/// Hostile texts cause no panic and contain no special token.
 #[test]
 fn hostile_prompts_encode_as_text() {
     let tokenizers = [open(&data("bpe.gguf")), open(&data("spm.gguf")), open(&data("gemma.gguf"))];
@@ -398,7 +401,7 @@ fn hostile_prompts_encode_as_text() {
     }
 }
 
-/// Long texts without a place to cut: time and memory stay in proportion.
+/// Long texts without a place to split take time and memory in proportion to their length.
 #[test]
 fn encoding_time_is_linear_in_the_text() {
     let tokenizers = [open(&data("bpe.gguf")), open(&data("spm.gguf"))];
@@ -413,7 +416,7 @@ fn encoding_time_is_linear_in_the_text() {
             let started = std::time::Instant::now();
             let ids = tokenizer.encode(&text, SpecialTokens::Plain).unwrap();
             assert_eq!(tokenizer.decode(&ids).unwrap().len(), text.len());
-            // A megabyte takes a second at the most; anything quadratic takes hours.
+            // A megabyte takes at most a second; a quadratic algorithm would take hours.
             assert!(started.elapsed().as_secs() < 60, "{:?}", &text[..4]);
         }
     }

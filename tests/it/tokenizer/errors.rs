@@ -1,4 +1,4 @@
-//! Tokenizers of metadata that is unusual, or wrong.
+//! Tests of tokenizers with unusual or invalid metadata.
 
 use inkstone::{
     Error,
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::support::gguf_file::{Folder, GgufFile, array, string};
 
-/// Five tokens of byte-level BPE: a, b, ab, and two marks.
+/// Returns a byte-level vocabulary of five tokens: a, b, ab, and two special tokens.
 pub fn tiny() -> Tiny {
     let text = |texts: &[&str]| texts.iter().map(|text| string(text)).collect::<Vec<_>>();
     let kinds = [1u32, 1, 1, 3, 3].map(|kind| kind.to_le_bytes().to_vec());
@@ -25,7 +25,7 @@ pub fn tiny() -> Tiny {
     Tiny(file)
 }
 
-/// A file whose keys can be set anew or taken away.
+/// A file whose keys can be set or removed.
 pub struct Tiny(GgufFile);
 
 impl Tiny {
@@ -61,7 +61,7 @@ impl Tiny {
         Gguf::open(folder.write("tiny.gguf", self.0.bytes())).unwrap()
     }
 
-    /// The error that names this key.
+    /// Returns the error, which must name this key.
     pub fn fails(self, key: &str) -> String {
         match Tokenizer::from_gguf(&self.open()) {
             Err(error @ Error::Metadata { .. }) => {
@@ -114,7 +114,7 @@ fn invalid_metadata_is_refused_by_key() {
 fn bytes_without_a_token_are_left_out() {
     let tokenizer = Tokenizer::from_gguf(&tiny().open()).unwrap();
     assert_eq!(tokenizer.encode("abcab\0", SpecialTokens::Plain).unwrap(), [2, 2]);
-    // As Hugging Face's library does.
+    // Hugging Face's library does the same.
     let model = tokenizers::models::bpe::BPE::builder()
         .vocab_and_merges(
             [("a", 0), ("b", 1), ("ab", 2)].map(|(text, id)| (text.to_owned(), id)),
@@ -158,7 +158,7 @@ fn invalid_tokenizer_files_are_refused() {
 }
 
 proptest! {
-    /// Any vocabulary at all: it is refused, or it encodes and decodes without a panic.
+    /// Any vocabulary is either refused, or encodes and decodes without a panic.
     #[test]
     fn arbitrary_vocabularies_do_not_panic(
         model in prop_oneof!["gpt2", "llama", "gemma4", "bert"],

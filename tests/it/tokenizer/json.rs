@@ -1,4 +1,5 @@
-//! A `tokenizer.json` against Hugging Face's library, which runs all of it but for expressions that our own engine knows.
+//! Tests of `tokenizer.json` against Hugging Face's library, which runs all of it except for
+//! expressions that our engine supports.
 
 use std::{path::PathBuf, sync::LazyLock};
 
@@ -15,7 +16,8 @@ use super::{
 };
 use crate::support::gguf_file::Folder;
 
-/// A file with the vocabulary of pre.gguf, which shows where a text was cut, and the pre-tokenizer of a row; none for llama.cpp's own.
+/// Returns a file with the vocabulary of pre.gguf, which shows the split of a text, and the
+/// pre-tokenizer of a row; `None` for llama.cpp's own.
 fn file(folder: &Folder, row: &Row) -> Option<PathBuf> {
     let gguf = Gguf::open(data("pre.gguf")).unwrap();
     let strings = |key: &str| gguf.strings(key).unwrap().unwrap();
@@ -34,7 +36,7 @@ fn file(folder: &Folder, row: &Row) -> Option<PathBuf> {
     Some(folder.write("tokenizer.json", text.to_string()))
 }
 
-/// The ids are those of Oniguruma, which the crate runs in Python alone.
+/// The expected ids are those of Oniguruma, which the crate only uses in Python.
 #[test]
 fn tokenizer_json_pre_tokenizers_match_the_library() {
     let (rows, texts) = vectors();
@@ -54,7 +56,8 @@ proptest! {
         static TOKENIZERS: LazyLock<Vec<(Row, Tokenizer, tokenizers::Tokenizer)>> = LazyLock::new(|| {
             let folder = Folder::new();
             let both = |row: Row| {
-                // The crate's engine has other words than Oniguruma, and takes `{3}+` for a possessive quantifier.
+                // The crate's engine defines words differently from Oniguruma, and reads `{3}+` as
+                // a possessive quantifier.
                 if ["afmoe", "tiny_aya"].contains(&row.names[0].as_str()) {
                     return None;
                 }
@@ -70,7 +73,8 @@ proptest! {
     }
 }
 
-/// The crate's engine goes back a million times at most, and would take the rest of such a text for one word.
+/// The crate's engine backtracks at most a million times, and would treat the rest of such a text
+/// as one word.
 #[test]
 fn long_runs_are_split_or_refused() {
     let (bpe, json) = (open(&data("bpe.gguf")), Tokenizer::from_file(data("bpe.json")).unwrap());

@@ -1,4 +1,4 @@
-//! Tokenizers.
+//! Tests of tokenizers.
 
 mod bert;
 mod encode;

@@ -1,4 +1,5 @@
-//! Pre-tokenizers against the crate `tokenizers` and llama.cpp: the vectors of tests/data/tokenizer/pre.py.
+//! Tests of pre-tokenizers against the `tokenizers` crate and llama.cpp (vectors of
+//! tests/data/tokenizer/pre.py).
 
 use std::sync::LazyLock;
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 use super::encode::data;
 use crate::support::gguf_file::{Folder, string};
 
-/// The vocabulary that shows where a text was cut, with another `tokenizer.ggml.pre`.
+/// Returns the vocabulary that shows the split of a text, with another `tokenizer.ggml.pre`.
 fn with_pre(file: &[u8], name: &str) -> Tokenizer {
     let value = |name: &str| [string("tokenizer.ggml.pre"), 8u32.to_le_bytes().to_vec(), string(name)].concat();
     let old = value("gpt-2");
@@ -26,19 +27,19 @@ fn with_pre(file: &[u8], name: &str) -> Tokenizer {
 #[derive(Deserialize)]
 pub struct Row {
     pub names: Vec<String>,
-    /// As a tokenizer.json has it, but for llama.cpp's own.
+    /// The pre-tokenizer in the syntax of tokenizer.json; `None` for llama.cpp's own.
     pub pre_tokenizer: Option<Value>,
     pub ignore_merges: bool,
 }
 
 impl Row {
-    /// Each text and what Hugging Face's library makes of it.
+    /// Texts and their pieces according to Hugging Face's library.
     pub fn answers<'v>(&self, texts: &'v [Value]) -> Vec<(&'v str, Vec<u32>)> {
         texts.iter().map(|text| answer(text, &self.names[0])).collect()
     }
 }
 
-/// All of them, and the texts.
+/// All pre-tokenizers, and the texts.
 pub fn vectors() -> (Vec<Row>, Vec<Value>) {
     let vectors = std::fs::read_to_string(data("pre.jsonl")).unwrap();
     let mut lines = vectors.lines();
@@ -60,7 +61,7 @@ fn every_pre_tokenizer_matches_its_reference() {
             }
         }
     }
-    // A row that the vectors do not have has been checked by nothing.
+    // The vectors must cover every row.
     let unknown = Tokenizer::from_gguf(&super::errors::tiny().string("tokenizer.ggml.pre", "x").open());
     let message = unknown.unwrap_err().to_string();
     let (_, supported) = message.split_once("supported: ").unwrap();
@@ -79,7 +80,7 @@ fn answer<'v>(text: &'v Value, name: &str) -> (&'v str, Vec<u32>) {
 }
 
 proptest! {
-    /// Whatever the rules, the words joined are the text.
+    /// For any pre-tokenizer, the concatenated words are the text.
     #[test]
     fn splitting_preserves_the_text(text in prop_oneof!["(\\PC|\\s|[ a-zA-Z0-9'\n]){0,60}", any::<String>()]) {
         static TOKENIZERS: LazyLock<Vec<Tokenizer>> = LazyLock::new(|| {

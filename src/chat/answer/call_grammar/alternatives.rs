@@ -63,7 +63,8 @@ fn resolve(root: &Value, schema: &Value, depth: usize) -> Result<Vec<Alternative
             parts.iter().map(|part| resolve(root, part, depth)).collect::<Result<_, _>>()?;
         if union == "oneOf" && overlap(&parts) {
             return Err(
-                "has `oneOf` with alternatives that may be valid at once, which a grammar cannot express".into()
+                "has `oneOf` with alternatives that may be valid at once, which a grammar cannot express: use `anyOf`"
+                    .into(),
             );
         }
         alternatives = intersect(&alternatives, &parts.concat())?;
@@ -82,7 +83,7 @@ fn intersect(left: &[Alternative], right: &[Alternative]) -> Result<Vec<Alternat
     let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
     let alternatives: Vec<Alternative> = pairs.map(|(left, right)| left.and(right)).collect::<Result<_, _>>()?;
     if alternatives.len() > MAX_ALTERNATIVES {
-        return Err(format!("has more than {MAX_ALTERNATIVES} alternatives"));
+        return Err(format!("has more than {MAX_ALTERNATIVES} alternatives: simplify it"));
     }
     Ok(alternatives)
 }
@@ -121,7 +122,7 @@ impl Alternative {
         self.schema.get("nullable") == Some(&Value::Bool(true))
     }
 
-    /// Returns the values of `enum` or `const`, some of which other keywords may exclude.
+    /// Returns the values of `enum` or `const`, before other keywords are applied.
     pub fn values(&self) -> Option<Vec<&Value>> {
         let listed = match (self.schema.get("const"), self.schema.get("enum")) {
             (Some(value), _) => vec![value],
@@ -148,7 +149,8 @@ impl Alternative {
         let mut schema = self.schema.clone();
         if self.closes(other) || other.closes(self) {
             return Err(
-                "combines `additionalProperties` with properties of another schema, which a grammar cannot express"
+                "combines `additionalProperties` with properties of another schema, which a grammar cannot express: list \
+                 all properties in one schema"
                     .into(),
             );
         }
@@ -163,11 +165,17 @@ impl Alternative {
                 ("properties", Some(Value::Object(fields))) => {
                     let more = value.as_object().cloned().unwrap_or_default();
                     if let Some(name) = more.keys().find(|name| fields.contains_key(*name)) {
-                        return Err(format!("describes the property `{name}` twice, which a grammar cannot express"));
+                        return Err(format!(
+                            "describes the property `{name}` twice, which a grammar cannot express: describe it once"
+                        ));
                     }
                     fields.clone().into_iter().chain(more).collect::<Map<_, _>>().into()
                 }
-                _ => return Err(format!("has `{key}` twice for one value, which a grammar cannot express")),
+                _ => {
+                    return Err(format!(
+                        "has `{key}` twice for one value, which a grammar cannot express: set it once"
+                    ));
+                }
             };
             schema.insert(key.clone(), combined);
         }

@@ -141,18 +141,18 @@ impl Dialect {
     /// schema allow.
     pub fn string(self, writer: &mut GrammarWriter<'_>, schema: &Map<String, Value>) -> String {
         let count = |name: &str| schema.get(name).and_then(Value::as_f64).map(|count| count as u64);
-        let least = count("minLength").unwrap_or(0);
-        let most = count("maxLength").map(|most| most.to_string()).unwrap_or_default();
-        let length = format!("{{{least},{most}}}");
+        let min = count("minLength").unwrap_or(0);
+        let max = count("maxLength").map(|max| max.to_string()).unwrap_or_default();
+        let length = format!("{{{min},{max}}}");
         let pattern = schema.get("pattern").and_then(Value::as_str);
         let whole = pattern.map(|pattern| format!("/{}/", whole_text_pattern(pattern)));
         let and_pattern =
             |content: String| whole.iter().fold(content, |content, pattern| format!("{content} & {pattern}"));
-        let bounded = if least == 0 && most.is_empty() { ANY.to_owned() } else { format!("/(?s:.){length}/") };
+        let bounded = if min == 0 && max.is_empty() { ANY.to_owned() } else { format!("/(?s:.){length}/") };
         match self {
             Self::Tagged { end, mark } => writer.ended_text(&and_pattern(bounded), end, mark),
             Self::Marked { quote } => {
-                let empty = least == 0 && pattern.is_none_or(schema::pattern_matches_empty);
+                let empty = min == 0 && pattern.is_none_or(schema::pattern_matches_empty);
                 format!("{} {}", writer.mark(quote), writer.text_before(quote, &and_pattern(bounded), empty))
             }
             Self::Python if pattern.is_none() => {

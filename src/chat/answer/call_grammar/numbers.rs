@@ -14,12 +14,26 @@ const MAX_FRACTION: u32 = 6;
 /// The expression of numbers without bounds, with few enough digits for every parser.
 const NUMBER: &str = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?";
 
+/// The bounds of a schema.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Bounds<'s> {
+    minimum: Option<&'s Value>,
+    exclusive_minimum: Option<&'s Value>,
+    maximum: Option<&'s Value>,
+    exclusive_maximum: Option<&'s Value>,
+}
+
 /// Returns the expression of the integers, or of all numbers, that the schema allows; `None` if
 /// there is none.
 pub(super) fn expression(schema: &Map<String, Value>, integers: bool) -> Option<String> {
     let bound = |name: &str| schema.get(name).filter(|bound| bound.is_number());
-    let bounds = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"].map(bound);
-    if bounds == [None; 4] && !integers {
+    let bounds = Bounds {
+        minimum: bound("minimum"),
+        exclusive_minimum: bound("exclusiveMinimum"),
+        maximum: bound("maximum"),
+        exclusive_maximum: bound("exclusiveMaximum"),
+    };
+    if bounds == Bounds::default() && !integers {
         return Some(NUMBER.to_owned());
     }
     let scales = if integers { 0..=0 } else { 0..=MAX_FRACTION };
@@ -28,8 +42,10 @@ pub(super) fn expression(schema: &Map<String, Value>, integers: bool) -> Option<
 }
 
 /// Returns expressions of the numbers with `fraction` digits after the point.
-fn fixed_point(bounds: [Option<&Value>; 4], fraction: u32) -> Vec<String> {
-    let [minimum, above, maximum, below] = bounds.map(|bound| Some(Decimal::of(bound?).scaled(fraction)));
+fn fixed_point(bounds: Bounds<'_>, fraction: u32) -> Vec<String> {
+    let scaled = |bound: Option<&Value>| Some(Decimal::of(bound?).scaled(fraction));
+    let (minimum, above) = (scaled(bounds.minimum), scaled(bounds.exclusive_minimum));
+    let (maximum, below) = (scaled(bounds.maximum), scaled(bounds.exclusive_maximum));
     let unit = 10_i128.pow(fraction);
     let low = [minimum.map(|s| s.ceiling), above.map(|s| s.floor.saturating_add(1))].into_iter().flatten().max();
     let high = [maximum.map(|s| s.floor), below.map(|s| s.ceiling.saturating_sub(1))].into_iter().flatten().min();
@@ -91,7 +107,7 @@ type DigitRange = Vec<(u8, u8)>;
 
 /// Splits the integers from `low` to `high` into ranges in which each digit varies independently.
 fn ranges(low: i128, high: i128) -> Vec<DigitRange> {
-    let mut found = vec![];
+    let mut split = vec![];
     let mut low = low;
     while low <= high {
         // The longest range from `low` that differs in its last digits only: the first of these
@@ -110,10 +126,10 @@ fn ranges(low: i128, high: i128) -> Vec<DigitRange> {
         }
         range.push((digit as u8, (digit + steps - 1) as u8));
         range.extend((0..free).map(|_| (0, 9)));
-        found.push(range);
+        split.push(range);
         low += steps * unit;
     }
-    found
+    split
 }
 
 /// Returns the expression of a range, with the point before the last `fraction` digits.

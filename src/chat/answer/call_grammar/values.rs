@@ -41,7 +41,13 @@ pub(in crate::chat::answer) struct FieldSyntax<'f> {
     pub values: Dialect,
 }
 
-/// An expression; `None` if there is no value that could be written.
+/// A field of an object.
+struct SequenceItem {
+    expression: String,
+    required: bool,
+}
+
+/// An expression; `None` if no value can be written.
 type Expression = Result<Option<String>, String>;
 
 impl<'v, 't> ValueRules<'v, 't> {
@@ -57,7 +63,7 @@ impl<'v, 't> ValueRules<'v, 't> {
                 expressions.extend(self.object(&alternative, syntax, MAX_DEPTH)?);
             }
         }
-        self.any_of(expressions).ok_or_else(|| "allows no arguments that could be written".to_owned())
+        self.any_of(expressions).ok_or_else(|| "allows no arguments that can be written: relax its limits".to_owned())
     }
 
     /// Returns the expression of a call's arguments, written as an object of the dialect.
@@ -158,27 +164,27 @@ impl<'v, 't> ValueRules<'v, 't> {
     }
 
     fn array(&mut self, alternative: &Alternative, dialect: Dialect, depth: usize) -> Expression {
-        let (least, most) = (alternative.count("minItems").unwrap_or(0), alternative.count("maxItems"));
+        let (min, max) = (alternative.count("minItems").unwrap_or(0), alternative.count("maxItems"));
         let item = match alternative.schema.get("items") {
-            _ if most == Some(0) => None,
+            _ if max == Some(0) => None,
             Some(schema) => self.value(schema, dialect, depth)?,
             None => self.any_value(dialect, depth.min(MAX_UNRESTRICTED_DEPTH)),
         };
         Ok(match item {
-            Some(item) if most.is_none_or(|most| least <= most) => Some(self.list(&item, dialect, least, most)),
-            None if least == 0 => Some("\"[]\"".to_owned()),
+            Some(item) if max.is_none_or(|max| min <= max) => Some(self.list(&item, dialect, min, max)),
+            None if min == 0 => Some("\"[]\"".to_owned()),
             _ => None,
         })
     }
 
-    fn list(&mut self, item: &str, dialect: Dialect, least: usize, most: Option<usize>) -> String {
-        let items = repeated(item, dialect.comma(), least, most);
+    fn list(&mut self, item: &str, dialect: Dialect, min: usize, max: Option<usize>) -> String {
+        let items = repeated(item, dialect.comma(), min, max);
         self.writer.rule(format!("\"[\" {items} \"]\""))
     }
 
-    fn map(&mut self, value: String, syntax: &FieldSyntax<'_>, least: usize, most: Option<usize>) -> String {
+    fn map(&mut self, value: String, syntax: &FieldSyntax<'_>, min: usize, max: Option<usize>) -> String {
         let entry = self.writer.rule(format!("{} {value}", syntax.any_key));
-        let entries = repeated(&entry, syntax.comma, least, most);
+        let entries = repeated(&entry, syntax.comma, min, max);
         self.writer.rule(format!("{} {entries} {}", syntax.open, syntax.close).trim().to_owned())
     }
 
@@ -189,8 +195,8 @@ impl<'v, 't> ValueRules<'v, 't> {
         if names_fields || is_open && alternative.schema.contains_key("properties") {
             return self.fields(alternative, syntax, depth);
         }
-        let (least, most) = (alternative.count("minProperties").unwrap_or(0), alternative.count("maxProperties"));
-        if least > 1 {
+        let (min, max) = (alternative.count("minProperties").unwrap_or(0), alternative.count("maxProperties"));
+        if min > 1 {
             return Err(
                 "has `minProperties` without named properties, which a grammar cannot express: remove it".to_owned()
             );
@@ -200,8 +206,8 @@ impl<'v, 't> ValueRules<'v, 't> {
             _ => self.value(&Value::Bool(true), syntax.values, depth.min(MAX_UNRESTRICTED_DEPTH + 1))?,
         };
         Ok(match value {
-            Some(value) if most.is_none_or(|most| least <= most) => Some(self.map(value, syntax, least, most)),
-            None if least == 0 => Some(self.writer.rule(format!("{} {}", syntax.open, syntax.close).trim().to_owned())),
+            Some(value) if max.is_none_or(|max| min <= max) => Some(self.map(value, syntax, min, max)),
+            None if min == 0 => Some(self.writer.rule(format!("{} {}", syntax.open, syntax.close).trim().to_owned())),
             _ => None,
         })
     }
@@ -209,14 +215,14 @@ impl<'v, 't> ValueRules<'v, 't> {
     /// Returns the expression of an object with named fields.
     fn fields(&mut self, alternative: &Alternative, syntax: &FieldSyntax<'_>, depth: usize) -> Expression {
         let (properties, required) = (alternative.properties(), alternative.required());
-        let least = alternative.count("minProperties").unwrap_or(0);
+        let min = alternative.count("minProperties").unwrap_or(0);
         let names: Vec<&str> = properties.keys().map(String::as_str).collect();
         let more: Vec<&str> = required.iter().copied().filter(|name| !properties.contains_key(*name)).collect();
-        if least > required.len()
-            || alternative.count("maxProperties").is_some_and(|most| most < names.len() + more.len())
+        if min > required.len() || alternative.count("maxProperties").is_some_and(|max| max < names.len() + more.len())
         {
             return Err(
-                "has `minProperties` or `maxProperties` with optional properties, which a grammar cannot express"
+                "has `minProperties` or `maxProperties` with optional properties, which a grammar cannot express: \
+                 remove it"
                     .into(),
             );
         }
@@ -226,7 +232,8 @@ impl<'v, 't> ValueRules<'v, 't> {
             let value = self.value(properties.get(name).unwrap_or(unnamed), syntax.values, depth)?;
             let key = (syntax.key)(self.writer, name);
             match (key, value) {
-                (Some(key), Some(value)) => items.push((format!("{key} {value}"), required.contains(&name))),
+                (Some(key), Some(value)) => items
+                    .push(SequenceItem { expression: format!("{key} {value}"), required: required.contains(&name) }),
                 (None, _) => {
                     return Err(format!(
                         "has the property `{name}`, which the model's call format cannot write: rename it"
@@ -240,12 +247,12 @@ impl<'v, 't> ValueRules<'v, 't> {
         Ok(Some(self.writer.rule(format!("{} {items} {}", syntax.open, syntax.close).trim().to_owned())))
     }
 
-    /// Returns the expression of items in order, each with a flag for whether it is required.
-    fn sequence(&mut self, items: &[(String, bool)], comma: &str) -> String {
+    /// Returns the expression of items in order.
+    fn sequence(&mut self, items: &[SequenceItem], comma: &str) -> String {
         // The rest of the sequence from an item on: after an earlier item, and as the first.
         let (mut after, mut first) = ("\"\"".to_owned(), "\"\"".to_owned());
-        for (item, required) in items.iter().rev() {
-            let (next, alone) = (format!("{comma} {item} {after}"), format!("{item} {after}"));
+        for SequenceItem { expression, required } in items.iter().rev() {
+            let (next, alone) = (format!("{comma} {expression} {after}"), format!("{expression} {after}"));
             let (next, alone) =
                 if *required { (next, alone) } else { (format!("{next} | {after}"), format!("{alone} | {first}")) };
             (after, first) = (self.writer.rule(next.trim().to_owned()), self.writer.rule(alone));
@@ -254,10 +261,10 @@ impl<'v, 't> ValueRules<'v, 't> {
     }
 }
 
-fn repeated(item: &str, comma: &str, least: usize, most: Option<usize>) -> String {
-    let more = most.map_or(String::new(), |most| most.saturating_sub(1).to_string());
-    let some = format!("{item} ({comma} {item}){{{},{more}}}", least.saturating_sub(1));
-    match (least, most) {
+fn repeated(item: &str, comma: &str, min: usize, max: Option<usize>) -> String {
+    let more = max.map_or(String::new(), |max| max.saturating_sub(1).to_string());
+    let some = format!("{item} ({comma} {item}){{{},{more}}}", min.saturating_sub(1));
+    match (min, max) {
         (_, Some(0)) => "\"\"".to_owned(),
         (0, _) => format!("({some})?"),
         _ => some,

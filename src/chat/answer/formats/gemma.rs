@@ -9,7 +9,7 @@ use super::super::call_grammar::{
 };
 use super::super::{
     call_format::{CallEnd, CallFormat, Quote},
-    cursor::Cursor,
+    cursor::CallCursor,
 };
 #[cfg(feature = "constrained")]
 use crate::chat::Tool;
@@ -42,18 +42,18 @@ pub(super) const FUNCTION_GEMMA: CallFormat = CallFormat {
 };
 
 fn call(text: &str, quote: &str) -> Result<Vec<ToolCall>, String> {
-    let mut cursor = Cursor::new(text);
+    let mut cursor = CallCursor::new(text);
     cursor.expect("call:")?;
     let name = cursor.name()?;
     cursor.expect("{")?;
     let arguments = object(&mut cursor, quote)?;
     if !cursor.rest.trim().is_empty() {
-        return Err(format!("goes on after its end with `{}`", cursor.rest.trim()));
+        return Err(format!("continues after its end with `{}`", cursor.rest.trim()));
     }
     Ok(vec![ToolCall::new(name, arguments)])
 }
 
-fn object(cursor: &mut Cursor<'_>, quote: &str) -> Result<Map<String, Value>, String> {
+fn object(cursor: &mut CallCursor<'_>, quote: &str) -> Result<Map<String, Value>, String> {
     let entries = cursor.list("}", |cursor| {
         let in_key = |char| !":{},".contains(char);
         let key = if cursor.eat(quote) { cursor.until(quote)? } else { cursor.take("a key", in_key)? };
@@ -63,7 +63,7 @@ fn object(cursor: &mut Cursor<'_>, quote: &str) -> Result<Map<String, Value>, St
     Ok(entries.into_iter().collect())
 }
 
-fn value(cursor: &mut Cursor<'_>, quote: &str) -> Result<Value, String> {
+fn value(cursor: &mut CallCursor<'_>, quote: &str) -> Result<Value, String> {
     if cursor.eat(quote) {
         return Ok(cursor.until(quote)?.into());
     }

@@ -11,7 +11,7 @@ use super::super::call_grammar::{
 use super::{
     super::{
         call_format::{CallEnd, CallFormat, Quote},
-        cursor::Cursor,
+        cursor::CallCursor,
     },
     pythonic,
 };
@@ -36,7 +36,7 @@ const CLOSE: &str = "</parameter>";
 const MAX_DEPTH: usize = 16;
 
 fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
-    let mut cursor = Cursor::new(text);
+    let mut cursor = CallCursor::new(text);
     cursor.expect("<function=")?;
     let name = cursor.until(">")?.trim();
     let schema = tools.iter().find(|tool| tool.name == name).map_or(&Value::Null, |tool| &tool.parameters);
@@ -55,7 +55,7 @@ fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
         arguments.insert(key.to_owned(), typed(value, schema, &schema["properties"][key]));
     }
     if !cursor.rest.trim().is_empty() {
-        return Err(format!("goes on after its end with `{}`", cursor.rest.trim()));
+        return Err(format!("continues after its end with `{}`", cursor.rest.trim()));
     }
     Ok(ToolCall::new(name, arguments))
 }

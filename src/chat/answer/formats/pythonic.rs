@@ -9,7 +9,7 @@ use super::super::call_grammar::{
 };
 use super::super::{
     call_format::{CallEnd, CallFormat, DOUBLE, SINGLE, UnmarkedCall},
-    cursor::{Cursor, is_name_char},
+    cursor::{CallCursor, is_name_char},
 };
 use crate::chat::{Tool, ToolCall};
 
@@ -61,7 +61,7 @@ fn begins_call(text: &str, tools: &[Tool]) -> Option<bool> {
 
 /// Parses a list of calls, or calls in a row.
 fn calls(text: &str) -> Result<Vec<ToolCall>, String> {
-    let mut cursor = Cursor::new(text);
+    let mut cursor = CallCursor::new(text);
     let mut calls = vec![];
     if cursor.eat("[") {
         calls = cursor.list("]", call)?;
@@ -73,7 +73,7 @@ fn calls(text: &str) -> Result<Vec<ToolCall>, String> {
     Ok(calls)
 }
 
-fn call(cursor: &mut Cursor<'_>) -> Result<ToolCall, String> {
+fn call(cursor: &mut CallCursor<'_>) -> Result<ToolCall, String> {
     let name = cursor.name()?;
     cursor.expect("(")?;
     let arguments = cursor.list(")", |cursor| {
@@ -88,11 +88,11 @@ fn call(cursor: &mut Cursor<'_>) -> Result<ToolCall, String> {
 
 /// Returns the value of a Python or JSON literal; `None` if the text is not a literal.
 pub(super) fn value(text: &str) -> Option<Value> {
-    let mut cursor = Cursor::new(text);
+    let mut cursor = CallCursor::new(text);
     parse(&mut cursor).ok().filter(|_| cursor.rest.trim().is_empty())
 }
 
-fn parse(cursor: &mut Cursor<'_>) -> Result<Value, String> {
+fn parse(cursor: &mut CallCursor<'_>) -> Result<Value, String> {
     for quote in ['"', '\''] {
         if cursor.eat(quote.encode_utf8(&mut [0; 4])) {
             return Ok(string(cursor, quote)?.into());
@@ -117,7 +117,7 @@ fn parse(cursor: &mut Cursor<'_>) -> Result<Value, String> {
 }
 
 /// Parses a string after its opening quote.
-fn string(cursor: &mut Cursor<'_>, quote: char) -> Result<String, String> {
+fn string(cursor: &mut CallCursor<'_>, quote: char) -> Result<String, String> {
     let mut text = String::new();
     let mut chars = cursor.rest.chars();
     while let Some(char) = chars.next() {

@@ -1,8 +1,8 @@
-//! Types that are refused, and texts that fail.
+//! Tests of unsupported types, and of texts that fail.
 
 use super::*;
 
-/// Checks that a type is refused before anything is generated, by an error that has these words.
+/// Checks that a type is refused before generation, with an error that contains these words.
 pub(super) fn refused<T: DeserializeOwned + JsonSchema>(runner: &mut Runner, words: &[&str]) {
     match runner.generate_as::<T>("Once", &hot(0)).map(drop) {
         Err(Error::Grammar(what)) => words.iter().for_each(|word| assert!(what.contains(word), "{word}: {what}")),
@@ -73,7 +73,7 @@ fn failed_text_is_in_the_error() {
     let error =
         runner.chat_as::<Note>(&messages, &Default::default(), &GenerateOptions { max_tokens: Some(4), ..hot(0) });
     assert!(matches!(error, Err(Error::Incomplete { stop, .. }) if stop == "TokenLimit"));
-    // A limit that comes just after the last token is no failure.
+    // A limit right after the last token is not a failure.
     let grammar =
         runner.grammars().unwrap().json_schema_with(&json!({ "type": "array", "maxItems": 0 }), JsonStyle::Compact);
     let options = GenerateOptions { grammar: Some(grammar.unwrap()), ..hot(0) };
@@ -82,14 +82,14 @@ fn failed_text_is_in_the_error() {
     assert!(matches!(generation.summary().stop, StopReason::EndOfGeneration(_)), "{count}");
     let exact = GenerateOptions { max_tokens: Some(generation.summary().generated_tokens), ..hot(0) };
     runner.generate_as::<[u8; 0]>("Once", &exact).unwrap();
-    // A rule of the type that its schema does not have.
+    // A rule of the type that its schema does not express.
     match runner.generate_as::<[Fussy; 2]>("Once", &hot(0)) {
         Err(Error::Form { form, what, text }) => {
             assert!(form == "[Fussy; 2]" && what.contains("never right") && text.starts_with('['), "{what}: {text}");
         }
         other => panic!("{other:?}"),
     }
-    // serde reads no integers of 128 bits there.
+    // serde cannot read 128-bit integers there.
     let error = runner.generate_as::<Wide>("Once", &hot(0));
     assert!(matches!(error, Err(Error::Form { .. })), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! Limits and white space of the JSON of a schema, and formats of strings.
+//! Tests of limits and white space of generated JSON, and of string formats.
 
 use super::*;
 
@@ -102,13 +102,13 @@ dated!(Timestamp, jiff::Timestamp, "date-time");
 dated!(Span, jiff::SignedDuration, "duration");
 dated!(Zoned, jiff::Zoned, "zoned-date-time");
 
-/// As the crate jiff reads them, whose schemas schemars writes with these formats.
+/// Reads the values with the jiff crate, for whose types schemars writes these formats.
 #[test]
 fn generated_formats_are_read_by_their_types() {
     let runner = &mut storyteller();
     hold!(all_hold, runner, Date, Time, DateTime, Timestamp, Span);
     errors::refused::<Zoned>(runner, &["`Zoned`", "`format`", "zoned-date-time"]);
-    // What the expressions of llguidance and of other crates differ in.
+    // Dates and times on which llguidance's expressions and other crates differ.
     let runner = storyteller();
     let accepts =
         |schema: Value, text: &str| accepts(&runner, &runner.grammars().unwrap().json_schema(&schema).unwrap(), text);
