@@ -103,7 +103,7 @@ impl Backend for Cpu {
 
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
         let widest = weights::prepare::widest_quantized(plan);
-        program::executable::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs], max_positions)
+        program::memory::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs], max_positions)
     }
 
     fn reads_in_place(&self, plan: &Plan) -> Vec<Arc<str>> {

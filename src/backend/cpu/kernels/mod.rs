@@ -6,6 +6,7 @@ pub(super) mod product;
 pub(super) mod quantize;
 pub(super) mod recurrent;
 pub(super) mod rope;
+pub(super) mod route;
 #[cfg(test)]
 mod tests;
 

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use super::{matrix::Stack, packed::Packed};
+use super::{packed::Packed, stack::Stack};
 use crate::{
     Error, Result,
     backend::{

@@ -5,3 +5,4 @@ pub(super) mod interleave;
 pub(super) mod matrix;
 pub(super) mod packed;
 pub(super) mod prepare;
+pub(super) mod stack;

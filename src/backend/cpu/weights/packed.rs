@@ -5,7 +5,7 @@
 
 use std::{ops::Range, slice, sync::Arc};
 
-use super::matrix::Stack;
+use super::stack::Stack;
 use crate::{
     DType,
     backend::cpu::memory::aligned::AlignedBytes,

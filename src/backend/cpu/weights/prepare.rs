@@ -5,11 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    float::FloatMatrix,
-    interleave::interleave,
-    matrix::{Matrix, Stack},
-};
+use super::{float::FloatMatrix, interleave::interleave, matrix::Matrix, stack::Stack};
 use crate::{
     Error, Result,
     backend::{LoadProgress, cpu::threads::pool::Pool},

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use super::{
-    LayerPages, Queries, Rows, SECTION,
     chunk::Chunk,
     element::{BLOCK, Element, Wide},
     partial::Partial,
     product::Product,
+    queries::{LayerPages, Queries, Rows},
+    split::SECTION,
 };
 use crate::{
     backend::cpu::kernels::math,

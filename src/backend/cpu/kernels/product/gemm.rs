@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{PARTS, Words, accumulate, prefetch, scale_sums};
+use super::inner::{PARTS, Words, accumulate, prefetch, scale_sums};
 use crate::{
     backend::cpu::kernels::quantize::{Activations, CHUNK, Chunk},
     quant::{Lanes, ROWS, Tile},

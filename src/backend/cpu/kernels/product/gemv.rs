@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{PARTS, Words, accumulate, prefetch};
+use super::inner::{PARTS, Words, accumulate, prefetch};
 use crate::{
     backend::cpu::kernels::quantize::{Activations, CHUNK},
     quant::{Lanes, ROWS, Tile},

@@ -1,41 +1,26 @@
 //! Products of sixteen rows of a matrix with some tokens' activations: what every matrix product is made of.
 //!
-//! Out comes `c [tokens, 16]`. For few tokens the packed codes go straight from memory into the products ([`few`]); for
-//! many, 256 columns at a time are unpacked once, into the first-level cache, and used for all tokens ([`many`]).
-#![allow(clippy::needless_range_loop, reason = "tokens are numbered, and their number is a constant to unroll by")]
+//! Out comes `c [tokens, 16]`. For few tokens the packed codes go straight from memory into the products ([`gemv`]); for
+//! many, 256 columns at a time are unpacked once, into the first-level cache, and used for all tokens ([`gemm`]).
 
+mod float;
 mod gemm;
 mod gemv;
+mod inner;
+mod input;
 
 use std::marker::PhantomData;
 
-use super::quantize::{Activations, BLOCK, CHUNK, Chunk};
+pub(crate) use self::input::Input;
+use super::quantize::Activations;
 use crate::{
     backend::cpu::weights::matrix::Matrix,
-    quant::{self, ROWS, Tile, TileVisitor},
+    quant::{self, Tile, TileVisitor},
     simd::Simd,
 };
 
 /// Up to this many tokens, codes go straight from the tiles into the products.
 const FEW_TOKENS: usize = 8;
-/// Bytes ahead of the codes in use that memory is asked for, into the nearest cache and into the second.
-const NEAR: usize = 6 << 10;
-const FAR: usize = 16 << 10;
-/// The most vectors that sixteen rows take.
-const PARTS: usize = 4;
-/// What the matrices are multiplied with.
-#[derive(Clone, Copy)]
-pub(crate) struct Input {
-    /// The rows in 8 bits; not looked at for matrices of plain floats.
-    pub quantized: Activations,
-    /// The rows as they are; not looked at for quantised matrices.
-    pub plain: *const f32,
-    /// Elements from one plain row to the next.
-    pub stride: usize,
-    /// Rows.
-    pub tokens: usize,
-}
-
 /// `c[t][r]` = the product of the matrix's row `16 * group + r` with token `t`. Rows past the matrix give anything.
 ///
 /// # Safety
@@ -51,7 +36,7 @@ pub(crate) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input
                     PackedProduct::<S> { tiles: packed.group(group), x, tokens: input.tokens, c, set: PhantomData };
                 quant::visit_tile(packed.dtype, visitor);
             }
-            Matrix::Float(float) => crate::backend::cpu::weights::float::group_product::<S>(float, group, input, c),
+            Matrix::Float(matrix) => float::group_product::<S>(matrix, group, input, c),
         }
     }
 }
@@ -130,90 +115,6 @@ impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
             }
             if token < tokens {
                 gemv::multiply::<S, T, 1>(tiles, x, token, c);
-            }
-        }
-    }
-}
-
-/// Asks for what lies ahead of the tile, `group` after `group` the part that is as large as one.
-///
-/// Small tiles are read from front to back, and the machine sees that itself: a little help brings them all the way. In
-/// large ones fields far apart are read together. What it then misses must all be asked for, and the nearest cache
-/// cannot wait for as many lines at once as memory can deliver.
-#[inline(always)]
-unsafe fn prefetch<S: Simd, T: Tile>(tile: *const u8, group: usize) {
-    let lines = (ROWS * T::BYTES).div_ceil(64).div_ceil(T::COLUMNS / T::GROUP);
-    for line in group * lines..(group + 1) * lines {
-        // SAFETY: by the caller, the machine has `S`; memory may be asked for anywhere.
-        unsafe {
-            match T::COLUMNS < CHUNK {
-                true => S::prefetch(tile.wrapping_add(NEAR + 64 * line)),
-                false => S::prefetch_far(tile.wrapping_add(FAR + 64 * line)),
-            }
-        }
-    }
-}
-
-/// A group's codes, wherever they come from.
-trait Words {
-    const GROUP: usize;
-    const BITS: u32;
-    unsafe fn word<S: Simd>(&self, index: usize) -> S::I;
-}
-
-/// Adds the products of one group, which begins at `column` of the chunk, with its first `N` tokens to `acc`.
-#[inline(always)]
-unsafe fn accumulate<S: Simd, W: Words, const N: usize>(
-    words: &W,
-    [scale, min]: [S::F; 2],
-    x: &Chunk,
-    column: usize,
-    acc: &mut [S::F; N],
-) {
-    let count = W::GROUP / 4;
-    let span = S::span(W::BITS).min(count);
-    // SAFETY: by the callers, the chunk has those columns and tokens.
-    unsafe {
-        let mut totals = [S::splat_i(0); N];
-        for first in (0..count).step_by(span) {
-            let mut sums = [S::splat_i(0); N];
-            for word in first..first + span {
-                let codes = words.word::<S>(word);
-                for t in 0..N {
-                    let four = x.codes.add(t * CHUNK + column + 4 * word).cast::<i32>().read_unaligned();
-                    sums[t] = S::gather(W::BITS, sums[t], codes, S::splat_i(four));
-                }
-            }
-            for t in 0..N {
-                totals[t] = S::add_i(totals[t], S::total(W::BITS, sums[t]));
-            }
-        }
-        scale_sums::<S, N>([W::GROUP, W::BITS as usize], totals, [scale, min], x, column, acc);
-    }
-}
-
-/// Adds a group's integer sums with `N` tokens to `acc`, times the scales, less the minimum's share.
-#[inline(always)]
-unsafe fn scale_sums<S: Simd, const N: usize>(
-    [group, bits]: [usize; 2],
-    sums: [S::I; N],
-    [scale, min]: [S::F; 2],
-    x: &Chunk,
-    column: usize,
-    acc: &mut [S::F; N],
-) {
-    // SAFETY: as for `accumulate`.
-    unsafe {
-        for t in 0..N {
-            let block = (t * CHUNK + column) / BLOCK;
-            let scale = S::mul(scale, S::splat(*x.scales.add(block)));
-            acc[t] = S::fma(S::to_f(sums[t]), scale, acc[t]);
-            if !(S::SIGNED_BYTES && bits == 8) {
-                let sum = match group {
-                    16 => *x.sums16.add((t * CHUNK + column) / 16),
-                    _ => *x.sums32.add(block),
-                };
-                acc[t] = S::fnma(min, S::splat(sum), acc[t]);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::{
     DType,
     backend::cpu::{
         memory::aligned::AlignedBytes,
-        weights::{matrix::Stack, packed::Packed},
+        weights::{packed::Packed, stack::Stack},
     },
     quant::{self, Lanes, ROWS, Tile, TileVisitor},
     simd::{Portable, Simd},

@@ -1,6 +1,6 @@
 //! How a thread does its share of each stage of a layer of experts.
 
-use super::Walk;
+use super::context::Walk;
 use crate::{
     backend::cpu::{
         kernels::{product::Input, quantize::Activations},
