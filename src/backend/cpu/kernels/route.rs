@@ -1,21 +1,22 @@
-//! The router of a layer of experts.
+//! Turns the logits of a router into the weights of experts.
 
-/// The softmax over the `used` largest of `logits`, in their places; 0 elsewhere. `taken` is room to work in.
-pub(crate) fn route(logits: &[f32], used: usize, taken: &mut Vec<(usize, f32)>, out: &mut [f32]) {
-    taken.clear();
-    for (index, logit) in logits.iter().enumerate() {
-        // One that is not a number comes before all others, so that it is seen.
-        let place = taken.iter().position(|(_, other)| other < logit || logit.is_nan()).unwrap_or(taken.len());
-        if place < used {
-            taken.truncate(used - 1);
-            taken.insert(place, (index, *logit));
+/// Writes the softmax over the `top_k` largest of `logits` to their places in `out`, and 0 elsewhere.
+/// Of equal logits the first is chosen; a NaN counts as the largest, so that it is not lost. `top_k` is
+/// from 1 to the number of logits; `chosen` is scratch.
+pub(crate) fn route(logits: &[f32], top_k: usize, chosen: &mut Vec<(usize, f32)>, out: &mut [f32]) {
+    chosen.clear();
+    for (expert, logit) in logits.iter().enumerate() {
+        let place = chosen.iter().position(|(_, other)| other < logit || logit.is_nan()).unwrap_or(chosen.len());
+        if place < top_k {
+            chosen.truncate(top_k - 1);
+            chosen.insert(place, (expert, *logit));
         }
     }
-    let largest = taken[0].1;
-    taken.iter_mut().for_each(|(_, logit)| *logit = (*logit - largest).exp());
-    let sum: f32 = taken.iter().map(|(_, power)| power).sum();
+    let largest = chosen[0].1;
+    chosen.iter_mut().for_each(|(_, logit)| *logit = (*logit - largest).exp());
+    let sum: f32 = chosen.iter().map(|(_, power)| power).sum();
     out.fill(0.0);
-    taken.iter().for_each(|(index, power)| out[*index] = power / sum);
+    chosen.iter().for_each(|(expert, power)| out[*expert] = power / sum);
 }
 
 #[cfg(test)]
@@ -23,15 +24,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_are_taken_and_of_equal_ones_the_first() {
-        let check = |logits: &[f32], used, expected: &[f32]| {
+    fn router_weighs_the_largest_logits_and_the_first_of_equal_ones() {
+        let check = |logits: &[f32], top_k, expected: &[f32]| {
             let mut out = vec![9.0; logits.len()];
-            route(logits, used, &mut vec![], &mut out);
+            route(logits, top_k, &mut vec![], &mut out);
             let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6 || a.is_nan() && b.is_nan();
             assert!(out.iter().zip(expected).all(near), "{logits:?}: {out:?}");
         };
-        let third = 3f32.ln();
-        check(&[0.0, third, -5.0, 0.0], 2, &[0.25, 0.75, 0.0, 0.0]);
+        let ln_3 = 3f32.ln();
+        check(&[0.0, ln_3, -5.0, 0.0], 2, &[0.25, 0.75, 0.0, 0.0]);
         check(&[1.0, 2.0, 2.0, 2.0], 1, &[0.0, 1.0, 0.0, 0.0]);
         check(&[7.0], 1, &[1.0]);
         check(&[100.0, 100.0, -100.0], 3, &[0.5, 0.5, 0.0]);

@@ -1,36 +1,53 @@
 //! The memory that a plan's steps work in.
 
-use super::{buffer::row_stride, experts::Sizes, lower::Program};
+use super::{buffer::row_stride, expert_slots::ExpertSizes, lower::Program};
 use crate::{
-    Error, Result,
-    backend::cpu::{
-        kernels::{attention, quantize::Activations},
-        memory::aligned::AlignedBytes,
+    Result,
+    backend::{
+        Step,
+        cpu::{
+            error::out_of_memory,
+            kernels::{attention, quantize::Q8Activations},
+            memory::aligned::AlignedBytes,
+        },
     },
     graph::{AttentionSpec, Op, Rows},
     plan::{Operand, Plan},
     quant::ROWS,
 };
 
-/// What steps work in; it grows to the largest step seen.
-pub(crate) struct Memory {
+/// The sizes of a step that its memory depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StepSize {
     pub tokens: usize,
     pub outputs: usize,
+}
+
+impl StepSize {
+    /// Returns the largest number of rows of a value.
+    fn rows(self) -> usize {
+        self.tokens.max(self.outputs)
+    }
+}
+
+/// The memory of steps up to a size.
+pub(crate) struct Memory {
+    pub size: StepSize,
     /// All slots.
     pub slots: AlignedBytes,
-    /// Rows in 8 bits.
-    pub activations: AlignedBytes,
-    /// The tables of cosines and sines.
+    /// The activations of a product in int8.
+    pub q8: AlignedBytes,
+    /// Tables of angles, `[tokens, 2 * frequencies]`: cosines, then sines.
     pub angles: Vec<Vec<f32>>,
-    /// One for each thread.
+    /// Scratch of each thread.
     pub scratch: Vec<AlignedBytes>,
-    /// What layers of experts work in.
+    /// The slots of layers of experts.
     pub experts: AlignedBytes,
-    /// What sections of the cache come to until all of a unit have been attended to; it grows to the longest step seen.
+    /// Partial results of attention, as large as the step with the most needs.
     pub partials: AlignedBytes,
 }
 
-/// Where each slot lies: its offset in floats and the distance between its rows.
+/// The place of a slot: its offset, and the distance between its rows, both in floats.
 #[derive(Clone, Copy)]
 pub(crate) struct SlotPlace {
     pub offset: usize,
@@ -38,58 +55,92 @@ pub(crate) struct SlotPlace {
 }
 
 impl Memory {
-    pub fn new(
-        plan: &Plan,
-        program: &Program,
-        widest: usize,
-        threads: usize,
-        [tokens, outputs]: [usize; 2],
-    ) -> Result<Self> {
-        let last = slot_places(plan, tokens, outputs);
-        let floats = last.last().map_or(0, |end| end.offset);
-        let rows = tokens.max(outputs);
+    /// Allocates memory for steps up to `size`. `widest_q8` is the width of the widest int8 activations.
+    ///
+    /// # Errors
+    /// Where the system refuses the memory.
+    pub fn new(plan: &Plan, program: &Program, widest_q8: usize, threads: usize, size: StepSize) -> Result<Self> {
+        let floats = slot_places(plan, size).last().map_or(0, |end| end.offset);
+        let rows = size.rows();
         let scratch = (0..threads).map(|_| allocate(scratch_floats(plan, rows) * 4, "a thread's scratch"));
         Ok(Self {
-            tokens,
-            outputs,
+            size,
             slots: allocate(floats * 4, "the activations")?,
-            activations: allocate(Activations::bytes(rows, widest), "the activations in 8 bits")?,
-            angles: program.angles.iter().map(|row| vec![0.0; 2 * row.len() * tokens]).collect(),
+            q8: allocate(Q8Activations::bytes(rows, widest_q8), "the int8 activations")?,
+            angles: program.frequencies.iter().map(|row| vec![0.0; 2 * row.len() * size.tokens]).collect(),
             scratch: scratch.collect::<Result<_>>()?,
-            experts: allocate(experts_bytes(plan, rows), "the experts' activations")?,
-            partials: allocate(0, "the results of sections of the cache")?,
+            experts: allocate(experts_bytes(plan, rows), "the activations of experts")?,
+            partials: allocate(0, "partial results of attention")?,
         })
+    }
+
+    /// Grows the memory to the step's size, and to its partial results.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub fn grow(&mut self, plan: &Plan, program: &Program, widest_q8: usize, step: &Step<'_>) -> Result<()> {
+        let (tokens, outputs) = (step.tokens.len(), step.outputs.len());
+        let size = StepSize { tokens: tokens.max(self.size.tokens), outputs: outputs.max(self.size.outputs) };
+        if size != self.size {
+            // The old memory is freed before the new one is allocated, so that they never exist together.
+            for size in [StepSize { tokens: 1, outputs: 1 }, size] {
+                *self = Self::new(plan, program, widest_q8, self.scratch.len(), size)?;
+            }
+        }
+        let of_spec = |spec| step.runs.iter().map(|run| attention::partials_len(spec, run.start, run.len)).sum();
+        let bytes = 4 * attention_specs(plan).map(of_spec).max().unwrap_or(0);
+        if bytes > self.partials.len() {
+            for bytes in [0, bytes] {
+                self.partials = allocate(bytes, "partial results of attention")?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// The bytes that a plan's steps work in, over sequences of so many positions together.
-pub(crate) fn scratch_bytes(
-    plan: &Plan,
-    widest: usize,
-    threads: usize,
-    [tokens, outputs]: [usize; 2],
-    positions: usize,
-) -> usize {
-    let floats = slot_places(plan, tokens, outputs).last().map_or(0, |end| end.offset);
-    let rows = tokens.max(outputs);
-    let angles = 2 * frequencies(plan) * tokens;
-    let partials = attentions(plan).map(|spec| attention::partials_bound(spec, tokens, positions)).max().unwrap_or(0);
-    let fixed = 4 * (floats + angles) + Activations::bytes(rows, widest) + threads * 4 * scratch_floats(plan, rows);
-    let fixed = fixed + experts_bytes(plan, rows);
+/// Returns the bytes of memory for steps up to `size`, whose runs end at positions that add up to
+/// `positions` at most.
+pub(crate) fn scratch_bytes(plan: &Plan, widest_q8: usize, threads: usize, size: StepSize, positions: usize) -> usize {
+    let floats = slot_places(plan, size).last().map_or(0, |end| end.offset);
+    let rows = size.rows();
+    let angles = 2 * frequencies(plan) * size.tokens;
+    let bounds = attention_specs(plan).map(|spec| attention::partials_bound(spec, size.tokens, positions));
+    let partials = bounds.max().unwrap_or(0);
+    let fixed = 4 * (floats + angles)
+        + Q8Activations::bytes(rows, widest_q8)
+        + threads * 4 * scratch_floats(plan, rows)
+        + experts_bytes(plan, rows);
     partials.saturating_mul(4).saturating_add(fixed)
 }
 
-/// The plan's attention ops.
-pub(crate) fn attentions(plan: &Plan) -> impl Iterator<Item = AttentionSpec> {
+/// Returns the places of the slots; the last entry is the end of all.
+pub(crate) fn slot_places(plan: &Plan, size: StepSize) -> Vec<SlotPlace> {
+    let mut offset = 0;
+    let mut places = Vec::with_capacity(plan.slots().len() + 1);
+    for slot in plan.slots() {
+        let rows = match slot.rows {
+            Rows::Fixed(rows) => rows,
+            Rows::Tokens => size.tokens,
+            Rows::Outputs => size.outputs,
+        };
+        let stride = row_stride(slot.width);
+        places.push(SlotPlace { offset, stride });
+        offset += rows * stride;
+    }
+    places.push(SlotPlace { offset, stride: 0 });
+    places
+}
+
+fn attention_specs(plan: &Plan) -> impl Iterator<Item = AttentionSpec> {
     plan.steps().iter().filter_map(|step| step.op.attention().copied())
 }
 
-/// The bytes that layers of experts work in, one after the other.
+/// Returns the bytes of the slots of the largest layer of experts.
 fn experts_bytes(plan: &Plan, rows: usize) -> usize {
-    plan.steps().iter().filter_map(Sizes::of).map(|sizes| sizes.bytes(rows)).max().unwrap_or(0)
+    plan.steps().iter().filter_map(ExpertSizes::of).map(|sizes| sizes.bytes(rows)).max().unwrap_or(0)
 }
 
-/// The frequencies of all tables of angles.
+/// Returns the number of frequencies of all tables of angles.
 fn frequencies(plan: &Plan) -> usize {
     let mut tables: Vec<&Operand> = Vec::new();
     for step in plan.steps() {
@@ -106,29 +157,12 @@ fn frequencies(plan: &Plan) -> usize {
     widths.sum()
 }
 
-/// Floats of scratch that a thread needs for steps of up to `rows` rows.
+/// Returns the floats of scratch of a thread for steps of up to `rows` rows.
 fn scratch_floats(plan: &Plan, rows: usize) -> usize {
-    attentions(plan).map(attention::scratch_len).max().unwrap_or(0).max(2 * ROWS * rows)
+    // A product with an activation needs the results of two matrices.
+    attention_specs(plan).map(attention::scratch_len).max().unwrap_or(0).max(2 * ROWS * rows)
 }
 
-/// Where the slots lie; the last entry is the end of them all.
-pub(crate) fn slot_places(plan: &Plan, tokens: usize, outputs: usize) -> Vec<SlotPlace> {
-    let mut offset = 0;
-    let mut places = Vec::with_capacity(plan.slots().len() + 1);
-    for slot in plan.slots() {
-        let rows = match slot.rows {
-            Rows::Fixed(rows) => rows,
-            Rows::Tokens => tokens,
-            Rows::Outputs => outputs,
-        };
-        let stride = row_stride(slot.width);
-        places.push(SlotPlace { offset, stride });
-        offset += rows * stride;
-    }
-    places.push(SlotPlace { offset, stride: 0 });
-    places
-}
-
-pub(crate) fn allocate(bytes: usize, what: &'static str) -> Result<AlignedBytes> {
-    AlignedBytes::new(bytes).ok_or(Error::Memory { what, needed: bytes as u64, limit: 0 })
+fn allocate(bytes: usize, what: &'static str) -> Result<AlignedBytes> {
+    AlignedBytes::new(bytes).ok_or_else(|| out_of_memory(what, bytes))
 }

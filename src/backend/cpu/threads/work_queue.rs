@@ -1,82 +1,100 @@
-//! How the threads of a call divide a task whose pieces may be done in any order, by anyone.
+//! Divides a task among the threads of a call, in pieces that any thread can do in any order.
 //!
-//! Each thread works through a share of its own from front to back, which memory likes best, and then takes over what
-//! slower threads have left of theirs: a core that another process holds, or that runs slower, costs what it does not
-//! do and no more.
+//! Each thread takes the pieces of its own share from front to back, which keeps its reads sequential,
+//! and then steals from the shares of slower threads: a core that another process occupies, or that
+//! runs slower, costs the work that it leaves undone and no more.
 
 use std::{
     ops::Range,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Bits of the place in a share; the number of the task is above them.
-const PLACE_BITS: u32 = 40;
+/// Bits of the position in a [`Share`]; the number of the task is above them.
+const POSITION_BITS: u32 = 40;
 
-/// Where each thread's share of the task in hand stands.
+/// The progress of all threads in the current task.
 #[derive(Debug)]
-pub(crate) struct Shares(Box<[Share]>);
+pub(crate) struct WorkQueue(Box<[Share]>);
 
-/// The number of the last task that somebody has taken a part of this share of, and the first piece not yet taken.
+/// The number of the last task of which a piece of this share was taken, and the first piece that was
+/// not taken.
 ///
-/// It has a cache line to itself, as its thread asks it all the time.
+/// It has a cache line to itself, as its thread reads it all the time.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Share(AtomicU64);
 
-impl Shares {
-    /// The shares of so many threads.
+/// A task that threads take from a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuedTask {
+    /// Its number. Every thread comes to the tasks of a call in the order of their numbers.
+    pub number: usize,
+    /// Number of pieces.
+    pub pieces: usize,
+    /// Largest number of pieces that a thread takes at a time.
+    pub at_once: usize,
+}
+
+/// A thread of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadNumber {
+    /// Its number, from 0.
+    pub number: usize,
+    /// Number of threads in the call.
+    pub threads: usize,
+}
+
+impl WorkQueue {
+    /// Returns a queue for up to `threads` threads.
     pub fn new(threads: usize) -> Self {
         Self((0..threads).map(|_| Share::default()).collect())
     }
 
-    /// Makes them ready for tasks that are numbered from 0 again. Nobody takes anything meanwhile.
+    /// Resets the queue for tasks that are numbered from 0 again, while no thread takes from it.
     pub fn reset(&self) {
         self.0.iter().for_each(|share| share.0.store(0, Relaxed));
     }
 
-    /// Calls `work` with parts of up to `step` of the pieces `0..count`, until all are taken: those of the share of
-    /// thread `number` first. Each piece is given out once over the `threads` threads that call this for the same
-    /// task. Tasks are numbered in the order in which every thread comes to them.
-    pub fn each(
-        &self,
-        task: usize,
-        [number, threads]: [usize; 2],
-        [count, step]: [usize; 2],
-        mut work: impl FnMut(Range<usize>),
-    ) {
-        for turn in 0..threads {
-            let owner = (number + turn) % threads;
-            let all = share(count, owner, threads);
-            while let Some(part) = self.0[owner].take(task, &all, step) {
-                work(part);
+    /// Calls `work` with ranges of the task's pieces until all are taken, the thread's own share
+    /// first. Over all threads of the call, each piece is taken once.
+    pub fn for_each(&self, task: QueuedTask, thread: ThreadNumber, mut work: impl FnMut(Range<usize>)) {
+        for turn in 0..thread.threads {
+            let owner = ThreadNumber { number: (thread.number + turn) % thread.threads, ..thread };
+            let pieces = owner.share(task.pieces);
+            while let Some(taken) = self.0[owner.number].take(task, &pieces) {
+                work(taken);
             }
         }
     }
 }
 
 impl Share {
-    fn take(&self, task: usize, all: &Range<usize>, step: usize) -> Option<Range<usize>> {
-        // The first task is 1, as 0 says that nothing was taken yet.
-        let task = (task as u64 + 1) << PLACE_BITS;
-        let mut known = self.0.load(Relaxed);
+    /// Takes the next of `pieces`, which are this share's; `None` when all are taken.
+    fn take(&self, task: QueuedTask, pieces: &Range<usize>) -> Option<Range<usize>> {
+        // The first task is 1 here, as 0 says that no piece was taken yet.
+        let first_state = (task.number as u64 + 1) << POSITION_BITS;
+        let mut state = self.0.load(Relaxed);
         loop {
-            let taken = if known < task { 0 } else { (known - task) as usize };
-            // A thread that is at a later task already has left nothing of this one.
-            if known >> PLACE_BITS > task >> PLACE_BITS || taken >= all.len() {
+            let taken = if state < first_state { 0 } else { (state - first_state) as usize };
+            // The share's thread may be at a later task: then no piece of this one is left.
+            if state >> POSITION_BITS > first_state >> POSITION_BITS || taken >= pieces.len() {
                 return None;
             }
-            let part = all.start + taken..all.end.min(all.start + taken + step);
-            match self.0.compare_exchange_weak(known, task + (taken + part.len()) as u64, Relaxed, Relaxed) {
-                Ok(_) => return Some(part),
-                Err(changed) => known = changed,
+            let start = pieces.start + taken;
+            let range = start..pieces.end.min(start + task.at_once);
+            match self.0.compare_exchange_weak(state, first_state + (taken + range.len()) as u64, Relaxed, Relaxed) {
+                Ok(_) => return Some(range),
+                Err(changed) => state = changed,
             }
         }
     }
 }
 
-/// The share that thread `number` of `threads` has of `count` things.
-pub(crate) fn share(count: usize, number: usize, threads: usize) -> Range<usize> {
-    count * number / threads..count * (number + 1) / threads
+impl ThreadNumber {
+    /// Returns the thread's share of `count` pieces.
+    pub fn share(self, count: usize) -> Range<usize> {
+        count * self.number / self.threads..count * (self.number + 1) / self.threads
+    }
 }
 
 #[cfg(test)]
@@ -85,45 +103,48 @@ mod tests {
 
     use super::*;
 
-    /// Tasks of many sizes one after the other, by threads of which some are late or never come.
+    /// Tasks of many sizes one after the other, with threads that are late or absent.
     #[test]
-    fn every_piece_is_given_out_once() {
-        const COUNTS: [usize; 7] = [0, 1, 5, 64, 1000, 3, 257];
+    fn every_piece_is_taken_once() {
+        const PIECES: [usize; 7] = [0, 1, 5, 64, 1000, 3, 257];
         for threads in [1, 2, 3, 7] {
-            let shares = Shares::new(threads);
-            let done: Vec<_> = COUNTS.map(|count| Mutex::new(vec![0; count])).into();
+            let queue = WorkQueue::new(threads);
+            let done: Vec<_> = PIECES.map(|pieces| Mutex::new(vec![0; pieces])).into();
             let barrier = Barrier::new(threads.div_ceil(2));
             std::thread::scope(|scope| {
                 for number in (0..threads).step_by(2) {
-                    let (shares, done, barrier) = (&shares, &done, &barrier);
+                    let (queue, done, barrier) = (&queue, &done, &barrier);
+                    let thread = ThreadNumber { number, threads };
                     scope.spawn(move || {
-                        for (task, count) in COUNTS.into_iter().enumerate() {
-                            shares.each(task, [number, threads], [count, 4], |part| {
-                                part.for_each(|piece| done[task].lock().unwrap()[piece] += 1);
+                        for (number, pieces) in PIECES.into_iter().enumerate() {
+                            queue.for_each(QueuedTask { number, pieces, at_once: 4 }, thread, |taken| {
+                                taken.for_each(|piece| done[number].lock().unwrap()[piece] += 1);
                             });
-                            // Without it in front of every other task, as some tasks need none between them.
-                            if task % 2 == 0 {
+                            // Every other task follows without a barrier, as some tasks of a step do.
+                            if number % 2 == 0 {
                                 barrier.wait();
                             }
                         }
                     });
                 }
             });
-            for (task, done) in done.into_iter().enumerate() {
-                assert_eq!(done.into_inner().unwrap(), vec![1; COUNTS[task]], "task {task}, {threads} threads");
+            for (number, done) in done.into_iter().enumerate() {
+                assert_eq!(done.into_inner().unwrap(), vec![1; PIECES[number]], "task {number}, {threads} threads");
             }
         }
     }
 
     #[test]
-    fn a_thread_begins_with_its_own_share() {
-        let shares = Shares::new(3);
-        let mut parts = Vec::new();
-        shares.each(0, [1, 3], [9, 2], |part| parts.push(part));
-        assert_eq!(parts, [3..5, 5..6, 6..8, 8..9, 0..2, 2..3]);
-        shares.each(0, [0, 3], [9, 2], |_| unreachable!("all is taken"));
-        shares.reset();
-        shares.each(0, [2, 3], [2, 2], |part| parts.push(part));
-        assert_eq!(parts[6..], [1..2, 0..1]);
+    fn thread_takes_its_own_share_first() {
+        let queue = WorkQueue::new(3);
+        let thread = |number| ThreadNumber { number, threads: 3 };
+        let task = QueuedTask { number: 0, pieces: 9, at_once: 2 };
+        let mut ranges = Vec::new();
+        queue.for_each(task, thread(1), |range| ranges.push(range));
+        assert_eq!(ranges, [3..5, 5..6, 6..8, 8..9, 0..2, 2..3]);
+        queue.for_each(task, thread(0), |_| unreachable!("all pieces are taken"));
+        queue.reset();
+        queue.for_each(QueuedTask { pieces: 2, ..task }, thread(2), |range| ranges.push(range));
+        assert_eq!(ranges[6..], [1..2, 0..1]);
     }
 }

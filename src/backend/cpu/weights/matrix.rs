@@ -1,12 +1,12 @@
-//! A weight matrix made ready for products.
+//! A weight matrix that is ready for products.
 
-use super::{float::FloatMatrix, packed::Packed, stack::Stack};
+use super::{float::FloatMatrix, packed::PackedMatrix, stack::Stack};
 
-/// One matrix or several.
+/// One matrix or several stacked ones.
 pub(crate) enum Matrix {
-    /// Blocks of codes, interleaved.
-    Packed(Packed),
-    /// Plain floats, where the file has them.
+    /// Quantised blocks, interleaved.
+    Packed(PackedMatrix),
+    /// Floats, read where the file has them.
     Float(FloatMatrix),
 }
 
@@ -18,8 +18,8 @@ impl Matrix {
         }
     }
 
-    /// The bytes of the weights of one of its matrices.
-    pub fn bytes_each(&self) -> usize {
+    /// Returns the bytes of each stacked matrix.
+    pub fn bytes_per_matrix(&self) -> usize {
         let dtype = match self {
             Self::Packed(packed) => packed.dtype,
             Self::Float(float) => float.dtype,
@@ -28,17 +28,17 @@ impl Matrix {
         rows * dtype.row_bytes(columns).unwrap_or(0)
     }
 
-    /// The bytes of its weights.
+    /// Returns the bytes of all stacked matrices.
     pub fn bytes(&self) -> usize {
-        self.stack().count * self.bytes_each()
+        self.stack().count * self.bytes_per_matrix()
     }
 
-    /// Groups of sixteen rows.
+    /// Returns the number of groups of sixteen rows.
     pub fn groups(&self) -> usize {
         self.stack().groups()
     }
 
-    /// Whether it is multiplied with activations in 8 bits.
+    /// Whether products read the int8 form of the activations.
     pub fn is_quantized(&self) -> bool {
         matches!(self, Self::Packed(_))
     }

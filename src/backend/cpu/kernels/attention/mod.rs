@@ -1,31 +1,32 @@
-//! Attention over the paged cache.
+//! Computes attention over the paged cache.
 //!
-//! A unit of work is a few tokens of one run and one key-value head with all the query heads that read it, so a key
-//! is loaded once for all of them. The positions that it sees come in sections. Within one, pages are visited in order
-//! with a running maximum and sum ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)): scores never exist for more
-//! than a page. The sections' results are then joined in order. Units of short runs are so few that threads do their
-//! sections beside each other; that changes no result, nor does the number of tokens in a run.
+//! A *block* is the query rows of a few tokens with all the query heads that read one key-value head, so
+//! a key is loaded once for all of them. The positions that a block sees are divided into *splits*. Within
+//! a split, pages are visited in order with a running maximum and sum
+//! ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)): there are never scores for more than a page. The
+//! partial results of the splits are then merged in order. Short runs have few blocks, so threads do their
+//! splits in parallel. That changes no result, and neither does the number of tokens in a run.
 
-mod chunk;
+mod cache_product;
 mod element;
+mod head_page;
 mod partial;
-mod product;
 mod queries;
-mod section;
-mod split;
+mod query_block;
+mod splits;
 
 use std::sync::atomic::Ordering::*;
 
 use self::{
-    element::{Element, F16, F32, Format, Q80},
+    element::{CacheElement, CacheF16, CacheF32, CacheFormat, CacheQ8},
     partial::Partial,
-    queries::Rows,
-    section::Unit,
-    split::{partial_len, parts_of_unit, unit_tokens},
+    queries::QueryRows,
+    query_block::QueryBlock,
+    splits::{block_tokens, items_per_block, partial_len},
 };
 pub(crate) use self::{
     queries::{LayerPages, Queries},
-    split::{partials_bound, partials_len, parts},
+    splits::{partials_bound, partials_len, work_items},
 };
 use crate::{
     graph::AttentionSpec,
@@ -33,29 +34,46 @@ use crate::{
     simd::Simd,
 };
 
-/// Calls a function that is generic over an instruction set and the cache's elements.
+/// Calls a function that is generic over an instruction set and the format of the cache.
 macro_rules! with_element {
     ($cache_type:expr, $function:ident::<$simd:ty>($($arg:expr),*)) => {
         match $cache_type {
-            CacheType::F32 => $function::<$simd, F32>($($arg),*),
-            CacheType::F16 => $function::<$simd, F16>($($arg),*),
-            CacheType::Q8_0 => $function::<$simd, Q80>($($arg),*),
+            CacheType::F32 => $function::<$simd, CacheF32>($($arg),*),
+            CacheType::F16 => $function::<$simd, CacheF16>($($arg),*),
+            CacheType::Q8_0 => $function::<$simd, CacheQ8>($($arg),*),
         }
     };
 }
 
-/// Writes one head's key and value of one token, at `position`, into the cache.
-///
-/// # Safety
-/// Both have `head_dim` elements, nobody else uses that position of the head, and the machine has `S`.
-#[inline(always)]
-pub(crate) unsafe fn append<S: Simd>(to: &LayerPages<'_>, head: usize, position: usize, [k, v]: [*const f32; 2]) {
-    // SAFETY: by the caller.
-    unsafe { with_element!(to.cache_type, append_to::<S>(to, head, position, [k, v])) }
+/// Returns the floats of scratch that a work item needs.
+pub(crate) fn scratch_len(spec: AttentionSpec) -> usize {
+    let tokens = block_tokens(spec);
+    query_block::scratch_len(tokens * spec.heads / spec.kv_heads, spec) + 2 * partial_len(spec, tokens)
 }
 
+/// Writes the key and value of one token and head to their position in the cache.
+///
+/// # Safety
+/// `k` and `v` are readable for `head_dim` floats, the cache has the position's page, no other thread uses
+/// that position of the head, and the machine has `S`.
 #[inline(always)]
-unsafe fn append_to<S: Simd, E: Format>(to: &LayerPages<'_>, head: usize, position: usize, [k, v]: [*const f32; 2]) {
+pub(crate) unsafe fn append<S: Simd>(to: &LayerPages<'_>, head: usize, position: usize, k: *const f32, v: *const f32) {
+    // SAFETY: by the caller.
+    unsafe { with_element!(to.cache_type, append_as::<S>(to, head, position, k, v)) }
+}
+
+/// Computes [`append`] for a cache of format `E`.
+///
+/// # Safety
+/// As [`append`].
+#[inline(always)]
+unsafe fn append_as<S: Simd, E: CacheFormat>(
+    to: &LayerPages<'_>,
+    head: usize,
+    position: usize,
+    k: *const f32,
+    v: *const f32,
+) {
     let (page, position) = (position / PAGE_POSITIONS, position % PAGE_POSITIONS);
     // SAFETY: by the caller.
     unsafe {
@@ -64,60 +82,62 @@ unsafe fn append_to<S: Simd, E: Format>(to: &LayerPages<'_>, head: usize, positi
     }
 }
 
-/// Floats of scratch that a part of `spec` needs.
-pub(crate) fn scratch_len(spec: AttentionSpec) -> usize {
-    let tokens = unit_tokens(spec);
-    section::scratch_len(tokens * spec.heads / spec.kv_heads, spec) + 2 * partial_len(spec, tokens)
-}
-
-/// Computes one part.
+/// Computes one work item of a run.
 ///
 /// # Safety
-/// `part` is below [`parts`], `scratch` has [`scratch_len`] floats and is this thread's alone; each part is
-/// done once, and nobody else uses the results' rows and heads meanwhile; the cache holds every position up to the last
-/// token's; the machine has `S`.
+/// - `item` is below [`work_items`], and each item is computed once.
+/// - `scratch` is writable for [`scratch_len`] floats, which no other thread uses.
+/// - `queries` has the shapes that it documents. No other thread uses the rows of `out`, or the partials,
+///   but other items of the same run.
+/// - The cache has a page for each position that the run's tokens see, and no thread writes these.
+/// - The machine has `S`.
 #[inline(always)]
-pub(crate) unsafe fn attend<S: Simd>(queries: &Queries<'_>, part: usize, scratch: *mut f32) {
+pub(crate) unsafe fn attend<S: Simd>(queries: &Queries<'_>, item: usize, scratch: *mut f32) {
     // SAFETY: by the caller.
-    unsafe { with_element!(queries.cache.cache_type, attend_to::<S>(queries, part, scratch)) }
+    unsafe { with_element!(queries.cache.cache_type, attend_as::<S>(queries, item, scratch)) }
 }
 
+/// Computes [`attend`] for a cache of format `E`.
+///
+/// # Safety
+/// As [`attend`].
 #[inline(always)]
-unsafe fn attend_to<S: Simd, E: Element>(queries: &Queries<'_>, part: usize, scratch: *mut f32) {
+unsafe fn attend_as<S: Simd, E: CacheElement>(queries: &Queries<'_>, item: usize, scratch: *mut f32) {
     let Queries { spec, start, tokens, partials, done, .. } = *queries;
-    let parts = parts_of_unit(spec, start, tokens);
-    let (index, part) = (part / parts, part % parts);
-    let first = index / spec.kv_heads * unit_tokens(spec);
-    let count = unit_tokens(spec).min(tokens - first);
-    let rows = Rows { first, count, head: index % spec.kv_heads, group: spec.heads / spec.kv_heads };
-    let len = partial_len(spec, count);
+    let items = items_per_block(spec, start, tokens);
+    let (index, item) = (item / items, item % items);
+    let first = index / spec.kv_heads * block_tokens(spec);
+    let tokens = block_tokens(spec).min(tokens - first);
+    let rows = QueryRows { first, tokens, kv_head: index % spec.kv_heads, group: spec.heads / spec.kv_heads };
+    let len = partial_len(spec, tokens);
     // SAFETY: by the caller.
     unsafe {
-        let unit = Unit::new(queries, rows, scratch.add(2 * len));
-        // A part of many leaves its result to whoever joins them. Otherwise there are the total and the section at hand.
-        let all = unit.sections();
-        let (sections, results) = match parts {
+        let block = QueryBlock::new(queries, rows, scratch.add(2 * len));
+        let all = block.splits();
+        // A lone item keeps two partials in its scratch: the total, and that of the current split. One of
+        // several items leaves its partial to the thread that merges them.
+        let (splits, partials) = match items {
             1 => (all.clone(), scratch),
-            _ => (all.start + part..all.start + part + 1, partials.add(index * parts * len)),
+            _ => (all.start + item..all.start + item + 1, partials.add(index * items * len)),
         };
-        let result = |section: usize| {
-            let at = if parts == 1 { (section - all.start).min(1) } else { section - all.start };
-            Partial { rows: rows.len(), width: spec.head_dim.next_multiple_of(16), start: results.add(at * len) }
+        let partial = |split: usize| {
+            let number = if items == 1 { (split - all.start).min(1) } else { split - all.start };
+            Partial { rows: rows.len(), width: spec.head_dim.next_multiple_of(16), start: partials.add(number * len) }
         };
-        for section in sections {
-            unit.attend::<S, E>(section, &result(section));
-            if parts == 1 && section > all.start {
-                result(all.start).join::<S>(&result(section));
+        for split in splits {
+            block.attend::<S, E>(split, &partial(split));
+            if items == 1 && split > all.start {
+                partial(all.start).merge::<S>(&partial(split));
             }
         }
-        if parts > 1 {
-            // Who comes last sees what all others have written.
-            if done[index].fetch_add(1, AcqRel) + 1 < parts {
+        if items > 1 {
+            // The last thread to finish sees the partials of all.
+            if done[index].fetch_add(1, AcqRel) + 1 < items {
                 return;
             }
             done[index].store(0, Relaxed);
-            all.clone().skip(1).for_each(|section| result(all.start).join::<S>(&result(section)));
+            all.clone().skip(1).for_each(|split| partial(all.start).merge::<S>(&partial(split)));
         }
-        unit.write::<S>(queries, &result(all.start));
+        block.write::<S>(queries, &partial(all.start));
     }
 }

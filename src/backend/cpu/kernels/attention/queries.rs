@@ -2,81 +2,81 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use super::chunk::Chunk;
+use super::head_page::HeadPage;
 use crate::{
+    backend::cpu::kernels::rows::StridedRows,
     graph::AttentionSpec,
     kv_cache::{CacheType, PAGE_POSITIONS},
 };
 
-/// One layer's keys and values of one sequence.
+/// The cached keys and values of a sequence in one layer.
 #[derive(Clone, Copy)]
 pub(crate) struct LayerPages<'a> {
-    /// The format of both.
+    /// The format of keys and values.
     pub cache_type: CacheType,
-    /// The first byte of each page; null where it was given back, as nobody sees it.
+    /// The first byte of each page; null for a released page, which no query sees.
     pub pages: &'a [*mut u8],
-    /// Where the layer begins in a page.
+    /// The layer's offset in a page, in bytes.
     pub offset: usize,
-    /// Bytes of one head's key or value.
+    /// Bytes of a head's key or value at one position.
     pub row_bytes: usize,
-    /// Key-value heads.
     pub kv_heads: usize,
     pub head_dim: usize,
 }
 
 impl LayerPages<'_> {
-    /// The keys of `head` in page `page`.
-    pub(super) fn keys(&self, page: usize, head: usize) -> Chunk {
+    /// Returns the keys of a head in a page.
+    pub(super) fn keys(&self, page: usize, head: usize) -> HeadPage {
         let start = self.pages[page].wrapping_add(self.offset + head * PAGE_POSITIONS * self.row_bytes);
-        Chunk { start, head_dim: self.head_dim }
+        HeadPage { start, head_dim: self.head_dim }
     }
 
-    /// The values of `head` in page `page`.
-    pub(super) fn values(&self, page: usize, head: usize) -> Chunk {
+    /// Returns the values of a head in a page.
+    pub(super) fn values(&self, page: usize, head: usize) -> HeadPage {
         self.keys(page, self.kv_heads + head)
     }
 }
 
-/// The queries of one run in one layer, and where the results go.
+/// The queries of a run in one layer, and their results.
 #[derive(Clone, Copy)]
 pub(crate) struct Queries<'a> {
     pub spec: AttentionSpec,
     pub cache: LayerPages<'a>,
-    /// The run's first query row, and elements from one row to the next.
-    pub q: *const f32,
-    pub q_stride: usize,
-    pub out: *mut f32,
-    pub out_stride: usize,
-    /// The position of the first token, and the number of tokens.
+    /// `[tokens, heads * head_dim]`.
+    pub q: StridedRows,
+    /// `[tokens, heads * head_dim]`.
+    pub out: StridedRows,
+    /// The position of the first token.
     pub start: usize,
     pub tokens: usize,
-    /// Room for [`super::partials_len`] floats.
+    /// Memory for [`super::partials_len`] floats.
     pub partials: *mut f32,
-    /// For each key-value head, how many sections have been done; 0 before and after.
+    /// `[kv_heads]`: the number of finished splits of each head; 0 before and after a step.
     pub done: &'a [AtomicUsize],
 }
 
-/// A unit's query rows: those of `count` tokens from `first` on, in the heads that read key-value head `head`.
+/// The query rows of a block: `tokens` tokens from `first` on, each with the `group` query heads that read
+/// key-value head `kv_head`.
 #[derive(Clone, Copy)]
-pub(super) struct Rows {
+pub(super) struct QueryRows {
     pub first: usize,
-    pub count: usize,
-    pub head: usize,
+    pub tokens: usize,
+    pub kv_head: usize,
     pub group: usize,
 }
 
-impl Rows {
+impl QueryRows {
     pub(super) fn len(self) -> usize {
-        self.count * self.group
+        self.tokens * self.group
     }
 
-    /// The token of a row, within the run.
+    /// Returns the token of a row, within the run.
     pub(super) fn token(self, row: usize) -> usize {
         self.first + row / self.group
     }
 
-    /// The query head of a row.
+    /// Returns the query head of a row.
     pub(super) fn query_head(self, row: usize) -> usize {
-        self.head * self.group + row % self.group
+        self.kv_head * self.group + row % self.group
     }
 }

@@ -1,93 +1,116 @@
-//! The inner loop that products with few and with many tokens share.
+//! The inner loop of products with quantised weights, shared by gemv and gemm.
 #![allow(clippy::needless_range_loop, reason = "tokens are numbered, and their number is a constant to unroll by")]
 
 use crate::{
-    backend::cpu::kernels::quantize::{BLOCK, CHUNK, Chunk},
+    backend::cpu::kernels::quantize::{BLOCK, CHUNK, Q8Chunk},
     quant::{ROWS, Tile},
     simd::Simd,
 };
 
-/// Bytes ahead of the codes in use that memory is asked for, into the nearest cache and into the second.
+/// Bytes ahead of the codes in use that are prefetched into the first-level cache.
 const NEAR: usize = 6 << 10;
+/// Bytes ahead of the codes in use that are prefetched into the second-level cache.
 const FAR: usize = 16 << 10;
-/// The most vectors that sixteen rows take.
-pub(super) const PARTS: usize = 4;
+/// The largest number of vectors that sixteen rows take.
+pub(super) const MAX_VECTORS: usize = 4;
 
-/// Asks for what lies ahead of the tile, `group` after `group` the part that is as large as one.
+/// The codes of a group of columns, which share a scale and a minimum.
+pub(super) trait GroupCodes {
+    /// Columns of the group.
+    const GROUP: usize;
+    /// Bits of a code.
+    const BITS: u32;
+
+    /// Returns word `index` of each row: four codes of successive columns.
+    ///
+    /// # Safety
+    /// The group has the word, and the machine has `S`.
+    unsafe fn word<S: Simd>(&self, index: usize) -> S::I;
+}
+
+/// Prefetches memory ahead of the tile. Over all groups of a tile it requests as many bytes as a tile has.
 ///
-/// Small tiles are read from front to back, and the machine sees that itself: a little help brings them all the way. In
-/// large ones fields far apart are read together. What it then misses must all be asked for, and the nearest cache
-/// cannot wait for as many lines at once as memory can deliver.
+/// Small tiles are read sequentially, which the hardware prefetcher recognises: a hint brings them into
+/// the first-level cache. Large tiles have fields far apart that are read together. All that the hardware
+/// then misses must be requested here, into the second-level cache: the first cannot have as many requests
+/// under way as memory can serve.
+///
+/// # Safety
+/// The machine has `S`.
 #[inline(always)]
 pub(super) unsafe fn prefetch<S: Simd, T: Tile>(tile: *const u8, group: usize) {
     let lines = (ROWS * T::BYTES).div_ceil(64).div_ceil(T::COLUMNS / T::GROUP);
     for line in group * lines..(group + 1) * lines {
-        // SAFETY: by the caller, the machine has `S`; memory may be asked for anywhere.
+        // SAFETY: by the caller; prefetches may name any address.
         unsafe {
-            match T::COLUMNS < CHUNK {
-                true => S::prefetch(tile.wrapping_add(NEAR + 64 * line)),
-                false => S::prefetch_far(tile.wrapping_add(FAR + 64 * line)),
+            if T::COLUMNS < CHUNK {
+                S::prefetch(tile.wrapping_add(NEAR + 64 * line));
+            } else {
+                S::prefetch_far(tile.wrapping_add(FAR + 64 * line));
             }
         }
     }
 }
 
-/// A group's codes, wherever they come from.
-pub(super) trait Words {
-    const GROUP: usize;
-    const BITS: u32;
-    unsafe fn word<S: Simd>(&self, index: usize) -> S::I;
-}
-
-/// Adds the products of one group, which begins at `column` of the chunk, with its first `N` tokens to `acc`.
+/// Adds the products of a group, whose first column is `column` of the chunk, with the chunk's first `N`
+/// tokens to `acc`.
+///
+/// # Safety
+/// The chunk has these columns and tokens, `codes` is readable, and the machine has `S`.
 #[inline(always)]
-pub(super) unsafe fn accumulate<S: Simd, W: Words, const N: usize>(
-    words: &W,
-    [scale, min]: [S::F; 2],
-    x: &Chunk,
+pub(super) unsafe fn accumulate<S: Simd, C: GroupCodes, const N: usize>(
+    codes: &C,
+    scale: S::F,
+    min: S::F,
+    x: &Q8Chunk,
     column: usize,
     acc: &mut [S::F; N],
 ) {
-    let count = W::GROUP / 4;
-    let span = S::span(W::BITS).min(count);
-    // SAFETY: by the callers, the chunk has those columns and tokens.
+    let words = C::GROUP / 4;
+    let span = S::span(C::BITS).min(words);
+    // SAFETY: by the caller.
     unsafe {
         let mut totals = [S::splat_i(0); N];
-        for first in (0..count).step_by(span) {
+        for first in (0..words).step_by(span) {
             let mut sums = [S::splat_i(0); N];
             for word in first..first + span {
-                let codes = words.word::<S>(word);
+                let code = codes.word::<S>(word);
                 for t in 0..N {
-                    let four = x.codes.add(t * CHUNK + column + 4 * word).cast::<i32>().read_unaligned();
-                    sums[t] = S::gather(W::BITS, sums[t], codes, S::splat_i(four));
+                    let four = x.q8.add(t * CHUNK + column + 4 * word).cast::<i32>().read_unaligned();
+                    sums[t] = S::gather(C::BITS, sums[t], code, S::splat_i(four));
                 }
             }
             for t in 0..N {
-                totals[t] = S::add_i(totals[t], S::total(W::BITS, sums[t]));
+                totals[t] = S::add_i(totals[t], S::total(C::BITS, sums[t]));
             }
         }
-        scale_sums::<S, N>([W::GROUP, W::BITS as usize], totals, [scale, min], x, column, acc);
+        scale_sums::<S, C, N>(totals, scale, min, x, column, acc);
     }
 }
 
-/// Adds a group's integer sums with `N` tokens to `acc`, times the scales, less the minimum's share.
+/// Adds the integer sums of a group with `N` tokens to `acc`, times the scales of weights and activations,
+/// minus the group's minimum times the sum of its activations.
+///
+/// # Safety
+/// The chunk has the group's columns and `N` tokens, and the machine has `S`.
 #[inline(always)]
-pub(super) unsafe fn scale_sums<S: Simd, const N: usize>(
-    [group, bits]: [usize; 2],
+pub(super) unsafe fn scale_sums<S: Simd, C: GroupCodes, const N: usize>(
     sums: [S::I; N],
-    [scale, min]: [S::F; 2],
-    x: &Chunk,
+    scale: S::F,
+    min: S::F,
+    x: &Q8Chunk,
     column: usize,
     acc: &mut [S::F; N],
 ) {
-    // SAFETY: as for `accumulate`.
+    // SAFETY: by the caller.
     unsafe {
         for t in 0..N {
             let block = (t * CHUNK + column) / BLOCK;
             let scale = S::mul(scale, S::splat(*x.scales.add(block)));
             acc[t] = S::fma(S::to_f(sums[t]), scale, acc[t]);
-            if !(S::SIGNED_BYTES && bits == 8) {
-                let sum = match group {
+            // Where 8-bit codes are multiplied as signed bytes, the minimum is in the sums already.
+            if !(S::SIGNED_BYTES && C::BITS == 8) {
+                let sum = match C::GROUP {
                     16 => *x.sums16.add((t * CHUNK + column) / 16),
                     _ => *x.sums32.add(block),
                 };

@@ -1,16 +1,14 @@
 //! The activations that a matrix is multiplied with.
 
-use crate::backend::cpu::kernels::quantize::Activations;
+use crate::backend::cpu::kernels::{quantize::Q8Activations, rows::StridedRows};
 
-/// What the matrices are multiplied with.
+/// Activations `[tokens, columns]`, in the form that the matrix needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Input {
-    /// The rows in 8 bits; not looked at for matrices of plain floats.
-    pub quantized: Activations,
-    /// The rows as they are; not looked at for quantised matrices.
-    pub plain: *const f32,
-    /// Elements from one plain row to the next.
-    pub stride: usize,
-    /// Rows.
+    /// The rows in int8, read for quantised matrices.
+    pub q8: Q8Activations,
+    /// The rows in f32, read for float matrices.
+    pub f32: StridedRows,
+    /// Number of rows.
     pub tokens: usize,
 }

@@ -1,7 +1,8 @@
-//! Products of sixteen rows of a matrix with some tokens' activations: what every matrix product is made of.
+//! Multiplies sixteen rows of a matrix with the activations of some tokens.
 //!
-//! Out comes `c [tokens, 16]`. For few tokens the packed codes go straight from memory into the products ([`gemv`]); for
-//! many, 256 columns at a time are unpacked once, into the first-level cache, and used for all tokens ([`gemm`]).
+//! The result is `c [tokens, 16]`. For few tokens ([`gemv`]) the packed codes go straight from memory into
+//! the products. For more ([`gemm`]), 256 columns at a time are unpacked into the first-level cache, and
+//! used for all tokens.
 
 mod float;
 mod gemm;
@@ -12,78 +13,79 @@ mod input;
 use std::marker::PhantomData;
 
 pub(crate) use self::input::Input;
-use super::quantize::Activations;
+use super::quantize::Q8Activations;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::backend::cpu::weights::packed::PackedMatrix;
 use crate::{
     backend::cpu::weights::matrix::Matrix,
     quant::{self, Tile, TileVisitor},
     simd::Simd,
 };
 
-/// Up to this many tokens, codes go straight from the tiles into the products.
-const FEW_TOKENS: usize = 8;
-/// `c[t][r]` = the product of the matrix's row `16 * group + r` with token `t`. Rows past the matrix give anything.
+/// Largest number of tokens that [`gemv`] multiplies.
+const GEMV_TOKENS: usize = 8;
+
+/// Writes the product of the matrix's row `16 * group + r` with token `t` to `c[t][r]`. Rows past the
+/// end of the matrix give unspecified numbers.
 ///
 /// # Safety
-/// The input is the matrix's columns wide, `c` has room, `group` is one of the matrix, and the machine has `S`.
+/// The rows of `input` are as wide as the matrix, `group` is below the matrix's groups, `c` is writable
+/// for `input.tokens * 16` floats that no other thread uses, and the machine has `S`.
 #[inline(always)]
 pub(crate) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input: &Input, c: *mut f32) {
     // SAFETY: by the caller.
     unsafe {
         match matrix {
             Matrix::Packed(packed) => {
-                let x = &input.quantized;
-                let visitor =
-                    PackedProduct::<S> { tiles: packed.group(group), x, tokens: input.tokens, c, set: PhantomData };
-                quant::visit_tile(packed.dtype, visitor);
+                let (tiles, x) = (packed.group(group), &input.q8);
+                let product = PackedProduct::<S> { tiles, x, tokens: input.tokens, c, set: PhantomData };
+                quant::visit_tile(packed.dtype, product);
             }
             Matrix::Float(matrix) => float::group_product::<S>(matrix, group, input, c),
         }
     }
 }
 
-/// Whether the input has so many tokens that codes are unpacked for them, and a matrix unit can multiply them.
+/// Whether [`group_product`] multiplies the input by [`gemm`], which a matrix unit can do.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) fn has_many(input: &Input) -> bool {
-    input.tokens > FEW_TOKENS
+pub(crate) fn is_gemm(input: &Input) -> bool {
+    input.tokens > GEMV_TOKENS
 }
 
-/// Does the same as [`group_product`], for packed matrices and inputs that [`has_many`] tokens.
+/// Computes [`group_product`] for packed matrices, and inputs for which [`is_gemm`] holds.
 ///
 /// # Safety
-/// As for [`group_product`].
+/// As [`group_product`].
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
-pub(crate) unsafe fn group_product_of_many<S: Simd>(
-    packed: &crate::backend::cpu::weights::packed::Packed,
-    group: usize,
-    input: &Input,
-    c: *mut f32,
-) {
-    let (tiles, x, tokens) = (packed.group(group), &input.quantized, input.tokens);
+pub(crate) unsafe fn group_gemm<S: Simd>(packed: &PackedMatrix, group: usize, input: &Input, c: *mut f32) {
+    let (tiles, x, tokens) = (packed.group(group), &input.q8, input.tokens);
+    let product = PackedProduct::<S> { tiles, x, tokens, c, set: PhantomData };
     // SAFETY: by the caller.
-    unsafe {
-        quant::visit_tile(packed.dtype, ManyProduct::<S>(PackedProduct { tiles, x, tokens, c, set: PhantomData }))
-    };
+    unsafe { quant::visit_tile(packed.dtype, GemmProduct(product)) };
 }
 
+/// A [`PackedProduct`] that is known to have many tokens.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-struct ManyProduct<'a, S>(PackedProduct<'a, S>);
+struct GemmProduct<'a, S>(PackedProduct<'a, S>);
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-impl<S: Simd> TileVisitor for ManyProduct<'_, S> {
+impl<S: Simd> TileVisitor for GemmProduct<'_, S> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn visit<T: Tile>(self) {
         let PackedProduct { tiles, x, tokens, c, .. } = self.0;
-        // SAFETY: by the caller of `group_product_of_many`.
+        // SAFETY: by the caller of `group_gemm`.
         unsafe { gemm::multiply::<S, T>(tiles, x, tokens, c) }
     }
 }
 
+/// The operands of [`group_product`] for a packed matrix, before its format is known.
 struct PackedProduct<'a, S> {
+    /// The tiles of the group.
     tiles: *const u8,
-    x: &'a Activations,
+    x: &'a Q8Activations,
     tokens: usize,
     c: *mut f32,
     set: PhantomData<S>,
@@ -97,13 +99,13 @@ impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
         let Self { tiles, x, tokens, c, .. } = self;
         // SAFETY: by the caller of `group_product`.
         unsafe {
-            if tokens > FEW_TOKENS {
+            if tokens > GEMV_TOKENS {
                 return gemm::multiply::<S, T>(tiles, x, tokens, c);
             }
             let mut token = 0;
-            // Thirty-two registers hold the sums of eight tokens, whose codes are then decoded once.
-            if S::WIDTH == 16 && tokens == FEW_TOKENS {
-                return gemv::multiply::<S, T, FEW_TOKENS>(tiles, x, 0, c);
+            // Thirty-two registers hold the sums of eight tokens, so codes are decoded once for them.
+            if S::WIDTH == 16 && tokens == GEMV_TOKENS {
+                return gemv::multiply::<S, T, GEMV_TOKENS>(tiles, x, 0, c);
             }
             while token + 4 <= tokens {
                 gemv::multiply::<S, T, 4>(tiles, x, token, c);

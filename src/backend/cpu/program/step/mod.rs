@@ -1,4 +1,4 @@
-//! One step: where everything lies, and how a thread does its share of each task.
+//! Runs the tasks of one step on a thread: each thread does its share of every task.
 
 mod attention;
 mod context;
@@ -6,6 +6,6 @@ mod experts;
 mod product;
 mod recurrent;
 mod rows;
-mod walk;
+mod tasks;
 
-pub(crate) use self::{context::Walk, walk::walk_tasks};
+pub(crate) use self::{context::StepContext, tasks::run_tasks};

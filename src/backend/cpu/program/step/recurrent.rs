@@ -1,17 +1,20 @@
-//! How a thread does its share of ops that carry a state.
+//! Recurrent ops: threads divide channels or columns of the state, each with all tokens of a run.
 
-use super::context::Walk;
+use super::context::StepContext;
 use crate::{
     backend::cpu::{
-        kernels::recurrent::{self, CONV_CHANNELS, Convolution, Delta},
+        kernels::recurrent::{CONV_CHANNELS, GatedDeltaRun, ShortConvRun, gated_delta_pieces},
         program::{buffer::Buffer, task::GatedDelta},
-        threads::pool::Worker,
+        threads::{pool::Worker, work_queue::QueuedTask},
     },
     graph::ConvSpec,
 };
 
-impl Walk<'_> {
-    /// Channels are divided among the threads, each with all tokens of a run.
+impl StepContext<'_> {
+    /// Computes a short convolution.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
     pub unsafe fn short_conv(
         &self,
         index: usize,
@@ -21,44 +24,49 @@ impl Walk<'_> {
         out: Buffer,
         worker: Worker<'_>,
     ) {
-        let parts = spec.channels.div_ceil(CONV_CHANNELS);
+        let pieces = spec.channels.div_ceil(CONV_CHANNELS);
         let runs: Vec<_> = self
             .runs
             .iter()
-            .map(|run| Convolution {
+            .map(|run| ShortConvRun {
                 spec: *spec,
-                x: self.rows_from(x, run.first),
+                x: self.rows(x).skip(run.first),
                 w,
-                out: self.rows_from(out, run.first),
+                out: self.rows(out).skip(run.first),
                 tokens: run.len,
-                state: self.state(run, spec.state),
+                state: self.run_state(run, spec.state),
             })
             .collect();
-        // SAFETY: each part is one thread's.
-        let each = |part: usize| unsafe { (self.kernels.short_conv)(&runs[part / parts], part % parts) };
-        worker.each_part(index, runs.len() * parts, 1, |range| range.for_each(each));
+        // SAFETY: by the caller; each piece is one thread's.
+        let convolve = |piece: usize| unsafe { (self.kernels.short_conv)(&runs[piece / pieces], piece % pieces) };
+        let task = QueuedTask { number: index, pieces: runs.len() * pieces, at_once: 1 };
+        worker.take_from(task, |taken| taken.for_each(convolve));
     }
 
-    /// Columns of heads are divided among the threads, each with all tokens of a run.
+    /// Computes a gated delta rule.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
     pub unsafe fn gated_delta(&self, index: usize, delta: &GatedDelta, worker: Worker<'_>) {
-        let parts = recurrent::delta_parts(&delta.spec);
+        let pieces = gated_delta_pieces(&delta.spec);
         let runs: Vec<_> = self
             .runs
             .iter()
-            .map(|run| Delta {
+            .map(|run| GatedDeltaRun {
                 spec: delta.spec,
-                qkv: self.rows_from(delta.qkv, run.first),
-                alpha: self.rows_from(delta.alpha, run.first),
-                beta: self.rows_from(delta.beta, run.first),
+                qkv: self.rows(delta.qkv).skip(run.first),
+                alpha: self.rows(delta.alpha).skip(run.first),
+                beta: self.rows(delta.beta).skip(run.first),
                 a: &delta.a,
                 dt: &delta.dt,
-                out: self.rows_from(delta.out, run.first),
+                out: self.rows(delta.out).skip(run.first),
                 tokens: run.len,
-                state: self.state(run, delta.spec.state),
+                state: self.run_state(run, delta.spec.state),
             })
             .collect();
-        // SAFETY: each part is one thread's.
-        let each = |part: usize| unsafe { (self.kernels.gated_delta)(&runs[part / parts], part % parts) };
-        worker.each_part(index, runs.len() * parts, 1, |range| range.for_each(each));
+        // SAFETY: by the caller; each piece is one thread's.
+        let update = |piece: usize| unsafe { (self.kernels.gated_delta)(&runs[piece / pieces], piece % pieces) };
+        let task = QueuedTask { number: index, pieces: runs.len() * pieces, at_once: 1 };
+        worker.take_from(task, |taken| taken.for_each(update));
     }
 }
