@@ -4,6 +4,7 @@
 //! on as packed, with activations in 8 bits. Float matrices are read where the weights have them, with activations in
 //! single precision; so is an embedding that is not also the output matrix. Nothing else of a file stays mapped.
 
+mod error;
 mod kernels;
 mod memory;
 mod program;
@@ -12,7 +13,14 @@ mod weights;
 
 use std::{fs, sync::Arc, thread};
 
-use self::{kernels::Kernels, program::executable::CpuExecutable, threads::pool::Pool};
+use self::{
+    kernels::Kernels,
+    program::{
+        executable::CpuExecutable,
+        memory::{StepSize, scratch_bytes},
+    },
+    threads::pool::Pool,
+};
 use super::{Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
@@ -84,11 +92,12 @@ impl Backend for Cpu {
 
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
         let widest = weights::prepare::widest_quantized(plan);
-        program::executable::scratch_bytes(plan, widest, self.info.threads, [max_tokens, max_outputs], max_positions)
+        let size = StepSize { tokens: max_tokens, outputs: max_outputs };
+        scratch_bytes(plan, widest, self.info.threads, size, max_positions)
     }
 
     fn reads_in_place(&self, plan: &Plan) -> Vec<Arc<str>> {
-        weights::prepare::in_place(plan)
+        weights::prepare::read_in_place(plan)
     }
 
     fn compile(

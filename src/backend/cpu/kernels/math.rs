@@ -1,19 +1,20 @@
-//! Functions of vectors of floats, and of rows of them.
+//! Computes element-wise functions, the exponential and RMS norms of rows of f32.
 
 use crate::simd::Simd;
 
-/// The most lanes of any instruction set: room for the rest of a row.
+/// Lanes of the widest instruction set: room for the elements past the last whole vector.
 const MAX_WIDTH: usize = 16;
 
-/// `e^x`, within 2e-7 of it relatively from -87.3 to 88.3; outside as at these ends, so that it is never 0 nor infinite.
+/// Returns `e^x` with a relative error below 2e-7 from -87.3 to 88.3. Outside, `x` is clamped to these
+/// ends, so the result is neither 0 nor infinite.
 ///
 /// # Safety
-/// The machine has `S`, as for all functions here.
+/// The machine has `S`.
 #[inline(always)]
 pub(crate) unsafe fn exp<S: Simd>(x: S::F) -> S::F {
     // SAFETY: by the caller.
     unsafe {
-        // x = n ln 2 + r: 2^n is put together from its bits, e^r is a polynomial (Cephes' expf).
+        // With x = n ln 2 + r: 2^n from its bits, e^r as a polynomial (Cephes' expf).
         let x = S::min(S::max(x, S::splat(-87.3)), S::splat(88.3));
         let n = S::to_i(S::mul(x, S::splat(std::f32::consts::LOG2_E)));
         let whole = S::to_f(n);
@@ -27,16 +28,20 @@ pub(crate) unsafe fn exp<S: Simd>(x: S::F) -> S::F {
     }
 }
 
-/// An operation on two rows, element by element.
-pub(crate) trait Binary {
+/// A function of two operands, element by element.
+pub(crate) trait Elementwise {
+    /// Returns the function of each lane.
+    ///
+    /// # Safety
+    /// The machine has `S`.
     unsafe fn apply<S: Simd>(a: S::F, b: S::F) -> S::F;
 }
 
-macro_rules! binary {
+macro_rules! elementwise {
     ($($(#[$doc:meta])* $name:ident, |$a:ident, $b:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         pub(crate) struct $name;
-        impl Binary for $name {
+        impl Elementwise for $name {
             #[inline(always)]
             unsafe fn apply<S: Simd>($a: S::F, $b: S::F) -> S::F {
                 // SAFETY: by the caller.
@@ -46,7 +51,7 @@ macro_rules! binary {
     )*};
 }
 
-binary! {
+elementwise! {
     /// `a + b`
     Add, |a, b| S::add(a, b);
     /// `a * b`
@@ -55,20 +60,21 @@ binary! {
     Div, |a, b| S::div(a, b);
     /// `silu(a) * b`
     SiluMul, |a, b| {
-        // Below this, `exp` grows no more, and the quotient would with `a`. A NaN stays one.
+        // Below this, `exp` is clamped, and the quotient would grow with `a`. A NaN stays a NaN.
         let a = S::max(S::splat(-88.3), a);
         let negated = S::sub(S::splat(0.0), a);
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
     /// `sigmoid(a) * b`
     SigmoidMul, |a, b| {
-        // A NaN stays one, as above.
+        // A NaN stays a NaN, as above.
         let negated = S::sub(S::splat(0.0), S::max(S::splat(-88.3), a));
         S::div(b, S::add(S::splat(1.0), exp::<S>(negated)))
     };
     /// `gelu(a) * b`
     GeluMul, |a, b| {
-        // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)). Below this the result is nothing, but `exp` grows no more. A NaN stays one.
+        // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)). Below -10 the result rounds to 0, but `exp` is
+        // clamped and the quotient would grow. A NaN stays a NaN.
         let a = S::max(S::splat(-10.0), a);
         let slope = S::fma(S::mul(a, a), S::splat(0.071_354_82), S::splat(1.595_769));
         let negated = S::mul(S::sub(S::splat(0.0), a), slope);
@@ -83,14 +89,15 @@ binary! {
     };
 }
 
-/// `out[i] = f(a[i], b[i])` for `len` elements; `out` may be `a` or `b`.
+/// Writes `f(a[i], b[i])` to `out[i]` for `len` elements.
 ///
 /// # Safety
-/// All three have `len` elements.
+/// `a` and `b` are readable and `out` is writable for `len` elements, `out` is `a`, `b` or overlaps
+/// neither, no other thread uses `out`, and the machine has `S`.
 #[inline(always)]
-pub(crate) unsafe fn binary<S: Simd, F: Binary>(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
+pub(crate) unsafe fn elementwise<S: Simd, F: Elementwise>(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
     let whole = len / S::WIDTH * S::WIDTH;
-    // SAFETY: by the caller; the rest goes through buffers as long as a vector.
+    // SAFETY: by the caller; the elements past the last whole vector go through buffers of one.
     unsafe {
         for i in (0..whole).step_by(S::WIDTH) {
             S::store(out.add(i), F::apply::<S>(S::load(a.add(i)), S::load(b.add(i))));
@@ -106,25 +113,25 @@ pub(crate) unsafe fn binary<S: Simd, F: Binary>(a: *const f32, b: *const f32, ou
     }
 }
 
-/// `out[i] = f(x[i], b)` for `len` elements; `out` may be `x`.
+/// Writes `f(x[i], b)` to `out[i]` for `len` elements.
 ///
 /// # Safety
-/// Both have `len` elements.
+/// As [`elementwise`], for `x` and `out`.
 #[inline(always)]
-pub(crate) unsafe fn with_one<S: Simd, F: Binary>(x: *const f32, b: f32, out: *mut f32, len: usize) {
+pub(crate) unsafe fn elementwise_scalar<S: Simd, F: Elementwise>(x: *const f32, b: f32, out: *mut f32, len: usize) {
     let same = [b; MAX_WIDTH];
     // SAFETY: by the caller.
     unsafe {
         for i in (0..len).step_by(S::WIDTH) {
-            binary::<S, F>(x.add(i), same.as_ptr(), out.add(i), S::WIDTH.min(len - i));
+            elementwise::<S, F>(x.add(i), same.as_ptr(), out.add(i), S::WIDTH.min(len - i));
         }
     }
 }
 
-/// `out = x / sqrt(mean(x^2) + eps) * w` over one group of `len` elements; `out` may be `x`.
+/// Writes `x / sqrt(mean(x^2) + eps) * w` over one group of `len` elements to `out`.
 ///
 /// # Safety
-/// All three have `len` elements.
+/// As [`elementwise`], for `x`, `w` and `out`; `out` does not overlap `w`.
 #[inline(always)]
 pub(crate) unsafe fn rms_norm<S: Simd>(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize) {
     let whole = len / S::WIDTH * S::WIDTH;
@@ -163,28 +170,28 @@ mod tests {
     impl Check for Exp {
         #[inline(always)]
         unsafe fn run<S: Simd>(&self, set: &str) {
-            let of = |x: f32| {
+            let exp_of = |x: f32| {
                 let mut lanes = [0.0; MAX_WIDTH];
-                // SAFETY: by the caller; the lanes are as many as any instruction set has.
+                // SAFETY: by the caller; there is room for the lanes of any instruction set.
                 unsafe { S::store(lanes.as_mut_ptr(), exp::<S>(S::splat(x))) };
                 lanes[0]
             };
             for i in -87_300..=88_300 {
                 let x = i as f32 / 1000.0;
-                let error = f64::from(of(x)) / f64::from(x).exp() - 1.0;
+                let error = f64::from(exp_of(x)) / f64::from(x).exp() - 1.0;
                 assert!(error.abs() < 2e-7, "{set}: exp({x}) is off by {error:e}");
             }
             for x in [-87.4, -1e9, f32::MIN, f32::NEG_INFINITY] {
-                assert!(of(x) > 0.0 && of(x) < 1.3e-38, "{set}: exp({x}) is {}", of(x));
+                assert!(exp_of(x) > 0.0 && exp_of(x) < 1.3e-38, "{set}: exp({x}) is {}", exp_of(x));
             }
             for x in [88.4, 1e9, f32::MAX, f32::INFINITY] {
-                assert!(of(x) > 2.2e38 && of(x).is_finite(), "{set}: exp({x}) is {}", of(x));
+                assert!(exp_of(x) > 2.2e38 && exp_of(x).is_finite(), "{set}: exp({x}) is {}", exp_of(x));
             }
         }
     }
 
     #[test]
-    fn exp_is_near() {
+    fn exp_is_within_its_error_and_clamped() {
         on_each_set(&Exp);
     }
 }

@@ -1,4 +1,4 @@
-//! The kernels, compiled for each instruction set, behind one table of functions.
+//! The kernels, compiled for each instruction set, behind a table of functions.
 
 pub(super) mod attention;
 pub(super) mod math;
@@ -6,53 +6,67 @@ pub(super) mod product;
 pub(super) mod quantize;
 pub(super) mod recurrent;
 pub(super) mod rope;
+pub(super) mod route;
+pub(super) mod rows;
 #[cfg(test)]
 mod tests;
 
 use self::{
     attention::{LayerPages, Queries},
     product::Input,
-    quantize::Activations,
-    recurrent::{Convolution, Delta},
+    quantize::Q8Activations,
+    recurrent::{GatedDeltaRun, ShortConvRun},
 };
 use super::weights::matrix::Matrix;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::weights::packed::PackedMatrix;
 use crate::{graph::Activation, simd::*};
 
-/// A function of two rows and their length, as [`math::binary`].
-type Binary = unsafe fn(*const f32, *const f32, *mut f32, usize);
+/// A function `(a, b, out, len)` of two rows: [`math::elementwise`].
+type ElementwiseKernel = unsafe fn(*const f32, *const f32, *mut f32, usize);
 
-/// One instruction set's kernels, each compiled with its features switched on.
+/// The kernels of an instruction set, each compiled with its features enabled.
 ///
-/// Calling them demands what the functions that they are made of demand; a table that [`detect`] returned suits this
-/// machine.
+/// A call must satisfy the contract of the function that each field names. A table that [`detect`]
+/// returned suits this machine.
 pub(crate) struct Kernels {
     /// The instruction set's name.
     pub name: &'static str,
-    pub quantize: unsafe fn(*const f32, &Activations, usize),
+    /// [`quantize::quantize`]
+    pub quantize: unsafe fn(*const f32, &Q8Activations, usize),
+    /// [`product::group_product`]
     pub product: unsafe fn(&Matrix, usize, &Input, *mut f32),
-    pub add: Binary,
-    pub mul: Binary,
-    pub div: Binary,
-    pub silu: Activate,
-    pub gelu: Activate,
+    pub add: ElementwiseKernel,
+    pub mul: ElementwiseKernel,
+    pub div: ElementwiseKernel,
+    pub silu: ActivationKernels,
+    pub gelu: ActivationKernels,
+    pub sigmoid: ActivationKernels,
+    /// `(x, cap, out, len)`: [`math::elementwise_scalar`] with [`math::SoftCap`].
     pub soft_cap: unsafe fn(*const f32, f32, *mut f32, usize),
-    pub sigmoid: Activate,
+    /// [`math::rms_norm`]
     pub rms_norm: unsafe fn(*const f32, *const f32, f32, *mut f32, usize),
-    pub append: unsafe fn(&LayerPages<'_>, usize, usize, [*const f32; 2]),
+    /// [`attention::append`]
+    pub append: unsafe fn(&LayerPages<'_>, usize, usize, *const f32, *const f32),
+    /// [`attention::attend`]
     pub attend: unsafe fn(&Queries<'_>, usize, *mut f32),
-    pub short_conv: unsafe fn(&Convolution<'_>, usize),
-    pub gated_delta: unsafe fn(&Delta<'_>, usize),
+    /// [`recurrent::short_conv`]
+    pub short_conv: unsafe fn(&ShortConvRun<'_>, usize),
+    /// [`recurrent::gated_delta`]
+    pub gated_delta: unsafe fn(&GatedDeltaRun<'_>, usize),
 }
 
-/// An activation: times another operand, and alone.
+/// The kernels of an activation function `f`.
 #[derive(Clone, Copy)]
-pub(crate) struct Activate {
-    pub times: Binary,
-    pub alone: unsafe fn(*const f32, *mut f32, usize),
+pub(crate) struct ActivationKernels {
+    /// `f(a) * b`, as in gated feed-forward layers.
+    pub gated: ElementwiseKernel,
+    /// `(x, out, len)`: `f(x)`.
+    pub plain: unsafe fn(*const f32, *mut f32, usize),
 }
 
 impl Kernels {
-    pub fn activate(&self, activation: Activation) -> Activate {
+    pub fn activation(&self, activation: Activation) -> ActivationKernels {
         match activation {
             Activation::Silu => self.silu,
             Activation::Gelu => self.gelu,
@@ -61,97 +75,58 @@ impl Kernels {
     }
 }
 
-/// Compiles every kernel for one instruction set.
+/// Compiles a function with the features of an instruction set, given as `[features]`.
+macro_rules! entry_point {
+    ([$($features:literal)?] $name:ident($($arg:ident: $type:ty),*) = $call:expr) => {
+        /// Calls the kernel with the instruction set's features enabled.
+        ///
+        /// # Safety
+        /// As the kernel, and the machine has the features.
+        $(#[target_feature(enable = $features)])?
+        unsafe fn $name($($arg: $type),*) {
+            // SAFETY: by the caller.
+            unsafe { $call }
+        }
+    };
+}
+
+/// Compiles the element-wise kernels of an instruction set: functions of two rows, and of a row and a
+/// scalar.
+macro_rules! elementwise_kernels {
+    ($features:tt $simd:ty: $($rows:ident = $rows_of:ty),*; $($scalar:ident = $scalar_of:ty),*) => {
+        $(entry_point!($features $rows(a: *const f32, b: *const f32, out: *mut f32, len: usize)
+            = math::elementwise::<$simd, $rows_of>(a, b, out, len));)*
+        $(entry_point!($features $scalar(x: *const f32, out: *mut f32, len: usize)
+            = math::elementwise_scalar::<$simd, $scalar_of>(x, 1.0, out, len));)*
+    };
+}
+
+/// Compiles every kernel for an instruction set.
 macro_rules! kernels {
-    ($module:ident, $simd:ty, $name:literal $(, $features:literal)?) => {
+    ($module:ident, $simd:ty, $name:literal, $features:tt) => {
         mod $module {
             use super::*;
 
-            $(#[target_feature(enable = $features)])?
-            unsafe fn quantize(x: *const f32, to: &Activations, token: usize) {
-                // SAFETY: by the caller.
-                unsafe { quantize::quantize::<$simd>(x, to, token) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn product(matrix: &Matrix, group: usize, input: &Input, c: *mut f32) {
-                // SAFETY: by the caller.
-                unsafe { product::group_product::<$simd>(matrix, group, input, c) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn add(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::binary::<$simd, math::Add>(a, b, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::binary::<$simd, math::Mul>(a, b, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn div(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::binary::<$simd, math::Div>(a, b, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn silu_mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::binary::<$simd, math::SiluMul>(a, b, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn silu(x: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::with_one::<$simd, math::SiluMul>(x, 1.0, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn gelu_mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::binary::<$simd, math::GeluMul>(a, b, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn gelu(x: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::with_one::<$simd, math::GeluMul>(x, 1.0, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn soft_cap(x: *const f32, cap: f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::with_one::<$simd, math::SoftCap>(x, cap, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn sigmoid_mul(a: *const f32, b: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::binary::<$simd, math::SigmoidMul>(a, b, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn sigmoid(x: *const f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::with_one::<$simd, math::SigmoidMul>(x, 1.0, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize) {
-                // SAFETY: by the caller.
-                unsafe { math::rms_norm::<$simd>(x, w, eps, out, len) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn append(to: &LayerPages<'_>, head: usize, position: usize, kv: [*const f32; 2]) {
-                // SAFETY: by the caller.
-                unsafe { attention::append::<$simd>(to, head, position, kv) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn attend(queries: &Queries<'_>, part: usize, scratch: *mut f32) {
-                // SAFETY: by the caller.
-                unsafe { attention::attend::<$simd>(queries, part, scratch) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn short_conv(run: &Convolution<'_>, part: usize) {
-                // SAFETY: by the caller.
-                unsafe { recurrent::short_conv::<$simd>(run, part) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn gated_delta(run: &Delta<'_>, part: usize) {
-                // SAFETY: by the caller.
-                unsafe { recurrent::gated_delta::<$simd>(run, part) }
-            }
+            entry_point!($features quantize(x: *const f32, to: &Q8Activations, token: usize)
+                = quantize::quantize::<$simd>(x, to, token));
+            entry_point!($features product(matrix: &Matrix, group: usize, input: &Input, c: *mut f32)
+                = product::group_product::<$simd>(matrix, group, input, c));
+            elementwise_kernels!($features $simd:
+                add = math::Add, mul = math::Mul, div = math::Div,
+                silu_mul = math::SiluMul, gelu_mul = math::GeluMul, sigmoid_mul = math::SigmoidMul;
+                silu = math::SiluMul, gelu = math::GeluMul, sigmoid = math::SigmoidMul);
+            entry_point!($features soft_cap(x: *const f32, cap: f32, out: *mut f32, len: usize)
+                = math::elementwise_scalar::<$simd, math::SoftCap>(x, cap, out, len));
+            entry_point!($features rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize)
+                = math::rms_norm::<$simd>(x, w, eps, out, len));
+            entry_point!($features append(to: &LayerPages<'_>, head: usize, position: usize, k: *const f32, v: *const f32)
+                = attention::append::<$simd>(to, head, position, k, v));
+            entry_point!($features attend(queries: &Queries<'_>, item: usize, scratch: *mut f32)
+                = attention::attend::<$simd>(queries, item, scratch));
+            entry_point!($features short_conv(run: &ShortConvRun<'_>, piece: usize)
+                = recurrent::short_conv::<$simd>(run, piece));
+            entry_point!($features gated_delta(run: &GatedDeltaRun<'_>, piece: usize)
+                = recurrent::gated_delta::<$simd>(run, piece));
 
             pub(crate) static TABLE: Kernels = Kernels {
                 name: $name,
@@ -160,10 +135,10 @@ macro_rules! kernels {
                 add,
                 mul,
                 div,
-                silu: Activate { times: silu_mul, alone: silu },
-                gelu: Activate { times: gelu_mul, alone: gelu },
+                silu: ActivationKernels { gated: silu_mul, plain: silu },
+                gelu: ActivationKernels { gated: gelu_mul, plain: gelu },
+                sigmoid: ActivationKernels { gated: sigmoid_mul, plain: sigmoid },
                 soft_cap,
-                sigmoid: Activate { times: sigmoid_mul, alone: sigmoid },
                 rms_norm,
                 append,
                 attend,
@@ -174,45 +149,42 @@ macro_rules! kernels {
     };
 }
 
-/// Compiles the products for an instruction set that differs from `$base` in how it multiplies bytes. The other kernels
-/// are those of `$base`: a second copy would be the same instructions.
+/// Compiles the products for an instruction set that differs from `$base` in the multiplication of bytes
+/// alone. The other kernels are those of `$base`: a second copy would be the same instructions.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! byte_products {
-    ($module:ident, $simd:ty, $name:literal, $features:literal, $base:ident) => {
+    ($module:ident, $simd:ty, $name:literal, $features:tt, $base:ident) => {
         mod $module {
             use super::*;
 
-            #[target_feature(enable = $features)]
-            unsafe fn product(matrix: &Matrix, group: usize, input: &Input, c: *mut f32) {
-                // SAFETY: by the caller.
-                unsafe { product::group_product::<$simd>(matrix, group, input, c) }
-            }
+            entry_point!($features product(matrix: &Matrix, group: usize, input: &Input, c: *mut f32)
+                = product::group_product::<$simd>(matrix, group, input, c));
 
             pub(crate) static TABLE: Kernels = Kernels { name: $name, product, ..$base::TABLE };
         }
     };
 }
 
-/// Compiles the products of many tokens for an instruction set that adds a matrix unit to `$base`. The other kernels are
-/// those of `$base`, as the unit takes no part in them.
+/// Compiles the products of many tokens for an instruction set that adds a matrix unit to `$base`. The
+/// other kernels are those of `$base`, as they do not use the unit.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! matrix_unit {
-    ($module:ident, $simd:ty, $name:literal, $features:literal, $base:ident) => {
+    ($module:ident, $simd:ty, $name:literal, $features:tt, $base:ident) => {
         mod $module {
             use super::*;
-            use crate::backend::cpu::weights::packed::Packed;
 
-            #[target_feature(enable = $features)]
-            unsafe fn many(packed: &Packed, group: usize, input: &Input, c: *mut f32) {
-                // SAFETY: by the caller.
-                unsafe { product::group_product_of_many::<$simd>(packed, group, input, c) }
-            }
+            entry_point!($features gemm(packed: &PackedMatrix, group: usize, input: &Input, c: *mut f32)
+                = product::group_gemm::<$simd>(packed, group, input, c));
 
+            /// Computes [`product::group_product`], on the matrix unit where that can.
+            ///
+            /// # Safety
+            /// As there.
             unsafe fn product(matrix: &Matrix, group: usize, input: &Input, c: *mut f32) {
                 // SAFETY: by the caller.
                 unsafe {
                     match matrix {
-                        Matrix::Packed(packed) if product::has_many(input) => many(packed, group, input, c),
+                        Matrix::Packed(packed) if product::is_gemm(input) => gemm(packed, group, input, c),
                         _ => ($base::TABLE.product)(matrix, group, input, c),
                     }
                 }
@@ -223,25 +195,25 @@ macro_rules! matrix_unit {
     };
 }
 
-kernels!(portable, Portable, "portable");
+kernels!(portable, Portable, "portable", []);
 #[cfg(target_arch = "x86_64")]
-kernels!(avx2, Avx2, "AVX2", "avx2,fma,f16c");
+kernels!(avx2, Avx2, "AVX2", ["avx2,fma,f16c"]);
 #[cfg(target_arch = "x86_64")]
-byte_products!(avx_vnni, AvxVnni, "AVX-VNNI", "avxvnni,avx2,fma,f16c", avx2);
+byte_products!(avx_vnni, AvxVnni, "AVX-VNNI", ["avxvnni,avx2,fma,f16c"], avx2);
 #[cfg(target_arch = "x86_64")]
-kernels!(avx512, Avx512, "AVX-512 VNNI", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c");
+kernels!(avx512, Avx512, "AVX-512 VNNI", ["avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c"]);
 #[cfg(target_arch = "x86_64")]
-matrix_unit!(amx, Avx512Amx, "AMX", "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c", avx512);
+matrix_unit!(amx, Avx512Amx, "AMX", ["avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c"], avx512);
 #[cfg(target_arch = "aarch64")]
-kernels!(neon, Neon, "NEON", "neon");
+kernels!(neon, Neon, "NEON", ["neon"]);
 #[cfg(target_arch = "aarch64")]
-byte_products!(neon_dotprod, NeonDotprod, "NEON dotprod", "neon,dotprod", neon);
+byte_products!(neon_dotprod, NeonDotprod, "NEON dotprod", ["neon,dotprod"], neon);
 #[cfg(target_arch = "aarch64")]
-matrix_unit!(neon_i8mm, NeonI8mm, "NEON i8mm", "neon,dotprod,i8mm", neon_dotprod);
+matrix_unit!(neon_i8mm, NeonI8mm, "NEON i8mm", ["neon,dotprod,i8mm"], neon_dotprod);
 
-/// Every table that this machine can run, the fastest first.
+/// Returns the tables that this machine can run, the fastest first.
 pub(crate) fn detect() -> Vec<&'static Kernels> {
-    let mut found: Vec<&Kernels> = Vec::new();
+    let mut tables: Vec<&Kernels> = Vec::new();
     #[cfg(target_arch = "x86_64")]
     {
         let avx2 =
@@ -253,27 +225,27 @@ pub(crate) fn detect() -> Vec<&'static Kernels> {
             && is_x86_feature_detected!("avx512vnni");
         if avx2 && avx512 {
             if crate::simd::amx::detect() {
-                found.push(&amx::TABLE);
+                tables.push(&amx::TABLE);
             }
-            found.push(&avx512::TABLE);
+            tables.push(&avx512::TABLE);
         }
         if avx2 && is_x86_feature_detected!("avxvnni") {
-            found.push(&avx_vnni::TABLE);
+            tables.push(&avx_vnni::TABLE);
         }
         if avx2 {
-            found.push(&avx2::TABLE);
+            tables.push(&avx2::TABLE);
         }
     }
     #[cfg(target_arch = "aarch64")]
     if std::arch::is_aarch64_feature_detected!("neon") {
         if std::arch::is_aarch64_feature_detected!("dotprod") {
             if std::arch::is_aarch64_feature_detected!("i8mm") {
-                found.push(&neon_i8mm::TABLE);
+                tables.push(&neon_i8mm::TABLE);
             }
-            found.push(&neon_dotprod::TABLE);
+            tables.push(&neon_dotprod::TABLE);
         }
-        found.push(&neon::TABLE);
+        tables.push(&neon::TABLE);
     }
-    found.push(&portable::TABLE);
-    found
+    tables.push(&portable::TABLE);
+    tables
 }

@@ -1,11 +1,13 @@
-//! Rotary position embedding.
+//! Rotates queries and keys by their positions (RoPE).
 //!
-//! Sines and cosines depend on the position and the frequencies alone, so a step works them out once for all layers.
+//! Cosines and sines depend on the position and the frequencies alone, so a step computes them once for
+//! all layers.
 
 use crate::graph::{RopeSpec, RopeStyle};
 
-/// The cosines, then the sines, of one token: `position * frequency`, worked out in double precision because positions
-/// are large and single precision would lose the angle.
+/// Writes the cosines, then the sines, of `position * frequency` for one token.
+///
+/// The product is computed in f64: at large positions f32 would lose the angle.
 pub(crate) fn angles(position: usize, frequencies: &[f32], out: &mut [f32]) {
     let (cosines, sines) = out.split_at_mut(frequencies.len());
     for ((frequency, cosine), sine) in frequencies.iter().zip(cosines).zip(sines) {
@@ -14,10 +16,11 @@ pub(crate) fn angles(position: usize, frequencies: &[f32], out: &mut [f32]) {
     }
 }
 
-/// Rotates every head of a row from `x` to `out`, which may be the same.
+/// Rotates every head of the row `x` into the row `out`, which may be `x`.
 ///
 /// # Safety
-/// Both have `width` elements, which are whole heads.
+/// `x` is readable and `out` is writable for `width` elements, a multiple of `spec.head_dim`; no other
+/// thread uses `out`; and `angles.len()` is even and at most `spec.head_dim`.
 pub(crate) unsafe fn rotate(spec: RopeSpec, x: *const f32, angles: &[f32], out: *mut f32, width: usize) {
     let pairs = angles.len() / 2;
     let (cosines, sines) = angles.split_at(pairs);
@@ -27,14 +30,14 @@ pub(crate) unsafe fn rotate(spec: RopeSpec, x: *const f32, angles: &[f32], out: 
                 RopeStyle::Adjacent => (head + 2 * i, head + 2 * i + 1),
                 RopeStyle::Halves => (head + i, head + i + pairs),
             };
-            // SAFETY: 2 * pairs is at most a head, so both lie in this one.
+            // SAFETY: 2 * pairs is at most head_dim, so both elements lie in this head.
             unsafe {
                 let (p, q) = (*x.add(a), *x.add(b));
                 *out.add(a) = p * cosines[i] - q * sines[i];
                 *out.add(b) = p * sines[i] + q * cosines[i];
             }
         }
-        // SAFETY: the rest of the head, which is not rotated.
+        // SAFETY: these elements are the rest of the head, which is not rotated.
         unsafe { out.add(head + 2 * pairs).copy_from(x.add(head + 2 * pairs), spec.head_dim - 2 * pairs) };
     }
 }

@@ -1,34 +1,35 @@
-//! Memory that kernels work in.
+//! Allocates zeroed memory that is aligned for vectors, in huge pages where it is large.
 
 use std::{alloc, ptr::NonNull, slice};
 
 use memmap2::{MmapMut, MmapOptions};
 
-/// From this size on, memory is mapped by itself, in huge pages where the system has them: what is streamed through
-/// for every token then misses the address cache once in 2 MB rather than in 4 KB, and costs as many fewer page faults.
+/// Bytes from which an allocation is a mapping of its own, in huge pages where the system has them.
+/// Weights are read in full for every token: they then miss the TLB once in 2 MB rather than in 4 KB,
+/// and cause as many fewer page faults.
 const LARGE: usize = 4 << 20;
 
-/// The size of a huge page on x86-64, and on aarch64 with ordinary pages of 4 KB.
+/// Bytes of a huge page on x86-64, and on aarch64 with ordinary pages of 4 KB.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Memory aligned for any vector, zeroed at first.
+/// Memory that is aligned for any vector, and zero at first.
 pub(crate) struct AlignedBytes {
     start: NonNull<u8>,
     len: usize,
-    /// What `start` points into; `None` where it was allocated.
+    /// The mapping that `start` points into; `None` if the memory came from the allocator.
     map: Option<MmapMut>,
 }
 
-// SAFETY: it owns its memory, as a `Box<[u8]>` does.
+// SAFETY: the value owns its memory, as a `Box<[u8]>` does.
 unsafe impl Send for AlignedBytes {}
 // SAFETY: as above.
 unsafe impl Sync for AlignedBytes {}
 
 impl AlignedBytes {
-    /// Of its first byte.
+    /// Alignment of the first byte.
     pub const ALIGN: usize = 64;
 
-    /// `len` bytes of zeros; `None` where there is no such memory.
+    /// Allocates `len` zero bytes. Returns `None` if the system refuses them.
     pub fn new(len: usize) -> Option<Self> {
         if len >= LARGE { Self::map(len) } else { Self::allocate(len) }
     }
@@ -41,10 +42,11 @@ impl AlignedBytes {
     }
 
     fn map(len: usize) -> Option<Self> {
-        // With room to begin at a huge page. What lies before and after is never touched, and so never resident.
+        // One huge page more, to start at the boundary of one. The bytes before and after are never
+        // touched, and so never resident.
         let mut map = MmapOptions::new().len(len.checked_add(HUGE_PAGE)?).map_anon().ok()?;
         let before = map.as_ptr().addr().next_multiple_of(HUGE_PAGE) - map.as_ptr().addr();
-        // Not the last huge page where it is used in part: all of it would be resident.
+        // Without the last huge page if it is used in part: all of it would be resident.
         advise_huge_pages(&map, before, len / HUGE_PAGE * HUGE_PAGE);
         let start = NonNull::new(map.as_mut_ptr().wrapping_add(before))?;
         Some(Self { start, len, map: Some(map) })
@@ -67,7 +69,7 @@ impl AlignedBytes {
 impl Drop for AlignedBytes {
     fn drop(&mut self) {
         if self.map.is_none() {
-            // SAFETY: allocated in `allocate` with this layout, which was valid there.
+            // SAFETY: `allocate` allocated it with this layout, which was valid there.
             unsafe {
                 let layout = alloc::Layout::from_size_align_unchecked(self.len.max(1), Self::ALIGN);
                 alloc::dealloc(self.start.as_ptr(), layout);
@@ -76,7 +78,7 @@ impl Drop for AlignedBytes {
     }
 }
 
-/// Asks for huge pages; where the system refuses, all is as before, only slower.
+/// Requests huge pages. Where the system refuses, ordinary pages serve, more slowly.
 #[cfg(target_os = "linux")]
 fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
     let _ = map.advise_range(memmap2::Advice::HugePage, start, len);
@@ -90,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_any_size_is_zeroed_aligned_and_its_owners() {
+    fn memory_of_any_size_is_zeroed_aligned_and_disjoint() {
         for len in [0, 1, 63, 4097, LARGE - 1, LARGE, LARGE + 1, LARGE + HUGE_PAGE - 1, 5 * HUGE_PAGE] {
             let all = [0xa5, 0x5a].map(|byte| {
                 let memory = AlignedBytes::new(len).unwrap();
                 assert_eq!(memory.len(), len);
                 assert!(memory.as_ptr().addr().is_multiple_of(AlignedBytes::ALIGN), "{len}");
                 assert!(memory.as_slice().iter().all(|&byte| byte == 0), "{len}");
-                // SAFETY: its own bytes, which nobody else has.
+                // SAFETY: the bytes are those of `memory`, which has no other reference.
                 unsafe { memory.as_ptr().write_bytes(byte, len) };
                 (memory, byte)
             });
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_there_is_not_is_none() {
+    fn impossible_sizes_return_none() {
         for len in [usize::MAX, usize::MAX - HUGE_PAGE, isize::MAX as usize, 1 << 60] {
             assert!(AlignedBytes::new(len).is_none(), "{len}");
         }

@@ -1,4 +1,4 @@
-//! Aligned memory, and the key-value pages that are made of it.
+//! Memory for kernels: aligned allocations, and pools of cache pages and recurrent states.
 
 pub(super) mod aligned;
 pub(super) mod pages;

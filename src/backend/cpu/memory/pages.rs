@@ -1,45 +1,46 @@
-//! The memory that the cache's pages live in, and the states of sequences.
+//! Allocates the pages of the KV cache, and the states of recurrent layers.
 
 use super::aligned::AlignedBytes;
-use crate::{Error, Result};
+use crate::{Result, backend::cpu::error::out_of_memory};
 
-/// Pages are made together up to this many bytes, so that they lie in huge pages of memory whatever their size. What
-/// is not used yet is not resident.
-const SLAB: usize = 32 << 20;
+/// Bytes of a slab. Pages are allocated in slabs, so that they lie in huge pages of memory whatever
+/// their size; the unused end of a slab is not resident.
+const SLAB_BYTES: usize = 32 << 20;
 
-/// Pages of one size, by number, made when they are first named.
-pub(crate) struct Pages {
+/// Pages of one size, numbered from 0.
+pub(crate) struct PagePool {
     page_bytes: usize,
-    /// How many pages a slab has.
-    in_slab: usize,
+    pages_per_slab: usize,
     slabs: Vec<AlignedBytes>,
 }
 
-impl Pages {
+impl PagePool {
+    /// Returns an empty pool of pages of `page_bytes` bytes.
     pub fn new(page_bytes: usize) -> Self {
-        Self { page_bytes, in_slab: (SLAB / page_bytes.max(1)).max(1), slabs: Vec::new() }
+        Self { page_bytes, pages_per_slab: (SLAB_BYTES / page_bytes.max(1)).max(1), slabs: Vec::new() }
     }
 
-    /// Makes room for `count` pages.
+    /// Allocates slabs until the pool has at least `count` pages.
+    ///
+    /// # Errors
+    /// Where the system refuses the memory.
     pub fn grow(&mut self, count: usize) -> Result<()> {
-        while self.slabs.len() * self.in_slab < count {
-            let bytes = self.page_bytes.saturating_mul(self.in_slab);
-            let slab = AlignedBytes::new(bytes);
-            let memory = Error::Memory { what: "pages of the cache", needed: bytes as u64, limit: 0 };
-            self.slabs.push(slab.ok_or(memory)?);
+        while self.slabs.len() * self.pages_per_slab < count {
+            let bytes = self.page_bytes.saturating_mul(self.pages_per_slab);
+            self.slabs.push(AlignedBytes::new(bytes).ok_or_else(|| out_of_memory("pages of the KV cache", bytes))?);
         }
         Ok(())
     }
 
-    /// The first byte of a page, for which there is room.
+    /// Returns the first byte of a page below the pool's size.
     pub fn start(&self, page: usize) -> *mut u8 {
-        let slab = self.slabs[page / self.in_slab].as_ptr();
-        slab.wrapping_add(page % self.in_slab * self.page_bytes)
+        let slab = self.slabs[page / self.pages_per_slab].as_ptr();
+        slab.wrapping_add(page % self.pages_per_slab * self.page_bytes)
     }
 
-    /// Copies a page. Nobody uses either meanwhile.
+    /// Copies a page to another one.
     pub fn copy(&mut self, from: usize, to: usize) {
-        // SAFETY: two pages of one size, which nobody else has while `self` is borrowed.
+        // SAFETY: both are whole pages of the pool; no thread reads or writes them while `self` is borrowed.
         unsafe { self.start(to).copy_from(self.start(from), self.page_bytes) };
     }
 }

@@ -1,7 +1,12 @@
-//! The program of a compiled graph: its tasks, the memory that they use, and the walk of a step through them.
+//! The program of a compiled graph: its tasks, the memory that they use, and the steps that run them.
 
+mod buffer;
+mod cache;
 pub(super) mod executable;
+mod expert_slots;
 mod experts;
+mod lower;
+pub(super) mod memory;
 mod profile;
 mod step;
 mod task;

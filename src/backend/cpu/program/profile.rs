@@ -1,19 +1,20 @@
-//! Where the caller's thread spends its time in steps, by op.
+//! Measures the time of steps by op, on the caller's thread.
 
 use std::{cmp::Reverse, time::Instant};
 
 use crate::backend::OpTime;
 
-/// Until the threads walk: the step is checked, memory grows, and the other threads are woken.
+/// The time before the first task: the step is checked, memory grows, and the other threads wake up.
 pub(crate) const PREPARE: &str = "prepare";
-/// Where threads meet, and where the caller's thread waits for the last of them.
+/// The time at barriers, and until the last thread has finished.
 pub(crate) const WAIT: &str = "wait";
-/// From the walk's end: the logits' rows are put together.
+/// The time after the last task, in which the rows of the logits are moved together.
 pub(crate) const GATHER: &str = "gather";
 
-/// Time by op. Laps follow one another without gaps, so that their sum is the time of the steps.
+/// The time of each op. Measurements follow one another without gaps, so their sum is the time of the
+/// steps.
 pub(crate) struct Profile {
-    /// The end of the last lap.
+    /// The end of the last measurement.
     since: Instant,
     ops: Vec<OpTime>,
 }
@@ -23,13 +24,13 @@ impl Profile {
         Self { since: Instant::now(), ops: Vec::new() }
     }
 
-    /// A step begins.
-    pub fn begin(&mut self) {
+    /// Starts to measure a step.
+    pub fn start_step(&mut self) {
         self.since = Instant::now();
     }
 
-    /// What has passed since the last lap is one call of `op`, which read so many bytes.
-    pub fn lap(&mut self, op: &'static str, bytes: usize) {
+    /// Records the time since the last measurement as a call of `op` that read `bytes` bytes.
+    pub fn record(&mut self, op: &'static str, bytes: usize) {
         let now = Instant::now();
         let (time, bytes) = (now - self.since, bytes as u64);
         self.since = now;
@@ -43,7 +44,7 @@ impl Profile {
         }
     }
 
-    /// Takes everything, the longest first.
+    /// Takes all measurements, the longest first.
     pub fn take(&mut self) -> Vec<OpTime> {
         self.ops.sort_by_key(|op| Reverse(op.time));
         std::mem::take(&mut self.ops)

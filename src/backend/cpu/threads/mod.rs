@@ -1,5 +1,5 @@
-//! The threads: a pool that runs one job on all of them, work that they take from each other, and the throttle.
+//! Threads: a pool that runs one job on all of them, the queue that they take work from, and a throttle.
 
 pub(super) mod pool;
 mod throttle;
-pub(super) mod work_stealing;
+pub(super) mod work_queue;

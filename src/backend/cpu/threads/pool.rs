@@ -1,8 +1,8 @@
-//! Persistent threads that walk a plan together.
+//! Runs a job on a pool of persistent threads.
 //!
-//! One call hands every thread the same closure; the barrier inside it is what they meet at between steps. Between
-//! calls a thread spins for a moment, because the next token is about to come, and then sleeps: a model that is not
-//! running costs no CPU.
+//! One call gives every thread the same closure, in which the threads meet at barriers. Between calls a
+//! worker spins for a moment, because the next token usually follows at once, and then sleeps: an idle
+//! model costs no CPU time.
 
 use std::{
     hint,
@@ -17,95 +17,105 @@ use std::{
 };
 
 use super::{
-    throttle::Crew,
-    work_stealing::{self, Shares},
+    throttle::ThreadThrottle,
+    work_queue::{QueuedTask, ThreadNumber, WorkQueue},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, backend::cpu::error::kernel_panicked};
 
-/// Turns of a waiting loop before the thread lets others run: some tens of microseconds.
+/// Iterations of a waiting loop before the thread yields: some tens of microseconds.
 const SPINS: usize = 2000;
-/// How often a thread that waits for work lets others run before it sleeps.
+/// Yields of a worker that waits for a job before it sleeps.
 const YIELDS: usize = 50;
 
-/// What each thread of a call does.
-type Work<'a> = dyn Fn(Worker<'_>) + Sync + 'a;
+/// The work of each thread in a call.
+type Job<'a> = dyn Fn(Worker<'_>) + Sync + 'a;
 
-/// One of the threads that do a call's work.
+/// A thread that takes part in a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Worker<'a> {
-    /// Its number, from 0.
+    /// Its number, from 0, which is the caller's thread.
     pub number: usize,
-    /// How many take part.
+    /// Number of threads that take part.
     pub threads: usize,
     barrier: &'a Barrier,
-    shares: &'a Shares,
+    queue: &'a WorkQueue,
 }
 
 impl Worker<'_> {
-    /// Waits for the other threads; `false` where one of them panicked, after which this one must return.
+    /// Waits for the other threads. Returns `false` if one of them panicked: this one must return then.
     pub fn wait(&self) -> bool {
         self.barrier.wait()
     }
 
-    /// This thread's share of `count` things, as a range.
+    /// Returns this thread's share of `count` items.
     pub fn share(&self, count: usize) -> Range<usize> {
-        work_stealing::share(count, self.number, self.threads)
+        self.thread().share(count)
     }
 
-    /// Calls `work` with parts of up to `step` of `count` things, each given out once over all threads: see
-    /// [`Shares::each`].
-    pub fn each_part(&self, task: usize, count: usize, step: usize, work: impl FnMut(Range<usize>)) {
-        self.shares.each(task, [self.number, self.threads], [count, step], work);
+    /// Calls `work` with ranges of the task's pieces: see [`WorkQueue::for_each`].
+    pub fn take_from(&self, task: QueuedTask, work: impl FnMut(Range<usize>)) {
+        self.queue.for_each(task, self.thread(), work);
+    }
+
+    fn thread(&self) -> ThreadNumber {
+        ThreadNumber { number: self.number, threads: self.threads }
     }
 }
 
-/// Threads, the caller's being number 0.
+/// A pool of threads, of which number 0 is the caller's.
 pub(crate) struct Pool {
-    shared: Arc<Shared>,
+    state: Arc<PoolState>,
     workers: Vec<JoinHandle<()>>,
     threads: usize,
-    crew: Crew,
-    /// Whether several threads have it run their work.
-    shared_by_callers: bool,
+    throttle: ThreadThrottle,
+    /// Whether several threads use the pool in turn.
+    has_several_callers: bool,
 }
 
-struct Shared {
-    /// Counts the calls; a worker waits for it to change.
+/// The part of a pool that its workers read.
+struct PoolState {
+    /// Number of calls so far; a worker waits for it to change.
     calls: AtomicUsize,
-    /// The call's work and how many threads do it, or `None` when the pool ends.
-    work: Mutex<Option<(WorkPointer, usize)>>,
+    /// The job of the current call and the number of threads that run it; `None` ends the workers.
+    job: Mutex<Option<(JobPointer, usize)>>,
     wake: Condvar,
-    /// Workers still busy with the call.
+    /// Number of workers that still run the job.
     busy: AtomicUsize,
     barrier: Barrier,
-    shares: Shares,
+    queue: WorkQueue,
 }
 
 #[derive(Clone, Copy)]
-struct WorkPointer(*const Work<'static>);
+struct JobPointer(*const Job<'static>);
 
-// SAFETY: `Pool::run` keeps what it points to alive until every worker is done with it, and `Work` is `Sync`.
-unsafe impl Send for WorkPointer {}
+// SAFETY: `Pool::run` keeps the job alive until every worker has finished it, and `Job` is `Sync`.
+unsafe impl Send for JobPointer {}
 
 impl Pool {
-    /// A pool of `threads` threads, of which one is the caller's.
+    /// Starts a pool of `threads` threads, of which one is the caller's.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the system refuses to start a thread.
     pub fn new(threads: usize) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let state = Arc::new(PoolState {
             calls: AtomicUsize::new(0),
-            work: Mutex::new(None),
+            job: Mutex::new(None),
             wake: Condvar::new(),
             busy: AtomicUsize::new(0),
             barrier: Barrier::default(),
-            shares: Shares::new(threads),
+            queue: WorkQueue::new(threads),
         });
-        let (workers, crew) = (Vec::new(), Crew::new(threads));
-        let mut pool = Self { shared, workers, threads, crew, shared_by_callers: false };
+        let (workers, throttle) = (Vec::new(), ThreadThrottle::new(threads));
+        let mut pool = Self { state, workers, threads, throttle, has_several_callers: false };
         for number in 1..threads {
-            let shared = pool.shared.clone();
+            let state = pool.state.clone();
             let worker = thread::Builder::new()
                 .name(format!("inkstone-{number}"))
-                .spawn(move || shared.serve(number))
-                .map_err(|e| Error::argument("threads", format!("thread {number} could not be started: {e}")))?;
+                .spawn(move || state.serve(number))
+                .map_err(|e| {
+                let reason = format!("thread {number} could not be started, ask for fewer threads: {e}");
+                Error::argument("threads", reason)
+            })?;
             pool.workers.push(worker);
         }
         Ok(pool)
@@ -115,33 +125,36 @@ impl Pool {
         self.threads
     }
 
-    /// Says whether several threads have it run their work. Between its calls each of them takes a core from the calls
-    /// of the others, which looks as if another process held it: no thread is left out for that.
+    /// Sets whether several threads use the pool in turn. Their own work between the calls then
+    /// occupies cores, which looks as if another process did: the throttle is switched off for that.
     pub fn set_shared(&mut self, shared: bool) {
-        self.shared_by_callers = shared;
-        self.crew = Crew::new(self.threads);
+        self.has_several_callers = shared;
+        self.throttle = ThreadThrottle::new(self.threads);
     }
 
-    /// Calls `work` on every thread that takes part, at once, and returns when all have finished.
-    pub fn run(&mut self, work: &Work<'_>) -> Result<()> {
+    /// Runs `job` on every active thread at once, and returns when all have finished.
+    ///
+    /// # Errors
+    /// Where the job panicked on a thread.
+    pub fn run(&mut self, job: &Job<'_>) -> Result<()> {
         let started = Instant::now();
-        let active = self.crew.active();
-        self.shared.barrier.reset(active);
-        self.shared.shares.reset();
+        let active = self.throttle.active();
+        self.state.barrier.reset(active);
+        self.state.queue.reset();
         if active > 1 {
             // SAFETY: only the lifetime changes; this function does not return while a worker may use the pointer.
-            let pointer = WorkPointer(unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) });
-            self.shared.busy.store(active - 1, Relaxed);
-            self.shared.hand_out(Some((pointer, active)));
+            let pointer = JobPointer(unsafe { std::mem::transmute::<*const Job<'_>, *const Job<'static>>(job) });
+            self.state.busy.store(active - 1, Relaxed);
+            self.state.publish(Some((pointer, active)));
         }
-        self.shared.perform(work, 0);
-        self.shared.barrier.wait_until(|| self.shared.busy.load(Acquire) == 0);
-        if self.shared.barrier.broken.load(Acquire) {
-            return Err(Error::Unsupported("a kernel panicked; this is a bug in inkstone".into()));
+        self.state.run_job(job, 0);
+        self.state.barrier.wait_until(|| self.state.busy.load(Acquire) == 0);
+        if self.state.barrier.broken.load(Acquire) {
+            return Err(kernel_panicked());
         }
-        if !self.shared_by_callers {
-            let waited = Duration::from_nanos(self.shared.barrier.waited.load(Relaxed));
-            self.crew.note(started.elapsed(), waited);
+        if !self.has_several_callers {
+            let waited = Duration::from_nanos(self.state.barrier.waited.load(Relaxed));
+            self.throttle.record(started.elapsed(), waited);
         }
         Ok(())
     }
@@ -149,37 +162,39 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.hand_out(None);
+        self.state.publish(None);
         for worker in self.workers.drain(..) {
-            // A worker catches the panics of its work, so it ends in order.
+            // A worker catches the panics of its jobs, so it always ends in order.
             let _ = worker.join();
         }
     }
 }
 
-impl Shared {
-    fn hand_out(&self, work: Option<(WorkPointer, usize)>) {
-        let mut slot = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        *slot = work;
+impl PoolState {
+    /// Gives the workers a job, or the order to end.
+    fn publish(&self, job: Option<(JobPointer, usize)>) {
+        let mut slot = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = job;
         // Under the lock, so that a worker about to sleep cannot miss it.
         self.calls.fetch_add(1, Release);
         drop(slot);
         self.wake.notify_all();
     }
 
-    /// A worker's life.
+    /// Runs jobs on a worker until the pool ends.
     fn serve(&self, number: usize) {
         let mut seen = 0;
-        while let Some((work, active)) = self.next(&mut seen) {
+        while let Some((job, active)) = self.next_job(&mut seen) {
             if number < active {
-                // SAFETY: the pointer is good until `busy` is counted down below.
-                self.perform(unsafe { &*work.0 }, number);
+                // SAFETY: `Pool::run` keeps the job alive until `busy` is decremented below.
+                self.run_job(unsafe { &*job.0 }, number);
                 self.busy.fetch_sub(1, Release);
             }
         }
     }
 
-    fn next(&self, seen: &mut usize) -> Option<(WorkPointer, usize)> {
+    /// Waits for a call after number `seen`, and returns its job and the number of its threads.
+    fn next_job(&self, seen: &mut usize) -> Option<(JobPointer, usize)> {
         for _ in 0..YIELDS {
             for _ in 0..SPINS {
                 if self.calls.load(Acquire) != *seen {
@@ -192,37 +207,37 @@ impl Shared {
             }
             thread::yield_now();
         }
-        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
         while self.calls.load(Acquire) == *seen {
-            work = self.wake.wait(work).unwrap_or_else(PoisonError::into_inner);
+            job = self.wake.wait(job).unwrap_or_else(PoisonError::into_inner);
         }
         *seen = self.calls.load(Acquire);
-        *work
+        *job
     }
 
-    fn perform(&self, work: &Work<'_>, number: usize) {
+    fn run_job(&self, job: &Job<'_>, number: usize) {
         let threads = self.barrier.threads.load(Relaxed);
-        let worker = Worker { number, threads, barrier: &self.barrier, shares: &self.shares };
-        if catch_unwind(AssertUnwindSafe(|| work(worker))).is_err() {
+        let worker = Worker { number, threads, barrier: &self.barrier, queue: &self.queue };
+        if catch_unwind(AssertUnwindSafe(|| job(worker))).is_err() {
             self.barrier.broken.store(true, Release);
         }
     }
 }
 
-/// Where the threads of a call wait for each other.
+/// The barrier at which the threads of a call meet.
 #[derive(Default)]
 struct Barrier {
     threads: AtomicUsize,
     arrived: AtomicUsize,
     round: AtomicUsize,
-    /// A thread panicked and will not arrive any more.
+    /// Set when a thread panicked and will not arrive any more.
     broken: AtomicBool,
-    /// Nanoseconds of this call that threads have waited, all together, where it was more than a moment.
+    /// Nanoseconds that the threads of this call spent in long waits, in total.
     waited: AtomicU64,
 }
 
 impl Barrier {
-    /// Makes it ready for a call of so many threads, also after one that panicked.
+    /// Resets the barrier for a call of `threads` threads, also after a call that panicked.
     fn reset(&self, threads: usize) {
         self.threads.store(threads, Relaxed);
         self.arrived.store(0, Relaxed);
@@ -230,7 +245,7 @@ impl Barrier {
         self.waited.store(0, Relaxed);
     }
 
-    /// Waits for all threads; `false` where one of them panicked.
+    /// Waits for all threads. Returns `false` if one of them panicked.
     fn wait(&self) -> bool {
         let round = self.round.load(Acquire);
         if self.arrived.fetch_add(1, AcqRel) + 1 == self.threads.load(Relaxed) {
@@ -242,7 +257,7 @@ impl Barrier {
         !self.broken.load(Acquire)
     }
 
-    /// Spins until `done`, letting other threads run when that takes long: one of ours may need this very core.
+    /// Spins until `done`, and yields in between: another thread of the pool may need this very core.
     fn wait_until(&self, done: impl Fn() -> bool) {
         let mut yielding = None;
         loop {
@@ -276,7 +291,7 @@ mod tests {
     use super::Pool;
 
     #[test]
-    fn shares_are_all_there_is() {
+    fn shares_cover_all_items_once() {
         for threads in [1, 2, 3, 7] {
             for count in [0, 1, 2, 6, 7, 100] {
                 let seen = Mutex::new(vec![0; count]);
@@ -287,27 +302,26 @@ mod tests {
         }
     }
 
-    /// Calls that follow at once, and calls that find the workers asleep.
+    /// Covers calls that follow at once, and calls for which the workers must wake up.
     #[test]
-    fn no_call_is_missed() {
+    fn every_thread_runs_every_job() {
         let mut pool = Pool::new(3).unwrap();
         for call in 0..3000 {
-            let [came, wanted] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+            let [ran, expected] = [AtomicUsize::new(0), AtomicUsize::new(0)];
             pool.run(&|worker| {
-                came.fetch_add(1, Relaxed);
-                wanted.store(worker.threads, Relaxed);
+                ran.fetch_add(1, Relaxed);
+                expected.store(worker.threads, Relaxed);
             })
             .unwrap();
-            assert_eq!(came.into_inner(), wanted.into_inner());
+            assert_eq!(ran.into_inner(), expected.into_inner());
             if call % 100 == 0 {
                 thread::sleep(Duration::from_millis(2));
             }
         }
     }
 
-    /// Nobody passes a barrier before all have come to it.
     #[test]
-    fn the_barrier_holds() {
+    fn barrier_holds_every_thread_until_all_arrive() {
         let mut pool = Pool::new(3).unwrap();
         let count = AtomicUsize::new(0);
         pool.run(&|worker| {
@@ -321,9 +335,9 @@ mod tests {
         .unwrap();
     }
 
-    /// Callers that hold each other's cores are no reason to leave a thread out, and none is left out afterwards.
+    /// Callers in turn occupy each other's cores, for which no thread may be left out.
     #[test]
-    fn shared_calls_keep_every_thread() {
+    fn throttle_is_off_while_the_pool_is_shared() {
         let mut pool = Pool::new(2).unwrap();
         let uneven = |pool: &mut Pool| {
             pool.run(&|worker| {
@@ -335,24 +349,24 @@ mod tests {
         };
         pool.set_shared(true);
         (0..5).for_each(|_| uneven(&mut pool));
-        assert_eq!(pool.crew.active(), 2);
+        assert_eq!(pool.throttle.active(), 2);
         pool.set_shared(false);
         (0..5).for_each(|_| uneven(&mut pool));
-        assert_eq!(pool.crew.active(), 1, "a caller that is alone waits for another process");
+        assert_eq!(pool.throttle.active(), 1, "a lone caller waits for another process");
         pool.set_shared(true);
-        assert_eq!(pool.crew.active(), 2);
+        assert_eq!(pool.throttle.active(), 2);
     }
 
-    /// Whoever panics, before a barrier or after it, the call ends with an error and the next one works.
+    /// Covers each thread, before a barrier and after it.
     #[test]
-    fn a_panic_ends_the_call_alone() {
+    fn panic_fails_its_call_and_not_the_next() {
         for number in [0, 1, 2] {
             for round in [0, 1] {
                 let mut pool = Pool::new(3).unwrap();
                 let result = pool.run(&|worker| {
-                    for at in 0..3 {
-                        if worker.number == number && at == round {
-                            panic!("as the test wants");
+                    for current in 0..3 {
+                        if worker.number == number && current == round {
+                            panic!("the test panics on purpose");
                         }
                         if !worker.wait() {
                             return;
@@ -366,17 +380,17 @@ mod tests {
     }
 
     #[test]
-    fn dropping_joins() {
+    fn drop_joins_the_workers() {
         let mut pool = Pool::new(4).unwrap();
         pool.run(&|_| ()).unwrap();
-        let shared = pool.shared.clone();
+        let state = pool.state.clone();
         drop(pool);
-        assert_eq!(std::sync::Arc::strong_count(&shared), 1, "each worker holds one while it lives");
+        assert_eq!(std::sync::Arc::strong_count(&state), 1, "each worker holds a reference while it lives");
     }
 
-    /// The time that the scheduler gave each worker while nothing ran.
+    /// Compares the CPU time of each worker before and after a pause.
     #[test]
-    fn an_idle_pool_costs_nothing() {
+    fn idle_pool_uses_no_cpu_time() {
         let nanoseconds = |thread: &String| -> Option<u64> {
             fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?.split(' ').next()?.parse().ok()
         };
@@ -392,7 +406,7 @@ mod tests {
         .unwrap();
         let workers = workers.into_inner().unwrap();
         if workers.iter().filter_map(nanoseconds).count() != 2 {
-            eprintln!("skipped: this system does not say how much time a thread has used");
+            eprintln!("skipped: this system does not report the CPU time of a thread");
             return;
         }
         thread::sleep(Duration::from_millis(200));

@@ -1,47 +1,49 @@
-//! How many threads take part in a call.
+//! Limits the number of threads that work on a step.
 //!
-//! Threads that meet at barriers are as slow as the slowest: where another process holds one of their cores, all wait
-//! for the thread that cannot run. So the time spent waiting is watched, and where it is much, one thread fewer takes
-//! part for a while.
+//! Threads that meet at barriers are as slow as the slowest of them: where another process occupies a
+//! core, all threads wait for the one that cannot run. The throttle measures the time spent waiting,
+//! and leaves out one thread for a while when that time is long.
 
 use std::time::Duration;
 
-/// The share of the time that all but one thread wait, above which one is left out.
-const MUCH: f64 = 0.3;
-/// Calls for which a thread that was left out stays so, the first time and at most.
-const REST: u32 = 16;
+/// The waiting time above which a thread is left out, as a fraction of the time of all other threads.
+const WAIT_LIMIT: f64 = 0.3;
+/// Calls for which a thread is left out the first time.
+const FIRST_REST: u32 = 16;
+/// Calls for which a thread is left out at most.
 const LONGEST_REST: u32 = 512;
 
-/// The threads of a pool, and how many of them take part.
+/// The number of threads of a pool that take part in the next call.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct ThreadThrottle {
     threads: usize,
     active: usize,
-    /// Calls until one more is tried.
+    /// Calls until one more thread is tried.
     rest: u32,
-    /// The rest after the next time that one is left out; it grows while that keeps happening.
+    /// The value of `rest` the next time that a thread is left out; it doubles while that recurs.
     next_rest: u32,
-    /// Whether the last call already spent much time waiting.
+    /// Whether the last call spent much time waiting.
     strained: bool,
 }
 
-impl Crew {
+impl ThreadThrottle {
+    /// Returns a throttle under which all `threads` threads take part at first.
     pub fn new(threads: usize) -> Self {
-        Self { threads, active: threads, rest: 0, next_rest: REST, strained: false }
+        Self { threads, active: threads, rest: 0, next_rest: FIRST_REST, strained: false }
     }
 
-    /// How many threads take part in the next call.
+    /// Returns the number of threads that take part in the next call.
     pub fn active(&self) -> usize {
         self.active
     }
 
-    /// Takes note of a call that lasted `wall` and in which the threads together waited for `waited`.
-    pub fn note(&mut self, wall: Duration, waited: Duration) {
-        let others = self.active - 1;
-        let strained = waited.as_secs_f64() > MUCH * wall.as_secs_f64() * others as f64;
-        if others > 0 && strained {
-            // Once is an accident, but not while it is still known that cores are taken.
-            if self.strained || self.next_rest > REST {
+    /// Records a call that took `wall`, in which the threads waited for `waited` in total.
+    pub fn record(&mut self, wall: Duration, waited: Duration) {
+        let waiting_threads = self.active - 1;
+        let strained = waited.as_secs_f64() > WAIT_LIMIT * wall.as_secs_f64() * waiting_threads as f64;
+        if waiting_threads > 0 && strained {
+            // One slow call may be an accident, unless cores were occupied a short time ago.
+            if self.strained || self.next_rest > FIRST_REST {
                 self.active -= 1;
                 self.rest = self.next_rest;
                 self.next_rest = (self.next_rest * 2).min(LONGEST_REST);
@@ -54,12 +56,12 @@ impl Crew {
             self.rest = self.rest.saturating_sub(1);
             if self.rest == 0 {
                 self.active += 1;
-                self.rest = REST;
+                self.rest = FIRST_REST;
             }
         } else if self.rest > 0 {
             self.rest -= 1;
         } else {
-            self.next_rest = REST;
+            self.next_rest = FIRST_REST;
         }
     }
 }
@@ -71,39 +73,39 @@ mod tests {
     const CALL: Duration = Duration::from_millis(10);
 
     #[test]
-    fn a_crew_shrinks_while_cores_are_taken_and_grows_back() {
-        let mut crew = Crew::new(4);
-        crew.note(CALL, CALL);
-        assert_eq!(crew.active(), 4, "one slow call is an accident");
-        crew.note(CALL, Duration::ZERO);
+    fn throttle_leaves_out_a_thread_while_cores_are_occupied() {
+        let mut throttle = ThreadThrottle::new(4);
+        throttle.record(CALL, CALL);
+        assert_eq!(throttle.active(), 4, "one slow call is an accident");
+        throttle.record(CALL, Duration::ZERO);
         for _ in 0..2 {
-            crew.note(CALL, 2 * CALL);
+            throttle.record(CALL, 2 * CALL);
         }
-        assert_eq!(crew.active(), 3);
-        for _ in 0..REST {
-            assert_eq!(crew.active(), 3);
-            crew.note(CALL, Duration::ZERO);
+        assert_eq!(throttle.active(), 3);
+        for _ in 0..FIRST_REST {
+            assert_eq!(throttle.active(), 3);
+            throttle.record(CALL, Duration::ZERO);
         }
-        assert_eq!(crew.active(), 4, "one more is tried after the rest");
-        crew.note(CALL, 2 * CALL);
-        assert_eq!(crew.active(), 3, "a trial that fails ends at once");
-        for _ in 0..2 * REST {
-            crew.note(CALL, Duration::ZERO);
+        assert_eq!(throttle.active(), 4, "one more thread is tried after the rest");
+        throttle.record(CALL, 2 * CALL);
+        assert_eq!(throttle.active(), 3, "a trial that fails ends at once");
+        for _ in 0..2 * FIRST_REST {
+            throttle.record(CALL, Duration::ZERO);
         }
-        assert_eq!(crew.active(), 4);
+        assert_eq!(throttle.active(), 4);
     }
 
     #[test]
-    fn a_crew_never_shrinks_below_one_thread_nor_grows_past_its_own() {
-        let mut crew = Crew::new(2);
+    fn throttle_stays_between_one_thread_and_all() {
+        let mut throttle = ThreadThrottle::new(2);
         for _ in 0..100 {
-            crew.note(CALL, 5 * CALL);
-            assert!((1..=2).contains(&crew.active()));
+            throttle.record(CALL, 5 * CALL);
+            assert!((1..=2).contains(&throttle.active()));
         }
         for _ in 0..10_000 {
-            crew.note(CALL, Duration::ZERO);
-            assert!((1..=2).contains(&crew.active()));
+            throttle.record(CALL, Duration::ZERO);
+            assert!((1..=2).contains(&throttle.active()));
         }
-        assert_eq!(crew.active(), 2);
+        assert_eq!(throttle.active(), 2);
     }
 }

@@ -1,23 +1,30 @@
-//! Products with matrices of plain floats, as the file holds them: the activations stay in single precision.
-#![allow(clippy::needless_range_loop, reason = "rows are numbered, and their number is a constant to unroll by")]
+//! Matrices of floats, which products read where the file has them.
 
-use super::matrix::Stack;
-use crate::{DType, Result, backend::cpu::kernels::product::Input, quant::ROWS, simd::Simd, weights::Weight};
+use super::stack::Stack;
+use crate::{DType, Result, weights::Weight};
 
-/// Matrices of plain floats.
+/// Stacked matrices of f32, f16 or bf16.
 pub(crate) struct FloatMatrix {
     pub dtype: DType,
     pub stack: Stack,
-    /// The first element of each; the executable keeps the weights alive for as long as these are read.
+    /// The first element of each matrix. The executable owns the weights for as long as steps read them.
     data: Box<[*const u8]>,
 }
 
 impl FloatMatrix {
-    /// The matrices of a weight, where each lies.
+    /// Locates the matrices of a weight.
+    ///
+    /// # Errors
+    /// As [`Weight::bytes_in_place`].
     pub fn new(weight: &Weight<'_>, stack: Stack) -> Result<Self> {
-        let each = weight.byte_len() / stack.count.max(1);
-        let data = (0..stack.count).map(|n| Ok(weight.bytes_in_place(n * each..(n + 1) * each)?.as_ptr()));
+        let bytes = weight.byte_len() / stack.count.max(1);
+        let data = (0..stack.count).map(|n| Ok(weight.bytes_in_place(n * bytes..(n + 1) * bytes)?.as_ptr()));
         Ok(Self { dtype: weight.dtype, stack, data: data.collect::<Result<_>>()? })
+    }
+
+    /// Returns the first element of the matrix that a group of rows belongs to.
+    pub fn matrix_of(&self, group: usize) -> *const u8 {
+        self.data[group / self.stack.groups_per_matrix()]
     }
 }
 
@@ -25,137 +32,3 @@ impl FloatMatrix {
 unsafe impl Send for FloatMatrix {}
 // SAFETY: as above.
 unsafe impl Sync for FloatMatrix {}
-
-/// As [`super::product::group_product`].
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-pub(crate) unsafe fn group_product<S: Simd>(matrix: &FloatMatrix, group: usize, input: &Input, c: *mut f32) {
-    // SAFETY: by the caller.
-    unsafe {
-        match matrix.dtype {
-            DType::F16 => rows::<S, F16>(matrix, group, input, c),
-            DType::BF16 => rows::<S, Bf16>(matrix, group, input, c),
-            _ => rows::<S, F32>(matrix, group, input, c),
-        }
-    }
-}
-
-/// How elements are read.
-trait Element {
-    const BYTES: usize;
-    unsafe fn load<S: Simd>(from: *const u8) -> S::F;
-    unsafe fn one(from: *const u8) -> f32;
-}
-
-struct F32;
-struct F16;
-struct Bf16;
-
-impl Element for F32 {
-    const BYTES: usize = 4;
-    #[inline(always)]
-    unsafe fn load<S: Simd>(from: *const u8) -> S::F {
-        // SAFETY: by the caller.
-        unsafe { S::load(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn one(from: *const u8) -> f32 {
-        // SAFETY: by the caller.
-        unsafe { from.cast::<f32>().read_unaligned() }
-    }
-}
-
-impl Element for F16 {
-    const BYTES: usize = 2;
-    #[inline(always)]
-    unsafe fn load<S: Simd>(from: *const u8) -> S::F {
-        // SAFETY: by the caller.
-        unsafe { S::load_f16(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn one(from: *const u8) -> f32 {
-        // SAFETY: by the caller.
-        unsafe { half::f16::from_bits(from.cast::<u16>().read_unaligned()).to_f32() }
-    }
-}
-
-impl Element for Bf16 {
-    const BYTES: usize = 2;
-    #[inline(always)]
-    unsafe fn load<S: Simd>(from: *const u8) -> S::F {
-        // SAFETY: by the caller.
-        unsafe { S::load_bf16(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn one(from: *const u8) -> f32 {
-        // SAFETY: by the caller.
-        unsafe { half::bf16::from_bits(from.cast::<u16>().read_unaligned()).to_f32() }
-    }
-}
-
-#[inline(always)]
-unsafe fn rows<S: Simd, E: Element>(matrix: &FloatMatrix, group: usize, input: &Input, c: *mut f32) {
-    let (data, group) = (matrix.data[group / matrix.stack.groups_each()], matrix.stack.rows_within(group));
-    let columns = matrix.stack.columns;
-    let row_bytes = columns * E::BYTES;
-    // SAFETY: rows past the matrix are replaced by its last; the rest is by the caller.
-    unsafe {
-        for row in (0..group.len()).step_by(4) {
-            let mut rows = [data; 4];
-            for (i, from) in rows.iter_mut().enumerate() {
-                *from = data.add((group.start + row + i).min(group.end - 1) * row_bytes);
-            }
-            let mut token = 0;
-            while token + 4 <= input.tokens {
-                four_rows::<S, E, 4>(rows, columns, input, token, c.add(row));
-                token += 4;
-            }
-            while token < input.tokens {
-                four_rows::<S, E, 1>(rows, columns, input, token, c.add(row));
-                token += 1;
-            }
-        }
-    }
-}
-
-/// The products of four rows with `N` tokens.
-#[inline(always)]
-unsafe fn four_rows<S: Simd, E: Element, const N: usize>(
-    rows: [*const u8; 4],
-    columns: usize,
-    input: &Input,
-    token: usize,
-    c: *mut f32,
-) {
-    // SAFETY: every access is below `columns`; the rest is by the caller.
-    unsafe {
-        let x = input.plain.add(token * input.stride);
-        let mut acc = [[S::splat(0.0); 4]; N];
-        let whole = columns / S::WIDTH * S::WIDTH;
-        for k in (0..whole).step_by(S::WIDTH) {
-            let mut w = [S::splat(0.0); 4];
-            for r in 0..4 {
-                w[r] = E::load::<S>(rows[r].add(k * E::BYTES));
-                // The same place four rows on: the rows lie one after the other, so this is the stream's order.
-                S::prefetch_far(rows[r].wrapping_add((4 * columns + k) * E::BYTES));
-            }
-            for t in 0..N {
-                let x = S::load(x.add(t * input.stride + k));
-                for r in 0..4 {
-                    acc[t][r] = S::fma(x, w[r], acc[t][r]);
-                }
-            }
-        }
-        for t in 0..N {
-            for r in 0..4 {
-                let mut sum = S::sum(acc[t][r]);
-                for k in whole..columns {
-                    sum += *x.add(t * input.stride + k) * E::one(rows[r].add(k * E::BYTES));
-                }
-                *c.add((token + t) * ROWS + r) = sum;
-            }
-        }
-    }
-}

@@ -1,8 +1,8 @@
-//! Interleaves the matrices of a plan: all threads together, from the file's first to its last.
+//! Interleaves the quantised matrices of a plan on all threads, in the order of the file.
 //!
-//! The matrices lie one after the other in one piece of memory, in the file's order, and a thread fills a huge page of
-//! it at a time: threads meet only at the end, no page is cleared by two of them, the disk is read in one stream, and
-//! the file's pages are given back as they have been copied.
+//! The matrices lie one after the other in a single allocation, and each thread fills one huge page of it
+//! at a time. So threads meet only at the end, no two threads clear the same page, the disk is read
+//! sequentially, and the pages of the file are released as soon as they are copied.
 
 use std::{
     ops::Range,
@@ -12,12 +12,13 @@ use std::{
     },
 };
 
-use super::{matrix::Stack, packed::Packed};
+use super::{packed::PackedMatrix, stack::Stack};
 use crate::{
-    Error, Result,
+    Result,
     backend::{
         LoadProgress,
         cpu::{
+            error::out_of_memory,
             memory::aligned::{AlignedBytes, HUGE_PAGE},
             threads::pool::Pool,
         },
@@ -26,20 +27,23 @@ use crate::{
     weights::Weight,
 };
 
-/// What Linux maps of a file around the byte that is read first; what of it lies before that byte may have been given
-/// back already by the thread whose it was.
-const AROUND: usize = 64 << 10;
+/// Bytes that Linux maps around a page fault. A read thus also maps pages before it that another thread
+/// has released already, so they are released once more.
+const FAULT_AROUND: usize = 64 << 10;
 
-/// The interleaved copies of quantised matrices, in any order.
+/// Returns the interleaved copies of quantised matrices, in the order of the file.
+///
+/// # Errors
+/// As [`Weight::read`] and [`LoadProgress::check`], and where the system refuses the memory.
 pub(crate) fn interleave<'w>(
     mut weights: Vec<(Weight<'w>, Stack)>,
     pool: &mut Pool,
     progress: &LoadProgress<'_>,
-) -> Result<Vec<(Weight<'w>, Packed)>> {
-    // Each file is mapped in one piece.
+) -> Result<Vec<(Weight<'w>, PackedMatrix)>> {
+    // A file is one mapping, so this is the order of its bytes.
     weights.sort_by_key(|(weight, _)| weight.place());
-    let matrices = make_room(weights)?;
-    let end = matrices.last().map_or(0, |(_, last)| last.place().end);
+    let matrices = allocate(weights)?;
+    let end = matrices.last().map_or(0, |(_, last)| last.byte_range().end);
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
     pool.run(&|worker| {
@@ -49,14 +53,14 @@ pub(crate) fn interleave<'w>(
                 break;
             }
             let bytes = start..end.min(start + HUGE_PAGE);
-            // SAFETY: no two threads have the same bytes, and nobody reads the matrices before this call ends.
+            // SAFETY: threads take disjoint bytes, and no one reads the matrices before this call ends.
             if let Err(error) = unsafe { fill(&matrices, bytes.clone()) } {
                 next.store(end, Relaxed);
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                 break;
             }
             progress.add(bytes.len());
-            // The first thread is the caller's.
+            // Thread 0 is the caller's, which alone may call back.
             if worker.number == 0 {
                 progress.report();
             }
@@ -68,52 +72,53 @@ pub(crate) fn interleave<'w>(
     }
 }
 
-/// Room for matrices, one after the other in one piece of memory.
-fn make_room(weights: Vec<(Weight<'_>, Stack)>) -> Result<Vec<(Weight<'_>, Packed)>> {
+/// Allocates memory for matrices, one after the other.
+fn allocate(weights: Vec<(Weight<'_>, Stack)>) -> Result<Vec<(Weight<'_>, PackedMatrix)>> {
     let mut len = 0_usize;
     let mut starts = Vec::with_capacity(weights.len());
     for (weight, stack) in &weights {
         starts.push(len);
-        let bytes = Packed::bytes(weight.dtype, *stack).and_then(|n| n.checked_next_multiple_of(AlignedBytes::ALIGN));
-        // There is never so much memory, and the error below says so.
+        let bytes =
+            PackedMatrix::byte_len(weight.dtype, *stack).and_then(|n| n.checked_next_multiple_of(AlignedBytes::ALIGN));
+        // The allocation of so many bytes fails below.
         len = bytes.map_or(usize::MAX, |bytes| len.saturating_add(bytes));
     }
-    let lacking = || Error::Memory { what: "the matrices' interleaved copies", needed: len as u64, limit: 0 };
-    let memory = Arc::new(AlignedBytes::new(len).ok_or_else(lacking)?);
-    let places = weights.into_iter().zip(starts);
-    let matrices = places.map(|((weight, stack), start)| {
-        let packed = Packed::new(weight.dtype, stack, &memory, start)?;
+    let refused = || out_of_memory("the interleaved matrices", len);
+    let memory = Arc::new(AlignedBytes::new(len).ok_or_else(refused)?);
+    let placed = weights.into_iter().zip(starts);
+    let matrices = placed.map(|((weight, stack), start)| {
+        let packed = PackedMatrix::new(weight.dtype, stack, &memory, start)?;
         Some((weight, packed))
     });
-    matrices.collect::<Option<_>>().ok_or_else(lacking)
+    matrices.collect::<Option<_>>().ok_or_else(refused)
 }
 
-/// Fills the groups that begin in a range of the memory.
+/// Fills the groups whose first byte lies in a range of the memory.
 ///
 /// # Errors
 /// As [`Weight::read`].
 ///
 /// # Safety
-/// No two calls at the same time for the same byte, and nobody reads these groups meanwhile.
-unsafe fn fill(matrices: &[(Weight<'_>, Packed)], bytes: Range<usize>) -> Result<()> {
-    let first = matrices.partition_point(|(_, matrix)| matrix.place().end <= bytes.start);
+/// No other thread reads these groups or fills the same range at the same time.
+unsafe fn fill(matrices: &[(Weight<'_>, PackedMatrix)], bytes: Range<usize>) -> Result<()> {
+    let first = matrices.partition_point(|(_, matrix)| matrix.byte_range().end <= bytes.start);
     for (weight, matrix) in &matrices[first..] {
-        let place = matrix.place();
-        if place.start >= bytes.end {
+        let range = matrix.byte_range();
+        if range.start >= bytes.end {
             break;
         }
         let size = matrix.group_bytes();
-        let first_at = |byte: usize| byte.saturating_sub(place.start).div_ceil(size).min(matrix.stack.groups());
-        let groups = first_at(bytes.start)..first_at(bytes.end);
+        let next_group = |byte: usize| byte.saturating_sub(range.start).div_ceil(size).min(matrix.stack.groups());
+        let groups = next_group(bytes.start)..next_group(bytes.end);
         let row_bytes = size / ROWS;
         for group in groups.clone() {
             let rows = matrix.stack.rows_of(group);
-            // SAFETY: by the caller, as a group begins at one byte alone.
+            // SAFETY: by the caller, as the first byte of a group lies in one range alone.
             unsafe { matrix.fill(group, &weight.read(rows.start * row_bytes..rows.end * row_bytes)?) };
         }
         if !groups.is_empty() {
             let (first, last) = (matrix.stack.rows_of(groups.start), matrix.stack.rows_of(groups.end - 1));
-            weight.done_with((first.start * row_bytes).saturating_sub(AROUND)..last.end * row_bytes);
+            weight.done_with((first.start * row_bytes).saturating_sub(FAULT_AROUND)..last.end * row_bytes);
         }
     }
     Ok(())
@@ -125,12 +130,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        DType,
+        DType, Error,
         gguf::{Gguf, TensorInfo},
         weights::Weights,
     };
 
-    /// Matrices larger than a huge page and far smaller, whose groups begin before its boundary and end behind it.
+    /// `[matrices, rows, columns]`, larger and smaller than a huge page, with groups across its boundary.
     const SHAPES: [(DType, [usize; 3]); 8] = [
         (DType::Q4_0, [1, 1, 32]),
         (DType::Q8_0, [1, 5003, 512]),
@@ -142,12 +147,11 @@ mod tests {
         (DType::Q4_1, [3, 5, 64]),
     ];
 
-    /// Every row of every matrix comes back as it was, whoever filled it and in whatever order they were named.
     #[test]
-    fn all_rows_are_copied() {
+    fn rows_read_back_as_in_the_file_for_any_threads_and_order() {
         let tensors = SHAPES.iter().enumerate().map(|(index, (dtype, shape))| {
             let len = dtype.row_bytes(shape[2]).unwrap() * shape[0] * shape[1];
-            let bytes = (0..len).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8 ^ index as u8).collect();
+            let bytes = (0..len).map(|offset| (offset.wrapping_mul(0x9e37_79b9) >> 13) as u8 ^ index as u8).collect();
             (format!("matrix {index}"), *dtype, shape.to_vec(), bytes)
         });
         let weights = Weights::from_memory(tensors).unwrap();
@@ -170,16 +174,16 @@ mod tests {
                 assert_eq!(packed.dtype, weight.dtype);
                 assert_eq!(count * rows * packed.dtype.row_bytes(columns).unwrap(), weight.byte_len());
                 let mut read = vec![0; packed.dtype.row_bytes(columns).unwrap()];
-                for (row, wanted) in weight.bytes().chunks_exact(read.len()).enumerate() {
+                for (row, expected) in weight.bytes().chunks_exact(read.len()).enumerate() {
                     packed.read_row(row, &mut read);
-                    assert!(read == wanted, "{}, row {row}, {threads} threads", weight.slice);
+                    assert!(read == expected, "{}, row {row}, {threads} threads", weight.slice);
                 }
             }
         }
     }
 
     #[test]
-    fn a_file_that_is_shortened_meanwhile_is_an_error() {
+    fn file_shortened_while_open_is_an_io_error() {
         let original = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/storyteller/storyteller.gguf");
         let path = std::env::temp_dir().join(format!("inkstone-shortened-{}.gguf", std::process::id()));
         fs::copy(original, &path).unwrap();
@@ -205,13 +209,13 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        // What is not interleaved is copied whole.
+        // The weights that steps read in place are copied by ordinary reads too.
         assert!(matches!(weights.only([matrices.last().unwrap().name.as_str()]), Err(Error::Io { .. })));
         fs::remove_file(path).unwrap();
     }
 
     #[test]
-    fn nothing_is_interleaved_to_nothing() {
+    fn no_matrices_interleave_to_no_matrices() {
         assert!(interleave(Vec::new(), &mut Pool::new(2).unwrap(), &LoadProgress::unobserved()).unwrap().is_empty());
     }
 }

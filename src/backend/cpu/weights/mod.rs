@@ -1,7 +1,8 @@
-//! Weight matrices as the kernels read them, and their preparation from a file's tensors.
+//! Weight matrices in the form that the kernels read, and their preparation from the tensors of a file.
 
 pub(super) mod float;
 pub(super) mod interleave;
 pub(super) mod matrix;
 pub(super) mod packed;
 pub(super) mod prepare;
+pub(super) mod stack;

@@ -1,42 +1,42 @@
-//! A block-quantised matrix in the order that the kernels read: sixteen rows interleaved, the file's bytes otherwise.
+//! Quantised matrices in the order that the kernels read: the file's bytes, with sixteen rows interleaved.
 //!
-//! See [`crate::quant::Tile`] for the order within a tile. Tiles of the same sixteen rows follow one another, and
-//! groups of sixteen rows follow those; the last group of a matrix is filled up with zero bytes where it is not full.
+//! [`crate::quant::Tile`] documents the order within a tile. The tiles of a group of sixteen rows follow
+//! one another, and groups follow groups. A partial group is padded with zero bytes.
 
 use std::{ops::Range, slice, sync::Arc};
 
-use super::matrix::Stack;
+use super::stack::{GroupRow, Stack};
 use crate::{
     DType,
     backend::cpu::memory::aligned::AlignedBytes,
     quant::{self, ROWS, Tile, TileVisitor},
 };
 
-/// Matrices in tiles.
-pub(crate) struct Packed {
+/// Stacked matrices in tiles.
+pub(crate) struct PackedMatrix {
     pub dtype: DType,
     pub stack: Stack,
     group_bytes: usize,
-    /// Shared with other matrices.
+    /// The memory of all packed matrices of a plan.
     memory: Arc<AlignedBytes>,
-    /// The first byte in it.
+    /// The offset of the first byte in `memory`.
     start: usize,
 }
 
-impl Packed {
-    /// The bytes of such matrices; `None` for plain floats, which have no tiles, and where the sizes overflow.
-    pub fn bytes(dtype: DType, stack: Stack) -> Option<usize> {
+impl PackedMatrix {
+    /// Returns the bytes of stacked matrices; `None` for floats, which have no tiles, and on overflow.
+    pub fn byte_len(dtype: DType, stack: Stack) -> Option<usize> {
         if dtype.is_float() {
             return None;
         }
-        let groups = stack.count.checked_mul(stack.groups_each())?;
+        let groups = stack.count.checked_mul(stack.groups_per_matrix())?;
         groups.checked_mul(dtype.row_bytes(stack.columns)?.checked_mul(ROWS)?)
     }
 
-    /// Such matrices in the zeroed `memory` from byte `start` on, a multiple of [`AlignedBytes::ALIGN`]; `None` where
-    /// they have no room there.
+    /// Places matrices into the zeroed `memory` from byte `start` on, a multiple of
+    /// [`AlignedBytes::ALIGN`]. Returns `None` if they do not fit.
     pub fn new(dtype: DType, stack: Stack, memory: &Arc<AlignedBytes>, start: usize) -> Option<Self> {
-        let bytes = Self::bytes(dtype, stack)?;
+        let bytes = Self::byte_len(dtype, stack)?;
         if start.checked_add(bytes)? > memory.len() {
             return None;
         }
@@ -44,73 +44,74 @@ impl Packed {
         Some(Self { dtype, stack, group_bytes, memory: memory.clone(), start })
     }
 
-    /// Bytes of a group.
+    /// Returns the bytes of a group of sixteen rows.
     pub fn group_bytes(&self) -> usize {
         self.group_bytes
     }
 
-    /// Where their bytes lie in the memory that it shares.
-    pub fn place(&self) -> Range<usize> {
+    /// Returns the range of the matrices' bytes in the shared memory.
+    pub fn byte_range(&self) -> Range<usize> {
         self.start..self.start + self.stack.groups() * self.group_bytes
     }
 
-    /// The first byte of a group's tiles.
+    /// Returns the first byte of a group's tiles.
     pub fn group(&self, group: usize) -> *const u8 {
         debug_assert!(group < self.stack.groups());
         self.memory.as_ptr().wrapping_add(self.start + group * self.group_bytes)
     }
 
-    /// Fills a group from its `rows` as the file holds them, one after the other.
+    /// Fills a group from its `rows`, the blocks of one row after the other as in the file.
     ///
     /// # Safety
-    /// No two calls at the same time fill the same group, and it is not read meanwhile.
+    /// No other thread reads or writes the group at the same time.
     pub unsafe fn fill(&self, group: usize, rows: &[u8]) {
-        // SAFETY: the group lies in `memory`, where no two matrices overlap, and the caller keeps others from it.
+        // SAFETY: the group lies in `memory`, where matrices do not overlap; by the caller, no other
+        // thread uses it.
         let out = unsafe { slice::from_raw_parts_mut(self.group(group).cast_mut(), self.group_bytes) };
-        // SAFETY: this visitor asks nothing of its caller.
-        unsafe { quant::visit_tile(self.dtype, Interleave { rows, row_bytes: self.group_bytes / ROWS, out }) };
+        // SAFETY: this visitor has no requirements.
+        unsafe { quant::visit_tile(self.dtype, InterleaveTiles { rows, row_bytes: self.group_bytes / ROWS, out }) };
     }
 
-    /// Copies one row's blocks, as the file has them, to `out`.
+    /// Copies the blocks of a row to `out` as the file has them.
     pub fn read_row(&self, row: usize, out: &mut [u8]) {
-        self.read_lane(self.stack.locate(row), out);
+        self.read_group_row(self.stack.locate(row), out);
     }
 
-    /// As `read_row`, for a group and the row there.
-    pub fn read_lane(&self, (group, row): (usize, usize), out: &mut [u8]) {
-        let group = self.start + group * self.group_bytes;
-        let tiles = &self.memory.as_slice()[group..group + self.group_bytes];
+    /// Copies the blocks of a row of a group to `out`; rows past the matrix are zero bytes.
+    pub fn read_group_row(&self, GroupRow { group, row }: GroupRow, out: &mut [u8]) {
+        let start = self.start + group * self.group_bytes;
+        let tiles = &self.memory.as_slice()[start..start + self.group_bytes];
         let block_bytes = self.dtype.block_bytes();
         for (tile, block) in tiles.chunks_exact(ROWS * block_bytes).zip(out.chunks_exact_mut(block_bytes)) {
-            let mut at = 0;
+            let mut offset = 0;
             for &field in quant::format(self.dtype).fields {
                 let size = field.min(4);
-                let pieces = block[at..at + field].chunks_exact_mut(size);
-                for (piece, line) in pieces.zip(tile[ROWS * at..].chunks_exact(ROWS * size)) {
-                    piece.copy_from_slice(&line[row * size..][..size]);
+                let words = block[offset..offset + field].chunks_exact_mut(size);
+                for (word, line) in words.zip(tile[ROWS * offset..].chunks_exact(ROWS * size)) {
+                    word.copy_from_slice(&line[row * size..][..size]);
                 }
-                at += field;
+                offset += field;
             }
         }
     }
 }
 
-/// Interleaves up to sixteen rows of `row_bytes` each into tiles.
-struct Interleave<'a> {
+/// Interleaves up to sixteen rows of `row_bytes` bytes each into tiles.
+struct InterleaveTiles<'a> {
     rows: &'a [u8],
     row_bytes: usize,
     out: &'a mut [u8],
 }
 
-impl TileVisitor for Interleave<'_> {
+impl TileVisitor for InterleaveTiles<'_> {
     type Output = ();
 
     unsafe fn visit<T: Tile>(self) {
-        // Row after row, a stretch at a time whose tiles stay in the nearest cache until their lines are full.
-        let stretch = (512 / T::BYTES).max(1) * T::BYTES;
-        for (index, tiles) in self.out.chunks_mut(ROWS * stretch).enumerate() {
+        // Row by row over a stretch of each, so short that its tiles stay in the first-level cache.
+        let stretch_bytes = (512 / T::BYTES).max(1) * T::BYTES;
+        for (index, tiles) in self.out.chunks_mut(ROWS * stretch_bytes).enumerate() {
             for (row, bytes) in self.rows.chunks_exact(self.row_bytes).take(ROWS).enumerate() {
-                let blocks = bytes[index * stretch..].chunks_exact(T::BYTES);
+                let blocks = bytes[index * stretch_bytes..].chunks_exact(T::BYTES);
                 for (block, tile) in blocks.zip(tiles.chunks_exact_mut(ROWS * T::BYTES)) {
                     interleave_block::<T>(row, block, tile);
                 }
@@ -119,25 +120,26 @@ impl TileVisitor for Interleave<'_> {
     }
 }
 
-/// Copies one row's block to where its tile has the pieces.
+/// Copies the block of a row to its places in the tile.
 #[inline(always)]
 fn interleave_block<T: Tile>(row: usize, block: &[u8], tile: &mut [u8]) {
-    let mut at = 0;
+    let mut offset = 0;
     for &field in T::FIELDS {
-        let (from, to) = (&block[at..at + field], &mut tile[ROWS * at..ROWS * (at + field)]);
+        let end = offset + field;
+        let (from, to) = (&block[offset..end], &mut tile[ROWS * offset..ROWS * end]);
         match field {
             1 => interleave_field::<1>(row, from, to),
             2 => interleave_field::<2>(row, from, to),
             _ => interleave_field::<4>(row, from, to),
         }
-        at += field;
+        offset = end;
     }
 }
 
-/// Copies one row's field, in pieces of `N` bytes.
+/// Copies a field of a row, `N` bytes at a time.
 #[inline(always)]
 fn interleave_field<const N: usize>(row: usize, field: &[u8], tile: &mut [u8]) {
-    for (piece, line) in field.as_chunks::<N>().0.iter().zip(tile.chunks_exact_mut(ROWS * N)) {
-        line.as_chunks_mut::<N>().0[row] = *piece;
+    for (word, line) in field.as_chunks::<N>().0.iter().zip(tile.chunks_exact_mut(ROWS * N)) {
+        line.as_chunks_mut::<N>().0[row] = *word;
     }
 }

@@ -1,18 +1,17 @@
-//! Makes the weights that a plan reads ready: matrices interleaved, tables and vectors found.
+//! Prepares the weights of a plan: interleaves matrices, and locates embedding tables and vectors.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-use super::{
-    float::FloatMatrix,
-    interleave::interleave,
-    matrix::{Matrix, Stack},
-};
+use super::{float::FloatMatrix, interleave::interleave, matrix::Matrix, stack::Stack};
 use crate::{
     Error, Result,
-    backend::{LoadProgress, cpu::threads::pool::Pool},
+    backend::{
+        LoadProgress,
+        cpu::{error::internal, threads::pool::Pool},
+    },
     graph::{Op, Rows, Shape},
     plan::{Operand, Plan},
     quant,
@@ -20,22 +19,26 @@ use crate::{
 };
 
 /// The weights of a plan.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedWeights {
     matrices: HashMap<TensorSlice, Arc<Matrix>>,
-    /// All of the plan's while it is made ready, then those that steps read in place.
+    /// All weights while the plan is compiled, then only the weights that steps read in place.
     weights: Weights,
 }
 
-/// A table of rows to look up.
-pub(crate) enum Table {
-    /// The table is also multiplied with, so that only its interleaved form is kept.
+/// The table of an embedding.
+pub(crate) enum EmbeddingTable {
+    /// A table that is also a quantised matrix of a product: only its interleaved form is kept.
     Packed(Arc<Matrix>),
-    /// Where the weights have it.
+    /// A table that is read where the weights have it, `[vocabulary, width]`.
     InPlace { slice: TensorSlice, shape: Shape },
 }
 
-impl Prepared {
-    /// Interleaves every quantised matrix that a product of `plan` reads.
+impl PreparedWeights {
+    /// Interleaves the quantised matrices that the products of `plan` read, and locates the float ones.
+    ///
+    /// # Errors
+    /// Where a weight is missing, unreadable or not as the graph says, the memory is refused, or the
+    /// caller of `progress` cancels.
     pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool, progress: &LoadProgress<'_>) -> Result<Self> {
         let mut prepared = Self { matrices: HashMap::new(), weights: weights.clone() };
         let mut quantized = HashMap::new();
@@ -63,40 +66,55 @@ impl Prepared {
         self.matrices.insert(slice, Arc::new(matrix));
     }
 
-    /// Lets go of the weights that steps do not read in place.
+    /// Drops the weights that steps do not read in place.
+    ///
+    /// # Errors
+    /// As [`Weights::only`].
     pub fn keep_in_place(&mut self, plan: &Plan) -> Result<()> {
-        self.weights = self.weights.only(in_place(plan).iter().map(|name| &**name))?;
+        self.weights = self.weights.only(read_in_place(plan).iter().map(|name| &**name))?;
         Ok(())
     }
 
-    /// Lets matrices that are read where the file has them come from the disk, and does not wait for them.
+    /// Starts to read float matrices from the disk, and does not wait for them.
     pub fn read_ahead(&self) {
         if self.matrices.values().any(|matrix| !matrix.is_quantized()) {
             self.weights.read_ahead();
         }
     }
 
-    /// The matrix that a product reads, where it wants so many in one.
-    pub fn matrix(&self, operand: &Operand, stacked: usize) -> Result<Arc<Matrix>> {
+    /// Returns the matrix of a product, which reads `count` stacked matrices.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if another op reads the tensor as another number of matrices.
+    pub fn matrix(&self, operand: &Operand, count: usize) -> Result<Arc<Matrix>> {
         let Operand::Weight { slice, .. } = operand else {
-            return Err(Error::Graph("a product's matrix is no weight".into()));
+            return Err(internal("the matrix of a product is not a weight"));
         };
-        let made = self.matrices.get(slice).filter(|matrix| matrix.stack().count == stacked).cloned();
-        made.ok_or_else(|| Error::tensor(slice, "is divided in one way here and in another there"))
+        let matrix = self.matrices.get(slice).ok_or_else(|| internal(format!("`{slice}` was not prepared")))?;
+        let prepared = matrix.stack().count;
+        if prepared != count {
+            let reason =
+                format!("is {count} stacked matrices for one op, and {prepared} for another: give each its own");
+            return Err(Error::tensor(slice, reason));
+        }
+        Ok(matrix.clone())
     }
 
-    /// The table that an embedding reads.
-    pub fn table(&self, operand: &Operand) -> Result<Table> {
+    /// Returns the table of an embedding.
+    pub fn table(&self, operand: &Operand) -> Result<EmbeddingTable> {
         let Operand::Weight { slice, shape, .. } = operand else {
-            return Err(Error::Graph("an embedding's table is no weight".into()));
+            return Err(internal("the table of an embedding is not a weight"));
         };
         match self.matrices.get(slice) {
-            Some(matrix) if matrix.is_quantized() => Ok(Table::Packed(matrix.clone())),
-            _ => Ok(Table::InPlace { slice: slice.clone(), shape: *shape }),
+            Some(matrix) if matrix.is_quantized() => Ok(EmbeddingTable::Packed(matrix.clone())),
+            _ => Ok(EmbeddingTable::InPlace { slice: slice.clone(), shape: *shape }),
         }
     }
 
-    /// One row of numbers: a constant, or a weight converted.
+    /// Returns a constant, or a weight converted to f32.
+    ///
+    /// # Errors
+    /// Where the weight is missing or cannot be read.
     pub fn vector(&self, operand: &Operand) -> Result<Arc<[f32]>> {
         match operand {
             Operand::Constant(row) => Ok(row.clone()),
@@ -105,26 +123,29 @@ impl Prepared {
                 let weight = self.weights.get(slice, &[rows, columns])?;
                 let mut out = vec![0.0; rows * columns];
                 quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut out)?;
-                // A vector of a few kilobytes can hold a page of the file of two megabytes.
+                // A vector of a few kilobytes can keep a page of two megabytes of the file resident.
                 weight.done_with(0..weight.byte_len());
                 Ok(out.into())
             }
-            Operand::Tokens | Operand::Slot(_) => Err(Error::Graph("a vector is computed at run time".into())),
+            Operand::Tokens | Operand::Slot(_) => Err(internal("the vector of an op is computed by the step")),
         }
     }
 
-    /// The row `row` of a table, as floats.
-    pub fn read_row(&self, table: &Table, row: usize, bytes: &mut Vec<u8>, out: &mut [f32]) -> Result<()> {
+    /// Writes row `row` of a table to `out` as f32; `bytes` is scratch.
+    ///
+    /// # Errors
+    /// Where the weight is missing.
+    pub fn read_row(&self, table: &EmbeddingTable, row: usize, bytes: &mut Vec<u8>, out: &mut [f32]) -> Result<()> {
         match table {
-            Table::Packed(matrix) => match &**matrix {
+            EmbeddingTable::Packed(matrix) => match &**matrix {
                 Matrix::Packed(packed) => {
                     bytes.resize(packed.dtype.row_bytes(packed.stack.columns).unwrap_or(0), 0);
                     packed.read_row(row, bytes);
                     quant::dequantize_row(packed.dtype, bytes, out)
                 }
-                Matrix::Float(_) => Err(Error::Graph("a float table was taken for an interleaved one".into())),
+                Matrix::Float(_) => Err(internal("a float table is not interleaved")),
             },
-            Table::InPlace { slice, shape } => {
+            EmbeddingTable::InPlace { slice, shape } => {
                 let (rows, columns) = dimensions(*shape)?;
                 let weight = self.weights.get(slice, &[rows, columns])?;
                 let size = weight.dtype.row_bytes(columns).unwrap_or(0);
@@ -134,28 +155,28 @@ impl Prepared {
     }
 }
 
-/// Returns the names of the tensors that the steps of a plan read where the weights have them: matrices of plain floats,
-/// and tables that are not also quantised matrices.
-pub(crate) fn in_place(plan: &Plan) -> Vec<Arc<str>> {
-    let (mut read, mut packed) = (vec![], HashSet::new());
+/// Returns the names of the tensors that steps read where the weights have them: float matrices, and
+/// embedding tables that are not also quantised matrices.
+pub(crate) fn read_in_place(plan: &Plan) -> Vec<Arc<str>> {
+    let (mut names, mut packed) = (vec![], HashSet::new());
     for step in plan.steps() {
         for operand in step.matrices() {
             match operand {
-                Operand::Weight { slice, dtype, .. } if dtype.is_float() => read.push(slice.name.clone()),
+                Operand::Weight { slice, dtype, .. } if dtype.is_float() => names.push(slice.name.clone()),
                 Operand::Weight { slice, .. } => drop(packed.insert(slice)),
                 Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => {}
             }
         }
     }
     let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).flat_map(|step| step.inputs.first());
-    read.extend(tables.filter_map(|table| match table {
+    names.extend(tables.filter_map(|table| match table {
         Operand::Weight { slice, .. } => Some(slice.name.clone()).filter(|_| !packed.contains(slice)),
         Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
     }));
-    read
+    names
 }
 
-/// The widest operand that `plan` multiplies with a quantised matrix.
+/// Returns the width of the widest activations that `plan` multiplies with a quantised matrix.
 pub(crate) fn widest_quantized(plan: &Plan) -> usize {
     let matrices = plan.steps().iter().flat_map(|step| step.matrices());
     let widths = matrices.map(|operand| match operand {
@@ -165,23 +186,24 @@ pub(crate) fn widest_quantized(plan: &Plan) -> usize {
     widths.max().unwrap_or(0)
 }
 
+/// Returns `(rows, columns)` of a weight.
 fn dimensions(shape: Shape) -> Result<(usize, usize)> {
     match shape.rows {
         Rows::Fixed(rows) => Ok((rows, shape.width)),
-        Rows::Tokens | Rows::Outputs => Err(Error::Graph("a weight's rows depend on the step".into())),
+        Rows::Tokens | Rows::Outputs => Err(internal("the rows of a weight depend on the step")),
     }
 }
 
-/// The weight that a product's matrix is made from, and what lies in it: `stacked` matrices.
-fn matrix_weight<'w>(operand: &'w Operand, stacked: usize, weights: &'w Weights) -> Result<(Weight<'w>, Stack)> {
+/// Returns the weight of a product's operand, which is `count` stacked matrices, and their shape.
+fn matrix_weight<'w>(operand: &'w Operand, count: usize, weights: &'w Weights) -> Result<(Weight<'w>, Stack)> {
     let Operand::Weight { slice, dtype, shape } = operand else {
-        return Err(Error::Graph("a product's matrix is no weight".into()));
+        return Err(internal("the matrix of a product is not a weight"));
     };
     let (rows, columns) = dimensions(*shape)?;
     let weight = weights.matrix(slice, rows, columns)?;
-    // The plan's sizes are made from what the graph says.
+    // The sizes of the plan follow from the format in the graph.
     if weight.dtype != *dtype {
         return Err(Error::tensor(slice, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
     }
-    Ok((weight, Stack { count: stacked, rows: rows / stacked, columns }))
+    Ok((weight, Stack { count, rows: rows / count, columns }))
 }

@@ -1,37 +1,45 @@
-//! The formats of cached keys and values.
+//! The element formats of cached keys and values.
 
 use std::marker::PhantomData;
 
 use crate::simd::Simd;
 
-/// Elements that are encoded together, and that share a scale where the format has scales.
+/// Elements that are encoded together, and that share a scale in formats with scales.
 pub(super) const BLOCK: usize = 32;
 
-/// How an element is read.
-pub(super) trait Element {
+/// A format that kernels read.
+pub(super) trait CacheElement {
     const BYTES: usize;
-    /// Whether a block's elements have a scale in common, in half precision.
+    /// Whether the elements of a block share a scale, in f16.
     const SCALED: bool;
 
-    /// A vector of elements, without their scale.
+    /// Loads a vector of elements, without their scale.
+    ///
+    /// # Safety
+    /// `from` is readable for `S::WIDTH` elements, and the machine has `S`.
     unsafe fn load<S: Simd>(from: *const u8) -> S::F;
 }
 
 /// A format of the cache.
-pub(super) trait Format: Element {
-    /// Stores a block's elements one after the other, and returns their scale.
+pub(super) trait CacheFormat: CacheElement {
+    /// Writes the elements of a block one after the other, and returns their scale as f16 bits, or 0 in a
+    /// format without scales.
+    ///
+    /// # Safety
+    /// `to` is writable for `BLOCK * BYTES` bytes, and the machine has `S`.
     unsafe fn encode<S: Simd>(x: &[f32; BLOCK], to: *mut u8) -> u16;
 }
 
-pub(super) struct F32;
-pub(super) struct F16;
-pub(super) struct Q80;
-/// The elements of a format, converted to floats.
-pub(super) struct Wide<E>(PhantomData<E>);
+pub(super) struct CacheF32;
+pub(super) struct CacheF16;
+/// Blocks of int8 with a scale.
+pub(super) struct CacheQ8;
+/// The elements of format `E` converted to f32, with the same scales.
+pub(super) struct Widened<E>(PhantomData<E>);
 
 macro_rules! element {
     ($element:ty, $bytes:literal, $scaled:literal, $load:ident) => {
-        impl Element for $element {
+        impl CacheElement for $element {
             const BYTES: usize = $bytes;
             const SCALED: bool = $scaled;
 
@@ -44,22 +52,22 @@ macro_rules! element {
     };
 }
 
-element!(F32, 4, false, load);
-element!(F16, 2, false, load_f16);
-element!(Q80, 1, true, load_i8);
+element!(CacheF32, 4, false, load);
+element!(CacheF16, 2, false, load_f16);
+element!(CacheQ8, 1, true, load_i8);
 
-impl<E: Element> Element for Wide<E> {
-    const BYTES: usize = F32::BYTES;
+impl<E: CacheElement> CacheElement for Widened<E> {
+    const BYTES: usize = CacheF32::BYTES;
     const SCALED: bool = E::SCALED;
 
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u8) -> S::F {
         // SAFETY: by the caller.
-        unsafe { F32::load::<S>(from) }
+        unsafe { CacheF32::load::<S>(from) }
     }
 }
 
-impl Format for F32 {
+impl CacheFormat for CacheF32 {
     #[inline(always)]
     unsafe fn encode<S: Simd>(x: &[f32; BLOCK], to: *mut u8) -> u16 {
         // SAFETY: by the caller.
@@ -68,7 +76,7 @@ impl Format for F32 {
     }
 }
 
-impl Format for F16 {
+impl CacheFormat for CacheF16 {
     #[inline(always)]
     unsafe fn encode<S: Simd>(x: &[f32; BLOCK], to: *mut u8) -> u16 {
         for i in (0..BLOCK).step_by(S::WIDTH) {
@@ -79,7 +87,7 @@ impl Format for F16 {
     }
 }
 
-impl Format for Q80 {
+impl CacheFormat for CacheQ8 {
     #[inline(always)]
     unsafe fn encode<S: Simd>(x: &[f32; BLOCK], to: *mut u8) -> u16 {
         // SAFETY: by the caller.

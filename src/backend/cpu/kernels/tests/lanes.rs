@@ -1,12 +1,14 @@
-//! What happens lane by lane, against plain Rust.
+//! Tests the vector operations lane by lane against scalar Rust.
 
 use half::{bf16, f16};
 
 use super::{Check, Random, on_each_set, to_floats};
 use crate::{backend::cpu::kernels::math, quant::ROWS, simd::Simd};
 
+/// Returns the lanes of a vector.
+///
 /// # Safety
-/// The machine has the instruction set.
+/// The machine has `S`.
 #[inline(always)]
 unsafe fn floats<S: Simd>(vector: S::F) -> Vec<f32> {
     let mut lanes = vec![0.0; S::WIDTH];
@@ -15,12 +17,12 @@ unsafe fn floats<S: Simd>(vector: S::F) -> Vec<f32> {
     lanes
 }
 
-/// The same number, or both none.
+/// Whether both have the same bits or are NaN.
 fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
 
-/// Every half-precision float is widened exactly.
+/// Checks that every f16 and bf16 converts to f32 exactly.
 struct Widens;
 
 impl Check for Widens {
@@ -28,7 +30,7 @@ impl Check for Widens {
     unsafe fn run<S: Simd>(&self, set: &str) {
         let halves: Vec<u16> = (0..=u16::MAX).collect();
         for from in halves.chunks_exact(S::WIDTH) {
-            // SAFETY: by the caller; a vector of halves is read.
+            // SAFETY: by the caller; a vector of f16 is read.
             let (half, brain) =
                 unsafe { (floats::<S>(S::load_f16(from.as_ptr())), floats::<S>(S::load_bf16(from.as_ptr()))) };
             for (lane, &bits) in from.iter().enumerate() {
@@ -39,7 +41,7 @@ impl Check for Widens {
     }
 }
 
-/// Floats become the nearest half, and of two as near the even one.
+/// Checks that f32 rounds to the nearest f16, and to the even one of two.
 struct Narrows;
 
 impl Check for Narrows {
@@ -54,7 +56,7 @@ impl Check for Narrows {
         let from: Vec<f32> = between.chain(any).collect();
         for from in from.chunks_exact(S::WIDTH) {
             let mut to = [0; ROWS];
-            // SAFETY: by the caller; a vector is read, and there is room for its halves.
+            // SAFETY: by the caller; a vector is read, and there is room for its f16.
             unsafe { S::store_f16(to.as_mut_ptr(), S::load(from.as_ptr())) };
             for (&x, to) in from.iter().zip(to) {
                 assert_eq!(to, f16::from_f32_const(x).to_bits(), "{set}, {x:e}");
@@ -63,7 +65,7 @@ impl Check for Narrows {
     }
 }
 
-/// Whole numbers, of which all results are exact.
+/// Checks arithmetic on integers, for which all results are exact.
 struct Computes;
 
 impl Check for Computes {
@@ -91,8 +93,8 @@ impl Check for Computes {
             for i in 0..S::WIDTH {
                 let [a, b, c] = [a[i], b[i], c[i]];
                 let quotient = a / b.abs().max(1.0);
-                let wanted = [a + b, a - b, a * b, quotient, a.max(b), a.min(b), a * b + c, c - a * b, a.abs()];
-                assert_eq!(lanes.each_ref().map(|got| got[i]), wanted, "{set}, of {a}, {b} and {c}");
+                let expected = [a + b, a - b, a * b, quotient, a.max(b), a.min(b), a * b + c, c - a * b, a.abs()];
+                assert_eq!(lanes.each_ref().map(|got| got[i]), expected, "{set}, of {a}, {b} and {c}");
             }
             let a = &a[..S::WIDTH];
             assert_eq!((sum, largest), (a.iter().sum(), a.iter().copied().fold(f32::MIN, f32::max)), "{set}, {a:?}");
@@ -100,7 +102,7 @@ impl Check for Computes {
     }
 }
 
-/// Bytes are read and written, and floats rounded to them.
+/// Checks that bytes load and store exactly, and that f32 rounds to the nearest byte.
 struct Rounds;
 
 impl Check for Rounds {
@@ -117,8 +119,8 @@ impl Check for Rounds {
                     S::store_bytes(to.as_mut_ptr(), whole);
                     (floats::<S>(S::load_i8(from.as_ptr())), to_floats::<S>(whole), S::sum_i(whole))
                 };
-                let wanted: Vec<f32> = from.iter().map(|&byte| f32::from(byte)).collect();
-                assert_eq!((&widened, &whole), (&wanted, &wanted), "{set}");
+                let expected: Vec<f32> = from.iter().map(|&byte| f32::from(byte)).collect();
+                assert_eq!((&widened, &whole), (&expected, &expected), "{set}");
                 assert_eq!(&to[..S::WIDTH], from, "{set}");
                 assert_eq!(sum, from.iter().map(|&byte| i32::from(byte)).sum::<i32>(), "{set}");
             }
@@ -126,7 +128,7 @@ impl Check for Rounds {
     }
 }
 
-/// The exponential is as near as it says.
+/// Checks the error of the exponential.
 struct Exponential;
 
 impl Check for Exponential {
@@ -137,20 +139,23 @@ impl Check for Exponential {
             // SAFETY: by the caller; a vector is read.
             let got = unsafe { floats::<S>(math::exp::<S>(S::load(x.as_ptr()))) };
             for (&x, got) in x.iter().zip(got) {
-                let wanted = f64::from(x).exp();
-                assert!((f64::from(got) - wanted).abs() <= 2e-7 * wanted, "{set}: e^{x} is {wanted:e}, not {got:e}");
+                let expected = f64::from(x).exp();
+                assert!(
+                    (f64::from(got) - expected).abs() <= 2e-7 * expected,
+                    "{set}: e^{x} is {expected:e}, not {got:e}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn halves_are_widened_exactly() {
+fn f16_and_bf16_widen_exactly() {
     on_each_set(&Widens);
 }
 
 #[test]
-fn floats_become_the_nearest_halves() {
+fn f32_rounds_to_the_nearest_f16() {
     on_each_set(&Narrows);
 }
 
@@ -160,11 +165,11 @@ fn arithmetic_is_exact_on_whole_numbers() {
 }
 
 #[test]
-fn floats_become_the_nearest_bytes() {
+fn f32_rounds_to_the_nearest_byte() {
     on_each_set(&Rounds);
 }
 
 #[test]
-fn exponentials_are_near() {
+fn exp_is_within_its_error() {
     on_each_set(&Exponential);
 }

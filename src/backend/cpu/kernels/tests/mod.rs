@@ -1,4 +1,5 @@
-//! Tiles, as `Packed` writes them and as each instruction set reads them, against the formats' reference decoders.
+//! Tests tiles, as `PackedMatrix` writes them and each instruction set reads them, against the reference
+//! decoders of the formats.
 
 mod lanes;
 
@@ -8,7 +9,10 @@ use crate::{
     DType,
     backend::cpu::{
         memory::aligned::AlignedBytes,
-        weights::{matrix::Stack, packed::Packed},
+        weights::{
+            packed::PackedMatrix,
+            stack::{GroupRow, Stack},
+        },
     },
     quant::{self, Lanes, ROWS, Tile, TileVisitor},
     simd::{Portable, Simd},
@@ -19,14 +23,16 @@ use crate::simd::{Avx2, Avx512, AvxVnni};
 #[cfg(target_arch = "aarch64")]
 use crate::simd::{Neon, NeonDotprod};
 
-/// Something that holds for every instruction set.
+/// A check that every instruction set must pass.
 pub(in crate::backend::cpu) trait Check {
+    /// Runs the check; `set` names the instruction set.
+    ///
     /// # Safety
-    /// The machine has the instruction set.
+    /// The machine has `S`.
     unsafe fn run<S: Simd>(&self, set: &str);
 }
 
-/// Runs the check with an instruction set, if the machine has its features.
+/// Runs a check with an instruction set if the machine has its features.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! on_set {
     ($check:expr, $set:ty, $name:literal, $detected:ident: $($feature:tt),+) => {{
@@ -44,7 +50,7 @@ macro_rules! on_set {
     }};
 }
 
-/// Runs the check with every instruction set that this machine has.
+/// Runs a check with every instruction set of this machine.
 pub(in crate::backend::cpu) fn on_each_set(check: &impl Check) {
     // SAFETY: every machine has it.
     unsafe { check.run::<Portable>("portable") };
@@ -65,7 +71,7 @@ fn block_formats() -> impl Iterator<Item = DType> {
     DType::ALL.iter().copied().filter(|dtype| !dtype.is_float())
 }
 
-/// SplitMix64.
+/// The pseudo-random generator SplitMix64.
 struct Random(Cell<u64>);
 
 impl Random {
@@ -92,7 +98,7 @@ fn dequantized(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     weights
 }
 
-/// Blocks of random bytes whose weights are finite, and far enough from overflow for a minimum to be so too.
+/// Returns blocks of random bytes with weights so far from overflow that their minima are finite too.
 fn random_blocks(dtype: DType, count: usize, random: &Random) -> Vec<u8> {
     let block = || loop {
         let block: Vec<u8> = (0..dtype.block_bytes()).map(|_| random.byte()).collect();
@@ -103,19 +109,19 @@ fn random_blocks(dtype: DType, count: usize, random: &Random) -> Vec<u8> {
     (0..count).flat_map(|_| block()).collect()
 }
 
-fn pack(dtype: DType, file: &[u8], rows: usize) -> Packed {
+fn pack(dtype: DType, file: &[u8], rows: usize) -> PackedMatrix {
     let columns = file.len() / rows / dtype.block_bytes() * dtype.block_weights();
     let stack = Stack { count: 1, rows, columns };
-    let memory = Arc::new(AlignedBytes::new(Packed::bytes(dtype, stack).unwrap()).unwrap());
-    let packed = Packed::new(dtype, stack, &memory, 0).unwrap();
+    let memory = Arc::new(AlignedBytes::new(PackedMatrix::byte_len(dtype, stack).unwrap()).unwrap());
+    let packed = PackedMatrix::new(dtype, stack, &memory, 0).unwrap();
     for (group, rows) in file.chunks(packed.group_bytes()).enumerate() {
-        // SAFETY: nobody else has the matrix.
+        // SAFETY: no other thread has the matrix.
         unsafe { packed.fill(group, rows) };
     }
     packed
 }
 
-/// Lanes as signed integers, whatever the vector's width.
+/// Returns the lanes of a vector, read as signed integers.
 ///
 /// # Safety
 /// The machine has the instruction set.
@@ -127,14 +133,14 @@ unsafe fn to_floats<S: Simd>(words: S::I) -> Vec<f32> {
     lanes
 }
 
-/// Decodes all rows of a matrix through [`Tile`]; a row past the last is decoded too.
+/// Decodes all rows of a matrix through [`Tile`], also the padding rows of its last group.
 struct Decode<'a, S> {
-    packed: &'a Packed,
+    packed: &'a PackedMatrix,
     set: PhantomData<S>,
 }
 
 impl<S: Simd> Decode<'_, S> {
-    /// The weights of `S::WIDTH` rows in one tile, as `(row, column, weight)` of the tile.
+    /// Calls `put` with the row, column and weight of each weight of `S::WIDTH` rows of a tile.
     ///
     /// # Safety
     /// The tile is readable and the machine has the instruction set.
@@ -177,7 +183,7 @@ impl<S: Simd> TileVisitor for Decode<'_, S> {
                     let put = |row, column, weight| {
                         weights[(group * ROWS + row) * columns + index * T::COLUMNS + column] = weight;
                     };
-                    // SAFETY: the tile is one of the matrix's; the caller has the instruction set.
+                    // SAFETY: the tile is one of the matrix; the rest is by the caller.
                     unsafe { Self::tile::<T>(lanes, put) };
                 }
             }
@@ -186,7 +192,7 @@ impl<S: Simd> TileVisitor for Decode<'_, S> {
     }
 }
 
-/// Matrices decode to what the reference says.
+/// Compares decoded matrices with the reference decoder.
 struct Decodes {
     dtype: DType,
     file: Vec<u8>,
@@ -197,24 +203,24 @@ impl Check for Decodes {
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let packed = pack(self.dtype, &self.file, self.rows);
-        let wanted = dequantized(self.dtype, &self.file);
+        let expected = dequantized(self.dtype, &self.file);
         // SAFETY: by the caller.
         let got = unsafe { quant::visit_tile(self.dtype, Decode::<S> { packed: &packed, set: PhantomData }) }.unwrap();
-        assert!(got.len() >= wanted.len() && got[wanted.len()..].iter().all(|&weight| weight == 0.0));
+        assert!(got.len() >= expected.len() && got[expected.len()..].iter().all(|&weight| weight == 0.0));
         let block = self.dtype.block_weights();
-        for (index, (got, wanted)) in got.chunks(block).zip(wanted.chunks(block)).enumerate() {
-            let largest = wanted.iter().fold(0.0, |largest: f32, weight| largest.max(weight.abs()));
-            for (i, (&got, &wanted)) in got.iter().zip(wanted).enumerate() {
-                let error = (got - f64::from(wanted)).abs();
+        for (index, (got, expected)) in got.chunks(block).zip(expected.chunks(block)).enumerate() {
+            let largest = expected.iter().fold(0.0, |largest: f32, weight| largest.max(weight.abs()));
+            for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+                let error = (got - f64::from(expected)).abs();
                 let bound = 1e-6 * f64::from(largest);
-                assert!(error <= bound, "{set}, {}, block {index}, weight {i}: {got}, not {wanted}", self.dtype);
+                assert!(error <= bound, "{set}, {}, block {index}, weight {i}: {got}, not {expected}", self.dtype);
             }
         }
     }
 }
 
 #[test]
-fn decode_as_the_reference_does() {
+fn tiles_decode_as_the_reference_does() {
     let random = Random::new(1);
     for dtype in block_formats() {
         for rows in [16, 37] {
@@ -224,7 +230,7 @@ fn decode_as_the_reference_does() {
 }
 
 #[test]
-fn decode_every_exponent() {
+fn mxfp4_tiles_decode_every_exponent() {
     let random = Random::new(2);
     let mut file = random_blocks(DType::MXFP4, 252, &random);
     for (exponent, block) in file.chunks_exact_mut(DType::MXFP4.block_bytes()).enumerate() {
@@ -234,7 +240,7 @@ fn decode_every_exponent() {
 }
 
 #[test]
-fn pack_and_read_rows() {
+fn packed_rows_read_back_as_written() {
     let random = Random::new(3);
     for dtype in block_formats() {
         for rows in [1, 15, 16, 17, 48] {
@@ -245,9 +251,9 @@ fn pack_and_read_rows() {
             let mut read = vec![0; row_bytes];
             for row in 0..packed.stack.groups() * ROWS {
                 read.fill(0xaa);
-                packed.read_lane((row / ROWS, row % ROWS), &mut read);
+                packed.read_group_row(GroupRow { group: row / ROWS, row: row % ROWS }, &mut read);
                 match file.chunks_exact(row_bytes).nth(row) {
-                    Some(wanted) => assert_eq!(read, wanted, "{dtype}, row {row} of {rows}"),
+                    Some(expected) => assert_eq!(read, expected, "{dtype}, row {row} of {rows}"),
                     None => assert!(read.iter().all(|&byte| byte == 0), "{dtype}, row {row} past {rows}"),
                 }
             }
@@ -256,11 +262,11 @@ fn pack_and_read_rows() {
 }
 
 #[test]
-fn plain_floats_have_no_tiles() {
-    assert!(Packed::bytes(DType::F16, Stack { count: 1, rows: 16, columns: 32 }).is_none());
+fn float_matrices_have_no_tiles() {
+    assert!(PackedMatrix::byte_len(DType::F16, Stack { count: 1, rows: 16, columns: 32 }).is_none());
 }
 
-/// A format's bits of a code.
+/// Reads the bits of a format's codes.
 struct Bits;
 
 impl TileVisitor for Bits {
@@ -271,13 +277,15 @@ impl TileVisitor for Bits {
     }
 }
 
-/// Sums of as many products as [`Simd::dot_words`] allows are exact for codes of so many bits.
-struct Sums(u32);
+/// Checks that sums of [`Simd::dot_words`] products are exact for codes of this many bits.
+struct ExactSums(u32);
 
-/// One way to choose a code or an activation, by its place.
+/// Chooses a code or an activation by its index.
 type Choice<'a, T> = &'a dyn Fn(usize) -> T;
 
-impl Sums {
+impl ExactSums {
+    /// Compares the sums with i64 arithmetic.
+    ///
     /// # Safety
     /// The machine has the instruction set.
     #[inline(always)]
@@ -285,7 +293,7 @@ impl Sums {
         let (line, words) = (4 * S::WIDTH, S::dot_words(self.0));
         let codes: Vec<u8> = (0..line * words).map(code).collect();
         let activations: Vec<u8> = (0..line * words).map(|i| x(i) as u8).collect();
-        // SAFETY: by the caller; each load reads one line of those made above.
+        // SAFETY: by the caller; each load reads one line of the vectors above.
         let got = unsafe {
             let mut sum = S::splat_i(0);
             for word in 0..words {
@@ -297,16 +305,16 @@ impl Sums {
         };
         let offset = if S::SIGNED_BYTES && self.0 == 8 { 128 } else { 0 };
         for (lane, got) in got.into_iter().enumerate() {
-            let mut wanted = 0;
-            for at in (0..words).flat_map(|word| (0..4).map(move |byte| word * line + 4 * lane + byte)) {
-                wanted += (i64::from(codes[at]) - offset) * i64::from(activations[at] as i8);
+            let mut expected = 0;
+            for index in (0..words).flat_map(|word| (0..4).map(move |byte| word * line + 4 * lane + byte)) {
+                expected += (i64::from(codes[index]) - offset) * i64::from(activations[index] as i8);
             }
-            assert_eq!(got as i64, wanted, "{set}, {} bits, lane {lane}", self.0);
+            assert_eq!(got as i64, expected, "{set}, {} bits, lane {lane}", self.0);
         }
     }
 }
 
-impl Check for Sums {
+impl Check for ExactSums {
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let most = ((1_u32 << self.0) - 1) as u8;
@@ -326,15 +334,15 @@ impl Check for Sums {
 }
 
 #[test]
-fn sums_of_extreme_products_are_exact() {
+fn extreme_products_sum_exactly() {
     for dtype in block_formats() {
-        // SAFETY: this visitor asks nothing of its caller.
+        // SAFETY: this visitor has no requirements.
         let bits = unsafe { quant::visit_tile(dtype, Bits) }.unwrap();
-        on_each_set(&Sums(bits));
+        on_each_set(&ExactSums(bits));
     }
 }
 
-/// Narrow loads extend with zeros.
+/// Checks that loads of 8 and 16 bits extend with zeros.
 struct Extends;
 
 impl Check for Extends {

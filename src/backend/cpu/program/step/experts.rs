@@ -1,143 +1,164 @@
-//! How a thread does its share of each stage of a layer of experts.
+//! Layers of experts: threads divide rows, slots, or the groups of rows of the experts' matrices.
 
-use super::Walk;
+use std::ops::Range;
+
+use super::context::StepContext;
 use crate::{
     backend::cpu::{
-        kernels::{product::Input, quantize::Activations},
+        kernels::product::Input,
         program::{
-            experts::{Experts, Slots, Stage},
-            task::stretch,
+            expert_slots::ExpertSlots,
+            experts::{ExpertMatrix, ExpertStage, ExpertsLayer},
+            task::groups_at_once,
         },
-        threads::pool::Worker,
+        threads::{pool::Worker, work_queue::QueuedTask},
     },
     quant::ROWS,
 };
 
-impl Walk<'_> {
-    /// Does this thread's share of a stage, which is task `index` of the step.
+impl StepContext<'_> {
+    /// Does a thread's share of a stage, which is task number `index`.
     ///
     /// # Safety
-    /// As for [`Walk::perform`].
-    pub(crate) unsafe fn experts(&self, index: usize, stage: Stage, experts: &Experts, worker: Worker<'_>) {
-        let slots = self.slots_of(experts);
-        // SAFETY: the stages come in order, with all threads meeting where one reads what others wrote.
+    /// As [`super::run_tasks`].
+    pub unsafe fn experts(&self, index: usize, stage: ExpertStage, layer: &ExpertsLayer, worker: Worker<'_>) {
+        let slots = self.expert_slots(layer);
+        // SAFETY: by the caller; the stages run in order, with barriers between them.
         unsafe {
             match stage {
-                Stage::Group if worker.number > 0 => {}
-                Stage::Group => slots.group(|row| self.row(experts.weights, row)),
-                Stage::Spread => {
-                    worker.share(self.rows(experts.x.rows)).for_each(|row| self.spread(experts, &slots, row))
+                ExpertStage::Group if worker.number > 0 => {}
+                ExpertStage::Group => slots.group(|row| self.row(layer.weights, row)),
+                ExpertStage::Spread => {
+                    let rows = worker.share(self.row_count(layer.x.rows));
+                    rows.for_each(|row| self.spread(layer, &slots, row));
                 }
-                Stage::GateUp => self.gate_up(index, experts, &slots, worker),
-                Stage::Quantize if !experts.down.matrix.is_quantized() => {}
-                Stage::Quantize => {
+                ExpertStage::GateUp => self.gate_up(index, layer, &slots, worker),
+                ExpertStage::Quantize if !layer.down.matrix.is_quantized() => {}
+                ExpertStage::Quantize => {
                     let share = worker.share(slots.count());
-                    share.for_each(|slot| (self.kernels.quantize)(slots.gated.row(slot), &slots.coded_gated, slot));
+                    share.for_each(|slot| (self.kernels.quantize)(slots.gated.row(slot), &slots.q8_gated, slot));
                 }
-                Stage::Down => self.down(index, experts, &slots, worker),
-                Stage::Sum => worker.share(self.rows(experts.out.rows)).for_each(|row| self.sum(experts, &slots, row)),
+                ExpertStage::Down => self.down(index, layer, &slots, worker),
+                ExpertStage::Sum => {
+                    let rows = worker.share(self.row_count(layer.out.rows));
+                    rows.for_each(|row| self.sum_slots(layer, &slots, row));
+                }
             }
         }
     }
 
-    fn slots_of(&self, experts: &Experts) -> Slots {
-        Slots::new(self.experts, experts.sizes, self.rows(experts.x.rows))
-    }
-
-    /// How many experts a stage after the first reads the matrices of.
-    pub(crate) fn active_experts(&self, experts: &Experts) -> usize {
-        // SAFETY: the caller's thread has been at the first stage, where it alone groups.
-        unsafe { self.slots_of(experts).active().len() }
-    }
-
-    unsafe fn spread(&self, experts: &Experts, slots: &Slots, row: usize) {
-        let x = self.row(experts.x, row);
-        let matrices = [&experts.gate.matrix, &experts.up.matrix];
-        // SAFETY: a row's slots are its own.
+    /// Copies a row to its slots, in the forms that gate and up read.
+    ///
+    /// # Safety
+    /// As [`experts`](Self::experts), and the row is this thread's alone.
+    unsafe fn spread(&self, layer: &ExpertsLayer, slots: &ExpertSlots, row: usize) {
+        let x = self.row(layer.x, row);
+        let matrices = [&layer.gate.matrix, &layer.up.matrix];
+        // SAFETY: by the caller; no other row has these slots.
         unsafe {
             if matrices.iter().any(|matrix| matrix.is_quantized()) {
-                let mut to = slots.of_row(row);
-                if let Some(first) = to.next() {
-                    (self.kernels.quantize)(x, &slots.coded, first);
-                    to.for_each(|slot| slots.coded.copy(first, slot));
+                let mut of_row = slots.of_row(row);
+                if let Some(first) = of_row.next() {
+                    (self.kernels.quantize)(x, &slots.q8_input, first);
+                    of_row.for_each(|slot| slots.q8_input.copy(first, slot));
                 }
             }
             if !matrices.iter().all(|matrix| matrix.is_quantized()) {
-                slots.of_row(row).for_each(|slot| slots.plain.row(slot).copy_from_nonoverlapping(x, experts.x.width));
+                let copy = |slot| slots.f32_input.row(slot).copy_from_nonoverlapping(x, layer.x.width);
+                slots.of_row(row).for_each(copy);
             }
         }
     }
 
-    /// Calls `each` for groups of sixteen rows of the experts that have slots, expert by expert: with the expert, the
-    /// group and the expert's slots.
-    unsafe fn each_group(
-        &self,
-        index: usize,
-        [groups, bytes]: [usize; 2],
-        slots: &Slots,
-        worker: Worker<'_>,
-        each: impl Fn(usize, usize, std::ops::Range<usize>),
-    ) {
-        // SAFETY: the slots were grouped before.
-        let (active, count) = unsafe { (slots.active(), slots.count()) };
-        let step = stretch(groups, bytes, count.div_ceil(active.len().max(1)));
-        worker.each_part(index, active.len() * groups, step, |pieces| {
-            for piece in pieces {
-                let expert = active[piece / groups] as usize;
-                // SAFETY: as above.
-                each(expert, piece % groups, unsafe { slots.of_expert(expert) });
-            }
-        });
-    }
-
-    unsafe fn gate_up(&self, index: usize, experts: &Experts, slots: &Slots, worker: Worker<'_>) {
-        let Experts { gate, up, .. } = experts;
-        let c: *mut f32 = self.scratch[worker.number].as_ptr().cast();
-        let times = self.kernels.activate(experts.spec.activation).times;
-        let work = [gate.groups(), experts.bytes_each(Stage::GateUp)];
-        // SAFETY: the scratch holds two results of sixteen rows; a group's results are this thread's alone.
+    /// Multiplies the slots of each expert with gate and up, activates and multiplies the results.
+    ///
+    /// # Safety
+    /// As [`experts`](Self::experts).
+    unsafe fn gate_up(&self, index: usize, layer: &ExpertsLayer, slots: &ExpertSlots, worker: Worker<'_>) {
+        let ExpertsLayer { gate, up, .. } = layer;
+        let c = self.scratch(worker);
+        let gated = self.kernels.activation(layer.spec.activation).gated;
+        let bytes = layer.bytes_per_expert(ExpertStage::GateUp);
+        // SAFETY: by the caller; the scratch holds two results of sixteen rows, and a group's columns are
+        // this thread's alone.
         unsafe {
-            self.each_group(index, work, slots, worker, |expert, group, own| {
-                let tokens = own.len();
-                let plain = slots.plain.row(own.start);
-                let input = Input { quantized: slots.coded.from(own.start), plain, stride: slots.plain.stride, tokens };
+            self.for_each_group(index, gate, bytes, slots, worker, |expert, group, of_expert| {
+                let tokens = of_expert.len();
+                let q8 = slots.q8_input.skip(of_expert.start);
+                let input = Input { q8, f32: slots.f32_input.skip(of_expert.start), tokens };
                 let c_up = c.add(ROWS * tokens);
                 (self.kernels.product)(&gate.matrix, gate.group(expert, group), &input, c);
                 (self.kernels.product)(&up.matrix, up.group(expert, group), &input, c_up);
-                times(c, c_up, c, ROWS * tokens);
+                gated(c, c_up, c, ROWS * tokens);
                 let first = group * ROWS;
-                let len = ROWS.min(slots.gated.width - first);
-                for (token, slot) in own.enumerate() {
+                let len = ROWS.min(layer.sizes.ffn - first);
+                for (token, slot) in of_expert.enumerate() {
                     slots.gated.row(slot).add(first).copy_from_nonoverlapping(c.add(token * ROWS), len);
                 }
             });
         }
     }
 
-    unsafe fn down(&self, index: usize, experts: &Experts, slots: &Slots, worker: Worker<'_>) {
-        let down = &experts.down;
-        let c: *mut f32 = self.scratch[worker.number].as_ptr().cast();
-        let work = [down.groups(), experts.bytes_each(Stage::Down)];
+    /// Multiplies the slots of each expert with down, and by the weight of the slot.
+    ///
+    /// # Safety
+    /// As [`experts`](Self::experts).
+    unsafe fn down(&self, index: usize, layer: &ExpertsLayer, slots: &ExpertSlots, worker: Worker<'_>) {
+        let down = &layer.down;
+        let c = self.scratch(worker);
+        let bytes = layer.bytes_per_expert(ExpertStage::Down);
         // SAFETY: as in `gate_up`.
         unsafe {
-            self.each_group(index, work, slots, worker, |expert, group, own| {
-                let quantized: Activations = slots.coded_gated.from(own.start);
-                let plain = slots.gated.row(own.start);
-                let input = Input { quantized, plain, stride: slots.gated.stride, tokens: own.len() };
+            self.for_each_group(index, down, bytes, slots, worker, |expert, group, of_expert| {
+                let (q8, f32) = (slots.q8_gated.skip(of_expert.start), slots.gated.skip(of_expert.start));
+                let input = Input { q8, f32, tokens: of_expert.len() };
                 (self.kernels.product)(&down.matrix, down.group(expert, group), &input, c);
                 let first = group * ROWS;
-                for (token, slot) in own.enumerate() {
+                let len = ROWS.min(layer.sizes.hidden - first);
+                for (token, slot) in of_expert.enumerate() {
                     let (from, to) = (c.add(token * ROWS), slots.results.row(slot).add(first));
                     let weight = slots.weight(slot);
-                    (0..ROWS.min(slots.results.width - first)).for_each(|i| *to.add(i) = weight * *from.add(i));
+                    (0..len).for_each(|i| *to.add(i) = weight * *from.add(i));
                 }
             });
         }
     }
 
-    unsafe fn sum(&self, experts: &Experts, slots: &Slots, row: usize) {
-        let (out, width) = (self.row(experts.out, row), experts.out.width);
-        // SAFETY: the row is this thread's.
+    /// Calls `work` with the expert, the group and the expert's slots, for each group of sixteen rows of
+    /// the experts that have slots. `bytes` are those that an expert's matrices have.
+    ///
+    /// # Safety
+    /// As [`experts`](Self::experts), after [`ExpertStage::Group`].
+    unsafe fn for_each_group(
+        &self,
+        index: usize,
+        matrix: &ExpertMatrix,
+        bytes: usize,
+        slots: &ExpertSlots,
+        worker: Worker<'_>,
+        work: impl Fn(usize, usize, Range<usize>),
+    ) {
+        // SAFETY: by the caller.
+        let (active, count) = unsafe { (slots.active(), slots.count()) };
+        let groups = matrix.groups();
+        let at_once = groups_at_once(groups, bytes, count.div_ceil(active.len().max(1)));
+        let task = QueuedTask { number: index, pieces: active.len() * groups, at_once };
+        worker.take_from(task, |pieces| {
+            for piece in pieces {
+                let expert = active[piece / groups] as usize;
+                // SAFETY: by the caller; there is such an expert.
+                work(expert, piece % groups, unsafe { slots.of_expert(expert) });
+            }
+        });
+    }
+
+    /// Adds up the slots of a row.
+    ///
+    /// # Safety
+    /// As [`experts`](Self::experts), and the row is this thread's alone.
+    unsafe fn sum_slots(&self, layer: &ExpertsLayer, slots: &ExpertSlots, row: usize) {
+        let (out, width) = (self.row(layer.out, row), layer.out.width);
+        // SAFETY: by the caller.
         unsafe {
             out.write_bytes(0, width);
             slots.of_row(row).for_each(|slot| (self.kernels.add)(out, slots.results.row(slot), out, width));

@@ -1,42 +1,41 @@
-//! Products of rows of numbers with a matrix in the cache: what scores and sums of values both are.
+//! Multiplies rows of f32 with a matrix in the cache, which computes both scores and sums of values.
 //!
-//! The matrix is converted as it is read, once for up to four rows; the sums of a tile stay in registers.
+//! The matrix is converted as it is read, once for up to four rows. The sums of a tile stay in registers.
 #![allow(clippy::needless_range_loop, reason = "rows and vectors are numbered, and there are constants to unroll by")]
 
-use super::element::Element;
-use crate::simd::Simd;
+use super::element::CacheElement;
+use crate::{backend::cpu::kernels::rows::StridedRows, simd::Simd};
 
-/// Where a matrix `[steps, columns]` lies.
+/// The layout of a matrix `[depth, columns]` in a page.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix {
+pub(super) struct CacheMatrix {
     pub start: *const u8,
-    /// Bytes from one step to the next.
-    pub step: usize,
+    /// Bytes from one row to the next.
+    pub row_bytes: usize,
     /// Bytes from sixteen columns to the next sixteen.
-    pub group: usize,
+    pub group_bytes: usize,
 }
 
-/// `out [rows, columns] += left [rows, steps] * matrix [steps, columns]`
-pub(super) struct Product {
-    pub matrix: Matrix,
-    pub steps: usize,
+/// The product `out [rows, columns] += left [rows, depth] * matrix [depth, columns]`.
+pub(super) struct CacheProduct {
+    pub matrix: CacheMatrix,
+    pub depth: usize,
     /// A multiple of 16.
     pub columns: usize,
-    /// What the product's columns are multiplied with, in half precision.
+    /// `[columns]`: f16 factors of the product's columns.
     pub scales: Option<*const u16>,
-    pub left: *const f32,
-    pub left_stride: usize,
-    pub out: *mut f32,
-    pub out_stride: usize,
+    pub left: StridedRows,
+    pub out: StridedRows,
 }
 
-impl Product {
-    /// Computes it. Meanwhile memory from `next` on is asked for, as much as is read.
+impl CacheProduct {
+    /// Computes the product for `rows` rows. Meanwhile it prefetches as many bytes as it reads, from
+    /// `next` on.
     ///
     /// # Safety
-    /// Everything is there, and the machine has `S`.
+    /// The operands have the shapes above, in format `E`; no other thread uses `out`; the machine has `S`.
     #[inline(always)]
-    pub unsafe fn add<S: Simd, E: Element>(&self, rows: usize, mut next: Option<*const u8>) {
+    pub unsafe fn add<S: Simd, E: CacheElement>(&self, rows: usize, mut next: Option<*const u8>) {
         let mut row = 0;
         // SAFETY: by the caller.
         unsafe {
@@ -54,12 +53,16 @@ impl Product {
         }
     }
 
+    /// Computes the product for `N` rows from `row` on.
+    ///
+    /// # Safety
+    /// As [`CacheProduct::add`].
     #[inline(always)]
-    unsafe fn add_rows<S: Simd, E: Element, const N: usize>(&self, row: usize, mut next: Option<*const u8>) {
-        // The sums take half of the registers; the rest of the columns comes sixteen at a time.
+    unsafe fn add_rows<S: Simd, E: CacheElement, const N: usize>(&self, row: usize, mut next: Option<*const u8>) {
+        // The sums take half of the registers. The last columns follow sixteen at a time.
         let vectors = if S::WIDTH == 16 { 4 } else { 8 / N };
         let mut column = 0;
-        // SAFETY: by the caller of `add`.
+        // SAFETY: by the caller.
         unsafe {
             while column + vectors * S::WIDTH <= self.columns {
                 match vectors {
@@ -79,30 +82,33 @@ impl Product {
         }
     }
 
-    /// The columns of `V` vectors, from `column` on.
+    /// Computes the columns of `V` vectors, from `column` on, for `N` rows.
+    ///
+    /// # Safety
+    /// As [`CacheProduct::add`].
     #[inline(always)]
-    unsafe fn add_tile<S: Simd, E: Element, const N: usize, const V: usize>(
+    unsafe fn add_tile<S: Simd, E: CacheElement, const N: usize, const V: usize>(
         &self,
         row: usize,
         column: usize,
         next: &mut Option<*const u8>,
     ) {
-        let Matrix { start, step, group } = self.matrix;
+        let CacheMatrix { start, row_bytes, group_bytes } = self.matrix;
         let bytes = V * S::WIDTH * E::BYTES;
-        // SAFETY: by the caller of `add`; prefetches may point anywhere.
+        // SAFETY: by the caller; prefetches may name any address.
         unsafe {
-            let out = self.out.add(row * self.out_stride + column);
-            let left = self.left.add(row * self.left_stride);
-            let mut from = start.add(column / 16 * group + column % 16 * E::BYTES);
+            let out = self.out.row(row).add(column);
+            let left = self.left.row(row);
+            let mut from = start.add(column / 16 * group_bytes + column % 16 * E::BYTES);
             let mut acc = [[S::splat(0.0); V]; N];
             if self.scales.is_none() {
                 for n in 0..N {
                     for v in 0..V {
-                        acc[n][v] = S::load(out.add(n * self.out_stride + v * S::WIDTH));
+                        acc[n][v] = S::load(out.add(n * self.out.stride + v * S::WIDTH));
                     }
                 }
             }
-            for i in 0..self.steps {
+            for i in 0..self.depth {
                 if let Some(next) = next {
                     for line in (0..bytes).step_by(64) {
                         S::prefetch_far(next.wrapping_add(line));
@@ -111,19 +117,19 @@ impl Product {
                 }
                 let mut right = [S::splat(0.0); V];
                 for v in 0..V {
-                    right[v] = E::load::<S>(from.add(v * S::WIDTH / 16 * group + v * S::WIDTH % 16 * E::BYTES));
+                    right[v] = E::load::<S>(from.add(v * S::WIDTH / 16 * group_bytes + v * S::WIDTH % 16 * E::BYTES));
                 }
                 for n in 0..N {
-                    let left = S::splat(*left.add(n * self.left_stride + i));
+                    let left = S::splat(*left.add(n * self.left.stride + i));
                     for v in 0..V {
                         acc[n][v] = S::fma(left, right[v], acc[n][v]);
                     }
                 }
-                from = from.add(step);
+                from = from.add(row_bytes);
             }
             for n in 0..N {
                 for v in 0..V {
-                    let out = out.add(n * self.out_stride + v * S::WIDTH);
+                    let out = out.add(n * self.out.stride + v * S::WIDTH);
                     if let Some(scales) = self.scales {
                         let scale = S::load_f16(scales.add(column + v * S::WIDTH));
                         acc[n][v] = S::fma(acc[n][v], scale, S::load(out));

@@ -1,0 +1,142 @@
+//! Lowers a plan to tasks.
+
+use std::sync::Arc;
+
+use super::{
+    buffer::Buffer,
+    experts::{ExpertStage, ExpertsLayer},
+    task::{AddRmsNorm, BinaryOp, Epilogue, GatedDelta, Product, RightOperand, Slice, Task},
+};
+use crate::{
+    Result,
+    backend::cpu::{error::internal, weights::prepare::PreparedWeights},
+    graph::{FusedOp, Op},
+    plan::{Operand, Plan, PlanStep},
+};
+
+/// The tasks of a plan.
+pub(crate) struct Program {
+    /// Each task with its name in profiles: that of its op, or a name for a task that only prepares one.
+    pub tasks: Vec<(&'static str, Task)>,
+    /// The frequencies of each table of angles.
+    pub frequencies: Vec<Arc<[f32]>>,
+}
+
+impl Program {
+    /// Lowers the steps of `plan` to tasks.
+    ///
+    /// # Errors
+    /// Where a weight is missing, or the plan has an op that the CPU does not support.
+    pub fn new(plan: &Plan, weights: &PreparedWeights) -> Result<Self> {
+        let mut lowering = Lowering { weights, tasks: Vec::new(), frequencies: Vec::new() };
+        for step in plan.steps() {
+            lowering.lower(step)?;
+        }
+        let tables = lowering.frequencies.iter().enumerate();
+        let angles = tables.map(|(index, frequencies)| Task::Angles { frequencies: frequencies.clone(), index });
+        let mut tasks: Vec<_> = angles.map(|task| ("angles", task)).collect();
+        tasks.extend(lowering.tasks);
+        Ok(Self { tasks, frequencies: lowering.frequencies })
+    }
+}
+
+struct Lowering<'a> {
+    weights: &'a PreparedWeights,
+    tasks: Vec<(&'static str, Task)>,
+    frequencies: Vec<Arc<[f32]>>,
+}
+
+impl Lowering<'_> {
+    /// Appends the tasks of a step.
+    fn lower(&mut self, step: &PlanStep) -> Result<()> {
+        let inputs = &step.inputs;
+        let outs: Vec<Buffer> = step.outputs.iter().map(Buffer::at).collect();
+        let out = *outs.first().ok_or_else(|| internal(format!("{} has no result", step.op.name())))?;
+        let vector = |index: usize| self.weights.vector(&inputs[index]);
+        let buffer = |index: usize| Buffer::of(&inputs[index]);
+        let task = match &step.op {
+            Op::Embed => Task::Embed { table: self.weights.table(&inputs[0])?, out },
+            Op::MatMul | Op::Fused(FusedOp::MatMulJoined) => return self.product(step, Epilogue::Store, outs),
+            Op::Fused(FusedOp::MatMulGlu(activation)) => return self.product(step, Epilogue::Glu(*activation), outs),
+            Op::Fused(FusedOp::MatMulAdd) => return self.product(step, Epilogue::Add(buffer(2)?), outs),
+            Op::Add => self.binary(BinaryOp::Add, inputs, out)?,
+            Op::Mul => self.binary(BinaryOp::Mul, inputs, out)?,
+            Op::Div => self.binary(BinaryOp::Div, inputs, out)?,
+            Op::Activate(activation) => Task::Activate { activation: *activation, x: buffer(0)?, out },
+            Op::SoftCap { cap } => Task::SoftCap { cap: *cap, x: buffer(0)?, out },
+            Op::Slice { first, len, every } => {
+                Task::Slice { slice: Slice { offset: *first, len: *len, stride: *every }, x: buffer(0)?, out }
+            }
+            Op::RmsNorm { eps } => Task::RmsNorm { x: buffer(0)?, w: vector(1)?, eps: *eps, out },
+            Op::Fused(FusedOp::AddRmsNorm { eps }) => {
+                let [a, b] = [buffer(0)?, buffer(1)?];
+                Task::AddRmsNorm(AddRmsNorm { a, b, w: vector(2)?, eps: *eps, sum: out, out: outs[1] })
+            }
+            Op::Rope(spec) => Task::Rope { spec: *spec, x: buffer(0)?, angles: self.angles(&inputs[1])?, out },
+            Op::Attention(spec) => {
+                if let [_, k, v] = &inputs[..] {
+                    self.tasks.push(("append", Task::Append { spec: *spec, k: Buffer::of(k)?, v: Buffer::of(v)? }));
+                }
+                Task::Attend { spec: *spec, q: buffer(0)?, out }
+            }
+            Op::Route { used } => Task::Route { top_k: *used, logits: buffer(0)?, out },
+            Op::Experts(spec) => {
+                let layer = Arc::new(ExpertsLayer::new(step, *spec, self.weights, out)?);
+                let stages = ExpertStage::ALL.map(|(name, stage)| (name, Task::Experts(stage, layer.clone())));
+                self.tasks.extend(stages);
+                return Ok(());
+            }
+            Op::ShortConv(spec) => {
+                let w = transposed(&vector(1)?, spec.kernel);
+                Task::ShortConv { spec: *spec, x: buffer(0)?, w, out }
+            }
+            Op::GatedDelta(spec) => {
+                let [qkv, alpha, beta] = [buffer(0)?, buffer(1)?, buffer(2)?];
+                Task::GatedDelta(GatedDelta { spec: *spec, qkv, alpha, beta, a: vector(3)?, dt: vector(4)?, out })
+            }
+            Op::SelectOutputs => Task::Select { x: buffer(0)?, out },
+            Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. }) => {
+                return Err(internal(format!("the CPU does not support the op {}", step.op.name())));
+            }
+        };
+        self.tasks.push((step.op.name(), task));
+        Ok(())
+    }
+
+    fn product(&mut self, step: &PlanStep, epilogue: Epilogue, outs: Vec<Buffer>) -> Result<()> {
+        let x = Buffer::of(&step.inputs[0])?;
+        let operands = step.matrices().iter();
+        let matrices = operands.map(|operand| self.weights.matrix(operand, 1)).collect::<Result<Vec<_>>>()?;
+        if matrices.iter().any(|matrix| matrix.is_quantized()) {
+            self.tasks.push(("quantize", Task::Quantize { x }));
+        }
+        self.tasks.push((step.op.name(), Task::Product(Product { x, matrices, epilogue, outs })));
+        Ok(())
+    }
+
+    fn binary(&self, op: BinaryOp, inputs: &[Operand], out: Buffer) -> Result<Task> {
+        let b = match &inputs[1] {
+            Operand::Slot(place) => RightOperand::Rows(Buffer::at(place)),
+            row => match *self.weights.vector(row)? {
+                [scalar] => RightOperand::Row(vec![scalar; out.width].into()),
+                ref row => RightOperand::Row(row.into()),
+            },
+        };
+        Ok(Task::Binary { op, a: Buffer::of(&inputs[0])?, b, out })
+    }
+
+    /// Returns the number of the table of angles with these frequencies.
+    fn angles(&mut self, frequencies: &Operand) -> Result<usize> {
+        let frequencies = self.weights.vector(frequencies)?;
+        let known = self.frequencies.iter().position(|known| *known == frequencies);
+        Ok(known.unwrap_or_else(|| {
+            self.frequencies.push(frequencies);
+            self.frequencies.len() - 1
+        }))
+    }
+}
+
+/// Transposes a matrix with rows of `columns` elements.
+fn transposed(matrix: &[f32], columns: usize) -> Arc<[f32]> {
+    (0..columns).flat_map(|column| matrix.iter().skip(column).step_by(columns).copied()).collect()
+}

@@ -1,0 +1,198 @@
+//! Tasks that work row by row: each thread does the same share of the rows in all of them.
+
+use std::slice;
+
+use super::context::StepContext;
+use crate::{
+    Result,
+    backend::cpu::{
+        kernels::{quantize::Q8Activations, rope, route::route},
+        program::{
+            buffer::Buffer,
+            task::{AddRmsNorm, BinaryOp, RightOperand, Slice},
+        },
+        threads::pool::Worker,
+        weights::prepare::EmbeddingTable,
+    },
+    graph::{Activation, RopeSpec},
+};
+
+impl StepContext<'_> {
+    /// Looks up the rows of the tokens.
+    ///
+    /// # Errors
+    /// Where a row cannot be read.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn embed(&self, table: &EmbeddingTable, out: Buffer, worker: Worker<'_>) -> Result<()> {
+        let mut bytes = Vec::new();
+        for token in worker.share(self.step.tokens.len()) {
+            // SAFETY: by the caller; the row is this thread's alone.
+            let row = unsafe { slice::from_raw_parts_mut(self.row(out, token), out.width) };
+            self.weights.read_row(table, self.step.tokens[token] as usize, &mut bytes, row)?;
+        }
+        Ok(())
+    }
+
+    /// Computes table number `index` of cosines and sines.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn compute_angles(&self, frequencies: &[f32], index: usize, worker: Worker<'_>) {
+        let table = self.angles(index);
+        for token in worker.share(self.step.tokens.len()) {
+            // SAFETY: by the caller; the row is this thread's alone.
+            let out = unsafe { slice::from_raw_parts_mut(table.row(token), table.stride) };
+            rope::angles(self.position(token), frequencies, out);
+        }
+    }
+
+    /// Quantises rows to int8.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn quantize(&self, x: Buffer, worker: Worker<'_>) {
+        let rows = self.row_count(x.rows);
+        debug_assert!(Q8Activations::bytes(rows, x.width) <= self.q8.len());
+        let to = Q8Activations::new(self.q8, rows, x.width);
+        for row in worker.share(rows) {
+            // SAFETY: by the caller; the row is this thread's alone.
+            unsafe { (self.kernels.quantize)(self.row(x, row), &to, row) };
+        }
+    }
+
+    /// Computes an element-wise op on two operands.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn binary(&self, op: BinaryOp, a: Buffer, b: &RightOperand, out: Buffer, worker: Worker<'_>) {
+        let kernel = match op {
+            BinaryOp::Add => self.kernels.add,
+            BinaryOp::Mul => self.kernels.mul,
+            BinaryOp::Div => self.kernels.div,
+        };
+        for row in worker.share(self.row_count(out.rows)) {
+            let b = match b {
+                RightOperand::Row(b) => b.as_ptr(),
+                RightOperand::Rows(b) => self.row(*b, row).cast_const(),
+            };
+            // SAFETY: by the caller; the row of `out` is this thread's alone.
+            unsafe { kernel(self.row(a, row), b, self.row(out, row), out.width) };
+        }
+    }
+
+    /// Applies an activation function to each element.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn activate(&self, activation: Activation, x: Buffer, out: Buffer, worker: Worker<'_>) {
+        let kernel = self.kernels.activation(activation).plain;
+        for row in worker.share(self.row_count(out.rows)) {
+            // SAFETY: by the caller; the row of `out` is this thread's alone.
+            unsafe { kernel(self.row(x, row), self.row(out, row), out.width) };
+        }
+    }
+
+    /// Computes `cap tanh(x / cap)` of each element.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn soft_cap(&self, cap: f32, x: Buffer, out: Buffer, worker: Worker<'_>) {
+        for row in worker.share(self.row_count(out.rows)) {
+            // SAFETY: by the caller; the row of `out` is this thread's alone.
+            unsafe { (self.kernels.soft_cap)(self.row(x, row), cap, self.row(out, row), out.width) };
+        }
+    }
+
+    /// Copies parts of rows.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn slice(&self, slice: Slice, x: Buffer, out: Buffer, worker: Worker<'_>) {
+        let Slice { offset, len, stride } = slice;
+        for row in worker.share(self.row_count(out.rows)) {
+            for part in 0..out.width / len {
+                // SAFETY: by the caller; the row of `out` is this thread's alone.
+                unsafe {
+                    let from = self.row(x, row).add(part * stride + offset);
+                    self.row(out, row).add(part * len).copy_from_nonoverlapping(from, len);
+                }
+            }
+        }
+    }
+
+    /// Computes the RMS norm of each group of `w.len()` elements.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn rms_norm(&self, x: Buffer, w: &[f32], eps: f32, out: Buffer, worker: Worker<'_>) {
+        for row in worker.share(self.row_count(out.rows)) {
+            let [x, out_row] = [self.row(x, row), self.row(out, row)];
+            for first in (0..out.width).step_by(w.len()) {
+                // SAFETY: by the caller; the row of `out` is this thread's alone.
+                unsafe { (self.kernels.rms_norm)(x.add(first), w.as_ptr(), eps, out_row.add(first), w.len()) };
+            }
+        }
+    }
+
+    /// Computes a sum, and its RMS norm, row by row.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn add_rms_norm(&self, task: &AddRmsNorm, worker: Worker<'_>) {
+        let AddRmsNorm { a, b, w, eps, sum, out } = task;
+        for row in worker.share(self.row_count(out.rows)) {
+            let sum = self.row(*sum, row);
+            // SAFETY: by the caller; the rows of `sum` and `out` are this thread's alone.
+            unsafe {
+                (self.kernels.add)(self.row(*a, row), self.row(*b, row), sum, out.width);
+                (self.kernels.rms_norm)(sum, w.as_ptr(), *eps, self.row(*out, row), out.width);
+            }
+        }
+    }
+
+    /// Rotates the heads of rows.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn rope(&self, spec: &RopeSpec, x: Buffer, angles: usize, out: Buffer, worker: Worker<'_>) {
+        let table = self.angles(angles);
+        for row in worker.share(self.row_count(out.rows)) {
+            // SAFETY: by the caller; the row of `out` is this thread's alone, and the table is complete.
+            unsafe {
+                let angles = slice::from_raw_parts(table.row(row), table.stride);
+                rope::rotate(*spec, self.row(x, row), angles, self.row(out, row), out.width);
+            }
+        }
+    }
+
+    /// Turns the logits of a router into weights of experts.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn route(&self, top_k: usize, logits: Buffer, out: Buffer, worker: Worker<'_>) {
+        let mut chosen = Vec::with_capacity(top_k);
+        for row in worker.share(self.row_count(out.rows)) {
+            // SAFETY: by the caller; the row of `out` is this thread's alone, and its slot is not that of
+            // `logits`.
+            unsafe {
+                let logits = slice::from_raw_parts(self.row(logits, row), out.width);
+                let out = slice::from_raw_parts_mut(self.row(out, row), out.width);
+                route(logits, top_k, &mut chosen, out);
+            }
+        }
+    }
+
+    /// Copies the rows of which the step wants logits.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn select(&self, x: Buffer, out: Buffer, worker: Worker<'_>) {
+        for row in worker.share(self.step.outputs.len()) {
+            let from = self.row(x, self.step.outputs[row]);
+            // SAFETY: by the caller; the row of `out` is this thread's alone.
+            unsafe { self.row(out, row).copy_from_nonoverlapping(from, out.width) };
+        }
+    }
+}
