@@ -176,3 +176,32 @@ impl Deref for Map {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_in_memory_are_aligned_and_read_from_anywhere() {
+        for len in [0, 1, 7, 8, 9, 4099] {
+            let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let filled = Map::filled(len, |out| {
+                out.copy_from_slice(&bytes);
+                Ok(())
+            });
+            for map in [Map::copy(&bytes), filled.unwrap().unwrap()] {
+                assert!(!map.is_mapped() && map.as_ptr().addr().is_multiple_of(8));
+                assert_eq!(map[..len], bytes);
+                assert!(map[len..].iter().all(|&byte| byte == 0) && map.len() < len + 8);
+                let mut end = vec![0; len - len / 3];
+                map.read(len / 3, &mut end).unwrap();
+                assert_eq!(end, bytes[len / 3..]);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_that_there_is_not_is_none() {
+        assert!(Map::filled(usize::MAX, |_| Ok(())).is_none());
+    }
+}

@@ -51,6 +51,7 @@
 //! contains the text.
 
 mod after_reasoning;
+mod compile;
 mod formats;
 mod lark;
 mod message;
@@ -67,6 +68,7 @@ use llguidance::{
 };
 use serde_json::{Map, Value, json};
 
+use self::compile::compile;
 pub(crate) use self::{after_reasoning::AfterReasoning, schema::closed_schema_of};
 use crate::{
     error::{Error, Result},
@@ -216,11 +218,8 @@ impl Grammars {
 
     /// Compiles a grammar; `source` is the caller's text of it. The error is llguidance's reason.
     fn grammar(&self, grammar: TopLevelGrammar, source: String, kind: GrammarKind) -> Result<Grammar, String> {
-        let matcher = Matcher::new(self.factory.create_parser(grammar));
-        match matcher.get_error() {
-            Some(what) => Err(what),
-            None => Ok(Grammar { fresh: Arc::new(matcher), source: source.into(), kind, vocab_size: self.vocab_size }),
-        }
+        let matcher = compile(&self.factory, grammar)?;
+        Ok(Grammar { fresh: Arc::new(matcher), source: source.into(), kind, vocab_size: self.vocab_size })
     }
 }
 

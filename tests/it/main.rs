@@ -3,6 +3,7 @@
 mod api;
 mod backend;
 mod chat;
+mod fuzz_findings;
 mod gguf;
 mod graph;
 mod layers;

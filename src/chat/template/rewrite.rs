@@ -178,13 +178,14 @@ impl<'t> TagRewriter<'_, 't> {
     }
 
     /// Parses expressions and separators through the bracket `close`, or to the end of the tag.
-    /// Returns the indices of colons.
+    /// Returns the indices of colons; none if the bracket is missing, as a slice then has no end
+    /// to rewrite, and minijinja refuses the template.
     fn list(&mut self, close: Option<&str>) -> Vec<usize> {
         let mut colons = vec![];
         while let Some(token) = self.peek() {
             if close.is_some_and(|close| token.is(close)) {
                 self.next += 1;
-                break;
+                return colons;
             }
             let before = self.next;
             self.sum();
@@ -193,7 +194,7 @@ impl<'t> TagRewriter<'_, 't> {
                 self.next += 1;
             }
         }
-        colons
+        vec![]
     }
 
     /// Parses terms joined by `+`, `-` and `~`.

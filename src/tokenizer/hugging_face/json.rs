@@ -1,11 +1,16 @@
-//! Runs a Hugging Face `tokenizer.json` with the `tokenizers` crate, except for its pre-tokenizer.
+//! Runs a Hugging Face `tokenizer.json` with the `tokenizers` crate, except for its normalizer and
+//! its pre-tokenizer.
 
 use std::{path::Path, sync::OnceLock};
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
-use tokenizers::{DecoderWrapper, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, TokenizerImpl};
+use tokenizers::{DecoderWrapper, ModelWrapper, PostProcessorWrapper, TokenizerImpl};
 
-use super::{placeholders::Placeholders, pre_tokenizer::PreTokenizerSteps, wordpiece};
+use super::{
+    failures::catch_failures, normalizer::NormalizerSteps, placeholders::Placeholders,
+    pre_tokenizer::PreTokenizerSteps, wordpiece,
+};
 use crate::{
     error::{Error, Result},
     gguf::Gguf,
@@ -15,9 +20,9 @@ use crate::{
     },
 };
 
-/// A tokenizer of the `tokenizers` crate with our pre-tokenizer.
+/// A tokenizer of the `tokenizers` crate with our normalizer and pre-tokenizer.
 pub(super) type HfTokenizer =
-    TokenizerImpl<ModelWrapper, NormalizerWrapper, PreTokenizerSteps, PostProcessorWrapper, DecoderWrapper>;
+    TokenizerImpl<ModelWrapper, NormalizerSteps, PreTokenizerSteps, PostProcessorWrapper, DecoderWrapper>;
 
 /// A `tokenizer.json` with each of the [`SpecialScope`]s.
 pub(in crate::tokenizer) struct JsonTokenizer {
@@ -59,10 +64,13 @@ pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary,
 }
 
 fn parse(text: &[u8]) -> Result<(Vocabulary, JsonTokenizer), String> {
-    let mut tokenizer = HfTokenizer::from_bytes(text).map_err(|e| e.to_string())?;
-    // Truncation would drop text silently, and padding would add tokens.
-    tokenizer.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
-    Ok((vocabulary(&tokenizer)?, JsonTokenizer::new(tokenizer, false)))
+    serde_json::from_slice::<IgnoredAny>(text).map_err(|e| format!("is not JSON: {e}"))?;
+    catch_failures(|| {
+        let mut tokenizer = HfTokenizer::from_bytes(text).map_err(|e| e.to_string())?;
+        // Truncation would drop text silently, and padding would add tokens.
+        tokenizer.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
+        Ok((vocabulary(&tokenizer)?, JsonTokenizer::new(tokenizer, false)))
+    })
 }
 
 /// The spelling of the tokens in a vocabulary.
@@ -142,8 +150,8 @@ impl JsonTokenizer {
             SpecialScope::Everywhere => run(&self.parsing, text, false),
             SpecialScope::Nowhere => run(self.plain.get_or_init(|| Box::new(plain(&self.parsing))), text, false),
             SpecialScope::Outside(ranges) => {
-                let mixed =
-                    self.mixed.get_or_init(|| Placeholders::new(&self.parsing, plain(&self.parsing)).map(Box::new));
+                let placeholders = || Placeholders::new(&self.parsing, plain(&self.parsing)).map(Box::new);
+                let mixed = self.mixed.get_or_init(|| catch_failures(placeholders));
                 let mixed = mixed.as_ref().map_err(|reason| Error::Tokenizer(reason.clone()))?;
                 match mixed.insert(text, ranges)? {
                     None => run(&self.parsing, text, false),
@@ -170,6 +178,6 @@ fn run(tokenizer: &HfTokenizer, text: &str, add_special: bool) -> Result<Vec<u32
     if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
         pre_tokenizer.check(text)?;
     }
-    let encoding = tokenizer.encode_fast(text, add_special).map_err(|e| Error::Tokenizer(e.to_string()))?;
-    Ok(encoding.get_ids().to_vec())
+    let encode = || tokenizer.encode_fast(text, add_special).map_err(|e| e.to_string());
+    Ok(catch_failures(encode).map_err(Error::Tokenizer)?.get_ids().to_vec())
 }

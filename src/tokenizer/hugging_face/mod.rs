@@ -1,6 +1,8 @@
 //! Runs tokenizers of the `tokenizers` crate: a `tokenizer.json`, and BERT's WordPiece.
 
+mod failures;
 mod json;
+mod normalizer;
 mod placeholders;
 mod pre_tokenizer;
 mod wordpiece;

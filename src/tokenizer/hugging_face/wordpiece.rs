@@ -9,7 +9,7 @@
 
 use ahash::AHashMap;
 use tokenizers::{
-    AddedToken,
+    AddedToken, NormalizerWrapper,
     models::wordpiece::WordPiece,
     normalizers::BertNormalizer,
     pre_tokenizers::{PreTokenizerWrapper, bert::BertPreTokenizer},
@@ -60,7 +60,8 @@ pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encode
     let strips_accents = gguf.bool("tokenizer.ggml.normalizer.strip_accents")?;
     let failed = |e: tokenizers::Error| Error::Tokenizer(e.to_string());
     let mut tokenizer = HfTokenizer::new(model.map_err(failed)?.into());
-    tokenizer.with_normalizer(Some(BertNormalizer::new(true, true, strips_accents, lowercase))).map_err(failed)?;
+    let normalizer = NormalizerWrapper::from(BertNormalizer::new(true, true, strips_accents, lowercase));
+    tokenizer.with_normalizer(Some(normalizer)).map_err(failed)?;
     tokenizer.with_pre_tokenizer(Some(PreTokenizerWrapper::from(BertPreTokenizer)));
     tokenizer.add_tokens(added).map_err(failed)?;
     Ok((vocabulary, Encoder::Json(JsonTokenizer::new(tokenizer, true))))

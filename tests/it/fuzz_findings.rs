@@ -1,0 +1,67 @@
+//! Inputs with which the fuzz targets of `fuzz/` have found a fault, as files of `tests/data/fuzz`. A panic or a hang is
+//! the fault; each test also says what is right.
+
+use std::{fs, path::PathBuf};
+
+use inkstone::{
+    Error,
+    chat::ChatTemplate,
+    tokenizer::{SpecialTokens, Tokenizer},
+};
+use serde_json::{Value, json};
+
+use crate::support::gguf_file::Folder;
+
+fn input(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz").join(name)
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(input(name)).unwrap()
+}
+
+/// The rewriter put the end of two slices in the place of the last token, although neither had an end.
+#[test]
+fn a_template_with_slices_that_do_not_end_is_refused() {
+    let error = ChatTemplate::new(&text("template_unclosed_slices"), "", "").unwrap_err();
+    assert!(matches!(error, Error::ChatTemplate(_)), "{error}");
+}
+
+/// The crate `tokenizers` panics where the file is not JSON within its decoder.
+#[test]
+fn a_tokenizer_that_is_not_json_is_refused() {
+    let error = Tokenizer::from_file(input("tokenizer_not_json")).unwrap_err().to_string();
+    assert!(error.contains("tokenizer_not_json: is not JSON: expected `:` at line 1"), "{error}");
+}
+
+/// Found by thinking of what the fuzzer would need hours for: forty steps that each double a text.
+#[test]
+fn a_normalizer_that_makes_a_terabyte_is_stopped() {
+    let mut file: Value = serde_json::from_str(&text("../tokenizer/bert.json")).unwrap();
+    let double = json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "aa" });
+    let encode = |steps: usize, file: &mut Value| {
+        file["normalizer"] = json!({ "type": "Sequence", "normalizers": vec![double.clone(); steps] });
+        let folder = Folder::new();
+        let tokenizer = Tokenizer::from_file(folder.write("tokenizer.json", file.to_string())).unwrap();
+        tokenizer.encode("a fan", SpecialTokens::Parse)
+    };
+    let error = encode(40, &mut file).unwrap_err().to_string();
+    assert!(error.contains("more than 256 bytes of a byte of text"), "{error}");
+    assert!(encode(3, &mut file).is_ok());
+}
+
+/// llguidance bounds each step of its lexer but the first, which took 90 seconds.
+#[cfg(feature = "constrained")]
+#[test]
+fn a_schema_whose_first_step_takes_minutes_is_refused() {
+    use inkstone::{gguf::Gguf, grammar::Grammars};
+
+    let gguf = Gguf::open(input("../tokenizer/bpe.gguf")).unwrap();
+    let grammars = Grammars::new(&Tokenizer::from_gguf(&gguf).unwrap()).unwrap();
+    let multiple_of = |n: f64| grammars.json_schema(&json!({ "type": "number", "multipleOf": n }));
+    let error = multiple_of(3_456_789.0).unwrap_err().to_string();
+    assert!(error.contains("is too complex") && error.contains("multipleOf"), "{error}");
+    for n in [0.001, 7.0, 1000.0, 4096.0] {
+        multiple_of(n).unwrap();
+    }
+}
