@@ -1,48 +1,76 @@
-// Appends keys and values to the cache, four positions of a page and one head at a time, so that nobody else writes
-// the same words. Those positions among the four that are not of this step stay as they are.
+// Appends keys and values to the cache, up to four positions of a page and one head at a time.
+//
+// The four positions share words, which one workgroup writes therefore. Positions among them that are not of the step
+// stay as they are.
+//
+// Parameters (`Append`):
+//   workgroup: u32 - invocations of a workgroup
+//   cache: PagedCache - the layer's cache
+//   quads_at: u32 - the first word, in the step's buffer, of the `PositionRange`s that are appended
+//   k: Strided - the keys, `[tokens, kv_heads, head_dim]`
+//   v: Strided - the values, `[tokens, kv_heads, head_dim]`
+//
+// Buffers:
+//   k: f32
+//   v: f32
+//   cache: u32, written - the layer's pages
 
-{{bindings}}
+{% include "shared/bindings" %}
 
-{% if cache == "q8_0" %}
+{# Words of a head in a page, blocks of 32 elements of a head, and the first word of the values' scales. #}
+{% set head_words = 64 * cache.dim // cache.per_word %}
+{% set blocks = cache.dim // 32 %}
+{% set value_scales_at = cache.scales_at + cache.kv_heads * cache.dim %}
+
+{% if cache.format == "q8_0" %}
 // The scales of four positions' blocks of 32 elements: of keys, then of values.
-var<workgroup> scales: array<f32, {{2 * 4 * (dim // 32)}}>;
+var<workgroup> scales: array<f32, {{8 * blocks}}>;
 {% endif %}
 
-// The quad: its first token in the step, how many of its positions are in the step, the first of these.
+// Up to four positions of one page.
 struct Quad {
+    // The first position's token in the step.
     token: u32,
+    // Positions that are of the step.
     count: u32,
+    // The first of these positions.
     position: u32,
+    // The first word of the page's entries in the page tables.
     entries: u32,
 }
 
 fn key(quad: Quad, head: u32, n: u32, d: u32) -> f32 {
-    if d >= {{head_dim}}u {
+    if d >= {{cache.head_dim}}u {
         return 0.0;
     }
-    return k[(quad.token + n) * {{k_stride}}u + head * {{head_dim}}u + d];
+    return k[(quad.token + n) * {{k.stride}}u + head * {{cache.head_dim}}u + d];
 }
 
 fn value(quad: Quad, head: u32, n: u32, d: u32) -> f32 {
-    if d >= {{head_dim}}u {
+    if d >= {{cache.head_dim}}u {
         return 0.0;
     }
-    return v[(quad.token + n) * {{v_stride}}u + head * {{head_dim}}u + d];
+    return v[(quad.token + n) * {{v.stride}}u + head * {{cache.head_dim}}u + d];
 }
 
 @compute @workgroup_size({{workgroup}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
-    let at = {{quads_at}}u + 4u * group.x;
-    let quad = Quad(step[at], step[at + 1u], step[at + 2u], step[at + 3u]);
+    let at = {{quads_at}}u + RANGE_WORDS * group.x;
+    let quad = Quad(
+        step[at + RANGE_FIRST_TOKEN],
+        step[at + RANGE_TOKENS],
+        step[at + RANGE_FIRST_POSITION],
+        step[at + RANGE_PAGES],
+    );
     let head = group.y;
-    let page = step[quad.entries + {{table}}u] * {{page_words}}u;
-    let keys = page + head * {{64 * dim // per_word}}u;
-    let values = page + ({{kv_heads}}u + head) * {{64 * dim // per_word}}u;
-    // Where in the four the first position is.
+    let page = step[quad.entries + {{cache.table}}u] * {{cache.page_words}}u;
+    let keys = page + head * {{head_words}}u;
+    let values = page + ({{cache.kv_heads}}u + head) * {{head_words}}u;
+    // The place of the first position among the four.
     let skipped = quad.position % 4u;
     let first = quad.position % 64u - skipped;
-    {% if cache == "q8_0" %}
-    for (var i = index; i < {{8 * (dim // 32)}}u; i += {{workgroup}}u) {
+    {% if cache.format == "q8_0" %}
+    for (var i = index; i < {{8 * blocks}}u; i += {{workgroup}}u) {
         let n = i / 2u % 4u;
         var peak = 0.0;
         if n < quad.count {
@@ -55,13 +83,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
     {% endif %}
-    for (var d = index; d < {{dim}}u; d += {{workgroup}}u) {
-        {% if cache == "f32" %}
+    for (var d = index; d < {{cache.dim}}u; d += {{workgroup}}u) {
+        {% if cache.format == "f32" %}
         for (var n = 0u; n < quad.count; n++) {
             cache[keys + d * 64u + first + skipped + n] = bitcast<u32>(key(quad, head, n, d));
-            cache[values + (first + skipped + n) * {{dim}}u + d] = bitcast<u32>(value(quad, head, n, d));
+            cache[values + (first + skipped + n) * {{cache.dim}}u + d] = bitcast<u32>(value(quad, head, n, d));
         }
-        {% elif cache == "f16" %}
+        {% elif cache.format == "f16" %}
         for (var word = skipped / 2u; word < (skipped + quad.count + 1u) / 2u; word++) {
             let to = keys + d * 32u + first / 2u + word;
             var pair = unpack2x16float(cache[to]);
@@ -76,7 +104,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if d % 2u == 0u {
             for (var n = 0u; n < quad.count; n++) {
                 let pair = vec2(value(quad, head, n, d), value(quad, head, n, d + 1u));
-                cache[values + (first + skipped + n) * {{dim // 2}}u + d / 2u] = pack2x16float(pair);
+                cache[values + (first + skipped + n) * {{cache.dim // 2}}u + d / 2u] = pack2x16float(pair);
             }
         }
         {% else %}
@@ -93,7 +121,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                     code(value(quad, head, n, d), scale), code(value(quad, head, n, d + 1u), scale),
                     code(value(quad, head, n, d + 2u), scale), code(value(quad, head, n, d + 3u), scale),
                 );
-                cache[values + (first + skipped + n) * {{dim // 4}}u + d / 4u] = pack4xI8(four);
+                cache[values + (first + skipped + n) * {{cache.dim // 4}}u + d / 4u] = pack4xI8(four);
             }
         }
         if d % 32u == 0u {
@@ -103,7 +131,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
 }
 
-{% if cache == "q8_0" %}
+{% if cache.format == "q8_0" %}
 fn code(x: f32, scale: f32) -> i32 {
     return i32(round(select(x / scale, 0.0, scale == 0.0)));
 }
@@ -111,25 +139,25 @@ fn code(x: f32, scale: f32) -> i32 {
 fn append_scales(page: u32, head: u32, first: u32, skipped: u32, count: u32, block: u32) {
     for (var n = 0u; n < count; n++) {
         let position = first + skipped + n;
-        let of_key = (head * {{dim // 32}}u + block) * 64u + position;
-        set_half(page + {{scales_at}}u, of_key, scales[block * 8u + 2u * n]);
+        let of_key = (head * {{blocks}}u + block) * 64u + position;
+        set_half(page + {{cache.scales_at}}u, of_key, scales[block * 8u + 2u * n]);
     }
-    {% if dim // 32 % 2 == 0 %}
+    {% if blocks % 2 == 0 %}
     // Two blocks share a word: the first of them writes both.
     if block % 2u == 0u {
         for (var n = 0u; n < count; n++) {
-            let of_value = (head * 64u + first + skipped + n) * {{dim // 32}}u + block;
-            set_half(page + {{scales_at + kv_heads * dim}}u, of_value, scales[block * 8u + 2u * n + 1u]);
-            set_half(page + {{scales_at + kv_heads * dim}}u, of_value + 1u, scales[block * 8u + 8u + 2u * n + 1u]);
+            let of_value = (head * 64u + first + skipped + n) * {{blocks}}u + block;
+            set_half(page + {{value_scales_at}}u, of_value, scales[block * 8u + 2u * n + 1u]);
+            set_half(page + {{value_scales_at}}u, of_value + 1u, scales[block * 8u + 8u + 2u * n + 1u]);
         }
     }
     {% else %}
     // Blocks of different parity share words, also of neighbouring positions: one invocation writes all of them.
     if block == 0u {
         for (var n = 0u; n < count; n++) {
-            for (var b = 0u; b < {{dim // 32}}u; b++) {
-                let of_value = (head * 64u + first + skipped + n) * {{dim // 32}}u + b;
-                set_half(page + {{scales_at + kv_heads * dim}}u, of_value, scales[b * 8u + 2u * n + 1u]);
+            for (var b = 0u; b < {{blocks}}u; b++) {
+                let of_value = (head * 64u + first + skipped + n) * {{blocks}}u + b;
+                set_half(page + {{value_scales_at}}u, of_value, scales[b * 8u + 2u * n + 1u]);
             }
         }
     }

@@ -1,7 +1,23 @@
-// The largest of a row of logits: the lowest id among equals, and no id where one is not a number. Each workgroup
-// takes {{share}} ids; the last dispatch joins their finds.
+// Finds the largest of a row of logits: the lowest id among equals, and NONE if one of them is NaN.
+//
+// Each workgroup finds the largest of its share; a second dispatch joins what those found.
+//
+// Parameters (`Argmax`):
+//   workgroup: u32 - invocations of a workgroup
+//   count: u32 - candidates of a row: logits, or what workgroups found
+//   share: u32 - candidates of a workgroup
+//   round: ArgmaxRound - the dispatch
+//   round.kind: str - "shares" or "join"
+//   round.groups: u32 - workgroups of a row ("shares")
+//   round.stride: u32 - elements from row to row of the logits ("shares")
+//
+// Buffers:
+//   logits: f32 - `[rows, count]` ("shares")
+//   finds: vec2<u32> - the bits of the logit and the id, `[rows, count]` ("join")
+//   chosen: vec2<u32> or u32, written - what was found, `[rows, groups]` ("shares"), or ids, `[rows]` ("join")
 
-{{bindings}}
+{% include "shared/bindings" %}
+{% include "shared/none" %}
 
 struct Find {
     logit: f32,
@@ -9,8 +25,6 @@ struct Find {
 }
 
 var<workgroup> best: array<Find, {{workgroup}}>;
-
-const NONE = 0xffffffffu;
 
 fn better(a: Find, b: Find) -> Find {
     if a.id == NONE || b.id == NONE {
@@ -26,11 +40,12 @@ fn better(a: Find, b: Find) -> Find {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
     let row = group.y;
     let begin = group.x * {{share}}u;
-    var find = Find({{lowest}}, {{count}}u);
+    // Begins below all logits: the least number that an f32 has.
+    var find = Find(-3.4028235e38f, {{count}}u);
     for (var i = begin + index; i < min(begin + {{share}}u, {{count}}u); i += {{workgroup}}u) {
-        {% if first %}
-        let logit = logits[row * {{stride}}u + i];
-        // Not a number has all bits of the exponent and some of the mantissa set.
+        {% if round.kind == "shares" %}
+        let logit = logits[row * {{round.stride}}u + i];
+        // NaN has all bits of the exponent and some of the mantissa set.
         let is_number = (bitcast<u32>(logit) & 0x7fffffffu) <= 0x7f800000u;
         find = better(find, Find(logit, select(NONE, i, is_number)));
         {% else %}
@@ -46,8 +61,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     if index == 0u {
-        {% if first %}
-        chosen[row * {{groups}}u + group.x] = vec2(bitcast<u32>(best[0].logit), best[0].id);
+        {% if round.kind == "shares" %}
+        chosen[row * {{round.groups}}u + group.x] = vec2(bitcast<u32>(best[0].logit), best[0].id);
         {% else %}
         chosen[row] = best[0].id;
         {% endif %}

@@ -1,74 +1,86 @@
-// Joins what attention left for each span of {{span}} positions: a maximum, a total and sums for each head.
+// Joins the parts that `attention_step.wgsl` leaves of each split of a token's positions.
+//
+// Parameters (`AttentionCombine`):
+//   workgroup: u32 - invocations of a workgroup, which has a head of a token
+//   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
+//   heads: u32 - query heads
+//   head_dim: u32 - elements of a head
+//   dim: u32 - elements of a head in the parts, a multiple of 16
+//   window: u32? - positions that a token sees, if not all up to its own
+//   split: u32 - positions of a split
+//   groups: u32 - parts that are summed side by side
+//   at_once: u32 - parts that an invocation reads ahead
+//   records: Records - the tokens' records
+//   output: AttentionOutput - the result
+//
+// Buffers:
+//   parts: f32 - for each split and head its maximum, its total, and its sums, `[tokens, splits, heads, dim + 2]`
+//   y: f32, written - the result, `[tokens, heads, head_dim]`
+//   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
 
-{{bindings}}
-
-{{reduce}}
-{% if emits %}
-{{codes}}
+{% from "shared/entry" import entry, index, invocation %}
+{% from "shared/q8" import write_q8 %}
+{% from "shared/reduce" import invocation_struct, reductions %}
+{% include "shared/bindings" %}
+{{ invocation_struct(subgroup) }}
+{{ reductions("", "f32", workgroup, subgroup) }}
+{% if output.kind == "q8" %}
+{{ write_q8(output.blocks, dim, subgroup) }}
 {% endif %}
 
 var<workgroup> sums: array<f32, {{groups * dim}}>;
 
-// Where a span's part of the head lies, the first one's at `first`.
-fn part_at(first: u32, span: u32) -> u32 {
-    return first + span * {{heads * (dim + 2)}}u;
+// Where a split's part of the head lies; that of the first split lies at `first`.
+fn part_at(first: u32, split: u32) -> u32 {
+    return first + split * {{heads * (dim + 2)}}u;
 }
 
-{# Over all that find the spans' common maximum and total: each subgroup for itself, so that none waits for another. #}
-{% set reduced_by = ["subgroupMax(", "subgroupAdd("] if subgroup else ["workgroup_max_one(", "workgroup_sum_one("] %}
-{% set at = "" if subgroup else ", at" %}
+{# The maximum and the total of all splits: each subgroup finds them for itself, so that none waits for another. #}
+{% set maximum = "subgroupMax(most)" if subgroup else "workgroup_max(most, at)" %}
+{% set sum_of_total = "subgroupAdd(total)" if subgroup else "workgroup_sum(total, at)" %}
+{% set each = "for (var s = " ~ ("lane" if subgroup else "index") ~ "; s < splits; s += " ~ (subgroup or workgroup) ~ "u)" %}
 
-@compute @workgroup_size({{workgroup}})
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(local_invocation_index) index_: u32,
-    {% if subgroup %}
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_size) subgroup_size: u32,
-    @builtin(num_subgroups) subgroups: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-    {% endif %}
-) {
-    let index = {{ "subgroup * subgroup_size + lane" if subgroup else "index_" }};
-    let at = Invocation(index{{ ", subgroup, subgroups, lane" if subgroup }});
+{{ entry(workgroup, subgroup, numbered=true) }} {
+    let index = {{ index(subgroup) }};
+    let at = {{ invocation(subgroup) }};
     let head = group.x;
     let token = group.y;
-    let length = step[{{records_at}}u + token * {{record_words}}u + 1u] + 1u;
+    let length = step[{{records.at}}u + token * {{records.words}}u + TOKEN_POSITION] + 1u;
     {% if window %}
-    // Spans before this are out of sight.
-    let sight = (max(length, {{window}}u) - {{window}}u) / {{span}}u;
+    // The token does not see splits before this.
+    let sight = (max(length, {{window}}u) - {{window}}u) / {{split}}u;
     {% endif %}
-    let spans = (length + {{span - 1}}u) / {{span}}u{{ " - sight" if window }};
-    let first = ({{ "(token * step[2] + sight)" if window else "token * step[2]" }} * {{heads}}u + head) * {{dim + 2}}u;
-    // Several sum a share of the spans each for every element. The first of those are on their way from now on.
+    let splits = (length + {{split - 1}}u) / {{split}}u{{ " - sight" if window }};
+    let first_split = token * step[SPLITS]{{ " + sight" if window }};
+    let first = (first_split * {{heads}}u + head) * {{dim + 2}}u;
+    // Several invocations sum a share of the splits each for every element. The first parts are on their way from now on.
     let d = index % {{dim}}u;
     let group_of = index / {{dim}}u;
     {% for j in range(at_once) %}
-    var value{{j}} = parts[part_at(first, min(group_of + {{j * groups}}u, spans - 1u)) + 2u + d];
+    var value{{j}} = parts[part_at(first, min(group_of + {{j * groups}}u, splits - 1u)) + 2u + d];
     {% endfor %}
-    {% set each = "for (var s = " ~ ("lane" if subgroup else "index") ~ "; s < spans; s += " ~ (subgroup or workgroup) ~ "u)" %}
-    var most = {{lowest}};
+    var most = -3.0e38f;
     {{each}} {
         most = max(most, parts[part_at(first, s)]);
     }
-    most = {{reduced_by[0]}}most{{at}});
+    most = {{maximum}};
     var total = 0.0;
     {{each}} {
         total += exp(parts[part_at(first, s)] - most) * parts[part_at(first, s) + 1u];
     }
-    total = {{reduced_by[1]}}total{{at}});
+    total = {{sum_of_total}};
     var sum = 0.0;
     if group_of < {{groups}}u {
-        for (var start = group_of; start < spans; start += {{groups * at_once}}u) {
+        for (var start = group_of; start < splits; start += {{groups * at_once}}u) {
             {% for j in range(at_once) %}
             let s{{j}} = start + {{j * groups}}u;
-            if s{{j}} < spans {
+            if s{{j}} < splits {
                 sum += exp(parts[part_at(first, s{{j}})] - most) * value{{j}};
             }
             {% endfor %}
-            if start + {{groups * at_once}}u < spans {
+            if start + {{groups * at_once}}u < splits {
                 {% for j in range(at_once) %}
-                value{{j}} = parts[part_at(first, min(start + {{(j + at_once) * groups}}u, spans - 1u)) + 2u + d];
+                value{{j}} = parts[part_at(first, min(start + {{(j + at_once) * groups}}u, splits - 1u)) + 2u + d];
                 {% endfor %}
             }
         }
@@ -80,11 +92,11 @@ fn main(
             sum += sums[g * {{dim}}u + d];
         }
     }
-    {% if emits %}
-    write_codes(sum / total, 1.0, token, head * {{head_dim // 32}}u + d / 32u, index, index < {{dim}}u);
+    {% if output.kind == "q8" %}
+    write_q8(sum / total, 1.0, token, head * {{head_dim // 32}}u + d / 32u, index, index < {{dim}}u);
     {% else %}
     if index < {{head_dim}}u {
-        y[token * {{out_stride}}u + head * {{head_dim}}u + d] = sum / total;
+        y[token * {{output.stride}}u + head * {{head_dim}}u + d] = sum / total;
     }
     {% endif %}
 }

@@ -1,37 +1,53 @@
-// Causal attention of many tokens over the paged cache, page by page with running maxima and sums, in f32. Workgroup
-// (i, h) answers query head h of block i, up to {{block}} consecutive tokens of one sequence. Its threads form 16
-// columns: each has {{block * 16 // threads}} tokens, four positions of a page and every sixteenth four elements of the
-// result. Queries, keys and values come straight from memory, where the caches serve their many readers: little
+// Causal attention of many tokens over the paged cache, page by page with running maxima and sums, in f32.
+//
+// Workgroup (i, h) has query head h of block i: up to `block` consecutive tokens of one sequence. Its invocations form
+// 16 columns: each has `block * 16 / threads` tokens, four positions of a page and every sixteenth four elements of the
+// result. Queries, keys and values come straight from memory, where the device's caches serve the many readers: little
 // workgroup memory lets many workgroups run side by side.
+//
+// Parameters (`AttentionPrefill`):
+//   threads: u32 - invocations of a workgroup, a multiple of 16
+//   block: u32 - tokens of a block
+//   blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the blocks
+//   cache: PagedCache - the layer's cache
+//   heads: u32 - query heads
+//   scores: Scores - what becomes of scores
+//   q: Strided - the queries, `[tokens, heads, head_dim]`
+//   y: Strided - the result, `[tokens, heads, head_dim]`
+//
+// Buffers:
+//   q: f32 or vec4<f32>
+//   kv: u32 or vec2<u32> or vec4<u32> - the layer's pages, four elements at a time
+//   y: f32, written
 
+{% from "shared/prefill" import block_range, seen, sight %}
+{% from "shared/soft_cap" import soft_cap %}
 {% set groups = threads // 16 %}
 {% set rows = block // groups %}
-{% set quads = dim // 4 %}
+{% set quads = cache.dim // 4 %}
 {% set held = (quads + 15) // 16 %}
-{% set aligned = head_dim % 4 == 0 and q_stride % 4 == 0 %}
-{% set page_size = 2 * kv_heads * 64 * dim %}
+{% set page_size = 2 * cache.kv_heads * 64 * cache.dim %}
 
-// Below every score, and yet finite: a page may lie wholly beyond a token.
+// Below every score, but finite: a token may see no position of a page.
 const LOWEST = -1e30;
 
-{{bindings}}
-{{soft_cap}}
-
-{% if cache == "f32" %}
-
+{% include "shared/bindings" %}
+{% if scores.soft_cap %}
+{{ soft_cap(scores.soft_cap, "vec4<f32>") }}
+{% endif %}
+{{ seen(scores.window) }}
+{% if cache.format == "f32" %}
 // Four neighbours, the first being element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(kv[page * {{page_size // 4}}u + at / 4u]);
 }
-{% elif cache == "f16" %}
-
+{% elif cache.format == "f16" %}
 // Four neighbours, the first being element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
     let words = kv[page * {{page_size // 4}}u + at / 4u];
     return vec4(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 {% else %}
-
 // Four neighbouring codes, the first being that of element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
     return vec4<f32>(unpack4xI8(kv[page * {{page_size // 128 * 34}}u + at / 4u]));
@@ -45,9 +61,9 @@ fn scales(page: u32, i: u32) -> vec2<f32> {
 
 // Four positions of element d of the keys of a head.
 fn keys(page: u32, head: u32, d: u32, position: u32) -> vec4<f32> {
-    let codes = four(page, (head * {{dim}}u + d) * 64u + position);
-    {% if cache == "q8_0" %}
-    let i = (head * {{dim // 32}}u + d / 32u) * 64u + position;
+    let codes = four(page, (head * {{cache.dim}}u + d) * 64u + position);
+    {% if cache.format == "q8_0" %}
+    let i = (head * {{cache.dim // 32}}u + d / 32u) * 64u + position;
     return codes * vec4(scales(page, i), scales(page, i + 2u));
     {% else %}
     return codes;
@@ -56,10 +72,10 @@ fn keys(page: u32, head: u32, d: u32, position: u32) -> vec4<f32> {
 
 // Four elements of the value of a head at a position.
 fn value(page: u32, head: u32, position: u32, d: u32) -> vec4<f32> {
-    let row = ({{kv_heads}}u + head) * 64u + position;
-    let codes = four(page, row * {{dim}}u + d);
-    {% if cache == "q8_0" %}
-    let i = row * {{dim // 32}}u + d / 32u;
+    let row = ({{cache.kv_heads}}u + head) * 64u + position;
+    let codes = four(page, row * {{cache.dim}}u + d);
+    {% if cache.format == "q8_0" %}
+    let i = row * {{cache.dim // 32}}u + d / 32u;
     let pair = scales(page, i);
     return codes * select(pair.x, pair.y, i % 2u == 1u);
     {% else %}
@@ -67,30 +83,21 @@ fn value(page: u32, head: u32, position: u32, d: u32) -> vec4<f32> {
     {% endif %}
 }
 
-// What each of 64 positions counts for each token.
+// The weights of 64 positions for each token.
 var<workgroup> weights: array<vec4<f32>, {{block * 16}}>;
-// A number of each column for each token: its maximum, in the end its sum.
+// The maximum of each column's scores for each token; at the end the sum of its weights.
 var<workgroup> columns: array<vec4<f32>, {{block * 4}}>;
 
-// Four elements of a query, zero beyond its width.
+// Four elements of a query; 0 beyond its end.
 fn query(at: u32, d: u32) -> vec4<f32> {
-    {% if aligned %}
+    {% if cache.head_dim % 4 == 0 %}
     return q[(at + d) / 4u];
     {% else %}
     var values: vec4<f32>;
-    for (var i = 0u; i < 4u && d + i < {{head_dim}}u; i++) {
+    for (var i = 0u; i < 4u && d + i < {{cache.head_dim}}u; i++) {
         values[i] = q[at + d + i];
     }
     return values;
-    {% endif %}
-}
-
-fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
-    let positions = vec4(position) + vec4(0u, 1u, 2u, 3u);
-    {% if window %}
-    return select(scores, vec4(LOWEST), (positions > vec4(last)) | (positions + {{window}}u <= vec4(last)));
-    {% else %}
-    return select(scores, vec4(LOWEST), positions > vec4(last));
     {% endif %}
 }
 
@@ -100,20 +107,15 @@ fn main(
     @builtin(num_workgroups) count: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    // The last blocks of a run reach back furthest, so they start first.
-    let at = {{blocks_at}}u + (count.x - 1u - id.x) * 4u;
-    let first_token = step[at];
-    let tokens = step[at + 1u];
-    let first_position = step[at + 2u];
-    let pages = step[at + 3u] + {{table}}u;
+    {{ block_range(blocks_at, cache.table) }}
     let head = id.y;
-    let kv_head = head / {{heads // kv_heads}}u;
+    let kv_head = head / {{heads // cache.kv_heads}}u;
     let column = thread % 16u;
     let group = thread / 16u;
 
     {% for r in range(rows) %}
     let row{{r}} = {{r * groups}}u + group;
-    let query{{r}} = (first_token + min(row{{r}}, tokens - 1u)) * {{q_stride}}u + head * {{head_dim}}u;
+    let query{{r}} = (first_token + min(row{{r}}, tokens - 1u)) * {{q.stride}}u + head * {{cache.head_dim}}u;
     var max{{r}} = LOWEST;
     var total{{r}} = 0.0;
     {% for j in range(held) %}
@@ -125,17 +127,13 @@ fn main(
     {% endfor %}
 
     let end = first_position + tokens;
-    {% if window %}
-    // What the first token does not see nobody does.
-    let sight = (max(first_position + 1u, {{window}}u) - {{window}}u) / 64u * 64u;
-    {% endif %}
-    for (var start = {{ "sight" if window else "0u" }}; start < end; start += 64u) {
-        let page = step[pages + start / 64u * {{tables}}u];
+    for (var start = {{ sight(scores.window, 64) }}; start < end; start += 64u) {
+        let page = step[pages + start / 64u * {{cache.tables}}u];
         {% for r in range(rows) %}
         var score{{r}} = vec4(0.0);
         {% endfor %}
         // Eight elements at a time keep more loads under way than four.
-        for (var d = 0u; d < {{dim}}u; d += 8u) {
+        for (var d = 0u; d < {{cache.dim}}u; d += 8u) {
             {% for i in range(8) %}
             let key{{i}} = keys(page, kv_head, d + {{i}}u, 4u * column);
             {% endfor %}
@@ -151,13 +149,13 @@ fn main(
         }
         // Powers of two are cheaper than powers of e.
         {% for r in range(rows) %}
-        {% if capped %}
-        score{{r}} = 1.442695 * soft_cap(score{{r}} * {{scale}});
+        {% if scores.soft_cap %}
+        score{{r}} = 1.442695 * soft_cap(score{{r}} * {{scores.scale}});
         {% else %}
-        score{{r}} *= {{scale * 1.4426950408889634}};
+        score{{r}} *= {{scores.log2_scale}};
         {% endif %}
         {% endfor %}
-        {{ "" if window else "if start + 63u > first_position " }}{
+        {{ "" if scores.window else "if start + 63u > first_position " }}{
             {% for r in range(rows) %}
             score{{r}} = seen(start + 4u * column, first_position + row{{r}}, score{{r}});
             {% endfor %}
@@ -185,7 +183,7 @@ fn main(
         {% endfor %}
         workgroupBarrier();
 
-        // Beyond the end the last one once more: without weight, but what lies there need not be numbers.
+        // Beyond the end the last position once more: its weight is 0, but memory there may hold NaN.
         let last_position = min(64u, end - start) - 1u;
         for (var f = 0u; f <= last_position / 4u; f++) {
             {% for j in range(held) %}{% for i in range(4) %}
@@ -207,12 +205,12 @@ fn main(
     if row{{r}} < tokens {
         let c = row{{r}} * 4u;
         let total = dot(columns[c] + columns[c + 1u] + columns[c + 2u] + columns[c + 3u], vec4(1.0));
-        let to = (first_token + row{{r}}) * {{out_stride}}u + head * {{head_dim}}u;
+        let to = (first_token + row{{r}}) * {{y.stride}}u + head * {{cache.head_dim}}u;
         {% for j in range(held) %}{% for e in "xyzw" %}
         {
             let d = (column + {{16 * j}}u) * 4u + {{loop.index0}}u;
-            if d < {{head_dim}}u {
-                out[to + d] = f32(result{{r}}_{{j}}.{{e}} / total);
+            if d < {{cache.head_dim}}u {
+                y[to + d] = f32(result{{r}}_{{j}}.{{e}} / total);
             }
         }
         {% endfor %}{% endfor %}

@@ -1,47 +1,62 @@
-// Causal attention of many tokens over the paged cache, {{span}} positions at a time with running maxima and sums, with
-// cooperative matrices: f16 in, f32 sums. Workgroup (i, h) answers query head h of block i, up to {{block}} consecutive
-// tokens of one sequence. A subgroup has 16 of them; the lanes that share a token have every so many fours of its
-// scores and of its result.
+// Causal attention of many tokens over the paged cache, `tile` positions at a time with running maxima and sums, with
+// cooperative matrices: f16 in, f32 sums.
+//
+// Workgroup (i, h) has query head h of block i: up to `block` consecutive tokens of one sequence. A subgroup has 16 of
+// them. The lanes that share a token take turns at fours of its scores and of its result.
+//
+// Parameters (`AttentionPrefillCoop`):
+//   block: u32 - tokens of a block
+//   tile: u32 - positions that are attended to at a time
+//   subgroup_size: u32 - invocations of a subgroup
+//   blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the blocks
+//   cache: PagedCache - the layer's cache, of f16
+//   heads: u32 - query heads
+//   scores: Scores - what becomes of scores
+//   q: Strided - the queries, `[tokens, heads, head_dim]`
+//   y: Strided - the result, `[tokens, heads, head_dim]`
+//
+// Buffers:
+//   q: vec4<f32>
+//   kv: vec4<f16> - the layer's pages
+//   y: vec4<f32>, written
+
 enable f16;
 enable wgpu_cooperative_matrix;
 diagnostic(off, derivative_uniformity);
 
+{% from "shared/prefill" import block_range, seen, sight %}
+{% from "shared/soft_cap" import soft_cap %}
 {% set threads = block // 16 * subgroup_size %}
 {% set sharers = subgroup_size // 16 %}
-{% set quads = head_dim // 4 %}
-{% set span_quads = span // 4 %}
-{% set loads = head_dim * span_quads // threads %}
-{% set shares = span_quads // sharers %}
-{% set deep = head_dim // 16 %}
-{% set across = span // 16 %}
-{% set page_size = 2 * kv_heads * 64 * head_dim %}
-{% set staged = [head_dim * (span_quads + 2), span * (quads + 2), block * (quads + 2)] | max %}
-// Rows in workgroup memory are eight elements longer than what they hold, which keeps neighbours in different banks.
-const SPAN_PITCH = {{span_quads + 2}}u;
+{% set quads = cache.head_dim // 4 %}
+{% set tile_quads = tile // 4 %}
+{% set loads = cache.head_dim * tile_quads // threads %}
+{% set shares = tile_quads // sharers %}
+{% set deep = cache.head_dim // 16 %}
+{% set across = tile // 16 %}
+{% set page_size = 2 * cache.kv_heads * 64 * cache.head_dim %}
+{% set staged = [cache.head_dim * (tile_quads + 2), tile * (quads + 2), block * (quads + 2)] | max %}
+// Elements of a row in workgroup memory, in fours. Eight are unused, which keeps neighbours in different banks.
+const TILE_PITCH = {{tile_quads + 2}}u;
 const HEAD_PITCH = {{quads + 2}}u;
-// Below every score, and yet finite: a span may lie wholly beyond a token.
+// Below every score, but finite: a token may see no position of a tile.
 const LOWEST = -1e30;
 // Powers of two are cheaper than powers of e.
-const SCALE = f32({{scale * 1.4426950408889634}});
+const SCALE = {{scores.log2_scale}};
 
-{{bindings}}
-{{soft_cap}}
+{% include "shared/bindings" %}
+{% if scores.soft_cap %}
+{{ soft_cap(scores.soft_cap, "vec4<f32>") }}
+{% endif %}
 
-// The queries, then in turn the keys and the values of a span.
+// The queries, then in turn the keys and the values of a tile.
 var<workgroup> tile: array<vec4<f16>, {{staged}}>;
 // Each token's scores, then in turn parts of its result.
-var<workgroup> sums: array<vec4<f32>, {{block * (span_quads + 2)}}>;
-// What each position counts for each token.
-var<workgroup> weights: array<vec4<f16>, {{block * (span_quads + 2)}}>;
+var<workgroup> sums: array<vec4<f32>, {{block * (tile_quads + 2)}}>;
+// The weight of each position for each token.
+var<workgroup> weights: array<vec4<f16>, {{block * (tile_quads + 2)}}>;
 
-fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
-    let positions = vec4(position) + vec4(0u, 1u, 2u, 3u);
-    {% if window %}
-    return select(scores, vec4(LOWEST), (positions > vec4(last)) | (positions + {{window}}u <= vec4(last)));
-    {% else %}
-    return select(scores, vec4(LOWEST), positions > vec4(last));
-    {% endif %}
-}
+{{ seen(scores.window) }}
 
 @compute @workgroup_size({{threads}})
 fn main(
@@ -51,31 +66,21 @@ fn main(
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    // The last blocks of a run reach back furthest, so they start first.
-    let at = {{blocks_at}}u + (count.x - 1u - id.x) * 4u;
-    let first_token = step[at];
-    let tokens = step[at + 1u];
-    let first_position = step[at + 2u];
-    let pages = step[at + 3u] + {{table}}u;
+    {{ block_range(blocks_at, cache.table) }}
     let end = first_position + tokens;
-    {% if window %}
-    // What the first token does not see nobody does.
-    let sight = (max(first_position + 1u, {{window}}u) - {{window}}u) / {{span}}u * {{span}}u;
-    {% else %}
-    let sight = 0u;
-    {% endif %}
-    let last_start = (end - 1u) / {{span}}u * {{span}}u;
+    let sight = {{ sight(scores.window, tile) }};
+    let last_start = (end - 1u) / {{tile}}u * {{tile}}u;
     let head = id.y;
-    let keys = head / {{heads // kv_heads}}u * {{16 * head_dim}}u;
-    let values = keys + {{kv_heads * 16 * head_dim}}u;
+    let keys = head / {{heads // cache.kv_heads}}u * {{16 * cache.head_dim}}u;
+    let values = keys + {{cache.kv_heads * 16 * cache.head_dim}}u;
     let token = subgroup * 16u + lane / {{sharers}}u;
     let share = lane % {{sharers}}u;
-    let strip = subgroup * 16u * SPAN_PITCH;
-    let mine = token * SPAN_PITCH + share;
+    let strip = subgroup * 16u * TILE_PITCH;
+    let mine = token * TILE_PITCH + share;
 
     for (var i = thread; i < {{block * quads}}u; i += {{threads}}u) {
         let row = first_token + min(i / {{quads}}u, tokens - 1u);
-        let query = q[row * {{q_stride // 4}}u + head * {{quads}}u + i % {{quads}}u];
+        let query = q[row * {{q.stride // 4}}u + head * {{quads}}u + i % {{quads}}u];
         tile[i / {{quads}}u * HEAD_PITCH + i % {{quads}}u] = vec4<f16>(query);
     }
     workgroupBarrier();
@@ -90,20 +95,20 @@ fn main(
 
     {% for l in range(loads) %}
     let i{{l}} = thread + {{l * threads}}u;
-    let key_at{{l}} = i{{l}} / {{span_quads}}u * 16u + i{{l}} % {{span_quads}}u;
-    var next{{l}} = kv[step[pages + sight / 64u * {{tables}}u] * {{page_size // 4}}u + keys + sight % 64u / 4u + key_at{{l}}];
+    let key_at{{l}} = i{{l}} / {{tile_quads}}u * 16u + i{{l}} % {{tile_quads}}u;
+    var next{{l}} = kv[step[pages + sight / 64u * {{cache.tables}}u] * {{page_size // 4}}u + keys + sight % 64u / 4u + key_at{{l}}];
     {% endfor %}
-    for (var start = sight; start < end; start += {{span}}u) {
+    for (var start = sight; start < end; start += {{tile}}u) {
         workgroupBarrier();
         {% for l in range(loads) %}
-        tile[i{{l}} / {{span_quads}}u * SPAN_PITCH + i{{l}} % {{span_quads}}u] = next{{l}};
+        tile[i{{l}} / {{tile_quads}}u * TILE_PITCH + i{{l}} % {{tile_quads}}u] = next{{l}};
         {% endfor %}
         workgroupBarrier();
 
         // The values are on their way while the keys are multiplied, and the next keys while the values are.
-        let value_at = step[pages + start / 64u * {{tables}}u] * {{page_size // 4}}u + values + start % 64u * {{quads}}u;
-        // Beyond the end the last one once more: without weight, but what lies there need not be numbers.
-        let last_value = min({{span}}u, end - start) * {{quads}}u - 1u;
+        let value_at = step[pages + start / 64u * {{cache.tables}}u] * {{page_size // 4}}u + values + start % 64u * {{quads}}u;
+        // Beyond the end the last value once more: its weight is 0, but memory there may hold NaN.
+        let last_value = min({{tile}}u, end - start) * {{quads}}u - 1u;
         {% for l in range(loads) %}
         next{{l}} = kv[value_at + min(i{{l}}, last_value)];
         {% endfor %}
@@ -111,12 +116,12 @@ fn main(
         {
             var score = coop_mat16x16<f32, C>();
             {% for i in range(deep) %}
-            let key{{i}} = coopLoadT<coop_mat16x16<f16, B>>(&tile[{{16 * i}}u * SPAN_PITCH + {{4 * j}}u], SPAN_PITCH);
+            let key{{i}} = coopLoadT<coop_mat16x16<f16, B>>(&tile[{{16 * i}}u * TILE_PITCH + {{4 * j}}u], TILE_PITCH);
             score = coopMultiplyAdd(query{{i}}, key{{i}}, score);
             {% endfor %}
             let block = score;
             let corner = strip + {{4 * j}}u;
-            let pitch = SPAN_PITCH;
+            let pitch = TILE_PITCH;
             coopStoreT(block, &sums[corner], pitch);
         }
         {% endfor %}
@@ -126,13 +131,13 @@ fn main(
         tile[i{{l}} / {{quads}}u * HEAD_PITCH + i{{l}} % {{quads}}u] = next{{l}};
         {% endfor %}
         {% for i in range(shares) %}
-        {% if capped %}
-        var score{{i}} = 1.442695 * soft_cap({{scale}} * sums[mine + {{i * sharers}}u]);
+        {% if scores.soft_cap %}
+        var score{{i}} = 1.442695 * soft_cap({{scores.scale}} * sums[mine + {{i * sharers}}u]);
         {% else %}
         var score{{i}} = SCALE * sums[mine + {{i * sharers}}u];
         {% endif %}
         {% endfor %}
-        {{ "" if window else "if start + " ~ (span - 1) ~ "u > first_position " }}{
+        {{ "" if scores.window else "if start + " ~ (tile - 1) ~ "u > first_position " }}{
             {% for i in range(shares) %}
             score{{i}} = seen(start + ({{i * sharers}}u + share) * 4u, first_position + token, score{{i}});
             {% endfor %}
@@ -155,8 +160,8 @@ fn main(
         {% endfor %}
         workgroupBarrier();
 
-        let next_start = min(start + {{span}}u, last_start);
-        let next_key = step[pages + next_start / 64u * {{tables}}u] * {{page_size // 4}}u + keys + next_start % 64u / 4u;
+        let next_start = min(start + {{tile}}u, last_start);
+        let next_key = step[pages + next_start / 64u * {{cache.tables}}u] * {{page_size // 4}}u + keys + next_start % 64u / 4u;
         {% for l in range(loads) %}
         next{{l}} = kv[next_key + key_at{{l}}];
         {% endfor %}
@@ -168,7 +173,7 @@ fn main(
             {% endfor %}
             {% for j in range(across) %}
             {
-                let weight = coopLoadT<coop_mat16x16<f16, A>>(&weights[strip + {{4 * j}}u], SPAN_PITCH);
+                let weight = coopLoadT<coop_mat16x16<f16, A>>(&weights[strip + {{4 * j}}u], TILE_PITCH);
                 {% for i in some %}
                 let corner{{i}} = {{16 * j}}u * HEAD_PITCH + {{4 * i}}u;
                 let value{{i}} = coopLoadT<coop_mat16x16<f16, B>>(&tile[corner{{i}}], HEAD_PITCH);
@@ -176,7 +181,7 @@ fn main(
                 {% endfor %}
             }
             {% endfor %}
-            let pitch = SPAN_PITCH;
+            let pitch = TILE_PITCH;
             {% if first > 0 %}
             workgroupBarrier();
             {% endif %}
@@ -198,9 +203,9 @@ fn main(
     total += subgroupShuffleXor(total, {{m}}u);
     {% endfor %}
     if token < tokens {
-        let to = (first_token + token) * {{out_stride // 4}}u + head * {{quads}}u + share;
+        let to = (first_token + token) * {{y.stride // 4}}u + head * {{quads}}u + share;
         {% for i in range(quads // sharers) %}
-        out[to + {{i * sharers}}u] = vec4<f32>(result{{i}} / total);
+        y[to + {{i * sharers}}u] = vec4<f32>(result{{i}} / total);
         {% endfor %}
     }
 }

@@ -1,19 +1,33 @@
-// The {{most}} largest of a row of logits, best first: of equal ones the lower id. A workgroup sorts {{share}} and keeps the
-// first of them; what workgroups keep goes through the same again, until one is left.
+// Finds the largest of a row of logits, in order: of equal ones the lower id comes first.
+//
+// A workgroup sorts its share and keeps the first of them. What workgroups keep goes through the same again, until
+// one workgroup is left.
+//
+// Parameters (`Best`):
+//   workgroup: u32 - invocations of a workgroup
+//   count: u32 - candidates: logits, or what the round before kept
+//   share: u32 - candidates of a workgroup, a power of two
+//   kept: u32 - candidates that a workgroup keeps
+//   logits: Buffer? - the logits, in the first round
+//
+// Buffers:
+//   logits: f32 - `[count]`
+//   found: vec2<u32> - the keys and ids that the round before kept, `[count]`
+//   best: vec2<u32>, written - keys and ids, `[workgroups, kept]`
 
-{{bindings}}
+{% include "shared/bindings" %}
 
-// What logits are ordered by: like them, but that one which is not a number comes before all that are.
+// Numbers in the order of the logits, but for NaN, whose key is the largest.
 var<workgroup> keys: array<u32, {{share}}>;
 var<workgroup> ids: array<u32, {{share}}>;
 
-// Comes after all logits.
-const NONE = vec2(0u, 0xffffffffu);
+// The key and id that come after those of all logits.
+const LAST = vec2(0u, 0xffffffffu);
 
-{% if first %}
+{% if logits %}
 fn key_of(logit: f32) -> u32 {
     let bits = bitcast<u32>(logit);
-    // Not a number has all bits of the exponent and some of the mantissa set.
+    // NaN has all bits of the exponent and some of the mantissa set.
     if (bits & 0x7fffffffu) > 0x7f800000u {
         return 0xffffffffu;
     }
@@ -29,9 +43,9 @@ fn comes_before(a: u32, b: u32) -> bool {
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
     for (var i = index; i < {{share}}u; i += {{workgroup}}u) {
         let at = group.x * {{share}}u + i;
-        var entry = NONE;
+        var entry = LAST;
         if at < {{count}}u {
-            entry = {{ "vec2(key_of(logits[at]), at)" if first else "found[at]" }};
+            entry = {{ "vec2(key_of(logits[at]), at)" if logits else "found[at]" }};
         }
         keys[i] = entry.x;
         ids[i] = entry.y;
@@ -55,7 +69,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
     }
     workgroupBarrier();
-    if index < {{most}}u {
-        best[group.x * {{most}}u + index] = vec2(keys[index], ids[index]);
+    if index < {{kept}}u {
+        best[group.x * {{kept}}u + index] = vec2(keys[index], ids[index]);
     }
 }

@@ -1,9 +1,34 @@
-// Element by element: {{op}}.
+// Applies a function to each element: y[row, column] = op(a[row, column], b[row, column]).
+//
+// Parameters (`Elementwise`):
+//   workgroup: u32 - invocations of a workgroup, each with a column
+//   width: u32 - columns of a row of `y`
+//   op: ElementOp - the function
+//   op.kind: str - "copy", "binary", "activate", "soft_cap" or "slice"
+//   op.operator: Operator - "+", "*" or "/" ("binary")
+//   op.b: Second - the second operand ("binary")
+//   op.b.kind: str - "rows" of the same number, one "row" for all rows, or one "number" for all elements
+//   op.b.stride: u32 - elements from row to row of `b` ("rows")
+//   op.function: Function - the activation ("activate")
+//   op.cap: SoftCap - the cap ("soft_cap")
+//   op.first: u32 - the first column that is taken ("slice")
+//   op.len: u32 - columns that are taken together ("slice")
+//   op.every: u32 - columns from one such group to the next ("slice")
+//   a: Strided? - the first operand, `[rows, columns]`; none if it is `y` itself
+//   y: Strided - the result, `[rows, width]`
+//
+// Buffers:
+//   y: f32, written
+//   a: f32
+//   b: f32
 
-{{prelude}}
-
-{{bindings}}
-{{soft_cap}}
+{% from "shared/soft_cap" import soft_cap %}
+{% include "shared/bindings" %}
+{% if op.kind == "activate" %}
+{% include "shared/activations" %}
+{% elif op.kind == "soft_cap" %}
+{{ soft_cap(op.cap, "f32") }}
+{% endif %}
 
 @compute @workgroup_size({{workgroup}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
@@ -12,16 +37,30 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if column >= {{width}}u {
         return;
     }
-    let to = row * {{y_stride}}u + column;
-    {% set of = "column / " ~ len ~ "u * " ~ every ~ "u + " ~ first ~ "u + column % " ~ len ~ "u" if op == "slice" else "column" %}
-    let x = {{ "y[to]" if in_place else "a[row * " ~ a_stride ~ "u + " ~ of ~ "]" }};
-    {% if op in ["silu", "gelu", "sigmoid"] %}
-    y[to] = {{op}}(vec4(x)).x;
-    {% elif op == "soft_cap" %}
-    y[to] = soft_cap(x);
-    {% elif op == "copy" or op == "slice" %}
-    y[to] = x;
+    let to = row * {{y.stride}}u + column;
+    {% if op.kind == "slice" %}
+    let source = column / {{op.len}}u * {{op.every}}u + {{op.first}}u + column % {{op.len}}u;
     {% else %}
-    y[to] = x {{ {"add": "+", "mul": "*", "div": "/"}[op] }} {{second}};
+    let source = column;
+    {% endif %}
+    {% if a %}
+    let x = a[row * {{a.stride}}u + source];
+    {% else %}
+    let x = y[to];
+    {% endif %}
+    {% if op.kind == "activate" %}
+    y[to] = {{op.function}}(vec4(x)).x;
+    {% elif op.kind == "soft_cap" %}
+    y[to] = soft_cap(x);
+    {% elif op.kind == "binary" %}
+    {% if op.b.kind == "rows" %}
+    y[to] = x {{op.operator}} b[row * {{op.b.stride}}u + column];
+    {% elif op.b.kind == "row" %}
+    y[to] = x {{op.operator}} b[column];
+    {% else %}
+    y[to] = x {{op.operator}} b[0];
+    {% endif %}
+    {% else %}
+    y[to] = x;
     {% endif %}
 }

@@ -1,24 +1,47 @@
-// The gated delta rule over the tokens of a run, token by token. A workgroup has {{columns}} columns of a head's state in registers from
-// the first token to the last, each of them spread over {{lanes}} invocations.
+// The gated delta rule over the tokens of a run, token by token.
+//
+// A workgroup has some columns of a head's state in registers from the first token to the last, each of them spread
+// over `lanes` invocations.
+//
+// Parameters (`GatedDelta`):
+//   workgroup: u32 - invocations of a workgroup
+//   lanes: u32 - invocations that share a column of the state
+//   after_long: bool - whether other kernels have the long runs, which come first
+//   shuffles: bool - whether the invocations of a column are in one subgroup, and exchange values within it
+//   delta: Delta - the rule
+//   runs: RunTable - the runs
+//   state: u32 - elements of a state, `[value_heads, head_dim, head_dim]`
+//
+// Buffers:
+//   qkv: vec4<f32>
+//   alpha: f32 - `[tokens, value_heads]`
+//   beta: f32 - `[tokens, value_heads]`
+//   a: f32 - `[value_heads]`
+//   dt: f32 - `[value_heads]`
+//   states: vec4<f32>, written
+//   y: f32, written
 
-{{bindings}}
+{% from "shared/delta" import key_head %}
+{% from "shared/runs" import checkpoint_state, read_checkpoints, run_at %}
+{% include "shared/bindings" %}
 
-{% set quads = range(head_dim // 4 // lanes) %}
+{% set columns = workgroup // lanes %}
+{% set quads = range(delta.head_dim // 4 // lanes) %}
 
 {% if not shuffles %}
 var<workgroup> parts: array<vec4<f32>, {{workgroup}}>;
 var<workgroup> parts_read: array<f32, {{workgroup}}>;
 {% endif %}
 
-{# Asks for what a token brings. #}
-{% macro ask_for(row, var="var ") %}
+{# Reads the operands of a token. #}
+{% macro read_operands(row, var="var ") %}
     {% for i in quads %}
-    {{var}}next_q{{i}} = qkv[{{row}} * {{x_stride // 4}}u + query + {{i}}u];
-    {{var}}next_k{{i}} = qkv[{{row}} * {{x_stride // 4}}u + key + {{i}}u];
+    {{var}}next_q{{i}} = qkv[{{row}} * {{delta.qkv.stride // 4}}u + query + {{i}}u];
+    {{var}}next_k{{i}} = qkv[{{row}} * {{delta.qkv.stride // 4}}u + key + {{i}}u];
     {% endfor %}
-    {{var}}next_value = qkv[({{row}} * {{x_stride}}u + own) / 4u][column % 4u];
-    {{var}}next_alpha = alpha[{{row}} * {{gate_stride}}u + head];
-    {{var}}next_beta = beta[{{row}} * {{gate_stride}}u + head];
+    {{var}}next_value = qkv[({{row}} * {{delta.qkv.stride}}u + own) / 4u][column % 4u];
+    {{var}}next_alpha = alpha[{{row}} * {{delta.gate_stride}}u + head];
+    {{var}}next_beta = beta[{{row}} * {{delta.gate_stride}}u + head];
 {% endmacro %}
 
 @compute @workgroup_size({{workgroup}})
@@ -33,15 +56,15 @@ fn main(
     {% endif %}
 ) {
     let at = {{ "subgroup * subgroup_size + lane" if shuffles else "index" }};
-    let head = group.x / {{head_dim // columns}}u;
-    let column = group.x % {{head_dim // columns}}u * {{columns}}u + at / {{lanes}}u;
+    let head = group.x / {{delta.head_dim // columns}}u;
+    let column = group.x % {{delta.head_dim // columns}}u * {{columns}}u + at / {{lanes}}u;
     let slice = at % {{lanes}}u * {{quads | length}}u;
-    let run = {{runs_at}}u + {{ "(step[3] + group.y)" if after_long else "group.y" }} * {{run_words}}u;
-    let first = step[run];
-    let tokens = step[run + 1u];
-    let before = step[run + 2u];
+    let run = {{ run_at(runs, "(step[LONG_RUNS] + group.y)" if after_long else "group.y") }};
+    let first = step[run + RUN_FIRST_TOKEN];
+    let tokens = step[run + RUN_TOKENS];
+    let before = step[run + RUN_STATE_BEFORE];
     // A column's elements lie together.
-    let place = (head * {{head_dim}}u + column) * {{head_dim // 4}}u + slice;
+    let place = (head * {{delta.head_dim}}u + column) * {{delta.head_dim // 4}}u + slice;
     {% for i in quads %}
     var s{{i}} = vec4(0.0);
     {% endfor %}
@@ -51,15 +74,13 @@ fn main(
         s{{i}} = states[old + {{i}}u];
         {% endfor %}
     }
-    let query = {{key_head}} * {{head_dim // 4}}u + slice;
-    let key = query + {{key_heads * head_dim // 4}}u;
-    let own = (2u * {{key_heads}}u + head) * {{head_dim}}u + column;
+    let query = {{ key_head(delta) }} * {{delta.head_dim // 4}}u + slice;
+    let key = query + {{delta.key_heads * delta.head_dim // 4}}u;
+    let own = (2u * {{delta.key_heads}}u + head) * {{delta.head_dim}}u + column;
     let pace = a[head];
     let shift = dt[head];
-    {% for checkpoint in range(checkpoints) %}
-    let checkpoint{{checkpoint}} = step[run + {{checkpoints_at + 2 * checkpoint}}u];
-    {% endfor %}
-    {{ ask_for("first") }}
+    {{ read_checkpoints(runs) }}
+    {{ read_operands("first") }}
     for (var token = 0u; token < tokens; token++) {
         let row = first + token;
         {% for i in quads %}
@@ -69,10 +90,10 @@ fn main(
         let value = next_value;
         let open = next_alpha + shift;
         let strength = 1.0 / (1.0 + exp(-next_beta));
-        // The next token's are on their way meanwhile; after the last one its own once more.
+        // The next token's operands are on their way meanwhile; after the last token its own once more.
         let next = min(row + 1u, first + tokens - 1u);
-        {{ ask_for("next", "") }}
-        // Products of the key with itself and with the query, and what the state before the token says to the two.
+        {{ read_operands("next", "") }}
+        // Products of key and query with themselves, each other and the state before the token.
         var sums = vec4(0.0);
         var read = 0.0;
         {% for i in quads %}
@@ -96,8 +117,8 @@ fn main(
             read += parts_read[at / {{lanes}}u * {{lanes}}u + i];
         }
         {% endif %}
-        let k_scale = inverseSqrt(sums.x + {{eps}});
-        let q_scale = inverseSqrt((sums.y + {{eps}}) * {{head_dim}}.0);
+        let k_scale = inverseSqrt(sums.x + {{delta.eps}});
+        let q_scale = inverseSqrt((sums.y + {{delta.eps}}) * {{delta.head_dim}}.0);
         let softplus = max(open, 0.0) + log(1.0 + exp(-abs(open)));
         let decay = exp(pace * softplus);
         let change = strength * k_scale * (value - decay * k_scale * sums.w);
@@ -105,18 +126,18 @@ fn main(
         s{{i}} = decay * s{{i}} + change * k{{i}};
         {% endfor %}
         if slice == 0u {
-            y[row * {{y_stride}}u + head * {{head_dim}}u + column] = q_scale * (decay * read + change * sums.z);
+            y[row * {{delta.y.stride}}u + head * {{delta.head_dim}}u + column] = q_scale * (decay * read + change * sums.z);
         }
-        {% for checkpoint in range(checkpoints) %}
+        {% for checkpoint in range(runs.checkpoints) %}
         if checkpoint{{checkpoint}} == token + 1u {
-            let to = step[run + {{checkpoints_at + 1 + 2 * checkpoint}}u] * {{state // 4}}u + place;
+            let to = {{ checkpoint_state(runs, checkpoint) }} * {{state // 4}}u + place;
             {% for i in quads %}
             states[to + {{i}}u] = s{{i}};
             {% endfor %}
         }
         {% endfor %}
     }
-    let to = step[run + 3u] * {{state // 4}}u + place;
+    let to = step[run + RUN_STATE_AFTER] * {{state // 4}}u + place;
     {% for i in quads %}
     states[to + {{i}}u] = s{{i}};
     {% endfor %}

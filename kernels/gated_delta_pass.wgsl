@@ -1,25 +1,45 @@
-// The gated delta rule over the chunks of a run, each as a few products of matrices: what its tokens do to each other is
-// known (`gated_delta_chunks.wgsl`). A workgroup has {{columns}} columns of a head's state in its memory from the first chunk to
-// the last.
+// The gated delta rule over the chunks of a run, each as a few products of matrices: `gated_delta_chunks.wgsl` has made
+// the matrices by which the tokens of a chunk act on each other. A workgroup has some columns of a head's state in its
+// memory from the first chunk to the last.
+//
+// Parameters (`GatedDeltaPass`):
+//   chunk: ChunkShape - the sizes
+//   chunk.workgroup: u32 - invocations of a workgroup
+//   chunk.tokens: u32 - tokens of a chunk, at most
+//   chunk.depth: u32 - elements of a head's keys and queries that are in a workgroup's memory at a time
+//   chunk.mix_words: u32 - words of a token and head in `mixes`
+//   columns: u32 - columns of a state that a workgroup has
+//   delta: Delta - the rule
+//   runs: RunTable - the runs
+//   state: u32 - elements of a state, `[value_heads, head_dim, head_dim]`
+//
+// Buffers:
+//   qkv: vec4<f32>
+//   mixes: vec4<f32> - `[tokens, value_heads, mix_words]`
+//   states: vec4<f32>, written
+//   y: f32, written
 
-{{bindings}}
+{% from "shared/delta" import key_head %}
+{% from "shared/runs" import checkpoint_state, chunk_at, read_checkpoints, run_at %}
+{% set chunk_tokens = chunk.tokens %}
+{% include "shared/bindings" %}
 
-{% set quads = depth // 4 %}
-{% set head_quads = head_dim // 4 %}
-{% set chunk_quads = chunk // 4 %}
+{% set quads = chunk.depth // 4 %}
+{% set head_quads = delta.head_dim // 4 %}
+{% set chunk_quads = chunk_tokens // 4 %}
 {% set half = columns // 2 %}
-{% set loads = 2 * chunk * quads // workgroup %}
+{% set loads = 2 * chunk_tokens * quads // chunk.workgroup %}
 {% set banks = 8 if head_quads % 8 == 0 else 4 %}
-{% set mix_loads = 2 * chunk * chunk_quads // workgroup %}
+{% set mix_loads = 2 * chunk_tokens * chunk_quads // chunk.workgroup %}
 {% set swap = 2 * columns * chunk_quads %}
 
 // Columns.
 var<workgroup> state: array<vec4<f32>, {{columns * head_quads}}>;
-// Keys, then queries: {{depth}} elements of each at a time. Afterwards, by column and token, how values differ from what the
-// state expects, and what is added to the state.
-var<workgroup> tile: array<vec4<f32>, {{[2 * chunk * quads, swap] | max}}>;
-// What the tokens do to each other, on the way to the state and to the result.
-var<workgroup> mix: array<vec4<f32>, {{2 * chunk * chunk_quads}}>;
+// `depth` elements of each key, then of each query. Afterwards, by column and token, the differences of values from what the
+// state gives for their keys, and what is added to the state.
+var<workgroup> tile: array<vec4<f32>, {{[2 * chunk_tokens * quads, swap] | max}}>;
+// The matrices of the chunk: towards the state and towards the result.
+var<workgroup> mix: array<vec4<f32>, {{2 * chunk_tokens * chunk_quads}}>;
 
 // Where four elements lie: neighbouring rows or columns start in different banks.
 fn state_place(column: u32, quad: u32) -> u32 {
@@ -38,99 +58,97 @@ fn chunk_place(column: u32, quad: u32) -> u32 {
     return column * {{chunk_quads}}u + (quad ^ (column % {{chunk_quads}}u));
 }
 
-{# Asks for what the tokens of a chunk do to each other. #}
-{% macro ask_for_mix(begin, tokens, var="") %}
+{# Reads the matrices of a chunk. #}
+{% macro read_mix(begin, tokens, var="") %}
     {% for l in range(mix_loads) %}
-    {{var}}next_mix{{l}} = mixes[((first + {{begin}} + min(token{{l}}, {{tokens}} - 1u)) * {{value_heads}}u + head) * {{mix_words // 4}}u + thread % {{2 * chunk_quads}}u];
+    {{var}}next_mix{{l}} = mixes[((first + {{begin}} + min(token{{l}}, {{tokens}} - 1u)) * {{delta.value_heads}}u + head) * {{chunk.mix_words // 4}}u + thread % {{2 * chunk_quads}}u];
     {% endfor %}
 {% endmacro %}
 
-{# Asks for a slice of the keys and queries of a chunk, which `begin` and `tokens` are the place and size of. #}
-{% macro ask_for(slice, begin, tokens, var="") %}
+{# Reads a slice of the keys and queries of a chunk, whose first token and number of tokens `begin` and `tokens` are. #}
+{% macro read_slice(slice, begin, tokens, var="") %}
     {% for l in range(loads) %}
-    {{var}}next{{l}} = qkv[(first + {{begin}} + min(row{{l}} % {{chunk}}u, {{tokens}} - 1u)) * {{x_stride // 4}}u + from{{l}} + {{slice}} * {{quads}}u];
+    {{var}}next{{l}} = qkv[(first + {{begin}} + min(row{{l}} % {{chunk_tokens}}u, {{tokens}} - 1u)) * {{delta.qkv.stride // 4}}u + from{{l}} + {{slice}} * {{quads}}u];
     {% endfor %}
 {% endmacro %}
 
-@compute @workgroup_size({{workgroup}})
+@compute @workgroup_size({{chunk.workgroup}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let head = group.x / {{head_dim // columns}}u;
-    let first_column = group.x % {{head_dim // columns}}u * {{columns}}u;
-    let run = {{runs_at}}u + group.y * {{run_words}}u;
-    let first = step[run];
-    let run_tokens = step[run + 1u];
-    let before = step[run + 2u];
-    {% for checkpoint in range(checkpoints) %}
-    let checkpoint{{checkpoint}} = step[run + {{checkpoints_at + 2 * checkpoint}}u];
-    {% endfor %}
+    let head = group.x / {{delta.head_dim // columns}}u;
+    let first_column = group.x % {{delta.head_dim // columns}}u * {{columns}}u;
+    let run = {{ run_at(runs, "group.y") }};
+    let first = step[run + RUN_FIRST_TOKEN];
+    let run_tokens = step[run + RUN_TOKENS];
+    let before = step[run + RUN_STATE_BEFORE];
+    {{ read_checkpoints(runs) }}
     // A column's elements lie together.
-    let place = (head * {{head_dim}}u + first_column) * {{head_quads}}u;
-    for (var item = thread; item < {{columns * head_quads}}u; item += {{workgroup}}u) {
+    let place = (head * {{delta.head_dim}}u + first_column) * {{head_quads}}u;
+    for (var item = thread; item < {{columns * head_quads}}u; item += {{chunk.workgroup}}u) {
         var old = vec4(0.0);
         if before > 0u {
             old = states[(before - 1u) * {{state // 4}}u + place + item];
         }
         state[state_place(item / {{head_quads}}u, item % {{head_quads}}u)] = old;
     }
-    let query = {{key_head}} * {{head_quads}}u;
-    let key = query + {{key_heads * head_quads}}u;
+    let query = {{ key_head(delta) }} * {{head_quads}}u;
+    let key = query + {{delta.key_heads * head_quads}}u;
     {% for l in range(loads) %}
-    let row{{l}} = (thread + {{l * workgroup}}u) / {{quads}}u;
-    let from{{l}} = select(key, query, row{{l}} >= {{chunk}}u) + thread % {{quads}}u;
+    let row{{l}} = (thread + {{l * chunk.workgroup}}u) / {{quads}}u;
+    let from{{l}} = select(key, query, row{{l}} >= {{chunk_tokens}}u) + thread % {{quads}}u;
     {% endfor %}
     {% for l in range(mix_loads) %}
-    let token{{l}} = (thread + {{l * workgroup}}u) / {{2 * chunk_quads}}u;
+    let token{{l}} = (thread + {{l * chunk.workgroup}}u) / {{2 * chunk_quads}}u;
     {% endfor %}
     // An invocation has a token in two columns.
     let t = thread / {{half}}u;
     let column = thread % {{half}}u;
 
-    var chunk = {{chunks_at}}u + step[run + 4u] * {{chunk_words}}u;
+    var chunk = {{ chunk_at(runs, "step[run + RUN_FIRST_CHUNK]") }};
     var begin = 0u;
-    var tokens = step[chunk + 2u];
-    {{ ask_for("0u", "begin", "tokens", "var ") }}
-    {{ ask_for_mix("begin", "tokens", "var ") }}
+    var tokens = step[chunk + CHUNK_TOKENS];
+    {{ read_slice("0u", "begin", "tokens", "var ") }}
+    {{ read_mix("begin", "tokens", "var ") }}
     loop {
         let end = begin + tokens;
         let row = first + begin + min(t, tokens - 1u);
-        let value = row * {{x_stride}}u + (2u * {{key_heads}}u + head) * {{head_dim}}u + first_column + column;
+        let value = row * {{delta.qkv.stride}}u + (2u * {{delta.key_heads}}u + head) * {{delta.head_dim}}u + first_column + column;
         {% for c in range(2) %}
         let value{{c}} = qkv[(value + {{c * half}}u) / 4u][column % 4u];
         {% endfor %}
-        let factors = mixes[(row * {{value_heads}}u + head) * {{mix_words // 4}}u + {{2 * chunk_quads}}u];
-        let last = ((first + end - 1u) * {{value_heads}}u + head) * {{mix_words // 4}}u;
+        let factors = mixes[(row * {{delta.value_heads}}u + head) * {{chunk.mix_words // 4}}u + {{2 * chunk_quads}}u];
+        let last = ((first + end - 1u) * {{delta.value_heads}}u + head) * {{chunk.mix_words // 4}}u;
         let remains = mixes[last + {{2 * chunk_quads}}u].z;
         // Beyond the end the last chunk once more.
-        let next_chunk = select(chunk, chunk + {{chunk_words}}u, end < run_tokens);
-        let next_begin = step[next_chunk + 1u];
-        let next_tokens = step[next_chunk + 2u];
+        let next_chunk = select(chunk, chunk + {{runs.chunk_words}}u, end < run_tokens);
+        let next_begin = step[next_chunk + CHUNK_FIRST_TOKEN];
+        let next_tokens = step[next_chunk + CHUNK_TOKENS];
 
-        // What the state says to the token's key and query.
+        // The products of the state with the token's key and query.
         {% for c in range(2) %}
         var keyed{{c}} = vec4(0.0);
         var queried{{c}} = vec4(0.0);
         {% endfor %}
-        for (var slice = 0u; slice < {{head_dim // depth}}u; slice++) {
+        for (var slice = 0u; slice < {{delta.head_dim // chunk.depth}}u; slice++) {
             workgroupBarrier();
             {% for l in range(loads) %}
             tile[tile_place(row{{l}}, thread % {{quads}}u)] = next{{l}};
             {% endfor %}
             workgroupBarrier();
             // The next slice is on its way meanwhile, or the next chunk's first.
-            if slice < {{head_dim // depth - 1}}u {
-                {{ ask_for("(slice + 1u)", "begin", "tokens") }}
+            if slice < {{delta.head_dim // chunk.depth - 1}}u {
+                {{ read_slice("(slice + 1u)", "begin", "tokens") }}
             } else {
                 {% for l in range(mix_loads) %}
                 mix[mix_place(token{{l}}, thread % {{2 * chunk_quads}}u)] = next_mix{{l}};
                 {% endfor %}
-                {{ ask_for("0u", "next_begin", "next_tokens") }}
-                {{ ask_for_mix("next_begin", "next_tokens") }}
+                {{ read_slice("0u", "next_begin", "next_tokens") }}
+                {{ read_mix("next_begin", "next_tokens") }}
             }
             for (var four = 0u; four < {{quads}}u; four += 4u) {
                 {% for quad in range(4) %}
                 {
                     let own_key = tile[tile_place(t, four + {{quad}}u)];
-                    let own_query = tile[tile_place(t + {{chunk}}u, four + {{quad}}u)];
+                    let own_query = tile[tile_place(t + {{chunk_tokens}}u, four + {{quad}}u)];
                     {% for c in range(2) %}
                     let state{{c}} = state[state_place(column + {{c * half}}u, slice * {{quads}}u + four + {{quad}}u)];
                     keyed{{c}} = fma(own_key, state{{c}}, keyed{{c}});
@@ -141,7 +159,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             }
         }
 
-        // How values differ from what the state expects, shared among the tokens.
+        // The differences of values from what the state gives for their keys, shared among the tokens.
         workgroupBarrier();
         {% for c in range(2) %}
         tile[chunk_place(column + {{c * half}}u, t / 4u)][t % 4u] =
@@ -162,18 +180,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             {% endfor %}
         }
         {% for c in range(2) %}
-        // Beyond the chunk's end nothing is added.
+        // Tokens beyond the chunk's end add 0.
         tile[{{swap // 2}}u + chunk_place(column + {{c * half}}u, t / 4u)][t % 4u] =
             select(0.0, dot(added{{c}}, vec4(1.0)), t < tokens);
         if t < tokens {
-            y[row * {{y_stride}}u + head * {{head_dim}}u + first_column + column + {{c * half}}u] =
+            y[row * {{delta.y.stride}}u + head * {{delta.head_dim}}u + first_column + column + {{c * half}}u] =
                 factors.y * dot(queried{{c}}, vec4(1.0)) + dot(result{{c}}, vec4(1.0));
         }
         {% endfor %}
         workgroupBarrier();
 
         // The state, four elements of two columns at a time.
-        for (var item = thread; item < {{half * head_quads}}u; item += {{workgroup}}u) {
+        for (var item = thread; item < {{half * head_quads}}u; item += {{chunk.workgroup}}u) {
             let quad = item % {{head_quads}}u;
             let pair = item / {{head_quads}}u;
             {% for c in range(2) %}
@@ -182,7 +200,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             {% endfor %}
             for (var four = 0u; 4u * four < tokens; four++) {
                 {% for s in range(4) %}
-                let key{{s}} = qkv[(first + begin + min(4u * four + {{s}}u, tokens - 1u)) * {{x_stride // 4}}u + key + quad];
+                let key{{s}} = qkv[(first + begin + min(4u * four + {{s}}u, tokens - 1u)) * {{delta.qkv.stride // 4}}u + key + quad];
                 {% endfor %}
                 {% for c in range(2) %}
                 let more{{c}} = tile[{{swap // 2}}u + chunk_place(pair + {{c * half}}u, four)];
@@ -194,16 +212,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             {% for c in range(2) %}
             state[place{{c}}] = sum{{c}};
             {% endfor %}
-            {% for checkpoint in range(checkpoints) %}
+            {% for checkpoint in range(runs.checkpoints) %}
             if checkpoint{{checkpoint}} == end {
-                let to = step[run + {{checkpoints_at + 1 + 2 * checkpoint}}u] * {{state // 4}}u + place + pair * {{head_quads}}u + quad;
+                let to = {{ checkpoint_state(runs, checkpoint) }} * {{state // 4}}u + place + pair * {{head_quads}}u + quad;
                 {% for c in range(2) %}
                 states[to + {{c * half * head_quads}}u] = sum{{c}};
                 {% endfor %}
             }
             {% endfor %}
             if end == run_tokens {
-                let to = step[run + 3u] * {{state // 4}}u + place + pair * {{head_quads}}u + quad;
+                let to = step[run + RUN_STATE_AFTER] * {{state // 4}}u + place + pair * {{head_quads}}u + quad;
                 {% for c in range(2) %}
                 states[to + {{c * half * head_quads}}u] = sum{{c}};
                 {% endfor %}

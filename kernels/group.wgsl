@@ -1,25 +1,35 @@
-// Gives every token of every expert a slot, expert by expert, and cuts the slots into tiles that have one expert each.
+// Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of one expert each.
+//
+// Parameters (`Group`):
+//   workgroup: u32 - invocations of the one workgroup
+//   experts: u32 - experts of the layer
+//   top_k: u32 - experts of a row, at most
+//   tile: u32 - slots of a tile
+//   rows: RowCount - "tokens" or "outputs": the number of rows
+//
+// Buffers:
+//   selected: vec2<u32> - the expert and the bits of its weight, `[rows, top_k]`
+//   slot_of: u32, written - the slot, or NONE, `[rows, top_k]`
+//   token_of: u32, written - the row of each slot
+//   tiles: vec4<u32>, written - for each tile its expert, or NONE, its first slot, the slot after its last, 0
 
-{{prelude}}
+{% from "shared/row_count" import row_count %}
+{% include "shared/bindings" %}
+{% include "shared/none" %}
 
-{{bindings}}
-
-// Stands where there is no expert.
-const NONE = 0xffffffffu;
-
-// How many slots an expert has, and then which is its next.
+// The slots of each expert, then the next free slot of each.
 var<workgroup> slots: array<atomic<u32>, {{experts}}>;
 var<workgroup> tile_count: u32;
 
 @compute @workgroup_size({{workgroup}})
 fn main(@builtin(local_invocation_index) index: u32) {
-    let count = step[{{count_at}}] * {{used}}u;
+    let count = {{ row_count(rows) }} * {{top_k}}u;
     for (var e = index; e < {{experts}}u; e += {{workgroup}}u) {
         atomicStore(&slots[e], 0u);
     }
     workgroupBarrier();
     for (var i = index; i < count; i += {{workgroup}}u) {
-        let e = taken[i].x;
+        let e = selected[i].x;
         if e < {{experts}}u {
             atomicAdd(&slots[e], 1u);
         }
@@ -44,11 +54,11 @@ fn main(@builtin(local_invocation_index) index: u32) {
         tiles[i] = vec4(NONE, 0u, 0u, 0u);
     }
     for (var i = index; i < count; i += {{workgroup}}u) {
-        let e = taken[i].x;
+        let e = selected[i].x;
         var slot = NONE;
         if e < {{experts}}u {
             slot = atomicAdd(&slots[e], 1u);
-            token_of[slot] = i / {{used}}u;
+            token_of[slot] = i / {{top_k}}u;
         }
         slot_of[i] = slot;
     }

@@ -1,50 +1,62 @@
-// Norm and rotation of heads, in place where input and result are one: a workgroup for each head of each token.
+// Norms heads, rotates them, or both: a workgroup for each head of each token.
+//
+// Parameters (`Heads`):
+//   workgroup: u32 - invocations of a workgroup
+//   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
+//   head_dim: u32 - elements of a head
+//   x: Strided? - the heads, `[tokens, heads, head_dim]`; none if they are `y` itself
+//   y: Strided - the result, `[tokens, heads, head_dim]`
+//   norm: Norm? - the norm of each head
+//   rotation: Rotation? - the rotation after it
+//   records: Records - the tokens' records
+//
+// Buffers:
+//   y: f32, written
+//   x: f32
+//   weight: f32 - the norm's weights, `[head_dim]`
 
-{{bindings}}
+{% from "shared/entry" import entry, invocation %}
+{% from "shared/reduce" import invocation_struct, reductions %}
+{% from "shared/rotation" import is_first, pair, partner %}
+{% include "shared/bindings" %}
+{{ invocation_struct(subgroup) }}
+{{ reductions("", "f32", workgroup, subgroup) }}
 
-{{reduce}}
-
-{% if pairs %}
+{% if rotation %}
 var<workgroup> head: array<f32, {{head_dim}}>;
 {% endif %}
 
-@compute @workgroup_size({{workgroup}})
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(local_invocation_index) index: u32,
-    {% if subgroup %}
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(num_subgroups) subgroups: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-    {% endif %}
-) {
-    let at = Invocation(index{{ ", subgroup, subgroups, lane" if subgroup }});
+{{ entry(workgroup, subgroup) }} {
+    let at = {{ invocation(subgroup) }};
     let token = group.y;
-    let start = token * {{x_stride}}u + group.x * {{head_dim}}u;
-    let to = token * {{y_stride}}u + group.x * {{head_dim}}u;
-    {% set source = "y[to + d]" if in_place else "x[start + d]" %}
+    {% if x %}
+    let start = token * {{x.stride}}u + group.x * {{head_dim}}u;
+    {% endif %}
+    let to = token * {{y.stride}}u + group.x * {{head_dim}}u;
+    {% set element = "x[start + d]" if x else "y[to + d]" %}
     var factor = 1.0;
     {% if norm %}
     var squares = 0.0;
     for (var d = index; d < {{head_dim}}u; d += {{workgroup}}u) {
-        let value = {{source}};
+        let value = {{element}};
         squares += value * value;
     }
-    factor = inverseSqrt(workgroup_sum_one(squares, at) * {{reciprocal}} + {{eps}});
+    factor = inverseSqrt(workgroup_sum(squares, at) * {{norm.reciprocal}} + {{norm.eps}});
     {% endif %}
     for (var d = index; d < {{head_dim}}u; d += {{workgroup}}u) {
-        {{ "head[d]" if pairs else "y[to + d]" }} = factor * {{source}}{{ " * weight[d]" if norm }};
+        {{ "head[d]" if rotation else "y[to + d]" }} = factor * {{element}}{{ " * weight[d]" if norm }};
     }
-    {% if pairs %}
+    {% if rotation %}
     workgroupBarrier();
     for (var d = index; d < {{head_dim}}u; d += {{workgroup}}u) {
-        if d >= {{2 * pairs}}u {
+        if d >= {{2 * rotation.pairs}}u {
             y[to + d] = head[d];
             continue;
         }
-        let angle = {{records_at}}u + token * {{record_words}}u + {{angles_at}}u + 2u * ({{pair}});
+        let record = {{records.at}}u + token * {{records.words}}u;
+        let angle = record + {{rotation.angles_at}}u + 2u * ({{ pair(rotation) }});
         let turn = bitcast<vec2<f32>>(vec2(step[angle], step[angle + 1u]));
-        y[to + d] = head[d] * turn.x + head[{{partner}}] * select(turn.y, -turn.y, {{is_first}});
+        y[to + d] = head[d] * turn.x + head[{{ partner(rotation) }}] * select(turn.y, -turn.y, {{ is_first(rotation) }});
     }
     {% endif %}
 }

@@ -1,76 +1,85 @@
-// Which experts take a row, and with what weights: those with the largest logits, or those whose weight is not 0.
+// Chooses the experts of each row, with their weights: those of the largest logits, or those whose weight is not 0.
 //
-// An invocation finds the places of its own numbers among all, so that nobody has to wait for who comes before.
+// Parameters (`Route`):
+//   workgroup: u32 - invocations of a workgroup, which has a row
+//   experts: u32 - experts of the layer
+//   top_k: u32 - experts of a row, at most
+//   softmax: bool - whether `x` are logits, of which the largest go through a softmax, rather than weights
+//   x: Strided - the logits or weights, `[rows, experts]`
+//   selected: Buffer? - the list of each row's experts, if it is wanted
+//   y: Strided? - the weights of all experts, `[rows, experts]`, if they are wanted
+//
+// Buffers:
+//   x: f32
+//   selected: vec2<u32>, written - the expert and the bits of its weight, `[rows, top_k]`
+//   y: f32, written
 
-{{prelude}}
+{% include "shared/bindings" %}
+{% include "shared/none" %}
 
-{{bindings}}
-
-// Stands where there is no expert.
-const NONE = 0xffffffffu;
-
-var<workgroup> numbers: array<f32, {{width}}>;
-var<workgroup> found: array<vec2<u32>, {{used}}>;
+var<workgroup> numbers: array<f32, {{experts}}>;
+var<workgroup> found: array<vec2<u32>, {{top_k}}>;
 
 @compute @workgroup_size({{workgroup}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
     let row = group.x;
-    for (var e = index; e < {{width}}u; e += {{workgroup}}u) {
-        numbers[e] = x[row * {{x_stride}}u + e];
+    for (var e = index; e < {{experts}}u; e += {{workgroup}}u) {
+        numbers[e] = x[row * {{x.stride}}u + e];
     }
-    for (var place = index; place < {{used}}u; place += {{workgroup}}u) {
-        found[place] = vec2(NONE, 0u);
+    for (var rank = index; rank < {{top_k}}u; rank += {{workgroup}}u) {
+        found[rank] = vec2(NONE, 0u);
     }
     workgroupBarrier();
-    for (var e = index; e < {{width}}u; e += {{workgroup}}u) {
+    // Each invocation counts what comes before its own numbers, so that none waits for another.
+    for (var e = index; e < {{experts}}u; e += {{workgroup}}u) {
         let own = numbers[e];
         {% if softmax %}
-        // One that is not a number comes before all others, so that it is seen.
-        var place = 0u;
-        for (var i = 0u; i < {{width}}u; i++) {
-            place += u32(numbers[i] > own || (numbers[i] == own && i < e));
+        // NaN comes before all numbers, so that it is seen.
+        var rank = 0u;
+        for (var i = 0u; i < {{experts}}u; i++) {
+            rank += u32(numbers[i] > own || (numbers[i] == own && i < e));
         }
         {% else %}
-        var place = select({{used}}u, 0u, own != 0.0);
+        var rank = select({{top_k}}u, 0u, own != 0.0);
         for (var i = 0u; i < e; i++) {
-            place += u32(numbers[i] != 0.0);
+            rank += u32(numbers[i] != 0.0);
         }
         {% endif %}
-        if place < {{used}}u {
-            found[place] = vec2(e, bitcast<u32>(own));
+        if rank < {{top_k}}u {
+            found[rank] = vec2(e, bitcast<u32>(own));
         }
     }
     workgroupBarrier();
     {% if softmax %}
     let largest = bitcast<f32>(found[0].y);
     var sum = 0.0;
-    for (var place = 0u; place < {{used}}u; place++) {
-        let one = found[place];
+    for (var rank = 0u; rank < {{top_k}}u; rank++) {
+        let one = found[rank];
         sum += select(exp(bitcast<f32>(one.y) - largest), 0.0, one.x == NONE);
     }
     {% endif %}
-    {% if plain %}
-    for (var e = index; e < {{width}}u; e += {{workgroup}}u) {
+    {% if y %}
+    for (var e = index; e < {{experts}}u; e += {{workgroup}}u) {
         numbers[e] = 0.0;
     }
     workgroupBarrier();
     {% endif %}
-    for (var place = index; place < {{used}}u; place += {{workgroup}}u) {
-        let one = found[place];
+    for (var rank = index; rank < {{top_k}}u; rank += {{workgroup}}u) {
+        let one = found[rank];
         let weight = {{ "exp(bitcast<f32>(one.y) - largest) / sum" if softmax else "bitcast<f32>(one.y)" }};
-        {% if taken %}
-        taken[row * {{used}}u + place] = vec2(one.x, bitcast<u32>(weight));
+        {% if selected %}
+        selected[row * {{top_k}}u + rank] = vec2(one.x, bitcast<u32>(weight));
         {% endif %}
-        {% if plain %}
+        {% if y %}
         if one.x != NONE {
             numbers[one.x] = weight;
         }
         {% endif %}
     }
-    {% if plain %}
+    {% if y %}
     workgroupBarrier();
-    for (var e = index; e < {{width}}u; e += {{workgroup}}u) {
-        y[row * {{y_stride}}u + e] = numbers[e];
+    for (var e = index; e < {{experts}}u; e += {{workgroup}}u) {
+        y[row * {{y.stride}}u + e] = numbers[e];
     }
     {% endif %}
 }

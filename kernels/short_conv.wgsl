@@ -1,11 +1,30 @@
-// A short convolution over the tokens of a {{ "chunk" if chunked else "run" }}, then SiLU: an invocation for each channel, with the inputs that later
-// tokens see at hand.
+// A short convolution over the tokens of a run, then SiLU: y[t] = silu(sum over i of w[i] x[t + i + 1 - taps]).
+//
+// An invocation has a channel, with the inputs that later tokens see in its registers. If chunks are taken side by side,
+// the run's first one alone reads and writes states.
+//
+// Parameters (`ShortConv`):
+//   workgroup: u32 - invocations of a workgroup, each with a channel
+//   chunked: bool - whether a workgroup has a chunk of a run, rather than a run
+//   channels: u32 - channels
+//   taps: u32 - tokens that a result depends on: its own and those before it
+//   at_once: u32 - tokens that an invocation reads ahead
+//   runs: RunTable - the runs
+//   state: u32 - elements of a state, `[taps - 1, channels]`
+//   x: Strided - the inputs, `[tokens, channels]`
+//   y: Strided - the result, `[tokens, channels]`
+//
+// Buffers:
+//   x: f32
+//   w: f32 - the weights, `[channels, taps]`
+//   states: f32, written
+//   y: f32, written
 
-{{prelude}}
+{% from "shared/runs" import checkpoint_state, chunk_at, read_checkpoints, run_at %}
+{% include "shared/bindings" %}
+{% include "shared/activations" %}
 
-{{bindings}}
-
-{% set past = range(kernel - 1) %}
+{% set past = range(taps - 1) %}
 @compute @workgroup_size({{workgroup}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
     let channel = group.x * {{workgroup}}u + index;
@@ -13,30 +32,30 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     {% if chunked %}
-    let chunk = {{chunks_at}}u + group.y * {{chunk_words}}u;
-    let run = {{runs_at}}u + step[chunk] * {{run_words}}u;
-    let begin = step[chunk + 1u];
-    var end = begin + step[chunk + 2u];
+    let chunk = {{ chunk_at(runs, "group.y") }};
+    let run = {{ run_at(runs, "step[chunk + CHUNK_RUN]") }};
+    let begin = step[chunk + CHUNK_FIRST_TOKEN];
+    var end = begin + step[chunk + CHUNK_TOKENS];
     {% else %}
-    let run = {{runs_at}}u + group.y * {{run_words}}u;
+    let run = {{ run_at(runs, "group.y") }};
     let begin = 0u;
-    let end = step[run + 1u];
+    let end = step[run + RUN_TOKENS];
     {% endif %}
-    let first = step[run];
-    let tokens = step[run + 1u];
-    let before = step[run + 2u];
+    let first = step[run + RUN_FIRST_TOKEN];
+    let tokens = step[run + RUN_TOKENS];
+    let before = step[run + RUN_STATE_BEFORE];
     {% for i in past %}
     var x{{i}} = 0.0;
     {% endfor %}
     {% if chunked %}
-    // The state may be replaced, so whoever does that makes all tokens that see it.
-    let last_input = (first + tokens - 1u) * {{x_stride}}u + channel;
+    // The state may be overwritten, so the invocation that does it makes all tokens that see the old one.
+    let last_input = (first + tokens - 1u) * {{x.stride}}u + channel;
     if begin > 0u {
         {% for i in past %}
-        x{{i}} = x[(first + max(begin, {{kernel - 1}}u) - {{kernel - 1 - i}}u) * {{x_stride}}u + channel];
+        x{{i}} = x[(first + max(begin, {{taps - 1}}u) - {{taps - 1 - i}}u) * {{x.stride}}u + channel];
         {% endfor %}
     } else {
-        end = max(end, min({{kernel - 1}}u, tokens));
+        end = max(end, min({{taps - 1}}u, tokens));
     }
     {% endif %}
     if begin == 0u && before > 0u {
@@ -45,28 +64,31 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         x{{i}} = states[old + {{i * channels}}u];
         {% endfor %}
     }
-    {% for i in range(kernel) %}
-    let w{{i}} = w[channel * {{kernel}}u + {{i}}u];
+    {% for i in range(taps) %}
+    let w{{i}} = w[channel * {{taps}}u + {{i}}u];
     {% endfor %}
-    {% for checkpoint in range(checkpoints) %}
-    let checkpoint{{checkpoint}} = step[run + {{checkpoints_at + 2 * checkpoint}}u];
-    {% endfor %}
-    for (var start = {{ "select(max(begin, " ~ (kernel - 1) ~ "u), 0u, begin == 0u)" if chunked else "0u" }}; start < end; start += {{at_once}}u) {
-        // All loads first, so that they are under way together; beyond the end the last one once more.
+    {{ read_checkpoints(runs) }}
+    {% if chunked %}
+    let first_start = select(max(begin, {{taps - 1}}u), 0u, begin == 0u);
+    {% else %}
+    let first_start = 0u;
+    {% endif %}
+    for (var start = first_start; start < end; start += {{at_once}}u) {
+        // All loads first, so that they are under way together; beyond the end the last input once more.
         {% for j in range(at_once) %}
-        let now{{j}} = x[(first + min(start + {{j}}u, tokens - 1u)) * {{x_stride}}u + channel];
+        let now{{j}} = x[(first + min(start + {{j}}u, tokens - 1u)) * {{x.stride}}u + channel];
         {% endfor %}
         {% for j in range(at_once) %}
         if start + {{j}}u < end {
             let token = start + {{j}}u;
-            let sum = w{{kernel - 1}} * now{{j}}{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
-            y[(first + token) * {{y_stride}}u + channel] = silu(vec4(sum)).x;
+            let sum = w{{taps - 1}} * now{{j}}{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
+            y[(first + token) * {{y.stride}}u + channel] = silu(vec4(sum)).x;
             {% for i in past %}
             x{{i}} = {{ "x" ~ (i + 1) if not loop.last else "now" ~ j }};
             {% endfor %}
-            {% for checkpoint in range(checkpoints) %}
+            {% for checkpoint in range(runs.checkpoints) %}
             if checkpoint{{checkpoint}} == token + 1u {
-                let to = step[run + {{checkpoints_at + 1 + 2 * checkpoint}}u] * {{state}}u + channel;
+                let to = {{ checkpoint_state(runs, checkpoint) }} * {{state}}u + channel;
                 {% for i in past %}
                 states[to + {{i * channels}}u] = x{{i}};
                 {% endfor %}
@@ -81,11 +103,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     if end < tokens {
         {% for i in past %}
-        x{{i}} = x[last_input - {{(kernel - 2 - i) * x_stride}}u];
+        x{{i}} = x[last_input - {{(taps - 2 - i) * x.stride}}u];
         {% endfor %}
     }
     {% endif %}
-    let to = step[run + 3u] * {{state}}u + channel;
+    let to = step[run + RUN_STATE_AFTER] * {{state}}u + channel;
     {% for i in past %}
     states[to + {{i * channels}}u] = x{{i}};
     {% endfor %}

@@ -1,7 +1,7 @@
 // F32: 128 bytes a unit.
-fn values{{p}}(row: u32, u: u32) -> Values {
-    let i = (row * {{units}}u + u) * 8u;
+fn values{{matrix.number}}(row: u32, u: u32) -> Values {
+    let i = (row * {{matrix.units}}u + u) * 8u;
     return Values(
-        {% for k in range(8) %}bitcast<vec4<f32>>(wide{{p}}[i + {{k}}u]),{% endfor %}
+        {% for k in range(8) %}bitcast<vec4<f32>>(wide{{matrix.number}}[i + {{k}}u]),{% endfor %}
     );
 }

@@ -1,6 +1,6 @@
 // Q4_0: 16 bytes of codes a unit, then a half-precision scale a unit.
-fn unit{{p}}(row: u32, u: u32) -> Unit {
-    let i = row * {{units}}u + u;
-    let d = half_of(small{{p}}[{{at[1]}}u + i / 2u], i);
-    return four_bits(wide{{p}}[i], vec2(d), vec2(8.0 * d));
+fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
+    let i = row * {{matrix.units}}u + u;
+    let d = half_of(small{{matrix.number}}[{{matrix.at[1]}}u + i / 2u], i);
+    return four_bits(wide{{matrix.number}}[i], vec2(d), vec2(8.0 * d));
 }

@@ -1,6 +1,6 @@
 // Q4_1: 16 bytes of codes a unit, then scale and minimum of each unit, in half precision.
-fn unit{{p}}(row: u32, u: u32) -> Unit {
-    let i = row * {{units}}u + u;
-    let dm = unpack2x16float(small{{p}}[{{at[1]}}u + i]);
-    return four_bits(wide{{p}}[i], dm.xx, -dm.yy);
+fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
+    let i = row * {{matrix.units}}u + u;
+    let dm = unpack2x16float(small{{matrix.number}}[{{matrix.at[1]}}u + i]);
+    return four_bits(wide{{matrix.number}}[i], dm.xx, -dm.yy);
 }

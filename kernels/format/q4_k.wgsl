@@ -1,6 +1,6 @@
 // Q4_K: 16 bytes of codes a unit, then a head of 16 bytes for eight units.
-fn unit{{p}}(row: u32, u: u32) -> Unit {
-    let i = row * {{units}}u + u;
-    let dm = scale_and_min(wide{{p}}[{{at[1] // 4}}u + row * {{units // 8}}u + u / 8u], u % 8u);
-    return four_bits(wide{{p}}[i], dm.xx, dm.yy);
+fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
+    let i = row * {{matrix.units}}u + u;
+    let dm = scale_and_min(wide{{matrix.number}}[{{matrix.at[1] // 4}}u + row * {{matrix.units // 8}}u + u / 8u], u % 8u);
+    return four_bits(wide{{matrix.number}}[i], dm.xx, dm.yy);
 }

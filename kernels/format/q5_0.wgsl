@@ -1,6 +1,6 @@
 // Q5_0: 16 bytes of low bits a unit, then a word of high bits, then a half-precision scale.
-fn unit{{p}}(row: u32, u: u32) -> Unit {
-    let i = row * {{units}}u + u;
-    let d = half_of(small{{p}}[{{at[2]}}u + i / 2u], i);
-    return with_fifth_bit(four_bits(wide{{p}}[i], vec2(d), vec2(16.0 * d)), small{{p}}[{{at[1]}}u + i]);
+fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
+    let i = row * {{matrix.units}}u + u;
+    let d = half_of(small{{matrix.number}}[{{matrix.at[2]}}u + i / 2u], i);
+    return with_fifth_bit(four_bits(wide{{matrix.number}}[i], vec2(d), vec2(16.0 * d)), small{{matrix.number}}[{{matrix.at[1]}}u + i]);
 }

@@ -1,12 +1,12 @@
 // Q6_K: 16 bytes of low bits a unit, then 8 of high bits, then two signed scales, then a half-precision scale of the
 // scales for eight units.
-fn unit{{p}}(row: u32, u: u32) -> Unit {
-    let i = row * {{units}}u + u;
-    let d = half_of(small{{p}}[{{at[3]}}u + i / 16u], i / 8u);
-    let scales = unpack4xI8(small{{p}}[{{at[2]}}u + i / 2u]);
+fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
+    let i = row * {{matrix.units}}u + u;
+    let d = half_of(small{{matrix.number}}[{{matrix.at[3]}}u + i / 16u], i / 8u);
+    let scales = unpack4xI8(small{{matrix.number}}[{{matrix.at[2]}}u + i / 2u]);
     let scale = d * vec2<f32>(select(scales.xy, scales.zw, i % 2u == 1u));
-    let low = four_bits(wide{{p}}[i], scale, 32.0 * scale);
-    let pair = wide{{p}}[{{at[1] // 4}}u + i / 2u];
+    let low = four_bits(wide{{matrix.number}}[i], scale, 32.0 * scale);
+    let pair = wide{{matrix.number}}[{{matrix.at[1] // 4}}u + i / 2u];
     let high = select(pair.xy, pair.zw, i % 2u == 1u);
     return Unit(low.lo | (two_bits(high.x) << vec4(4u)), low.hi | (two_bits(high.y) << vec4(4u)), low.scale, low.min);
 }

@@ -28,13 +28,16 @@ pub(super) struct Range {
     pub size: u64,
 }
 
-/// Some of a matrix's rows, as many as a binding holds.
+/// Consecutive rows of a matrix, as many as a binding holds.
 #[derive(Clone, Debug)]
-pub(super) struct Segment {
+pub(super) struct MatrixPart {
+    /// Where the planes lie.
     pub range: Range,
+    /// The first row, in the matrix.
     pub first_row: usize,
+    /// Rows.
     pub rows: usize,
-    /// Where each plane begins, in words.
+    /// The first word of each plane.
     pub at: Vec<u32>,
 }
 
@@ -45,7 +48,8 @@ pub(super) struct Matrix {
     pub rows: usize,
     /// Units of 32 columns in a row, the last filled up with zeros.
     pub units: usize,
-    pub segments: Vec<Segment>,
+    /// All rows, in order.
+    pub parts: Vec<MatrixPart>,
 }
 
 impl Matrix {
@@ -86,7 +90,7 @@ impl Arena {
     /// Gives a matrix its place.
     pub fn place(&mut self, traits: &Traits, weight: &Weight<'_>, [rows, columns]: [usize; 2]) -> Result<()> {
         let units = columns.div_ceil(UNIT);
-        let mut matrix = Matrix { dtype: weight.dtype, rows, units, segments: vec![] };
+        let mut matrix = Matrix { dtype: weight.dtype, rows, units, parts: vec![] };
         let limit = traits.binding_bytes as usize;
         let row_bytes: usize = matrix.plane_bytes(1).sum::<usize>() + 1;
         // Whole blocks of 64 rows, so that no plane's part begins within a word.
@@ -104,7 +108,7 @@ impl Arena {
                 size += bytes.next_multiple_of(16);
             }
             let range = self.take(traits, size as u64);
-            matrix.segments.push(Segment { range, first_row, rows, at });
+            matrix.parts.push(MatrixPart { range, first_row, rows, at });
         }
         self.matrices.insert(weight.name.into(), Arc::new(matrix));
         Ok(())
@@ -160,13 +164,13 @@ impl Arena {
         let row_bytes = weight.byte_len() / matrix.rows.max(1);
         // A multiple of 64 rows, so that each plane's part is whole words.
         let rows_a_chunk = (CHUNK / row_bytes.max(1) / 64 * 64).max(64);
-        for segment in &matrix.segments {
-            for first in (0..segment.rows).step_by(rows_a_chunk) {
-                let rows = rows_a_chunk.min(segment.rows - first);
-                let from = (segment.first_row + first) * row_bytes;
+        for part in &matrix.parts {
+            for first in (0..part.rows).step_by(rows_a_chunk) {
+                let rows = rows_a_chunk.min(part.rows - first);
+                let from = (part.first_row + first) * row_bytes;
                 let range = from..from + rows * row_bytes;
                 weight.will_need(range.clone());
-                self.upload_rows(context, matrix, segment, first, &weight.read(range.clone())?, rows);
+                self.upload_rows(context, matrix, part, first, &weight.read(range.clone())?, rows);
                 progress.add(range.len());
                 weight.done_with(range);
                 progress.report();
@@ -185,18 +189,18 @@ impl Arena {
         &self,
         context: &Context,
         matrix: &Matrix,
-        segment: &Segment,
+        part: &MatrixPart,
         first: usize,
         rows_of: &[u8],
         rows: usize,
     ) {
-        let mut parts: Vec<Vec<u8>> =
+        let mut planes: Vec<Vec<u8>> =
             matrix.plane_bytes(rows).map(|bytes| vec![0; bytes.next_multiple_of(4)]).collect();
-        split_rows(matrix, rows_of, rows, &mut parts);
+        split_rows(matrix, rows_of, rows, &mut planes);
         let before: Vec<usize> = matrix.plane_bytes(first).collect();
-        for ((part, at), before) in parts.iter().zip(&segment.at).zip(before) {
-            let offset = segment.range.offset + u64::from(*at) * 4 + before as u64;
-            context.queue.write_buffer(&self.buffers[segment.range.buffer], offset, part);
+        for ((plane, at), before) in planes.iter().zip(&part.at).zip(before) {
+            let offset = part.range.offset + u64::from(*at) * 4 + before as u64;
+            context.queue.write_buffer(&self.buffers[part.range.buffer], offset, plane);
         }
     }
 }

@@ -1,10 +1,9 @@
 //! The largest logits, found on the device, so that a token reads back a few of them rather than the vocabulary.
 
-use serde_json::json;
-
 use super::{
     context::Context,
-    kernel::{Count, Kernel, Resource, reads, writes},
+    kernel::{Count, Kernel, Resource},
+    kernels::{self, Buffer},
     lower::Command,
     program::{Buffers, Program, STORAGE, read},
 };
@@ -40,16 +39,9 @@ fn rounds(vocabulary: usize) -> Vec<(usize, usize)> {
 pub(super) fn kernels(plan: &Plan) -> Vec<Kernel> {
     let logits = plan.logits();
     let kernel = |(round, (count, groups)): (usize, (usize, usize))| {
-        let from = match round {
-            0 => reads("logits", "f32", Resource::Slot(logits.slot.index())),
-            _ => reads("found", "vec2<u32>", Resource::Best(round - 1)),
-        };
-        Kernel {
-            template: "best",
-            values: json!({ "first": round == 0, "count": count, "most": MOST, "share": SHARE, "workgroup": WORKGROUP }),
-            bindings: vec![from, writes("best", "vec2<u32>", Resource::Best(round))],
-            groups: [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)],
-        }
+        let logits = (round == 0).then(|| Buffer(Resource::Slot(logits.slot.index())));
+        let best = kernels::Best { workgroup: WORKGROUP, count, share: SHARE, kept: MOST, logits, round };
+        Kernel::new(best, [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)])
     };
     rounds(logits.shape.width).into_iter().enumerate().map(kernel).collect()
 }

@@ -5,11 +5,10 @@ use std::{
     sync::mpsc::{Receiver, channel},
 };
 
-use serde_json::json;
-
 use super::{
     context::Context,
-    kernel::{Count, Kernel, Resource, reads, writes},
+    kernel::{Count, Kernel, Resource},
+    kernels::{Argmax, ArgmaxRound},
     lower::{Command, stride},
     program::{Buffers, Program},
 };
@@ -40,28 +39,11 @@ pub(super) fn kernels(plan: &Plan) -> [Kernel; 2] {
     let logits = plan.logits();
     let vocabulary = logits.shape.width;
     let groups = vocabulary.div_ceil(SHARE);
-    let values = |first: bool, count: usize, share: usize| {
-        json!({
-            "first": first, "count": count, "share": share, "groups": groups, "workgroup": WORKGROUP,
-            "stride": stride(&logits), "lowest": "-3.4028235e38f",
-        })
-    };
-    let finds = Kernel {
-        template: "argmax",
-        values: values(true, vocabulary, SHARE),
-        bindings: vec![
-            reads("logits", "f32", Resource::Slot(logits.slot.index())),
-            writes("chosen", "vec2<u32>", Resource::Finds),
-        ],
-        groups: [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)],
-    };
-    let last = Kernel {
-        template: "argmax",
-        values: values(false, groups, groups),
-        bindings: vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::Chosen)],
-        groups: [Count::Fixed(1); 3],
-    };
-    [finds, last]
+    let logits = ArgmaxRound::Shares { groups, stride: stride(&logits), logits: Resource::Slot(logits.slot.index()) };
+    let finds = Argmax { workgroup: WORKGROUP, count: vocabulary, share: SHARE, round: logits };
+    let last = Argmax { workgroup: WORKGROUP, count: groups, share: groups, round: ArgmaxRound::Join };
+    let shares = [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)];
+    [Kernel::new(finds, shares), Kernel::new(last, [Count::Fixed(1); 3])]
 }
 
 impl Chosen {

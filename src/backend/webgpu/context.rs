@@ -28,7 +28,7 @@ pub(super) struct Traits {
     /// Whether kernels can be timed.
     pub timestamps: bool,
     /// Positions that one workgroup attends to alone for a single token, at most; several share what is longer.
-    pub span: usize,
+    pub split: usize,
 }
 
 /// An open device.
@@ -68,12 +68,12 @@ impl Context {
     }
 
     /// The same device, with the same pipelines, for executables whose workgroups attend alone to fewer positions.
-    pub fn with_span(&self, span: usize) -> Self {
+    pub fn with_split(&self, split: usize) -> Self {
         Self {
             name: self.name.clone(),
             device: self.device.clone(),
             queue: self.queue.clone(),
-            traits: Traits { span, ..self.traits },
+            traits: Traits { split, ..self.traits },
             templates: self.templates.clone(),
             pipelines: self.pipelines.clone(),
             failure: self.failure.clone(),

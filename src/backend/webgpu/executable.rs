@@ -170,7 +170,7 @@ impl GpuExecutable {
         Ok(sizes)
     }
 
-    /// Makes room for the cache's pages and for what its spans come to.
+    /// Makes room for the cache's pages and for the parts of its splits.
     fn grow(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<()> {
         for group in 0..self.pages.len() {
             let count = step.page_count(group);
@@ -185,8 +185,8 @@ impl GpuExecutable {
             self.unbind();
             self.states.grow(&self.context, &mut self.buffers, count)?;
         }
-        if sizes.tokens <= FEW && sizes.spans > 1 {
-            let words = (sizes.tokens * sizes.spans * prepare::widest_partials(&self.plan)) as u64;
+        if sizes.tokens <= FEW && sizes.splits > 1 {
+            let words = (sizes.tokens * sizes.splits * prepare::widest_partials(&self.plan)) as u64;
             if 4 * words > self.parts {
                 self.unbind();
                 self.parts = 4 * words.next_power_of_two();

@@ -1,51 +1,64 @@
-//! One dispatch of a program: which kernel, for which values, over which buffers, how often.
+//! One dispatch of a program: which kernel with which parameters, over which buffers, in how many workgroups.
 
-use serde_json::{Value, json};
+use std::{borrow::Cow, sync::Arc};
 
-use super::{arena::Range, templates::Templates};
+use serde::Serialize;
+
+use super::{
+    arena::Range,
+    kernels::{AnyTemplate, Template},
+    templates::Templates,
+};
 use crate::{Result, graph::Rows};
 
-/// What a kernel's binding is.
+/// The buffer of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Resource {
-    /// What changes from step to step: `step.rs` has the layout.
+    /// The step's buffer, of which `step.rs` has the layout.
     Step,
-    /// The tokens' ids.
+    /// The tokens' ids, `[tokens]`.
     Ids,
-    /// A slot of the plan, in single precision.
+    /// A slot of the plan, as f32.
     Slot(usize),
-    /// The same rows in 8 bits.
-    Codes(usize),
-    /// The same rows in half precision, and what each is to be multiplied by.
-    Half(usize),
-    HalfScale(usize),
-    /// The experts that take the rows of a slot of weights, so many for each at most, with their weights.
-    Taken(usize, usize),
-    /// Where each of these lies among those of its expert; whose they are; and the tiles that they are cut into.
+    /// A slot of the plan, as int8.
+    Q8(usize),
+    /// A slot of the plan, as f16.
+    F16(usize),
+    /// The factor of each row of [`Resource::F16`].
+    F16Scale(usize),
+    /// The list of each row's (expert, weight), `[rows, top_k]`: the slot of the weights, and `top_k`.
+    Selected(usize, usize),
+    /// The slot of each (row, expert), `[rows, top_k]`. Slots are numbered expert by expert.
     SlotOf,
+    /// The row of each slot, `[slots]`.
     TokenOf,
+    /// Tiles of the slots, one expert each: expert, first slot, slot after the last, 0.
     Tiles,
-    /// Rows for each of these within one op, and in the other forms.
+    /// A row of f32 for each slot within one op; the first or the second such buffer.
     Slots(usize),
-    SlotCodes,
-    SlotHalf,
-    SlotHalfScale,
-    /// Rows that live within one op.
+    /// A row of int8 for each slot within one op.
+    SlotQ8,
+    /// A row of f16 for each slot within one op.
+    SlotF16,
+    /// The factor of each row of [`Resource::SlotF16`].
+    SlotF16Scale,
+    /// Rows of f32 that live within one op; the first or the second such buffer.
     Temp(usize),
-    /// Weights.
+    /// Weights: a buffer, its first byte and its bytes.
     Weight(usize, u64, u64),
     /// A layer's cache.
     Cache(usize),
     /// A recurrent op's part of all states.
     State(usize),
-    /// What spans of the cache come to.
+    /// For each split and head of attention its maximum, its total and its sums.
     Parts,
-    /// What the tokens of a chunk do to each other.
+    /// The matrices by which the tokens of a chunk act on each other in a gated delta rule.
     Mixes,
-    /// The largest logits of shares of the vocabulary, and the ids chosen of them.
+    /// The largest logit of each share of the vocabulary, with its id.
     Finds,
+    /// The id of the largest logit.
     Chosen,
-    /// The largest logits after so many rounds of keeping some.
+    /// The largest logits after each round of keeping some.
     Best(usize),
 }
 
@@ -55,47 +68,80 @@ impl From<Range> for Resource {
     }
 }
 
-/// A binding, by the name that the kernel knows it by.
-#[derive(Clone, Debug)]
-pub(super) struct Bound {
-    pub name: String,
+/// A buffer that a kernel binds, and how the kernel declares it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Binding {
+    /// The name.
+    pub name: Cow<'static, str>,
+    /// The type of the elements.
     pub element: &'static str,
+    /// Whether the kernel writes the buffer.
     pub writes: bool,
+    /// The buffer.
+    #[serde(skip)]
     pub resource: Resource,
 }
 
-pub(super) fn reads(name: &str, element: &'static str, resource: impl Into<Resource>) -> Bound {
-    Bound { name: name.into(), element, writes: false, resource: resource.into() }
+/// Returns a binding that the kernel only reads.
+pub(super) fn reads(
+    name: impl Into<Cow<'static, str>>,
+    element: &'static str,
+    resource: impl Into<Resource>,
+) -> Binding {
+    Binding { name: name.into(), element, writes: false, resource: resource.into() }
 }
 
-pub(super) fn writes(name: &str, element: &'static str, resource: impl Into<Resource>) -> Bound {
-    Bound { name: name.into(), element, writes: true, resource: resource.into() }
+/// Returns a binding that the kernel writes.
+pub(super) fn writes(
+    name: impl Into<Cow<'static, str>>,
+    element: &'static str,
+    resource: impl Into<Resource>,
+) -> Binding {
+    Binding { name: name.into(), element, writes: true, resource: resource.into() }
 }
 
-/// How often a kernel runs along one dimension.
+/// The workgroups of a kernel along one dimension.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
+    /// A number that no step changes.
     Fixed(usize),
-    /// For every so many tokens.
+    /// One for this many tokens.
     Tokens(usize),
-    /// For every so many outputs.
+    /// One for this many outputs.
     Outputs(usize),
-    /// For each expert that a token or an output may have.
-    Slots(Rows, usize),
-    /// For every so many of these, and at most one more for each expert.
-    Tiles(Rows, usize, usize, usize),
-    /// Spans of the longest sequence.
-    Spans,
-    /// Fours of positions to append.
+    /// One for each (row, expert).
+    Slots {
+        /// Which rows.
+        rows: Rows,
+        /// Experts of a row.
+        top_k: usize,
+    },
+    /// One for each tile of slots: a tile has one expert.
+    Tiles {
+        /// Which rows.
+        rows: Rows,
+        /// Experts of a row.
+        top_k: usize,
+        /// Slots of a tile.
+        tile: usize,
+        /// Experts of the layer.
+        experts: usize,
+    },
+    /// One for each split of the longest sequence.
+    Splits,
+    /// One for each `PositionRange` that is appended.
     Quads,
-    /// Blocks of a run's tokens that attend together.
+    /// One for each `PositionRange` that attends together.
     Blocks,
+    /// One for each run.
     Runs,
-    /// Runs that a recurrence takes in chunks, and the others.
+    /// One for each run that a recurrence takes in chunks.
     LongRuns,
+    /// One for each other run.
     ShortRuns,
-    /// Chunks of all runs, and of the long ones.
+    /// One for each chunk of a run.
     Chunks,
+    /// One for each chunk of a long run.
     LongChunks,
 }
 
@@ -104,7 +150,7 @@ pub(super) enum Count {
 pub(super) struct Sizes {
     pub tokens: usize,
     pub outputs: usize,
-    pub spans: usize,
+    pub splits: usize,
     pub quads: usize,
     pub blocks: usize,
     pub runs: usize,
@@ -131,12 +177,13 @@ impl Count {
             Self::Fixed(count) => count,
             Self::Tokens(by) => sizes.tokens.div_ceil(by),
             Self::Outputs(by) => sizes.outputs.div_ceil(by),
-            Self::Slots(rows, used) => sizes.rows(rows) * used,
-            Self::Tiles(rows, used, by, experts) => {
-                let slots = sizes.rows(rows) * used;
-                slots.div_ceil(by) + slots.min(experts)
+            Self::Slots { rows, top_k } => sizes.rows(rows) * top_k,
+            Self::Tiles { rows, top_k, tile, experts } => {
+                let slots = sizes.rows(rows) * top_k;
+                // At most one tile of each expert is not full.
+                slots.div_ceil(tile) + slots.min(experts)
             }
-            Self::Spans => sizes.spans,
+            Self::Splits => sizes.splits,
             Self::Quads => sizes.quads,
             Self::Blocks => sizes.blocks,
             Self::Runs => sizes.runs,
@@ -153,94 +200,66 @@ impl Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     Always,
-    /// Every run is one token, and no sequence is longer than a span.
-    SingleWithinSpan,
-    /// Every run is one token, and some sequence is longer than a span.
-    SingleBeyondSpan,
+    /// Every run is one token, and no sequence is longer than a split.
+    SingleWithinSplit,
+    /// Every run is one token, and some sequence is longer than a split.
+    SingleBeyondSplit,
     /// Some run is longer than a token.
     Several,
-    SeveralWithinSpan,
-    SeveralBeyondSpan,
-    WithinSpan,
-    BeyondSpan,
+    SeveralWithinSplit,
+    SeveralBeyondSplit,
+    WithinSplit,
+    BeyondSplit,
 }
 
 impl When {
     pub fn holds(self, sizes: &Sizes) -> bool {
-        let beyond = sizes.spans > 1;
+        let beyond = sizes.splits > 1;
         match self {
             Self::Always => true,
-            Self::SingleWithinSpan => sizes.single && !beyond,
-            Self::SingleBeyondSpan => sizes.single && beyond,
+            Self::SingleWithinSplit => sizes.single && !beyond,
+            Self::SingleBeyondSplit => sizes.single && beyond,
             Self::Several => !sizes.single,
-            Self::SeveralWithinSpan => !sizes.single && !beyond,
-            Self::SeveralBeyondSpan => !sizes.single && beyond,
-            Self::WithinSpan => !beyond,
-            Self::BeyondSpan => beyond,
+            Self::SeveralWithinSplit => !sizes.single && !beyond,
+            Self::SeveralBeyondSplit => !sizes.single && beyond,
+            Self::WithinSplit => !beyond,
+            Self::BeyondSplit => beyond,
         }
     }
 }
 
-/// A kernel with everything that it is made for.
+/// A template with its parameters, and the workgroups that run it.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
-    pub template: &'static str,
-    /// The template's variables.
-    pub values: Value,
-    /// All but the step, which every kernel has first.
-    pub bindings: Vec<Bound>,
+    template: Arc<dyn AnyTemplate>,
+    /// All buffers but the step's, which every kernel has first.
+    pub bindings: Vec<Binding>,
+    /// Workgroups.
     pub groups: [Count; 3],
 }
 
 impl Kernel {
-    /// The source, in WGSL.
+    /// Makes a kernel of a template.
+    pub fn new(template: impl Template + Send + Sync + 'static, groups: [Count; 3]) -> Self {
+        let bindings = template.bindings();
+        Self { template: Arc::new(template), bindings, groups }
+    }
+
+    /// Returns the name of the template.
+    pub fn name(&self) -> &'static str {
+        self.template.name()
+    }
+
+    /// Renders the source, in WGSL.
+    ///
+    /// # Errors
+    /// [`Error::Graph`](crate::Error::Graph) if the template reads a variable that it is not given.
     pub fn source(&self, templates: &Templates) -> Result<String> {
-        let mut values = self.values.clone();
-        let step = reads("step", "u32", Resource::Step);
-        let declared: Vec<_> = std::iter::once(&step).chain(&self.bindings).enumerate().map(declaration).collect();
-        values["bindings"] = declared.join("\n").into();
-        values["prelude"] = templates.render("prelude", &json!({}))?.into();
-        if let Some(reduced) = values.get("reduced").cloned() {
-            let reduce = json!({
-                "reduced": reduced,
-                "workgroup": values["workgroup"],
-                "subgroup": values["subgroup"],
-            });
-            values["reduce"] = templates.render("reduce", &reduce)?.into();
-        }
-        if values.get("out_blocks").is_some() {
-            values["codes"] = templates.render("codes", &values)?.into();
-        }
-        if let Some(parts) = values["parts"].as_array_mut() {
-            parts.iter_mut().try_for_each(|part| render_decoder(templates, part))?;
-        }
-        if values.get("decoder").is_some() {
-            render_decoder(templates, &mut values)?;
-        }
-        if let Some(cap) = values.get("capped") {
-            values["soft_cap"] = templates.render("soft_cap", cap)?.into();
-        }
-        if values.get("cache").is_some() {
-            values["cached"] = templates.render("cached", &values)?.into();
-        }
-        templates.render(self.template, &values)
+        templates.render(self.name(), &self.template.variables(&self.bindings))
     }
 
-    /// Which bindings it writes, in order.
+    /// Returns, for each binding in order, whether the kernel writes it.
     pub fn writes(&self) -> Vec<bool> {
-        std::iter::once(false).chain(self.bindings.iter().map(|bound| bound.writes)).collect()
+        std::iter::once(false).chain(self.bindings.iter().map(|binding| binding.writes)).collect()
     }
-}
-
-/// Replaces a format's decoder, a template, with what it comes to for these values.
-fn render_decoder(templates: &Templates, values: &mut Value) -> Result<()> {
-    let rendered = values["decoder"].as_str().map(|text| templates.render_text(text, values)).transpose()?;
-    values["decoder"] = rendered.into();
-    Ok(())
-}
-
-fn declaration((index, bound): (usize, &Bound)) -> String {
-    let access = if bound.writes { "read_write" } else { "read" };
-    let Bound { name, element, .. } = bound;
-    format!("@group(0) @binding({index}) var<storage, {access}> {name}: array<{element}>;")
 }

@@ -13,6 +13,7 @@ mod context;
 mod executable;
 mod instance;
 mod kernel;
+mod kernels;
 mod lower;
 mod prepare;
 mod profile;

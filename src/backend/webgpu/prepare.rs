@@ -105,7 +105,7 @@ pub(super) fn layout(
             _ => (None, None),
         };
         if let Some(spec) = spec {
-            block = block.min(tiles::prefill(traits, spec.head_dim, cache.cache_type).block);
+            block = block.min(tiles::prefill(traits, spec.head_dim, cache.cache_type).block());
         }
         let row = match operand {
             Some(Operand::Constant(row)) => row.clone(),
@@ -122,8 +122,9 @@ pub(super) fn layout(
         }
     }
     let recurrent = plan.steps().iter().any(|step| step.op.state().is_some());
-    let (max_tokens, span, groups) = (bounds.max_tokens, tiles::span(traits, cache.cache_type), cache.groups.clone());
-    Ok(Layout { max_tokens, frequencies, block, span, groups, recurrent })
+    let split_alone = tiles::split_alone(traits, cache.cache_type);
+    let (max_tokens, groups) = (bounds.max_tokens, cache.groups.clone());
+    Ok(Layout { max_tokens, frequencies, block, split_alone, groups, recurrent })
 }
 
 /// A workgroup has an invocation for each element of a head.
@@ -141,7 +142,7 @@ fn attentions(plan: &Plan) -> impl Iterator<Item = &AttentionSpec> {
     plan.steps().iter().filter_map(|step| step.op.attention())
 }
 
-/// Words that a span of one token comes to in the widest attention.
+/// Words of the parts that a split of one token leaves in the widest attention.
 pub(super) fn widest_partials(plan: &Plan) -> usize {
     attentions(plan).map(|spec| spec.heads * (spec.head_dim.next_multiple_of(16) + 2)).max().unwrap_or(0)
 }
@@ -189,23 +190,23 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             let (rows, width) = rows_and_width(slot);
             4 * rows * width
         }
-        Resource::Codes(slot) => {
+        Resource::Q8(slot) => {
             let (rows, width) = rows_and_width(slot);
             48 * rows * width.div_ceil(32)
         }
-        Resource::Half(slot) => {
+        Resource::F16(slot) => {
             let (rows, width) = rows_and_width(slot);
             2 * rows.next_multiple_of(TILE) * width
         }
-        Resource::Taken(slot, used) => 8 * used * rows_and_width(slot).0,
+        Resource::Selected(slot, used) => 8 * used * rows_and_width(slot).0,
         Resource::SlotOf | Resource::TokenOf => 4 * slots(plan, rows),
         // As if each tile had one row alone, and with one that is not full for each expert.
         Resource::Tiles => 32 * slots(plan, rows),
         Resource::Slots(_) => 4 * slots(plan, rows) * widest_slot(plan),
-        Resource::SlotCodes => 48 * slots(plan, rows) * widest_slot(plan) / UNIT,
-        Resource::SlotHalf => 2 * slots(plan, rows).next_multiple_of(TILE) * widest_slot(plan),
-        Resource::SlotHalfScale => 4 * slots(plan, rows).next_multiple_of(TILE),
-        Resource::HalfScale(slot) => 4 * rows_and_width(slot).0.next_multiple_of(TILE),
+        Resource::SlotQ8 => 48 * slots(plan, rows) * widest_slot(plan) / UNIT,
+        Resource::SlotF16 => 2 * slots(plan, rows).next_multiple_of(TILE) * widest_slot(plan),
+        Resource::SlotF16Scale => 4 * slots(plan, rows).next_multiple_of(TILE),
+        Resource::F16Scale(slot) => 4 * rows_and_width(slot).0.next_multiple_of(TILE),
         Resource::Temp(_) => {
             let widest = (0..plan.slots().len()).map(rows_and_width).map(|(rows, width)| 4 * rows * width);
             widest.filter(|bytes| *bytes > 0).max().unwrap_or(0)
@@ -254,11 +255,11 @@ fn mix_bytes(plan: &Plan) -> usize {
 /// The bytes that a plan's steps work in, at most.
 pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
     let slots = plan.bytes(max_tokens, max_outputs);
-    let spans =
+    let splits =
         max_positions.div_ceil(SPLIT).saturating_mul(max_tokens.min(FEW)).saturating_mul(4 * widest_partials(plan));
     // Rows in 8 bits or in half precision beside those in single, and two temporary values.
     // What gate, up and down come to, and what is between in half precision.
     let experts = self::slots(plan, max_tokens.max(max_outputs)).saturating_mul(widest_slot(plan)).saturating_mul(14);
     let mixes = max_tokens.saturating_mul(mix_bytes(plan));
-    slots.saturating_mul(2).saturating_add(spans).saturating_add(experts).saturating_add(mixes)
+    slots.saturating_mul(2).saturating_add(splits).saturating_add(experts).saturating_add(mixes)
 }

@@ -133,7 +133,7 @@ fn bind(
     kernel: &Kernel,
     pipeline: &Pipeline,
 ) -> Result<wgpu::BindGroup> {
-    let resources = std::iter::once(Resource::Step).chain(kernel.bindings.iter().map(|bound| bound.resource));
+    let resources = std::iter::once(Resource::Step).chain(kernel.bindings.iter().map(|binding| binding.resource));
     let mut entries = vec![];
     for (binding, resource) in (0u32..).zip(resources) {
         let buffer = match resource {
@@ -146,7 +146,7 @@ fn bind(
     }
     context.guarded(|device| {
         device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(kernel.template),
+            label: Some(kernel.name()),
             layout: &pipeline.layout,
             entries: &entries,
         })

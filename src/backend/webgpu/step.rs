@@ -2,7 +2,7 @@
 //!
 //! | words | hold |
 //! |---|---|
-//! | 8 | tokens, outputs, spans of the longest sequence, long runs; the rest is free |
+//! | 8 | tokens, outputs, splits of the longest sequence, long runs; the rest is free |
 //! | a record for each token | nothing, its position, where its sequence's page table begins, the token of the output of the record's number; then for each table of frequencies the cosine and sine of each pair |
 //! | 4 for each quad | first token, tokens, first position, where the page's entries begin |
 //! | 4 for each block | first token, tokens, first position, where the page table begins |
@@ -42,7 +42,7 @@ pub(super) struct Layout {
     /// Tokens of a block.
     pub block: usize,
     /// Positions that one workgroup attends to alone.
-    pub span: usize,
+    pub split_alone: usize,
     /// The groups of layers that have page tables.
     pub groups: Vec<PageGroup>,
     /// Whether runs have states.
@@ -116,15 +116,15 @@ impl Words {
             token += run.len;
         }
         let [long_runs, long_chunks] = words.add_states(step.runs);
-        let spans = if longest <= layout.span { 1 } else { longest.div_ceil(SPLIT) };
+        let splits = if longest <= layout.split_alone { 1 } else { longest.div_ceil(SPLIT) };
         let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
-        let header = [tokens, outputs, spans, long_runs].map(|count| count as u32);
+        let header = [tokens, outputs, splits, long_runs].map(|count| count as u32);
         words.records[..header.len()].copy_from_slice(&header);
         let single = step.runs.iter().all(|run| run.len == 1);
         let sizes = Sizes {
             tokens,
             outputs,
-            spans,
+            splits,
             quads: words.quads.len() / 4,
             blocks: words.blocks.len() / 4,
             runs: step.runs.len(),

@@ -36,7 +36,7 @@ const PLAIN: Traits = Traits {
     buffer_bytes: 1 << 30,
     alignment: 256,
     timestamps: false,
-    span: 1024,
+    split: 1024,
 };
 
 const ADAPTERS: [Traits; 6] = [

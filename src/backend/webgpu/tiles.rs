@@ -1,8 +1,8 @@
 //! How kernels are cut to an adapter and a shape.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::context::Traits;
+use super::{context::Traits, kernels::elements_per_word};
 use crate::{kv_cache::CacheType, quant::UNIT};
 
 /// Invocations that attend to one of a sequence's many spans.
@@ -15,17 +15,18 @@ pub(super) const MAX_PARTS: usize = 3;
 /// wait for memory side by side.
 const ON_THEIR_WAY: usize = 2;
 
-/// How a kernel for few rows divides its work.
-#[derive(Clone, Copy, Debug)]
+/// How the work of a product of few rows is divided.
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Few {
-    /// Invocations that share a row.
+    /// Invocations that share a row of the matrix.
     pub team: usize,
-    /// Rows that a team has at a time.
+    /// Rows of the matrix that a team has at a time.
     pub rows: usize,
-    /// How often it takes as many.
+    /// How often a team takes as many.
     pub passes: usize,
-    /// Units of a row that an invocation has on their way together.
+    /// Units of a row that an invocation reads ahead.
     pub unrolled: usize,
+    /// Invocations of a workgroup.
     pub workgroup: usize,
 }
 
@@ -58,101 +59,104 @@ pub(super) fn few(traits: &Traits, units: usize, rows: usize, emits: bool, toget
     Few { team, rows: at_once, passes: 1, unrolled: unrolled(at_once), workgroup }
 }
 
-/// How a tiled product divides its work.
-#[derive(Clone, Copy, Debug)]
+/// What a workgroup of a product of many rows has.
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Tile {
+    /// Rows of the activations.
     pub tokens: usize,
+    /// Rows of the matrix.
     pub rows: usize,
-    columns: usize,
-    /// What a subgroup has of the tile.
-    patch: [usize; 2],
-    threads: usize,
+    /// Columns of both that are in the workgroup's memory at a time.
+    pub columns: usize,
+    /// Invocations.
+    pub threads: usize,
 }
 
-impl Tile {
-    pub fn values(&self, traits: &Traits) -> Value {
-        json!({
-            "tile": { "tokens": self.tokens, "rows": self.rows, "columns": self.columns },
-            "patch": { "tokens": self.patch[0], "rows": self.patch[1] },
-            "threads": self.threads,
-            "subgroup_size": traits.subgroup,
-        })
-    }
+/// What a subgroup has of a tile: both are multiples of 16.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Patch {
+    /// Rows of the activations.
+    pub tokens: usize,
+    /// Rows of the matrix.
+    pub rows: usize,
 }
 
 /// Rows of a small tile, of which one expert's slots make whole ones but for the last.
 pub(super) const SLOTS: usize = 64;
 
-/// The tile for a product with so many rows and columns. Two small workgroups run beside each other where one large
-/// does, so small ones are for products that they finish in one round.
-pub(super) fn choose(traits: &Traits, matrices: bool, rows: usize, columns: usize) -> Tile {
-    if !matrices {
-        let threads = traits.workgroup.min(128) as usize;
-        return Tile { tokens: SLOTS, rows: 64, columns: UNIT, patch: [0, 0], threads };
-    }
+/// Chooses the tile of a product on any adapter.
+pub(super) fn tile(traits: &Traits) -> Tile {
+    Tile { tokens: SLOTS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
+}
+
+/// Chooses the tile, and a subgroup's share of it, of a product with matrix units of `rows` and `columns`. Two small
+/// workgroups run beside each other where one large does, so small ones are for products that they finish in one round.
+pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize) -> (Tile, Patch) {
     let columns = if columns.is_multiple_of(2 * UNIT) { 2 * UNIT } else { UNIT };
     let subgroup = traits.subgroup.unwrap_or(32) as usize;
     let large_bytes = 2 * 128 * (columns + 8) * 2 + 1024 * 8;
     let fits = large_bytes <= traits.workgroup_bytes as usize && 8 * subgroup <= traits.workgroup as usize;
     match rows > 2112 && fits {
-        true => Tile { tokens: 128, rows: 128, columns, patch: [32, 64], threads: 8 * subgroup },
-        false => Tile { tokens: SLOTS, rows: 64, columns, patch: [32, 32], threads: 4 * subgroup },
+        true => (Tile { tokens: 128, rows: 128, columns, threads: 8 * subgroup }, Patch { tokens: 32, rows: 64 }),
+        false => (Tile { tokens: SLOTS, rows: 64, columns, threads: 4 * subgroup }, Patch { tokens: 32, rows: 32 }),
     }
 }
 
-/// How attention of many tokens divides its work.
+/// How the work of attention of many tokens is divided.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Prefill {
-    pub template: &'static str,
-    threads: usize,
-    /// Tokens that attend together.
-    pub block: usize,
-    /// Positions that they attend to at a time, with matrices.
-    span: usize,
+pub(super) enum Prefill {
+    /// On any adapter.
+    Plain {
+        /// Invocations of a workgroup.
+        threads: usize,
+        /// Tokens that attend together.
+        block: usize,
+    },
+    /// With matrix units.
+    Coop {
+        /// Tokens that attend together.
+        block: usize,
+        /// Positions that they attend to at a time.
+        tile: usize,
+        /// Invocations of a subgroup.
+        subgroup_size: u32,
+    },
 }
 
 impl Prefill {
-    pub fn with_matrices(&self) -> bool {
-        self.span > 0
-    }
-
-    pub fn values(&self, traits: &Traits) -> Value {
-        json!({ "threads": self.threads, "block": self.block, "span": self.span, "subgroup_size": traits.subgroup })
-    }
-}
-
-/// The division for heads of so many elements; matrix units need half precision and whole matrices.
-pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Prefill {
-    let suits = traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(16) && head_dim <= 256;
-    let with_matrices = [(64, 64), (64, 32), (32, 32)].into_iter().find(|(block, span)| {
-        let (d, s) = (head_dim, span / 4);
-        let widest = (d * (s + 2)).max(4 * s * (d / 4 + 2)).max(block * (d / 4 + 2));
-        let threads = block / 16 * traits.subgroup.unwrap_or(32) as usize;
-        8 * widest + 24 * block * (s + 2) <= traits.workgroup_bytes as usize
-            && threads <= traits.workgroup as usize
-            && (head_dim * span / 4).is_multiple_of(threads)
-    });
-    match with_matrices.filter(|_| suits) {
-        Some((block, span)) => Prefill { template: "attention_prefill_coop", threads: 0, block, span },
-        None => {
-            let block = if head_dim <= 128 { 32 } else { 16 };
-            Prefill { template: "attention_prefill", threads: traits.workgroup.min(128) as usize, block, span: 0 }
+    /// Returns the tokens that attend together.
+    pub fn block(self) -> usize {
+        match self {
+            Self::Plain { block, .. } | Self::Coop { block, .. } => block,
         }
     }
 }
 
-/// Positions that one workgroup attends to alone for a single token: a word of keys for each invocation at most.
-pub(super) fn span(traits: &Traits, cache: CacheType) -> usize {
-    (traits.workgroup as usize * per_word(cache)).min(traits.span)
+/// Divides attention with heads of `head_dim` elements. Matrix units need f16 and whole matrices.
+pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Prefill {
+    let suits = traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(16) && head_dim <= 256;
+    let subgroup_size = traits.subgroup.unwrap_or(32);
+    let sizes = [(64, 64), (64, 32), (32, 32)].into_iter().find(|(block, tile)| {
+        let (d, s) = (head_dim, tile / 4);
+        let widest = (d * (s + 2)).max(4 * s * (d / 4 + 2)).max(block * (d / 4 + 2));
+        let threads = block / 16 * subgroup_size as usize;
+        8 * widest + 24 * block * (s + 2) <= traits.workgroup_bytes as usize
+            && threads <= traits.workgroup as usize
+            && (head_dim * tile / 4).is_multiple_of(threads)
+    });
+    match sizes.filter(|_| suits) {
+        Some((block, tile)) => Prefill::Coop { block, tile, subgroup_size },
+        None => {
+            let block = if head_dim <= 128 { 32 } else { 16 };
+            Prefill::Plain { threads: traits.workgroup.min(128) as usize, block }
+        }
+    }
 }
 
-/// Elements of the cache in a word.
-pub(super) fn per_word(cache: CacheType) -> usize {
-    match cache {
-        CacheType::F32 => 1,
-        CacheType::F16 => 2,
-        CacheType::Q8_0 => 4,
-    }
+/// Returns the positions that one workgroup attends to alone for a single token: a word of keys for each invocation at
+/// most.
+pub(super) fn split_alone(traits: &Traits, cache: CacheType) -> usize {
+    (traits.workgroup as usize * elements_per_word(cache)).min(traits.split)
 }
 
 /// Invocations that attend for a single token: as many as keep the parts of scores in the workgroup's memory, but with

@@ -1,34 +1,37 @@
-//! Attention: in one go for single tokens, and otherwise in its parts.
+//! Attention: one kernel makes, appends and attends to a single token; longer runs take a kernel for each of these.
 
-use serde_json::{Value, json};
-
-use super::{Form, Forms, Lowering, Made, place, product::float, rotation, slot, soft_cap, stride, with};
+use super::{Form, Forms, Lowering, Made, place, stride, strided};
 use crate::{
     Result,
     backend::webgpu::{
         context::Traits,
-        kernel::{Count, Kernel, Resource, When, reads, writes},
+        kernel::{Count, Kernel, Resource, When},
+        kernels::{
+            Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
+            CacheShape, F32, HeadNorms, NewToken, Norm, PagedCache, StepShape, Strided, padded,
+        },
         step::SPLIT,
-        tiles,
+        tiles::{self, Prefill},
     },
     graph::{AttentionSpec, RopeSpec, Rows},
-    kv_cache::{CacheType, PAGE_POSITIONS},
-    plan::{Place, PlanStep},
+    kv_cache::CacheType,
+    plan::PlanStep,
 };
 
-/// What stands for a score of nothing.
-const LOWEST: &str = "-3.0e38f";
+/// The rotation and the norms before attention, if it has them.
+type Turn<'a> = Option<(&'a RopeSpec, Option<f32>)>;
 
-/// Rows with the distance between them.
-type Lines = (Resource, usize);
+/// An attention op that is being lowered.
+struct Attention<'a> {
+    op: &'static str,
+    made: &'a Made,
+    spec: &'a AttentionSpec,
+}
 
-/// What is appended first: keys and values, the rotation, and the weights and eps of the norms before it.
-#[derive(Clone, Copy)]
-struct Turn<'a> {
-    new: [Lines; 2],
-    spec: &'a RopeSpec,
-    angles: (usize, usize),
-    norms: Option<([Resource; 2], f32)>,
+/// The steps of which one split has all positions of every sequence, and the other steps.
+struct Splits {
+    within: When,
+    beyond: When,
 }
 
 impl Lowering<'_> {
@@ -38,248 +41,184 @@ impl Lowering<'_> {
         step: &PlanStep,
         made: &Made,
         spec: &AttentionSpec,
-        rotation: Option<(&RopeSpec, Option<f32>)>,
+        turn: Turn<'_>,
     ) -> Result<()> {
-        let at = |place: &Place| (slot(place), stride(place));
+        let layer = Attention { op, made, spec };
         if let [q] = &step.inputs[..] {
-            self.attend(op, made, spec, at(&place(q)?));
+            self.attend(&layer, strided(&place(q)?));
             return Ok(());
         }
         let [q, k, v] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];
-        let new = [at(&k), at(&v)];
-        let Some((rope, norm)) = rotation else {
-            self.append(op, When::Always, spec, new);
-            self.attend(op, made, spec, at(&q));
+        let Some((rope, norm)) = turn else {
+            self.append(&layer, When::Always, strided(&k), strided(&v));
+            self.attend(&layer, strided(&q));
             return Ok(());
         };
+        let rotation = self.rotation(rope, &step.inputs[3])?;
         let norms = match norm {
-            Some(eps) => Some(([self.vector_resource(&step.inputs[4])?, self.vector_resource(&step.inputs[5])?], eps)),
+            Some(eps) => Some(HeadNorms {
+                eps: F32(eps),
+                reciprocal: F32(1.0 / spec.head_dim as f32),
+                q: self.vector_resource(&step.inputs[4])?,
+                k: self.vector_resource(&step.inputs[5])?,
+            }),
             None => None,
         };
-        let turn = Turn { new, spec: rope, angles: self.angles(&step.inputs[3])?, norms };
         let fuses = self.few && fuses(self.traits, spec, self.cache.cache_type);
         if fuses {
-            self.step_kernels(op, [When::SingleWithinSpan, When::SingleBeyondSpan], made, spec, at(&q), Some(turn));
+            let new = NewToken { k: strided(&k), v: strided(&v), norms, rotation };
+            let splits = Splits { within: When::SingleWithinSplit, beyond: When::SingleBeyondSplit };
+            self.step_kernels(&layer, &splits, strided(&q), Some(new));
         }
         let when = if fuses { When::Several } else { When::Always };
-        let turned = [q, k].map(|x| (x, stride(&x)));
-        let turned = [(0, turned[0]), (1, turned[1])].map(|(number, (x, stride))| {
-            let to = Resource::Temp(number);
-            let norm = turn.norms.map(|(weights, eps)| (weights[number], eps));
-            let kernel = self.heads(&x, Rows::Tokens, to, stride, spec.head_dim, norm, Some((rope, turn.angles)));
+        let norm_of = |weight: Resource| norm.map(|eps| Norm::new(spec.head_dim, eps, weight));
+        let turned =
+            [(0, q, norms.and_then(|norms| norm_of(norms.q))), (1, k, norms.and_then(|norms| norm_of(norms.k)))];
+        let [turned_q, turned_k] = turned.map(|(number, x, norm)| {
+            let y = Strided { stride: stride(&x), rows: Resource::Temp(number) };
+            let kernel = self.heads(&x, Rows::Tokens, y, spec.head_dim, norm, Some(rotation));
             self.push_when(op, when, kernel);
-            (to, stride)
+            y
         });
-        self.append(op, when, spec, [turned[1], new[1]]);
+        self.append(&layer, when, turned_k, strided(&v));
         if fuses {
-            self.step_kernels(op, [When::SeveralWithinSpan, When::SeveralBeyondSpan], made, spec, turned[0], None);
+            let splits = Splits { within: When::SeveralWithinSplit, beyond: When::SeveralBeyondSplit };
+            self.step_kernels(&layer, &splits, turned_q, None);
+            self.convert_result(&layer);
         } else {
-            self.attend(op, made, spec, turned[0]);
+            self.attend(&layer, turned_q);
         }
-        self.convert_result(op, made, spec);
         Ok(())
     }
 
-    /// Attention over keys and values that are all in the cache.
-    fn attend(&mut self, op: &'static str, made: &Made, spec: &AttentionSpec, q: Lines) {
+    /// Attends to keys and values that are all in the cache.
+    fn attend(&mut self, layer: &Attention<'_>, q: Strided) {
         if self.few {
-            self.step_kernels(op, [When::WithinSpan, When::BeyondSpan], made, spec, q, None);
+            let splits = Splits { within: When::WithinSplit, beyond: When::BeyondSplit };
+            self.step_kernels(layer, &splits, q, None);
         } else {
-            let kernel = self.prefill_kernel(made, spec, q);
-            self.push(op, kernel);
+            let kernel = self.prefill_kernel(layer, q);
+            self.push(layer.op, kernel);
         }
-        self.convert_result(op, made, spec);
+        self.convert_result(layer);
     }
 
-    fn convert_result(&mut self, op: &'static str, made: &Made, spec: &AttentionSpec) {
-        if !(self.few && emits(made, spec)) {
-            self.convert(op, made);
+    fn convert_result(&mut self, layer: &Attention<'_>) {
+        if !(self.few && writes_q8(layer.made, layer.spec)) {
+            self.convert(layer.op, layer.made);
         }
     }
 
-    /// What kernels are told of a layer's cache.
-    fn of_cache(&self, spec: &AttentionSpec) -> Value {
-        let dim = padded(spec.head_dim);
-        let codes = 2 * spec.kv_heads * PAGE_POSITIONS * dim;
-        let (name, page_words, scales_at) = match self.cache.cache_type {
-            CacheType::F32 => ("f32", codes, 0),
-            CacheType::F16 => ("f16", codes / 2, 0),
-            CacheType::Q8_0 => ("q8_0", codes / 32 * 34 / 4, codes / 4),
+    fn paged_cache(&self, spec: &AttentionSpec) -> PagedCache {
+        let shape = CacheShape {
+            cache_type: self.cache.cache_type,
+            layer: spec.layer,
+            table: self.cache.layers[spec.layer].group,
+            tables: self.cache.groups.len(),
+            kv_heads: spec.kv_heads,
+            head_dim: spec.head_dim,
         };
-        json!({
-            "cache": name, "per_word": tiles::per_word(self.cache.cache_type), "page_words": page_words, "scales_at": scales_at,
-            "table": self.cache.layers[spec.layer].group, "tables": self.cache.groups.len(),
-            "heads": spec.heads, "kv_heads": spec.kv_heads, "head_dim": spec.head_dim, "dim": dim,
-            "scale": float(spec.scores.scale), "window": spec.scores.window, "lowest": LOWEST,
-        })
+        shape.into()
     }
 
-    fn append(&mut self, op: &'static str, when: When, spec: &AttentionSpec, [k, v]: [Lines; 2]) {
-        let values = json!({ "k_stride": k.1, "v_stride": v.1 });
-        let kernel = Kernel {
-            template: "append",
-            values: with(with(self.common(64), self.of_cache(spec)), values),
-            bindings: vec![
-                reads("k", "f32", k.0),
-                reads("v", "f32", v.0),
-                writes("cache", "u32", Resource::Cache(spec.layer)),
-            ],
-            groups: [Count::Quads, Count::Fixed(spec.kv_heads), Count::Fixed(1)],
-        };
-        self.push_when(op, when, kernel);
+    fn append(&mut self, layer: &Attention<'_>, when: When, k: Strided, v: Strided) {
+        let (cache, quads_at) = (self.paged_cache(layer.spec), self.layout.quads_at());
+        let groups = [Count::Quads, Count::Fixed(layer.spec.kv_heads), Count::Fixed(1)];
+        let kernel = Kernel::new(Append { workgroup: 64, cache, quads_at, k, v }, groups);
+        self.push_when(layer.op, when, kernel);
     }
 
-    /// The kernels for single tokens, within a span and beyond it.
-    fn step_kernels(
-        &mut self,
-        op: &'static str,
-        [within, beyond]: [When; 2],
-        made: &Made,
+    /// Pushes the kernels for single tokens, within a split and beyond it.
+    fn step_kernels(&mut self, layer: &Attention<'_>, splits: &Splits, q: Strided, new: Option<NewToken>) {
+        let output = output(layer);
+        let whole = self.step_kernel(layer.spec, q, new, Some(output));
+        self.push_when(layer.op, splits.within, whole);
+        let split = self.step_kernel(layer.spec, q, new, None);
+        self.push_when(layer.op, splits.beyond, split);
+        let combine = self.combine_kernel(layer.spec, output);
+        self.push_when(layer.op, splits.beyond, combine);
+    }
+
+    fn step_kernel(
+        &self,
         spec: &AttentionSpec,
-        q: Lines,
-        turn: Option<Turn<'_>>,
-    ) {
-        let whole = self.step_kernel(made, spec, q, turn, false);
-        self.push_when(op, within, whole);
-        let split = self.step_kernel(made, spec, q, turn, true);
-        self.push_when(op, beyond, split);
-        let combine = self.combine_kernel(made, spec);
-        self.push_when(op, beyond, combine);
+        q: Strided,
+        new: Option<NewToken>,
+        output: Option<AttentionOutput>,
+    ) -> Kernel {
+        let cache = self.paged_cache(spec);
+        let alone = output.map(|_| self.layout.split_alone);
+        let shape = StepShape::new(self.traits, &cache, spec.heads / spec.kv_heads, alone);
+        let step = AttentionStep {
+            shape,
+            subgroup: self.traits.subgroup,
+            cache,
+            heads: spec.heads,
+            scores: spec.scores.into(),
+            records: self.records(),
+            tables_at: self.layout.tables_at(),
+            q,
+            output,
+            new,
+        };
+        Kernel::new(step, [Count::Splits, Count::Fixed(spec.kv_heads * shape.chunks), Count::Tokens(1)])
     }
 
-    fn step_kernel(&self, made: &Made, spec: &AttentionSpec, q: Lines, turn: Option<Turn<'_>>, split: bool) -> Kernel {
-        let group_heads = spec.heads / spec.kv_heads;
-        // Within a span there is work for few processors, so that each head has its own; beyond it keys and values are
-        // read once for several.
-        let lanes = match group_heads {
-            _ if !split => 1,
-            1 | 2 => group_heads,
-            _ => 4,
-        };
-        let span = if split { SPLIT } else { self.layout.span };
-        let chunks = group_heads.div_ceil(lanes);
-        let dim = padded(spec.head_dim);
-        let per_word = tiles::per_word(self.cache.cache_type);
-        let workgroup = tiles::step_workgroup(self.traits, split, span / per_word, per_word * lanes);
-        let words = dim / per_word;
-        let words_at_once = words.min(workgroup);
-        // A power of two, so that a batch of positions lies in whole pages or in one.
-        let groups = 1 << (workgroup / words_at_once).ilog2();
-        // Loads under way together: many of few invocations, fewer of many.
-        let at_once = if split { 16 } else { 8 };
-        let emits = emits(made, spec) && !split;
-        let (result, element) = match (split, emits) {
-            (true, _) => (Resource::Parts, "f32"),
-            (false, true) => (Resource::Codes(made.place.slot.index()), "u32"),
-            (false, false) => (slot(&made.place), "f32"),
-        };
-        let cache = Resource::Cache(spec.layer);
-        let mut bindings = vec![reads("q", "f32", q.0)];
-        bindings.push(if turn.is_some() { writes("cache", "u32", cache) } else { reads("cache", "u32", cache) });
-        bindings.push(writes(if emits { "y_codes" } else { "y" }, element, result));
-        let heads = if lanes == 1 { "f32".into() } else { format!("vec{lanes}<f32>") };
-        let mut reduced = vec![json!({ "name": "heads", "wgsl": &heads })];
-        let mut values = json!({
-            "fused": turn.is_some(), "split": split, "emits": emits,
-            "lanes": lanes, "chunks": chunks, "group_heads": group_heads,
-            "words": words, "words_at_once": words_at_once, "passes": words.div_ceil(words_at_once), "groups": groups,
-            "at_once": at_once, "values_at_once": at_once.min(span / groups),
-            "fewest_words": (workgroup * at_once / dim).next_power_of_two().clamp(1, span / per_word),
-            "span": span, "shared": (workgroup * per_word).max(span).max(groups * dim), "emitting": dim,
-            "q_stride": q.1, "out_stride": stride(&made.place),
-            "out_blocks": made.place.shape.width / 32,
-        });
-        if let Some(turn) = turn {
-            let [k, v] = turn.new;
-            bindings.push(reads("k", "f32", k.0));
-            bindings.push(reads("v", "f32", v.0));
-            if let Some(([q_norm, k_norm], _)) = turn.norms {
-                bindings.push(reads("q_norm", "f32", q_norm));
-                bindings.push(reads("k_norm", "f32", k_norm));
-                reduced.push(json!({ "name": "one", "wgsl": "f32" }));
-            }
-            let more = json!({
-                "k_stride": k.1, "v_stride": v.1, "norm": turn.norms.is_some(), "eps": float(turn.norms.map_or(0.0, |(_, eps)| eps)),
-                "reciprocal": float(1.0 / spec.head_dim as f32),
-            });
-            values = with(with(values, rotation(turn.spec, turn.angles)), more);
-        }
-        values = with(with(values, json!({ "reduced": reduced })), soft_cap(spec.scores.softcap, &heads));
-        Kernel {
-            template: "attention_step",
-            values: with(with(self.common(workgroup as u32), self.of_cache(spec)), values),
-            bindings,
-            groups: [Count::Spans, Count::Fixed(spec.kv_heads * chunks), Count::Tokens(1)],
-        }
-    }
-
-    fn combine_kernel(&self, made: &Made, spec: &AttentionSpec) -> Kernel {
-        let emits = emits(made, spec);
-        let (result, element) = match emits {
-            true => (Resource::Codes(made.place.slot.index()), "u32"),
-            false => (slot(&made.place), "f32"),
-        };
+    fn combine_kernel(&self, spec: &AttentionSpec, output: AttentionOutput) -> Kernel {
         // A head's elements once at least: no adapter has fewer invocations than half of the longest heads.
         let dim = padded(spec.head_dim);
         let workgroup = ((8 * dim) as u32).next_power_of_two().min(self.traits.workgroup);
-        let values = json!({
-            "groups": workgroup as usize / dim, "at_once": 8,
-            "emits": emits, "out_stride": stride(&made.place), "out_blocks": made.place.shape.width / 32,
-            "span": SPLIT, "emitting": padded(spec.head_dim),
-            "reduced": [{ "name": "one", "wgsl": "f32" }],
-        });
-        Kernel {
-            template: "attention_combine",
-            values: with(with(self.common(workgroup), self.of_cache(spec)), values),
-            bindings: vec![
-                reads("parts", "f32", Resource::Parts),
-                writes(if emits { "y_codes" } else { "y" }, element, result),
-            ],
-            groups: [Count::Fixed(spec.heads), Count::Tokens(1), Count::Fixed(1)],
-        }
+        let combine = AttentionCombine {
+            workgroup,
+            subgroup: self.traits.subgroup,
+            heads: spec.heads,
+            head_dim: spec.head_dim,
+            dim,
+            window: spec.scores.window,
+            split: SPLIT,
+            groups: workgroup as usize / dim,
+            at_once: 8,
+            records: self.records(),
+            output,
+        };
+        Kernel::new(combine, [Count::Fixed(spec.heads), Count::Tokens(1), Count::Fixed(1)])
     }
 
-    fn prefill_kernel(&self, made: &Made, spec: &AttentionSpec, q: Lines) -> Kernel {
-        let shape = tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type);
-        let values = json!({ "q_stride": q.1, "out_stride": stride(&made.place), "scale": spec.scores.scale });
-        let values = with(values, soft_cap(spec.scores.softcap, "vec4<f32>"));
-        let values = with(with(self.common(128), self.of_cache(spec)), with(shape.values(self.traits), values));
-        // As many at a time as lie side by side.
-        let elements = match (shape.with_matrices(), self.cache.cache_type) {
-            (true, _) => ["vec4<f32>", "vec4<f16>", "vec4<f32>"],
-            (false, cache) => {
-                let four = match cache {
-                    CacheType::F32 => "vec4<u32>",
-                    CacheType::F16 => "vec2<u32>",
-                    CacheType::Q8_0 => "u32",
-                };
-                [if spec.head_dim.is_multiple_of(4) { "vec4<f32>" } else { "f32" }, four, "f32"]
+    fn prefill_kernel(&self, layer: &Attention<'_>, q: Strided) -> Kernel {
+        let spec = layer.spec;
+        let (cache, heads, scores) = (self.paged_cache(spec), spec.heads, spec.scores.into());
+        let (blocks_at, y) = (self.layout.blocks_at(), strided(&layer.made.place));
+        let groups = [Count::Blocks, Count::Fixed(spec.heads), Count::Fixed(1)];
+        match tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type) {
+            Prefill::Plain { threads, block } => {
+                Kernel::new(AttentionPrefill { threads, block, blocks_at, cache, heads, scores, q, y }, groups)
             }
-        };
-        Kernel {
-            template: shape.template,
-            values,
-            bindings: vec![
-                reads("q", elements[0], q.0),
-                reads("kv", elements[1], Resource::Cache(spec.layer)),
-                writes("out", elements[2], slot(&made.place)),
-            ],
-            groups: [Count::Blocks, Count::Fixed(spec.heads), Count::Fixed(1)],
+            Prefill::Coop { block, tile, subgroup_size } => Kernel::new(
+                AttentionPrefillCoop { block, tile, subgroup_size, blocks_at, cache, heads, scores, q, y },
+                groups,
+            ),
         }
     }
 }
 
-/// Whether the kernel for single tokens makes their keys and values too: it has an invocation for each element then.
+/// Returns where the kernels for single tokens write their result.
+fn output(layer: &Attention<'_>) -> AttentionOutput {
+    let place = &layer.made.place;
+    if writes_q8(layer.made, layer.spec) {
+        AttentionOutput::Q8 { blocks: place.shape.width / 32, rows: Resource::Q8(place.slot.index()) }
+    } else {
+        let Strided { stride, rows } = strided(place);
+        AttentionOutput::F32 { stride, rows }
+    }
+}
+
+/// Whether the kernel for single tokens makes and appends their keys and values too: it has an invocation for each
+/// element then.
 pub(in crate::backend::webgpu) fn fuses(traits: &Traits, spec: &AttentionSpec, cache: CacheType) -> bool {
     cache != CacheType::Q8_0 && padded(spec.head_dim) <= (traits.workgroup as usize).min(tiles::SPLIT_WORKGROUP)
 }
 
-/// Whether the result is written in 8 bits alone: blocks must not straddle heads.
-fn emits(made: &Made, spec: &AttentionSpec) -> bool {
-    made.forms == Forms::from([Form::Codes]) && spec.head_dim.is_multiple_of(32)
-}
-
-/// A head's elements in the cache, as [`CacheType::row_bytes`] has them.
-fn padded(head_dim: usize) -> usize {
-    head_dim.next_multiple_of(16)
+/// Whether the result is written as int8 alone: blocks must not straddle heads.
+fn writes_q8(made: &Made, spec: &AttentionSpec) -> bool {
+    made.forms == Forms::from([Form::Q8]) && spec.head_dim.is_multiple_of(32)
 }

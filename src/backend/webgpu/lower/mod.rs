@@ -1,8 +1,8 @@
-//! From a plan to programs of kernels: one for steps of few tokens, which read all weights for little arithmetic, and
-//! one for many.
+//! Translates a plan into two programs of kernels: one for steps of few tokens, which read all weights for little
+//! arithmetic, and one for steps of many.
 //!
-//! A value can be kept in several forms: single precision, 8 bits for products with quantised matrices, half precision
-//! for matrix units. Readers say which they want; whoever makes a value writes those, or a `rows` kernel after it does.
+//! A value can be kept in several forms: f32, int8 for products with quantised matrices, f16 for matrix units. Readers
+//! say which forms they want. The kernel that makes a value writes them, or a `rows` kernel after it does.
 
 mod attention;
 mod experts;
@@ -20,17 +20,16 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::{Value, json};
-
 use super::{
     arena::{Arena, Matrix},
     context::Traits,
-    kernel::{Kernel, Resource, When},
+    kernel::{Count, Kernel, Resource, When},
+    kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, Strided},
     step::Layout,
 };
 use crate::{
     DType, Error, Result,
-    graph::{Activation, Op, RopeSpec, RopeStyle, Rows},
+    graph::{Op, RopeSpec, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
 };
@@ -41,11 +40,14 @@ pub(super) const FEW: usize = 16;
 /// How rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
-    Plain,
-    Codes,
-    Half,
-    /// A row's weights as a list of the experts that it has, so many at most.
-    Taken(usize),
+    /// As f32.
+    F32,
+    /// As int8 in blocks of 32.
+    Q8,
+    /// As f16.
+    F16,
+    /// As the list of a row's experts, of which there are at most this many.
+    Selected(usize),
 }
 
 type Forms = BTreeSet<Form>;
@@ -85,18 +87,12 @@ pub(super) struct Lowering<'a> {
     wanted: Vec<Vec<Forms>>,
     /// The number of the plan's step that is being lowered.
     step: usize,
-    /// Slots whose rows in 8 bits are still to be divided by the root of the mean square.
+    /// Slots whose int8 rows still lack the division of a norm.
     pending: HashMap<usize, PendingNorm>,
     commands: Vec<Command>,
 }
 
-#[derive(Clone, Copy)]
-struct PendingNorm {
-    width: usize,
-    eps: f32,
-}
-
-/// What a plan's step makes, and for whom.
+/// A result of a plan's step.
 struct Made {
     place: Place,
     forms: Forms,
@@ -135,9 +131,9 @@ impl<'a> Lowering<'a> {
             self.pending.remove(&made.place.slot.index());
         }
         self.compute(step, made)?;
-        // `Route` lists what it chooses itself.
+        // `Route` writes its list itself.
         if !matches!(step.op, Op::Route { .. }) {
-            made.iter().for_each(|made| self.take(step.op.name(), made));
+            made.iter().for_each(|made| self.select_experts(step.op.name(), made));
         }
         Ok(())
     }
@@ -150,14 +146,16 @@ impl<'a> Lowering<'a> {
             Op::MatMulGlu(activation) => self.glu(name, step, &made[0], *activation),
             Op::MatMulAdd => self.product_add(name, step, &made[0]),
             Op::MatMulAddRmsNorm { eps } => self.product_add_norm(name, step, made, *eps),
-            Op::Add => self.elementwise(name, "add", step, &made[0], json!({})),
-            Op::Mul => self.elementwise(name, "mul", step, &made[0], json!({})),
-            Op::Div => self.elementwise(name, "div", step, &made[0], json!({})),
-            Op::Activate(activation) => self.elementwise(name, function(*activation), step, &made[0], json!({})),
-            Op::SoftCap { cap } => self.elementwise(name, "soft_cap", step, &made[0], soft_cap(Some(*cap), "f32")),
+            Op::Add => self.combine(name, step, &made[0], Operator::Add),
+            Op::Mul => self.combine(name, step, &made[0], Operator::Mul),
+            Op::Div => self.combine(name, step, &made[0], Operator::Div),
+            Op::Activate(activation) => {
+                self.elementwise(name, step, &made[0], ElementOp::Activate { function: Function(*activation) })
+            }
+            Op::SoftCap { cap } => self.elementwise(name, step, &made[0], ElementOp::SoftCap { cap: (*cap).into() }),
             Op::Slice { first, len, every } => {
-                let more = json!({ "first": first, "len": len, "every": every });
-                self.elementwise(name, "slice", step, &made[0], more)
+                let (first, len, every) = (*first, *len, *every);
+                self.elementwise(name, step, &made[0], ElementOp::Slice { first, len, every })
             }
             Op::RmsNorm { eps } => self.rms_norm(name, step, &made[0], *eps),
             Op::AddRmsNorm { eps } => self.add_rms_norm(name, step, made, *eps),
@@ -184,11 +182,11 @@ impl<'a> Lowering<'a> {
                 let Operand::Slot(place) = input else { continue };
                 let (step_of, output) = makers[&place.slot.index()];
                 let forms = self.forms_read(step, operand)?;
-                // A list is made of rows in single precision, but for that of `Route`.
-                if forms.iter().any(|form| matches!(form, Form::Taken(_)))
+                // A list is made of rows of f32, but for that of `Route`.
+                if forms.iter().any(|form| matches!(form, Form::Selected(_)))
                     && !matches!(steps[step_of].op, Op::Route { .. })
                 {
-                    wanted[step_of][output].insert(Form::Plain);
+                    wanted[step_of][output].insert(Form::F32);
                 }
                 wanted[step_of][output].extend(forms);
             }
@@ -197,7 +195,7 @@ impl<'a> Lowering<'a> {
             }
         }
         let (step, output) = makers[&self.plan.logits().slot.index()];
-        wanted[step][output].insert(Form::Plain);
+        wanted[step][output].insert(Form::F32);
         Ok(wanted)
     }
 
@@ -206,7 +204,7 @@ impl<'a> Lowering<'a> {
             return self.forms_of_experts(step, operand, spec.used);
         }
         if operand > 0 || step.matrices().is_empty() {
-            return Ok(Forms::from([Form::Plain]));
+            return Ok(Forms::from([Form::F32]));
         }
         let Operand::Slot(x) = &step.inputs[0] else { return Err(not_computed()) };
         step.matrices().iter().map(|matrix| Ok(self.form_for(&*self.matrix(matrix)?, x.shape.rows))).collect()
@@ -216,10 +214,10 @@ impl<'a> Lowering<'a> {
     fn form_for(&self, matrix: &Matrix, rows: Rows) -> Form {
         let coded = matrix.planes().coded;
         match self.is_few(rows) {
-            true if coded => Form::Codes,
-            true => Form::Plain,
-            false if self.traits.matrices && (coded || matrix.dtype == DType::F16) => Form::Half,
-            false => Form::Plain,
+            true if coded => Form::Q8,
+            true => Form::F32,
+            false if self.traits.matrices && (coded || matrix.dtype == DType::F16) => Form::F16,
+            false => Form::F32,
         }
     }
 
@@ -253,11 +251,15 @@ impl<'a> Lowering<'a> {
         Ok(self.arena.place_vector(self.traits, row).into())
     }
 
-    /// The number of the table of angles.
-    fn angles(&self, operand: &Operand) -> Result<(usize, usize)> {
-        let row = self.vector(operand)?;
-        let table = self.layout.frequencies.iter().position(|known| *known == row);
-        table.map(|table| (self.layout.angles_at(table), row.len())).ok_or_else(not_computed)
+    /// Makes the rotation of heads by a table of frequencies.
+    fn rotation(&self, spec: &RopeSpec, frequencies: &Operand) -> Result<Rotation> {
+        let row = self.vector(frequencies)?;
+        let table = self.layout.frequencies.iter().position(|known| *known == row).ok_or_else(not_computed)?;
+        Ok(Rotation { style: spec.style.into(), pairs: row.len(), angles_at: self.layout.angles_at(table) })
+    }
+
+    fn records(&self) -> Records {
+        self.layout.into()
     }
 
     fn push(&mut self, op: &'static str, kernel: Kernel) {
@@ -268,34 +270,26 @@ impl<'a> Lowering<'a> {
         self.commands.push(Command { op, step: self.step, when, variants: vec![kernel], by_outputs: false });
     }
 
-    /// What kernels with reductions are told of the adapter.
-    fn common(&self, workgroup: u32) -> Value {
-        let layout = self.layout;
-        json!({
-            "workgroup": workgroup,
-            "subgroup": self.traits.subgroup,
-            "records_at": super::step::RECORDS,
-            "record_words": layout.record_words(),
-            "quads_at": layout.quads_at(),
-            "blocks_at": layout.blocks_at(),
-            "tables_at": layout.tables_at(),
-        })
-    }
-
-    /// Writes rows that lie in single precision in the other forms that are wanted.
+    /// Writes rows of f32 in the other forms that are wanted.
     fn convert(&mut self, op: &'static str, made: &Made) {
-        let written = |form: &Form| !matches!(form, Form::Plain | Form::Taken(_));
+        let written = |form: &Form| !matches!(form, Form::F32 | Form::Selected(_));
         let forms: Forms = made.forms.iter().copied().filter(written).collect();
         if !forms.is_empty() {
             let made = Made { place: made.place, forms };
-            self.rows(op, rows::Source::Copy(slot(&made.place), stride(&made.place)), &made, None, None);
+            self.rows(op, rows::Source::Copy(strided(&made.place)), &made, None, None);
         }
     }
 }
 
-/// The distance between a value's rows, in elements: whole tiles of what products take at a time.
+/// Returns the elements from the start of a value's row to the start of the next: a multiple of what products read at a
+/// time.
 pub(super) fn stride(place: &Place) -> usize {
     place.shape.width.next_multiple_of(64)
+}
+
+/// Returns a value's rows of f32.
+fn strided(place: &Place) -> Strided {
+    Strided { stride: stride(place), rows: slot(place) }
 }
 
 fn slot(place: &Place) -> Resource {
@@ -313,50 +307,11 @@ fn not_computed() -> Error {
     Error::Graph("an operand is not of the kind that its op reads".into())
 }
 
-/// Sets values of a template's variables.
-fn with(mut values: Value, more: Value) -> Value {
-    if let (Value::Object(values), Value::Object(more)) = (&mut values, more) {
-        values.extend(more);
-    }
-    values
-}
-
-/// The function of `prelude.wgsl`.
-fn function(activation: Activation) -> &'static str {
-    match activation {
-        Activation::Silu => "silu",
-        Activation::Gelu => "gelu",
-        Activation::Sigmoid => "sigmoid",
-    }
-}
-
-/// What kernels are told of a soft cap on values of a type of WGSL, where there is one.
-fn soft_cap(cap: Option<f32>, of: &str) -> Value {
-    let values = |cap: f32| {
-        let [cap, twice, inverse] = [cap, 2.0 * cap, 2.0 / cap].map(product::float);
-        json!({ "capped": { "type": of, "cap": cap, "twice_cap": twice, "two_over_cap": inverse } })
-    };
-    cap.map_or_else(|| json!({}), values)
-}
-
-/// What kernels are told of a rotation. Element `d` of a head, where it is one of those rotated, turns by the angle of
-/// its pair together with its partner.
-fn rotation(spec: &RopeSpec, (angles_at, pairs): (usize, usize)) -> Value {
-    let [pair, partner, is_first] = match spec.style {
-        RopeStyle::Adjacent => ["d / 2u".into(), "d ^ 1u".into(), "d % 2u == 0u".into()],
-        RopeStyle::Halves => [
-            format!("d % {pairs}u"),
-            format!("select(d - {pairs}u, d + {pairs}u, d < {pairs}u)"),
-            format!("d < {pairs}u"),
-        ],
-    };
-    json!({ "pairs": pairs, "angles_at": angles_at, "pair": pair, "partner": partner, "is_first": is_first })
-}
-
-fn count(rows: Rows, by: usize) -> super::kernel::Count {
+/// Returns the workgroups of one for every `by` rows.
+fn count(rows: Rows, by: usize) -> Count {
     match rows {
-        Rows::Tokens => super::kernel::Count::Tokens(by),
-        Rows::Outputs => super::kernel::Count::Outputs(by),
-        Rows::Fixed(rows) => super::kernel::Count::Fixed(rows.div_ceil(by)),
+        Rows::Tokens => Count::Tokens(by),
+        Rows::Outputs => Count::Outputs(by),
+        Rows::Fixed(rows) => Count::Fixed(rows.div_ceil(by)),
     }
 }

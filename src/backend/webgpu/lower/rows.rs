@@ -1,68 +1,93 @@
-//! Ops on rows: what looks them up, norms, selects or combines them, and rewrites them in other forms.
+//! Ops on rows: lookups, norms, selections, sums, and the forms that their readers want.
 
-use serde_json::{Value, json};
-
-use super::{Form, Forms, Lowering, Made, count, function, place, product::float, rotation, slot, stride, with};
+use super::{Form, Forms, Lowering, Made, count, place, slot, stride, strided};
 use crate::{
     Result,
-    backend::webgpu::kernel::{Bound, Count, Kernel, Resource, reads, writes},
+    backend::webgpu::{
+        kernel::{Count, Kernel, Resource},
+        kernels::{
+            Buffer, ElementOp, Elementwise, Function, HalfOutput, Heads, IdRange, InputName, Norm, Operator,
+            PackedMatrix, Records, Rotation, RowInput, RowSource, Rows as RowsKernel, Second, Strided,
+        },
+    },
     graph::{Activation, RopeSpec, Rows},
-    plan::{Operand, PlanStep},
-    quant::UNIT,
+    plan::{Operand, Place, PlanStep},
 };
 
-/// Where rows come from.
+const WORKGROUP: u32 = 128;
+
+/// How rows are made of other rows.
 #[derive(Clone, Copy)]
 pub(super) enum Source {
-    /// Rows with this distance between them.
-    Copy(Resource, usize),
-    /// Those of the outputs.
-    Select(Resource, usize),
-    /// The sum of rows and rows.
-    Sum([(Resource, usize); 2]),
-    /// The first temporary rows, activated, times the second.
-    Glu(usize, Activation),
+    /// The same rows.
+    Copy(Strided),
+    /// The rows of the tokens whose logits are wanted.
+    Select(Strided),
+    /// The sum of two values.
+    Sum([Strided; 2]),
+    /// The product of two values, the first after an activation.
+    Glu(Activation, [Strided; 2]),
 }
 
-/// Rows of a sum are also kept as such.
-pub(super) struct KeptSum {
-    resource: Resource,
-    stride: usize,
+impl Source {
+    /// Names the buffers that are read: a buffer that is also `sum` or `y` goes by that name.
+    fn named(self, sum: Option<Strided>, y: Option<Strided>, records: Records) -> RowSource {
+        let is = |output: Option<Strided>, rows: Resource| output.is_some_and(|output| output.rows == rows);
+        let input = |name: InputName, Strided { stride, rows }: Strided| {
+            let name = match rows {
+                _ if is(sum, rows) => InputName::Sum,
+                _ if is(y, rows) => InputName::Y,
+                _ => name,
+            };
+            RowInput { name, stride, rows }
+        };
+        match self {
+            Self::Copy(a) => RowSource::Copy { a: input(InputName::A, a) },
+            Self::Select(a) => RowSource::Select { a: input(InputName::A, a), records },
+            Self::Sum([a, b]) => RowSource::Sum { a: input(InputName::A, a), b: input(InputName::B, b) },
+            Self::Glu(activation, [a, b]) => {
+                RowSource::Glu { function: Function(activation), a: input(InputName::A, a), b: input(InputName::B, b) }
+            }
+        }
+    }
 }
 
 /// Where rows go, in each form that is wanted.
 pub(super) struct Target<'a> {
     pub forms: &'a Forms,
-    pub plain: Resource,
-    pub codes: Resource,
-    /// Rows and their scales.
-    pub half: [Resource; 2],
+    /// Elements of a row.
     pub width: usize,
-    pub stride: usize,
-    /// How many rows there are.
+    /// The number of rows.
     pub count: Count,
+    /// The buffer of the f32 rows.
+    pub y: Strided,
+    /// The buffer of the int8 rows.
+    pub y_q8: Resource,
+    /// The buffers of the f16 rows.
+    pub y_f16: HalfOutput,
 }
 
-const WORKGROUP: u32 = 128;
+impl<'a> Target<'a> {
+    /// The forms of a plan's value.
+    fn of(made: &'a Made) -> Self {
+        let number = made.place.slot.index();
+        let y = strided(&made.place);
+        let y_f16 = HalfOutput { stride: y.stride, rows: Resource::F16(number), scales: Resource::F16Scale(number) };
+        let count = count(made.place.shape.rows, 1);
+        Self { forms: &made.forms, width: made.place.shape.width, count, y, y_q8: Resource::Q8(number), y_f16 }
+    }
+}
 
 impl Lowering<'_> {
     pub(super) fn rms_norm(&mut self, op: &'static str, step: &PlanStep, made: &Made, eps: f32) -> Result<()> {
         let x = place(&step.inputs[0])?;
-        let weight = self.vector(&step.inputs[1])?;
-        let norm = self.vector_resource(&step.inputs[1])?;
-        if weight.len() == x.shape.width {
-            self.rows(op, Source::Copy(slot(&x), stride(&x)), made, Some((norm, eps)), None);
+        let width = self.vector(&step.inputs[1])?.len();
+        let norm = Norm::new(width, eps, self.vector_resource(&step.inputs[1])?);
+        if width == x.shape.width {
+            self.rows(op, Source::Copy(strided(&x)), made, Some(norm), None);
             return Ok(());
         }
-        let kernel = self.heads(
-            &x,
-            made.place.shape.rows,
-            slot(&made.place),
-            stride(&made.place),
-            weight.len(),
-            Some((norm, eps)),
-            None,
-        );
+        let kernel = self.heads(&x, made.place.shape.rows, strided(&made.place), width, Some(norm), None);
         self.push(op, kernel);
         self.convert(op, made);
         Ok(())
@@ -70,239 +95,136 @@ impl Lowering<'_> {
 
     pub(super) fn rope(&mut self, op: &'static str, step: &PlanStep, made: &Made, spec: &RopeSpec) -> Result<()> {
         let x = place(&step.inputs[0])?;
-        let angles = self.angles(&step.inputs[1])?;
-        let (to, stride) = (slot(&made.place), stride(&made.place));
-        let kernel = self.heads(&x, Rows::Tokens, to, stride, spec.head_dim, None, Some((spec, angles)));
+        let rotation = self.rotation(spec, &step.inputs[1])?;
+        let kernel = self.heads(&x, Rows::Tokens, strided(&made.place), spec.head_dim, None, Some(rotation));
         self.push(op, kernel);
         self.convert(op, made);
         Ok(())
     }
 
     /// Norms heads, rotates them, or both.
-    #[allow(clippy::too_many_arguments, reason = "what it does and where is all there is to say")]
     pub(super) fn heads(
         &self,
-        x: &crate::plan::Place,
+        x: &Place,
         rows: Rows,
-        to: Resource,
-        to_stride: usize,
+        y: Strided,
         head_dim: usize,
-        norm: Option<(Resource, f32)>,
-        rope: Option<(&RopeSpec, (usize, usize))>,
+        norm: Option<Norm>,
+        rotation: Option<Rotation>,
     ) -> Kernel {
-        let in_place = slot(x) == to;
-        let mut bindings = vec![writes("y", "f32", to)];
-        if !in_place {
-            bindings.push(reads("x", "f32", slot(x)));
-        }
-        if let Some((weight, _)) = norm {
-            bindings.push(reads("weight", "f32", weight));
-        }
         let workgroup = (head_dim as u32).next_power_of_two().clamp(32, self.traits.workgroup.min(128));
-        let mut values = with(
-            self.common(workgroup),
-            json!({
-                "in_place": in_place, "x_stride": stride(x), "y_stride": to_stride, "head_dim": head_dim,
-                "norm": norm.is_some(), "eps": float(norm.map_or(0.0, |(_, eps)| eps)),
-                "reciprocal": float(1.0 / head_dim as f32),
-                "reduced": [{ "name": "one", "wgsl": "f32" }],
-            }),
-        );
-        if let Some((spec, angles)) = rope {
-            values = with(values, rotation(spec, angles));
-        }
-        let groups = [Count::Fixed(x.shape.width / head_dim), count(rows, 1), Count::Fixed(1)];
-        Kernel { template: "heads", values, bindings, groups }
+        let heads = Heads {
+            workgroup,
+            subgroup: self.traits.subgroup,
+            head_dim,
+            x: Some(strided(x)).filter(|x| x.rows != y.rows),
+            y,
+            norm,
+            rotation,
+            records: self.records(),
+        };
+        Kernel::new(heads, [Count::Fixed(x.shape.width / head_dim), count(rows, 1), Count::Fixed(1)])
     }
 
     pub(super) fn add_rms_norm(&mut self, op: &'static str, step: &PlanStep, made: &[Made], eps: f32) -> Result<()> {
         let [a, b] = [place(&step.inputs[0])?, place(&step.inputs[1])?];
-        let norm = self.vector_resource(&step.inputs[2])?;
-        let sum = KeptSum { resource: slot(&made[0].place), stride: stride(&made[0].place) };
-        let source = Source::Sum([a, b].map(|place| (slot(&place), stride(&place))));
-        self.rows(op, source, &made[1], Some((norm, eps)), Some(sum));
+        let norm = Norm::new(a.shape.width, eps, self.vector_resource(&step.inputs[2])?);
+        let sum = strided(&made[0].place);
+        self.rows(op, Source::Sum([strided(&a), strided(&b)]), &made[1], Some(norm), Some(sum));
         self.convert(op, &made[0]);
         Ok(())
     }
 
     pub(super) fn select(&mut self, op: &'static str, step: &PlanStep, made: &Made) -> Result<()> {
         let x = place(&step.inputs[0])?;
-        self.rows(op, Source::Select(slot(&x), stride(&x)), made, None, None);
+        self.rows(op, Source::Select(strided(&x)), made, None, None);
         Ok(())
     }
 
-    /// Looks rows of a table up, from each of its parts those that are there.
+    /// Looks rows of a table up. Each part of the table has a dispatch, which leaves the rows of other parts out.
     pub(super) fn embed(&mut self, op: &'static str, table: &Operand, made: &Made) -> Result<()> {
         let table = self.matrix(table)?;
-        for segment in &table.segments {
-            let bindings = vec![
-                reads("ids", "u32", Resource::Ids),
-                reads("wide0", "vec4<u32>", segment.range),
-                reads("small0", "u32", segment.range),
-            ];
-            let whole = table.segments.len() == 1;
-            let more = json!({
-                "source": "embed", "decoder": table.planes().decoder, "coded": table.planes().coded,
-                "p": "0", "units": table.units, "at": segment.at,
-                "first_row": segment.first_row, "table_rows": segment.rows, "whole": whole,
-            });
-            let kernel = self.rows_kernel(more, bindings, made, None, None);
+        for part in &table.parts {
+            let ids = IdRange { first: part.first_row, end: part.first_row + part.rows };
+            let ids = Some(ids).filter(|_| table.parts.len() > 1);
+            let source = RowSource::Embed { table: PackedMatrix::new(0, &table, part), ids };
+            let kernel = self.rows_of(source, &Target::of(made), None, None);
             self.push(op, kernel);
         }
         Ok(())
     }
 
-    /// Makes rows in the forms that are wanted of them.
+    /// Makes rows in the forms that are wanted of them; `sum` are the rows before the norm, if they are wanted too.
     pub(super) fn rows(
         &mut self,
         op: &'static str,
         source: Source,
         made: &Made,
-        norm: Option<(Resource, f32)>,
-        sum: Option<KeptSum>,
+        norm: Option<Norm>,
+        sum: Option<Strided>,
     ) {
-        let mut bindings = vec![];
-        let plain = slot(&made.place);
-        let kept = sum.as_ref().map(|sum| sum.resource);
-        // A source that is overwritten goes by the name of what overwrites it.
-        let mut named = |name: &str, resource: Resource| {
-            if Some(resource) == kept {
-                "sum".to_string()
-            } else if resource == plain && made.forms.contains(&Form::Plain) {
-                "plain".into()
-            } else {
-                bindings.push(reads(name, "vec4<f32>", resource));
-                name.into()
-            }
-        };
-        let values = match source {
-            Source::Copy(from, stride) => json!({ "source": "copy", "a": named("a", from), "a_stride": stride }),
-            Source::Select(from, stride) => json!({ "source": "select", "a": named("a", from), "a_stride": stride }),
-            Source::Sum([(a, a_stride), (b, b_stride)]) => json!({
-                "source": "sum", "a": named("a", a), "a_stride": a_stride, "b": named("b", b), "b_stride": b_stride,
-            }),
-            Source::Glu(stride, activation) => json!({
-                "source": "glu", "activation": function(activation), "a": named("a", Resource::Temp(0)), "a_stride": stride,
-                "b": named("b", Resource::Temp(1)), "b_stride": stride,
-            }),
-        };
-        let kernel = self.rows_kernel(values, bindings, made, norm, sum);
+        let kernel = self.rows_to(source, &Target::of(made), norm, sum);
         self.push(op, kernel);
     }
 
-    fn rows_kernel(
-        &self,
-        values: Value,
-        bindings: Vec<Bound>,
-        made: &Made,
-        norm: Option<(Resource, f32)>,
-        sum: Option<KeptSum>,
-    ) -> Kernel {
-        let number = made.place.slot.index();
-        let target = Target {
-            forms: &made.forms,
-            plain: slot(&made.place),
-            codes: Resource::Codes(number),
-            half: [Resource::Half(number), Resource::HalfScale(number)],
-            width: made.place.shape.width,
-            stride: stride(&made.place),
-            count: count(made.place.shape.rows, 1),
+    pub(super) fn rows_to(&self, source: Source, to: &Target<'_>, norm: Option<Norm>, sum: Option<Strided>) -> Kernel {
+        let y = to.forms.contains(&Form::F32).then_some(to.y);
+        self.rows_of(source.named(sum, y, self.records()), to, norm, sum)
+    }
+
+    fn rows_of(&self, source: RowSource, to: &Target<'_>, norm: Option<Norm>, sum: Option<Strided>) -> Kernel {
+        let wants = |form: Form| to.forms.contains(&form);
+        let rows = RowsKernel {
+            workgroup: WORKGROUP.min(self.traits.workgroup),
+            subgroup: self.traits.subgroup,
+            width: to.width,
+            source,
+            norm,
+            sum,
+            y: wants(Form::F32).then_some(to.y),
+            y_q8: wants(Form::Q8).then_some(Buffer(to.y_q8)),
+            y_f16: wants(Form::F16).then_some(to.y_f16),
         };
-        self.rows_to(values, bindings, &target, norm, sum)
+        Kernel::new(rows, [to.count, Count::Fixed(1), Count::Fixed(1)])
     }
 
-    pub(super) fn rows_to(
-        &self,
-        values: Value,
-        mut bindings: Vec<Bound>,
-        to: &Target<'_>,
-        norm: Option<(Resource, f32)>,
-        sum: Option<KeptSum>,
-    ) -> Kernel {
-        let width = to.width;
-        if let Some((weight, _)) = norm {
-            bindings.push(reads("norm_weight", "vec4<f32>", weight));
-        }
-        let mut forms = vec![];
-        if let Some(sum) = &sum {
-            bindings.push(writes("sum", "vec4<f32>", sum.resource));
-            forms.push("sum");
-        }
-        for form in to.forms {
-            match form {
-                Form::Plain => {
-                    bindings.push(writes("plain", "vec4<f32>", to.plain));
-                    forms.push("plain");
+    /// Combines elements of two values.
+    pub(super) fn combine(&mut self, op: &'static str, step: &PlanStep, made: &Made, operator: Operator) -> Result<()> {
+        let b = match &step.inputs[1] {
+            Operand::Slot(b) => Second::Rows { stride: stride(b), rows: slot(b) },
+            row => {
+                let resource = self.vector_resource(row)?;
+                if self.vector(row)?.len() == 1 {
+                    Second::Number { number: resource }
+                } else {
+                    Second::Row { row: resource }
                 }
-                Form::Codes => {
-                    bindings.push(writes("codes", "u32", to.codes));
-                    forms.push("codes");
-                }
-                Form::Half => {
-                    bindings.push(writes("half_rows", "u32", to.half[0]));
-                    bindings.push(writes("half_scales", "f32", to.half[1]));
-                    forms.push("half");
-                }
-                // Made of rows in single precision by a kernel of its own.
-                Form::Taken(_) => {}
             }
-        }
-        let workgroup = WORKGROUP.min(self.traits.workgroup);
-        let more = json!({
-            "forms": forms, "width": width, "blocks": width.div_ceil(UNIT),
-            "plain_stride": to.stride, "half_stride": to.stride,
-            "sum_stride": sum.map_or(0, |sum| sum.stride),
-            "norm": norm.is_some(), "eps": float(norm.map_or(0.0, |(_, eps)| eps)),
-            "reciprocal": float(1.0 / width as f32),
-            "reduced": [{ "name": "one", "wgsl": "f32" }],
-        });
-        Kernel {
-            template: "rows",
-            values: with(with(self.common(workgroup), values), more),
-            bindings,
-            groups: [to.count, Count::Fixed(1), Count::Fixed(1)],
-        }
+        };
+        self.elementwise(op, step, made, ElementOp::Binary { operator, b })
     }
 
-    /// The function or operator `name` of `elementwise.wgsl`; `more` is what that function is told.
+    /// Applies a function to each element.
     pub(super) fn elementwise(
         &mut self,
         op: &'static str,
-        name: &str,
         step: &PlanStep,
         made: &Made,
-        more: Value,
+        function: ElementOp,
     ) -> Result<()> {
         let a = place(&step.inputs[0])?;
-        let (to, width) = (slot(&made.place), made.place.shape.width);
-        let in_place = slot(&a) == to;
-        let mut bindings = vec![writes("y", "f32", to)];
-        if !in_place {
-            bindings.push(reads("a", "f32", slot(&a)));
-        }
-        let second = match step.inputs.get(1) {
-            Some(Operand::Slot(b)) => {
-                bindings.push(reads("b", "f32", slot(b)));
-                format!("b[row * {}u + column]", stride(b))
-            }
-            Some(row) => {
-                bindings.push(reads("b", "f32", self.vector_resource(row)?));
-                if self.vector(row)?.len() == 1 { "b[0]" } else { "b[column]" }.into()
-            }
-            None => String::new(),
-        };
-        let values = json!({
-            "op": name, "workgroup": 64, "width": width, "in_place": in_place, "second": second,
-            "a_stride": stride(&a), "y_stride": stride(&made.place),
-        });
-        let kernel = Kernel {
-            template: "elementwise",
-            values: with(values, more),
-            bindings,
-            groups: [Count::Fixed(width.div_ceil(64)), count(made.place.shape.rows, 1), Count::Fixed(1)],
-        };
+        let kernel =
+            elementwise(function, strided(&a), strided(&made.place), made.place.shape.width, made.place.shape.rows);
         self.push(op, kernel);
         self.convert(op, made);
         Ok(())
     }
+}
+
+/// Applies a function to each element of rows of `width` elements.
+pub(super) fn elementwise(op: ElementOp, a: Strided, y: Strided, width: usize, rows: Rows) -> Kernel {
+    let workgroup = 64;
+    let a = Some(a).filter(|a| a.rows != y.rows);
+    let groups = [Count::Fixed(width.div_ceil(workgroup)), count(rows, 1), Count::Fixed(1)];
+    Kernel::new(Elementwise { workgroup, width, op, a, y }, groups)
 }

@@ -65,7 +65,7 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
         })?;
     }
     // What one workgroup attends to alone, and what several share.
-    let sharing = Arc::new(context.with_span(SPLIT / 4));
+    let sharing = Arc::new(context.with_split(SPLIT / 4));
     let lengths = [(context, vec![3, 1, FEW + 4, 1]), (&sharing, vec![SPLIT + 40, 1])];
     for Attention { spec, rope, norm } in attention {
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);

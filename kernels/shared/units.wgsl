@@ -1,5 +1,7 @@
-// What all kernels share. A weight is `scale * code - min`; a unit is 32 consecutive weights of a row, in two halves of
-// 16 with their own scale and minimum. Byte j of word k of a half is the code of its column 4 k + j.
+// Units of packed matrices: 32 consecutive weights of a row.
+//
+// A weight of a format with codes is `scale * code - min`. A unit has two halves of 16 codes, each with a scale and a
+// minimum of its own. Byte j of word k of a half is the code of its column 4 k + j.
 
 struct Unit {
     lo: vec4<u32>,
@@ -14,21 +16,19 @@ struct Values {
     {% endfor %}
 }
 
-// What the indices of IQ4_NL and IQ4_XS stand for, four signed bytes a word.
+// The values of the indices of IQ4_NL and IQ4_XS, four signed bytes a word.
 const UNEVEN = vec4<u32>(0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u);
-// Twice what the codes of MXFP4 stand for.
+// Twice the values of the codes of MXFP4, four signed bytes a word.
 const DOUBLED = vec4<u32>(0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu);
 
-// One of the two half-precision numbers in a word, the second where `i` is odd.
-fn half_of(word: u32, i: u32) -> f32 {
-    let pair = unpack2x16float(word);
-    return select(pair.x, pair.y, i % 2u == 1u);
-}
+{% include "shared/half" %}
 
+// Four f16.
 fn halves(words: vec2<u32>) -> vec4<f32> {
     return vec4(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 
+// Four bf16.
 fn upper_halves(words: vec2<u32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4(words.x << 16u, words.x & 0xffff0000u, words.y << 16u, words.y & 0xffff0000u));
 }
@@ -57,14 +57,15 @@ fn with_fifth_bit(unit: Unit, bits: u32) -> Unit {
     );
 }
 
-// Scale and minimum of unit `g` of eight. The head: both their scales in half precision, the low four bits of the
-// scales, those of the minima, then two high bits of each.
+// The scale and minimum of unit `g` of eight. The head has an f16 scale of each, then the low four bits of the eight
+// scales, the low four bits of the minima, and two high bits of each.
 fn scale_and_min(head: vec4<u32>, g: u32) -> vec2<f32> {
     let low = (head.yz >> vec2(4u * g)) & vec2(15u);
     let high = (vec2(head.w) >> vec2(2u * g, 16u + 2u * g)) & vec2(3u);
     return unpack2x16float(head.x) * vec2<f32>(low | (high << vec2(4u)));
 }
 
+// Four entries of a table, by four indices of four bits.
 fn looked_up_word(codes: u32, entries: vec4<u32>) -> u32 {
     let code = (vec4(codes) >> vec4(0u, 8u, 16u, 24u)) & vec4(15u);
     let low = select(vec4(entries.x), vec4(entries.y), (code & vec4(4u)) != vec4(0u));
@@ -83,24 +84,9 @@ fn looked_up_half(codes: vec4<u32>, entries: vec4<u32>) -> vec4<u32> {
     );
 }
 
-// Indices replaced by what they stand for.
+// A unit whose codes are replaced by the table's entries.
 fn looked_up(unit: Unit, entries: vec4<u32>) -> Unit {
     return Unit(looked_up_half(unit.lo, entries), looked_up_half(unit.hi, entries), unit.scale, unit.min);
-}
-
-fn silu(x: vec4<f32>) -> vec4<f32> {
-    return x / (1.0 + exp(-x));
-}
-
-fn sigmoid(x: vec4<f32>) -> vec4<f32> {
-    return 1.0 / (1.0 + exp(-x));
-}
-
-// (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)). Below -10 the result is nothing, but the exponential infinite.
-fn gelu(x: vec4<f32>) -> vec4<f32> {
-    let near = clamp(x, vec4(-10.0), vec4(10.0));
-    let y = x / (1.0 + exp(-near * (1.5957691 + 0.07135482 * near * near)));
-    return select(y, vec4(0.0), x < vec4(-10.0));
 }
 
 // Four weights of a half of a unit.

@@ -1,0 +1,49 @@
+// Writes the result, or the part of a split; part of `attention_step.wgsl`.
+    {% set of_head = "" if shape.lanes == 1 else "[head]" %}
+    for (var start = 0u; start < {{dim}}u; start += {{shape.workgroup}}u) {
+        let d = start + index;
+        var sum = Heads(0.0);
+        if d < {{dim}}u {
+            for (var r = 0u; r < {{shape.groups}}u; r++) {
+                sum += shared_heads[r * {{dim}}u + d];
+            }
+            {% if output %}
+            sum /= total;
+            {% endif %}
+            {% if not writes_q8 %}
+            queries[d] = sum;
+            {% endif %}
+        }
+        {% if not output %}
+        if d == 0u {
+            {% for l in range(shape.lanes) %}
+            if first_head + {{l}}u < {{shape.group_heads}}u {
+                let to = part_at(token, group.x, kv_head * {{shape.group_heads}}u + first_head + {{l}}u);
+                parts[to] = most{{ "[" ~ l ~ "]" if shape.lanes > 1 }};
+                parts[to + 1u] = total{{ "[" ~ l ~ "]" if shape.lanes > 1 }};
+            }
+            {% endfor %}
+        }
+        {% endif %}
+        {% if writes_q8 %}
+        let block = (kv_head * {{shape.group_heads}}u + chunk) * {{head_dim // 32}}u + d / 32u;
+        write_q8(sum, 1.0, token, block, d, d < {{dim}}u);
+        {% endif %}
+    }
+    {% if not writes_q8 %}
+    workgroupBarrier();
+    for (var i = index; i < {{shape.lanes * dim}}u; i += {{shape.workgroup}}u) {
+        let head = i / {{dim}}u;
+        let d = i % {{dim}}u;
+        let number = kv_head * {{shape.group_heads}}u + first_head + head;
+        if first_head + head < {{shape.group_heads}}u {
+            {% if not output %}
+            parts[part_at(token, group.x, number) + 2u + d] = queries[d]{{of_head}};
+            {% else %}
+            if d < {{head_dim}}u {
+                y[token * {{output.stride}}u + number * {{head_dim}}u + d] = queries[d]{{of_head}};
+            }
+            {% endif %}
+        }
+    }
+    {% endif %}

@@ -1,0 +1,123 @@
+// The entry point of `matmul_few.wgsl`.
+//
+// Parameters: those of `MatMulFew`, and
+//   team: u32 - `shape.team`
+//   team_rows: u32 - `shape.rows`
+//   group_rows: u32 - rows w of a workgroup
+//   x_norm: PendingNorm? - `x_q8.norm`, if there is `x_q8`
+//   glu: bool - whether `finish.kind` is "glu"
+//   is_one_product: bool - whether all rows w are of one part, or of a gate and what it is multiplied with
+{{ entry(shape.workgroup, subgroup, numbered=true, counted=false) }} {
+    let local = {{ index(subgroup) }};
+    let member = local % {{team}}u;
+    {% if experts %}
+    let token = group.y;
+    {% elif tokens == 1 %}
+    let last = 0u;
+    let token = 0u;
+    {% else %}
+    let last = {{ row_count(rows) }} - 1u;
+    let token = group.y * {{tokens}}u;
+    {% endif %}
+    // The row of the result: that of the slot, if each slot has one.
+    {% if experts and not experts.sums %}
+    let to = token * {{experts.top_k}}u + group.z;
+    let expert = selected[to].x;
+    if expert >= {{experts.count}}u {
+        return;
+    }
+    {% else %}
+    let to = token;
+    {% endif %}
+    {% if experts %}
+    let last = to;
+    {% endif %}
+    {% if y_q8 %}
+    // In the end an invocation has one element of the result. What is added to it is on its way from now on.
+    let own_token = to + local / 32u;
+    let own_row = group.x * 32u + local % 32u;
+    let is_own = local < {{32 * tokens}}u && own_token <= last;
+    {% if parts[0].out %}
+    let own_at = min(own_token, last) * {{parts[0].out_stride}}u + own_row;
+    {% endif %}
+    {% if finish.kind == "add_in_place" %}
+    let added = out0[own_at];
+    {% elif finish.kind == "add" %}
+    let added = residual[min(own_token, last) * {{finish.stride}}u + own_row];
+    {% endif %}
+    let norm_weight = {{ "norm[own_row]" if y_q8.norm else "1.0" }};
+    {% endif %}
+    {% if shape.passes > 1 %}
+    for (var within = local / {{team}}u * {{team_rows}}u; within < {{group_rows}}u; within += {{group_rows // shape.passes}}u) {
+    {% else %}
+    {
+    let within = local / {{team}}u * {{team_rows}}u;
+    {% endif %}
+    var part = 0u;
+    var first = group.x * {{group_rows}}u + within;
+    {% if experts and experts.sums %}
+    var sums = Sums();
+    for (var slot = token * {{experts.top_k}}u; slot < (token + 1u) * {{experts.top_k}}u; slot++) {
+        let own = selected[slot];
+        if own.x < {{experts.count}}u {
+            let one = products0(first, slot, slot, member, own.x);
+            {% for r in range(team_rows) %}
+            sums.s{{r}}_0 += bitcast<f32>(own.y) * one.s{{r}}_0;
+            {% endfor %}
+        }
+    }
+    {% elif experts %}
+    let sums = products0(first, token, token, member, expert);
+    {% elif is_one_product %}
+    let sums = products0(first, token, last, member);
+    {% else %}
+    var sums: Sums;
+    {% for part in parts %}
+    {{ "} else " if not loop.first }}{{ "if group.x < " ~ part.end_block ~ "u " if not loop.last }}{
+        part = {{loop.index0}}u;
+        first = (group.x - {{part.first_block}}u) * {{group_rows}}u + within;
+        sums = products{{part.matrix.number}}(first, token, last, member);
+    {% endfor %}
+    }
+    {% endif %}
+    {% for t in range(tokens) %}
+    {
+        {% if x_norm %}
+        let factor = inverseSqrt(team_sum(sums.squares{{t}}, local) * {{x_norm.reciprocal}} + {{x_norm.eps}});
+        {% endif %}
+        {% set scaled = " * factor" if x_norm else "" %}
+        {% for r in range(team_rows) %}
+        {% if glu %}
+        let gate{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
+        let y{{r}} = {{finish.function}}(vec4(gate{{r}})).x * team_sum(sums.s{{team_rows + r}}_{{t}}, local){{scaled}};
+        {% else %}
+        let y{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
+        {% endif %}
+        {% endfor %}
+        if member == 0u && to + {{t}}u <= last {
+            {% for r in range(team_rows) %}
+            {% if y_q8 %}
+            results[{{32 * t}}u + within + {{r}}u] = y{{r}};
+            {% else %}
+            if first + {{r}}u < {{ parts[0].rows ~ "u" if is_one_product else "rows_of(part)" }} {
+                store(to + {{t}}u, first + {{r}}u, part, y{{r}});
+            }
+            {% endif %}
+            {% endfor %}
+        }
+    }
+    {% endfor %}
+    }
+    {% if y_q8 %}
+    workgroupBarrier();
+    {
+        let y = results[min(local, {{32 * tokens - 1}}u)]{{ " + added" if finish.kind in ["add_in_place", "add"] }};
+        {% if parts[0].out %}
+        if is_own {
+            out0[own_at] = y;
+        }
+        {% endif %}
+        write_q8(y, norm_weight, own_token, group.x, local, is_own);
+    }
+    {% endif %}
+}

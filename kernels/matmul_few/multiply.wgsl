@@ -1,0 +1,39 @@
+// Multiplies one unit of `u` of each row of the parts `joined` with the same unit of each row `x`.
+//
+// Macros, for a `MatMulFew`'s parameters:
+//   multiply(joined, rows, tokens, columns, x_norm) - adds the products to `sums`; `row{r}` are the rows of the parts,
+//     `rows` of each, and `q8_{t}` and `f32_{t}` the starts of the `tokens` rows `x`, of `columns` elements; if there is
+//     an `x_norm`, adds their squares too
+{% macro multiply(joined, rows, tokens, columns, x_norm) %}
+    {% for part in joined %}{% set first = loop.index0 * rows %}{% for r in range(rows) %}
+    let w{{first + r}} = {{ "unit" if part.matrix.coded else "values" }}{{part.matrix.number}}(row{{first + r}}, u);
+    {% endfor %}{% endfor %}
+    {% for t in range(tokens) %}
+    {% if joined | selectattr("matrix.coded") %}
+    let lo{{t}} = x_q8[q8_{{t}} + 2u * u];
+    let hi{{t}} = x_q8[q8_{{t}} + 2u * u + 1u];
+    let scales{{t}} = bitcast<vec4<f32>>(x_q8[q8_{{t}} + {{2 * joined[0].matrix.units}}u + u]);
+    {% if x_norm %}
+    sums.squares{{t}} += scales{{t}}.w;
+    {% endif %}
+    {% endif %}
+    {% if joined | rejectattr("matrix.coded") %}
+    {% for v in range(8) %}
+    {% if columns % 32 and v * 4 + 4 > columns % 32 %}
+    let f{{t}}_{{v}} = only_columns(x_f32[f32_{{t}} + 8u * u + {{v}}u], u, {{4 * v}}u);
+    {% else %}
+    let f{{t}}_{{v}} = x_f32[f32_{{t}} + 8u * u + {{v}}u];
+    {% endif %}
+    {% endfor %}
+    {% endif %}
+    {% for part in joined %}{% set first = loop.index0 * rows %}{% for r in range(rows) %}{% set n = first + r %}
+    {% if part.matrix.coded %}
+    sums.s{{n}}_{{t}} += scales{{t}}.x
+            * (w{{n}}.scale.x * f32(dot_half(w{{n}}.lo, lo{{t}})) + w{{n}}.scale.y * f32(dot_half(w{{n}}.hi, hi{{t}})))
+        - dot(w{{n}}.min, scales{{t}}.yz);
+    {% else %}
+    sums.s{{n}}_{{t}} += {% for v in range(8) %}{{ " + " if v }}dot(w{{n}}.v{{v}}, f{{t}}_{{v}}){% endfor %};
+    {% endif %}
+    {% endfor %}{% endfor %}
+    {% endfor %}
+{% endmacro %}

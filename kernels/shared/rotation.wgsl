@@ -1,0 +1,19 @@
+// A rotary position embedding: element `d` of a head turns by the angle of its pair, together with its partner.
+//
+// Macros, for a `Rotation`:
+//   pair(rotation) - the number of the pair of element `d`
+//   partner(rotation) - the other element of the pair
+//   is_first(rotation) - whether `d` is the pair's first element
+{% macro pair(rotation) %}
+{%- if rotation.style == "adjacent" %}d / 2u{% else %}d % {{rotation.pairs}}u{% endif %}
+{%- endmacro %}
+
+{% macro partner(rotation) %}
+{%- if rotation.style == "adjacent" %}d ^ 1u
+{%- else %}select(d - {{rotation.pairs}}u, d + {{rotation.pairs}}u, d < {{rotation.pairs}}u)
+{%- endif %}
+{%- endmacro %}
+
+{% macro is_first(rotation) %}
+{%- if rotation.style == "adjacent" %}d % 2u == 0u{% else %}d < {{rotation.pairs}}u{% endif %}
+{%- endmacro %}

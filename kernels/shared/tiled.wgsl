@@ -1,0 +1,50 @@
+// What both kernels of products of many rows share.
+//
+// Macros, for a `TiledProduct`:
+//   product_parameters(product) - the last parameters of the function of each part
+//   row_count_of(product, count) - binds the number of rows `tokens`, unless it is a parameter; `count` is the number
+//   x_row(product, slot) - the row `x` of a token or a slot
+//   w_row(part, row) - row `row` of a part, or its last row if it has fewer
+//   store(part, value) - adds or writes `value` to the result of `token` and `row`, if there are such
+//   dispatch_part(product, arguments) - calls `product{n}(first_token, first_row, {arguments}, ..)` of the part that the
+//     workgroup has rows of
+{% from "shared/stack" import stack_row %}
+
+{% macro product_parameters(product) %}{{ ", tokens: u32, expert: u32" if product.experts }}{% endmacro %}
+
+{% macro row_count_of(product, count) %}
+    {% if not product.experts %}
+    let tokens = {{count}};
+    {% endif %}
+{% endmacro %}
+
+{% macro x_row(product, slot) %}
+{%- if product.experts and product.experts.gathers %}token_of[{{slot}}]{% else %}{{slot}}{% endif %}
+{%- endmacro %}
+
+{% macro w_row(part, row) %}{{ stack_row(part.stack, "min(" ~ row ~ ", " ~ (part.rows - 1) ~ "u)") }}{% endmacro %}
+
+{% macro store(part, value) %}
+        if token < tokens && row < {{part.rows}}u {
+            let at = token * {{part.out_stride}}u + row + {{part.out_at}}u;
+            out{{part.matrix.number}}[at] = {{ "out" ~ part.matrix.number ~ "[at] + " if part.adds }}{{value}};
+        }
+{% endmacro %}
+
+{% macro dispatch_part(product, arguments) %}
+    {% if product.experts %}
+    let own = tiles[tile.x];
+    if own.x >= {{product.experts.count}}u {
+        return;
+    }
+    let first_token = own.y;
+    {% else %}
+    let first_token = tile.x * {{product.tile.tokens}}u;
+    {% endif %}
+    {% for part in product.parts | reverse %}
+    {{ "if tile.y >= " ~ part.first_block ~ "u " if not loop.last }}{
+        let first_row = (tile.y - {{part.first_block}}u) * {{product.tile.rows}}u;
+        product{{part.matrix.number}}(first_token, first_row, {{arguments}}{{ ", own.z, own.x" if product.experts }});
+    }{{ " else " if not loop.last }}
+    {% endfor %}
+{% endmacro %}

@@ -1,0 +1,214 @@
+//! The paged cache, and attention of many tokens.
+
+use serde::{Serialize, Serializer};
+
+use super::{F32, SoftCap, Strided, Template};
+use crate::{
+    backend::webgpu::kernel::{Binding, Resource, reads, writes},
+    kv_cache::{CacheType, PAGE_POSITIONS},
+};
+
+/// The format of cached keys and values, as templates compare it: `f32`, `f16` or `q8_0`.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheFormat(pub CacheType);
+
+impl Serialize for CacheFormat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = match self.0 {
+            CacheType::F32 => "f32",
+            CacheType::F16 => "f16",
+            CacheType::Q8_0 => "q8_0",
+        };
+        serializer.serialize_newtype_struct("CacheFormat", name)
+    }
+}
+
+/// A layer's keys and values in pages of 64 positions.
+///
+/// A page has, for each head, its keys `[dim, 64]`; then, for each head, its values `[64, dim]`. As q8_0, an f16 scale
+/// for each 32 neighbours of an element's positions follows, in the same order.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PagedCache {
+    /// The format of the elements.
+    pub format: CacheFormat,
+    /// Elements of a word.
+    pub per_word: usize,
+    /// Words of a page.
+    pub page_words: usize,
+    /// The first word, in a page, of its scales.
+    pub scales_at: usize,
+    /// The number of the layer's page table among those of a sequence.
+    pub table: usize,
+    /// Page tables of a sequence, whose entries alternate.
+    pub tables: usize,
+    /// Key-value heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Elements of a head in the cache, a multiple of 16; those beyond `head_dim` are 0.
+    pub dim: usize,
+    /// The buffer of the layer's pages.
+    #[serde(skip)]
+    pub pages: Resource,
+}
+
+/// The shape of a layer's cache, and where it lies.
+pub struct CacheShape {
+    /// The format of the elements.
+    pub cache_type: CacheType,
+    /// The number of the layer.
+    pub layer: usize,
+    /// The number of the layer's page table among those of a sequence.
+    pub table: usize,
+    /// Page tables of a sequence.
+    pub tables: usize,
+    /// Key-value heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+}
+
+impl From<CacheShape> for PagedCache {
+    fn from(shape: CacheShape) -> Self {
+        let CacheShape { cache_type, layer, table, tables, kv_heads, head_dim } = shape;
+        let dim = padded(head_dim);
+        let elements = 2 * kv_heads * PAGE_POSITIONS * dim;
+        let (page_words, scales_at) = match cache_type {
+            CacheType::F32 => (elements, 0),
+            CacheType::F16 => (elements / 2, 0),
+            CacheType::Q8_0 => (elements / 32 * 34 / 4, elements / 4),
+        };
+        let per_word = elements_per_word(cache_type);
+        let (format, pages) = (CacheFormat(cache_type), Resource::Cache(layer));
+        Self { format, per_word, page_words, scales_at, table, tables, kv_heads, head_dim, dim, pages }
+    }
+}
+
+/// Returns the elements of a head in the cache, as [`CacheType::row_bytes`] counts them.
+pub fn padded(head_dim: usize) -> usize {
+    head_dim.next_multiple_of(16)
+}
+
+/// Returns the elements of the cache in a word.
+pub fn elements_per_word(cache_type: CacheType) -> usize {
+    match cache_type {
+        CacheType::F32 => 1,
+        CacheType::F16 => 2,
+        CacheType::Q8_0 => 4,
+    }
+}
+
+/// Appends keys and values to the cache.
+#[derive(Debug, Serialize)]
+pub struct Append {
+    /// Invocations of a workgroup, which has up to four positions of a head.
+    pub workgroup: u32,
+    /// The layer's cache.
+    pub cache: PagedCache,
+    /// The first word, in the step's buffer, of its `AppendQuad`s.
+    pub quads_at: usize,
+    /// The keys, `[tokens, kv_heads, head_dim]`.
+    pub k: Strided,
+    /// The values, `[tokens, kv_heads, head_dim]`.
+    pub v: Strided,
+}
+
+impl Template for Append {
+    const NAME: &'static str = "append";
+
+    fn bindings(&self) -> Vec<Binding> {
+        vec![reads("k", "f32", self.k.rows), reads("v", "f32", self.v.rows), writes("cache", "u32", self.cache.pages)]
+    }
+}
+
+/// What becomes of the products of queries and keys before the softmax.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Scores {
+    /// Multiplies a score.
+    pub scale: F32,
+    /// `scale log2(e)`, where scores become weights by powers of two.
+    pub log2_scale: F32,
+    /// Caps a score, once it is scaled.
+    pub soft_cap: Option<SoftCap>,
+    /// Positions that a token sees, the last of them its own; all up to it if there is no such number.
+    pub window: Option<usize>,
+}
+
+impl From<crate::graph::Scores> for Scores {
+    fn from(scores: crate::graph::Scores) -> Self {
+        let crate::graph::Scores { scale, softcap, window } = scores;
+        let log2_scale = (f64::from(scale) * std::f64::consts::LOG2_E) as f32;
+        Self { scale: F32(scale), log2_scale: F32(log2_scale), soft_cap: softcap.map(SoftCap::from), window }
+    }
+}
+
+/// Attention of many tokens over the cache, on any adapter.
+#[derive(Debug, Serialize)]
+pub struct AttentionPrefill {
+    /// Invocations of a workgroup, a multiple of 16.
+    pub threads: usize,
+    /// Tokens of a workgroup, of one sequence.
+    pub block: usize,
+    /// The first word, in the step's buffer, of its `AttentionBlock`s.
+    pub blocks_at: usize,
+    /// The layer's cache.
+    pub cache: PagedCache,
+    /// Query heads.
+    pub heads: usize,
+    /// What becomes of scores.
+    pub scores: Scores,
+    /// The queries, `[tokens, heads, head_dim]`.
+    pub q: Strided,
+    /// The result, `[tokens, heads, head_dim]`.
+    pub y: Strided,
+}
+
+impl Template for AttentionPrefill {
+    const NAME: &'static str = "attention_prefill";
+
+    fn bindings(&self) -> Vec<Binding> {
+        // Four elements at a time, if they lie side by side.
+        let cached = match self.cache.format.0 {
+            CacheType::F32 => "vec4<u32>",
+            CacheType::F16 => "vec2<u32>",
+            CacheType::Q8_0 => "u32",
+        };
+        let query = if self.cache.head_dim.is_multiple_of(4) { "vec4<f32>" } else { "f32" };
+        vec![reads("q", query, self.q.rows), reads("kv", cached, self.cache.pages), writes("y", "f32", self.y.rows)]
+    }
+}
+
+/// Attention of many tokens over a cache of f16, with cooperative matrices.
+#[derive(Debug, Serialize)]
+pub struct AttentionPrefillCoop {
+    /// Tokens of a workgroup, of one sequence: 16 for each subgroup.
+    pub block: usize,
+    /// Positions that the workgroup attends to at a time.
+    pub tile: usize,
+    /// Invocations of a subgroup.
+    pub subgroup_size: u32,
+    /// The first word, in the step's buffer, of its `AttentionBlock`s.
+    pub blocks_at: usize,
+    /// The layer's cache, of f16.
+    pub cache: PagedCache,
+    /// Query heads.
+    pub heads: usize,
+    /// What becomes of scores.
+    pub scores: Scores,
+    /// The queries, `[tokens, heads, head_dim]`.
+    pub q: Strided,
+    /// The result, `[tokens, heads, head_dim]`.
+    pub y: Strided,
+}
+
+impl Template for AttentionPrefillCoop {
+    const NAME: &'static str = "attention_prefill_coop";
+
+    fn bindings(&self) -> Vec<Binding> {
+        vec![
+            reads("q", "vec4<f32>", self.q.rows),
+            reads("kv", "vec4<f16>", self.cache.pages),
+            writes("y", "vec4<f32>", self.y.rows),
+        ]
+    }
+}

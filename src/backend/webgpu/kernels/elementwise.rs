@@ -1,0 +1,109 @@
+//! Functions of single elements.
+
+use serde::Serialize;
+
+use super::{Function, SoftCap, Strided, Template};
+use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
+
+/// `y[row, column] = op(a[row, column], b[row, column])`.
+#[derive(Debug, Serialize)]
+pub struct Elementwise {
+    /// Invocations of a workgroup, each with a column.
+    pub workgroup: usize,
+    /// Columns of a row of `y`.
+    pub width: usize,
+    /// The function.
+    pub op: ElementOp,
+    /// The first operand, unless it is `y` itself.
+    pub a: Option<Strided>,
+    /// The result.
+    pub y: Strided,
+}
+
+/// A function of one or two elements.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ElementOp {
+    /// Returns the element as it is.
+    Copy,
+    /// Combines the element with the same column of a second operand.
+    Binary {
+        /// How they are combined.
+        operator: Operator,
+        /// The second operand.
+        b: Second,
+    },
+    /// Applies an activation.
+    Activate {
+        /// The activation.
+        function: Function,
+    },
+    /// Applies a soft cap.
+    SoftCap {
+        /// The cap.
+        cap: SoftCap,
+    },
+    /// Returns `len` columns of every `every`, from column `first` on.
+    Slice {
+        /// The first column.
+        first: usize,
+        /// Columns that are taken together.
+        len: usize,
+        /// Columns from one such group to the next.
+        every: usize,
+    },
+}
+
+/// An operator of WGSL.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub enum Operator {
+    /// Addition.
+    #[serde(rename = "+")]
+    Add,
+    /// Multiplication.
+    #[serde(rename = "*")]
+    Mul,
+    /// Division.
+    #[serde(rename = "/")]
+    Div,
+}
+
+/// The second operand of an [`Operator`].
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Second {
+    /// A row for each row of the first operand.
+    Rows {
+        /// Elements from the start of a row to the start of the next.
+        stride: usize,
+        /// The buffer of the rows.
+        #[serde(skip)]
+        rows: Resource,
+    },
+    /// One row for all rows.
+    Row {
+        /// The buffer of the row.
+        #[serde(skip)]
+        row: Resource,
+    },
+    /// One number for all elements.
+    Number {
+        /// The buffer of the number.
+        #[serde(skip)]
+        number: Resource,
+    },
+}
+
+impl Template for Elementwise {
+    const NAME: &'static str = "elementwise";
+
+    fn bindings(&self) -> Vec<Binding> {
+        let mut bindings = vec![writes("y", "f32", self.y.rows)];
+        bindings.extend(self.a.map(|a| reads("a", "f32", a.rows)));
+        if let ElementOp::Binary { b, .. } = &self.op {
+            let (Second::Rows { rows: b, .. } | Second::Row { row: b } | Second::Number { number: b }) = b;
+            bindings.push(reads("b", "f32", *b));
+        }
+        bindings
+    }
+}

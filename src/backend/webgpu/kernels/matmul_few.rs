@@ -1,0 +1,153 @@
+//! Products of few rows.
+
+use serde::Serialize;
+
+use super::{Buffer, F32, Function, PackedMatrix, RowCount, Stack, Template};
+use crate::backend::webgpu::{
+    kernel::{Binding, Resource, reads, writes},
+    tiles::Few,
+};
+
+/// Products of up to `tokens` rows `x` at a time with packed matrices.
+///
+/// Matrices of codes are multiplied with rows of int8, matrices of floats with rows of f32.
+#[derive(Debug, Serialize)]
+pub struct MatMulFew {
+    /// How the work is divided.
+    pub shape: Few,
+    /// The least size of a subgroup, if invocations exchange values within one.
+    pub subgroup: Option<u32>,
+    /// Rows `x` that are multiplied together.
+    pub tokens: usize,
+    /// The number of rows `x`.
+    pub rows: RowCount,
+    /// Elements of a row `x`.
+    pub columns: usize,
+    /// The rows as int8, if a part has codes.
+    pub x_q8: Option<Q8Input>,
+    /// Elements from the start of a row of f32 to the start of the next.
+    pub x_stride: usize,
+    /// The rows as f32, if a part has floats.
+    pub x_f32: Option<Buffer>,
+    /// The matrices. All have the same columns.
+    pub parts: Vec<FewPart>,
+    /// What is done with the products.
+    pub finish: Finish,
+    /// The result as int8, if the kernel writes it. A workgroup then has 32 rows of the matrix.
+    pub y_q8: Option<Q8Output>,
+    /// The experts, if the parts are stacks of them.
+    pub experts: Option<FewExperts>,
+}
+
+/// Rows of int8.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Q8Input {
+    /// The norm that the rows lack.
+    pub norm: Option<PendingNorm>,
+    /// The buffer of the rows.
+    #[serde(skip)]
+    pub rows: Resource,
+}
+
+/// A norm that rows lack: they are multiplied by its weights, but not yet divided by the root of their mean square.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PendingNorm {
+    /// Added to the mean square.
+    pub eps: F32,
+    /// 1 / the elements of a row.
+    pub reciprocal: F32,
+}
+
+/// A matrix, or as many of its rows as one binding holds.
+#[derive(Debug, Serialize)]
+pub struct FewPart {
+    /// The matrix.
+    pub matrix: PackedMatrix,
+    /// Rows of the matrix, or of each expert's.
+    pub rows: usize,
+    /// Where the rows of each expert lie, if the matrix is a stack.
+    pub stack: Option<Stack>,
+    /// The first workgroup that has rows of the part.
+    pub first_block: usize,
+    /// The workgroup after the last that has rows of the part.
+    pub end_block: usize,
+    /// The first element, in a row of the result, of the part's products.
+    pub out_at: usize,
+    /// Elements from the start of a row of the result to the start of the next.
+    pub out_stride: usize,
+    /// The buffer of the result, if f32 is written.
+    pub out: Option<Buffer>,
+}
+
+/// What is done with products.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Finish {
+    /// They are the result.
+    Store,
+    /// They are added to what the buffer of the result holds. There is one part.
+    AddInPlace,
+    /// They are added to other rows. There is one part.
+    Add {
+        /// Elements from the start of a row to the start of the next.
+        stride: usize,
+        /// The buffer of the rows.
+        #[serde(skip)]
+        rows: Resource,
+    },
+    /// The product of the first part is multiplied, after an activation, with the product of the second part.
+    Glu {
+        /// The activation.
+        function: Function,
+    },
+}
+
+/// A result that is written as int8 in blocks of 32 (`shared/q8.wgsl`).
+#[derive(Debug, Serialize)]
+pub struct Q8Output {
+    /// Blocks of a row.
+    pub blocks: usize,
+    /// The buffer of the norm's weights, if the result is multiplied by them.
+    pub norm: Option<Buffer>,
+    /// The buffer of the result.
+    #[serde(skip)]
+    pub rows: Resource,
+}
+
+/// The experts of a layer, whose matrices are stacked.
+#[derive(Debug, Serialize)]
+pub struct FewExperts {
+    /// Experts of the layer.
+    pub count: usize,
+    /// Experts of a row, at most.
+    pub top_k: usize,
+    /// Whether a row's result is the sum over its experts, each with its weight. Otherwise each expert of a row has a
+    /// row of the result.
+    pub sums: bool,
+    /// The list of each row's (expert, weight), `[rows, top_k]`.
+    #[serde(skip)]
+    pub selected: Resource,
+}
+
+impl Template for MatMulFew {
+    const NAME: &'static str = "matmul_few";
+
+    fn bindings(&self) -> Vec<Binding> {
+        let mut bindings = vec![];
+        bindings.extend(self.experts.as_ref().map(|experts| reads("selected", "vec2<u32>", experts.selected)));
+        bindings.extend(self.x_q8.map(|x| reads("x_q8", "vec4<u32>", x.rows)));
+        bindings.extend(self.x_f32.map(|x| reads("x_f32", "vec4<f32>", x.0)));
+        bindings.extend(self.parts.iter().flat_map(|part| part.matrix.bindings()));
+        if let Finish::Add { rows, .. } = self.finish {
+            bindings.push(reads("residual", "f32", rows));
+        }
+        for part in &self.parts {
+            bindings.extend(part.out.map(|out| writes(format!("out{}", part.matrix.number), "f32", out.0)));
+        }
+        if let Some(y) = &self.y_q8 {
+            bindings.extend(y.norm.map(|norm| reads("norm", "f32", norm.0)));
+            bindings.push(writes("y_q8", "u32", y.rows));
+        }
+        bindings
+    }
+}

@@ -1,0 +1,122 @@
+//! Products of many rows.
+
+use serde::Serialize;
+
+use super::{PackedMatrix, RowCount, Stack, Template};
+use crate::backend::webgpu::{
+    kernel::{Binding, Resource, reads, writes},
+    tiles::{Patch, Tile},
+};
+
+/// Products `y[t, n] = sum over k of x[t, k] w[n, k]`, in tiles of rows `x` and rows `w`.
+#[derive(Debug, Serialize)]
+pub struct TiledProduct {
+    /// What a workgroup has.
+    pub tile: Tile,
+    /// Elements of a row `w`, a multiple of 32.
+    pub columns: usize,
+    /// Elements of a row `x`; those beyond are not read or are 0.
+    pub width: usize,
+    /// Elements from the start of a row `x` to the start of the next.
+    pub x_stride: usize,
+    /// The number of rows `x`.
+    pub rows: RowCount,
+    /// The matrices `w`. All have the same columns.
+    pub parts: Vec<TiledPart>,
+    /// The experts, if the matrices are stacks of them. Then rows are slots: a row of `x` for one expert.
+    pub experts: Option<TiledExperts>,
+}
+
+/// A matrix, or as many of its rows as one binding holds.
+#[derive(Debug, Serialize)]
+pub struct TiledPart {
+    /// The matrix.
+    pub matrix: PackedMatrix,
+    /// Rows of the matrix, or of each expert's.
+    pub rows: usize,
+    /// Where the rows of each expert lie, if the matrix is a stack.
+    pub stack: Option<Stack>,
+    /// The first workgroup that has rows of the part.
+    pub first_block: usize,
+    /// The first element, in a row of the result, of the part's products.
+    pub out_at: usize,
+    /// Elements from the start of a row of the result to the start of the next.
+    pub out_stride: usize,
+    /// Whether products are added to what the buffer of the result holds.
+    pub adds: bool,
+    /// The buffer of the result.
+    #[serde(skip)]
+    pub out: Resource,
+}
+
+/// The experts of a layer, whose rows are listed in tiles.
+#[derive(Debug, Serialize)]
+pub struct TiledExperts {
+    /// Experts of the layer.
+    pub count: usize,
+    /// Whether a slot reads the row `x` of its token, rather than its own.
+    pub gathers: bool,
+}
+
+impl TiledProduct {
+    /// Returns the bindings after those of `x`.
+    fn bindings(&self) -> Vec<Binding> {
+        let mut bindings = vec![];
+        if let Some(experts) = &self.experts {
+            bindings.push(reads("tiles", "vec4<u32>", Resource::Tiles));
+            bindings.extend(experts.gathers.then(|| reads("token_of", "u32", Resource::TokenOf)));
+        }
+        for part in &self.parts {
+            bindings.extend(part.matrix.bindings());
+            bindings.push(writes(format!("out{}", part.matrix.number), "f32", part.out));
+        }
+        bindings
+    }
+}
+
+/// A [`TiledProduct`] of f32 on any adapter.
+#[derive(Debug, Serialize)]
+pub struct MatMulTiled {
+    /// The product.
+    pub product: TiledProduct,
+    /// The buffer of the rows `x`.
+    #[serde(skip)]
+    pub x: Resource,
+}
+
+impl Template for MatMulTiled {
+    const NAME: &'static str = "matmul_tiled";
+
+    fn bindings(&self) -> Vec<Binding> {
+        let mut bindings = vec![reads("x", "vec4<f32>", self.x)];
+        bindings.extend(self.product.bindings());
+        bindings
+    }
+}
+
+/// A [`TiledProduct`] with cooperative matrices: f16 in, f32 sums.
+#[derive(Debug, Serialize)]
+pub struct MatMulCoop {
+    /// The product.
+    pub product: TiledProduct,
+    /// What a subgroup has of the tile.
+    pub patch: Patch,
+    /// Invocations of a subgroup.
+    pub subgroup_size: u32,
+    /// The buffer of the rows `x`, as f16.
+    #[serde(skip)]
+    pub x: Resource,
+    /// The buffer of the factors of the rows `x`.
+    #[serde(skip)]
+    pub x_scale: Resource,
+}
+
+impl Template for MatMulCoop {
+    const NAME: &'static str = "matmul_coop";
+
+    fn bindings(&self) -> Vec<Binding> {
+        let mut bindings = vec![reads("x", "vec4<f16>", self.x), reads("x_scale", "f32", self.x_scale)];
+        bindings.extend(self.product.bindings());
+        bindings
+    }
+}

@@ -1,0 +1,68 @@
+//! Typed parameters of the WGSL templates in `kernels/`: one struct for each template.
+//!
+//! A struct's serialized fields are the variables of its template, and its resources, which are not serialized, say
+//! which buffers the template binds. A template begins with the list of its variables and buffers; `tests.rs` compares
+//! that list with the struct, and renders each struct with every option both ways.
+
+mod attention;
+mod attention_step;
+mod elementwise;
+mod experts;
+mod matmul_few;
+mod matmul_tiled;
+mod recurrent;
+mod rows;
+mod sampling;
+mod shared;
+
+pub(super) use self::{
+    attention::{
+        Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, PagedCache, Scores, elements_per_word, padded,
+    },
+    attention_step::{AttentionCombine, AttentionOutput, AttentionStep, HeadNorms, NewToken, StepShape},
+    elementwise::{ElementOp, Elementwise, Operator, Second},
+    experts::{Combine, Group, Route},
+    matmul_few::{FewExperts, FewPart, Finish, MatMulFew, PendingNorm, Q8Input, Q8Output},
+    matmul_tiled::{MatMulCoop, MatMulTiled, TiledExperts, TiledPart, TiledProduct},
+    recurrent::{ChunkShape, Delta, GatedDelta, GatedDeltaChunks, GatedDeltaPass, RunTable, ShortConv},
+    rows::{HalfOutput, Heads, IdRange, InputName, RowInput, RowSource, Rows},
+    sampling::{Argmax, ArgmaxRound, Best},
+    shared::{Buffer, F32, Function, Norm, PackedMatrix, Records, Rotation, RowCount, SoftCap, Stack, Strided},
+};
+
+use std::fmt::Debug;
+
+use minijinja::{Value, context, value::Serde};
+use serde::Serialize;
+
+use super::kernel::{Binding, Resource, reads};
+
+/// The parameters of one template.
+pub(super) trait Template: Debug + Serialize {
+    /// The name of the template's file in `kernels/`, without its ending.
+    const NAME: &'static str;
+
+    /// Returns the buffers that the template binds after the step's, in the order of their binding numbers.
+    fn bindings(&self) -> Vec<Binding>;
+}
+
+/// A [`Template`] whose type is not known.
+pub(super) trait AnyTemplate: Debug + Send + Sync {
+    /// Returns [`Template::NAME`].
+    fn name(&self) -> &'static str;
+
+    /// Returns the template's variables: the parameters, and `bindings`, all buffers with the step's first.
+    fn variables(&self, bindings: &[Binding]) -> Value;
+}
+
+impl<T: Template + Send + Sync> AnyTemplate for T {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn variables(&self, bindings: &[Binding]) -> Value {
+        let step = reads("step", "u32", Resource::Step);
+        let bindings: Vec<_> = std::iter::once(&step).chain(bindings).collect();
+        context! { bindings => Value::from(Serde(bindings)), ..Value::from(Serde(self)) }
+    }
+}

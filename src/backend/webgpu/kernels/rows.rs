@@ -1,0 +1,188 @@
+//! Rows made ready for the kernels that read them, and heads within rows.
+
+use serde::Serialize;
+
+use super::{Buffer, Function, Norm, PackedMatrix, Records, Rotation, Strided, Template};
+use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
+
+/// Makes rows, norms them if asked to, and writes them in the forms that are wanted.
+#[derive(Debug, Serialize)]
+pub struct Rows {
+    /// Invocations of a workgroup, which has a row.
+    pub workgroup: u32,
+    /// The least size of a subgroup, if invocations exchange values within one.
+    pub subgroup: Option<u32>,
+    /// Elements of a row.
+    pub width: usize,
+    /// How rows are made.
+    pub source: RowSource,
+    /// The norm of the rows.
+    pub norm: Option<Norm>,
+    /// The rows before the norm, as f32.
+    pub sum: Option<Strided>,
+    /// The rows as f32.
+    pub y: Option<Strided>,
+    /// The rows as int8 in blocks of 32 (`shared/q8.wgsl`).
+    pub y_q8: Option<Buffer>,
+    /// The rows as f16.
+    pub y_f16: Option<HalfOutput>,
+}
+
+/// How a row is made.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RowSource {
+    /// Copies the row of the same number.
+    Copy {
+        /// The rows.
+        a: RowInput,
+    },
+    /// Copies the row of the token whose logits are wanted.
+    Select {
+        /// The rows of all tokens.
+        a: RowInput,
+        /// The tokens' records.
+        records: Records,
+    },
+    /// Adds two rows.
+    Sum {
+        /// The first summand.
+        a: RowInput,
+        /// The second summand.
+        b: RowInput,
+    },
+    /// Multiplies two rows, the first after an activation.
+    Glu {
+        /// The activation.
+        function: Function,
+        /// The rows that are activated.
+        a: RowInput,
+        /// The other rows.
+        b: RowInput,
+    },
+    /// Decodes the row of the token's id.
+    Embed {
+        /// The table, `[vocabulary, width]`.
+        table: PackedMatrix,
+        /// The ids of the rows that `table` has, if other dispatches have the rest.
+        ids: Option<IdRange>,
+    },
+}
+
+/// Consecutive ids.
+#[derive(Debug, Serialize)]
+pub struct IdRange {
+    /// The first id.
+    pub first: usize,
+    /// The id after the last.
+    pub end: usize,
+}
+
+/// Rows of f32 that are read.
+#[derive(Debug, Serialize)]
+pub struct RowInput {
+    /// The name of the buffer.
+    pub name: InputName,
+    /// Elements from the start of a row to the start of the next.
+    pub stride: usize,
+    /// The buffer.
+    #[serde(skip)]
+    pub rows: Resource,
+}
+
+/// The name of a buffer that is read: that of the output which overwrites it, if one does.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputName {
+    /// The first operand.
+    A,
+    /// The second operand.
+    B,
+    /// The rows before the norm.
+    Sum,
+    /// The rows as f32.
+    Y,
+}
+
+/// Rows of f16, each divided by a power of two so that it does not overflow.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct HalfOutput {
+    /// Elements from the start of a row to the start of the next.
+    pub stride: usize,
+    /// The buffer of the rows, two elements a word.
+    #[serde(skip)]
+    pub rows: Resource,
+    /// The buffer of the powers of two, an f32 a row.
+    #[serde(skip)]
+    pub scales: Resource,
+}
+
+impl RowInput {
+    /// Returns the binding of the buffer, unless the binding of an output is the same buffer.
+    fn binding(&self) -> Option<Binding> {
+        match self.name {
+            InputName::A => Some(reads("a", "vec4<f32>", self.rows)),
+            InputName::B => Some(reads("b", "vec4<f32>", self.rows)),
+            InputName::Sum | InputName::Y => None,
+        }
+    }
+}
+
+impl Template for Rows {
+    const NAME: &'static str = "rows";
+
+    fn bindings(&self) -> Vec<Binding> {
+        let mut bindings = match &self.source {
+            RowSource::Copy { a } | RowSource::Select { a, .. } => a.binding().into_iter().collect(),
+            RowSource::Sum { a, b } | RowSource::Glu { a, b, .. } => {
+                a.binding().into_iter().chain(b.binding()).collect()
+            }
+            RowSource::Embed { table, .. } => {
+                let mut bindings = vec![reads("ids", "u32", Resource::Ids)];
+                bindings.extend(table.bindings());
+                bindings
+            }
+        };
+        bindings.extend(self.norm.map(|norm| reads("norm_weight", "vec4<f32>", norm.weight)));
+        bindings.extend(self.sum.map(|sum| writes("sum", "vec4<f32>", sum.rows)));
+        bindings.extend(self.y.map(|y| writes("y", "vec4<f32>", y.rows)));
+        bindings.extend(self.y_q8.map(|y| writes("y_q8", "u32", y.0)));
+        if let Some(half) = self.y_f16 {
+            bindings.push(writes("y_f16", "u32", half.rows));
+            bindings.push(writes("y_scales", "f32", half.scales));
+        }
+        bindings
+    }
+}
+
+/// Norms heads, rotates them, or both.
+#[derive(Debug, Serialize)]
+pub struct Heads {
+    /// Invocations of a workgroup, which has a head of a token.
+    pub workgroup: u32,
+    /// The least size of a subgroup, if invocations exchange values within one.
+    pub subgroup: Option<u32>,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// The heads, `[tokens, heads, head_dim]`, unless they are `y` itself.
+    pub x: Option<Strided>,
+    /// The result.
+    pub y: Strided,
+    /// The norm of each head.
+    pub norm: Option<Norm>,
+    /// The rotation after it.
+    pub rotation: Option<Rotation>,
+    /// The tokens' records.
+    pub records: Records,
+}
+
+impl Template for Heads {
+    const NAME: &'static str = "heads";
+
+    fn bindings(&self) -> Vec<Binding> {
+        let mut bindings = vec![writes("y", "f32", self.y.rows)];
+        bindings.extend(self.x.map(|x| reads("x", "f32", x.rows)));
+        bindings.extend(self.norm.map(|norm| reads("weight", "f32", norm.weight)));
+        bindings
+    }
+}

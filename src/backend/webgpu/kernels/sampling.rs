@@ -1,0 +1,82 @@
+//! The choice of tokens from logits.
+
+use serde::Serialize;
+
+use super::{Buffer, Template};
+use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
+
+/// Finds the largest logit.
+#[derive(Debug, Serialize)]
+pub struct Argmax {
+    /// Invocations of a workgroup.
+    pub workgroup: usize,
+    /// Candidates of a row: logits, or what workgroups found before.
+    pub count: usize,
+    /// Candidates of a workgroup.
+    pub share: usize,
+    /// What the candidates are.
+    pub round: ArgmaxRound,
+}
+
+/// The two dispatches of a search.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ArgmaxRound {
+    /// Each workgroup finds the largest of its share of the logits.
+    Shares {
+        /// Workgroups of a row.
+        groups: usize,
+        /// Elements from the start of a row of logits to the start of the next.
+        stride: usize,
+        /// The buffer of the logits.
+        #[serde(skip)]
+        logits: Resource,
+    },
+    /// One workgroup joins what those found.
+    Join,
+}
+
+impl Template for Argmax {
+    const NAME: &'static str = "argmax";
+
+    fn bindings(&self) -> Vec<Binding> {
+        match self.round {
+            ArgmaxRound::Shares { logits, .. } => {
+                vec![reads("logits", "f32", logits), writes("chosen", "vec2<u32>", Resource::Finds)]
+            }
+            ArgmaxRound::Join => {
+                vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::Chosen)]
+            }
+        }
+    }
+}
+
+/// Finds the largest logits, in order: each workgroup sorts its share of them and keeps the first.
+#[derive(Debug, Serialize)]
+pub struct Best {
+    /// Invocations of a workgroup.
+    pub workgroup: usize,
+    /// Candidates: logits, or what the round before kept.
+    pub count: usize,
+    /// Candidates of a workgroup, a power of two.
+    pub share: usize,
+    /// Candidates that a workgroup keeps.
+    pub kept: usize,
+    /// The buffer of the logits, in the first round.
+    pub logits: Option<Buffer>,
+    /// The number of the round, which names the buffers between rounds.
+    #[serde(skip)]
+    pub round: usize,
+}
+
+impl Template for Best {
+    const NAME: &'static str = "best";
+
+    fn bindings(&self) -> Vec<Binding> {
+        let from = match self.logits {
+            Some(logits) => reads("logits", "f32", logits.0),
+            None => reads("found", "vec2<u32>", Resource::Best(self.round.saturating_sub(1))),
+        };
+        vec![from, writes("best", "vec2<u32>", Resource::Best(self.round))]
+    }
+}

@@ -1,0 +1,198 @@
+//! Parameters that several templates have.
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    backend::webgpu::{
+        arena::{Matrix, MatrixPart, Range},
+        kernel::{Binding, Resource, reads},
+        step::{Layout, RECORDS},
+    },
+    graph::{Activation, RopeStyle, Rows},
+};
+
+/// A number that templates write as an `f32` literal of WGSL.
+#[derive(Clone, Copy, Debug)]
+pub struct F32(pub f32);
+
+impl Serialize for F32 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_newtype_struct("F32", &format!("{:?}f", self.0))
+    }
+}
+
+/// An activation, by the name of its function in `shared/activations.wgsl`.
+#[derive(Clone, Copy, Debug)]
+pub struct Function(pub Activation);
+
+impl Serialize for Function {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = match self.0 {
+            Activation::Silu => "silu",
+            Activation::Gelu => "gelu",
+            Activation::Sigmoid => "sigmoid",
+        };
+        serializer.serialize_newtype_struct("Function", name)
+    }
+}
+
+/// A buffer that a kernel binds. Templates see `true`, so that they can ask whether an optional buffer is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer(pub Resource);
+
+impl Serialize for Buffer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_newtype_struct("Buffer", &true)
+    }
+}
+
+/// Rows of f32 and the distance between them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Strided {
+    /// Elements from the start of a row to the start of the next.
+    pub stride: usize,
+    /// The buffer of the rows.
+    #[serde(skip)]
+    pub rows: Resource,
+}
+
+/// The number of a step's rows, which a kernel reads from the step's header.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowCount {
+    /// One row for each token.
+    Tokens,
+    /// One row for each token whose logits the step wants.
+    Outputs,
+}
+
+impl From<Rows> for RowCount {
+    fn from(rows: Rows) -> Self {
+        match rows {
+            Rows::Tokens | Rows::Fixed(_) => Self::Tokens,
+            Rows::Outputs => Self::Outputs,
+        }
+    }
+}
+
+/// The soft cap `c tanh(x / c)`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SoftCap {
+    /// The cap `c`.
+    cap: F32,
+    /// `2 c`.
+    twice: F32,
+    /// `2 / c`.
+    two_over: F32,
+}
+
+impl From<f32> for SoftCap {
+    fn from(cap: f32) -> Self {
+        Self { cap: F32(cap), twice: F32(2.0 * cap), two_over: F32(2.0 / cap) }
+    }
+}
+
+/// The RMS norm of rows: `x / sqrt(mean(x^2) + eps) * weight`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Norm {
+    /// Added to the mean square.
+    eps: F32,
+    /// 1 / the elements of a row.
+    reciprocal: F32,
+    /// The buffer of the weights, one for each element of a row.
+    #[serde(skip)]
+    pub weight: Resource,
+}
+
+impl Norm {
+    /// Makes the norm of rows of `width` elements.
+    pub fn new(width: usize, eps: f32, weight: Resource) -> Self {
+        Self { eps: F32(eps), reciprocal: F32(1.0 / width as f32), weight }
+    }
+}
+
+/// Where the records of a step's tokens lie in its buffer.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Records {
+    /// The first word of the first record.
+    at: usize,
+    /// Words of a record.
+    words: usize,
+}
+
+impl From<&Layout> for Records {
+    fn from(layout: &Layout) -> Self {
+        Self { at: RECORDS, words: layout.record_words() }
+    }
+}
+
+/// A rotary position embedding of heads.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Rotation {
+    /// Which elements are rotated together.
+    pub style: RotationStyle,
+    /// Pairs of a head that are rotated, in its first `2 pairs` elements.
+    pub pairs: usize,
+    /// The first word, in a token's record, of the (cosine, sine) of each pair.
+    pub angles_at: usize,
+}
+
+/// Which elements of a head are rotated together.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RotationStyle {
+    /// `2 i` and `2 i + 1`.
+    Adjacent,
+    /// `i` and `i + pairs`.
+    Halves,
+}
+
+impl From<RopeStyle> for RotationStyle {
+    fn from(style: RopeStyle) -> Self {
+        match style {
+            RopeStyle::Adjacent => Self::Adjacent,
+            RopeStyle::Halves => Self::Halves,
+        }
+    }
+}
+
+/// A packed matrix, or as many of its rows as one binding holds, in the planes of its format.
+#[derive(Clone, Debug, Serialize)]
+pub struct PackedMatrix {
+    /// Ends the names of the matrix's buffers and of its decoder: `wide0`, `small0`, `unit0`.
+    pub number: usize,
+    /// The format's decoder, a file in `format/`.
+    pub format: &'static str,
+    /// Whether the decoder makes units of codes, rather than of floats.
+    pub coded: bool,
+    /// Units of 32 columns in a row.
+    pub units: usize,
+    /// The first word of each plane.
+    pub at: Vec<u32>,
+    /// The buffer's range of the planes.
+    #[serde(skip)]
+    pub range: Range,
+}
+
+impl PackedMatrix {
+    /// Makes the parameters of a part of a matrix, which is number `number` of its kernel.
+    pub fn new(number: usize, matrix: &Matrix, part: &MatrixPart) -> Self {
+        let (format, coded) = (matrix.dtype.name(), matrix.planes().coded);
+        Self { number, format, coded, units: matrix.units, at: part.at.clone(), range: part.range }
+    }
+
+    /// Returns the bindings of the matrix: its planes as vectors of four words, and as single words.
+    pub fn bindings(&self) -> [Binding; 2] {
+        let Self { number, range, .. } = self;
+        [reads(format!("wide{number}"), "vec4<u32>", *range), reads(format!("small{number}"), "u32", *range)]
+    }
+}
+
+/// A matrix of each of a layer's experts, in one matrix.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Stack {
+    /// The first row of expert 0.
+    pub offset: usize,
+    /// Rows from one expert's first to the next one's.
+    pub stride: usize,
+}

@@ -1,0 +1,122 @@
+//! Products of few rows.
+
+use std::sync::Arc;
+
+use super::{Command, Lowering, PartProduct, count, parts};
+use crate::{
+    Result,
+    backend::webgpu::{
+        arena::Matrix,
+        kernel::{Count, Kernel, Resource, When},
+        kernels::{Buffer, FewPart, Finish, MatMulFew, PackedMatrix, Q8Input, Q8Output, Strided},
+        lower::{FEW, slot, stride},
+        tiles::{self, Few},
+    },
+    graph::Rows,
+    plan::Place,
+};
+
+/// Rows that a kernel multiplies with at a time, in each of its variants.
+const TOKENS: [usize; 4] = [1, 2, 4, 8];
+
+/// A result that a product writes as int8.
+#[derive(Clone, Copy)]
+pub(super) struct Q8Result {
+    /// The buffer.
+    pub rows: Resource,
+    /// Blocks of a row.
+    pub blocks: usize,
+    /// The weights of the norm that the rows are multiplied by.
+    pub norm: Option<Resource>,
+}
+
+impl Lowering<'_> {
+    /// Multiplies few rows, with a variant of the kernel for each number of them.
+    pub(super) fn few(
+        &mut self,
+        op: &'static str,
+        x: &Place,
+        matrices: &[Arc<Matrix>],
+        outs: &[Strided],
+        finish: Finish,
+        q8: Option<Q8Result>,
+    ) -> Result<()> {
+        let glu = matches!(finish, Finish::Glu { .. });
+        let outs: Vec<_> = if glu { vec![outs[0]; 2] } else { outs.to_vec() };
+        let products: Vec<_> = matrices.iter().zip(outs).flat_map(|(matrix, out)| parts(matrix, out)).collect();
+        let at_once = if glu { 2 } else { tiles::MAX_PARTS };
+        for products in products.chunks(at_once) {
+            let variants = TOKENS.iter().map(|tokens| self.variant(x, products, finish, q8, *tokens)).collect();
+            let by_outputs = x.shape.rows == Rows::Outputs;
+            self.commands.push(Command { op, step: self.step, when: When::Always, variants, by_outputs });
+        }
+        Ok(())
+    }
+
+    fn variant(
+        &self,
+        x: &Place,
+        products: &[PartProduct<'_>],
+        finish: Finish,
+        q8: Option<Q8Result>,
+        tokens: usize,
+    ) -> Kernel {
+        let glu = matches!(finish, Finish::Glu { .. });
+        let rows: usize = products.iter().map(|product| product.part.rows).sum();
+        let units = products[0].matrix.units;
+        let shape = tiles::few(self.traits, units, rows, q8.is_some(), if glu { 2 } else { 1 });
+        // Of a gate and what it is multiplied with, there is one result; as int8 it is all that is wanted.
+        let stored = match (glu, q8) {
+            (true, Some(_)) => 0,
+            (true, None) => 1,
+            (false, _) => products.len(),
+        };
+        let (parts, blocks) = few_parts(products, &shape, stored);
+        let blocks = if glu { parts[0].end_block } else { blocks };
+        let coded = |coded: bool| products.iter().any(|product| product.matrix.planes().coded == coded);
+        let number = x.slot.index();
+        let q8_input = Q8Input { norm: self.pending.get(&number).copied(), rows: Resource::Q8(number) };
+        let kernel = MatMulFew {
+            shape,
+            subgroup: self.traits.subgroup,
+            tokens,
+            rows: x.shape.rows.into(),
+            columns: x.shape.width,
+            x_q8: coded(true).then_some(q8_input),
+            x_stride: stride(x),
+            x_f32: coded(false).then_some(Buffer(slot(x))),
+            parts,
+            finish,
+            y_q8: q8.map(|Q8Result { rows, blocks, norm }| Q8Output { blocks, norm: norm.map(Buffer), rows }),
+            experts: None,
+        };
+        Kernel::new(kernel, [Count::Fixed(blocks), count(x.shape.rows, tokens), Count::Fixed(1)])
+    }
+}
+
+/// Returns the parameters of the parts, of which the first `stored` write f32, and the workgroups that they take.
+fn few_parts(products: &[PartProduct<'_>], shape: &Few, stored: usize) -> (Vec<FewPart>, usize) {
+    let (mut parts, mut block) = (vec![], 0);
+    for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {
+        let first_block = block;
+        block += part.rows.div_ceil(shape.group_rows());
+        parts.push(FewPart {
+            matrix: PackedMatrix::new(number, matrix, part),
+            rows: part.rows,
+            stack: None,
+            first_block,
+            end_block: block,
+            out_at: part.first_row,
+            out_stride: out.stride,
+            out: (number < stored).then_some(Buffer(out.rows)),
+        });
+    }
+    (parts, block)
+}
+
+/// Returns the number of the variant for this many rows.
+pub(in crate::backend::webgpu) fn variant(rows: usize) -> usize {
+    TOKENS.iter().position(|tokens| rows <= *tokens).unwrap_or(TOKENS.len() - 1)
+}
+
+const _: () = assert!(FEW.is_multiple_of(TOKENS[TOKENS.len() - 1]));

@@ -1,0 +1,73 @@
+//! Products of many rows.
+
+use super::{Form, Lowering, PartProduct, count};
+use crate::{
+    backend::webgpu::{
+        kernel::{Count, Kernel, Resource},
+        kernels::{MatMulCoop, MatMulTiled, PackedMatrix, TiledPart, TiledProduct},
+        lower::{slot, stride},
+        tiles::{self, Patch, Tile},
+    },
+    plan::Place,
+    quant::UNIT,
+};
+
+impl Lowering<'_> {
+    /// Multiplies with parts that read one form of the rows; adds to the results if `adds`.
+    pub(super) fn many(&self, x: &Place, products: &[PartProduct<'_>], form: Form, adds: bool) -> Kernel {
+        let rows = products.iter().map(|product| product.part.rows).sum();
+        let (coop_tile, patch) = tiles::coop_tile(self.traits, rows, x.shape.width);
+        let tile = if form == Form::F16 { coop_tile } else { tiles::tile(self.traits) };
+        let (parts, blocks) = tiled_parts(products, &tile, adds);
+        let product = TiledProduct {
+            tile,
+            columns: products[0].matrix.units * UNIT,
+            width: x.shape.width,
+            x_stride: stride(x),
+            rows: x.shape.rows.into(),
+            parts,
+            experts: None,
+        };
+        let number = x.slot.index();
+        let f16 = (form == Form::F16).then_some((patch, [Resource::F16(number), Resource::F16Scale(number)]));
+        let groups = [count(x.shape.rows, tile.tokens), Count::Fixed(blocks), Count::Fixed(1)];
+        self.tiled(product, f16, slot(x), groups)
+    }
+
+    /// Makes the kernel of a product: with matrix units if there are rows of f16 with their factors, and otherwise of
+    /// the rows `x` of f32.
+    pub(in crate::backend::webgpu::lower) fn tiled(
+        &self,
+        product: TiledProduct,
+        f16: Option<(Patch, [Resource; 2])>,
+        x: Resource,
+        groups: [Count; 3],
+    ) -> Kernel {
+        match f16 {
+            Some((patch, [x, x_scale])) => {
+                let subgroup_size = self.traits.subgroup.unwrap_or(32);
+                Kernel::new(MatMulCoop { product, patch, subgroup_size, x, x_scale }, groups)
+            }
+            None => Kernel::new(MatMulTiled { product, x }, groups),
+        }
+    }
+}
+
+/// Returns the parameters of the parts, and the workgroups that they take.
+fn tiled_parts(products: &[PartProduct<'_>], tile: &Tile, adds: bool) -> (Vec<TiledPart>, usize) {
+    let (mut parts, mut block) = (vec![], 0);
+    for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {
+        parts.push(TiledPart {
+            matrix: PackedMatrix::new(number, matrix, part),
+            rows: part.rows,
+            stack: None,
+            first_block: block,
+            out_at: part.first_row,
+            out_stride: out.stride,
+            adds,
+            out: out.rows,
+        });
+        block += part.rows.div_ceil(tile.rows);
+    }
+    (parts, block)
+}
