@@ -16,7 +16,7 @@ use super::{
     lower::{FEW, Lowering, fuses},
     prepare, profile,
     program::{Buffers, Program, STORAGE, read},
-    step::{Layout, Words},
+    step::{EncodedStep, Layout},
 };
 use crate::{
     Error, Result,
@@ -137,10 +137,10 @@ impl GpuExecutable {
 
     /// Writes what changes from step to step, and makes room for it. The tokens may be there already.
     fn prepare(&mut self, step: &Step<'_>, from_device: bool) -> Result<Sizes> {
-        let (words, sizes) = Words::new(&self.layout, step);
+        let (encoded, sizes) = EncodedStep::new(&self.layout, step);
         self.grow(step, &sizes)?;
         let at = |words: usize| 4 * words as u64;
-        let needed = at(self.layout.tables_at() + words.tables.len());
+        let needed = at(self.layout.tables_at() + encoded.tables.len());
         if self.buffers.get(Resource::Step)?.size() < needed {
             self.unbind();
             self.buffers.set(Resource::Step, self.context.buffer("step", 2 * needed, STORAGE)?);
@@ -148,23 +148,23 @@ impl GpuExecutable {
         }
         let buffer = self.buffers.get(Resource::Step)?;
         let queue = &self.context.queue;
-        queue.write_buffer(buffer, 0, bytemuck::cast_slice(&words.records));
+        queue.write_buffer(buffer, 0, encoded.records());
         if !from_device {
             queue.write_buffer(self.buffers.get(Resource::Ids)?, 0, bytemuck::cast_slice(step.tokens));
         }
         if !(self.fused && sizes.single && sizes.tokens <= FEW) {
-            queue.write_buffer(buffer, at(self.layout.quads_at()), bytemuck::cast_slice(&words.quads));
-            queue.write_buffer(buffer, at(self.layout.blocks_at()), bytemuck::cast_slice(&words.blocks));
+            queue.write_buffer(buffer, at(self.layout.quads_at()), encoded.quads());
+            queue.write_buffer(buffer, at(self.layout.blocks_at()), encoded.blocks());
         }
-        if !words.runs.is_empty() {
-            queue.write_buffer(buffer, at(self.layout.runs_at()), bytemuck::cast_slice(&words.runs));
+        if !encoded.runs().is_empty() {
+            queue.write_buffer(buffer, at(self.layout.runs_at()), encoded.runs());
         }
-        if !words.chunks.is_empty() && sizes.tokens > FEW {
-            queue.write_buffer(buffer, at(self.layout.chunks_at()), bytemuck::cast_slice(&words.chunks));
+        if !encoded.chunks().is_empty() && sizes.tokens > FEW {
+            queue.write_buffer(buffer, at(self.layout.chunks_at()), encoded.chunks());
         }
-        if self.tables != words.tables {
-            queue.write_buffer(buffer, at(self.layout.tables_at()), bytemuck::cast_slice(&words.tables));
-            self.tables = words.tables;
+        if self.tables != encoded.tables {
+            queue.write_buffer(buffer, at(self.layout.tables_at()), bytemuck::cast_slice(&encoded.tables));
+            self.tables = encoded.tables;
         }
         Ok(sizes)
     }

@@ -1,16 +1,20 @@
-//! What changes from step to step, as kernels read it: one buffer of words.
+//! The step's buffer: what changes from step to step, as kernels read it, in words of 32 bits.
 //!
-//! | words | hold |
+//! | first word | holds |
 //! |---|---|
-//! | 8 | tokens, outputs, splits of the longest sequence, long runs; the rest is free |
-//! | a record for each token | nothing, its position, where its sequence's page table begins, the token of the output of the record's number; then for each table of frequencies the cosine and sine of each pair |
-//! | 4 for each quad | first token, tokens, first position, where the page's entries begin |
-//! | 4 for each block | first token, tokens, first position, where the page table begins |
-//! | 11 for each run, with recurrent ops, long runs first | first token, tokens, the state before it plus 1 or 0 for none, the state after it, its first chunk; then for each checkpoint after how many tokens, and the state |
-//! | 3 for each chunk of these | the run, the tokens of the run before the chunk, tokens |
-//! | the rest | the page tables: for each page of a sequence the page of the first group of layers, of the second, and so on |
+//! | 0 | a [`StepHeader`] |
+//! | [`RECORDS`] | for each token a [`TokenRecord`], then for each table of frequencies the (cosine, sine) of each pair as f32 |
+//! | [`Layout::quads_at`] | the [`PositionRange`]s that are appended together |
+//! | [`Layout::blocks_at`] | the [`PositionRange`]s whose tokens attend together |
+//! | [`Layout::runs_at`] | with recurrent ops a [`RunRecord`] for each run, long runs first |
+//! | [`Layout::chunks_at`] | with recurrent ops a [`ChunkRecord`] for each chunk of these runs |
+//! | [`Layout::tables_at`] | the page tables: for each page of a sequence the page of the first group of layers, of the second, and so on |
+//!
+//! `kernels/shared/bindings.wgsl` names the fields' words; a test compares the two.
 
-use std::sync::Arc;
+use std::{mem::offset_of, sync::Arc};
+
+use bytemuck::{Pod, Zeroable};
 
 use super::kernel::Sizes;
 use crate::{
@@ -18,30 +22,135 @@ use crate::{
     kv_cache::{PAGE_POSITIONS, PageGroup, RUN_CHECKPOINTS},
 };
 
-/// Where records begin.
-pub(super) const RECORDS: usize = 8;
-/// Words of a record before its angles.
-const RECORD: usize = 4;
-/// Words of a run.
-pub(super) const RUN: usize = 5 + 2 * RUN_CHECKPOINTS;
-/// Words of a chunk.
-pub(super) const RUN_CHUNK: usize = 3;
-/// Tokens that a recurrence may take together. A run of as many is long.
+/// Words of a 32-bit type, or of a struct of them.
+const fn words_of<T>() -> usize {
+    size_of::<T>() / 4
+}
+
+/// The first word of the tokens' records.
+pub(super) const RECORDS: usize = words_of::<StepHeader>();
+/// Words of a [`RunRecord`].
+pub(super) const RUN: usize = words_of::<RunRecord>();
+/// The first word, in a [`RunRecord`], of its checkpoints.
+pub(super) const RUN_CHECKPOINTS_AT: usize = offset_of!(RunRecord, checkpoints) / 4;
+/// Words of a [`ChunkRecord`].
+pub(super) const RUN_CHUNK: usize = words_of::<ChunkRecord>();
+/// Words of a [`PositionRange`].
+const RANGE: usize = words_of::<PositionRange>();
+/// Tokens that a recurrence takes together at most. A run of this many tokens is long.
 pub(super) const CHUNK: usize = 32;
-/// Positions that are appended together.
+/// Positions that are appended together at most.
 const QUAD: usize = 4;
-/// Positions that a workgroup attends to for a single token where the sequence has more than one attends to alone.
+/// Positions that a workgroup attends to for a single token if the sequence has more than one workgroup attends to
+/// alone.
 pub(super) const SPLIT: usize = 256;
 
-/// Where everything is.
+/// The sizes of a step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct StepHeader {
+    /// Tokens.
+    tokens: u32,
+    /// Tokens whose logits are wanted.
+    outputs: u32,
+    /// Splits of the longest sequence.
+    splits: u32,
+    /// Runs of [`CHUNK`] tokens or more.
+    long_runs: u32,
+    unused: [u32; 4],
+}
+
+/// A token.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct TokenRecord {
+    unused: u32,
+    /// The token's position in its sequence.
+    position: u32,
+    /// The first word of the sequence's page tables.
+    page_table: u32,
+    /// The token of the output that has this record's number; 0 if there are fewer outputs.
+    output_token: u32,
+}
+
+/// Consecutive positions of a sequence, and their tokens.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct PositionRange {
+    /// The token of the first position.
+    first_token: u32,
+    /// Positions.
+    tokens: u32,
+    /// The first position.
+    first_position: u32,
+    /// The first word of the sequence's page tables; for positions that are appended, of their page's entries there.
+    pages: u32,
+}
+
+/// A run of a step with a state.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct RunRecord {
+    /// The first token.
+    first_token: u32,
+    /// Tokens.
+    tokens: u32,
+    /// The number of the state before the run, plus 1; 0 if there is none.
+    state_before: u32,
+    /// The number of the state after the run.
+    state_after: u32,
+    /// The number of the first chunk.
+    first_chunk: u32,
+    /// The states that are kept on the way.
+    checkpoints: [Checkpoint; RUN_CHECKPOINTS],
+}
+
+/// A state that is kept within a run.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Checkpoint {
+    /// Tokens of the run before it; 0 if there is none.
+    tokens: u32,
+    /// The number of the state.
+    state: u32,
+}
+
+/// Tokens of a run that a recurrence takes together.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct ChunkRecord {
+    /// The number of the run.
+    run: u32,
+    /// Tokens of the run before the chunk.
+    first_token: u32,
+    /// Tokens.
+    tokens: u32,
+}
+
+macro_rules! plain {
+    ($($record:ty),*) => {
+        $(
+            // SAFETY: the record is `repr(C)` and holds nothing but `u32`, so it has no padding and every pattern of
+            // bits is valid, zeros among them.
+            unsafe impl Zeroable for $record {}
+            // SAFETY: as above.
+            unsafe impl Pod for $record {}
+        )*
+    };
+}
+
+plain!(StepHeader, TokenRecord, PositionRange, RunRecord, Checkpoint, ChunkRecord);
+
+/// Where everything lies in the step's buffer, and what that depends on.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
+    /// Tokens of a step, at most.
     pub max_tokens: usize,
     /// The tables of frequencies, whose angles every record has.
     pub frequencies: Vec<Arc<[f32]>>,
-    /// Tokens of a block.
+    /// Tokens that attend together.
     pub block: usize,
-    /// Positions that one workgroup attends to alone.
+    /// Positions that one workgroup attends to alone for a single token.
     pub split_alone: usize,
     /// The groups of layers that have page tables.
     pub groups: Vec<PageGroup>,
@@ -50,125 +159,174 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// Returns the words of a token's record with its angles.
     pub fn record_words(&self) -> usize {
         self.angles_at(self.frequencies.len())
     }
 
-    /// Where in a record the angles of a table begin.
+    /// Returns the first word, in a token's record, of the angles of a table.
     pub fn angles_at(&self, table: usize) -> usize {
-        RECORD + self.frequencies[..table].iter().map(|row| 2 * row.len()).sum::<usize>()
+        words_of::<TokenRecord>() + self.frequencies[..table].iter().map(|row| 2 * row.len()).sum::<usize>()
     }
 
+    /// Returns the first word of the ranges that are appended.
     pub fn quads_at(&self) -> usize {
         RECORDS + self.max_tokens * self.record_words()
     }
 
+    /// Returns the first word of the ranges that attend together.
     pub fn blocks_at(&self) -> usize {
-        self.quads_at() + 4 * self.max_tokens
+        self.quads_at() + RANGE * self.max_tokens
     }
 
+    /// Returns the first word of the runs.
     pub fn runs_at(&self) -> usize {
-        self.blocks_at() + 4 * self.max_tokens
+        self.blocks_at() + RANGE * self.max_tokens
     }
 
+    /// Returns the first word of the runs' chunks.
     pub fn chunks_at(&self) -> usize {
         self.runs_at() + if self.recurrent { RUN * self.max_tokens } else { 0 }
     }
 
+    /// Returns the first word of the page tables.
     pub fn tables_at(&self) -> usize {
         self.chunks_at() + if self.recurrent { RUN_CHUNK * self.max_tokens } else { 0 }
     }
 }
 
-/// A step in words.
+/// A step, part by part, as its buffer holds it.
 #[derive(Default)]
-pub(super) struct Words {
-    /// The header and the records.
-    pub records: Vec<u32>,
-    pub quads: Vec<u32>,
-    pub blocks: Vec<u32>,
-    pub runs: Vec<u32>,
-    pub chunks: Vec<u32>,
+pub(super) struct EncodedStep {
+    /// The header and the tokens' records.
+    records: Vec<u32>,
+    quads: Vec<PositionRange>,
+    blocks: Vec<PositionRange>,
+    runs: Vec<RunRecord>,
+    chunks: Vec<ChunkRecord>,
+    /// The page tables.
     pub tables: Vec<u32>,
 }
 
-impl Words {
+impl EncodedStep {
+    /// Encodes a step; returns its sizes too.
     pub fn new(layout: &Layout, step: &Step<'_>) -> (Self, Sizes) {
-        let mut words = Self::default();
-        words.records.resize(RECORDS, 0);
+        let mut encoded = Self::default();
+        encoded.records.resize(RECORDS, 0);
         let (mut token, mut longest) = (0, 0);
         for run in step.runs {
-            let table = (layout.tables_at() + words.tables.len()) as u32;
-            words.add_tables(layout, run);
-            for i in 0..run.len {
-                let output = step.outputs.get(token + i).map_or(0, |output| *output as u32);
-                words.records.extend([0, (run.start + i) as u32, table, output]);
-                for frequencies in &layout.frequencies {
-                    words.records.extend(frequencies.iter().flat_map(|frequency| angle(run.start + i, *frequency)));
-                }
-            }
-            words.add_quads(run, token, table as usize);
-            for first in (0..run.len).step_by(layout.block) {
-                let len = layout.block.min(run.len - first);
-                words.blocks.extend([(token + first) as u32, len as u32, (run.start + first) as u32, table]);
-            }
+            let table = layout.tables_at() + encoded.tables.len();
+            encoded.add_tables(layout, run);
+            encoded.add_records(layout, step, run, token, table);
+            encoded.add_quads(run, token, table);
+            encoded.add_blocks(layout, run, token, table);
             longest = longest.max(run.start + run.len);
             token += run.len;
         }
-        let [long_runs, long_chunks] = words.add_states(step.runs);
-        let splits = if longest <= layout.split_alone { 1 } else { longest.div_ceil(SPLIT) };
-        let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
-        let header = [tokens, outputs, splits, long_runs].map(|count| count as u32);
-        words.records[..header.len()].copy_from_slice(&header);
-        let single = step.runs.iter().all(|run| run.len == 1);
+        let (long_runs, long_chunks) = encoded.add_states(step.runs);
         let sizes = Sizes {
-            tokens,
-            outputs,
-            splits,
-            quads: words.quads.len() / 4,
-            blocks: words.blocks.len() / 4,
+            tokens: step.tokens.len(),
+            outputs: step.outputs.len(),
+            splits: if longest <= layout.split_alone { 1 } else { longest.div_ceil(SPLIT) },
+            quads: encoded.quads.len(),
+            blocks: encoded.blocks.len(),
             runs: step.runs.len(),
             long_runs,
-            chunks: words.chunks.len() / RUN_CHUNK,
+            chunks: encoded.chunks.len(),
             long_chunks,
-            single,
+            single: step.runs.iter().all(|run| run.len == 1),
         };
-        (words, sizes)
+        let header = StepHeader {
+            tokens: sizes.tokens as u32,
+            outputs: sizes.outputs as u32,
+            splits: sizes.splits as u32,
+            long_runs: long_runs as u32,
+            unused: [0; 4],
+        };
+        encoded.records[..RECORDS].copy_from_slice(bytemuck::cast_slice(&[header]));
+        (encoded, sizes)
     }
 
-    /// Runs and their chunks; how many of each are of long runs.
-    fn add_states(&mut self, runs: &[Run<'_>]) -> [usize; 2] {
+    /// Returns the bytes of the header and the tokens' records, which lie at the buffer's start.
+    pub fn records(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.records)
+    }
+
+    /// Returns the bytes of the ranges that are appended.
+    pub fn quads(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.quads)
+    }
+
+    /// Returns the bytes of the ranges that attend together.
+    pub fn blocks(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.blocks)
+    }
+
+    /// Returns the bytes of the runs.
+    pub fn runs(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.runs)
+    }
+
+    /// Returns the bytes of the runs' chunks.
+    pub fn chunks(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.chunks)
+    }
+
+    /// Adds the records of a run whose first token has the number `token`, and whose page tables begin at word `table`.
+    fn add_records(&mut self, layout: &Layout, step: &Step<'_>, run: &Run<'_>, token: usize, table: usize) {
+        for i in 0..run.len {
+            let record = TokenRecord {
+                unused: 0,
+                position: (run.start + i) as u32,
+                page_table: table as u32,
+                output_token: step.outputs.get(token + i).map_or(0, |output| *output as u32),
+            };
+            self.records.extend_from_slice(bytemuck::cast_slice(&[record]));
+            for frequencies in &layout.frequencies {
+                self.records.extend(frequencies.iter().flat_map(|frequency| angle(run.start + i, *frequency)));
+            }
+        }
+    }
+
+    /// Adds the runs and their chunks; returns the numbers of long runs and of their chunks.
+    fn add_states(&mut self, runs: &[Run<'_>]) -> (usize, usize) {
         let firsts = runs.iter().scan(0, |token, run| Some(std::mem::replace(token, *token + run.len)));
         let (long, short): (Vec<_>, Vec<_>) = runs.iter().zip(firsts).partition(|(run, _)| run.len >= CHUNK);
         long.iter().for_each(|(run, first)| self.add_state(run, *first));
-        let counts = [long.len(), self.chunks.len() / RUN_CHUNK];
+        let counts = (long.len(), self.chunks.len());
         short.iter().for_each(|(run, first)| self.add_state(run, *first));
         counts
     }
 
     fn add_state(&mut self, run: &Run<'_>, token: usize) {
         let Some(state) = run.state else { return };
-        let from = state.from.map_or(0, |id| id.index() + 1);
-        let mut words = [0; RUN];
-        words[..5].copy_from_slice(&[token, run.len, from, state.to.index(), self.chunks.len() / RUN_CHUNK]);
-        for (words, (at, id)) in words[5..].chunks_exact_mut(2).zip(&state.checkpoints) {
-            words.copy_from_slice(&[at - run.start, id.index()]);
+        let number = self.runs.len() as u32;
+        let mut checkpoints = [Checkpoint::default(); RUN_CHECKPOINTS];
+        for (checkpoint, (at, id)) in checkpoints.iter_mut().zip(&state.checkpoints) {
+            *checkpoint = Checkpoint { tokens: (at - run.start) as u32, state: id.index() as u32 };
         }
-        let number = self.runs.len() / RUN;
-        self.runs.extend(words.map(|word| word as u32));
+        self.runs.push(RunRecord {
+            first_token: token as u32,
+            tokens: run.len as u32,
+            state_before: state.from.map_or(0, |id| id.index() as u32 + 1),
+            state_after: state.to.index() as u32,
+            first_chunk: self.chunks.len() as u32,
+            checkpoints,
+        });
         // Checkpoints stand where chunks end.
         let ends = state.checkpoints.iter().map(|(at, _)| at - run.start).chain([run.len]);
         let mut start = 0;
         for end in ends {
             while start < end {
-                let len = CHUNK.min(end - start);
-                self.chunks.extend([number, start, len].map(|word| word as u32));
-                start += len;
+                let tokens = CHUNK.min(end - start);
+                self.chunks.push(ChunkRecord { run: number, first_token: start as u32, tokens: tokens as u32 });
+                start += tokens;
             }
         }
     }
 
-    /// Where a page was given back stands the first that is seen: kernels may read it, and do not count what they find.
+    /// Adds the page tables of a run. For a page that was given back, the first page that is seen stands: kernels may
+    /// read it, but ignore what they read.
     fn add_tables(&mut self, layout: &Layout, run: &Run<'_>) {
         let seen: Vec<_> = run
             .pages
@@ -182,22 +340,82 @@ impl Words {
         }
     }
 
+    /// Adds the ranges that are appended together: they end at multiples of [`QUAD`].
     fn add_quads(&mut self, run: &Run<'_>, token: usize, table: usize) {
         let (start, end) = (run.start, run.start + run.len);
         let mut position = start;
         while position < end {
             let next = ((position / QUAD + 1) * QUAD).min(end);
-            let entries = table + position / PAGE_POSITIONS * run.pages.len();
-            self.quads.extend([token + position - start, next - position, position, entries].map(|word| word as u32));
+            self.quads.push(PositionRange {
+                first_token: (token + position - start) as u32,
+                tokens: (next - position) as u32,
+                first_position: position as u32,
+                pages: (table + position / PAGE_POSITIONS * run.pages.len()) as u32,
+            });
             position = next;
+        }
+    }
+
+    fn add_blocks(&mut self, layout: &Layout, run: &Run<'_>, token: usize, table: usize) {
+        for first in (0..run.len).step_by(layout.block) {
+            self.blocks.push(PositionRange {
+                first_token: (token + first) as u32,
+                tokens: layout.block.min(run.len - first) as u32,
+                first_position: (run.start + first) as u32,
+                pages: table as u32,
+            });
         }
     }
 }
 
-/// The cosine and the sine of `position * frequency`, in double precision up to the last turn because positions are
-/// large.
+/// Returns the cosine and the sine of `position * frequency`. The angle is computed in f64 up to the last turn, because
+/// positions are large.
 fn angle(position: usize, frequency: f32) -> [u32; 2] {
     let turns = (position as f64 * f64::from(frequency)) % std::f64::consts::TAU;
     let (sine, cosine) = (turns as f32).sin_cos();
     [cosine.to_bits(), sine.to_bits()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words that the templates name are those of the structs' fields.
+    #[test]
+    fn templates_name_the_words_of_the_step() {
+        macro_rules! words {
+            ($($name:literal: $record:ident.$field:ident),* $(,)?) => {
+                vec![$(($name, offset_of!($record, $field) / 4)),*]
+            };
+        }
+        let mut expected = words! {
+            "TOKENS": StepHeader.tokens,
+            "OUTPUTS": StepHeader.outputs,
+            "SPLITS": StepHeader.splits,
+            "LONG_RUNS": StepHeader.long_runs,
+            "TOKEN_POSITION": TokenRecord.position,
+            "TOKEN_PAGE_TABLE": TokenRecord.page_table,
+            "TOKEN_OF_OUTPUT": TokenRecord.output_token,
+            "RANGE_FIRST_TOKEN": PositionRange.first_token,
+            "RANGE_TOKENS": PositionRange.tokens,
+            "RANGE_FIRST_POSITION": PositionRange.first_position,
+            "RANGE_PAGES": PositionRange.pages,
+            "RUN_FIRST_TOKEN": RunRecord.first_token,
+            "RUN_TOKENS": RunRecord.tokens,
+            "RUN_STATE_BEFORE": RunRecord.state_before,
+            "RUN_STATE_AFTER": RunRecord.state_after,
+            "RUN_FIRST_CHUNK": RunRecord.first_chunk,
+            "CHUNK_RUN": ChunkRecord.run,
+            "CHUNK_FIRST_TOKEN": ChunkRecord.first_token,
+            "CHUNK_TOKENS": ChunkRecord.tokens,
+        };
+        expected.push(("RANGE_WORDS", RANGE));
+        expected.sort_unstable();
+        let text = include_str!("../../../kernels/shared/bindings.wgsl");
+        let constants =
+            text.lines().filter_map(|line| line.strip_prefix("const ")?.strip_suffix("u;")?.split_once(" = "));
+        let mut named: Vec<_> = constants.map(|(name, word)| (name, word.parse().unwrap())).collect();
+        named.sort_unstable();
+        assert_eq!(named, expected);
+    }
 }

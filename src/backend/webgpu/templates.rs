@@ -71,10 +71,6 @@ impl Templates {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
         for (name, source) in SOURCES {
-            let source: &'static str = match std::env::var("K_DISK") {
-                Ok(d) => Box::leak(std::fs::read_to_string(format!("{d}/{name}.wgsl")).unwrap().into_boxed_str()),
-                Err(_) => source,
-            };
             templates.add_template(name, source).map_err(|error| failed(name, &error))?;
         }
         // The formats' own tables have their decoders.

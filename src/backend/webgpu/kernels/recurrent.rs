@@ -6,7 +6,7 @@ use super::{F32, Strided, Template};
 use crate::{
     backend::webgpu::{
         kernel::{Binding, Resource, reads, writes},
-        step::{Layout, RUN, RUN_CHUNK},
+        step::{Layout, RUN, RUN_CHECKPOINTS_AT, RUN_CHUNK},
     },
     graph::{DeltaSpec, HeadOrder},
     kv_cache::RUN_CHECKPOINTS,
@@ -34,7 +34,7 @@ impl From<&Layout> for RunTable {
         Self {
             runs_at: layout.runs_at(),
             run_words: RUN,
-            checkpoints_at: RUN - 2 * RUN_CHECKPOINTS,
+            checkpoints_at: RUN_CHECKPOINTS_AT,
             checkpoints: RUN_CHECKPOINTS,
             chunks_at: layout.chunks_at(),
             chunk_words: RUN_CHUNK,
