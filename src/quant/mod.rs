@@ -133,7 +133,7 @@ tiles! {
 /// Decodes a row of `bytes` in the format `dtype` to f32.
 ///
 /// `out` has exactly the weights of the blocks in `bytes`. For finite scales, the values are
-/// identical to those of gguf-py (`gguf.dequantize`).
+/// identical to the output of gguf-py's `gguf.dequantize`.
 ///
 /// # Errors
 /// [`Error::Argument`] if the length of `out` is not a multiple of the block size, or `bytes` has

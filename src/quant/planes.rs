@@ -80,7 +80,7 @@ pub(super) fn fifth_bits(bits: &[u8], out: &mut [u8]) {
 
 /// Writes the scales and minima of eight units: `d` and `dmin`, then the low four bits of all
 /// scales, the low four bits of all minima, and the high two bits of all scales and minima.
-/// `scale_and_min` returns those of a unit.
+/// `scale_and_min` returns the scale and minimum of a unit.
 pub(super) fn scales_and_mins(d_and_dmin: &[u8], scale_and_min: impl Fn(usize) -> (u8, u8), out: &mut [u8]) {
     let (mut low, mut high) = ([0u32; 2], 0u32);
     for unit in 0..8 {

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 /// Maximum size of a config in bytes. Real configs have a few thousand.
 pub(super) const MAX_CONFIG: u64 = 1 << 20;
-/// Maximum size in bytes of a file of which a few fields are kept. A tokenizer's config can list
+/// Maximum size in bytes of a file from which a few fields are kept. A tokenizer's config can list
 /// thousands of tokens.
 pub(super) const MAX_FIELDS: u64 = 1 << 26;
 /// Maximum size of a vocabulary in bytes: about ten times the largest real one.

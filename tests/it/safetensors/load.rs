@@ -1,5 +1,5 @@
 //! Loads directories of safetensors and compares logits, graphs, tokenizers and generated ids with
-//! those of the same models as GGUF files.
+//! the GGUF files of the same models.
 
 use std::borrow::Cow;
 
