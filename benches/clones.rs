@@ -1,10 +1,12 @@
-//! Measures clones of a runner that generate at the same time, beside the same texts one after another.
+//! Compares clones of a runner that generate at the same time with the same texts generated one by
+//! one.
 //!
-//! Each round times a text alone, a text of each clone in turn, the same texts at once on a thread each, and a text alone
-//! again, so that a slow moment of the machine falls on all four. A ratio of 1.00 means that clones lose nothing by
-//! running at once, and that the runner is as fast afterwards as it was before.
+//! Each round measures a single text, a text of each clone in turn, the same texts at the same time
+//! on a thread each, and a single text again. A slow moment of the machine therefore affects all
+//! four. A ratio of 1.00 means that clones are as fast at the same time as in turn, and a single
+//! text as fast afterwards as before.
 //!
-//!     cargo bench --bench clones -- [--model FILE] [--device NAME] [--threads N] [--tokens N] [--rounds N] [--sample]
+//!     cargo bench --bench clones -- --help
 
 #[path = "../examples/common/mod.rs"]
 mod common;
@@ -15,21 +17,22 @@ mod storyteller;
 
 use std::{path::PathBuf, process::ExitCode, thread, time::Instant};
 
-use common::Failure;
 use inkstone::{GenerateOptions, Result, Runner, SamplerOptions};
+
+use common::Failure;
 
 const USAGE: &str = "
 Usage: cargo bench --bench clones -- [OPTIONS]
 
-  --model FILE       a GGUF file; without one, the model that comes with the repository
+  --model FILE       a GGUF file (default: the model in this repository)
   --tokens N         tokens of each text (60)
   --rounds N         rounds, of which the median counts (5)
   --sample           samples with the default options instead of taking the most probable token";
 
-/// Clones that run at once.
+/// Numbers of clones.
 const CLONES: [usize; 2] = [2, 4];
 
-/// Times of one round, in seconds a token.
+/// The times of one round, in seconds per token.
 struct Round {
     before: f64,
     in_turn: f64,
@@ -39,14 +42,15 @@ struct Round {
 
 fn main() -> ExitCode {
     common::run(&format!("{USAGE}\n{}", model::MODEL_OPTIONS), |mut args| {
-        // Given by `cargo bench`.
+        // Cargo passes this flag to every benchmark.
         args.flag("--bench");
         let path = args.value::<PathBuf>("--model")?.unwrap_or_else(storyteller::path);
         let tokens = args.value("--tokens")?.unwrap_or(60);
         let rounds = args.value("--rounds")?.unwrap_or(5);
-        let sampler = match args.flag("--sample") {
-            true => SamplerOptions { seed: Some(1), ..Default::default() },
-            false => SamplerOptions::greedy(),
+        let sampler = if args.flag("--sample") {
+            SamplerOptions { seed: Some(1), ..Default::default() }
+        } else {
+            SamplerOptions::greedy()
         };
         let builder = model::builder(&mut args)?;
         args.finish()?;
@@ -61,7 +65,7 @@ fn measure(runner: Runner, options: &GenerateOptions, rounds: usize) -> Result<(
     println!("clones   alone, tokens/s   in turn   at once   at once/in turn   alone after/before");
     for clones in CLONES {
         let runners = &mut runners[..clones];
-        // The first round makes room in memory and is not counted.
+        // The first round is a warm-up and is not counted.
         let rounds: Vec<_> = (0..=rounds).map(|_| round(runners, options)).collect::<Result<_>>()?;
         let rounds = &rounds[1..];
         println!(
@@ -77,12 +81,12 @@ fn measure(runner: Runner, options: &GenerateOptions, rounds: usize) -> Result<(
 }
 
 fn round(runners: &mut [Runner], options: &GenerateOptions) -> Result<Round> {
-    let before = text(&mut runners[0], options, 0)?;
-    let in_turn = seconds_a_token(|| {
+    let before = single_text(&mut runners[0], options)?;
+    let in_turn = seconds_per_token(|| {
         let texts = runners.iter_mut().enumerate().map(|(index, runner)| generate(runner, options, index));
         texts.sum()
     })?;
-    let at_once = seconds_a_token(|| {
+    let at_once = seconds_per_token(|| {
         thread::scope(|scope| {
             let texts = runners.iter_mut().enumerate();
             let threads: Vec<_> =
@@ -90,21 +94,21 @@ fn round(runners: &mut [Runner], options: &GenerateOptions) -> Result<Round> {
             threads.into_iter().map(|thread| thread.join().expect("a thread of the bench panicked")).sum()
         })
     })?;
-    let after = text(&mut runners[0], options, 0)?;
+    let after = single_text(&mut runners[0], options)?;
     Ok(Round { before, in_turn, at_once, after })
 }
 
-fn text(runner: &mut Runner, options: &GenerateOptions, index: usize) -> Result<f64> {
-    seconds_a_token(|| generate(runner, options, index))
+fn single_text(runner: &mut Runner, options: &GenerateOptions) -> Result<f64> {
+    seconds_per_token(|| generate(runner, options, 0))
 }
 
-fn seconds_a_token(generate: impl FnOnce() -> Result<usize>) -> Result<f64> {
+fn seconds_per_token(generate: impl FnOnce() -> Result<usize>) -> Result<f64> {
     let started = Instant::now();
     let tokens = generate()?;
     Ok(started.elapsed().as_secs_f64() / tokens as f64)
 }
 
-/// Generates a text and returns the number of its tokens.
+/// Generates a text from prompt `index` and returns its number of tokens.
 fn generate(runner: &mut Runner, options: &GenerateOptions, index: usize) -> Result<usize> {
     const PROMPTS: [&str; 4] = ["Once upon a time", "There was once", "A long time ago", "In a far land"];
     let mut generation = runner.generate(PROMPTS[index], options)?;

@@ -1,10 +1,10 @@
-//! How fast a model runs: prompts, single tokens, and several tokens in one step, of several sequences or of one.
+//! Measures prompts, single tokens, and steps of several tokens of one or several sequences.
 //!
-//! Every step reads all weights, so its rate is given in GB/s of weights and cache too, and as a share of the fastest
-//! read that the machine has shown in the same run; and where its time goes, by kind of op. Steps of all kinds take
-//! turns, so that a slow moment of the machine is everyone's.
+//! Each step reads all weights, so its rate is also reported in GB/s of weights and cache, as a
+//! share of the machine's fastest read in the same run, and by the time of each kind of op. Steps
+//! of all kinds are measured in turn, so that a slow moment of the machine affects all of them.
 //!
-//!     cargo bench --bench decode -- [--model FILE] [--format Q4_K] [--threads N] [--depth N] [--prefill N] [--reps N]
+//!     cargo bench --bench decode -- --help
 
 #[path = "../examples/common/mod.rs"]
 mod common;
@@ -20,27 +20,28 @@ use std::{
     time::Instant,
 };
 
-use common::{Args, Failure};
 use inkstone::{
     DType, Result, Runner,
     backend::{Backend, cpu::Cpu},
     generate::{Decoder, Wanted},
     kv_cache::SequenceId,
 };
+
+use common::{Args, Failure};
 use machine::Machine;
 use profile::Profile;
 
 const USAGE: &str = "
 Usage: cargo bench --bench decode -- [OPTIONS]
 
-  --model FILE    a GGUF file; without one, random weights in the shape of Qwen3-0.6B
-  --format NAME   the format of the random weights (Q4_K)
-  --threads N     CPU threads (one for each core)
-  --depth N       tokens in the cache of each sequence before a step (256)
+  --model FILE    a GGUF file (default: random weights with the sizes of Qwen3-0.6B)
+  --format NAME   format of the random weights (Q4_K)
+  --threads N     CPU threads (one per core)
+  --depth N       cached tokens of each sequence before a step (256)
   --prefill N     tokens of the prompt (256)
   --reps N        steps of each kind, of which the median counts (15)";
 
-/// Tokens in one step, beside a single one.
+/// Numbers of tokens in a step, in addition to 1.
 const BATCHES: [usize; 4] = [2, 4, 8, 16];
 
 struct Settings {
@@ -52,11 +53,11 @@ struct Settings {
     reps: usize,
 }
 
-/// Steps of one kind.
+/// The measurements of one kind of step.
 struct Case {
     name: String,
     sequences: usize,
-    /// Tokens of each sequence.
+    /// Tokens per sequence.
     tokens: usize,
     wanted: Wanted,
     seconds: Vec<f64>,
@@ -85,18 +86,18 @@ fn main() -> ExitCode {
 
 impl Settings {
     fn take(args: &mut Args) -> Result<Self, Failure> {
-        // Cargo hands this on to every benchmark.
+        // Cargo passes this flag to every benchmark.
         args.flag("--bench");
         let model = args.value("--model")?;
         let name: Option<String> = args.value("--format")?;
         if model.is_some() && name.is_some() {
-            return Err("--format is of the random weights: leave it out, or --model".into());
+            return Err("--format applies to random weights: pass either --format or --model".into());
         }
         let name = name.as_deref().unwrap_or("Q4_K");
         let format = DType::ALL.iter().find(|dtype| dtype.name() == name);
         let settings = Self {
             model,
-            format: *format.ok_or_else(|| format!("--format {name}: no such format, Q4_K is one"))?,
+            format: *format.ok_or_else(|| format!("--format {name}: is unknown; pass a format such as Q4_K"))?,
             threads: Cpu::new(args.value("--threads")?)?.device().threads,
             depth: args.value("--depth")?.unwrap_or(256),
             prefill: args.value("--prefill")?.unwrap_or(256),
@@ -116,7 +117,7 @@ impl Settings {
         let prefill = case(format!("prefill of {}", self.prefill), 1, self.prefill, Wanted::Last);
         let single = case("1 token".into(), 1, 1, Wanted::Last);
         let several = BATCHES.map(|n| case(format!("{n} sequences, 1 token each"), n, 1, Wanted::Last));
-        // As a guess of several tokens is verified.
+        // Like the verification of speculative tokens.
         let run = BATCHES.map(|n| case(format!("1 sequence, {n} tokens"), 1, n, Wanted::All));
         [prefill, single].into_iter().chain(several).chain(run).collect()
     }
@@ -124,7 +125,7 @@ impl Settings {
 
 fn measure(decoder: &mut Decoder, settings: &Settings, machine: &mut Machine) -> Result<Vec<Case>> {
     let vocab_size = decoder.limits().vocab_size;
-    // Spread over the vocabulary; its end is where control tokens are.
+    // Spread over the vocabulary, without its end, where control tokens are.
     let spread = |i: usize| ((i * 7919 + 13) % vocab_size.saturating_sub(100).max(1)) as u32;
     let ids: Vec<u32> = (0..settings.depth + settings.prefill.max(BATCHES[3])).map(spread).collect();
     let (before, ids) = ids.split_at(settings.depth);
@@ -134,7 +135,7 @@ fn measure(decoder: &mut Decoder, settings: &Settings, machine: &mut Machine) ->
     }
     decoder.set_profiling(true)?;
     let mut cases = settings.cases();
-    // The first round makes room and is not counted.
+    // The first round is a warm-up and is not counted.
     for rep in 0..=settings.reps {
         for case in &mut cases {
             case.step(decoder, &sequences, ids, rep > 0)?;
@@ -146,28 +147,28 @@ fn measure(decoder: &mut Decoder, settings: &Settings, machine: &mut Machine) ->
 }
 
 impl Case {
-    fn step(&mut self, decoder: &mut Decoder, sequences: &[SequenceId], ids: &[u32], counts: bool) -> Result<()> {
+    fn step(&mut self, decoder: &mut Decoder, sequences: &[SequenceId], ids: &[u32], is_counted: bool) -> Result<()> {
         let runs: Vec<_> =
             sequences[..self.sequences].iter().map(|id| (*id, &ids[..self.tokens], self.wanted)).collect();
         decoder.take_profile();
         let started = Instant::now();
         decoder.step(&runs)?;
         let wall = started.elapsed();
-        if counts {
+        if is_counted {
             self.seconds.push(wall.as_secs_f64());
             self.profile.add(1, wall, decoder.take_profile());
         }
         Ok(())
     }
 
-    /// The median of the steps.
+    /// Returns the median time of a step.
     fn seconds(&self) -> f64 {
         let mut seconds = self.seconds.clone();
         seconds.sort_by(f64::total_cmp);
         seconds[seconds.len() / 2]
     }
 
-    /// A line of the table, beside what the machine reads at most, in GB/s.
+    /// Formats a line of the table. `read` is the machine's fastest read in GB/s.
     fn row(&self, read: f64) -> String {
         let seconds = self.seconds();
         let tokens = (self.sequences * self.tokens) as f64;
@@ -194,7 +195,7 @@ fn report(settings: &Settings, machine: &Machine, cases: &[Case]) -> io::Result<
     let Settings { model, format, threads, depth, reps, .. } = settings;
     let model = match model {
         Some(path) => path.display().to_string(),
-        None => format!("random weights in the shape of Qwen3-0.6B, {format}"),
+        None => format!("random weights with the sizes of Qwen3-0.6B, {format}"),
     };
     writeln!(out, "{model}; {depth} tokens in the cache; medians of {reps}")?;
     writeln!(out, "{threads} threads; reads {:.1} GB/s; f32 FMA {:.0} GFLOP/s\n", machine.read, machine.fma)?;

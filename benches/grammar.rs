@@ -1,9 +1,11 @@
-//! What a form costs: making the grammars of a vocabulary, making one, a mask before each token, and in tokens a second.
+//! Measures the cost of constrained generation: compiling the grammars of a vocabulary, compiling a
+//! grammar, a mask per token, and tokens per second.
 //!
-//! For the masks, texts are drawn from what they leave, as by a model that knows nothing, which strays into more of a grammar
-//! than models do. Then the model itself generates texts of as many tokens each, free and kept to a schema, in turn.
+//! Masks are measured on texts whose tokens are drawn uniformly from the allowed ones, which
+//! reaches more states of a grammar than the text of a model. Then the model generates texts of
+//! equal length, with and without a schema, in turn.
 //!
-//!     cargo bench --features constrained --bench grammar -- [--model FILE] [--texts N] [--threads N]
+//!     cargo bench --features constrained --bench grammar -- --help
 
 #[path = "../examples/common/mod.rs"]
 mod common;
@@ -27,19 +29,19 @@ use common::Failure;
 const USAGE: &str = "
 Usage: cargo bench --features constrained --bench grammar -- [OPTIONS]
 
-  --model FILE  a GGUF file; without one, the model that comes with the repository
-  --texts N     texts of each form (20)
-  --threads N   that the model runs on (all cores)";
+  --model FILE  a GGUF file (default: the model in this repository)
+  --texts N     texts for each grammar (20)
+  --threads N   CPU threads (one per core)";
 
-/// The longest text, in tokens.
-const LONGEST: usize = 200;
+/// Maximum number of tokens in a text.
+const MAX_TOKENS: usize = 200;
 
-/// How often the model generates a text with and without a form, of which the median counts.
+/// Number of texts with and without a grammar; the median counts.
 const REPS: usize = 5;
 
 fn main() -> ExitCode {
     common::run(USAGE, |mut args| {
-        // Given by `cargo bench`.
+        // Cargo passes this flag to every benchmark.
         args.flag("--bench");
         let model: Option<PathBuf> = args.value("--model")?;
         let texts = args.value("--texts")?.unwrap_or(20);
@@ -53,29 +55,29 @@ fn main() -> ExitCode {
     })
 }
 
-/// Tokens a second of texts that may be anything, and of texts that must be of a schema.
+/// Prints the speed of generation without constraints and with a schema.
 fn compare(runner: &mut Runner) -> Result<(), Failure> {
-    // Longer than any text here, so that neither ends before it has all its tokens.
-    let people = json!({ "type": "array", "items": person(), "minItems": LONGEST });
-    let form = runner.grammars()?.json_schema(&people)?;
-    let ends = runner.tokenizer().end_of_generation().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
-    let sampler = SamplerOptions { seed: Some(1), logit_bias: ends, ..Default::default() };
-    let free = GenerateOptions { sampler, max_tokens: Some(LONGEST), ..Default::default() };
-    let kept = GenerateOptions { grammar: Some(form), ..free.clone() };
+    // The array is longer than any text, so that both texts have the maximum number of tokens.
+    let people = json!({ "type": "array", "items": person(), "minItems": MAX_TOKENS });
+    let grammar = runner.grammars()?.json_schema(&people)?;
+    let no_end = runner.tokenizer().end_of_generation().iter().map(|&id| (id, f32::NEG_INFINITY)).collect();
+    let sampler = SamplerOptions { seed: Some(1), logit_bias: no_end, ..Default::default() };
+    let free = GenerateOptions { sampler, max_tokens: Some(MAX_TOKENS), ..Default::default() };
+    let constrained = GenerateOptions { grammar: Some(grammar), ..free.clone() };
     let mut rates = [vec![], vec![]];
     for _ in 0..REPS {
-        for (options, rates) in [&free, &kept].into_iter().zip(&mut rates) {
+        for (options, rates) in [&free, &constrained].into_iter().zip(&mut rates) {
             runner.reset();
             let mut generation = runner.generate("All of them, as JSON: ", options)?;
             generation.by_ref().try_for_each(|piece| piece.map(drop))?;
             rates.push(generation.summary().decode_tokens_per_second());
         }
     }
-    let [free, kept] = rates.map(|mut rates| {
+    let [free, constrained] = rates.map(|mut rates| {
         rates.sort_unstable_by(f64::total_cmp);
         rates[REPS / 2]
     });
-    println!("tokens a second, median of {REPS}: {free:.1} free, {kept:.1} kept to a schema");
+    println!("tokens/s, median of {REPS}: {free:.1} free, {constrained:.1} with a schema");
     Ok(())
 }
 
@@ -96,8 +98,8 @@ fn person() -> Value {
 fn measure(tokenizer: &Tokenizer, texts: u64) -> Result<(), Failure> {
     let started = Instant::now();
     let grammars = Grammars::new(tokenizer)?;
-    println!("{} tokens; their grammars took {:.0} ms", tokenizer.vocab_size(), 1e3 * started.elapsed().as_secs_f64());
-    println!("form               made, ms   a mask, µs: median      99%   a token's share at 100 tokens/s");
+    println!("{} tokens; grammars compiled in {:.0} ms", tokenizer.vocab_size(), 1e3 * started.elapsed().as_secs_f64());
+    println!("grammar        compiled, ms   mask, µs: median        99%   share of a token at 100 tokens/s");
     report("a schema", tokenizer, texts, || grammars.json_schema(&person()))?;
     report("any JSON", tokenizer, texts, || grammars.json_schema(&json!({})))?;
     report("a date", tokenizer, texts, || grammars.regex("[0-9]{4}-[0-9]{2}-[0-9]{2}"))
@@ -107,32 +109,32 @@ fn report(
     name: &str,
     tokenizer: &Tokenizer,
     texts: u64,
-    make: impl Fn() -> inkstone::Result<Grammar>,
+    compile: impl Fn() -> inkstone::Result<Grammar>,
 ) -> Result<(), Failure> {
     let started = Instant::now();
-    let grammar = make()?;
-    let made = started.elapsed();
+    let grammar = compile()?;
+    let compile_time = started.elapsed();
     let mut times = vec![];
     for seed in 0..texts {
-        times.extend(masks(tokenizer, &grammar, seed)?);
+        times.extend(mask_times(tokenizer, &grammar, seed)?);
     }
     times.sort_unstable();
     let micros = |time: Duration| 1e6 * time.as_secs_f64();
-    let (median, rare) = (micros(times[times.len() / 2]), micros(times[times.len() * 99 / 100]));
-    let made = 1e3 * made.as_secs_f64();
-    println!("{name:<16} {made:10.1} {median:20.0} {rare:8.0} {:10.2}%", median / 1e4 * 100.0);
+    let (median, percentile_99) = (micros(times[times.len() / 2]), micros(times[times.len() * 99 / 100]));
+    let millis = 1e3 * compile_time.as_secs_f64();
+    println!("{name:<16} {millis:10.1} {median:18.0} {percentile_99:10.0} {:10.2}%", median / 1e4 * 100.0);
     Ok(())
 }
 
-/// How long each mask of a text took, with its way into the logits.
-fn masks(tokenizer: &Tokenizer, grammar: &Grammar, seed: u64) -> Result<Vec<Duration>, Failure> {
+/// Returns the time of each mask of a text, including its application to the logits.
+fn mask_times(tokenizer: &Tokenizer, grammar: &Grammar, seed: u64) -> Result<Vec<Duration>, Failure> {
     let options =
         SamplerOptions { top_k: 0, top_p: 1.0, min_p: 0.0, temperature: 1.0, seed: Some(seed), ..Default::default() };
     let mut sampler = Sampler::new(&options, tokenizer.vocab_size())?;
     let mut constraint = grammar.constraint(tokenizer.vocab_size())?;
     let (mut ids, mut times) = (vec![], vec![]);
     let mut logits = vec![0.0; tokenizer.vocab_size()];
-    while times.len() < LONGEST {
+    while times.len() < MAX_TOKENS {
         logits.fill(0.0);
         let started = Instant::now();
         constraint.process(&ids, &mut logits)?;

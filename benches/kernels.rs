@@ -1,9 +1,10 @@
-//! How fast matrix products are, by format, instruction set and number of tokens; then attention.
+//! Measures matrix products by format, instruction set and number of tokens, and attention.
 //!
-//! Decode is bound by memory, so it is given in GB/s of weights or cache and as a share of the fastest read that the
-//! same run has seen by then; larger batches are bound by arithmetic and are given in GFLOP/s, beside the f32 FMA rate.
+//! Decode is limited by memory, so it is reported in GB/s of weights or cache, and as a share of
+//! the fastest read so far in the same run. Larger batches are limited by arithmetic and reported
+//! in GFLOP/s, with the f32 FMA rate for comparison.
 //!
-//!     cargo bench --bench kernels -- [--threads N] [--format Q4_K] [--attention] [--set AVX2] [--reps N]
+//!     cargo bench --bench kernels -- --help
 
 #[path = "kernels/attention.rs"]
 mod attention;
@@ -20,25 +21,28 @@ use inkstone::{
     kv_cache::{CacheLayout, KvCache},
     weights::Weights,
 };
+
 use machine::Machine;
 
 const USAGE: &str = "
 Usage: cargo bench --bench kernels -- [OPTIONS]
 
-  --threads N     CPU threads (one for each core)
-  --format NAME   products with one format alone, such as Q4_K
-  --attention     attention alone
-  --set NAME      one instruction set alone, such as AVX2
+  --threads N     CPU threads (one per core)
+  --format NAME   measures only products with one format, such as Q4_K
+  --attention     measures only attention
+  --set NAME      measures only one instruction set, such as AVX2
   --reps N        repetitions, of which the median counts (7)";
 
-/// A matrix well past the caches and about as wide as real ones: 32,768 rows of 4,096 columns, 64 MB at four bits.
+/// Rows of the matrix. With 64 MB at four bits it is well beyond the caches.
 const ROWS: usize = 32_768;
+/// Columns of the matrix, about as many as in real models.
 const COLUMNS: usize = 4096;
+/// Numbers of tokens.
 const BATCHES: [usize; 6] = [1, 4, 8, 16, 64, 256];
 
 fn main() -> ExitCode {
     common::run(USAGE, |mut args| {
-        // Cargo hands this on to every benchmark.
+        // Cargo passes this flag to every benchmark.
         args.flag("--bench");
         let threads: Option<usize> = args.value("--threads")?;
         let format: Option<String> = args.value("--format")?;
@@ -96,14 +100,14 @@ fn measure(cpu: &Cpu, dtype: DType, reps: usize, machine: &mut Machine) -> Resul
     Ok(())
 }
 
-/// A table of one row, and a matrix of pseudo-random codes with small scales.
+/// Returns an embedding of one row, and a matrix of pseudo-random codes with small scales.
 fn weights(dtype: DType) -> Result<Weights> {
     let block = dtype.block_bytes();
     let mut state = 1_u32;
     let mut matrix: Vec<u8> = Vec::with_capacity(ROWS * COLUMNS / dtype.block_weights() * block);
     matrix.resize_with(matrix.capacity(), || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // Bytes below 0x38 keep every float that they may be part of finite.
+        // Floats of any format are finite if their bytes are less than 0x38.
         (state >> 24) as u8 % 0x38
     });
     let row: Vec<u8> = (0..COLUMNS).flat_map(|i| ((i % 17) as f32 - 8.0).to_le_bytes()).collect();
@@ -125,7 +129,7 @@ fn executable(cpu: &Cpu, weights: &Weights, dtype: DType) -> Result<(Box<dyn Exe
     Ok((cpu.compile(&graph, weights, &layout, 256, 1)?, layout))
 }
 
-/// After a first round that is not counted.
+/// Returns the median time of a step, after a warm-up step.
 fn median_seconds(executable: &mut dyn Executable, step: &Step<'_>, reps: usize) -> Result<f64> {
     black_box(executable.run(step)?);
     let mut seconds = Vec::with_capacity(reps);

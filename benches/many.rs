@@ -1,10 +1,9 @@
-//! What it gains to score labels and to go on from documents all at once, instead of one by one.
+//! Compares scoring labels and continuing documents in one batch with doing so one by one.
 //!
-//! Both ways take turns, so that a slow moment of the machine is everyone's, and each begins with
+//! Both are measured in turn, so that a slow moment of the machine affects both. Each starts with
 //! an empty sequence.
 //!
-//!     cargo bench --bench many -- [--model FILE] [--labels N] [--documents N] [--tokens N]
-//! [--threads N] [--reps N]
+//!     cargo bench --bench many -- --help
 
 #[path = "../examples/common/mod.rs"]
 mod common;
@@ -13,19 +12,20 @@ mod storyteller;
 
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
-use common::{Args, Failure};
 use inkstone::{Device, GenerateOptions, Result, Runner, SamplerOptions};
+
+use common::{Args, Failure};
 
 const USAGE: &str = "
 Usage: cargo bench --bench many -- [OPTIONS]
 
-  --model FILE    a GGUF file, or a directory of safetensors; without one, the model that comes with the repository
+  --model FILE    a GGUF file, or a directory of safetensors (default: the model in this repository)
   --labels N      labels to score after a text; 0 for none (5)
-  --documents N   documents to go on from, which have a common beginning; 0 for none (24)
+  --documents N   documents with a common prefix to continue; 0 for none (24)
   --tokens N      tokens to generate for each document (40)
   --device NAME   auto, cpu, gpu, or a part of a GPU's name (cpu)
-  --threads N     CPU threads (one for each core)
-  --reps N        times that each is done, of which the median counts (5)";
+  --threads N     CPU threads (one per core)
+  --reps N        rounds, of which the median counts (5)";
 
 const INSTRUCTION: &str = "Below is what a reader wrote to a small library about a book. Read it with care, think of what the \
     reader liked and of what the reader did not like, and then say in a sentence how the reader found the book.\n\n";
@@ -49,7 +49,7 @@ struct Settings {
 
 fn main() -> ExitCode {
     common::run(USAGE, |mut args| {
-        // Cargo hands this on to every benchmark.
+        // Cargo passes this flag to every benchmark.
         args.flag("--bench");
         let path: PathBuf = args.value("--model")?.unwrap_or_else(storyteller::path);
         let builder = Runner::builder().device(args.value("--device")?.unwrap_or(Device::Cpu));
@@ -62,11 +62,10 @@ fn main() -> ExitCode {
         let mut runner = builder.from_path(&path)?;
         println!("{} on {}; medians of {}", path.display(), runner.device().name, settings.reps);
         println!("{:<32}{:>12}{:>12}{:>8}", "", "one by one", "at once", "gain");
-        let [alone, at_once]: [&Way; 2] = [&|r| settings.labels_alone(r), &|r| settings.labels_at_once(r)];
-        compare("labels", settings.reps, &mut runner, [alone, at_once])?;
-        let [alone, at_once]: [&Way; 2] = [&|r| settings.documents_alone(r), &|r| settings.documents_at_once(r)];
-        compare("documents", settings.reps, &mut runner, [alone, at_once])?;
-        Ok(())
+        let methods: [&Method; 2] = [&|r| settings.labels_one_by_one(r), &|r| settings.labels_at_once(r)];
+        compare("labels", settings.reps, &mut runner, methods)?;
+        let methods: [&Method; 2] = [&|r| settings.documents_one_by_one(r), &|r| settings.documents_at_once(r)];
+        compare("documents", settings.reps, &mut runner, methods)
     })
 }
 
@@ -99,7 +98,7 @@ impl Settings {
         (0..self.documents).map(move |n| format!("{INSTRUCTION}{}\n\nThe reader found it", opinion(n)))
     }
 
-    fn labels_alone(&self, runner: &mut Runner) -> Result<usize> {
+    fn labels_one_by_one(&self, runner: &mut Runner) -> Result<usize> {
         let text = self.text();
         let tokens = self.labels().map(|label| Ok(runner.score(&text, label, 0)?.len()));
         tokens.sum()
@@ -109,7 +108,7 @@ impl Settings {
         Ok(runner.score_many(self.text(), self.labels(), 0)?.iter().map(Vec::len).sum())
     }
 
-    fn documents_alone(&self, runner: &mut Runner) -> Result<usize> {
+    fn documents_one_by_one(&self, runner: &mut Runner) -> Result<usize> {
         let tokens = self.documents().map(|document| {
             let mut generation = runner.generate(document, &self.options)?;
             generation.by_ref().try_for_each(|piece| piece.map(drop))?;
@@ -124,35 +123,36 @@ impl Settings {
     }
 }
 
-/// One of the ways to do something, which returns the tokens that it came to.
-type Way<'a> = dyn Fn(&mut Runner) -> Result<usize> + 'a;
+/// A method to compare. Returns the number of tokens.
+type Method<'a> = dyn Fn(&mut Runner) -> Result<usize> + 'a;
 
-/// Prints how long each of two ways takes, which come to as many tokens.
-fn compare(what: &str, reps: usize, runner: &mut Runner, ways: [&Way; 2]) -> Result<(), Failure> {
+/// Prints the times of two methods, one by one and at once, which must return the same number of
+/// tokens.
+fn compare(name: &str, reps: usize, runner: &mut Runner, methods: [&Method; 2]) -> Result<(), Failure> {
     let mut seconds = [vec![], vec![]];
     let mut tokens = [0; 2];
-    // The first round makes room and is not counted.
+    // The first round is a warm-up and is not counted.
     for rep in 0..=reps {
-        for (way, act) in ways.iter().enumerate() {
+        for (index, method) in methods.iter().enumerate() {
             runner.reset();
             let started = Instant::now();
-            tokens[way] = act(runner)?;
+            tokens[index] = method(runner)?;
             if rep > 0 {
-                seconds[way].push(started.elapsed().as_secs_f64());
+                seconds[index].push(started.elapsed().as_secs_f64());
             }
         }
     }
     if tokens[0] != tokens[1] {
-        return Err(format!("{what}: {} tokens one by one, {} at once", tokens[0], tokens[1]).into());
+        return Err(format!("{name}: {} tokens one by one, {} at once", tokens[0], tokens[1]).into());
     }
     if tokens == [0, 0] {
         return Ok(());
     }
-    let [alone, at_once] = seconds.map(|mut seconds| {
+    let [one_by_one, at_once] = seconds.map(|mut seconds| {
         seconds.sort_by(f64::total_cmp);
         seconds[seconds.len() / 2]
     });
-    let name = format!("{what}, {} tokens", tokens[0]);
-    println!("{name:<32}{:>9.1} ms{:>9.1} ms{:>7.2}x", 1e3 * alone, 1e3 * at_once, alone / at_once);
+    let name = format!("{name}, {} tokens", tokens[0]);
+    println!("{name:<32}{:>9.1} ms{:>9.1} ms{:>7.2}x", 1e3 * one_by_one, 1e3 * at_once, one_by_one / at_once);
     Ok(())
 }

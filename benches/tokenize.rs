@@ -1,9 +1,10 @@
-//! How fast text becomes tokens: mixed text of one, two and four megabytes, and words that have no end.
+//! Measures tokenization of mixed text of 1, 2 and 4 MB, and of very long words.
 //!
-//! Time should stay in proportion to length whatever the text is, so the words are a megabyte long each: one letter over and
-//! over, and letters at random. All texts take turns, so that a slow moment of the machine is everyone's.
+//! Time should be proportional to length for any text. The words are at least 1 MB long: one
+//! repeated letter, and random letters. Texts are measured in turn, so that a slow moment of the
+//! machine affects all of them.
 //!
-//!     cargo bench --bench tokenize -- [--model FILE] [--reps N] [--write FOLDER]
+//!     cargo bench --bench tokenize -- --help
 
 #[path = "../examples/common/mod.rs"]
 mod common;
@@ -12,6 +13,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
+    ptr,
     time::Instant,
 };
 
@@ -23,14 +25,14 @@ use inkstone::{
 const USAGE: &str = "
 Usage: cargo bench --bench tokenize -- [OPTIONS]
 
-  --model FILE    a GGUF file; without one, the model that comes with the repository
-  --reps N        times that each text is encoded, of which the median counts (5)
-  --write FOLDER  write the texts there, for other programs to encode";
+  --model FILE    a GGUF file (default: the model in this repository)
+  --reps N        encodings of each text, of which the median counts (5)
+  --write FOLDER  writes the texts to FOLDER, for other programs to encode";
 
 const MEGABYTE: usize = 1 << 20;
 
-/// What mixed text is made of, in equal parts: English, code, and other scripts.
-const PARTS: [&[&str]; 3] = [
+/// Phrases of mixed text: English, code, and other scripts, in equal shares.
+const PHRASES: [&[&str]; 3] = [
     &[
         "the lantern",
         "was found",
@@ -96,7 +98,7 @@ struct Case {
 
 fn main() -> ExitCode {
     common::run(USAGE, |mut args| {
-        // Given by `cargo bench`.
+        // Cargo passes this flag to every benchmark.
         args.flag("--bench");
         let model: Option<PathBuf> = args.value("--model")?;
         let reps: usize = args.value("--reps")?.unwrap_or(5);
@@ -148,7 +150,7 @@ impl Case {
     }
 }
 
-/// Marsaglia's xorshift: the same texts every time.
+/// Marsaglia's xorshift, so that all runs use the same texts.
 struct Random(u64);
 
 impl Random {
@@ -159,14 +161,14 @@ impl Random {
         (self.0 >> 11) as usize % bound
     }
 
-    /// At least so many bytes, in paragraphs of one part each.
+    /// Returns at least `len` bytes of text, in paragraphs of one kind of phrases each.
     fn mixed(&mut self, len: usize) -> String {
         let mut text = String::with_capacity(len + MEGABYTE / 8);
         while text.len() < len {
-            let part = PARTS[self.below(PARTS.len())];
+            let phrases = PHRASES[self.below(PHRASES.len())];
             for _ in 0..60 {
-                text.push_str(part[self.below(part.len())]);
-                if std::ptr::eq(part, PARTS[0]) {
+                text.push_str(phrases[self.below(phrases.len())]);
+                if ptr::eq(phrases, PHRASES[0]) {
                     text.push(' ');
                 }
             }

@@ -1,4 +1,8 @@
-//! How fast a model runs: the median of several rounds.
+//! Measures the speed of a model: the median of several rounds.
+
+mod common;
+#[path = "common/profile.rs"]
+mod profile;
 
 use std::{
     fs,
@@ -17,28 +21,23 @@ use inkstone::{
 use common::Failure;
 use profile::Profile;
 
-mod common;
-#[path = "common/profile.rs"]
-mod profile;
-
 const USAGE: &str = "
 Usage: bench --model FILE [OPTIONS]
 
-Measures how fast a prompt is computed and how fast tokens follow it, in tokens a second; a first round is not counted.
+Measures the speed of prefill and decode in tokens per second. A warm-up round is not counted.
 
   --model FILE       a GGUF file, or a directory of safetensors
   --prefill N        tokens of the prompt (256)
-  --decode N         tokens that follow (48)
+  --decode N         tokens to generate after the prompt (48)
   --depth N          tokens in the cache before the prompt (0)
-  --reps N           rounds; the medians are given (3)
+  --reps N           rounds, of which the median is reported (3)
   --device NAME      auto, cpu, gpu, or a part of a GPU's name (auto)
-  --chunk N          tokens of the prompt that are computed at once (512 on a GPU, 256 on the CPU)
-  --threads N        CPU threads (one for each core)
-  --sample           looks at the 40 largest logits of each token, as sampling does by default, not at the largest alone
-  --profile          says where the time goes, by op: of a prompt, and of a token that follows; taking the times
-                     costs a little itself
+  --chunk N          tokens of the prompt per step (512 on a GPU, 256 on the CPU)
+  --threads N        CPU threads (one per core)
+  --sample           computes the 40 largest logits of each token, as sampling does by default, instead of one
+  --profile          reports the time of each op, per prompt and per token; measuring costs a little time
   --json             prints one line of JSON
-  --help             prints this";
+  --help             prints this help";
 
 struct Settings {
     prefill: usize,
@@ -49,28 +48,36 @@ struct Settings {
     profile: bool,
 }
 
-/// Prompts, or the tokens that follow: how fast each round was, in tokens a second, and where the time went.
+/// The time of a round, and of its ops.
+struct Measured {
+    wall: Duration,
+    ops: Vec<OpTime>,
+}
+
+/// The measurements of prefill or decode.
 #[derive(Default)]
 struct Phase {
+    /// Rate of each round in tokens per second.
     rates: Vec<f64>,
-    /// How long the host took to hand steps to a GPU, in seconds.
+    /// Time that the host took to encode each step for a GPU, in seconds.
     encodings: Vec<f64>,
     profile: Profile,
 }
 
 impl Phase {
-    /// Takes note of a round of so many tokens, in so many pieces to be shown one of.
-    fn add(&mut self, tokens: usize, pieces: usize, (wall, ops): (Duration, Vec<OpTime>)) {
+    /// Adds a round of `tokens` tokens, whose profile is reported per item: `items` prompts or
+    /// tokens.
+    fn add(&mut self, tokens: usize, items: usize, Measured { wall, ops }: Measured) {
         self.rates.push(tokens as f64 / wall.as_secs_f64());
-        self.profile.add(pieces, wall, ops);
+        self.profile.add(items, wall, ops);
     }
 
-    /// The median of the rounds.
+    /// Returns the median rate of the rounds, in tokens per second.
     fn rate(&self) -> f64 {
         median(&self.rates)
     }
 
-    /// The median of the steps, in microseconds.
+    /// Returns the median encoding time of a step, in microseconds.
     fn encoding(&self) -> f64 {
         1e6 * median(&self.encodings)
     }
@@ -115,10 +122,10 @@ fn main() -> ExitCode {
     })
 }
 
-/// The prompts, and the tokens that follow.
+/// Measures prefill and decode.
 fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failure> {
     let vocab_size = runner.config().vocab_size;
-    // Spread over the vocabulary; its end is where control tokens are.
+    // Spread over the vocabulary, without its end, where control tokens are.
     let spread = |i: usize| ((i * 7919 + 13) % vocab_size.saturating_sub(100).max(1)) as u32;
     let ids: Vec<u32> = (0..settings.prefill).map(spread).collect();
     let depth: Vec<u32> = (settings.prefill..settings.prefill + settings.depth).map(spread).collect();
@@ -131,13 +138,13 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failu
         runner.decoder().take_profile();
         let start = Instant::now();
         let mut id = largest(runner.prefill(&ids)?);
-        let prefilled = (start.elapsed(), runner.decoder().take_profile());
+        let prefilled = Measured { wall: start.elapsed(), ops: runner.decoder().take_profile() };
         let start = Instant::now();
         for _ in 0..settings.decode {
             id = next(runner, id, settings.sample)?;
             decode.encodings.push(runner.decoder().usage().encoding.as_secs_f64());
         }
-        let decoded = (start.elapsed(), runner.decoder().take_profile());
+        let decoded = Measured { wall: start.elapsed(), ops: runner.decoder().take_profile() };
         if rep > 0 {
             prefill.add(settings.prefill, 1, prefilled);
             decode.add(settings.decode, settings.decode, decoded);
@@ -146,7 +153,8 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failu
     Ok([prefill, decode])
 }
 
-/// The most probable token, whatever else is looked at.
+/// Decodes a token and returns the most probable next one. With `sample`, computes the logits that
+/// sampling needs by default.
 fn next(runner: &mut Runner, id: u32, sample: bool) -> Result<u32, Failure> {
     if !sample {
         return Ok(runner.decode_greedy(id)?);
@@ -166,7 +174,7 @@ fn report(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]
     let Settings { prefill: prefill_tokens, decode: decode_tokens, depth, .. } = settings;
     writeln!(out, "device   {} ({}), {} threads", device.name, device.details, device.threads)?;
     if let Some(why) = &device.fallback {
-        writeln!(out, "         in place of a GPU: {why}")?;
+        writeln!(out, "         instead of a GPU: {why}")?;
     }
     writeln!(out, "load     {load:.3} s")?;
     writeln!(out, "prefill  {:.2} tokens/s ({prefill_tokens} tokens after {depth})", prefill.rate())?;
@@ -174,11 +182,11 @@ fn report(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]
     let usage = runner.decoder().usage();
     if usage.dispatches > 0 {
         let (dispatches, encoding) = (usage.dispatches, decode.encoding());
-        writeln!(out, "GPU      {dispatches} dispatches a token, handed over in {encoding:.0} µs")?;
+        writeln!(out, "GPU      {dispatches} dispatches per token, encoded in {encoding:.0} µs")?;
         writeln!(out, "         {:.1} MB", usage.device_bytes as f64 / 1e6)?;
     }
     if let Some(mb) = peak_rss_mb() {
-        writeln!(out, "memory   {mb:.1} MB at its peak")?;
+        writeln!(out, "memory   {mb:.1} MB peak")?;
     }
     if settings.profile {
         writeln!(out, "\nprefill, a prompt of {prefill_tokens} tokens\n{}", prefill.profile)?;
@@ -188,16 +196,18 @@ fn report(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]
 }
 
 fn report_json(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]: &[Phase; 2]) -> io::Result<()> {
-    let profiles = match settings.profile {
-        true => format!(",\"prefill_profile\":{},\"decode_profile\":{}", prefill.profile.json(), decode.profile.json()),
-        false => String::new(),
+    let profiles = if settings.profile {
+        format!(",\"prefill_profile\":{},\"decode_profile\":{}", prefill.profile.json(), decode.profile.json())
+    } else {
+        String::new()
     };
     let rss = peak_rss_mb().map_or("null".into(), |mb| format!("{mb:.1}"));
     let usage = runner.decoder().usage();
     writeln!(
         io::stdout(),
         "{{\"threads\":{},\"load_s\":{load:.3},\"prefill_tokens\":{},\"decode_tokens\":{},\
-         \"prefill_tok_s\":{:.2},\"decode_tok_s\":{:.2},\"peak_rss_mb\":{rss},\"dispatches_per_token\":{},\"encoding_us\":{:.0},\"gpu_mb\":{:.1}{profiles}}}",
+         \"prefill_tok_s\":{:.2},\"decode_tok_s\":{:.2},\"peak_rss_mb\":{rss},\
+         \"dispatches_per_token\":{},\"encoding_us\":{:.0},\"gpu_mb\":{:.1}{profiles}}}",
         runner.device().threads,
         settings.prefill,
         settings.decode,
@@ -213,7 +223,7 @@ fn largest(logits: &[f32]) -> u32 {
     (0..logits.len()).fold(0, |best, id| if logits[id] > logits[best] { id } else { best }) as u32
 }
 
-/// The most memory that the process has had resident, where the system says so (Linux), in 10^6 bytes.
+/// Returns the peak resident memory of the process in 10^6 bytes, or `None` except on Linux.
 fn peak_rss_mb() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

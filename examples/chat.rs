@@ -1,14 +1,4 @@
-//! A conversation in the terminal.
-
-use std::{
-    io::{self, IsTerminal, Write},
-    process::ExitCode,
-};
-
-use inkstone::{
-    Answer, Message,
-    chat::{AnswerEvent, ChatOptions},
-};
+//! Runs a conversation in the terminal.
 
 mod common;
 #[path = "common/model.rs"]
@@ -20,20 +10,30 @@ mod storyteller;
 #[path = "common/template.rs"]
 mod template;
 
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
+
+use inkstone::{
+    Answer, Message,
+    chat::{AnswerEvent, ChatOptions},
+};
+
 const USAGE: &str = "
 Usage: chat [OPTIONS]
 
-Reads what you say, a line at a time, and answers. What the model thinks before that goes to standard error. `/new`
-starts over; `/quit` or the end of input ends it.
+Reads messages from standard input, one per line, and prints the answers. Reasoning is printed to standard error. `/new`
+starts a new conversation; `/quit` or the end of input ends the program.
 
-  --model FILE       a GGUF file, or a directory of safetensors, with a chat template; without this option, a small
-                     storyteller that comes with this crate
-  --system TEXT      a system message: what the model is to be and do
-  --no-thinking      has the model answer at once, where its template can switch thinking off (Qwen3's)";
+  --model FILE       a GGUF file, or a directory of safetensors, with a chat template (default: the small storyteller
+                     model in this repository)
+  --system TEXT      a system message with instructions for the model
+  --no-thinking      disables reasoning, if the chat template supports it (such as Qwen3's)";
 
 fn main() -> ExitCode {
     let options = [USAGE, template::TEMPLATE_OPTION, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS];
-    let usage = options.join("\n") + "\n  --help             prints this";
+    let usage = options.join("\n") + "\n  --help             prints this help";
     common::run(&usage, |mut args| {
         let path = args.value("--model")?.unwrap_or_else(storyteller::path);
         let system: Vec<_> = args.value::<String>("--system")?.into_iter().map(Message::system).collect();
@@ -55,10 +55,10 @@ fn main() -> ExitCode {
                 "" => continue,
                 "/quit" => break,
                 "/new" => messages.clone_from(&system),
-                said => {
-                    messages.push(Message::user(said));
-                    let answered = runner.chat_with(&messages, &chat, &options).map_err(Into::into);
-                    match answered.and_then(show) {
+                text => {
+                    messages.push(Message::user(text));
+                    let answer = runner.chat_with(&messages, &chat, &options).map_err(Into::into);
+                    match answer.and_then(show) {
                         Ok(answer) => messages.push(answer),
                         Err(error) => {
                             eprintln!("error: {error}");
@@ -72,24 +72,24 @@ fn main() -> ExitCode {
     })
 }
 
-/// Prints an answer as it is made, and returns it.
+/// Prints an answer while it is generated, and returns it.
 fn show(mut answer: Answer) -> Result<Message, common::Failure> {
-    let (mut out, mut aside) = (io::stdout().lock(), io::stderr().lock());
+    let (mut out, mut log) = (io::stdout().lock(), io::stderr().lock());
     for event in answer.events() {
         match event? {
-            AnswerEvent::Reasoning(text) => aside.write_all(text.as_bytes())?,
+            AnswerEvent::Reasoning(text) => log.write_all(text.as_bytes())?,
             AnswerEvent::Text(text) => out.write_all(text.as_bytes())?,
-            other => writeln!(aside, "{other:?}")?,
+            other => writeln!(log, "{other:?}")?,
         }
         out.flush()?;
     }
     writeln!(out)?;
-    drop(aside);
+    drop(log);
     sampling::report(answer.summary());
     Ok(answer.message())
 }
 
-/// The next line of input, without its end; `None` at the end of input.
+/// Reads the next line of input. Returns `None` at the end of input.
 fn read_line() -> io::Result<Option<String>> {
     if io::stdin().is_terminal() {
         print!("> ");

@@ -1,12 +1,4 @@
-//! A prompt in, a text out, piece by piece as it is made.
-
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-};
-
-use inkstone::Message;
+//! Generates text from a prompt, and prints it while it is generated.
 
 mod common;
 #[path = "common/model.rs"]
@@ -18,31 +10,39 @@ mod storyteller;
 #[path = "common/template.rs"]
 mod template;
 
-/// What the storyteller is asked for where nothing is.
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use inkstone::Message;
+
+/// Default prompt for the storyteller.
 const STORY: &str = "Tell me a story about a fox and a lantern";
 
 const USAGE: &str = "
 Usage: generate [OPTIONS] [\"PROMPT\"]
 
-Goes on from a prompt; the prompt `-` is read from standard input. Where the model has a chat template, the prompt is
-put to it as a user's message.
+Generates text from a prompt; the prompt `-` is read from standard input. If the model has a chat template, the prompt
+is sent as a user message.
 
-  --model FILE       a GGUF file, or a directory of safetensors; without one, a small storyteller that comes with
-                     this crate
-  --raw              the prompt as it stands, without the chat template
+  --model FILE       a GGUF file, or a directory of safetensors (default: the small storyteller model in this
+                     repository)
+  --raw              uses the prompt without the chat template
   --system TEXT      a system message for the chat template";
 
 fn main() -> ExitCode {
     let options = [USAGE, template::TEMPLATE_OPTION, sampling::SAMPLING_OPTIONS, model::MODEL_OPTIONS];
-    let usage = options.join("\n") + "\n  --help             prints this";
+    let usage = options.join("\n") + "\n  --help             prints this help";
     common::run(&usage, |mut args| {
-        let named: Option<PathBuf> = args.value("--model")?;
+        let model: Option<PathBuf> = args.value("--model")?;
         let raw = args.flag("--raw");
         let system: Option<String> = args.value("--system")?;
         let options = sampling::generate_options(&mut args)?;
         let builder = model::builder(&mut args)?;
         let builder = match template::source(&mut args)? {
-            Some(_) if raw => return Err("--raw leaves chat templates aside: give it or --template".into()),
+            Some(_) if raw => return Err("--raw ignores chat templates: pass either --raw or --template".into()),
             Some(source) => builder.chat_template(source),
             None => builder,
         };
@@ -51,11 +51,11 @@ fn main() -> ExitCode {
                 io::read_to_string(io::stdin()).map_err(|e| format!("standard input: {e}"))?
             }
             Some(prompt) => prompt,
-            None if named.is_none() => STORY.to_owned(),
+            None if model.is_none() => STORY.to_owned(),
             None => return Err("a prompt is missing (see --help)".into()),
         };
         args.finish()?;
-        let mut runner = builder.from_path(named.unwrap_or_else(storyteller::path))?;
+        let mut runner = builder.from_path(model.unwrap_or_else(storyteller::path))?;
         let chat_template =
             if raw { Err("--raw was given".to_owned()) } else { runner.chat_template().map_err(|e| e.to_string()) };
         match chat_template {
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
             Err(why) if system.is_some() => return Err(format!("--system needs the chat template, but {why}").into()),
             Err(why) => {
                 if !raw {
-                    eprintln!("[the prompt is taken as it stands: {why}]");
+                    eprintln!("[using the prompt without a chat template: {why}]");
                 }
                 let mut generation = runner.generate(&prompt, &options)?;
                 stream(&mut generation)?;
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Prints a text as it is made.
+/// Prints a text while it is generated.
 fn stream(pieces: impl Iterator<Item = inkstone::Result<String>>) -> Result<(), common::Failure> {
     let mut out = io::stdout().lock();
     for piece in pieces {

@@ -1,4 +1,8 @@
-//! What is in a model file, and what becomes of it.
+//! Shows the content of a model file and the graph of its computation.
+
+mod common;
+#[path = "common/model.rs"]
+mod model;
 
 use std::{
     collections::HashMap,
@@ -8,7 +12,6 @@ use std::{
     sync::Arc,
 };
 
-use common::Failure;
 use inkstone::{
     backend::{Backend, cpu::Cpu},
     gguf::{Gguf, TensorInfo},
@@ -18,21 +21,19 @@ use inkstone::{
     weights::Weights,
 };
 
-mod common;
-#[path = "common/model.rs"]
-mod model;
+use common::Failure;
 
 const USAGE: &str = "
 Usage: inspect MODEL [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTIONS]
 
-Shows the metadata and tensors of a GGUF file, or of a directory of safetensors in GGUF's terms, the memory that the model
-takes with its number of parameters and how many of them a token uses, and the graph of its computation before and after
-optimisation. Naming some of these shows them alone.
+Shows the metadata and tensors of a GGUF file, or of a directory of safetensors under GGUF names; the memory that the
+model needs, its number of parameters and the number used by a token; and the graph of its computation before and
+after optimisation. With one or more of the first four flags, shows only those.
 
-  --dot              prints the optimised graph alone, for Graphviz";
+  --dot              prints only the optimised graph, for Graphviz";
 
 fn main() -> ExitCode {
-    let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this help"].join("\n");
     common::run(&usage, |mut args| {
         let mut sections = ["--metadata", "--tensors", "--memory", "--graph"].map(|name| args.flag(name));
         let dot = args.flag("--dot");
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
         if metadata {
             match gguf.version() {
                 Some(version) => writeln!(out, "GGUF version {version}")?,
-                None => writeln!(out, "safetensors, in GGUF's terms")?,
+                None => writeln!(out, "safetensors, under GGUF names")?,
             }
             gguf.metadata().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))?;
         }
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
                 |t: &TensorInfo| writeln!(out, "{} {} {:?} {} bytes", t.name, t.dtype, t.shape, t.byte_len());
             gguf.tensors().iter().try_for_each(&mut line)?;
         }
-        // What stands so far is worth showing even where the model cannot be built.
+        // The sections so far are useful even if the model cannot be built.
         out.flush()?;
         if memory {
             writeln!(out, "{}", builder.plan(&path)?)?;
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// How many numbers the model's tensors hold, and how many of them a token is computed with.
+/// Returns the number of parameters, and the number that is active for a token.
 fn parameters(graph: &Graph) -> [usize; 2] {
     let mut counts = HashMap::new();
     for node in graph.nodes() {
@@ -95,10 +96,10 @@ fn parameters(graph: &Graph) -> [usize; 2] {
             counts.insert(slice, [all, active]);
         }
     }
-    [0, 1].map(|which| counts.values().map(|count| count[which]).sum())
+    [0, 1].map(|index| counts.values().map(|count| count[index]).sum())
 }
 
-/// The graph as the family writes it, and as the CPU runs it.
+/// Returns the graph as the model family builds it, and as the CPU runs it.
 fn graphs(gguf: &Gguf) -> Result<[Optimized; 2], Failure> {
     let weights = Weights::from_gguf(gguf);
     let graph = Model::from_gguf(gguf, &weights)?.graph;

@@ -1,4 +1,9 @@
-//! Token ids in, logits or the greedy continuation out: to hold this crate against others.
+//! Computes the logits or the greedy continuation of token ids, for comparison with other
+//! implementations.
+
+mod common;
+#[path = "common/model.rs"]
+mod model;
 
 use std::{
     fs,
@@ -9,24 +14,20 @@ use std::{
 
 use common::Failure;
 
-mod common;
-#[path = "common/model.rs"]
-mod model;
-
 const USAGE: &str = "
 Usage: logits --model FILE --ids 1,2,3 [--out FILE] [--greedy N] [OPTIONS]
 
-Computes the logits of what follows some token ids; without --out and --greedy it shows the ten largest.
+Computes the logits after some token ids. Without --out and --greedy, prints the ten largest.
 
   --model FILE       a GGUF file, or a directory of safetensors
   --ids LIST         the ids, separated by commas
-  --out FILE         writes the last id's logits there, as little-endian 32-bit floats
-  --greedy N         prints the N most probable ids that follow, end-of-generation tokens included, on one line
-  --chunk N          the most ids computed at once (256)
-  --recompute        computes every id from all before it, without the cache";
+  --out FILE         writes the logits after the last id to FILE, as little-endian f32
+  --greedy N         prints N ids of the greedy continuation on one line, including end-of-generation tokens
+  --chunk N          maximum number of ids per step (256)
+  --recompute        computes each step from all previous ids, without the cache";
 
 fn main() -> ExitCode {
-    let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this help"].join("\n");
     common::run(&usage, |mut args| {
         let path: PathBuf = args.required("--model")?;
         let ids = parse_ids(&args.required::<String>("--ids")?)?;
@@ -65,7 +66,7 @@ fn parse_ids(list: &str) -> Result<Vec<u32>, Failure> {
     list.split(',').map(|id| id.trim().parse().map_err(|e| format!("--ids: `{id}`: {e}").into())).collect()
 }
 
-/// The largest one's id; of equal ones, the lowest.
+/// Returns the id of the largest logit; of equal logits, the lowest id.
 fn largest(logits: &[f32]) -> u32 {
     (0..logits.len()).fold(0, |best, id| if logits[id] > logits[best] { id } else { best }) as u32
 }

@@ -1,4 +1,8 @@
-//! How well a model foresees a text.
+//! Computes the perplexity of a text.
+
+mod common;
+#[path = "common/model.rs"]
+mod model;
 
 use std::{
     fs,
@@ -11,22 +15,18 @@ use inkstone::Runner;
 
 use common::Failure;
 
-mod common;
-#[path = "common/model.rs"]
-mod model;
-
 const USAGE: &str = "
 Usage: perplexity --model FILE [OPTIONS] TEXT_FILE
 
-Prints the perplexity of a text: the exponential of the mean of -ln p over its tokens, where p is what the model gave
-each token after those before it. The text is cut into windows that are computed one by one; a window's first token,
-which has none before it, does not count.
+Prints the perplexity of a text: the exponential of the mean of -ln p over its tokens, where p is the probability of a
+token given the previous tokens. The text is divided into windows, which are computed separately; the first token of a
+window does not count.
 
   --model FILE       a GGUF file, or a directory of safetensors
-  --window N         tokens in a window (512, or the context where that is less)";
+  --window N         tokens per window (512, or the context if that is less)";
 
 fn main() -> ExitCode {
-    let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this"].join("\n");
+    let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this help"].join("\n");
     common::run(&usage, |mut args| {
         let path: PathBuf = args.required("--model")?;
         let window: Option<usize> = args.value("--window")?;
@@ -39,24 +39,24 @@ fn main() -> ExitCode {
         let window = window.unwrap_or(512.min(runner.context_length()));
         if !(2..=runner.context_length()).contains(&window) {
             let context = runner.context_length();
-            return Err(format!("--window is {window}, but must be from 2 to the context's {context}").into());
+            return Err(format!("--window {window}: must be from 2 to the context length {context}").into());
         }
         let (mut sum, mut count) = (0.0, 0);
         for window in ids.chunks(window).filter(|window| window.len() > 1) {
-            sum += surprise(&mut runner, window)?;
+            sum += negative_log_likelihood(&mut runner, window)?;
             count += window.len() - 1;
             eprint!("\r{count} of {} tokens: {:.4} ", ids.len(), (sum / count as f64).exp());
         }
         eprintln!();
         if count == 0 {
-            return Err(format!("{text_file}: is too short: it takes at least two tokens").into());
+            return Err(format!("{text_file}: has fewer than two tokens").into());
         }
         Ok(writeln!(io::stdout(), "perplexity {:.6} over {count} tokens", (sum / count as f64).exp())?)
     })
 }
 
-/// The sum of -ln p over all tokens of a window but the first.
-fn surprise(runner: &mut Runner, window: &[u32]) -> Result<f64, Failure> {
+/// Returns the sum of -ln p over all tokens of a window except the first.
+fn negative_log_likelihood(runner: &mut Runner, window: &[u32]) -> Result<f64, Failure> {
     let scores = runner.score_ids(window, 1, 0)?;
     Ok(scores.iter().map(|score| -f64::from(score.token.logprob)).sum())
 }

@@ -1,25 +1,30 @@
-//! Texts in, token ids out.
-
-use std::io::{BufRead, BufWriter, Write};
-use std::process::ExitCode;
-
-use inkstone::models;
-use inkstone::tokenizer::{SpecialTokens, Tokenizer};
+//! Encodes texts to token ids.
 
 mod common;
+
+use std::{
+    io::{BufRead, BufWriter, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use inkstone::{
+    models,
+    tokenizer::{SpecialTokens, Tokenizer},
+};
 
 const USAGE: &str = "
 Usage: tokenize --model FILE [--special]
 
-Reads one JSON string a line and writes the array of its token ids, one a line.
+Reads one JSON string per line and writes the array of its token ids, one per line.
 
   --model FILE  a GGUF file, a directory of safetensors, or a tokenizer.json of Hugging Face
-  --special     special tokens that a text spells become those tokens; else they are text
-  --help        prints this";
+  --special     encodes special tokens in the text as such, instead of as text
+  --help        prints this help";
 
 fn main() -> ExitCode {
     common::run(USAGE, |mut args| {
-        let path: std::path::PathBuf = args.required("--model")?;
+        let path: PathBuf = args.required("--model")?;
         let special = if args.flag("--special") { SpecialTokens::Parse } else { SpecialTokens::Plain };
         args.finish()?;
         let is_json = path.extension().is_some_and(|extension| extension == "json");

@@ -1,4 +1,5 @@
-//! Lists the tensor formats that this crate computes on: name, GGUF number, weights and bytes per block.
+//! Lists the tensor formats that this crate computes on: name, GGUF number, weights and bytes per
+//! block.
 
 use std::fmt;
 
@@ -57,12 +58,12 @@ dtypes! {
     IQ4_NL = 20, "IQ4_NL", 32 weights in 18 bytes: "4-bit indices into a non-linear table, a scale for 32 weights.";
     IQ4_XS = 23, "IQ4_XS", 256 weights in 136 bytes: "4-bit indices as in `IQ4_NL`, a 6-bit scale for 32 weights.";
     BF16 = 30, "BF16", 1 weights in 2 bytes: "16-bit brain float: the upper half of an f32.";
-    MXFP4 = 39, "MXFP4", 32 weights in 17 bytes: "4-bit floats (E2M1), a power-of-two scale for 32 weights (OCP microscaling).";
+    MXFP4 = 39, "MXFP4", 32 weights in 17 bytes: "4-bit floats (E2M1), an 8-bit exponent for 32 weights (OCP).";
 }
 
 impl DType {
-    /// Returns the size in bytes of a row of `columns` weights, or `None` if `columns` is not a multiple of
-    /// [`block_weights`](Self::block_weights) or the size overflows.
+    /// Returns the size in bytes of a row of `columns` weights, or `None` if `columns` is not a
+    /// multiple of [`block_weights`](Self::block_weights) or the size overflows.
     pub fn row_bytes(self, columns: usize) -> Option<usize> {
         if !columns.is_multiple_of(self.block_weights()) {
             return None;

@@ -1,6 +1,5 @@
-//! How fast attention is, by format of the cache and instruction set, with heads as in Qwen3-0.6B.
+//! Measures attention for each cache format and instruction set, with heads as in Qwen3-0.6B.
 
-use super::machine::Machine;
 use inkstone::{
     CacheType, DType, Result,
     backend::{Backend, Executable, Run, Step, cpu::Cpu},
@@ -9,33 +8,37 @@ use inkstone::{
     weights::Weights,
 };
 
+use super::machine::Machine;
+
 const HEADS: usize = 16;
 const CACHE: LayerCache = LayerCache { kv_heads: 8, head_dim: 128 };
-/// Layers of the cache: even its shortest form is well past the machine's caches.
+/// Number of layers. Even the smallest cache format then exceeds the machine's caches.
 const LAYERS: usize = 8;
-/// Positions in the cache for one token.
+/// Numbers of cached positions for a decoded token.
 const DEPTHS: [usize; 2] = [4096, 32_768];
-/// Tokens of a prefill, the last of as many positions.
-const PREFILL: [usize; 2] = [512, 4096];
+/// Tokens of a prefill.
+const PREFILL_TOKENS: usize = 512;
+/// Number of positions including the prefill.
+const PREFILL_DEPTH: usize = 4096;
 
 pub fn print_header() {
-    let [tokens, depth] = PREFILL;
-    println!("\n{:<14} {:<8} GB/s (of reads) at {DEPTHS:?} positions   GFLOP/s, {tokens} of {depth}", "set", "cache");
+    let decode = format!("GB/s (of reads) at {DEPTHS:?} positions");
+    println!("\n{:<14} {:<8} {decode}   GFLOP/s, {PREFILL_TOKENS} of {PREFILL_DEPTH}", "set", "cache");
 }
 
-/// Prints one line for each format of the cache.
+/// Prints one line for each cache format.
 pub fn measure(cpu: &Cpu, reps: usize, machine: &mut Machine) -> Result<()> {
     for cache_type in [CacheType::F32, CacheType::F16, CacheType::Q8_0] {
         let mut decode = Vec::new();
         for depth in DEPTHS {
-            let seconds = seconds(cpu, cache_type, LAYERS, [1, depth], reps)?;
+            let seconds = seconds(cpu, cache_type, LAYERS, 1, depth, reps)?;
             let row = cache_type.row_bytes(CACHE.head_dim)?;
             let rate = (2 * LAYERS * depth * CACHE.kv_heads * row) as f64 / seconds / 1e9;
             machine.measure();
             decode.push(format!("{rate:8.1} ({:3.0}%)", 100.0 * rate / machine.read));
         }
-        let [tokens, depth] = PREFILL;
-        let seconds = seconds(cpu, cache_type, 1, PREFILL, reps.div_ceil(3))?;
+        let (tokens, depth) = (PREFILL_TOKENS, PREFILL_DEPTH);
+        let seconds = seconds(cpu, cache_type, 1, tokens, depth, reps.div_ceil(3))?;
         let scores = HEADS * (tokens * (depth - tokens) + tokens * (tokens + 1) / 2);
         let flops = 4e-9 * (scores * CACHE.head_dim) as f64 / seconds;
         println!("{:<14} {cache_type:<8?} {}   {flops:8.0}", cpu.device().details, decode.join(" "));
@@ -43,8 +46,8 @@ pub fn measure(cpu: &Cpu, reps: usize, machine: &mut Machine) -> Result<()> {
     Ok(())
 }
 
-/// The median time of a step of the last `tokens` of `depth` positions.
-fn seconds(cpu: &Cpu, cache_type: CacheType, layers: usize, [tokens, depth]: [usize; 2], reps: usize) -> Result<f64> {
+/// Returns the median time of a step of the last `tokens` of `depth` positions.
+fn seconds(cpu: &Cpu, cache_type: CacheType, layers: usize, tokens: usize, depth: usize, reps: usize) -> Result<f64> {
     let (mut executable, layout) = executable(cpu, cache_type, layers, tokens)?;
     let mut cache = KvCache::new(&layout, depth);
     let sequence = cache.open();
@@ -57,7 +60,7 @@ fn seconds(cpu: &Cpu, cache_type: CacheType, layers: usize, [tokens, depth]: [us
     super::median_seconds(&mut *executable, &step, reps)
 }
 
-/// Layers that attend to the same queries, keys and values.
+/// Compiles layers of attention that use the same queries, keys and values.
 fn executable(
     cpu: &Cpu,
     cache_type: CacheType,
@@ -85,7 +88,7 @@ fn executable(
     Ok((cpu.compile(&graph, &weights, &layout, tokens, 1)?, layout))
 }
 
-/// Fills all pages with what the first comes to.
+/// Fills the first page and copies it to all other pages.
 fn fill(executable: &mut dyn Executable, pages: &[PageTable]) -> Result<()> {
     for position in 0..64 {
         let runs = [Run { len: 1, start: position, pages, state: None }];

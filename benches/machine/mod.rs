@@ -1,7 +1,7 @@
-//! What the machine can do at most: the limits that kernels are measured against.
+//! Measures the machine's memory bandwidth and FMA rate, with which kernels are compared.
 //!
-//! Both are the best of many short tries. Other processes take cores and memory for moments, which a single try would
-//! take for the machine's limit; so tries are spread over the run, before, between and after what is measured.
+//! Each is the best of many short measurements. Other processes slow the machine down for moments,
+//! so the measurements are spread over the run, before, between and after those of the kernels.
 
 use std::{
     hint::black_box,
@@ -13,36 +13,52 @@ use std::{
 
 use memmap2::MmapMut;
 
-/// Bytes that are read: well past the caches, also those of a thread's own.
+/// Total bytes to read: well beyond the shared caches.
 const BYTES: usize = 256 << 20;
-const BYTES_A_THREAD: usize = 16 << 20;
-/// What a thread reads at a time: four cache lines, in 64-bit words.
+/// Minimum bytes to read per thread: well beyond its own caches.
+const MIN_THREAD_BYTES: usize = 16 << 20;
+/// Unit of reading: four cache lines, as 64-bit words.
 type Lines = [u64; 32];
-/// Ways to read: streams that a thread follows side by side, each a stretch of its own, and bytes ahead of each that
-/// memory is asked for, 0 being the plain scan. Which is the fastest differs from machine to machine.
-const WAYS: [(usize, usize); 6] = [(1, 0), (1, 2048), (2, 1024), (4, 0), (4, 1024), (8, 1024)];
-/// Multiply-adds that follow one another in a try: some milliseconds.
-const TURNS: usize = 1_000_000;
+/// Access patterns. The fastest one differs between machines.
+const PATTERNS: [Pattern; 6] = [
+    Pattern { streams: 1, prefetch: 0 },
+    Pattern { streams: 1, prefetch: 2048 },
+    Pattern { streams: 2, prefetch: 1024 },
+    Pattern { streams: 4, prefetch: 0 },
+    Pattern { streams: 4, prefetch: 1024 },
+    Pattern { streams: 8, prefetch: 1024 },
+];
+/// Dependent iterations of a measurement of FMA: some milliseconds.
+const ITERATIONS: usize = 1_000_000;
 
-/// The limits of so many threads, as far as they are known by now.
+/// A way of reading memory.
+#[derive(Clone, Copy)]
+struct Pattern {
+    /// Number of separate ranges that a thread reads in turn.
+    streams: usize,
+    /// Distance of prefetches in bytes; with 0, a line is prefetched when it is read.
+    prefetch: usize,
+}
+
+/// The best rates that were measured so far, with all threads together.
 pub struct Machine {
     threads: usize,
     memory: MmapMut,
-    /// The fastest read of a large array, in GB/s.
+    /// Rate of reading a large array, in GB/s.
     pub read: f64,
-    /// Independent fused multiply-adds in single precision, in GFLOP/s.
+    /// Rate of independent f32 fused multiply-adds, in GFLOP/s.
     pub fma: f64,
 }
 
 impl Machine {
-    /// Takes the memory and measures for the first times.
+    /// Allocates memory and takes the first measurements.
     pub fn new(threads: usize) -> io::Result<Self> {
-        let share = (BYTES / threads).max(BYTES_A_THREAD).next_multiple_of(size_of::<Lines>());
+        let share = (BYTES / threads).max(MIN_THREAD_BYTES).next_multiple_of(size_of::<Lines>());
         let mut memory = MmapMut::map_anon(share * threads)?;
-        // Small pages cost a few percent; where the system has no others, it stays with them.
+        // Small pages cost a few percent; they are used if the system has no large ones.
         #[cfg(target_os = "linux")]
         let _ = memory.advise(memmap2::Advice::HugePage);
-        // Each thread fills what it will read, so that it lies near its core.
+        // Each thread writes the part that it will read, so that it is allocated near its core.
         thread::scope(|scope| {
             for part in memory.chunks_mut(share) {
                 scope.spawn(move || part.fill(1));
@@ -53,20 +69,20 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Tries everything once more, which takes about a tenth of a second, and keeps the best.
+    /// Measures again, for about 0.1 s, and keeps the best rates.
     pub fn measure(&mut self) {
-        // SAFETY: any bytes are words, and the memory begins with a page.
+        // SAFETY: any bytes are valid words, and the memory starts at a page.
         let lines: &[Lines] = unsafe { self.memory.align_to().1 };
         let share = lines.len() / self.threads;
-        for (streams, ahead) in WAYS {
-            let seconds = self.seconds(|number| read(&lines[number * share..(number + 1) * share], streams, ahead));
+        for pattern in PATTERNS {
+            let seconds = self.seconds(|number| read(&lines[number * share..(number + 1) * share], pattern));
             self.read = self.read.max(self.memory.len() as f64 / seconds / 1e9);
         }
-        let seconds = self.seconds(|_| multiply_add(TURNS));
-        self.fma = self.fma.max((TURNS * self.threads) as f64 * flops_a_turn() / seconds / 1e9);
+        let seconds = self.seconds(|_| multiply_add(ITERATIONS));
+        self.fma = self.fma.max((ITERATIONS * self.threads) as f64 * flops_per_iteration() / seconds / 1e9);
     }
 
-    /// The time from the first thread's start to the last one's end.
+    /// Runs `work` on all threads and returns the time from the first start to the last end.
     fn seconds(&self, work: impl Fn(usize) + Sync) -> f64 {
         let arrived = AtomicUsize::new(0);
         let span = |number| {
@@ -88,41 +104,41 @@ impl Machine {
     }
 }
 
-fn read(lines: &[Lines], streams: usize, ahead: usize) {
+fn read(lines: &[Lines], pattern: Pattern) {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the machine has the instruction set.
-            return unsafe { read_avx512(lines, streams, ahead) };
+            return unsafe { read_avx512(lines, pattern) };
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: as above.
-            return unsafe { read_avx2(lines, streams, ahead) };
+            return unsafe { read_avx2(lines, pattern) };
         }
     }
-    read_lines(lines, streams, ahead);
+    read_lines(lines, pattern);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn read_avx512(lines: &[Lines], streams: usize, ahead: usize) {
-    read_lines(lines, streams, ahead);
+fn read_avx512(lines: &[Lines], pattern: Pattern) {
+    read_lines(lines, pattern);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn read_avx2(lines: &[Lines], streams: usize, ahead: usize) {
-    read_lines(lines, streams, ahead);
+fn read_avx2(lines: &[Lines], pattern: Pattern) {
+    read_lines(lines, pattern);
 }
 
 #[inline(always)]
-fn read_lines(lines: &[Lines], streams: usize, ahead: usize) {
-    let stretch = lines.len() / streams;
+fn read_lines(lines: &[Lines], Pattern { streams, prefetch: distance }: Pattern) {
+    let stream_len = lines.len() / streams;
     let mut sums: Lines = [0; 32];
-    for at in 0..stretch {
+    for index in 0..stream_len {
         for stream in 0..streams {
-            let lines = &lines[stream * stretch + at];
-            prefetch(lines, ahead);
+            let lines = &lines[stream * stream_len + index];
+            prefetch(lines, distance);
             for (sum, word) in sums.iter_mut().zip(lines) {
                 *sum |= *word;
             }
@@ -133,11 +149,11 @@ fn read_lines(lines: &[Lines], streams: usize, ahead: usize) {
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn prefetch(lines: &Lines, ahead: usize) {
+fn prefetch(lines: &Lines, distance: usize) {
     use std::arch::x86_64::*;
     for line in (0..size_of::<Lines>()).step_by(64) {
-        // SAFETY: a prefetch may point anywhere.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(lines.as_ptr().wrapping_byte_add(ahead + line).cast()) };
+        // SAFETY: a prefetch can use any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(lines.as_ptr().wrapping_byte_add(distance + line).cast()) };
     }
 }
 
@@ -146,29 +162,29 @@ fn prefetch(lines: &Lines, ahead: usize) {
 fn prefetch(_: &Lines, _: usize) {}
 
 #[cfg(target_arch = "x86_64")]
-fn flops_a_turn() -> f64 {
+fn flops_per_iteration() -> f64 {
     if is_x86_feature_detected!("avx512f") { 12.0 * 32.0 } else { 12.0 * 16.0 }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn flops_a_turn() -> f64 {
+fn flops_per_iteration() -> f64 {
     12.0 * 2.0
 }
 
-fn multiply_add(turns: usize) {
+fn multiply_add(iterations: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the machine has the instruction set.
-            return unsafe { multiply_add_avx512(turns) };
+            return unsafe { multiply_add_avx512(iterations) };
         }
         if is_x86_feature_detected!("fma") {
             // SAFETY: as above.
-            return unsafe { multiply_add_fma(turns) };
+            return unsafe { multiply_add_fma(iterations) };
         }
     }
     let mut acc = [1.0_f32; 12];
-    for _ in 0..turns {
+    for _ in 0..iterations {
         for x in &mut acc {
             *x = *x * 0.999 + 0.001;
         }
@@ -178,11 +194,11 @@ fn multiply_add(turns: usize) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn multiply_add_avx512(turns: usize) {
+fn multiply_add_avx512(iterations: usize) {
     use std::arch::x86_64::*;
     let (a, b) = (_mm512_set1_ps(0.999), _mm512_set1_ps(0.001));
     let mut acc = [b; 12];
-    for _ in 0..turns {
+    for _ in 0..iterations {
         for x in &mut acc {
             *x = _mm512_fmadd_ps(*x, a, b);
         }
@@ -192,11 +208,11 @@ fn multiply_add_avx512(turns: usize) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn multiply_add_fma(turns: usize) {
+fn multiply_add_fma(iterations: usize) {
     use std::arch::x86_64::*;
     let (a, b) = (_mm256_set1_ps(0.999), _mm256_set1_ps(0.001));
     let mut acc = [b; 12];
-    for _ in 0..turns {
+    for _ in 0..iterations {
         for x in &mut acc {
             *x = _mm256_fmadd_ps(*x, a, b);
         }

@@ -1,4 +1,4 @@
-//! A model in the shape of Qwen3-0.6B with random weights, made in memory: what a clean clone can measure.
+//! Builds a model with the sizes of Qwen3-0.6B and random weights, which needs no model file.
 
 use inkstone::{
     CacheType, DType, Result,
@@ -19,7 +19,7 @@ const FFN: usize = 3072;
 const VOCABULARY: usize = 151_936;
 const EPS: f32 = 1e-6;
 
-/// The model with all its matrices in `dtype`, and sequences of up to `context` tokens.
+/// Compiles the model with all matrices in `dtype`, for sequences of up to `context` tokens.
 pub fn decoder(cpu: &Cpu, dtype: DType, context: usize) -> Result<Decoder> {
     let graph = graph(dtype)?;
     let weights = weights(&graph)?;
@@ -69,7 +69,7 @@ fn layer(l: &mut Layer, frequencies: ValueId, x: ValueId) -> ValueId {
     l.builder.add(x, h)
 }
 
-/// What the weights of a layer are named and stored as.
+/// Adds the ops of a layer to a graph, with weights named and stored as for that layer.
 struct Layer<'a> {
     builder: &'a mut Builder,
     dtype: DType,
@@ -88,12 +88,13 @@ impl Layer<'_> {
     }
 }
 
-/// Pseudo-random codes with small scales for every matrix of the graph, and small norms.
+/// Returns pseudo-random codes with small scales for each matrix of the graph, and small norm
+/// weights.
 fn weights(graph: &Graph) -> Result<Weights> {
     let mut state = 1_u32;
     let mut byte = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // Bytes below 0x38 keep every float that they may be part of finite.
+        // Floats of any format are finite if their bytes are less than 0x38.
         (state >> 24) as u8 % 0x38
     };
     let named = graph.values().iter().filter_map(|value| match (&value.source, value.shape.rows) {
@@ -102,7 +103,7 @@ fn weights(graph: &Graph) -> Result<Weights> {
     });
     Weights::from_memory(named.map(|(name, dtype, rows, columns)| {
         let bytes = match rows {
-            // Far from one, so that values stay far from the largest that the cache can hold.
+            // Small, so that values do not overflow the cache format.
             1 => 0.01_f32.to_le_bytes().repeat(columns),
             _ => (0..rows * dtype.row_bytes(columns).unwrap_or(0)).map(|_| byte()).collect(),
         };

@@ -1,19 +1,19 @@
-//! The command line of an example in; its flags, values and positional arguments out.
+//! Parses the command line of an example into flags, values and positional arguments.
 //!
-//! By hand, so that the examples add no dependency, and in one place, so that all read their arguments alike.
+//! Written by hand so that the examples need no dependency, and shared so that all parse arguments
+//! the same way.
 
-use std::fmt::Display;
-use std::io::Write;
-use std::process::ExitCode;
-use std::str::FromStr;
+use std::{error::Error, fmt::Display, io::Write, process::ExitCode, str::FromStr};
 
-/// What can go wrong in an example: everything that prints.
-pub type Failure = Box<dyn std::error::Error>;
+/// Any error in an example.
+pub type Failure = Box<dyn Error>;
 
-/// The arguments not yet taken. Take flags and values first, then positional ones, and [`finish`](Args::finish).
+/// The arguments that were not parsed yet. Parse flags and values first, then positional arguments,
+/// then call [`finish`](Args::finish).
 pub struct Args(Vec<String>);
 
-/// Runs an example: `--help` prints its usage; a failure prints one line and gives an exit status that is not 0.
+/// Runs an example. `--help` prints its usage; an error prints one line and returns a non-zero exit
+/// status.
 pub fn run(usage: &str, example: impl FnOnce(Args) -> Result<(), Failure>) -> ExitCode {
     let mut args = Args(Vec::new());
     for arg in std::env::args_os().skip(1) {
@@ -27,13 +27,13 @@ pub fn run(usage: &str, example: impl FnOnce(Args) -> Result<(), Failure>) -> Ex
     }
     match example(args) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output has enough of it, as `head` does.
+        // The reader of the output, such as `head`, has closed it.
         Err(failure) if is_broken_pipe(&*failure) => ExitCode::SUCCESS,
         Err(failure) => fail(failure),
     }
 }
 
-fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
+fn is_broken_pipe(failure: &(dyn Error + 'static)) -> bool {
     failure.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
@@ -42,9 +42,9 @@ fn fail(failure: impl Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-#[allow(dead_code, reason = "each example compiles this file for itself and uses a part of it")]
+#[allow(dead_code, reason = "each example compiles this file and uses a part of it")]
 impl Args {
-    /// Whether this flag was given, as `--flag`.
+    /// Removes the flag `name` and returns whether it was given.
     pub fn flag(&mut self, name: &str) -> bool {
         let before = self.0.len();
         let end = self.options_end();
@@ -56,31 +56,31 @@ impl Args {
         self.0.len() < before
     }
 
-    /// The value of this option, as `--option VALUE` or `--option=VALUE`; `None` where it was not given.
+    /// Removes the option `name`, as `--option VALUE` or `--option=VALUE`, and returns its value.
     pub fn value<T: FromStr<Err: Display>>(&mut self, name: &str) -> Result<Option<T>, Failure> {
         let prefix = format!("{name}=");
-        let Some(at) = self.0[..self.options_end()].iter().position(|arg| arg == name || arg.starts_with(&prefix))
-        else {
+        let is_option = |arg: &String| arg == name || arg.starts_with(&prefix);
+        let Some(index) = self.0[..self.options_end()].iter().position(is_option) else {
             return Ok(None);
         };
-        let arg = self.0.remove(at);
+        let arg = self.0.remove(index);
         let text = match arg.strip_prefix(&prefix) {
             Some(text) => text.to_owned(),
-            None if at < self.0.len() => self.0.remove(at),
+            None if index < self.0.len() => self.0.remove(index),
             None => return Err(format!("{name} needs a value (see --help)").into()),
         };
-        if self.0[..self.options_end()].iter().any(|arg| arg == name || arg.starts_with(&prefix)) {
+        if self.0[..self.options_end()].iter().any(is_option) {
             return Err(format!("{name} is given twice").into());
         }
         text.parse().map(Some).map_err(|e| format!("{name} {text}: {e}").into())
     }
 
-    /// The value of an option that must be given.
+    /// Removes the option `name` and returns its value, or an error if it was not given.
     pub fn required<T: FromStr<Err: Display>>(&mut self, name: &str) -> Result<T, Failure> {
         self.value(name)?.ok_or_else(|| format!("{name} is missing (see --help)").into())
     }
 
-    /// The next positional argument, if any; what follows `--` is positional whatever it looks like.
+    /// Removes and returns the next positional argument. All arguments after `--` are positional.
     pub fn positional(&mut self) -> Result<Option<String>, Failure> {
         match self.0.first().map(String::as_str) {
             Some("--") if self.0.len() > 1 => Ok(Some(self.0.remove(1))),
@@ -92,7 +92,7 @@ impl Args {
         }
     }
 
-    /// Refuses what no one took.
+    /// Returns an error if any argument is left.
     pub fn finish(mut self) -> Result<(), Failure> {
         match self.positional()? {
             Some(arg) => Err(format!("unexpected argument {arg} (see --help)").into()),

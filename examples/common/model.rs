@@ -1,17 +1,17 @@
-//! The options with which an example loads its model.
+//! Parses the options for loading a model.
 
 use inkstone::{CacheType, Runner, RunnerBuilder};
 
 use crate::common::{Args, Failure};
 
-/// The usage of what [`builder`] takes.
+/// Usage of the options that [`builder`] parses.
 pub const MODEL_OPTIONS: &str =
-    "  --context N        the most tokens in the cache (4096, or what the model was trained for)
-  --cache TYPE       keys and values are kept as f32, f16 or q8_0 (f16)
+    "  --context N        maximum number of tokens in the cache (4096, or the model's trained context)
+  --cache TYPE       format of cached keys and values: f32, f16 or q8_0 (f16)
   --device NAME      auto, cpu, gpu, or a part of a GPU's name (auto)
-  --threads N        CPU threads (one for each core)";
+  --threads N        CPU threads (one per core)";
 
-/// Takes the options for loading.
+/// Parses the options for loading.
 pub fn builder(args: &mut Args) -> Result<RunnerBuilder, Failure> {
     let mut builder = Runner::builder();
     if let Some(tokens) = args.value("--context")? {
@@ -22,7 +22,7 @@ pub fn builder(args: &mut Args) -> Result<RunnerBuilder, Failure> {
             "f32" => CacheType::F32,
             "f16" => CacheType::F16,
             "q8_0" => CacheType::Q8_0,
-            _ => return Err(format!("--cache {name}: f32, f16 and q8_0 are known").into()),
+            _ => return Err(format!("--cache {name}: expected f32, f16 or q8_0").into()),
         });
     }
     if let Some(device) = args.value("--device")? {

@@ -1,4 +1,4 @@
-//! The options with which an example generates text, and how it shows the text.
+//! Parses the options for generation, and prints a summary of a generated text.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -9,21 +9,21 @@ use inkstone::{
 
 use crate::common::{Args, Failure};
 
-/// The usage of what [`generate_options`] takes.
-pub const SAMPLING_OPTIONS: &str = "  --max-tokens N     the most tokens to generate (1024)
-  --stop TEXT        ends the text where this comes up
-  --temperature T    0 always takes the most probable token (0.8)
-  --top-k N          samples from so many tokens at most; 0 for all (40)
-  --top-p P          samples from the most probable tokens that make up P together (0.95)
-  --min-p P          leaves out tokens less than P times as probable as the best (0.05)
-  --typical-p P      samples from the tokens of the most usual surprise that make up P together (1)
-  --xtc P            with this probability, leaves out all tokens of 0.1 and more but the last of them (0)
-  --mirostat TAU     keeps the surprise of the text at TAU bits a token, in place of the five above
-  --repetition-penalty R  above 1, makes what was just said less probable (1)
-  --presence-penalty X    above 0, makes what was said at all less probable (0)
-  --seed S           the same seed gives the same text";
+/// Usage of the options that [`generate_options`] parses.
+pub const SAMPLING_OPTIONS: &str = "  --max-tokens N     maximum number of tokens to generate (1024)
+  --stop TEXT        ends the generated text at TEXT
+  --temperature T    sampling temperature; 0 always chooses the most probable token (0.8)
+  --top-k N          samples from the N most probable tokens; 0 for all (40)
+  --top-p P          samples from the most probable tokens with a total probability of P (0.95)
+  --min-p P          excludes tokens less than P times as probable as the most probable one (0.05)
+  --typical-p P      samples from the tokens of most typical surprise with a total probability of P (1)
+  --xtc P            with probability P, excludes all but the least probable token of at least 0.1 (0)
+  --mirostat TAU     keeps the surprise at TAU bits per token, instead of the five options above
+  --repetition-penalty R  above 1, makes recent tokens less probable (1)
+  --presence-penalty X    above 0, makes tokens that already occurred less probable (0)
+  --seed S           random seed; the same seed generates the same text";
 
-/// Takes the options for generating.
+/// Parses the options for generation.
 pub fn generate_options(args: &mut Args) -> Result<GenerateOptions, Failure> {
     let mut sampler = SamplerOptions::default();
     set(args, "--temperature", &mut sampler.temperature)?;
@@ -49,10 +49,10 @@ fn set<T: FromStr<Err: Display>>(args: &mut Args, name: &str, option: &mut T) ->
     Ok(())
 }
 
-/// Says on standard error how fast a text came and why it ended.
+/// Prints the speed of a generation and its stop reason to standard error.
 pub fn report(summary: &Summary) {
     eprintln!(
-        "[prompt: {} tokens, {} of them cached, {:.1} tokens/s; text: {} tokens, {:.1} tokens/s; seed {}; ended by {:?}]",
+        "[prompt: {} tokens ({} cached), {:.1} tokens/s; text: {} tokens, {:.1} tokens/s; seed {}; stop: {:?}]",
         summary.prompt_tokens,
         summary.cached_tokens,
         summary.prefill_tokens_per_second(),

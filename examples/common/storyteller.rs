@@ -1,8 +1,8 @@
-//! The small model that comes with this crate.
+//! Locates the small model in this repository.
 
 use std::path::PathBuf;
 
-/// Where it lies.
+/// Returns the path of the model.
 pub fn path() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/storyteller/storyteller.gguf").into()
 }

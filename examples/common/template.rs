@@ -1,14 +1,14 @@
-//! The option with which an example that chats takes a chat template.
+//! Parses the option for a chat template.
 
 use std::{fs, path::PathBuf};
 
 use crate::common::{Args, Failure};
 
-/// The usage of what [`source`] takes.
+/// Usage of the option that [`source`] parses.
 pub const TEMPLATE_OPTION: &str =
-    "  --template FILE    a chat template (Jinja) in the place of the model's own: a base model has none";
+    "  --template FILE    a chat template (Jinja) instead of the model's own; base models have none";
 
-/// Takes the option, and returns the text of that file.
+/// Parses the option and returns the text of the file.
 pub fn source(args: &mut Args) -> Result<Option<String>, Failure> {
     let Some(path) = args.value::<PathBuf>("--template")? else { return Ok(None) };
     fs::read_to_string(&path).map(Some).map_err(|e| format!("{}: {e}", path.display()).into())

@@ -1,5 +1,5 @@
-//! Holds the bytes of tensors, mapped from a file or allocated, and gives the operating system hints
-//! about mapped ranges.
+//! Holds the bytes of tensors, mapped from a file or allocated, and gives the operating system
+//! hints about mapped ranges.
 //!
 //! Hints change speed and resident memory, never a result. A system that lacks or refuses a hint is
 //! therefore not an error.
@@ -50,8 +50,8 @@ impl Map {
             return Err(invalid("is empty"));
         }
         let file = File::open(path).map_err(io)?;
-        // SAFETY: the mapping is read-only and private to this crate. `Gguf::open` documents that the
-        // file must not change while it is mapped, as every reader of a mapped file must.
+        // SAFETY: the mapping is read-only and private to this crate. `Gguf::open` documents that
+        // the file must not change while it is mapped, as every reader of a mapped file must.
         let map = unsafe { Mmap::map(&file) }.map_err(io)?;
         Ok(Self::File { map, file, path: path.into() })
     }
@@ -63,8 +63,8 @@ impl Map {
         Self::Memory(words.into())
     }
 
-    /// Allocates `len` bytes, aligned and padded as by [`copy`](Self::copy), and calls `fill` to write
-    /// them. Returns `None` if the allocation fails.
+    /// Allocates `len` bytes, aligned and padded as by [`copy`](Self::copy), and calls `fill` to
+    /// write them. Returns `None` if the allocation fails.
     pub(super) fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Option<Result<Self>> {
         let count = len.div_ceil(size_of::<u64>());
         let mut words: Vec<u64> = vec![];
@@ -79,8 +79,8 @@ impl Map {
         matches!(self, Self::File { .. })
     }
 
-    /// Copies the bytes from `start` on to `out`. Uses ordinary reads for a file: reading a mapping past
-    /// the end of a file that was truncated meanwhile ends the process.
+    /// Copies the bytes from `start` on to `out`. Uses ordinary reads for a file: reading a mapping
+    /// past the end of a file that was truncated meanwhile ends the process.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read or was truncated.
@@ -153,8 +153,8 @@ impl Map {
     /// Hints that the range has been read and its pages can be released.
     pub(crate) fn done_with(&self, range: Range<usize>) {
         let Self::File { map, .. } = self else { return };
-        // SAFETY: the mapping is shared and read-only, so dropped pages are read from the file again,
-        // unchanged, also through slices that are still held.
+        // SAFETY: the mapping is shared and read-only, so dropped pages are read from the file
+        // again, unchanged, also through slices that are still held.
         let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
     }
 }

@@ -1,8 +1,8 @@
 //! Reads the metadata of a GGUF file: its keys and their typed values.
 //!
-//! The macro `value_types` lists each value type with its number in the file, and generates the enums,
-//! the type names and the parsing. Keys are stored in file order, for listing, with an index for
-//! look-up.
+//! The macro `value_types` lists each value type with its number in the file, and generates the
+//! enums, the type names and the parsing. Keys are stored in file order, for listing, with an index
+//! for look-up.
 
 use std::{collections::HashMap, fmt};
 
@@ -11,7 +11,8 @@ use super::{
     strings::Strings,
 };
 
-/// Minimum size of a key and its value in bytes: the key's length, one character, value type, value.
+/// Minimum size of a key and its value in bytes: the key's length, one character, value type,
+/// value.
 const MIN_ENTRY_BYTES: usize = 8 + 1 + 4 + 1;
 
 /// Maximum nesting depth of arrays. Each level costs a stack frame; real files have a depth of 1.
@@ -80,7 +81,8 @@ value_types! {
 }
 
 impl Value {
-    /// Converts an integer of any type to `u64`. Returns `None` for other types and negative numbers.
+    /// Converts an integer of any type to `u64`. Returns `None` for other types and negative
+    /// numbers.
     pub(crate) fn to_u64(&self) -> Option<u64> {
         match *self {
             Self::U8(n) => Some(n.into()),
@@ -184,8 +186,8 @@ impl Metadata {
         self.entries.push((key, value));
     }
 
-    /// Adds the keys of another shard. Keys in `per_shard` describe a single shard and are skipped; all
-    /// other keys must have the same value in every shard.
+    /// Adds the keys of another shard. Keys in `per_shard` describe a single shard and are skipped;
+    /// all other keys must have the same value in every shard.
     pub(super) fn merge(&mut self, shard: Self, per_shard: &[&str]) -> Parsed<()> {
         for (key, value) in shard.entries {
             match self.get(&key) {

@@ -1,12 +1,13 @@
 //! Reads GGUF files: the metadata and tensors of a model, as llama.cpp's tools write them.
 //!
-//! [`Gguf::open`] returns typed metadata and, for each tensor, its name, type, shape and mapped bytes.
-//! Files are untrusted: every count, length, offset and product is checked here, once, before it is
-//! used, so users of a [`Gguf`] need no further checks. This module does not interpret keys or tensors.
+//! [`Gguf::open`] returns typed metadata and, for each tensor, its name, type, shape and mapped
+//! bytes. Files are untrusted: every count, length, offset and product is checked here, once,
+//! before it is used, so users of a [`Gguf`] need no further checks. This module does not interpret
+//! keys or tensors.
 //!
 //! Supports versions 2 and 3 of the
-//! [format](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), little-endian, in one file or
-//! split into shards.
+//! [format](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), little-endian, in one file
+//! or split into shards.
 
 mod map;
 mod metadata;
@@ -64,12 +65,13 @@ impl Gguf {
     /// Maps and checks the file at `path`. If it is the first shard of a split model, also maps the
     /// other shards, which must lie in the same directory.
     ///
-    /// The files must not be modified or truncated while they are mapped: modified bytes become visible
-    /// in the weights, and reading truncated bytes ends the process. To replace a model, write a new file
-    /// and rename it.
+    /// The files must not be modified or truncated while they are mapped: modified bytes become
+    /// visible in the weights, and reading truncated bytes ends the process. To replace a model,
+    /// write a new file and rename it.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF file.
+    /// [`Error::Io`] if a file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF
+    /// file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let invalid = |what: &str| Error::InvalidFile { path: path.into(), what: what.into() };
@@ -137,15 +139,15 @@ impl Gguf {
 
     /// Returns the bytes of a tensor: its rows in order, each of whole blocks.
     ///
-    /// They are borrowed from the mapped file and aligned to 8 bytes. A stack of experts that a directory
-    /// of safetensors stores as separate tensors is copied.
+    /// They are borrowed from the mapped file and aligned to 8 bytes. A stack of experts that a
+    /// directory of safetensors stores as separate tensors is copied.
     pub fn bytes<'a>(&self, tensor: &'a TensorInfo) -> Cow<'a, [u8]> {
         tensor.bytes(0..tensor.byte_len())
     }
 }
 
-/// Typed look-ups. They return `Ok(None)` if the key is absent, and [`Error::Metadata`] if its value has
-/// another type.
+/// Typed look-ups. They return `Ok(None)` if the key is absent, and [`Error::Metadata`] if its
+/// value has another type.
 impl Gguf {
     /// Returns an integer of any type that is not negative.
     pub fn u64(&self, key: &str) -> Result<Option<u64>> {
@@ -229,17 +231,17 @@ impl Gguf {
     }
 }
 
-/// Hints to the operating system about a tensor's bytes. They change speed and resident memory, never a
-/// result. A system that lacks or refuses a hint is therefore not an error.
+/// Hints to the operating system about a tensor's bytes. They change speed and resident memory,
+/// never a result. A system that lacks or refuses a hint is therefore not an error.
 impl Gguf {
-    /// Hints that a range of the tensor's bytes will be read soon, so that read-ahead from the disk can
-    /// start.
+    /// Hints that a range of the tensor's bytes will be read soon, so that read-ahead from the disk
+    /// can start.
     pub fn will_need(&self, tensor: &TensorInfo, range: Range<usize>) {
         tensor.will_need(range);
     }
 
-    /// Hints that a range of the tensor's bytes has been read (for example into a copy) and its pages can
-    /// be released. Later reads load them from the file again.
+    /// Hints that a range of the tensor's bytes has been read (for example into a copy) and its
+    /// pages can be released. Later reads load them from the file again.
     pub fn done_with(&self, tensor: &TensorInfo, range: Range<usize>) {
         tensor.done_with(range);
     }

@@ -1,10 +1,11 @@
 //! Reads numbers, strings and arrays from untrusted bytes.
 //!
-//! Errors are strings to which the caller prepends the file, key or tensor. Every length is compared
-//! with the number of remaining bytes before memory is allocated or bytes are skipped, so memory use is
-//! proportional to the file size even if a count in the file is wrong.
+//! Errors are strings to which the caller prepends the file, key or tensor. Every length is
+//! compared with the number of remaining bytes before memory is allocated or bytes are skipped, so
+//! memory use is proportional to the file size even if a count in the file is wrong.
 
-/// A value, or an error message that continues a sentence starting with the name of a key or tensor.
+/// A value, or an error message that continues a sentence starting with the name of a key or
+/// tensor.
 pub(super) type Parsed<T> = Result<T, String>;
 
 /// The end of every error about a number that this crate does not know.
@@ -26,8 +27,8 @@ impl<'a> Cursor<'a> {
         self.position
     }
 
-    /// Converts `count` to `usize`, or returns an error if the rest of the file is too short for that
-    /// number of elements of at least `min_bytes` bytes each.
+    /// Converts `count` to `usize`, or returns an error if the rest of the file is too short for
+    /// that number of elements of at least `min_bytes` bytes each.
     pub(super) fn expect(&self, count: u64, min_bytes: usize) -> Parsed<usize> {
         let most = (self.bytes.len() - self.position) / min_bytes;
         match usize::try_from(count) {
@@ -72,7 +73,8 @@ pub(super) trait Element: Sized {
     /// Reads `count` elements, each nested in `depth` arrays.
     fn read_many(cursor: &mut Cursor, count: u64, depth: usize) -> Parsed<Vec<Self>> {
         cursor.expect(count, Self::MIN_BYTES)?;
-        // Grown per element: reserving `count` would let nested arrays reserve memory at every level.
+        // Grown per element: reserving `count` would let nested arrays reserve memory at every
+        // level.
         let mut elements = Vec::new();
         for index in 0..count {
             let element = Self::read(cursor, depth).map_err(|what| format!("(element {index}) {what}"))?;

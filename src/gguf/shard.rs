@@ -33,7 +33,8 @@ impl Shard {
     /// Maps and checks the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF file.
+    /// [`Error::Io`] if the file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF
+    /// file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let map = Map::open(path)?;
         Self::parse(map).map_err(|what| Error::InvalidFile { path: path.into(), what })

@@ -44,8 +44,8 @@ impl ShardNumber {
         format!("-{:05}-of-{:05}.gguf", self.number, self.count)
     }
 
-    /// Returns the beginning of the file name, which all shards share, or `None` if the name does not
-    /// end in [`suffix`](Self::suffix).
+    /// Returns the beginning of the file name, which all shards share, or `None` if the name does
+    /// not end in [`suffix`](Self::suffix).
     fn stem(self, path: &Path) -> Option<&str> {
         path.file_name()?.to_str()?.strip_suffix(&self.suffix())
     }
@@ -96,7 +96,8 @@ fn open_shard(path: &Path, expected: ShardNumber) -> Result<Shard> {
     }
 }
 
-/// Returns the position of a file that must be the first shard, or `None` for a model in a single file.
+/// Returns the position of a file that must be the first shard, or `None` for a model in a single
+/// file.
 fn first_of_several(path: &Path, metadata: &Metadata) -> Parsed<Option<ShardNumber>> {
     match ShardNumber::read(metadata)? {
         Some(shard) if shard.number != 1 => {

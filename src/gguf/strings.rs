@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::read::{Cursor, Element, Elements, Parsed};
 
-/// An array of strings in a single allocation: a vocabulary has hundreds of thousands of short strings.
+/// An array of strings in a single allocation: a vocabulary has hundreds of thousands of short
+/// strings.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Strings {
     text: String,

@@ -1,7 +1,7 @@
 //! Reads and checks the tensor table of a GGUF file.
 //!
-//! The result is a list of tensors whose shapes, types and byte ranges are valid, so later stages need no
-//! checks.
+//! The result is a list of tensors whose shapes, types and byte ranges are valid, so later stages
+//! need no checks.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,8 +12,8 @@ use super::{
     tensor::Piece,
 };
 
-/// Minimum size of a table entry in bytes: length of the name, dimension count, one dimension, type,
-/// offset.
+/// Minimum size of a table entry in bytes: length of the name, dimension count, one dimension,
+/// type, offset.
 const MIN_ENTRY_BYTES: usize = 8 + 4 + 8 + 4 + 8;
 
 /// Maximum number of dimensions (`GGML_MAX_DIMS`).
@@ -52,8 +52,8 @@ impl Entry {
         match range.filter(|range| range.end <= map.len()) {
             Some(range) => Ok(TensorInfo::in_piece(name, dtype, shape, Piece::new(map, range))),
             None => Err(format!(
-                "has {byte_len} bytes at offset {offset} of the data at byte {data_start}, but the file ends at byte {}: \
-                 it is truncated or damaged",
+                "has {byte_len} bytes at offset {offset} of the data at byte {data_start}, \
+                 but the file ends at byte {}: it is truncated or damaged",
                 map.len()
             )),
         }
@@ -102,8 +102,8 @@ impl Table {
         }
     }
 
-    /// Checks every entry against `map`, whose tensor data starts at byte `data_start` and is aligned to
-    /// `alignment` bytes, and refuses tensors that overlap.
+    /// Checks every entry against `map`, whose tensor data starts at byte `data_start` and is
+    /// aligned to `alignment` bytes, and refuses tensors that overlap.
     pub(super) fn resolve(self, map: &Arc<Map>, data_start: usize, alignment: u64) -> Parsed<Vec<TensorInfo>> {
         let mut tensors = Vec::new();
         for entry in self.0 {

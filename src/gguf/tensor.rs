@@ -1,7 +1,7 @@
 //! Describes tensors: name, shape, type, and the location of their bytes.
 //!
-//! A tensor of a GGUF file is one contiguous piece. Experts that a directory of safetensors stores as
-//! separate tensors become one stacked tensor of several pieces, which stay in place.
+//! A tensor of a GGUF file is one contiguous piece. Experts that a directory of safetensors stores
+//! as separate tensors become one stacked tensor of several pieces, which stay in place.
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
@@ -19,7 +19,8 @@ pub struct TensorInfo {
     pub name: String,
     /// Storage type of the elements.
     pub dtype: TensorType,
-    /// Dimensions, outermost first (the file stores them innermost first): `[rows, columns]` for a matrix.
+    /// Dimensions, outermost first (the file stores them innermost first): `[rows, columns]` for a
+    /// matrix.
     pub shape: Vec<usize>,
     /// Pieces in order, all of the same length.
     pieces: Arc<[Piece]>,
@@ -33,9 +34,9 @@ pub(crate) struct Piece {
 }
 
 impl TensorInfo {
-    /// Creates a tensor from a `range` of a mapped file, whose length matches `dtype` and `shape`. The
-    /// bytes stay in place if they have the alignment that [`Gguf::bytes`](super::Gguf::bytes) promises,
-    /// and are copied otherwise.
+    /// Creates a tensor from a `range` of a mapped file, whose length matches `dtype` and `shape`.
+    /// The bytes stay in place if they have the alignment that [`Gguf::bytes`](super::Gguf::bytes)
+    /// promises, and are copied otherwise.
     ///
     /// # Errors
     /// Those of [`copied`](Self::copied).
@@ -62,8 +63,9 @@ impl TensorInfo {
         Self { name, dtype, shape, pieces: Arc::new([piece]) }
     }
 
-    /// Stacks tensors of the same type and shape into one, with a new outermost dimension. The bytes stay
-    /// in place. Returns `None` if there are no tensors, or if they differ in type or shape.
+    /// Stacks tensors of the same type and shape into one, with a new outermost dimension. The
+    /// bytes stay in place. Returns `None` if there are no tensors, or if they differ in type or
+    /// shape.
     pub(crate) fn stacked(name: String, tensors: &[&Self]) -> Option<Self> {
         let first = tensors.first()?;
         let matches = |tensor: &&Self| (tensor.dtype, &tensor.shape) == (first.dtype, &first.shape);
@@ -114,11 +116,12 @@ impl TensorInfo {
         Ok(bytes)
     }
 
-    /// Copies a mapped tensor to memory with ordinary reads. A tensor in memory is returned unchanged.
+    /// Copies a mapped tensor to memory with ordinary reads. A tensor in memory is returned
+    /// unchanged.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read or was truncated, [`Error::Tensor`] if the allocation
-    /// fails.
+    /// [`Error::Io`] if the file cannot be read or was truncated, [`Error::Tensor`] if the
+    /// allocation fails.
     pub(crate) fn copied(&self) -> Result<Self> {
         if self.mapped_len() == 0 {
             return Ok(self.clone());
@@ -156,8 +159,8 @@ impl TensorInfo {
         self.sub_ranges(range).for_each(|(piece, part)| piece.done_with(part));
     }
 
-    /// Splits a range of the bytes, cut off at the tensor's end, into each piece that it overlaps and the
-    /// sub-range within that piece.
+    /// Splits a range of the bytes, cut off at the tensor's end, into each piece that it overlaps
+    /// and the sub-range within that piece.
     fn sub_ranges(&self, range: Range<usize>) -> impl Iterator<Item = (&Piece, Range<usize>)> {
         let piece_len = self.pieces[0].range.len();
         let end = range.end.min(self.byte_len());

@@ -5,8 +5,8 @@ use std::fmt;
 use super::read::{DAMAGED_OR_NEWER, Parsed};
 use crate::DType;
 
-/// The storage type of a tensor's elements: a format that this crate computes on ([`DType`]), or one that
-/// it can only list.
+/// The storage type of a tensor's elements: a format that this crate computes on ([`DType`]), or
+/// one that it can only list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
     number: u32,
@@ -15,8 +15,8 @@ pub struct TensorType {
     block_bytes: usize,
 }
 
-/// Types that are not in [`DType`]: GGUF number, name, weights per block and bytes per block, as in ggml's
-/// `ggml-common.h`.
+/// Types that are not in [`DType`]: GGUF number, name, weights per block and bytes per block, as in
+/// ggml's `ggml-common.h`.
 const LISTED: [(u32, &str, usize, usize); 19] = [
     (9, "Q8_1", 32, 36),
     (15, "Q8_K", 256, 292),

@@ -19,8 +19,8 @@ pub enum CacheType {
 }
 
 impl CacheType {
-    /// Returns the size in bytes of one head's key or value at one position. Rows of f32 and f16 are padded
-    /// with zeros to a multiple of 16 elements, so that kernels read whole vectors.
+    /// Returns the size in bytes of one head's key or value at one position. Rows of f32 and f16
+    /// are padded with zeros to a multiple of 16 elements, so that kernels read whole vectors.
     ///
     /// # Errors
     /// [`Error::Argument`] if `head_dim` is not a multiple of the format's block size.
@@ -39,9 +39,9 @@ impl CacheType {
 
 /// The layout of cache pages and of recurrent states.
 ///
-/// A page contains, for each attention layer of its group, the keys `[kv_heads, PAGE_POSITIONS]` and then
-/// the values, in rows of [`LayerPlace::row_bytes`]. Backends choose the order of elements within a head. A
-/// state contains the f32 state of each recurrent op.
+/// A page contains, for each attention layer of its group, the keys `[kv_heads, PAGE_POSITIONS]`
+/// and then the values, in rows of [`LayerPlace::row_bytes`]. Backends choose the order of elements
+/// within a head. A state contains the f32 state of each recurrent op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheLayout {
     /// Location of each attention layer's keys and values.
@@ -128,8 +128,8 @@ impl CacheLayout {
         Ok(Self { layers, groups, cache_type, states, state_offsets, state_bytes })
     }
 
-    /// Returns the size in bytes of one more position in the layers with full attention. Layers with a
-    /// window release their pages again.
+    /// Returns the size in bytes of one more position in the layers with full attention. Layers
+    /// with a window release their pages again.
     pub fn bytes_per_token(&self) -> usize {
         let full_attention = self.groups.iter().filter(|group| group.window.is_none());
         full_attention.map(|group| group.page_bytes / PAGE_POSITIONS).sum()

@@ -1,10 +1,10 @@
 //! Manages the paged KV cache and the recurrent states of all sequences.
 //!
-//! A page holds [`PAGE_POSITIONS`] positions of a group of attention layers. A sequence grows page by page,
-//! releases pages when it is truncated, and shares full pages with its forks. Layers with the same sliding
-//! window form a group, which releases pages outside of the window. This module keeps the page tables; the
-//! backend owns the memory of a page and identifies it by [`PageId`]. `states` manages the states of
-//! recurrent layers.
+//! A page holds [`PAGE_POSITIONS`] positions of a group of attention layers. A sequence grows page
+//! by page, releases pages when it is truncated, and shares full pages with its forks. Layers with
+//! the same sliding window form a group, which releases pages outside of the window. This module
+//! keeps the page tables; the backend owns the memory of a page and identifies it by [`PageId`].
+//! `states` manages the states of recurrent layers.
 
 mod layout;
 mod pages;
@@ -22,16 +22,16 @@ use crate::{Error, Result};
 /// Number of positions in a page.
 pub const PAGE_POSITIONS: usize = 64;
 
-/// Number of positions before the last prompt's end to which truncation is cheap: templates append an
-/// assistant header that the next prompt may not contain.
+/// Number of positions before the last prompt's end to which truncation is cheap: templates append
+/// an assistant header that the next prompt may not contain.
 const PROMPT_END_MARGIN: usize = 16;
 
-/// Number of positions before the end of a sequence to which truncation is cheap: windows keep that many more
-/// positions than attention needs.
+/// Number of positions before the end of a sequence to which truncation is cheap: windows keep that
+/// many more positions than attention needs.
 const TRUNCATION_MARGIN: usize = 256;
 
-/// Returns the maximum number of pages of a sequence in layers with a window: the pages that the next step
-/// reads and writes, and the pages in the window of the last prompt's end.
+/// Returns the maximum number of pages of a sequence in layers with a window: the pages that the
+/// next step reads and writes, and the pages in the window of the last prompt's end.
 fn max_window_pages(window: usize, context_length: usize, max_tokens: usize) -> usize {
     let pages = |margin: usize| window.saturating_add(margin).div_ceil(PAGE_POSITIONS).saturating_add(1);
     let step_pages = pages(max_tokens.saturating_add(TRUNCATION_MARGIN));
@@ -105,8 +105,8 @@ impl KvCache {
         self.insert(Sequence { tables, ..Sequence::default() })
     }
 
-    /// Opens a new sequence with the positions of `id`. Pages are shared; a partly filled page is copied when
-    /// one of the sequences grows.
+    /// Opens a new sequence with the positions of `id`. Pages are shared; a partly filled page is
+    /// copied when one of the sequences grows.
     ///
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
@@ -146,12 +146,12 @@ impl KvCache {
         Ok(&self.get(id)?.tables)
     }
 
-    /// Adds `count` positions for one step and returns the first of them. Releases pages outside of the
-    /// step's attention window.
+    /// Adds `count` positions for one step and returns the first of them. Releases pages outside of
+    /// the step's attention window.
     ///
     /// # Errors
-    /// [`Error::ContextFull`] beyond the context length, [`Error::Argument`] beyond the limit in bytes or for a
-    /// sequence that is not open. The length of the sequence is then unchanged.
+    /// [`Error::ContextFull`] beyond the context length, [`Error::Argument`] beyond the limit in
+    /// bytes or for a sequence that is not open. The length of the sequence is then unchanged.
     pub fn extend(&mut self, id: SequenceId, count: usize) -> Result<usize> {
         let start = self.get(id)?.len;
         self.check_length(start, count)?;
@@ -179,8 +179,9 @@ impl KvCache {
 
     /// Shortens the sequence to at most `len` positions, and returns its new length.
     ///
-    /// With recurrent layers, the new length is that of the last checkpoint up to `len`. If pages in the
-    /// attention window of the new length were released, it is 0. A `len` beyond the end changes nothing.
+    /// With recurrent layers, the new length is that of the last checkpoint up to `len`. If pages
+    /// in the attention window of the new length were released, it is 0. A `len` beyond the end
+    /// changes nothing.
     ///
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
@@ -200,9 +201,9 @@ impl KvCache {
         Ok(len)
     }
 
-    /// Advances the sequence's recurrent state to position `to` for the next run, and returns the states that
-    /// the run reads and writes; `None` without recurrent layers. Runs are in order of positions, and the last
-    /// one ends at the length of the sequence.
+    /// Advances the sequence's recurrent state to position `to` for the next run, and returns the
+    /// states that the run reads and writes; `None` without recurrent layers. Runs are in order of
+    /// positions, and the last one ends at the length of the sequence.
     ///
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open, or beyond the limit of states.
@@ -214,15 +215,15 @@ impl KvCache {
         self.states.as_mut().map(|states| states.advance(&mut sequence.state, to, stage)).transpose()
     }
 
-    /// Ends the preparation of a step. Returns the source and destination of the page copies that the step
-    /// must make, in order, before it writes.
+    /// Ends the preparation of a step. Returns the source and destination of the page copies that
+    /// the step must make, in order, before it writes.
     pub fn take_copies(&mut self) -> Vec<(PageId, PageId)> {
         self.states.iter_mut().for_each(States::end_step);
         std::mem::take(&mut self.copies)
     }
 
-    /// Releases the pages outside of the attention window of the sequence's end and of the last prompt's end,
-    /// including the margins for truncation.
+    /// Releases the pages outside of the attention window of the sequence's end and of the last
+    /// prompt's end, including the margins for truncation.
     fn release_unseen(&mut self, id: SequenceId) -> Result<()> {
         let Self { groups, pools, sequences, .. } = self;
         let sequence = sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;

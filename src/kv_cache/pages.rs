@@ -23,13 +23,14 @@ impl PageId {
     }
 }
 
-/// The pages of a sequence in one group of layers, ordered by position. Pages outside of the attention window
-/// may have been released.
+/// The pages of a sequence in one group of layers, ordered by position. Pages outside of the
+/// attention window may have been released.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTable(Vec<Option<PageId>>);
 
 impl PageTable {
-    /// Returns the page of each range of [`PAGE_POSITIONS`] positions, or `None` if it was released.
+    /// Returns the page of each range of [`PAGE_POSITIONS`] positions, or `None` if it was
+    /// released.
     pub fn entries(&self) -> &[Option<PageId>] {
         &self.0
     }

@@ -1,13 +1,14 @@
-//! Manages the states of recurrent layers: fixed-size states, which unlike keys and values cannot be
-//! truncated at a position.
+//! Manages the states of recurrent layers: fixed-size states, which unlike keys and values cannot
+//! be truncated at a position.
 //!
-//! A sequence is truncated to a checkpoint, which is a state stored at an earlier position. Checkpoints are
-//! placed where truncation is likely: before a prompt's last token, for another answer to the same prompt; a
-//! few tokens before that, since templates append an assistant header that the next prompt may not contain;
-//! and at intervals within long texts. Each sequence has a few checkpoints, fewer at earlier positions.
+//! A sequence is truncated to a checkpoint, which is a state stored at an earlier position.
+//! Checkpoints are placed where truncation is likely: before a prompt's last token, for another
+//! answer to the same prompt; a few tokens before that, since templates append an assistant header
+//! that the next prompt may not contain; and at intervals within long texts. Each sequence has a
+//! few checkpoints, fewer at earlier positions.
 //!
-//! Sequences and checkpoints share states by reference counts. A run reads one state and can write another,
-//! so neither forks nor truncation copy a state.
+//! Sequences and checkpoints share states by reference counts. A run reads one state and can write
+//! another, so neither forks nor truncation copy a state.
 
 use super::PROMPT_END_MARGIN;
 use crate::{Error, Result};
@@ -53,8 +54,8 @@ pub struct StateUpdate {
     pub from: Option<StateId>,
     /// Destination of the state after the run; can be the same as `from`.
     pub to: StateId,
-    /// Up to [`RUN_CHECKPOINTS`] checkpoints within the run, in order: a position, and the destination of the
-    /// state before that position.
+    /// Up to [`RUN_CHECKPOINTS`] checkpoints within the run, in order: a position, and the
+    /// destination of the state before that position.
     pub checkpoints: Vec<(usize, StateId)>,
 }
 
@@ -92,8 +93,8 @@ pub(super) struct States {
     /// Number of references to each state.
     ref_counts: Vec<u32>,
     free: Vec<StateId>,
-    /// States that only runs of the current step read. They are released after the step, so that no run of
-    /// the step overwrites them.
+    /// States that only runs of the current step read. They are released after the step, so that no
+    /// run of the step overwrites them.
     release_after_step: Vec<StateId>,
 }
 
@@ -110,7 +111,8 @@ impl States {
         SequenceState { position, current, previous, checkpoints: source.checkpoints.clone() }
     }
 
-    /// Resets a sequence to the last position up to `len` that has a state, and returns the position.
+    /// Resets a sequence to the last position up to `len` that has a state, and returns the
+    /// position.
     pub fn rewind(&mut self, sequence: &mut SequenceState, len: usize) -> usize {
         if sequence.position <= len {
             return sequence.position;
@@ -130,8 +132,8 @@ impl States {
         sequence.position
     }
 
-    /// Advances a sequence to position `to` and adds the checkpoints that are due. Returns the states that the
-    /// run reads and writes.
+    /// Advances a sequence to position `to` and adds the checkpoints that are due. Returns the
+    /// states that the run reads and writes.
     pub fn advance(&mut self, sequence: &mut SequenceState, to: usize, stage: Stage) -> Result<StateUpdate> {
         if let Some((_, id)) = sequence.previous.take() {
             self.release(id);
@@ -171,8 +173,9 @@ impl States {
         std::mem::take(&mut self.release_after_step).into_iter().for_each(|id| self.release(id));
     }
 
-    /// Releases checkpoints of a sequence of length `len` until `count` are left: first the one with the
-    /// smallest ratio of its distance from the previous checkpoint to its distance from `len`.
+    /// Releases checkpoints of a sequence of length `len` until `count` are left: first the one
+    /// with the smallest ratio of its distance from the previous checkpoint to its distance from
+    /// `len`.
     fn drop_least_useful(&mut self, sequence: &mut SequenceState, len: usize, count: usize) {
         let checkpoints = &mut sequence.checkpoints;
         while checkpoints.len() > count {
@@ -187,8 +190,8 @@ impl States {
         }
     }
 
-    /// Makes sure that `count` more states can be allocated, and releases the sequence's oldest checkpoints for
-    /// it if necessary.
+    /// Makes sure that `count` more states can be allocated, and releases the sequence's oldest
+    /// checkpoints for it if necessary.
     fn make_room(&mut self, sequence: &mut SequenceState, count: usize) -> Result<()> {
         let mut oldest = 0;
         while self.ref_counts.len() - self.free.len() + count > self.max {

@@ -1,6 +1,6 @@
-//! F32, F16 and BF16: plain floats, each a block of its own, little-endian.
+//! F32, F16 and BF16: little-endian floats, in blocks of one weight.
 //!
-//! BF16 is the upper half of an F32. Source: GGUF's types 0, 1 and 30.
+//! BF16 is the upper half of an F32. Source: GGUF types 0, 1 and 30.
 
 use super::{
     bits,

@@ -3,21 +3,22 @@
 //! | bytes | field | holds |
 //! |---|---|---|
 //! | 2 | `d` | scale, f16 |
-//! | 16 | `codes` | 4 bits a weight, indices of [`VALUES`]: weights 0 to 15 in the low halves, 16 to 31 in the high |
+//! | 16 | `codes` | indices of [`VALUES`]: weights 0 to 15 in low nibbles, 16 to 31 in high |
 //!
 //! weight i = d * VALUES[code(i)]
 //!
-//! Source: GGUF's type 20, ggml's `block_iq4_nl`.
+//! Source: GGUF type 20, ggml's `block_iq4_nl`.
 
 use super::{
     Lanes, Tile, bits,
+    heads::ScaleHead,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 2] = [2, 16];
 
-/// What the codes stand for: steps that widen away from zero, as weights grow rarer there. `IQ4_XS` uses them too.
+/// Value of each code, also for `IQ4_XS`. The steps widen away from zero, where weights are rarer.
 pub(super) const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
@@ -28,7 +29,7 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The values plus 128, which makes them unsigned codes.
+/// The values plus 128, as unsigned codes of a tile.
 pub(super) static CODES: [u8; 16] = bits::raise(VALUES, 128);
 
 pub(super) const PLANES: Planes =
@@ -39,7 +40,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes::copy([codes, d], planes);
 }
 
-/// The decoder of tiles.
+/// The tile decoder.
 pub(crate) struct Iq4Nl;
 
 impl Tile for Iq4Nl {
@@ -48,23 +49,12 @@ impl Tile for Iq4Nl {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 8;
-    type Head<S: Simd> = S::F;
+    type Head<S: Simd> = ScaleHead<S, 128>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller.
-        unsafe { lanes.half::<S>(0) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe { (*head, S::mul(*head, S::splat(128.0))) }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the indices begin at byte 2.
+        // SAFETY: by the caller; the indices start at byte 2.
         unsafe { S::lookup(&CODES, bits::extract::<S>(lanes.word::<S>(2, word % 4), word / 4 * 4, 0, 4)) }
     }
 }

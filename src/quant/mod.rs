@@ -1,14 +1,16 @@
-//! The element formats: what a block's bytes mean.
+//! Decodes the blocks of each tensor format.
 //!
-//! A row's bytes come in, 32-bit floats go out. Each format is one file, which gives the block's layout and the plain
-//! loops that decode it (the reference that every kernel is held against), and one row of the table below.
+//! Each format is one file and one row of the table `FORMATS`. The file defines the layout of a
+//! block, a reference decoder in plain loops, with which all kernels are compared, the tile decoder
+//! for the CPU, and the planes for GPUs.
 #![cfg_attr(
     not(all(feature = "cpu", any(feature = "wgpu", feature = "metal"))),
-    allow(dead_code, unused_imports, reason = "the CPU reads tiles, GPUs planes")
+    allow(dead_code, unused_imports, reason = "the CPU reads tiles, GPUs read planes")
 )]
 
 mod bits;
 mod float;
+mod heads;
 mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
@@ -28,19 +30,19 @@ mod tile;
 use crate::{DType, Error, Result};
 
 pub(crate) use planes::{Planes, UNIT};
-pub(crate) use tile::{Lanes, ROWS, Tile, TileVisitor};
+pub(crate) use tile::{Lanes, ROWS, Tile, TileHead, TileVisitor};
 
-/// What is known of one format: a row of the table.
+/// A format's layout and decoders.
 #[derive(Debug)]
 pub struct Format {
-    /// The format, which also gives a block's weights and bytes.
+    /// The format, which defines the number of weights and bytes of a block.
     pub dtype: DType,
-    /// The bytes of each field of a block, in file order: a scalar of 1 or 2 bytes, or whole 32-bit words.
-    /// Their sum is [`DType::block_bytes`].
+    /// Size of each field of a block in bytes, in file order: 1, 2, or a multiple of 4. The sum is
+    /// [`DType::block_bytes`].
     pub fields: &'static [usize],
-    /// Decodes one block of exactly `block_bytes` bytes into exactly `block_weights` floats.
+    /// Decodes one block of exactly `block_bytes` bytes into exactly `block_weights` f32.
     pub(crate) dequantize: fn(block: &[u8], out: &mut [f32]),
-    /// How a graphics processor keeps it.
+    /// Layout on GPUs.
     pub(crate) planes: Planes,
 }
 
@@ -64,7 +66,7 @@ static FORMATS: [Format; DType::ALL.len()] = [
     Format { dtype: DType::MXFP4, fields: &mxfp4::FIELDS, dequantize: mxfp4::dequantize, planes: mxfp4::PLANES },
 ];
 
-// `format` looks a row up by its place, so the table must follow the order of the enum.
+// `format` indexes the table with the enum, so the rows must be in the order of its variants.
 const _: () = {
     let mut row = 0;
     while row < FORMATS.len() {
@@ -73,7 +75,7 @@ const _: () = {
     }
 };
 
-/// The table's row for `dtype`.
+/// Returns the layout and decoders of `dtype`.
 pub fn format(dtype: DType) -> &'static Format {
     &FORMATS[dtype as usize]
 }
@@ -89,7 +91,8 @@ const fn sum(fields: &[usize]) -> usize {
 
 macro_rules! tiles {
     ($($dtype:ident: $tile:ty,)*) => {
-        /// Does something with the tile decoder of a block format; `None` for the plain floats, which have no tiles.
+        /// Runs an operation for the tile decoder of `dtype`. Returns `None` for float formats,
+        /// which have no tiles.
         ///
         /// # Safety
         /// As the visitor's [`TileVisitor::visit`].
@@ -102,7 +105,7 @@ macro_rules! tiles {
             }
         }
 
-        // A decoder knows its block as constants, which must be the format's.
+        // The constants of a tile decoder must match the format.
         const _: () = {
             $(assert!(<$tile>::COLUMNS == DType::$dtype.block_weights());)*
             $(assert!(<$tile>::BYTES == DType::$dtype.block_bytes());)*
@@ -127,12 +130,14 @@ tiles! {
     MXFP4: mxfp4::Mxfp4,
 }
 
-/// Decodes a row: `bytes` holds whole blocks of `dtype`, `out` has room for exactly their weights.
+/// Decodes a row of `bytes` in the format `dtype` to f32.
 ///
-/// The values are those of gguf-py (`gguf.dequantize`), bit for bit, for finite scales.
+/// `out` has exactly the weights of the blocks in `bytes`. For finite scales, the values are
+/// identical to the output of gguf-py's `gguf.dequantize`.
 ///
 /// # Errors
-/// [`Error::Argument`] where `out` is no whole number of blocks or `bytes` is not as long as they are.
+/// [`Error::Argument`] if the length of `out` is not a multiple of the block size, or `bytes` has
+/// another length than the blocks of `out.len()` weights.
 ///
 /// ```
 /// use inkstone::{DType, quant};
@@ -145,11 +150,12 @@ tiles! {
 pub fn dequantize_row(dtype: DType, bytes: &[u8], out: &mut [f32]) -> Result<()> {
     let (weights, size) = (dtype.block_weights(), dtype.block_bytes());
     let Some(needed) = dtype.row_bytes(out.len()) else {
-        let what = format!("{} weights are no whole number of {dtype} blocks: pass a multiple of {weights}", out.len());
+        let what = format!("has space for {} weights: pass a multiple of the {dtype} block size {weights}", out.len());
         return Err(Error::argument("out", what));
     };
     if bytes.len() != needed {
-        let what = format!("{} {dtype} weights are {needed} bytes, not {}: pass the whole row", out.len(), bytes.len());
+        let what =
+            format!("has {} bytes, but {} {dtype} weights have {needed}: pass the whole row", bytes.len(), out.len());
         return Err(Error::argument("bytes", what));
     }
     let decode = format(dtype).dequantize;

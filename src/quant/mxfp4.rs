@@ -3,25 +3,25 @@
 //! | bytes | field | holds |
 //! |---|---|---|
 //! | 1 | `exponent` | E8M0: the scale's power of two, biased by 127 |
-//! | 16 | `codes` | 4 bits a weight: weights 0 to 15 in the low halves, 16 to 31 in the high ones |
+//! | 16 | `codes` | 4 bits per weight: weights 0 to 15 in low nibbles, 16 to 31 in high ones |
 //!
 //! weight i = 2^(exponent - 128) * DOUBLED[code(i)]
 //!
-//! A code is a float of one sign bit, two exponent bits and one mantissa bit (E2M1). The OCP microscaling
-//! specification reads a scale's exponent of 255 as not-a-number; ggml, and so this file, as 2^128. A code's negative
-//! zero decodes as zero.
+//! A code is a float of one sign bit, two exponent bits and one mantissa bit (E2M1). An exponent of
+//! 255 is NaN in the OCP microscaling specification, but 2^128 in ggml and therefore here. A
+//! negative zero decodes as zero.
 //!
-//! Source: GGUF's type 39, ggml's `block_mxfp4`.
+//! Source: GGUF type 39, ggml's `block_mxfp4`.
 
 use super::{
-    Lanes, Tile, bits,
+    Lanes, Tile, TileHead, bits,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 2] = [1, 16];
 
-/// Twice what the codes stand for, which makes them whole.
+/// Twice the value of each code, so that all are integers.
 pub(super) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
@@ -32,7 +32,7 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// 2^(exponent - 128), which for the two least exponents is a subnormal float.
+/// Returns 2^(exponent - 128), which is subnormal for the exponents 0 and 1.
 fn half_scale(exponent: u8) -> f32 {
     match exponent {
         0 => f32::from_bits(1 << 21),
@@ -49,10 +49,34 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes::copy([codes, exponent], planes);
 }
 
-/// The doubled values plus 16, which makes them unsigned codes.
+/// The doubled values plus 16, as unsigned codes of a tile.
 static CODES: [u8; 16] = bits::raise(DOUBLED, 16);
 
-/// The decoder of tiles, for exponents up to 251, so weights below 2^127: beyond, the minimum overflows.
+/// Scales and minima of a tile's rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Mxfp4Head<S: Simd>(S::F);
+
+impl<S: Simd> TileHead<S> for Mxfp4Head<S> {
+    /// # Safety: as [`TileHead::decode`].
+    #[inline(always)]
+    unsafe fn decode(lanes: Lanes) -> Self {
+        // 2^(exponent - 127) has these exponent bits. Exponent 0 would give zero instead of that
+        // subnormal power.
+        let least = f32::from_bits(1 << 22);
+        // SAFETY: by the caller; the exponent is at byte 0.
+        unsafe { Self(S::mul(S::max(S::as_f(S::shl(lanes.u8::<S>(0), 23)), S::splat(least)), S::splat(0.5))) }
+    }
+
+    /// # Safety: as [`TileHead::scale_min`].
+    #[inline(always)]
+    unsafe fn scale_min(&self, _group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe { (self.0, S::mul(self.0, S::splat(16.0))) }
+    }
+}
+
+/// The tile decoder. Limited to exponents up to 251, that is weights below 2^127, since the minimum
+/// overflows for larger ones.
 pub(crate) struct Mxfp4;
 
 impl Tile for Mxfp4 {
@@ -61,25 +85,12 @@ impl Tile for Mxfp4 {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
-    type Head<S: Simd> = S::F;
+    type Head<S: Simd> = Mxfp4Head<S>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // A float whose exponent bits are these is 2^(exponent - 127), but zero for 0, where that power is subnormal.
-        let least = f32::from_bits(1 << 22);
-        // SAFETY: by the caller.
-        unsafe { S::mul(S::max(S::as_f(S::shl(lanes.byte::<S>(0), 23)), S::splat(least)), S::splat(0.5)) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe { (*head, S::mul(*head, S::splat(16.0))) }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the indices begin at byte 1.
+        // SAFETY: by the caller; the indices start at byte 1.
         unsafe { S::lookup(&CODES, bits::extract::<S>(lanes.word::<S>(1, word % 4), word / 4 * 4, 0, 4)) }
     }
 }

@@ -1,47 +1,49 @@
-//! How a graphics processor keeps a format.
+//! Defines the memory layout of packed matrices on GPUs.
 //!
-//! Neighbouring invocations read neighbouring units of 32 weights, so the parts of a block that belong to a unit must
-//! lie side by side and at whole words: a matrix becomes a few planes, one after the other, each with its part of every
-//! block. No plane takes more than the block's own bytes. Within a unit, codes are in the order in which a kernel
-//! takes them out (`kernels/prelude.wgsl`): byte j of word k of either half is that of column 4 k + j.
+//! A matrix is stored as planes, one after the other. Each plane contains one part of every block,
+//! such as the codes or the scales, in units of 32 weights: neighbouring invocations read
+//! neighbouring units, which must be contiguous and aligned to words. All planes together have
+//! exactly the bytes of the blocks. Within a unit, codes are in the order in which kernels extract
+//! them (`kernels/prelude.wgsl`): byte j of word k of either half is the code of column 4 k + j.
 
-/// Weights in a unit.
+/// Number of weights in a unit.
 pub(crate) const UNIT: usize = 32;
 
-/// The planes of a format.
+/// The planes of a format, and their decoder.
 #[derive(Debug)]
 pub(crate) struct Planes {
-    /// Units that [`split`](Self::split) takes at once.
+    /// Number of units per call of [`split`](Self::split).
     pub units: usize,
-    /// The bytes that these units have in each plane. All but the last few are whole words.
+    /// Size of these units in each plane, in bytes. Only the sizes of the last planes may not be
+    /// multiples of 4.
     pub bytes: &'static [usize],
-    /// Takes the bytes of `units` units apart, as they lie in the file, into each plane's part.
+    /// Splits `units` units, as stored in the file, into the bytes of each plane.
     pub split: fn(block: &[u8], planes: &mut [&mut [u8]]),
-    /// The decoder, a template in WGSL.
+    /// WGSL template of the decoder.
     pub decoder: &'static str,
-    /// Whether weights are codes with a scale and a minimum, rather than floats.
+    /// Whether weights are codes with a scale and a minimum, instead of floats.
     pub coded: bool,
 }
 
 const NIBBLES: u128 = 0x0f0f_0f0f_0f0f_0f0f_0f0f_0f0f_0f0f_0f0f;
 
-fn wide(bytes: &[u8]) -> u128 {
+fn read_u128(bytes: &[u8]) -> u128 {
     u128::from_le_bytes(std::array::from_fn(|i| bytes[i]))
 }
 
-fn word(bytes: &[u8]) -> u32 {
+fn read_u32(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[i]))
 }
 
-/// Two units of which 32 bytes hold the first in their low halves and the second in their high ones: 16 bytes each, with
-/// a unit's first 16 codes in the low halves.
+/// Splits 32 bytes with one unit in the low nibbles and another in the high nibbles into 16 bytes
+/// each, with the first 16 codes of a unit in the low nibbles.
 pub(super) fn four_bits(packed: &[u8], first: &mut [u8], second: &mut [u8]) {
-    let (a, b) = (wide(&packed[..16]), wide(&packed[16..32]));
+    let (a, b) = (read_u128(&packed[..16]), read_u128(&packed[16..32]));
     first.copy_from_slice(&((a & NIBBLES) | ((b & NIBBLES) << 4)).to_le_bytes());
     second.copy_from_slice(&(((a >> 4) & NIBBLES) | (b & !NIBBLES)).to_le_bytes());
 }
 
-/// As [`four_bits`], for the units of two pairs of 32 bytes, in the file's order.
+/// Applies [`four_bits`] to each 32 bytes of `packed`, in file order.
 pub(super) fn four_bits_of_pairs(packed: &[u8], out: &mut [u8]) {
     for (packed, out) in packed.chunks_exact(32).zip(out.chunks_exact_mut(32)) {
         let (first, second) = out.split_at_mut(16);
@@ -49,49 +51,51 @@ pub(super) fn four_bits_of_pairs(packed: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Four units of two bits of which 32 bytes hold each in another pair of bits: two words a unit, one for each half.
+/// Splits 32 bytes with four units in two bits each into two words per unit, one for each half of
+/// the unit.
 pub(super) fn two_bits(packed: &[u8], out: &mut [u8]) {
     for (unit, out) in out.chunks_exact_mut(8).enumerate() {
         for (half, out) in out.chunks_exact_mut(4).enumerate() {
-            let bits = |k: usize| ((word(&packed[16 * half + 4 * k..]) >> (2 * unit)) & 0x0303_0303) << (2 * k);
+            let bits = |k: usize| ((read_u32(&packed[16 * half + 4 * k..]) >> (2 * unit)) & 0x0303_0303) << (2 * k);
             out.copy_from_slice(&(bits(0) | bits(1) | bits(2) | bits(3)).to_le_bytes());
         }
     }
 }
 
-/// Eight units of one bit of which 32 bytes hold each in another bit: a word a unit.
+/// Splits 32 bytes with eight units in one bit each into a word per unit.
 pub(super) fn one_bit(packed: &[u8], out: &mut [u8]) {
     for (unit, out) in out.chunks_exact_mut(4).enumerate() {
-        let bits = |k: usize| ((word(&packed[4 * k..]) >> unit) & 0x0101_0101) << k;
+        let bits = |k: usize| ((read_u32(&packed[4 * k..]) >> unit) & 0x0101_0101) << k;
         out.copy_from_slice(&(0..8).map(bits).fold(0, |word, bits| word | bits).to_le_bytes());
     }
 }
 
-/// The bits of a unit, which follow each other, in the order of [`one_bit`].
+/// Reorders the 32 consecutive bits of a unit as [`one_bit`] does.
 pub(super) fn fifth_bits(bits: &[u8], out: &mut [u8]) {
-    let bits = word(bits);
-    // Spreads four bits over four bytes.
+    let bits = read_u32(bits);
+    // The product copies each of four bits into the lowest bit of its own byte.
     let spread = |k: usize| ((((bits >> (4 * k)) & 15) * 0x0020_4081) & 0x0101_0101) << k;
     out.copy_from_slice(&(0..8).map(spread).fold(0, |word, bits| word | bits).to_le_bytes());
 }
 
-/// Scales and minima of eight units: both their scales, then the low four bits of the scales, those of the minima, and
-/// two high bits of each.
-pub(super) fn scales_and_mins(both: &[u8], pair: impl Fn(usize) -> (u8, u8), out: &mut [u8]) {
+/// Writes the scales and minima of eight units: `d` and `dmin`, then the low four bits of all
+/// scales, the low four bits of all minima, and the high two bits of all scales and minima.
+/// `scale_and_min` returns the scale and minimum of a unit.
+pub(super) fn scales_and_mins(d_and_dmin: &[u8], scale_and_min: impl Fn(usize) -> (u8, u8), out: &mut [u8]) {
     let (mut low, mut high) = ([0u32; 2], 0u32);
     for unit in 0..8 {
-        let (scale, min) = pair(unit);
+        let (scale, min) = scale_and_min(unit);
         low[0] |= u32::from(scale & 15) << (4 * unit);
         low[1] |= u32::from(min & 15) << (4 * unit);
         high |= u32::from(scale >> 4) << (2 * unit) | u32::from(min >> 4) << (16 + 2 * unit);
     }
-    out[..4].copy_from_slice(both);
+    out[..4].copy_from_slice(d_and_dmin);
     for (out, word) in out[4..].chunks_exact_mut(4).zip([low[0], low[1], high]) {
         out.copy_from_slice(&word.to_le_bytes());
     }
 }
 
-/// Copies fields of a block into planes, in the order of the planes.
+/// Copies a field of a block into each plane.
 pub(super) fn copy<const N: usize>(fields: [&[u8]; N], planes: &mut [&mut [u8]]) {
     for (field, plane) in fields.iter().zip(planes) {
         plane.copy_from_slice(field);

@@ -1,18 +1,18 @@
-//! Q2_K: 256 weights in 84 bytes, in groups of 16.
+//! Q2_K: 256 weights in 84 bytes, in scale groups of 16.
 //!
 //! | bytes | field | holds |
 //! |---|---|---|
-//! | 16 | `scales` | one byte a group: its scale in the low half, its minimum in the high one, 0 to 15 each |
-//! | 64 | `codes` | 2 bits a weight, 0 to 3: 32 bytes hold 128 weights, byte b those of b, b + 32, b + 64 and b + 96 |
+//! | 16 | `scales` | one byte per group: scale in the low nibble, minimum in the high nibble |
+//! | 64 | `codes` | 2 bits per weight: byte b of 32 holds weights b, b + 32, b + 64, b + 96 |
 //! | 2 | `d` | scale of the scales, f16 |
 //! | 2 | `dmin` | scale of the minima, f16 |
 //!
 //! weight i = d * scale(i / 16) * code(i) - dmin * min(i / 16)
 //!
-//! Source: GGUF's type 10, ggml's `block_q2_K`.
+//! Source: GGUF type 10, ggml's `block_q2_K`.
 
 use super::{
-    Lanes, Tile, bits,
+    Lanes, Tile, TileHead, bits,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -46,16 +46,38 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes[2].copy_from_slice(&block[80..]);
 }
 
-/// What a tile's groups share.
+/// Scales and minima of a tile's rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Head<S: Simd> {
+pub(crate) struct Q2KHead<S: Simd> {
     d: S::F,
     dmin: S::F,
-    /// A byte a group, as in the block.
+    /// Scales and minima of 16 groups, one byte per group as in the block.
     groups: [S::I; 4],
 }
 
-/// The decoder of tiles.
+impl<S: Simd> TileHead<S> for Q2KHead<S> {
+    /// # Safety: as [`TileHead::decode`].
+    #[inline(always)]
+    unsafe fn decode(lanes: Lanes) -> Self {
+        // SAFETY: by the caller; the field `scales` is at byte 0, `d` at byte 80, `dmin` at byte
+        // 82.
+        unsafe { Self { d: lanes.f16::<S>(80), dmin: lanes.f16::<S>(82), groups: lanes.four_words::<S>(0) } }
+    }
+
+    /// # Safety: as [`TileHead::scale_min`].
+    #[inline(always)]
+    unsafe fn scale_min(&self, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe {
+            let (word, bit) = (self.groups[group / 4], group % 4 * 8);
+            let scale = bits::unsigned::<S>(word, bit, 4);
+            let min = bits::unsigned::<S>(word, bit + 4, 4);
+            (S::mul(self.d, scale), S::mul(self.dmin, min))
+        }
+    }
+}
+
+/// The tile decoder.
 pub(crate) struct Q2K;
 
 impl Tile for Q2K {
@@ -64,31 +86,12 @@ impl Tile for Q2K {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 16;
     const BITS: u32 = 2;
-    type Head<S: Simd> = Head<S>;
+    type Head<S: Simd> = Q2KHead<S>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller; the scales begin at byte 0, `d` and `dmin` are at bytes 80 and 82.
-        unsafe {
-            let groups = [lanes.word::<S>(0, 0), lanes.word::<S>(0, 1), lanes.word::<S>(0, 2), lanes.word::<S>(0, 3)];
-            Head { d: lanes.half::<S>(80), dmin: lanes.half::<S>(82), groups }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe {
-            let (four, at) = (head.groups[group / 4], group % 4 * 8);
-            let scale = bits::unsigned::<S>(four, at, 4);
-            let min = bits::unsigned::<S>(four, at + 4, 4);
-            (S::mul(head.d, scale), S::mul(head.dmin, min))
-        }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the codes begin at byte 16.
+        // SAFETY: by the caller; the codes start at byte 16.
         unsafe { bits::extract::<S>(lanes.word::<S>(16, word / 32 * 8 + word % 8), word / 8 % 4 * 2, 0, 2) }
     }
 }

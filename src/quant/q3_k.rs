@@ -1,21 +1,21 @@
-//! Q3_K: 256 weights in 110 bytes, in groups of 16.
+//! Q3_K: 256 weights in 110 bytes, in scale groups of 16.
 //!
 //! | bytes | field | holds |
 //! |---|---|---|
-//! | 32 | `high` | the code's bit 2: byte b holds that of weights b, b + 32, ... b + 224, lowest bit first |
-//! | 64 | `low` | the code's bits 0 and 1: 32 bytes hold 128 weights, byte b those of b, b + 32, b + 64 and b + 96 |
-//! | 12 | `scales` | 6 bits a group, 0 to 63: see below |
+//! | 32 | `high` | bit 2 of the code: byte b holds weights b, b + 32, ... b + 224, low bit first |
+//! | 64 | `low` | bits 0 and 1 of the code: byte b of 32 holds weights b, b + 32, b + 64, b + 96 |
+//! | 12 | `scales` | 6 bits per group, 0 to 63: see below |
 //! | 2 | `d` | scale of the scales, f16 |
 //!
 //! weight i = d * (scale(i / 16) - 32) * (code(i) - 4), code(i) = low(i) + 4 * high(i)
 //!
-//! Byte b of the first 8 of `scales` holds the low four bits of groups b and b + 8, byte b of the last 4 the upper two
-//! bits of groups b, b + 4, b + 8 and b + 12.
+//! Byte b of the first 8 of `scales` holds the low four bits of groups b and b + 8, byte b of the
+//! last 4 the upper two bits of groups b, b + 4, b + 8 and b + 12.
 //!
-//! Source: GGUF's type 11, ggml's `block_q3_K`.
+//! Source: GGUF type 11, ggml's `block_q3_K`.
 
 use super::{
-    Lanes, Tile, bits,
+    Lanes, Tile, TileHead, bits,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -50,7 +50,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
         planes::two_bits(low, out);
     }
     planes::one_bit(high, planes[1]);
-    // The scales in the order of their groups: four low bits of each, then two high ones.
+    // Scales in the order of their groups: the low four bits of all groups, then the high two bits.
     let mut words = [0u32; 3];
     for group in 0..16 {
         let scale = u32::from(scale(scales, group));
@@ -63,17 +63,51 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes[3].copy_from_slice(d);
 }
 
-/// What a tile's groups share.
+/// Scales and minima of a tile's rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Head<S: Simd> {
+pub(crate) struct Q3KHead<S: Simd> {
     d: S::F,
-    /// What a scale of 0 stands for: -32 `d`.
+    /// Effective scale of a stored scale of 0: `-32 * d`.
     zero: S::F,
-    /// The scales, one a byte.
+    /// Scales of 16 groups, one per byte.
     scales: [S::I; 4],
 }
 
-/// The decoder of tiles.
+impl<S: Simd> TileHead<S> for Q3KHead<S> {
+    /// # Safety: as [`TileHead::decode`].
+    #[inline(always)]
+    unsafe fn decode(lanes: Lanes) -> Self {
+        // SAFETY: by the caller; the field `scales` is at byte 96, `d` at byte 108.
+        unsafe {
+            let [low_0, low_1] = [lanes.word::<S>(96, 0), lanes.word::<S>(96, 1)];
+            let high = lanes.word::<S>(96, 2);
+            let d = lanes.f16::<S>(108);
+            Self {
+                d,
+                zero: S::mul(d, S::splat(-32.0)),
+                scales: [
+                    S::or(bits::extract::<S>(low_0, 0, 0, 4), bits::extract::<S>(high, 0, 4, 2)),
+                    S::or(bits::extract::<S>(low_1, 0, 0, 4), bits::extract::<S>(high, 2, 4, 2)),
+                    S::or(bits::extract::<S>(low_0, 4, 0, 4), bits::extract::<S>(high, 4, 4, 2)),
+                    S::or(bits::extract::<S>(low_1, 4, 0, 4), bits::extract::<S>(high, 6, 4, 2)),
+                ],
+            }
+        }
+    }
+
+    /// # Safety: as [`TileHead::scale_min`].
+    #[inline(always)]
+    unsafe fn scale_min(&self, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe {
+            let scale = bits::unsigned::<S>(self.scales[group / 4], group % 4 * 8, 8);
+            let scale = S::fma(self.d, scale, self.zero);
+            (scale, S::mul(scale, S::splat(4.0)))
+        }
+    }
+}
+
+/// The tile decoder.
 pub(crate) struct Q3K;
 
 impl Tile for Q3K {
@@ -82,40 +116,12 @@ impl Tile for Q3K {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 16;
     const BITS: u32 = 3;
-    type Head<S: Simd> = Head<S>;
+    type Head<S: Simd> = Q3KHead<S>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller; the scales begin at byte 96, and `d` is at byte 108.
-        unsafe {
-            let [a, b, top] = [lanes.word::<S>(96, 0), lanes.word::<S>(96, 1), lanes.word::<S>(96, 2)];
-            let d = lanes.half::<S>(108);
-            Head {
-                d,
-                zero: S::mul(d, S::splat(-32.0)),
-                scales: [
-                    S::or(bits::extract::<S>(a, 0, 0, 4), bits::extract::<S>(top, 0, 4, 2)),
-                    S::or(bits::extract::<S>(b, 0, 0, 4), bits::extract::<S>(top, 2, 4, 2)),
-                    S::or(bits::extract::<S>(a, 4, 0, 4), bits::extract::<S>(top, 4, 4, 2)),
-                    S::or(bits::extract::<S>(b, 4, 0, 4), bits::extract::<S>(top, 6, 4, 2)),
-                ],
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe {
-            let scale = bits::unsigned::<S>(head.scales[group / 4], group % 4 * 8, 8);
-            let scale = S::fma(head.d, scale, head.zero);
-            (scale, S::mul(scale, S::splat(4.0)))
-        }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the high bits begin at byte 0, the low ones at byte 32.
+        // SAFETY: by the caller; the high bits start at byte 0, the low bits at byte 32.
         unsafe {
             let low = lanes.word::<S>(32, word / 32 * 8 + word % 8);
             let high = lanes.word::<S>(0, word % 8);

@@ -3,14 +3,15 @@
 //! | bytes | field | holds |
 //! |---|---|---|
 //! | 2 | `d` | scale, f16 |
-//! | 16 | `codes` | 4 bits a weight, 0 to 15: weights 0 to 15 in the low halves, 16 to 31 in the high ones |
+//! | 16 | `codes` | 4 bits per weight: weights 0 to 15 in low nibbles, 16 to 31 in high ones |
 //!
 //! weight i = d * (code(i) - 8)
 //!
-//! Source: GGUF's type 2, ggml's `block_q4_0`.
+//! Source: GGUF type 2, ggml's `block_q4_0`.
 
 use super::{
     Lanes, Tile, bits,
+    heads::ScaleHead,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -33,7 +34,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes::copy([codes, d], planes);
 }
 
-/// The decoder of tiles.
+/// The tile decoder.
 pub(crate) struct Q40;
 
 impl Tile for Q40 {
@@ -42,23 +43,12 @@ impl Tile for Q40 {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 4;
-    type Head<S: Simd> = S::F;
+    type Head<S: Simd> = ScaleHead<S, 8>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller.
-        unsafe { lanes.half::<S>(0) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe { (*head, S::mul(*head, S::splat(8.0))) }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the codes begin at byte 2.
+        // SAFETY: by the caller; the codes start at byte 2.
         unsafe { bits::extract::<S>(lanes.word::<S>(2, word % 4), word / 4 * 4, 0, 4) }
     }
 }

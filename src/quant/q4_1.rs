@@ -4,14 +4,15 @@
 //! |---|---|---|
 //! | 2 | `d` | scale, f16 |
 //! | 2 | `m` | minimum, f16 |
-//! | 16 | `codes` | 4 bits a weight, 0 to 15: weights 0 to 15 in the low halves, 16 to 31 in the high ones |
+//! | 16 | `codes` | 4 bits per weight: weights 0 to 15 in low nibbles, 16 to 31 in high ones |
 //!
 //! weight i = d * code(i) + m
 //!
-//! Source: GGUF's type 3, ggml's `block_q4_1`.
+//! Source: GGUF type 3, ggml's `block_q4_1`.
 
 use super::{
     Lanes, Tile, bits,
+    heads::ScaleMinHead,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -34,7 +35,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes::copy([codes, scale_and_min], planes);
 }
 
-/// The decoder of tiles.
+/// The tile decoder.
 pub(crate) struct Q41;
 
 impl Tile for Q41 {
@@ -43,22 +44,12 @@ impl Tile for Q41 {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 4;
-    type Head<S: Simd> = (S::F, S::F);
+    type Head<S: Simd> = ScaleMinHead<S>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller; a positive `m` is a negative minimum.
-        unsafe { (lanes.half::<S>(0), S::mul(lanes.half::<S>(2), S::splat(-1.0))) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
-        *head
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the codes begin at byte 4.
+        // SAFETY: by the caller; the codes start at byte 4.
         unsafe { bits::extract::<S>(lanes.word::<S>(4, word % 4), word / 4 * 4, 0, 4) }
     }
 }

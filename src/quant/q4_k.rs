@@ -1,18 +1,19 @@
-//! Q4_K: 256 weights in 144 bytes, in groups of 32.
+//! Q4_K: 256 weights in 144 bytes, in scale groups of 32.
 //!
 //! | bytes | field | holds |
 //! |---|---|---|
 //! | 2 | `d` | scale of the scales, f16 |
 //! | 2 | `dmin` | scale of the minima, f16 |
 //! | 12 | `scales` | 6-bit scale and minimum of each group, 0 to 63: see [`bits::scale_and_min`] |
-//! | 128 | `codes` | 4 bits a weight, 0 to 15: 32 bytes hold two groups, the first in the low halves |
+//! | 128 | `codes` | 4 bits per weight: 32 bytes hold two groups, the first in low nibbles |
 //!
 //! weight i = d * scale(i / 32) * code(i) - dmin * min(i / 32)
 //!
-//! Source: GGUF's type 12, ggml's `block_q4_K`.
+//! Source: GGUF type 12, ggml's `block_q4_K`.
 
 use super::{
     Lanes, Tile, bits,
+    heads::KScalesHead,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -38,7 +39,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes::scales_and_mins(&block[..4], |unit| bits::scale_and_min(scales, unit), planes[1]);
 }
 
-/// The decoder of tiles.
+/// The tile decoder.
 pub(crate) struct Q4K;
 
 impl Tile for Q4K {
@@ -47,23 +48,12 @@ impl Tile for Q4K {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 4;
-    type Head<S: Simd> = bits::ScalesAndMins<S>;
+    type Head<S: Simd> = KScalesHead<S>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller.
-        unsafe { bits::scales_and_mins(lanes) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe { head.group(group) }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the codes begin at byte 16.
+        // SAFETY: by the caller; the codes start at byte 16.
         unsafe {
             let packed = lanes.word::<S>(16, word / 16 * 8 + word % 8);
             bits::extract::<S>(packed, word / 8 % 2 * 4, 0, 4)

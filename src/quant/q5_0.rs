@@ -3,15 +3,16 @@
 //! | bytes | field | holds |
 //! |---|---|---|
 //! | 2 | `d` | scale, f16 |
-//! | 4 | `high` | the code's bit 4, one bit a weight, as a little-endian integer |
-//! | 16 | `low` | the code's bits 0 to 3: weights 0 to 15 in the low halves, 16 to 31 in the high ones |
+//! | 4 | `high` | bit 4 of the code, one bit per weight, little-endian |
+//! | 16 | `low` | bits 0 to 3 of the code: weights 0 to 15 in low nibbles, 16 to 31 in high ones |
 //!
 //! weight i = d * (code(i) - 16), code(i) = low(i) + 16 * high(i)
 //!
-//! Source: GGUF's type 6, ggml's `block_q5_0`.
+//! Source: GGUF type 6, ggml's `block_q5_0`.
 
 use super::{
     Lanes, Tile, bits,
+    heads::ScaleHead,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -42,7 +43,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes[2].copy_from_slice(d);
 }
 
-/// The decoder of tiles.
+/// The tile decoder.
 pub(crate) struct Q50;
 
 impl Tile for Q50 {
@@ -51,23 +52,12 @@ impl Tile for Q50 {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
-    type Head<S: Simd> = S::F;
+    type Head<S: Simd> = ScaleHead<S, 16>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller.
-        unsafe { lanes.half::<S>(0) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe { (*head, S::mul(*head, S::splat(16.0))) }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the high bits are at byte 2, the low ones begin at byte 6.
+        // SAFETY: by the caller; the high bits are at byte 2, the low bits start at byte 6.
         unsafe {
             let low = bits::extract::<S>(lanes.word::<S>(6, word % 4), word / 4 * 4, 0, 4);
             S::or(low, bits::fifth_bits::<S>(lanes.word::<S>(2, 0), word))

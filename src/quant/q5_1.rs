@@ -4,15 +4,16 @@
 //! |---|---|---|
 //! | 2 | `d` | scale, f16 |
 //! | 2 | `m` | minimum, f16 |
-//! | 4 | `high` | the code's bit 4, one bit a weight, as a little-endian integer |
-//! | 16 | `low` | the code's bits 0 to 3: weights 0 to 15 in the low halves, 16 to 31 in the high ones |
+//! | 4 | `high` | bit 4 of the code, one bit per weight, little-endian |
+//! | 16 | `low` | bits 0 to 3 of the code: weights 0 to 15 in low nibbles, 16 to 31 in high ones |
 //!
 //! weight i = d * code(i) + m, code(i) = low(i) + 16 * high(i)
 //!
-//! Source: GGUF's type 7, ggml's `block_q5_1`.
+//! Source: GGUF type 7, ggml's `block_q5_1`.
 
 use super::{
     Lanes, Tile, bits,
+    heads::ScaleMinHead,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -44,7 +45,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes[2].copy_from_slice(scale_and_min);
 }
 
-/// The decoder of tiles.
+/// The tile decoder.
 pub(crate) struct Q51;
 
 impl Tile for Q51 {
@@ -53,22 +54,12 @@ impl Tile for Q51 {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
-    type Head<S: Simd> = (S::F, S::F);
+    type Head<S: Simd> = ScaleMinHead<S>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller; a positive `m` is a negative minimum.
-        unsafe { (lanes.half::<S>(0), S::mul(lanes.half::<S>(2), S::splat(-1.0))) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
-        *head
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the high bits are at byte 4, the low ones begin at byte 8.
+        // SAFETY: by the caller; the high bits are at byte 4, the low bits start at byte 8.
         unsafe {
             let low = bits::extract::<S>(lanes.word::<S>(8, word % 4), word / 4 * 4, 0, 4);
             S::or(low, bits::fifth_bits::<S>(lanes.word::<S>(4, 0), word))

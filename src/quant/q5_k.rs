@@ -1,19 +1,20 @@
-//! Q5_K: 256 weights in 176 bytes, in groups of 32.
+//! Q5_K: 256 weights in 176 bytes, in scale groups of 32.
 //!
 //! | bytes | field | holds |
 //! |---|---|---|
 //! | 2 | `d` | scale of the scales, f16 |
 //! | 2 | `dmin` | scale of the minima, f16 |
 //! | 12 | `scales` | 6-bit scale and minimum of each group, 0 to 63: see [`bits::scale_and_min`] |
-//! | 32 | `high` | the code's bit 4: byte b holds that of weight b of each group, the first group's lowest |
-//! | 128 | `low` | the code's bits 0 to 3: 32 bytes hold two groups, the first in the low halves |
+//! | 32 | `high` | bit 4 of the code: byte b holds weight b of each group, group 0 in bit 0 |
+//! | 128 | `low` | bits 0 to 3 of the code: 32 bytes hold two groups, the first in low nibbles |
 //!
 //! weight i = d * scale(i / 32) * code(i) - dmin * min(i / 32), code(i) = low(i) + 16 * high(i)
 //!
-//! Source: GGUF's type 13, ggml's `block_q5_K`.
+//! Source: GGUF type 13, ggml's `block_q5_K`.
 
 use super::{
     Lanes, Tile, bits,
+    heads::KScalesHead,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -46,7 +47,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes::scales_and_mins(&block[..4], |unit| bits::scale_and_min(scales, unit), planes[2]);
 }
 
-/// The decoder of tiles.
+/// The tile decoder.
 pub(crate) struct Q5K;
 
 impl Tile for Q5K {
@@ -55,23 +56,12 @@ impl Tile for Q5K {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
-    type Head<S: Simd> = bits::ScalesAndMins<S>;
+    type Head<S: Simd> = KScalesHead<S>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller.
-        unsafe { bits::scales_and_mins(lanes) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe { head.group(group) }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the high bits begin at byte 16, the low ones at byte 48.
+        // SAFETY: by the caller; the high bits start at byte 16, the low bits at byte 48.
         unsafe {
             let low = lanes.word::<S>(48, word / 16 * 8 + word % 8);
             let high = lanes.word::<S>(16, word % 8);

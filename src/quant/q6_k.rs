@@ -1,18 +1,18 @@
-//! Q6_K: 256 weights in 210 bytes, in groups of 16.
+//! Q6_K: 256 weights in 210 bytes, in scale groups of 16.
 //!
 //! | bytes | field | holds |
 //! |---|---|---|
-//! | 128 | `low` | the code's bits 0 to 3: 64 bytes hold 128 weights, the first 64 in the low halves |
-//! | 64 | `high` | the code's bits 4 and 5: 32 bytes hold 128 weights, byte b those of b, b + 32, b + 64 and b + 96 |
-//! | 16 | `scales` | one signed byte a group |
+//! | 128 | `low` | bits 0 to 3 of the code: 64 bytes per 128 weights, the first 64 in low nibbles |
+//! | 64 | `high` | bits 4 and 5 of the code: byte b of 32 holds weights b, b + 32, b + 64, b + 96 |
+//! | 16 | `scales` | one signed byte per group |
 //! | 2 | `d` | scale of the scales, f16 |
 //!
 //! weight i = d * scale(i / 16) * (code(i) - 32), code(i) = low(i) + 16 * high(i)
 //!
-//! Source: GGUF's type 14, ggml's `block_q6_K`.
+//! Source: GGUF type 14, ggml's `block_q6_K`.
 
 use super::{
-    Lanes, Tile, bits,
+    Lanes, Tile, TileHead, bits,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -39,7 +39,7 @@ pub(super) const PLANES: Planes = Planes {
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [low, high, scales, d] = bits::split(block, FIELDS);
     for (low, out) in low.chunks_exact(64).zip(planes[0].chunks_exact_mut(64)) {
-        // The first 32 bytes hold the first and the third unit, the others the second and the fourth.
+        // The first 32 bytes hold units 0 and 2, the next 32 bytes units 1 and 3.
         let (front, back) = out.split_at_mut(32);
         let ([first, second], [third, fourth]) = (halves(front), halves(back));
         planes::four_bits(&low[..32], first, third);
@@ -56,15 +56,34 @@ fn halves(bytes: &mut [u8]) -> [&mut [u8]; 2] {
     bytes.split_at_mut(16).into()
 }
 
-/// What a tile's groups share.
+/// Scales and minima of a tile's rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Head<S: Simd> {
+pub(crate) struct Q6KHead<S: Simd> {
     d: S::F,
-    /// The scales, one a byte.
+    /// Scales of 16 groups, one per byte.
     scales: [S::I; 4],
 }
 
-/// The decoder of tiles.
+impl<S: Simd> TileHead<S> for Q6KHead<S> {
+    /// # Safety: as [`TileHead::decode`].
+    #[inline(always)]
+    unsafe fn decode(lanes: Lanes) -> Self {
+        // SAFETY: by the caller; the field `scales` is at byte 192, `d` at byte 208.
+        unsafe { Self { d: lanes.f16::<S>(208), scales: lanes.four_words::<S>(192) } }
+    }
+
+    /// # Safety: as [`TileHead::scale_min`].
+    #[inline(always)]
+    unsafe fn scale_min(&self, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe {
+            let scale = S::mul(self.d, bits::signed_byte::<S>(self.scales[group / 4], group % 4));
+            (scale, S::mul(scale, S::splat(32.0)))
+        }
+    }
+}
+
+/// The tile decoder.
 pub(crate) struct Q6K;
 
 impl Tile for Q6K {
@@ -73,30 +92,12 @@ impl Tile for Q6K {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 16;
     const BITS: u32 = 6;
-    type Head<S: Simd> = Head<S>;
+    type Head<S: Simd> = Q6KHead<S>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller; the scales begin at byte 192, and `d` is at byte 208.
-        unsafe {
-            let scales =
-                [lanes.word::<S>(192, 0), lanes.word::<S>(192, 1), lanes.word::<S>(192, 2), lanes.word::<S>(192, 3)];
-            Head { d: lanes.half::<S>(208), scales }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe {
-            let scale = S::mul(head.d, bits::signed_byte::<S>(head.scales[group / 4], group % 4));
-            (scale, S::mul(scale, S::splat(32.0)))
-        }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the low bits begin at byte 0, the high ones at byte 128.
+        // SAFETY: by the caller; the low bits start at byte 0, the high bits at byte 128.
         unsafe {
             let low = lanes.word::<S>(0, word / 32 * 16 + word % 16);
             let high = lanes.word::<S>(128, word / 32 * 8 + word % 8);

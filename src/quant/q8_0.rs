@@ -3,14 +3,15 @@
 //! | bytes | field | holds |
 //! |---|---|---|
 //! | 2 | `d` | scale, f16 |
-//! | 32 | `codes` | one signed byte a weight |
+//! | 32 | `codes` | one signed byte per weight |
 //!
 //! weight i = d * code(i)
 //!
-//! Source: GGUF's type 8, ggml's `block_q8_0`.
+//! Source: GGUF type 8, ggml's `block_q8_0`.
 
 use super::{
     Lanes, Tile, bits,
+    heads::ScaleHead,
     planes::{self, Planes},
 };
 use crate::simd::Simd;
@@ -33,7 +34,7 @@ fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     planes::copy([codes, d], planes);
 }
 
-/// The decoder of tiles.
+/// The tile decoder.
 pub(crate) struct Q80;
 
 impl Tile for Q80 {
@@ -42,23 +43,13 @@ impl Tile for Q80 {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 8;
-    type Head<S: Simd> = S::F;
+    type Head<S: Simd> = ScaleHead<S, 128>;
 
-    #[inline(always)]
-    unsafe fn head<S: Simd>(lanes: Lanes) -> Self::Head<S> {
-        // SAFETY: by the caller.
-        unsafe { lanes.half::<S>(0) }
-    }
-
-    #[inline(always)]
-    unsafe fn scale_min<S: Simd>(head: &Self::Head<S>, _group: usize) -> (S::F, S::F) {
-        // SAFETY: by the caller.
-        unsafe { (*head, S::mul(*head, S::splat(128.0))) }
-    }
-
+    /// # Safety: as [`Tile::codes`].
     #[inline(always)]
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I {
-        // SAFETY: by the caller; the codes begin at byte 2, and flipping its top bit adds 128 to a signed byte.
+        // SAFETY: by the caller; the codes start at byte 2, and flipping its top bit adds 128 to a
+        // signed byte.
         unsafe { S::xor(lanes.word::<S>(2, word), S::splat_i(0x8080_8080_u32 as i32)) }
     }
 }

@@ -1,7 +1,8 @@
-//! Reads the directory's JSON and text files, each up to a maximum size far above that of real files.
+//! Reads the directory's JSON and text files, each up to a maximum size far above that of real
+//! files.
 //!
-//! Parsed JSON can take about thirty times the size of its text, so files that are stored unparsed have a
-//! higher limit. `serde_json` limits the nesting depth.
+//! Parsed JSON can take about thirty times the size of its text, so files that are stored unparsed
+//! have a higher limit. `serde_json` limits the nesting depth.
 
 use std::{
     fs::{self, File},
@@ -15,8 +16,8 @@ use crate::{Error, Result};
 
 /// Maximum size of a config in bytes. Real configs have a few thousand.
 pub(super) const MAX_CONFIG: u64 = 1 << 20;
-/// Maximum size in bytes of a file of which a few fields are kept. A tokenizer's config can list thousands
-/// of tokens.
+/// Maximum size in bytes of a file from which a few fields are kept. A tokenizer's config can list
+/// thousands of tokens.
 pub(super) const MAX_FIELDS: u64 = 1 << 26;
 /// Maximum size of a vocabulary in bytes: about ten times the largest real one.
 pub(super) const MAX_VOCABULARY: u64 = 1 << 29;

@@ -1,10 +1,10 @@
-//! Reads model directories as Hugging Face's transformers writes them: config.json, safetensors files and a
-//! tokenizer.
+//! Reads model directories as Hugging Face's transformers writes them: config.json, safetensors
+//! files and a tokenizer.
 //!
-//! A [`Directory`] contains the parsed config, the mapped tensors under their original names, and the
-//! tokenizer under GGUF keys. As with GGUF files, every count, length, offset and name is checked here,
-//! once, before it is used. `models::checkpoint` interprets the config and the tensors, and translates a
-//! [`Directory`] into a [`Gguf`](crate::gguf::Gguf).
+//! A [`Directory`] contains the parsed config, the mapped tensors under their original names, and
+//! the tokenizer under GGUF keys. As with GGUF files, every count, length, offset and name is
+//! checked here, once, before it is used. `models::checkpoint` interprets the config and the
+//! tensors, and translates a [`Directory`] into a [`Gguf`](crate::gguf::Gguf).
 
 #[cfg(feature = "safetensors")]
 mod json;
@@ -36,8 +36,8 @@ impl Directory {
     /// Reads and checks the files in the directory at `path`, and maps the tensors.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read, [`Error::InvalidFile`] if a file is missing or invalid,
-    /// [`Error::Tensor`] for a tensor in an unsupported format.
+    /// [`Error::Io`] if a file cannot be read, [`Error::InvalidFile`] if a file is missing or
+    /// invalid, [`Error::Tensor`] for a tensor in an unsupported format.
     #[cfg(feature = "safetensors")]
     pub fn open(path: &Path) -> Result<Self> {
         let invalid = |what: &str| Error::InvalidFile { path: path.into(), what: what.into() };

@@ -1,9 +1,9 @@
 //! Maps the safetensors files of a directory: `model.safetensors`, or the shards listed in
 //! `model.safetensors.index.json`.
 //!
-//! The [format](https://huggingface.co/docs/safetensors) is parsed by the crate `safetensors`, which checks
-//! that the tensors lie without gaps, that each has the length of its shape and type, and that the last one
-//! ends at the end of the file.
+//! The [format](https://huggingface.co/docs/safetensors) is parsed by the crate `safetensors`,
+//! which checks that the tensors lie without gaps, that each has the length of its shape and type,
+//! and that the last one ends at the end of the file.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,8 +23,8 @@ use crate::{
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Maximum size of a header in bytes: ten times that of a model of 20,000 tensors. A parsed header takes
-/// about fifty times its size.
+/// Maximum size of a header in bytes: ten times that of a model of 20,000 tensors. A parsed header
+/// takes about fifty times its size.
 const MAX_HEADER: u64 = 1 << 24;
 
 /// Name suffixes of buffers that old checkpoints contain and that transformers ignores.
@@ -69,7 +69,8 @@ pub(super) fn tensors(directory: &Path) -> Result<Vec<TensorInfo>> {
     }
 }
 
-/// Returns whether `file` is a plain file name on every operating system, without a directory or drive.
+/// Returns whether `file` is a plain file name on every operating system, without a directory or
+/// drive.
 fn is_file_name(file: &str) -> bool {
     file.ends_with(".safetensors") && !file.contains(['/', '\\', ':'])
 }

@@ -1,8 +1,8 @@
 //! Translates the tokenizer's files into GGUF keys.
 //!
-//! The text of `tokenizer.json` is stored unparsed under `tokenizer.huggingface.json`. The BOS and EOS
-//! tokens and the chat template come from up to four other files, with the same precedence as in
-//! transformers.
+//! The text of `tokenizer.json` is stored unparsed under `tokenizer.huggingface.json`. The BOS and
+//! EOS tokens and the chat template come from up to four other files, with the same precedence as
+//! in transformers.
 
 use std::path::Path;
 
@@ -116,8 +116,8 @@ fn ids(path: &Path, config: &Object<String, Json>, name: &str) -> Result<Vec<u32
     ids.ok_or_else(|| Error::InvalidFile { path: path.into(), what: what() })
 }
 
-/// Returns the template in `chat_template.jinja`, else the one in the tokenizer's config: of several, the one
-/// named `default`.
+/// Returns the template in `chat_template.jinja`, else the one in the tokenizer's config: of
+/// several, the one named `default`.
 fn chat_template(directory: &Path, configured: Option<ChatTemplates>) -> Result<Option<String>> {
     if let Some(text) = json::text(&directory.join("chat_template.jinja"), MAX_CONFIG)? {
         return Ok(Some(text));

@@ -1,8 +1,9 @@
 //! Adds the matrix unit AMX-INT8 to AVX-512.
 //!
-//! The intrinsics are unstable in Rust, so the instructions are inline assembly. A tile register holds up to
-//! 16 rows of 64 bytes. From activations `[16 tokens, 4 * words]` int8 and codes `[words, 16 rows]`, four per
-//! word, one instruction computes the sums `[16 tokens, 16 rows]`, without a change in the order of operands.
+//! The intrinsics are unstable in Rust, so the instructions are inline assembly. A tile register
+//! holds up to 16 rows of 64 bytes. From activations `[16 tokens, 4 * words]` int8 and codes
+//! `[words, 16 rows]`, four per word, one instruction computes the sums `[16 tokens, 16 rows]`,
+//! without a change in the order of operands.
 //!
 //! Source: Intel's Architecture Instruction Set Extensions Programming Reference, chapter 3.
 
@@ -46,7 +47,8 @@ impl MatrixUnit for Amx {
     /// # Safety: as [`MatrixUnit::multiply`].
     #[inline(always)]
     unsafe fn multiply(_bits: u32, _words: usize, codes: *const u8, x: *const i8, stride: usize, sums: *mut i32) {
-        // SAFETY: by the caller, the pointers are valid for tiles of the sizes that `begin` configured.
+        // SAFETY: by the caller, the pointers are valid for tiles of the sizes that `begin`
+        // configured.
         unsafe {
             asm!(
                 "tilezero tmm0",
@@ -82,7 +84,8 @@ pub(crate) fn detect() -> bool {
     #[allow(unused_unsafe, reason = "the oldest supported Rust declares both functions unsafe, newer ones do not")]
     let (basic, extended) = unsafe { (__cpuid(1), __cpuid_count(7, 0)) };
     let has_unit = extended.edx >> 24 & 3 == 3 && basic.ecx >> 27 & 1 == 1;
-    // SAFETY: the machine has `xgetbv`. Bits 17 and 18: the system saves tile configuration and data.
+    // SAFETY: the machine has `xgetbv`. Bits 17 and 18: the system saves tile configuration and
+    // data.
     has_unit && unsafe { enabled_states() } >> 17 & 3 == 3 && allowed()
 }
 

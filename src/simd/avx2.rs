@@ -1,5 +1,5 @@
-//! Implements [`Simd`] with AVX2, FMA and F16C: eight lanes. Byte products are summed in 16 bits as long as
-//! the sums fit.
+//! Implements [`Simd`] with AVX2, FMA and F16C: eight lanes. Byte products are summed in 16 bits as
+//! long as the sums fit.
 
 use std::{arch::x86_64::*, marker::PhantomData};
 
@@ -98,8 +98,8 @@ impl ByteDot<__m256i> for Maddubs {
             if bits <= 6 {
                 _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, x))
             } else {
-                // The first operand must be unsigned: multiply |code| by x with the code's sign. It is exact, since
-                // 2 * 128 * 127 fits in 16 bits.
+                // The first operand must be unsigned: multiply |code| by x with the code's sign. It
+                // is exact, since 2 * 128 * 127 fits in 16 bits.
                 let signed = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
                 let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(x, signed));
                 _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
@@ -111,7 +111,8 @@ impl ByteDot<__m256i> for Maddubs {
 
     #[inline(always)]
     fn dot_words(bits: u32) -> usize {
-        // A 16-bit sum takes two products of 127 and 2^bits - 1 per word: 8, 4 and 2 words stay below 2^15.
+        // A 16-bit sum takes two products of 127 and 2^bits - 1 per word: 8, 4 and 2 words stay
+        // below 2^15.
         match bits {
             5 => 4,
             6 => 2,

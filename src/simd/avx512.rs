@@ -1,5 +1,5 @@
-//! Implements [`Simd`] with AVX-512 and VNNI: sixteen lanes, and a dot product of four bytes per lane in one
-//! instruction.
+//! Implements [`Simd`] with AVX-512 and VNNI: sixteen lanes, and a dot product of four bytes per
+//! lane in one instruction.
 
 use std::{arch::x86_64::*, marker::PhantomData};
 

@@ -1,7 +1,7 @@
 //! Adds Armv8.6's int8 matrix multiplication (FEAT_I8MM) to NEON with dot products.
 //!
-//! One instruction multiplies two rows of eight bytes by two rows of eight bytes and adds four sums. The
-//! intrinsics are unstable in Rust, so it is inline assembly.
+//! One instruction multiplies two rows of eight bytes by two rows of eight bytes and adds four
+//! sums. The intrinsics are unstable in Rust, so it is inline assembly.
 
 use std::arch::{aarch64::*, asm};
 

@@ -1,5 +1,5 @@
-//! Provides vectors of 32-bit lanes: the operations that kernels are written in, and their implementation
-//! for each instruction set.
+//! Provides vectors of 32-bit lanes: the operations that kernels are written in, and their
+//! implementation for each instruction set.
 #![cfg_attr(not(feature = "cpu"), allow(dead_code, unused_imports, reason = "only the CPU backend picks a set"))]
 
 #[cfg(target_arch = "x86_64")]
@@ -32,8 +32,8 @@ pub(crate) use neon::{Neon, NeonDotprod};
 pub(crate) use portable::Portable;
 pub(crate) use vector::{MatrixUnit, NoUnit, ROWS, Simd};
 
-/// Byte dot products: the part of [`Simd`] in which instruction sets with the same vectors `I` differ. Each
-/// item has the meaning of its namesake in [`Simd`].
+/// Byte dot products: the part of [`Simd`] in which instruction sets with the same vectors `I`
+/// differ. Each item has the meaning of its namesake in [`Simd`].
 ///
 /// # Safety
 /// Each method needs a machine that has the instruction set.
@@ -61,12 +61,12 @@ pub(crate) trait ByteDot<I>: Copy + Send + Sync + 'static {
     }
 }
 
-/// Declares `unsafe` methods of [`Simd`], [`MatrixUnit`] and `ByteDot` (`fn name(..) -> T;`), or defines each as
-/// an expression of intrinsics (`fn name(..) -> T = expression;`), always inlined.
+/// Declares `unsafe` methods of [`Simd`], [`MatrixUnit`] and `ByteDot` (`fn name(..) -> T;`), or
+/// defines each as an expression of intrinsics (`fn name(..) -> T = expression;`), always inlined.
 ///
 /// # Safety
-/// All have the contract of their trait: the machine has the instruction set, and pointers are valid as the
-/// trait and the method say.
+/// All have the contract of their trait: the machine has the instruction set, and pointers are
+/// valid as the trait and the method say.
 macro_rules! unsafe_methods {
     ($($(#[$attribute:meta])* fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
         $(#[$attribute])*

@@ -1,7 +1,8 @@
-//! Implements [`Simd`] with NEON, with or without the dot products of Armv8.2: eight lanes in two registers, so
-//! that a loaded or broadcast value serves eight rows instead of four.
+//! Implements [`Simd`] with NEON, with or without the dot products of Armv8.2: eight lanes in two
+//! registers, so that a loaded or broadcast value serves eight rows instead of four.
 //!
-//! Conversions of f16, dot products and prefetches are inline assembly, since their intrinsics are unstable.
+//! Conversions of f16, dot products and prefetches are inline assembly, since their intrinsics are
+//! unstable.
 
 use std::{
     arch::{aarch64::*, asm},
@@ -158,7 +159,8 @@ impl<D: ByteDot<int32x4_t>, U: MatrixUnit> Simd for Neon<D, U> {
     }
 }
 
-/// Converts codes to signed bytes: subtracts 128 from codes of 8 bits, and returns shorter ones unchanged.
+/// Converts codes to signed bytes: subtracts 128 from codes of 8 bits, and returns shorter ones
+/// unchanged.
 ///
 /// # Safety
 /// The machine has NEON.

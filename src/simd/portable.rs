@@ -1,5 +1,5 @@
-//! Implements [`Simd`] in plain Rust for every machine: loops over eight lanes, which the compiler vectorises
-//! where it can.
+//! Implements [`Simd`] in plain Rust for every machine: loops over eight lanes, which the compiler
+//! vectorises where it can.
 
 use std::array::from_fn;
 
@@ -19,7 +19,8 @@ pub(crate) struct Portable;
 /// Converts f16 to f32, without branches that would prevent vectorisation.
 fn widen_f16(x: u16) -> f32 {
     let bits = u32::from(x & 0x7fff) << 13;
-    // The exponent bias is 15 in f16 and 127 in f32. The largest exponent means infinity or NaN in both.
+    // The exponent bias is 15 in f16 and 127 in f32. The largest exponent means infinity or NaN in
+    // both.
     let magnitude = (f32::from_bits(bits) * f32::from_bits((127 + 127 - 15) << 23)).to_bits();
     let special = if bits >= 0x7c00 << 13 { 0xff << 23 } else { 0 };
     f32::from_bits(u32::from(x & 0x8000) << 16 | magnitude | special)

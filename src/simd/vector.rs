@@ -1,27 +1,29 @@
 //! Defines the vector operations that kernels are written in.
 //!
-//! A kernel is written once, generic over [`Simd`], and compiled for each instruction set; the backend picks
-//! one at run time. A vector has [`Simd::WIDTH`] lanes of 32 bits, as integers (`I`) or as f32 (`F`).
+//! A kernel is written once, generic over [`Simd`], and compiled for each instruction set; the
+//! backend picks one at run time. A vector has [`Simd::WIDTH`] lanes of 32 bits, as integers (`I`)
+//! or as f32 (`F`).
 //!
-//! Each operation executes instructions that the machine may lack, so a kernel that is generic over `Simd`
-//! is an `unsafe fn` whose caller has checked the instruction set.
+//! Each operation executes instructions that the machine may lack, so a kernel that is generic over
+//! `Simd` is an `unsafe fn` whose caller has checked the instruction set.
 
 use super::unsafe_methods;
 
-/// Rows of a weight tile, which a matrix unit multiplies at once. A multiple of every [`Simd::WIDTH`].
+/// Rows of a weight tile, which a matrix unit multiplies at once. A multiple of every
+/// [`Simd::WIDTH`].
 pub(crate) const ROWS: usize = 16;
 
 /// An instruction set, as operations on vectors of 32-bit lanes.
 ///
 /// # Safety
-/// Each method needs a machine that has the instruction set. A pointer must be valid for reads (`load*`,
-/// `lookup`) or writes (`store*`) of one element per lane, of the size that the method names; it need not be
-/// aligned.
+/// Each method needs a machine that has the instruction set. A pointer must be valid for reads
+/// (`load*`, `lookup`) or writes (`store*`) of one element per lane, of the size that the method
+/// names; it need not be aligned.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Number of lanes in a vector; divides [`ROWS`].
     const WIDTH: usize;
-    /// Whether [`dot4_accumulate`](Self::dot4_accumulate) subtracts 128 from 8-bit codes, to multiply them as
-    /// signed numbers.
+    /// Whether [`dot4_accumulate`](Self::dot4_accumulate) subtracts 128 from 8-bit codes, to
+    /// multiply them as signed numbers.
     const SIGNED_BYTES: bool;
     /// Vector of 32-bit integers.
     type I: Copy;
@@ -107,28 +109,30 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
         /// Adds the dot product of four codes and four signed bytes of `x` to each lane of `sum`.
         ///
-        /// Codes are unsigned and less than `2^bits`; with `bits` 8 and [`SIGNED_BYTES`](Self::SIGNED_BYTES),
-        /// 128 is subtracted from each first. `sum` is in a form that
-        /// [`finish_dot`](Self::finish_dot) converts to integers.
+        /// Codes are unsigned and less than `2^bits`; with `bits` 8 and
+        /// [`SIGNED_BYTES`](Self::SIGNED_BYTES), 128 is subtracted from each first. `sum` is in a
+        /// form that [`finish_dot`](Self::finish_dot) converts to integers.
         fn dot4_accumulate(bits: u32, sum: Self::I, codes: Self::I, x: Self::I) -> Self::I;
-        /// Converts the result of [`dot4_accumulate`](Self::dot4_accumulate) to an integer per lane.
+        /// Converts the result of [`dot4_accumulate`](Self::dot4_accumulate) to an integer per
+        /// lane.
         fn finish_dot(bits: u32, sum: Self::I) -> Self::I;
 
-        /// Prefetches the cache line at `from`, which can be any address, into the first-level cache.
+        /// Prefetches the cache line at `from`, which can be any address, into the first-level
+        /// cache.
         fn prefetch(from: *const u8);
-        /// Prefetches the cache line at `from`, which can be any address, into the second-level cache only,
-        /// for use some microseconds later. That cache has space for many lines and allows more outstanding
-        /// requests.
+        /// Prefetches the cache line at `from`, which can be any address, into the second-level
+        /// cache only, for use some microseconds later. That cache has space for many lines and
+        /// allows more outstanding requests.
         fn prefetch_far(from: *const u8);
     }
 
-    /// Returns the maximum number of calls of [`dot4_accumulate`](Self::dot4_accumulate) on one sum before
-    /// [`finish_dot`](Self::finish_dot), so that no intermediate sum overflows.
+    /// Returns the maximum number of calls of [`dot4_accumulate`](Self::dot4_accumulate) on one sum
+    /// before [`finish_dot`](Self::finish_dot), so that no intermediate sum overflows.
     fn dot_words(bits: u32) -> usize;
 }
 
-/// A matrix unit: multiplies the codes of [`ROWS`] rows by the activations of several tokens in a few
-/// instructions.
+/// A matrix unit: multiplies the codes of [`ROWS`] rows by the activations of several tokens in a
+/// few instructions.
 ///
 /// # Safety
 /// Each method needs a machine that has the unit.
@@ -142,9 +146,9 @@ pub(crate) trait MatrixUnit: Copy + Send + Sync + 'static {
     /// The machine has the unit.
     unsafe fn begin(words: usize);
 
-    /// Writes `sums`, `[TOKENS, ROWS]` i32: the products of `codes`, `[words, ROWS]` words of four codes each,
-    /// and the rows of `x`, `[TOKENS, 4 * words]` int8, which start `stride` bytes apart. Codes of `bits`
-    /// bits are interpreted as by [`Simd::dot4_accumulate`].
+    /// Writes `sums`, `[TOKENS, ROWS]` i32: the products of `codes`, `[words, ROWS]` words of four
+    /// codes each, and the rows of `x`, `[TOKENS, 4 * words]` int8, which start `stride` bytes
+    /// apart. Codes of `bits` bits are interpreted as by [`Simd::dot4_accumulate`].
     ///
     /// # Safety
     /// The machine has the unit, the pointers are valid for these shapes, `words` is even, and

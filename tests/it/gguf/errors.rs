@@ -1,4 +1,5 @@
-//! Tests the error message of each kind of invalid GGUF file: it names the file and the key or tensor.
+//! Tests the error message of each kind of invalid GGUF file: it names the file and the key or
+//! tensor.
 
 use std::fs;
 

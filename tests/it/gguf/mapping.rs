@@ -1,4 +1,5 @@
-//! Tests which files of a model stay mapped, and files that are truncated while their model is loaded.
+//! Tests which files of a model stay mapped, and files that are truncated while their model is
+//! loaded.
 
 use std::{
     fs::{self, File},
@@ -29,8 +30,9 @@ fn copy_of(folder: &Folder, name: &str) -> PathBuf {
     folder.write("model.gguf", fs::read(data(name)).unwrap())
 }
 
-/// Writes models as GGUF files and as directories of safetensors, and returns their paths: quantised,
-/// unquantised, with experts in separate tensors, and with norm weights that are transformed on loading.
+/// Writes models as GGUF files and as directories of safetensors, and returns their paths:
+/// quantised, unquantised, with experts in separate tensors, and with norm weights that are
+/// transformed on loading.
 fn models(folder: &Folder) -> Vec<PathBuf> {
     let gguf = |name: &str| folder.write(&format!("{name}.gguf"), fs::read(tiny(name).path()).unwrap());
     let storyteller = copy_of(folder, STORYTELLER);
@@ -90,8 +92,8 @@ fn memory_plans_count_the_mapped_bytes() {
         assert_eq!((copied.mapped, copied.weights, copied.total()), (0, mapped.weights, mapped.total()));
         assert!(!copied.to_string().contains("mapped"));
     }
-    // All unquantised matrices stay mapped, the embedding counted once although it is also the output matrix;
-    // vectors are copied.
+    // All unquantised matrices stay mapped, the embedding counted once although it is also the
+    // output matrix; vectors are copied.
     let float = tiny("qwen3").path();
     let gguf = Gguf::open(&float).unwrap();
     let matrices = gguf.tensors().iter().filter(|tensor| tensor.shape.len() > 1);
@@ -107,8 +109,8 @@ fn is_mapped(path: &Path) -> bool {
     fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| line.ends_with(path.to_str().unwrap()))
 }
 
-/// Returns whether a file is still mapped after up to a second: the read-ahead thread may keep the mapping
-/// for a moment after loading.
+/// Returns whether a file is still mapped after up to a second: the read-ahead thread may keep the
+/// mapping for a moment after loading.
 #[cfg(target_os = "linux")]
 fn stays_mapped(path: &Path) -> bool {
     for _ in 0..100 {

@@ -1,5 +1,5 @@
-//! Mutates valid GGUF files: opening any bytes must return an error or tensors within the file, without a
-//! panic and with memory proportional to the file size.
+//! Mutates valid GGUF files: opening any bytes must return an error or tensors within the file,
+//! without a panic and with memory proportional to the file size.
 
 use inkstone::{
     gguf::{Array, Gguf, Value},
@@ -12,9 +12,9 @@ use crate::support::{
     gguf_file::{Folder, GgufFile, array, string},
 };
 
-/// Returns the maximum number of bytes that opening may allocate. A key of three characters takes 16 bytes
-/// of the file and about 160 bytes of memory while its table and index grow; all other content takes less.
-/// The constant covers paths, messages and the first entries of tables.
+/// Returns the maximum number of bytes that opening may allocate. A key of three characters takes
+/// 16 bytes of the file and about 160 bytes of memory while its table and index grow; all other
+/// content takes less. The constant covers paths, messages and the first entries of tables.
 fn memory_limit(file_len: usize) -> usize {
     12 * file_len + 16384
 }
@@ -141,8 +141,8 @@ fn extreme_numbers_at_any_byte_of_the_header_are_handled() {
     }
 }
 
-/// Opens files of 1 MiB that consist of the smallest possible keys, elements or tensors, for which the ratio
-/// of memory to file size is largest.
+/// Opens files of 1 MiB that consist of the smallest possible keys, elements or tensors, for which
+/// the ratio of memory to file size is largest.
 #[test]
 fn memory_stays_proportional_for_files_of_tiny_entries() {
     const LEN: usize = 1 << 20;
@@ -161,7 +161,8 @@ fn memory_stays_proportional_for_files_of_tiny_entries() {
     }
 }
 
-/// Opens nested arrays whose counts each equal the number of elements that the rest of the file could hold.
+/// Opens nested arrays whose counts each equal the number of elements that the rest of the file
+/// could hold.
 #[test]
 fn counts_of_nested_arrays_reserve_no_memory() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! Reads GGUF files written by gguf-py (tests/data/gguf/make.py) and compares all keys and tensors with the
-//! values that were written.
+//! Reads GGUF files written by gguf-py (tests/data/gguf/make.py) and compares all keys and tensors
+//! with the values that were written.
 
 use std::path::{Path, PathBuf};
 
@@ -132,7 +132,8 @@ fn one_block(folder: &Folder, type_number: u32, weights: u64, bytes: usize) -> i
 fn tensors_of_every_type_are_listed() {
     let folder = Folder::new();
     let types = std::fs::read_to_string(data("types.txt")).unwrap();
-    // gguf-py lacks Q2_0, and has the old size of Q8_1: a block takes 36 bytes since its floats are f16.
+    // gguf-py lacks Q2_0, and has the old size of Q8_1: a block takes 36 bytes since its floats are
+    // f16.
     let types = types.replace("9 Q8_1 32 40", "9 Q8_1 32 36") + "42 Q2_0 64 18";
     assert_eq!(types.lines().count(), 35);
     for line in types.lines() {

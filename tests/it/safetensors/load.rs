@@ -1,5 +1,5 @@
-//! Loads directories of safetensors and compares logits, graphs, tokenizers and generated ids with those of
-//! the same models as GGUF files.
+//! Loads directories of safetensors and compares logits, graphs, tokenizers and generated ids with
+//! the GGUF files of the same models.
 
 use std::borrow::Cow;
 
@@ -61,7 +61,8 @@ fn logits_match_llama_cpp_in_every_float_format() {
     }
 }
 
-/// Returns the text of a model's graph, without the attributes that depend on the order of rows and heads.
+/// Returns the text of a model's graph, without the attributes that depend on the order of rows and
+/// heads.
 fn graph(gguf: &Gguf) -> String {
     let model = Model::from_gguf(gguf, &Weights::from_gguf(gguf)).unwrap();
     let text = model.graph.to_string();
@@ -138,7 +139,8 @@ fn vision_tensors_of_multimodal_models_are_ignored() {
     assert!(matches!(&error, Error::Tensor { tensor, .. } if vision_names.contains(&tensor.as_str())), "{error}");
 }
 
-/// Loads a Qwen3.5 model, which is stored with a vision encoder and layers for multi-token prediction.
+/// Loads a Qwen3.5 model, which is stored with a vision encoder and layers for multi-token
+/// prediction.
 #[test]
 fn vision_and_multi_token_prediction_layers_are_ignored() {
     let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "qwen35").unwrap();
@@ -155,8 +157,8 @@ fn vision_and_multi_token_prediction_layers_are_ignored() {
     assert_logits(tiny, &mut exact().from_path(&directory).unwrap(), tiny.1);
 }
 
-/// Stacks the experts of each layer in one tensor, with the gate and up projections of an expert in one
-/// matrix, as some versions of transformers save them.
+/// Stacks the experts of each layer in one tensor, with the gate and up projections of an expert in
+/// one matrix, as some versions of transformers save them.
 fn stack_experts(mut checkpoint: Checkpoint) -> Checkpoint {
     let is_of_expert = |tensor: &Tensor| tensor.name.contains(".experts.");
     let mut experts: Vec<_> = checkpoint.tensors.iter().filter(|tensor| is_of_expert(tensor)).cloned().collect();
@@ -191,8 +193,8 @@ fn stacked_experts_are_loaded() {
     }
 }
 
-/// Compares a stack of separate expert tensors with the GGUF file's stack, and checks that reading one expert
-/// copies nothing.
+/// Compares a stack of separate expert tensors with the GGUF file's stack, and checks that reading
+/// one expert copies nothing.
 #[test]
 fn separate_experts_are_stacked_without_a_copy() {
     let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "mixtral").unwrap();

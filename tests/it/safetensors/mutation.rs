@@ -1,5 +1,5 @@
-//! Mutates valid model directories: opening any files must return an error or tensors within the files,
-//! without a panic and with memory proportional to the file sizes.
+//! Mutates valid model directories: opening any files must return an error or tensors within the
+//! files, without a panic and with memory proportional to the file sizes.
 
 use inkstone::{
     models::{self, Model},
@@ -16,8 +16,8 @@ use crate::support::{
     tiny::MODELS,
 };
 
-/// Returns the maximum number of bytes that opening may allocate. Parsed JSON takes up to fifty times the size
-/// of its text; the constant covers paths, messages and the first entries of tables.
+/// Returns the maximum number of bytes that opening may allocate. Parsed JSON takes up to fifty
+/// times the size of its text; the constant covers paths, messages and the first entries of tables.
 fn memory_limit(len: usize) -> usize {
     64 * len + (1 << 16)
 }

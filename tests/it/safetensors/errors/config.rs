@@ -1,5 +1,5 @@
-//! Tests errors about settings of config.json that are out of range, of another type, or not supported: the
-//! message names the setting.
+//! Tests errors about settings of config.json that are out of range, of another type, or not
+//! supported: the message names the setting.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Tests the error message of each kind of invalid or unsupported model directory: it names the file and the
-//! setting or tensor.
+//! Tests the error message of each kind of invalid or unsupported model directory: it names the
+//! file and the setting or tensor.
 
 mod config;
 mod tensors;
@@ -169,8 +169,8 @@ fn invalid_safetensors_files_are_refused() {
     let folder = Folder::new();
     tiny("qwen3").write(&folder);
     fs::remove_file(folder.path().join(SHARD)).unwrap();
-    let none =
-        "DIR: contains neither model.safetensors nor model.safetensors.index.json: save the weights as safetensors";
+    let none = "DIR: contains neither model.safetensors nor model.safetensors.index.json: \
+                save the weights as safetensors";
     assert_eq!(message_in(&folder), none);
     fs::create_dir(folder.path().join(SHARD)).unwrap();
     assert_eq!(message_in(&folder), "model.safetensors: is a directory, not a file");

@@ -1,5 +1,5 @@
-//! Tests errors about tensors that are missing, duplicated, unknown, or of an unexpected shape: the message
-//! names the tensor.
+//! Tests errors about tensors that are missing, duplicated, unknown, or of an unexpected shape: the
+//! message names the tensor.
 
 use inkstone::{Error, models};
 use serde_json::json;
