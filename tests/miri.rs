@@ -6,7 +6,7 @@ use inkstone::{
     backend::{Backend, cpu::Cpu},
     generate::{Decoder, Limits, Wanted},
     graph::{
-        Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, Op, RopeSpec, RopeStyle, Rows,
+        Activation, Builder, DeltaSpec, ExpertsSpec, FusedOp, Graph, HeadOrder, LayerCache, RopeSpec, RopeStyle, Rows,
         Source,
     },
     kv_cache::{CacheLayout, KvCache},
@@ -33,13 +33,13 @@ fn graph() -> Graph {
     let h = b.rms_norm(x, norm, 1e-6);
     let [q, k, v] = [("q", DType::Q4_K), ("k", DType::Q6_K), ("v", DType::Q5_K)]
         .map(|(name, dtype)| b.weight(name, dtype, heads, WIDTH));
-    let qkv = b.push_all(Op::MatMulJoined, &[h, q, k, v]);
+    let qkv = b.push_all(FusedOp::MatMulJoined, &[h, q, k, v]);
     let frequencies = b.constant([0.7; HEAD_DIM / 2]);
     let spec = RopeSpec { style: RopeStyle::Halves, head_dim: HEAD_DIM };
     let [q, k] = [0, 1].map(|n| b.rope(qkv[n], frequencies, spec));
     let a = b.attention([q, k, qkv[2]], LayerCache { kv_heads: HEADS, head_dim: HEAD_DIM }, HEADS, 0.25);
     let o = b.weight("o", DType::F16, WIDTH, heads);
-    let x = b.push(Op::MatMulAdd, &[a, o, x]);
+    let x = b.push(FusedOp::MatMulAdd, &[a, o, x]);
 
     let h = b.rms_norm(x, norm, 1e-6);
     let mixed = b.weight("mixed", DType::Q4_0, 3 * heads, WIDTH);
@@ -53,7 +53,7 @@ fn graph() -> Graph {
     let spec = DeltaSpec { state: 0, key_heads: HEADS, value_heads: HEADS, order, head_dim: HEAD_DIM, eps: 1e-6 };
     let y = b.gated_delta([mixed, alpha, beta, a, dt], spec);
     let out = b.weight("out", DType::BF16, WIDTH, heads);
-    let x = b.push(Op::MatMulAdd, &[y, out, x]);
+    let x = b.push(FusedOp::MatMulAdd, &[y, out, x]);
 
     let h = b.rms_norm(x, norm, 1e-6);
     let router = b.weight("router", DType::F32, EXPERTS, WIDTH);
@@ -74,12 +74,12 @@ fn graph() -> Graph {
 fn weights(graph: &Graph) -> Weights {
     let mut tensors: Vec<(String, DType, Vec<usize>, Vec<u8>)> = vec![];
     for value in graph.values() {
-        let Source::Weight { name, dtype } = &value.source else { continue };
-        let Rows::Fixed(rows) = value.shape.rows else { panic!("{name}: a weight has fixed rows") };
+        let Source::Weight { slice, dtype } = &value.source else { continue };
+        let Rows::Fixed(rows) = value.shape.rows else { panic!("{slice}: a weight has fixed rows") };
         let len = dtype.row_bytes(value.shape.width).unwrap() * rows;
         let bytes = (0..len).map(|n| 0x24 + (n * n * 7 + n) as u8 % 11).collect();
-        if tensors.iter().all(|tensor| tensor.0 != **name) {
-            tensors.push((name.to_string(), *dtype, vec![rows, value.shape.width], bytes));
+        if tensors.iter().all(|tensor| tensor.0 != *slice.name) {
+            tensors.push((slice.name.to_string(), *dtype, vec![rows, value.shape.width], bytes));
         }
     }
     Weights::from_memory(tensors).unwrap()
