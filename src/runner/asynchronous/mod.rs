@@ -21,9 +21,8 @@ use {schemars::JsonSchema, serde::de::DeserializeOwned};
 
 #[cfg(feature = "chat")]
 pub use self::answer::{AnswerEventStream, AnswerStream};
-pub use self::reply::Reply;
-pub use self::stream::GenerationStream;
 use self::stream::{UpdateSender, Updates};
+pub use self::{reply::Reply, stream::GenerationStream};
 use super::Runner;
 #[cfg(feature = "chat")]
 use crate::chat::{ChatOptions, Message};

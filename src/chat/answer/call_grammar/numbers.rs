@@ -16,7 +16,7 @@ const NUMBER: &str = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-
 
 /// The bounds of a schema.
 #[derive(Clone, Copy, Default, PartialEq)]
-struct Bounds<'s> {
+struct NumberBounds<'s> {
     minimum: Option<&'s Value>,
     exclusive_minimum: Option<&'s Value>,
     maximum: Option<&'s Value>,
@@ -27,13 +27,13 @@ struct Bounds<'s> {
 /// there is none.
 pub(super) fn expression(schema: &Map<String, Value>, integers: bool) -> Option<String> {
     let bound = |name: &str| schema.get(name).filter(|bound| bound.is_number());
-    let bounds = Bounds {
+    let bounds = NumberBounds {
         minimum: bound("minimum"),
         exclusive_minimum: bound("exclusiveMinimum"),
         maximum: bound("maximum"),
         exclusive_maximum: bound("exclusiveMaximum"),
     };
-    if bounds == Bounds::default() && !integers {
+    if bounds == NumberBounds::default() && !integers {
         return Some(NUMBER.to_owned());
     }
     let scales = if integers { 0..=0 } else { 0..=MAX_FRACTION };
@@ -42,7 +42,7 @@ pub(super) fn expression(schema: &Map<String, Value>, integers: bool) -> Option<
 }
 
 /// Returns expressions of the numbers with `fraction` digits after the point.
-fn fixed_point(bounds: Bounds<'_>, fraction: u32) -> Vec<String> {
+fn fixed_point(bounds: NumberBounds<'_>, fraction: u32) -> Vec<String> {
     let scaled = |bound: Option<&Value>| Some(Decimal::of(bound?).scaled(fraction));
     let (minimum, above) = (scaled(bounds.minimum), scaled(bounds.exclusive_minimum));
     let (maximum, below) = (scaled(bounds.maximum), scaled(bounds.exclusive_maximum));

@@ -8,10 +8,12 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::alternatives::{Alternative, alternatives};
-use super::dialect::Dialect;
-use super::numbers;
-use super::writer::{GrammarWriter, literal};
+use super::{
+    alternatives::{Alternative, alternatives},
+    dialect::Dialect,
+    numbers,
+    writer::{GrammarWriter, literal},
+};
 use crate::chat::schema;
 
 /// The deepest nesting of values; less than the limit of every parser of calls.
@@ -42,7 +44,7 @@ pub(in crate::chat::answer) struct FieldSyntax<'f> {
 }
 
 /// A field of an object.
-struct SequenceItem {
+struct ObjectField {
     expression: String,
     required: bool,
 }
@@ -232,8 +234,9 @@ impl<'v, 't> ValueRules<'v, 't> {
             let value = self.value(properties.get(name).unwrap_or(unnamed), syntax.values, depth)?;
             let key = (syntax.key)(self.writer, name);
             match (key, value) {
-                (Some(key), Some(value)) => items
-                    .push(SequenceItem { expression: format!("{key} {value}"), required: required.contains(&name) }),
+                (Some(key), Some(value)) => {
+                    items.push(ObjectField { expression: format!("{key} {value}"), required: required.contains(&name) })
+                }
                 (None, _) => {
                     return Err(format!(
                         "has the property `{name}`, which the model's call format cannot write: rename it"
@@ -248,10 +251,10 @@ impl<'v, 't> ValueRules<'v, 't> {
     }
 
     /// Returns the expression of items in order.
-    fn sequence(&mut self, items: &[SequenceItem], comma: &str) -> String {
+    fn sequence(&mut self, items: &[ObjectField], comma: &str) -> String {
         // The rest of the sequence from an item on: after an earlier item, and as the first.
         let (mut after, mut first) = ("\"\"".to_owned(), "\"\"".to_owned());
-        for SequenceItem { expression, required } in items.iter().rev() {
+        for ObjectField { expression, required } in items.iter().rev() {
             let (next, alone) = (format!("{comma} {expression} {after}"), format!("{expression} {after}"));
             let (next, alone) =
                 if *required { (next, alone) } else { (format!("{next} | {after}"), format!("{alone} | {first}")) };

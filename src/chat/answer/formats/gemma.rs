@@ -4,16 +4,17 @@
 use serde_json::{Map, Value};
 
 #[cfg(feature = "constrained")]
-use super::super::call_grammar::{
-    Dialect, GrammarWriter, each_tool, is_name, literal, refuse_name_unless, repeated_calls,
+use crate::chat::{
+    Tool,
+    answer::call_grammar::{Dialect, GrammarWriter, each_tool, is_name, literal, refuse_name_unless, repeated_calls},
 };
-use super::super::{
-    call_format::{CallEnd, CallFormat, Quote},
-    cursor::CallCursor,
+use crate::chat::{
+    ToolCall,
+    answer::{
+        call_format::{CallEnd, CallFormat, Quote},
+        cursor::CallCursor,
+    },
 };
-#[cfg(feature = "constrained")]
-use crate::chat::Tool;
-use crate::chat::ToolCall;
 
 pub(super) const GEMMA_4: CallFormat = CallFormat {
     template_marks: &["<|tool_call>call:"],

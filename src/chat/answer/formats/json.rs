@@ -3,12 +3,14 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::call_format::{CallEnd, CallFormat, DOUBLE, UnmarkedCall};
 #[cfg(feature = "constrained")]
-use super::super::call_grammar::{
+use crate::chat::answer::call_grammar::{
     Dialect, GrammarWriter, each_tool, escaped, literal, refuse_name_unless, repeated_calls,
 };
-use crate::chat::{Tool, ToolCall};
+use crate::chat::{
+    Tool, ToolCall,
+    answer::call_format::{CallEnd, CallFormat, DOUBLE, UnmarkedCall},
+};
 
 pub(super) const TAGGED: CallFormat = CallFormat {
     template_marks: &["<tool_call>", "\"arguments\""],

@@ -1,15 +1,16 @@
 //! Reads and writes Mistral's calls: after `[TOOL_CALLS]` a list of calls or, since 2025, one call
 //! as its name and its arguments.
 
-use super::super::call_format::{CallEnd, CallFormat, DOUBLE, Quote};
-#[cfg(feature = "constrained")]
-use super::super::call_grammar::{
-    Dialect, GrammarWriter, each_tool, is_name, literal, refuse_name_unless, repeated_calls,
-};
 use super::json;
 #[cfg(feature = "constrained")]
-use crate::chat::Tool;
-use crate::chat::ToolCall;
+use crate::chat::{
+    Tool,
+    answer::call_grammar::{Dialect, GrammarWriter, each_tool, is_name, literal, refuse_name_unless, repeated_calls},
+};
+use crate::chat::{
+    ToolCall,
+    answer::call_format::{CallEnd, CallFormat, DOUBLE, Quote},
+};
 
 pub(super) const FORMAT: CallFormat = CallFormat {
     template_marks: &["[TOOL_CALLS]"],

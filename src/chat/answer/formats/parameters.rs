@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::pythonic;
 #[cfg(feature = "constrained")]
-use super::super::call_grammar::{
+use crate::chat::answer::call_grammar::{
     Dialect, FieldSyntax, GrammarWriter, NAME, each_tool, literal, refuse_name_unless, repeated_calls,
 };
-use super::{
-    super::{
+use crate::chat::{
+    Tool, ToolCall,
+    answer::{
         call_format::{CallEnd, CallFormat, Quote},
         cursor::CallCursor,
     },
-    pythonic,
+    schema,
 };
-use crate::chat::{Tool, ToolCall, schema};
 
 pub(super) const FORMAT: CallFormat = CallFormat {
     template_marks: &["<tool_call>", "<function="],

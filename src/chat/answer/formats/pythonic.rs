@@ -3,15 +3,17 @@
 use serde_json::{Map, Value};
 
 #[cfg(feature = "constrained")]
-use super::super::call_grammar::{
+use crate::chat::answer::call_grammar::{
     Dialect, FieldSyntax, GrammarWriter, NAME, ValueRules, each_tool, escaped, is_name, literal, refuse_name_unless,
     repeated_calls,
 };
-use super::super::{
-    call_format::{CallEnd, CallFormat, DOUBLE, SINGLE, UnmarkedCall},
-    cursor::{CallCursor, is_name_char},
+use crate::chat::{
+    Tool, ToolCall,
+    answer::{
+        call_format::{CallEnd, CallFormat, DOUBLE, SINGLE, UnmarkedCall},
+        cursor::{CallCursor, is_name_char},
+    },
 };
-use crate::chat::{Tool, ToolCall};
 
 pub(super) const UNMARKED: CallFormat = CallFormat {
     template_marks: &["[func_name1("],
