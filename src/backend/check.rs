@@ -1,4 +1,5 @@
-//! Holds a step to what was compiled, for every backend: kernels trust what has passed here.
+//! Checks steps against the bounds of a compilation. Kernels rely on these checks for memory
+//! safety.
 
 use super::{Run, Step};
 use crate::{
@@ -8,24 +9,24 @@ use crate::{
     plan::{Operand, Plan},
 };
 
-/// What every step must keep to.
+/// The bounds of every step of a compiled graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     pub max_tokens: usize,
     pub max_outputs: usize,
-    /// Token ids lie below this: the rows of the smallest table that they choose from.
+    /// The end of token ids: the rows of the smallest embedding table.
     vocabulary: usize,
-    /// The groups of layers that have pages.
+    /// The groups of layers with pages.
     groups: Vec<PageGroup>,
-    /// Whether runs have states.
+    /// Whether the graph has recurrent ops, and each run a state.
     recurrent: bool,
 }
 
 impl Bounds {
-    /// The layout that a graph's steps are run with.
+    /// Returns `cache`, after a check that it is the layout for `graph`.
     ///
     /// # Errors
-    /// [`Error::Argument`] where it is for other layers than the graph's.
+    /// [`Error::Argument`] if it is for other layers than the graph's.
     pub fn layout_for(graph: &Graph, cache: &CacheLayout) -> Result<CacheLayout> {
         let layout = CacheLayout::new(graph, cache.cache_type)?;
         if *cache != layout {
@@ -35,6 +36,7 @@ impl Bounds {
         Ok(layout)
     }
 
+    /// Collects the bounds of a plan's steps.
     pub fn new(plan: &Plan, cache: &CacheLayout, max_tokens: usize, max_outputs: usize) -> Self {
         let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).filter_map(|step| step.inputs.first());
         let rows = tables.filter_map(|table| match table {
@@ -49,8 +51,10 @@ impl Bounds {
         Self { max_tokens, max_outputs, vocabulary, groups, recurrent }
     }
 
+    /// Checks a step.
+    ///
     /// # Errors
-    /// [`Error::Argument`] with what is wrong with the step.
+    /// [`Error::Argument`] that names the broken rule.
     pub fn check(&self, step: &Step<'_>) -> Result<()> {
         let wrong = |what: String| Err(Error::argument("step", what));
         let [tokens, outputs] = [step.tokens.len(), step.outputs.len()];
@@ -77,7 +81,8 @@ impl Bounds {
         check_states(step.runs)
     }
 
-    /// Every position that is seen has a page, and none is written twice.
+    /// Checks that every position that a run sees has a page, and that no position is written
+    /// twice.
     fn check_pages(&self, step: &Step<'_>) -> Result<()> {
         let known = |page: &PageId| page.group() < self.groups.len();
         if step.copies.iter().any(|(from, to)| from.group() != to.group() || !known(from)) {
@@ -98,7 +103,7 @@ impl Bounds {
         }
     }
 
-    /// A run has the pages of all positions that it sees, in each group.
+    /// Checks that a run has the pages of all positions that it sees, in each group.
     fn check_tables(&self, run: &Run<'_>) -> Result<()> {
         let wrong = |what: String| Err(Error::argument("step", what));
         let [tables, groups] = [run.pages.len(), self.groups.len()];
@@ -124,7 +129,8 @@ impl Bounds {
     }
 }
 
-/// Checkpoints lie within their run, in order; and no state is written twice, or read by another run than writes it.
+/// Checks that checkpoints lie within their run, in order; that no state is written twice; and that
+/// a state which a run writes is read by that run alone.
 fn check_states(runs: &[Run<'_>]) -> Result<()> {
     let mut written: Vec<(StateId, usize)> = Vec::new();
     for (number, (run, state)) in runs.iter().filter_map(|run| Some((run, run.state?))).enumerate() {

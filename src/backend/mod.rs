@@ -1,7 +1,8 @@
-//! What runs a graph: one trait for the device and one for a graph made ready on it.
+//! Compiles graphs for devices and runs them.
 //!
-//! In: an optimised graph and the weights. Out: logits, step by step. A step is a ragged batch, so prefill, decode,
-//! speculative verification and several users at once are the same call.
+//! A [`Backend`] is a kind of device. It compiles an optimised graph and its weights to an
+//! [`Executable`], which computes logits step by step. A step is a ragged batch, so prefill,
+//! decode, speculative verification and several users at once are the same call.
 
 #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 mod check;
@@ -28,33 +29,34 @@ use crate::{
 /// Consecutive tokens of one sequence within a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// How many of the step's tokens; runs follow one another in the step's order.
+    /// Number of tokens. Runs follow one another in the order of the step's tokens.
     pub len: usize,
-    /// The position of the first in its sequence.
+    /// The position of the first token in its sequence.
     pub start: usize,
-    /// The sequence's pages, a table for each group of layers, with room for `start + len` positions.
+    /// The sequence's page tables, `[groups of layers]`, with room for `start + len` positions.
     pub pages: &'a [PageTable],
-    /// What it does with the state of its sequence, where the graph has recurrent ops. Another run of the step neither
-    /// reads nor writes a state that this one writes.
+    /// The states that the run reads and writes, for graphs with recurrent ops. No other run of the
+    /// step reads or writes a state that this run writes.
     pub state: Option<&'a StateUpdate>,
 }
 
-/// One ragged batch.
+/// A ragged batch: runs of tokens of several sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// The token ids of all runs, one after the other.
+    /// The token ids of all runs, run after run.
     pub tokens: &'a [u32],
-    /// The runs; their lengths add up to the number of tokens, and no two write the same position of a page.
+    /// The runs. Their lengths add up to the number of tokens, and no two runs write the same
+    /// position of a page.
     pub runs: &'a [Run<'a>],
-    /// Which tokens' logits are wanted, as indices into `tokens`, each once, ascending.
+    /// The tokens whose logits the step returns: strictly ascending indices into `tokens`.
     pub outputs: &'a [usize],
-    /// Pages to copy, in order, before anything is written.
+    /// Pages to copy, `(from, to)`, in order, before the step writes to any page.
     pub copies: &'a [(PageId, PageId)],
 }
 
 #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 impl Run<'_> {
-    /// How many positions its tokens see together through a window.
+    /// Returns the number of positions that the run's tokens see through an attention window.
     fn sees(&self, window: Option<usize>) -> usize {
         (self.start + self.len)
             .min(window.map_or(usize::MAX, |window| window.saturating_add(self.len.saturating_sub(1))))
@@ -63,7 +65,7 @@ impl Run<'_> {
 
 #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 impl Step<'_> {
-    /// How many pages of a group there must be for those that the step names.
+    /// Returns the number of pages that a group needs to have all pages that the step names.
     fn page_count(&self, group: usize) -> usize {
         let in_runs = self.runs.iter().filter_map(|run| run.pages.get(group)).flat_map(PageTable::pages);
         let in_copies = self.copies.iter().flat_map(|(from, to)| [*from, *to]).filter(|page| page.group() == group);
@@ -71,46 +73,47 @@ impl Step<'_> {
     }
 }
 
-/// Where a model runs.
+/// A description of the device that a model runs on.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     /// The device's name.
     pub name: String,
-    /// What computes: instruction set, or adapter and driver.
+    /// The instruction set of a CPU, or the adapter and driver of a GPU.
     pub details: String,
-    /// CPU threads that work on a step.
+    /// Number of CPU threads that work on a step.
     pub threads: usize,
-    /// Bytes of a GPU's own memory, where its driver says so.
+    /// Bytes of a GPU's dedicated memory, if its driver reports them.
     pub memory: Option<u64>,
-    /// Why a GPU was not used, where one was looked for.
+    /// The reason why the model runs on the CPU although a GPU was looked for.
     pub fallback: Option<String>,
 }
 
-/// Where a model is to run.
+/// The device that a model is to run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// The best GPU where this build looks for one (feature `wgpu` or `metal`) and the model runs there; else the CPU,
-    /// and [`DeviceInfo::fallback`] says why.
+    /// The best GPU, in builds with the feature `wgpu` or `metal`. If there is none or the model
+    /// does not run on it, the CPU; [`DeviceInfo::fallback`] then gives the reason.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// A GPU, or an error.
+    /// A GPU. If the model does not run on it, loading fails.
     Gpu(Adapter),
 }
 
-/// Which of a machine's GPUs.
+/// The choice among a machine's GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Adapter {
-    /// The fastest kind that there is: a GPU of its own before one that shares the processor's memory. Software that
-    /// poses as a GPU is never chosen.
+    /// The fastest kind of GPU: a discrete one before an integrated one. Software renderers are
+    /// never chosen.
     #[default]
     Best,
-    /// The first whose name contains this, in any case; software too.
+    /// The first adapter whose name contains this text, in upper or lower case; software renderers
+    /// count.
     Named(String),
 }
 
-/// `auto`, `cpu`, `gpu`, or a part of a GPU's name.
+/// Parses `auto`, `cpu`, `gpu`, or a part of a GPU's name.
 impl FromStr for Device {
     type Err = Infallible;
 
@@ -124,47 +127,50 @@ impl FromStr for Device {
     }
 }
 
-/// Where a device spent time in steps: in all calls of one op, or in something else that steps need.
+/// The time that steps spent in all calls of an op, or in another activity of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpTime {
-    /// The op's name, as in dumps of a [`Graph`]; or the device's own name for something else, such as `wait`.
+    /// The op's name, as in dumps of a [`Graph`], or the device's name for the activity, such as
+    /// `wait`.
     pub op: &'static str,
-    /// How often it ran.
+    /// Number of calls.
     pub calls: u64,
-    /// How long it took, all calls together.
+    /// The time of all calls.
     pub time: Duration,
-    /// The bytes of weights or of the cache that all calls together had to read, each byte once a call; 0 where reading
-    /// them is not what takes the time. Over `time` it is the rate of all threads together.
+    /// The bytes of weights or of the cache that all calls read, each byte once per call; 0 if
+    /// reading does not bound the op's time. Divided by `time` it is the bandwidth of all threads.
     pub bytes: u64,
 }
 
 /// A kind of device that runs graphs.
 pub trait Backend: Send + Sync {
-    /// The device.
+    /// Describes the device.
     fn device(&self) -> &DeviceInfo;
 
     /// Returns whether the device has a kernel for a fused op. Every backend has all plain ops.
     fn supports(&self, op: &FusedOp) -> bool;
 
-    /// How many tokens of a prompt are best computed at once.
+    /// Returns the number of tokens of a prompt that a step computes most efficiently.
     fn prefill_chunk(&self) -> usize;
 
-    /// The bytes that steps of up to `max_tokens` tokens and `max_outputs` outputs work in, besides weights and cache,
-    /// where their runs end at up to `max_positions` positions together.
+    /// Returns the bytes of memory, besides weights and cache, for steps of up to `max_tokens`
+    /// tokens and `max_outputs` outputs, whose runs end at positions that add up to `max_positions`
+    /// at most.
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize;
 
-    /// Returns the names of the tensors that steps read where the weights have them, which is in a mapped file unless
-    /// they were copied. The others are copied when a graph is compiled.
+    /// Returns the names of the tensors that steps read where the weights have them: in a mapped
+    /// file, unless they were copied. All other tensors are copied when a graph is compiled.
     fn reads_in_place(&self, plan: &Plan) -> Vec<Arc<str>> {
         let _ = plan;
         vec![]
     }
 
-    /// Makes a graph ready to run. `max_tokens` and `max_outputs` bound every later step.
+    /// Compiles a graph. `max_tokens` and `max_outputs` bound every later step.
     ///
     /// # Errors
-    /// Where a weight is missing or other than the graph says, the cache is laid out for other layers than the graph's,
-    /// or memory is out.
+    /// - [`Error::Tensor`] if a weight is missing or not as the graph says.
+    /// - [`Error::Argument`] if the cache is laid out for other layers than the graph's.
+    /// - Another error if the memory is refused or the device fails.
     fn compile(
         &self,
         graph: &Graph,
@@ -174,11 +180,11 @@ pub trait Backend: Send + Sync {
         max_outputs: usize,
     ) -> Result<Box<dyn Executable>>;
 
-    /// As [`compile`](Self::compile), counting the weights in `progress` as they become ready.
-    /// Unless a backend says otherwise it counts none of them before the end.
+    /// Compiles a graph as [`compile`](Self::compile) does, and counts the weights in `progress` as
+    /// they become ready. The default implementation counts none.
     ///
     /// # Errors
-    /// As there; [`Error::Cancelled`] where the caller of `progress` says so.
+    /// As [`compile`](Self::compile); [`Error::Cancelled`] if the callback of `progress` cancels.
     fn compile_with_progress(
         &self,
         graph: &Graph,
@@ -193,18 +199,19 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// A graph made ready on a device, with the memory that its cache pages live in.
+/// A graph that is compiled for a device, with the memory of its cache.
 pub trait Executable: Send {
-    /// Runs one step and returns the wanted logits, `[outputs, vocabulary]`, row by row.
+    /// Runs a step and returns the logits of its outputs, `[outputs, vocabulary]`, row-major.
     ///
     /// # Errors
-    /// [`Error::Argument`] where the step breaks a rule of [`Step`] or does not fit what was
-    /// compiled; nothing has been run or copied then. Others where the device fails.
+    /// [`Error::Argument`] if the step breaks a rule of [`Step`] or exceeds the bounds of the
+    /// compilation: the step has not run then, and no page has been copied. Another error if the
+    /// device fails.
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]>;
 
-    /// Runs a step with one output and returns the `count` largest of its logits, best first and of equal ones the lower
-    /// id, where the device finds so many itself. One that is not a number comes before all others. `None` where it does
-    /// not: nothing has been run then.
+    /// Runs a step with one output and returns its `count` largest logits in descending order, NaN
+    /// first; equal logits are ordered by id. Returns `None`, without running the step, if the
+    /// device cannot find that many itself.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -213,27 +220,28 @@ pub trait Executable: Send {
         Ok(None)
     }
 
-    /// The most probable tokens, step after step without a wait between them, where the device can do that.
+    /// Returns the interface for greedy decoding without a wait between steps, if the device has
+    /// it.
     fn ahead(&mut self) -> Option<&mut dyn Ahead> {
         None
     }
 
-    /// Says whether several threads use it at once, each waiting for its turn; at first one alone does. Their own work
-    /// then takes cores between the steps.
+    /// Sets whether several threads use the executable in turn; at first a single one does. Their
+    /// own work then occupies cores between the steps.
     fn set_shared(&mut self, shared: bool) {
         let _ = shared;
     }
 
-    /// What it has done and what it holds.
+    /// Returns counts of the last step, and the device memory in use.
     fn usage(&self) -> Usage {
         Usage::default()
     }
 
-    /// Whether steps take note of where their time goes, which costs a little; they do not at first. What was noted
-    /// before is forgotten.
+    /// Switches the measurement of op times on or off, and drops all earlier measurements. It costs
+    /// a little time, and is off at first.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the device cannot time its ops.
+    /// [`Error::Unsupported`] if the device cannot measure its ops.
     fn set_profiling(&mut self, on: bool) -> Result<()> {
         if !on {
             return Ok(());
@@ -241,51 +249,52 @@ pub trait Executable: Send {
         Err(Error::Unsupported("this device does not time its ops: measure whole steps, or use the CPU".into()))
     }
 
-    /// Takes what the steps since the last call have noted, the longest first; nothing where profiling is off. The times
-    /// add up to those that [`run`](Self::run) took.
+    /// Takes the op times of the steps since the last call, the longest first; empty while
+    /// profiling is off. The times add up to those of [`run`](Self::run).
     fn take_profile(&mut self) -> Vec<OpTime> {
         Vec::new()
     }
 }
 
-/// A token of the vocabulary, and its logit.
+/// A token and its logit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenLogit {
-    /// The token.
+    /// The token's id.
     pub id: u32,
-    /// Its logit.
+    /// The token's logit.
     pub logit: f32,
 }
 
-/// Steps of one token each, whose most probable followers are all that is wanted.
+/// Greedy decoding, in which the device chooses each token and steps are started ahead of their
+/// results.
 pub trait Ahead {
-    /// Starts a step of this run and does not wait for it. Its token is `token`, or the one that the step started last will
-    /// come to; `copies` as in [`Step`].
+    /// Starts a step of a run of one token, without waiting for its result. `token` is its token;
+    /// `None` means the token that the previous step will choose. `copies` are as in [`Step`].
     ///
     /// # Errors
     /// As [`Executable::run`].
     fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()>;
 
-    /// The most probable token after the earliest step that has been started and not been taken; the lowest id among
-    /// equals, none where some logit is not a number.
+    /// Waits for the earliest started step whose result has not been taken, and returns the token
+    /// with the largest logit, the lowest id of equal ones; `None` if a logit is NaN.
     ///
     /// # Errors
-    /// [`Error::Argument`] where none has been started. Others where the device fails.
+    /// [`Error::Argument`] if no step has been started. Another error if the device fails.
     fn take(&mut self) -> Result<Option<u32>>;
 }
 
-/// What an executable has done and what it holds.
+/// Counts of an executable's last step, and its device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Kernels started by the last step; 0 on a CPU.
+    /// Number of kernels that the last step started; 0 on a CPU.
     pub dispatches: u64,
-    /// How long the host took to hand them over; nothing on a CPU.
+    /// The time in which the host encoded and submitted them; 0 on a CPU.
     pub encoding: Duration,
-    /// Bytes on the device, apart from the host's memory.
+    /// Bytes of device memory in use; 0 on a CPU.
     pub device_bytes: u64,
 }
 
-/// A backend that stands in for a GPU, and says why.
+/// A backend that is used in place of a GPU, with the reason in its [`DeviceInfo`].
 pub(crate) struct Fallback {
     backend: Box<dyn Backend>,
     info: DeviceInfo,

@@ -1,4 +1,4 @@
-//! The progress of loading, and its caller's way to cancel it.
+//! Reports the progress of loading to a callback, which can cancel it.
 
 use std::{
     any::Any,
@@ -12,14 +12,14 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Gets the bytes of weights that are ready and those that there are; returns false to cancel
-/// loading.
+/// A callback `(ready, total)` with the bytes of weights that are ready and the bytes of all
+/// weights. It returns `false` to cancel loading.
 pub type ProgressCallback = dyn Fn(u64, u64) -> bool + Send + Sync;
 
 /// Bytes between two calls of the callback.
 const INTERVAL: u64 = 4 << 20;
 
-/// Counts the bytes of weights that are ready, and calls its caller back every few megabytes.
+/// A count of the bytes of weights that are ready, which calls back every few megabytes.
 pub struct LoadProgress<'a> {
     callback: Option<&'a ProgressCallback>,
     total: u64,
@@ -27,24 +27,24 @@ pub struct LoadProgress<'a> {
     /// `done` at the last call.
     reported: AtomicU64,
     cancelled: AtomicBool,
-    /// A panic of the callback, which goes on in the thread that loads once the others have
+    /// A panic of the callback, which resumes in the loading thread once the other threads have
     /// stopped.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl<'a> LoadProgress<'a> {
-    /// Returns a count of `total` bytes, which calls `callback` if there is one.
+    /// Returns a count of `total` bytes that calls `callback`.
     pub fn new(total: u64, callback: Option<&'a ProgressCallback>) -> Self {
         let [done, reported] = Default::default();
         Self { callback, total, done, reported, cancelled: AtomicBool::new(false), panic: Mutex::default() }
     }
 
-    /// Returns a count that nobody asks for.
+    /// Returns a count without a callback.
     pub fn unobserved() -> Self {
         Self::new(0, None)
     }
 
-    /// Calls back before anything is ready.
+    /// Calls back with 0 bytes ready.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -53,13 +53,13 @@ impl<'a> LoadProgress<'a> {
         self.check()
     }
 
-    /// Counts some bytes as ready; any thread may.
+    /// Counts `bytes` more bytes as ready. Any thread may call this.
     pub fn add(&self, bytes: usize) {
         self.done.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Calls back if some megabytes have been added since the last call. Only the thread that loads
-    /// may call this, so that the calls are one after the other.
+    /// Calls back if some megabytes have been added since the last call. Only the loading thread
+    /// may call this, so that the callback never runs twice at the same time.
     pub fn report(&self) {
         let done = self.done.load(Relaxed).min(self.total);
         if done >= self.reported.load(Relaxed) + INTERVAL && done < self.total {
@@ -76,12 +76,12 @@ impl<'a> LoadProgress<'a> {
         self.check()
     }
 
-    /// Whether loading is to end.
+    /// Whether the callback has cancelled loading.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }
 
-    /// Ends loading where the callback said so. A panic of the callback goes on here.
+    /// Returns an error if the callback has cancelled loading, and resumes a panic of the callback.
     ///
     /// # Errors
     /// [`Error::Cancelled`].

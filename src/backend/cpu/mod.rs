@@ -1,8 +1,13 @@
-//! The CPU: a pool of persistent threads walks the plan together, with the fastest instruction set that the machine has.
+//! Runs graphs on the CPU, with a pool of persistent threads and the machine's fastest instruction
+//! set.
 //!
-//! Quantised matrices are interleaved once, when a graph is compiled ([`crate::quant`] has the formats), and computed
-//! on as packed, with activations in 8 bits. Float matrices are read where the weights have them, with activations in
-//! single precision; so is an embedding that is not also the output matrix. Nothing else of a file stays mapped.
+//! Compiling a graph interleaves its quantised matrices once ([`crate::quant`] has the formats).
+//! Products read them packed, with int8 activations. Float matrices, and an embedding table that is
+//! not also a quantised output matrix, are read where the weights have them; only these stay
+//! mapped.
+//!
+//! Each of these layers uses only the ones before it: `error`, `memory`, `threads`, `weights`,
+//! `kernels` and `program`.
 
 mod error;
 mod kernels;
@@ -30,34 +35,36 @@ use crate::{
     weights::Weights,
 };
 
-/// The most threads that may be asked for.
+/// The largest number of threads.
 const MAX_THREADS: usize = 1024;
 
-/// The CPU as a device.
+/// The CPU backend.
 pub struct Cpu {
     info: DeviceInfo,
     kernels: &'static Kernels,
 }
 
 impl Cpu {
-    /// The CPU with this many threads; `None` means one for each physical core that the process may use.
+    /// Returns the backend with `threads` threads; `None` means one for each physical core that the
+    /// process may use.
     ///
     /// # Errors
-    /// [`Error::Argument`] for no threads or more than 1024.
+    /// [`Error::Argument`] unless `threads` is from 1 to 1024.
     pub fn new(threads: Option<usize>) -> Result<Self> {
         let instruction_sets = Self::instruction_sets();
         Self::with_instruction_set(threads, instruction_sets.first().copied().unwrap_or("portable"))
     }
 
-    /// The instruction sets that this machine has kernels for, the fastest first.
+    /// Returns the names of the instruction sets that this machine supports, the fastest first.
     pub fn instruction_sets() -> Vec<&'static str> {
         kernels::detect().iter().map(|kernels| kernels.name).collect()
     }
 
-    /// As [`Cpu::new`], with the kernels of one of [`Cpu::instruction_sets`] rather than the fastest.
+    /// Returns the backend with the kernels of one of [`Cpu::instruction_sets`], rather than the
+    /// fastest.
     ///
     /// # Errors
-    /// [`Error::Argument`] as there, and for an instruction set that the machine lacks.
+    /// [`Error::Argument`] as [`Cpu::new`], and for an instruction set that the machine lacks.
     pub fn with_instruction_set(threads: Option<usize>, name: &str) -> Result<Self> {
         let threads = threads.unwrap_or_else(physical_cores);
         if !(1..=MAX_THREADS).contains(&threads) {
@@ -81,7 +88,7 @@ impl Backend for Cpu {
     fn supports(&self, op: &FusedOp) -> bool {
         match op {
             FusedOp::MatMulJoined | FusedOp::MatMulGlu(_) | FusedOp::MatMulAdd | FusedOp::AddRmsNorm { .. } => true,
-            // The CPU gains nothing from them: a barrier is cheaper than the work that they would repeat.
+            // These save a barrier, which costs less than the fused kernels would.
             FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. } => false,
         }
     }
@@ -129,9 +136,11 @@ impl Backend for Cpu {
     }
 }
 
-/// The physical cores that the process may use: threads that share a core's arithmetic only get in each other's way.
+/// Returns the number of physical cores that the process may use. A second thread of a core would
+/// compete for the same arithmetic units.
 fn physical_cores() -> usize {
     let logical = thread::available_parallelism().map_or(1, usize::from);
+    // The logical processors of the core that each processor belongs to.
     let siblings = |cpu: usize| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         fs::read_to_string(path).ok()
@@ -141,7 +150,7 @@ fn physical_cores() -> usize {
     cores.sort();
     cores.dedup();
     match all.checked_div(cores.len()) {
-        Some(threads_of_a_core) if threads_of_a_core > 0 => logical.div_ceil(threads_of_a_core),
+        Some(threads_per_core) if threads_per_core > 0 => logical.div_ceil(threads_per_core),
         _ => logical,
     }
 }

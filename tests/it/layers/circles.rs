@@ -12,9 +12,9 @@ type Names = BTreeMap<ModulePath, BTreeMap<String, Mention>>;
 
 /// Returns which of the files below the module `room` use which others of it.
 ///
-/// `files` are all files of the crate, as modules and their texts. An item counts for the file that defines it, wherever
-/// it is imported from, so a module that only declares and re-exports others is not used by anyone. Modules named `tests`
-/// do not count.
+/// `files` are all files of the crate, as modules and their texts. An item counts for the file that
+/// defines it, wherever it is imported from, so a module that only declares and re-exports others
+/// is not used by anyone. Modules named `tests` do not count.
 pub fn uses_within(room: &[String], files: &[(ModulePath, String)]) -> Uses {
     let files: BTreeMap<_, _> = files.iter().filter(|(place, _)| !is_test(place)).cloned().collect();
     let mentions: Vec<_> = files
@@ -43,7 +43,8 @@ pub fn uses_within(room: &[String], files: &[(ModulePath, String)]) -> Uses {
     uses
 }
 
-/// Leaves the modules that lie on a circle, or on a way from one circle to another, with what they use of each other.
+/// Leaves the modules that lie on a circle, or on a way from one circle to another, with what they
+/// use of each other.
 pub fn circles(mut uses: Uses) -> Uses {
     loop {
         let used: BTreeSet<_> = uses.values().flatten().cloned().collect();
@@ -73,7 +74,8 @@ struct Resolver<'f> {
 }
 
 impl Resolver<'_> {
-    /// Returns the file module that defines the item; `None` for a module, and for another crate's items.
+    /// Returns the file module that defines the item; `None` for a module, and for another crate's
+    /// items.
     fn definer(&self, mention: &Mention) -> Option<ModulePath> {
         let mut path = self.absolute(mention)?;
         // Longer chains of re-exports would be a circle themselves.
@@ -88,7 +90,8 @@ impl Resolver<'_> {
         None
     }
 
-    /// Returns the path from the root, also of a path that begins with a child module or an imported name.
+    /// Returns the path from the root, also of a path that begins with a child module or an
+    /// imported name.
     fn absolute(&self, mention: &Mention) -> Option<ModulePath> {
         if let Some(path) = mention.absolute() {
             return Some(path);

@@ -1,5 +1,5 @@
-//! Checks the imports of src/: a stage uses the stages above it alone, a backend uses no other backend, and the files
-//! of some folders do not import each other in circles.
+//! Checks the imports of src/: a stage uses the stages above it alone, a backend uses no other
+//! backend, and the files of some folders do not import each other in circles.
 
 mod circles;
 mod paths;
@@ -31,12 +31,13 @@ const STAGES: [&str; 13] = [
     "runner",
 ];
 
-/// Modules beside that order: they use `gguf` and the modules before them in this list, and only the decode loop and the
-/// runner use them.
+/// Modules beside that order: they use `gguf` and the modules before them in this list, and only
+/// the decode loop and the runner use them.
 const APART: [&str; 4] = ["tokenizer", "chat", "sampler", "grammar"];
 const USERS_OF_APART: [&str; 2] = ["generate", "runner"];
 
-/// Names that lib.rs re-exports and every module may take from there, each with the module that defines it.
+/// Names that lib.rs re-exports and every module may take from there, each with the module that
+/// defines it.
 const RE_EXPORTED: [(&str, &str); 3] = [("Error", "error"), ("Result", "error"), ("DType", "dtype")];
 
 /// Folders whose files use each other in one direction.
@@ -154,7 +155,8 @@ fn listed(uses: &Uses) -> String {
     uses.iter().map(|(place, of)| format!("{} -> {}", place.join("::"), join(of))).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the paths from the crate's root in the source of the module `place`, without other crates' and local names.
+/// Returns the paths from the crate's root in the source of the module `place`, without other
+/// crates' and local names.
 fn crate_paths(text: &str, place: &[String]) -> Vec<ModulePath> {
     let paths = mentions(text, place).into_iter().filter_map(|mention| mention.absolute());
     paths.filter(|path| !path.is_empty()).collect()

@@ -51,7 +51,8 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }
 
-/// Returns the module of a file: `backend::cpu::run` for `backend/cpu/run.rs`, the root for `lib.rs`.
+/// Returns the module of a file: `backend::cpu::run` for `backend/cpu/run.rs`, the root for
+/// `lib.rs`.
 pub fn module_of(file: &Path) -> ModulePath {
     let mut place: Vec<_> = file.with_extension("").iter().map(|part| part.to_str().unwrap().to_owned()).collect();
     if place.last().is_some_and(|name| name == "mod" || name == "lib") {
@@ -173,7 +174,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Splits source into names, `::` and single characters; comments, literals and white space are left out.
+/// Splits source into names, `::` and single characters; comments, literals and white space are
+/// left out.
 pub fn tokens(text: &str) -> Vec<String> {
     let mut tokens = vec![];
     let mut rest = text;

@@ -5,8 +5,8 @@ use crate::simd::Simd;
 /// Lanes of the widest instruction set: room for the elements past the last whole vector.
 const MAX_WIDTH: usize = 16;
 
-/// Returns `e^x` with a relative error below 2e-7 from -87.3 to 88.3. Outside, `x` is clamped to these
-/// ends, so the result is neither 0 nor infinite.
+/// Returns `e^x` with a relative error below 2e-7 from -87.3 to 88.3. Outside, `x` is clamped to
+/// these ends, so the result is neither 0 nor infinite.
 ///
 /// # Safety
 /// The machine has `S`.

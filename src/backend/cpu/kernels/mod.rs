@@ -90,8 +90,8 @@ macro_rules! entry_point {
     };
 }
 
-/// Compiles the element-wise kernels of an instruction set: functions of two rows, and of a row and a
-/// scalar.
+/// Compiles the element-wise kernels of an instruction set: functions of two rows, and of a row and
+/// a scalar.
 macro_rules! elementwise_kernels {
     ($features:tt $simd:ty: $($rows:ident = $rows_of:ty),*; $($scalar:ident = $scalar_of:ty),*) => {
         $(entry_point!($features $rows(a: *const f32, b: *const f32, out: *mut f32, len: usize)
@@ -149,8 +149,9 @@ macro_rules! kernels {
     };
 }
 
-/// Compiles the products for an instruction set that differs from `$base` in the multiplication of bytes
-/// alone. The other kernels are those of `$base`: a second copy would be the same instructions.
+/// Compiles the products for an instruction set that differs from `$base` in the multiplication of
+/// bytes alone. `$base` provides the other kernels: a second copy would be the same
+/// instructions.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! byte_products {
     ($module:ident, $simd:ty, $name:literal, $features:tt, $base:ident) => {
@@ -165,8 +166,8 @@ macro_rules! byte_products {
     };
 }
 
-/// Compiles the products of many tokens for an instruction set that adds a matrix unit to `$base`. The
-/// other kernels are those of `$base`, as they do not use the unit.
+/// Compiles the products of many tokens for an instruction set that adds a matrix unit to `$base`.
+/// `$base` provides the other kernels, as they do not use the unit.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! matrix_unit {
     ($module:ident, $simd:ty, $name:literal, $features:tt, $base:ident) => {

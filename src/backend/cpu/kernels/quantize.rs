@@ -1,12 +1,12 @@
 //! Quantises activations to int8, for products with quantised weights.
 //!
 //! Each block of 32 elements becomes integers from -127 to 127 and a scale. Because a weight is
-//! `scale * code - min`, a product also needs the sum of the activations over each group of the weights,
-//! which has 16 or 32 columns; the sums are computed here, once for all matrices and rows.
+//! `scale * code - min`, a product also needs the sum of the activations over each group of the
+//! weights, which has 16 or 32 columns; the sums are computed here, once for all matrices and rows.
 //!
-//! Products go through all tokens for a chunk of columns at a time, so memory has that order. In the
-//! order of a matrix, rows would lie a power of two apart, and a few tokens would exhaust the ways of
-//! the cache.
+//! Products go through all tokens for a chunk of columns at a time, so memory has that order. In
+//! the order of a matrix, rows would lie a power of two apart, and a few tokens would exhaust the
+//! ways of the cache.
 
 use crate::{backend::cpu::memory::aligned::AlignedBytes, simd::Simd};
 
@@ -45,7 +45,8 @@ impl Q8Activations {
         tokens * (columns + columns / BLOCK * 16)
     }
 
-    /// Lays out rows in `memory`, which may be too small only if the rows are never written and read.
+    /// Lays out rows in `memory`, which may be too small only if the rows are never written and
+    /// read.
     pub fn new(memory: &AlignedBytes, tokens: usize, columns: usize) -> Self {
         Self::at(memory.as_ptr(), tokens, columns)
     }
@@ -99,8 +100,8 @@ impl Q8Activations {
 /// Quantises the floats at `x` into row `token`.
 ///
 /// # Safety
-/// `x` is readable for `to.columns` elements, the row lies within the memory, no other thread uses it,
-/// and the machine has `S`.
+/// `x` is readable for `to.columns` elements, the row lies within the memory, no other thread uses
+/// it, and the machine has `S`.
 #[inline(always)]
 pub(crate) unsafe fn quantize<S: Simd>(x: *const f32, to: &Q8Activations, token: usize) {
     // SAFETY: by the caller; every access is below the end of the row.

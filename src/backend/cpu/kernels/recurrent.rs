@@ -1,8 +1,8 @@
 //! Computes the ops that carry a state from token to token: short convolution and gated delta rule.
 //!
-//! A piece of the state stays in the first-level cache while all tokens of a run go through it one after
-//! the other. Pieces do not depend on each other, so threads divide them. The result of a token is
-//! therefore the same bit for bit on any number of threads and in a run of any length.
+//! A piece of the state stays in the first-level cache while all tokens of a run go through it one
+//! after the other. Pieces do not depend on each other, so threads divide them. The result of a
+//! token is therefore the same bit for bit on any number of threads and in a run of any length.
 
 use super::{
     math::{Elementwise, SiluMul},
@@ -37,7 +37,8 @@ impl RunState {
     /// Copies `len` floats from offset `first` of the state before the run to `to`.
     ///
     /// # Safety
-    /// `from`, unless it is null, and `to` have floats `first..first + len`, which no other thread uses.
+    /// `from`, unless it is null, and `to` have floats `first..first + len`, which no other thread
+    /// uses.
     unsafe fn load(&self, first: usize, len: usize) {
         // SAFETY: by the caller.
         unsafe {
@@ -68,7 +69,8 @@ pub(crate) struct ShortConvRun<'a> {
 ///
 /// # Safety
 /// The rows of `x` and `out` and the states have the shapes above, `piece * CONV_CHANNELS` is below
-/// `channels`, no other thread uses these channels of `out` and of the states, and the machine has `S`.
+/// `channels`, no other thread uses these channels of `out` and of the states, and the machine has
+/// `S`.
 #[inline(always)]
 pub(crate) unsafe fn short_conv<S: Simd>(run: &ShortConvRun<'_>, piece: usize) {
     let ConvSpec { channels, kernel, .. } = run.spec;
@@ -94,8 +96,8 @@ pub(crate) unsafe fn short_conv<S: Simd>(run: &ShortConvRun<'_>, piece: usize) {
                 S::store(out.add(i), SiluMul::apply::<S>(sum, S::splat(1.0)));
             }
         }
-        // The state itself comes last, as it holds the inputs before the run until then. Its rows move
-        // towards the front only.
+        // The state itself comes last, as it holds the inputs before the run until then. Its rows
+        // move towards the front only.
         let end = StateCheckpoint { tokens: run.tokens, to: run.state.to };
         for StateCheckpoint { tokens, to } in run.state.checkpoints.iter().copied().chain([end]) {
             for row in 0..past {
@@ -127,8 +129,8 @@ pub(crate) struct GatedDeltaRun<'a> {
 
 /// Returns the columns of a head's state in a piece, which lie together row by row.
 ///
-/// With heads of 128 elements a piece has 32 KB, about the first-level cache. A larger piece shares the
-/// work on gates, norms and scalars among more columns.
+/// With heads of 128 elements a piece has 32 KB, about the first-level cache. A larger piece shares
+/// the work on gates, norms and scalars among more columns.
 fn columns_per_piece(head_dim: usize) -> usize {
     1 << head_dim.trailing_zeros().min(6)
 }
@@ -141,8 +143,8 @@ pub(crate) fn gated_delta_pieces(spec: &DeltaSpec) -> usize {
 /// Updates the columns of piece `piece` with all tokens, and writes their outputs.
 ///
 /// # Safety
-/// All rows and states have the shapes above, `piece` is below [`gated_delta_pieces`], no other thread
-/// uses the piece's columns of `out` and of the states, and the machine has `S`.
+/// All rows and states have the shapes above, `piece` is below [`gated_delta_pieces`], no other
+/// thread uses the piece's columns of `out` and of the states, and the machine has `S`.
 #[inline(always)]
 pub(crate) unsafe fn gated_delta<S: Simd>(run: &GatedDeltaRun<'_>, piece: usize) {
     // Eight independent sums at a time hide the latency of the additions.
@@ -217,8 +219,8 @@ impl Gates {
         let DeltaSpec { key_heads, head_dim, eps, .. } = run.spec;
         let q = run.qkv.row(token).wrapping_add(run.spec.key_head(head) * head_dim).cast_const();
         let k = q.wrapping_add(key_heads * head_dim);
-        // Not in a closure: where it is not inlined, it is compiled without the instruction set of `S`.
-        // SAFETY: by the caller.
+        // Not in a closure: where it is not inlined, it is compiled without the instruction set of
+        // `S`. SAFETY: by the caller.
         let (q_sum, k_sum) = unsafe { (squares::<S>(q, head_dim), squares::<S>(k, head_dim)) };
         // SAFETY: by the caller.
         let [alpha, beta] = unsafe { [run.alpha, run.beta].map(|x| *x.row(token).add(head)) };

@@ -1,7 +1,7 @@
 //! Rotates queries and keys by their positions (RoPE).
 //!
-//! Cosines and sines depend on the position and the frequencies alone, so a step computes them once for
-//! all layers.
+//! Cosines and sines depend on the position and the frequencies alone, so a step computes them once
+//! for all layers.
 
 use crate::graph::{RopeSpec, RopeStyle};
 
@@ -19,8 +19,8 @@ pub(crate) fn angles(position: usize, frequencies: &[f32], out: &mut [f32]) {
 /// Rotates every head of the row `x` into the row `out`, which may be `x`.
 ///
 /// # Safety
-/// `x` is readable and `out` is writable for `width` elements, a multiple of `spec.head_dim`; no other
-/// thread uses `out`; and `angles.len()` is even and at most `spec.head_dim`.
+/// `x` is readable and `out` is writable for `width` elements, a multiple of `spec.head_dim`; no
+/// other thread uses `out`; and `angles.len()` is even and at most `spec.head_dim`.
 pub(crate) unsafe fn rotate(spec: RopeSpec, x: *const f32, angles: &[f32], out: *mut f32, width: usize) {
     let pairs = angles.len() / 2;
     let (cosines, sines) = angles.split_at(pairs);

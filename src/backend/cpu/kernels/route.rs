@@ -1,8 +1,8 @@
 //! Turns the logits of a router into the weights of experts.
 
-/// Writes the softmax over the `top_k` largest of `logits` to their places in `out`, and 0 elsewhere.
-/// Of equal logits the first is chosen; a NaN counts as the largest, so that it is not lost. `top_k` is
-/// from 1 to the number of logits; `chosen` is scratch.
+/// Writes the softmax over the `top_k` largest of `logits` to their places in `out`, and 0
+/// elsewhere. Of equal logits the first is chosen; a NaN counts as the largest, so that it is not
+/// lost. `top_k` is from 1 to the number of logits; `chosen` is scratch.
 pub(crate) fn route(logits: &[f32], top_k: usize, chosen: &mut Vec<(usize, f32)>, out: &mut [f32]) {
     chosen.clear();
     for (expert, logit) in logits.iter().enumerate() {

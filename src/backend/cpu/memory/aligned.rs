@@ -5,8 +5,8 @@ use std::{alloc, ptr::NonNull, slice};
 use memmap2::{MmapMut, MmapOptions};
 
 /// Bytes from which an allocation is a mapping of its own, in huge pages where the system has them.
-/// Weights are read in full for every token: they then miss the TLB once in 2 MB rather than in 4 KB,
-/// and cause as many fewer page faults.
+/// Weights are read in full for every token: they then miss the TLB once in 2 MB rather than in 4
+/// KB, and cause as many fewer page faults.
 const LARGE: usize = 4 << 20;
 
 /// Bytes of a huge page on x86-64, and on aarch64 with ordinary pages of 4 KB.
@@ -100,7 +100,7 @@ mod tests {
                 assert_eq!(memory.len(), len);
                 assert!(memory.as_ptr().addr().is_multiple_of(AlignedBytes::ALIGN), "{len}");
                 assert!(memory.as_slice().iter().all(|&byte| byte == 0), "{len}");
-                // SAFETY: the bytes are those of `memory`, which has no other reference.
+                // SAFETY: the bytes belong to `memory`, which has no other reference.
                 unsafe { memory.as_ptr().write_bytes(byte, len) };
                 (memory, byte)
             });

@@ -3,8 +3,8 @@
 use super::aligned::AlignedBytes;
 use crate::{Result, backend::cpu::error::out_of_memory};
 
-/// Bytes of a slab. Pages are allocated in slabs, so that they lie in huge pages of memory whatever
-/// their size; the unused end of a slab is not resident.
+/// Bytes of a slab. Pages are allocated in slabs, so that they lie in huge pages of memory at any
+/// size; the unused end of a slab is not resident.
 const SLAB_BYTES: usize = 32 << 20;
 
 /// Pages of one size, numbered from 0.
@@ -23,7 +23,7 @@ impl PagePool {
     /// Allocates slabs until the pool has at least `count` pages.
     ///
     /// # Errors
-    /// Where the system refuses the memory.
+    /// If the system refuses the memory.
     pub fn grow(&mut self, count: usize) -> Result<()> {
         while self.slabs.len() * self.pages_per_slab < count {
             let bytes = self.page_bytes.saturating_mul(self.pages_per_slab);
@@ -40,7 +40,8 @@ impl PagePool {
 
     /// Copies a page to another one.
     pub fn copy(&mut self, from: usize, to: usize) {
-        // SAFETY: both are whole pages of the pool; no thread reads or writes them while `self` is borrowed.
+        // SAFETY: both are whole pages of the pool; no thread reads or writes them while `self` is
+        // borrowed.
         unsafe { self.start(to).copy_from(self.start(from), self.page_bytes) };
     }
 }

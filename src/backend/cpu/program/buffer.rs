@@ -45,6 +45,7 @@ pub(crate) fn row_stride(width: usize) -> usize {
     /// Floats in a page of memory.
     const PAGE: usize = 1024;
     let stride = width.next_multiple_of(UNIT);
-    // Products write sixteen elements of every row, and rows whole pages apart share a few sets of a cache.
+    // Products write sixteen elements of every row, and rows whole pages apart share a few sets of
+    // a cache.
     if stride.is_multiple_of(PAGE) { stride + UNIT } else { stride }
 }

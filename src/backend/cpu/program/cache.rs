@@ -31,10 +31,11 @@ impl CacheMemory {
         Self { layout, pages, states }
     }
 
-    /// Allocates the pages and states that the step names for the first time, and copies pages as it says.
+    /// Allocates the pages and states that the step names for the first time, and copies pages as
+    /// it says.
     ///
     /// # Errors
-    /// Where the system refuses the memory.
+    /// If the system refuses the memory.
     pub fn prepare(&mut self, step: &Step<'_>) -> Result<()> {
         for (group, pages) in self.pages.iter_mut().enumerate() {
             pages.grow(step.page_count(group))?;

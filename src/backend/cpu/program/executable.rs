@@ -42,8 +42,8 @@ impl CpuExecutable {
     /// Prepares the weights of `plan` and allocates memory for steps of one token.
     ///
     /// # Errors
-    /// Where a weight is missing, unreadable or not as the plan says, the memory is refused, or the caller
-    /// of `progress` cancels.
+    /// If a weight is missing, unreadable or not as the plan says, the memory is refused, or the
+    /// caller of `progress` cancels.
     pub fn new(
         plan: Plan,
         weights: &Weights,
@@ -86,8 +86,8 @@ impl Executable for CpuExecutable {
         pool.run(&|worker| {
             // Only the caller's thread measures times.
             let profile = if worker.number == 0 { lock(&profile_of_caller).take() } else { None };
-            // SAFETY: `prepare` checked the step and made room for it; every thread of the pool runs the same
-            // tasks of the plan that the memory is for.
+            // SAFETY: `prepare` checked the step and made room for it; every thread of the pool
+            // runs the same tasks of the plan that the memory is for.
             if let Err(e) = unsafe { run_tasks(&program.tasks, &context, worker, profile) } {
                 lock(&failure).get_or_insert(e);
             }
@@ -128,7 +128,8 @@ fn gather_logits<'a>(plan: &Plan, slots: &[SlotPlace], memory: &'a mut Memory, o
     let place = plan.logits();
     let SlotPlace { offset, stride } = slots[place.slot.index()];
     let width = place.shape.width;
-    // SAFETY: the slot has `outputs` rows, the step has written all of them, and the threads are idle.
+    // SAFETY: the slot has `outputs` rows, the step has written all of them, and the threads are
+    // idle.
     unsafe {
         let logits = memory.slots.as_ptr().cast::<f32>().add(offset);
         for row in 1..outputs {

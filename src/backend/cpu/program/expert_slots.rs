@@ -1,9 +1,9 @@
 //! Groups the tokens of a step by their experts.
 //!
-//! Each (token, expert) pair has a *slot*. The slots of an expert follow one another, so its matrices are
-//! read once for all of them, in the order of memory. Slots are ordered by expert, then by token; the
-//! results of a token are added up in the order of its experts. The result of a token is thus the same
-//! bit for bit, whatever other tokens the step has.
+//! Each (token, expert) pair has a *slot*. The slots of an expert follow one another, so its
+//! matrices are read once for all of them, in the order of memory. Slots are ordered by expert,
+//! then by token; the results of a token are added up in the order of its experts. The result of a
+//! token is thus the same bit for bit, for any other tokens in the step.
 
 use std::{ops::Range, slice};
 
@@ -128,7 +128,8 @@ pub(crate) struct ExpertSlots {
 }
 
 impl ExpertSlots {
-    /// Lays out a step of `rows` rows in memory of [`ExpertSizes::bytes`] for as many rows or more.
+    /// Lays out a step of `rows` rows in memory of [`ExpertSizes::bytes`] for at least that many
+    /// rows.
     pub fn new(memory: &AlignedBytes, sizes: ExpertSizes, rows: usize) -> Self {
         let layout = SlotLayout::new(&sizes, rows);
         debug_assert!(layout.end <= memory.len());
@@ -222,9 +223,9 @@ impl ExpertSlots {
     }
 }
 
-/// Numbers the slots: writes the slots of each row to `row_slots` `[rows, top_k]`, the first slot of each
-/// expert and the end of all to `first_slots`, and the weight of each slot to `weights`. Of more than
-/// `top_k` experts with a weight, a row gets the first ones.
+/// Numbers the slots: writes the slots of each row to `row_slots` `[rows, top_k]`, the first slot
+/// of each expert and the end of all to `first_slots`, and the weight of each slot to `weights`. Of
+/// more than `top_k` experts with a weight, a row gets the first ones.
 fn group<'a>(
     top_k: usize,
     row_weights: impl Fn(usize) -> &'a [f32],
@@ -267,7 +268,7 @@ mod tests {
         let rows: [&[f32]; 4] = [&[0.0, 0.25, 0.75, 0.0], &[0.0; 4], &[1.0, 0.0, 2.0, 3.0], &[0.0, f32::NAN, 0.0, 0.0]];
         let (mut first_slots, mut row_slots, mut weights) = ([9; 5], [9; 8], [9.0; 8]);
         group(2, |row| rows[row], &mut first_slots, &mut row_slots, &mut weights);
-        // The third row has three experts with a weight, of which the last is left out.
+        // The third row has three experts with a weight, and the last is left out.
         assert_eq!(first_slots, [0, 1, 3, 5, 5]);
         assert_eq!(row_slots, [1, 3, NO_SLOT, NO_SLOT, 0, 4, 2, NO_SLOT]);
         assert_eq!(

@@ -16,7 +16,8 @@ use crate::{
 
 /// The tasks of a plan.
 pub(crate) struct Program {
-    /// Each task with its name in profiles: that of its op, or a name for a task that only prepares one.
+    /// Each task with its name in profiles: that of its op, or a name for a task that only prepares
+    /// one.
     pub tasks: Vec<(&'static str, Task)>,
     /// The frequencies of each table of angles.
     pub frequencies: Vec<Arc<[f32]>>,
@@ -26,7 +27,7 @@ impl Program {
     /// Lowers the steps of `plan` to tasks.
     ///
     /// # Errors
-    /// Where a weight is missing, or the plan has an op that the CPU does not support.
+    /// If a weight is missing, or the plan has an op that the CPU does not support.
     pub fn new(plan: &Plan, weights: &PreparedWeights) -> Result<Self> {
         let mut lowering = Lowering { weights, tasks: Vec::new(), frequencies: Vec::new() };
         for step in plan.steps() {

@@ -55,10 +55,11 @@ pub(crate) struct SlotPlace {
 }
 
 impl Memory {
-    /// Allocates memory for steps up to `size`. `widest_q8` is the width of the widest int8 activations.
+    /// Allocates memory for steps up to `size`. `widest_q8` is the width of the widest int8
+    /// activations.
     ///
     /// # Errors
-    /// Where the system refuses the memory.
+    /// If the system refuses the memory.
     pub fn new(plan: &Plan, program: &Program, widest_q8: usize, threads: usize, size: StepSize) -> Result<Self> {
         let floats = slot_places(plan, size).last().map_or(0, |end| end.offset);
         let rows = size.rows();
@@ -82,7 +83,8 @@ impl Memory {
         let (tokens, outputs) = (step.tokens.len(), step.outputs.len());
         let size = StepSize { tokens: tokens.max(self.size.tokens), outputs: outputs.max(self.size.outputs) };
         if size != self.size {
-            // The old memory is freed before the new one is allocated, so that they never exist together.
+            // The old memory is freed before the new one is allocated, so that they never exist
+            // together.
             for size in [StepSize { tokens: 1, outputs: 1 }, size] {
                 *self = Self::new(plan, program, widest_q8, self.scratch.len(), size)?;
             }

@@ -1,4 +1,5 @@
-//! The program of a compiled graph: its tasks, the memory that they use, and the steps that run them.
+//! The program of a compiled graph: its tasks, the memory that they use, and the steps that run
+//! them.
 
 mod buffer;
 mod cache;

@@ -4,15 +4,16 @@ use std::{cmp::Reverse, time::Instant};
 
 use crate::backend::OpTime;
 
-/// The time before the first task: the step is checked, memory grows, and the other threads wake up.
+/// The time before the first task: the step is checked, memory grows, and the other threads wake
+/// up.
 pub(crate) const PREPARE: &str = "prepare";
 /// The time at barriers, and until the last thread has finished.
 pub(crate) const WAIT: &str = "wait";
 /// The time after the last task, in which the rows of the logits are moved together.
 pub(crate) const GATHER: &str = "gather";
 
-/// The time of each op. Measurements follow one another without gaps, so their sum is the time of the
-/// steps.
+/// The time of each op. Measurements follow one another without gaps, so their sum is the time of
+/// the steps.
 pub(crate) struct Profile {
     /// The end of the last measurement.
     since: Instant,

@@ -1,8 +1,8 @@
 //! The tasks that the threads of a step do one after the other.
 //!
-//! A step of the plan becomes one to six tasks. Tasks that work row by row divide the rows among the
-//! threads in the same way, and the place of a row in a slot does not depend on the value there, so two
-//! such tasks need no barrier between them.
+//! A step of the plan becomes one to six tasks. Tasks that work row by row divide the rows among
+//! the threads in the same way, and the place of a row in a slot does not depend on the value
+//! there, so two such tasks need no barrier between them.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) enum Task {
     ShortConv { spec: ConvSpec, x: Buffer, w: Arc<[f32]>, out: Buffer },
     /// Computes a gated delta rule.
     GatedDelta(GatedDelta),
-    /// Copies the rows of which the step wants logits.
+    /// Copies the rows whose logits the step returns.
     Select { x: Buffer, out: Buffer },
     /// Computes the softmax over the `top_k` largest logits of each row, and 0 elsewhere.
     Route { top_k: usize, logits: Buffer, out: Buffer },
@@ -72,7 +72,8 @@ pub(crate) enum RightOperand {
     Rows(Buffer),
 }
 
-/// The parts of a row that [`Task::Slice`] copies: of every `stride` elements, `len` from `offset` on.
+/// The parts of a row that [`Task::Slice`] copies: of every `stride` elements, `len` from `offset`
+/// on.
 #[derive(Clone, Copy)]
 pub(crate) struct Slice {
     pub offset: usize,
@@ -129,8 +130,8 @@ pub(crate) struct MatrixGroup {
 }
 
 impl Product {
-    /// Returns the number of groups of sixteen rows: those of all matrices or, where two matrices are
-    /// multiplied together, of one.
+    /// Returns the number of groups of sixteen rows: of all matrices or, where two matrices
+    /// are multiplied together, of one.
     pub fn groups(&self) -> usize {
         match self.epilogue {
             Epilogue::Store => self.matrices.iter().map(|matrix| matrix.groups()).sum(),
@@ -154,8 +155,8 @@ impl Product {
     }
 }
 
-/// Returns the number of groups that a thread takes at a time, of `groups` with `bytes` bytes in total: with
-/// few tokens, enough to read memory in long stretches.
+/// Returns the number of groups that a thread takes at a time, of `groups` with `bytes` bytes in
+/// total: with few tokens, enough to read memory in long stretches.
 pub(crate) fn groups_at_once(groups: usize, bytes: usize, tokens: usize) -> usize {
     const STRETCH_BYTES: usize = 32 << 10;
     (STRETCH_BYTES * groups / (tokens * bytes).max(1)).max(1)
@@ -191,9 +192,9 @@ impl Task {
         self.rows().is_none() || self.rows() != next.rows()
     }
 
-    /// Returns the bytes of weights or cache that the task reads in a step of `runs` runs, or 0 if reading
-    /// does not bound its time. `positions` gives the positions that all runs see through a window, and
-    /// `active_experts` the experts of a layer that have tokens.
+    /// Returns the bytes of weights or cache that the task reads in a step of `runs` runs, or 0 if
+    /// reading does not bound its time. `positions` gives the positions that all runs see through a
+    /// window, and `active_experts` the experts of a layer that have tokens.
     pub fn bytes_read(
         &self,
         cache: &CacheLayout,

@@ -1,8 +1,8 @@
 //! Runs a job on a pool of persistent threads.
 //!
-//! One call gives every thread the same closure, in which the threads meet at barriers. Between calls a
-//! worker spins for a moment, because the next token usually follows at once, and then sleeps: an idle
-//! model costs no CPU time.
+//! One call gives every thread the same closure, in which the threads meet at barriers. Between
+//! calls a worker spins for a moment, because the next token usually follows at once, and then
+//! sleeps: an idle model costs no CPU time.
 
 use std::{
     hint,
@@ -10,20 +10,19 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*},
+        atomic::{AtomicUsize, Ordering::*},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
+    barrier::{Barrier, SPINS},
     throttle::ThreadThrottle,
     work_queue::{QueuedTask, ThreadNumber, WorkQueue},
 };
 use crate::{Error, Result, backend::cpu::error::kernel_panicked};
 
-/// Iterations of a waiting loop before the thread yields: some tens of microseconds.
-const SPINS: usize = 2000;
 /// Yields of a worker that waits for a job before it sleeps.
 const YIELDS: usize = 50;
 
@@ -42,7 +41,8 @@ pub(crate) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Waits for the other threads. Returns `false` if one of them panicked: this one must return then.
+    /// Waits for the other threads. Returns `false` if one of them panicked: this one must return
+    /// then.
     pub fn wait(&self) -> bool {
         self.barrier.wait()
     }
@@ -62,7 +62,7 @@ impl Worker<'_> {
     }
 }
 
-/// A pool of threads, of which number 0 is the caller's.
+/// A pool of threads. Number 0 is the caller's.
 pub(crate) struct Pool {
     state: Arc<PoolState>,
     workers: Vec<JoinHandle<()>>,
@@ -92,7 +92,7 @@ struct JobPointer(*const Job<'static>);
 unsafe impl Send for JobPointer {}
 
 impl Pool {
-    /// Starts a pool of `threads` threads, of which one is the caller's.
+    /// Starts a pool of `threads` threads, including the caller's.
     ///
     /// # Errors
     /// [`Error::Argument`] if the system refuses to start a thread.
@@ -126,7 +126,8 @@ impl Pool {
     }
 
     /// Sets whether several threads use the pool in turn. Their own work between the calls then
-    /// occupies cores, which looks as if another process did: the throttle is switched off for that.
+    /// occupies cores, which looks as if another process did: the throttle is switched off for
+    /// that.
     pub fn set_shared(&mut self, shared: bool) {
         self.has_several_callers = shared;
         self.throttle = ThreadThrottle::new(self.threads);
@@ -135,26 +136,26 @@ impl Pool {
     /// Runs `job` on every active thread at once, and returns when all have finished.
     ///
     /// # Errors
-    /// Where the job panicked on a thread.
+    /// If the job panicked on a thread.
     pub fn run(&mut self, job: &Job<'_>) -> Result<()> {
         let started = Instant::now();
         let active = self.throttle.active();
         self.state.barrier.reset(active);
         self.state.queue.reset();
         if active > 1 {
-            // SAFETY: only the lifetime changes; this function does not return while a worker may use the pointer.
+            // SAFETY: only the lifetime changes; this function does not return while a worker may
+            // use the pointer.
             let pointer = JobPointer(unsafe { std::mem::transmute::<*const Job<'_>, *const Job<'static>>(job) });
             self.state.busy.store(active - 1, Relaxed);
             self.state.publish(Some((pointer, active)));
         }
         self.state.run_job(job, 0);
         self.state.barrier.wait_until(|| self.state.busy.load(Acquire) == 0);
-        if self.state.barrier.broken.load(Acquire) {
+        if self.state.barrier.is_broken() {
             return Err(kernel_panicked());
         }
         if !self.has_several_callers {
-            let waited = Duration::from_nanos(self.state.barrier.waited.load(Relaxed));
-            self.throttle.record(started.elapsed(), waited);
+            self.throttle.record(started.elapsed(), self.state.barrier.waited());
         }
         Ok(())
     }
@@ -216,62 +217,10 @@ impl PoolState {
     }
 
     fn run_job(&self, job: &Job<'_>, number: usize) {
-        let threads = self.barrier.threads.load(Relaxed);
+        let threads = self.barrier.threads();
         let worker = Worker { number, threads, barrier: &self.barrier, queue: &self.queue };
         if catch_unwind(AssertUnwindSafe(|| job(worker))).is_err() {
-            self.barrier.broken.store(true, Release);
-        }
-    }
-}
-
-/// The barrier at which the threads of a call meet.
-#[derive(Default)]
-struct Barrier {
-    threads: AtomicUsize,
-    arrived: AtomicUsize,
-    round: AtomicUsize,
-    /// Set when a thread panicked and will not arrive any more.
-    broken: AtomicBool,
-    /// Nanoseconds that the threads of this call spent in long waits, in total.
-    waited: AtomicU64,
-}
-
-impl Barrier {
-    /// Resets the barrier for a call of `threads` threads, also after a call that panicked.
-    fn reset(&self, threads: usize) {
-        self.threads.store(threads, Relaxed);
-        self.arrived.store(0, Relaxed);
-        self.broken.store(false, Relaxed);
-        self.waited.store(0, Relaxed);
-    }
-
-    /// Waits for all threads. Returns `false` if one of them panicked.
-    fn wait(&self) -> bool {
-        let round = self.round.load(Acquire);
-        if self.arrived.fetch_add(1, AcqRel) + 1 == self.threads.load(Relaxed) {
-            self.arrived.store(0, Relaxed);
-            self.round.store(round.wrapping_add(1), Release);
-        } else {
-            self.wait_until(|| self.round.load(Acquire) != round || self.broken.load(Acquire));
-        }
-        !self.broken.load(Acquire)
-    }
-
-    /// Spins until `done`, and yields in between: another thread of the pool may need this very core.
-    fn wait_until(&self, done: impl Fn() -> bool) {
-        let mut yielding = None;
-        loop {
-            for _ in 0..SPINS {
-                if done() {
-                    if let Some(since) = yielding.map(|since: Instant| since.elapsed()) {
-                        self.waited.fetch_add(since.as_nanos() as u64, Relaxed);
-                    }
-                    return;
-                }
-                hint::spin_loop();
-            }
-            yielding.get_or_insert_with(Instant::now);
-            thread::yield_now();
+            self.barrier.break_up();
         }
     }
 }

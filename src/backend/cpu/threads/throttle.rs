@@ -1,12 +1,13 @@
 //! Limits the number of threads that work on a step.
 //!
-//! Threads that meet at barriers are as slow as the slowest of them: where another process occupies a
-//! core, all threads wait for the one that cannot run. The throttle measures the time spent waiting,
-//! and leaves out one thread for a while when that time is long.
+//! Threads that meet at barriers are as slow as the slowest of them: where another process occupies
+//! a core, all threads wait for the one that cannot run. The throttle measures the time spent
+//! waiting, and leaves out one thread for a while when that time is long.
 
 use std::time::Duration;
 
-/// The waiting time above which a thread is left out, as a fraction of the time of all other threads.
+/// The waiting time above which a thread is left out, as a fraction of the time of all other
+/// threads.
 const WAIT_LIMIT: f64 = 0.3;
 /// Calls for which a thread is left out the first time.
 const FIRST_REST: u32 = 16;

@@ -1,8 +1,8 @@
 //! Divides a task among the threads of a call, in pieces that any thread can do in any order.
 //!
-//! Each thread takes the pieces of its own share from front to back, which keeps its reads sequential,
-//! and then steals from the shares of slower threads: a core that another process occupies, or that
-//! runs slower, costs the work that it leaves undone and no more.
+//! Each thread takes the pieces of its own share from front to back, which keeps its reads
+//! sequential, and then steals from the shares of slower threads: a core that another process
+//! occupies, or that runs slower, costs the work that it leaves undone and no more.
 
 use std::{
     ops::Range,
@@ -16,8 +16,8 @@ const POSITION_BITS: u32 = 40;
 #[derive(Debug)]
 pub(crate) struct WorkQueue(Box<[Share]>);
 
-/// The number of the last task of which a piece of this share was taken, and the first piece that was
-/// not taken.
+/// The number of the last task that had a piece taken from this share, and the first piece that
+/// was not taken.
 ///
 /// It has a cache line to itself, as its thread reads it all the time.
 #[derive(Debug, Default)]
@@ -120,7 +120,8 @@ mod tests {
                             queue.for_each(QueuedTask { number, pieces, at_once: 4 }, thread, |taken| {
                                 taken.for_each(|piece| done[number].lock().unwrap()[piece] += 1);
                             });
-                            // Every other task follows without a barrier, as some tasks of a step do.
+                            // Every other task follows without a barrier, as some tasks of a step
+                            // do.
                             if number % 2 == 0 {
                                 barrier.wait();
                             }

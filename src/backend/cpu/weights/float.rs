@@ -7,7 +7,8 @@ use crate::{DType, Result, weights::Weight};
 pub(crate) struct FloatMatrix {
     pub dtype: DType,
     pub stack: Stack,
-    /// The first element of each matrix. The executable owns the weights for as long as steps read them.
+    /// The first element of each matrix. The executable owns the weights for as long as steps read
+    /// them.
     data: Box<[*const u8]>,
 }
 

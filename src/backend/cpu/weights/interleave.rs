@@ -1,8 +1,8 @@
 //! Interleaves the quantised matrices of a plan on all threads, in the order of the file.
 //!
-//! The matrices lie one after the other in a single allocation, and each thread fills one huge page of it
-//! at a time. So threads meet only at the end, no two threads clear the same page, the disk is read
-//! sequentially, and the pages of the file are released as soon as they are copied.
+//! The matrices lie one after the other in a single allocation, and each thread fills one huge page
+//! of it at a time. So threads meet only at the end, no two threads clear the same page, the disk
+//! is read sequentially, and the pages of the file are released as soon as they are copied.
 
 use std::{
     ops::Range,
@@ -27,8 +27,8 @@ use crate::{
     weights::Weight,
 };
 
-/// Bytes that Linux maps around a page fault. A read thus also maps pages before it that another thread
-/// has released already, so they are released once more.
+/// Bytes that Linux maps around a page fault. A read thus also maps pages before it that another
+/// thread has released already, so they are released once more.
 const FAULT_AROUND: usize = 64 << 10;
 
 /// Returns the interleaved copies of quantised matrices, in the order of the file.
@@ -53,7 +53,8 @@ pub(crate) fn interleave<'w>(
                 break;
             }
             let bytes = start..end.min(start + HUGE_PAGE);
-            // SAFETY: threads take disjoint bytes, and no one reads the matrices before this call ends.
+            // SAFETY: threads take disjoint bytes, and no one reads the matrices before this call
+            // ends.
             if let Err(error) = unsafe { fill(&matrices, bytes.clone()) } {
                 next.store(end, Relaxed);
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -80,7 +81,7 @@ fn allocate(weights: Vec<(Weight<'_>, Stack)>) -> Result<Vec<(Weight<'_>, Packed
         starts.push(len);
         let bytes =
             PackedMatrix::byte_len(weight.dtype, *stack).and_then(|n| n.checked_next_multiple_of(AlignedBytes::ALIGN));
-        // The allocation of so many bytes fails below.
+        // An overflow makes the allocation below fail.
         len = bytes.map_or(usize::MAX, |bytes| len.saturating_add(bytes));
     }
     let refused = || out_of_memory("the interleaved matrices", len);
@@ -135,7 +136,8 @@ mod tests {
         weights::Weights,
     };
 
-    /// `[matrices, rows, columns]`, larger and smaller than a huge page, with groups across its boundary.
+    /// `[matrices, rows, columns]`, larger and smaller than a huge page, with groups across its
+    /// boundary.
     const SHAPES: [(DType, [usize; 3]); 8] = [
         (DType::Q4_0, [1, 1, 32]),
         (DType::Q8_0, [1, 5003, 512]),

@@ -1,4 +1,5 @@
-//! Weight matrices in the form that the kernels read, and their preparation from the tensors of a file.
+//! Weight matrices in the form that the kernels read, and their preparation from the tensors of a
+//! file.
 
 pub(super) mod float;
 pub(super) mod interleave;

@@ -1,7 +1,8 @@
-//! Quantised matrices in the order that the kernels read: the file's bytes, with sixteen rows interleaved.
+//! Quantised matrices in the order that the kernels read: the file's bytes, with sixteen rows
+//! interleaved.
 //!
-//! [`crate::quant::Tile`] documents the order within a tile. The tiles of a group of sixteen rows follow
-//! one another, and groups follow groups. A partial group is padded with zero bytes.
+//! [`crate::quant::Tile`] documents the order within a tile. The tiles of a group of sixteen rows
+//! follow one another, and groups follow groups. A partial group is padded with zero bytes.
 
 use std::{ops::Range, slice, sync::Arc};
 
@@ -24,7 +25,8 @@ pub(crate) struct PackedMatrix {
 }
 
 impl PackedMatrix {
-    /// Returns the bytes of stacked matrices; `None` for floats, which have no tiles, and on overflow.
+    /// Returns the bytes of stacked matrices; `None` for floats, which have no tiles, and on
+    /// overflow.
     pub fn byte_len(dtype: DType, stack: Stack) -> Option<usize> {
         if dtype.is_float() {
             return None;
@@ -65,8 +67,8 @@ impl PackedMatrix {
     /// # Safety
     /// No other thread reads or writes the group at the same time.
     pub unsafe fn fill(&self, group: usize, rows: &[u8]) {
-        // SAFETY: the group lies in `memory`, where matrices do not overlap; by the caller, no other
-        // thread uses it.
+        // SAFETY: the group lies in `memory`, where matrices do not overlap; by the caller, no
+        // other thread uses it.
         let out = unsafe { slice::from_raw_parts_mut(self.group(group).cast_mut(), self.group_bytes) };
         // SAFETY: this visitor has no requirements.
         unsafe { quant::visit_tile(self.dtype, InterleaveTiles { rows, row_bytes: self.group_bytes / ROWS, out }) };
@@ -96,7 +98,8 @@ impl PackedMatrix {
     }
 }
 
-/// Interleaves up to sixteen rows of `row_bytes` bytes each into tiles.
+/// Interleaves up to sixteen rows of `row_bytes` bytes each into tiles. Its `visit` has no
+/// requirements.
 struct InterleaveTiles<'a> {
     rows: &'a [u8],
     row_bytes: usize,

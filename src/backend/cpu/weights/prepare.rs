@@ -34,11 +34,12 @@ pub(crate) enum EmbeddingTable {
 }
 
 impl PreparedWeights {
-    /// Interleaves the quantised matrices that the products of `plan` read, and locates the float ones.
+    /// Interleaves the quantised matrices that the products of `plan` read, and locates the float
+    /// ones.
     ///
     /// # Errors
-    /// Where a weight is missing, unreadable or not as the graph says, the memory is refused, or the
-    /// caller of `progress` cancels.
+    /// If a weight is missing, unreadable or not as the graph says, the memory is refused, or
+    /// the caller of `progress` cancels.
     pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool, progress: &LoadProgress<'_>) -> Result<Self> {
         let mut prepared = Self { matrices: HashMap::new(), weights: weights.clone() };
         let mut quantized = HashMap::new();
@@ -114,7 +115,7 @@ impl PreparedWeights {
     /// Returns a constant, or a weight converted to f32.
     ///
     /// # Errors
-    /// Where the weight is missing or cannot be read.
+    /// If the weight is missing or cannot be read.
     pub fn vector(&self, operand: &Operand) -> Result<Arc<[f32]>> {
         match operand {
             Operand::Constant(row) => Ok(row.clone()),
@@ -123,7 +124,8 @@ impl PreparedWeights {
                 let weight = self.weights.get(slice, &[rows, columns])?;
                 let mut out = vec![0.0; rows * columns];
                 quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut out)?;
-                // A vector of a few kilobytes can keep a page of two megabytes of the file resident.
+                // A vector of a few kilobytes can keep a page of two megabytes of the file
+                // resident.
                 weight.done_with(0..weight.byte_len());
                 Ok(out.into())
             }
@@ -134,7 +136,7 @@ impl PreparedWeights {
     /// Writes row `row` of a table to `out` as f32; `bytes` is scratch.
     ///
     /// # Errors
-    /// Where the weight is missing.
+    /// If the weight is missing.
     pub fn read_row(&self, table: &EmbeddingTable, row: usize, bytes: &mut Vec<u8>, out: &mut [f32]) -> Result<()> {
         match table {
             EmbeddingTable::Packed(matrix) => match &**matrix {
@@ -155,8 +157,8 @@ impl PreparedWeights {
     }
 }
 
-/// Returns the names of the tensors that steps read where the weights have them: float matrices, and
-/// embedding tables that are not also quantised matrices.
+/// Returns the names of the tensors that steps read where the weights have them: float matrices,
+/// and embedding tables that are not also quantised matrices.
 pub(crate) fn read_in_place(plan: &Plan) -> Vec<Arc<str>> {
     let (mut names, mut packed) = (vec![], HashSet::new());
     for step in plan.steps() {

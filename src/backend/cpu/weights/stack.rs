@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::quant::ROWS;
 
-/// The shape of `count` matrices `[rows, columns]`, one after the other in a tensor. A plain matrix is
-/// a stack of one; experts share a tensor.
+/// The shape of `count` matrices `[rows, columns]`, one after the other in a tensor. A plain matrix
+/// is a stack of one; experts share a tensor.
 ///
-/// Products compute groups of sixteen rows. A group never has rows of two matrices, so the last group
-/// of each matrix may be partial.
+/// Products compute groups of sixteen rows. A group never has rows of two matrices, so the last
+/// group of each matrix may be partial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stack {
     pub count: usize,

@@ -1,6 +1,8 @@
-//! Multiplies rows of f32 with a matrix in the cache, which computes both scores and sums of values.
+//! Multiplies rows of f32 with a matrix in the cache, which computes both scores and sums of
+//! values.
 //!
-//! The matrix is converted as it is read, once for up to four rows. The sums of a tile stay in registers.
+//! The matrix is converted as it is read, once for up to four rows. The sums of a tile stay in
+//! registers.
 #![allow(clippy::needless_range_loop, reason = "rows and vectors are numbered, and there are constants to unroll by")]
 
 use super::element::CacheElement;
@@ -29,11 +31,12 @@ pub(super) struct CacheProduct {
 }
 
 impl CacheProduct {
-    /// Computes the product for `rows` rows. Meanwhile it prefetches as many bytes as it reads, from
-    /// `next` on.
+    /// Computes the product for `rows` rows. Meanwhile it prefetches as many bytes as it reads,
+    /// from `next` on.
     ///
     /// # Safety
-    /// The operands have the shapes above, in format `E`; no other thread uses `out`; the machine has `S`.
+    /// The operands have the shapes above, in format `E`; no other thread uses `out`; the machine
+    /// has `S`.
     #[inline(always)]
     pub unsafe fn add<S: Simd, E: CacheElement>(&self, rows: usize, mut next: Option<*const u8>) {
         let mut row = 0;

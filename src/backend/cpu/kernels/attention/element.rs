@@ -22,8 +22,8 @@ pub(super) trait CacheElement {
 
 /// A format of the cache.
 pub(super) trait CacheFormat: CacheElement {
-    /// Writes the elements of a block one after the other, and returns their scale as f16 bits, or 0 in a
-    /// format without scales.
+    /// Writes the elements of a block one after the other, and returns their scale as f16 bits, or
+    /// 0 in a format without scales.
     ///
     /// # Safety
     /// `to` is writable for `BLOCK * BYTES` bytes, and the machine has `S`.

@@ -1,9 +1,9 @@
 //! The layout of a head's keys or values in a page.
 //!
-//! Values are stored position by position, keys transposed: element by element, sixteen positions side by
-//! side. Scores are then products of scalars with vectors, as weighted sums of values are, and no sum goes
-//! across the lanes of a vector. In formats with scales these follow: the scales of a block of elements for
-//! all positions, then those of the next block.
+//! Values are stored position by position, keys transposed: element by element, sixteen positions
+//! side by side. Scores are then products of scalars with vectors, as weighted sums of values are,
+//! and no sum goes across the lanes of a vector. In formats with scales these follow: the scales of
+//! a block of elements for all positions, then those of the next block.
 
 use super::{
     cache_product::CacheMatrix,
@@ -65,12 +65,12 @@ impl HeadPage {
         self.start.wrapping_add(first * PAGE_POSITIONS * E::BYTES)
     }
 
-    /// Converts the elements to f32 for several readers: writes them to `to`, followed by the same scales,
-    /// and prefetches `next`.
+    /// Converts the elements to f32 for several readers: writes them to `to`, followed by the same
+    /// scales, and prefetches `next`.
     ///
     /// # Safety
-    /// `self` is readable; `to` is writable for `PAGE_POSITIONS` padded positions of f32 and their scales;
-    /// and the machine has `S`.
+    /// `self` is readable; `to` is writable for `PAGE_POSITIONS` padded positions of f32 and their
+    /// scales; and the machine has `S`.
     #[inline(always)]
     pub unsafe fn widen<S: Simd, E: CacheElement>(self, to: *mut u8, next: Option<Self>) -> Self {
         let widened = Self { start: to, ..self };
@@ -92,8 +92,8 @@ impl HeadPage {
     /// Writes the key of one position.
     ///
     /// # Safety
-    /// `x` is readable for `head_dim` elements, `self` is a page of format `E` that has the position, no
-    /// other thread uses it, and the machine has `S`.
+    /// `x` is readable for `head_dim` elements, `self` is a page of format `E` that has the
+    /// position, no other thread uses it, and the machine has `S`.
     #[inline(always)]
     pub unsafe fn write_key<S: Simd, E: CacheFormat>(self, position: usize, x: *const f32) {
         let CacheMatrix { start, row_bytes, group_bytes } = self.keys::<E>(0);
@@ -124,8 +124,8 @@ impl HeadPage {
         }
     }
 
-    /// Encodes the elements of a position block by block: writes the scales, and calls `put` with the first
-    /// element of each block and its encoded bytes.
+    /// Encodes the elements of a position block by block: writes the scales, and calls `put` with
+    /// the first element of each block and its encoded bytes.
     ///
     /// # Safety
     /// As [`HeadPage::write_key`].

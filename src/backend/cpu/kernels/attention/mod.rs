@@ -1,11 +1,12 @@
 //! Computes attention over the paged cache.
 //!
-//! A *block* is the query rows of a few tokens with all the query heads that read one key-value head, so
-//! a key is loaded once for all of them. The positions that a block sees are divided into *splits*. Within
-//! a split, pages are visited in order with a running maximum and sum
-//! ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)): there are never scores for more than a page. The
-//! partial results of the splits are then merged in order. Short runs have few blocks, so threads do their
-//! splits in parallel. That changes no result, and neither does the number of tokens in a run.
+//! A *block* is the query rows of a few tokens with all the query heads that read one key-value
+//! head, so a key is loaded once for all of them. The positions that a block sees are divided into
+//! *splits*. Within a split, pages are visited in order with a running maximum and sum ([Dao et al.
+//! 2022](https://arxiv.org/abs/2205.14135)): there are never scores for more than a page. The
+//! partial results of the splits are then merged in order. Short runs have few blocks, so threads
+//! do their splits in parallel. That changes no result, and neither does the number of tokens in a
+//! run.
 
 mod cache_product;
 mod element;
@@ -54,8 +55,8 @@ pub(crate) fn scratch_len(spec: AttentionSpec) -> usize {
 /// Writes the key and value of one token and head to their position in the cache.
 ///
 /// # Safety
-/// `k` and `v` are readable for `head_dim` floats, the cache has the position's page, no other thread uses
-/// that position of the head, and the machine has `S`.
+/// `k` and `v` are readable for `head_dim` floats, the cache has the position's page, no other
+/// thread uses that position of the head, and the machine has `S`.
 #[inline(always)]
 pub(crate) unsafe fn append<S: Simd>(to: &LayerPages<'_>, head: usize, position: usize, k: *const f32, v: *const f32) {
     // SAFETY: by the caller.
@@ -87,7 +88,8 @@ unsafe fn append_as<S: Simd, E: CacheFormat>(
 /// # Safety
 /// - `item` is below [`work_items`], and each item is computed once.
 /// - `scratch` is writable for [`scratch_len`] floats, which no other thread uses.
-/// - `queries` has the shapes that it documents. No other thread uses the rows of `out`, or the partials,
+/// - `queries` has the shapes that it documents. No other thread uses the rows of `out`, or the
+///   partials,
 ///   but other items of the same run.
 /// - The cache has a page for each position that the run's tokens see, and no thread writes these.
 /// - The machine has `S`.
@@ -114,8 +116,8 @@ unsafe fn attend_as<S: Simd, E: CacheElement>(queries: &Queries<'_>, item: usize
     unsafe {
         let block = QueryBlock::new(queries, rows, scratch.add(2 * len));
         let all = block.splits();
-        // A lone item keeps two partials in its scratch: the total, and that of the current split. One of
-        // several items leaves its partial to the thread that merges them.
+        // A lone item keeps two partials in its scratch: the total, and that of the current split.
+        // One of several items leaves its partial to the thread that merges them.
         let (splits, partials) = match items {
             1 => (all.clone(), scratch),
             _ => (all.start + item..all.start + item + 1, partials.add(index * items * len)),

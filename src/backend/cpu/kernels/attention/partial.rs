@@ -5,11 +5,11 @@ use crate::{backend::cpu::kernels::math, simd::Simd};
 /// Lanes in which the weights of a row are summed.
 const LANES: usize = 16;
 
-/// An unfinished softmax: for each row the maximum score, the sum of the weights relative to it, and the
-/// sum of the values with these weights.
+/// An unfinished softmax: for each row the maximum score, the sum of the weights relative to it,
+/// and the sum of the values with these weights.
 ///
-/// Every `unsafe` method requires that the floats of `start` are there, that no other thread uses them,
-/// and that the machine has the instruction set `S`.
+/// Every `unsafe` method requires that the floats of `start` are there, that no other thread uses
+/// them, and that the machine has the instruction set `S`.
 #[derive(Clone, Copy)]
 pub(super) struct Partial {
     pub rows: usize,
@@ -46,7 +46,7 @@ impl Partial {
     /// As [`Partial`] says; `row` is below `rows`.
     #[inline(always)]
     pub unsafe fn weight_sum<S: Simd>(&self, row: usize) -> f32 {
-        // SAFETY: by the caller. Vectors of fewer lanes leave the others zero.
+        // SAFETY: by the caller. Vectors of fewer lanes leave the rest at zero.
         unsafe { S::sum(S::load(self.sums(row))) }
     }
 

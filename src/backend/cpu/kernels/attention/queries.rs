@@ -55,8 +55,8 @@ pub(crate) struct Queries<'a> {
     pub done: &'a [AtomicUsize],
 }
 
-/// The query rows of a block: `tokens` tokens from `first` on, each with the `group` query heads that read
-/// key-value head `kv_head`.
+/// The query rows of a block: `tokens` tokens from `first` on, each with the `group` query heads
+/// that read key-value head `kv_head`.
 #[derive(Clone, Copy)]
 pub(super) struct QueryRows {
     pub first: usize,

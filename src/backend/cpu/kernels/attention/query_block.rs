@@ -17,8 +17,8 @@ use crate::{
     simd::Simd,
 };
 
-/// Rows from which keys and values with scales are converted to f32 once for all rows, rather than for
-/// every few rows.
+/// Rows from which keys and values with scales are converted to f32 once for all rows, rather than
+/// for every few rows.
 const WIDENING_ROWS: usize = 17;
 
 /// A block of query rows: its queries, and memory for its scores.
@@ -135,8 +135,8 @@ impl<'a> QueryBlock<'a> {
         }
     }
 
-    /// Writes the scores of all rows with the page's keys to `weights`. Columns past `positions` get
-    /// unspecified scores, as the page has no keys there yet.
+    /// Writes the scores of all rows with the page's keys to `weights`. Columns past `positions`
+    /// get unspecified scores, as the page has no keys there yet.
     ///
     /// # Safety
     /// As [`super::attend`]; `keys` are in format `E`.
@@ -160,7 +160,8 @@ impl<'a> QueryBlock<'a> {
         }
     }
 
-    /// Turns the scores of a row into weights at the positions `seen` of the page, and into 0 elsewhere.
+    /// Turns the scores of a row into weights at the positions `seen` of the page, and into 0
+    /// elsewhere.
     ///
     /// # Safety
     /// As [`super::attend`]; `to` has the row.
@@ -246,7 +247,8 @@ impl<'a> QueryBlock<'a> {
         }
     }
 
-    /// Divides the sums of values by the sums of weights, and writes them to the rows of the results.
+    /// Divides the sums of values by the sums of weights, and writes them to the rows of the
+    /// results.
     ///
     /// # Safety
     /// As [`super::attend`]; `from` has the block's rows.

@@ -1,4 +1,5 @@
-//! Divides the attention of a run into blocks of query rows, and the positions that they see into splits.
+//! Divides the attention of a run into blocks of query rows, and the positions that they see into
+//! splits.
 
 use super::partial::Partial;
 use crate::{graph::AttentionSpec, kv_cache::PAGE_POSITIONS};
@@ -39,11 +40,11 @@ pub(crate) fn partials_len(spec: AttentionSpec, start: usize, tokens: usize) -> 
     }
 }
 
-/// Returns an upper bound of [`partials_len`], summed over the runs of a step that has up to `tokens`
-/// tokens, and whose runs end at positions that add up to `positions` at most.
+/// Returns an upper bound of [`partials_len`], summed over the runs of a step that has up to
+/// `tokens` tokens, and whose runs end at positions that add up to `positions` at most.
 pub(crate) fn partials_bound(spec: AttentionSpec, tokens: usize, positions: usize) -> usize {
-    // A run has up to one item more than whole splits, and each item has at most as many floats as the
-    // run's tokens would have one by one.
+    // A run has up to one item more than whole splits, and each item has at most as many floats as
+    // the run's tokens would have one by one.
     let splits = positions / SPLIT_POSITIONS;
     let items_of_tokens = splits.saturating_mul(tokens.min(block_tokens(spec))).saturating_add(tokens);
     items_of_tokens.saturating_mul(spec.kv_heads * partial_len(spec, 1))

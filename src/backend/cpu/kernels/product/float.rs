@@ -115,8 +115,8 @@ unsafe fn multiply<S: Simd, W: FloatWeight>(matrix: &FloatMatrix, group: usize, 
 /// Writes the products of four rows with `N` tokens, from `token` on, to `c`.
 ///
 /// # Safety
-/// The rows are readable for `columns` elements, `input` has the tokens, `c` is writable for four floats
-/// of each token's row, and the machine has `S`.
+/// The rows are readable for `columns` elements, `input` has the tokens, `c` is writable for four
+/// floats of each token's row, and the machine has `S`.
 #[inline(always)]
 unsafe fn four_rows<S: Simd, W: FloatWeight, const N: usize>(
     rows: [*const u8; 4],

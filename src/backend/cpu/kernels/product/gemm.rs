@@ -1,4 +1,5 @@
-//! Multiplies with many tokens: a chunk of columns is unpacked into the first-level cache for all of them.
+//! Multiplies with many tokens: a chunk of columns is unpacked into the first-level cache for all
+//! of them.
 #![allow(clippy::needless_range_loop, reason = "tokens are numbered, and their number is a constant to unroll by")]
 
 use std::marker::PhantomData;
@@ -121,7 +122,8 @@ unsafe fn multiply_chunk<S: Simd, T: Tile>(
             multiply_on_unit::<S, T, 4>(unpacked, groups, &x(token), c(token));
             token += 4;
         }
-        // The sums of eight tokens fit the registers of a wide instruction set, and share each load of codes.
+        // The sums of eight tokens fit the registers of a wide instruction set, and share each load
+        // of codes.
         while S::WIDTH == 16 && token + 8 <= tokens {
             multiply_vectors::<S, T, 8>(unpacked, groups, &x(token), c(token));
             token += 8;
@@ -163,8 +165,8 @@ unsafe fn multiply_vectors<S: Simd, T: Tile, const N: usize>(
     }
 }
 
-/// Computes [`multiply_vectors`] with the integer products of the matrix unit, which takes `N` tokens at a
-/// time and works one group ahead of the vectors that scale its sums.
+/// Computes [`multiply_vectors`] with the integer products of the matrix unit, which takes `N`
+/// tokens at a time and works one group ahead of the vectors that scale its sums.
 ///
 /// # Safety
 /// As [`multiply_vectors`]; `S::Unit` takes `N` tokens and has begun with the words of a group.

@@ -28,12 +28,13 @@ pub(super) trait GroupCodes {
     unsafe fn word<S: Simd>(&self, index: usize) -> S::I;
 }
 
-/// Prefetches memory ahead of the tile. Over all groups of a tile it requests as many bytes as a tile has.
+/// Prefetches memory ahead of the tile. Over all groups of a tile it requests as many bytes as a
+/// tile has.
 ///
-/// Small tiles are read sequentially, which the hardware prefetcher recognises: a hint brings them into
-/// the first-level cache. Large tiles have fields far apart that are read together. All that the hardware
-/// then misses must be requested here, into the second-level cache: the first cannot have as many requests
-/// under way as memory can serve.
+/// Small tiles are read sequentially, which the hardware prefetcher recognises: a hint brings them
+/// into the first-level cache. Large tiles have fields far apart that are read together. All that
+/// the hardware then misses must be requested here, into the second-level cache: the first cannot
+/// have as many requests under way as memory can serve.
 ///
 /// # Safety
 /// The machine has `S`.
@@ -52,8 +53,8 @@ pub(super) unsafe fn prefetch<S: Simd, T: Tile>(tile: *const u8, group: usize) {
     }
 }
 
-/// Adds the products of a group, whose first column is `column` of the chunk, with the chunk's first `N`
-/// tokens to `acc`.
+/// Adds the products of a group, whose first column is `column` of the chunk, with the chunk's
+/// first `N` tokens to `acc`.
 ///
 /// # Safety
 /// The chunk has these columns and tokens, `codes` is readable, and the machine has `S`.
@@ -88,8 +89,8 @@ pub(super) unsafe fn accumulate<S: Simd, C: GroupCodes, const N: usize>(
     }
 }
 
-/// Adds the integer sums of a group with `N` tokens to `acc`, times the scales of weights and activations,
-/// minus the group's minimum times the sum of its activations.
+/// Adds the integer sums of a group with `N` tokens to `acc`, times the scales of weights and
+/// activations, minus the group's minimum times the sum of its activations.
 ///
 /// # Safety
 /// The chunk has the group's columns and `N` tokens, and the machine has `S`.

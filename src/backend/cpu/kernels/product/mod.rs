@@ -1,8 +1,8 @@
 //! Multiplies sixteen rows of a matrix with the activations of some tokens.
 //!
-//! The result is `c [tokens, 16]`. For few tokens ([`gemv`]) the packed codes go straight from memory into
-//! the products. For more ([`gemm`]), 256 columns at a time are unpacked into the first-level cache, and
-//! used for all tokens.
+//! The result is `c [tokens, 16]`. For few tokens ([`gemv`]) the packed codes go straight from
+//! memory into the products. For more ([`gemm`]), 256 columns at a time are unpacked into the
+//! first-level cache, and used for all tokens.
 
 mod float;
 mod gemm;
@@ -25,12 +25,12 @@ use crate::{
 /// Largest number of tokens that [`gemv`] multiplies.
 const GEMV_TOKENS: usize = 8;
 
-/// Writes the product of the matrix's row `16 * group + r` with token `t` to `c[t][r]`. Rows past the
-/// end of the matrix give unspecified numbers.
+/// Writes the product of the matrix's row `16 * group + r` with token `t` to `c[t][r]`. Rows past
+/// the end of the matrix give unspecified numbers.
 ///
 /// # Safety
-/// The rows of `input` are as wide as the matrix, `group` is below the matrix's groups, `c` is writable
-/// for `input.tokens * 16` floats that no other thread uses, and the machine has `S`.
+/// The rows of `input` are as wide as the matrix, `group` is below the matrix's groups, `c` is
+/// writable for `input.tokens * 16` floats that no other thread uses, and the machine has `S`.
 #[inline(always)]
 pub(crate) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input: &Input, c: *mut f32) {
     // SAFETY: by the caller.
@@ -65,7 +65,7 @@ pub(crate) unsafe fn group_gemm<S: Simd>(packed: &PackedMatrix, group: usize, in
     unsafe { quant::visit_tile(packed.dtype, GemmProduct(product)) };
 }
 
-/// A [`PackedProduct`] that is known to have many tokens.
+/// The operands of [`group_gemm`]. Its `visit` requires what [`group_gemm`] does.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 struct GemmProduct<'a, S>(PackedProduct<'a, S>);
 
@@ -81,7 +81,8 @@ impl<S: Simd> TileVisitor for GemmProduct<'_, S> {
     }
 }
 
-/// The operands of [`group_product`] for a packed matrix, before its format is known.
+/// The operands of [`group_product`] for a packed matrix, whose format is not known yet. Its
+/// `visit` requires what [`group_product`] does.
 struct PackedProduct<'a, S> {
     /// The tiles of the group.
     tiles: *const u8,
@@ -103,7 +104,8 @@ impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
                 return gemm::multiply::<S, T>(tiles, x, tokens, c);
             }
             let mut token = 0;
-            // Thirty-two registers hold the sums of eight tokens, so codes are decoded once for them.
+            // Thirty-two registers hold the sums of eight tokens, so codes are decoded once for
+            // them.
             if S::WIDTH == 16 && tokens == GEMV_TOKENS {
                 return gemv::multiply::<S, T, GEMV_TOKENS>(tiles, x, 0, c);
             }

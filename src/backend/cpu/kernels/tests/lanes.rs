@@ -170,6 +170,6 @@ fn f32_rounds_to_the_nearest_byte() {
 }
 
 #[test]
-fn exp_is_within_its_error() {
+fn exp_is_within_its_error_in_every_lane() {
     on_each_set(&Exponential);
 }

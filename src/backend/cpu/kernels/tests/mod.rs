@@ -1,5 +1,5 @@
-//! Tests tiles, as `PackedMatrix` writes them and each instruction set reads them, against the reference
-//! decoders of the formats.
+//! Tests tiles, as `PackedMatrix` writes them and each instruction set reads them, against the
+//! reference decoders of the formats.
 
 mod lanes;
 
@@ -98,7 +98,8 @@ fn dequantized(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     weights
 }
 
-/// Returns blocks of random bytes with weights so far from overflow that their minima are finite too.
+/// Returns blocks of random bytes with weights so far from overflow that their minima are finite
+/// too.
 fn random_blocks(dtype: DType, count: usize, random: &Random) -> Vec<u8> {
     let block = || loop {
         let block: Vec<u8> = (0..dtype.block_bytes()).map(|_| random.byte()).collect();

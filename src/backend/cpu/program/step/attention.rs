@@ -19,7 +19,8 @@ impl StepContext<'_> {
         for index in worker.share(self.step.tokens.len() * spec.kv_heads) {
             let (token, head) = (index / spec.kv_heads, index % spec.kv_heads);
             let layer = self.layer_pages(self.run_of(token), spec.layer);
-            // SAFETY: by the caller; the run's pages hold its positions, and each belongs to one token.
+            // SAFETY: by the caller; the run's pages hold its positions, and each belongs to one
+            // token.
             unsafe {
                 let [k, v] = [k, v].map(|rows| self.row(rows, token).add(head * spec.head_dim).cast_const());
                 (self.kernels.append)(&layer, head, self.position(token), k, v);

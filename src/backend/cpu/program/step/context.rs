@@ -42,7 +42,8 @@ pub(crate) struct StepContext<'a> {
     /// Partial results of attention, run after run.
     pub partials: *mut f32,
     experts: &'a AlignedBytes,
-    /// `[runs, kv_heads]`: see [`Queries::done`](crate::backend::cpu::kernels::attention::Queries::done).
+    /// `[runs, kv_heads]`: see
+    /// [`Queries::done`](crate::backend::cpu::kernels::attention::Queries::done).
     pub splits_done: Vec<AtomicUsize>,
     pub runs: Vec<RunPlace<'a>>,
     /// The run of each token.
@@ -152,8 +153,8 @@ impl<'a> StepContext<'a> {
         self.cache.layer_pages(layer, &run.pages)
     }
 
-    /// Returns the state of a run for recurrent op `op`. Steps of graphs with such ops have a state for
-    /// each run, which `Bounds` has checked.
+    /// Returns the state of a run for recurrent op `op`. Steps of graphs with such ops have a state
+    /// for each run, which `Bounds` has checked.
     pub fn run_state(&self, run: &RunPlace<'_>, op: usize) -> RunState {
         let none = RunState { from: ptr::null(), to: ptr::null_mut(), checkpoints: Vec::new() };
         run.state.map_or(none, |update| self.cache.run_state(op, run.start, update))

@@ -79,8 +79,8 @@ impl StepContext<'_> {
         let c = self.scratch(worker);
         let gated = self.kernels.activation(layer.spec.activation).gated;
         let bytes = layer.bytes_per_expert(ExpertStage::GateUp);
-        // SAFETY: by the caller; the scratch holds two results of sixteen rows, and a group's columns are
-        // this thread's alone.
+        // SAFETY: by the caller; the scratch holds two results of sixteen rows, and a group's
+        // columns are this thread's alone.
         unsafe {
             self.for_each_group(index, gate, bytes, slots, worker, |expert, group, of_expert| {
                 let tokens = of_expert.len();
@@ -124,8 +124,8 @@ impl StepContext<'_> {
         }
     }
 
-    /// Calls `work` with the expert, the group and the expert's slots, for each group of sixteen rows of
-    /// the experts that have slots. `bytes` are those that an expert's matrices have.
+    /// Calls `work` with the expert, the group and the expert's slots, for each group of sixteen
+    /// rows of the experts that have slots. `bytes` are those that an expert's matrices have.
     ///
     /// # Safety
     /// As [`experts`](Self::experts), after [`ExpertStage::Group`].

@@ -26,8 +26,8 @@ impl StepContext<'_> {
         let columns = if matrices.iter().any(|matrix| matrix.is_quantized()) { x.width } else { 0 };
         let input = Input { q8: Q8Activations::new(self.q8, tokens, columns), f32: self.rows(*x), tokens };
         let c = self.scratch(worker);
-        // SAFETY: by the caller; the scratch holds two results of sixteen rows, and a group's columns are
-        // this thread's alone.
+        // SAFETY: by the caller; the scratch holds two results of sixteen rows, and a group's
+        // columns are this thread's alone.
         let multiply = |group| unsafe {
             let product = |matrix: &Matrix, group, c| (self.kernels.product)(matrix, group, &input, c);
             match epilogue {
@@ -56,7 +56,8 @@ impl StepContext<'_> {
     /// Copies the results of a group, `[tokens, 16]`, to their columns of `out`.
     ///
     /// # Safety
-    /// As [`super::run_tasks`]; `c` is readable, and the group's columns of `out` are this thread's alone.
+    /// As [`super::run_tasks`]; `c` is readable, and the group's columns of `out` are this thread's
+    /// alone.
     unsafe fn write_group(&self, out: Buffer, group: usize, c: *const f32, tokens: usize) {
         let first = group * ROWS;
         let len = ROWS.min(out.width - first);

@@ -21,7 +21,7 @@ impl StepContext<'_> {
     /// Looks up the rows of the tokens.
     ///
     /// # Errors
-    /// Where a row cannot be read.
+    /// If a row cannot be read.
     ///
     /// # Safety
     /// As [`super::run_tasks`].
@@ -159,7 +159,8 @@ impl StepContext<'_> {
     pub unsafe fn rope(&self, spec: &RopeSpec, x: Buffer, angles: usize, out: Buffer, worker: Worker<'_>) {
         let table = self.angles(angles);
         for row in worker.share(self.row_count(out.rows)) {
-            // SAFETY: by the caller; the row of `out` is this thread's alone, and the table is complete.
+            // SAFETY: by the caller; the row of `out` is this thread's alone, and the table is
+            // complete.
             unsafe {
                 let angles = slice::from_raw_parts(table.row(row), table.stride);
                 rope::rotate(*spec, self.row(x, row), angles, self.row(out, row), out.width);
@@ -174,8 +175,8 @@ impl StepContext<'_> {
     pub unsafe fn route(&self, top_k: usize, logits: Buffer, out: Buffer, worker: Worker<'_>) {
         let mut chosen = Vec::with_capacity(top_k);
         for row in worker.share(self.row_count(out.rows)) {
-            // SAFETY: by the caller; the row of `out` is this thread's alone, and its slot is not that of
-            // `logits`.
+            // SAFETY: by the caller; the row of `out` is this thread's alone, and its slot is not
+            // that of `logits`.
             unsafe {
                 let logits = slice::from_raw_parts(self.row(logits, row), out.width);
                 let out = slice::from_raw_parts_mut(self.row(out, row), out.width);
@@ -184,7 +185,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Copies the rows of which the step wants logits.
+    /// Copies the rows whose logits the step returns.
     ///
     /// # Safety
     /// As [`super::run_tasks`].

@@ -15,10 +15,10 @@ use crate::{
 /// Does a thread's share of all tasks, and measures their times in `profile`.
 ///
 /// # Errors
-/// Where a weight cannot be read. The other threads still finish their shares.
+/// If a weight cannot be read. The other threads still finish their shares.
 ///
 /// # Safety
-/// - `tasks` are those of the plan that `context` is for.
+/// - `tasks` belong to the plan that `context` was made for.
 /// - `Bounds` has checked the step, and memory and cache have room for it.
 /// - Every thread of the call runs this function with the same tasks and context.
 /// - Only thread 0 has a profile.
@@ -45,7 +45,7 @@ pub(crate) unsafe fn run_tasks(
                 break;
             }
         }
-        // After an error the thread goes on to meet the others at the barriers.
+        // After an error the thread still meets the other threads at the barriers.
         if result.is_ok() {
             // SAFETY: by the caller; threads meet where a task reads the results of another thread.
             result = unsafe { context.run_task(index, task, worker) };
@@ -59,10 +59,11 @@ impl StepContext<'_> {
     /// Does a thread's share of task number `index`.
     ///
     /// # Errors
-    /// Where a weight cannot be read.
+    /// If a weight cannot be read.
     ///
     /// # Safety
-    /// As [`run_tasks`]; and all threads are at this task, or at another with no barrier in between.
+    /// As [`run_tasks`]; and all threads are at this task, or at another with no barrier in
+    /// between.
     unsafe fn run_task(&self, index: usize, task: &Task, worker: Worker<'_>) -> Result<()> {
         // SAFETY: by the caller.
         unsafe {
