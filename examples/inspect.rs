@@ -11,7 +11,7 @@ use std::{
 use common::Failure;
 use inkstone::{
     backend::{Backend, cpu::Cpu},
-    gguf::{Gguf, TensorInfo},
+    gguf::{Gguf, Origin, TensorInfo},
     graph::{Graph, Op, Rows, Source},
     models::{self, Model},
     optimize::{Optimized, Target, optimize},
@@ -25,7 +25,7 @@ mod model;
 const USAGE: &str = "
 Usage: inspect MODEL [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTIONS]
 
-Shows the metadata and tensors of a GGUF file, or of a directory of safetensors in GGUF's terms, the memory that the model
+Shows the metadata and tensors of a GGUF file, or of a directory of safetensors under GGUF's names, the memory that the model
 takes with its number of parameters and how many of them a token uses, and the graph of its computation before and after
 optimisation. Naming some of these shows them alone.
 
@@ -51,9 +51,9 @@ fn main() -> ExitCode {
         }
         let [metadata, tensors, memory, graph] = sections;
         if metadata {
-            match gguf.version() {
-                Some(version) => writeln!(out, "GGUF version {version}")?,
-                None => writeln!(out, "safetensors, in GGUF's terms")?,
+            match gguf.origin() {
+                Origin::File { version } => writeln!(out, "GGUF version {version}")?,
+                Origin::Directory => writeln!(out, "safetensors, with GGUF keys and tensor names")?,
             }
             gguf.metadata().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))?;
         }
@@ -89,7 +89,7 @@ fn parameters(graph: &Graph) -> [usize; 2] {
             let (Source::Weight { slice, .. }, Rows::Fixed(rows)) = (&value.source, value.shape.rows) else { continue };
             let all = rows * value.shape.width;
             let active = match &node.op {
-                Op::Experts(spec) if operand > 1 => all / spec.experts * spec.used,
+                Op::Experts(spec) if operand > 1 => all / spec.experts * spec.top_k,
                 _ => all,
             };
             counts.insert(slice, [all, active]);

@@ -133,7 +133,7 @@ impl Sizes {
         let Operand::Weight { shape, .. } = down else { return None };
         Some(Self {
             experts: spec.experts,
-            used: spec.used,
+            used: spec.top_k,
             hidden: step.outputs.first()?.shape.width,
             ffn: shape.width,
             coded: !first.iter().all(is_float),

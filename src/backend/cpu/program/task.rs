@@ -283,7 +283,7 @@ impl Lowering<'_> {
                 }
                 Task::Attend { spec: *spec, q: buffer(&inputs[0])?, out }
             }
-            Op::Route { used } => Task::Route { used: *used, logits: buffer(&inputs[0])?, out },
+            Op::Route { top_k } => Task::Route { used: *top_k, logits: buffer(&inputs[0])?, out },
             Op::Experts(spec) => {
                 let experts = Arc::new(Experts::new(step, *spec, self.prepared, out)?);
                 let stages = Stage::ALL.map(|(name, stage)| (name, Task::Experts(stage, experts.clone())));

@@ -100,9 +100,9 @@ impl Lowering<'_> {
 
     pub(super) fn experts(&mut self, op: &'static str, step: &PlanStep, made: &Made, spec: ExpertsSpec) -> Result<()> {
         let x = place(&step.inputs[0])?;
-        let taken = Resource::Taken(place(&step.inputs[1])?.slot.index(), spec.used);
+        let taken = Resource::Taken(place(&step.inputs[1])?.slot.index(), spec.top_k);
         let stacks = self.stacks(step, spec)?;
-        if self.groups(x.shape.rows, spec.used) {
+        if self.groups(x.shape.rows, spec.top_k) {
             self.grouped(&Grouped { op, spec, x: &x, taken, stacks: &stacks }, made);
             return Ok(());
         }
@@ -172,10 +172,10 @@ impl Lowering<'_> {
                 "parts_joined": 1, "glu": function(spec.activation), "stores": !emits, "x_norm": x_norm,
                 "emits": if emits { json!({ "norm": false }) } else { Value::Null },
                 "out_blocks": if emits { ffn / UNIT } else { 0 },
-                "mixture": { "experts": spec.experts, "used": spec.used, "sums": false },
+                "mixture": { "experts": spec.experts, "used": spec.top_k, "sums": false },
             }),
         );
-        let groups = [Count::Fixed(ffn.div_ceil(shape.group_rows())), count(x.shape.rows, 1), Count::Fixed(spec.used)];
+        let groups = [Count::Fixed(ffn.div_ceil(shape.group_rows())), count(x.shape.rows, 1), Count::Fixed(spec.top_k)];
         Kernel { template: "matmul_few", values, bindings, groups }
     }
 
@@ -189,7 +189,7 @@ impl Lowering<'_> {
             values,
             json!({
                 "parts_joined": 1, "glu": Value::Null, "stores": true, "x_norm": Value::Null, "emits": Value::Null,
-                "out_blocks": 0, "mixture": { "experts": spec.experts, "used": spec.used, "sums": true },
+                "out_blocks": 0, "mixture": { "experts": spec.experts, "used": spec.top_k, "sums": true },
             }),
         );
         let groups = [Count::Fixed(rows.div_ceil(shape.group_rows())), count(out.shape.rows, 1), Count::Fixed(1)];

@@ -82,7 +82,7 @@ impl Lowering<'_> {
         self.push(op, kernel);
         self.slots_products(layer, &stacks[2..], &slots, &[Resource::Slots(1)], stride(&made.place));
         let values = json!({
-            "workgroup": 64, "width": made.place.shape.width, "used": spec.used,
+            "workgroup": 64, "width": made.place.shape.width, "used": spec.top_k,
             "x_stride": stride(&made.place), "y_stride": stride(&made.place),
         });
         let bindings = vec![
@@ -102,7 +102,7 @@ impl Lowering<'_> {
     }
 
     fn grouping(&self, layer: &Grouped<'_>) -> Kernel {
-        let ExpertsSpec { experts, used, .. } = layer.spec;
+        let ExpertsSpec { experts, top_k: used, .. } = layer.spec;
         let values = json!({
             "workgroup": WORKGROUP.min(self.traits.workgroup), "experts": experts, "used": used,
             "tile": tiles::SLOTS, "count_at": count_at(layer.x.shape.rows),
@@ -143,7 +143,7 @@ impl Lowering<'_> {
         form: Form,
         out_stride: usize,
     ) -> Kernel {
-        let ExpertsSpec { experts, used, .. } = layer.spec;
+        let ExpertsSpec { experts, top_k: used, .. } = layer.spec;
         let half = form == Form::Half;
         let tile = self.slots_tile(form, x.width);
         let mut bindings = match half {
@@ -212,7 +212,7 @@ impl Lowering<'_> {
             half: [Resource::SlotHalf, Resource::SlotHalfScale],
             width: layer.stacks[0].rows,
             stride,
-            count: Count::Slots(layer.x.shape.rows, layer.spec.used),
+            count: Count::Slots(layer.x.shape.rows, layer.spec.top_k),
         };
         self.rows_to(values, bindings, &target, None, None)
     }
