@@ -14,7 +14,7 @@ use std::{
 
 use inkstone::{
     backend::{Backend, cpu::Cpu},
-    gguf::{Gguf, TensorInfo},
+    gguf::{Gguf, Origin, TensorInfo},
     graph::{Graph, Op, Rows, Source},
     models::{self, Model},
     optimize::{Optimized, Target, optimize},
@@ -52,9 +52,9 @@ fn main() -> ExitCode {
         }
         let [metadata, tensors, memory, graph] = sections;
         if metadata {
-            match gguf.version() {
-                Some(version) => writeln!(out, "GGUF version {version}")?,
-                None => writeln!(out, "safetensors, under GGUF names")?,
+            match gguf.origin() {
+                Origin::File { version } => writeln!(out, "GGUF version {version}")?,
+                Origin::Directory => writeln!(out, "safetensors, under GGUF names")?,
             }
             gguf.metadata().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))?;
         }
@@ -90,7 +90,7 @@ fn parameters(graph: &Graph) -> [usize; 2] {
             let (Source::Weight { slice, .. }, Rows::Fixed(rows)) = (&value.source, value.shape.rows) else { continue };
             let all = rows * value.shape.width;
             let active = match &node.op {
-                Op::Experts(spec) if operand > 1 => all / spec.experts * spec.used,
+                Op::Experts(spec) if operand > 1 => all / spec.experts * spec.top_k,
                 _ => all,
             };
             counts.insert(slice, [all, active]);

@@ -1,9 +1,10 @@
-//! From a graph to steps over few buffers.
+//! Orders the nodes of a graph as steps, and gives their values buffers.
 //!
-//! In: a [`Graph`]. Out: a [`Plan`], the steps that a backend executes in order and the buffer slots that they read and
-//! write. A value has its slot from the node that makes it to its last use, so a model of any depth needs the slots of
-//! one layer; an op that can update an operand in place takes that operand's slot over. Sizes stay symbolic:
-//! one plan serves steps of every length, and [`Plan::bytes`] says what a given length needs.
+//! The input is a [`Graph`]; the output is a [`Plan`]: the steps that a backend executes in order,
+//! and the slots (buffers) that they read and write. A value occupies its slot from the node that
+//! makes it to its last use, so a model of any depth needs the slots of one layer. An op that can
+//! update an operand in place takes over the operand's slot. Sizes stay symbolic: one plan serves
+//! steps of every length, and [`Plan::bytes`] returns the memory for a given length.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -13,38 +14,39 @@ use crate::{
     weights::TensorSlice,
 };
 
-/// Names a slot of a plan.
+/// The id of a slot of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(u32);
 
 impl SlotId {
-    /// Its position in [`Plan::slots`].
+    /// Returns the slot's position in [`Plan::slots`].
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A buffer of f32 elements that values take turns in.
+/// A buffer of f32 elements that holds several values, one after the other in time.
 ///
-/// Values of different kinds of rows never share one, so that its size is a product and needs no maximum.
+/// All values of a slot have the same kind of rows, so the size of the slot is a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// What its number of rows is.
+    /// The number of rows.
     pub rows: Rows,
-    /// The width of its widest value. A narrower value lies packed at its start, its rows without gaps.
+    /// The width of the widest value. A narrower value is packed at the start, its rows without
+    /// gaps.
     pub width: usize,
 }
 
-/// A value in a slot.
+/// The place of a value in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Where it lies.
+    /// The slot, at whose start the value lies.
     pub slot: SlotId,
-    /// Its own shape; the width is the distance between its rows.
+    /// The value's shape; its rows are `width` elements apart.
     pub shape: Shape,
 }
 
-/// Where a step reads an operand.
+/// The source of an operand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     /// The step's token ids.
@@ -53,12 +55,12 @@ pub enum Operand {
     Weight {
         /// Its name in the file, and the rows.
         slice: TensorSlice,
-        /// The format of its elements.
+        /// The format of the elements.
         dtype: DType,
         /// `[rows, columns]`.
         shape: Shape,
     },
-    /// One row of numbers.
+    /// A constant row.
     Constant(Arc<[f32]>),
     /// The result of an earlier step.
     Slot(Place),
@@ -67,12 +69,13 @@ pub enum Operand {
 /// An op with the places of its operands and results.
 #[derive(Clone, Debug)]
 pub struct PlanStep {
-    /// What is computed.
+    /// The op.
     pub op: Op,
-    /// Its operands, in the op's order.
+    /// The operands, in the op's order.
     pub inputs: Vec<Operand>,
-    /// Its results, in the op's order. They share no slot with each other, nor with an operand, except that the first
-    /// may lie in the slot of the operand that the op updates in place.
+    /// The results, in the op's order. No two results share a slot, and no result shares a slot
+    /// with an operand, except that the first may have the slot of the operand that the op updates
+    /// in place.
     pub outputs: Vec<Place>,
 }
 
@@ -82,22 +85,22 @@ impl PlanStep {
         &self.inputs[self.op.properties().matrices_of(self.inputs.len())]
     }
 
-    /// How many matrices lie one after the other in number `index` of [`matrices`](Self::matrices): those of experts, or
-    /// one.
+    /// Returns the number of matrices stacked in operand `index` of [`matrices`](Self::matrices):
+    /// one or two for each expert, and 1 for any other op.
     pub fn stacked(&self, index: usize) -> usize {
         let Op::Experts(spec) = &self.op else { return 1 };
         let gate_and_up_joined = self.matrices().len() == 2 && index == 0;
         if gate_and_up_joined { 2 * spec.experts } else { spec.experts }
     }
 
-    /// The operand that the first result overwrites, if any.
+    /// Returns the position of the operand that the first result overwrites, if any.
     pub fn in_place(&self) -> Option<usize> {
         let result = self.outputs.first()?;
         self.inputs.iter().position(|input| matches!(input, Operand::Slot(place) if place.slot == result.slot))
     }
 }
 
-/// The steps of a graph's computation, in order, and the slots that they work in.
+/// The steps of a graph's computation, in order, and the slots of their values.
 #[derive(Clone, Debug)]
 pub struct Plan {
     steps: Vec<PlanStep>,
@@ -106,17 +109,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Orders the nodes of `graph` as they stand and gives every result a slot.
+    /// Makes a step of each node of `graph`, in the same order, and gives every result a slot.
     ///
     /// # Errors
-    /// [`Error::Graph`] where the graph breaks an invariant.
+    /// [`Error::Graph`] if the graph is not valid.
     pub fn new(graph: &Graph) -> Result<Self> {
         graph.verify()?;
-        let (tenancies, of_value) = tenancies(graph);
-        let (slots, of_tenancy) = assign(&tenancies);
+        let Lifetimes { lifetimes, by_value } = Lifetimes::new(graph);
+        let Slots { slots, by_lifetime } = Slots::assign(&lifetimes);
         let place = |id: ValueId| {
-            let tenancy = of_value[id.index()]?;
-            Some(Place { slot: of_tenancy[tenancy], shape: graph.shape(id) })
+            let lifetime = by_value[id.index()]?;
+            Some(Place { slot: by_lifetime[lifetime], shape: graph.shape(id) })
         };
         let missing = |id: ValueId| Error::Graph(format!("no node makes %{}", id.index()));
         let placed = |id: &ValueId| place(*id).ok_or_else(|| missing(*id));
@@ -132,23 +135,23 @@ impl Plan {
         Ok(Self { steps, slots, logits: placed(&graph.logits())? })
     }
 
-    /// The steps, in order of execution.
+    /// Returns the steps, in order of execution.
     pub fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
 
-    /// The slots, by [`SlotId`].
+    /// Returns the slots, by [`SlotId`].
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Where the logits lie after the last step, `[Outputs, vocabulary]`.
+    /// Returns the place of the logits after the last step, `[Outputs, vocabulary]`.
     pub fn logits(&self) -> Place {
         self.logits
     }
 
-    /// The bytes of all slots for a step of `tokens` tokens that wants the logits of `outputs` of them; `usize::MAX`
-    /// where that many cannot be counted.
+    /// Returns the bytes of all slots for a step of `tokens` tokens that returns the logits of
+    /// `outputs` of them, or `usize::MAX` if the number overflows.
     pub fn bytes(&self, tokens: usize, outputs: usize) -> usize {
         let sizes = self.slots.iter().map(|slot| {
             let rows = match slot.rows {
@@ -174,47 +177,57 @@ fn operand(graph: &Graph, id: ValueId, place: Option<Place>) -> Option<Operand> 
     }
 }
 
-/// The time that a value needs a slot for, with those that update it in place one after the other.
-struct Tenancy {
+/// The nodes from the first to the last that need a slot: for a value, and for the values that
+/// update it in place one after the other.
+struct Lifetime {
     shape: Shape,
     /// The node that makes the first value.
     first: usize,
-    /// The node that reads the last value for the last time.
+    /// The last node that reads the last value.
     last: usize,
 }
 
-impl Tenancy {
-    /// Both need a slot at some node. The bounds count, so that no result lies in the slot of another's operand.
+impl Lifetime {
+    /// Returns whether some node needs both. Both ends are inclusive, so no result has the slot of
+    /// an operand of the same node.
     fn overlaps(&self, other: &Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 }
 
-/// All tenancies, and by value which one it is part of: none for weights, constants and the tokens.
-fn tenancies(graph: &Graph) -> (Vec<Tenancy>, Vec<Option<usize>>) {
-    let last_reads = last_reads(graph);
-    let mut tenancies: Vec<Tenancy> = Vec::new();
-    let mut of_value: Vec<Option<usize>> = vec![None; graph.values().len()];
-    for (index, node) in graph.nodes().iter().enumerate() {
-        for (output, id) in node.outputs.iter().enumerate() {
-            let (shape, last) = (graph.shape(*id), last_reads[id.index()]);
-            let overwritten = node.op.properties().in_place.filter(|_| output == 0).map(|operand| node.inputs[operand]);
-            let taken_over = overwritten
-                .filter(|old| last_reads[old.index()] == index && graph.shape(*old) == shape)
-                .filter(|old| node.inputs.iter().filter(|input| *input == old).count() == 1)
-                .and_then(|old| of_value[old.index()]);
-            let tenancy = taken_over.unwrap_or_else(|| {
-                tenancies.push(Tenancy { shape, first: index, last });
-                tenancies.len() - 1
-            });
-            tenancies[tenancy].last = last;
-            of_value[id.index()] = Some(tenancy);
-        }
-    }
-    (tenancies, of_value)
+struct Lifetimes {
+    lifetimes: Vec<Lifetime>,
+    /// The position of each value's lifetime; `None` for weights, constants and tokens.
+    by_value: Vec<Option<usize>>,
 }
 
-/// The last node that reads each value, by value: its own node for one that nothing reads, none for the logits.
+impl Lifetimes {
+    fn new(graph: &Graph) -> Self {
+        let last_reads = last_reads(graph);
+        let mut lifetimes: Vec<Lifetime> = Vec::new();
+        let mut by_value: Vec<Option<usize>> = vec![None; graph.values().len()];
+        for (index, node) in graph.nodes().iter().enumerate() {
+            for (output, id) in node.outputs.iter().enumerate() {
+                let (shape, last) = (graph.shape(*id), last_reads[id.index()]);
+                let in_place = node.op.properties().in_place.filter(|_| output == 0);
+                let overwritten = in_place
+                    .map(|operand| node.inputs[operand])
+                    .filter(|old| last_reads[old.index()] == index && graph.shape(*old) == shape)
+                    .filter(|old| node.inputs.iter().filter(|input| *input == old).count() == 1);
+                let lifetime = overwritten.and_then(|old| by_value[old.index()]).unwrap_or_else(|| {
+                    lifetimes.push(Lifetime { shape, first: index, last });
+                    lifetimes.len() - 1
+                });
+                lifetimes[lifetime].last = last;
+                by_value[id.index()] = Some(lifetime);
+            }
+        }
+        Self { lifetimes, by_value }
+    }
+}
+
+/// Returns the last node that reads each value, by value: the node that makes it if no node reads
+/// it, and `usize::MAX` for the logits.
 fn last_reads(graph: &Graph) -> Vec<usize> {
     let mut last = vec![0; graph.values().len()];
     for (index, node) in graph.nodes().iter().enumerate() {
@@ -226,31 +239,40 @@ fn last_reads(graph: &Graph) -> Vec<usize> {
     last
 }
 
-/// The slots, and by tenancy which one it has. The widest choose first, so that a slot never has to grow, and each
-/// takes the narrowest that is free: greedy by size, after [Pisarchyk and Lee 2020](https://arxiv.org/abs/2001.03288).
-/// Among the equally wide the longest are first, since short ones fit the gaps that those leave.
-fn assign(tenancies: &[Tenancy]) -> (Vec<Slot>, Vec<SlotId>) {
-    let mut order: Vec<usize> = (0..tenancies.len()).collect();
-    order.sort_by_key(|index| {
-        let Tenancy { shape, first, last } = tenancies[*index];
-        Reverse((shape.width, last - first))
-    });
-    let mut slots: Vec<Slot> = Vec::new();
-    let mut tenants: Vec<Vec<&Tenancy>> = Vec::new();
-    let mut of_tenancy = vec![SlotId(0); tenancies.len()];
-    for index in order {
-        let tenancy = &tenancies[index];
-        let is_free = |slot: &usize| {
-            slots[*slot].rows == tenancy.shape.rows && !tenants[*slot].iter().any(|tenant| tenant.overlaps(tenancy))
-        };
-        let free = (0..slots.len()).filter(is_free).min_by_key(|slot| slots[*slot].width);
-        let slot = free.unwrap_or_else(|| {
-            slots.push(Slot { rows: tenancy.shape.rows, width: tenancy.shape.width });
-            tenants.push(Vec::new());
-            slots.len() - 1
+struct Slots {
+    slots: Vec<Slot>,
+    by_lifetime: Vec<SlotId>,
+}
+
+impl Slots {
+    /// Assigns a slot to each lifetime, greedily by size, after [Pisarchyk and Lee
+    /// 2020](https://arxiv.org/abs/2001.03288). Wide lifetimes come first, so that a slot never has
+    /// to grow, and each gets the narrowest free slot. Among equally wide lifetimes the longest
+    /// come first, since short ones fit the gaps between them.
+    fn assign(lifetimes: &[Lifetime]) -> Self {
+        let mut order: Vec<usize> = (0..lifetimes.len()).collect();
+        order.sort_by_key(|index| {
+            let Lifetime { shape, first, last } = lifetimes[*index];
+            Reverse((shape.width, last - first))
         });
-        tenants[slot].push(tenancy);
-        of_tenancy[index] = SlotId(slot as u32);
+        let mut slots: Vec<Slot> = Vec::new();
+        let mut occupants: Vec<Vec<&Lifetime>> = Vec::new();
+        let mut by_lifetime = vec![SlotId(0); lifetimes.len()];
+        for index in order {
+            let lifetime = &lifetimes[index];
+            let is_free = |slot: &usize| {
+                slots[*slot].rows == lifetime.shape.rows
+                    && !occupants[*slot].iter().any(|occupant| occupant.overlaps(lifetime))
+            };
+            let free = (0..slots.len()).filter(is_free).min_by_key(|slot| slots[*slot].width);
+            let slot = free.unwrap_or_else(|| {
+                slots.push(Slot { rows: lifetime.shape.rows, width: lifetime.shape.width });
+                occupants.push(Vec::new());
+                slots.len() - 1
+            });
+            occupants[slot].push(lifetime);
+            by_lifetime[index] = SlotId(slot as u32);
+        }
+        Self { slots, by_lifetime }
     }
-    (slots, of_tenancy)
 }

@@ -53,9 +53,21 @@ use crate::{Error, Result};
 #[derive(Clone)]
 pub struct Gguf(Arc<Model>);
 
+/// The source of a [`Gguf`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A GGUF file, whole or split.
+    File {
+        /// The version of the format, 2 or 3.
+        version: u32,
+    },
+    /// A directory of safetensors, translated into GGUF keys and tensor names.
+    Directory,
+}
+
 struct Model {
     path: PathBuf,
-    version: Option<u32>,
+    origin: Origin,
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
     index: HashMap<String, usize>,
@@ -84,7 +96,7 @@ impl Gguf {
             return Err(invalid("is a safetensors file: pass the directory that contains it and config.json"));
         }
         let Shard { version, metadata, tensors } = split::join(path, Shard::open(path)?)?;
-        Self::new(path, Some(version), metadata, tensors)
+        Self::new(path, Origin::File { version }, metadata, tensors)
     }
 
     /// Creates a `Gguf` for a model of another format from its translated metadata and tensors.
@@ -93,10 +105,10 @@ impl Gguf {
     /// [`Error::InvalidFile`] if a key or a tensor occurs twice.
     pub(crate) fn translated(path: &Path, keys: Vec<(String, Value)>, tensors: Vec<TensorInfo>) -> Result<Self> {
         let metadata = Metadata::new(keys).map_err(|what| Error::InvalidFile { path: path.into(), what })?;
-        Self::new(path, None, metadata, tensors)
+        Self::new(path, Origin::Directory, metadata, tensors)
     }
 
-    fn new(path: &Path, version: Option<u32>, metadata: Metadata, tensors: Vec<TensorInfo>) -> Result<Self> {
+    fn new(path: &Path, origin: Origin, metadata: Metadata, tensors: Vec<TensorInfo>) -> Result<Self> {
         let mut index = HashMap::new();
         for (position, tensor) in tensors.iter().enumerate() {
             if index.insert(tensor.name.clone(), position).is_some() {
@@ -104,7 +116,7 @@ impl Gguf {
                 return Err(Error::InvalidFile { path: path.into(), what });
             }
         }
-        Ok(Self(Arc::new(Model { path: path.into(), version, metadata, tensors, index })))
+        Ok(Self(Arc::new(Model { path: path.into(), origin, metadata, tensors, index })))
     }
 
     /// Returns the path that was opened: the model's file, its first shard, or its directory.
@@ -112,9 +124,17 @@ impl Gguf {
         &self.0.path
     }
 
+    /// Returns whether the model comes from a GGUF file or from a directory of safetensors.
+    pub fn origin(&self) -> Origin {
+        self.0.origin
+    }
+
     /// Returns the GGUF version, 2 or 3, or `None` for a directory of safetensors.
     pub fn version(&self) -> Option<u32> {
-        self.0.version
+        match self.0.origin {
+            Origin::File { version } => Some(version),
+            Origin::Directory => None,
+        }
     }
 
     /// Returns an iterator over all keys and values, in file order.

@@ -1,8 +1,9 @@
-//! What attention and the rotation of its queries and keys are made of, and the operands that they take.
+//! Defines the attributes of attention and of rotary embedding, and infers the shapes of their
+//! results.
 
 use super::{Rows, Shape, infer::mismatch};
 
-/// Which elements of a head are rotated together.
+/// The pairs of a head's elements that are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RopeStyle {
     /// Pairs `(2i, 2i + 1)`.
@@ -11,46 +12,48 @@ pub enum RopeStyle {
     Halves,
 }
 
-/// How rotary position embedding is applied ([Su et al. 2021](https://arxiv.org/abs/2104.09864)).
+/// The attributes of rotary position embedding ([Su et al.
+/// 2021](https://arxiv.org/abs/2104.09864)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeSpec {
-    /// Which elements form a pair.
+    /// The elements that form a pair.
     pub style: RopeStyle,
-    /// Elements in a head; of these the first `2 x frequencies` are rotated.
+    /// The number of elements in a head; the first `2 * frequencies` of them are rotated.
     pub head_dim: usize,
 }
 
-/// What becomes of attention's scores before the softmax.
+/// The scale, the cap and the mask of attention's scores before the softmax.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scores {
-    /// What they are multiplied by.
+    /// The factor of the scores.
     pub scale: f32,
-    /// A score `s`, once scaled, becomes `c tanh(s / c)`, where there is such a `c`
+    /// The cap `c`, which turns a scaled score `s` into `c tanh(s / c)`
     /// ([Gemma Team 2024](https://arxiv.org/abs/2408.00118)).
     pub softcap: Option<f32>,
-    /// How many positions a token sees, the last of them its own; all up to it where there is no such number.
+    /// The size of the sliding window in positions, the token's own included; `None` for full
+    /// attention.
     pub window: Option<usize>,
 }
 
-/// Scores that are scaled and nothing else.
+/// Scores with a scale only.
 impl From<f32> for Scores {
     fn from(scale: f32) -> Self {
         Self { scale, softcap: None, window: None }
     }
 }
 
-/// The sizes of an attention layer.
+/// The attributes of an attention layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
     /// The layer's number in [`Graph::caches`](super::Graph::caches).
     pub layer: usize,
-    /// Query heads; query head `h` reads key-value head `h / (heads / kv_heads)`.
+    /// The number of query heads; query head `h` reads key-value head `h / (heads / kv_heads)`.
     pub heads: usize,
-    /// Key-value heads, a divisor of `heads`.
+    /// The number of key-value heads, a divisor of `heads`.
     pub kv_heads: usize,
-    /// Elements in a head.
+    /// The number of elements in a head.
     pub head_dim: usize,
-    /// What becomes of the scores before the softmax.
+    /// The scale, the cap and the mask of the scores.
     pub scores: Scores,
 }
 
@@ -79,24 +82,28 @@ impl AttentionSpec {
             return Err(format!("{} query heads do not divide among {} key-value heads", self.heads, self.kv_heads));
         }
         if self.scores.window == Some(0) {
-            return Err("a window of no positions".into());
+            return Err("has a window of 0 positions, but needs at least 1".into());
         }
-        match inputs == [q, kv, kv] || inputs == [q] {
-            true => Ok(vec![q]),
-            false => Err(mismatch("q of the heads' width, and k and v or neither", inputs)),
+        if inputs == [q, kv, kv] || inputs == [q] {
+            Ok(vec![q])
+        } else {
+            Err(mismatch("q of the heads' width, and k and v or neither", inputs))
         }
     }
 }
 
-/// The shape of what attention over rotated queries and keys comes to.
-pub(super) fn rotated(
+/// Infers the shapes of attention over rotated queries and keys.
+pub(super) fn infer_rotated(
     attention: &AttentionSpec,
     rope: &RopeSpec,
     [q, k, v]: [Shape; 3],
     frequencies: Shape,
 ) -> Result<Vec<Shape>, String> {
     if rope.head_dim != attention.head_dim {
-        return Err(format!("rotates heads of {} elements, attends to {}", rope.head_dim, attention.head_dim));
+        return Err(format!(
+            "rotates heads of {} elements, but attends to heads of {}",
+            rope.head_dim, attention.head_dim
+        ));
     }
     rope.infer(&[q, frequencies])?;
     attention.infer(&[q, k, v])

@@ -1,4 +1,4 @@
-//! What a model's `build` and the passes write graphs with.
+//! Builds graphs, for models and for passes.
 
 use std::sync::Arc;
 
@@ -8,97 +8,99 @@ use super::{
 };
 use crate::{DType, Error, Result, weights::TensorSlice};
 
-/// Writes a [`Graph`], one node a call, in the order of computation.
+/// Builds a [`Graph`], one node per call, in the order of computation.
 ///
-/// Shapes are inferred as nodes are added. The methods return values without a `Result` so that a layer reads as its
-/// formula: the first mistake is kept, and [`Builder::finish`] returns it.
+/// Shapes are inferred as nodes are added. The methods return values instead of `Result`s, so that
+/// a layer reads like its formula: the first error is kept, and [`Builder::finish`] returns it.
 #[derive(Debug, Default)]
 pub struct Builder {
     values: Vec<Value>,
     nodes: Vec<Node>,
     caches: Vec<LayerCache>,
     states: Vec<LayerState>,
-    mistake: Option<String>,
+    error: Option<String>,
 }
 
 impl Builder {
-    /// An empty graph.
+    /// Returns a builder of an empty graph.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The step's token ids, `[Tokens, 1]`.
+    /// Returns the step's token ids, `[Tokens, 1]`.
     pub fn tokens(&mut self) -> ValueId {
         self.source(Shape::new(Rows::Tokens, 1), Source::Tokens)
     }
 
-    /// A tensor of the model, or some of its rows: a matrix `[rows, columns]`, or a vector as one row.
+    /// Returns a tensor of the model, or some of its rows: a matrix `[rows, columns]`, or a vector
+    /// as one row.
     pub fn weight(&mut self, slice: impl Into<TensorSlice>, dtype: DType, rows: usize, columns: usize) -> ValueId {
         self.source(Shape::new(Rows::Fixed(rows), columns), Source::Weight { slice: slice.into(), dtype })
     }
 
-    /// One row of numbers.
+    /// Returns a constant row.
     pub fn constant(&mut self, row: impl Into<Arc<[f32]>>) -> ValueId {
         let row = row.into();
         self.source(Shape::new(Rows::Fixed(1), row.len()), Source::Constant(row))
     }
 
-    /// The rows of `table` for `tokens`.
+    /// Returns the rows of `table` for `tokens`.
     pub fn embed(&mut self, table: ValueId, tokens: ValueId) -> ValueId {
         self.push(Op::Embed, &[table, tokens])
     }
 
-    /// `x w^T`.
+    /// Returns `x w^T`.
     pub fn matmul(&mut self, x: ValueId, w: ValueId) -> ValueId {
         self.push(Op::MatMul, &[x, w])
     }
 
-    /// `a + b`; `b` may be one row or one number.
+    /// Returns `a + b`; `b` may be one row or one number.
     pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.push(Op::Add, &[a, b])
     }
 
-    /// `a * b` element by element; `b` may be one row or one number.
+    /// Returns `a * b` element by element; `b` may be one row or one number.
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.push(Op::Mul, &[a, b])
     }
 
-    /// `a / b` element by element; `b` may be one row or one number.
+    /// Returns `a / b` element by element; `b` may be one row or one number.
     pub fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.push(Op::Div, &[a, b])
     }
 
-    /// The function of each element.
+    /// Returns the activation of each element.
     pub fn activate(&mut self, activation: Activation, x: ValueId) -> ValueId {
         self.push(Op::Activate(activation), &[x])
     }
 
-    /// `x / (1 + exp(-x))`.
+    /// Returns `x / (1 + exp(-x))`.
     pub fn silu(&mut self, x: ValueId) -> ValueId {
         self.activate(Activation::Silu, x)
     }
 
-    /// Of each group of `every` elements the `len` from `first` on.
+    /// Returns `len` elements, from `first` on, of each group of `every` elements.
     pub fn slice(&mut self, x: ValueId, first: usize, len: usize, every: usize) -> ValueId {
         self.push(Op::Slice { first, len, every }, &[x])
     }
 
-    /// `cap tanh(x / cap)`.
+    /// Returns `cap tanh(x / cap)`.
     pub fn soft_cap(&mut self, x: ValueId, cap: f32) -> ValueId {
         self.push(Op::SoftCap { cap }, &[x])
     }
 
-    /// RMS norm of each group of `w`'s width.
+    /// Returns the RMS norm of each group of elements as wide as `w`.
     pub fn rms_norm(&mut self, x: ValueId, w: ValueId, eps: f32) -> ValueId {
         self.push(Op::RmsNorm { eps }, &[x, w])
     }
 
-    /// Rotary position embedding.
+    /// Returns `x` with rotary position embedding.
     pub fn rope(&mut self, x: ValueId, frequencies: ValueId, spec: RopeSpec) -> ValueId {
         self.push(Op::Rope(spec), &[x, frequencies])
     }
 
-    /// Causal attention of `heads` query heads over a new cache layer; a number for `scores` is their scale.
+    /// Returns causal attention of `heads` query heads over a new cache layer. A number for
+    /// `scores` is their scale.
     pub fn attention(
         &mut self,
         [q, k, v]: [ValueId; 3],
@@ -112,27 +114,31 @@ impl Builder {
         self.push(Op::Attention(spec), &[q, k, v])
     }
 
-    /// As [`attention`](Self::attention), over the keys and values of the cache layer that another attention fills.
+    /// Returns causal attention like [`attention`](Self::attention), over the keys and values that
+    /// an earlier attention has appended to cache layer `layer`.
     pub fn shared_attention(&mut self, q: ValueId, layer: usize, heads: usize, scores: impl Into<Scores>) -> ValueId {
         let LayerCache { kv_heads, head_dim } = self.caches.get(layer).copied().unwrap_or_else(|| {
-            self.mistake.get_or_insert_with(|| format!("cache layer {layer} is read before anything fills it"));
+            self.error.get_or_insert_with(|| format!("cache layer {layer} is read before an attention fills it"));
             LayerCache { kv_heads: 1, head_dim: 1 }
         });
         let spec = AttentionSpec { layer, heads, kv_heads, head_dim, scores: scores.into() };
         self.push(Op::Attention(spec), &[q])
     }
 
-    /// The softmax over the `used` largest of each row, and 0 for the others.
-    pub fn route(&mut self, logits: ValueId, used: usize) -> ValueId {
-        self.push(Op::Route { used }, &[logits])
+    /// Returns the softmax over the `top_k` largest elements of each row, and 0 for all other
+    /// elements.
+    pub fn route(&mut self, logits: ValueId, top_k: usize) -> ValueId {
+        self.push(Op::Route { top_k }, &[logits])
     }
 
-    /// The weighted sum of what experts make of each row: see [`Op::Experts`], also for the two kinds of `matrices`.
+    /// Returns the weighted sum of the experts' results for each row. [`Op::Experts`] describes the
+    /// two forms of `matrices`.
     pub fn experts(&mut self, x: ValueId, weights: ValueId, matrices: &[ValueId], spec: ExpertsSpec) -> ValueId {
         self.push(Op::Experts(spec), &[&[x, weights], matrices].concat())
     }
 
-    /// Causal convolution of each channel with its own row of `w`, then SiLU, with a new state.
+    /// Returns a causal convolution of each channel with its row of `w`, then SiLU, with a new
+    /// state.
     pub fn short_conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
         let (channels, kernel) = (self.values[x.index()].shape.width, self.values[w.index()].shape.width);
         let spec = ConvSpec { state: self.states.len(), channels, kernel };
@@ -140,8 +146,8 @@ impl Builder {
         self.push(Op::ShortConv(spec), &[x, w])
     }
 
-    /// The gated delta rule over `[q|k|v, alpha, beta, a, dt]`, with a new state; the number of the state that `spec` has
-    /// does not count.
+    /// Returns the gated delta rule over `[q|k|v, alpha, beta, a, dt]`, with a new state, whose
+    /// number replaces `spec.state`.
     pub fn gated_delta(&mut self, inputs: [ValueId; 5], spec: DeltaSpec) -> ValueId {
         let spec = DeltaSpec { state: self.states.len(), ..spec };
         self.states.push(spec.layer_state());
@@ -164,8 +170,8 @@ impl Builder {
     pub fn push_all(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Vec<ValueId> {
         let op = op.into();
         let shapes: Vec<Shape> = inputs.iter().map(|id| self.values[id.index()].shape).collect();
-        let results = op.infer(&shapes).unwrap_or_else(|what| {
-            self.mistake.get_or_insert_with(|| format!("node {} ({}): {what}", self.nodes.len(), op.name()));
+        let results = op.infer(&shapes).unwrap_or_else(|error| {
+            self.error.get_or_insert_with(|| format!("node {} ({}): {error}", self.nodes.len(), op.name()));
             vec![Shape::new(Rows::Tokens, 0); op.properties().result_count(inputs.len()).max(1)]
         });
         let node = self.nodes.len();
@@ -178,29 +184,29 @@ impl Builder {
         outputs
     }
 
-    /// The graph whose result is `logits` for the rows that the step wants.
+    /// Returns the graph. Its result is `logits`, for the rows whose logits the step returns.
     ///
     /// # Errors
-    /// [`Error::Graph`] with the first op whose operands did not fit.
+    /// [`Error::Graph`] that names the first op with operands that do not fit.
     pub fn finish(mut self, logits: ValueId) -> Result<Graph> {
         let logits = match self.values[logits.index()].shape.rows {
             Rows::Outputs => logits,
             Rows::Tokens | Rows::Fixed(_) => self.push(Op::SelectOutputs, &[logits]),
         };
-        if let Some(mistake) = self.mistake {
-            return Err(Error::Graph(mistake));
+        if let Some(error) = self.error {
+            return Err(Error::Graph(error));
         }
         let graph = Graph { values: self.values, nodes: self.nodes, caches: self.caches, states: self.states, logits };
         graph.verify()?;
         Ok(graph)
     }
 
-    /// Continues the cache layers and states of `graph`: for passes, which write a graph anew.
+    /// Returns a builder of a graph with the cache layers and states of `graph`, for passes.
     pub(crate) fn with_caches_of(graph: &Graph) -> Self {
         Self { caches: graph.caches.clone(), states: graph.states.clone(), ..Self::default() }
     }
 
-    /// Adds a value that no node makes, or that of a node about to be added.
+    /// Adds a value: a source, or a result of the node that is added next.
     pub(crate) fn source(&mut self, shape: Shape, source: Source) -> ValueId {
         self.values.push(Value { shape, source });
         ValueId(self.values.len() as u32 - 1)

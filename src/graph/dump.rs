@@ -1,10 +1,10 @@
-//! Graphs for readers: as text, one line a node, and in Graphviz's language.
+//! Formats graphs for readers: as text, one line per node, and in Graphviz's language.
 
 use std::fmt::{self, Write as _};
 
 use super::{AttentionSpec, ExpertsSpec, FusedOp, Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
 
-/// How many numbers of a constant are shown.
+/// The number of elements of a constant that are shown.
 const SHOWN: usize = 4;
 
 impl fmt::Display for Rows {
@@ -37,9 +37,9 @@ impl fmt::Display for Op {
                 f.write_str(name)?;
                 write_attention(f, spec)
             }
-            Self::Route { used } => write!(f, "{name} used={used}"),
-            Self::Experts(ExpertsSpec { experts, used, activation }) => {
-                write!(f, "{name} experts={experts} used={used} {}", activation.name())
+            Self::Route { top_k } => write!(f, "{name} top_k={top_k}"),
+            Self::Experts(ExpertsSpec { experts, top_k, activation }) => {
+                write!(f, "{name} experts={experts} top_k={top_k} {}", activation.name())
             }
             Self::ShortConv(spec) => write!(f, "{name} state={} kernel={}", spec.state, spec.kernel),
             Self::GatedDelta(spec) => write!(
@@ -100,7 +100,7 @@ impl RopeStyle {
     }
 }
 
-/// One line a node, for example
+/// One line for each node, for example
 /// `%17 [Tokens, 1024] = matmul (%12, blk.0.attn_q.weight Q4_K [1024, 1024])`, then the logits.
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,8 +115,8 @@ impl fmt::Display for Graph {
 }
 
 impl Graph {
-    /// The graph in Graphviz's language: a box for each node with the weights and constants that it reads, and an
-    /// arrow with its shape for each value that goes from node to node.
+    /// Returns the graph in Graphviz's language: a box for each node with the weights and constants
+    /// that it reads, and an arrow, labelled with its shape, for each value between two nodes.
     pub fn dot(&self) -> String {
         let mut boxes = String::new();
         let mut arrows = String::new();

@@ -1,11 +1,12 @@
-//! The fused ops: each computes several plain ops at once, with the same result.
+//! Defines the fused ops: each computes several plain ops at once, with the same result.
 
 use super::{Activation, AttentionSpec, Op, RopeSpec};
 
 /// An op that a pass of [`optimize`](crate::optimize) puts in the place of several plain ops.
 ///
-/// A backend says which of them it has kernels for ([`Backend::supports`](crate::backend::Backend::supports)); models
-/// never write them. Operands and results are `[rows, width]`, and "row-wise" is as for [`Op`].
+/// A backend says which of them it has kernels for
+/// ([`Backend::supports`](crate::backend::Backend::supports)); models never write them. Operands
+/// and results are `[rows, width]`, and "row-wise" is as for [`Op`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FusedOp {
     /// `(x, w1, w2, ..) -> (x w1^T, x w2^T, ..)`. Row-wise.
@@ -19,19 +20,20 @@ pub enum FusedOp {
         /// Added to the mean square.
         eps: f32,
     },
-    /// `(x, w, residual, norm) -> (residual + x w^T, rms_norm(that, norm))`, the norm over the whole row. Row-wise.
+    /// `(x, w, residual, norm) -> (residual + x w^T, rms_norm(that, norm))`, the norm over the
+    /// whole row. Row-wise.
     MatMulAddRmsNorm {
         /// Added to the mean square.
         eps: f32,
     },
-    /// `(q, k, v, frequencies[, q_norm, k_norm])`: attention over rotated queries and keys, which come with the
-    /// norms of their heads or without.
+    /// `(q, k, v, frequencies[, q_norm, k_norm])`: attention over rotated queries and keys, whose
+    /// heads may be normed before.
     RotatedAttention {
         /// The attention.
         attention: AttentionSpec,
         /// The rotation of queries and keys.
         rope: RopeSpec,
-        /// What the heads' norms add to the mean square, where there are norms.
+        /// The number added to the mean square in the norms of heads; `None` without norms.
         norm: Option<f32>,
     },
 }

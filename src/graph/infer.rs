@@ -1,12 +1,12 @@
-//! Shape inference: the shapes of an op's results, and the rules for its operands.
+//! Infers the shapes of an op's results, and checks its operands.
 
-use super::{FusedOp, Op, Rows, Shape, attention::rotated};
+use super::{FusedOp, Op, Rows, Shape, attention::infer_rotated};
 
 impl Op {
     /// Returns the shapes of the results for operands of these shapes.
     ///
     /// # Errors
-    /// Says which operands the op takes, and which it got.
+    /// A message with the operands that the op takes, and the shapes that it got.
     pub fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
         match self {
             Self::Embed => match inputs {
@@ -28,7 +28,10 @@ impl Op {
                 [x] if *every > 0 && x.width.is_multiple_of(*every) && *len > 0 && first + len <= *every => {
                     Ok(vec![Shape::new(x.rows, x.width / every * len)])
                 }
-                _ => Err(mismatch("whole groups that have what is taken of them", inputs)),
+                _ => Err(mismatch(
+                    &format!("rows of whole groups of {every} elements, with {len} of them from {first} on"),
+                    inputs,
+                )),
             },
             Self::RmsNorm { .. } => match inputs {
                 [x, w] if w.rows == Rows::Fixed(1) && w.width > 0 && x.width.is_multiple_of(w.width) => Ok(vec![*x]),
@@ -42,9 +45,12 @@ impl Op {
                 [Shape { rows: Rows::Tokens, width }] => Ok(vec![Shape::new(Rows::Outputs, *width)]),
                 _ => Err(mismatch("one operand with a row for each token", inputs)),
             },
-            Self::Route { used } => match inputs {
-                [logits] if (1..=logits.width).contains(used) => Ok(vec![*logits]),
-                _ => Err(mismatch(&format!("one operand at least {used} wide, and a choice of one or more"), inputs)),
+            Self::Route { top_k } => match inputs {
+                [logits] if (1..=logits.width).contains(top_k) => Ok(vec![*logits]),
+                _ => Err(mismatch(
+                    &format!("one operand of at least {top_k} elements, and a top_k of 1 or more"),
+                    inputs,
+                )),
             },
             Self::Experts(spec) => spec.infer(inputs),
             Self::Fused(op) => op.infer(inputs),
@@ -80,11 +86,11 @@ impl FusedOp {
             Self::RotatedAttention { attention, rope, norm } => {
                 let head = Shape::new(Rows::Fixed(1), attention.head_dim);
                 match (inputs, norm) {
-                    ([q, k, v, f], None) => rotated(attention, rope, [*q, *k, *v], *f),
+                    ([q, k, v, f], None) => infer_rotated(attention, rope, [*q, *k, *v], *f),
                     ([q, k, v, f, q_norm, k_norm], Some(_)) if *q_norm == head && *k_norm == head => {
-                        rotated(attention, rope, [*q, *k, *v], *f)
+                        infer_rotated(attention, rope, [*q, *k, *v], *f)
                     }
-                    _ => Err(mismatch("q, k, v, frequencies, and with norms one of a head's width each", inputs)),
+                    _ => Err(mismatch("q, k, v and frequencies, and with norms two weights of a head's width", inputs)),
                 }
             }
         }
@@ -105,7 +111,8 @@ fn products(inputs: &[Shape], n: usize) -> Result<Vec<Shape>, String> {
         .collect()
 }
 
-pub(super) fn mismatch(wanted: &str, inputs: &[Shape]) -> String {
+/// Returns the message for operands of wrong shapes.
+pub(super) fn mismatch(expected: &str, inputs: &[Shape]) -> String {
     let shapes: Vec<_> = inputs.iter().map(Shape::to_string).collect();
-    format!("wants {wanted}, got {}", shapes.join(" "))
+    format!("needs {expected}, but got {}", shapes.join(" "))
 }

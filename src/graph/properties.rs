@@ -1,4 +1,4 @@
-//! The properties of the ops that passes, plans and backends ask about: one row for each op.
+//! Lists the properties of each op that passes, plans and backends depend on, one row per op.
 
 use std::ops::Range;
 
@@ -15,7 +15,8 @@ pub enum Results {
     PerMatrix,
 }
 
-/// The operands of an op that are matrices `[n, k]` to multiply with, which a backend may keep packed.
+/// The operands of an op that are matrices `[n, k]` to multiply with, which a backend may keep
+/// packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matrices {
     /// No operand.
@@ -31,9 +32,10 @@ pub enum Matrices {
 pub struct OpProperties {
     /// The name in dumps, profiles and messages.
     pub name: &'static str,
-    /// Each row of the results depends on the same row of the operands alone, wherever the row stands.
+    /// Each row of the results depends only on the same row of the operands, at any position.
     pub row_wise: bool,
-    /// The results depend on the operands alone and no cache or state changes, so two equal nodes can become one.
+    /// The results depend on the operands alone and no cache or state changes, so two equal nodes
+    /// can become one.
     pub pure: bool,
     /// The operand whose memory the first result may overwrite if no later op reads that operand.
     pub in_place: Option<usize>,

@@ -1,60 +1,63 @@
-//! The ops that carry a state of fixed size from token to token: what they are made of, and what they keep.
+//! Defines the attributes and states of recurrent ops, which carry a state of fixed size from token
+//! to token, and infers the shapes of their results.
 
 use super::{Rows, Shape, infer::mismatch};
 
-/// What one recurrent op keeps of a sequence, whatever the sequence's length: floats `[rows, width]`.
+/// The state that one recurrent op keeps of a sequence of any length: f32, `[rows, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerState {
     /// The number of rows.
     pub rows: usize,
-    /// Elements in a row.
+    /// The number of elements in a row.
     pub width: usize,
 }
 
-/// The sizes of a short convolution.
+/// The attributes of a short convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvSpec {
-    /// Its state's number in [`Graph::states`](super::Graph::states): the last `kernel - 1` inputs, the latest last.
+    /// The number of the state in [`Graph::states`](super::Graph::states): the last `kernel - 1`
+    /// inputs, the latest last.
     pub state: usize,
-    /// Elements of a token, each convolved by itself: a multiple of [`RECURRENT_UNIT`].
+    /// The number of elements of a token, each convolved separately: a multiple of
+    /// [`RECURRENT_UNIT`].
     pub channels: usize,
-    /// Tokens that a result depends on, the token itself and those before it: at least 2.
+    /// The number of tokens that a result depends on, the token itself included: at least 2.
     pub kernel: usize,
 }
 
-/// The sizes of a gated delta rule.
+/// The attributes of a gated delta rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeltaSpec {
-    /// Its state's number in [`Graph::states`](super::Graph::states): each value head's matrix. The order of a matrix's
-    /// elements is the backend's affair.
+    /// The number of the state in [`Graph::states`](super::Graph::states): a matrix for each value
+    /// head. Backends choose the order of a matrix's elements.
     pub state: usize,
-    /// Heads of queries and keys.
+    /// The number of query heads, and of key heads.
     pub key_heads: usize,
-    /// Heads of values, a multiple of `key_heads`.
+    /// The number of value heads, a multiple of `key_heads`.
     pub value_heads: usize,
-    /// Which key head a value head reads.
+    /// The assignment of value heads to key heads.
     pub order: HeadOrder,
-    /// Elements in a head: a multiple of [`RECURRENT_UNIT`].
+    /// The number of elements in a head: a multiple of [`RECURRENT_UNIT`].
     pub head_dim: usize,
-    /// Added to the sum of squares that queries and keys are divided by the root of.
+    /// The number added to the sum of squares whose root divides queries and keys.
     pub eps: f32,
 }
 
-/// How value heads lie that read the same key head.
+/// The assignment of value heads to key heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeadOrder {
-    /// As far apart as there are key heads: value head `h` reads key head `h mod key_heads`.
+    /// Value head `h` reads key head `h mod key_heads`.
     Tiled,
-    /// One after the other: value head `h` reads key head `h / (value_heads / key_heads)`.
+    /// Value head `h` reads key head `h / (value_heads / key_heads)`.
     Grouped,
 }
 
-/// What channels of a convolution and heads of a gated delta rule are multiples of, so that kernels work on whole
-/// vectors.
+/// The divisor of the channels of a convolution and of the heads of a gated delta rule, in
+/// elements, so that kernels work on whole vectors.
 pub const RECURRENT_UNIT: usize = 16;
 
 impl ConvSpec {
-    /// What it keeps.
+    /// Returns the size of the state.
     pub fn layer_state(&self) -> LayerState {
         LayerState { rows: self.kernel.saturating_sub(1), width: self.channels }
     }
@@ -63,17 +66,17 @@ impl ConvSpec {
         let x = Shape::new(Rows::Tokens, self.channels);
         let w = Shape::new(Rows::Fixed(self.channels), self.kernel);
         if self.kernel < 2 {
-            return Err(format!("a kernel of {} tokens keeps no state", self.kernel));
+            return Err(format!("has a kernel of {} tokens, but needs at least 2", self.kernel));
         }
         if !self.channels.is_multiple_of(RECURRENT_UNIT) {
-            return Err(format!("{} channels are no multiple of {RECURRENT_UNIT}", self.channels));
+            return Err(format!("has {} channels, but needs a multiple of {RECURRENT_UNIT}", self.channels));
         }
-        if inputs == [x, w] { Ok(vec![x]) } else { Err(mismatch("x and a row of the kernel for each channel", inputs)) }
+        if inputs == [x, w] { Ok(vec![x]) } else { Err(mismatch("x and a kernel with a row for each channel", inputs)) }
     }
 }
 
 impl HeadOrder {
-    /// What a graph's text calls it.
+    /// Returns the name in dumps.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Tiled => "tiled",
@@ -83,7 +86,7 @@ impl HeadOrder {
 }
 
 impl DeltaSpec {
-    /// The key head that a value head reads.
+    /// Returns the key head that a value head reads.
     pub fn key_head(&self, value_head: usize) -> usize {
         match self.order {
             HeadOrder::Tiled => value_head % self.key_heads,
@@ -91,7 +94,7 @@ impl DeltaSpec {
         }
     }
 
-    /// What it keeps.
+    /// Returns the size of the state.
     pub fn layer_state(&self) -> LayerState {
         LayerState { rows: self.value_heads.saturating_mul(self.head_dim), width: self.head_dim }
     }
@@ -99,10 +102,10 @@ impl DeltaSpec {
     pub(super) fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
         let Self { key_heads, value_heads, head_dim, .. } = *self;
         if key_heads == 0 || value_heads == 0 || !value_heads.is_multiple_of(key_heads) {
-            return Err(format!("{value_heads} value heads are no multiple of {key_heads} key heads"));
+            return Err(format!("has {value_heads} value heads, but needs a multiple of the {key_heads} key heads"));
         }
         if head_dim == 0 || !head_dim.is_multiple_of(RECURRENT_UNIT) {
-            return Err(format!("heads of {head_dim} elements are no multiple of {RECURRENT_UNIT}"));
+            return Err(format!("has heads of {head_dim} elements, but needs a multiple of {RECURRENT_UNIT}"));
         }
         let heads = key_heads.saturating_mul(2).saturating_add(value_heads);
         let qkv = Shape::new(Rows::Tokens, heads.saturating_mul(head_dim));

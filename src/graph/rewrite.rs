@@ -1,12 +1,13 @@
-//! What passes rewrite graphs with.
+//! Rewrites graphs, for passes.
 
 use super::{Builder, Graph, Op, Source, ValueId};
 use crate::Result;
 
-/// Writes a graph anew, node by node, with some of its values replaced.
+/// Copies a graph node by node, with some of its values replaced.
 ///
-/// A pass walks the nodes of the old graph in order and either copies each or replaces its results. What nothing reads
-/// any more is left out at the end, so that a pass need not say which nodes it made needless.
+/// A pass visits the nodes of the old graph in order, and copies each or replaces its results.
+/// [`finish`](Self::finish) removes dead code, so a pass need not remove the nodes that it
+/// replaces.
 #[derive(Debug)]
 pub struct Rewriter<'g> {
     graph: &'g Graph,
@@ -15,13 +16,14 @@ pub struct Rewriter<'g> {
 }
 
 impl<'g> Rewriter<'g> {
-    /// An empty graph with the cache layers of `graph`.
+    /// Returns a rewriter of `graph`; the new graph is empty, with the same cache layers and
+    /// states.
     pub fn new(graph: &'g Graph) -> Self {
         Self { graph, builder: Builder::with_caches_of(graph), renamed: vec![None; graph.values.len()] }
     }
 
-    /// The new name of a value of the old graph. Weights, constants and nodes that were passed over are copied when
-    /// they are first asked for.
+    /// Returns the new id of a value of the old graph. Weights, constants and nodes that the pass
+    /// has not visited are copied on first use.
     pub fn renamed(&mut self, old: ValueId) -> ValueId {
         if let Some(new) = self.renamed[old.index()] {
             return new;
@@ -35,13 +37,13 @@ impl<'g> Rewriter<'g> {
         new
     }
 
-    /// The new names of several values of the old graph.
+    /// Returns the new ids of several values of the old graph.
     pub fn renamed_all(&mut self, old: &[ValueId]) -> Vec<ValueId> {
         old.iter().map(|id| self.renamed(*id)).collect()
     }
 
-    /// The node of the old graph at this position, over its operands' new names; returns the new names of its results.
-    /// Results that have a new name already keep it.
+    /// Copies a node of the old graph, given by its position, and returns the new ids of its
+    /// results. Results that have been replaced stay replaced.
     pub fn copy(&mut self, node: usize) -> Vec<ValueId> {
         let node = &self.graph.nodes[node];
         if node.outputs.iter().any(|id| self.renamed[id.index()].is_none()) {
@@ -54,27 +56,28 @@ impl<'g> Rewriter<'g> {
         self.renamed_all(&node.outputs)
     }
 
-    /// Adds a node over values of the new graph and lets its results stand for values of the old one.
+    /// Adds a node over values of the new graph, and replaces values of the old graph by its
+    /// results.
     pub fn fuse(&mut self, op: impl Into<Op>, inputs: &[ValueId], replaced: &[ValueId]) {
         for (old, new) in replaced.iter().zip(self.builder.push_all(op, inputs)) {
             self.replace(*old, new);
         }
     }
 
-    /// What else writes the new graph.
+    /// Returns the builder of the new graph.
     pub fn builder(&mut self) -> &mut Builder {
         &mut self.builder
     }
 
-    /// Lets a value of the new graph stand for one of the old.
+    /// Replaces a value of the old graph by a value of the new graph.
     pub fn replace(&mut self, old: ValueId, new: ValueId) {
         self.renamed[old.index()] = Some(new);
     }
 
-    /// The new graph, without what nothing reads.
+    /// Returns the new graph without dead code.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) where operands do not fit their op.
+    /// [`Error::Graph`](crate::Error::Graph) if operands do not fit their op.
     pub fn finish(mut self) -> Result<Graph> {
         let logits = self.renamed(self.graph.logits);
         self.builder.finish(logits)?.without_dead_code()
@@ -82,8 +85,9 @@ impl<'g> Rewriter<'g> {
 }
 
 impl Graph {
-    /// This graph without the nodes, weights and constants that the logits do not depend on. An attention that nothing
-    /// reads goes too: the cache that it would append to serves it alone.
+    /// Returns the graph without the nodes, weights and constants that the logits do not depend on.
+    /// An attention whose result nothing reads is removed too, as only other attentions read its
+    /// cache.
     pub(crate) fn without_dead_code(&self) -> Result<Graph> {
         let mut read = vec![false; self.values.len()];
         read[self.logits.index()] = true;

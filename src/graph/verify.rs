@@ -1,11 +1,11 @@
-//! Holds a graph to its invariants.
+//! Checks the invariants of a graph.
 
 use super::{Graph, LayerCache, Node, Op, Rows, Shape, Source, Value};
 use crate::{Error, Result};
 
 pub(super) fn verify(graph: &Graph) -> Result<()> {
     for (index, value) in graph.values.iter().enumerate() {
-        check_value(graph, index, value).map_err(|what| Error::Graph(format!("value %{index}: {what}")))?;
+        check_value(graph, index, value).map_err(|error| Error::Graph(format!("value %{index}: {error}")))?;
     }
     let mut appended = vec![false; graph.caches.len()];
     let mut carried = vec![false; graph.states.len()];
@@ -13,33 +13,33 @@ pub(super) fn verify(graph: &Graph) -> Result<()> {
         check_node(graph, index, node)
             .and_then(|()| check_cache(graph, node, &mut appended))
             .and_then(|()| check_state(graph, &node.op, &mut carried))
-            .map_err(|what| Error::Graph(format!("node {index} ({}): {what}", node.op.name())))?;
+            .map_err(|error| Error::Graph(format!("node {index} ({}): {error}", node.op.name())))?;
     }
     match graph.values.get(graph.logits.index()) {
         Some(value) if value.shape.rows == Rows::Outputs => Ok(()),
-        _ => Err(Error::Graph("the logits are not rows that the step wants".into())),
+        _ => Err(Error::Graph("the logits do not have the rows `Outputs`".into())),
     }
 }
 
-/// A value lies where it says, and has the kind of shape that its source has.
+/// Checks that a value is a result of its source's node, and that its shape fits its source.
 fn check_value(graph: &Graph, index: usize, value: &Value) -> Result<(), String> {
-    let sound = match &value.source {
+    let is_valid = match &value.source {
         Source::Tokens => value.shape == Shape::new(Rows::Tokens, 1),
         Source::Weight { .. } => matches!(value.shape.rows, Rows::Fixed(rows) if rows > 0),
         Source::Constant(row) => value.shape == Shape::new(Rows::Fixed(1), row.len()),
         Source::Node { node, output } => {
-            let made = graph.nodes.get(*node).and_then(|node| node.outputs.get(*output));
-            made.is_some_and(|id| id.index() == index)
+            let result = graph.nodes.get(*node).and_then(|node| node.outputs.get(*output));
+            result.is_some_and(|id| id.index() == index)
         }
     };
-    if sound && value.shape.width > 0 {
+    if is_valid && value.shape.width > 0 {
         Ok(())
     } else {
-        Err(format!("{} is no shape for {:?}", value.shape, value.source))
+        Err(format!("shape {} does not fit the source {:?}", value.shape, value.source))
     }
 }
 
-/// Operands come first and fit the op; results are what it makes.
+/// Checks that operands precede the node and fit its op, and that the results have the op's shapes.
 fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
     let mut shapes = Vec::with_capacity(node.inputs.len());
     for id in &node.inputs {
@@ -51,11 +51,11 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
         }
         shapes.push(value.shape);
     }
-    let wanted = node.op.infer(&shapes)?;
-    if wanted.len() != node.outputs.len() {
-        return Err(format!("has {} results, the op makes {}", node.outputs.len(), wanted.len()));
+    let expected = node.op.infer(&shapes)?;
+    if expected.len() != node.outputs.len() {
+        return Err(format!("has {} results, the op makes {}", node.outputs.len(), expected.len()));
     }
-    for (output, (id, shape)) in node.outputs.iter().zip(wanted).enumerate() {
+    for (output, (id, shape)) in node.outputs.iter().zip(expected).enumerate() {
         match graph.values.get(id.index()) {
             Some(value) if value.source != (Source::Node { node: index, output }) => {
                 return Err(format!("result %{} names another producer", id.index()));
@@ -68,32 +68,34 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
     Ok(())
 }
 
-/// Each attention that appends has a cache layer of its own, of its shape; the others read one that has been filled.
+/// Checks that an attention that appends is the only one of its cache layer, and that any other
+/// attention reads a layer that an earlier node has filled.
 fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), String> {
     let Some(spec) = node.op.properties().attention else { return Ok(()) };
     if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim }) {
-        return Err(format!("cache layer {} is missing or of another shape", spec.layer));
+        return Err(format!("cache layer {} is missing or has another shape", spec.layer));
     }
     if node.inputs.len() == 1 {
-        return match appended[spec.layer] {
-            true => Ok(()),
-            false => Err(format!("cache layer {} is read before anything fills it", spec.layer)),
+        return if appended[spec.layer] {
+            Ok(())
+        } else {
+            Err(format!("cache layer {} is read before an attention fills it", spec.layer))
         };
     }
     if std::mem::replace(&mut appended[spec.layer], true) {
-        return Err(format!("cache layer {} has another attention already", spec.layer));
+        return Err(format!("cache layer {} already has an attention that appends to it", spec.layer));
     }
     Ok(())
 }
 
-/// Each recurrent op has a state of its own, of its shape.
+/// Checks that a recurrent op is the only one of its state.
 fn check_state(graph: &Graph, op: &Op, carried: &mut [bool]) -> Result<(), String> {
     let Some((number, shape)) = op.properties().state else { return Ok(()) };
     if graph.states.get(number) != Some(&shape) {
-        return Err(format!("state {number} is missing or of another shape"));
+        return Err(format!("state {number} is missing or has another shape"));
     }
     if std::mem::replace(&mut carried[number], true) {
-        return Err(format!("state {number} is another op's already"));
+        return Err(format!("state {number} already belongs to another op"));
     }
     Ok(())
 }
@@ -103,8 +105,8 @@ mod tests {
     use super::{super::*, verify};
     use crate::DType;
 
-    /// Embed, two products, a selection: soundly built.
-    fn sound() -> Graph {
+    /// Returns a valid graph: an embedding, two products and a selection.
+    fn valid_graph() -> Graph {
         let mut b = Builder::new();
         let tokens = b.tokens();
         let table = b.weight("table", DType::F32, 4, 8);
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_invariant_is_named() {
+    fn verify_names_each_broken_invariant() {
         type Break = fn(&mut Graph);
         let cases: [(Break, &str); 9] = [
             (|g| g.nodes[1].inputs[0] = g.nodes[1].outputs[0], "node 1 (matmul): operand %4 is made by node 1"),
@@ -125,13 +127,13 @@ mod tests {
             (|g| g.nodes[1].outputs[0] = g.nodes[2].outputs[0], "value %4: "),
             (|g| g.nodes[1].outputs.push(ValueId(99)), "node 1 (matmul): has 2 results, the op makes 1"),
             (|g| g.values[4].shape.width = 7, "node 1 (matmul): result %4 is [Tokens, 7], the op makes [Tokens, 8]"),
-            (|g| g.values[1].shape.rows = Rows::Tokens, "value %1: [Tokens, 8] is no shape for"),
-            (|g| g.logits = g.nodes[2].outputs[0], "the logits are not rows"),
-            (|g| g.logits = ValueId(99), "the logits are not rows"),
+            (|g| g.values[1].shape.rows = Rows::Tokens, "value %1: shape [Tokens, 8] does not fit"),
+            (|g| g.logits = g.nodes[2].outputs[0], "the logits do not have the rows"),
+            (|g| g.logits = ValueId(99), "the logits do not have the rows"),
         ];
-        verify(&sound()).unwrap();
+        verify(&valid_graph()).unwrap();
         for (break_it, expected) in cases {
-            let mut graph = sound();
+            let mut graph = valid_graph();
             break_it(&mut graph);
             let error = verify(&graph).unwrap_err().to_string();
             assert!(error.starts_with(&format!("graph: {expected}")), "{error}");

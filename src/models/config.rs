@@ -1,6 +1,7 @@
-//! A model's sizes and constants, read from the file's metadata.
+//! Reads a model's sizes and constants from the file's metadata.
 //!
-//! The file is a stranger's, so each number is held to a range here, and what follows may multiply them.
+//! Files may be hostile: every number is checked against a range here, so that later stages can
+//! multiply sizes without overflow.
 
 use super::{
     experts::Experts,
@@ -9,12 +10,13 @@ use super::{
 };
 use crate::{Error, Result, gguf::Gguf, graph::Scores};
 
-/// The largest sizes that are believed. They leave room over every model known, and products of two fit 32 bits.
+/// The largest sizes that are accepted: above those of every known model, and small enough that the
+/// product of two fits 32 bits.
 const MAX_LAYERS: usize = 1 << 12;
 const MAX_HEADS: usize = 1 << 12;
 const MAX_HEAD_DIM: usize = 1 << 12;
 
-/// The layers that see no more than a window.
+/// The key that lists the layers with a sliding window.
 pub(super) const PATTERN: &str = "attention.sliding_window_pattern";
 
 /// A model's sizes and constants.
@@ -23,59 +25,61 @@ pub(super) const PATTERN: &str = "attention.sliding_window_pattern";
 pub struct Config {
     /// The family, `general.architecture`.
     pub architecture: String,
-    /// The model's own name, `general.name`.
+    /// The model's name, `general.name`.
     pub name: Option<String>,
-    /// Elements of the residual stream.
+    /// The width of the residual stream.
     pub hidden: usize,
-    /// Tokens that the model knows: rows of the embedding and of the logits.
+    /// The number of tokens in the vocabulary: rows of the embedding, and elements of the logits.
     pub vocab_size: usize,
-    /// The positions that the model was trained for.
+    /// The number of positions that the model was trained for.
     pub context_length: usize,
-    /// What RMS norms add to the mean square.
+    /// The number that RMS norms add to the mean square.
     pub rms_eps: f32,
-    /// What the rows of the embedding are multiplied by.
+    /// The factor of the embedding's rows.
     pub embedding_scale: f32,
-    /// What attention and feed-forward are multiplied by before they are added to the residual stream.
+    /// The factor of the results of attention and feed-forward in the residual stream.
     pub residual_scale: f32,
-    /// What the logits are multiplied by.
+    /// The factor of the logits.
     pub logit_scale: f32,
-    /// A logit `x` becomes `c tanh(x / c)`, where there is such a `c`.
+    /// The cap `c` of the logits, which turns a logit `x` into `c tanh(x / c)`.
     pub logit_softcap: Option<f32>,
-    /// Whether the tensors lie as in the checkpoint that they come from (`tensor_data_layout`). Converters to GGUF permute
-    /// the rows of some families' queries and keys, so that adjacent elements rather than halves are rotated together.
+    /// Whether rows are in the checkpoint's order (`tensor_data_layout` = `reference`). Converters
+    /// to GGUF permute the rows of some families' queries and keys, so that rotary embedding turns
+    /// pairs of adjacent elements instead of halves.
     pub reference_layout: bool,
-    /// The layers, each an attention and a feed-forward block.
+    /// The layers, each of attention and a feed-forward network.
     pub layers: Vec<LayerConfig>,
-    /// How names of tensors begin that change none of the logits: those of layers that predict tokens further ahead, and
-    /// those that nobody reads since a layer uses what another has made.
+    /// Prefixes of the names of tensors that the logits do not depend on: tensors of layers that
+    /// predict further tokens, and keys and values of layers that read another layer's cache.
     pub left_out: Vec<String>,
 }
 
-/// One layer's sizes and constants.
+/// The sizes and constants of one layer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LayerConfig {
-    /// Query heads.
+    /// The number of query heads.
     pub heads: usize,
-    /// Key-value heads, a divisor of `heads`.
+    /// The number of key-value heads, a divisor of `heads`.
     pub kv_heads: usize,
-    /// Elements of a head; `heads * head_dim` need not be the model's width.
+    /// The number of elements in a head; `heads * head_dim` need not be the model's width.
     pub head_dim: usize,
-    /// Elements between the two halves of the feed-forward block.
+    /// The width between the two halves of the feed-forward network.
     pub ffn: usize,
-    /// What takes that block's place, where something does.
+    /// The experts that replace the feed-forward network, or `None`.
     pub experts: Option<Experts>,
-    /// What becomes of attention's scores before the softmax, but for what YaRN's growth does to them.
+    /// The scale, cap and window of attention's scores, without the attention factor of `rope`.
     pub scores: Scores,
-    /// How positions are encoded in queries and keys; not at all where it is `None`.
+    /// The rotary embedding of queries and keys; `None` for a layer that does not encode positions.
     pub rope: Option<RopeConfig>,
 }
 
 impl Config {
-    /// What all families have in common; the scales are 1, and every layer is full attention with all heads rotated.
+    /// Reads the keys that all families share. The scales are 1, and every layer has full attention
+    /// and rotated heads.
     pub(super) fn read(keys: &Keys) -> Result<Self> {
         if keys.bool("attention.causal")? == Some(false) {
-            return Err(keys.error("attention.causal", "is false: models that look ahead are not built yet"));
+            return Err(keys.error("attention.causal", "is false: only causal models are supported"));
         }
         Ok(Self {
             architecture: keys.architecture.into(),
@@ -94,21 +98,22 @@ impl Config {
         })
     }
 
-    /// Leaves out the layers at the end that only predict tokens further ahead.
+    /// Leaves out the layers at the end that only predict further tokens.
     pub(super) fn leave_out_nextn(&mut self, keys: &Keys) -> Result<()> {
         let blocks = self.layers.len();
         let nextn = keys.count("nextn_predict_layers", blocks - 1)?;
         self.layers.truncate(blocks - nextn);
-        self.left_out.extend((blocks - nextn..blocks).map(|n| format!("blk.{n}.")));
+        self.left_out.extend((blocks - nextn..blocks).map(|index| format!("blk.{index}.")));
         Ok(())
     }
 
-    /// Lets those layers see no more than a window for which `attention.sliding_window_pattern` says so; where the file
-    /// has none, all but the last of each `period`.
-    pub(super) fn slide(&mut self, keys: &Keys, window: usize, period: usize) -> Result<()> {
-        let slides = keys.pattern(PATTERN, self.layers.len(), period)?;
-        for (layer, slides) in self.layers.iter_mut().zip(slides) {
-            layer.scores.window = slides.then_some(window);
+    /// Sets a sliding window of `window` positions in the layers that
+    /// `attention.sliding_window_pattern` names; without the key, in all but the last of each
+    /// `period` layers.
+    pub(super) fn set_windows(&mut self, keys: &Keys, window: usize, period: usize) -> Result<()> {
+        let has_window = keys.pattern(PATTERN, self.layers.len(), period)?;
+        for (layer, has_window) in self.layers.iter_mut().zip(has_window) {
+            layer.scores.window = has_window.then_some(window);
         }
         Ok(())
     }
@@ -125,61 +130,72 @@ fn layers(keys: &Keys) -> Result<Vec<LayerConfig>> {
     let count = keys.size("block_count", MAX_LAYERS)?;
     let heads = keys.required(HEADS, keys.per_layer(HEADS, count, MAX_HEADS)?)?;
     let kv_heads = keys.per_layer(KV_HEADS, count, MAX_HEADS)?.unwrap_or_else(|| heads.clone());
-    // Where nothing but experts has a width, the file may give theirs alone.
+    // Files of models whose feed-forward networks are all experts may lack the key.
     let ffn = match keys.expert_width()? {
         Some(width) if keys.is_zero(FFN) => vec![width; count],
         _ => keys.required(FFN, keys.per_layer(FFN, count, MAX_WIDTH)?)?,
     };
-    let layer = |n: usize| {
-        let (heads, kv_heads) = (heads[n], kv_heads[n]);
+    let layer = |index: usize| {
+        let (heads, kv_heads) = (heads[index], kv_heads[index]);
         if !heads.is_multiple_of(kv_heads) {
             return Err(keys.error(KV_HEADS, format!("is {kv_heads}, which does not divide the {heads} query heads")));
         }
         let head_dim = head_dim(keys, heads)?;
         let rope = Some(RopeConfig::read(keys, head_dim)?);
         let scores = (head_dim as f32).sqrt().recip().into();
-        Ok(LayerConfig { heads, kv_heads, head_dim, ffn: ffn[n], experts: None, scores, rope })
+        Ok(LayerConfig { heads, kv_heads, head_dim, ffn: ffn[index], experts: None, scores, rope })
     };
     (0..count).map(layer).collect()
 }
 
+/// The two keys of a head's width: of its keys, and of its values.
+#[derive(Clone, Copy)]
+pub(super) struct HeadDimKeys {
+    pub key_length: &'static str,
+    pub value_length: &'static str,
+}
+
 fn head_dim(keys: &Keys, heads: usize) -> Result<usize> {
-    const KEY: &str = "attention.key_length";
-    const VALUE: &str = "attention.value_length";
+    const NAMES: HeadDimKeys =
+        HeadDimKeys { key_length: "attention.key_length", value_length: "attention.value_length" };
     let hidden = hidden(keys)?;
-    match head_dim_of(keys, [KEY, VALUE])? {
+    match optional_head_dim(keys, NAMES)? {
         Some(head_dim) => Ok(head_dim),
-        None if hidden.is_multiple_of(heads) => check_head_dim(keys, [KEY, VALUE], hidden / heads),
-        None => Err(keys.error(KEY, format!("is missing, and {heads} heads do not divide a width of {hidden}"))),
+        None if hidden.is_multiple_of(heads) => check_head_dim(keys, NAMES, hidden / heads),
+        None => {
+            let what = format!("is missing, and {heads} heads do not divide a width of {hidden}");
+            Err(keys.error(NAMES.key_length, what))
+        }
     }
 }
 
-/// The elements of a head by these keys, one for keys and one for values.
-pub(super) fn head_dim_of(keys: &Keys, [key, value]: [&str; 2]) -> Result<Option<usize>> {
-    keys.optional_size(key, MAX_HEAD_DIM)?.map(|head_dim| check_head_dim(keys, [key, value], head_dim)).transpose()
+/// Reads the number of elements in a head, or `None` if the file has no such key.
+pub(super) fn optional_head_dim(keys: &Keys, names: HeadDimKeys) -> Result<Option<usize>> {
+    let head_dim = keys.optional_size(names.key_length, MAX_HEAD_DIM)?;
+    head_dim.map(|head_dim| check_head_dim(keys, names, head_dim)).transpose()
 }
 
-fn check_head_dim(keys: &Keys, [key, value]: [&str; 2], head_dim: usize) -> Result<usize> {
-    let head_dim = keys.check_size(key, head_dim, MAX_HEAD_DIM)?;
+fn check_head_dim(keys: &Keys, names: HeadDimKeys, head_dim: usize) -> Result<usize> {
+    let head_dim = keys.check_size(names.key_length, head_dim, MAX_HEAD_DIM)?;
     if !head_dim.is_multiple_of(2) {
-        return Err(keys.error(key, format!("is {head_dim}, but rotary embedding wants an even number")));
+        return Err(keys.error(names.key_length, format!("is {head_dim}, but rotary embedding needs an even number")));
     }
-    let value_length = keys.optional_size(value, MAX_HEAD_DIM)?.unwrap_or(head_dim);
+    let value_length = keys.optional_size(names.value_length, MAX_HEAD_DIM)?.unwrap_or(head_dim);
     if value_length != head_dim {
-        let what = format!("is {value_length}, but keys have {head_dim} elements, and no family here has both");
-        return Err(keys.error(value, what));
+        let what = format!("is {value_length}, but keys have {head_dim} elements: only equal lengths are supported");
+        return Err(keys.error(names.value_length, what));
     }
     Ok(head_dim)
 }
 
 fn vocab_size(gguf: &Gguf) -> Result<usize> {
     const NAME: &str = "token_embd.weight";
-    let tensor = gguf.tensor(NAME).ok_or_else(|| Error::tensor(NAME, "is missing"))?;
+    let tensor = gguf.tensor(NAME).ok_or_else(|| Error::tensor(NAME, "is missing from the file"))?;
     match tensor.shape[..] {
         [rows, _] if u32::try_from(rows).is_ok() && rows > 0 => Ok(rows),
-        _ => Err(Error::tensor(
-            NAME,
-            format!("has the shape {:?}, a matrix [vocabulary, width] is wanted", tensor.shape),
-        )),
+        _ => {
+            let what = format!("has shape {:?}, but a matrix [vocabulary, width] is expected", tensor.shape);
+            Err(Error::tensor(NAME, what))
+        }
     }
 }

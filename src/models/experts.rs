@@ -1,56 +1,56 @@
-//! A mixture of experts: its sizes, and what of its keys is not built.
+//! Reads the sizes of a mixture of experts, and refuses router settings that are not supported.
 
 use super::{Config, keys::Keys};
 use crate::Result;
 
-/// The most experts that are believed.
+/// The largest number of experts that is accepted.
 const MAX_EXPERTS: usize = 1 << 12;
-/// llama.cpp's number for a router whose logits go through a softmax.
+/// llama.cpp's number of a router that takes the softmax of its logits.
 const SOFTMAX: u64 = 1;
 
-/// Feed-forward blocks of which each token goes through few.
+/// The sizes of a mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Experts {
-    /// How many there are.
+    /// The number of experts.
     pub count: usize,
-    /// How many a token goes through.
-    pub used: usize,
-    /// Elements between the two halves of one.
+    /// The number of experts that each token is computed with.
+    pub top_k: usize,
+    /// The width between the two halves of an expert's feed-forward network.
     pub ffn: usize,
 }
 
 impl Config {
-    /// Gives every layer experts where the file has a count of them. Where it does not say how wide one is, `width` knows
-    /// that from `feed_forward_length` and from how many a token goes through.
-    pub(super) fn mix(&mut self, keys: &Keys, width: fn(usize, usize) -> usize) -> Result<()> {
+    /// Gives every layer experts if the file has a count of them. If the file has no width of an
+    /// expert, `width` computes it from `feed_forward_length` and `top_k`.
+    pub(super) fn read_experts(&mut self, keys: &Keys, width: fn(usize, usize) -> usize) -> Result<()> {
         const COUNT: &str = "expert_count";
         if keys.is_zero(COUNT) {
             return Ok(());
         }
         let count = keys.size(COUNT, MAX_EXPERTS)?;
-        let used = keys.size("expert_used_count", count)?;
+        let top_k = keys.size("expert_used_count", count)?;
         keys.expect("expert_gating_func", SOFTMAX)?;
         keys.expect("expert_group_count", 1)?;
         keys.expect("expert_weights_scale", 1)?;
         if keys.bool("expert_weights_norm")? == Some(false) {
-            return Err(keys.error("expert_weights_norm", "is false, which is not built yet: true is"));
+            let what = "is false, but this crate only supports experts whose weights are normalized (true)";
+            return Err(keys.error("expert_weights_norm", what));
         }
         let ffn = keys.expert_width()?;
         for layer in &mut self.layers {
-            layer.experts = Some(Experts { count, used, ffn: ffn.unwrap_or_else(|| width(layer.ffn, used)) });
+            layer.experts = Some(Experts { count, top_k, ffn: ffn.unwrap_or_else(|| width(layer.ffn, top_k)) });
         }
         Ok(())
     }
 
-    /// As [`mix`](Self::mix), for a family that has nothing else.
-    pub(super) fn must_mix(&mut self, keys: &Keys, width: fn(usize, usize) -> usize) -> Result<()> {
-        self.mix(keys, width)?;
-        match self.layers.iter().all(|layer| layer.experts.is_some()) {
-            true => Ok(()),
-            false => {
-                Err(keys.error("expert_count", "is missing or 0, but this architecture has experts in every layer"))
-            }
+    /// Gives every layer experts, for a family without other feed-forward networks.
+    pub(super) fn require_experts(&mut self, keys: &Keys, width: fn(usize, usize) -> usize) -> Result<()> {
+        self.read_experts(keys, width)?;
+        if self.layers.iter().any(|layer| layer.experts.is_none()) {
+            let what = "is missing or 0, but every layer of this architecture has experts";
+            return Err(keys.error("expert_count", what));
         }
+        Ok(())
     }
 }

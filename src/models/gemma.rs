@@ -1,13 +1,13 @@
-//! Gemma, the first one ([Gemma Team 2024](https://arxiv.org/abs/2403.08295)): rows of the embedding that grow by the root
-//! of their width, pre-norm blocks, wide heads that share few or one for keys and values, and a feed-forward gated by
-//! GELU. The converter has added the one that the checkpoint's norm weights lack.
+//! Gemma 1 ([Gemma Team 2024](https://arxiv.org/abs/2403.08295)): embeddings scaled by the root of
+//! their width, pre-norm blocks, wide heads with few key-value heads, and a feed-forward network
+//! gated by GELU. Checkpoints store norm weights minus 1; GGUF files store the weights.
 
 use super::{
     Checkpoint, Config, Model,
     block::Block,
-    checkpoint::{BIASES, Key, Need, SIZES, TENSORS, Tensor, less_one, only, size},
+    checkpoint::{BIASES, Need, SIZES, Setting, TENSORS, TensorMapping, Transform, one_of, size, transformed},
     keys::Keys,
-    wiring::Wiring,
+    model_builder::ModelBuilder,
 };
 use crate::{
     Result,
@@ -19,26 +19,30 @@ const BLOCK: Block =
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["gemma"],
-    // The first configs say `gelu` and mean its approximation too.
-    config: &[&[only("hidden_act", &["gelu_pytorch_tanh", "gelu"])], SETTINGS, SIZES, BIASES],
-    tensors: &[&[less_one("post_attention_layernorm", "ffn_norm")], NORMS, TENSORS],
+    // Early configs say `gelu` where the models use its approximation.
+    settings: &[&[one_of("hidden_act", &["gelu_pytorch_tanh", "gelu"])], SETTINGS, SIZES, BIASES],
+    tensors: &[&[transformed("post_attention_layernorm", "ffn_norm", Transform::AddOne)], NORMS, TENSORS],
     tied: true,
     ..Checkpoint::DECODER
 };
 
-/// What the checkpoints of all Gemmas have in common.
-pub(super) const SETTINGS: &[Key] = &[
+/// The settings that the checkpoints of Gemma 1 to 3 share.
+pub(super) const SETTINGS: &[Setting] = &[
     size("head_dim", "attention.key_length", Need::Or(256)),
-    only("hidden_activation", &["gelu_pytorch_tanh"]),
-    only("use_bidirectional_attention", &["false"]),
+    one_of("hidden_activation", &["gelu_pytorch_tanh"]),
+    one_of("use_bidirectional_attention", &["false"]),
 ];
-pub(super) const NORMS: &[Tensor] = &[less_one("input_layernorm", "attn_norm"), less_one("norm", "output_norm")];
+/// The norms that the checkpoints of Gemma 1 to 3 share.
+pub(super) const NORMS: &[TensorMapping] = &[
+    transformed("input_layernorm", "attn_norm", Transform::AddOne),
+    transformed("norm", "output_norm", Transform::AddOne),
+];
 
-pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
-    BLOCK.model(config(keys)?, wiring)
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
+    BLOCK.model(config(keys)?, graph)
 }
 
-/// What all Gemmas have in common.
+/// Reads the config that all Gemma families share.
 pub(super) fn config(keys: &Keys) -> Result<Config> {
     let mut config = Config::read(keys)?;
     config.embedding_scale = (config.hidden as f32).sqrt();

@@ -1,13 +1,16 @@
-//! Gemma 2 ([Gemma Team 2024](https://arxiv.org/abs/2408.00118)): Gemma with a second norm on what attention and
-//! feed-forward come to, with caps on the scores and on the logits, and with a window for every other layer.
+//! Gemma 2 ([Gemma Team 2024](https://arxiv.org/abs/2408.00118)): Gemma 1 with a second norm after
+//! attention and after the feed-forward network, caps on the scores and on the logits, and a
+//! sliding window in every other layer.
 
 use super::{
     Checkpoint, Config, Model,
     block::Block,
-    checkpoint::{BIASES, Key, Means, Need, SIZES, TENSORS, Tensor, key, less_one, size},
+    checkpoint::{
+        BIASES, Meaning, Need, SIZES, Setting, TENSORS, TensorMapping, Transform, setting, size, transformed,
+    },
     gemma,
     keys::Keys,
-    wiring::Wiring,
+    model_builder::ModelBuilder,
 };
 use crate::{
     Result,
@@ -16,20 +19,21 @@ use crate::{
 
 const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: false, post_norms: true, activation: Activation::Gelu };
-/// One in so many layers, the last of each, sees all positions.
+/// The last of each `PERIOD` layers has full attention.
 const PERIOD: usize = 2;
-/// The window of all models that have been released; files made early do not say it, nor the caps.
+/// The window of all released models, in positions. Early files have no key for it, nor for the
+/// caps.
 const WINDOW: usize = 4096;
-/// The model of 27 billion parameters, by its layers, scales scores by its width over its heads.
+/// The number of layers of the model with 27 billion parameters.
 const LAYERS_OF_27B: usize = 46;
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["gemma2"],
-    config: &[
+    settings: &[
         WINDOWS,
         &[
-            key("attn_logit_softcapping", Means::Cap("attn_logit_softcapping", 50.0)),
-            key("final_logit_softcapping", Means::Cap("final_logit_softcapping", 30.0)),
+            setting("attn_logit_softcapping", Meaning::Cap("attn_logit_softcapping", 50.0)),
+            setting("final_logit_softcapping", Meaning::Cap("final_logit_softcapping", 30.0)),
         ],
         gemma::SETTINGS,
         SIZES,
@@ -40,36 +44,39 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     ..Checkpoint::DECODER
 };
 
-/// What the checkpoints of Gemma 2 and 3 have in common.
-pub(super) const WINDOWS: &[Key] = &[
+/// The settings that the checkpoints of Gemma 2 and 3 share.
+pub(super) const WINDOWS: &[Setting] = &[
     size("sliding_window", "attention.sliding_window", Need::Or(4096)),
-    key("layer_types", Means::Kinds("attention.sliding_window_pattern", "sliding_attention")),
-    key("query_pre_attn_scalar", Means::InverseRoot("attention.scale", 256.0)),
+    setting("layer_types", Meaning::Kinds("attention.sliding_window_pattern", "sliding_attention")),
+    setting("query_pre_attn_scalar", Meaning::InverseRoot("attention.scale", 256.0)),
 ];
-pub(super) const NORMS: &[Tensor] = &[
-    less_one("post_attention_layernorm", "post_attention_norm"),
-    less_one("pre_feedforward_layernorm", "ffn_norm"),
-    less_one("post_feedforward_layernorm", "post_ffw_norm"),
+/// The norms that the checkpoints of Gemma 2 and 3 share.
+pub(super) const NORMS: &[TensorMapping] = &[
+    transformed("post_attention_layernorm", "post_attention_norm", Transform::AddOne),
+    transformed("pre_feedforward_layernorm", "ffn_norm", Transform::AddOne),
+    transformed("post_feedforward_layernorm", "post_ffw_norm", Transform::AddOne),
 ];
 
-pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = gemma::config(keys)?;
-    config.slide(keys, keys.window()?.unwrap_or(WINDOW), PERIOD)?;
-    scale_scores(&mut config, keys, LAYERS_OF_27B)?;
+    config.set_windows(keys, keys.window()?.unwrap_or(WINDOW), PERIOD)?;
+    set_score_scale(&mut config, keys, LAYERS_OF_27B)?;
     let softcap = keys.factor("attn_logit_softcapping", Some(50.0))?;
     config.layers.iter_mut().for_each(|layer| layer.scores.softcap = softcap);
     config.logit_softcap = keys.factor("final_logit_softcapping", Some(30.0))?;
-    BLOCK.model(config, wiring)
+    BLOCK.model(config, graph)
 }
 
-/// Scales scores as `attention.scale` says. GGUF files are without it: the largest Gemma 2 and 3, known by their `layers`,
-/// do it as if a head were the width over the heads.
-pub(super) fn scale_scores(config: &mut Config, keys: &Keys, layers: usize) -> Result<()> {
-    let asked = keys.factor("attention.scale", None)?;
-    let largest = config.layers.len() == layers;
+/// Sets the scale of the scores to `attention.scale`. GGUF files have no such key: the largest
+/// models of Gemma 2 and 3, recognized by their number of layers, `layers_of_27b`, use the scale of
+/// heads of `hidden / heads` elements.
+pub(super) fn set_score_scale(config: &mut Config, keys: &Keys, layers_of_27b: usize) -> Result<()> {
+    let scale = keys.factor("attention.scale", None)?;
+    let is_largest = config.layers.len() == layers_of_27b;
     for layer in &mut config.layers {
-        let usual = if largest { ((config.hidden / layer.heads) as f32).sqrt().recip() } else { layer.scores.scale };
-        layer.scores.scale = asked.unwrap_or(usual);
+        let default =
+            if is_largest { ((config.hidden / layer.heads) as f32).sqrt().recip() } else { layer.scores.scale };
+        layer.scores.scale = scale.unwrap_or(default);
     }
     Ok(())
 }

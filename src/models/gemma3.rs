@@ -1,13 +1,14 @@
-//! Gemma 3 ([Gemma Team 2025](https://arxiv.org/abs/2503.19786)), text: Gemma 2 with norms of queries and keys in the
-//! place of the scores' cap, and five layers with a window for each that sees all positions, whose heads turn more slowly.
+//! Gemma 3 ([Gemma Team 2025](https://arxiv.org/abs/2503.19786)), text: Gemma 2 with norms of
+//! queries and keys instead of the cap on the scores, and full attention in every sixth layer only.
+//! Layers with a sliding window have a lower base of rotary embedding.
 
 use super::{
     Checkpoint, Model, RopeConfig,
     block::Block,
-    checkpoint::{BIASES, Means, Need, SIZES, TENSORS, key, less_one, only, size},
+    checkpoint::{BIASES, Meaning, Need, SIZES, TENSORS, Transform, one_of, setting, size, transformed},
     gemma, gemma2,
     keys::Keys,
-    wiring::Wiring,
+    model_builder::ModelBuilder,
 };
 use crate::{
     Result,
@@ -16,51 +17,54 @@ use crate::{
 
 const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: true, post_norms: true, activation: Activation::Gelu };
-/// One in so many layers, the last of each, sees all positions.
+/// The last of each `PERIOD` layers has full attention.
 const PERIOD: usize = 6;
-/// What the heads of layers with a window turn by, unless the file says otherwise.
-pub(super) const BASE: f32 = 10_000.0;
-/// As in Gemma 2.
+/// The default base of rotary embedding in layers with a sliding window.
+pub(super) const SLIDING_BASE: f32 = 10_000.0;
+/// The number of layers of the model with 27 billion parameters.
 const LAYERS_OF_27B: usize = 62;
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["gemma3_text"],
-    config: &[
+    settings: &[
         gemma2::WINDOWS,
         &[
-            // Configs of models that also see leave out what is usual.
+            // Configs of the multimodal models leave out settings with their default value.
             size("num_attention_heads", "attention.head_count", Need::Or(8)),
             size("num_key_value_heads", "attention.head_count_kv", Need::Or(4)),
             size("max_position_embeddings", "context_length", Need::Or(131_072)),
             size("sliding_window_pattern", "attention.sliding_window_pattern", Need::Optional),
-            only("attn_logit_softcapping", &["null"]),
-            key("final_logit_softcapping", Means::Cap("final_logit_softcapping", 0.0)),
+            one_of("attn_logit_softcapping", &["null"]),
+            setting("final_logit_softcapping", Meaning::Cap("final_logit_softcapping", 0.0)),
         ],
         gemma::SETTINGS,
         SIZES,
         BIASES,
     ],
     tensors: &[
-        &[less_one("self_attn.q_norm", "attn_q_norm"), less_one("self_attn.k_norm", "attn_k_norm")],
+        &[
+            transformed("self_attn.q_norm", "attn_q_norm", Transform::AddOne),
+            transformed("self_attn.k_norm", "attn_k_norm", Transform::AddOne),
+        ],
         gemma2::NORMS,
         gemma::NORMS,
         TENSORS,
     ],
     tied: true,
     rope_theta: 1_000_000.0,
-    rope_theta_of_windows: Some(BASE),
+    sliding_rope_theta: Some(SLIDING_BASE),
     ..Checkpoint::DECODER
 };
 
-pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = gemma::config(keys)?;
     if let Some(window) = keys.window()? {
-        config.slide(keys, window, PERIOD)?;
+        config.set_windows(keys, window, PERIOD)?;
         for layer in config.layers.iter_mut().filter(|layer| layer.scores.window.is_some()) {
-            layer.rope = Some(RopeConfig::read_sliding(keys, layer.head_dim, BASE)?);
+            layer.rope = Some(RopeConfig::read_sliding(keys, layer.head_dim, SLIDING_BASE)?);
         }
     }
-    gemma2::scale_scores(&mut config, keys, LAYERS_OF_27B)?;
+    gemma2::set_score_scale(&mut config, keys, LAYERS_OF_27B)?;
     config.logit_softcap = keys.factor("final_logit_softcapping", None)?;
-    BLOCK.model(config, wiring)
+    BLOCK.model(config, graph)
 }

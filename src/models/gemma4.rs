@@ -1,17 +1,18 @@
-//! Gemma 4 ([Gemma Team 2026](https://ai.google.dev/gemma/docs/core)), text: Gemma 3 with heads of two sizes, norms
-//! of values, layers that read the cache of an earlier one, for each layer an embedding of the token of
-//! its own, or experts beside each feed-forward.
+//! Gemma 4 ([Gemma Team 2026](https://ai.google.dev/gemma/docs/core)), text: Gemma 3 with heads of
+//! two sizes, norms of values, and layers that read the cache of an earlier layer. Some models have
+//! an embedding of the token for each layer, and some have experts beside each feed-forward
+//! network.
 
 use super::{
     Checkpoint, Config, Experts, LayerConfig, Model, RopeConfig,
     block::Block,
-    checkpoint::{BIASES, Means, Need, SIZES, TENSORS, key, only, size, tensor},
-    config::{PATTERN, head_dim_of},
+    checkpoint::{BIASES, Meaning, Need, SIZES, TENSORS, one_of, setting, size, tensor},
+    config::{HeadDimKeys, PATTERN, optional_head_dim},
     gemma,
-    gemma3::BASE,
+    gemma3::SLIDING_BASE,
     gemma4_layers,
     keys::{Keys, MAX_WIDTH},
-    wiring::Wiring,
+    model_builder::ModelBuilder,
 };
 use crate::{
     Result,
@@ -23,24 +24,24 @@ const BLOCK: Block =
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["gemma4_text"],
-    config: &[
+    settings: &[
         &[
-            key("head_dim", Means::Derived("attention.key_length_swa")),
-            key("global_head_dim", Means::Derived("attention.key_length")),
-            key("num_key_value_heads", Means::Derived("attention.head_count_kv")),
-            key("intermediate_size", Means::Derived("feed_forward_length")),
-            key("num_experts", Means::Derived("expert_count")),
-            key("top_k_experts", Means::Derived("expert_used_count")),
-            key("moe_intermediate_size", Means::Derived("expert_feed_forward_length")),
+            setting("head_dim", Meaning::Derived("attention.key_length_swa")),
+            setting("global_head_dim", Meaning::Derived("attention.key_length")),
+            setting("num_key_value_heads", Meaning::Derived("attention.head_count_kv")),
+            setting("intermediate_size", Meaning::Derived("feed_forward_length")),
+            setting("num_experts", Meaning::Derived("expert_count")),
+            setting("top_k_experts", Meaning::Derived("expert_used_count")),
+            setting("moe_intermediate_size", Meaning::Derived("expert_feed_forward_length")),
             size("max_position_embeddings", "context_length", Need::Or(131_072)),
             size("sliding_window", "attention.sliding_window", Need::Or(512)),
-            key("layer_types", Means::Kinds(PATTERN, "sliding_attention")),
+            setting("layer_types", Meaning::Kinds(PATTERN, "sliding_attention")),
             size("num_kv_shared_layers", "attention.shared_kv_layers", Need::Or(0)),
             size("hidden_size_per_layer_input", "embedding_length_per_layer_input", Need::Or(256)),
-            key("final_logit_softcapping", Means::Cap("final_logit_softcapping", 0.0)),
-            only("hidden_activation", &["gelu_pytorch_tanh"]),
-            // Pictures alone see what follows them.
-            only("use_bidirectional_attention", &["vision"]),
+            setting("final_logit_softcapping", Meaning::Cap("final_logit_softcapping", 0.0)),
+            one_of("hidden_activation", &["gelu_pytorch_tanh"]),
+            // `vision` makes attention bidirectional for images only.
+            one_of("use_bidirectional_attention", &["vision"]),
         ],
         SIZES,
         BIASES,
@@ -70,155 +71,185 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     ],
     tied: true,
     rope_theta: 1_000_000.0,
-    rope_theta_of_windows: Some(BASE),
+    sliding_rope_theta: Some(SLIDING_BASE),
     derived: gemma4_layers::keys,
     ..Checkpoint::DECODER
 };
 
-/// What this family has besides.
-struct Sizes {
-    /// Layers with keys and values of their own; those that follow read the cache of the last of these of their kind.
-    own: usize,
-    /// Elements of a token's embedding for one layer; 0 where there are none.
-    inputs: usize,
+/// The sizes that only this family has.
+struct Gemma4Sizes {
+    /// The number of layers that compute keys and values. Each later layer reads the cache of the
+    /// last of them that is of its kind.
+    kv_layers: usize,
+    /// The width of a token's embedding for one layer; 0 if the model has none.
+    layer_input: usize,
 }
 
-pub(super) fn build(keys: &Keys, mut w: Wiring) -> Result<Model> {
+pub(super) fn build(keys: &Keys, mut graph: ModelBuilder) -> Result<Model> {
     let mut config = config(keys)?;
     let sizes = sizes(keys, &config)?;
-    // Files have keys and values of these layers all the same.
-    let unread = ["attn_k.", "attn_v.", "attn_k_norm."];
-    let readers = sizes.own..config.layers.len();
-    config.left_out.extend(readers.flat_map(|n| unread.map(|part| format!("blk.{n}.{part}"))));
-    let mut x = w.embedding(&config)?;
-    let inputs = if sizes.inputs > 0 { Some(layer_inputs(&config, &sizes, &mut w, x)?) } else { None };
-    for (n, layer) in config.layers.iter().enumerate() {
-        x = attention(&config, layer, &sizes, &mut w, x, n)?;
+    // Files contain these tensors for layers that do not compute keys and values, too.
+    let unused = ["attn_k.", "attn_v.", "attn_k_norm."];
+    let readers = sizes.kv_layers..config.layers.len();
+    config.left_out.extend(readers.flat_map(|index| unused.map(|part| format!("blk.{index}.{part}"))));
+    let mut x = graph.embedding(&config)?;
+    let inputs = if sizes.layer_input > 0 { Some(layer_inputs(&config, &sizes, &mut graph, x)?) } else { None };
+    for (index, layer) in config.layers.iter().enumerate() {
+        x = attention(&config, layer, &sizes, &mut graph, x, index)?;
         x = match &layer.experts {
-            Some(experts) => mixture(&config, layer, experts, &mut w, x, n)?,
-            None => BLOCK.feed_forward(&config, layer, &mut w, x, n)?,
+            Some(experts) => mixture(&config, layer, experts, &mut graph, x, index)?,
+            None => BLOCK.feed_forward(&config, layer, &mut graph, x, index)?,
         };
         if let Some(inputs) = inputs {
-            x = add_input(&config, &sizes, &mut w, [x, inputs], n)?;
+            x = add_layer_input(&config, &sizes, &mut graph, x, inputs, index)?;
         }
-        if let Some(scale) = w.optional_weight(&format!("blk.{n}.layer_output_scale.weight"), 1, 1)? {
-            x = w.builder.mul(x, scale);
+        if let Some(scale) = graph.optional_weight(&format!("blk.{index}.layer_output_scale.weight"), 1, 1)? {
+            x = graph.ops.mul(x, scale);
         }
     }
-    w.finish(config, x)
+    graph.finish(config, x)
 }
 
 fn config(keys: &Keys) -> Result<Config> {
+    const SLIDING: HeadDimKeys =
+        HeadDimKeys { key_length: "attention.key_length_swa", value_length: "attention.value_length_swa" };
     let mut config = gemma::config(keys)?;
     let window = keys.required("attention.sliding_window", keys.window()?)?;
     keys.required(PATTERN, keys.has(PATTERN).then_some(()))?;
-    config.slide(keys, window, config.layers.len())?;
+    config.set_windows(keys, window, config.layers.len())?;
     for layer in &mut config.layers {
         layer.scores.scale = 1.0;
         if layer.scores.window.is_some() {
-            let sizes = head_dim_of(keys, ["attention.key_length_swa", "attention.value_length_swa"])?;
-            layer.head_dim = sizes.unwrap_or(layer.head_dim);
-            layer.rope = Some(RopeConfig::read_sliding(keys, layer.head_dim, BASE)?);
+            layer.head_dim = optional_head_dim(keys, SLIDING)?.unwrap_or(layer.head_dim);
+            layer.rope = Some(RopeConfig::read_sliding(keys, layer.head_dim, SLIDING_BASE)?);
         } else {
             layer.rope = layer.rope.map(|rope| RopeConfig { divisors: Some("rope_freqs.weight"), ..rope });
         }
     }
-    // A file without the key is of a model without the cap, as transformers has it; llama.cpp takes 30 then.
+    // As in transformers, no key means no cap; llama.cpp uses a cap of 30 then.
     config.logit_softcap = keys.factor("final_logit_softcapping", None)?;
-    config.mix(keys, |ffn, _| ffn)?;
+    config.read_experts(keys, |ffn, _| ffn)?;
     Ok(config)
 }
 
-fn sizes(keys: &Keys, config: &Config) -> Result<Sizes> {
+fn sizes(keys: &Keys, config: &Config) -> Result<Gemma4Sizes> {
     const SHARED: &str = "attention.shared_kv_layers";
-    let own = config.layers.len() - keys.count(SHARED, config.layers.len() - 1)?;
-    let (owners, readers) = config.layers.split_at(own);
-    if let Some(n) = readers.iter().position(|reader| owner_of(reader, owners).is_none()) {
-        return Err(keys.error(SHARED, format!("leaves layer {} without an earlier one of its kind to read", own + n)));
+    let kv_layers = config.layers.len() - keys.count(SHARED, config.layers.len() - 1)?;
+    let (sources, readers) = config.layers.split_at(kv_layers);
+    if let Some(reader) = readers.iter().position(|reader| cache_source(reader, sources).is_none()) {
+        let what = format!("leaves layer {} without an earlier layer of its kind to read", kv_layers + reader);
+        return Err(keys.error(SHARED, what));
     }
-    Ok(Sizes { own, inputs: keys.count("embedding_length_per_layer_input", MAX_WIDTH / config.layers.len())? })
+    let layer_input = keys.count("embedding_length_per_layer_input", MAX_WIDTH / config.layers.len())?;
+    Ok(Gemma4Sizes { kv_layers, layer_input })
 }
 
-/// The last of `owners` whose keys and values are of the kind that `reader` reads.
-fn owner_of(reader: &LayerConfig, owners: &[LayerConfig]) -> Option<usize> {
+/// Returns the index of the layer whose cache `reader` reads: the last of `sources` with the same
+/// heads and scores.
+fn cache_source(reader: &LayerConfig, sources: &[LayerConfig]) -> Option<usize> {
     let kind = |layer: &LayerConfig| (layer.kv_heads, layer.head_dim, layer.scores);
-    owners.iter().rposition(|owner| kind(owner) == kind(reader))
+    sources.iter().rposition(|source| kind(source) == kind(reader))
 }
 
-fn attention(c: &Config, l: &LayerConfig, s: &Sizes, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
-    let name = |part: &str| format!("blk.{n}.{part}");
-    let (q_width, kv_width) = (l.heads * l.head_dim, l.kv_heads * l.head_dim);
+/// Returns the residual stream `x` after the attention of layer `index`.
+fn attention(
+    config: &Config,
+    layer: &LayerConfig,
+    sizes: &Gemma4Sizes,
+    graph: &mut ModelBuilder,
+    x: ValueId,
+    index: usize,
+) -> Result<ValueId> {
+    let name = |part: &str| format!("blk.{index}.{part}");
+    let &Config { hidden, rms_eps, .. } = config;
+    let &LayerConfig { heads, kv_heads, head_dim, .. } = layer;
+    let (q_width, kv_width) = (heads * head_dim, kv_heads * head_dim);
 
-    let h = w.rms_norm(x, &name("attn_norm"), c.hidden, c.rms_eps)?;
-    let q = w.linear(h, &name("attn_q"), q_width, c.hidden)?;
-    let q = w.rms_norm(q, &name("attn_q_norm"), l.head_dim, c.rms_eps)?;
-    let ([q], scores) = w.rotated(l, BLOCK.style, [q])?;
-    let a = if n < s.own {
-        let k = w.linear(h, &name("attn_k"), kv_width, c.hidden)?;
-        // Where there is no matrix for values they are the keys, before these are normed and rotated.
-        let v = w.optional_weight(&name("attn_v.weight"), kv_width, c.hidden)?;
-        let v = v.map_or(k, |v| w.builder.matmul(h, v));
-        let ones = w.builder.constant(vec![1.0; l.head_dim]);
-        let v = w.builder.rms_norm(v, ones, c.rms_eps);
-        let k = w.rms_norm(k, &name("attn_k_norm"), l.head_dim, c.rms_eps)?;
-        let ([k], _) = w.rotated(l, BLOCK.style, [k])?;
-        let cache = LayerCache { kv_heads: l.kv_heads, head_dim: l.head_dim };
-        w.builder.attention([q, k, v], cache, l.heads, scores)
+    let normed = graph.rms_norm(x, &name("attn_norm"), hidden, rms_eps)?;
+    let q = graph.linear(normed, &name("attn_q"), q_width, hidden)?;
+    let q = graph.rms_norm(q, &name("attn_q_norm"), head_dim, rms_eps)?;
+    let ([q], scores) = graph.rotate(layer, BLOCK.style, [q])?;
+    let attended = if index < sizes.kv_layers {
+        let k = graph.linear(normed, &name("attn_k"), kv_width, hidden)?;
+        // Without a matrix of values, values are the keys before their norm and rotation.
+        let v = graph.optional_weight(&name("attn_v.weight"), kv_width, hidden)?;
+        let v = v.map_or(k, |v| graph.ops.matmul(normed, v));
+        let ones = graph.ops.constant(vec![1.0; head_dim]);
+        let v = graph.ops.rms_norm(v, ones, rms_eps);
+        let k = graph.rms_norm(k, &name("attn_k_norm"), head_dim, rms_eps)?;
+        let ([k], _) = graph.rotate(layer, BLOCK.style, [k])?;
+        graph.ops.attention([q, k, v], LayerCache { kv_heads, head_dim }, heads, scores)
     } else {
-        // `sizes` has seen that there is one.
-        let owner = owner_of(l, &c.layers[..s.own]).unwrap_or(0);
-        w.builder.shared_attention(q, owner, l.heads, scores)
+        // `sizes` has checked that there is a source.
+        let source = cache_source(layer, &config.layers[..sizes.kv_layers]).unwrap_or(0);
+        graph.ops.shared_attention(q, source, heads, scores)
     };
-    let a = w.linear(a, &name("attn_output"), c.hidden, q_width)?;
-    BLOCK.join(c, w, [x, a], &name("post_attention_norm"))
+    let output = graph.linear(attended, &name("attn_output"), hidden, q_width)?;
+    BLOCK.add_residual(config, graph, x, output, &name("post_attention_norm"))
 }
 
-/// A feed-forward and a mixture of experts beside it, both of the residual stream `x`. The router reads a norm of its own,
-/// and what an expert comes to has a scale.
-fn mixture(c: &Config, l: &LayerConfig, e: &Experts, w: &mut Wiring, x: ValueId, n: usize) -> Result<ValueId> {
-    let name = |part: &str| format!("blk.{n}.{part}");
-    let h = w.rms_norm(x, &name("ffn_norm"), c.hidden, c.rms_eps)?;
-    let h = w.feed_forward(h, &name("ffn"), [c.hidden, l.ffn], BLOCK.activation)?;
-    let every = w.rms_norm(h, &name("post_ffw_norm_1"), c.hidden, c.rms_eps)?;
+/// Returns the residual stream `x` after a feed-forward network and a mixture of experts side by
+/// side. The router reads a norm of `x` that only it has, and each expert's weight has a scale.
+fn mixture(
+    config: &Config,
+    layer: &LayerConfig,
+    experts: &Experts,
+    graph: &mut ModelBuilder,
+    x: ValueId,
+    index: usize,
+) -> Result<ValueId> {
+    let name = |part: &str| format!("blk.{index}.{part}");
+    let &Config { hidden, rms_eps, .. } = config;
+    let h = graph.rms_norm(x, &name("ffn_norm"), hidden, rms_eps)?;
+    let h = graph.feed_forward(h, &name("ffn"), BLOCK.network(config, layer))?;
+    let dense = graph.rms_norm(h, &name("post_ffw_norm_1"), hidden, rms_eps)?;
 
-    let norm = w.weight(&name("ffn_gate_inp.scale"), 1, c.hidden)?;
-    let h = w.builder.rms_norm(x, norm, c.rms_eps);
-    let h = w.scale(h, (c.hidden as f32).sqrt().recip());
-    let logits = w.linear(h, &name("ffn_gate_inp"), e.count, c.hidden)?;
-    let weights = w.builder.route(logits, e.used);
-    let scales = w.weight(&name("ffn_down_exps.scale"), 1, e.count)?;
-    let weights = w.builder.mul(weights, scales);
-    let h = w.rms_norm(x, &name("pre_ffw_norm_2"), c.hidden, c.rms_eps)?;
-    let h = w.experts([h, weights], &name("ffn"), c.hidden, e, BLOCK.activation)?;
-    let chosen = w.rms_norm(h, &name("post_ffw_norm_2"), c.hidden, c.rms_eps)?;
+    let norm = graph.weight(&name("ffn_gate_inp.scale"), 1, hidden)?;
+    let h = graph.ops.rms_norm(x, norm, rms_eps);
+    let h = graph.scale(h, (hidden as f32).sqrt().recip());
+    let logits = graph.linear(h, &name("ffn_gate_inp"), experts.count, hidden)?;
+    let weights = graph.ops.route(logits, experts.top_k);
+    let scales = graph.weight(&name("ffn_down_exps.scale"), 1, experts.count)?;
+    let weights = graph.ops.mul(weights, scales);
+    let h = graph.rms_norm(x, &name("pre_ffw_norm_2"), hidden, rms_eps)?;
+    let h = graph.experts(h, weights, &name("ffn"), hidden, experts, BLOCK.activation)?;
+    let routed = graph.rms_norm(h, &name("post_ffw_norm_2"), hidden, rms_eps)?;
 
-    let h = w.builder.add(every, chosen);
-    BLOCK.join(c, w, [x, h], &name("post_ffw_norm"))
+    let output = graph.ops.add(dense, routed);
+    BLOCK.add_residual(config, graph, x, output, &name("post_ffw_norm"))
 }
 
-/// What all layers take in of each token besides the residual stream, layer by layer: an embedding of its own, and a
-/// projection of the embedding `x` that all share.
-fn layer_inputs(c: &Config, s: &Sizes, w: &mut Wiring, x: ValueId) -> Result<ValueId> {
-    let width = c.layers.len() * s.inputs;
-    let tokens = w.builder.tokens();
-    let table = w.weight("per_layer_token_embd.weight", c.vocab_size, width)?;
-    let own = w.builder.embed(table, tokens);
-    let own = w.scale(own, (s.inputs as f32).sqrt());
-    let shared = w.linear(x, "per_layer_model_proj", width, c.hidden)?;
-    let shared = w.scale(shared, (c.hidden as f32).sqrt().recip());
-    let shared = w.rms_norm(shared, "per_layer_proj_norm", s.inputs, c.rms_eps)?;
-    let sum = w.builder.add(shared, own);
-    Ok(w.scale(sum, std::f32::consts::FRAC_1_SQRT_2))
+/// Returns the additional input of all layers, `[Tokens, layers * layer_input]`: an embedding of
+/// the token for each layer, and a projection of the token's embedding `x`.
+fn layer_inputs(config: &Config, sizes: &Gemma4Sizes, graph: &mut ModelBuilder, x: ValueId) -> Result<ValueId> {
+    let width = config.layers.len() * sizes.layer_input;
+    let tokens = graph.ops.tokens();
+    let table = graph.weight("per_layer_token_embd.weight", config.vocab_size, width)?;
+    let embedded = graph.ops.embed(table, tokens);
+    let embedded = graph.scale(embedded, (sizes.layer_input as f32).sqrt());
+    let projected = graph.linear(x, "per_layer_model_proj", width, config.hidden)?;
+    let projected = graph.scale(projected, (config.hidden as f32).sqrt().recip());
+    let projected = graph.rms_norm(projected, "per_layer_proj_norm", sizes.layer_input, config.rms_eps)?;
+    let sum = graph.ops.add(projected, embedded);
+    Ok(graph.scale(sum, std::f32::consts::FRAC_1_SQRT_2))
 }
 
-/// The residual stream `x` with what layer `n` makes of its part of `inputs`.
-fn add_input(c: &Config, s: &Sizes, w: &mut Wiring, [x, inputs]: [ValueId; 2], n: usize) -> Result<ValueId> {
-    let name = |part: &str| format!("blk.{n}.{part}");
-    let gate = w.linear(x, &name("inp_gate"), s.inputs, c.hidden)?;
-    let gate = w.builder.activate(BLOCK.activation, gate);
-    let input = w.builder.slice(inputs, n * s.inputs, s.inputs, c.layers.len() * s.inputs);
-    let h = w.builder.mul(gate, input);
-    let h = w.linear(h, &name("proj"), c.hidden, s.inputs)?;
-    let h = w.rms_norm(h, &name("post_norm"), c.hidden, c.rms_eps)?;
-    Ok(w.builder.add(x, h))
+/// Returns the residual stream `x` after layer `index` has added its part of `inputs`.
+fn add_layer_input(
+    config: &Config,
+    sizes: &Gemma4Sizes,
+    graph: &mut ModelBuilder,
+    x: ValueId,
+    inputs: ValueId,
+    index: usize,
+) -> Result<ValueId> {
+    let name = |part: &str| format!("blk.{index}.{part}");
+    let width = sizes.layer_input;
+    let gate = graph.linear(x, &name("inp_gate"), width, config.hidden)?;
+    let gate = graph.ops.activate(BLOCK.activation, gate);
+    let input = graph.ops.slice(inputs, index * width, width, config.layers.len() * width);
+    let h = graph.ops.mul(gate, input);
+    let h = graph.linear(h, &name("proj"), config.hidden, width)?;
+    let h = graph.rms_norm(h, &name("post_norm"), config.hidden, config.rms_eps)?;
+    Ok(graph.ops.add(x, h))
 }

@@ -1,4 +1,5 @@
-//! What the `config.json` of a Gemma 4 says of its layers, whose sizes differ: in GGUF's terms.
+//! Translates the layer settings of a Gemma 4 `config.json` into GGUF keys. Layers differ in their
+//! sizes, which the config gives per layer or per kind of layer.
 
 use serde_json::Value as Json;
 
@@ -8,35 +9,44 @@ use crate::{
     gguf::{Array, TensorInfo, Value},
 };
 
-/// The settings that are a layer's own.
 const HEAD_DIM: &str = "head_dim";
 const KV_HEADS: &str = "num_key_value_heads";
-const OWN: &str = "per_layer_config";
+/// The object of settings of single layers, by the layer's number.
+const PER_LAYER: &str = "per_layer_config";
 
 /// The heads of a layer.
 #[derive(Clone, Copy)]
-struct Heads {
+struct LayerHeads {
     kv_heads: u32,
     head_dim: u32,
 }
 
-/// GGUF's keys for the layers, and whether the layers that should have values have them.
+/// The kind of a layer's attention.
+#[derive(Clone, Copy, PartialEq)]
+enum LayerKind {
+    Full,
+    Sliding,
+}
+
+/// Returns the GGUF keys of the layers.
+///
+/// # Errors
+/// `InvalidFile` for a setting that is missing, not supported, or contradicts the tensors.
 pub(super) fn keys(settings: &Settings, tensors: &[TensorInfo]) -> Result<KeyValues> {
-    for needed in ["layer_types", "rope_parameters"] {
-        settings.get(needed).ok_or_else(|| settings.error(needed, "is missing"))?;
+    for required in ["layer_types", "rope_parameters"] {
+        settings.get(required).ok_or_else(|| settings.error(required, "is missing"))?;
     }
-    let windows = settings.kinds("layer_types", "sliding_attention")?.unwrap_or_default();
-    check_kinds(settings, &windows)?;
-    let heads = heads(settings, &windows)?;
+    let kinds = kinds(settings)?;
+    let heads = heads(settings, &kinds)?;
     let mut keys = vec![
         ("attention.head_count_kv", sizes(heads.iter().map(|layer| layer.kv_heads))),
-        ("feed_forward_length", sizes(widths(settings, windows.len())?)),
+        ("feed_forward_length", sizes(ffn_widths(settings, kinds.len())?)),
     ];
-    for (key, slides) in [("attention.key_length", false), ("attention.key_length_swa", true)] {
-        keys.extend(head_dim(settings, &heads, &windows, slides)?.map(|dim| (key, Value::U32(dim))));
+    for (key, kind) in [("attention.key_length", LayerKind::Full), ("attention.key_length_swa", LayerKind::Sliding)] {
+        keys.extend(head_dim(settings, &heads, &kinds, kind)?.map(|dim| (key, Value::U32(dim))));
     }
     keys.extend(experts(settings)?);
-    check_values(settings, tensors, &windows)?;
+    check_value_matrices(settings, tensors, &kinds)?;
     Ok(keys)
 }
 
@@ -44,71 +54,86 @@ fn sizes(layers: impl IntoIterator<Item = u32>) -> Value {
     Value::Array(Array::U32(layers.into_iter().collect()))
 }
 
-fn check_kinds(settings: &Settings, windows: &[bool]) -> Result<()> {
+/// Returns the kind of each layer.
+fn kinds(settings: &Settings) -> Result<Vec<LayerKind>> {
+    let sliding = settings.kinds("layer_types", "sliding_attention")?.unwrap_or_default();
     let layers = settings.size("num_hidden_layers")?.unwrap_or(0) as usize;
-    match windows.last() {
-        _ if windows.len() != layers => {
-            Err(settings.error("layer_types", format!("has {} entries for {layers} layers", windows.len())))
-        }
-        // transformers takes it for one that sees all.
-        Some(true) => Err(settings.error("layer_types", "gives the last layer a window, which it must not have")),
-        _ => Ok(()),
+    if sliding.len() != layers {
+        let what = format!("has {} entries for {layers} layers", sliding.len());
+        return Err(settings.error("layer_types", what));
     }
+    // transformers gives the last layer full attention and ignores its entry.
+    if sliding.last() == Some(&true) {
+        return Err(
+            settings.error("layer_types", "has sliding_attention for the last layer, which must be full_attention")
+        );
+    }
+    Ok(sliding.into_iter().map(|sliding| if sliding { LayerKind::Sliding } else { LayerKind::Full }).collect())
 }
 
-/// The heads of each layer: those of `per_layer_config`, or where there is none, of two kinds of layers.
-fn heads(settings: &Settings, windows: &[bool]) -> Result<Vec<Heads>> {
-    let usual =
-        Heads { kv_heads: settings.size(KV_HEADS)?.unwrap_or(4), head_dim: settings.size(HEAD_DIM)?.unwrap_or(256) };
-    let Some(own) = settings.get(OWN) else {
-        let shared = settings.bool("attention_k_eq_v")?.unwrap_or(false);
-        let kv_heads = settings.size("num_global_key_value_heads")?.filter(|_| shared).unwrap_or(usual.kv_heads);
-        let global = Heads { kv_heads, head_dim: settings.size("global_head_dim")?.unwrap_or(512) };
-        return Ok(windows.iter().map(|slides| if *slides { usual } else { global }).collect());
+/// Returns the heads of each layer: from `per_layer_config`, or without it the same for all layers
+/// of a kind.
+fn heads(settings: &Settings, kinds: &[LayerKind]) -> Result<Vec<LayerHeads>> {
+    let default = LayerHeads {
+        kv_heads: settings.size(KV_HEADS)?.unwrap_or(4),
+        head_dim: settings.size(HEAD_DIM)?.unwrap_or(256),
     };
-    let mut heads = vec![usual; windows.len()];
-    for (number, layer) in own.as_object().ok_or_else(|| settings.error(OWN, "is no object"))? {
-        let name = format!("{OWN}.{number}");
-        let heads = heads.iter_mut().enumerate().find(|(n, _)| n.to_string() == *number);
-        let (_, heads) = heads.ok_or_else(|| settings.error(&name, "is none of the layers"))?;
-        read_own(settings, &name, layer, heads)?;
+    let Some(per_layer) = settings.get(PER_LAYER) else {
+        let keys_are_values = settings.bool("attention_k_eq_v")?.unwrap_or(false);
+        let kv_heads = settings.size("num_global_key_value_heads")?.filter(|_| keys_are_values);
+        let full = LayerHeads {
+            kv_heads: kv_heads.unwrap_or(default.kv_heads),
+            head_dim: settings.size("global_head_dim")?.unwrap_or(512),
+        };
+        return Ok(kinds.iter().map(|kind| if *kind == LayerKind::Full { full } else { default }).collect());
+    };
+    let mut heads = vec![default; kinds.len()];
+    for (number, layer) in per_layer.as_object().ok_or_else(|| settings.error(PER_LAYER, "is not an object"))? {
+        let name = format!("{PER_LAYER}.{number}");
+        let heads = heads.iter_mut().enumerate().find(|(index, _)| index.to_string() == *number);
+        let (_, heads) = heads
+            .ok_or_else(|| settings.error(&name, format!("is not the number of one of the {} layers", kinds.len())))?;
+        read_layer(settings, &name, layer, heads)?;
     }
     Ok(heads)
 }
 
-/// What a layer has of its own.
-fn read_own(settings: &Settings, name: &str, layer: &Json, heads: &mut Heads) -> Result<()> {
-    for (key, value) in layer.as_object().ok_or_else(|| settings.error(name, "is no object"))? {
+/// Reads the settings of one layer, the object `name`, into `heads`.
+fn read_layer(settings: &Settings, name: &str, layer: &Json, heads: &mut LayerHeads) -> Result<()> {
+    for (key, value) in layer.as_object().ok_or_else(|| settings.error(name, "is not an object"))? {
         let error = |what: &str| settings.error(&format!("{name}.{key}"), what);
-        let place = match key.as_str() {
+        let target = match key.as_str() {
             HEAD_DIM => &mut heads.head_dim,
             KV_HEADS => &mut heads.kv_heads,
-            _ => return Err(error("is not built yet for a layer of its own")),
+            _ => return Err(error("is not supported as a setting of a single layer")),
         };
         let size = value.as_u64().and_then(|size| u32::try_from(size).ok());
-        *place = size.ok_or_else(|| error("is no whole number from 0 to 4294967295"))?;
+        *target = size.ok_or_else(|| error("is not an integer from 0 to 4294967295"))?;
     }
     Ok(())
 }
 
-/// The elements of a head in the layers that have a window, or in those that have none.
-fn head_dim(settings: &Settings, heads: &[Heads], windows: &[bool], slides: bool) -> Result<Option<u32>> {
-    let mut dims = heads.iter().zip(windows).filter(|(_, window)| **window == slides).map(|(layer, _)| layer.head_dim);
+/// Returns the number of elements in a head of all layers of a kind, or `None` if there is no such
+/// layer.
+fn head_dim(settings: &Settings, heads: &[LayerHeads], kinds: &[LayerKind], kind: LayerKind) -> Result<Option<u32>> {
+    let mut dims = heads.iter().zip(kinds).filter(|(_, of)| **of == kind).map(|(layer, _)| layer.head_dim);
     let Some(first) = dims.next() else { return Ok(None) };
-    match dims.all(|dim| dim == first) {
-        true => Ok(Some(first)),
-        false => Err(settings.error(OWN, "gives layers of one kind heads of several sizes, which is not built")),
+    if dims.any(|dim| dim != first) {
+        return Err(
+            settings.error(PER_LAYER, "gives layers of one kind heads of several sizes, which is not supported")
+        );
     }
+    Ok(Some(first))
 }
 
-/// Elements between the two halves of each layer's feed-forward.
-fn widths(settings: &Settings, layers: usize) -> Result<Vec<u32>> {
+/// Returns the width between the two halves of each layer's feed-forward network.
+fn ffn_widths(settings: &Settings, layers: usize) -> Result<Vec<u32>> {
     const NAME: &str = "intermediate_size";
     let width = settings.size(NAME)?.ok_or_else(|| settings.error(NAME, "is missing"))?;
     let readers = settings.size("num_kv_shared_layers")?.unwrap_or(0) as usize;
-    let doubled = settings.bool("use_double_wide_mlp")?.unwrap_or(false);
-    let of = |n: usize| if doubled && n + readers >= layers { width.saturating_mul(2) } else { width };
-    Ok((0..layers).map(of).collect())
+    let readers_are_wide = settings.bool("use_double_wide_mlp")?.unwrap_or(false);
+    let is_wide = |index: usize| readers_are_wide && index + readers >= layers;
+    Ok((0..layers).map(|index| if is_wide(index) { width.saturating_mul(2) } else { width }).collect())
 }
 
 fn experts(settings: &Settings) -> Result<KeyValues> {
@@ -127,17 +152,19 @@ fn experts(settings: &Settings) -> Result<KeyValues> {
     names.into_iter().map(key).collect()
 }
 
-/// Where a layer has no matrix for values its keys are taken for them, which the config must say.
-fn check_values(settings: &Settings, tensors: &[TensorInfo], windows: &[bool]) -> Result<()> {
+/// Checks that layers without a matrix of values are the layers for which the config says so: with
+/// `attention_k_eq_v`, layers with full attention use their keys as values.
+fn check_value_matrices(settings: &Settings, tensors: &[TensorInfo], kinds: &[LayerKind]) -> Result<()> {
     const NAME: &str = "attention_k_eq_v";
-    let shared = settings.bool(NAME)?.unwrap_or(false);
+    let keys_are_values = settings.bool(NAME)?.unwrap_or(false);
     let readers = settings.size("num_kv_shared_layers")?.unwrap_or(0) as usize;
-    for (n, slides) in windows.iter().enumerate().take(windows.len().saturating_sub(readers)) {
-        let wanted = *slides || !shared;
-        let found = tensors.iter().any(|tensor| tensor.name == format!("blk.{n}.attn_v.weight"));
-        if found != wanted {
+    for (index, kind) in kinds.iter().enumerate().take(kinds.len().saturating_sub(readers)) {
+        let expected = *kind == LayerKind::Sliding || !keys_are_values;
+        let found = tensors.iter().any(|tensor| tensor.name == format!("blk.{index}.attn_v.weight"));
+        if found != expected {
             let has = if found { "has" } else { "lacks" };
-            return Err(settings.error(NAME, format!("is {shared}, but layer {n} {has} a matrix for values")));
+            let what = format!("is {keys_are_values}, but layer {index} {has} a matrix of values");
+            return Err(settings.error(NAME, what));
         }
     }
     Ok(())

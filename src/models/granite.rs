@@ -1,30 +1,30 @@
-//! Granite 3 ([Granite Team 2024](https://github.com/ibm-granite/granite-3.0-language-models)), dense: Llama's wiring with
-//! factors on the embedding, the scores, the residual stream and the logits.
+//! Granite 3 ([Granite Team 2024](https://github.com/ibm-granite/granite-3.0-language-models)),
+//! dense: Llama with factors of the embedding, the scores, the residual stream and the logits.
 
 use super::{
     Checkpoint, Config, Model,
-    checkpoint::{BIASES, Key, Need, SILU, SIZES, float},
+    checkpoint::{BIASES, Need, SILU, SIZES, Setting, float},
     keys::Keys,
     llama::BLOCK,
-    wiring::Wiring,
+    model_builder::ModelBuilder,
 };
 use crate::Result;
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["granite"],
-    config: &[SIZES, SILU, BIASES, FACTORS],
+    settings: &[SIZES, SILU, BIASES, FACTORS],
     permuted: true,
     ..Checkpoint::DECODER
 };
 
-const FACTORS: &[Key] = &[
+const FACTORS: &[Setting] = &[
     float("embedding_multiplier", "embedding_scale", Need::Or(1.0)),
     float("residual_multiplier", "residual_scale", Need::Or(1.0)),
     float("attention_multiplier", "attention.scale", Need::Or(1.0)),
     float("logits_scaling", "logit_scale", Need::Or(1.0)),
 ];
 
-pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = Config::read(keys)?;
     config.embedding_scale = keys.factor("embedding_scale", None)?.unwrap_or(1.0);
     config.residual_scale = keys.factor("residual_scale", None)?.unwrap_or(1.0);
@@ -35,5 +35,5 @@ pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
         layer.scores.scale = scale.unwrap_or(layer.scores.scale);
         layer.rope = layer.rope.filter(|_| rotated);
     }
-    BLOCK.model(config, wiring)
+    BLOCK.model(config, graph)
 }

@@ -1,7 +1,7 @@
-//! The metadata of one architecture, each number held to a range.
+//! Reads the metadata of one architecture, and checks every number against a range.
 //!
-//! A key that makes another model of it must not be overlooked: what the family has not read by the time that the graph
-//! is wired is refused by name.
+//! A key that changes the computation must not be overlooked: [`Keys::refuse_unhandled_keys`]
+//! refuses such a key by name if the family has not read it.
 
 use std::{cell::RefCell, collections::HashSet, ops::Range};
 
@@ -10,14 +10,15 @@ use crate::{
     gguf::{Array, Gguf, Value},
 };
 
-/// The longest context that is believed.
+/// The longest context that is accepted, in positions.
 pub(super) const MAX_CONTEXT: usize = 1 << 31;
 
-/// The widest rows that are believed.
+/// The widest rows that are accepted, in elements.
 pub(super) const MAX_WIDTH: usize = 1 << 24;
 
-/// Keys with which the same tensors compute something else; 0 stands for nothing.
-const TELLING: [&str; 9] = [
+/// Keys that change the computation without changing the shape of any tensor. The value 0 is the
+/// same as no key.
+const SEMANTIC_KEYS: [&str; 9] = [
     "attention.scale",
     "attention.sliding_window",
     "attn_logit_softcapping",
@@ -29,13 +30,14 @@ const TELLING: [&str; 9] = [
     "residual_scale",
 ];
 
-/// Looks up keys of one architecture, `ARCHITECTURE.KEY`.
+/// Looks up keys of one architecture, `ARCHITECTURE.KEY`, by `KEY`.
 pub(super) struct Keys<'a> {
     pub gguf: &'a Gguf,
     pub architecture: &'a str,
-    /// The most positions that a sequence will have, if the model was trained for so many.
+    /// The largest number of positions that a sequence will have. It may exceed the model's context
+    /// length, which is a limit too.
     pub positions: usize,
-    /// Those that have been asked for.
+    /// The full names of the keys that have been looked up.
     read: RefCell<HashSet<String>>,
 }
 
@@ -44,6 +46,7 @@ impl<'a> Keys<'a> {
         Ok(Self { gguf, architecture: gguf.architecture()?, positions, read: RefCell::default() })
     }
 
+    /// Returns the full name of a key, and records that it has been looked up.
     fn full(&self, key: &str) -> String {
         let full = format!("{}.{key}", self.architecture);
         self.read.borrow_mut().insert(full.clone());
@@ -59,92 +62,92 @@ impl<'a> Keys<'a> {
         self.gguf.required(&key, Ok(value))
     }
 
-    /// A number from 1 to `max`, which must be there.
+    /// Reads an integer from 1 to `max`.
     pub fn size(&self, key: &str, max: usize) -> Result<usize> {
         let value = self.optional_size(key, max)?;
         self.required(key, value)
     }
 
-    /// A number from 1 to `max`.
+    /// Reads an integer from 1 to `max`, or `None` if the key is absent.
     pub fn optional_size(&self, key: &str, max: usize) -> Result<Option<usize>> {
         let value = self.gguf.usize(&self.full(key))?;
-        value.map(|n| self.check_size(key, n, max)).transpose()
+        value.map(|size| self.check_size(key, size, max)).transpose()
     }
 
-    /// A number from 0 to `max`, which is 0 where the key is absent.
+    /// Reads an integer from 0 to `max`; an absent key is 0.
     pub fn count(&self, key: &str, max: usize) -> Result<usize> {
-        match self.gguf.usize(&self.full(key))?.unwrap_or(0) {
-            n if n <= max => Ok(n),
-            n => Err(self.error(key, format!("is {n}, but must be from 0 to {max}"))),
-        }
+        let count = self.gguf.usize(&self.full(key))?.unwrap_or(0);
+        if count <= max { Ok(count) } else { Err(self.error(key, format!("is {count}, but must be from 0 to {max}"))) }
     }
 
-    pub fn check_size(&self, key: &str, n: usize, max: usize) -> Result<usize> {
-        if (1..=max).contains(&n) {
-            Ok(n)
+    /// Returns `size`, the value of `key`, if it is from 1 to `max`.
+    pub fn check_size(&self, key: &str, size: usize, max: usize) -> Result<usize> {
+        if (1..=max).contains(&size) {
+            Ok(size)
         } else {
-            Err(self.error(key, format!("is {n}, but must be from 1 to {max}")))
+            Err(self.error(key, format!("is {size}, but must be from 1 to {max}")))
         }
     }
 
-    /// For each layer a number from 1 to `max`: the same for all, or an array.
+    /// Reads an integer from 1 to `max` for each layer: from an array, or one integer for all.
+    /// Returns `None` if the key is absent.
     pub fn per_layer(&self, key: &str, layers: usize, max: usize) -> Result<Option<Vec<usize>>> {
         let Some(Value::Array(array)) = self.gguf.get(&self.full(key)) else {
-            return Ok(self.optional_size(key, max)?.map(|n| vec![n; layers]));
+            return Ok(self.optional_size(key, max)?.map(|size| vec![size; layers]));
         };
-        let numbers = integers(array).ok_or_else(|| self.error(key, "is an array of something else than sizes"))?;
-        if numbers.len() != layers {
-            return Err(self.error(key, format!("has {} entries for {layers} layers", numbers.len())));
+        let sizes = integers(array).ok_or_else(|| self.error(key, "is an array with elements that are not sizes"))?;
+        if sizes.len() != layers {
+            return Err(self.error(key, format!("has {} entries for {layers} layers", sizes.len())));
         }
-        numbers.into_iter().map(|n| self.check_size(key, n, max)).collect::<Result<_>>().map(Some)
+        sizes.into_iter().map(|size| self.check_size(key, size, max)).collect::<Result<_>>().map(Some)
     }
 
-    /// For each layer yes or no: an array, or a number `n` where the last of each `n` layers differs from the others,
-    /// which are a yes.
+    /// Reads a boolean for each layer: from an array, or from an integer `n` that stands for false
+    /// in the last of each `n` layers and true in all other layers. `period` replaces an absent
+    /// key.
     pub fn pattern(&self, key: &str, layers: usize, period: usize) -> Result<Vec<bool>> {
         if let Some(Value::Array(_)) = self.gguf.get(&self.full(key)) {
             return self.flags(key, layers);
         }
         let period = self.optional_size(key, u32::MAX as usize)?.unwrap_or(period);
-        Ok((1..=layers).map(|n| !n.is_multiple_of(period)).collect())
+        Ok((1..=layers).map(|number| !number.is_multiple_of(period)).collect())
     }
 
-    /// For each layer yes or no.
+    /// Reads an array of a boolean for each layer.
     pub fn flags(&self, key: &str, layers: usize) -> Result<Vec<bool>> {
         match self.gguf.get(&self.full(key)) {
             Some(Value::Array(Array::Bool(flags))) if flags.len() == layers => Ok(flags.clone()),
-            _ => Err(self.error(key, format!("is no array of {layers} booleans"))),
+            _ => Err(self.error(key, format!("is not an array of {layers} booleans, one for each layer"))),
         }
     }
 
-    /// Elements between the two halves of an expert.
+    /// Reads the width between the two halves of an expert.
     pub fn expert_width(&self) -> Result<Option<usize>> {
         self.optional_size("expert_feed_forward_length", MAX_WIDTH)
     }
 
-    /// The window of layers that do not see all positions.
+    /// Reads the size of the sliding window, in positions.
     pub fn window(&self) -> Result<Option<usize>> {
         self.optional_size("attention.sliding_window", MAX_CONTEXT)
     }
 
-    /// A float in `range`, or `default` where the key is absent; an error where there is no default.
+    /// Reads a float in `range`; an absent key is `default`, or an error without a default.
     pub fn float(&self, key: &str, range: Range<f32>, default: Option<f32>) -> Result<f32> {
         let value = self.optional_float(key, range)?.or(default);
         self.required(key, value)
     }
 
-    /// A float in `range`.
+    /// Reads a float in `range`, or `None` if the key is absent.
     pub fn optional_float(&self, key: &str, range: Range<f32>) -> Result<Option<f32>> {
-        match self.gguf.f32(&self.full(key))? {
-            Some(value) if !range.contains(&value) => {
-                Err(self
-                    .error(key, format!("is {value}, but must be at least {} and below {}", range.start, range.end)))
-            }
-            value => Ok(value),
+        let value = self.gguf.f32(&self.full(key))?;
+        if let Some(value) = value.filter(|value| !range.contains(value)) {
+            let what = format!("is {value}, but must be at least {} and below {}", range.start, range.end);
+            return Err(self.error(key, what));
         }
+        Ok(value)
     }
 
-    /// A float above 0, or `default` where the key is absent; 0 stands for none.
+    /// Reads a float above 0; an absent key is `default`, and 0 is `None`.
     pub fn factor(&self, key: &str, default: Option<f32>) -> Result<Option<f32>> {
         Ok(self.optional_float(key, 0.0..f32::MAX)?.or(default).filter(|factor| *factor != 0.0))
     }
@@ -161,29 +164,28 @@ impl<'a> Keys<'a> {
         self.gguf.get(&self.full(key)).is_some()
     }
 
-    /// Whether the key is absent or 0, which stands for nothing.
+    /// Returns whether the key is absent or 0.
     pub fn is_zero(&self, key: &str) -> bool {
         self.gguf.get(&self.full(key)).is_none_or(|value| value.to_u64() == Some(0) || *value == Value::F32(0.0))
     }
 
-    /// Refuses a number other than `plain`, and other than 0, which stands for nothing.
-    pub fn expect(&self, key: &str, plain: u64) -> Result<()> {
-        match self.gguf.get(&self.full(key)) {
-            Some(value)
-                if !self.is_zero(key) && value.to_u64() != Some(plain) && *value != Value::F32(plain as f32) =>
-            {
-                Err(self.error(key, format!("is {value}, which is not built yet for this architecture: {plain} is")))
-            }
-            _ => Ok(()),
+    /// Checks that the key is absent, 0 or the `supported` value.
+    pub fn expect(&self, key: &str, supported: u64) -> Result<()> {
+        let Some(value) = self.gguf.get(&self.full(key)) else { return Ok(()) };
+        let is_supported = value.to_u64() == Some(supported) || *value == Value::F32(supported as f32);
+        if is_supported || self.is_zero(key) {
+            return Ok(());
         }
+        Err(self.error(key, format!("is {value}, but only {supported} is supported for this architecture")))
     }
 
-    /// Refuses what the file asks for and nobody has read.
-    pub fn refuse_unread(&self) -> Result<()> {
-        for key in TELLING {
+    /// Refuses a file that sets one of [`SEMANTIC_KEYS`] that the family has not read.
+    pub fn refuse_unhandled_keys(&self) -> Result<()> {
+        for key in SEMANTIC_KEYS {
             let read = self.read.borrow().contains(&format!("{}.{key}", self.architecture));
             if !read && !self.is_zero(key) {
-                let what = "is not built yet for this architecture: 0, or a file without the key, is";
+                let what = "is set, but is not supported for this architecture, and the model would compute something \
+                            else without it";
                 return Err(self.error(key, what));
             }
         }
@@ -191,19 +193,20 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// Returns the elements of an array of integers, or `None` for another type or a negative element.
 fn integers(array: &Array) -> Option<Vec<usize>> {
     fn all<T: Copy + TryInto<usize>>(numbers: &[T]) -> Option<Vec<usize>> {
-        numbers.iter().map(|&n| n.try_into().ok()).collect()
+        numbers.iter().map(|&number| number.try_into().ok()).collect()
     }
     match array {
-        Array::U8(n) => all(n),
-        Array::I8(n) => all(n),
-        Array::U16(n) => all(n),
-        Array::I16(n) => all(n),
-        Array::U32(n) => all(n),
-        Array::I32(n) => all(n),
-        Array::U64(n) => all(n),
-        Array::I64(n) => all(n),
+        Array::U8(numbers) => all(numbers),
+        Array::I8(numbers) => all(numbers),
+        Array::U16(numbers) => all(numbers),
+        Array::I16(numbers) => all(numbers),
+        Array::U32(numbers) => all(numbers),
+        Array::I32(numbers) => all(numbers),
+        Array::U64(numbers) => all(numbers),
+        Array::I64(numbers) => all(numbers),
         Array::F32(_) | Array::F64(_) | Array::Bool(_) | Array::String(_) | Array::Array(_) => None,
     }
 }

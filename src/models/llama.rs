@@ -1,15 +1,16 @@
-//! Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971), [Llama Team 2024](https://arxiv.org/abs/2407.21783))
-//! and the many models of its wiring: pre-norm blocks, grouped-query attention, a SwiGLU feed-forward, or experts in its
-//! place as in Mixtral ([Jiang et al. 2024](https://arxiv.org/abs/2401.04088)). The converter has permuted queries and
-//! keys so that adjacent elements are rotated together. Llama 3.1 and later stretch each frequency by a divisor of its
-//! own.
+//! Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971), [Llama Team
+//! 2024](https://arxiv.org/abs/2407.21783)) and models of the same architecture: pre-norm blocks,
+//! grouped-query attention, and a SwiGLU feed-forward network, or a mixture of experts as in
+//! Mixtral ([Jiang et al. 2024](https://arxiv.org/abs/2401.04088)). In GGUF files queries and keys
+//! are permuted so that rotary embedding turns adjacent elements. Llama 3.1 and later divide each
+//! frequency by an element of `rope_freqs.weight`.
 
 use super::{
     Checkpoint, Config, Model, RopeConfig,
     block::Block,
-    checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, float, only, tensor},
+    checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, float, one_of, tensor},
     keys::Keys,
-    wiring::Wiring,
+    model_builder::ModelBuilder,
 };
 use crate::{
     Result,
@@ -21,16 +22,19 @@ pub(super) const BLOCK: Block =
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["llama", "mistral"],
-    config: &[SIZES, SILU, BIASES, &[only("sliding_window", &["null"])]],
+    settings: &[SIZES, SILU, BIASES, &[one_of("sliding_window", &["null"])]],
     permuted: true,
     ..Checkpoint::DECODER
 };
 
 pub(super) const MIXTRAL: Checkpoint = Checkpoint {
     model_types: &["mixtral"],
-    config: &[
+    settings: &[
         EXPERTS,
-        &[float("rms_norm_eps", "attention.layer_norm_rms_epsilon", Need::Or(1e-5)), only("sliding_window", &["null"])],
+        &[
+            float("rms_norm_eps", "attention.layer_norm_rms_epsilon", Need::Or(1e-5)),
+            one_of("sliding_window", &["null"]),
+        ],
         SIZES,
         SILU,
     ],
@@ -47,11 +51,11 @@ pub(super) const MIXTRAL: Checkpoint = Checkpoint {
     ..CHECKPOINT
 };
 
-pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = Config::read(keys)?;
-    config.mix(keys, |ffn, _| ffn)?;
+    config.read_experts(keys, |ffn, _| ffn)?;
     for layer in &mut config.layers {
         layer.rope = layer.rope.map(|rope| RopeConfig { divisors: Some("rope_freqs.weight"), ..rope });
     }
-    BLOCK.model(config, wiring)
+    BLOCK.model(config, graph)
 }

@@ -1,9 +1,10 @@
-//! The model families: how each is wired.
+//! Builds the graph of each model family.
 //!
-//! In: a file's metadata and the names, shapes and formats of its tensors. Out: a [`Model`], that is its [`Config`] and
-//! the [`Graph`] of one step. A family is one file and one row of the table below; every such file has a `build`,
-//! and what it shares with others is in `block` and `wiring`. Families use the plain ops only: what may be fused is the
-//! optimizer's to find. Nothing here knows what will run the graph.
+//! The input is a file's metadata and the names, shapes and formats of its tensors; the output is a
+//! [`Model`]: its [`Config`] and the [`Graph`] of one step. A family is one file with a `build`
+//! function and one row of [`FAMILIES`]. Code that several families share is in `block` (a layer)
+//! and `model_builder` (parts of a layer). Families use plain ops only: the optimizer fuses them.
+//! Nothing here depends on the backend that will run the graph.
 
 mod block;
 mod checkpoint;
@@ -17,6 +18,7 @@ mod gemma4_layers;
 mod granite;
 mod keys;
 mod llama;
+mod model_builder;
 mod phi3;
 mod qwen2;
 mod qwen3;
@@ -25,7 +27,6 @@ mod qwen35_moe;
 mod qwen3_moe;
 mod rope;
 mod smollm3;
-mod wiring;
 
 use std::collections::HashSet;
 
@@ -36,54 +37,55 @@ pub(crate) use checkpoint::open_directory;
 pub use config::{Config, LayerConfig};
 pub use experts::Experts;
 use keys::Keys;
+use model_builder::ModelBuilder;
 pub use rope::{RopeConfig, RopeScaling};
-use wiring::Wiring;
 
 use crate::{
     Error, Result,
-    gguf::Gguf,
+    gguf::{Gguf, Origin},
     graph::{Graph, Source},
     weights::Weights,
 };
 
-/// A family that this crate builds.
+/// A family of models that this crate runs.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Family {
-    /// `general.architecture` in the file.
+    /// The family's name in GGUF files, `general.architecture`.
     pub architecture: &'static str,
-    /// The models that are of it.
+    /// The names of the family's models, for readers.
     pub models: &'static str,
-    /// Reads the config, and wires a step's graph up to the logits.
-    build: fn(&Keys, Wiring) -> Result<Model>,
-    /// How transformers stores its models, where that is known here: some under several names, in several ways.
+    /// Reads the config, and builds a step's graph up to the logits.
+    build: fn(&Keys, ModelBuilder) -> Result<Model>,
+    /// The formats in which transformers stores models of the family.
     checkpoints: &'static [&'static Checkpoint],
 }
 
 impl Family {
-    /// The `model_type`s in the `config.json` of directories of safetensors that are of it.
+    /// Returns the values of `model_type` in `config.json` that directories of safetensors of this
+    /// family have.
     pub fn model_types(&self) -> impl Iterator<Item = &'static str> {
         self.checkpoints.iter().flat_map(|checkpoint| checkpoint.model_types).copied()
     }
 
     fn model(&self, gguf: &Gguf, weights: &Weights, positions: usize) -> Result<Model> {
         let keys = Keys::new(gguf, positions)?;
-        let model = (self.build)(&keys, Wiring::new(weights))?;
-        keys.refuse_unread()?;
-        refuse_unused(gguf, &model)?;
+        let model = (self.build)(&keys, ModelBuilder::new(weights))?;
+        keys.refuse_unhandled_keys()?;
+        refuse_unused_tensors(gguf, &model)?;
         Ok(model)
     }
 }
 
-/// Every family.
+/// All families.
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
-    Family { architecture: "gemma", models: "Gemma, the first", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
+    Family { architecture: "gemma", models: "Gemma (1)", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoints: &[&gemma3::CHECKPOINT] },
     Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[&gemma4::CHECKPOINT] },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoints: &[&granite::CHECKPOINT] },
-    Family { architecture: "llama", models: "Llama, Mistral, Mixtral and what is wired like them", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
+    Family { architecture: "llama", models: "Llama, Mistral, Mixtral and models of the same architecture", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoints: &[&qwen3::CHECKPOINT] },
@@ -93,9 +95,10 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
 ];
 
-/// The other architectures that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of gguf-py 0.17).
+/// The architectures without a family here that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of
+/// gguf-py 0.17), so that an error can tell them from misspelt names.
 #[rustfmt::skip]
-const KNOWN: &[&str] = &[
+const UNSUPPORTED: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
     "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3next", "qwen3vl", "qwen3vlmoe",
@@ -111,48 +114,51 @@ const KNOWN: &[&str] = &[
     "mistral4", "paddleocr", "mimo2", "step35", "llama-embed", "maincoder", "kimi-linear",
 ];
 
-/// A model as its file describes it.
+/// A model's config and graph.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Its sizes and constants.
+    /// The sizes and constants.
     pub config: Config,
-    /// The computation of one step, of plain ops.
+    /// The computation of one step, in plain ops.
     pub graph: Graph,
 }
 
 impl Model {
-    /// Reads the config and wires the graph; reads no weight. `weights` are those of the file.
+    /// Reads the config and builds the graph. `weights` are the tensors of the same file; only
+    /// their names, shapes and formats are read.
     ///
     /// # Errors
-    /// [`Error::Architecture`] for a family that is not built, [`Error::Metadata`] for a key that is missing or out of
-    /// its range, [`Error::Tensor`] for a tensor that is missing, of another shape than the config says, in a format
-    /// that is not computed on, or that the family has no use for. Of a directory, [`Error::InvalidFile`] names the setting
-    /// in `config.json` that a key comes from.
+    /// - [`Error::Architecture`] for a family that is not supported.
+    /// - [`Error::Metadata`] for a key that is missing or out of its range. For a directory of
+    ///   safetensors, [`Error::InvalidFile`] names the setting of `config.json` instead.
+    /// - [`Error::Tensor`] for a tensor that is missing, is unused, has another shape than the
+    ///   config says, or is in a format without kernels.
     pub fn from_gguf(gguf: &Gguf, weights: &Weights) -> Result<Self> {
         Self::for_positions(gguf, weights, usize::MAX)
     }
 
-    /// As [`from_gguf`](Self::from_gguf) for sequences of no more than so many `positions`, and than the model was trained
-    /// for: models that were stretched to a longer context by LongRoPE encode positions in one way within the context that
-    /// they had before, and in another where a sequence may be longer.
+    /// Reads the config and builds the graph like [`from_gguf`](Self::from_gguf), for sequences of
+    /// at most `positions` positions. Models with LongRoPE encode positions in one way if sequences
+    /// stay within the context length before stretching, and in another way if they may be longer.
     ///
     /// # Errors
-    /// As there.
+    /// As [`from_gguf`](Self::from_gguf).
     pub fn for_positions(gguf: &Gguf, weights: &Weights, positions: usize) -> Result<Self> {
         let name = gguf.architecture()?;
         let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| {
             let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
-            unbuilt(name, &supported)
+            unsupported(name, &supported)
         })?;
-        family.model(gguf, weights, positions).map_err(|error| match gguf.version() {
-            Some(_) => error,
-            None => checkpoint::reword(family, gguf.path(), error),
+        family.model(gguf, weights, positions).map_err(|error| match gguf.origin() {
+            Origin::File { .. } => error,
+            Origin::Directory => checkpoint::reword(family, gguf.path(), error),
         })
     }
 }
 
-/// A model that is computed without some of its tensors would be another model.
-fn refuse_unused(gguf: &Gguf, model: &Model) -> Result<()> {
+/// Refuses a file with tensors that the graph does not read: without them, another model would be
+/// computed.
+fn refuse_unused_tensors(gguf: &Gguf, model: &Model) -> Result<()> {
     let used: HashSet<&str> = model
         .graph
         .values()
@@ -162,21 +168,21 @@ fn refuse_unused(gguf: &Gguf, model: &Model) -> Result<()> {
             Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
         })
         .collect();
-    let left_out = |name: &str| model.config.left_out.iter().any(|start| name.starts_with(start));
-    match gguf.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str()) && !left_out(&tensor.name)) {
-        Some(unused) => {
-            let what = "is in the file, but this architecture as it is built here has no use for it";
-            Err(Error::tensor(&unused.name, what))
-        }
-        None => Ok(()),
-    }
+    let left_out = |name: &str| model.config.left_out.iter().any(|prefix| name.starts_with(prefix));
+    let unused = gguf.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str()) && !left_out(&tensor.name));
+    unused.map_or(Ok(()), |tensor| {
+        let what = "is in the file, but this architecture has no use for it: the file may be of a variant that is not \
+                    supported";
+        Err(Error::tensor(&tensor.name, what))
+    })
 }
 
-/// `name` is none of the `supported` ones.
-fn unbuilt(name: &str, supported: &[&str]) -> Error {
-    // transformers writes `qwen3_moe` where GGUF has `qwen3moe`.
-    let plain = |name: &str| name.replace(['_', '-'], "");
-    let names = FAMILIES.iter().map(|family| family.architecture).chain(KNOWN.iter().copied());
-    let known = names.into_iter().any(|known| plain(known) == plain(name));
+/// Returns the error for an architecture, or a `model_type`, that is not one of the `supported`
+/// ones.
+fn unsupported(name: &str, supported: &[&str]) -> Error {
+    // transformers writes `qwen3_moe`, and GGUF `qwen3moe`.
+    let without_separators = |name: &str| name.replace(['_', '-'], "");
+    let mut names = FAMILIES.iter().map(|family| family.architecture).chain(UNSUPPORTED.iter().copied());
+    let known = names.any(|known| without_separators(known) == without_separators(name));
     Error::Architecture { name: name.into(), known, supported: supported.join(", ") }
 }

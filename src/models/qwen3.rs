@@ -1,12 +1,13 @@
-//! Qwen3, dense ([Qwen Team 2025](https://arxiv.org/abs/2505.09388)): pre-norm blocks, grouped-query attention whose
-//! queries and keys are normed head by head before they are rotated, and a SwiGLU feed-forward.
+//! Qwen3, dense ([Qwen Team 2025](https://arxiv.org/abs/2505.09388)): pre-norm blocks,
+//! grouped-query attention that norms each head of queries and keys before it is rotated, and a
+//! SwiGLU feed-forward network.
 
 use super::{
     Checkpoint, Config, Model,
     block::Block,
-    checkpoint::{BIASES, FULL_ATTENTION, Key, Need, SILU, SIZES, size},
+    checkpoint::{BIASES, FULL_ATTENTION, Need, SILU, SIZES, Setting, size},
     keys::Keys,
-    wiring::Wiring,
+    model_builder::ModelBuilder,
 };
 use crate::{
     Result,
@@ -18,12 +19,12 @@ pub(super) const BLOCK: Block =
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["qwen3"],
-    config: &[HEADS, SIZES, SILU, FULL_ATTENTION, BIASES],
+    settings: &[HEADS, SIZES, SILU, FULL_ATTENTION, BIASES],
     ..Checkpoint::DECODER
 };
 
-pub(super) const HEADS: &[Key] = &[size("head_dim", "attention.key_length", Need::Or(128))];
+pub(super) const HEADS: &[Setting] = &[size("head_dim", "attention.key_length", Need::Or(128))];
 
-pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
-    BLOCK.model(Config::read(keys)?, wiring)
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
+    BLOCK.model(Config::read(keys)?, graph)
 }

@@ -1,13 +1,14 @@
-//! Qwen3.5 with experts ([Qwen Team 2026](https://qwen.ai/blog?id=qwen3.5)), text: its wiring, with a mixture of experts in
-//! place of every feed-forward, and beside these an expert that every token goes through, by a gate of its own.
+//! Qwen3.5 with experts ([Qwen Team 2026](https://qwen.ai/blog?id=qwen3.5)), text: Qwen3.5 with a
+//! mixture of experts instead of every feed-forward network, and beside it an expert with a gate
+//! that all tokens share.
 
 use super::{
-    Checkpoint, Experts, Model,
+    Checkpoint, Model,
     checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, size, tensor},
     keys::{Keys, MAX_WIDTH},
+    model_builder::{FeedForward, ModelBuilder},
     qwen3_moe::MIXTURE,
     qwen35,
-    wiring::Wiring,
 };
 use crate::{
     Result,
@@ -16,11 +17,11 @@ use crate::{
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["qwen3_5_moe_text"],
-    config: &[
+    settings: &[
         EXPERTS,
         &[
             size("shared_expert_intermediate_size", "expert_shared_feed_forward_length", Need::Or(512)),
-            // All feed-forwards are experts.
+            // Models of this family have no dense feed-forward networks.
             size("intermediate_size", "feed_forward_length", Need::Optional),
         ],
         qwen35::LAYERS,
@@ -43,24 +44,27 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     ..qwen35::CHECKPOINT
 };
 
-pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = qwen35::config(keys)?;
-    config.must_mix(keys, |ffn, _| ffn)?;
-    let shared = keys.size("expert_shared_feed_forward_length", MAX_WIDTH)?;
+    config.require_experts(keys, |ffn, _| ffn)?;
     let hidden = config.hidden;
-    qwen35::model(keys, config, wiring, |w, layer, h, name| {
-        let every = self::shared(w, h, name, [hidden, shared])?;
-        let chosen = layer.experts.as_ref().map(|e: &Experts| w.mixture(h, name, hidden, e, Activation::Silu));
-        chosen.map_or(Ok(every), |chosen| Ok(w.builder.add(chosen?, every)))
+    let ffn = keys.size("expert_shared_feed_forward_length", MAX_WIDTH)?;
+    let network = FeedForward { hidden, ffn, activation: Activation::Silu };
+    qwen35::model(keys, config, graph, |graph, layer, x, name| {
+        let shared = shared_expert(graph, x, name, network)?;
+        let Some(experts) = &layer.experts else { return Ok(shared) };
+        let routed = graph.mixture(x, name, hidden, experts, Activation::Silu)?;
+        Ok(graph.ops.add(routed, shared))
     })
 }
 
-/// The expert that every token goes through: one of one, by the sigmoid of its gate.
-fn shared(w: &mut Wiring, h: ValueId, name: &str, [hidden, ffn]: [usize; 2]) -> Result<ValueId> {
-    let gate = w.linear(h, &format!("{name}_gate_inp_shexp"), 1, hidden)?;
-    let gate = w.builder.activate(Activation::Sigmoid, gate);
-    let mut matrix = |part: &str, rows, columns| w.weight(&format!("{name}_{part}_shexp.weight"), rows, columns);
+/// Returns the result of the expert that all tokens share: a mixture of one expert, whose weight is
+/// the sigmoid of its gate.
+fn shared_expert(graph: &mut ModelBuilder, x: ValueId, name: &str, network: FeedForward) -> Result<ValueId> {
+    let FeedForward { hidden, ffn, activation } = network;
+    let weight = graph.linear(x, &format!("{name}_gate_inp_shexp"), 1, hidden)?;
+    let weight = graph.ops.activate(Activation::Sigmoid, weight);
+    let mut matrix = |part: &str, rows, columns| graph.weight(&format!("{name}_{part}_shexp.weight"), rows, columns);
     let matrices = [matrix("gate", ffn, hidden)?, matrix("up", ffn, hidden)?, matrix("down", hidden, ffn)?];
-    let spec = ExpertsSpec { experts: 1, used: 1, activation: Activation::Silu };
-    Ok(w.builder.experts(h, gate, &matrices, spec))
+    Ok(graph.ops.experts(x, weight, &matrices, ExpertsSpec { experts: 1, top_k: 1, activation }))
 }

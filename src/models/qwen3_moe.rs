@@ -1,24 +1,26 @@
-//! Qwen3 with experts ([Qwen Team 2025](https://arxiv.org/abs/2505.09388)): its wiring, with a mixture of experts in place
-//! of every feed-forward.
+//! Qwen3 with experts ([Qwen Team 2025](https://arxiv.org/abs/2505.09388)): Qwen3 with a mixture of
+//! experts instead of every feed-forward network.
 
 use super::{
     Checkpoint, Config, Model,
-    checkpoint::{BIASES, EXPERTS, FULL_ATTENTION, Means, SILU, SIZES, TENSORS, Tensor, key, only, tensor},
+    checkpoint::{
+        BIASES, EXPERTS, FULL_ATTENTION, Meaning, SILU, SIZES, TENSORS, TensorMapping, one_of, setting, tensor,
+    },
     keys::Keys,
+    model_builder::ModelBuilder,
     qwen3::{self, BLOCK},
-    wiring::Wiring,
 };
 use crate::Result;
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["qwen3_moe"],
-    config: &[
+    settings: &[
         EXPERTS,
         &[
-            key("norm_topk_prob", Means::Flag("expert_weights_norm", false)),
-            // Layers with a feed-forward of the usual kind.
-            only("decoder_sparse_step", &["1"]),
-            only("mlp_only_layers", &["[]"]),
+            setting("norm_topk_prob", Meaning::Flag("expert_weights_norm", false)),
+            // Some layers without experts are not supported.
+            one_of("decoder_sparse_step", &["1"]),
+            one_of("mlp_only_layers", &["[]"]),
         ],
         qwen3::HEADS,
         SIZES,
@@ -30,20 +32,21 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     ..Checkpoint::DECODER
 };
 
-/// What the checkpoints of all Qwens with experts have in common.
-pub(super) const MIXTURE: &[Tensor] = &[
+/// The tensors of the experts in the checkpoints of all Qwen families.
+pub(super) const MIXTURE: &[TensorMapping] = &[
     tensor("mlp.gate", "ffn_gate_inp"),
     tensor("mlp.experts.*.gate_proj", "ffn_gate_exps"),
     tensor("mlp.experts.*.up_proj", "ffn_up_exps"),
     tensor("mlp.experts.*.down_proj", "ffn_down_exps"),
-    // In checkpoints of some all experts are one tensor.
+    // Some checkpoints store all experts in one tensor.
     tensor("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"),
     tensor("mlp.experts.down_proj", "ffn_down_exps.weight"),
 ];
 
-pub(super) fn build(keys: &Keys, wiring: Wiring) -> Result<Model> {
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = Config::read(keys)?;
-    // A file that says nothing of an expert's width says that of all that a token goes through.
-    config.must_mix(keys, |ffn, used| ffn / used)?;
-    BLOCK.model(config, wiring)
+    // In a file without a width of an expert, `feed_forward_length` is the width of `top_k`
+    // experts.
+    config.require_experts(keys, |ffn, top_k| ffn / top_k)?;
+    BLOCK.model(config, graph)
 }

@@ -1,13 +1,15 @@
-//! How rotary embedding encodes positions: the frequency of each pair, and what stretches them over longer contexts.
+//! Computes the frequencies of rotary position embedding, and how they are stretched over longer
+//! contexts.
 
 use super::keys::{Keys, MAX_CONTEXT};
 use crate::Result;
 
-/// What LongRoPE divides frequencies by within the first context, and beyond it.
+/// LongRoPE's divisors of the frequencies for sequences within the original context.
 pub(super) const SHORT: &str = "rope_factors_short.weight";
+/// LongRoPE's divisors of the frequencies for longer sequences.
 pub(super) const LONG: &str = "rope_factors_long.weight";
 
-/// YaRN's other constants, and what they are here.
+/// YaRN's constants that a file may set, and the only value of each that is supported.
 const YARN: [(&str, u64); 5] = [
     ("rope.scaling.yarn_beta_fast", 32),
     ("rope.scaling.yarn_beta_slow", 1),
@@ -16,37 +18,38 @@ const YARN: [(&str, u64); 5] = [
     ("rope.scaling.yarn_log_multiplier", 0),
 ];
 
-/// Rotary embedding's constants.
+/// The constants of rotary position embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeConfig {
-    /// Pair `i` turns by `base^(-2i / dim)` radians a position.
+    /// The base of the frequencies: pair `i` turns by `base^(-2i / dim)` radians per position.
     pub base: f32,
-    /// Elements of a head that are rotated: an even number, at most `head_dim`.
+    /// The number of elements of a head that are rotated, even and at most `head_dim`.
     pub dim: usize,
-    /// What is done to the frequencies so that more positions fit.
+    /// The stretching of the frequencies over a longer context.
     pub scaling: RopeScaling,
-    /// The tensor that divides the frequencies pair by pair, where the file has it.
+    /// The name of the tensor that divides the frequencies pair by pair, if the file has it.
     pub divisors: Option<&'static str>,
-    /// What rotated queries and keys grow by, besides YaRN's growth.
+    /// The factor of rotated queries and keys, in addition to YaRN's own.
     pub attention_factor: f32,
 }
 
-/// How the frequencies of rotary embedding are stretched.
+/// The stretching of rotary frequencies over a longer context.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// Not at all.
+    /// No stretching.
     None,
-    /// All are divided by `factor`.
+    /// Division of all frequencies by `factor`.
     Linear {
-        /// At least 1 in practice; above 0.
+        /// A number above 0, in practice at least 1.
         factor: f32,
     },
-    /// YaRN ([Peng et al. 2023](https://arxiv.org/abs/2309.00071)): slow pairs are divided by `factor`, fast ones are
-    /// left, those between are blended, and queries and keys grow by `1 + 0.1 ln(factor)`.
+    /// YaRN ([Peng et al. 2023](https://arxiv.org/abs/2309.00071)): low frequencies are divided by
+    /// `factor`, high ones are kept, and frequencies between are blended. Rotated queries and keys
+    /// are multiplied by `1 + 0.1 ln(factor)`.
     Yarn {
-        /// At least 1.
+        /// A number of at least 1.
         factor: f32,
-        /// The context length before stretching.
+        /// The context length before stretching, in positions.
         original_context: usize,
     },
 }
@@ -57,15 +60,17 @@ impl RopeConfig {
         let dim = Self::read_dim(keys, "rope.dimension_count", head_dim)?;
         let scaling = RopeScaling::read(keys)?;
         if matches!(scaling, RopeScaling::Yarn { .. }) && dim != head_dim {
-            let what = format!("is yarn with {dim} of a head's {head_dim} elements rotated, which is not built yet");
+            let what = format!(
+                "is yarn, which is only supported for heads that are rotated whole: {dim} of {head_dim} elements are"
+            );
             return Err(keys.error("rope.scaling.type", what));
         }
         let attention_factor = keys.factor("rope.scaling.attn_factor", None)?.unwrap_or(1.0);
         Ok(Self { base, dim, scaling, divisors: None, attention_factor })
     }
 
-    /// That of heads of `head_dim` elements that see a window: turned by `rope.freq_base_swa`, or by `base` where the file
-    /// does not say, and not scaled.
+    /// Reads the rotary embedding of layers with a sliding window, which is never stretched. The
+    /// base is `rope.freq_base_swa`, or `base` if the key is absent.
     pub(super) fn read_sliding(keys: &Keys, head_dim: usize, base: f32) -> Result<Self> {
         let base = keys.float("rope.freq_base_swa", f32::MIN_POSITIVE..f32::MAX, Some(base))?;
         let dim = Self::read_dim(keys, "rope.dimension_count_swa", head_dim)?;
@@ -73,16 +78,14 @@ impl RopeConfig {
     }
 
     fn read_dim(keys: &Keys, key: &str, head_dim: usize) -> Result<usize> {
-        match keys.optional_size(key, head_dim)?.unwrap_or(head_dim) {
-            dim if dim.is_multiple_of(2) => Ok(dim),
-            dim => Err(keys.error(key, format!("is {dim}, but must be even"))),
-        }
+        let dim = keys.optional_size(key, head_dim)?.unwrap_or(head_dim);
+        if dim.is_multiple_of(2) { Ok(dim) } else { Err(keys.error(key, format!("is {dim}, but must be even"))) }
     }
 
-    /// The radians that each pair turns a position.
+    /// Returns the frequency of each pair, in radians per position.
     pub(super) fn frequencies(&self) -> Vec<f32> {
-        let n = self.dim as f64;
-        let plain = (0..self.dim / 2).map(|i| f64::from(self.base).powf(-2.0 * i as f64 / n));
+        let dim = self.dim as f64;
+        let plain = (0..self.dim / 2).map(|i| f64::from(self.base).powf(-2.0 * i as f64 / dim));
         match self.scaling {
             RopeScaling::None => plain.map(|f| f as f32).collect(),
             RopeScaling::Linear { factor } => plain.map(|f| (f / f64::from(factor)) as f32).collect(),
@@ -94,25 +97,26 @@ impl RopeConfig {
         }
     }
 
-    /// How much of YaRN's division each pair takes: none where it turns 32 times or more in the original context, all
-    /// where it turns once or less.
+    /// Returns YaRN's blend for each pair: 0 (not divided) if the pair turns 32 times or more in
+    /// the original context, 1 (divided) if it turns once or less.
     fn yarn_ramp(&self, original_context: f64) -> impl Fn(usize) -> f64 {
-        let n = self.dim as f64;
+        let dim = self.dim as f64;
         let pair_turning = |turns: f64| {
-            n * (original_context / (turns * std::f64::consts::TAU)).ln() / (2.0 * f64::from(self.base).ln())
+            dim * (original_context / (turns * std::f64::consts::TAU)).ln() / (2.0 * f64::from(self.base).ln())
         };
         let low = pair_turning(32.0).floor().max(0.0);
-        let high = pair_turning(1.0).ceil().min(n - 1.0);
+        let high = pair_turning(1.0).ceil().min(dim - 1.0);
         move |i| ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
     }
 
-    /// What the product of a rotated query and a rotated key grows by.
-    pub(super) fn growth(&self) -> f32 {
-        let of_each = match self.scaling {
+    /// Returns the factor of the product of a rotated query and a rotated key: the square of the
+    /// attention factors.
+    pub(super) fn score_factor(&self) -> f32 {
+        let yarn_factor = match self.scaling {
             RopeScaling::None | RopeScaling::Linear { .. } => 1.0,
             RopeScaling::Yarn { factor, .. } => 1.0 + 0.1 * f64::from(factor).ln(),
         };
-        (of_each * f64::from(self.attention_factor)).powi(2) as f32
+        (yarn_factor * f64::from(self.attention_factor)).powi(2) as f32
     }
 }
 
@@ -120,7 +124,7 @@ impl RopeScaling {
     fn read(keys: &Keys) -> Result<Self> {
         const TYPE: &str = "rope.scaling.type";
         const FACTOR: &str = "rope.scaling.factor";
-        // The key that files had before `rope.scaling.*` came.
+        // The key of files from before `rope.scaling.*`.
         const OLD_FACTOR: &str = "rope.scale_linear";
         match keys.str(TYPE)? {
             Some("longrope") if keys.gguf.tensor(LONG).is_some() => keys.expect(FACTOR, 1).map(|()| Self::None),
@@ -128,14 +132,14 @@ impl RopeScaling {
             Some("linear") | None => {
                 let key = if keys.has(FACTOR) { FACTOR } else { OLD_FACTOR };
                 match keys.float(key, 0.0..f32::MAX, Some(1.0))? {
-                    // As in llama.cpp, 0 says that there is none.
+                    // As in llama.cpp, 0 means that there is no scaling.
                     0.0 | 1.0 => Ok(Self::None),
                     factor => Ok(Self::Linear { factor }),
                 }
             }
             Some("yarn") => {
-                for (key, built) in YARN {
-                    keys.expect(key, built)?;
+                for (key, supported) in YARN {
+                    keys.expect(key, supported)?;
                 }
                 let original = keys.optional_size("rope.scaling.original_context_length", MAX_CONTEXT)?;
                 Ok(Self::Yarn {
@@ -143,8 +147,11 @@ impl RopeScaling {
                     original_context: original.map_or_else(|| keys.size("context_length", MAX_CONTEXT), Ok)?,
                 })
             }
+            Some("longrope") => {
+                Err(keys.error(TYPE, format!("is `longrope`, but the tensor `{LONG}` is missing from the file")))
+            }
             Some(other) => {
-                Err(keys.error(TYPE, format!("is `{other}`, which is not built yet: none, linear and yarn are")))
+                Err(keys.error(TYPE, format!("is `{other}`, but only none, linear, yarn and longrope are supported")))
             }
         }
     }

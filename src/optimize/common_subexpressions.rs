@@ -59,7 +59,8 @@ fn share_sources(graph: &Graph, rewriter: &mut Rewriter<'_>) -> usize {
 }
 
 fn share_nodes(graph: &Graph, rewriter: &mut Rewriter<'_>) -> usize {
-    // Earlier nodes by the new names of their operands: equal operands have one name before any reader is visited.
+    // Earlier nodes by the new names of their operands: equal operands have one name before any
+    // reader is visited.
     let mut seen: HashMap<Vec<ValueId>, Vec<usize>> = HashMap::new();
     let mut rewrites = 0;
     for (index, node) in graph.nodes().iter().enumerate() {

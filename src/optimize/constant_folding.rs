@@ -6,8 +6,8 @@ use crate::{
     graph::{Activation, Graph, Node, Op, Rewriter, Rows, Source, ValueId},
 };
 
-/// Evaluates ops whose operands are all constants or F32 vectors, such as Llama's rotary frequencies divided by
-/// `rope_freqs.weight`.
+/// Evaluates ops whose operands are all constants or F32 vectors, such as Llama's rotary
+/// frequencies divided by `rope_freqs.weight`.
 #[derive(Debug)]
 pub struct ConstantFolding;
 

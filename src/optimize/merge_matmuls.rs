@@ -6,8 +6,8 @@ use crate::{
     graph::{FusedOp, Graph, Op, Rewriter, Source, ValueId},
 };
 
-/// Merges products of one input with several weights, such as Q, K and V, into one op, wherever they stand: the input
-/// is quantized once, and the threads divide all rows at once.
+/// Merges products of one input with several weights, such as Q, K and V, into one op, wherever
+/// they stand: the input is quantized once, and the threads divide all rows at once.
 #[derive(Debug)]
 pub struct MergeMatMuls;
 
@@ -21,8 +21,8 @@ impl Pass for MergeMatMuls {
         let groups = if (target.supports)(&op) { products_by_input(graph) } else { HashMap::new() };
         let mut rewriter = Rewriter::new(graph);
         for (index, node) in graph.nodes().iter().enumerate() {
-            // The merged op stands at the first product, before every reader. `copy` skips the other products,
-            // whose results are replaced by then.
+            // The merged op stands at the first product, before every reader. `copy` skips the
+            // other products, whose results are replaced by then.
             let group = node.inputs.first().and_then(|x| groups.get(x)).filter(|group| group[0] == index);
             let Some(group) = group else {
                 rewriter.copy(index);
@@ -39,7 +39,8 @@ impl Pass for MergeMatMuls {
     }
 }
 
-/// Returns the positions of the products with a weight by their input, for inputs with two products or more.
+/// Returns the positions of the products with a weight by their input, for inputs with two products
+/// or more.
 fn products_by_input(graph: &Graph) -> HashMap<ValueId, Vec<usize>> {
     let mut groups: HashMap<_, Vec<_>> = HashMap::new();
     for (index, node) in graph.nodes().iter().enumerate() {

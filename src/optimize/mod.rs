@@ -1,9 +1,10 @@
 //! Rewrites a graph into fewer and larger ops with the same result.
 //!
-//! The input is the [`Graph`] that a model wrote, with the fused ops that the backend supports; the output is a graph
-//! and a report of the rewrites. Each pass is a small struct in its own file. [`PASSES`] lists them in order, and the
-//! graph is verified after each, so an error names the pass that broke it. To find a pass that changes a result, run
-//! a prefix of the list with [`optimize_with`].
+//! The input is the [`Graph`] that a model wrote, with the fused ops that the backend supports; the
+//! output is a graph and a report of the rewrites. Each pass is a small struct in its own file.
+//! [`PASSES`] lists them in order, and the graph is verified after each, so an error names the pass
+//! that broke it. To find a pass that changes a result, run a prefix of the list with
+//! [`optimize_with`].
 
 mod common_subexpressions;
 mod constant_folding;
@@ -32,7 +33,8 @@ use crate::{
 pub struct Target<'a> {
     /// Returns whether the backend has a kernel for a fused op. Every backend has all plain ops.
     pub supports: &'a dyn Fn(&FusedOp) -> bool,
-    /// Returns the elements of an F32 weight of one row and the given width; `None` leaves the weight in the graph.
+    /// Returns the elements of an F32 weight of one row and the given width; `None` leaves the
+    /// weight in the graph.
     pub vector: &'a dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>>,
 }
 
@@ -51,14 +53,17 @@ pub trait Pass: Sync {
 /// All passes, in the order in which they run.
 ///
 /// 1. Dead code goes first, so that later passes count only live readers.
-/// 2. Folding makes constants equal, which common subexpressions then share; both leave less work for later passes.
-/// 3. Rows are pruned before any fusion: a fused op that needs all rows would keep its parts from being pruned.
+/// 2. Folding makes constants equal, which common subexpressions then share; both leave less work
+///    for later passes.
+/// 3. Rows are pruned before any fusion: a fused op that needs all rows would keep its parts from
+///    being pruned.
 /// 4. The GLU comes before merged products, which would take its two products away.
-/// 5. A product is fused with its sum before sums are fused with norms: if a sum has a product for an operand both
-///    patterns match, and the first saves a write and a read of the product, the second one read of the sum. Sums
-///    without a product, as after a bias, are left for the second.
+/// 5. A product is fused with its sum before sums are fused with norms: if a sum has a product for
+///    an operand both patterns match, and the first saves a write and a read of the product, the
+///    second one read of the sum. Sums without a product, as after a bias, are left for the second.
 /// 6. A product with sum is fused with its norm before other sums are, for the same reason.
-/// 7. Products are merged after the other fusions: the pass takes every product that still shares its input.
+/// 7. Products are merged after the other fusions: the pass takes every product that still shares
+///    its input.
 /// 8. Rotated attention has no product, so its place does not matter.
 pub static PASSES: [&dyn Pass; 10] = [
     &DeadCode,

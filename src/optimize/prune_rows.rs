@@ -6,11 +6,12 @@ use crate::{
     graph::{Graph, Op, Rewriter, Rows, ValueId},
 };
 
-/// Computes row-wise ops only for the rows whose logits the step returns, if no other row of their results is read.
+/// Computes row-wise ops only for the rows whose logits the step returns, if no other row of their
+/// results is read.
 ///
-/// The selection of rows moves up through row-wise ops, from the logits to the results of the last attention and to
-/// the residual around it. A prefill then computes the last layer's feed-forward network and the output head for few
-/// rows.
+/// The selection of rows moves up through row-wise ops, from the logits to the results of the last
+/// attention and to the residual around it. A prefill then computes the last layer's feed-forward
+/// network and the output head for few rows.
 #[derive(Debug)]
 pub struct PruneRows;
 
@@ -37,8 +38,8 @@ impl Pass for PruneRows {
     }
 }
 
-/// Returns for each node whether it is row-wise over tokens and only selections, or nodes that are themselves pruned,
-/// read its results.
+/// Returns for each node whether it is row-wise over tokens and only selections, or nodes that are
+/// themselves pruned, read its results.
 fn prunable_nodes(graph: &Graph) -> Vec<bool> {
     let uses = graph.uses();
     let mut all_rows_read = vec![false; graph.values().len()];
@@ -63,7 +64,8 @@ struct Pruning<'g> {
 }
 
 impl Pruning<'_> {
-    /// Returns the selected rows of a value of the old graph, or all of a value without one row per token.
+    /// Returns the selected rows of a value of the old graph, or all of a value without one row per
+    /// token.
     fn operand(&mut self, old: ValueId) -> ValueId {
         let new = self.rewriter.renamed(old);
         if self.graph.shape(old).rows != Rows::Tokens || self.is_pruned(old) {

@@ -1,9 +1,10 @@
 //! Gives access to a model's tensors by name, for computing with them.
 //!
-//! The input is a [`Gguf`]; a [`Weight`] is a tensor of it, or some of its rows, with a format that this crate computes
-//! with and the shape that the caller expects. Its bytes stay where the mapped file has them, or are read from the file
-//! if it must not stay mapped. All runners of a model share one copy. A tensor in a format without kernels is refused
-//! when it is looked up, not before: a file may hold such a tensor if no model reads it.
+//! The input is a [`Gguf`]; a [`Weight`] is a tensor of it, or some of its rows, with a format that
+//! this crate computes with and the shape that the caller expects. Its bytes stay where the mapped
+//! file has them, or are read from the file if it must not stay mapped. All runners of a model
+//! share one copy. A tensor in a format without kernels is refused when it is looked up, not
+//! before: a file may hold such a tensor if no model reads it.
 
 mod slice;
 
@@ -47,7 +48,8 @@ struct Stored {
     tensor: TensorInfo,
     /// A copy in memory, made on first use, of a tensor that must not be read from a mapped file.
     copy: Option<OnceLock<TensorInfo>>,
-    /// All elements of an F16 or BF16 tensor as f32, made when [`Weights::vector`] first reads some of them.
+    /// All elements of an F16 or BF16 tensor as f32, made when [`Weights::vector`] first reads some
+    /// of them.
     widened: OnceLock<Box<[f32]>>,
 }
 
@@ -58,8 +60,8 @@ impl Weights {
         Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
     }
 
-    /// Returns the tensors of a file, to be read with ordinary reads: the file need not stay mapped, and a file that is
-    /// shortened meanwhile is an error.
+    /// Returns the tensors of a file, to be read with ordinary reads: the file need not stay
+    /// mapped, and a file that is shortened meanwhile is an error.
     pub(crate) fn read_from_gguf(gguf: &Gguf) -> Self {
         let stored = |tensor: &TensorInfo| {
             let copy = (tensor.mapped_len() > 0).then(OnceLock::new);
@@ -68,11 +70,12 @@ impl Weights {
         Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
     }
 
-    /// Returns the named tensors, where they are read in place. The files of all other tensors can then be unmapped.
+    /// Returns the named tensors, where they are read in place. The files of all other tensors can
+    /// then be unmapped.
     ///
     /// # Errors
-    /// [`Error::Io`] if a tensor has to be copied first and its file cannot be read, [`Error::Tensor`] if there is no
-    /// memory for the copy.
+    /// [`Error::Io`] if a tensor has to be copied first and its file cannot be read,
+    /// [`Error::Tensor`] if there is no memory for the copy.
     #[cfg(feature = "cpu")]
     pub(crate) fn only<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<Self> {
         let mut kept = HashMap::new();
@@ -84,17 +87,20 @@ impl Weights {
         Ok(Self(Arc::new(kept)))
     }
 
-    /// Returns the number of bytes of the named tensors that are read from mapped files, each tensor counted once.
+    /// Returns the number of bytes of the named tensors that are read from mapped files, each
+    /// tensor counted once.
     pub(crate) fn mapped_bytes<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> u64 {
         let names: HashSet<&str> = names.into_iter().collect();
         let stored = names.into_iter().filter_map(|name| self.0.get(name));
         stored.filter(|stored| stored.copy.is_none()).map(|stored| stored.tensor.mapped_len() as u64).sum()
     }
 
-    /// Returns tensors made in memory, each of a name, a format, a shape (outermost dimension first) and its bytes.
+    /// Returns tensors made in memory, each of a name, a format, a shape (outermost dimension
+    /// first) and its bytes.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if the number of bytes does not follow from format and shape, or if two tensors have one name.
+    /// [`Error::Tensor`] if the number of bytes does not follow from format and shape, or if two
+    /// tensors have one name.
     pub fn from_memory(tensors: impl IntoIterator<Item = (String, DType, Vec<usize>, Vec<u8>)>) -> Result<Self> {
         let mut weights = HashMap::new();
         for (name, dtype, shape, bytes) in tensors {
@@ -115,11 +121,12 @@ impl Weights {
         Ok(Self(Arc::new(weights)))
     }
 
-    /// Returns a tensor, or some of its rows, of the expected `shape` (outermost dimension first; leading dimensions of
-    /// size 1 may be added or left out).
+    /// Returns a tensor, or some of its rows, of the expected `shape` (outermost dimension first;
+    /// leading dimensions of size 1 may be added or left out).
     ///
     /// # Errors
-    /// [`Error::Tensor`] if the tensor is missing, has another shape, or is in a format without kernels.
+    /// [`Error::Tensor`] if the tensor is missing, has another shape, or is in a format without
+    /// kernels.
     pub fn get(&self, slice: impl Into<TensorSlice>, shape: &[usize]) -> Result<Weight<'_>> {
         let slice = slice.into();
         self.find(&slice, shape)?.ok_or_else(|| missing(&slice))
@@ -163,7 +170,8 @@ impl Weights {
         Ok(Some(Weight { slice, dtype, stored, range }))
     }
 
-    /// Returns a tensor as one matrix `[rows, columns]`, which may be a stack of matrices with `rows` rows in all.
+    /// Returns a tensor as one matrix `[rows, columns]`, which may be a stack of matrices with
+    /// `rows` rows in all.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -188,7 +196,8 @@ impl Weights {
         self.find_vector(&slice, len)?.ok_or_else(|| missing(&slice))
     }
 
-    /// Returns an optional vector like [`vector`](Self::vector), or `None` if the tensor is missing.
+    /// Returns an optional vector like [`vector`](Self::vector), or `None` if the tensor is
+    /// missing.
     ///
     /// # Errors
     /// [`Error::Tensor`] if the tensor has another shape or format.
@@ -207,7 +216,8 @@ impl Weights {
         }
     }
 
-    /// Starts to read all tensors from the disk in one stream, in the file's order, and does not wait for them.
+    /// Starts to read all tensors from the disk in one stream, in the file's order, and does not
+    /// wait for them.
     pub fn read_ahead(&self) {
         let mut pieces: Vec<_> = self.0.values().flat_map(|stored| stored.tensor.pieces().iter().cloned()).collect();
         // Each file is mapped at one range of addresses, so addresses are in the file's order.
@@ -229,8 +239,8 @@ impl<'a> Weight<'a> {
         self.range.len()
     }
 
-    /// Returns the rows one after the other, each a whole number of blocks; row 0 of a tensor is aligned to 8 bytes. A
-    /// stack of experts that a directory stores one by one is copied.
+    /// Returns the rows one after the other, each a whole number of blocks; row 0 of a tensor is
+    /// aligned to 8 bytes. A stack of experts that a directory stores one by one is copied.
     pub fn bytes(&self) -> Cow<'a, [u8]> {
         self.bytes_of(0..self.byte_len())
     }
@@ -256,8 +266,8 @@ impl<'a> Weight<'a> {
         }
     }
 
-    /// Returns a range of the bytes, which must lie in one place. A tensor of a file that must not stay mapped is copied
-    /// first.
+    /// Returns a range of the bytes, which must lie in one place. A tensor of a file that must not
+    /// stay mapped is copied first.
     pub(crate) fn bytes_in_place(&self, range: Range<usize>) -> Result<&'a [u8]> {
         let bytes = self.stored.in_place()?.bytes_in_place(self.in_tensor(range));
         bytes.ok_or_else(|| Error::tensor(&self.slice, "is stored in pieces, but must be stored in one"))
@@ -271,19 +281,22 @@ impl<'a> Weight<'a> {
         Ok(&self.stored.widened.get_or_init(widen)[self.range.start / 2..self.range.end / 2])
     }
 
-    /// Returns the address of the first byte, or 0 if the bytes lie in pieces. Sorting by it gives the file's order.
+    /// Returns the address of the first byte, or 0 if the bytes lie in pieces. Sorting by it gives
+    /// the file's order.
     #[cfg(feature = "cpu")]
     pub(crate) fn place(&self) -> usize {
         self.stored.tensor.bytes_in_place(self.range.start..self.range.start + 1).map_or(0, |byte| byte.as_ptr().addr())
     }
 
-    /// Hints that a range of the bytes will be read soon, so that reading ahead from the disk can start.
+    /// Hints that a range of the bytes will be read soon, so that reading ahead from the disk can
+    /// start.
     pub fn will_need(&self, range: Range<usize>) {
         self.stored.tensor.will_need(self.in_tensor(range));
     }
 
-    /// Hints that a range of the bytes is not needed any more, for example since it has been copied, so that its pages
-    /// can be given back. Bytes that are needed after all are read from the file again.
+    /// Hints that a range of the bytes is not needed any more, for example since it has been
+    /// copied, so that its pages can be given back. Bytes that are needed after all are read from
+    /// the file again.
     pub fn done_with(&self, range: Range<usize>) {
         self.stored.tensor.done_with(self.in_tensor(range));
     }
@@ -328,14 +341,15 @@ fn missing(slice: &TensorSlice) -> Error {
     Error::tensor(slice, "is missing from the file")
 }
 
-/// Returns a shape without its leading dimensions of size 1, which do not affect where an element lies.
+/// Returns a shape without its leading dimensions of size 1, which do not affect where an element
+/// lies.
 fn significant(shape: &[usize]) -> &[usize] {
     let ones = shape.iter().take_while(|&&length| length == 1).count();
     &shape[ones..]
 }
 
-/// Returns the number of bytes of a tensor, or `None` if it has no elements, its rows are not whole blocks, or the
-/// product overflows.
+/// Returns the number of bytes of a tensor, or `None` if it has no elements, its rows are not whole
+/// blocks, or the product overflows.
 fn byte_len(dtype: DType, shape: &[usize]) -> Option<usize> {
     let (&columns, outer) = shape.split_last().filter(|_| !shape.contains(&0))?;
     outer.iter().try_fold(dtype.row_bytes(columns)?, |bytes, &length| bytes.checked_mul(length))

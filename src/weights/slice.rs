@@ -2,8 +2,9 @@ use std::{fmt, ops::Range, sync::Arc};
 
 /// A tensor of the model, or a range of its rows.
 ///
-/// Some files join matrices, such as queries, keys and values, in one tensor: a slice is one of them. The text of a
-/// slice is the tensor's name, with the rows after it if there are any: `blk.0.attn_qkv.weight[0..96]`.
+/// Some files join matrices, such as queries, keys and values, in one tensor: a slice is one of
+/// them. The text of a slice is the tensor's name, with the rows after it if there are any:
+/// `blk.0.attn_qkv.weight[0..96]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorSlice {
     /// The tensor's name in the file, for example `blk.0.attn_q.weight`.
@@ -28,27 +29,28 @@ impl fmt::Display for TensorSlice {
     }
 }
 
-/// The whole tensor, whatever characters its name has.
+/// Converts a name to the whole tensor; the name is not parsed.
 impl From<&str> for TensorSlice {
     fn from(name: &str) -> Self {
         Self { name: name.into(), rows: None }
     }
 }
 
-/// The whole tensor, whatever characters its name has.
+/// Converts a name to the whole tensor; the name is not parsed.
 impl From<&String> for TensorSlice {
     fn from(name: &String) -> Self {
         name.as_str().into()
     }
 }
 
+/// Clones the slice.
 impl From<&Self> for TensorSlice {
     fn from(slice: &Self) -> Self {
         slice.clone()
     }
 }
 
-/// The slice's text, for messages.
+/// Converts a slice to its text, for messages.
 impl From<&TensorSlice> for String {
     fn from(slice: &TensorSlice) -> Self {
         slice.to_string()

@@ -218,7 +218,7 @@ fn mixtures(plan: &Plan) -> impl Iterator<Item = (&PlanStep, &ExpertsSpec)> {
 
 /// The most experts that so many rows go through together, each counted for itself.
 fn slots(plan: &Plan, rows: usize) -> usize {
-    rows.saturating_mul(mixtures(plan).map(|(_, spec)| spec.used).max().unwrap_or(0))
+    rows.saturating_mul(mixtures(plan).map(|(_, spec)| spec.top_k).max().unwrap_or(0))
 }
 
 /// The widest row that an expert makes or reads within its op.

@@ -118,7 +118,7 @@ fn mixture(dtype: DType) -> (Graph, Weights) {
     let router = weight(&mut b, "router", DType::F32, EXPERTS);
     let logits = b.matmul(x, router);
     let weights = b.route(logits, USED);
-    let spec = |activation| ExpertsSpec { experts: EXPERTS, used: USED, activation };
+    let spec = |activation| ExpertsSpec { experts: EXPERTS, top_k: USED, activation };
     let apart = ["gate", "up", "down"].map(|name| weight(&mut b, name, dtype, EXPERTS * WIDTH));
     let x = b.experts(x, weights, &apart, spec(Activation::Silu));
     let factors = b.constant(vec![0.5; EXPERTS]);

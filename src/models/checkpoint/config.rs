@@ -1,17 +1,18 @@
-//! The settings of a `config.json`, which is a stranger's: each is held to its type here, and to its range where every
-//! model's is (`models/config.rs`).
+//! Reads the settings of a `config.json`, which may be hostile: types are checked here, and ranges
+//! with those of GGUF files (`models/config.rs`).
 
 use std::path::Path;
 
 use serde_json::{Map as Object, Value as Json};
 
-use super::{Checkpoint, Key, Means, Need};
+use super::{Checkpoint, KeyValues, Meaning, Need, Setting};
 use crate::{
     Error, Result,
     gguf::{Array, TensorInfo, Value, quoted},
 };
 
-/// Looks up settings. Models that see as well as read keep those of their text in an object of their own.
+/// The settings of a checkpoint. A multimodal model keeps the settings of its language model in the
+/// object `text_config`, which is searched first.
 pub(in crate::models) struct Settings<'a> {
     directory: &'a Path,
     config: &'a Object<String, Json>,
@@ -19,77 +20,77 @@ pub(in crate::models) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// Looks up in `config`, the `config.json` of `directory`.
+    /// Returns the settings of `config`, the `config.json` of `directory`.
     ///
     /// # Errors
-    /// [`Error::InvalidFile`] for a model whose tensors are quantised in a way of their own.
+    /// [`Error::InvalidFile`] for a model with quantized tensors.
     pub fn new(directory: &'a Path, config: &'a Object<String, Json>) -> Result<Self> {
         let text = config.get("text_config").and_then(Json::as_object);
         let settings = Self { directory, config, text };
-        match ["quantization_config", "compression_config"].into_iter().find(|name| settings.get(name).is_some()) {
-            Some(name) => Err(settings.error(name, "asks for quantised tensors, which are not read: use a GGUF file")),
-            None => Ok(settings),
+        let quantization = ["quantization_config", "compression_config"];
+        if let Some(name) = quantization.into_iter().find(|name| settings.get(name).is_some()) {
+            let what = "is set: quantized safetensors are not supported, use a GGUF file";
+            return Err(settings.error(name, what));
         }
+        Ok(settings)
     }
 
-    /// Whether they are those of a part of the model, its text.
-    pub fn are_a_part(&self) -> bool {
+    /// Returns whether the model is multimodal, with its language model as one part.
+    pub fn is_multimodal(&self) -> bool {
         self.text.is_some()
     }
 
-    /// The setting's value, unless it is absent or null.
+    /// Returns the value of a setting, or `None` if it is absent or null.
     pub fn get(&self, name: &str) -> Option<&'a Json> {
-        self.raw(name).filter(|value| !value.is_null())
+        self.get_or_null(name).filter(|value| !value.is_null())
     }
 
-    fn raw(&self, name: &str) -> Option<&'a Json> {
-        let own = self.text.and_then(|text| text.get(name));
-        own.or_else(|| self.config.get(name))
+    fn get_or_null(&self, name: &str) -> Option<&'a Json> {
+        let of_text = self.text.and_then(|text| text.get(name));
+        of_text.or_else(|| self.config.get(name))
     }
 
     pub fn error(&self, name: &str, what: impl AsRef<str>) -> Error {
         Error::InvalidFile { path: self.directory.join("config.json"), what: format!("`{name}` {}", what.as_ref()) }
     }
 
-    fn unlike(&self, name: &str, value: &Json, wanted: &str) -> Error {
-        self.error(name, format!("is {}: {wanted} is wanted", quoted(&plain(value))))
+    fn type_error(&self, name: &str, value: &Json, expected: &str) -> Error {
+        self.error(name, format!("is {}, but {expected} is expected", quoted(&unquoted(value))))
     }
 
     pub fn model_type(&self) -> Result<&'a str> {
         const NAME: &str = "model_type";
         let value = self.get(NAME).ok_or_else(|| self.error(NAME, "is missing"))?;
-        value.as_str().ok_or_else(|| self.unlike(NAME, value, "a name"))
+        value.as_str().ok_or_else(|| self.type_error(NAME, value, "a name"))
     }
 
-    /// A whole number.
     pub fn size(&self, name: &str) -> Result<Option<u32>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let size = value.as_u64().and_then(|size| u32::try_from(size).ok());
-        size.map(Some).ok_or_else(|| self.unlike(name, value, "a whole number from 0 to 4294967295"))
+        size.map(Some).ok_or_else(|| self.type_error(name, value, "an integer from 0 to 4294967295"))
     }
 
     pub fn float(&self, name: &str) -> Result<Option<f64>> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        value.as_f64().map(Some).ok_or_else(|| self.unlike(name, value, "a number"))
+        value.as_f64().map(Some).ok_or_else(|| self.type_error(name, value, "a number"))
     }
 
-    /// A yes or no.
     pub fn bool(&self, name: &str) -> Result<Option<bool>> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        value.as_bool().map(Some).ok_or_else(|| self.unlike(name, value, "true or false"))
+        value.as_bool().map(Some).ok_or_else(|| self.type_error(name, value, "true or false"))
     }
 
-    /// Whether the embedding is the head's matrix.
-    pub fn tied(&self, usually: bool) -> Result<bool> {
-        Ok(self.bool("tie_word_embeddings")?.unwrap_or(usually))
+    /// Returns whether the embedding is also the output matrix.
+    pub fn tied(&self, default: bool) -> Result<bool> {
+        Ok(self.bool("tie_word_embeddings")?.unwrap_or(default))
     }
 
-    /// What GGUF has keys for, without the architecture's name; of several settings for one key the first counts.
-    pub fn keys(&self, checkpoint: &Checkpoint) -> Result<Vec<(&'static str, Value)>> {
-        let mut keys: Vec<(_, Value)> = vec![];
-        for Key { name, means } in checkpoint.settings() {
-            if let Some((key, value)) = self.key(name, means)?
-                && keys.iter().all(|(other, _)| *other != key)
+    /// Returns the GGUF keys of all settings. The first of several settings with one key counts.
+    pub fn keys(&self, checkpoint: &Checkpoint) -> Result<KeyValues> {
+        let mut keys: KeyValues = vec![];
+        for Setting { name, meaning } in checkpoint.all_settings() {
+            if let Some((key, value)) = self.key(name, meaning)?
+                && keys.iter().all(|(known, _)| *known != key)
             {
                 keys.push((key, value));
             }
@@ -97,26 +98,29 @@ impl<'a> Settings<'a> {
         Ok(keys)
     }
 
-    fn key(&self, name: &str, means: &Means) -> Result<Option<(&'static str, Value)>> {
+    fn key(&self, name: &str, meaning: &Meaning) -> Result<Option<(&'static str, Value)>> {
         let float = || Ok::<_, Error>(self.float(name)?.map(|value| value as f32));
-        Ok(match *means {
-            Means::Size(key, need) => self.needed(name, self.size(name)?, need)?.map(|size| (key, Value::U32(size))),
-            Means::Float(key, need) => self.needed(name, float()?, need)?.map(|value| (key, Value::F32(value))),
-            Means::Flag(key, default) => Some((key, Value::Bool(self.bool(name)?.unwrap_or(default)))),
-            Means::InverseRoot(key, default) => Some((key, Value::F32(float()?.unwrap_or(default).sqrt().recip()))),
-            Means::Cap(key, _) if self.raw(name) == Some(&Json::Null) => Some((key, Value::F32(0.0))),
-            Means::Cap(key, default) => Some((key, Value::F32(float()?.unwrap_or(default)))),
-            Means::Kinds(key, kind) => self.kinds(name, kind)?.map(|layers| (key, Value::Array(Array::Bool(layers)))),
-            Means::Only(values) => self.check_only(name, values)?,
-            Means::Check(wrong) => match self.get(name).and_then(wrong) {
+        Ok(match *meaning {
+            Meaning::Size(key, need) => self.needed(name, self.size(name)?, need)?.map(|size| (key, Value::U32(size))),
+            Meaning::Float(key, need) => self.needed(name, float()?, need)?.map(|value| (key, Value::F32(value))),
+            Meaning::Flag(key, default) => Some((key, Value::Bool(self.bool(name)?.unwrap_or(default)))),
+            Meaning::InverseRoot(key, default) => Some((key, Value::F32(float()?.unwrap_or(default).sqrt().recip()))),
+            Meaning::Cap(key, _) if self.get_or_null(name) == Some(&Json::Null) => Some((key, Value::F32(0.0))),
+            Meaning::Cap(key, default) => Some((key, Value::F32(float()?.unwrap_or(default)))),
+            Meaning::Kinds(key, kind) => self.kinds(name, kind)?.map(|layers| (key, Value::Array(Array::Bool(layers)))),
+            Meaning::OneOf(values) => {
+                self.check_one_of(name, values)?;
+                None
+            }
+            Meaning::Check(error) => match self.get(name).and_then(error) {
                 Some(what) => return Err(self.error(name, what)),
                 None => None,
             },
-            Means::Biases(_) | Means::Derived(_) => None,
+            Meaning::Biases(_) | Meaning::Derived(_) => None,
         })
     }
 
-    /// Which layers are of the kind, rather than plain attention.
+    /// Returns for each layer whether it is of the `kind`, and not of full attention.
     pub fn kinds(&self, name: &str, kind: &str) -> Result<Option<Vec<bool>>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let is_of_kind = |layer: &Json| match layer.as_str() {
@@ -125,30 +129,30 @@ impl<'a> Settings<'a> {
             _ => None,
         };
         let layers = value.as_array().and_then(|layers| layers.iter().map(is_of_kind).collect());
-        let wanted = format!("a list of {kind} and full_attention");
-        layers.map(Some).ok_or_else(|| self.unlike(name, value, &wanted))
+        let expected = format!("a list of {kind} and full_attention");
+        layers.map(Some).ok_or_else(|| self.type_error(name, value, &expected))
     }
 
     fn needed<T>(&self, name: &str, value: Option<T>, need: Need<T>) -> Result<Option<T>> {
         match (value, need) {
             (None, Need::Required) => Err(self.error(name, "is missing")),
             (None, Need::Or(default)) => Ok(Some(default)),
-            (value, _) => Ok(value),
+            (value, Need::Required | Need::Or(_) | Need::Optional) => Ok(value),
         }
     }
 
-    fn check_only<T>(&self, name: &str, values: &[&str]) -> Result<Option<T>> {
-        match self.get(name).map(plain) {
-            Some(other) if !values.contains(&other.as_str()) => {
-                let built = values.join(" or ");
-                let what = format!("is {}, which is not built yet for this architecture: {built} is", quoted(&other));
+    fn check_one_of(&self, name: &str, values: &[&str]) -> Result<()> {
+        match self.get(name).map(unquoted).filter(|value| !values.contains(&value.as_str())) {
+            None => Ok(()),
+            Some(other) => {
+                let supported = values.join(" or ");
+                let what = format!("is {}, but only {supported} is supported for this architecture", quoted(&other));
                 Err(self.error(name, what))
             }
-            _ => Ok(None),
         }
     }
 
-    /// Holds the embedding, of which there may be none, to the size of the vocabulary.
+    /// Checks that the embedding, if there is one, has a row for each token of the vocabulary.
     pub fn check_vocabulary(&self, tensors: &[TensorInfo]) -> Result<()> {
         const NAME: &str = "vocab_size";
         let embedding = tensors.iter().find(|tensor| tensor.name == "token_embd.weight");
@@ -160,20 +164,21 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Holds the biases that `tensors` have, by GGUF's names, to what the settings say of them.
+    /// Checks that the tensors, by GGUF name, include the biases that the settings say, and no
+    /// other bias of the same parts.
     pub fn check_biases(&self, checkpoint: &Checkpoint, tensors: &[TensorInfo]) -> Result<()> {
         let is_bias_of = |name: &str, part: &str| {
-            let found = name.strip_prefix("blk.").and_then(|name| name.split_once('.'));
-            found.is_some_and(|(_, rest)| rest.strip_suffix(".bias") == Some(part))
+            let of_layer = name.strip_prefix("blk.").and_then(|name| name.split_once('.'));
+            of_layer.is_some_and(|(_, rest)| rest.strip_suffix(".bias") == Some(part))
         };
         let layers = self.size("num_hidden_layers")?.unwrap_or(0) as usize;
-        for Key { name, means } in checkpoint.settings() {
-            let Means::Biases(parts) = means else { continue };
-            let asked = self.bool(name)?.unwrap_or(false);
+        for Setting { name, meaning } in checkpoint.all_settings() {
+            let Meaning::Biases(parts) = meaning else { continue };
+            let has_biases = self.bool(name)?.unwrap_or(false);
             for part in *parts {
                 let found = tensors.iter().filter(|tensor| is_bias_of(&tensor.name, part)).count();
-                if found != if asked { layers } else { 0 } {
-                    let what = format!("is {asked}, but {found} of {layers} layers have an {part}.bias");
+                if found != if has_biases { layers } else { 0 } {
+                    let what = format!("is {has_biases}, but {found} of {layers} layers have a tensor {part}.bias");
                     return Err(self.error(name, what));
                 }
             }
@@ -183,17 +188,18 @@ impl<'a> Settings<'a> {
 }
 
 impl Checkpoint {
-    /// Every key once.
-    pub fn settings(&self) -> impl Iterator<Item = &'static Key> {
-        let all = self.config.iter().flat_map(|keys| keys.iter());
-        all.clone()
-            .enumerate()
-            .filter(move |(n, key)| !all.clone().take(*n).any(|other| other.name == key.name))
-            .map(|(_, key)| key)
+    /// Returns each setting once: the first row with its name.
+    pub fn all_settings(&self) -> impl Iterator<Item = &'static Setting> {
+        let rows = self.settings.iter().flat_map(|rows| rows.iter());
+        let is_first = {
+            let rows = rows.clone();
+            move |(index, row): &(usize, &Setting)| !rows.clone().take(*index).any(|other| other.name == row.name)
+        };
+        rows.enumerate().filter(is_first).map(|(_, row)| row)
     }
 }
 
-/// The value as JSON writes it, but without quotes.
-fn plain(value: &Json) -> String {
+/// Returns a value as JSON writes it, but strings without quotes.
+fn unquoted(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), Into::into)
 }

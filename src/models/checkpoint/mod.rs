@@ -1,12 +1,14 @@
-//! A checkpoint of transformers in; what a GGUF file of the same model would hold out.
+//! Translates a Hugging Face checkpoint (`config.json`, safetensors) into GGUF keys and tensor
+//! names.
 //!
-//! Each family says in one table ([`Checkpoint`]) what the converter to GGUF says in code: how `config.json` names what
-//! GGUF has a key for, which of its settings are not built, and how the tensors are called. Nothing past this module knows
-//! of checkpoints. The bytes of tensors stay mapped where they lie; only vectors that are stored in another form, and divisors
-//! of rotary frequencies, which a checkpoint has no tensors for, are made in memory.
+//! Each family has a table, a [`Checkpoint`]: the GGUF key of each setting, the settings that are
+//! not supported, and the GGUF name of each tensor. Later stages see only the result, a [`Gguf`].
+//! The bytes of tensors stay mapped where the files have them. Two kinds of tensors are made in
+//! memory: vectors that GGUF stores in another form, and divisors of rotary frequencies, which a
+//! checkpoint has only as settings.
 //!
-//! The tables follow `configuration_*.py` and `modeling_*.py` of transformers 5. Whatever a family's code there reads from
-//! the config is in its table; what it does not read means nothing there either.
+//! The tables follow `configuration_*.py` and `modeling_*.py` of transformers 5: a table has every
+//! setting that the family's code there reads.
 
 mod config;
 mod rope;
@@ -17,29 +19,33 @@ use std::path::Path;
 
 pub(super) use config::Settings;
 pub(super) use table::{
-    BIASES, Checkpoint, EXPERTS, FULL_ATTENTION, Key, KeyValues, Made, Means, Need, SILU, SIZES, TENSORS, Tensor,
-    check, float, key, less_one, made, only, size, tensor,
+    BIASES, Checkpoint, EXPERTS, FULL_ATTENTION, KeyValues, Meaning, Need, SILU, SIZES, Setting, TENSORS,
+    TensorMapping, Transform, check, float, one_of, setting, size, tensor, transformed,
 };
 
-use super::{FAMILIES, Family, unbuilt};
+use super::{FAMILIES, Family, unsupported};
 use crate::{
     Error, Result,
     gguf::{Gguf, Value},
     safetensors::Directory,
 };
 
-/// The model at `path`, in GGUF's terms: a GGUF file, or a directory of safetensors as transformers writes it.
+/// Opens the model at `path`: a GGUF file, or a directory of safetensors as transformers writes it,
+/// which is translated into GGUF keys and tensor names.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::InvalidFile`] for the files, where the latter
-/// also says what of `config.json` is not built; [`Error::Architecture`] for the directory of a
-/// family that is not built, [`Error::Tensor`] for a tensor in a format that is not computed on.
+/// - [`Error::Io`] if a file cannot be read.
+/// - [`Error::InvalidFile`] for a file that is not valid, and for a setting of `config.json` that
+///   is missing or not supported.
+/// - [`Error::Architecture`] for a directory of a family that is not supported.
+/// - [`Error::Tensor`] for a tensor in a format that cannot be translated, or that is missing or
+///   stored twice.
 pub fn open(path: impl AsRef<Path>) -> Result<Gguf> {
     let path = path.as_ref();
     if path.is_dir() { open_directory(path) } else { Gguf::open(path) }
 }
 
-/// As [`open`] for a directory.
+/// Opens a directory like [`open`].
 pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
     let directory = Directory::open(path)?;
     let settings = Settings::new(path, &directory.config)?;
@@ -48,14 +54,14 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
     if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
         keys.push(("general.name".into(), Value::String(name.into())));
     }
-    let key = |(key, value): (&str, Value)| (format!("{}.{key}", family.architecture), value);
+    let full_key = |(key, value): (&str, Value)| (format!("{}.{key}", family.architecture), value);
     let mut tensors = tensors::translate(&directory.tensors, checkpoint, &settings)?;
-    let mut own = settings.keys(checkpoint)?;
-    own.extend((checkpoint.derived)(&settings, &tensors)?);
-    let rope = rope::read(&settings, checkpoint, &own)?;
-    keys.extend(own.into_iter().chain(rope.keys).map(key));
+    let mut key_values = settings.keys(checkpoint)?;
+    key_values.extend((checkpoint.derived)(&settings, &tensors)?);
+    let rope = rope::read(&settings, checkpoint, &key_values)?;
+    keys.extend(key_values.into_iter().chain(rope.keys).map(full_key));
     if checkpoint.permuted {
-        keys.push(key(("tensor_data_layout", Value::String("reference".into()))));
+        keys.push(full_key(("tensor_data_layout", Value::String("reference".into()))));
     }
     settings.check_vocabulary(&tensors)?;
     settings.check_biases(checkpoint, &tensors)?;
@@ -64,26 +70,26 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
     Gguf::translated(path, keys, tensors)
 }
 
+/// Returns the family, and its table, for a `model_type`.
 fn find(model_type: &str) -> Result<(&'static Family, &'static Checkpoint)> {
-    let all = FAMILIES.iter().flat_map(|family| family.checkpoints.iter().map(move |checkpoint| (family, *checkpoint)));
-    let found = all.clone().find(|(_, checkpoint)| checkpoint.model_types.contains(&model_type));
-    found.ok_or_else(|| {
-        let types: Vec<_> = all.flat_map(|(_, checkpoint)| checkpoint.model_types).copied().collect();
-        unbuilt(model_type, &types)
-    })
+    let mut all =
+        FAMILIES.iter().flat_map(|family| family.checkpoints.iter().map(move |checkpoint| (family, *checkpoint)));
+    let types = all.clone().flat_map(|(_, checkpoint)| checkpoint.model_types).copied();
+    all.find(|(_, checkpoint)| checkpoint.model_types.contains(&model_type))
+        .ok_or_else(|| unsupported(model_type, &types.collect::<Vec<_>>()))
 }
 
-/// The error in the words of the directory at `path`: what is wrong with what was made of a checkpoint of the `family` is
-/// wrong with the checkpoint.
+/// Returns an error about a translated model of the `family` as an error about the directory at
+/// `path`: with settings instead of GGUF keys, and the checkpoint's names of tensors.
 pub(super) fn reword(family: &Family, path: &Path, error: Error) -> Error {
-    let ways = || family.checkpoints.iter();
+    let checkpoints = || family.checkpoints.iter();
     match error {
-        Error::Metadata { key, what } => match ways().find_map(|checkpoint| checkpoint.setting_for(&key)) {
+        Error::Metadata { key, what } => match checkpoints().find_map(|checkpoint| checkpoint.setting_for(&key)) {
             Some(name) => Error::InvalidFile { path: path.join("config.json"), what: format!("`{name}` {what}") },
             None => Error::Metadata { key, what },
         },
         Error::Tensor { tensor, what } => {
-            let name = ways().find_map(|checkpoint| checkpoint.name_of(&tensor));
+            let name = checkpoints().find_map(|checkpoint| checkpoint.name_of(&tensor));
             Error::Tensor { tensor: name.unwrap_or(tensor), what }
         }
         other => other,
@@ -91,10 +97,10 @@ pub(super) fn reword(family: &Family, path: &Path, error: Error) -> Error {
 }
 
 impl Checkpoint {
-    /// The setting that a key of GGUF comes from.
+    /// Returns the name of the setting that a GGUF key is made from.
     fn setting_for(&self, key: &str) -> Option<&'static str> {
         let (_architecture, key) = key.split_once('.')?;
-        let own = self.settings().find(|setting| setting.means.gguf_key() == Some(key));
-        own.map(|setting| setting.name).or_else(|| rope::setting_for(key))
+        let setting = self.all_settings().find(|setting| setting.meaning.gguf_key() == Some(key));
+        setting.map(|setting| setting.name).or_else(|| rope::setting_for(key))
     }
 }

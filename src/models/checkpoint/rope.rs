@@ -1,88 +1,87 @@
-//! How positions are encoded: `rope_theta` with `rope_scaling`, or `rope_parameters`, as transformers 5 has it.
+//! Translates the settings of rotary position embedding: `rope_theta` with `rope_scaling`, or
+//! `rope_parameters` as of transformers 5.
 
 use std::f64::consts::TAU;
 
 use serde_json::{Map as Object, Value as Json};
 
-use super::{Checkpoint, config::Settings};
+use super::{Checkpoint, KeyValues, config::Settings};
 use crate::{
     DType, Error, Result,
     gguf::{TensorInfo, Value},
 };
 
-/// The largest head that is believed.
+/// The largest head that is accepted, in elements.
 const MAX_HEAD_DIM: u32 = 1 << 12;
 
-/// How much of a head is rotated.
+/// The setting for the rotated part of a head.
 const PARTIAL: &str = "partial_rotary_factor";
 
-/// What queries and keys grow by.
-const GROWTH: &str = "attention_factor";
+/// The setting for the factor of rotated queries and keys.
+const ATTENTION_FACTOR: &str = "attention_factor";
 
-/// The two kinds of layers, which may each have an object of parameters.
+/// The names of the objects with the parameters of one kind of layer.
 const FULL: &str = "full_attention";
-const WINDOWS: &str = "sliding_attention";
+const SLIDING: &str = "sliding_attention";
 
-/// Rotary embedding in GGUF's terms.
+/// The GGUF keys and tensors of rotary embedding.
 pub(super) struct Rope {
-    /// Without the architecture's name.
-    pub keys: Vec<(&'static str, Value)>,
-    /// What each frequency is divided by: one row, or one for short contexts and one for long ones.
+    /// The keys, without the architecture's name.
+    pub keys: KeyValues,
+    /// The divisors of the frequencies: one row, or one for short contexts and one for long ones.
     pub divisors: Vec<TensorInfo>,
 }
 
-/// What the settings say, or where they do not, the family.
-pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint, own: &[(&'static str, Value)]) -> Result<Rope> {
-    let mut parameters = Parameters::new(settings)?;
-    let head_dim = || head_dim(settings, own);
+/// Reads the settings of rotary embedding, with the family's defaults. `key_values` are the other
+/// GGUF keys of the checkpoint.
+pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint, key_values: &[(&'static str, Value)]) -> Result<Rope> {
+    let mut parameters = RopeParameters::new(settings)?;
+    let head_dim = || head_dim(settings, key_values);
     let mut keys = vec![];
-    if let Some(base) = checkpoint.rope_theta_of_windows {
-        keys.push(("rope.freq_base_swa", Value::F32(parameters.base_of_windows()?.map_or(base, |base| base as f32))));
+    if let Some(default) = checkpoint.sliding_rope_theta {
+        let theta = parameters.sliding_theta()?.map_or(default, |theta| theta as f32);
+        keys.push(("rope.freq_base_swa", Value::F32(theta)));
         parameters = parameters.part(FULL)?.unwrap_or(parameters);
     }
-    if let Some(kind) = [FULL, WINDOWS].into_iter().find(|kind| parameters.own(kind).is_some()) {
-        return Err(parameters.error(kind, "differs from other layers, which is not built yet for this architecture"));
+    if let Some(kind) = [FULL, SLIDING].into_iter().find(|kind| parameters.own(kind).is_some()) {
+        let what = "is set, but parameters for one kind of layer are not supported for this architecture";
+        return Err(parameters.error(kind, what));
     }
     let theta = parameters.float("rope_theta")?.unwrap_or(checkpoint.rope_theta);
     keys.push(("rope.freq_base", Value::F32(theta as f32)));
-    let kind = parameters.kind()?;
+    let rope_type = parameters.rope_type()?;
     match checkpoint.partial_rotary_factor {
-        Some(usual) => {
-            let rotated = parameters.partial(usual)? * f64::from(head_dim()?);
+        Some(default) => {
+            let rotated = parameters.partial(default)? * f64::from(head_dim()?);
             keys.push(("rope.dimension_count", Value::U32(rotated as u32)));
         }
-        None if kind == "proportional" => {}
-        None => parameters.only(PARTIAL, 1.0)?,
+        None if rope_type == "proportional" => {}
+        None => parameters.check_value(PARTIAL, 1.0)?,
     }
-    let divisors = match kind {
-        "default" => vec![],
-        "linear" => {
-            keys.extend(scaling("linear", parameters.required("factor")?));
-            vec![]
-        }
-        "yarn" => {
-            keys.extend(parameters.yarn()?);
-            vec![]
-        }
-        // As the first configs call it.
+    let mut divisors = vec![];
+    match rope_type {
+        "default" => {}
+        "linear" => keys.extend(scaling("linear", parameters.required("factor")?)),
+        "yarn" => keys.extend(parameters.yarn()?),
+        // Early configs say `su`.
         "longrope" | "su" => {
             keys.extend(parameters.longrope()?);
-            vec![parameters.factors("short")?, parameters.factors("long")?]
+            divisors = vec![parameters.longrope_factors("short")?, parameters.longrope_factors("long")?];
         }
-        "llama3" => vec![parameters.divisors(theta, head_dim()?)?],
-        "proportional" => vec![parameters.proportional(head_dim()?)?],
+        "llama3" => divisors.push(parameters.llama3_divisors(theta, head_dim()?)?),
+        "proportional" => divisors.push(parameters.proportional_divisors(head_dim()?)?),
         other => {
             let what = format!(
-                "is `{}`, which is not built yet: default, linear, yarn, longrope, llama3 and proportional are",
+                "is `{}`, but only default, linear, yarn, longrope, llama3 and proportional are supported",
                 other.escape_debug()
             );
             return Err(parameters.error("rope_type", what));
         }
-    };
+    }
     Ok(Rope { keys, divisors })
 }
 
-/// The setting that a key of GGUF comes from.
+/// Returns the name of the setting that a GGUF key is made from.
 pub(super) fn setting_for(key: &str) -> Option<&'static str> {
     match key {
         "rope.freq_base" => Some("rope_theta"),
@@ -96,47 +95,50 @@ pub(super) fn setting_for(key: &str) -> Option<&'static str> {
     }
 }
 
-fn scaling(kind: &str, factor: f64) -> [(&'static str, Value); 2] {
-    [("rope.scaling.type", Value::String(kind.into())), ("rope.scaling.factor", Value::F32(factor as f32))]
+fn scaling(scaling_type: &str, factor: f64) -> [(&'static str, Value); 2] {
+    [("rope.scaling.type", Value::String(scaling_type.into())), ("rope.scaling.factor", Value::F32(factor as f32))]
 }
 
-/// The object of parameters, if there is one, and the settings beside it, which some of them stand among.
+/// The object of rotary parameters, if there is one, and the settings beside it: a config may have
+/// some parameters in either place.
 #[derive(Clone, Copy)]
-struct Parameters<'a> {
+struct RopeParameters<'a> {
     settings: &'a Settings<'a>,
-    /// What the object is called.
+    /// The name of the object.
     name: &'static str,
     object: Option<&'a Object<String, Json>>,
 }
 
-impl<'a> Parameters<'a> {
+impl<'a> RopeParameters<'a> {
     fn new(settings: &'a Settings<'a>) -> Result<Self> {
         for name in ["rope_scaling", "rope_parameters"] {
             if let Some(value) = settings.get(name) {
-                let object = value.as_object().ok_or_else(|| settings.error(name, "is no object"))?;
+                let object = value.as_object().ok_or_else(|| settings.error(name, "is not an object"))?;
                 return Ok(Self { settings, name, object: Some(object) });
             }
         }
         Ok(Self { settings, name: "rope_parameters", object: None })
     }
 
-    /// What is said of layers of one kind, where they have an object of their own in this one.
+    /// Returns the parameters of one kind of layer, or `None` if they are not separate.
     fn part(&self, name: &'static str) -> Result<Option<Self>> {
         let Some(value) = self.own(name) else { return Ok(None) };
-        let object = value.as_object().ok_or_else(|| self.error(name, "is no object"))?;
+        let object = value.as_object().ok_or_else(|| self.error(name, "is not an object"))?;
         Ok(Some(Self { settings: self.settings, name, object: Some(object) }))
     }
 
-    /// The base of layers with a window, which are otherwise plain.
-    fn base_of_windows(&self) -> Result<Option<f64>> {
-        const BASE: &str = "rope_theta";
-        let Some(part) = self.part(WINDOWS)? else { return self.settings.float("rope_local_base_freq") };
-        if part.kind()? != "default" {
-            return Err(part.error("rope_type", "is not `default`, which is not built yet for layers with a window"));
+    /// Returns the base of the frequencies in layers with a sliding window.
+    fn sliding_theta(&self) -> Result<Option<f64>> {
+        const THETA: &str = "rope_theta";
+        let Some(part) = self.part(SLIDING)? else { return self.settings.float("rope_local_base_freq") };
+        if part.rope_type()? != "default" {
+            let what = "is not `default`, which alone is supported for layers with a sliding window";
+            return Err(part.error("rope_type", what));
         }
-        part.own(BASE).map(|base| base.as_f64().ok_or_else(|| part.error(BASE, "is no number"))).transpose()
+        part.own(THETA).map(|theta| theta.as_f64().ok_or_else(|| part.error(THETA, "is not a number"))).transpose()
     }
 
+    /// Returns a parameter of the object, or `None` if it is absent or null.
     fn own(&self, key: &str) -> Option<&'a Json> {
         self.object?.get(key).filter(|value| !value.is_null())
     }
@@ -145,21 +147,22 @@ impl<'a> Parameters<'a> {
         self.settings.error(&format!("{}.{key}", self.name), what)
     }
 
-    fn kind(&self) -> Result<&'a str> {
+    fn rope_type(&self) -> Result<&'a str> {
         match self.own("rope_type").or_else(|| self.own("type")) {
             None => Ok("default"),
-            Some(value) => value.as_str().ok_or_else(|| self.error("rope_type", "is no name")),
+            Some(value) => value.as_str().ok_or_else(|| self.error("rope_type", "is not a name")),
         }
     }
 
+    /// Returns a parameter of the object or, if the object has none, of the settings.
     fn float(&self, key: &str) -> Result<Option<f64>> {
         match self.own(key) {
             None => self.settings.float(key),
-            Some(value) => value.as_f64().map(Some).ok_or_else(|| self.error(key, "is no number")),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| self.error(key, "is not a number")),
         }
     }
 
-    /// A number above 0.
+    /// Returns a parameter that must be above 0.
     fn required(&self, key: &str) -> Result<f64> {
         match self.float(key)? {
             Some(value) if value > 0.0 => Ok(value),
@@ -168,17 +171,18 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Refuses any other value than this, which is what an absent one means.
-    fn only(&self, key: &str, wanted: f64) -> Result<()> {
+    /// Checks that a parameter is absent or the `supported` value, which is also its default.
+    fn check_value(&self, key: &str, supported: f64) -> Result<()> {
         match self.float(key)? {
-            Some(value) if (value - wanted).abs() > 1e-6 * wanted => {
-                Err(self.error(key, format!("is {value}, which is not built yet: {wanted} is")))
+            Some(value) if (value - supported).abs() > 1e-6 * supported => {
+                Err(self.error(key, format!("is {value}, but only {supported} is supported")))
             }
             _ => Ok(()),
         }
     }
 
-    /// The context length before stretching. As in transformers, what stands beside the object counts first.
+    /// Returns the context length before stretching. As in transformers, a setting beside the
+    /// object takes precedence.
     fn original_context(&self) -> Result<f64> {
         const KEY: &str = "original_max_position_embeddings";
         match self.settings.float(KEY)? {
@@ -191,56 +195,65 @@ impl<'a> Parameters<'a> {
 
     fn yarn(&self) -> Result<[(&'static str, Value); 3]> {
         let factor = self.required("factor")?;
-        self.only("beta_fast", 32.0)?;
-        self.only("beta_slow", 1.0)?;
-        self.only(GROWTH, 1.0 + 0.1 * factor.ln())?;
+        self.check_value("beta_fast", 32.0)?;
+        self.check_value("beta_slow", 1.0)?;
+        self.check_value(ATTENTION_FACTOR, 1.0 + 0.1 * factor.ln())?;
         for key in ["mscale", "mscale_all_dim"] {
             if self.own(key).is_some() {
-                return Err(self.error(key, "is not built yet"));
+                return Err(self.error(key, "is set, but is not supported"));
             }
         }
         if self.own("truncate").is_some_and(|value| *value != true) {
-            return Err(self.error("truncate", "is not true, which is not built yet"));
+            return Err(self.error("truncate", "is not true, which is not supported"));
         }
-        let [kind, factor] = scaling("yarn", factor);
-        // Above 0, so it is cut to a range and to a whole number, no more; in use it is one.
-        Ok([kind, factor, ("rope.scaling.original_context_length", Value::U64(self.original_context()? as u64))])
+        let [scaling_type, factor] = scaling("yarn", factor);
+        // The conversion saturates, and the key's range is checked when it is read.
+        let original = Value::U64(self.original_context()? as u64);
+        Ok([scaling_type, factor, ("rope.scaling.original_context_length", original)])
     }
 
-    /// By how much LongRoPE lets queries and keys grow, and the context before stretching.
+    /// Returns the keys for LongRoPE's attention factor and the context before stretching.
     fn longrope(&self) -> Result<[(&'static str, Value); 2]> {
         let original = self.original_context()?;
         let factor = match self.own("factor") {
             Some(_) => self.required("factor")?,
             None => self.required("max_position_embeddings")? / original,
         };
-        let usual = if factor > 1.0 { (1.0 + factor.ln() / original.ln()).sqrt() } else { 1.0 };
-        let growth = if self.own(GROWTH).is_some() { self.required(GROWTH)? } else { usual };
-        // Cut to a range and to a whole number, as it is in use.
+        let attention_factor = if self.own(ATTENTION_FACTOR).is_some() {
+            self.required(ATTENTION_FACTOR)?
+        } else if factor > 1.0 {
+            (1.0 + factor.ln() / original.ln()).sqrt()
+        } else {
+            1.0
+        };
+        // The conversion saturates, and the key's range is checked when it is read.
         let original = ("rope.scaling.original_context_length", Value::U64(original as u64));
-        Ok([original, ("rope.scaling.attn_factor", Value::F32(growth as f32))])
+        Ok([original, ("rope.scaling.attn_factor", Value::F32(attention_factor as f32))])
     }
 
-    /// What LongRoPE divides each frequency by in contexts of a kind.
-    fn factors(&self, kind: &str) -> Result<TensorInfo> {
-        let name = format!("{kind}_factor");
-        let wanted = || self.error(&name, "is no list of numbers above 0");
-        let factors = self.own(&name).and_then(Json::as_array).ok_or_else(wanted)?;
+    /// Returns LongRoPE's divisors of the frequencies in `short` or `long` contexts.
+    fn longrope_factors(&self, contexts: &str) -> Result<TensorInfo> {
+        let name = format!("{contexts}_factor");
+        let error = || self.error(&name, "is not a list of numbers above 0");
+        let factors = self.own(&name).and_then(Json::as_array).ok_or_else(error)?;
         let factor = |factor: &Json| Some(factor.as_f64()? as f32).filter(|factor| factor.is_normal() && *factor > 0.0);
-        let factors: Vec<f32> = factors.iter().map(factor).collect::<Option<_>>().ok_or_else(wanted)?;
-        match factors[..] {
-            [] => Err(wanted()),
-            _ => Ok(in_memory(&format!("rope_factors_{kind}.weight"), &factors)),
+        let factors: Vec<f32> = factors.iter().map(factor).collect::<Option<_>>().ok_or_else(error)?;
+        if factors.is_empty() {
+            return Err(error());
         }
+        Ok(in_memory(&format!("rope_factors_{contexts}.weight"), &factors))
     }
 
-    /// What Llama 3.1 stretches each frequency with: long waves by `factor`, short ones not at all, those between by a blend.
-    fn divisors(&self, theta: f64, dim: u32) -> Result<TensorInfo> {
-        let [factor, low, high] = ["factor", "low_freq_factor", "high_freq_factor"].map(|key| self.required(key));
-        let (factor, low, high, context) = (factor?, low?, high?, self.original_context()?);
+    /// Returns Llama 3.1's divisors of the frequencies: `factor` for long waves, 1 for short ones,
+    /// and a blend between.
+    fn llama3_divisors(&self, theta: f64, head_dim: u32) -> Result<TensorInfo> {
+        let factor = self.required("factor")?;
+        let low = self.required("low_freq_factor")?;
+        let high = self.required("high_freq_factor")?;
+        let context = self.original_context()?;
         let divisor = |i: u32| {
-            let wave = TAU * theta.powf(f64::from(2 * i) / f64::from(dim));
-            match context / wave {
+            let wave_length = TAU * theta.powf(f64::from(2 * i) / f64::from(head_dim));
+            match context / wave_length {
                 turns if turns > high => 1.0,
                 turns if turns < low => factor,
                 turns => {
@@ -249,29 +262,32 @@ impl<'a> Parameters<'a> {
                 }
             }
         };
-        let divisors: Vec<f32> = (0..dim / 2).map(|i| divisor(i) as f32).collect();
+        let divisors: Vec<f32> = (0..head_dim / 2).map(|i| divisor(i) as f32).collect();
         if divisors.is_empty() || !divisors.iter().all(|&divisor| divisor.is_finite() && divisor > 0.0) {
-            return Err(self.error("rope_type", "is `llama3`, with factors by which no frequency can be divided"));
+            let what = "is `llama3`, but its factors give a divisor that is not a finite number above 0";
+            return Err(self.error("rope_type", what));
         }
         Ok(in_memory("rope_freqs.weight", &divisors))
     }
 
-    /// Gemma 4's: of the pairs of the whole head the first few turn, by frequencies that are those of the whole head.
-    fn proportional(&self, head_dim: u32) -> Result<TensorInfo> {
-        /// What llama.cpp's converter divides by where a pair does not turn.
-        const STILL: f32 = 1e30;
-        self.only("factor", 1.0)?;
-        let turning = (self.partial(1.0)? * f64::from(head_dim) / 2.0) as u32;
-        let divisors: Vec<f32> = (0..head_dim / 2).map(|i| if i < turning { 1.0 } else { STILL }).collect();
+    /// Returns Gemma 4's divisors of the frequencies: only the first pairs of a head are rotated,
+    /// with the frequencies that they have if the whole head is rotated.
+    fn proportional_divisors(&self, head_dim: u32) -> Result<TensorInfo> {
+        /// The divisor that llama.cpp's converter gives pairs that are not rotated.
+        const NOT_ROTATED: f32 = 1e30;
+        self.check_value("factor", 1.0)?;
+        let rotated = (self.partial(1.0)? * f64::from(head_dim) / 2.0) as u32;
+        let divisors: Vec<f32> = (0..head_dim / 2).map(|i| if i < rotated { 1.0 } else { NOT_ROTATED }).collect();
         Ok(in_memory("rope_freqs.weight", &divisors))
     }
 
-    /// How much of a head is rotated, and `usually` where it does not say.
-    fn partial(&self, usually: f64) -> Result<f64> {
-        match self.float(PARTIAL)?.unwrap_or(usually) {
-            part if part > 0.0 && part <= 1.0 => Ok(part),
-            other => Err(self.error(PARTIAL, format!("is {other}, but must be above 0 and at most 1"))),
+    /// Returns the rotated part of a head, from 0 to 1.
+    fn partial(&self, default: f64) -> Result<f64> {
+        let part = self.float(PARTIAL)?.unwrap_or(default);
+        if part > 0.0 && part <= 1.0 {
+            return Ok(part);
         }
+        Err(self.error(PARTIAL, format!("is {part}, but must be above 0 and at most 1")))
     }
 }
 
@@ -279,11 +295,11 @@ fn in_memory(name: &str, row: &[f32]) -> TensorInfo {
     TensorInfo::in_memory(name.into(), DType::F32, vec![row.len()], bytemuck::cast_slice(row))
 }
 
-/// The elements of a head, by GGUF's keys as far as they are made.
-fn head_dim(settings: &Settings, own: &[(&'static str, Value)]) -> Result<u32> {
-    let value = |wanted: &str| own.iter().find(|(key, _)| *key == wanted).and_then(|(_, value)| value.to_u64());
-    let over_heads = || value("embedding_length")?.checked_div(value("attention.head_count")?);
-    let dim = value("attention.key_length").or_else(over_heads).and_then(|dim| u32::try_from(dim).ok());
-    let what = || format!("is no size from 2 to {MAX_HEAD_DIM}");
-    dim.filter(|dim| (2..=MAX_HEAD_DIM).contains(dim)).ok_or_else(|| settings.error("head_dim", what()))
+/// Returns the number of elements in a head from the checkpoint's other GGUF keys.
+fn head_dim(settings: &Settings, key_values: &[(&'static str, Value)]) -> Result<u32> {
+    let value = |name: &str| key_values.iter().find(|(key, _)| *key == name).and_then(|(_, value)| value.to_u64());
+    let width_over_heads = || value("embedding_length")?.checked_div(value("attention.head_count")?);
+    let dim = value("attention.key_length").or_else(width_over_heads).and_then(|dim| u32::try_from(dim).ok());
+    dim.filter(|dim| (2..=MAX_HEAD_DIM).contains(dim))
+        .ok_or_else(|| settings.error("head_dim", format!("is not from 2 to {MAX_HEAD_DIM}")))
 }

@@ -1,5 +1,5 @@
-//! What a family says of its checkpoints: how `config.json` names what GGUF has a key for, which of its settings are not
-//! built, and how the tensors are called.
+//! Defines the table of a family's checkpoints: the GGUF key of each setting of `config.json`, and
+//! the GGUF name of each tensor.
 
 use serde_json::Value as Json;
 
@@ -9,68 +9,69 @@ use crate::{
     gguf::{TensorInfo, Value},
 };
 
-/// Keys of GGUF without the architecture's name, and their values.
+/// GGUF keys without the architecture's name, and their values.
 pub(in crate::models) type KeyValues = Vec<(&'static str, Value)>;
 
-/// How transformers stores the models of a family.
+/// The format in which transformers stores models of a family.
 #[derive(Debug)]
 pub(in crate::models) struct Checkpoint {
-    /// The `model_type`s that are wired so.
+    /// The values of `model_type` of this format.
     pub model_types: &'static [&'static str],
-    /// The config; of several rows with one name the first counts.
-    pub config: &'static [&'static [Key]],
-    /// The tensors; of several rows with one name the first counts.
-    pub tensors: &'static [&'static [Tensor]],
-    /// Whether the embedding is the head's matrix where the config does not say.
+    /// The settings of `config.json`. The first of several rows with one name counts.
+    pub settings: &'static [&'static [Setting]],
+    /// The tensors. The first of several rows with one name counts.
+    pub tensors: &'static [&'static [TensorMapping]],
+    /// The default of `tie_word_embeddings`: whether the embedding is also the output matrix.
     pub tied: bool,
-    /// `rope_theta` where the config does not say.
+    /// The default of `rope_theta`.
     pub rope_theta: f64,
-    /// The same for layers with a window, where theirs is another.
-    pub rope_theta_of_windows: Option<f32>,
-    /// How much of a head is rotated where the config does not say; where this does not either all of it is, and nothing
-    /// else is built.
+    /// The default of `rope_theta` for layers with a sliding window, if they have their own.
+    pub sliding_rope_theta: Option<f32>,
+    /// The default of `partial_rotary_factor`, the rotated part of a head; `None` if the family
+    /// only supports heads that are rotated whole.
     pub partial_rotary_factor: Option<f64>,
-    /// Whether the converter lays out heads in another way.
+    /// Whether the converter to GGUF permutes rows of the family's tensors. Rows stay in the
+    /// checkpoint's order here, and a key says so (`tensor_data_layout` = `reference`).
     pub permuted: bool,
-    /// What GGUF has keys for and the config says in a way of its own, without the architecture's name; and whether the
-    /// tensors, by GGUF's names, are as the config says.
+    /// Returns further GGUF keys, and checks the tensors (by GGUF name) against the settings.
     pub derived: fn(&Settings, &[TensorInfo]) -> Result<KeyValues>,
 }
 
-/// A key of the config.
+/// A setting of `config.json`.
 #[derive(Debug)]
-pub(in crate::models) struct Key {
+pub(in crate::models) struct Setting {
     pub name: &'static str,
-    pub means: Means,
+    pub meaning: Meaning,
 }
 
-/// What becomes of a key of the config.
+/// The meaning of a setting. Names of GGUF keys are without the architecture's name.
 #[derive(Debug)]
-pub(in crate::models) enum Means {
-    /// A whole number, which GGUF has under this key; the default where the config has none.
+pub(in crate::models) enum Meaning {
+    /// An integer, stored under this GGUF key.
     Size(&'static str, Need<u32>),
-    /// A float, likewise.
+    /// A float, stored under this GGUF key.
     Float(&'static str, Need<f32>),
-    /// A yes or no, likewise; this where the config does not say.
+    /// A boolean, stored under this GGUF key, and its default.
     Flag(&'static str, bool),
-    /// A float, the root of which GGUF has inverted; the default where the config has none.
+    /// A float, stored under this GGUF key as `1 / sqrt(value)`, and its default.
     InverseRoot(&'static str, f32),
-    /// A float, where null stands for none, which GGUF has as 0; the default where the config does not say.
+    /// A float, stored under this GGUF key, and its default. The value null is stored as 0.
     Cap(&'static str, f32),
-    /// For each layer its kind: this one, which GGUF has as true, or `full_attention`.
+    /// The kind of each layer: this kind, stored under this GGUF key as true, or `full_attention`,
+    /// stored as false.
     Kinds(&'static str, &'static str),
-    /// It must be one of these, as JSON writes them but without quotes, or absent.
-    Only(&'static [&'static str]),
-    /// Whether these parts of each layer have biases, which they must then have all, and else none.
+    /// A value that must be one of these, written as in JSON without quotes, or be absent.
+    OneOf(&'static [&'static str]),
+    /// A boolean: whether these parts have biases in all layers. False means in no layer.
     Biases(&'static [&'static str]),
-    /// What the family derives of it GGUF has under this key.
+    /// A value from which [`Checkpoint::derived`] makes this GGUF key.
     Derived(&'static str),
-    /// Something else that the family requires of the value, if it is there: what is wrong with it.
+    /// A value that the function checks if it is present. The function returns the error, if any.
     Check(fn(&Json) -> Option<String>),
 }
 
-impl Means {
-    /// The key of GGUF that it becomes, without the architecture's name.
+impl Meaning {
+    /// Returns the GGUF key that is made from the setting.
     pub(super) fn gguf_key(&self) -> Option<&'static str> {
         match *self {
             Self::Size(key, _)
@@ -80,102 +81,106 @@ impl Means {
             | Self::Cap(key, _)
             | Self::Derived(key)
             | Self::Kinds(key, _) => Some(key),
-            Self::Only(_) | Self::Biases(_) | Self::Check(_) => None,
+            Self::OneOf(_) | Self::Biases(_) | Self::Check(_) => None,
         }
     }
 }
 
-/// Whether the config must have a key.
+/// The handling of a setting that is absent.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::models) enum Need<T> {
+    /// An error.
     Required,
+    /// A default value.
     Or(T),
+    /// No GGUF key.
     Optional,
 }
 
-/// A tensor of the checkpoint without `.weight` or `.bias`, if it ends so; within a layer, without the layer. A `*` stands
-/// for the number of an expert: all of them are one tensor of GGUF, a stack in pieces that stay where they lie.
+/// A tensor of the checkpoint, and its GGUF name.
 #[derive(Debug)]
-pub(in crate::models) struct Tensor {
+pub(in crate::models) struct TensorMapping {
+    /// The checkpoint's name, without the prefix of the model and the layer, and without `.weight`
+    /// or `.bias`. A `*` stands for the number of an expert: GGUF stacks all experts in one tensor.
     pub name: &'static str,
-    /// What GGUF calls it, without the same suffix.
+    /// The GGUF name, without the prefix of the layer and without the same suffix.
     pub gguf: &'static str,
-    pub made: Made,
+    pub transform: Transform,
 }
 
-/// How GGUF's tensor is made of the checkpoint's.
+/// The change of a tensor's elements or shape between the checkpoint and GGUF.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::models) enum Made {
-    AsIs,
-    /// One is added to each element.
-    PlusOne,
-    /// Each element is a logarithm, and GGUF has the negative.
-    MinusExp,
-    /// A kernel for each channel, `[channels, 1, taps]`, which GGUF has as `[channels, taps]`.
-    Kernel,
+pub(in crate::models) enum Transform {
+    None,
+    /// Adds 1 to each element: the checkpoint stores `w - 1`.
+    AddOne,
+    /// Computes `-exp(x)` of each element: the checkpoint stores a logarithm.
+    NegateExp,
+    /// Changes the shape of a convolution's kernels from `[channels, 1, taps]` to
+    /// `[channels, taps]`.
+    FlattenKernel,
 }
 
 impl Checkpoint {
-    /// A decoder whose layers are those of `block`, with what most families have in common.
+    /// The settings and tensors of a decoder whose layers are `block`s.
     pub const DECODER: Self = Self {
         model_types: &[],
-        config: &[SIZES, SILU, FULL_ATTENTION],
+        settings: &[SIZES, SILU, FULL_ATTENTION],
         tensors: &[TENSORS],
         tied: false,
         rope_theta: 10_000.0,
-        rope_theta_of_windows: None,
+        sliding_rope_theta: None,
         partial_rotary_factor: None,
         permuted: false,
         derived: |_, _| Ok(vec![]),
     };
 }
 
-pub(in crate::models) const fn key(name: &'static str, means: Means) -> Key {
-    Key { name, means }
+pub(in crate::models) const fn setting(name: &'static str, meaning: Meaning) -> Setting {
+    Setting { name, meaning }
 }
 
-/// A whole number, which GGUF has under the key `gguf`.
-pub(in crate::models) const fn size(name: &'static str, gguf: &'static str, need: Need<u32>) -> Key {
-    key(name, Means::Size(gguf, need))
+/// Returns a setting that is an integer, and its GGUF key.
+pub(in crate::models) const fn size(name: &'static str, gguf: &'static str, need: Need<u32>) -> Setting {
+    setting(name, Meaning::Size(gguf, need))
 }
 
-/// A float, which GGUF has under the key `gguf`.
-pub(in crate::models) const fn float(name: &'static str, gguf: &'static str, need: Need<f32>) -> Key {
-    key(name, Means::Float(gguf, need))
+/// Returns a setting that is a float, and its GGUF key.
+pub(in crate::models) const fn float(name: &'static str, gguf: &'static str, need: Need<f32>) -> Setting {
+    setting(name, Meaning::Float(gguf, need))
 }
 
-/// A setting that the family checks: what is wrong with it, if anything.
-pub(in crate::models) const fn check(name: &'static str, wrong: fn(&Json) -> Option<String>) -> Key {
-    key(name, Means::Check(wrong))
+/// Returns a setting that the function `error` checks. It returns the error, if any.
+pub(in crate::models) const fn check(name: &'static str, error: fn(&Json) -> Option<String>) -> Setting {
+    setting(name, Meaning::Check(error))
 }
 
-/// A setting that must be one of these, as JSON writes them but without quotes, or absent.
-pub(in crate::models) const fn only(name: &'static str, values: &'static [&'static str]) -> Key {
-    key(name, Means::Only(values))
+/// Returns a setting that must be absent or one of `values`, written as in JSON without quotes.
+pub(in crate::models) const fn one_of(name: &'static str, values: &'static [&'static str]) -> Setting {
+    setting(name, Meaning::OneOf(values))
 }
 
-/// Whether these parts of each layer have biases.
-const fn biases(name: &'static str, parts: &'static [&'static str]) -> Key {
-    key(name, Means::Biases(parts))
+/// Returns a setting that says whether these parts of each layer have biases.
+const fn biases(name: &'static str, parts: &'static [&'static str]) -> Setting {
+    setting(name, Meaning::Biases(parts))
 }
 
-/// A tensor that is in GGUF as it is in the checkpoint.
-pub(in crate::models) const fn tensor(name: &'static str, gguf: &'static str) -> Tensor {
-    Tensor { name, gguf, made: Made::AsIs }
+/// Returns a tensor that GGUF stores unchanged.
+pub(in crate::models) const fn tensor(name: &'static str, gguf: &'static str) -> TensorMapping {
+    TensorMapping { name, gguf, transform: Transform::None }
 }
 
-/// A norm's weights, stored less one.
-pub(in crate::models) const fn less_one(name: &'static str, gguf: &'static str) -> Tensor {
-    Tensor { name, gguf, made: Made::PlusOne }
+/// Returns a tensor that GGUF stores transformed.
+pub(in crate::models) const fn transformed(
+    name: &'static str,
+    gguf: &'static str,
+    transform: Transform,
+) -> TensorMapping {
+    TensorMapping { name, gguf, transform }
 }
 
-/// A tensor of which GGUF's is made.
-pub(in crate::models) const fn made(name: &'static str, gguf: &'static str, made: Made) -> Tensor {
-    Tensor { name, gguf, made }
-}
-
-/// The sizes and constants that every family has. How many tokens there are is the embedding's to say.
-pub(in crate::models) const SIZES: &[Key] = &[
+/// The sizes and constants of every family. The size of the vocabulary is the embedding's.
+pub(in crate::models) const SIZES: &[Setting] = &[
     size("num_hidden_layers", "block_count", Need::Required),
     size("hidden_size", "embedding_length", Need::Required),
     size("intermediate_size", "feed_forward_length", Need::Required),
@@ -186,34 +191,35 @@ pub(in crate::models) const SIZES: &[Key] = &[
     float("rms_norm_eps", "attention.layer_norm_rms_epsilon", Need::Or(1e-6)),
 ];
 
-/// How many experts there are, of which kind, and how many of them a token goes through.
-pub(in crate::models) const EXPERTS: &[Key] = &[
+/// The sizes of a mixture of experts.
+pub(in crate::models) const EXPERTS: &[Setting] = &[
     size("num_experts", "expert_count", Need::Optional),
     size("num_local_experts", "expert_count", Need::Optional),
     size("num_experts_per_tok", "expert_used_count", Need::Required),
     size("moe_intermediate_size", "expert_feed_forward_length", Need::Optional),
 ];
 
-/// A feed-forward gated by SiLU.
-pub(in crate::models) const SILU: &[Key] = &[only("hidden_act", &["silu", "swish"])];
+/// A feed-forward network gated by SiLU.
+pub(in crate::models) const SILU: &[Setting] = &[one_of("hidden_act", &["silu", "swish"])];
 
-/// Biases where two settings ask for them.
-pub(in crate::models) const BIASES: &[Key] = &[
+/// Biases of attention and feed-forward, each with its setting.
+pub(in crate::models) const BIASES: &[Setting] = &[
     biases("attention_bias", &["attn_q", "attn_k", "attn_v", "attn_output"]),
     biases("mlp_bias", &["ffn_gate", "ffn_up", "ffn_down"]),
 ];
 
-/// Attention to all that came before.
-pub(in crate::models) const FULL_ATTENTION: &[Key] =
-    &[only("use_sliding_window", &["false"]), check("layer_types", layers_are_full)];
+/// Attention without a sliding window in every layer.
+pub(in crate::models) const FULL_ATTENTION: &[Setting] =
+    &[one_of("use_sliding_window", &["false"]), check("layer_types", other_attention)];
 
-fn layers_are_full(types: &Json) -> Option<String> {
+/// Returns the error for a list with an entry that is not `full_attention`.
+fn other_attention(types: &Json) -> Option<String> {
     let other = types.as_array()?.iter().find(|kind| *kind != "full_attention")?;
-    Some(format!("has {other}, which is not built yet for this architecture: full_attention is"))
+    Some(format!("has {other}, but only full_attention is supported for this architecture"))
 }
 
-/// The tensors of a decoder whose layers are those of `block`.
-pub(in crate::models) const TENSORS: &[Tensor] = &[
+/// The tensors of a decoder whose layers are `block`s.
+pub(in crate::models) const TENSORS: &[TensorMapping] = &[
     tensor("embed_tokens", "token_embd"),
     tensor("norm", "output_norm"),
     tensor("lm_head", "output"),

@@ -5,8 +5,8 @@ use crate::{
     optimize::{Pass, Target},
 };
 
-/// Fuses `f(x gate^T) * (x up^T)`, in either order, into one op that writes neither product to memory
-/// ([Shazeer 2020](https://arxiv.org/abs/2002.05202)).
+/// Fuses `f(x gate^T) * (x up^T)`, in either order, into one op that writes neither product to
+/// memory ([Shazeer 2020](https://arxiv.org/abs/2002.05202)).
 #[derive(Debug)]
 pub struct GluFusion;
 

@@ -5,7 +5,8 @@ use crate::{
     optimize::{Pass, Target},
 };
 
-/// Fuses `residual + x w^T`, in either order, into one op: the product is added to the residual as it is written.
+/// Fuses `residual + x w^T`, in either order, into one op: the product is added to the residual as
+/// it is written.
 #[derive(Debug)]
 pub struct MatMulAddFusion;
 

@@ -5,8 +5,8 @@ use crate::{
     optimize::{Pass, Target},
 };
 
-/// Fuses a product added to a residual with the norm of the sum into one op with both results, so that the norm reads
-/// the sum from registers or cache.
+/// Fuses a product added to a residual with the norm of the sum into one op with both results, so
+/// that the norm reads the sum from registers or cache.
 #[derive(Debug)]
 pub struct MatMulAddNormFusion;
 

@@ -29,8 +29,8 @@ struct Fusion {
     replaced: Vec<ValueId>,
 }
 
-/// Replaces each pattern that `find` recognizes by its last (or, with two results, first) node, if the backend has the
-/// fused op. Returns the rewritten graph and the number of fusions.
+/// Replaces each pattern that `find` recognizes by its last (or, with two results, first) node, if
+/// the backend has the fused op. Returns the rewritten graph and the number of fusions.
 fn fuse(graph: &Graph, target: &Target<'_>, find: impl Fn(&Node) -> Option<Fusion>) -> Result<(Graph, usize)> {
     let mut rewriter = Rewriter::new(graph);
     let mut rewrites = 0;
@@ -47,7 +47,8 @@ fn fuse(graph: &Graph, target: &Target<'_>, find: impl Fn(&Node) -> Option<Fusio
     Ok((rewriter.finish()?, rewrites))
 }
 
-/// Returns the node that makes a value with exactly one reader: such a node can become part of its reader.
+/// Returns the node that makes a value with exactly one reader: such a node can become part of its
+/// reader.
 fn sole_use<'g>(graph: &'g Graph, uses: &[usize], id: ValueId) -> Option<&'g Node> {
     graph.producer(id).filter(|_| uses[id.index()] == 1)
 }

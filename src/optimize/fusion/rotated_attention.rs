@@ -5,8 +5,8 @@ use crate::{
     optimize::{Pass, Target},
 };
 
-/// Fuses attention with the rotation of its queries and keys, and with the norms of their heads if there are any: a step
-/// of few tokens spends longer on starting small ops than on computing them.
+/// Fuses attention with the rotation of its queries and keys, and with the norms of their heads if
+/// there are any: a step of few tokens spends longer on starting small ops than on computing them.
 #[derive(Debug)]
 pub struct RotatedAttentionFusion;
 

@@ -1,4 +1,4 @@
-//! Graphs: their dumps, and the mistakes that the builder and `verify` report.
+//! Tests the dumps of graphs, and the errors of the builder and of `verify`.
 
 use inkstone::{
     DType, Error,
@@ -8,7 +8,7 @@ use inkstone::{
     },
 };
 
-/// One of each kind of thing that a dump shows.
+/// Returns a graph with every element that a dump can show.
 fn sample() -> Graph {
     let mut b = Builder::new();
     let tokens = b.tokens();
@@ -73,8 +73,9 @@ fn graphviz_dump_has_boxes_and_arrows() {
     assert_eq!(sample().dot(), expected);
 }
 
-/// What `finish` says of a graph with this op over a value `[Tokens, 8]`, a matrix `[4, 8]` and a row of eight.
-fn mistake(op: Op, operands: &[usize]) -> String {
+/// Returns the error of a graph with this op over a value `[Tokens, 8]`, a matrix `[4, 8]` and a
+/// row of 8 elements.
+fn builder_error(op: Op, operands: &[usize]) -> String {
     let mut b = Builder::new();
     let tokens = b.tokens();
     let table = b.weight("table", DType::F32, 10, 8);
@@ -82,7 +83,7 @@ fn mistake(op: Op, operands: &[usize]) -> String {
     let operand = [x, b.weight("matrix", DType::F32, 4, 8), b.constant([1.0; 8])];
     let operands: Vec<ValueId> = operands.iter().map(|index| operand[*index]).collect();
     let y = b.push(op, &operands);
-    // Whatever follows the first mistake must not hide it.
+    // Later errors must not replace the first one.
     let z = b.silu(y);
     let logits = b.add(z, x);
     match b.finish(logits) {
@@ -92,12 +93,12 @@ fn mistake(op: Op, operands: &[usize]) -> String {
 }
 
 #[test]
-fn builder_reports_the_first_mistake() {
+fn builder_reports_the_first_error() {
     let attention = |heads, kv_heads, head_dim| {
         Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() })
     };
     let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim });
-    let experts = |experts, used| Op::Experts(ExpertsSpec { experts, used, activation: Activation::Silu });
+    let experts = |experts, top_k| Op::Experts(ExpertsSpec { experts, top_k, activation: Activation::Silu });
     let cases: [(Op, &[usize]); 24] = [
         (Op::Embed, &[1, 0]),
         (Op::MatMul, &[0, 0]),
@@ -113,8 +114,8 @@ fn builder_reports_the_first_mistake() {
         (attention(usize::MAX, 1, 8), &[0, 0, 0]),
         (attention(1, 1, 8), &[0, 0, 0]),
         (Op::SelectOutputs, &[1]),
-        (Op::Route { used: 0 }, &[0]),
-        (Op::Route { used: 9 }, &[0]),
+        (Op::Route { top_k: 0 }, &[0]),
+        (Op::Route { top_k: 9 }, &[0]),
         (experts(8, 9), &[0, 0, 1, 1]),
         (experts(8, 0), &[0, 0, 1, 1]),
         (experts(8, 2), &[0, 0, 1, 1, 1]),
@@ -125,12 +126,12 @@ fn builder_reports_the_first_mistake() {
         (Op::Fused(FusedOp::AddRmsNorm { eps: 0.0 }), &[0, 2, 2]),
     ];
     for (op, operands) in cases {
-        let what = mistake(op.clone(), operands);
+        let what = builder_error(op.clone(), operands);
         assert!(what.starts_with(&format!("node 1 ({}): ", op.name())), "{op} of {operands:?}: {what}");
     }
     assert_eq!(
-        mistake(Op::MatMul, &[0, 0]),
-        "node 1 (matmul): wants matrices whose columns match x, got [Tokens, 8] [Tokens, 8]"
+        builder_error(Op::MatMul, &[0, 0]),
+        "node 1 (matmul): needs matrices whose columns match x, but got [Tokens, 8] [Tokens, 8]"
     );
 }
 
@@ -156,12 +157,12 @@ fn empty_values_and_shared_cache_layers_are_refused() {
 }
 
 #[test]
-fn rewriter_keeps_what_was_replaced() {
+fn rewriter_keeps_replaced_results_when_it_copies_their_node() {
     let graph = sample();
     let mut rewriter = Rewriter::new(&graph);
     for (index, node) in graph.nodes().iter().enumerate() {
         if node.op == Op::Fused(FusedOp::MatMulJoined) {
-            // One of the two products is written anew, before its node is copied.
+            // One of two products is replaced before their node is copied.
             let inputs = rewriter.renamed_all(&[node.inputs[0], node.inputs[2]]);
             rewriter.fuse(Op::MatMul, &inputs, &node.outputs[1..]);
         }

@@ -1,4 +1,4 @@
-//! The interpreter that everything is held against, held against sums done by hand.
+//! Tests the reference interpreter against results computed by hand.
 
 use std::{collections::HashMap, f32::consts::FRAC_PI_2};
 
@@ -6,7 +6,7 @@ use inkstone::graph::{Activation, AttentionSpec, ExpertsSpec, FusedOp, Op, RopeS
 
 use crate::support::interpret::{Interpreter, Matrix, Run, Step};
 
-/// Applies an op in a step of `start..` of one sequence, and compares with rows known beforehand.
+/// Applies an op to a step of one sequence from position `start` on, and compares the result.
 fn check(op: &Op, inputs: &[&[&[f64]]], start: usize, expected: &[&[f64]]) {
     let weights = HashMap::new();
     apply_and_compare(&mut Interpreter::new(&weights), op, inputs, &[(0, start, inputs[0].len())], expected);
@@ -53,38 +53,39 @@ fn rope_turns_pairs_by_position_times_frequency() {
 }
 
 #[test]
-fn attention_sees_its_own_sequence_up_to_its_position() {
+fn attention_reads_its_sequence_up_to_the_tokens_position() {
     let spec = AttentionSpec { layer: 0, heads: 2, kv_heads: 1, head_dim: 1, scores: 2.0.into() };
     let op = &Op::Attention(spec);
     let weights = HashMap::new();
     let interpreter = &mut Interpreter::new(&weights);
-    // The second token's scores are 0 and ln 3 in the first head, so its weights 1/4 and 3/4; equal in the second.
+    // The second token's scores are 0 and ln 3 in the first head, so its weights 1/4 and 3/4; equal
+    // in the second.
     let half_ln_3 = 3f64.ln() / 2.0;
     let q: &[&[f64]] = &[&[9.0, 9.0], &[half_ln_3, 0.0], &[5.0, 5.0]];
     let k: &[&[f64]] = &[&[0.0], &[1.0], &[7.0]];
     let v: &[&[f64]] = &[&[4.0], &[8.0], &[-1.0]];
     let expected: &[&[f64]] = &[&[4.0, 4.0], &[7.0, 6.0], &[-1.0, -1.0]];
     apply_and_compare(interpreter, op, &[q, k, v], &[(0, 0, 2), (1, 0, 1)], expected);
-    // The second token again, over what the cache has kept of the first.
+    // The second token again, over the first token's keys and values in the cache.
     apply_and_compare(interpreter, op, &[&[q[1]], &[k[1]], &[v[1]]], &[(0, 1, 1)], &[expected[1]]);
 }
 
 #[test]
-fn experts_are_chosen_and_summed_by_weight() {
+fn experts_are_selected_and_summed_by_weight() {
     let ln_3 = 3f64.ln();
-    check(&Op::Route { used: 2 }, &[&[&[0.0, ln_3, -9.0, 0.0]]], 0, &[&[0.25, 0.75, 0.0, 0.0]]);
+    check(&Op::Route { top_k: 2 }, &[&[&[0.0, ln_3, -9.0, 0.0]]], 0, &[&[0.25, 0.75, 0.0, 0.0]]);
     // Two experts of one element on rows of two. silu(ln 3) is 3/4 ln 3.
-    let op = Op::Experts(ExpertsSpec { experts: 2, used: 2, activation: Activation::Silu });
+    let op = Op::Experts(ExpertsSpec { experts: 2, top_k: 2, activation: Activation::Silu });
     let x: &[&[f64]] = &[&[ln_3, 1.0]];
     let weights: &[&[f64]] = &[&[0.5, 2.0]];
     let (gate, up): (&[&[f64]], &[&[f64]]) = (&[&[1.0, 0.0], &[0.0, 0.0]], &[&[0.0, 4.0], &[5.0, 5.0]]);
     let down: &[&[f64]] = &[&[1.0], &[2.0], &[3.0], &[4.0]];
     check(&op, &[x, weights, gate, up, down], 0, &[&[1.5 * ln_3, 3.0 * ln_3]]);
-    // The same with each expert's gate before its up.
-    let both: &[&[f64]] = &[gate[0], up[0], gate[1], up[1]];
-    check(&op, &[x, weights, both, down], 0, &[&[1.5 * ln_3, 3.0 * ln_3]]);
-    // The first of them alone may be used.
-    let op = Op::Experts(ExpertsSpec { experts: 2, used: 1, activation: Activation::Silu });
+    // The same matrices with gate and up joined for each expert.
+    let gate_up: &[&[f64]] = &[gate[0], up[0], gate[1], up[1]];
+    check(&op, &[x, weights, gate_up, down], 0, &[&[1.5 * ln_3, 3.0 * ln_3]]);
+    // With a top_k of 1, only the first expert counts.
+    let op = Op::Experts(ExpertsSpec { experts: 2, top_k: 1, activation: Activation::Silu });
     check(
         &op,
         &[x, weights, up, gate, down],
@@ -94,7 +95,7 @@ fn experts_are_chosen_and_summed_by_weight() {
 }
 
 #[test]
-fn norms_and_products() {
+fn norms_products_and_activations_match_hand_computed_results() {
     let x: &[&[f64]] = &[&[3.0, 4.0, 0.0, 2.0]];
     // Mean squares 12.5 and 2 over pairs; with eps 0.
     let root = |square: f64| square.sqrt();
@@ -116,7 +117,7 @@ fn norms_and_products() {
         0,
         &[&[1.5 * ln_3 * ln_3]],
     );
-    // By Python's `math`.
+    // The expected results are from Python's `math`.
     check(
         &Op::Activate(Activation::Gelu),
         &[&[&[1.0, 0.0, -2.0]]],

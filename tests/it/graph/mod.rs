@@ -1,4 +1,4 @@
-//! Graphs: building, optimising, planning, and the interpreter.
+//! Tests graphs: building, optimizing, planning, and the reference interpreter.
 
 mod build;
 mod interpret;

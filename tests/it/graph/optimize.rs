@@ -1,4 +1,5 @@
-//! Passes: each fires where it should and nowhere else, and what it makes computes what the graph before it did.
+//! Tests passes: each rewrites its pattern and no other, and the rewritten graph has the same
+//! result.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -27,19 +28,21 @@ fn run(passes: &[&dyn Pass], graph: &Graph, weights: &Weights) -> Optimized {
     optimize_with(passes, graph, &Target { supports: &|_| true, vector: &vector }).unwrap()
 }
 
-/// Runs one pass and holds what it made against the original; returns that with the count of rewrites.
+/// Runs one pass and compares the results of both graphs. Returns the rewritten graph and the
+/// number of rewrites.
 fn run_one(pass: &dyn Pass, graph: &Graph) -> (Graph, usize) {
     let weights = weights_for(graph, 1);
     let Optimized { graph: rewritten, report } = run(&[pass], graph, &weights);
     assert_same_logits(graph, &rewritten, &weights, VOCABULARY);
     assert_eq!(report[0].0, pass.name());
     let again = run(&[pass], &rewritten, &weights);
-    assert_eq!(again.report[0].1, 0, "{} finds more in\n{rewritten}", pass.name());
+    assert_eq!(again.report[0].1, 0, "{} rewrites its own result\n{rewritten}", pass.name());
     assert_eq!(again.graph.to_string(), rewritten.to_string());
     (rewritten, report[0].1)
 }
 
-/// Both graphs' logits agree, to a few roundings of f64, in steps of several sequences.
+/// Checks that the logits of both graphs agree to a few roundings of f64, in steps of several
+/// sequences.
 fn assert_same_logits(original: &Graph, rewritten: &Graph, weights: &Weights, vocabulary: usize) {
     let (mut a, mut b) = (Interpreter::new(weights), Interpreter::new(weights));
     for step in steps(vocabulary) {
@@ -55,7 +58,7 @@ fn assert_close(expected: &Matrix, found: &Matrix, graph: &Graph) {
     }
 }
 
-/// How many nodes a graph has of each op, by name.
+/// Returns the number of nodes of each op, by name.
 fn ops(graph: &Graph) -> HashMap<&'static str, usize> {
     let mut ops = HashMap::new();
     graph.nodes().iter().for_each(|node| *ops.entry(node.op.name()).or_default() += 1);
@@ -66,7 +69,7 @@ fn count(graph: &Graph, op: &Op) -> usize {
     graph.nodes().iter().filter(|node| node.op == *op).count()
 }
 
-/// A graph under construction, with the embedded tokens, eight wide.
+/// Returns a graph under construction, and the embeddings of its tokens, `[Tokens, 8]`.
 fn start() -> (Builder, ValueId) {
     let mut b = Builder::new();
     let tokens = b.tokens();
@@ -90,7 +93,7 @@ fn norm(b: &mut Builder, x: ValueId) -> ValueId {
 }
 
 #[test]
-fn unread_nodes_weights_and_constants_go() {
+fn dead_nodes_weights_and_constants_are_removed() {
     let (mut b, x) = start();
     let unread = matmul(&mut b, x, "unread");
     b.silu(unread);
@@ -100,14 +103,14 @@ fn unread_nodes_weights_and_constants_go() {
     let graph = b.finish(read).unwrap();
 
     let (rewritten, removed) = run_one(&DeadCode, &graph);
-    // Two results, their weight, the constant and the weight that nothing names.
+    // Two results, their weight, the constant and the weight that no node reads.
     assert_eq!(removed, 5);
     assert_eq!(ops(&rewritten), HashMap::from([("embed", 1), ("matmul", 1), ("select_outputs", 1)]));
     assert_eq!(rewritten.values().len(), 6);
 }
 
 #[test]
-fn constants_and_small_f32_weights_fold() {
+fn constants_and_f32_vectors_fold() {
     let (mut b, x) = start();
     let (ones, twos) = (b.constant([1.0; 8]), b.constant([2.0; 8]));
     let row = b.weight("row", DType::F32, 1, 8);
@@ -126,7 +129,7 @@ fn constants_and_small_f32_weights_fold() {
     assert_eq!(report, [("constant_folding", 5)]);
     assert_eq!(ops(&folded), HashMap::from([("embed", 1), ("mul", 1), ("select_outputs", 1)]));
 
-    // Each fold rounds to f32, and no more than that.
+    // The only error is the rounding of each fold to f32.
     let step = &steps(VOCABULARY)[0];
     let values = Interpreter::new(&weights).run_all(&graph, step);
     let expected = values[normed.index()].as_ref().unwrap();
@@ -140,7 +143,7 @@ fn constants_and_small_f32_weights_fold() {
 }
 
 #[test]
-fn folding_leaves_what_is_unknown_or_large() {
+fn folding_leaves_unknown_operands_and_matrices() {
     let (mut b, x) = start();
     let row = b.constant([3.0; 8]);
     for (name, dtype) in [("half", DType::F16), ("absent", DType::F32)] {
@@ -162,11 +165,11 @@ fn folding_leaves_what_is_unknown_or_large() {
     let target = Target { supports: &|_| true, vector: &vector };
     let optimized = optimize_with(&[&ConstantFolding], &graph, &target).unwrap();
     assert_eq!(optimized.report[0].1, 0);
-    assert_eq!(*asked.borrow(), ["absent"], "only F32 vectors with known partners are looked up");
+    assert_eq!(*asked.borrow(), ["absent"], "only F32 vectors whose node has no unknown operand are looked up");
 }
 
 #[test]
-fn equal_nodes_weights_and_constants_are_one() {
+fn equal_nodes_weights_and_constants_are_merged() {
     let (mut b, x) = start();
     let halves: Vec<_> = (0..2)
         .map(|_| {
@@ -187,7 +190,7 @@ fn equal_nodes_weights_and_constants_are_one() {
 }
 
 #[test]
-fn unequal_attributes_constants_and_state_stay_apart() {
+fn different_attributes_constants_and_stateful_ops_are_not_merged() {
     let (mut b, x) = start();
     let w = b.weight("norm", DType::F32, 1, 8);
     let (a, c) = (b.rms_norm(x, w, 1e-6), b.rms_norm(x, w, 1e-5));
@@ -203,7 +206,7 @@ fn unequal_attributes_constants_and_state_stay_apart() {
 }
 
 #[test]
-fn only_wanted_rows_are_computed_after_the_last_attention() {
+fn only_output_rows_are_computed_after_the_last_attention() {
     for graph in [qwen3_like(SMALL), llama_like(SMALL)] {
         let weights = weights_for(&graph, 1);
         let Optimized { graph: rewritten, report } = run(&[&PruneRows], &graph, &weights);
@@ -211,7 +214,7 @@ fn only_wanted_rows_are_computed_after_the_last_attention() {
         let nodes = rewritten.nodes();
         let last_attention = nodes.iter().rposition(|node| matches!(node.op, Op::Attention(_))).unwrap();
         let rest = &nodes[last_attention + 1..];
-        // All but the selections of the attention's result and of the residual that bypasses it.
+        // Every op but two selections: of the attention's result, and of the residual around it.
         let selections: Vec<_> = rest.iter().filter(|node| node.op == Op::SelectOutputs).collect();
         assert_eq!((selections.len(), count(&rewritten, &Op::SelectOutputs)), (2, 2));
         assert!(rest.iter().flat_map(|node| &node.outputs).all(|id| rewritten.shape(*id).rows == Rows::Outputs));
@@ -221,7 +224,7 @@ fn only_wanted_rows_are_computed_after_the_last_attention() {
 }
 
 #[test]
-fn rows_that_others_read_are_still_computed() {
+fn rows_with_other_readers_are_not_pruned() {
     let (mut b, x) = start();
     let shared = matmul(&mut b, x, "shared");
     let active = b.silu(shared);
@@ -235,7 +238,7 @@ fn rows_that_others_read_are_still_computed() {
     let graph = b.finish(y).unwrap();
 
     let (rewritten, rewrites) = run_one(&PruneRows, &graph);
-    assert_eq!(rewrites, 1, "the activation alone");
+    assert_eq!(rewrites, 1, "only the activation is pruned");
     assert_eq!(count(&rewritten, &Op::SelectOutputs), 2, "two readers of one value share a selection");
     let product = rewritten.nodes().iter().find(|node| node.op == Op::MatMul).unwrap();
     assert_eq!(rewritten.shape(product.outputs[0]).rows, Rows::Tokens);
@@ -267,8 +270,8 @@ fn weight_name(graph: &Graph, id: ValueId) -> String {
 }
 
 #[test]
-fn no_glu_of_two_inputs_or_shared_parts() {
-    // The up product of another input.
+fn glu_of_two_inputs_or_shared_products_does_not_fuse() {
+    // The products have different inputs.
     let (mut b, x) = start();
     let other = norm(&mut b, x);
     let (gate, up) = (matmul(&mut b, x, "gate"), matmul(&mut b, other, "up"));
@@ -276,7 +279,7 @@ fn no_glu_of_two_inputs_or_shared_parts() {
     let y = b.mul(active, up);
     assert_eq!(run_one(&GluFusion, &b.finish(y).unwrap()).1, 0);
 
-    // A part that something else reads.
+    // A product has another reader.
     for shared in 0..3 {
         let (mut b, x) = start();
         let (gate, up) = (matmul(&mut b, x, "gate"), matmul(&mut b, x, "up"));
@@ -288,7 +291,7 @@ fn no_glu_of_two_inputs_or_shared_parts() {
 }
 
 #[test]
-fn product_takes_the_residual_in_either_order() {
+fn product_and_residual_fuse_in_either_order() {
     for swapped in [false, true] {
         let (mut b, x) = start();
         let y = norm(&mut b, x);
@@ -304,7 +307,7 @@ fn product_takes_the_residual_in_either_order() {
 }
 
 #[test]
-fn sum_of_two_products_keeps_one() {
+fn sum_of_two_products_fuses_one_of_them() {
     let (mut b, x) = start();
     let (p, q) = (matmul(&mut b, x, "p"), matmul(&mut b, x, "q"));
     let sum = b.add(p, q);
@@ -316,7 +319,7 @@ fn sum_of_two_products_keeps_one() {
 }
 
 #[test]
-fn neither_a_bias_nor_a_shared_product_is_an_epilogue() {
+fn bias_or_shared_product_does_not_fuse_with_a_sum() {
     let (mut b, x) = start();
     let product = matmul(&mut b, x, "matrix");
     let bias = b.weight("bias", DType::F32, 1, 8);
@@ -331,7 +334,7 @@ fn neither_a_bias_nor_a_shared_product_is_an_epilogue() {
 }
 
 #[test]
-fn sum_and_norm_fuse_whoever_else_reads_the_sum() {
+fn sum_and_norm_fuse_even_if_the_sum_has_other_readers() {
     for read_again in [false, true] {
         let (mut b, x) = start();
         let y = b.silu(x);
@@ -348,7 +351,7 @@ fn sum_and_norm_fuse_whoever_else_reads_the_sum() {
 }
 
 #[test]
-fn a_product_onto_a_residual_and_the_norm_fuse_whoever_else_reads_the_sum() {
+fn product_sum_and_norm_fuse_even_if_the_sum_has_other_readers() {
     for read_again in [false, true] {
         let (mut b, x) = start();
         let w = b.weight("w", DType::F32, 8, 8);
@@ -364,26 +367,27 @@ fn a_product_onto_a_residual_and_the_norm_fuse_whoever_else_reads_the_sum() {
     }
 }
 
-/// Attention over queries and keys that a function makes of what it is given.
-fn attention_over(turn: impl Fn(&mut Builder, ValueId, usize) -> ValueId) -> Graph {
+/// Returns a graph with attention over queries (0) and keys (1) that `head` makes from the
+/// embeddings.
+fn attention_over(head: impl Fn(&mut Builder, ValueId, usize) -> ValueId) -> Graph {
     let (mut b, x) = start();
-    let [q, k] = [0, 1].map(|which| turn(&mut b, x, which));
+    let [q, k] = [0, 1].map(|operand| head(&mut b, x, operand));
     let y = b.attention([q, k, x], LayerCache { kv_heads: 2, head_dim: 4 }, 2, 0.5);
     b.finish(y).unwrap()
 }
 
 #[test]
-fn rotations_become_a_part_of_attention_with_the_norms_of_both_or_of_neither() {
+fn rotations_fuse_with_attention_and_with_the_norms_if_both_have_one() {
     let rope = RopeSpec { style: RopeStyle::Halves, head_dim: 4 };
     for normed in [[false; 2], [true, false], [true; 2]] {
-        let graph = attention_over(|b, x, which| {
-            let y = matmul(b, x, ["q", "k"][which]);
+        let graph = attention_over(|b, x, operand| {
+            let y = matmul(b, x, ["q", "k"][operand]);
             let w = b.constant([1.0, 2.0, 3.0, 4.0]);
-            let y = if normed[which] { b.rms_norm(y, w, 1e-6) } else { y };
+            let y = if normed[operand] { b.rms_norm(y, w, 1e-6) } else { y };
             let frequencies = b.constant([1.0, 0.5]);
             b.rope(y, frequencies, rope)
         });
-        // One constant rather than several of the same numbers.
+        // Equal constants become one value.
         let (graph, _) = run_one(&CommonSubexpressions, &graph);
         let (rewritten, rewrites) = run_one(&RotatedAttentionFusion, &graph);
         let left = ops(&rewritten);
@@ -394,14 +398,14 @@ fn rotations_become_a_part_of_attention_with_the_norms_of_both_or_of_neither() {
 }
 
 #[test]
-fn attention_stays_where_a_rotation_is_read_again_or_missing_or_another() {
+fn missing_or_different_rotations_do_not_fuse() {
     let rope = RopeSpec { style: RopeStyle::Halves, head_dim: 4 };
     let other = RopeSpec { style: RopeStyle::Adjacent, head_dim: 4 };
     for (q_rope, k_rope) in [(Some(rope), None), (None, None), (Some(rope), Some(other))] {
-        let graph = attention_over(|b, x, which| {
-            let y = matmul(b, x, ["q", "k"][which]);
+        let graph = attention_over(|b, x, operand| {
+            let y = matmul(b, x, ["q", "k"][operand]);
             let frequencies = b.constant([1.0, 0.5]);
-            [q_rope, k_rope][which].map_or(y, |spec| b.rope(y, frequencies, spec))
+            [q_rope, k_rope][operand].map_or(y, |spec| b.rope(y, frequencies, spec))
         });
         let (graph, _) = run_one(&CommonSubexpressions, &graph);
         assert_eq!(run_one(&RotatedAttentionFusion, &graph).1, 0);
@@ -409,7 +413,7 @@ fn attention_stays_where_a_rotation_is_read_again_or_missing_or_another() {
 }
 
 #[test]
-fn neither_a_norm_of_heads_nor_of_a_biased_row_fuses() {
+fn norm_of_heads_or_of_a_biased_row_does_not_fuse() {
     let (mut b, x) = start();
     let y = b.silu(x);
     let sum = b.add(x, y);
@@ -425,7 +429,7 @@ fn neither_a_norm_of_heads_nor_of_a_biased_row_fuses() {
 }
 
 #[test]
-fn products_of_one_input_join_whatever_stands_between() {
+fn products_of_one_input_merge_across_other_nodes() {
     let (mut b, x) = start();
     let q = matmul(&mut b, x, "q");
     let q = b.silu(q);
@@ -447,13 +451,13 @@ fn products_of_one_input_join_whatever_stands_between() {
 }
 
 #[test]
-fn transformers_become_what_the_order_of_passes_intends() {
+fn transformers_have_the_expected_ops_after_all_passes() {
     let always = [("embed", 1), ("rotated_attention", 2), ("matmul_joined", 2), ("matmul_swiglu", 2)];
     let qwen3 = qwen3_like(SMALL);
     let weights = weights_for(&qwen3, 1);
     let optimized = run(&PASSES, &qwen3, &weights);
     assert_same_logits(&qwen3, &optimized.graph, &weights, SMALL.vocabulary);
-    // The first norm, to which no product leads. The product without a norm: the output head.
+    // The first norm follows no product, and no norm follows the last product, the output head.
     let own = [("rms_norm", 1), ("matmul_add_rms_norm", 4), ("matmul", 1), ("select_outputs", 2)];
     assert_eq!(ops(&optimized.graph), always.into_iter().chain(own).collect());
 
@@ -461,7 +465,8 @@ fn transformers_become_what_the_order_of_passes_intends() {
     let weights = weights_for(&llama, 1);
     let optimized = run(&PASSES, &llama, &weights);
     assert_same_logits(&llama, &optimized.graph, &weights, SMALL.vocabulary);
-    // The output projection's bias stands between product and residual, so there the sum goes to the norm.
+    // The output projection's bias is between the product and the residual, so the sum fuses with
+    // the norm.
     let own = [
         ("rms_norm", 1),
         ("add_rms_norm", 2),
@@ -476,7 +481,7 @@ fn transformers_become_what_the_order_of_passes_intends() {
 }
 
 #[test]
-fn fuses_only_what_the_backend_has() {
+fn only_supported_ops_are_fused() {
     let graph = llama_like(SMALL);
     let target = Target { supports: &|_| false, vector: &|_, _| None };
     let plain = optimize(&graph, &target).unwrap();
@@ -485,7 +490,7 @@ fn fuses_only_what_the_backend_has() {
     assert_same_logits(&graph, &plain.graph, &weights_for(&graph, 1), SMALL.vocabulary);
 }
 
-/// A pass that is wrong: it forgets the model and returns another.
+/// A wrong pass, which returns the graph of another model.
 struct Broken;
 
 impl Pass for Broken {
@@ -500,7 +505,7 @@ impl Pass for Broken {
 }
 
 #[test]
-fn broken_pass_is_named() {
+fn errors_name_the_broken_pass() {
     let target = Target { supports: &|_| true, vector: &|_, _| None };
     let error = optimize_with(&[&DeadCode, &Broken], &qwen3_like(SMALL), &target).unwrap_err();
     assert!(matches!(&error, Error::Graph(what) if what.contains("after pass `broken`")), "{error}");
@@ -511,9 +516,9 @@ fn choices() -> impl Strategy<Value = Vec<graphs::Choice>> {
 }
 
 proptest! {
-    /// Any prefix of the passes, for any set of fused ops, leaves the logits of random graphs as they are.
+    /// Any prefix of the passes, for any set of supported ops, keeps the logits of random graphs.
     #[test]
-    fn optimized_equals_original(choices in choices(), passes in 0..=PASSES.len(), has in any::<[bool; 6]>()) {
+    fn optimized_random_graphs_have_the_same_logits(choices in choices(), passes in 0..=PASSES.len(), has in any::<[bool; 6]>()) {
         let graph = random_graph(&choices);
         let weights = weights_for(&graph, 2);
         let supports = |op: &FusedOp| match op {

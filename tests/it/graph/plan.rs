@@ -1,4 +1,5 @@
-//! Plans: steps that run in their slots compute what the graph does, in no more room than the values alive need.
+//! Tests plans: their steps compute the graph's result in their slots, and the slots are no larger
+//! than the live values need.
 
 use std::collections::HashMap;
 
@@ -15,16 +16,17 @@ use crate::support::{
     interpret::{self, Interpreter, Matrix, Step},
 };
 
-const EVERYTHING: Target<'static> = Target { supports: &|_| true, vector: &|_, _| None };
+const ALL_OPS: Target<'static> = Target { supports: &|_| true, vector: &|_, _| None };
 
 fn optimized(graph: &Graph) -> Graph {
-    optimize(graph, &EVERYTHING).unwrap().graph
+    optimize(graph, &ALL_OPS).unwrap().graph
 }
 
-/// As on the CPU, which norms and rotates by ops of their own.
+/// Optimizes for a backend without fused norms after products, and without fused rotation, like the
+/// CPU.
 fn optimized_for_cpu(graph: &Graph) -> Graph {
     let supports = |op: &FusedOp| !matches!(op, FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. });
-    optimize(graph, &Target { supports: &supports, ..EVERYTHING }).unwrap().graph
+    optimize(graph, &Target { supports: &supports, ..ALL_OPS }).unwrap().graph
 }
 
 /// The slots' memory while a plan runs.
@@ -52,8 +54,8 @@ impl Slots {
     }
 }
 
-/// Runs a plan step by step. Results' slots are poisoned before operands other than the one updated in place are
-/// read, and whatever holds no value that a later node reads is poisoned after each step.
+/// Runs a plan step by step. The slots of results are filled with NaN before operands, except one
+/// updated in place, are read. Slots without a live value are filled with NaN after each step.
 fn run_plan(graph: &Graph, plan: &Plan, interpreter: &mut Interpreter<'_>, step: &Step) -> Matrix {
     let mut slots = Slots::new(plan, step);
     let mut places: HashMap<ValueId, Place> = HashMap::new();
@@ -96,7 +98,8 @@ fn read(operand: &Operand, interpreter: &Interpreter<'_>, slots: &Slots, step: &
     }
 }
 
-/// The slots of the values made so far that a later node, or the caller, reads; no two values may share one.
+/// Returns the slots of live values: values made up to node `index` that a later node, or the
+/// caller, reads. Fails if two of them share a slot.
 fn live_after(graph: &Graph, index: usize, places: &HashMap<ValueId, Place>) -> Vec<SlotId> {
     let later = &graph.nodes()[index + 1..];
     let is_live = |id: &ValueId| *id == graph.logits() || later.iter().any(|node| node.inputs.contains(id));
@@ -120,7 +123,8 @@ fn assert_plan_runs(graph: &Graph, vocabulary: usize) {
     }
 }
 
-/// Values lie in slots of their kind of rows that are wide enough, and results share slots as `PlanStep` says.
+/// Checks that slots have the values' kind of rows and are wide enough, and that results share
+/// slots only as `PlanStep` allows.
 fn assert_slots(graph: &Graph, plan: &Plan) {
     for (step, node) in plan.steps().iter().zip(graph.nodes()) {
         for (place, id) in step.outputs.iter().zip(&node.outputs) {
@@ -139,7 +143,7 @@ fn assert_slots(graph: &Graph, plan: &Plan) {
 }
 
 #[test]
-fn transformers_run_in_their_slots() {
+fn plans_of_transformers_compute_the_graphs_result() {
     for graph in [qwen3_like(SMALL), llama_like(SMALL)] {
         assert_plan_runs(&graph, SMALL.vocabulary);
         assert_plan_runs(&optimized(&graph), SMALL.vocabulary);
@@ -147,7 +151,7 @@ fn transformers_run_in_their_slots() {
 }
 
 #[test]
-fn depth_needs_no_more_memory() {
+fn memory_does_not_depend_on_the_number_of_layers() {
     let plan = |layers| Plan::new(&optimized(&qwen3_like(qwen3_0_6b(layers)))).unwrap();
     let (two, all) = (plan(2), plan(28));
     for (tokens, outputs) in [(1, 1), (512, 1), (512, 512), (7, 0)] {
@@ -157,16 +161,17 @@ fn depth_needs_no_more_memory() {
 }
 
 #[test]
-fn room_is_that_of_the_values_alive_at_once() {
+fn slots_are_as_large_as_the_values_alive_at_once() {
     let sizes = qwen3_0_6b(28);
     let plan = Plan::new(&optimized_for_cpu(&qwen3_like(sizes))).unwrap();
     let widths = |rows| plan.slots().iter().filter(|slot| slot.rows == rows).map(|slot| slot.width).sum::<usize>();
-    // At the attention its result, Q, K, V and the residual are alive: five slots. The feed-forward, the widest of all,
-    // lies in one of them.
+    // At the attention five values are alive: its result, Q, K, V and the residual. The
+    // feed-forward network, the widest value, shares one of their slots.
     let (q, kv) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
     assert_eq!(widths(Rows::Tokens), sizes.feed_forward + q + 2 * kv + sizes.embedding);
-    // After it, where only wanted rows are left, the feed-forward, its normed input and the residual are alive; the
-    // logits come when the first two are gone, and take the place of one.
+    // After the last attention only output rows are left. The feed-forward network, its normed
+    // input and the residual are alive; the logits come when the first two are dead, and share a
+    // slot with one of them.
     assert_eq!(widths(Rows::Outputs), sizes.vocabulary + 2 * sizes.embedding);
     let bytes = |tokens, outputs| 4 * (tokens * widths(Rows::Tokens) + outputs * widths(Rows::Outputs));
     assert_eq!(plan.bytes(512, 3), bytes(512, 3));
@@ -187,7 +192,7 @@ fn residual_is_updated_in_place() {
 }
 
 #[test]
-fn operand_that_is_read_twice_or_later_is_not_overwritten() {
+fn operands_with_another_reader_are_not_overwritten() {
     let mut b = Builder::new();
     let tokens = b.tokens();
     let table = b.weight("table", DType::F32, VOCABULARY, 8);
@@ -202,7 +207,8 @@ fn operand_that_is_read_twice_or_later_is_not_overwritten() {
     let graph = b.finish(y).unwrap();
     let plan = Plan::new(&graph).unwrap();
     let in_place: Vec<_> = plan.steps().iter().map(|step| step.in_place()).collect();
-    // embed, x + x, silu with its operand read later, mul, bias + constant over a weight, add, select.
+    // embed, x + x, silu with its operand read later, mul, bias + constant over a weight, add,
+    // select.
     assert_eq!(in_place, [None, None, None, Some(0), None, Some(0), None]);
     assert!(plan.slots().iter().any(|slot| slot.rows == Rows::Fixed(1)));
     assert_eq!(plan.logits().shape, Shape::new(Rows::Outputs, 8));
@@ -210,7 +216,7 @@ fn operand_that_is_read_twice_or_later_is_not_overwritten() {
 }
 
 #[test]
-fn logits_last_whatever_follows_them() {
+fn logits_stay_alive_after_their_last_reader() {
     let mut b = Builder::new();
     let tokens = b.tokens();
     let table = b.weight("table", DType::F32, VOCABULARY, 8);
@@ -221,9 +227,9 @@ fn logits_last_whatever_follows_them() {
 }
 
 proptest! {
-    /// Random graphs, as they are and optimised, run in their slots.
+    /// Plans of random graphs, plain and optimized, compute the graph's result.
     #[test]
-    fn random_graphs_run_in_their_slots(choices in prop::collection::vec(any::<graphs::Choice>(), 0..24)) {
+    fn plans_of_random_graphs_compute_the_graphs_result(choices in prop::collection::vec(any::<graphs::Choice>(), 0..24)) {
         let graph = random_graph(&choices);
         assert_plan_runs(&graph, VOCABULARY);
         assert_plan_runs(&optimized(&graph), VOCABULARY);

@@ -1,4 +1,5 @@
-//! Model families: their graphs and what these compute, against llama.cpp; their configs, against bad files.
+//! Tests the logits of every family against llama.cpp and transformers, and the errors for bad
+//! files.
 
 use inkstone::{
     CacheType, DType, Device, Error, Runner,
@@ -17,12 +18,12 @@ use crate::support::{
 pub fn open(tiny: Tiny) -> (Gguf, Weights, Model) {
     let gguf = Gguf::open(tiny.path()).unwrap();
     let weights = Weights::from_gguf(&gguf);
-    // As many as llama.cpp is asked with.
+    // The context length that llama.cpp's logits were computed with.
     let model = Model::for_positions(&gguf, &weights, 8192).unwrap();
     (gguf, weights, model)
 }
 
-/// A file's weights in single precision, read without the crate's decoders.
+/// Returns a file's weights as f32, read without the crate's decoders.
 pub fn dense(gguf: &Gguf) -> interpret::Weights {
     let decode = |dtype, bytes: &[u8]| match dtype {
         DType::F32 => bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
@@ -34,7 +35,7 @@ pub fn dense(gguf: &Gguf) -> interpret::Weights {
 }
 
 #[test]
-fn graphs_compute_what_llama_cpp_and_transformers_do() {
+fn logits_are_llama_cpps_and_transformers() {
     for tiny in MODELS {
         let (gguf, _, model) = open(tiny);
         let weights = dense(&gguf);
@@ -57,7 +58,7 @@ fn graphs_compute_what_llama_cpp_and_transformers_do() {
 }
 
 #[test]
-fn configs_are_those_of_the_files() {
+fn configs_have_the_files_sizes_and_constants() {
     let [qwen3, yarn, llama, biased, ..] = MODELS.map(|tiny| open(tiny).2.config);
     assert_eq!((qwen3.architecture.as_str(), qwen3.name.as_deref()), ("qwen3", Some("tiny qwen3")));
     let sizes = |c: &Config| {
@@ -74,10 +75,10 @@ fn configs_are_those_of_the_files() {
     assert_eq!(rope(&biased).scaling, RopeScaling::Linear { factor: 4.0 });
 }
 
-/// A key's value as it stands in a file: the number of its type, and its bytes.
+/// The value of a key as a file stores it: the number of its type, and its bytes.
 pub type Stored = (u32, Vec<u8>);
 
-/// A model of one layer whose weights are all zero, with some keys changed: `None` leaves one out.
+/// Returns a model of one layer with zero weights and some keys changed; `None` removes a key.
 fn file(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
     let (u32_type, f32_type) = (4, 6);
     let u32 = |n: u32| (u32_type, n.to_le_bytes().to_vec());
@@ -236,7 +237,7 @@ fn windows_caps_and_scales_out_of_range_are_named() {
         ("llama", "final_logit_softcapping", f32(30.0)),
     ];
     for (architecture, key, value) in cases {
-        // What the family wants besides.
+        // Keys that the family requires.
         let mut changes = match architecture {
             "gemma3" => vec![("attention.sliding_window", u32(4))],
             "gemma4" => vec![
@@ -247,7 +248,7 @@ fn windows_caps_and_scales_out_of_range_are_named() {
             "granite" => vec![("logit_scale", f32(2.0))],
             _ => vec![],
         };
-        changes.retain(|(wanted, _)| *wanted != key);
+        changes.retain(|(required, _)| *required != key);
         changes.push((key, value.clone()));
         let error = load(&file(architecture, &changes)).unwrap_err();
         let named = matches!(&error, Error::Metadata { key: named, .. } if *named == format!("{architecture}.{key}"));
@@ -256,8 +257,9 @@ fn windows_caps_and_scales_out_of_range_are_named() {
 }
 
 #[test]
-fn absent_keys_have_the_formats_defaults() {
-    // Without a key length it is the width over the heads, as the matrices here are not.
+fn absent_keys_have_the_defaults_of_gguf() {
+    // The default of the key length is the width over the heads, which the matrices here do not
+    // have.
     let error = load(&file("llama", &[("attention.key_length", None)])).unwrap_err();
     assert!(error.to_string().contains("blk.0.attn_q.weight"), "{error}");
     let error = load(&file("llama", &[("attention.head_count_kv", None)])).unwrap_err();
@@ -275,13 +277,13 @@ fn part_of_a_head_may_be_rotated() {
     let graph = load(&file("llama", &changes)).unwrap().graph;
     let rope = graph.nodes().iter().find(|node| matches!(node.op, Op::Rope(_))).unwrap();
     let Source::Constant(frequencies) = &graph.value(rope.inputs[1]).source else { panic!() };
-    // 100^(-2i/4), over the factor of the scaling, which is linear where no type is named.
+    // 100^(-2i/4), divided by the factor: scaling without a type is linear.
     assert_eq!(frequencies[..], [0.5, 0.05]);
 }
 
-/// What the product of a query and a key grows by, the file asks for of each of them.
+/// The file's factor applies to queries and to keys, so the scores have its square.
 #[test]
-fn scores_grow_as_the_file_says() {
+fn scores_are_scaled_by_the_square_of_the_attention_factor() {
     let scale = |changes: &[(&str, Option<Stored>)]| {
         let graph = load(&file("llama", changes)).unwrap().graph;
         let mut ops = graph.nodes().iter().map(|node| &node.op);
@@ -297,15 +299,15 @@ fn scores_grow_as_the_file_says() {
 }
 
 #[test]
-fn stretched_frequencies_go_by_the_context_that_is_asked_for() {
+fn longrope_factors_depend_on_the_context_length() {
     const LONG: &str = "rope_factors_long";
     const SHORT: &str = "rope_factors_short";
     let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "phi3_long").unwrap();
     let (gguf, weights, model) = open(tiny);
     assert!(model.graph.to_string().contains(LONG));
-    for (positions, taken, other) in [(64, SHORT, LONG), (65, LONG, SHORT), (1 << 20, LONG, SHORT)] {
+    for (positions, used, unused) in [(64, SHORT, LONG), (65, LONG, SHORT), (1 << 20, LONG, SHORT)] {
         let text = Model::for_positions(&gguf, &weights, positions).unwrap().graph.to_string();
-        assert!(text.contains(taken) && !text.contains(other), "{positions}: {text}");
+        assert!(text.contains(used) && !text.contains(unused), "{positions}: {text}");
     }
     let logits = |context: usize| {
         let builder = Runner::builder().device(Device::Cpu).cache_type(CacheType::F32).context_length(context);
@@ -314,11 +316,11 @@ fn stretched_frequencies_go_by_the_context_that_is_asked_for() {
     };
     assert_eq!(logits(65), logits(512));
     assert!(nmse(&logits(64), &logits(65)) > 1e-3);
-    // One without the other is no model.
-    for [there, missing] in [[LONG, SHORT], [SHORT, LONG]] {
+    // Both sets of factors are required.
+    for [present, missing] in [[LONG, SHORT], [SHORT, LONG]] {
         let changes = [("rope.scaling.original_context_length", u32(8))];
         let changes = if missing == LONG { &changes[..] } else { &[] };
-        let file = zeros(file("phi3", changes), &format!("{there}.weight"), &[3]);
+        let file = zeros(file("phi3", changes), &format!("{present}.weight"), &[3]);
         let error = load(&file).unwrap_err();
         let named = format!("{missing}.weight");
         assert!(matches!(&error, Error::Tensor { tensor, .. } if *tensor == named), "{error}");
@@ -326,37 +328,37 @@ fn stretched_frequencies_go_by_the_context_that_is_asked_for() {
 }
 
 #[test]
-fn tensors_are_held_to_the_config() {
-    let sound = || file("qwen3", &[]);
-    load(&sound()).unwrap();
+fn missing_misshapen_and_unused_tensors_are_named() {
+    let valid = || file("qwen3", &[]);
+    load(&valid()).unwrap();
     let refused = |file: GgufFile, name: &str| {
         let error = load(&file).unwrap_err();
         assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == name), "{name}: {error:?}");
     };
-    for index in 0..sound().tensors.len() {
-        let mut missing = sound();
+    for index in 0..valid().tensors.len() {
+        let mut missing = valid();
         let name = missing.tensors.remove(index).name;
         if name == "output.weight" {
             load(&missing).unwrap();
         } else {
             refused(missing, &name);
         }
-        let mut wider = sound();
+        let mut wider = valid();
         let tensor = &mut wider.tensors[index];
         tensor.dimensions[0] *= 2;
         tensor.data = vec![0; 2 * tensor.data.len()];
         refused(wider, &name);
     }
-    refused(zeros(sound(), "blk.0.attn_gate.weight", &[8]), "blk.0.attn_gate.weight");
-    refused(zeros(sound(), "rope_freqs.weight", &[3]), "rope_freqs.weight");
-    refused(zeros(sound(), "blk.0.attn_q.bias", &[8]), "blk.0.attn_q.bias");
-    // As stored, none of the formats that are computed on: IQ1_S has blocks of 256.
+    refused(zeros(valid(), "blk.0.attn_gate.weight", &[8]), "blk.0.attn_gate.weight");
+    refused(zeros(valid(), "rope_freqs.weight", &[3]), "rope_freqs.weight");
+    refused(zeros(valid(), "blk.0.attn_q.bias", &[8]), "blk.0.attn_q.bias");
+    // A format without kernels: IQ1_S, with blocks of 256 elements.
     let mut packed = file("llama", &[("embedding_length", u32(256))]);
     packed.tensors[0] = GgufFile::new().tensor("token_embd.weight", &[256, 5], 19, vec![0; 250]).tensors.remove(0);
     refused(packed, "token_embd.weight");
 }
 
-/// As [`file`], with four experts of six elements, of which two are used.
+/// Returns a model like [`file`] with four experts of six elements and a top-k of 2.
 fn mixture(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
     let keys = [("expert_count", u32(4)), ("expert_used_count", u32(2)), ("expert_feed_forward_length", u32(6))];
     let mut keys: Vec<_> =
@@ -370,7 +372,7 @@ fn mixture(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
 }
 
 #[test]
-fn keys_of_experts_are_named() {
+fn expert_keys_out_of_range_are_named() {
     let cases: Vec<(&str, Option<Stored>)> = vec![
         ("expert_count", u32(1 << 20)),
         ("expert_used_count", None),
@@ -397,9 +399,9 @@ fn keys_of_experts_are_named() {
 }
 
 #[test]
-fn an_experts_width_has_a_default() {
+fn width_of_experts_has_a_default() {
     let absent = [("expert_feed_forward_length", None)];
-    // Two of them, so half of the 12 that a token goes through.
+    // The width of two experts together is 12.
     load(&mixture("qwen3moe", &absent)).unwrap();
     let error = load(&mixture("llama", &absent)).unwrap_err();
     assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == "blk.0.ffn_gate_exps.weight"), "{error:?}");
@@ -410,8 +412,8 @@ fn an_experts_width_has_a_default() {
 }
 
 #[test]
-fn tensors_of_experts_are_held_to_the_config() {
-    let sound = || mixture("qwen3moe", &[]);
+fn missing_and_misshapen_tensors_of_experts_are_named() {
+    let valid = || mixture("qwen3moe", &[]);
     let parts = ["gate_inp", "gate_exps", "up_exps", "down_exps"].map(|part| format!("blk.0.ffn_{part}.weight"));
     let refused = |file: &GgufFile, name: &str| {
         let error = load(file).unwrap_err();
@@ -419,7 +421,7 @@ fn tensors_of_experts_are_held_to_the_config() {
     };
     for name in &parts {
         let change = |f: &dyn Fn(&mut GgufFile, usize)| {
-            let mut file = sound();
+            let mut file = valid();
             let index = file.tensors.iter().position(|tensor| tensor.name == *name).unwrap();
             f(&mut file, index);
             refused(&file, name);
@@ -430,7 +432,7 @@ fn tensors_of_experts_are_held_to_the_config() {
             tensor.dimensions[1] += 1;
             tensor.data = vec![0; 4 * tensor.dimensions.iter().product::<u64>() as usize];
         });
-        // As many elements, divided otherwise.
+        // The same number of elements in another shape.
         change(&|file, index| {
             let dimensions = &mut file.tensors[index].dimensions;
             let last = dimensions.len() - 1;
@@ -438,16 +440,16 @@ fn tensors_of_experts_are_held_to_the_config() {
             dimensions[last - 1] *= 2;
         });
     }
-    let mut joined = sound();
+    let mut joined = valid();
     joined.tensors.retain(|tensor| !parts[1..3].contains(&tensor.name));
     load(&zeros(joined.clone(), "blk.0.ffn_gate_up_exps.weight", &[8, 12, 4])).unwrap();
     refused(&zeros(joined, "blk.0.ffn_gate_up_exps.weight", &[8, 6, 4]), "blk.0.ffn_gate_up_exps.weight");
-    // One pair too many.
-    refused(&zeros(sound(), "blk.0.ffn_gate_up_exps.weight", &[8, 12, 4]), &parts[1]);
+    // Gate and up are there both joined and apart.
+    refused(&zeros(valid(), "blk.0.ffn_gate_up_exps.weight", &[8, 12, 4]), &parts[1]);
 }
 
 #[test]
-fn biases_are_added_wherever_the_file_has_them() {
+fn biases_are_added_if_the_file_has_them() {
     let plain = load(&file("llama", &[])).unwrap().graph.nodes().len();
     let names = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
     let widths = [24, 12, 12, 8, 12, 12, 8];
@@ -459,7 +461,7 @@ fn biases_are_added_wherever_the_file_has_them() {
 }
 
 #[test]
-fn other_architectures_are_refused_by_name() {
+fn unsupported_architectures_are_refused_by_name() {
     let families: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
     let refused = |architecture: &str| match load(&file(architecture, &[])).unwrap_err() {
         Error::Architecture { name, known, supported } => {

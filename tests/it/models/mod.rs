@@ -1,4 +1,4 @@
-//! Model families.
+//! Tests model families.
 
 mod families;
 mod qwen35;

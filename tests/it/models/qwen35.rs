@@ -1,4 +1,4 @@
-//! Qwen3.5: its config and tensors against bad files, what it keeps, and what conversations cost.
+//! Tests Qwen3.5: the errors for bad files, and its recurrent states.
 
 use inkstone::{
     CacheType, Error, Runner,
@@ -12,8 +12,8 @@ use crate::support::{
     tiny::{RECURRENT, nmse},
 };
 
-/// A model of two layers, the second with attention, whose weights are all zero, with some keys changed: `None` leaves one
-/// out.
+/// Returns a model of two layers, the second with attention, with zero weights and some keys
+/// changed; `None` removes a key.
 fn file(changes: &[(&str, Option<Stored>)]) -> GgufFile {
     let mut keys = vec![
         ("block_count", u32(2)),
@@ -103,7 +103,7 @@ fn keys_out_of_range_are_named() {
 }
 
 #[test]
-fn tensors_are_held_to_the_config() {
+fn missing_misshapen_and_unused_tensors_are_named() {
     let refused = |file: GgufFile, name: &str| {
         let error = load(&file).unwrap_err();
         assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == name), "{name}: {error:?}");
@@ -122,9 +122,9 @@ fn tensors_are_held_to_the_config() {
     refused(zeros(file(&[]), "blk.0.ffn_norm.weight", &[8]), "blk.0.ffn_norm.weight");
 }
 
-/// Layers that predict further tokens are left out, whatever they have; other tensors are not.
+/// All tensors of a layer that predicts further tokens are left out, and no other tensor is.
 #[test]
-fn layers_that_look_further_ahead_are_left_out() {
+fn layers_that_predict_further_tokens_are_left_out() {
     let with = |tensor: &str| {
         let keys = [("block_count", u32(3)), ("nextn_predict_layers", u32(1))];
         load(&zeros(file(&keys), tensor, &[8]))
@@ -143,13 +143,13 @@ fn refused_without_the_key() {
 }
 
 #[test]
-fn states_do_not_grow_with_the_text() {
+fn recurrent_layers_have_states_of_fixed_size() {
     let graph = load(&file(&[])).unwrap().graph;
     assert_eq!(graph.states(), [LayerState { rows: 2, width: 64 }, LayerState { rows: 32, width: 16 }]);
     assert_eq!(graph.nodes().iter().filter(|node| matches!(node.op, Op::Attention(_))).count(), 1);
     let layout = CacheLayout::new(&graph, CacheType::F32).unwrap();
     assert_eq!((layout.state_offsets.as_slice(), layout.state_bytes), ([0, 512].as_slice(), 512 + 2048));
-    // Keys and values of one layer, filled up to 16 elements.
+    // Keys and values of one layer, padded to 16 elements.
     assert_eq!(layout.bytes_per_token(), 2 * 2 * 16 * 4);
 }
 
@@ -164,7 +164,7 @@ fn memory_plans_count_states() {
     let limit = plan.total();
     let mut runner = Runner::builder().memory_limit(limit).from_gguf(RECURRENT.path()).unwrap();
     assert!(matches!(Runner::builder().memory_limit(limit - 1).from_gguf(RECURRENT.path()), Err(Error::Memory { .. })));
-    // More sequences than there are states for: those that have one go on.
+    // Opens more sequences than there are states: sequences with a state can continue.
     let decoder = runner.decoder();
     let ids: Vec<_> = (0..2 * (2 + CHECKPOINTS)).map(|_| decoder.open()).collect();
     let step = |decoder: &mut inkstone::generate::Decoder, id| {
@@ -176,9 +176,9 @@ fn memory_plans_count_states() {
     step(decoder, ids[0]).unwrap();
 }
 
-/// Going back, forks and another answer give what is computed afresh.
+/// After truncation, and in a fork, the logits are the same as in a new sequence.
 #[test]
-fn going_back_changes_nothing() {
+fn truncated_and_forked_sequences_have_the_logits_of_new_ones() {
     let expected = RECURRENT.expected();
     let builder = Runner::builder().cache_type(CacheType::F32).threads(2).prefill_chunk(24);
     let mut runner = builder.from_gguf(RECURRENT.path()).unwrap();
@@ -207,9 +207,9 @@ fn going_back_changes_nothing() {
     }
 }
 
-/// A step's states are held to the rules before anything is computed.
+/// Invalid states are refused before any computation.
 #[test]
-fn steps_without_their_states_are_refused() {
+fn steps_with_invalid_states_are_refused() {
     use inkstone::{
         backend::{Backend, Run, Step, cpu::Cpu},
         gguf::Gguf,

@@ -1,4 +1,4 @@
-//! A token's logits are the same in whatever steps it was computed, where that is promised.
+//! Tests that a token's logits on a CPU do not depend on the size of the steps.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use inkstone::{
 
 use crate::support::{data, tiny::MODELS};
 
-/// The logits after each of `ids`, computed in steps of so many tokens.
+/// Returns the logits after each of `ids`, computed in steps of `len` tokens.
 fn logits_in_steps(backend: &dyn Backend, gguf: &Gguf, ids: &[u32], len: usize) -> Vec<f32> {
     let weights = Weights::from_gguf(gguf);
     let Model { config, graph } = Model::from_gguf(gguf, &weights).unwrap();
@@ -29,8 +29,7 @@ fn logits_in_steps(backend: &dyn Backend, gguf: &Gguf, ids: &[u32], len: usize) 
     decoder.step(&[(sequence, ids, Wanted::All)]).unwrap().to_vec()
 }
 
-/// What makes texts the same in any company: a token's logits are, bit for bit and with every
-/// instruction set.
+/// The logits are equal bit for bit, with every instruction set.
 #[test]
 fn logits_on_a_cpu_do_not_depend_on_the_size_of_steps() {
     let paths = MODELS.map(|tiny| tiny.path()).into_iter().chain([data("storyteller/storyteller.gguf")]);

@@ -1,5 +1,5 @@
-//! The small real model that comes with the crate: its text is llama.cpp's, and every format serves it nearly as well
-//! as single precision does.
+//! Tests the small trained model in the repository: its text is llama.cpp's, and its perplexity in
+//! every format is close to that in f32.
 
 use std::{fs, path::PathBuf};
 
@@ -23,7 +23,8 @@ fn file() -> PathBuf {
     data("storyteller/storyteller.gguf")
 }
 
-/// The model's tensors with every matrix in another format, and the same rounded weights in single precision.
+/// Returns the model's tensors with every matrix in another format, and the same rounded weights in
+/// f32.
 fn requantized(gguf: &Gguf, dtype: DType) -> [Weights; 2] {
     let weights = Weights::from_gguf(gguf);
     let (mut packed, mut widened) = (vec![], vec![]);
@@ -40,7 +41,7 @@ fn requantized(gguf: &Gguf, dtype: DType) -> [Weights; 2] {
     [packed, widened].map(|tensors| Weights::from_memory(tensors).unwrap())
 }
 
-/// The perplexity of `ids`, all but the first given those before it.
+/// Returns the perplexity of `ids`: of each id but the first, given the ids before it.
 fn perplexity(gguf: &Gguf, weights: &Weights, cache_type: CacheType, ids: &[u32]) -> f64 {
     let Model { config, graph } = Model::from_gguf(gguf, weights).unwrap();
     let layout = CacheLayout::new(&graph, cache_type).unwrap();
@@ -60,7 +61,7 @@ fn perplexity(gguf: &Gguf, weights: &Weights, cache_type: CacheType, ids: &[u32]
     (surprise / (ids.len() - 1) as f64).exp()
 }
 
-/// What the oracles say; tests/data/storyteller/README.md tells how it was made.
+/// Returns the reference outputs; tests/data/storyteller/README.md says how they were made.
 fn expected() -> Value {
     serde_json::from_str(&fs::read_to_string(data("storyteller/expected.json")).unwrap()).unwrap()
 }
@@ -73,16 +74,16 @@ fn floats(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
 }
 
-/// Along llama.cpp's greedy ids, the best id is that of a float64 reference wherever its lead over the second exceeds
-/// what 8-bit activations can turn.
+/// After each of llama.cpp's greedy ids, the best id is that of an f64 reference, if its lead over
+/// the second exceeds the error of int8 activations.
 #[test]
-fn greedy_ids_are_the_oracles() {
+fn greedy_ids_are_the_references() {
     const LEAD: f64 = 0.5;
     let mut runner = Runner::builder().threads(2).cache_type(CacheType::F32).from_gguf(file()).unwrap();
     for case in expected()["generate"].as_array().unwrap() {
         let mut logits = runner.predict_logits(&ids(&case["prompt_ids"])).unwrap();
         let mut compared = 0;
-        // Past its end the model makes what it never learnt, and rounding decides.
+        // After the end of a story, which the model was not trained on, rounding decides.
         let until_stop = case["until_stop"].as_u64().unwrap() as usize;
         let reference = ids(&case["f64_ids"]).into_iter().zip(floats(&case["f64_gaps"]));
         for (id, (best, gap)) in ids(&case["ids"]).into_iter().zip(reference).take(until_stop) {
@@ -96,9 +97,9 @@ fn greedy_ids_are_the_oracles() {
     }
 }
 
-/// The prompts are cut into llama.cpp's ids, and the conversations into transformers' text.
+/// Prompts have llama.cpp's ids, and conversations transformers' text.
 #[test]
-fn prompts_and_conversations_are_the_oracles() {
+fn prompts_and_conversations_are_the_references() {
     let runner = Runner::builder().threads(1).from_gguf(file()).unwrap();
     let parse = |text: &Value| runner.tokenizer().encode(text.as_str().unwrap(), SpecialTokens::Parse).unwrap();
     let expected = expected();
@@ -114,10 +115,10 @@ fn prompts_and_conversations_are_the_oracles() {
     }
 }
 
-/// In every format the model surprises itself as little as with the same rounded weights in single precision, and not
-/// much more than with those of the file.
+/// The perplexity in every format is that of the same rounded weights in f32, and not much above
+/// that of the file's weights.
 #[test]
-fn every_format_tells_stories() {
+fn perplexity_of_every_format_is_close_to_that_of_f32() {
     let gguf = Gguf::open(file()).unwrap();
     let held_out = &expected()["held_out"];
     let ids = ids(&held_out["ids"]);
@@ -135,13 +136,13 @@ fn every_format_tells_stories() {
             DType::Q3_K => 0.12,
             DType::Q2_K => 0.35,
         };
-        assert!((exact / reference - 1.0).abs() < margin, "{dtype}: {exact}, but {reference} in single precision");
+        assert!((exact / reference - 1.0).abs() < margin, "{dtype}: {exact}, but the file's weights have {reference}");
     }
 }
 
-/// The story that the quick start asks for has in it what was asked for, whatever the seed.
+/// The story of the quick start's prompt mentions the prompt's nouns, with every seed.
 #[test]
-fn stories_are_of_what_was_asked_for() {
+fn stories_mention_the_nouns_of_the_prompt() {
     let mut runner = Runner::builder().threads(2).from_gguf(file()).unwrap();
     for seed in 0..4 {
         let sampler = SamplerOptions { seed: Some(seed), ..Default::default() };

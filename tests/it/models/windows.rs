@@ -1,4 +1,4 @@
-//! Layers that see no further back than a window, in texts many times as long.
+//! Tests layers with a sliding window, in texts many times as long as the window.
 
 use inkstone::{
     CacheType, Device, Runner, RunnerBuilder,
@@ -13,10 +13,10 @@ use crate::support::{
     tiny::{EXACT, MODELS, Tiny, nmse},
 };
 
-/// What matrix units may add to a squared error: they round both sides of products to half precision.
-const HALVES: f64 = 2e-6;
+/// The squared error that matrix units may add: they round both operands of products to f16.
+const F16_ROUNDING: f64 = 2e-6;
 
-/// Positions that the tiny models see through their windows.
+/// The size of the tiny models' windows, in positions.
 const WINDOW: usize = 32;
 
 fn windowed() -> impl Iterator<Item = Tiny> {
@@ -29,9 +29,9 @@ fn builders() -> Vec<RunnerBuilder> {
     devices.map(|device| Runner::builder().cache_type(CacheType::F32).device(device).threads(2)).collect()
 }
 
-/// In chunks and then token by token, when most of what the windows saw has been given back.
+/// Computed in chunks and then token by token, after most pages of the windows have been freed.
 #[test]
-fn long_texts_come_out_as_in_plain_loops() {
+fn logits_of_long_texts_are_the_interpreters() {
     let ids: Vec<u32> = (0..470).map(|i| (i * i + 7 * i) % 300).collect();
     for tiny in windowed() {
         let (gguf, _, model) = open(tiny);
@@ -41,7 +41,7 @@ fn long_texts_come_out_as_in_plain_loops() {
         let expected = |number: usize| logits.row(number).iter().map(|&x| x as f32).collect::<Vec<_>>();
         for builder in builders() {
             let mut runner = builder.prefill_chunk(37).from_gguf(tiny.path()).unwrap();
-            let rounding = if runner.device().details.contains("matrix units") { HALVES } else { 0.0 };
+            let rounding = if runner.device().details.contains("matrix units") { F16_ROUNDING } else { 0.0 };
             let check = |found: &[f32], number: usize| {
                 let error = nmse(found, &expected(number));
                 assert!(error <= EXACT + rounding, "{}, row {number}: {error:.1e}", tiny.0);
@@ -49,7 +49,7 @@ fn long_texts_come_out_as_in_plain_loops() {
             check(runner.prefill(&ids[..450]).unwrap(), 0);
             let last = ids[450..].iter().map(|id| runner.decode(*id).unwrap().to_vec()).last().unwrap();
             check(&last, 1);
-            // Back to where the pages are still there, and to where they are not.
+            // Truncates to a position with its pages, and to one whose pages have been freed.
             for len in [460, 100] {
                 runner.truncate(len).unwrap();
                 check(runner.prefill(&ids[len..]).unwrap(), 1);
@@ -59,7 +59,7 @@ fn long_texts_come_out_as_in_plain_loops() {
 }
 
 #[test]
-fn memory_is_no_more_than_planned() {
+fn windows_use_no_more_memory_than_planned() {
     for tiny in windowed() {
         let plan = Runner::builder().context_length(512).prefill_chunk(16).plan(tiny.path()).unwrap();
         let (_, _, model) = open(tiny);
@@ -83,9 +83,10 @@ fn memory_is_no_more_than_planned() {
             assert!(seen.into_iter().all(|(group, table)| table.holds(group.first_seen(end - 16)..end)));
         }
         assert!(peak <= most, "{}: {peak} of {most}", tiny.0);
-        assert!(most < (whole / 512 * CONTEXT) as u64, "{}: windows save something", tiny.0);
+        assert!(most < (whole / 512 * CONTEXT) as u64, "{}: windows save memory", tiny.0);
         let windows: u64 = layout.groups.iter().filter(|g| g.window == Some(WINDOW)).map(|g| g.page_bytes as u64).sum();
-        // What the windows see, what they saw when the prompt ended, and some way back; a page more of each at the ends.
+        // Pages of the windows, of the windows at the end of the prompt, and of 256 positions more;
+        // each range may begin and end within a page.
         assert_eq!(
             layout.window_bytes(CONTEXT, 16),
             windows * ((32u64 + 16 + 256).div_ceil(64) + 1 + 48u64.div_ceil(64) + 1)

@@ -1,4 +1,5 @@
-//! Graphs to test passes, plans and backends with: two families in small, random ones, and weights for them.
+//! Makes graphs for tests of passes, plans and backends: two small families, random graphs, and
+//! weights for them.
 
 use std::collections::HashMap;
 
@@ -21,21 +22,23 @@ pub struct Sizes {
     pub vocabulary: usize,
 }
 
-/// Small, with more query heads than key-value heads and heads that do not add up to the embedding.
+/// Small sizes with more query heads than key-value heads, and heads whose width is not the
+/// embedding's.
 pub const SMALL: Sizes =
     Sizes { layers: 2, embedding: 12, heads: 4, kv_heads: 2, head_dim: 8, feed_forward: 20, vocabulary: 17 };
 
-/// The sizes of Qwen3-0.6B, but for the layers.
+/// Returns the sizes of Qwen3-0.6B, with another number of layers.
 pub fn qwen3_0_6b(layers: usize) -> Sizes {
     Sizes { layers, embedding: 1024, heads: 16, kv_heads: 8, head_dim: 128, feed_forward: 3072, vocabulary: 151_936 }
 }
 
-/// A transformer in the style of Qwen3: head norms, halves rotated, a tied head.
+/// Returns a transformer like Qwen3: head norms, halves rotated, a tied output matrix.
 pub fn qwen3_like(sizes: Sizes) -> Graph {
     transformer(sizes, &Family { head_norms: true, biases: false, rope_freqs: false, tied: true, eps: 1e-6 })
 }
 
-/// A transformer in the style of Llama 3: adjacent elements rotated by divided frequencies, biases, a head of its own.
+/// Returns a transformer like Llama 3: adjacent elements rotated, divided frequencies, biases, an
+/// output matrix that is not tied.
 pub fn llama_like(sizes: Sizes) -> Graph {
     transformer(sizes, &Family { head_norms: false, biases: true, rope_freqs: true, tied: false, eps: 1e-5 })
 }
@@ -119,11 +122,12 @@ fn linear(b: &mut Builder, name: &str, x: ValueId, from: usize, to: usize, bias:
 }
 
 fn builder_finish(b: &mut Builder, logits: ValueId) -> Graph {
-    std::mem::take(b).finish(logits).expect("a sound graph")
+    std::mem::take(b).finish(logits).expect("a valid graph")
 }
 
-/// Weights between -1 and 1 for all that the graph names, the same for the same name and seed. Those of
-/// `rope_freqs.weight` are powers of two, so that dividing by them in f32 loses nothing.
+/// Returns weights between -1 and 1 for every tensor of the graph, a function of its name and the
+/// seed. The elements of `rope_freqs.weight` are powers of two, so that dividing by them in f32 is
+/// exact.
 pub fn weights_for(graph: &Graph, seed: u64) -> Weights {
     let mut weights = HashMap::new();
     for value in graph.values() {
@@ -139,8 +143,8 @@ pub fn weights_for(graph: &Graph, seed: u64) -> Weights {
     weights
 }
 
-/// Three steps of two sequences: prefills of two lengths, then one token beside two, then a prefill chunk that wants
-/// no logits.
+/// Returns four steps of two sequences: prefills of two lengths, runs of one and two tokens, a
+/// prefill chunk without outputs, and a decode step.
 pub fn steps(vocabulary: usize) -> Vec<Step> {
     let token = |i: usize| ((i * 7 + 3) % vocabulary) as u32;
     let step = |runs: &[(usize, usize, usize)], outputs: &[usize]| {
@@ -156,16 +160,17 @@ pub fn steps(vocabulary: usize) -> Vec<Step> {
     ]
 }
 
-/// One choice in a random graph: what to add, and which of the values so far to add it to.
+/// A choice in a random graph: the node to add, and the earlier values that are its operands.
 pub type Choice = (u8, u8, u8, u8);
 
 /// The vocabulary of [`random_graph`].
 pub const VOCABULARY: usize = 11;
 
-/// The width of all values of [`random_graph`] that later choices may pick.
+/// The width of all values of [`random_graph`] that can be operands.
 const WIDTH: usize = 8;
 
-/// A graph of these choices: every op, shared operands, results that nothing reads, and whole patterns that fuse.
+/// Returns the graph of these choices, with every op, shared operands, unread results, and whole
+/// patterns that fuse.
 pub fn random_graph(choices: &[Choice]) -> Graph {
     let b = &mut Builder::new();
     let tokens = b.tokens();
@@ -197,7 +202,8 @@ pub fn random_graph(choices: &[Choice]) -> Graph {
     builder_finish(b, logits)
 }
 
-/// Adds what `kind` says over `x`, `y` and `z` with the weights numbered `w`; the result is of the common width.
+/// Adds the nodes of a `kind` over `x`, `y` and `z`, with the weights numbered `w`. The result has
+/// the width `WIDTH`.
 fn random_node(b: &mut Builder, kind: u8, [x, y, z]: [ValueId; 3], w: usize, index: usize) -> ValueId {
     let norm = |b: &mut Builder, x, width| {
         let weight = b.weight(&format!("norm{w}.{width}"), DType::F32, 1, width);
@@ -269,7 +275,7 @@ fn matrix(b: &mut Builder, name: &str, rows: usize) -> ValueId {
     b.weight(name, DType::F32, rows, WIDTH)
 }
 
-/// A small generator (SplitMix64), so that the tests' numbers are the same everywhere.
+/// A random number generator (SplitMix64) whose numbers are the same on every platform.
 pub struct Random(u64);
 
 impl Random {

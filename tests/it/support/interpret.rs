@@ -1,7 +1,5 @@
-//! What a graph computes, by its definition: plain loops in f64 over dense weights.
-//!
-//! Nothing here is fast or shared with the crate's own kernels, so that passes, plans and backends can be held against
-//! it.
+//! Interprets graphs with plain loops in f64 over dense weights, as the reference for passes, plans
+//! and backends. It shares no code with the crate's kernels.
 
 use std::collections::HashMap;
 
@@ -16,7 +14,7 @@ use inkstone::{
 /// Dense weights by name, row by row.
 pub type Weights = HashMap<String, Vec<f32>>;
 
-/// A value: `rows` rows of `width` elements.
+/// A value, `[rows, width]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     pub rows: usize,
@@ -61,7 +59,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// How many rows a value of this kind has in this step.
+    /// Returns the number of rows of a value in this step.
     pub fn rows(&self, rows: Rows) -> usize {
         match rows {
             Rows::Fixed(rows) => rows,
@@ -70,7 +68,7 @@ impl Step {
         }
     }
 
-    /// For each token its sequence and its position in it.
+    /// Returns the sequence of each token, and the token's position in the sequence.
     fn positions(&self) -> Vec<(usize, usize)> {
         let runs = self.runs.iter();
         let positions: Vec<_> = runs.flat_map(|r| (r.start..r.start + r.len).map(|p| (r.sequence, p))).collect();
@@ -82,11 +80,12 @@ impl Step {
 /// The key and value row of each position of a sequence.
 type Cache = Vec<(Vec<f64>, Vec<f64>)>;
 
-/// Runs graphs step by step, with a cache for each sequence and layer.
+/// Runs graphs step by step.
 pub struct Interpreter<'w> {
     weights: &'w Weights,
+    /// The caches, by sequence and cache layer.
     caches: HashMap<(usize, usize), Cache>,
-    /// What a recurrent op kept after each position of a sequence, by sequence and number.
+    /// The state of a recurrent op after each position, by sequence and number of the state.
     states: HashMap<(usize, usize), Vec<Vec<f64>>>,
 }
 
@@ -95,12 +94,12 @@ impl<'w> Interpreter<'w> {
         Self { weights, caches: HashMap::new(), states: HashMap::new() }
     }
 
-    /// The logits of the rows that the step wants.
+    /// Returns the logits of the step's outputs.
     pub fn run(&mut self, graph: &Graph, step: &Step) -> Matrix {
         self.run_all(graph, step).swap_remove(graph.logits().index()).expect("some node makes the logits")
     }
 
-    /// Every value of the graph that is a source or that a node makes.
+    /// Returns every value of the graph that is a source or that a node makes.
     pub fn run_all(&mut self, graph: &Graph, step: &Step) -> Vec<Option<Matrix>> {
         let mut values: Vec<_> = graph.values().iter().map(|value| self.source(value, step)).collect();
         for node in graph.nodes() {
@@ -124,7 +123,7 @@ impl<'w> Interpreter<'w> {
         }
     }
 
-    /// A weight in f64.
+    /// Returns a weight in f64.
     pub fn weight(&self, slice: &TensorSlice, shape: Shape) -> Matrix {
         let Rows::Fixed(rows) = shape.rows else { panic!("weight `{slice}` of {shape}") };
         let tensor = self.weights.get(&*slice.name).unwrap_or_else(|| panic!("no weight `{slice}`"));
@@ -139,7 +138,7 @@ impl<'w> Interpreter<'w> {
         Matrix::new(rows, shape.width, elements.iter().copied().map(f64::from).collect())
     }
 
-    /// The results of one op.
+    /// Returns the results of one op.
     pub fn apply(&mut self, op: &Op, inputs: &[Matrix], step: &Step) -> Vec<Matrix> {
         match (op, inputs) {
             (Op::Embed, [table, tokens]) => {
@@ -152,14 +151,14 @@ impl<'w> Interpreter<'w> {
             (Op::Activate(activation), [x]) => vec![activate(*activation, x)],
             (Op::SoftCap { cap }, [x]) => vec![x.map_rows(x.width, |x| x.iter().map(|x| soft_cap(*x, *cap)).collect())],
             (Op::Slice { first, len, every }, [x]) => {
-                let taken =
+                let slice =
                     |row: &[f64]| row.chunks(*every).flat_map(|group| &group[*first..first + len]).copied().collect();
-                vec![x.map_rows(x.width / every * len, taken)]
+                vec![x.map_rows(x.width / every * len, slice)]
             }
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
             (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
             (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], step)],
-            (Op::Attention(spec), [q]) => vec![self.attend_all(spec, q, step)],
+            (Op::Attention(spec), [q]) => vec![self.shared_attention(spec, q, step)],
             (Op::ShortConv(spec), [x, w]) => vec![self.short_conv(spec, [x, w], step)],
             (Op::GatedDelta(spec), [qkv, alpha, beta, a, dt]) => {
                 vec![self.gated_delta(spec, [qkv, alpha, beta, a, dt], step)]
@@ -167,7 +166,7 @@ impl<'w> Interpreter<'w> {
             (Op::SelectOutputs, [x]) => {
                 vec![Matrix::from_rows(x.width, step.outputs.iter().map(|row| x.row(*row).to_vec()))]
             }
-            (Op::Route { used }, [logits]) => vec![logits.map_rows(logits.width, |row| route(row, *used))],
+            (Op::Route { top_k }, [logits]) => vec![logits.map_rows(logits.width, |row| route(row, *top_k))],
             (Op::Experts(spec), [x, weights, matrices @ ..]) => vec![experts(spec, x, weights, matrices)],
             (Op::Fused(FusedOp::MatMulJoined), [x, matrices @ ..]) => matrices.iter().map(|w| product(x, w)).collect(),
             (Op::Fused(FusedOp::MatMulGlu(activation)), [x, gate, up]) => {
@@ -218,8 +217,8 @@ impl<'w> Interpreter<'w> {
         }
     }
 
-    /// Attention over what this step's tokens and those before them have in the cache already.
-    fn attend_all(&self, spec: &AttentionSpec, q: &Matrix, step: &Step) -> Matrix {
+    /// Returns attention over the keys and values that an earlier attention has appended.
+    fn shared_attention(&self, spec: &AttentionSpec, q: &Matrix, step: &Step) -> Matrix {
         let rows = step.positions().into_iter().enumerate().map(|(row, (sequence, position))| {
             attend(spec, q.row(row), &self.caches[&(sequence, spec.layer)][..=position])
         });
@@ -240,14 +239,14 @@ impl<'w> Interpreter<'w> {
 }
 
 impl Interpreter<'_> {
-    /// Takes each token of the step through the op with this state: `each` gets the token's row and the state before it,
-    /// which it changes.
+    /// Returns `update` of each token of the step: it gets the token's row and the state before the
+    /// token, which it changes.
     fn recur(
         &mut self,
         number: usize,
         len: usize,
         step: &Step,
-        mut each: impl FnMut(usize, &mut Vec<f64>) -> Vec<f64>,
+        mut update: impl FnMut(usize, &mut Vec<f64>) -> Vec<f64>,
     ) -> Vec<Vec<f64>> {
         let mut rows = Vec::new();
         for (row, (sequence, position)) in step.positions().into_iter().enumerate() {
@@ -255,7 +254,7 @@ impl Interpreter<'_> {
             assert!(position <= states.len(), "position {position} of sequence {sequence} leaves a gap");
             states.truncate(position);
             let mut state = states.last().cloned().unwrap_or_else(|| vec![0.0; len]);
-            rows.push(each(row, &mut state));
+            rows.push(update(row, &mut state));
             states.push(state);
         }
         rows
@@ -281,11 +280,11 @@ impl Interpreter<'_> {
             let mut result = Vec::new();
             for (head, state) in states.chunks_mut(n * n).enumerate() {
                 let part = |head: usize| &qkv.row(row)[head * n..][..n];
-                let shared = match spec.order {
+                let key_head = match spec.order {
                     HeadOrder::Tiled => head % key_heads,
                     HeadOrder::Grouped => head * key_heads / value_heads,
                 };
-                let (q, k) = (part(shared), part(key_heads + shared));
+                let (q, k) = (part(key_head), part(key_heads + key_head));
                 let unit = |x: &[f64]| -> Vec<f64> {
                     let length = (x.iter().map(|x| x * x).sum::<f64>() + f64::from(spec.eps)).sqrt();
                     x.iter().map(|x| x / length).collect()
@@ -301,7 +300,8 @@ impl Interpreter<'_> {
     }
 }
 
-/// `S = g S; S += k (strength (v - S^T k))^T; S^T q / sqrt(n)`, with `S` row by row.
+/// Computes `S = g S; S += k (strength (v - S^T k))^T` and returns `S^T q / sqrt(n)`; `S` is
+/// row-major.
 fn delta(state: &mut [f64], q: &[f64], k: &[f64], v: &[f64], decay: f64, strength: f64) -> Vec<f64> {
     let n = v.len();
     state.iter_mut().for_each(|s| *s *= decay);
@@ -313,12 +313,12 @@ fn delta(state: &mut [f64], q: &[f64], k: &[f64], v: &[f64], decay: f64, strengt
     (0..n).map(|column| read(state, q, column) / (n as f64).sqrt()).collect()
 }
 
-/// The token ids, one a row.
+/// Returns the token ids, `[tokens, 1]`.
 pub fn token_column(step: &Step) -> Matrix {
     Matrix::from_rows(1, step.tokens.iter().map(|token| vec![f64::from(*token)]))
 }
 
-/// A constant in f64.
+/// Returns a constant in f64.
 pub fn constant_row(row: &[f32]) -> Matrix {
     Matrix::new(1, row.len(), row.iter().copied().map(f64::from).collect())
 }
@@ -384,29 +384,29 @@ fn rms_norm(x: &Matrix, w: &Matrix, eps: f32) -> Matrix {
     })
 }
 
-fn route(logits: &[f64], used: usize) -> Vec<f64> {
+fn route(logits: &[f64], top_k: usize) -> Vec<f64> {
     let mut order: Vec<_> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
     let power = |index: usize| (logits[index] - logits[order[0]]).exp();
-    let taken = &order[..used];
-    let sum: f64 = taken.iter().map(|index| power(*index)).sum();
-    (0..logits.len()).map(|index| if taken.contains(&index) { power(index) / sum } else { 0.0 }).collect()
+    let selected = &order[..top_k];
+    let sum: f64 = selected.iter().map(|index| power(*index)).sum();
+    (0..logits.len()).map(|index| if selected.contains(&index) { power(index) / sum } else { 0.0 }).collect()
 }
 
 fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[Matrix]) -> Matrix {
     let down = &matrices[matrices.len() - 1];
     let (n, m) = (x.width, down.width);
-    // Rows from `first` on of a matrix that has those of all experts.
+    // One expert's rows of a stack.
     let part = |w: &Matrix, first: usize, rows: usize| {
         Matrix::new(rows, w.width, w.data[first * w.width..][..rows * w.width].to_vec())
     };
     let rows = (0..x.rows).map(|row| {
         let x = Matrix::new(1, n, x.row(row).to_vec());
         let mut sum = vec![0.0; n];
-        let taken = (0..spec.experts).filter(|expert| weights.row(row)[*expert] != 0.0).take(spec.used);
-        for expert in taken {
+        let selected = (0..spec.experts).filter(|expert| weights.row(row)[*expert] != 0.0).take(spec.top_k);
+        for expert in selected {
             let (gate, up) = match matrices {
-                [both, _] => (part(both, 2 * expert * m, m), part(both, (2 * expert + 1) * m, m)),
+                [gate_up, _] => (part(gate_up, 2 * expert * m, m), part(gate_up, (2 * expert + 1) * m, m)),
                 _ => (part(&matrices[0], expert * m, m), part(&matrices[1], expert * m, m)),
             };
             let gated = pairwise(&activate(spec.activation, &product(&x, &gate)), &product(&x, &up), |a, b| a * b);
@@ -422,7 +422,7 @@ fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix, step: &Step) -> Matri
     let pairs = frequencies.width;
     let mut positions = step.positions().into_iter();
     x.map_rows(x.width, |row| {
-        let (_, position) = positions.next().expect("one for each row");
+        let (_, position) = positions.next().expect("a position for each row");
         let mut result = row.to_vec();
         for head in (0..row.len()).step_by(spec.head_dim) {
             for pair in 0..pairs {

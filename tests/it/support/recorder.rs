@@ -1,5 +1,6 @@
-//! An executable that computes nothing: its cache holds the token ids themselves, and its logits are a function of all
-//! the ids that it finds there. What the decode loop does wrong with pages, positions, copies or rows, shows exactly.
+//! Simulates an executable: its cache holds token ids, and its logits are a function of all the ids
+//! that it finds there. Errors of the decode loop in pages, positions, copies or rows thus change
+//! the logits.
 
 use std::{
     collections::VecDeque,
@@ -21,24 +22,25 @@ use inkstone::{
 type LogitsOf = dyn Fn(&[u32]) -> Vec<f32> + Send;
 
 pub struct Recorder {
-    /// For each group of layers how far back it sees.
+    /// The sliding window of each group of layers, in positions.
     windows: Vec<Option<usize>>,
     /// The pages of each group.
     pages: Vec<Vec<[u32; PAGE_POSITIONS]>>,
-    /// Those of a model with recurrent layers: all ids that each has seen.
+    /// The states of a model with recurrent layers, by id: all token ids that each has seen.
     states: Option<Vec<Vec<u32>>>,
     computed: Arc<AtomicUsize>,
     limits: Limits,
     logits_of: Box<LogitsOf>,
-    /// Steps until one fails.
+    /// The number of steps before one fails.
     failure: Option<usize>,
-    /// Whether it finds the largest logits itself.
+    /// Whether it returns the largest logits itself.
     sorts: bool,
     logits: Vec<f32>,
     best: Vec<TokenLogit>,
-    /// The tokens that steps ahead have chosen and nobody has taken, where it runs ahead.
+    /// The tokens that pipelined steps have chosen and that have not been taken; `None` without
+    /// pipelining.
     chosen: Option<VecDeque<u32>>,
-    /// The token that the last step ahead has chosen.
+    /// The token that the last pipelined step has chosen.
     last_chosen: u32,
 }
 
@@ -60,37 +62,38 @@ impl Recorder {
         }
     }
 
-    /// Goes on with the tokens that it chooses before anybody asks, as a GPU does.
+    /// Pipelines steps: each starts with the token that the step before has chosen, as on a GPU.
     pub fn running_ahead(mut self) -> Self {
         self.chosen = Some(VecDeque::new());
         self
     }
 
-    /// Fails once, after `steps` more steps, before it has done anything.
+    /// Fails once, after `steps` successful steps, without any effect.
     pub fn failing_after(mut self, steps: usize) -> Self {
         self.failure = Some(steps);
         self
     }
 
-    /// Has recurrent layers: its logits are a function of what its states have seen.
+    /// Adds recurrent layers, whose states must have seen the same ids as the pages hold.
     pub fn recurrent(mut self) -> Self {
         self.states = Some(vec![]);
         self
     }
 
-    /// Has layers, too, that see no further back than a window: they must find there what the others find.
+    /// Adds layers with a sliding window, which must find the same ids within it as the other
+    /// layers.
     pub fn windowed(mut self, window: usize) -> Self {
         self.windows.push(Some(window));
         self.pages.push(vec![]);
         self
     }
 
-    /// How many tokens it has computed.
+    /// Returns the number of tokens that have been computed.
     pub fn computed(&self) -> Arc<AtomicUsize> {
         self.computed.clone()
     }
 
-    /// Finds the largest logits itself, by a sort of all.
+    /// Returns the largest logits itself, by sorting them all.
     pub fn sorting(mut self) -> Self {
         self.sorts = true;
         self
@@ -102,7 +105,7 @@ impl Recorder {
         Decoder::new(Box::new(self), cache, limits)
     }
 
-    /// That of a graph with such layers.
+    /// Returns the cache layout of a graph with these layers.
     fn layout(&self) -> CacheLayout {
         let mut b = Builder::new();
         let tokens = b.tokens();
@@ -120,7 +123,7 @@ impl Recorder {
         CacheLayout::new(&b.finish(logits).unwrap(), CacheType::F32).unwrap()
     }
 
-    /// Takes the state of a run over its tokens, and returns all that it has seen in the end.
+    /// Updates the state of a run by its tokens, and returns all ids that it has seen then.
     fn advance(&mut self, run: &Run<'_>, tokens: &[u32]) -> Option<Vec<u32>> {
         let states = self.states.as_mut()?;
         let update = run.state.expect("runs of recurrent models have states");
@@ -144,7 +147,7 @@ impl Recorder {
         &mut pages[id.index()]
     }
 
-    /// The ids that the token at `position` sees in a group.
+    /// Returns the ids in the attention window of the token at `position`, in a group of layers.
     fn seen(&mut self, run: &Run<'_>, group: usize, position: usize) -> Vec<u32> {
         let first = self.windows[group].map_or(0, |window| (position + 1).saturating_sub(window));
         let at = |p: usize| run.pages[group].page(p).unwrap_or_else(|| panic!("position {p} was given back"));
@@ -215,7 +218,7 @@ impl Ahead for Recorder {
         let tokens = [token.unwrap_or(self.last_chosen)];
         let logits = self.run(&Step { tokens: &tokens, runs: &[run], outputs: &[0], copies })?.to_vec();
         self.last_chosen = best_of(&logits, 1)[0].id;
-        self.chosen.as_mut().expect("it runs ahead").push_back(self.last_chosen);
+        self.chosen.as_mut().expect("steps are pipelined").push_back(self.last_chosen);
         Ok(())
     }
 
@@ -224,7 +227,7 @@ impl Ahead for Recorder {
     }
 }
 
-/// Runs go side by side: none reads or writes what another writes.
+/// Checks that no run reads or writes a state that another run writes.
 fn check_states(step: &Step<'_>) {
     let states = || step.runs.iter().filter_map(|run| run.state).enumerate();
     for (writer, state) in states() {
@@ -235,7 +238,8 @@ fn check_states(step: &Step<'_>) {
     }
 }
 
-/// The largest logits, best first, of equal ones the lower id, and before all what is not a number.
+/// Returns the `count` largest logits, largest first; NaN precedes numbers, and equal logits are in
+/// the order of their ids.
 pub fn best_of(logits: &[f32], count: usize) -> Vec<TokenLogit> {
     let mut all: Vec<_> = (0u32..).zip(logits).map(|(id, &logit)| TokenLogit { id, logit }).collect();
     let order = |token: &TokenLogit| if token.logit.is_nan() { f32::NAN.abs() } else { token.logit };

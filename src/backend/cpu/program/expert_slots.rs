@@ -48,7 +48,7 @@ impl ExpertSizes {
         let Operand::Weight { shape, .. } = down else { return None };
         Some(Self {
             experts: spec.experts,
-            top_k: spec.used,
+            top_k: spec.top_k,
             hidden: step.outputs.first()?.shape.width,
             ffn: shape.width,
             q8_input: !gate_up.iter().all(is_float),

@@ -80,7 +80,7 @@ impl Lowering<'_> {
                 }
                 Task::Attend { spec: *spec, q: buffer(0)?, out }
             }
-            Op::Route { used } => Task::Route { top_k: *used, logits: buffer(0)?, out },
+            Op::Route { top_k } => Task::Route { top_k: *top_k, logits: buffer(0)?, out },
             Op::Experts(spec) => {
                 let layer = Arc::new(ExpertsLayer::new(step, *spec, self.weights, out)?);
                 let stages = ExpertStage::ALL.map(|(name, stage)| (name, Task::Experts(stage, layer.clone())));

@@ -90,9 +90,9 @@ impl Lowering<'_> {
 
     pub(super) fn experts(&mut self, op: &'static str, step: &PlanStep, made: &Made, spec: ExpertsSpec) -> Result<()> {
         let x = place(&step.inputs[0])?;
-        let selected = Resource::Selected(place(&step.inputs[1])?.slot.index(), spec.used);
+        let selected = Resource::Selected(place(&step.inputs[1])?.slot.index(), spec.top_k);
         let stacks = self.stacks(step, spec)?;
-        if self.groups(x.shape.rows, spec.used) {
+        if self.groups(x.shape.rows, spec.top_k) {
             self.grouped(&Grouped { op, spec, x: &x, selected, stacks: &stacks }, made);
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl Lowering<'_> {
         kernel.finish = Finish::Glu { function: Function(half.spec.activation) };
         kernel.y_q8 = writes_q8.then_some(Q8Output { blocks: ffn / UNIT, norm: None, rows: Resource::SlotQ8 });
         let groups =
-            [Count::Fixed(ffn.div_ceil(shape.group_rows())), count(x.shape.rows, 1), Count::Fixed(half.spec.used)];
+            [Count::Fixed(ffn.div_ceil(shape.group_rows())), count(x.shape.rows, 1), Count::Fixed(half.spec.top_k)];
         Kernel::new(kernel, groups)
     }
 
@@ -198,7 +198,7 @@ impl Lowering<'_> {
             y_q8: None,
             experts: Some(FewExperts {
                 count: half.spec.experts,
-                top_k: half.spec.used,
+                top_k: half.spec.top_k,
                 sums,
                 selected: half.selected,
             }),

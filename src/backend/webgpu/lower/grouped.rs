@@ -49,8 +49,8 @@ pub(super) struct Grouped<'a> {
 
 impl Lowering<'_> {
     /// Whether steps of these rows group them by expert.
-    pub(super) fn groups(&self, rows: Rows, used: usize) -> bool {
-        !self.is_few(rows) && self.layout.max_tokens.saturating_mul(used) <= MOST_GROUPS
+    pub(super) fn groups(&self, rows: Rows, top_k: usize) -> bool {
+        !self.is_few(rows) && self.layout.max_tokens.saturating_mul(top_k) <= MOST_GROUPS
     }
 
     pub(super) fn grouped(&mut self, layer: &Grouped<'_>, made: &Made) {
@@ -77,7 +77,7 @@ impl Lowering<'_> {
         let combine = Combine {
             workgroup: 64,
             width: made.place.shape.width,
-            top_k: spec.used,
+            top_k: spec.top_k,
             results: Strided { stride: stride(&made.place), rows: Resource::Slots(1) },
             y: strided(&made.place),
             selected: layer.selected,
@@ -88,11 +88,11 @@ impl Lowering<'_> {
     }
 
     fn grouping(&self, layer: &Grouped<'_>) -> Kernel {
-        let ExpertsSpec { experts, used, .. } = layer.spec;
+        let ExpertsSpec { experts, top_k, .. } = layer.spec;
         let group = Group {
             workgroup: WORKGROUP.min(self.traits.workgroup),
             experts,
-            top_k: used,
+            top_k,
             tile: tiles::SLOTS,
             rows: layer.x.shape.rows.into(),
             selected: layer.selected,
@@ -127,7 +127,7 @@ impl Lowering<'_> {
         form: Form,
         out_stride: usize,
     ) -> Kernel {
-        let ExpertsSpec { experts, used, .. } = layer.spec;
+        let ExpertsSpec { experts, top_k, .. } = layer.spec;
         // An expert has few rows, so tiles are small.
         let (coop_tile, patch) = tiles::coop_tile(self.traits, 0, x.width);
         let tile = if form == Form::F16 { coop_tile } else { tiles::tile(self.traits) };
@@ -141,7 +141,7 @@ impl Lowering<'_> {
             parts,
             experts: Some(TiledExperts { count: experts, gathers: x.gathers }),
         };
-        let tiles = Count::Tiles { rows: layer.x.shape.rows, top_k: used, tile: tile.tokens, experts };
+        let tiles = Count::Tiles { rows: layer.x.shape.rows, top_k, tile: tile.tokens, experts };
         let groups = [tiles, Count::Fixed(blocks), Count::Fixed(1)];
         self.tiled(product, (form == Form::F16).then_some((patch, x.f16)), x.rows.rows, groups)
     }
@@ -153,7 +153,7 @@ impl Lowering<'_> {
         let target = Target {
             forms: &forms,
             width: layer.stacks[0].rows,
-            count: Count::Slots { rows: layer.x.shape.rows, top_k: layer.spec.used },
+            count: Count::Slots { rows: layer.x.shape.rows, top_k: layer.spec.top_k },
             y: gate,
             y_q8: Resource::SlotQ8,
             y_f16: HalfOutput { stride, rows: Resource::SlotF16, scales: Resource::SlotF16Scale },

@@ -168,7 +168,7 @@ impl<'a> Lowering<'a> {
             Op::ShortConv(spec) => self.short_conv(name, step, &made[0], spec),
             Op::GatedDelta(spec) => self.gated_delta(name, step, &made[0], spec),
             Op::SelectOutputs => self.select(name, step, &made[0]),
-            Op::Route { used } => self.route(name, step, &made[0], *used),
+            Op::Route { top_k } => self.route(name, step, &made[0], *top_k),
             Op::Experts(spec) => self.experts(name, step, &made[0], *spec),
         }
     }
@@ -202,7 +202,7 @@ impl<'a> Lowering<'a> {
 
     fn forms_read(&self, step: &PlanStep, operand: usize) -> Result<Forms> {
         if let Op::Experts(spec) = &step.op {
-            return self.forms_of_experts(step, operand, spec.used);
+            return self.forms_of_experts(step, operand, spec.top_k);
         }
         if operand > 0 || step.matrices().is_empty() {
             return Ok(Forms::from([Form::F32]));

@@ -114,9 +114,9 @@ impl Case {
 
     /// Experts that a softmax chooses, and then those that other weights do.
     pub fn experts(&mut self, of: &Experts) {
-        let spec = ExpertsSpec { experts: 5, used: 2, activation: of.activation };
+        let spec = ExpertsSpec { experts: 5, top_k: 2, activation: of.activation };
         let (mut x, logits) = (self.rows(WIDTH), self.rows(spec.experts));
-        let chosen = self.builder.route(logits, spec.used);
+        let chosen = self.builder.route(logits, spec.top_k);
         let factors = self.builder.constant(vec![0.5; spec.experts]);
         let others = self.builder.mul(chosen, factors);
         for weights in [chosen, others] {

@@ -76,9 +76,9 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
         Op::RmsNorm { eps } => operands(op, inputs).map(|[x, w]| rms_norm(x, w, f64::from(*eps))),
         Op::Rope(spec) => operands(op, inputs).map(|[x, frequencies]| rope(spec, x, frequencies)),
         Op::Attention(spec) => operands(op, inputs).map(|[q, k, v]| attention(spec, q, k, v)),
-        Op::Route { used } => {
+        Op::Route { top_k } => {
             let [logits] = operands(op, inputs)?;
-            Ok(Matrix::of(logits.width, logits.rows().map(|row| route(row, *used))))
+            Ok(Matrix::of(logits.width, logits.rows().map(|row| route(row, *top_k))))
         }
         Op::Experts(spec) => match inputs {
             [x, weights, matrices @ ..] => Ok(experts(spec, x, weights, matrices)),

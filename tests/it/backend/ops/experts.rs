@@ -17,11 +17,11 @@ const TOKENS: [usize; 6] = [1, 2, 5, 9, 33, 70];
 const VOCABULARY: usize = 24;
 
 pub fn route() -> Vec<Case> {
-    let case = |&(width, used): &(usize, usize)| {
+    let case = |&(width, top_k): &(usize, usize)| {
         let mut m = Maker::new(20);
         let logits = m.normal_rows(width, VOCABULARY);
-        let weights = m.b.route(logits, used);
-        m.finish(format!("route {used} of {width}"), weights, steps_of(&TOKENS, VOCABULARY), SINGLE)
+        let weights = m.b.route(logits, top_k);
+        m.finish(format!("route {top_k} of {width}"), weights, steps_of(&TOKENS, VOCABULARY), SINGLE)
     };
     let mut cases: Vec<_> =
         [(1, 1), (2, 1), (5, 5), (8, 2), (17, 4), (33, 8), (128, 8), (300, 10)].iter().map(case).collect();
@@ -43,8 +43,8 @@ struct Sizes([usize; 4]);
 
 impl Sizes {
     fn spec(self, activation: Activation) -> ExpertsSpec {
-        let Self([_, _, experts, used]) = self;
-        ExpertsSpec { experts, used, activation }
+        let Self([_, _, experts, top_k]) = self;
+        ExpertsSpec { experts, top_k, activation }
     }
 }
 
@@ -68,10 +68,10 @@ pub fn experts(dtype: DType) -> Vec<Case> {
 
 fn case(dtype: DType, activation: Activation, gate_up: &dyn Fn(&mut Maker) -> Vec<ValueId>) -> Case {
     let sizes = sizes(dtype);
-    let Sizes([hidden, ffn, experts, used]) = sizes;
+    let Sizes([hidden, ffn, experts, top_k]) = sizes;
     let mut m = Maker::new(22);
     let (x, logits) = (m.exact_rows(hidden, VOCABULARY), m.normal_rows(experts, VOCABULARY));
-    let weights = m.b.route(logits, used);
+    let weights = m.b.route(logits, top_k);
     let mut matrices = gate_up(&mut m);
     matrices.push(m.random_weight(dtype, experts * hidden, ffn));
     let y = m.b.experts(x, weights, &matrices, sizes.spec(activation));

@@ -9,7 +9,7 @@ use crate::support::gguf_file::Folder;
 #[test]
 fn unknown_model_types_are_refused() {
     assert_eq!(setting("qwen3", "model_type", None), "config.json: `model_type` is missing");
-    assert_eq!(setting("qwen3", "model_type", json!(7)), "config.json: `model_type` is `7`: a name is wanted");
+    assert_eq!(setting("qwen3", "model_type", json!(7)), "config.json: `model_type` is `7`, but a name is expected");
     let message = setting("qwen3", "model_type", json!("mamba"));
     assert!(message.starts_with("architecture `mamba` is not supported yet; supported: gemma, "), "{message}");
     assert!(setting("qwen3", "model_type", json!("qwen2_moe")).contains("not supported yet"));
@@ -27,7 +27,7 @@ fn sizes_and_constants_out_of_range_are_refused() {
         for value in [json!(-1), json!(1.5), json!("2"), json!([2]), json!(true), json!(1_u64 << 40)] {
             let message = setting("qwen3", key, value.clone());
             let start = format!("config.json: `{key}` is `");
-            assert!(message.starts_with(&start) && message.contains("a whole number from 0 to"), "{value}: {message}");
+            assert!(message.starts_with(&start) && message.contains("an integer from 0 to"), "{value}: {message}");
         }
         for value in [0, u32::MAX] {
             let message = setting("qwen3", key, json!(value));
@@ -94,11 +94,12 @@ fn unsupported_settings_are_refused_by_name() {
         assert!(named, "{name}: {message}");
     }
     assert!(setting("qwen3", "quantization_config", json!({})).ends_with("use a GGUF file"));
-    let relu = "config.json: `hidden_act` is `relu`, which is not built yet for this architecture: silu or swish is";
+    let relu = "config.json: `hidden_act` is `relu`, but only silu or swish is supported for this architecture";
     assert_eq!(setting("qwen3", "hidden_act", json!("relu")), relu);
     // The list has another length than the number of layers.
     assert!(
-        setting("gemma2", "layer_types", json!(["full_attention"])).starts_with("config.json: `layer_types` is no")
+        setting("gemma2", "layer_types", json!(["full_attention"]))
+            .starts_with("config.json: `layer_types` is not an array")
     );
 }
 
@@ -177,7 +178,7 @@ fn unsupported_rope_parameters_are_refused() {
             assert!(named, "{parameters}: {message}");
         }
     }
-    assert_eq!(setting("llama", "rope_parameters", json!([])), "config.json: `rope_parameters` is no object");
+    assert_eq!(setting("llama", "rope_parameters", json!([])), "config.json: `rope_parameters` is not an object");
     let stretched = |key: &str, value: Value| {
         let mut parameters = tiny("phi3_long").json(CONFIG)["rope_parameters"].clone();
         parameters[key] = value;

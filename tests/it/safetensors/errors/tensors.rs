@@ -20,10 +20,10 @@ fn incomplete_and_uneven_expert_stacks_are_refused() {
     let twice = with(|tensor| tensor.name = "layers.0.mlp.experts.3.up_proj.weight".into());
     assert!(twice.contains("experts.3.up_proj.weight`: is the same part of the model as `"), "{twice}");
     let turned = with(|tensor| tensor.shape.reverse());
-    let start = format!("tensor `{name}`: has the shape [64, 32] as F32, but `model.layers.0.mlp.experts.0.up_proj");
+    let start = format!("tensor `{name}`: has shape [64, 32] as F32, but `model.layers.0.mlp.experts.0.up_proj");
     assert!(turned.starts_with(&start), "{turned}");
     let other = message_of(&tiny("qwen3moe").stored_as("BF16", |tensor| tensor == name));
-    assert!(other.starts_with(&format!("tensor `{name}`: has the shape [32, 64] as BF16, but `")), "{other}");
+    assert!(other.starts_with(&format!("tensor `{name}`: has shape [32, 64] as BF16, but `")), "{other}");
     let unknown = with(|tensor| tensor.name = "model.layers.0.mlp.experts.02.up_proj.weight".into());
     assert!(unknown.contains("number 3, but number 2 is missing") || unknown.contains("has no use for"), "{unknown}");
     let more = setting("qwen3moe", "num_local_experts", json!(8));
@@ -36,8 +36,8 @@ fn incomplete_and_uneven_expert_stacks_are_refused() {
         tensor.shape.push(1);
         message_of(&checkpoint)
     };
-    assert!(flat("0.linear_attn.A_log").contains("has the shape [4, 1], but must be a vector"));
-    assert!(flat("0.linear_attn.conv1d.weight").contains("but [channels, 1, taps] is wanted"));
+    assert!(flat("0.linear_attn.A_log").contains("has shape [4, 1], but a vector"));
+    assert!(flat("0.linear_attn.conv1d.weight").contains("but [channels, 1, taps] is expected"));
 }
 
 /// Removes each tensor of a layer in turn.

@@ -1,0 +1,259 @@
+//! Builds a model's graph: the graph builder, with look-ups of the model's tensors by name.
+
+use std::collections::HashMap;
+
+use super::{Config, Experts, LayerConfig, Model, RopeConfig};
+use crate::{
+    Error, Result,
+    graph::{Activation, Builder, ExpertsSpec, RopeSpec, RopeStyle, Scores, ValueId},
+    weights::{TensorSlice, Weight, Weights},
+};
+
+/// A graph under construction over a model's tensors. Each tensor is checked against the shape
+/// that the family expects when the family looks it up.
+pub(super) struct ModelBuilder<'a> {
+    /// The builder of single ops.
+    pub ops: Builder,
+    weights: &'a Weights,
+    /// The value of each tensor that has been looked up, so that a tensor is one value.
+    tensors: HashMap<TensorSlice, ValueId>,
+    frequencies: Vec<(RopeConfig, ValueId)>,
+}
+
+/// The matrix of a product.
+#[derive(Clone, Copy)]
+pub(super) struct Projection<'n> {
+    /// The tensor's name without `.weight`.
+    pub name: &'n str,
+    /// The number of rows, which is the width of the result.
+    pub rows: usize,
+}
+
+/// The sizes and the activation of a gated feed-forward network.
+#[derive(Clone, Copy)]
+pub(super) struct FeedForward {
+    /// The width of the residual stream.
+    pub hidden: usize,
+    /// The width between the two halves of the network.
+    pub ffn: usize,
+    /// The function of the gate.
+    pub activation: Activation,
+}
+
+impl<'a> ModelBuilder<'a> {
+    pub fn new(weights: &'a Weights) -> Self {
+        Self { ops: Builder::new(), weights, tensors: HashMap::new(), frequencies: vec![] }
+    }
+
+    /// Returns whether the file has a tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.weights.rows(name).is_some()
+    }
+
+    /// Returns a tensor of the shape `[rows, columns]`; a vector has one row.
+    pub fn weight(&mut self, slice: impl Into<TensorSlice>, rows: usize, columns: usize) -> Result<ValueId> {
+        let weight = self.weights.get(slice, &[rows, columns])?;
+        Ok(self.value_of(weight, rows, columns))
+    }
+
+    /// Returns an optional tensor like [`weight`](Self::weight), or `None` if the file has none.
+    pub fn optional_weight(
+        &mut self,
+        slice: impl Into<TensorSlice>,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Option<ValueId>> {
+        let found = self.weights.find(slice, &[rows, columns])?;
+        Ok(found.map(|weight| self.value_of(weight, rows, columns)))
+    }
+
+    /// Returns `x w^T` for the matrix `NAME.weight` `[rows, columns]`, plus `NAME.bias` if the file
+    /// has it.
+    pub fn linear(&mut self, x: ValueId, name: &str, rows: usize, columns: usize) -> Result<ValueId> {
+        let weight = self.weight(&format!("{name}.weight"), rows, columns)?;
+        let product = self.ops.matmul(x, weight);
+        let bias = self.optional_weight(&format!("{name}.bias"), 1, rows)?;
+        Ok(bias.map_or(product, |bias| self.ops.add(product, bias)))
+    }
+
+    /// Returns [`linear`](Self::linear) for each of several matrices, which the file may also have
+    /// joined, one after the other, in the tensor `joined`.
+    pub fn linears<const N: usize>(
+        &mut self,
+        x: ValueId,
+        joined: &str,
+        projections: [Projection<'_>; N],
+        columns: usize,
+    ) -> Result<[ValueId; N]> {
+        let all_rows = projections.iter().map(|projection| projection.rows).sum();
+        let are_joined = !self.has(&format!("{}.weight", projections[0].name))
+            && self.weights.rows(&format!("{joined}.weight")) == Some(all_rows);
+        let mut first = 0;
+        let mut results = [x; N];
+        for (result, Projection { name, rows }) in results.iter_mut().zip(projections) {
+            let slice = |suffix: &str| {
+                if are_joined {
+                    TensorSlice::rows(format!("{joined}.{suffix}"), first..first + rows)
+                } else {
+                    TensorSlice::from(&format!("{name}.{suffix}"))
+                }
+            };
+            let weight = self.weight(slice("weight"), rows, columns)?;
+            let bias = self.optional_weight(slice("bias"), 1, rows)?;
+            let product = self.ops.matmul(x, weight);
+            *result = bias.map_or(product, |bias| self.ops.add(product, bias));
+            first += rows;
+        }
+        Ok(results)
+    }
+
+    /// Returns the feed-forward network `down(f(gate x) * up x)` of the matrices `NAME_gate`,
+    /// `NAME_up` and `NAME_down` ([Shazeer 2020](https://arxiv.org/abs/2002.05202)). If the file
+    /// has no `NAME_gate`, the gate is the first half of `NAME_up`.
+    pub fn feed_forward(&mut self, x: ValueId, name: &str, network: FeedForward) -> Result<ValueId> {
+        let FeedForward { hidden, ffn, activation } = network;
+        let [gate, up] = [format!("{name}_gate"), format!("{name}_up")];
+        let projections = [&gate, &up].map(|name| Projection { name, rows: ffn });
+        let [gate, up] = self.linears(x, &up, projections, hidden)?;
+        let gate = self.ops.activate(activation, gate);
+        let product = self.ops.mul(gate, up);
+        self.linear(product, &format!("{name}_down"), hidden, ffn)
+    }
+
+    /// Returns a mixture of experts: the matrix `NAME_gate_inp` scores the experts, and the results
+    /// of the best are added up, weighted with the softmax of their scores
+    /// ([Jiang et al. 2024](https://arxiv.org/abs/2401.04088)).
+    pub fn mixture(
+        &mut self,
+        x: ValueId,
+        name: &str,
+        hidden: usize,
+        experts: &Experts,
+        activation: Activation,
+    ) -> Result<ValueId> {
+        let logits = self.linear(x, &format!("{name}_gate_inp"), experts.count, hidden)?;
+        let weights = self.ops.route(logits, experts.top_k);
+        self.experts(x, weights, name, hidden, experts, activation)
+    }
+
+    /// Returns the sum of the experts' results, weighted with `weights` `[rows, experts]`. The
+    /// matrices are `NAME_gate_exps`, `NAME_up_exps` and `NAME_down_exps`, or the first two joined
+    /// in `NAME_gate_up_exps`.
+    pub fn experts(
+        &mut self,
+        x: ValueId,
+        weights: ValueId,
+        name: &str,
+        hidden: usize,
+        experts: &Experts,
+        activation: Activation,
+    ) -> Result<ValueId> {
+        let &Experts { count, top_k, ffn } = experts;
+        let stack_name = |part: &str| format!("{name}_{part}_exps.weight");
+        let mut matrices = match self.optional_stack(&stack_name("gate_up"), count, 2 * ffn, hidden)? {
+            Some(gate_up) => vec![gate_up],
+            None => vec![
+                self.stack(&stack_name("gate"), count, ffn, hidden)?,
+                self.stack(&stack_name("up"), count, ffn, hidden)?,
+            ],
+        };
+        matrices.push(self.stack(&stack_name("down"), count, hidden, ffn)?);
+        Ok(self.ops.experts(x, weights, &matrices, ExpertsSpec { experts: count, top_k, activation }))
+    }
+
+    /// Returns a tensor of `count` matrices `[rows, columns]`, as one matrix.
+    fn stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<ValueId> {
+        let stack = self.optional_stack(name, count, rows, columns)?;
+        stack.ok_or_else(|| Error::tensor(name, "is missing from the file"))
+    }
+
+    fn optional_stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<Option<ValueId>> {
+        let found = self.weights.find(name, &[count, rows, columns])?;
+        Ok(found.map(|weight| self.value_of(weight, count * rows, columns)))
+    }
+
+    /// Returns the RMS norm of each group of `width` elements, with the weights `NAME.weight`.
+    pub fn rms_norm(&mut self, x: ValueId, name: &str, width: usize, eps: f32) -> Result<ValueId> {
+        let weight = self.weight(&format!("{name}.weight"), 1, width)?;
+        Ok(self.ops.rms_norm(x, weight, eps))
+    }
+
+    /// Returns the frequency of each pair of a head's elements, in radians per position.
+    pub fn frequencies(&mut self, rope: &RopeConfig) -> Result<ValueId> {
+        if let Some((_, known)) = self.frequencies.iter().find(|(known, _)| known == rope) {
+            return Ok(*known);
+        }
+        let mut frequencies = self.ops.constant(rope.frequencies());
+        if let Some(name) = rope.divisors {
+            let divisors = self.optional_weight(name, 1, rope.dim / 2)?;
+            frequencies = divisors.map_or(frequencies, |divisors| self.ops.div(frequencies, divisors));
+        }
+        self.frequencies.push((*rope, frequencies));
+        Ok(frequencies)
+    }
+
+    /// Returns a layer's queries, or queries and keys, rotated, and the layer's [`Scores`] with
+    /// YaRN's and LongRoPE's attention factor included.
+    pub fn rotate<const N: usize>(
+        &mut self,
+        layer: &LayerConfig,
+        style: RopeStyle,
+        mut heads: [ValueId; N],
+    ) -> Result<([ValueId; N], Scores)> {
+        let Some(rope) = &layer.rope else { return Ok((heads, layer.scores)) };
+        let frequencies = self.frequencies(rope)?;
+        let mut scores = layer.scores;
+        let factor = rope.score_factor();
+        if rope.dim == layer.head_dim {
+            // A part of the scale, the factor costs nothing.
+            scores.scale *= factor;
+        } else if factor != 1.0 {
+            heads[0] = self.scale_rotated(layer, rope, heads[0]);
+        }
+        let spec = RopeSpec { style, head_dim: layer.head_dim };
+        Ok((heads.map(|x| self.ops.rope(x, frequencies, spec)), scores))
+    }
+
+    /// Scales the rotated part of each query head by the factor of the scores.
+    fn scale_rotated(&mut self, layer: &LayerConfig, rope: &RopeConfig, queries: ValueId) -> ValueId {
+        let head = (0..layer.head_dim).map(|i| if i < rope.dim { rope.score_factor() } else { 1.0 });
+        let row: Vec<f32> = head.cycle().take(layer.heads * layer.head_dim).collect();
+        let row = self.ops.constant(row);
+        self.ops.mul(queries, row)
+    }
+
+    /// Returns every element times `factor`.
+    pub fn scale(&mut self, x: ValueId, factor: f32) -> ValueId {
+        if factor == 1.0 {
+            return x;
+        }
+        let factor = self.ops.constant([factor]);
+        self.ops.mul(x, factor)
+    }
+
+    /// Returns the embeddings of the step's tokens.
+    pub fn embedding(&mut self, config: &Config) -> Result<ValueId> {
+        let tokens = self.ops.tokens();
+        let table = self.weight("token_embd.weight", config.vocab_size, config.hidden)?;
+        let x = self.ops.embed(table, tokens);
+        Ok(self.scale(x, config.embedding_scale))
+    }
+
+    /// Returns the model whose output head reads `x`: a norm, then the matrix `output.weight` or,
+    /// if the file has none, the embedding.
+    pub fn finish(mut self, config: Config, x: ValueId) -> Result<Model> {
+        let x = self.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
+        // A row of `x` is shorter than a row of logits.
+        let x = self.scale(x, config.logit_scale);
+        let head = if self.has("output.weight") { "output" } else { "token_embd" };
+        let logits = self.linear(x, head, config.vocab_size, config.hidden)?;
+        let logits = config.logit_softcap.map_or(logits, |cap| self.ops.soft_cap(logits, cap));
+        Ok(Model { graph: self.ops.finish(logits)?, config })
+    }
+
+    fn value_of(&mut self, weight: Weight<'_>, rows: usize, columns: usize) -> ValueId {
+        let Weight { slice, dtype, .. } = weight;
+        let ops = &mut self.ops;
+        *self.tensors.entry(slice).or_insert_with_key(|slice| ops.weight(slice, dtype, rows, columns))
+    }
+}
