@@ -1,6 +1,7 @@
-//! Pages about programs that use inkstone.
+//! Explains how programs use inkstone.
 //!
-//! - [`threads_and_memory`]: clones, threads, async code; which parts of a model are shared, and when memory is freed.
+//! - [`threads_and_memory`]: clones, threads and async code; shared parts of a model, and the life of
+//!   its memory.
 //! - [`jobs`]: twelve common jobs, each as a short program.
 
 #[doc = include_str!("threads_and_memory.md")]
