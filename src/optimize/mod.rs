@@ -28,14 +28,16 @@ use crate::{
     weights::TensorSlice,
 };
 
+/// Returns the elements of an F32 weight of one row, by slice and width, or `None` to leave the weight in the graph.
+pub type FindVector = dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>>;
+
 /// The backend and the model that a graph is optimized for.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// Returns whether the backend has a kernel for a fused op. Every backend has all plain ops.
     pub supports: &'a dyn Fn(&FusedOp) -> bool,
-    /// Returns the elements of an F32 weight of one row and the given width; `None` leaves the
-    /// weight in the graph.
-    pub vector: &'a dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>>,
+    /// The model's vectors.
+    pub vector: &'a FindVector,
 }
 
 /// A rewrite of graphs.

@@ -5,13 +5,10 @@ use super::Answer;
 use super::Runner;
 #[cfg(all(feature = "chat", not(feature = "constrained")))]
 use super::tool_choice::refuse_forced_calls;
+#[cfg(feature = "chat")]
+use crate::chat::{ChatOptions, Message};
 #[cfg(feature = "constrained")]
 use crate::grammar::AfterReasoning;
-#[cfg(feature = "chat")]
-use crate::{
-    Error,
-    chat::{ChatOptions, Message},
-};
 use crate::{
     Result,
     generate::{Completion, GenerateOptions, GenerateRequest, Generation, Prompt, generate_many},
@@ -97,8 +94,8 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ChatTemplate`] if there is no template, or if it rejects the messages; otherwise as
-    /// [`generate`](Self::generate).
+    /// [`Error::ChatTemplate`](crate::Error::ChatTemplate) if there is no template, or if it
+    /// rejects the messages; otherwise as [`generate`](Self::generate).
     #[cfg(feature = "chat")]
     pub fn chat(&mut self, messages: &[Message], options: &GenerateOptions) -> Result<Answer<'_>> {
         self.chat_with(messages, &ChatOptions::default(), options)
@@ -131,13 +128,13 @@ impl Runner {
     /// ```
     ///
     /// # Errors
-    /// As [`chat`](Self::chat); [`Error::ChatTemplate`] also if the template never reads an option
-    /// that is set, or shows no known format of tool calls; [`Error::Argument`] for a tool with a
-    /// schema that calls cannot be checked against, for a choice of a tool that is not offered, for
-    /// a choice that forces a call without the feature `constrained`, and for tools together with
-    /// [`GenerateOptions::grammar`] unless the choice is
-    /// [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar` for a tool choice with
-    /// a schema that a grammar cannot express.
+    /// As [`chat`](Self::chat); [`Error::ChatTemplate`](crate::Error::ChatTemplate) also if the
+    /// template never reads an option that is set, or shows no known format of tool calls;
+    /// [`Error::Argument`](crate::Error::Argument) for a tool with a schema that calls cannot be
+    /// checked against, for a choice of a tool that is not offered, for a choice that forces a call
+    /// without the feature `constrained`, and for tools together with [`GenerateOptions::grammar`]
+    /// unless the choice is [`ToolChoice::None`](crate::chat::ToolChoice::None); `Error::Grammar`
+    /// for a tool choice with a schema that a grammar cannot express.
     #[cfg(feature = "chat")]
     pub fn chat_with(
         &mut self,
@@ -146,7 +143,7 @@ impl Runner {
         options: &GenerateOptions,
     ) -> Result<Answer<'_>> {
         if messages.is_empty() {
-            return Err(Error::argument("messages", "must not be empty: pass at least one message"));
+            return Err(crate::Error::argument("messages", "must not be empty: pass at least one message"));
         }
         let template = self.chat_template()?;
         let prompt = template.prompt(messages, chat, &self.tokenizer)?;
