@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Returns the elements of an F32 weight of one row, by slice and width, or `None` to leave the weight in the graph.
-pub type FindVector = dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>>;
+pub type FindVector<'a> = dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>> + 'a;
 
 /// The backend and the model that a graph is optimized for.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ pub struct Target<'a> {
     /// Returns whether the backend has a kernel for a fused op. Every backend has all plain ops.
     pub supports: &'a dyn Fn(&FusedOp) -> bool,
     /// The model's vectors.
-    pub vector: &'a FindVector,
+    pub vector: &'a FindVector<'a>,
 }
 
 /// A rewrite of graphs.
