@@ -51,9 +51,9 @@ impl OfferedTools {
             return Err(format!("names `{name}`, which is not among the tools offered: {}", self.names()));
         };
         match &self.choice {
-            Some(ToolChoice::None) => return Err("is not allowed, because the tool choice is `None`".to_owned()),
+            Some(ToolChoice::None) => return Err("is not allowed, because the choice of tools is `None`".to_owned()),
             Some(ToolChoice::Named(only)) if only != name => {
-                return Err(format!("names `{name}`, but the tool choice is `{only}`"));
+                return Err(format!("names `{name}`, but the choice of tools is `{only}`"));
             }
             _ if calls_before > 0 && !self.parallel => {
                 return Err("is not the first of its answer, but parallel tool calls are disabled".to_owned());

@@ -282,9 +282,9 @@ fn additional_properties(
 fn unknown_key(named: Option<&Map<String, Value>>) -> String {
     let known: Vec<String> = named.into_iter().flat_map(Map::keys).map(|key| format!("`{key}`")).collect();
     if known.is_empty() {
-        return "is not a known property: the object has none".to_owned();
+        return "is not known: no properties are allowed".to_owned();
     }
-    format!("is not a known property: the object has {}", known.join(", "))
+    format!("is not known: known are {}", known.join(", "))
 }
 
 fn prefix_items(

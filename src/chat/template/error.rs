@@ -11,10 +11,7 @@ pub(super) fn template_error(error: minijinja::Error) -> Error {
     let what = match error.kind() {
         // From version 3.1, minijinja subtracts the bytes that steps allocate from the fuel.
         ErrorKind::OutOfFuel => {
-            format!(
-                "takes too many steps or makes more than {} MB: shorten the conversation or correct the template",
-                MAX_TOTAL >> 20
-            )
+            format!("takes too many steps or makes more than {} MB, and may never end", MAX_TOTAL >> 20)
         }
         ErrorKind::WriteFailure => {
             format!("writes more than {} MB: shorten the conversation or correct the template", MAX_TEXT >> 20)

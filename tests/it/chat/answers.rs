@@ -155,7 +155,7 @@ const WRONG: [(&str, &str, &str, &str, &str); 14] = [
     (
         "TaggedJson",
         "<tool_call>{\"name\": \"stop\", \"arguments\": [1]}</tool_call>",
-        "no object",
+        "not an object",
         "<tool_call>{\"name\": \"stop\", \"arguments\": [1]}</tool_call>",
         "",
     ),
@@ -186,7 +186,7 @@ const WRONG: [(&str, &str, &str, &str, &str); 14] = [
     ),
     ("Pythonic", "[stop(1)]", "without the name", "[stop(1)]", ""),
     ("Gemma4", "<|tool_call>call:stop{n:}<tool_call|>", "lacks a value", "<|tool_call>call:stop{n:}<tool_call|>", ""),
-    ("Mistral", "[TOOL_CALLS]stop[ARGS]{1}So.", "no JSON object", "[TOOL_CALLS]stop[ARGS]{1}", "So."),
+    ("Mistral", "[TOOL_CALLS]stop[ARGS]{1}So.", "not a JSON object", "[TOOL_CALLS]stop[ARGS]{1}", "So."),
     ("ToolCode", "```tool_code\nstop(n=1", "is not finished", "```tool_code\nstop(n=1", ""),
 ];
 

@@ -81,7 +81,7 @@ fn call(cursor: &mut CallCursor<'_>) -> Result<ToolCall, String> {
     let arguments = cursor.list(")", |cursor| {
         let key = cursor.name()?;
         if !cursor.eat("=") {
-            return Err(format!("has `{key}` where `name=value` must be"));
+            return Err(format!("has `{key}` without the name of an argument"));
         }
         Ok((key.to_owned(), parse(cursor)?))
     })?;
