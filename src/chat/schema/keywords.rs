@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{ValueChecker, Violation, equal, number, pattern, resolve};
+use super::{
+    checker::{ValueChecker, Violation, equal, resolve},
+    number, pattern,
+};
 
 pub(super) struct Keyword {
     pub name: &'static str,

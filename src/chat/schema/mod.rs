@@ -3,6 +3,7 @@
 //! The check covers the keywords in [`keywords::KEYWORDS`], as draft 2020-12 defines them, and
 //! OpenAPI's `nullable`. Other keywords are ignored, as JSON Schema requires for unknown keywords.
 
+mod checker;
 mod keywords;
 mod number;
 mod pattern;
@@ -10,50 +11,17 @@ mod pattern;
 mod tests;
 mod usable;
 
-use std::{borrow::Cow, cell::Cell};
+use std::cell::Cell;
 
 use serde_json::{Map, Value};
 
+use self::checker::ValueChecker;
 #[cfg(feature = "constrained")]
 pub(super) use self::pattern::{ascii_classes, pattern_matches_empty};
-pub(super) use self::usable::refuse_unusable;
-
-/// The deepest nesting of schemas in one check.
-const MAX_DEPTH: usize = 256;
-
-/// The largest number of schema applications in one check; references can double it at each level.
-const MAX_STEPS: usize = 100_000;
-
-/// A place in a value that is not valid, and the reason.
-#[derive(Debug)]
-pub(super) struct Violation {
-    /// Keys and indices, the innermost first.
-    path: Vec<String>,
-    /// The reason; it completes the sentence "the value ..".
-    pub reason: String,
-}
-
-impl Violation {
-    pub fn new(reason: impl Into<String>) -> Self {
-        Self { path: vec![], reason: reason.into() }
-    }
-
-    fn at_key(mut self, key: &str) -> Self {
-        self.path.push(format!(".{key}"));
-        self
-    }
-
-    fn at_index(mut self, index: usize) -> Self {
-        self.path.push(format!("[{index}]"));
-        self
-    }
-
-    /// Returns the path, as in `days[0].hour`; empty for the whole value.
-    pub fn path(&self) -> String {
-        let path: String = self.path.iter().rev().map(String::as_str).collect();
-        path.strip_prefix('.').map(str::to_owned).unwrap_or(path)
-    }
-}
+pub(super) use self::{
+    checker::{Violation, equal, resolve},
+    usable::refuse_unusable,
+};
 
 /// Checks a value against a schema that [`refuse_unusable`] has accepted.
 pub(super) fn check(schema: &Value, value: &Value) -> Result<(), Violation> {
@@ -62,74 +30,16 @@ pub(super) fn check(schema: &Value, value: &Value) -> Result<(), Violation> {
 
 /// Checks a value against `schema`, a part of `root`, within which references are resolved.
 pub(super) fn check_within(root: &Value, schema: &Value, value: &Value) -> Result<(), Violation> {
-    ValueChecker { root, depth: 0, steps: &Cell::new(0) }.check(schema, value)
+    ValueChecker::new(root, &Cell::new(0), check_keywords).check(schema, value)
 }
 
-/// Returns the schema of a local reference: `#`, or `#/` and a JSON pointer.
-pub(super) fn resolve<'s>(root: &'s Value, reference: &str) -> Option<&'s Value> {
-    root.pointer(&percent_decoded(reference.strip_prefix('#')?))
-}
-
-fn percent_decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return text.into();
+fn check_keywords(checker: ValueChecker<'_>, schema: &Map<String, Value>, value: &Value) -> Result<(), Violation> {
+    if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
+        return Ok(());
     }
-    let mut bytes = vec![];
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let code = after.get(..2).and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
-        let (byte, length) = code.filter(|_| first == b'%').map_or((first, 1), |code| (code, 3));
-        bytes.push(byte);
-        rest = &rest[length..];
+    let present = keywords::KEYWORDS.iter().filter_map(|keyword| Some((keyword, schema.get(keyword.name)?)));
+    for (keyword, argument) in present {
+        (keyword.check)(checker, schema, argument, value)?;
     }
-    String::from_utf8_lossy(&bytes).into_owned().into()
-}
-
-/// Returns whether two values are equal; numbers are compared by value, so that `1` equals `1.0`.
-pub(super) fn equal(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(left), Value::Number(right)) => number::compare(left, right).is_eq(),
-        (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
-        }
-        (Value::Object(left), Value::Object(right)) => {
-            let found = |(key, value): (&String, &Value)| right.get(key).is_some_and(|right| equal(value, right));
-            left.len() == right.len() && left.iter().all(found)
-        }
-        _ => left == right,
-    }
-}
-
-/// A check against the schema `root`.
-#[derive(Clone, Copy)]
-struct ValueChecker<'c> {
-    root: &'c Value,
-    depth: usize,
-    steps: &'c Cell<usize>,
-}
-
-impl ValueChecker<'_> {
-    fn check(mut self, schema: &Value, value: &Value) -> Result<(), Violation> {
-        self.depth += 1;
-        self.steps.set(self.steps.get() + 1);
-        if self.depth > MAX_DEPTH || self.steps.get() > MAX_STEPS {
-            return Err(Violation::new("is too deep or too large to be checked against its schema"));
-        }
-        match schema {
-            Value::Object(schema) => self.check_keywords(schema, value),
-            Value::Bool(false) => Err(Violation::new("is not allowed")),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_keywords(self, schema: &Map<String, Value>, value: &Value) -> Result<(), Violation> {
-        if value.is_null() && schema.get("nullable") == Some(&Value::Bool(true)) {
-            return Ok(());
-        }
-        let present = keywords::KEYWORDS.iter().filter_map(|keyword| Some((keyword, schema.get(keyword.name)?)));
-        for (keyword, argument) in present {
-            (keyword.check)(self, schema, argument, value)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    MAX_DEPTH,
+    checker::MAX_DEPTH,
     keywords::{Argument, KEYWORDS, TYPES},
     pattern, resolve,
 };
