@@ -35,8 +35,10 @@ pub struct Target<'a> {
     pub supports: &'a dyn Fn(&FusedOp) -> bool,
     /// Returns the elements of an F32 weight of one row and the given width; `None` leaves the
     /// weight in the graph.
-    pub vector: &'a dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>>,
+    pub vector: &'a VectorLookup<'a>,
 }
+
+type VectorLookup<'a> = dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>> + 'a;
 
 /// A rewrite of graphs.
 pub trait Pass: Sync {
