@@ -1,4 +1,4 @@
-//! Weights by name: the formats that are computed on, with the shapes that are expected.
+//! Tests weights: look-ups by name, rows and shape, and the errors for tensors that cannot be used.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn from_file(file: &GgufFile) -> Weights {
 }
 
 fn small() -> Weights {
-    // The halves and the bfloats are 1, -2 and 0.5.
+    // 1, -2 and 0.5 as F16 and as BF16.
     let halves = [0x00, 0x3c, 0x00, 0xc0, 0x00, 0x38];
     let bfloats = [0x80, 0x3f, 0x00, 0xc0, 0x00, 0x3f];
     let file = GgufFile::new()
@@ -40,7 +40,7 @@ fn message<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 }
 
 #[test]
-fn a_weight_is_a_view_of_its_bytes() {
+fn weights_give_access_to_the_files_bytes() {
     let weights = small();
     let matrix = weights.get("matrix", &[2, 3]).unwrap();
     assert_eq!((matrix.slice.to_string().as_str(), matrix.dtype), ("matrix", DType::F32));
@@ -76,7 +76,7 @@ fn slices_are_rows_of_a_tensor() {
     assert!(message(weights.get(TensorSlice::rows("absent", 0..1), &[1, 3])).contains("`absent[0..1]`: is missing"));
 }
 
-/// Each slice of a widened vector has its own elements, in whatever order slices and vector are read.
+/// Slices of a vector that is widened on first use have their own elements.
 #[test]
 fn slices_of_vectors_read_as_f32() {
     for name in ["single", "half", "bfloat"] {
@@ -121,13 +121,13 @@ fn vectors_of_every_float_format_read_as_f32() {
         assert_eq!(weights.vector(name, 3).unwrap(), [1.0, -2.0, 0.5], "{name}");
     }
     assert_eq!(weights.find_vector("absent", 3).unwrap(), None);
-    // In place, where nothing need be widened.
+    // An F32 vector is not copied.
     let bytes = weights.get("single", &[3]).unwrap().bytes();
     assert_eq!(weights.vector("single", 3).unwrap().as_ptr().addr(), bytes.as_ptr().addr());
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn errors_name_the_tensor_and_the_cause() {
     let weights = small();
     assert_eq!(message(weights.get("absent", &[3])), "tensor `absent`: is missing from the file");
     assert_eq!(message(weights.vector("absent", 3)), "tensor `absent`: is missing from the file");
