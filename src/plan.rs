@@ -116,7 +116,7 @@ impl Plan {
     pub fn new(graph: &Graph) -> Result<Self> {
         graph.verify()?;
         let Lifetimes { lifetimes, by_value } = Lifetimes::new(graph);
-        let Slots { slots, by_lifetime } = Slots::assign(&lifetimes);
+        let SlotAssignment { slots, by_lifetime } = SlotAssignment::new(&lifetimes);
         let place = |id: ValueId| {
             let lifetime = by_value[id.index()]?;
             Some(Place { slot: by_lifetime[lifetime], shape: graph.shape(id) })
@@ -239,17 +239,17 @@ fn last_reads(graph: &Graph) -> Vec<usize> {
     last
 }
 
-struct Slots {
+struct SlotAssignment {
     slots: Vec<Slot>,
     by_lifetime: Vec<SlotId>,
 }
 
-impl Slots {
+impl SlotAssignment {
     /// Assigns a slot to each lifetime, greedily by size, after [Pisarchyk and Lee
     /// 2020](https://arxiv.org/abs/2001.03288). Wide lifetimes come first, so that a slot never has
     /// to grow, and each gets the narrowest free slot. Among equally wide lifetimes the longest
     /// come first, since short ones fit the gaps between them.
-    fn assign(lifetimes: &[Lifetime]) -> Self {
+    fn new(lifetimes: &[Lifetime]) -> Self {
         let mut order: Vec<usize> = (0..lifetimes.len()).collect();
         order.sort_by_key(|index| {
             let Lifetime { shape, first, last } = lifetimes[*index];

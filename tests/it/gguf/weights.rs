@@ -76,7 +76,7 @@ fn slices_are_rows_of_a_tensor() {
     assert!(message(weights.get(TensorSlice::rows("absent", 0..1), &[1, 3])).contains("`absent[0..1]`: is missing"));
 }
 
-/// Each slice of a widened vector has its own elements, in whatever order slices and vector are read.
+/// Slices of a vector that is widened on first use have their own elements.
 #[test]
 fn slices_of_vectors_read_as_f32() {
     for name in ["single", "half", "bfloat"] {
