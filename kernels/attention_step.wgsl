@@ -38,7 +38,7 @@
 //
 // Buffers:
 //   q: f32
-//   cache: u32, written if there is `new` - the layer's pages
+//   cache: u32, written by some - the layer's pages
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
 //   parts: f32, written - for each split and head its maximum, its total, and its sums, `[tokens, splits, heads, dim + 2]`

@@ -22,7 +22,6 @@
 //   x_q8.norm: PendingNorm? - the norm that the rows lack
 //   x_q8.norm.eps: F32 - added to the mean square
 //   x_q8.norm.reciprocal: F32 - 1 / the elements of a row
-//   x_f32: Buffer? - the rows x as f32, if a matrix has floats
 //   x_stride: u32 - elements from row to row of `x_f32`
 //   parts: FewPart[] - the matrices w
 //   parts[].matrix: PackedMatrix - the matrix

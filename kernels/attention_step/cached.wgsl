@@ -1,4 +1,4 @@
-// Reads the cache; part of `attention_step.wgsl`.
+// Reads the cache; part of `attention_step.wgsl`, whose parameters it reads.
 {% if cache.format == "f32" %}
 fn unpacked(word: u32) -> f32 {
     return bitcast<f32>(word);

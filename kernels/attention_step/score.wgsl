@@ -1,4 +1,4 @@
-// Multiplies queries with keys, and asks for the first values; part of `attention_step.wgsl`.
+// Multiplies queries with keys, and asks for the first values; part of `attention_step.wgsl`, whose parameters it reads.
     {% if new %}
     {% if subgroup %}
     if subgroup == 0u {

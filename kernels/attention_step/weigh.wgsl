@@ -1,4 +1,4 @@
-// Makes weights of scores; part of `attention_step.wgsl`.
+// Makes weights of scores; part of `attention_step.wgsl`, whose parameters it reads.
     {% set rounds = (shape.split + shape.workgroup - 1) // shape.workgroup %}
     {% for n in range(rounds) %}
     var weight{{n}} = Heads({{lowest}});

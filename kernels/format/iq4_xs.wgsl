@@ -1,4 +1,7 @@
 // IQ4_XS: 16 bytes of indices a unit, then 8 bytes for eight units: scale, the scales' high bits, their low bits.
+//
+// Parameters:
+//   matrix: PackedMatrix - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let g = i % 8u;

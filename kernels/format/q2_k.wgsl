@@ -1,5 +1,8 @@
 // Q2_K: 8 bytes of codes a unit, then scale and minimum of each half in four bits each, then the scales of both for
 // eight units.
+//
+// Parameters:
+//   matrix: PackedMatrix - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let d = unpack2x16float(small{{matrix.number}}[{{matrix.at[2]}}u + i / 8u]);

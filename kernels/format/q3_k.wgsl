@@ -1,5 +1,8 @@
 // Q3_K: 8 bytes of low bits a unit, then a word of high bits, then the scales' low bits (two words) and high bits (one)
 // for eight units, then their half-precision scale.
+//
+// Parameters:
+//   matrix: PackedMatrix - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let block = i / 8u;

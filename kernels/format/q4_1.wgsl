@@ -1,4 +1,7 @@
 // Q4_1: 16 bytes of codes a unit, then scale and minimum of each unit, in half precision.
+//
+// Parameters:
+//   matrix: PackedMatrix - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let dm = unpack2x16float(small{{matrix.number}}[{{matrix.at[1]}}u + i]);

@@ -1,4 +1,7 @@
 // Q5_1: 16 bytes of low bits a unit, then a word of high bits, then scale and minimum in half precision.
+//
+// Parameters:
+//   matrix: PackedMatrix - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let dm = unpack2x16float(small{{matrix.number}}[{{matrix.at[2]}}u + i]);

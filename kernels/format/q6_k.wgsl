@@ -1,5 +1,8 @@
 // Q6_K: 16 bytes of low bits a unit, then 8 of high bits, then two signed scales, then a half-precision scale of the
 // scales for eight units.
+//
+// Parameters:
+//   matrix: PackedMatrix - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let d = half_of(small{{matrix.number}}[{{matrix.at[3]}}u + i / 16u], i / 8u);

@@ -90,7 +90,7 @@ impl Templates {
         rendered.map_err(|error| failed(name, &error))
     }
 
-    /// The parsed templates.
+    /// Returns the parsed templates.
     #[cfg(test)]
     pub fn environment(&self) -> &Environment<'static> {
         &self.0

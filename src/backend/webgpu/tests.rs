@@ -39,7 +39,7 @@ const PLAIN: Traits = Traits {
     split: 1024,
 };
 
-const ADAPTERS: [Traits; 6] = [
+pub(super) const ADAPTERS: [Traits; 6] = [
     PLAIN,
     Traits { matrices: true, workgroup_bytes: 48 << 10, ..PLAIN },
     Traits { subgroup: Some(8), workgroup: 512, ..PLAIN },
@@ -176,7 +176,7 @@ fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheT
     Ok(sources)
 }
 
-fn translate(source: &str, traits: &Traits) {
+pub(super) fn translate(source: &str, traits: &Traits) {
     let module = naga::front::wgsl::parse_str(source).unwrap_or_else(|e| panic!("{}", e.emit_to_string(source)));
     let everywhere = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16 | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     let uses_matrices = source.contains("coop_mat");

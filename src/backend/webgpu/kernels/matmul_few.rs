@@ -27,8 +27,9 @@ pub struct MatMulFew {
     pub x_q8: Option<Q8Input>,
     /// Elements from the start of a row of f32 to the start of the next.
     pub x_stride: usize,
-    /// The rows as f32, if a part has floats.
-    pub x_f32: Option<Buffer>,
+    /// The buffer of the rows as f32, if a part has floats.
+    #[serde(skip)]
+    pub x_f32: Option<Resource>,
     /// The matrices. All have the same columns.
     pub parts: Vec<FewPart>,
     /// What is done with the products.
@@ -136,7 +137,7 @@ impl Template for MatMulFew {
         let mut bindings = vec![];
         bindings.extend(self.experts.as_ref().map(|experts| reads("selected", "vec2<u32>", experts.selected)));
         bindings.extend(self.x_q8.map(|x| reads("x_q8", "vec4<u32>", x.rows)));
-        bindings.extend(self.x_f32.map(|x| reads("x_f32", "vec4<f32>", x.0)));
+        bindings.extend(self.x_f32.map(|x| reads("x_f32", "vec4<f32>", x)));
         bindings.extend(self.parts.iter().flat_map(|part| part.matrix.bindings()));
         if let Finish::Add { rows, .. } = self.finish {
             bindings.push(reads("residual", "f32", rows));

@@ -14,6 +14,8 @@ mod recurrent;
 mod rows;
 mod sampling;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 pub(super) use self::{
     attention::{

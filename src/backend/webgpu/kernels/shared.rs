@@ -115,9 +115,9 @@ impl Norm {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Records {
     /// The first word of the first record.
-    at: usize,
+    pub at: usize,
     /// Words of a record.
-    words: usize,
+    pub words: usize,
 }
 
 impl From<&Layout> for Records {

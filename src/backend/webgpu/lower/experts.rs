@@ -192,7 +192,7 @@ impl Lowering<'_> {
             columns: half.columns,
             x_q8: coded(true).then_some(Q8Input { norm: None, rows: half.x_q8 }),
             x_stride: half.x_f32.stride,
-            x_f32: coded(false).then_some(Buffer(half.x_f32.rows)),
+            x_f32: coded(false).then_some(half.x_f32.rows),
             parts: half.stacks.iter().enumerate().map(part).collect(),
             finish: Finish::Store,
             y_q8: None,

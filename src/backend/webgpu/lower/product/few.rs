@@ -84,7 +84,7 @@ impl Lowering<'_> {
             columns: x.shape.width,
             x_q8: coded(true).then_some(q8_input),
             x_stride: stride(x),
-            x_f32: coded(false).then_some(Buffer(slot(x))),
+            x_f32: coded(false).then(|| slot(x)),
             parts,
             finish,
             y_q8: q8.map(|Q8Result { rows, blocks, norm }| Q8Output { blocks, norm: norm.map(Buffer), rows }),

@@ -1,0 +1,98 @@
+//! Samples of kernels of ops that carry a state.
+
+use super::{Sample, all, rows};
+use crate::backend::webgpu::{
+    kernel::Resource,
+    kernels::{
+        ChunkShape, Delta, F32, GatedDelta, GatedDeltaChunks, GatedDeltaPass, RunTable, ShortConv, recurrent::KeyOrder,
+        tests::choices::Choices,
+    },
+    lower::MIX,
+    step::{CHUNK, Layout},
+};
+
+fn runs() -> RunTable {
+    let (frequencies, groups) = (vec![], vec![]);
+    let layout = Layout { max_tokens: 64, frequencies, block: 32, split_alone: 1024, groups, recurrent: true };
+    RunTable::from(&layout)
+}
+
+fn delta(choices: &mut Choices, head_dim: usize) -> Delta {
+    Delta {
+        key_heads: 2,
+        value_heads: 4,
+        order: choices.of("order", &all!(KeyOrder: Tiled, Grouped)),
+        head_dim,
+        eps: F32(1e-6),
+        qkv: rows(8 * head_dim),
+        gate_stride: 64,
+        y: rows(4 * head_dim),
+        alpha: Resource::Slot(1),
+        beta: Resource::Slot(2),
+        a: Resource::Slot(3),
+        dt: Resource::Slot(4),
+    }
+}
+
+fn chunk(choices: &mut Choices, head_dim: usize) -> ChunkShape {
+    let depths = [16, 32, 64, 128].into_iter().filter(|depth| head_dim % depth == 0).collect::<Vec<_>>();
+    ChunkShape { workgroup: 256, tokens: CHUNK, depth: choices.of("depth", &depths), mix_words: MIX }
+}
+
+impl Sample for ShortConv {
+    fn sample(choices: &mut Choices) -> Self {
+        Self {
+            workgroup: 64,
+            chunked: choices.flag("chunked"),
+            channels: 192,
+            taps: choices.of("taps", &[2, 3, 4]),
+            at_once: 8,
+            runs: runs(),
+            state: 576,
+            x: rows(192),
+            y: rows(192),
+            weights: Resource::Slot(1),
+            states: Resource::State(0),
+        }
+    }
+}
+
+impl Sample for GatedDelta {
+    fn sample(choices: &mut Choices) -> Self {
+        let head_dim = choices.of("head_dim", &[16, 48, 128]);
+        Self {
+            workgroup: 64,
+            lanes: if head_dim % 32 == 0 { 8 } else { 4 },
+            after_long: choices.flag("after_long"),
+            shuffles: choices.flag("shuffles"),
+            delta: delta(choices, head_dim),
+            runs: runs(),
+            state: 4 * head_dim * head_dim,
+            states: Resource::State(0),
+        }
+    }
+}
+
+impl Sample for GatedDeltaChunks {
+    fn sample(choices: &mut Choices) -> Self {
+        let head_dim = choices.of("head_dim", &[48, 128]);
+        let mut chunk = chunk(choices, head_dim);
+        // Deeper slices have more loads than an invocation has registers for, and are not made.
+        chunk.depth = chunk.depth.min(32);
+        Self { chunk, delta: delta(choices, head_dim), runs: runs() }
+    }
+}
+
+impl Sample for GatedDeltaPass {
+    fn sample(choices: &mut Choices) -> Self {
+        let head_dim = choices.of("head_dim", &[48, 128]);
+        Self {
+            chunk: chunk(choices, head_dim),
+            columns: 16,
+            delta: delta(choices, head_dim),
+            runs: runs(),
+            state: 4 * head_dim * head_dim,
+            states: Resource::State(0),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Samples of kernels of rows, heads and elements.
+
+use super::{Sample, adapter, all, buffer, function, matrix, none_missing, records, rotation, rows};
+use crate::{
+    DType,
+    backend::webgpu::{
+        kernel::Resource,
+        kernels::{
+            ElementOp, Elementwise, HalfOutput, Heads, IdRange, InputName, Norm, Operator, RowInput, RowSource, Rows,
+            Second, Strided, tests::choices::Choices,
+        },
+    },
+};
+
+none_missing!(ElementOp: Copy, Binary, Activate, SoftCap, Slice);
+none_missing!(Second: Rows, Row, Number);
+
+impl Sample for Elementwise {
+    fn sample(choices: &mut Choices) -> Self {
+        let op = match choices.of("op", &[0, 1, 2, 3, 4]) {
+            0 => ElementOp::Copy,
+            1 => ElementOp::Binary {
+                operator: choices.of("operator", &all!(Operator: Add, Mul, Div)),
+                b: match choices.of("second", &[0, 1, 2]) {
+                    0 => Second::Rows { stride: 128, rows: Resource::Temp(1) },
+                    1 => Second::Row { row: Resource::Temp(1) },
+                    _ => Second::Number { number: Resource::Temp(1) },
+                },
+            },
+            2 => ElementOp::Activate { function: function(choices) },
+            3 => ElementOp::SoftCap { cap: 30.0.into() },
+            _ => ElementOp::Slice { first: 16, len: 16, every: 48 },
+        };
+        let a = choices.option("a", |_| rows(128));
+        Self { workgroup: 64, width: 80, op, a, y: rows(128) }
+    }
+}
+
+fn norm(width: usize) -> Norm {
+    Norm::new(width, 1e-6, Resource::Temp(1))
+}
+
+impl Sample for Heads {
+    fn sample(choices: &mut Choices) -> Self {
+        let traits = adapter(choices);
+        let head_dim = choices.of("head_dim", &[80, 128]);
+        let norm = choices.option("norm", |_| norm(head_dim));
+        // Heads that are neither normed nor rotated have no kernel, but are rendered all the same.
+        let rotation = choices.option("rotation", |choices| rotation(choices, head_dim));
+        let x = choices.option("x", |_| rows(256));
+        let subgroup = traits.subgroup;
+        Self { workgroup: 128, subgroup, head_dim, x, y: rows(256), norm, rotation, records: records() }
+    }
+}
+
+/// An operand that goes by the name of the output that overwrites it, if there is one.
+fn input(choices: &mut Choices, question: &'static str, name: InputName, outputs: [Option<Strided>; 2]) -> RowInput {
+    let mut names = vec![name];
+    names.extend(outputs[0].map(|_| InputName::Sum));
+    names.extend(outputs[1].map(|_| InputName::Y));
+    RowInput { name: choices.of(question, &names), stride: 256, rows: Resource::Temp(2) }
+}
+
+none_missing!(InputName: A, B, Sum, Y);
+none_missing!(RowSource: Copy, Select, Sum, Glu, Embed);
+
+fn source(choices: &mut Choices, width: usize, outputs: [Option<Strided>; 2]) -> RowSource {
+    let a = |choices: &mut Choices| input(choices, "a", InputName::A, outputs);
+    let b = |choices: &mut Choices| input(choices, "b", InputName::B, outputs);
+    match choices.of("source", &[0, 1, 2, 3, 4]) {
+        0 => RowSource::Copy { a: a(choices) },
+        1 => RowSource::Select { a: a(choices), records: records() },
+        2 => RowSource::Sum { a: a(choices), b: b(choices) },
+        3 => RowSource::Glu { function: function(choices), a: a(choices), b: b(choices) },
+        _ => RowSource::Embed {
+            table: matrix(0, choices.of("format", DType::ALL), width),
+            ids: choices.option("ids", |_| IdRange { first: 64, end: 128 }),
+        },
+    }
+}
+
+impl Sample for Rows {
+    fn sample(choices: &mut Choices) -> Self {
+        let traits = adapter(choices);
+        // The last columns of a row may be less than four, and less than a block.
+        let width = choices.of("width", &[82, 256]);
+        let sum = choices.option("sum", |_| rows(256));
+        let y = choices.option("y", |_| rows(256));
+        Self {
+            workgroup: 128,
+            subgroup: traits.subgroup,
+            width,
+            source: source(choices, width, [sum, y]),
+            norm: choices.option("norm", |_| norm(width)),
+            sum,
+            y,
+            y_q8: choices.option("y_q8", |_| buffer()),
+            y_f16: choices.option("y_f16", |_| HalfOutput {
+                stride: 256,
+                rows: Resource::F16(0),
+                scales: Resource::F16Scale(0),
+            }),
+        }
+    }
+}
