@@ -34,6 +34,13 @@ fn a_tokenizer_that_is_not_json_is_refused() {
     assert!(error.contains("tokenizer_not_json: is not JSON: expected `:` at line 1"), "{error}");
 }
 
+/// The file states the ids that are put around a text apart from the vocabulary.
+#[test]
+fn a_tokenizer_that_adds_an_unknown_token_is_refused() {
+    let error = Tokenizer::from_file(input("tokenizer_adds_unknown_token.json")).unwrap_err().to_string();
+    assert!(error.ends_with("its post-processor adds token 630, but its vocabulary has 320 tokens"), "{error}");
+}
+
 /// Found by thinking of what the fuzzer would need hours for: forty steps that each double a text.
 #[test]
 fn a_normalizer_that_makes_a_terabyte_is_stopped() {

@@ -69,8 +69,21 @@ fn parse(text: &[u8]) -> Result<(Vocabulary, JsonTokenizer), String> {
         let mut tokenizer = HfTokenizer::from_bytes(text).map_err(|e| e.to_string())?;
         // Truncation would drop text silently, and padding would add tokens.
         tokenizer.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
-        Ok((vocabulary(&tokenizer)?, JsonTokenizer::new(tokenizer, false)))
+        let vocabulary = vocabulary(&tokenizer)?;
+        check_added_ids(&tokenizer, &vocabulary)?;
+        Ok((vocabulary, JsonTokenizer::new(tokenizer, false)))
     })
+}
+
+/// Checks the ids that the post-processor adds to every text: the file states them beside the vocabulary.
+fn check_added_ids(tokenizer: &HfTokenizer, vocabulary: &Vocabulary) -> Result<(), String> {
+    let encoding = tokenizer.encode_fast("", true).map_err(|e| e.to_string())?;
+    match encoding.get_ids().iter().find(|id| **id as usize >= vocabulary.len()) {
+        Some(id) => {
+            Err(format!("its post-processor adds token {id}, but its vocabulary has {} tokens", vocabulary.len()))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The spelling of the tokens in a vocabulary.
