@@ -51,9 +51,9 @@ use crate::{Error, Result};
 /// # Ok::<(), inkstone::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Gguf(Arc<Model>);
+pub struct Gguf(Arc<Contents>);
 
-struct Model {
+struct Contents {
     path: PathBuf,
     version: Option<u32>,
     metadata: Metadata,
@@ -104,7 +104,7 @@ impl Gguf {
                 return Err(Error::InvalidFile { path: path.into(), what });
             }
         }
-        Ok(Self(Arc::new(Model { path: path.into(), version, metadata, tensors, index })))
+        Ok(Self(Arc::new(Contents { path: path.into(), version, metadata, tensors, index })))
     }
 
     /// Returns the path that was opened: the model's file, its first shard, or its directory.
