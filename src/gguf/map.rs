@@ -120,7 +120,7 @@ fn read_exact_at(file: &File, mut start: u64, mut out: &mut [u8]) -> io::Result<
     Ok(())
 }
 
-/// Reads at a position, without a cursor that other threads could move.
+/// Reads at a position, without the file offset that other threads could move.
 #[cfg(unix)]
 fn read_at(file: &File, start: u64, out: &mut [u8]) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, out, start)

@@ -7,7 +7,7 @@
 use std::{collections::HashMap, fmt};
 
 use super::{
-    read::{Cursor, DAMAGED_OR_NEWER, Element, Elements, Parsed, quoted},
+    read::{ByteReader, DAMAGED_OR_NEWER, Parsed, ReadElement, ReadElements, quoted},
     strings::Strings,
 };
 
@@ -35,9 +35,9 @@ macro_rules! value_types {
             }
 
             /// Reads a value of the type with this GGUF number (`gguf_metadata_value_type`).
-            pub(super) fn read(cursor: &mut Cursor, number: u32) -> Parsed<Self> {
+            pub(super) fn read(reader: &mut ByteReader, number: u32) -> Parsed<Self> {
                 match number {
-                    $($number => cursor.read().map(Self::$variant),)*
+                    $($number => reader.read().map(Self::$variant),)*
                     _ => Err(format!("has the unknown value type {number}: {DAMAGED_OR_NEWER}")),
                 }
             }
@@ -54,9 +54,9 @@ macro_rules! value_types {
                 match self { $(Self::$variant(elements) => elements.len()),* }
             }
 
-            fn read_elements(cursor: &mut Cursor, number: u32, count: u64, depth: usize) -> Parsed<Self> {
+            fn read_elements(reader: &mut ByteReader, number: u32, count: u64, depth: usize) -> Parsed<Self> {
                 match number {
-                    $($number => Elements::read(cursor, count, depth).map(Self::$variant),)*
+                    $($number => ReadElements::read(reader, count, depth).map(Self::$variant),)*
                     _ => Err(format!("has elements of the unknown value type {number}: {DAMAGED_OR_NEWER}")),
                 }
             }
@@ -126,17 +126,17 @@ impl Array {
     }
 }
 
-impl Element for Array {
+impl ReadElement for Array {
     // Element type and count.
     const MIN_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 
-    fn read(cursor: &mut Cursor, depth: usize) -> Parsed<Self> {
+    fn read(reader: &mut ByteReader, depth: usize) -> Parsed<Self> {
         if depth == MAX_DEPTH {
             return Err(format!("has arrays nested deeper than {MAX_DEPTH} levels"));
         }
-        let number = cursor.read()?;
-        let count = cursor.read()?;
-        Self::read_elements(cursor, number, count, depth + 1)
+        let number = reader.read()?;
+        let count = reader.read()?;
+        Self::read_elements(reader, number, count, depth + 1)
     }
 }
 
@@ -158,12 +158,12 @@ impl Metadata {
     }
 
     /// Reads `count` keys and their values.
-    pub(super) fn read(cursor: &mut Cursor, count: u64) -> Parsed<Self> {
-        cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("a key count of {count} {what}"))?;
+    pub(super) fn read(reader: &mut ByteReader, count: u64) -> Parsed<Self> {
+        reader.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("a key count of {count} {what}"))?;
         let mut metadata = Self::default();
         for number in 1..=count {
-            let key: String = cursor.read().map_err(|what| format!("metadata key {number} of {count} {what}"))?;
-            let value = cursor.read().and_then(|type_number| Value::read(cursor, type_number));
+            let key: String = reader.read().map_err(|what| format!("metadata key {number} of {count} {what}"))?;
+            let value = reader.read().and_then(|type_number| Value::read(reader, type_number));
             let value = value.map_err(|what| format!("metadata key {} {what}", quoted(&key)))?;
             if key.is_empty() {
                 return Err(format!("metadata key {number} of {count} is empty"));

@@ -51,7 +51,7 @@ use crate::{Error, Result};
 /// # Ok::<(), inkstone::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Gguf(Arc<Model>);
+pub struct Gguf(Arc<Contents>);
 
 /// The source of a [`Gguf`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub enum Origin {
     Directory,
 }
 
-struct Model {
+struct Contents {
     path: PathBuf,
     origin: Origin,
     metadata: Metadata,
@@ -116,7 +116,7 @@ impl Gguf {
                 return Err(Error::InvalidFile { path: path.into(), what });
             }
         }
-        Ok(Self(Arc::new(Model { path: path.into(), origin, metadata, tensors, index })))
+        Ok(Self(Arc::new(Contents { path: path.into(), origin, metadata, tensors, index })))
     }
 
     /// Returns the path that was opened: the model's file, its first shard, or its directory.

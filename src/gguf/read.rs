@@ -12,12 +12,12 @@ pub(super) type Parsed<T> = Result<T, String>;
 pub(super) const DAMAGED_OR_NEWER: &str = "the file is damaged, or needs a newer version of inkstone";
 
 /// A read position in the bytes of a file.
-pub(super) struct Cursor<'a> {
+pub(super) struct ByteReader<'a> {
     bytes: &'a [u8],
     position: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> ByteReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0 }
     }
@@ -57,27 +57,27 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads the next number, string or array.
-    pub(super) fn read<T: Element>(&mut self) -> Parsed<T> {
+    pub(super) fn read<T: ReadElement>(&mut self) -> Parsed<T> {
         T::read(self, 0)
     }
 }
 
 /// A type that metadata can contain, as a value or as the elements of an array.
-pub(super) trait Element: Sized {
+pub(super) trait ReadElement: Sized {
     /// Minimum size in the file, in bytes.
     const MIN_BYTES: usize;
 
     /// Reads an element nested in `depth` arrays.
-    fn read(cursor: &mut Cursor, depth: usize) -> Parsed<Self>;
+    fn read(reader: &mut ByteReader, depth: usize) -> Parsed<Self>;
 
     /// Reads `count` elements, each nested in `depth` arrays.
-    fn read_many(cursor: &mut Cursor, count: u64, depth: usize) -> Parsed<Vec<Self>> {
-        cursor.expect(count, Self::MIN_BYTES)?;
+    fn read_many(reader: &mut ByteReader, count: u64, depth: usize) -> Parsed<Vec<Self>> {
+        reader.expect(count, Self::MIN_BYTES)?;
         // Grown per element: reserving `count` would let nested arrays reserve memory at every
         // level.
         let mut elements = Vec::new();
         for index in 0..count {
-            let element = Self::read(cursor, depth).map_err(|what| format!("(element {index}) {what}"))?;
+            let element = Self::read(reader, depth).map_err(|what| format!("(element {index}) {what}"))?;
             elements.try_reserve(1).map_err(|e| e.to_string())?;
             elements.push(element);
         }
@@ -86,30 +86,30 @@ pub(super) trait Element: Sized {
 }
 
 /// A container for the elements of an array.
-pub(super) trait Elements: Sized {
+pub(super) trait ReadElements: Sized {
     /// Reads `count` elements, each nested in `depth` arrays.
-    fn read(cursor: &mut Cursor, count: u64, depth: usize) -> Parsed<Self>;
+    fn read(reader: &mut ByteReader, count: u64, depth: usize) -> Parsed<Self>;
 }
 
-impl<T: Element> Elements for Vec<T> {
-    fn read(cursor: &mut Cursor, count: u64, depth: usize) -> Parsed<Self> {
-        T::read_many(cursor, count, depth)
+impl<T: ReadElement> ReadElements for Vec<T> {
+    fn read(reader: &mut ByteReader, count: u64, depth: usize) -> Parsed<Self> {
+        T::read_many(reader, count, depth)
     }
 }
 
 macro_rules! numbers {
     ($($number:ty),*) => {$(
-        impl Element for $number {
+        impl ReadElement for $number {
             const MIN_BYTES: usize = size_of::<Self>();
 
-            fn read(cursor: &mut Cursor, _depth: usize) -> Parsed<Self> {
+            fn read(reader: &mut ByteReader, _depth: usize) -> Parsed<Self> {
                 let mut bytes = [0; size_of::<Self>()];
-                bytes.copy_from_slice(cursor.take(1, Self::MIN_BYTES)?);
+                bytes.copy_from_slice(reader.take(1, Self::MIN_BYTES)?);
                 Ok(Self::from_le_bytes(bytes))
             }
 
-            fn read_many(cursor: &mut Cursor, count: u64, _depth: usize) -> Parsed<Vec<Self>> {
-                let (numbers, _) = cursor.take(count, Self::MIN_BYTES)?.as_chunks();
+            fn read_many(reader: &mut ByteReader, count: u64, _depth: usize) -> Parsed<Vec<Self>> {
+                let (numbers, _) = reader.take(count, Self::MIN_BYTES)?.as_chunks();
                 let mut elements = Vec::new();
                 elements.try_reserve_exact(numbers.len()).map_err(|e| e.to_string())?;
                 elements.extend(numbers.iter().map(|&bytes| Self::from_le_bytes(bytes)));
@@ -121,11 +121,11 @@ macro_rules! numbers {
 
 numbers!(u8, i8, u16, i16, u32, i32, f32, u64, i64, f64);
 
-impl Element for bool {
+impl ReadElement for bool {
     const MIN_BYTES: usize = 1;
 
-    fn read(cursor: &mut Cursor, depth: usize) -> Parsed<Self> {
-        match u8::read(cursor, depth)? {
+    fn read(reader: &mut ByteReader, depth: usize) -> Parsed<Self> {
+        match u8::read(reader, depth)? {
             0 => Ok(false),
             1 => Ok(true),
             byte => Err(format!("is a bool stored as {byte}: expected 0 or 1")),
@@ -133,11 +133,11 @@ impl Element for bool {
     }
 }
 
-impl Element for String {
+impl ReadElement for String {
     const MIN_BYTES: usize = size_of::<u64>();
 
-    fn read(cursor: &mut Cursor, _depth: usize) -> Parsed<Self> {
-        let text = cursor.text()?;
+    fn read(reader: &mut ByteReader, _depth: usize) -> Parsed<Self> {
+        let text = reader.text()?;
         let mut string = Self::new();
         string.try_reserve_exact(text.len()).map_err(|e| e.to_string())?;
         string.push_str(text);

@@ -8,8 +8,8 @@ use super::{
     TensorInfo,
     map::Map,
     metadata::Metadata,
-    read::{Cursor, Element, Parsed},
-    table::Table,
+    read::{ByteReader, Parsed, ReadElement},
+    table::TensorTable,
 };
 use crate::{Error, Result};
 
@@ -42,26 +42,26 @@ impl Shard {
 
     fn parse(map: Map) -> Parsed<Self> {
         check_magic(&map)?;
-        let mut cursor = Cursor::new(&map);
-        let _magic: u32 = read_header(&mut cursor)?;
-        let version = read_header(&mut cursor)?;
+        let mut reader = ByteReader::new(&map);
+        let _magic: u32 = read_header(&mut reader)?;
+        let version = read_header(&mut reader)?;
         check_version(version)?;
-        let (tensor_count, key_count) = (read_header(&mut cursor)?, read_header(&mut cursor)?);
-        let metadata = Metadata::read(&mut cursor, key_count)?;
+        let (tensor_count, key_count) = (read_header(&mut reader)?, read_header(&mut reader)?);
+        let metadata = Metadata::read(&mut reader, key_count)?;
         let alignment = alignment(&metadata)?;
-        let table = Table::read(&mut cursor, tensor_count)?;
+        let table = TensorTable::read(&mut reader, tensor_count)?;
         // No overflow: a position is at most `isize::MAX`, the size of the largest mapping.
-        let data_start = cursor.position().next_multiple_of(alignment as usize);
+        let data_start = reader.position().next_multiple_of(alignment as usize);
         // The header was copied to owned values.
-        map.done_with(0..cursor.position());
+        map.done_with(0..reader.position());
         let tensors = table.resolve(&Arc::new(map), data_start, alignment)?;
         Ok(Self { version, metadata, tensors })
     }
 }
 
 /// Reads the next number of the file's header.
-fn read_header<T: Element>(cursor: &mut Cursor) -> Parsed<T> {
-    cursor.read().map_err(|what| format!("the header {what}"))
+fn read_header<T: ReadElement>(reader: &mut ByteReader) -> Parsed<T> {
+    reader.read().map_err(|what| format!("the header {what}"))
 }
 
 fn check_magic(bytes: &[u8]) -> Parsed<()> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::read::{Cursor, Element, Elements, Parsed};
+use super::read::{ByteReader, Parsed, ReadElement, ReadElements};
 
 /// An array of strings in a single allocation: a vocabulary has hundreds of thousands of short
 /// strings.
@@ -38,12 +38,12 @@ impl Strings {
     }
 }
 
-impl Elements for Strings {
-    fn read(cursor: &mut Cursor, count: u64, _depth: usize) -> Parsed<Self> {
-        cursor.expect(count, String::MIN_BYTES)?;
+impl ReadElements for Strings {
+    fn read(reader: &mut ByteReader, count: u64, _depth: usize) -> Parsed<Self> {
+        reader.expect(count, String::MIN_BYTES)?;
         let mut strings = Self::default();
         for index in 0..count {
-            let text = cursor.text().map_err(|what| format!("(element {index}) {what}"))?;
+            let text = reader.text().map_err(|what| format!("(element {index}) {what}"))?;
             strings.text.try_reserve(text.len()).map_err(|e| e.to_string())?;
             strings.text.push_str(text);
             strings.ends.try_reserve(1).map_err(|e| e.to_string())?;

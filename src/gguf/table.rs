@@ -8,8 +8,8 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     TensorInfo, TensorType,
     map::Map,
-    read::{Cursor, Parsed, quoted},
-    tensor::Piece,
+    read::{ByteReader, Parsed, quoted},
+    tensor::TensorPiece,
 };
 
 /// Minimum size of a table entry in bytes: length of the name, dimension count, one dimension,
@@ -31,13 +31,13 @@ struct Entry {
 }
 
 impl Entry {
-    fn read(cursor: &mut Cursor, name: String) -> Parsed<Self> {
-        let count: u32 = cursor.read()?;
+    fn read(reader: &mut ByteReader, name: String) -> Parsed<Self> {
+        let count: u32 = reader.read()?;
         if !(1..=MAX_DIMENSIONS).contains(&count) {
             return Err(format!("has {count} dimensions: expected 1 to {MAX_DIMENSIONS}"));
         }
-        let dimensions = (0..count).map(|_| cursor.read()).collect::<Parsed<_>>()?;
-        Ok(Self { name, dimensions, type_number: cursor.read()?, offset: cursor.read()? })
+        let dimensions = (0..count).map(|_| reader.read()).collect::<Parsed<_>>()?;
+        Ok(Self { name, dimensions, type_number: reader.read()?, offset: reader.read()? })
     }
 
     fn resolve(self, map: &Arc<Map>, data_start: usize, alignment: u64) -> Parsed<TensorInfo> {
@@ -50,7 +50,7 @@ impl Entry {
         let start = usize::try_from(offset).ok().and_then(|offset| data_start.checked_add(offset));
         let range = start.and_then(|start| Some(start..start.checked_add(byte_len)?));
         match range.filter(|range| range.end <= map.len()) {
-            Some(range) => Ok(TensorInfo::in_piece(name, dtype, shape, Piece::new(map, range))),
+            Some(range) => Ok(TensorInfo::in_piece(name, dtype, shape, TensorPiece::new(map, range))),
             None => Err(format!(
                 "has {byte_len} bytes at offset {offset} of the data at byte {data_start}, \
                  but the file ends at byte {}: it is truncated or damaged",
@@ -80,20 +80,20 @@ impl Entry {
 }
 
 /// The tensor table of a file, not yet checked against the data.
-pub(super) struct Table(Vec<Entry>);
+pub(super) struct TensorTable(Vec<Entry>);
 
-impl Table {
+impl TensorTable {
     /// Reads a table of `count` entries.
-    pub(super) fn read(cursor: &mut Cursor, count: u64) -> Parsed<Self> {
-        cursor.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("a tensor count of {count} {what}"))?;
+    pub(super) fn read(reader: &mut ByteReader, count: u64) -> Parsed<Self> {
+        reader.expect(count, MIN_ENTRY_BYTES).map_err(|what| format!("a tensor count of {count} {what}"))?;
         let mut entries = Vec::new();
         for number in 1..=count {
-            let name: String = cursor.read().map_err(|what| format!("tensor {number} of {count} {what}"))?;
+            let name: String = reader.read().map_err(|what| format!("tensor {number} of {count} {what}"))?;
             if name.is_empty() {
                 return Err(format!("tensor {number} of {count} has no name"));
             }
             let label = quoted(&name);
-            entries.push(Entry::read(cursor, name).map_err(|what| format!("tensor {label} {what}"))?);
+            entries.push(Entry::read(reader, name).map_err(|what| format!("tensor {label} {what}"))?);
         }
         let mut names = HashSet::new();
         match entries.iter().find(|entry| !names.insert(&entry.name)) {

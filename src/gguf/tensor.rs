@@ -23,12 +23,12 @@ pub struct TensorInfo {
     /// matrix.
     pub shape: Vec<usize>,
     /// Pieces in order, all of the same length.
-    pieces: Arc<[Piece]>,
+    pieces: Arc<[TensorPiece]>,
 }
 
 /// A contiguous range of a tensor's bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct TensorPiece {
     map: Arc<Map>,
     range: Range<usize>,
 }
@@ -49,17 +49,17 @@ impl TensorInfo {
         range: Range<usize>,
     ) -> Result<Self> {
         let aligned = map[range.clone()].as_ptr().addr().is_multiple_of(ALIGNMENT);
-        let tensor = Self::in_piece(name, dtype.into(), shape, Piece::new(map, range));
+        let tensor = Self::in_piece(name, dtype.into(), shape, TensorPiece::new(map, range));
         if aligned { Ok(tensor) } else { tensor.copied() }
     }
 
     /// Creates a tensor from a copy of `bytes`, whose length matches `dtype` and `shape`.
     pub(crate) fn in_memory(name: String, dtype: DType, shape: Vec<usize>, bytes: &[u8]) -> Self {
-        let piece = Piece::new(&Arc::new(Map::copy(bytes)), 0..bytes.len());
+        let piece = TensorPiece::new(&Arc::new(Map::copy(bytes)), 0..bytes.len());
         Self::in_piece(name, dtype.into(), shape, piece)
     }
 
-    pub(super) fn in_piece(name: String, dtype: TensorType, shape: Vec<usize>, piece: Piece) -> Self {
+    pub(super) fn in_piece(name: String, dtype: TensorType, shape: Vec<usize>, piece: TensorPiece) -> Self {
         Self { name, dtype, shape, pieces: Arc::new([piece]) }
     }
 
@@ -129,7 +129,7 @@ impl TensorInfo {
         let len = self.byte_len();
         let out_of_memory = || Error::tensor(&self.name, format!("needs {len} bytes, which could not be allocated"));
         let map = Map::filled(len, |out| self.read_to(0..len, out)).ok_or_else(out_of_memory)??;
-        Ok(Self { pieces: Arc::new([Piece::new(&Arc::new(map), 0..len)]), ..self.clone() })
+        Ok(Self { pieces: Arc::new([TensorPiece::new(&Arc::new(map), 0..len)]), ..self.clone() })
     }
 
     fn read_to(&self, range: Range<usize>, mut out: &mut [u8]) -> Result<()> {
@@ -147,7 +147,7 @@ impl TensorInfo {
     }
 
     /// Returns the pieces in order.
-    pub(crate) fn pieces(&self) -> &[Piece] {
+    pub(crate) fn pieces(&self) -> &[TensorPiece] {
         &self.pieces
     }
 
@@ -161,7 +161,7 @@ impl TensorInfo {
 
     /// Splits a range of the bytes, cut off at the tensor's end, into each piece that it overlaps
     /// and the sub-range within that piece.
-    fn sub_ranges(&self, range: Range<usize>) -> impl Iterator<Item = (&Piece, Range<usize>)> {
+    fn sub_ranges(&self, range: Range<usize>) -> impl Iterator<Item = (&TensorPiece, Range<usize>)> {
         let piece_len = self.pieces[0].range.len();
         let end = range.end.min(self.byte_len());
         let start = range.start.min(end);
@@ -172,7 +172,7 @@ impl TensorInfo {
     }
 }
 
-impl Piece {
+impl TensorPiece {
     /// Creates a piece from a non-empty range of `map`.
     pub(super) fn new(map: &Arc<Map>, range: Range<usize>) -> Self {
         Self { map: Arc::clone(map), range }

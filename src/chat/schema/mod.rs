@@ -19,7 +19,7 @@ use self::checker::ValueChecker;
 #[cfg(feature = "constrained")]
 pub(super) use self::pattern::{ascii_classes, pattern_matches_empty};
 pub(super) use self::{
-    checker::{Violation, equal, resolve},
+    checker::{Violation, resolve},
     usable::refuse_unusable,
 };
 
