@@ -1,7 +1,7 @@
 // Appends keys and values to the cache, up to four positions of a page and one head at a time.
 //
-// The four positions share words, which one workgroup writes therefore. Positions among them that are not of the step
-// stay as they are.
+// The four positions share words, which one workgroup writes therefore. Positions among them that
+// are not of the step stay as they are.
 //
 // Parameters (`Append`):
 //   workgroup: u32 - invocations of a workgroup
@@ -152,7 +152,8 @@ fn append_scales(page: u32, head: u32, first: u32, skipped: u32, count: u32, blo
         }
     }
     {% else %}
-    // Blocks of different parity share words, also of neighbouring positions: one invocation writes all of them.
+    // Blocks of different parity share words, also of neighbouring positions: one invocation writes
+    // all of them.
     if block == 0u {
         for (var n = 0u; n < count; n++) {
             for (var b = 0u; b < {{blocks}}u; b++) {

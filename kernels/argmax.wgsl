@@ -14,7 +14,8 @@
 // Buffers:
 //   logits: f32 - `[rows, count]` ("shares")
 //   finds: vec2<u32> - the bits of the logit and the id, `[rows, count]` ("join")
-//   chosen: u32 or vec2<u32>, written - what was found, `[rows, groups]` ("shares"), or ids, `[rows]` ("join")
+//   chosen: u32 or vec2<u32>, written - what was found, `[rows, groups]` ("shares"), or ids,
+//     `[rows]` ("join")
 
 {% include "shared/bindings" %}
 {% include "shared/none" %}

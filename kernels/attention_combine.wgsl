@@ -14,7 +14,8 @@
 //   output: AttentionOutput - the result
 //
 // Buffers:
-//   parts: f32 - for each split and head its maximum, its total, and its sums, `[tokens, splits, heads, dim + 2]`
+//   parts: f32 - for each split and head its maximum, its total, and its sums, `[tokens, splits,
+//     heads, dim + 2]`
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
 
@@ -38,7 +39,8 @@ fn part_at(first: u32, split: u32) -> u32 {
 {# The maximum and the total of all splits: each subgroup finds them for itself, so that none waits for another. #}
 {% set maximum = "subgroupMax(most)" if subgroup else "workgroup_max(most, at)" %}
 {% set sum_of_total = "subgroupAdd(total)" if subgroup else "workgroup_sum(total, at)" %}
-{% set each = "for (var s = " ~ ("lane" if subgroup else "index") ~ "; s < splits; s += " ~ (subgroup or workgroup) ~ "u)" %}
+{% set own = "lane" if subgroup else "index" %}
+{% set each = "for (var s = " ~ own ~ "; s < splits; s += " ~ (subgroup or workgroup) ~ "u)" %}
 
 {{ entry(workgroup, subgroup, numbered=true) }} {
     let index = {{ index(subgroup) }};
@@ -53,7 +55,8 @@ fn part_at(first: u32, split: u32) -> u32 {
     let splits = (length + {{split - 1}}u) / {{split}}u{{ " - sight" if window }};
     let first_split = token * step[SPLITS]{{ " + sight" if window }};
     let first = (first_split * {{heads}}u + head) * {{dim + 2}}u;
-    // Several invocations sum a share of the splits each for every element. The first parts are on their way from now on.
+    // Several invocations sum a share of the splits each for every element. The first parts are on
+    // their way from now on.
     let d = index % {{dim}}u;
     let group_of = index / {{dim}}u;
     {% for j in range(at_once) %}

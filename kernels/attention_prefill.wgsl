@@ -1,9 +1,11 @@
-// Causal attention of many tokens over the paged cache, page by page with running maxima and sums, in f32.
+// Causal attention of many tokens over the paged cache, page by page with running maxima and sums,
+// in f32.
 //
-// Workgroup (i, h) has query head h of block i: up to `block` consecutive tokens of one sequence. Its invocations form
-// 16 columns: each has `block * 16 / threads` tokens, four positions of a page and every sixteenth four elements of the
-// result. Queries, keys and values come straight from memory, where the device's caches serve the many readers: little
-// workgroup memory lets many workgroups run side by side.
+// Workgroup (i, h) has query head h of block i: up to `block` consecutive tokens of one sequence.
+// Its invocations form 16 columns: each has `block * 16 / threads` tokens, four positions of a page
+// and every sixteenth four elements of the result. Queries, keys and values come straight from
+// memory, where the device's caches serve the many readers: little workgroup memory lets many
+// workgroups run side by side.
 //
 // Parameters (`AttentionPrefill`):
 //   threads: u32 - invocations of a workgroup, a multiple of 16
@@ -183,7 +185,8 @@ fn main(
         {% endfor %}
         workgroupBarrier();
 
-        // Beyond the end the last position once more: its weight is 0, but memory there may hold NaN.
+        // Beyond the end the last position once more: its weight is 0, but memory there may hold
+        // NaN.
         let last_position = min(64u, end - start) - 1u;
         for (var f = 0u; f <= last_position / 4u; f++) {
             {% for j in range(held) %}{% for i in range(4) %}

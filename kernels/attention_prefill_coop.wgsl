@@ -1,8 +1,9 @@
-// Causal attention of many tokens over the paged cache, `tile` positions at a time with running maxima and sums, with
-// cooperative matrices: f16 in, f32 sums.
+// Causal attention of many tokens over the paged cache, `tile` positions at a time with running
+// maxima and sums, with cooperative matrices: f16 in, f32 sums.
 //
-// Workgroup (i, h) has query head h of block i: up to `block` consecutive tokens of one sequence. A subgroup has 16 of
-// them. The lanes that share a token take turns at fours of its scores and of its result.
+// Workgroup (i, h) has query head h of block i: up to `block` consecutive tokens of one sequence. A
+// subgroup has 16 of them. The lanes that share a token take turns at fours of its scores and of
+// its result.
 //
 // Parameters (`AttentionPrefillCoop`):
 //   block: u32 - tokens of a block
@@ -36,7 +37,8 @@ diagnostic(off, derivative_uniformity);
 {% set across = tile // 16 %}
 {% set page_size = 2 * cache.kv_heads * 64 * cache.head_dim %}
 {% set staged = [cache.head_dim * (tile_quads + 2), tile * (quads + 2), block * (quads + 2)] | max %}
-// Elements of a row in workgroup memory, in fours. Eight are unused, which keeps neighbours in different banks.
+// Elements of a row in workgroup memory, in fours. Eight are unused, which keeps neighbours in
+// different banks.
 const TILE_PITCH = {{tile_quads + 2}}u;
 const HEAD_PITCH = {{quads + 2}}u;
 // Below every score, but finite: a token may see no position of a tile.
@@ -96,7 +98,8 @@ fn main(
     {% for l in range(loads) %}
     let i{{l}} = thread + {{l * threads}}u;
     let key_at{{l}} = i{{l}} / {{tile_quads}}u * 16u + i{{l}} % {{tile_quads}}u;
-    var next{{l}} = kv[step[pages + sight / 64u * {{cache.tables}}u] * {{page_size // 4}}u + keys + sight % 64u / 4u + key_at{{l}}];
+    var next{{l}} = kv[step[pages + sight / 64u * {{cache.tables}}u] * {{page_size // 4}}u
+        + keys + sight % 64u / 4u + key_at{{l}}];
     {% endfor %}
     for (var start = sight; start < end; start += {{tile}}u) {
         workgroupBarrier();
@@ -105,8 +108,10 @@ fn main(
         {% endfor %}
         workgroupBarrier();
 
-        // The values are on their way while the keys are multiplied, and the next keys while the values are.
-        let value_at = step[pages + start / 64u * {{cache.tables}}u] * {{page_size // 4}}u + values + start % 64u * {{quads}}u;
+        // The values are on their way while the keys are multiplied, and the next keys while the
+        // values are.
+        let value_at = step[pages + start / 64u * {{cache.tables}}u] * {{page_size // 4}}u
+            + values + start % 64u * {{quads}}u;
         // Beyond the end the last value once more: its weight is 0, but memory there may hold NaN.
         let last_value = min({{tile}}u, end - start) * {{quads}}u - 1u;
         {% for l in range(loads) %}
@@ -161,7 +166,8 @@ fn main(
         workgroupBarrier();
 
         let next_start = min(start + {{tile}}u, last_start);
-        let next_key = step[pages + next_start / 64u * {{cache.tables}}u] * {{page_size // 4}}u + keys + next_start % 64u / 4u;
+        let next_key = step[pages + next_start / 64u * {{cache.tables}}u] * {{page_size // 4}}u
+            + keys + next_start % 64u / 4u;
         {% for l in range(loads) %}
         next{{l}} = kv[next_key + key_at{{l}}];
         {% endfor %}

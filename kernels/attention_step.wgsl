@@ -1,11 +1,13 @@
 // Attention of single tokens over the cache.
 //
-// A workgroup attends to a split of up to `shape.split` positions, with `shape.lanes` query heads that share a key-value
-// head. First each invocation scores the positions of one word of keys, which lie element by element and so need no sums
-// across invocations; then the values of the split are summed, an invocation for each word of elements. The parts of
-// sequences of more than one split are joined by `attention_combine.wgsl`.
+// A workgroup attends to a split of up to `shape.split` positions, with `shape.lanes` query heads
+// that share a key-value head. First each invocation scores the positions of one word of keys,
+// which lie element by element and so need no sums across invocations; then the values of the split
+// are summed, an invocation for each word of elements. The parts of sequences of more than one
+// split are joined by `attention_combine.wgsl`.
 //
-// With `new`, the token's own key and value are not in the cache yet: the workgroup of the last split appends them.
+// With `new`, the token's own key and value are not in the cache yet: the workgroup of the last
+// split appends them.
 //
 // Parameters (`AttentionStep`):
 //   shape: StepShape - how the work is divided
@@ -17,16 +19,20 @@
 //   shape.words_at_once: u32 - words of a value that the invocations of a position have at a time
 //   shape.groups: u32 - positions whose values are read side by side, a power of two
 //   shape.keys_at_once: u32 - words of keys that an invocation reads ahead
-//   shape.values_at_once: u32 - words of values that an invocation reads ahead, for each of its words of a position
-//   shape.fewest_words: u32 - words of keys that invocations are divided among at least, a power of two
-//   shape.shared: u32 - elements of the workgroup's memory for parts of scores, weights and parts of sums
+//   shape.values_at_once: u32 - words of values that an invocation reads ahead, for each of its
+//     words of a position
+//   shape.fewest_words: u32 - words of keys that invocations are divided among at least, a power of
+//     two
+//   shape.shared: u32 - elements of the workgroup's memory for parts of scores, weights and parts
+//     of sums
 //   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
 //   cache: PagedCache - the layer's cache
 //   heads: u32 - query heads
 //   scores: Scores - what becomes of scores
 //   records: Records - the tokens' records
 //   tables_at: u32 - the first word, in the step's buffer, of its page tables
-//   q: Strided - the queries, `[tokens, heads, head_dim]`; before norm and rotation if there is `new`
+//   q: Strided - the queries, `[tokens, heads, head_dim]`; before norm and rotation if there is
+//     `new`
 //   output: AttentionOutput? - the result, if a workgroup has all positions of a token
 //   new: NewToken? - the tokens' own keys and values, if the kernel appends them
 //   new.k: Strided - the keys before norm and rotation, `[tokens, kv_heads, head_dim]`
@@ -41,7 +47,8 @@
 //   cache: u32, written by some - the layer's pages
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
-//   parts: f32, written - for each split and head its maximum, its total, and its sums, `[tokens, splits, heads, dim + 2]`
+//   parts: f32, written - for each split and head its maximum, its total, and its sums, `[tokens,
+//     splits, heads, dim + 2]`
 //   k: f32
 //   v: f32
 //   q_norm: f32 - the weights of the queries' norm, `[head_dim]`
@@ -57,7 +64,7 @@
 {% set dim = cache.dim %}
 {% set head_dim = cache.head_dim %}
 {% set per_word = cache.per_word %}
-{# Words of a position's value, how often the invocations of a position go through some of them, words of a head in a page. #}
+{# Words of a position's value, how often its invocations go through some of them, words of a head in a page. #}
 {% set words = dim // per_word %}
 {% set passes = (words + shape.words_at_once - 1) // shape.words_at_once %}
 {% set head_words = 64 * words %}
@@ -102,7 +109,8 @@ var<workgroup> own_score: Heads;
 {% macro read_values(start) %}
     if {{start}} + {{batch}}u <= old {
         {% for page in range((batch + 63) // 64) %}
-        let at{{page}} = page_starts[({{start}}) / 64u + {{page}}u] + values_at + (({{start}}) % 64u + row) * {{words}}u;
+        let at{{page}} = page_starts[({{start}}) / 64u + {{page}}u]
+            + values_at + (({{start}}) % 64u + row) * {{words}}u;
         {% endfor %}
         {% for j in range(shape.values_at_once) %}{% for w in range(passes) %}
         value{{j}}_{{w}} = cache[at{{j * shape.groups // 64}} + {{j * shape.groups % 64 * words}}u + column{{w}}];
@@ -165,7 +173,8 @@ var<workgroup> own_score: Heads;
         page_starts[index] = step[pages + (base / 64u + index) * {{cache.tables}}u] * {{cache.page_words}}u;
     }
 
-    // For scores an invocation has one word of keys and some of the elements: the fewer words, the more share one.
+    // For scores an invocation has one word of keys and some of the elements: the fewer words, the
+    // more share one.
     let words_of_keys = (end + {{per_word - 1}}u) / {{per_word}}u;
     let words_now = max(1u << (32u - countLeadingZeros(words_of_keys - 1u)), {{shape.fewest_words}}u);
     let parts_now = {{shape.workgroup}}u / words_now;
@@ -184,7 +193,8 @@ var<workgroup> own_score: Heads;
     let own_page = step[pages + (base / 64u + min(position, end - 1u) / 64u) * {{cache.tables}}u];
     let own_keys = own_page * {{cache.page_words}}u + kv_head * {{head_words}}u + position % 64u / {{per_word}}u;
     {% for j in range(shape.keys_at_once) %}
-    var key{{j}} = cache[own_keys + (min(part * stretch, {{dim - shape.keys_at_once}}u) + {{j}}u) * {{64 // per_word}}u];
+    var key{{j}} =
+        cache[own_keys + (min(part * stretch, {{dim - shape.keys_at_once}}u) + {{j}}u) * {{64 // per_word}}u];
     {% endfor %}
     {% include "attention_step/queries" %}
     {% include "attention_step/score" %}

@@ -1,7 +1,7 @@
 // Finds the largest of a row of logits, in order: of equal ones the lower id comes first.
 //
-// A workgroup sorts its share and keeps the first of them. What workgroups keep goes through the same again, until
-// one workgroup is left.
+// A workgroup sorts its share and keeps the first of them. What workgroups keep goes through the
+// same again, until one workgroup is left.
 //
 // Parameters (`Best`):
 //   workgroup: u32 - invocations of a workgroup
@@ -21,7 +21,7 @@
 var<workgroup> keys: array<u32, {{share}}>;
 var<workgroup> ids: array<u32, {{share}}>;
 
-// The key and id that come after those of all logits.
+// A key and id that come after all logits.
 const LAST = vec2(0u, 0xffffffffu);
 
 {% if logits %}

@@ -1,4 +1,5 @@
-// Adds up what a row's experts made of it: y[row] = sum over i of weight[row, i] * results[slot_of[row, i]].
+// Adds up what a row's experts made of it: y[row] = sum over i of weight[row, i] *
+// results[slot_of[row, i]].
 //
 // Parameters (`Combine`):
 //   workgroup: u32 - invocations of a workgroup, each with a column

@@ -7,7 +7,8 @@
 //   op.kind: str - "copy", "binary", "activate", "soft_cap" or "slice"
 //   op.operator: Operator - "+", "*" or "/" ("binary")
 //   op.b: Second - the second operand ("binary")
-//   op.b.kind: str - "rows" of the same number, one "row" for all rows, or one "number" for all elements
+//   op.b.kind: str - "rows" of the same number, one "row" for all rows, or one "number" for all
+//     elements
 //   op.b.stride: u32 - elements from row to row of `b` ("rows")
 //   op.function: Function - the activation ("activate")
 //   op.cap: SoftCap - the cap ("soft_cap")

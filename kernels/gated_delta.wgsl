@@ -1,13 +1,14 @@
 // The gated delta rule over the tokens of a run, token by token.
 //
-// A workgroup has some columns of a head's state in registers from the first token to the last, each of them spread
-// over `lanes` invocations.
+// A workgroup has some columns of a head's state in registers from the first token to the last,
+// each of them spread over `lanes` invocations.
 //
 // Parameters (`GatedDelta`):
 //   workgroup: u32 - invocations of a workgroup
 //   lanes: u32 - invocations that share a column of the state
 //   after_long: bool - whether other kernels have the long runs, which come first
-//   shuffles: bool - whether the invocations of a column are in one subgroup, and exchange values within it
+//   shuffles: bool - whether the invocations of a column are in one subgroup, and exchange values
+//     within it
 //   delta: Delta - the rule
 //   runs: RunTable - the runs
 //   state: u32 - elements of a state, `[value_heads, head_dim, head_dim]`
@@ -90,7 +91,8 @@ fn main(
         let value = next_value;
         let open = next_alpha + shift;
         let strength = 1.0 / (1.0 + exp(-next_beta));
-        // The next token's operands are on their way meanwhile; after the last token its own once more.
+        // The next token's operands are on their way meanwhile; after the last token its own once
+        // more.
         let next = min(row + 1u, first + tokens - 1u);
         {{ read_operands("next", "") }}
         // Products of key and query with themselves, each other and the state before the token.
@@ -126,7 +128,8 @@ fn main(
         s{{i}} = decay * s{{i}} + change * k{{i}};
         {% endfor %}
         if slice == 0u {
-            y[row * {{delta.y.stride}}u + head * {{delta.head_dim}}u + column] = q_scale * (decay * read + change * sums.z);
+            y[row * {{delta.y.stride}}u + head * {{delta.head_dim}}u + column] =
+                q_scale * (decay * read + change * sums.z);
         }
         {% for checkpoint in range(runs.checkpoints) %}
         if checkpoint{{checkpoint}} == token + 1u {

@@ -1,18 +1,20 @@
-// Makes, for all chunks, the matrices by which the tokens of a chunk act on each other in the gated delta rule, whatever the
-// state before them. A workgroup has a head of a chunk.
+// Makes, for all chunks, the matrices by which the tokens of a chunk act on each other in the gated
+// delta rule, whatever the state before them. A workgroup has a head of a chunk.
 //
-// With decays d, strengths b, and kept(t, s) = the product of d of tokens s + 1 to t, the values that tokens add are
-// u = b (v - kept(t) k state - sum over s < t of kept(t, s) (k_t k_s) u_s), or u = solved b (v - kept(t) k state), where
-// solved is the inverse of 1 + that matrix of products. What tokens read is kept(t) q state + products u, with
-// kept(t, s) (q_t k_s). In `mixes` a token has a row of what its key adds to the state for each v - kept k state of the
-// chunk, and a row of what its query reads of each; then the factors of its key and its query before the state, and what
-// is kept of that.
+// With decays d, strengths b, and kept(t, s) = the product of d of tokens s + 1 to t, the values
+// that tokens add are u = b (v - kept(t) k state - sum over s < t of kept(t, s) (k_t k_s) u_s), or
+// u = solved b (v - kept(t) k state), where solved is the inverse of 1 + that matrix of products.
+// What tokens read is kept(t) q state + products u, with kept(t, s) (q_t k_s). In `mixes` a token
+// has a row of what its key adds to the state for each v - kept k state of the chunk, and a row of
+// what its query reads of each; then the factors of its key and its query before the state, and
+// what is kept of that.
 //
 // Parameters (`GatedDeltaChunks`):
 //   chunk: ChunkShape - the sizes
 //   chunk.workgroup: u32 - invocations of a workgroup
 //   chunk.tokens: u32 - tokens of a chunk, at most
-//   chunk.depth: u32 - elements of a head's keys and queries that are in a workgroup's memory at a time
+//   chunk.depth: u32 - elements of a head's keys and queries that are in a workgroup's memory at a
+//     time
 //   chunk.mix_words: u32 - words of a token and head in `mixes`
 //   delta: Delta - the rule
 //   runs: RunTable - the runs
@@ -36,8 +38,8 @@
 {% set loads = 2 * chunk_tokens * quads // chunk.workgroup %}
 {% set kept_stride = chunk_tokens + 1 %}
 
-// `depth` elements of each key, then of each query. Afterwards products of keys, which the inverse replaces, and products
-// of queries with keys.
+// `depth` elements of each key, then of each query. Afterwards products of keys, which the inverse
+// replaces, and products of queries with keys.
 var<workgroup> tile: array<vec4<f32>, {{[2 * chunk_tokens * quads, 2 * chunk_tokens * chunk_quads] | max}}>;
 // The decay up to each token, from before the chunk and from after each token.
 var<workgroup> kept: array<f32, {{chunk_tokens * kept_stride}}>;
@@ -125,10 +127,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         strengths[thread] = select(0.0, 1.0 / (1.0 + exp(-beta[gates])), thread < tokens);
         key_scales[thread] = inverseSqrt(dot(squares, vec4(1.0)) + {{delta.eps}});
     } else if thread < {{2 * chunk_tokens}}u {
-        query_scales[thread - {{chunk_tokens}}u] = inverseSqrt((dot(squares, vec4(1.0)) + {{delta.eps}}) * {{delta.head_dim}}.0);
+        query_scales[thread - {{chunk_tokens}}u] =
+            inverseSqrt((dot(squares, vec4(1.0)) + {{delta.eps}}) * {{delta.head_dim}}.0);
     }
     workgroupBarrier();
-    // Multiplied rather than divided, so that nothing overflows if decays are close to 0.
+    // Multiplied rather than divided, which does not overflow if decays are close to 0.
     if thread < {{kept_stride}}u {
         var product = 1.0;
         for (var t = 0u; t < {{chunk_tokens}}u; t++) {

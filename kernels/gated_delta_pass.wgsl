@@ -1,12 +1,13 @@
-// The gated delta rule over the chunks of a run, each as a few products of matrices: `gated_delta_chunks.wgsl` has made
-// the matrices by which the tokens of a chunk act on each other. A workgroup has some columns of a head's state in its
-// memory from the first chunk to the last.
+// The gated delta rule over the chunks of a run, each as a few products of matrices:
+// `gated_delta_chunks.wgsl` has made the matrices by which the tokens of a chunk act on each other.
+// A workgroup has some columns of a head's state in its memory from the first chunk to the last.
 //
 // Parameters (`GatedDeltaPass`):
 //   chunk: ChunkShape - the sizes
 //   chunk.workgroup: u32 - invocations of a workgroup
 //   chunk.tokens: u32 - tokens of a chunk, at most
-//   chunk.depth: u32 - elements of a head's keys and queries that are in a workgroup's memory at a time
+//   chunk.depth: u32 - elements of a head's keys and queries that are in a workgroup's memory at a
+//     time
 //   chunk.mix_words: u32 - words of a token and head in `mixes`
 //   columns: u32 - columns of a state that a workgroup has
 //   delta: Delta - the rule
@@ -35,8 +36,8 @@
 
 // Columns.
 var<workgroup> state: array<vec4<f32>, {{columns * head_quads}}>;
-// `depth` elements of each key, then of each query. Afterwards, by column and token, the differences of values from what the
-// state gives for their keys, and what is added to the state.
+// `depth` elements of each key, then of each query. Afterwards, by column and token, the
+// differences of values from what the state gives for their keys, and what is added to the state.
 var<workgroup> tile: array<vec4<f32>, {{[2 * chunk_tokens * quads, swap] | max}}>;
 // The matrices of the chunk: towards the state and towards the result.
 var<workgroup> mix: array<vec4<f32>, {{2 * chunk_tokens * chunk_quads}}>;
@@ -61,14 +62,20 @@ fn chunk_place(column: u32, quad: u32) -> u32 {
 {# Reads the matrices of a chunk. #}
 {% macro read_mix(begin, tokens, var="") %}
     {% for l in range(mix_loads) %}
-    {{var}}next_mix{{l}} = mixes[((first + {{begin}} + min(token{{l}}, {{tokens}} - 1u)) * {{delta.value_heads}}u + head) * {{chunk.mix_words // 4}}u + thread % {{2 * chunk_quads}}u];
+    {{var}}next_mix{{l}} = mixes[
+        ((first + {{begin}} + min(token{{l}}, {{tokens}} - 1u)) * {{delta.value_heads}}u + head)
+            * {{chunk.mix_words // 4}}u + thread % {{2 * chunk_quads}}u
+    ];
     {% endfor %}
 {% endmacro %}
 
 {# Reads a slice of the keys and queries of a chunk, whose first token and number of tokens `begin` and `tokens` are. #}
 {% macro read_slice(slice, begin, tokens, var="") %}
     {% for l in range(loads) %}
-    {{var}}next{{l}} = qkv[(first + {{begin}} + min(row{{l}} % {{chunk_tokens}}u, {{tokens}} - 1u)) * {{delta.qkv.stride // 4}}u + from{{l}} + {{slice}} * {{quads}}u];
+    {{var}}next{{l}} = qkv[
+        (first + {{begin}} + min(row{{l}} % {{chunk_tokens}}u, {{tokens}} - 1u)) * {{delta.qkv.stride // 4}}u
+            + from{{l}} + {{slice}} * {{quads}}u
+    ];
     {% endfor %}
 {% endmacro %}
 
@@ -111,7 +118,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     loop {
         let end = begin + tokens;
         let row = first + begin + min(t, tokens - 1u);
-        let value = row * {{delta.qkv.stride}}u + (2u * {{delta.key_heads}}u + head) * {{delta.head_dim}}u + first_column + column;
+        let value = row * {{delta.qkv.stride}}u
+            + (2u * {{delta.key_heads}}u + head) * {{delta.head_dim}}u + first_column + column;
         {% for c in range(2) %}
         let value{{c}} = qkv[(value + {{c * half}}u) / 4u][column % 4u];
         {% endfor %}
@@ -159,7 +167,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             }
         }
 
-        // The differences of values from what the state gives for their keys, shared among the tokens.
+        // The differences of values from what the state gives for their keys, shared among the
+        // tokens.
         workgroupBarrier();
         {% for c in range(2) %}
         tile[chunk_place(column + {{c * half}}u, t / 4u)][t % 4u] =
@@ -200,7 +209,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             {% endfor %}
             for (var four = 0u; 4u * four < tokens; four++) {
                 {% for s in range(4) %}
-                let key{{s}} = qkv[(first + begin + min(4u * four + {{s}}u, tokens - 1u)) * {{delta.qkv.stride // 4}}u + key + quad];
+                let key{{s}} = qkv[(first + begin + min(4u * four + {{s}}u, tokens - 1u)) * {{delta.qkv.stride // 4}}u
+                    + key + quad];
                 {% endfor %}
                 {% for c in range(2) %}
                 let more{{c}} = tile[{{swap // 2}}u + chunk_place(pair + {{c * half}}u, four)];
@@ -214,7 +224,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             {% endfor %}
             {% for checkpoint in range(runs.checkpoints) %}
             if checkpoint{{checkpoint}} == end {
-                let to = {{ checkpoint_state(runs, checkpoint) }} * {{state // 4}}u + place + pair * {{head_quads}}u + quad;
+                let to = {{ checkpoint_state(runs, checkpoint) }} * {{state // 4}}u
+                    + place + pair * {{head_quads}}u + quad;
                 {% for c in range(2) %}
                 states[to + {{c * half * head_quads}}u] = sum{{c}};
                 {% endfor %}

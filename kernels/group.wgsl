@@ -1,4 +1,5 @@
-// Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of one expert each.
+// Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of one
+// expert each.
 //
 // Parameters (`Group`):
 //   workgroup: u32 - invocations of the one workgroup
@@ -11,7 +12,8 @@
 //   selected: vec2<u32> - the expert and the bits of its weight, `[rows, top_k]`
 //   slot_of: u32, written - the slot, or NONE, `[rows, top_k]`
 //   token_of: u32, written - the row of each slot
-//   tiles: vec4<u32>, written - for each tile its expert, or NONE, its first slot, the slot after its last, 0
+//   tiles: vec4<u32>, written - for each tile its expert, or NONE, its first slot, the slot after
+//     its last, 0
 
 {% from "shared/row_count" import row_count %}
 {% include "shared/bindings" %}
@@ -50,7 +52,8 @@ fn main(@builtin(local_invocation_index) index: u32) {
         tile_count = next;
     }
     workgroupBarrier();
-    for (var i = tile_count + index; i < (count + {{tile - 1}}u) / {{tile}}u + min(count, {{experts}}u); i += {{workgroup}}u) {
+    let tiles_end = (count + {{tile - 1}}u) / {{tile}}u + min(count, {{experts}}u);
+    for (var i = tile_count + index; i < tiles_end; i += {{workgroup}}u) {
         tiles[i] = vec4(NONE, 0u, 0u, 0u);
     }
     for (var i = index; i < count; i += {{workgroup}}u) {

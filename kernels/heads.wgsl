@@ -56,7 +56,8 @@ var<workgroup> head: array<f32, {{head_dim}}>;
         let record = {{records.at}}u + token * {{records.words}}u;
         let angle = record + {{rotation.angles_at}}u + 2u * ({{ pair(rotation) }});
         let turn = bitcast<vec2<f32>>(vec2(step[angle], step[angle + 1u]));
-        y[to + d] = head[d] * turn.x + head[{{ partner(rotation) }}] * select(turn.y, -turn.y, {{ is_first(rotation) }});
+        y[to + d] = head[d] * turn.x
+            + head[{{ partner(rotation) }}] * select(turn.y, -turn.y, {{ is_first(rotation) }});
     }
     {% endif %}
 }

@@ -1,8 +1,10 @@
-// Products of many rows, y[t, n] = sum over k of x[t, k] w[n, k], with cooperative matrices: f16 in, f32 sums.
+// Products of many rows, y[t, n] = sum over k of x[t, k] w[n, k], with cooperative matrices: f16
+// in, f32 sums.
 //
-// One dispatch serves every matrix that reads the same x: each is a part. Workgroup (i, j) makes tile j of the rows w for
-// tile i of the rows x: neighbours share the weights, which are decoded once a workgroup. With experts the tiles are
-// listed, and rows are slots, which read their token's row x or their own.
+// One dispatch serves every matrix that reads the same x: each is a part. Workgroup (i, j) makes
+// tile j of the rows w for tile i of the rows x: neighbours share the weights, which are decoded
+// once a workgroup. With experts the tiles are listed, and rows are slots, which read their token's
+// row x or their own.
 //
 // Parameters (`MatMulCoop`):
 //   product: TiledProduct - the product
@@ -14,7 +16,8 @@
 // Buffers:
 //   x: vec4<f16>
 //   x_scale: f32 - the factor of each row x
-//   tiles: vec4<u32> - for each tile its expert, or NONE, its first slot, the slot after its last, 0
+//   tiles: vec4<u32> - for each tile its expert, or NONE, its first slot, the slot after its last,
+//     0
 //   token_of: u32 - the token of each slot
 //   wide{n}: vec4<u32> - the planes of a matrix
 //   small{n}: u32 - the planes of a matrix, word by word
@@ -52,7 +55,13 @@ var<workgroup> sums: array<f32, {{subgroups * 256}}>;
 {% set n = matrix.number %}
 {% include matrix.format %}
 
-fn product{{n}}(first_token: u32, first_row: u32, thread: u32, subgroup: u32, lane: u32{{ product_parameters(product) }}) {
+fn product{{n}}(
+    first_token: u32,
+    first_row: u32,
+    thread: u32,
+    subgroup: u32,
+    lane: u32{{ product_parameters(product) }},
+) {
     let patch_token = subgroup / {{tile.rows // patch.rows}}u * {{patch.tokens}}u;
     let patch_row = subgroup % {{tile.rows // patch.rows}}u * {{patch.rows}}u;
     {% for i in range(tall) %}{% for j in range(wide) %}

@@ -1,11 +1,14 @@
-// Products of few rows with packed matrices, y[t, n] = sum over k of x[t, k] w[n, k], at the speed of memory.
+// Products of few rows with packed matrices, y[t, n] = sum over k of x[t, k] w[n, k], at the speed
+// of memory.
 //
-// A team of `shape.team` invocations multiplies `shape.rows` rows w at a time with up to `tokens` rows x. Matrices of codes
-// meet rows of int8 (`shared/q8.wgsl`), matrices of floats meet rows of f32. The rows x may lack the division of a norm:
-// they come multiplied by its weights, and the products are divided by the root of the mean square.
+// A team of `shape.team` invocations multiplies `shape.rows` rows w at a time with up to `tokens`
+// rows x. Matrices of codes meet rows of int8 (`shared/q8.wgsl`), matrices of floats meet rows of
+// f32. The rows x may lack the division of a norm: they come multiplied by its weights, and the
+// products are divided by the root of the mean square.
 //
-// With experts, the matrices are stacks of those of all experts, and a slot is one expert of one row x. Gate and up make
-// a row of the result for each slot; down adds the slots of a row up, times their weights.
+// With experts, a matrix is a stack of all experts' matrices, and a slot is one expert of one
+// row x. Gate and up make a row of the result for each slot; down adds the slots of a row up, times
+// their weights.
 //
 // Parameters (`MatMulFew`):
 //   shape: Few - how the work is divided
@@ -33,8 +36,9 @@
 //   parts[].out_stride: u32 - elements from row to row of the result
 //   parts[].out: Buffer? - the result, if f32 is written
 //   finish: Finish - what is done with the products
-//   finish.kind: str - "store": they are the result; "add_in_place": they are added to `out0`; "add": they are added to
-//     `residual`; "glu": that of the first part is multiplied, after an activation, with that of the second
+//   finish.kind: str - "store": they are the result; "add_in_place": they are added to `out0`;
+//     "add": they are added to `residual`; "glu": that of the first part is multiplied, after an
+//     activation, with that of the second
 //   finish.stride: u32 - elements from row to row of `residual` ("add")
 //   finish.function: Function - the activation ("glu")
 //   y_q8: Q8Output? - the result as int8; a workgroup then has 32 rows w
@@ -105,7 +109,9 @@ fn team_sum(value: f32, local: u32) -> f32 {
 
 // By row w, then by row x.
 struct Sums {
-    {% for n in range(team_rows * (2 if glu else 1)) %}{% for t in range(tokens) %}s{{n}}_{{t}}: f32,{% endfor %}{% endfor %}
+    {% for n in range(team_rows * (2 if glu else 1)) %}{% for t in range(tokens) %}
+    s{{n}}_{{t}}: f32,
+    {% endfor %}{% endfor %}
     {% if x_norm %}{% for t in range(tokens) %}squares{{t}}: f32,{% endfor %}{% endif %}
 }
 
@@ -116,7 +122,12 @@ struct Sums {
 
 {% for joined in parts | batch(2 if glu else 1) %}
 {% set units = joined[0].matrix.units %}
-fn products{{joined[0].matrix.number}}(first: u32, token: u32, last: u32, lane: u32{{ ", expert: u32" if experts }}) -> Sums {
+fn products{{joined[0].matrix.number}}(
+    first: u32,
+    token: u32,
+    last: u32,
+    lane: u32{{ ", expert: u32" if experts }},
+) -> Sums {
     var sums = Sums();
     {% for part in joined %}{% set before = loop.index0 * team_rows %}{% for r in range(team_rows) %}
     let row{{before + r}} = {{ stack_row(part.stack, "min(first + " ~ r ~ "u, " ~ (part.rows - 1) ~ "u)") }};
@@ -147,7 +158,8 @@ fn products{{joined[0].matrix.number}}(first: u32, token: u32, last: u32, lane: 
 {% endfor %}
 
 fn dot_half(codes: vec4<u32>, x: vec4<u32>) -> i32 {
-    return dot4I8Packed(codes.x, x.x) + dot4I8Packed(codes.y, x.y) + dot4I8Packed(codes.z, x.z) + dot4I8Packed(codes.w, x.w);
+    return dot4I8Packed(codes.x, x.x) + dot4I8Packed(codes.y, x.y)
+        + dot4I8Packed(codes.z, x.z) + dot4I8Packed(codes.w, x.w);
 }
 
 {% if columns % 32 %}

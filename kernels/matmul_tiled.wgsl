@@ -1,16 +1,17 @@
 // Products of many rows, y[t, n] = sum over k of x[t, k] w[n, k], in f32 on any adapter.
 //
-// One dispatch serves every matrix that reads the same x: each is a part. Workgroup (i, j) makes tile j of the rows w for
-// tile i of the rows x. Its invocations form 16 columns: each makes `tile.tokens * 16 / threads` tokens of
-// `tile.rows / 16` rows. With experts the tiles are listed, and rows are slots, which read their token's row x or their
-// own.
+// One dispatch serves every matrix that reads the same x: each is a part. Workgroup (i, j) makes
+// tile j of the rows w for tile i of the rows x. Its invocations form 16 columns: each makes
+// `tile.tokens * 16 / threads` tokens of `tile.rows / 16` rows. With experts the tiles are listed,
+// and rows are slots, which read their token's row x or their own.
 //
 // Parameters (`MatMulTiled`):
 //   product: TiledProduct - the product
 //
 // Buffers:
 //   x: vec4<f32>
-//   tiles: vec4<u32> - for each tile its expert, or NONE, its first slot, the slot after its last, 0
+//   tiles: vec4<u32> - for each tile its expert, or NONE, its first slot, the slot after its last,
+//     0
 //   token_of: u32 - the token of each slot
 //   wide{n}: vec4<u32> - the planes of a matrix
 //   small{n}: u32 - the planes of a matrix, word by word

@@ -1,10 +1,12 @@
-// Chooses the experts of each row, with their weights: those of the largest logits, or those whose weight is not 0.
+// Chooses the experts of each row, with their weights: those of the largest logits, or those whose
+// weight is not 0.
 //
 // Parameters (`Route`):
 //   workgroup: u32 - invocations of a workgroup, which has a row
 //   experts: u32 - experts of the layer
 //   top_k: u32 - experts of a row, at most
-//   softmax: bool - whether `x` are logits, of which the largest go through a softmax, rather than weights
+//   softmax: bool - whether `x` are logits, of which the largest go through a softmax, rather than
+//     weights
 //   x: Strided - the logits or weights, `[rows, experts]`
 //   selected: Buffer? - the list of each row's experts, if it is wanted
 //   y: Strided? - the weights of all experts, `[rows, experts]`, if they are wanted

@@ -16,7 +16,8 @@
 //   source.b.stride: u32 - elements from row to row
 //   source.records: Records - the tokens' records ("select")
 //   source.function: Function - the activation of the first operand ("glu")
-//   source.table: PackedMatrix - the table that ids are looked up in, `[vocabulary, width]` ("embed")
+//   source.table: PackedMatrix - the table that ids are looked up in, `[vocabulary, width]`
+//     ("embed")
 //   source.ids: IdRange? - the ids that the table has, if other dispatches have the rest ("embed")
 //   source.ids.first: u32 - the first id
 //   source.ids.end: u32 - the id after the last
@@ -24,7 +25,8 @@
 //   sum: Strided? - the rows before the norm, as f32
 //   y: Strided? - the rows as f32
 //   y_q8: Buffer? - the rows as int8 (`shared/q8.wgsl`)
-//   y_f16: HalfOutput? - the rows as f16, each divided by a power of two so that it does not overflow
+//   y_f16: HalfOutput? - the rows as f16, each divided by a power of two so that it does not
+//     overflow
 //   y_f16.stride: u32 - elements from row to row
 //
 // Buffers:
@@ -73,7 +75,8 @@ fn four_of(row: u32, start: u32, column: u32) -> vec4<f32> {
     {% if source.kind == "sum" %}
     let x = {{source.a.name}}[at] + {{source.b.name}}[row * {{source.b.stride // 4}}u + column / 4u];
     {% elif source.kind == "glu" %}
-    let x = {{source.function}}({{source.a.name}}[at]) * {{source.b.name}}[row * {{source.b.stride // 4}}u + column / 4u];
+    let x = {{source.function}}({{source.a.name}}[at])
+        * {{source.b.name}}[row * {{source.b.stride // 4}}u + column / 4u];
     {% else %}
     let x = {{source.a.name}}[at];
     {% endif %}
@@ -131,7 +134,7 @@ fn four_of(row: u32, start: u32, column: u32) -> vec4<f32> {
     factor = inverseSqrt(workgroup_sum(squares, at) * {{norm.reciprocal}} + {{norm.eps}});
     {% endif %}
     {% if y_f16 %}
-    // A power of two, so that the largest becomes about 256 and nothing overflows.
+    // A power of two, so that the largest becomes about 256: f16 does not overflow then.
     peak = workgroup_max(peak * factor, at);
     let exponent = clamp(bitcast<u32>(peak) >> 23u, 9u, 246u) - 8u;
     let unscale = bitcast<f32>(exponent << 23u);

@@ -1,7 +1,8 @@
-// A short convolution over the tokens of a run, then SiLU: y[t] = silu(sum over i of w[i] x[t + i + 1 - taps]).
+// A short convolution over the tokens of a run, then SiLU: y[t] = silu(sum over i of w[i] x[t + i +
+// 1 - taps]).
 //
-// An invocation has a channel, with the inputs that later tokens see in its registers. If chunks are taken side by side,
-// the run's first one alone reads and writes states.
+// An invocation has a channel, with the inputs that later tokens see in its registers. If chunks
+// are taken side by side, the run's first one alone reads and writes states.
 //
 // Parameters (`ShortConv`):
 //   workgroup: u32 - invocations of a workgroup, each with a channel
@@ -48,7 +49,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var x{{i}} = 0.0;
     {% endfor %}
     {% if chunked %}
-    // The state may be overwritten, so the invocation that does it makes all tokens that see the old one.
+    // The state may be overwritten, so the invocation that does it makes all tokens that see the
+    // old one.
     let last_input = (first + tokens - 1u) * {{x.stride}}u + channel;
     if begin > 0u {
         {% for i in past %}
@@ -74,7 +76,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let first_start = 0u;
     {% endif %}
     for (var start = first_start; start < end; start += {{at_once}}u) {
-        // All loads first, so that they are under way together; beyond the end the last input once more.
+        // All loads first, so that they are under way together; beyond the end the last input once
+        // more.
         {% for j in range(at_once) %}
         let now{{j}} = x[(first + min(start + {{j}}u, tokens - 1u)) * {{x.stride}}u + channel];
         {% endfor %}

@@ -1,4 +1,5 @@
-// Makes the queries, and with `new` the token's own key; part of `attention_step.wgsl`, whose parameters it reads.
+// Makes the queries, and with `new` the token's own key; part of `attention_step.wgsl`, whose
+// parameters it reads.
     {% if new %}
     let old_word = cache[keys_now + min(index, {{dim - 1}}u) * {{64 // per_word}}u];
     {% for n in range(per_word) %}

@@ -1,4 +1,5 @@
-// Multiplies queries with keys, and asks for the first values; part of `attention_step.wgsl`, whose parameters it reads.
+// Multiplies queries with keys, and asks for the first values; part of `attention_step.wgsl`, whose
+// parameters it reads.
     {% if new %}
     {% if subgroup %}
     if subgroup == 0u {
@@ -28,7 +29,11 @@
     {% endfor %}
     if position < end {
         let keys = page_starts[position / 64u] + kv_head * {{head_words}}u + position % 64u / {{per_word}}u;
-        for (var first = part * stretch; first < min((part + 1u) * stretch, {{dim}}u); first += {{shape.keys_at_once}}u) {
+        for (
+            var first = part * stretch;
+            first < min((part + 1u) * stretch, {{dim}}u);
+            first += {{shape.keys_at_once}}u
+        ) {
             {% if cache.format == "q8_0" %}
             let scales = key_scales(page_starts[position / 64u], kv_head, first / 32u, position % 64u);
             {% endif %}
@@ -44,7 +49,11 @@
                 }
                 {% for j in range(shape.keys_at_once) %}
                 {
-                    let key = {{ "vec4<f32>(unpack4xI8(word" ~ j ~ ")) * scales" if cache.format == "q8_0" else "unpacked(word" ~ j ~ ")" }};
+                    {% if cache.format == "q8_0" %}
+                    let key = vec4<f32>(unpack4xI8(word{{j}})) * scales;
+                    {% else %}
+                    let key = unpacked(word{{j}});
+                    {% endif %}
                     let x = queries[first + {{j}}u];
                     {% for n in range(per_word) %}
                     score{{n}} += x * key{{ "[" ~ n ~ "]" if per_word > 1 }};

@@ -1,4 +1,5 @@
-// Sums values times weights, and with `new` appends the token's own key and value; part of `attention_step.wgsl`, whose parameters it reads.
+// Sums values times weights, and with `new` appends the token's own key and value; part of
+// `attention_step.wgsl`, whose parameters it reads.
     {% if new %}
     // All invocations have read the keys by now.
     if is_last && chunk == 0u && index < {{dim}}u {

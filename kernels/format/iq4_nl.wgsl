@@ -1,4 +1,4 @@
-// IQ4_NL: 16 bytes of indices a unit, then a half-precision scale.
+// IQ4_NL: 16 bytes of indices a unit, then an f16 scale.
 //
 // Parameters:
 //   matrix: PackedMatrix - the matrix

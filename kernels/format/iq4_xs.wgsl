@@ -1,4 +1,5 @@
-// IQ4_XS: 16 bytes of indices a unit, then 8 bytes for eight units: scale, the scales' high bits, their low bits.
+// IQ4_XS: 16 bytes of indices a unit, then 8 bytes for eight units: scale, the scales' high bits,
+// their low bits.
 //
 // Parameters:
 //   matrix: PackedMatrix - the matrix

@@ -1,5 +1,5 @@
-// Q2_K: 8 bytes of codes a unit, then scale and minimum of each half in four bits each, then the scales of both for
-// eight units.
+// Q2_K: 8 bytes of codes a unit, then scale and minimum of each half in four bits each, then the
+// scales of both for eight units.
 //
 // Parameters:
 //   matrix: PackedMatrix - the matrix

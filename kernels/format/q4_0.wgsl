@@ -1,4 +1,4 @@
-// Q4_0: 16 bytes of codes a unit, then a half-precision scale a unit.
+// Q4_0: 16 bytes of codes a unit, then an f16 scale a unit.
 //
 // Parameters:
 //   matrix: PackedMatrix - the matrix

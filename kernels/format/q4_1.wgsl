@@ -1,4 +1,4 @@
-// Q4_1: 16 bytes of codes a unit, then scale and minimum of each unit, in half precision.
+// Q4_1: 16 bytes of codes a unit, then scale and minimum of each unit, in f16.
 //
 // Parameters:
 //   matrix: PackedMatrix - the matrix

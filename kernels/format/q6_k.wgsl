@@ -1,5 +1,5 @@
-// Q6_K: 16 bytes of low bits a unit, then 8 of high bits, then two signed scales, then a half-precision scale of the
-// scales for eight units.
+// Q6_K: 16 bytes of low bits a unit, then 8 of high bits, then two signed scales, then a
+// f16 scale of the scales for eight units.
 //
 // Parameters:
 //   matrix: PackedMatrix - the matrix

@@ -1,4 +1,4 @@
-// Q8_0: 32 bytes of signed codes a unit, then a half-precision scale.
+// Q8_0: 32 bytes of signed codes a unit, then an f16 scale.
 //
 // Parameters:
 //   matrix: PackedMatrix - the matrix

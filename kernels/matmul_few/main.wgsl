@@ -1,12 +1,13 @@
 // The entry point of `matmul_few.wgsl`.
 //
-// Parameters: those of `MatMulFew`, and
+// Parameters: as `matmul_few.wgsl`, and
 //   team: u32 - `shape.team`
 //   team_rows: u32 - `shape.rows`
 //   group_rows: u32 - rows w of a workgroup
 //   x_norm: PendingNorm? - `x_q8.norm`, if there is `x_q8`
 //   glu: bool - whether `finish.kind` is "glu"
-//   is_one_product: bool - whether all rows w are of one part, or of a gate and what it is multiplied with
+//   is_one_product: bool - whether all rows w are of one part, or of a gate and what it is
+//     multiplied with
 {{ entry(shape.workgroup, subgroup, numbered=true, counted=false) }} {
     let local = {{ index(subgroup) }};
     let member = local % {{team}}u;
@@ -33,7 +34,8 @@
     let last = to;
     {% endif %}
     {% if y_q8 %}
-    // In the end an invocation has one element of the result. What is added to it is on its way from now on.
+    // In the end an invocation has one element of the result. What is added to it is on its way
+    // from now on.
     let own_token = to + local / 32u;
     let own_row = group.x * 32u + local % 32u;
     let is_own = local < {{32 * tokens}}u && own_token <= last;
@@ -48,7 +50,8 @@
     let norm_weight = {{ "norm[own_row]" if y_q8.norm else "1.0" }};
     {% endif %}
     {% if shape.passes > 1 %}
-    for (var within = local / {{team}}u * {{team_rows}}u; within < {{group_rows}}u; within += {{group_rows // shape.passes}}u) {
+    let first_within = local / {{team}}u * {{team_rows}}u;
+    for (var within = first_within; within < {{group_rows}}u; within += {{group_rows // shape.passes}}u) {
     {% else %}
     {
     let within = local / {{team}}u * {{team_rows}}u;

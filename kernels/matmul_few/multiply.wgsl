@@ -1,9 +1,9 @@
 // Multiplies one unit of `u` of each row of the parts `joined` with the same unit of each row `x`.
 //
 // Macros, for a `MatMulFew`'s parameters:
-//   multiply(joined, rows, tokens, columns, x_norm) - adds the products to `sums`; `row{r}` are the rows of the parts,
-//     `rows` of each, and `q8_{t}` and `f32_{t}` the starts of the `tokens` rows `x`, of `columns` elements; if there is
-//     an `x_norm`, adds their squares too
+//   multiply(joined, rows, tokens, columns, x_norm) - adds the products to `sums`; `row{r}` are the
+//     rows of the parts, `rows` of each, and `q8_{t}` and `f32_{t}` the starts of the `tokens` rows
+//     `x`, of `columns` elements; if there is an `x_norm`, adds their squares too
 {% macro multiply(joined, rows, tokens, columns, x_norm) %}
     {% for part in joined %}{% set first = loop.index0 * rows %}{% for r in range(rows) %}
     let w{{first + r}} = {{ "unit" if part.matrix.coded else "values" }}{{part.matrix.number}}(row{{first + r}}, u);

@@ -1,4 +1,5 @@
-// Declares a kernel's buffers, and names the words of the step's buffer, which is the first of them.
+// Declares a kernel's buffers, and names the words of the step's buffer, which is the first of
+// them.
 //
 // Parameters:
 //   bindings: Binding[] - the buffers, in the order of their numbers

@@ -1,5 +1,6 @@
-// How the cache holds keys and values. A page has 64 positions: for each head its keys, element by element, then for
-// each head its values, position by position. In 8 bits all scales of the page follow, in the same order.
+// How the cache holds keys and values. A page has 64 positions: for each head its keys, element by
+// element, then for each head its values, position by position. In 8 bits all scales of the page
+// follow, in the same order.
 {% if cache == "f32" %}
 fn unpacked(word: u32) -> f32 {
     return bitcast<f32>(word);

@@ -1,11 +1,15 @@
 // What both kernels of attention of many tokens share.
 //
 // Macros:
-//   seen(window) - declares `seen(position, last, scores)`: the scores of four positions for a token at position `last`,
-//     LOWEST for positions that it does not see: later ones, and all but the last `window`, if there is such a number
-//   block_range(blocks_at, table) - binds the block's `first_token`, number of `tokens`, `first_position` and page table
-//     `pages`; the `PositionRange`s of the blocks begin at word `blocks_at`
-//   sight(window, tile) - the first position that the block's first token sees, down to a multiple of `tile`
+//   seen(window) - declares `seen(position, last, scores)`: the scores of four positions for a
+//     token at position `last`,
+//     LOWEST for positions that it does not see: later ones, and all but the last `window`, if
+//       there is such a number
+//   block_range(blocks_at, table) - binds the block's `first_token`, number of `tokens`,
+//     `first_position` and page table `pages`; the `PositionRange`s of the blocks begin at word
+//     `blocks_at`
+//   sight(window, tile) - the first position that the block's first token sees, down to a multiple
+//     of `tile`
 {% macro seen(window) %}
 fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
     let positions = vec4(position) + vec4(0u, 1u, 2u, 3u);

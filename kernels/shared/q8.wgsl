@@ -1,15 +1,16 @@
 // Rows as int8 in blocks of 32 columns.
 //
-// A row of n blocks has 8 n words, four int8 each, then four f32 for each block: the scale; the sum of the first 16 int8,
-// times the scale; the sum of the other 16, times the scale; the sum of the squares before the norm's weights, if whoever
-// reads the rows divides by their norm.
+// A row of n blocks has 8 n words, four int8 each, then four f32 for each block: the scale; the sum
+// of the first 16 int8, times the scale; the sum of the other 16, times the scale; the sum of the
+// squares before the norm's weights, if whoever reads the rows divides by their norm.
 //
 // Macros:
-//   write_q8(blocks, capacity, subgroup) - declares `write_q8(value, factor, row, block, local, is_active)`, which writes a
-//     block of `value * factor` to row `row` of `y_q8`. All invocations of a workgroup come there together; a block's 32 are
-//     neighbours, the first at a multiple of 32. Blocks that are not active are left out. `blocks` is the number of
-//     blocks of a row, `capacity` the number of invocations that may be active, `subgroup` the least size of a subgroup,
-//     if invocations exchange values within one
+//   write_q8(blocks, capacity, subgroup) - declares `write_q8(value, factor, row, block, local,
+//     is_active)`, which writes a block of `value * factor` to row `row` of `y_q8`. All invocations
+//     of a workgroup come there together; a block's 32 are neighbours, the first at a multiple of
+//     32. Blocks that are not active are left out. `blocks` is the number of blocks of a row,
+//     `capacity` the number of invocations that may be active, `subgroup` the least size of a
+//     subgroup, if invocations exchange values within one
 {% macro write_q8(blocks, capacity, subgroup) %}
 {% if subgroup and subgroup >= 32 %}
 fn write_q8(value: f32, factor: f32, row: u32, block: u32, local: u32, is_active: bool) {

@@ -1,10 +1,12 @@
 // Sums and maxima over a workgroup, for all of its invocations.
 //
 // Macros:
-//   invocation_struct(subgroup) - declares `Invocation`: the place of an invocation in its workgroup
-//   reductions(suffix, type, workgroup, subgroup) - declares `workgroup_sum{suffix}` and `workgroup_max{suffix}` for
-//     values of a type of WGSL; `workgroup` is the number of invocations, `subgroup` the least size of a subgroup, if
-//     invocations exchange values within one
+//   invocation_struct(subgroup) - declares `Invocation`: the place of an invocation in its
+//     workgroup
+//   reductions(suffix, type, workgroup, subgroup) - declares `workgroup_sum{suffix}` and
+//     `workgroup_max{suffix}` for values of a type of WGSL; `workgroup` is the number of
+//     invocations, `subgroup` the least size of a subgroup, if invocations exchange values within
+//     one
 {% macro invocation_struct(subgroup) %}
 struct Invocation {
     // The number in the workgroup.

@@ -1,4 +1,5 @@
-// A rotary position embedding: element `d` of a head turns by the angle of its pair, together with its partner.
+// A rotary position embedding: element `d` of a head turns by the angle of its pair, together with
+// its partner.
 //
 // Macros, for a `Rotation`:
 //   pair(rotation) - the number of the pair of element `d`

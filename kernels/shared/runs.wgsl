@@ -3,8 +3,10 @@
 // Macros, for a `RunTable`:
 //   run_at(runs, number) - the first word of run `number`
 //   chunk_at(runs, number) - the first word of chunk `number`
-//   read_checkpoints(runs) - binds `checkpoint0`, ..: the tokens before each checkpoint of the run at word `run`
-//   checkpoint_state(runs, checkpoint) - the state that is written at a checkpoint of the run at word `run`
+//   read_checkpoints(runs) - binds `checkpoint0`, ..: the tokens before each checkpoint of the run
+//     at word `run`
+//   checkpoint_state(runs, checkpoint) - the state that is written at a checkpoint of the run at
+//     word `run`
 {% macro run_at(runs, number) %}{{runs.runs_at}}u + {{number}} * {{runs.run_words}}u{% endmacro %}
 
 {% macro chunk_at(runs, number) %}{{runs.chunks_at}}u + {{number}} * {{runs.chunk_words}}u{% endmacro %}

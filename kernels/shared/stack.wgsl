@@ -1,7 +1,8 @@
 // Rows of the matrices of experts, which are stacked in one matrix.
 //
 // Macros, for a part's `Stack?`:
-//   stack_row(stack, row) - row `row` of the matrix of `expert`, or of the one matrix if there is no stack
+//   stack_row(stack, row) - row `row` of the matrix of `expert`, or of the one matrix if there is
+//     no stack
 {% macro stack_row(stack, row) %}
 {%- if stack %}expert * {{stack.stride}}u + {{stack.offset}}u + {% endif %}{{row}}
 {%- endmacro %}

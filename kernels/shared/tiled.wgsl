@@ -2,12 +2,14 @@
 //
 // Macros, for a `TiledProduct`:
 //   product_parameters(product) - the last parameters of the function of each part
-//   row_count_of(product, count) - binds the number of rows `tokens`, unless it is a parameter; `count` is the number
+//   row_count_of(product, count) - binds the number of rows `tokens`, unless it is a parameter;
+//     `count` is the number
 //   x_row(product, slot) - the row `x` of a token or a slot
 //   w_row(part, row) - row `row` of a part, or its last row if it has fewer
-//   store(part, value) - adds or writes `value` to the result of `token` and `row`, if there are such
-//   dispatch_part(product, arguments) - calls `product{n}(first_token, first_row, {arguments}, ..)` of the part that the
-//     workgroup has rows of
+//   store(part, value) - adds or writes `value` to the result of `token` and `row`, if there are
+//     such
+//   dispatch_part(product, arguments) - calls `product{n}(first_token, first_row, {arguments}, ..)`
+//     of the part that the workgroup has rows of
 {% from "shared/stack" import stack_row %}
 
 {% macro product_parameters(product) %}{{ ", tokens: u32, expert: u32" if product.experts }}{% endmacro %}

@@ -1,7 +1,8 @@
 // Units of packed matrices: 32 consecutive weights of a row.
 //
-// A weight of a format with codes is `scale * code - min`. A unit has two halves of 16 codes, each with a scale and a
-// minimum of its own. Byte j of word k of a half is the code of its column 4 k + j.
+// A weight of a format with codes is `scale * code - min`. A unit has two halves of 16 codes, each
+// with a scale and a minimum of its own. Byte j of word k of a half is the code of its column 4 k +
+// j.
 
 struct Unit {
     lo: vec4<u32>,
@@ -57,8 +58,8 @@ fn with_fifth_bit(unit: Unit, bits: u32) -> Unit {
     );
 }
 
-// The scale and minimum of unit `g` of eight. The head has an f16 scale of each, then the low four bits of the eight
-// scales, the low four bits of the minima, and two high bits of each.
+// The scale and minimum of unit `g` of eight. The head has an f16 scale of each, then the low four
+// bits of the eight scales, the low four bits of the minima, and two high bits of each.
 fn scale_and_min(head: vec4<u32>, g: u32) -> vec2<f32> {
     let low = (head.yz >> vec2(4u * g)) & vec2(15u);
     let high = (vec2(head.w) >> vec2(2u * g, 16u + 2u * g)) & vec2(3u);

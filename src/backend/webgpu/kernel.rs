@@ -1,4 +1,5 @@
-//! One dispatch of a program: which kernel with which parameters, over which buffers, in how many workgroups.
+//! One dispatch of a program: which kernel with which parameters, over which buffers, in how many
+//! workgroups.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,7 +27,8 @@ pub(super) enum Resource {
     F16(usize),
     /// The factor of each row of [`Resource::F16`].
     F16Scale(usize),
-    /// The list of each row's (expert, weight), `[rows, top_k]`: the slot of the weights, and `top_k`.
+    /// The list of each row's (expert, weight), `[rows, top_k]`: the slot of the weights, and
+    /// `top_k`.
     Selected(usize, usize),
     /// The slot of each (row, expert), `[rows, top_k]`. Slots are numbered expert by expert.
     SlotOf,

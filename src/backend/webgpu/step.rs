@@ -41,8 +41,8 @@ const RANGE: usize = words_of::<PositionRange>();
 pub(super) const CHUNK: usize = 32;
 /// Positions that are appended together at most.
 const QUAD: usize = 4;
-/// Positions that a workgroup attends to for a single token if the sequence has more than one workgroup attends to
-/// alone.
+/// Positions that a workgroup attends to for a single token if the sequence has more than one
+/// workgroup attends to alone.
 pub(super) const SPLIT: usize = 256;
 
 /// The sizes of a step.
@@ -83,7 +83,8 @@ struct PositionRange {
     tokens: u32,
     /// The first position.
     first_position: u32,
-    /// The first word of the sequence's page tables; for positions that are appended, of their page's entries there.
+    /// The first word of the sequence's page tables; for positions that are appended, of their
+    /// page's entries there.
     pages: u32,
 }
 
@@ -130,8 +131,8 @@ struct ChunkRecord {
 macro_rules! plain {
     ($($record:ty),*) => {
         $(
-            // SAFETY: the record is `repr(C)` and holds nothing but `u32`, so it has no padding and every pattern of
-            // bits is valid, zeros among them.
+            // SAFETY: the record is `repr(C)` and holds nothing but `u32`, so it has no padding and
+            // every pattern of bits is valid, zeros among them.
             unsafe impl Zeroable for $record {}
             // SAFETY: as above.
             unsafe impl Pod for $record {}
@@ -272,7 +273,8 @@ impl EncodedStep {
         bytemuck::cast_slice(&self.chunks)
     }
 
-    /// Adds the records of a run whose first token has the number `token`, and whose page tables begin at word `table`.
+    /// Adds the records of a run whose first token has the number `token`, and whose page tables
+    /// begin at word `table`.
     fn add_records(&mut self, layout: &Layout, step: &Step<'_>, run: &Run<'_>, token: usize, table: usize) {
         for i in 0..run.len {
             let record = TokenRecord {
@@ -325,8 +327,8 @@ impl EncodedStep {
         }
     }
 
-    /// Adds the page tables of a run. For a page that was given back, the first page that is seen stands: kernels may
-    /// read it, but ignore what they read.
+    /// Adds the page tables of a run. For a page that was given back, the first page that is seen
+    /// stands: kernels may read it, but ignore what they read.
     fn add_tables(&mut self, layout: &Layout, run: &Run<'_>) {
         let seen: Vec<_> = run
             .pages
@@ -368,8 +370,8 @@ impl EncodedStep {
     }
 }
 
-/// Returns the cosine and the sine of `position * frequency`. The angle is computed in f64 up to the last turn, because
-/// positions are large.
+/// Returns the cosine and the sine of `position * frequency`. The angle is computed in f64 up to
+/// the last turn, because positions are large.
 fn angle(position: usize, frequency: f32) -> [u32; 2] {
     let turns = (position as f64 * f64::from(frequency)) % std::f64::consts::TAU;
     let (sine, cosine) = (turns as f32).sin_cos();

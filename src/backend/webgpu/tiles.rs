@@ -5,15 +5,15 @@ use serde::Serialize;
 use super::{context::Traits, kernels::elements_per_word};
 use crate::{kv_cache::CacheType, quant::UNIT};
 
-/// Invocations that attend to one of a sequence's many spans.
+/// Invocations that attend to one of a sequence's many splits.
 pub(super) const SPLIT_WORKGROUP: usize = 256;
 
 /// Matrices that one dispatch multiplies with.
 pub(super) const MAX_PARTS: usize = 3;
 
-/// Units of rows that an invocation has on their way together. More take registers, and so leave fewer invocations to
-/// wait for memory side by side.
-const ON_THEIR_WAY: usize = 2;
+/// Units of rows that an invocation reads ahead. More take registers, and so leave fewer invocations
+/// to wait for memory side by side.
+const READ_AHEAD: usize = 2;
 
 /// How the work of a product of few rows is divided.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -31,20 +31,20 @@ pub(super) struct Few {
 }
 
 impl Few {
-    /// Rows of a workgroup.
+    /// Returns the rows of a workgroup.
     pub fn group_rows(&self) -> usize {
         self.workgroup / self.team * self.rows * self.passes
     }
 }
 
-/// The division for rows of so many units, of as many matrices at a time as are multiplied together. A workgroup that
-/// writes its results in 8 bits has a block of 32 rows.
-pub(super) fn few(traits: &Traits, units: usize, rows: usize, emits: bool, together: usize) -> Few {
+/// Divides a product with `rows` rows of `units` units, `together` of which are multiplied at a
+/// time. A workgroup that writes its results as int8 has a block of 32 rows.
+pub(super) fn few(traits: &Traits, units: usize, rows: usize, writes_q8: bool, together: usize) -> Few {
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
     let team = widest.min(units.next_power_of_two());
     let most = traits.workgroup as usize;
-    let unrolled = |rows: usize| (ON_THEIR_WAY / (rows * together)).clamp(1, units.div_ceil(team));
-    if emits {
+    let unrolled = |rows: usize| (READ_AHEAD / (rows * together)).clamp(1, units.div_ceil(team));
+    if writes_q8 {
         // A team for each of the block's rows, as far as two matrices leave them registers.
         let workgroup = (32 * team / together).min(most);
         let passes = 32 * team / workgroup;
@@ -89,8 +89,9 @@ pub(super) fn tile(traits: &Traits) -> Tile {
     Tile { tokens: SLOTS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
 }
 
-/// Chooses the tile, and a subgroup's share of it, of a product with matrix units of `rows` and `columns`. Two small
-/// workgroups run beside each other where one large does, so small ones are for products that they finish in one round.
+/// Chooses the tile, and a subgroup's share of it, of a product with matrix units of `rows` and
+/// `columns`. Two small workgroups run beside each other where one large does, so small ones are
+/// for products that they finish in one round.
 pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize) -> (Tile, Patch) {
     let columns = if columns.is_multiple_of(2 * UNIT) { 2 * UNIT } else { UNIT };
     let subgroup = traits.subgroup.unwrap_or(32) as usize;
@@ -153,14 +154,14 @@ pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Pre
     }
 }
 
-/// Returns the positions that one workgroup attends to alone for a single token: a word of keys for each invocation at
-/// most.
+/// Returns the positions that one workgroup attends to alone for a single token: a word of keys for
+/// each invocation at most.
 pub(super) fn split_alone(traits: &Traits, cache: CacheType) -> usize {
     (traits.workgroup as usize * elements_per_word(cache)).min(traits.split)
 }
 
-/// Invocations that attend for a single token: as many as keep the parts of scores in the workgroup's memory, but with
-/// a word of keys each at least.
+/// Returns the invocations that attend to a single token: as many as keep the parts of scores in the
+/// workgroup's memory, but with a word of keys each at least.
 pub(super) fn step_workgroup(traits: &Traits, split: bool, words: usize, scores: usize) -> usize {
     // Where there are many, several run beside each other.
     let mut workgroup = if split { SPLIT_WORKGROUP.min(traits.workgroup as usize) } else { traits.workgroup as usize };

@@ -17,7 +17,10 @@ use serde_json::{Map, Value};
 
 use self::checker::ValueChecker;
 #[cfg(feature = "constrained")]
-pub(super) use self::pattern::{ascii_classes, pattern_matches_empty};
+pub(super) use self::{
+    checker::equal,
+    pattern::{ascii_classes, pattern_matches_empty},
+};
 pub(super) use self::{
     checker::{Violation, resolve},
     usable::refuse_unusable,

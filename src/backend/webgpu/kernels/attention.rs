@@ -25,8 +25,8 @@ impl Serialize for CacheFormat {
 
 /// A layer's keys and values in pages of 64 positions.
 ///
-/// A page has, for each head, its keys `[dim, 64]`; then, for each head, its values `[64, dim]`. As q8_0, an f16 scale
-/// for each 32 neighbours of an element's positions follows, in the same order.
+/// A page has, for each head, its keys `[dim, 64]`; then, for each head, its values `[64, dim]`. As
+/// q8_0, an f16 scale for each 32 neighbours of an element's positions follows, in the same order.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PagedCache {
     /// The format of the elements.
@@ -37,7 +37,7 @@ pub struct PagedCache {
     pub page_words: usize,
     /// The first word, in a page, of its scales.
     pub scales_at: usize,
-    /// The number of the layer's page table among those of a sequence.
+    /// The number of the layer's page table among the sequence's tables.
     pub table: usize,
     /// Page tables of a sequence, whose entries alternate.
     pub tables: usize,
@@ -58,7 +58,7 @@ pub struct CacheShape {
     pub cache_type: CacheType,
     /// The number of the layer.
     pub layer: usize,
-    /// The number of the layer's page table among those of a sequence.
+    /// The number of the layer's page table among the sequence's tables.
     pub table: usize,
     /// Page tables of a sequence.
     pub tables: usize,
@@ -130,7 +130,8 @@ pub struct Scores {
     pub log2_scale: F32,
     /// Caps a score, once it is scaled.
     pub soft_cap: Option<SoftCap>,
-    /// Positions that a token sees, the last of them its own; all up to it if there is no such number.
+    /// Positions that a token sees, the last of them its own; all up to it if there is no such
+    /// number.
     pub window: Option<usize>,
 }
 

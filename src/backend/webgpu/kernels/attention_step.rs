@@ -12,7 +12,8 @@ use crate::backend::webgpu::{
 
 /// Attention of single tokens over the cache.
 ///
-/// A workgroup attends to `split` positions of one token, with up to `lanes` query heads that share a key-value head.
+/// A workgroup attends to `split` positions of one token, with up to `lanes` query heads that share
+/// a key-value head.
 #[derive(Debug, Serialize)]
 pub struct AttentionStep {
     /// How the work is divided.
@@ -31,7 +32,8 @@ pub struct AttentionStep {
     pub tables_at: usize,
     /// The queries, `[tokens, heads, head_dim]`; before norm and rotation if there is `new`.
     pub q: Strided,
-    /// The result, if a workgroup has all positions of a token. Otherwise `attention_combine` joins the parts.
+    /// The result, if a workgroup has all positions of a token. Otherwise `attention_combine` joins
+    /// the parts.
     pub output: Option<AttentionOutput>,
     /// The tokens' own keys and values, if the kernel makes and appends them.
     pub new: Option<NewToken>,
@@ -124,11 +126,11 @@ pub struct StepShape {
 }
 
 impl StepShape {
-    /// Divides the work of tokens whose cache is no longer than `alone` positions, or of longer ones if there is none
-    /// such.
+    /// Divides the work of tokens whose cache is no longer than `alone` positions, or of longer
+    /// ones if there is none such.
     pub fn new(traits: &Traits, cache: &PagedCache, group_heads: usize, alone: Option<usize>) -> Self {
-        // Within a split there is work for few processors, so that each head has its own; beyond it keys and values
-        // are read once for several.
+        // Within a split there is work for few processors, so that each head has its own; beyond it
+        // keys and values are read once for several.
         let lanes = match (alone, group_heads) {
             (Some(_), _) => 1,
             (None, 1 | 2) => group_heads,
@@ -175,8 +177,8 @@ impl Template for AttentionStep {
     }
 }
 
-/// Joins the parts that [`AttentionStep`] leaves of each split of a token's positions: a maximum, a total and sums for
-/// each head.
+/// Joins the parts that [`AttentionStep`] leaves of each split of a token's positions: a maximum, a
+/// total and sums for each head.
 #[derive(Debug, Serialize)]
 pub struct AttentionCombine {
     /// Invocations of a workgroup, which has a head of a token.

@@ -14,8 +14,8 @@ pub struct Route {
     pub experts: usize,
     /// Experts of a row, at most.
     pub top_k: usize,
-    /// Whether `x` are logits, of which the `top_k` largest go through a softmax. Otherwise they are weights, of
-    /// which at most `top_k` are not 0.
+    /// Whether `x` are logits, of which the `top_k` largest go through a softmax. Otherwise they
+    /// are weights, of which at most `top_k` are not 0.
     pub softmax: bool,
     /// Logits or weights, `[rows, experts]`.
     pub x: Strided,
@@ -36,7 +36,8 @@ impl Template for Route {
     }
 }
 
-/// Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of one expert each.
+/// Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of
+/// one expert each.
 #[derive(Debug, Serialize)]
 pub struct Group {
     /// Invocations of the one workgroup.

@@ -50,7 +50,8 @@ pub struct Q8Input {
     pub rows: Resource,
 }
 
-/// A norm that rows lack: they are multiplied by its weights, but not yet divided by the root of their mean square.
+/// A norm that rows lack: they are multiplied by its weights, but not yet divided by the root of
+/// their mean square.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PendingNorm {
     /// Added to the mean square.
@@ -96,7 +97,8 @@ pub enum Finish {
         #[serde(skip)]
         rows: Resource,
     },
-    /// The product of the first part is multiplied, after an activation, with the product of the second part.
+    /// The product of the first part is multiplied, after an activation, with the product of the
+    /// second part.
     Glu {
         /// The activation.
         function: Function,
@@ -122,8 +124,8 @@ pub struct FewExperts {
     pub count: usize,
     /// Experts of a row, at most.
     pub top_k: usize,
-    /// Whether a row's result is the sum over its experts, each with its weight. Otherwise each expert of a row has a
-    /// row of the result.
+    /// Whether a row's result is the sum over its experts, each with its weight. Otherwise each
+    /// expert of a row has a row of the result.
     pub sums: bool,
     /// The list of each row's (expert, weight), `[rows, top_k]`.
     #[serde(skip)]

@@ -23,7 +23,8 @@ pub struct TiledProduct {
     pub rows: RowCount,
     /// The matrices `w`. All have the same columns.
     pub parts: Vec<TiledPart>,
-    /// The experts, if the matrices are stacks of them. Then rows are slots: a row of `x` for one expert.
+    /// The experts, if the matrices are stacks of them. Then rows are slots: a row of `x` for one
+    /// expert.
     pub experts: Option<TiledExperts>,
 }
 
@@ -59,7 +60,7 @@ pub struct TiledExperts {
 }
 
 impl TiledProduct {
-    /// Returns the bindings after those of `x`.
+    /// Returns the bindings that follow `x`.
     fn bindings(&self) -> Vec<Binding> {
         let mut bindings = vec![];
         if let Some(experts) = &self.experts {

@@ -1,8 +1,9 @@
 //! Typed parameters of the WGSL templates in `kernels/`: one struct for each template.
 //!
-//! A struct's serialized fields are the variables of its template, and its resources, which are not serialized, say
-//! which buffers the template binds. A template begins with the list of its variables and buffers; `tests.rs` compares
-//! that list with the struct, and renders each struct with every option both ways.
+//! A struct's serialized fields are the variables of its template, and its resources, which are not
+//! serialized, say which buffers the template binds. A template begins with the list of its
+//! variables and buffers; `tests.rs` compares that list with the struct, and renders each struct
+//! with every option both ways.
 
 mod attention;
 mod attention_step;
@@ -44,7 +45,8 @@ pub(super) trait Template: Debug + Serialize {
     /// The name of the template's file in `kernels/`, without its ending.
     const NAME: &'static str;
 
-    /// Returns the buffers that the template binds after the step's, in the order of their binding numbers.
+    /// Returns the buffers that the template binds after the step's, in the order of their binding
+    /// numbers.
     fn bindings(&self) -> Vec<Binding>;
 }
 
@@ -53,7 +55,8 @@ pub(super) trait AnyTemplate: Debug + Send + Sync {
     /// Returns [`Template::NAME`].
     fn name(&self) -> &'static str;
 
-    /// Returns the template's variables: the parameters, and `bindings`, all buffers with the step's first.
+    /// Returns the template's variables: the parameters, and `bindings`, all buffers with the
+    /// step's first.
     fn variables(&self, bindings: &[Binding]) -> Value;
 }
 

@@ -99,7 +99,7 @@ pub struct Delta {
     pub eps: F32,
     /// Queries, keys and values, `[tokens, 2 key_heads + value_heads, head_dim]`.
     pub qkv: Strided,
-    /// Elements from the gates of a token to those of the next.
+    /// Elements from the gates of a token to the next token's.
     pub gate_stride: usize,
     /// Result, `[tokens, value_heads, head_dim]`.
     pub y: Strided,
@@ -137,7 +137,8 @@ impl From<HeadOrder> for KeyOrder {
 }
 
 impl Delta {
-    /// Makes the parameters of a rule from its spec; `operands` are the buffers of `alpha`, `beta`, `a` and `dt`.
+    /// Makes the parameters of a rule from its spec; `operands` are the buffers of `alpha`, `beta`,
+    /// `a` and `dt`.
     pub fn new(spec: &DeltaSpec, qkv: Strided, gates: [Strided; 2], [a, dt]: [Resource; 2], y: Strided) -> Self {
         let DeltaSpec { key_heads, value_heads, order, head_dim, eps, .. } = *spec;
         let [alpha, beta] = gates.map(|gate| gate.rows);

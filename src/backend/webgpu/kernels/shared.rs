@@ -36,7 +36,8 @@ impl Serialize for Function {
     }
 }
 
-/// A buffer that a kernel binds. Templates see `true`, so that they can ask whether an optional buffer is there.
+/// A buffer that a kernel binds. Templates see `true`, so that they can ask whether an optional
+/// buffer is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer(pub Resource);
 
@@ -181,7 +182,8 @@ impl PackedMatrix {
         Self { number, format, coded, units: matrix.units, at: part.at.clone(), range: part.range }
     }
 
-    /// Returns the bindings of the matrix: its planes as vectors of four words, and as single words.
+    /// Returns the bindings of the matrix: its planes as vectors of four words, and as single
+    /// words.
     pub fn bindings(&self) -> [Binding; 2] {
         let Self { number, range, .. } = self;
         [reads(format!("wide{number}"), "vec4<u32>", *range), reads(format!("small{number}"), "u32", *range)]

@@ -1,4 +1,5 @@
-//! Attention: one kernel makes, appends and attends to a single token; longer runs take a kernel for each of these.
+//! Attention: one kernel makes, appends and attends to a single token; longer runs take a kernel
+//! for each of these.
 
 use super::{Form, Forms, Lowering, Made, place, stride, strided};
 use crate::{
@@ -165,7 +166,8 @@ impl Lowering<'_> {
     }
 
     fn combine_kernel(&self, spec: &AttentionSpec, output: AttentionOutput) -> Kernel {
-        // A head's elements once at least: no adapter has fewer invocations than half of the longest heads.
+        // A head's elements once at least: no adapter has fewer invocations than half of the
+        // longest heads.
         let dim = padded(spec.head_dim);
         let workgroup = ((8 * dim) as u32).next_power_of_two().min(self.traits.workgroup);
         let combine = AttentionCombine {
@@ -212,8 +214,8 @@ fn output(layer: &Attention<'_>) -> AttentionOutput {
     }
 }
 
-/// Whether the kernel for single tokens makes and appends their keys and values too: it has an invocation for each
-/// element then.
+/// Whether the kernel for single tokens makes and appends their keys and values too: it has an
+/// invocation for each element then.
 pub(in crate::backend::webgpu) fn fuses(traits: &Traits, spec: &AttentionSpec, cache: CacheType) -> bool {
     cache != CacheType::Q8_0 && padded(spec.head_dim) <= (traits.workgroup as usize).min(tiles::SPLIT_WORKGROUP)
 }

@@ -1,7 +1,9 @@
-//! The choice of experts, and their products in steps of few rows, with the rows of a stack that the choice names.
+//! The choice of experts, and their products in steps of few rows, with the rows of a stack that
+//! the choice names.
 //!
-//! A row has a slot for each expert that it may have. One dispatch makes gate and up of all slots, a second one adds a
-//! row's slots up as it multiplies with down, so only the rows between the two go through memory.
+//! A row has a slot for each expert that it may have. One dispatch makes gate and up of all slots,
+//! a second one adds a row's slots up as it multiplies with down, so only the rows between the two
+//! go through memory.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Experts in steps of many rows: every expert's rows together, in tiles, so that its matrices are read once for all.
+//! Experts in steps of many rows: every expert's rows together, in tiles, so that its matrices are
+//! read once for all.
 //!
-//! The result of an expert for a row lies in a slot, the slots of one expert side by side. Tiles of slots are multiplied
-//! as tiles of tokens are otherwise.
+//! The result of an expert for a row lies in a slot, the slots of one expert side by side. Tiles of
+//! slots are multiplied as tiles of tokens are otherwise.
 
 use super::{
     Form, Forms, Lowering, Made, count,

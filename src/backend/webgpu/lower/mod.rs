@@ -1,8 +1,9 @@
-//! Translates a plan into two programs of kernels: one for steps of few tokens, which read all weights for little
-//! arithmetic, and one for steps of many.
+//! Translates a plan into two programs of kernels: one for steps of few tokens, which read all
+//! weights for little arithmetic, and one for steps of many.
 //!
-//! A value can be kept in several forms: f32, int8 for products with quantised matrices, f16 for matrix units. Readers
-//! say which forms they want. The kernel that makes a value writes them, or a `rows` kernel after it does.
+//! A value can be kept in several forms: f32, int8 for products with quantised matrices, f16 for
+//! matrix units. Readers say which forms they want. The kernel that makes a value writes them, or a
+//! `rows` kernel after it does.
 
 mod attention;
 mod experts;
@@ -211,7 +212,7 @@ impl<'a> Lowering<'a> {
         step.matrices().iter().map(|matrix| Ok(self.form_for(&*self.matrix(matrix)?, x.shape.rows))).collect()
     }
 
-    /// The form in which a matrix wants what it is multiplied with.
+    /// Returns the form of the rows that a matrix is multiplied with.
     fn form_for(&self, matrix: &Matrix, rows: Rows) -> Form {
         let coded = matrix.planes().coded;
         match self.is_few(rows) {
@@ -238,7 +239,7 @@ impl<'a> Lowering<'a> {
         found.cloned().ok_or_else(|| Error::Graph("a product's matrix is no weight".into()))
     }
 
-    /// A row of numbers, wherever it comes from.
+    /// Returns a row of numbers, whether it is a constant or a weight.
     fn vector(&self, operand: &Operand) -> Result<Arc<[f32]>> {
         match operand {
             Operand::Constant(row) => Ok(row.clone()),
@@ -282,8 +283,8 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Returns the elements from the start of a value's row to the start of the next: a multiple of what products read at a
-/// time.
+/// Returns the elements from the start of a value's row to the start of the next: a multiple of
+/// what products read at a time.
 pub(super) fn stride(place: &Place) -> usize {
     place.shape.width.next_multiple_of(64)
 }

@@ -141,7 +141,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Looks rows of a table up. Each part of the table has a dispatch, which leaves the rows of other parts out.
+    /// Looks rows of a table up. Each part of the table has a dispatch, which leaves the rows of
+    /// other parts out.
     pub(super) fn embed(&mut self, op: &'static str, table: &Operand, made: &Made) -> Result<()> {
         let table = self.matrix(table)?;
         for part in &table.parts {
@@ -154,7 +155,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Makes rows in the forms that are wanted of them; `sum` are the rows before the norm, if they are wanted too.
+    /// Makes rows in the forms that are wanted of them; `sum` are the rows before the norm, if they
+    /// are wanted too.
     pub(super) fn rows(
         &mut self,
         op: &'static str,

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 /// An answer to a question: the question, and the number of the answer.
 type Answer = (&'static str, usize);
 
-/// Samples in a row that may have no new pair of answers before a struct's samples are taken to be complete.
+/// Samples in a row that may have no new pair of answers before a struct's samples are taken to be
+/// complete.
 const PATIENCE: usize = 300;
 
 /// Answers the questions of a sample at random.

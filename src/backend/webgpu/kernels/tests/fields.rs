@@ -1,4 +1,5 @@
-//! What the serialized fields of parameters are: their paths, their types, and the values that they took.
+//! What the serialized fields of parameters are: their paths, their types, and the values that they
+//! took.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +33,8 @@ impl Field {
     }
 }
 
-/// The fields of a struct by their paths, as `norm.eps`; `parts[].rows` is a field of a list's elements.
+/// The fields of a struct by their paths, as `norm.eps`; `parts[].rows` is a field of a list's
+/// elements.
 #[derive(Debug, Default)]
 pub(super) struct Fields(pub BTreeMap<String, Field>);
 

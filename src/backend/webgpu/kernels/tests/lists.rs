@@ -16,8 +16,9 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Reads the list: lines such as `//   width: u32 - elements of a row` after a line `// Parameters ..:`, and
-    /// `//   y: f32, written - the result` after `// Buffers:`. A longer description goes on with two more blanks.
+    /// Reads the list: lines such as `//   width: u32 - elements of a row` after a line `//
+    /// Parameters ..:`, and `//   y: f32, written - the result` after `// Buffers:`. A longer
+    /// description goes on with two more blanks.
     pub fn of(source: &str) -> Result<Self, String> {
         let mut list = Self::default();
         let mut section = "";
@@ -78,8 +79,8 @@ pub(super) fn shared_types(index: &str) -> BTreeMap<String, BTreeMap<String, Str
     types
 }
 
-/// Returns the list that a template must have: all fields but those of shared types, which must be as they are listed
-/// there.
+/// Returns the list that a template must have: all fields but those of shared types, which must be
+/// as they are listed there.
 pub(super) fn expected(
     fields: &Fields,
     shared: &BTreeMap<String, BTreeMap<String, String>>,
@@ -91,11 +92,11 @@ pub(super) fn expected(
             continue;
         }
         let parents = path.match_indices('.').map(|(end, _)| &path[..end]);
-        let of_shared = parents.filter_map(|parent| {
+        let mut of_shared = parents.filter_map(|parent| {
             let type_name = fields.0[parent].types.first()?;
             Some((type_name.as_str(), &path[parent.len() + 1..]))
         });
-        match of_shared.filter(|(type_name, _)| shared.contains_key(*type_name)).last() {
+        match of_shared.rfind(|(type_name, _)| shared.contains_key(*type_name)) {
             Some((type_name, name)) if !name.contains('.') => {
                 let listed = shared[type_name].get(name);
                 assert_eq!(listed, Some(&field.type_name()), "kernels/README.md: `{name}` of `{type_name}`");

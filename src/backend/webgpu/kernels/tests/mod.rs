@@ -1,5 +1,5 @@
-//! Every template is rendered with every option of its struct both ways and translated, and its list of parameters and
-//! buffers is compared with the struct.
+//! Every template is rendered with every option of its struct both ways and translated, and its
+//! list of parameters and buffers is compared with the struct.
 
 mod choices;
 mod fields;
@@ -33,7 +33,8 @@ const NUMBERED: [&str; 3] = ["wide", "small", "out"];
 struct Case {
     name: &'static str,
     fields: Fields,
-    /// The types of the elements of each buffer and whether it is written, by its name with `{n}` for a number.
+    /// The types of the elements of each buffer and whether it is written, by its name with `{n}`
+    /// for a number.
     buffers: BTreeMap<String, BTreeSet<(String, bool)>>,
     /// What the samples are rendered to.
     sources: BTreeSet<String>,
@@ -89,7 +90,8 @@ fn source(name: &str) -> &'static str {
     SOURCES.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no template `{name}`")).1
 }
 
-/// The variables that a template and those that it includes read from outside. Of a nested field the whole path.
+/// The variables that a template and those that it includes read from outside. Of a nested field
+/// the whole path.
 fn read_variables(templates: &Templates, name: &str) -> BTreeSet<String> {
     let template = templates.environment().get_template(name).unwrap();
     let mut variables: BTreeSet<_> = template.undeclared_variables(true).into_iter().collect();

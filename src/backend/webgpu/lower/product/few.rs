@@ -65,7 +65,7 @@ impl Lowering<'_> {
         let rows: usize = products.iter().map(|product| product.part.rows).sum();
         let units = products[0].matrix.units;
         let shape = tiles::few(self.traits, units, rows, q8.is_some(), if glu { 2 } else { 1 });
-        // Of a gate and what it is multiplied with, there is one result; as int8 it is all that is wanted.
+        // A gate and what it is multiplied with make one result, and no f32 if it is int8.
         let stored = match (glu, q8) {
             (true, Some(_)) => 0,
             (true, None) => 1,
@@ -94,7 +94,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the parameters of the parts, of which the first `stored` write f32, and the workgroups that they take.
+/// Returns the parameters of the parts, of which the first `stored` write f32, and the workgroups
+/// that they take.
 fn few_parts(products: &[PartProduct<'_>], shape: &Few, stored: usize) -> (Vec<FewPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
     for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {

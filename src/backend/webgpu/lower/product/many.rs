@@ -34,8 +34,8 @@ impl Lowering<'_> {
         self.tiled(product, f16, slot(x), groups)
     }
 
-    /// Makes the kernel of a product: with matrix units if there are rows of f16 with their factors, and otherwise of
-    /// the rows `x` of f32.
+    /// Makes the kernel of a product: with matrix units if there are rows of f16 with their
+    /// factors, and otherwise of the rows `x` of f32.
     pub(in crate::backend::webgpu::lower) fn tiled(
         &self,
         product: TiledProduct,

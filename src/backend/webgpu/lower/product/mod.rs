@@ -26,7 +26,8 @@ use crate::{
     quant::UNIT,
 };
 
-/// The product with those rows of a matrix that one binding holds, and the rows that it is written to.
+/// The product with those rows of a matrix that one binding holds, and the rows that it is written
+/// to.
 struct PartProduct<'a> {
     matrix: &'a Matrix,
     part: &'a MatrixPart,
@@ -105,7 +106,8 @@ impl Lowering<'_> {
         step.matrices().iter().map(|operand| self.matrix(operand)).collect()
     }
 
-    /// Whether a kernel for few rows can write this result as int8 itself: a workgroup then has a block of it.
+    /// Whether a kernel for few rows can write this result as int8 itself: a workgroup then has a
+    /// block of it.
     fn writes_q8(&self, result: &Place, matrices: &[Arc<Matrix>]) -> bool {
         self.is_few(result.shape.rows)
             && result.shape.width.is_multiple_of(UNIT)

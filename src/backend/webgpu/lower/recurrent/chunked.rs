@@ -1,7 +1,7 @@
 //! The gated delta rule in chunks ([Yang et al. 2024](https://arxiv.org/abs/2406.06484)).
 //!
-//! How the tokens of a chunk act on each other does not depend on the state, so it is computed for all chunks at once. Then
-//! the state takes a chunk rather than a token at a time.
+//! How the tokens of a chunk act on each other does not depend on the state, so it is computed for
+//! all chunks at once. Then the state takes a chunk rather than a token at a time.
 
 use super::Lowering;
 use crate::{
@@ -13,7 +13,8 @@ use crate::{
     graph::DeltaSpec,
 };
 
-/// Invocations of both kernels: one for each token and two of a workgroup's columns, one for each two tokens and two.
+/// Invocations of both kernels: one for each token and two of a workgroup's columns, one for each
+/// two tokens and two.
 const WORKGROUP: usize = 256;
 /// Columns of a state that a workgroup has.
 const COLUMNS: usize = 16;
@@ -51,7 +52,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the sizes of kernels that have `depth` elements of keys and queries in a workgroup's memory at a time.
+/// Returns the sizes of kernels that have `depth` elements of keys and queries in a workgroup's
+/// memory at a time.
 fn shape(depth: usize) -> ChunkShape {
     ChunkShape { workgroup: WORKGROUP, tokens: CHUNK, depth, mix_words: MIX }
 }

@@ -1,8 +1,8 @@
 //! Ops that carry a state.
 //!
-//! The tokens of a convolution need the state only at the start of a run, so the chunks of a run go side by side. The
-//! state of a gated delta rule goes through all tokens of a run in registers, or through the chunks of a long run as
-//! products of matrices.
+//! The tokens of a convolution need the state only at the start of a run, so the chunks of a run go
+//! side by side. The state of a gated delta rule goes through all tokens of a run in registers, or
+//! through the chunks of a long run as products of matrices.
 
 mod chunked;
 
@@ -20,8 +20,8 @@ use crate::{
 };
 
 const WORKGROUP: usize = 64;
-/// Inputs of a channel that a convolution has at hand, about: those that later tokens see, for each of the tokens that are
-/// on their way together, which are up to 8.
+/// Inputs of a channel that a convolution has at hand, about: those that later tokens see, for each
+/// of the tokens that are on their way together, which are up to 8.
 const AT_HAND: usize = 32;
 
 impl Lowering<'_> {
@@ -67,7 +67,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Makes the kernel that goes token by token through all runs, or through the runs that are not long.
+    /// Makes the kernel that goes token by token through all runs, or through the runs that are not
+    /// long.
     fn by_token(&self, spec: &DeltaSpec, delta: Delta, after_long: bool) -> Kernel {
         let DeltaSpec { state, value_heads, head_dim, .. } = *spec;
         // As many invocations for a column as leave each whole vectors of four.

@@ -44,8 +44,8 @@ enum Few {
     Down,
 }
 
-/// A result of one product may be written as int8. It is added to something then, and normed, and also written as f32;
-/// or it is that of a gate, and written as int8 alone.
+/// A result of one product may be written as int8. It is added to something then, and normed, and
+/// also written as f32; or it is that of a gate, and written as int8 alone.
 fn q8_output(choices: &mut Choices, few: Few) -> Option<Q8Output> {
     let norm = match few {
         Few::Store | Few::Down => return None,

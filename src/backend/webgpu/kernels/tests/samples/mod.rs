@@ -1,6 +1,7 @@
 //! Samples of every struct of parameters, with all its options.
 //!
-//! Combinations that a struct's types allow and its kernel does not are named where they are ruled out.
+//! Combinations that a struct's types allow and its kernel does not are named where they are ruled
+//! out.
 
 mod attention;
 mod matmul;

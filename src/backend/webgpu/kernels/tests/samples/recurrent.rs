@@ -35,7 +35,7 @@ fn delta(choices: &mut Choices, head_dim: usize) -> Delta {
 }
 
 fn chunk(choices: &mut Choices, head_dim: usize) -> ChunkShape {
-    let depths = [16, 32, 64, 128].into_iter().filter(|depth| head_dim % depth == 0).collect::<Vec<_>>();
+    let depths = [16, 32, 64, 128].into_iter().filter(|depth| head_dim.is_multiple_of(*depth)).collect::<Vec<_>>();
     ChunkShape { workgroup: 256, tokens: CHUNK, depth: choices.of("depth", &depths), mix_words: MIX }
 }
 
@@ -59,10 +59,10 @@ impl Sample for ShortConv {
 
 impl Sample for GatedDelta {
     fn sample(choices: &mut Choices) -> Self {
-        let head_dim = choices.of("head_dim", &[16, 48, 128]);
+        let head_dim: usize = choices.of("head_dim", &[16, 48, 128]);
         Self {
             workgroup: 64,
-            lanes: if head_dim % 32 == 0 { 8 } else { 4 },
+            lanes: if head_dim.is_multiple_of(32) { 8 } else { 4 },
             after_long: choices.flag("after_long"),
             shuffles: choices.flag("shuffles"),
             delta: delta(choices, head_dim),
