@@ -73,6 +73,15 @@ impl Step<'_> {
     }
 }
 
+/// Checks a number of CPU threads.
+pub(crate) fn check_threads(threads: usize) -> Result<()> {
+    const MAX_THREADS: usize = 1024;
+    match threads {
+        1..=MAX_THREADS => Ok(()),
+        _ => Err(Error::argument("threads", format!("must be from 1 to {MAX_THREADS}, not {threads}"))),
+    }
+}
+
 /// A description of the device that a model runs on.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {

@@ -26,7 +26,7 @@ use self::{
     },
     threads::pool::Pool,
 };
-use super::{Backend, Bounds, DeviceInfo, Executable, LoadProgress};
+use super::{Backend, Bounds, DeviceInfo, Executable, LoadProgress, check_threads};
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
@@ -34,9 +34,6 @@ use crate::{
     plan::Plan,
     weights::Weights,
 };
-
-/// The largest number of threads.
-const MAX_THREADS: usize = 1024;
 
 /// The CPU backend.
 pub struct Cpu {
@@ -67,9 +64,7 @@ impl Cpu {
     /// [`Error::Argument`] as [`Cpu::new`], and for an instruction set that the machine lacks.
     pub fn with_instruction_set(threads: Option<usize>, name: &str) -> Result<Self> {
         let threads = threads.unwrap_or_else(physical_cores);
-        if !(1..=MAX_THREADS).contains(&threads) {
-            return Err(Error::argument("threads", format!("must be from 1 to {MAX_THREADS}, not {threads}")));
-        }
+        check_threads(threads)?;
         let kernels = kernels::detect().into_iter().find(|kernels| kernels.name == name).ok_or_else(|| {
             let known = Self::instruction_sets().join(", ");
             Error::argument("instruction set", format!("{name} is not one of this machine's: {known}"))

@@ -38,15 +38,18 @@ impl Few {
 }
 
 /// Divides a product with `rows` rows of `units` units, `together` of which are multiplied at a
-/// time. A workgroup that writes its results as int8 has a block of 32 rows.
-pub(super) fn few(traits: &Traits, units: usize, rows: usize, writes_q8: bool, together: usize) -> Few {
+/// time. A workgroup that writes `q8_tokens` rows of its results as int8 has a block of 32 rows of
+/// the matrix.
+pub(super) fn few(traits: &Traits, units: usize, rows: usize, q8_tokens: Option<usize>, together: usize) -> Few {
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
     let team = widest.min(units.next_power_of_two());
     let most = traits.workgroup as usize;
     let unrolled = |rows: usize| (READ_AHEAD / (rows * together)).clamp(1, units.div_ceil(team));
-    if writes_q8 {
-        // A team for each of the block's rows, as far as two matrices leave them registers.
-        let workgroup = (32 * team / together).min(most);
+    if let Some(tokens) = q8_tokens {
+        // A team for each of the block's rows, as far as two matrices leave them registers, and an
+        // invocation for each element that is written: teams of 8 suffice for 8 rows.
+        let team = team.max(8).min(widest);
+        let workgroup = (32 * team / together).max(32 * tokens).min(32 * team).min(most);
         let passes = 32 * team / workgroup;
         return Few { team, rows: 1, passes, unrolled: unrolled(1), workgroup };
     }

@@ -11,6 +11,7 @@ use inkstone::{
 use crate::support::{
     data,
     gguf_file::Folder,
+    on_cpu,
     tiny::{MODELS, with_template},
 };
 
@@ -20,7 +21,7 @@ const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.co
     <|im_start|>assistant\n";
 
 fn storyteller() -> Runner {
-    Runner::builder().threads(2).from_gguf(data("storyteller/storyteller.gguf")).unwrap()
+    on_cpu().from_gguf(data("storyteller/storyteller.gguf")).unwrap()
 }
 
 fn short(seed: u64) -> GenerateOptions {
@@ -65,7 +66,7 @@ fn stream_yields_the_pieces_of_the_generation() {
 fn answer_stream_yields_the_events_of_the_answer() {
     let folder = Folder::new();
     let path = folder.write("chat.gguf", with_template(MODELS[0], TEMPLATE));
-    let mut runner = Runner::from_gguf(path).unwrap();
+    let mut runner = on_cpu().from_gguf(path).unwrap();
     let messages = [Message::user("Hello")];
     let mut answer = runner.chat(&messages, &short(3)).unwrap();
     let text: Vec<String> = answer.by_ref().map(Result::unwrap).collect();

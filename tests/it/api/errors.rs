@@ -4,7 +4,7 @@ use std::{error::Error as _, io};
 
 use inkstone::{Error, Runner};
 
-use crate::support::{data, gguf_file::Folder, tiny::MODELS};
+use crate::support::{data, gguf_file::Folder, on_cpu, tiny::MODELS};
 
 /// One error of each variant, with the texts that its message must contain.
 fn every_error() -> Vec<(Error, &'static [&'static str])> {
@@ -77,7 +77,7 @@ fn full_context_error_suggests_what_helps() {
         error.to_string()
     };
     // The model was trained for 512 positions.
-    let mut runner = Runner::builder().context_length(40).from_gguf(MODELS[0].path()).unwrap();
+    let mut runner = on_cpu().context_length(40).from_gguf(MODELS[0].path()).unwrap();
     let too_long = message(runner.predict_logits(&[1; 41]).unwrap_err());
     assert_eq!(
         too_long,
@@ -93,14 +93,14 @@ fn full_context_error_suggests_what_helps() {
     runner.truncate(38).unwrap();
     assert!(message(runner.prefill(&[1; 3]).unwrap_err()).starts_with("cannot add 3 tokens: 2 of the context's 40"));
 
-    let mut longest = Runner::builder().context_length(512).from_gguf(MODELS[0].path()).unwrap();
+    let mut longest = on_cpu().context_length(512).from_gguf(MODELS[0].path()).unwrap();
     assert_eq!(
         message(longest.prefill(&[1; 513]).unwrap_err()),
         "513 tokens do not fit the context of 512 positions: shorten the prompt; \
          the model was trained for no longer context"
     );
     let prompt = "one ".repeat(20_000);
-    let mut storyteller = Runner::from_gguf(data("storyteller/storyteller.gguf")).unwrap();
+    let mut storyteller = on_cpu().from_gguf(data("storyteller/storyteller.gguf")).unwrap();
     let error = message(storyteller.generate(&prompt, &Default::default()).unwrap_err());
     assert!(error.contains("shorten") && !error.contains("reset"), "{error}");
 }

@@ -17,11 +17,12 @@ use serde_json::{Value, json};
 use crate::support::{
     data,
     gguf_file::Folder,
+    on_cpu,
     tiny::{MODELS, with_template},
 };
 
 fn storyteller() -> Runner {
-    Runner::builder().threads(2).from_gguf(data("storyteller/storyteller.gguf")).unwrap()
+    on_cpu().from_gguf(data("storyteller/storyteller.gguf")).unwrap()
 }
 
 fn grammars() -> Grammars {
@@ -386,7 +387,7 @@ fn answer(runner: &mut Runner, open: Option<bool>, text: &str, grammar: Option<G
 fn reasoning_is_unconstrained_before_a_constrained_answer() {
     let folder = Folder::new();
     let path = folder.write("thinks.gguf", with_template(MODELS[0], THINKS));
-    let runner = &mut Runner::builder().threads(2).from_gguf(path).unwrap();
+    let runner = &mut on_cpu().from_gguf(path).unwrap();
     let number = runner.grammars().unwrap().regex("[0-9]{3}").unwrap();
     let thought = |message: &Message| message.reasoning.clone().unwrap_or_default();
     // The reasoning is opened by the prompt, opened by the model, and closed by the prompt.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use inkstone::{
-    CacheType, Completion, Error, GenerateOptions, GenerateRequest, Runner, RunnerBuilder, SamplerOptions, StopHandle,
+    CacheType, Completion, Error, GenerateOptions, GenerateRequest, RunnerBuilder, SamplerOptions, StopHandle,
     StopReason,
     generate::{Decoder, Generation, Limits, generate_many},
     gguf::Gguf,
@@ -19,7 +19,7 @@ use inkstone::{
 use proptest::prelude::*;
 
 use crate::support::{
-    data,
+    data, on_cpu,
     recorder::Recorder,
     tiny::{MODELS, RECURRENT},
 };
@@ -281,14 +281,14 @@ fn compare(builder: &RunnerBuilder, path: &std::path::Path, exact: bool) {
 #[test]
 fn batched_texts_of_real_models_equal_single_texts() {
     for tiny in MODELS {
-        compare(&Runner::builder().device(inkstone::Device::Cpu).threads(2), &tiny.path(), true);
+        compare(&on_cpu(), &tiny.path(), true);
     }
 }
 
 #[test]
 fn batched_texts_of_the_storyteller_equal_single_texts() {
     let path = data("storyteller/storyteller.gguf");
-    let builder = Runner::builder().device(inkstone::Device::Cpu).threads(2);
+    let builder = on_cpu();
     compare(&builder.cache_type(CacheType::Q8_0), &path, true);
 }
 
@@ -298,7 +298,7 @@ fn batched_texts_on_gpus_equal_single_texts() {
     for info in inkstone::backend::webgpu::Gpu::adapters() {
         let device = inkstone::Device::Gpu(inkstone::Adapter::Named(info.name));
         for tiny in [MODELS[0], RECURRENT] {
-            compare(&Runner::builder().device(device.clone()), &tiny.path(), false);
+            compare(&inkstone::Runner::builder().device(device.clone()), &tiny.path(), false);
         }
     }
 }
@@ -307,7 +307,7 @@ fn batched_texts_on_gpus_equal_single_texts() {
 #[test]
 fn texts_wait_for_free_memory() {
     for tiny in [MODELS[0], RECURRENT, MODELS[8]] {
-        let builder = Runner::builder().device(inkstone::Device::Cpu).threads(2).context_length(130).prefill_chunk(16);
+        let builder = on_cpu().context_length(130).prefill_chunk(16);
         let limit = builder.plan(tiny.path()).unwrap().total();
         let mut runner = builder.memory_limit(limit).from_gguf(tiny.path()).unwrap();
         let ids = tiny.expected().prompt;
@@ -329,7 +329,7 @@ fn texts_wait_for_free_memory() {
 #[cfg(feature = "constrained")]
 #[test]
 fn batched_texts_have_separate_grammars() {
-    let mut runner = Runner::builder().device(inkstone::Device::Cpu).threads(2).from_gguf(MODELS[0].path()).unwrap();
+    let mut runner = on_cpu().from_gguf(MODELS[0].path()).unwrap();
     let forms = ["[0-9]{4}", "(yes|no)", "x{3}"].map(|form| runner.grammars().unwrap().regex(form).unwrap());
     let requests =
         forms.into_iter().cycle().take(9).enumerate().map(|(seed, grammar)| {
@@ -348,7 +348,7 @@ fn batched_texts_have_separate_grammars() {
 #[test]
 fn async_generate_many_returns_all_texts() {
     use futures::executor::block_on;
-    let mut runner = Runner::builder().device(inkstone::Device::Cpu).threads(2).from_gguf(MODELS[0].path()).unwrap();
+    let mut runner = on_cpu().from_gguf(MODELS[0].path()).unwrap();
     let requests = || (0..5).map(|seed| ("the fox", seeded(seed, Some(8))));
     let expected = runner.generate_many(requests(), |_, _| true).unwrap();
     let runner = inkstone::AsyncRunner::new(runner).unwrap();

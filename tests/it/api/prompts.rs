@@ -7,12 +7,12 @@ use inkstone::{
     chat::{ChatOptions, ChatTemplate},
 };
 
-use crate::support::tiny::MODELS;
+use crate::support::{on_cpu, tiny::MODELS};
 
 const TEXT: &str = "once upon a time";
 
 fn runner() -> Runner {
-    Runner::builder().cache_type(CacheType::F32).threads(2).from_gguf(MODELS[0].path()).unwrap()
+    on_cpu().cache_type(CacheType::F32).from_gguf(MODELS[0].path()).unwrap()
 }
 
 fn options() -> GenerateOptions {
@@ -108,7 +108,7 @@ fn score_accepts_ids() {
 fn continuation_is_encoded_without_a_leading_space() {
     let mut checked = 0;
     for tiny in MODELS {
-        let runner = Runner::builder().threads(1).from_gguf(tiny.path()).unwrap();
+        let runner = on_cpu().from_gguf(tiny.path()).unwrap();
         let tokenizer = runner.tokenizer();
         for text in ["fox", " fox", "\nthe fox, the hen"] {
             let ids = tokenizer.encode_continuation(text).unwrap();

@@ -10,6 +10,7 @@ use inkstone::{
 
 use crate::support::{
     gguf_file::Folder,
+    on_cpu,
     tiny::{EXACT, MODELS, Tiny, argmax, nmse, with_template},
 };
 
@@ -17,7 +18,7 @@ use crate::support::{
 const ROUNDING: f64 = 1e-10;
 
 fn exact() -> RunnerBuilder {
-    Runner::builder().cache_type(CacheType::F32).threads(2)
+    on_cpu().cache_type(CacheType::F32)
 }
 
 fn qwen3() -> Runner {

@@ -5,10 +5,13 @@ use inkstone::{
     sampler::{Logprobs, TokenLogprob},
 };
 
-use crate::support::tiny::{MODELS, RECURRENT, Tiny};
+use crate::support::{
+    on_cpu,
+    tiny::{MODELS, RECURRENT, Tiny},
+};
 
 fn runner(tiny: Tiny) -> Runner {
-    Runner::builder().cache_type(CacheType::F32).threads(2).prefill_chunk(24).from_gguf(tiny.path()).unwrap()
+    on_cpu().cache_type(CacheType::F32).prefill_chunk(24).from_gguf(tiny.path()).unwrap()
 }
 
 /// Returns the log-probability of every token after `ids`.

@@ -1,11 +1,14 @@
 //! Tests of scores of several labels after a common prefix, against scores of single labels.
 
-use inkstone::{Device, Error, Runner, generate::Decoder};
+use inkstone::{Error, Runner, generate::Decoder};
 
-use crate::support::tiny::{MODELS, RECURRENT, Tiny};
+use crate::support::{
+    on_cpu,
+    tiny::{MODELS, RECURRENT, Tiny},
+};
 
 fn load(tiny: Tiny) -> Runner {
-    Runner::builder().device(Device::Cpu).threads(2).from_gguf(tiny.path()).unwrap()
+    on_cpu().from_gguf(tiny.path()).unwrap()
 }
 
 #[test]
@@ -53,7 +56,7 @@ fn score_many_accepts_many_id_labels() {
 #[test]
 fn score_many_works_within_a_memory_limit() {
     for tiny in [MODELS[0], RECURRENT] {
-        let builder = Runner::builder().device(Device::Cpu).threads(2).context_length(130).prefill_chunk(16);
+        let builder = on_cpu().context_length(130).prefill_chunk(16);
         let limit = builder.plan(tiny.path()).unwrap().total();
         let mut runner = builder.memory_limit(limit).from_gguf(tiny.path()).unwrap();
         let prefix: Vec<u32> = (10..70).collect();

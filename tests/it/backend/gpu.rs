@@ -16,10 +16,12 @@ use inkstone::{
 };
 
 use super::ops;
+use crate::models::storyteller;
 use crate::support::{
     data,
     drive::{Tensor, packed},
     graphs::Random,
+    on_cpu,
     quantize::quantize,
     recorder::best_of,
     tiny::{EXACT, MODELS, RECURRENT, argmax, nmse},
@@ -67,12 +69,38 @@ fn logits_and_greedy_ids_are_llama_cpps() {
                 let mut ids = expected.prompt.clone();
                 ids.extend(&expected.greedy);
                 ids.push(0);
-                let cpu = Runner::builder().cache_type(CacheType::F32).device(Device::Cpu).threads(2);
+                let cpu = on_cpu().cache_type(CacheType::F32);
                 cpu.from_gguf(tiny.path()).unwrap().predict_logits(&ids).unwrap()
             });
             assert!(end <= rounding, "{} on {} in the end: {end:.1e}", tiny.0, info.name);
         }
     }
+}
+
+/// Prompts of the lengths at which kernels change have the CPU's logits.
+#[test]
+fn logits_of_short_prompts_match_the_cpu() {
+    for info in adapters() {
+        for tiny in MODELS.iter().filter(|tiny| tiny.1 <= EXACT) {
+            let prompt = tiny.expected().prompt;
+            let mut cpu = on_cpu().cache_type(CacheType::F32).from_gguf(tiny.path()).unwrap();
+            let mut gpu = on(&info).from_gguf(tiny.path()).unwrap();
+            for length in [2, 4, 7, 8, 9, 16, 17].into_iter().filter(|length| *length <= prompt.len()) {
+                let logits = |runner: &mut Runner| {
+                    runner.reset();
+                    runner.predict_logits(&prompt[..length]).unwrap().to_vec()
+                };
+                let (cpu, gpu) = (logits(&mut cpu), logits(&mut gpu));
+                let error = nmse(&gpu, &cpu);
+                assert!(error <= ROUNDING, "{} on {}, {length} ids: {error:.1e}", tiny.0, info.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn greedy_ids_of_the_storyteller_are_the_references() {
+    adapters().iter().for_each(|info| storyteller::check_greedy_ids(on(info)));
 }
 
 #[test]
@@ -190,7 +218,7 @@ fn devices_are_named_and_missing_ones_too() {
     let runner = Runner::builder().device(Device::Auto).from_gguf(MODELS[0].path()).unwrap();
     let has_gpu = Gpu::new(&Adapter::Best).is_ok();
     assert_eq!(runner.device().fallback.is_some(), !has_gpu, "{:?}", runner.device());
-    assert_eq!(Runner::builder().device(Device::Cpu).from_gguf(MODELS[0].path()).unwrap().device().fallback, None);
+    assert_eq!(on_cpu().from_gguf(MODELS[0].path()).unwrap().device().fallback, None);
     assert_eq!("gpu".parse(), Ok(Device::Gpu(Adapter::Best)));
     assert_eq!("H200".parse(), Ok(Device::Gpu(Adapter::Named("H200".into()))));
     let low = GpuLimits { workgroup: 64, ..GpuLimits::default() };

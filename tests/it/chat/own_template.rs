@@ -2,13 +2,14 @@
 //! own.
 
 use inkstone::{
-    Error, GenerateOptions, Message, Runner, RunnerBuilder, SamplerOptions,
+    Error, GenerateOptions, Message, RunnerBuilder, SamplerOptions,
     chat::{AnswerEvent, ChatOptions, ChatTemplate, Tool},
 };
 use serde_json::json;
 
 use crate::support::{
     gguf_file::Folder,
+    on_cpu,
     tiny::{MODELS, with_template},
 };
 
@@ -18,7 +19,7 @@ const OWN: &str = "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }
     </tool_call>{% endfor %}<|im_end|>\n{% endfor %}{{ tools | length if tools }}<|im_start|>assistant\n{# -#}";
 
 fn builder() -> RunnerBuilder {
-    Runner::builder().threads(2)
+    on_cpu()
 }
 
 fn short() -> GenerateOptions {

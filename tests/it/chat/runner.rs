@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::support::{
     gguf_file::Folder,
+    on_cpu,
     tiny::{MODELS, with_template},
 };
 
@@ -19,7 +20,7 @@ const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.co
 
 fn runner(folder: &Folder) -> Runner {
     let path = folder.write("chat.gguf", with_template(MODELS[0], TEMPLATE));
-    Runner::builder().cache_type(CacheType::F32).threads(2).from_gguf(path).unwrap()
+    on_cpu().cache_type(CacheType::F32).from_gguf(path).unwrap()
 }
 
 fn options() -> ChatOptions {

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::tool_calls::offered;
 use crate::support::{
     gguf_file::Folder,
+    on_cpu,
     tiny::{MODELS, with_template},
 };
 
@@ -19,7 +20,7 @@ const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.co
 
 fn runner(folder: &Folder) -> Runner {
     let path = folder.write("tools.gguf", with_template(MODELS[0], TEMPLATE));
-    Runner::builder().threads(2).from_gguf(path).unwrap()
+    on_cpu().from_gguf(path).unwrap()
 }
 
 mod driven {

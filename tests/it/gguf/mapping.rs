@@ -6,19 +6,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use inkstone::{CacheType, Device, GenerateOptions, Runner, RunnerBuilder, SamplerOptions, gguf::Gguf};
+use inkstone::{CacheType, GenerateOptions, Runner, RunnerBuilder, SamplerOptions, gguf::Gguf};
 
 use crate::support::{
     checkpoint::Checkpoint,
     data,
     gguf_file::Folder,
+    on_cpu,
     tiny::{MODELS, Tiny},
 };
 
 const STORYTELLER: &str = "storyteller/storyteller.gguf";
 
-fn on_cpu() -> RunnerBuilder {
-    Runner::builder().cache_type(CacheType::F32).device(Device::Cpu).threads(2)
+fn exact() -> RunnerBuilder {
+    on_cpu().cache_type(CacheType::F32)
 }
 
 fn tiny(name: &str) -> Tiny {
@@ -68,10 +69,10 @@ fn text(runner: &mut Runner) -> String {
 fn copied_weights_survive_truncation_of_their_files() {
     let folder = Folder::new();
     for path in models(&folder) {
-        let mut expected = on_cpu().from_path(&path).unwrap();
+        let mut expected = exact().from_path(&path).unwrap();
         let (logits, story) = (expected.predict_logits(&[1, 2, 3]).unwrap(), text(&mut expected));
         drop(expected);
-        let mut runner = on_cpu().copy_weights(true).from_path(&path).unwrap();
+        let mut runner = exact().copy_weights(true).from_path(&path).unwrap();
         assert!(truncate(&path) > 0);
         assert_eq!(runner.predict_logits(&[1, 2, 3]).unwrap(), logits, "{}", path.display());
         assert_eq!(text(&mut runner.clone()), story, "{}", path.display());
@@ -87,8 +88,8 @@ fn memory_plans_count_the_mapped_bytes() {
     };
     let folder = Folder::new();
     for path in models(&folder) {
-        let mapped = planned(on_cpu(), &path);
-        let copied = planned(on_cpu().copy_weights(true), &path);
+        let mapped = planned(exact(), &path);
+        let copied = planned(exact().copy_weights(true), &path);
         assert_eq!((copied.mapped, copied.weights, copied.total()), (0, mapped.weights, mapped.total()));
         assert!(!copied.to_string().contains("mapped"));
     }
@@ -97,7 +98,7 @@ fn memory_plans_count_the_mapped_bytes() {
     let float = tiny("qwen3").path();
     let gguf = Gguf::open(&float).unwrap();
     let matrices = gguf.tensors().iter().filter(|tensor| tensor.shape.len() > 1);
-    let plan = on_cpu().plan(&float).unwrap();
+    let plan = exact().plan(&float).unwrap();
     assert_eq!(plan.mapped, matrices.map(|tensor| tensor.byte_len() as u64).sum::<u64>());
     assert!(plan.mapped < plan.weights && plan.to_string().contains("mapped"));
 }
@@ -129,7 +130,7 @@ fn files_stay_mapped_only_if_the_plan_says_so() {
     for path in models(&folder) {
         let file = if path.is_dir() { path.join("model.safetensors") } else { path.clone() };
         for copy in [false, true] {
-            let runner = on_cpu().copy_weights(copy).from_path(&path).unwrap();
+            let runner = exact().copy_weights(copy).from_path(&path).unwrap();
             let mapped = runner.memory().mapped > 0;
             assert_eq!(stays_mapped(&file), mapped, "{}, copied: {copy}", path.display());
             assert!(!(copy && mapped));
@@ -137,7 +138,7 @@ fn files_stay_mapped_only_if_the_plan_says_so() {
     }
     // Its quantised embedding is also the output matrix, so all matrices are copied in any case.
     let packed = copy_of(&folder, STORYTELLER);
-    let mut runner = on_cpu().from_gguf(&packed).unwrap();
+    let mut runner = exact().from_gguf(&packed).unwrap();
     let story = text(&mut runner);
     assert_eq!(runner.memory().mapped, 0);
     truncate(&packed);
@@ -156,7 +157,7 @@ fn no_file_stays_mapped_for_a_gpu() {
     for info in adapters {
         for copy in [false, true] {
             let path = folder.write("model.gguf", fs::read(tiny("qwen3").path()).unwrap());
-            let device = Device::Gpu(Adapter::Named(info.name.clone()));
+            let device = inkstone::Device::Gpu(Adapter::Named(info.name.clone()));
             let builder = Runner::builder().cache_type(CacheType::F32).device(device).copy_weights(copy);
             let mut runner = builder.from_gguf(&path).unwrap();
             assert_eq!(runner.memory().mapped, 0);
@@ -186,7 +187,7 @@ fn truncating_a_mapped_file_ends_the_process() {
 fn reading_a_truncated_mapping_ends_the_process() {
     let folder = Folder::new();
     let path = folder.write("model.gguf", fs::read(tiny("qwen3").path()).unwrap());
-    let mut runner = on_cpu().from_gguf(&path).unwrap();
+    let mut runner = exact().from_gguf(&path).unwrap();
     truncate(&path);
     runner.predict_logits(&[1, 2, 3]).unwrap();
 }

@@ -2,7 +2,7 @@
 //! files.
 
 use inkstone::{
-    CacheType, DType, Device, Error, Runner,
+    CacheType, DType, Error,
     gguf::Gguf,
     graph::{Op, Source},
     models::{Config, FAMILIES, Model, RopeScaling},
@@ -12,6 +12,7 @@ use inkstone::{
 use crate::support::{
     gguf_file::{Folder, GgufFile},
     interpret::{self, Interpreter, Run, Step},
+    on_cpu,
     tiny::{EXACT, MODELS, Tiny, nmse},
 };
 
@@ -310,7 +311,7 @@ fn longrope_factors_depend_on_the_context_length() {
         assert!(text.contains(used) && !text.contains(unused), "{positions}: {text}");
     }
     let logits = |context: usize| {
-        let builder = Runner::builder().device(Device::Cpu).cache_type(CacheType::F32).context_length(context);
+        let builder = on_cpu().cache_type(CacheType::F32).context_length(context);
         let mut runner = builder.from_gguf(tiny.path()).unwrap();
         runner.predict_logits(&tiny.expected().prompt[..60]).unwrap()
     };

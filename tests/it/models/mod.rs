@@ -3,5 +3,5 @@
 mod families;
 mod qwen35;
 mod step_sizes;
-mod storyteller;
+pub mod storyteller;
 mod windows;

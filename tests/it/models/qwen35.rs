@@ -1,7 +1,7 @@
 //! Tests Qwen3.5: the errors for bad files, and its recurrent states.
 
 use inkstone::{
-    CacheType, Error, Runner,
+    CacheType, Error,
     graph::{LayerState, Op},
     kv_cache::{CHECKPOINTS, CacheLayout},
 };
@@ -9,6 +9,7 @@ use inkstone::{
 use super::families::{Stored, load, u32, zeros};
 use crate::support::{
     gguf_file::{Folder, GgufFile},
+    on_cpu,
     tiny::{RECURRENT, nmse},
 };
 
@@ -155,15 +156,15 @@ fn recurrent_layers_have_states_of_fixed_size() {
 
 #[test]
 fn memory_plans_count_states() {
-    let plan = Runner::builder().plan(RECURRENT.path()).unwrap();
+    let plan = on_cpu().plan(RECURRENT.path()).unwrap();
     let layers = [[3 * 128, 4 * 16 * 16]; 2];
     let state: usize = layers.iter().flatten().map(|floats| 4 * floats).sum();
     assert_eq!(plan.states, (state * (2 + CHECKPOINTS)) as u64);
     assert_eq!(plan.total(), plan.weights + plan.scratch + plan.cache() + plan.states);
     assert!(plan.to_string().contains("recurrent states"), "{plan}");
     let limit = plan.total();
-    let mut runner = Runner::builder().memory_limit(limit).from_gguf(RECURRENT.path()).unwrap();
-    assert!(matches!(Runner::builder().memory_limit(limit - 1).from_gguf(RECURRENT.path()), Err(Error::Memory { .. })));
+    let mut runner = on_cpu().memory_limit(limit).from_gguf(RECURRENT.path()).unwrap();
+    assert!(matches!(on_cpu().memory_limit(limit - 1).from_gguf(RECURRENT.path()), Err(Error::Memory { .. })));
     // Opens more sequences than there are states: sequences with a state can continue.
     let decoder = runner.decoder();
     let ids: Vec<_> = (0..2 * (2 + CHECKPOINTS)).map(|_| decoder.open()).collect();
@@ -180,7 +181,7 @@ fn memory_plans_count_states() {
 #[test]
 fn truncated_and_forked_sequences_have_the_logits_of_new_ones() {
     let expected = RECURRENT.expected();
-    let builder = Runner::builder().cache_type(CacheType::F32).threads(2).prefill_chunk(24);
+    let builder = on_cpu().cache_type(CacheType::F32).prefill_chunk(24);
     let mut runner = builder.from_gguf(RECURRENT.path()).unwrap();
     let mut fresh = builder.from_gguf(RECURRENT.path()).unwrap();
     runner.prefill(&expected.prompt).unwrap();

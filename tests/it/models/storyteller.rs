@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use inkstone::{
-    CacheType, DType, GenerateOptions, Message, Runner, SamplerOptions, StopReason,
+    CacheType, DType, GenerateOptions, Message, RunnerBuilder, SamplerOptions, StopReason,
     backend::{Backend, cpu::Cpu},
     chat::ChatOptions,
     generate::{Decoder, Limits, Wanted},
@@ -17,7 +17,7 @@ use inkstone::{
 };
 use serde_json::Value;
 
-use crate::support::{data, quantize::quantize, tiny::argmax};
+use crate::support::{data, on_cpu, quantize::quantize, tiny::argmax};
 
 fn file() -> PathBuf {
     data("storyteller/storyteller.gguf")
@@ -74,12 +74,16 @@ fn floats(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
 }
 
-/// After each of llama.cpp's greedy ids, the best id is that of an f64 reference, if its lead over
-/// the second exceeds the error of int8 activations.
 #[test]
 fn greedy_ids_are_the_references() {
+    check_greedy_ids(on_cpu());
+}
+
+/// Checks that after each of llama.cpp's greedy ids, the best id is that of an f64 reference, if its lead over
+/// the second exceeds the error of int8 activations.
+pub fn check_greedy_ids(builder: RunnerBuilder) {
     const LEAD: f64 = 0.5;
-    let mut runner = Runner::builder().threads(2).cache_type(CacheType::F32).from_gguf(file()).unwrap();
+    let mut runner = builder.cache_type(CacheType::F32).from_gguf(file()).unwrap();
     for case in expected()["generate"].as_array().unwrap() {
         let mut logits = runner.predict_logits(&ids(&case["prompt_ids"])).unwrap();
         let mut compared = 0;
@@ -100,7 +104,7 @@ fn greedy_ids_are_the_references() {
 /// Prompts have llama.cpp's ids, and conversations transformers' text.
 #[test]
 fn prompts_and_conversations_are_the_references() {
-    let runner = Runner::builder().threads(1).from_gguf(file()).unwrap();
+    let runner = on_cpu().from_gguf(file()).unwrap();
     let parse = |text: &Value| runner.tokenizer().encode(text.as_str().unwrap(), SpecialTokens::Parse).unwrap();
     let expected = expected();
     for case in expected["generate"].as_array().unwrap() {
@@ -143,7 +147,7 @@ fn perplexity_of_every_format_is_close_to_that_of_f32() {
 /// The story of the quick start's prompt mentions the prompt's nouns, with every seed.
 #[test]
 fn stories_mention_the_nouns_of_the_prompt() {
-    let mut runner = Runner::builder().threads(2).from_gguf(file()).unwrap();
+    let mut runner = on_cpu().from_gguf(file()).unwrap();
     for seed in 0..4 {
         let sampler = SamplerOptions { seed: Some(seed), ..Default::default() };
         let options = GenerateOptions { sampler, ..Default::default() };

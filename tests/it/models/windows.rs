@@ -10,6 +10,7 @@ use super::families::{dense, open};
 use crate::support::{
     drive,
     interpret::{Interpreter, Run, Step},
+    on_cpu,
     tiny::{EXACT, MODELS, Tiny, nmse},
 };
 
@@ -61,7 +62,7 @@ fn logits_of_long_texts_are_the_interpreters() {
 #[test]
 fn windows_use_no_more_memory_than_planned() {
     for tiny in windowed() {
-        let plan = Runner::builder().context_length(512).prefill_chunk(16).plan(tiny.path()).unwrap();
+        let plan = on_cpu().context_length(512).prefill_chunk(16).plan(tiny.path()).unwrap();
         let (_, _, model) = open(tiny);
         let layout = CacheLayout::new(&model.graph, CacheType::F16).unwrap();
         let whole: usize = layout.layers.iter().map(|layer| 512 * layer.position_bytes()).sum();

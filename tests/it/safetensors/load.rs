@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::support::{
     checkpoint::{Checkpoint, Tensor, is_there},
     gguf_file::Folder,
+    on_cpu,
     tiny::{MODELS, Tiny, argmax, nmse},
 };
 
@@ -23,7 +24,7 @@ fn tinies() -> impl Iterator<Item = Tiny> {
 }
 
 fn exact() -> RunnerBuilder {
-    Runner::builder().cache_type(CacheType::F32).threads(2)
+    on_cpu().cache_type(CacheType::F32)
 }
 
 /// Compares the logits after the prompt, and after the greedy continuation, with llama.cpp's.

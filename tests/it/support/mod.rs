@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use inkstone::{Device, Runner, RunnerBuilder};
+
 pub mod allocation;
 pub mod checkpoint;
 pub mod drive;
@@ -15,4 +17,10 @@ pub mod tiny;
 /// A file of tests/data.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// Returns a builder of runners on the CPU, for tests whose results rounding must not change: those
+/// of GPUs differ from adapter to adapter.
+pub fn on_cpu() -> RunnerBuilder {
+    Runner::builder().device(Device::Cpu).threads(2)
 }

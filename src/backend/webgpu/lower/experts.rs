@@ -154,7 +154,7 @@ impl Lowering<'_> {
     fn gate_up(&self, x: &Place, half: &Half<'_>, writes_q8: bool) -> Kernel {
         let ffn = half.stacks[0].rows;
         let units = half.stacks[0].matrix.units;
-        let shape = tiles::few(self.traits, units, ffn, writes_q8, 2);
+        let shape = tiles::few(self.traits, units, ffn, writes_q8.then_some(1), 2);
         let mut kernel = self.half(half, shape, (!writes_q8).then_some(Resource::Slots(0)), false);
         kernel.x_q8 = kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending.get(&x.slot.index()).copied(), ..x_q8 });
         kernel.finish = Finish::Glu { function: Function(half.spec.activation) };
@@ -167,7 +167,7 @@ impl Lowering<'_> {
     /// Adds up what down makes of a row's slots.
     fn down(&self, out: &Place, half: &Half<'_>) -> Kernel {
         let Stacked { matrix, rows, .. } = &half.stacks[0];
-        let shape = tiles::few(self.traits, matrix.units, *rows, false, 1);
+        let shape = tiles::few(self.traits, matrix.units, *rows, None, 1);
         let kernel = self.half(half, shape, Some(slot(out)), true);
         let groups = [Count::Fixed(rows.div_ceil(shape.group_rows())), count(out.shape.rows, 1), Count::Fixed(1)];
         Kernel::new(kernel, groups)

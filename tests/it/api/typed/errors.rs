@@ -65,8 +65,7 @@ fn failed_text_is_in_the_error() {
     assert!(form == "Note" && what.contains("max_tokens") && text.starts_with("{\"a\""), "{what}: {text}");
     let (_, what, text) = failed(runner, &GenerateOptions { stop: vec!["\"b\"".into()], ..hot(0) });
     assert!(what.contains("stop string \"\\\"b\\\"\"") && text.ends_with(','), "{what}: {text}");
-    let mut small =
-        Runner::builder().threads(1).context_length(24).from_gguf(data("storyteller/storyteller.gguf")).unwrap();
+    let mut small = on_cpu().context_length(24).from_gguf(data("storyteller/storyteller.gguf")).unwrap();
     let (_, what, _) = failed(&mut small, &GenerateOptions { max_tokens: None, ..hot(0) });
     assert!(what.contains("context_length"), "{what}");
     let messages = [Message::user("A fox")];

@@ -24,12 +24,12 @@ use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::support::data;
+use crate::support::{data, on_cpu};
 
 const SEEDS: u64 = 20;
 
 fn storyteller() -> Runner {
-    Runner::builder().threads(1).from_gguf(data("storyteller/storyteller.gguf")).unwrap()
+    on_cpu().from_gguf(data("storyteller/storyteller.gguf")).unwrap()
 }
 
 fn hot(seed: u64) -> GenerateOptions {

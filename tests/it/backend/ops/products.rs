@@ -108,7 +108,13 @@ pub fn embed(dtype: DType) -> Vec<Case> {
 pub fn fused(dtype: DType) -> Vec<Case> {
     let mut cases = vec![joined(dtype), product_and_sum(dtype, false), product_and_sum(dtype, true)];
     cases.extend([Activation::Silu, Activation::Gelu].map(|activation| glu(dtype, activation)));
-    cases.extend([(19, false), (64, false), (64, true)].map(|(width, read)| product_and_norm(dtype, width, read)));
+    cases.extend([(19, false), (64, false), (64, true)].map(|(width, read)| product_and_norm(dtype, 256, width, read)));
+    cases.push(glu_and_product(dtype, 256));
+    if dtype == DType::Q8_0 {
+        // The work is divided by the columns, whatever the format.
+        cases.extend([32, 64].map(|columns| product_and_norm(dtype, columns, 64, false)));
+        cases.extend([32, 64, 1024].map(|columns| glu_and_product(dtype, columns)));
+    }
     cases
 }
 
@@ -149,6 +155,20 @@ fn glu(dtype: DType, activation: Activation) -> Case {
     m.finish(format!("{} {dtype}", FusedOp::MatMulGlu(activation).name()), y, steps_of(&FEW, VOCABULARY), SUMS)
 }
 
+/// A gated product that only another product reads.
+fn glu_and_product(dtype: DType, columns: usize) -> Case {
+    let width = dtype.block_weights().max(64);
+    let mut m = Maker::new(13);
+    let x = m.exact_rows(columns, VOCABULARY);
+    let inputs = [x, m.random_weight(dtype, width, columns), m.random_weight(dtype, width, columns)];
+    let y = m.b.push(FusedOp::MatMulGlu(Activation::Silu), &inputs);
+    let next = m.random_weight(dtype, 40, width);
+    let y = m.b.matmul(y, next);
+    // The largest of 32 products of two sums stands out further than that of 32 normal numbers.
+    let nmse = if dtype.is_float() { SUMS } else { 10.0 * EIGHT_BITS };
+    m.finish(format!("matmul_glu {dtype} of {columns} columns, then matmul"), y, steps_of(&FEW, VOCABULARY), nmse)
+}
+
 /// The residual is overwritten, or is read once more.
 fn product_and_sum(dtype: DType, read_again: bool) -> Case {
     let columns = 256;
@@ -166,8 +186,7 @@ fn product_and_sum(dtype: DType, read_again: bool) -> Case {
 
 /// A product onto a residual with the norm of the sum, multiplied with a matrix of the same format or, where that has
 /// other columns, as it is; the norm may have another reader.
-fn product_and_norm(dtype: DType, width: usize, read_again: bool) -> Case {
-    let columns = 256;
+fn product_and_norm(dtype: DType, columns: usize, width: usize, read_again: bool) -> Case {
     let mut m = Maker::new(10);
     let x = m.exact_rows(columns, VOCABULARY);
     let residual = m.normal_rows(width, VOCABULARY);
@@ -186,7 +205,12 @@ fn product_and_norm(dtype: DType, width: usize, read_again: bool) -> Case {
     if read_again {
         y = m.b.add(y, normed);
     }
-    m.finish(format!("matmul_add_rms_norm {dtype}, width {width}"), y, steps_of(&FEW, VOCABULARY), nmse)
+    m.finish(
+        format!("matmul_add_rms_norm {dtype} of {columns} columns, width {width}"),
+        y,
+        steps_of(&FEW, VOCABULARY),
+        nmse,
+    )
 }
 
 #[cfg(any(feature = "wgpu", feature = "metal"))]

@@ -64,7 +64,9 @@ impl Lowering<'_> {
         let glu = matches!(finish, Finish::Glu { .. });
         let rows: usize = products.iter().map(|product| product.part.rows).sum();
         let units = products[0].matrix.units;
-        let shape = tiles::few(self.traits, units, rows, q8.is_some(), if glu { 2 } else { 1 });
+        let shape = tiles::few(self.traits, units, rows, q8.map(|_| tokens), if glu { 2 } else { 1 });
+        // Each element that is written as int8 has its invocation.
+        let tokens = if q8.is_some() { tokens.min(shape.workgroup / 32) } else { tokens };
         // A gate and what it is multiplied with make one result, and no f32 if it is int8.
         let stored = match (glu, q8) {
             (true, Some(_)) => 0,

@@ -71,7 +71,9 @@ impl Sample for MatMulFew {
         let (matrices, columns) = matrices(choices, count);
         let y_q8 = q8_output(choices, few);
         let units = matrices[0].units;
-        let shape = tiles::few(&traits, units, ROWS * count, y_q8.is_some(), if glu { 2 } else { 1 });
+        let tokens = if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8]) };
+        let q8_tokens = y_q8.as_ref().map(|_| tokens);
+        let shape = tiles::few(&traits, units, ROWS * count, q8_tokens, if glu { 2 } else { 1 });
         let coded = matrices.iter().any(|matrix| matrix.coded);
         let floats = matrices.iter().any(|matrix| !matrix.coded);
         // Rows that lack a norm are int8 alone.
@@ -96,7 +98,7 @@ impl Sample for MatMulFew {
         Self {
             shape,
             subgroup: traits.subgroup,
-            tokens: if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8]) },
+            tokens,
             rows: if of_experts { RowCount::Tokens } else { row_count(choices) },
             columns,
             x_q8: coded.then(|| Q8Input { norm: norm.flatten(), rows: Resource::Q8(0) }),
