@@ -42,6 +42,7 @@ macro_rules! elementwise {
         $(#[$doc])*
         pub(crate) struct $name;
         impl Elementwise for $name {
+            /// # Safety: as [`Elementwise::apply`].
             #[inline(always)]
             unsafe fn apply<S: Simd>($a: S::F, $b: S::F) -> S::F {
                 // SAFETY: by the caller.
@@ -168,6 +169,7 @@ mod tests {
     struct Exp;
 
     impl Check for Exp {
+        /// # Safety: as [`Check::run`].
         #[inline(always)]
         unsafe fn run<S: Simd>(&self, set: &str) {
             let exp_of = |x: f32| {

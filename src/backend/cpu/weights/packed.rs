@@ -98,8 +98,7 @@ impl PackedMatrix {
     }
 }
 
-/// Interleaves up to sixteen rows of `row_bytes` bytes each into tiles. Its `visit` has no
-/// requirements.
+/// Interleaves up to sixteen rows of `row_bytes` bytes each into tiles.
 struct InterleaveTiles<'a> {
     rows: &'a [u8],
     row_bytes: usize,
@@ -109,6 +108,7 @@ struct InterleaveTiles<'a> {
 impl TileVisitor for InterleaveTiles<'_> {
     type Output = ();
 
+    /// # Safety: none; every access is checked.
     unsafe fn visit<T: Tile>(self) {
         // Row by row over a stretch of each, so short that its tiles stay in the first-level cache.
         let stretch_bytes = (512 / T::BYTES).max(1) * T::BYTES;

@@ -43,6 +43,7 @@ macro_rules! element {
             const BYTES: usize = $bytes;
             const SCALED: bool = $scaled;
 
+            /// # Safety: as [`CacheElement::load`].
             #[inline(always)]
             unsafe fn load<S: Simd>(from: *const u8) -> S::F {
                 // SAFETY: by the caller.
@@ -60,6 +61,7 @@ impl<E: CacheElement> CacheElement for Widened<E> {
     const BYTES: usize = CacheF32::BYTES;
     const SCALED: bool = E::SCALED;
 
+    /// # Safety: as [`CacheElement::load`].
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u8) -> S::F {
         // SAFETY: by the caller.
@@ -68,6 +70,7 @@ impl<E: CacheElement> CacheElement for Widened<E> {
 }
 
 impl CacheFormat for CacheF32 {
+    /// # Safety: as [`CacheFormat::encode`].
     #[inline(always)]
     unsafe fn encode<S: Simd>(x: &[f32; BLOCK], to: *mut u8) -> u16 {
         // SAFETY: by the caller.
@@ -77,6 +80,7 @@ impl CacheFormat for CacheF32 {
 }
 
 impl CacheFormat for CacheF16 {
+    /// # Safety: as [`CacheFormat::encode`].
     #[inline(always)]
     unsafe fn encode<S: Simd>(x: &[f32; BLOCK], to: *mut u8) -> u16 {
         for i in (0..BLOCK).step_by(S::WIDTH) {
@@ -88,6 +92,7 @@ impl CacheFormat for CacheF16 {
 }
 
 impl CacheFormat for CacheQ8 {
+    /// # Safety: as [`CacheFormat::encode`].
     #[inline(always)]
     unsafe fn encode<S: Simd>(x: &[f32; BLOCK], to: *mut u8) -> u16 {
         // SAFETY: by the caller.

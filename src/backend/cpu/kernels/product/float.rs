@@ -43,11 +43,13 @@ struct Bf16Weight;
 
 impl FloatWeight for F32Weight {
     const BYTES: usize = 4;
+    /// # Safety: as [`FloatWeight::load`].
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u8) -> S::F {
         // SAFETY: by the caller.
         unsafe { S::load(from.cast()) }
     }
+    /// # Safety: as [`FloatWeight::load_one`].
     #[inline(always)]
     unsafe fn load_one(from: *const u8) -> f32 {
         // SAFETY: by the caller.
@@ -57,11 +59,13 @@ impl FloatWeight for F32Weight {
 
 impl FloatWeight for F16Weight {
     const BYTES: usize = 2;
+    /// # Safety: as [`FloatWeight::load`].
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u8) -> S::F {
         // SAFETY: by the caller.
         unsafe { S::load_f16(from.cast()) }
     }
+    /// # Safety: as [`FloatWeight::load_one`].
     #[inline(always)]
     unsafe fn load_one(from: *const u8) -> f32 {
         // SAFETY: by the caller.
@@ -71,11 +75,13 @@ impl FloatWeight for F16Weight {
 
 impl FloatWeight for Bf16Weight {
     const BYTES: usize = 2;
+    /// # Safety: as [`FloatWeight::load`].
     #[inline(always)]
     unsafe fn load<S: Simd>(from: *const u8) -> S::F {
         // SAFETY: by the caller.
         unsafe { S::load_bf16(from.cast()) }
     }
+    /// # Safety: as [`FloatWeight::load_one`].
     #[inline(always)]
     unsafe fn load_one(from: *const u8) -> f32 {
         // SAFETY: by the caller.

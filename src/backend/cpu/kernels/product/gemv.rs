@@ -64,6 +64,7 @@ impl<T: Tile> GroupCodes for TileCodes<T> {
     const GROUP: usize = T::GROUP;
     const BITS: u32 = T::BITS;
 
+    /// # Safety: as [`GroupCodes::word`].
     #[inline(always)]
     unsafe fn word<S: Simd>(&self, index: usize) -> S::I {
         // SAFETY: by the caller.

@@ -65,7 +65,7 @@ pub(crate) unsafe fn group_gemm<S: Simd>(packed: &PackedMatrix, group: usize, in
     unsafe { quant::visit_tile(packed.dtype, GemmProduct(product)) };
 }
 
-/// The operands of [`group_gemm`]. Its `visit` requires what [`group_gemm`] does.
+/// The operands of [`group_gemm`].
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 struct GemmProduct<'a, S>(PackedProduct<'a, S>);
 
@@ -73,6 +73,7 @@ struct GemmProduct<'a, S>(PackedProduct<'a, S>);
 impl<S: Simd> TileVisitor for GemmProduct<'_, S> {
     type Output = ();
 
+    /// # Safety: as [`group_gemm`], and `T` is the format of the tiles.
     #[inline(always)]
     unsafe fn visit<T: Tile>(self) {
         let PackedProduct { tiles, x, tokens, c, .. } = self.0;
@@ -81,8 +82,7 @@ impl<S: Simd> TileVisitor for GemmProduct<'_, S> {
     }
 }
 
-/// The operands of [`group_product`] for a packed matrix, whose format is not known yet. Its
-/// `visit` requires what [`group_product`] does.
+/// The operands of [`group_product`] for a packed matrix of any format.
 struct PackedProduct<'a, S> {
     /// The tiles of the group.
     tiles: *const u8,
@@ -95,6 +95,7 @@ struct PackedProduct<'a, S> {
 impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
     type Output = ();
 
+    /// # Safety: as [`group_product`], and `T` is the format of the tiles.
     #[inline(always)]
     unsafe fn visit<T: Tile>(self) {
         let Self { tiles, x, tokens, c, .. } = self;

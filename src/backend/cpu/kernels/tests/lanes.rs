@@ -26,6 +26,7 @@ fn same(a: f32, b: f32) -> bool {
 struct Widens;
 
 impl Check for Widens {
+    /// # Safety: as [`Check::run`].
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let halves: Vec<u16> = (0..=u16::MAX).collect();
@@ -45,6 +46,7 @@ impl Check for Widens {
 struct Narrows;
 
 impl Check for Narrows {
+    /// # Safety: as [`Check::run`].
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let random = Random::new(5);
@@ -69,6 +71,7 @@ impl Check for Narrows {
 struct Computes;
 
 impl Check for Computes {
+    /// # Safety: as [`Check::run`].
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let random = Random::new(6);
@@ -106,6 +109,7 @@ impl Check for Computes {
 struct Rounds;
 
 impl Check for Rounds {
+    /// # Safety: as [`Check::run`].
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let bytes: Vec<i8> = (i8::MIN..=i8::MAX).collect();
@@ -132,6 +136,7 @@ impl Check for Rounds {
 struct Exponential;
 
 impl Check for Exponential {
+    /// # Safety: as [`Check::run`].
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let x: Vec<f32> = (-87_000..=88_000).map(|i| i as f32 / 1000.0).collect();

@@ -173,6 +173,7 @@ impl<S: Simd> Decode<'_, S> {
 impl<S: Simd> TileVisitor for Decode<'_, S> {
     type Output = Vec<f64>;
 
+    /// # Safety: the machine has `S`, and `T` is the format of the matrix.
     #[inline(always)]
     unsafe fn visit<T: Tile>(self) -> Vec<f64> {
         let columns = self.packed.stack.columns;
@@ -201,6 +202,7 @@ struct Decodes {
 }
 
 impl Check for Decodes {
+    /// # Safety: as [`Check::run`].
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let packed = pack(self.dtype, &self.file, self.rows);
@@ -275,6 +277,7 @@ struct Bits;
 impl TileVisitor for Bits {
     type Output = u32;
 
+    /// # Safety: none; only a constant is read.
     unsafe fn visit<T: Tile>(self) -> u32 {
         T::BITS
     }
@@ -318,6 +321,7 @@ impl ExactSums {
 }
 
 impl Check for ExactSums {
+    /// # Safety: as [`Check::run`].
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let most = ((1_u32 << self.0) - 1) as u8;
@@ -349,6 +353,7 @@ fn extreme_products_sum_exactly() {
 struct Extends;
 
 impl Check for Extends {
+    /// # Safety: as [`Check::run`].
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, set: &str) {
         let bytes: [u8; 2 * ROWS] = std::array::from_fn(|i| 255 - i as u8);
