@@ -28,9 +28,9 @@ Usage: inspect MODEL [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTI
 
 Shows the metadata and tensors of a GGUF file, or of a directory of safetensors under GGUF names; the memory that the
 model needs, its number of parameters and the number used by a token; and the graph of its computation before and
-after optimisation. With one or more of the first four flags, shows only those.
+after optimization. With one or more of the first four flags, shows only those.
 
-  --dot              prints only the optimised graph, for Graphviz";
+  --dot              prints only the optimized graph, for Graphviz";
 
 fn main() -> ExitCode {
     let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this help"].join("\n");

@@ -152,7 +152,7 @@ fn append_scales(page: u32, head: u32, first: u32, skipped: u32, count: u32, blo
         }
     }
     {% else %}
-    // Blocks of different parity share words, also of neighbouring positions: one invocation writes
+    // Blocks of different parity share words, also of neighboring positions: one invocation writes
     // all of them.
     if block == 0u {
         for (var n = 0u; n < count; n++) {

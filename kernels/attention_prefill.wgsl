@@ -39,23 +39,23 @@ const LOWEST = -1e30;
 {% endif %}
 {{ seen(scores.window) }}
 {% if cache.format == "f32" %}
-// Four neighbours, the first being element `at` of the page.
+// Four neighbors, the first being element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(kv[page * {{page_size // 4}}u + at / 4u]);
 }
 {% elif cache.format == "f16" %}
-// Four neighbours, the first being element `at` of the page.
+// Four neighbors, the first being element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
     let words = kv[page * {{page_size // 4}}u + at / 4u];
     return vec4(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 {% else %}
-// Four neighbouring codes, the first being that of element `at` of the page.
+// Four neighboring codes, the first being that of element `at` of the page.
 fn four(page: u32, at: u32) -> vec4<f32> {
     return vec4<f32>(unpack4xI8(kv[page * {{page_size // 128 * 34}}u + at / 4u]));
 }
 
-// Two neighbouring scales; `i` is even.
+// Two neighboring scales; `i` is even.
 fn scales(page: u32, i: u32) -> vec2<f32> {
     return unpack2x16float(kv[page * {{page_size // 128 * 34}}u + {{page_size // 4}}u + i / 2u]);
 }

@@ -37,7 +37,7 @@ diagnostic(off, derivative_uniformity);
 {% set across = tile // 16 %}
 {% set page_size = 2 * cache.kv_heads * 64 * cache.head_dim %}
 {% set staged = [cache.head_dim * (tile_quads + 2), tile * (quads + 2), block * (quads + 2)] | max %}
-// Elements of a row in workgroup memory, in fours. Eight are unused, which keeps neighbours in
+// Elements of a row in workgroup memory, in fours. Eight are unused, which keeps neighbors in
 // different banks.
 const TILE_PITCH = {{tile_quads + 2}}u;
 const HEAD_PITCH = {{quads + 2}}u;

@@ -48,7 +48,7 @@ var<workgroup> strengths: array<f32, {{chunk_tokens}}>;
 var<workgroup> key_scales: array<f32, {{chunk_tokens}}>;
 var<workgroup> query_scales: array<f32, {{chunk_tokens}}>;
 
-// Where four elements of a row of the tile lie: neighbouring rows start in different banks.
+// Where four elements of a row of the tile lie: neighboring rows start in different banks.
 fn place(row: u32, quad: u32) -> u32 {
     return row * {{quads}}u + (quad ^ (row % {{quads}}u));
 }

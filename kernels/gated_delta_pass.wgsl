@@ -42,7 +42,7 @@ var<workgroup> tile: array<vec4<f32>, {{[2 * chunk_tokens * quads, swap] | max}}
 // The matrices of the chunk: towards the state and towards the result.
 var<workgroup> mix: array<vec4<f32>, {{2 * chunk_tokens * chunk_quads}}>;
 
-// Where four elements lie: neighbouring rows or columns start in different banks.
+// Where four elements lie: neighboring rows or columns start in different banks.
 fn state_place(column: u32, quad: u32) -> u32 {
     return column * {{head_quads}}u + (quad ^ (column % {{banks}}u));
 }

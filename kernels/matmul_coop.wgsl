@@ -2,7 +2,7 @@
 // in, f32 sums.
 //
 // One dispatch serves every matrix that reads the same x: each is a part. Workgroup (i, j) makes
-// tile j of the rows w for tile i of the rows x: neighbours share the weights, which are decoded
+// tile j of the rows w for tile i of the rows x: neighbors share the weights, which are decoded
 // once a workgroup. With experts the tiles are listed, and rows are slots, which read their token's
 // row x or their own.
 //

@@ -33,7 +33,7 @@
 var<workgroup> x_tile: array<vec4<f32>, {{tile.tokens * 8}}>;
 var<workgroup> w_tile: array<vec4<f32>, {{tile.rows * 8}}>;
 
-// Where four columns of a row of a tile lie: neighbouring rows start in different banks.
+// Where four columns of a row of a tile lie: neighboring rows start in different banks.
 fn place(row: u32, quad: u32) -> u32 {
     return row * 8u + (quad ^ (row % 8u));
 }

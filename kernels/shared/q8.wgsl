@@ -7,7 +7,7 @@
 // Macros:
 //   write_q8(blocks, capacity, subgroup) - declares `write_q8(value, factor, row, block, local,
 //     is_active)`, which writes a block of `value * factor` to row `row` of `y_q8`. All invocations
-//     of a workgroup come there together; a block's 32 are neighbours, the first at a multiple of
+//     of a workgroup come there together; a block's 32 are neighbors, the first at a multiple of
 //     32. Blocks that are not active are left out. `blocks` is the number of blocks of a row,
 //     `capacity` the number of invocations that may be active, `subgroup` the least size of a
 //     subgroup, if invocations exchange values within one

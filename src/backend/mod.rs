@@ -1,6 +1,6 @@
 //! Compiles graphs for devices and runs them.
 //!
-//! A [`Backend`] is a kind of device. It compiles an optimised graph and its weights to an
+//! A [`Backend`] is a kind of device. It compiles an optimized graph and its weights to an
 //! [`Executable`], which computes logits step by step. A step is a ragged batch, so prefill,
 //! decode, speculative verification and several users at once are the same call.
 

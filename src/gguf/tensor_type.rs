@@ -62,7 +62,7 @@ impl TensorType {
         }
         Err(match REMOVED.iter().find(|removed| removed.0 == number) {
             Some((_, name)) => {
-                format!("is stored as {name}, which was removed from GGUF: quantise the model again as Q4_0 or IQ4_NL")
+                format!("is stored as {name}, which was removed from GGUF: quantize the model again as Q4_0 or IQ4_NL")
             }
             None => format!("has the unknown tensor type {number}: {DAMAGED_OR_NEWER}"),
         })
@@ -78,7 +78,7 @@ impl TensorType {
         DType::from_ggml(self.number)
     }
 
-    /// Returns the number of weights in a block (1 for unquantised types).
+    /// Returns the number of weights in a block (1 for unquantized types).
     pub fn block_weights(self) -> usize {
         self.block_weights
     }

@@ -64,7 +64,7 @@ const TIME_FIELDS: [(&str, &str); 2] = [("secs", "nanos"), ("secs_since_epoch", 
 /// The last second of the year 9999; some systems have no later `SystemTime`.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Adapts a schema to the behaviour of serde.
+/// Adapts a schema to the behavior of serde.
 fn fit_serde(schema: &mut Schema) {
     // serde merges the duplicates of a set.
     if schema.get("uniqueItems").is_some_and(Value::is_boolean) {

@@ -116,7 +116,7 @@ impl fmt::Display for Graph {
 
 impl Graph {
     /// Returns the graph in Graphviz's language: a box for each node with the weights and constants
-    /// that it reads, and an arrow, labelled with its shape, for each value between two nodes.
+    /// that it reads, and an arrow, labeled with its shape, for each value between two nodes.
     pub fn dot(&self) -> String {
         let mut boxes = String::new();
         let mut arrows = String::new();

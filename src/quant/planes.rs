@@ -1,8 +1,8 @@
 //! Defines the memory layout of packed matrices on GPUs.
 //!
 //! A matrix is stored as planes, one after the other. Each plane contains one part of every block,
-//! such as the codes or the scales, in units of 32 weights: neighbouring invocations read
-//! neighbouring units, which must be contiguous and aligned to words. All planes together have
+//! such as the codes or the scales, in units of 32 weights: neighboring invocations read
+//! neighboring units, which must be contiguous and aligned to words. All planes together have
 //! exactly the bytes of the blocks. Within a unit, codes are in the order in which kernels extract
 //! them (`kernels/prelude.wgsl`): byte j of word k of either half is the code of column 4 k + j.
 

@@ -28,7 +28,7 @@ pub(crate) fn largest(logits: &[f32]) -> Result<Candidate> {
     const CHUNK: usize = 512;
     let (mut best, mut start) = (f32::NEG_INFINITY, 0);
     for (index, chunk) in logits.chunks(CHUNK).enumerate() {
-        // NaN fails the comparisons. Without an early exit, the compiler vectorises the loop.
+        // NaN fails the comparisons. Without an early exit, the compiler vectorizes the loop.
         let (mut valid, mut maximum) = (true, f32::NEG_INFINITY);
         for &logit in chunk {
             valid &= logit < f32::INFINITY;

@@ -34,7 +34,7 @@ impl History {
         }
     }
 
-    /// Penalises the tokens in the penalty window.
+    /// Penalizes the tokens in the penalty window.
     pub fn penalize(&self, logits: &mut [f32], options: &SamplerOptions) {
         for (&id, &count) in &self.counts {
             let logit = &mut logits[id as usize];
@@ -44,7 +44,7 @@ impl History {
         }
     }
 
-    /// Penalises the tokens that would continue a repetition.
+    /// Penalizes the tokens that would continue a repetition.
     pub fn discourage_repetition(&self, logits: &mut [f32], dry: &Dry) {
         for (id, len) in self.repetitions(dry) {
             if let Some(beyond) = len.checked_sub(dry.allowed_length) {

@@ -12,7 +12,7 @@
 //!    2019](https://arxiv.org/abs/1909.05858), as in Hugging Face's
 //!    `RepetitionPenaltyLogitsProcessor`), and then lowered by
 //!    `n * frequency_penalty + presence_penalty` (as in OpenAI's API).
-//! 4. **[DRY](Dry)**: penalises tokens that would continue a repetition by its length.
+//! 4. **[DRY](Dry)**: penalizes tokens that would continue a repetition by its length.
 //! 5. **Greedy** if `temperature` is 0: the largest logit, the lowest id of equal ones. No random
 //!    number is drawn.
 //! 6. **[Mirostat]**, after the temperature and instead of all later stages but the draw.

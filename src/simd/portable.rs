@@ -1,5 +1,5 @@
 //! Implements [`Simd`] in plain Rust for every machine: loops over eight lanes, which the compiler
-//! vectorises where it can.
+//! vectorizes where it can.
 
 use std::array::from_fn;
 
@@ -16,7 +16,7 @@ type F = [f32; WIDTH];
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
-/// Converts f16 to f32, without branches that would prevent vectorisation.
+/// Converts f16 to f32, without branches that would prevent vectorization.
 fn widen_f16(x: u16) -> f32 {
     let bits = u32::from(x & 0x7fff) << 13;
     // The exponent bias is 15 in f16 and 127 in f32. The largest exponent means infinity or NaN in

@@ -63,7 +63,7 @@ impl Bpe {
         });
     }
 
-    /// Removes bytes without a token from a word, as in training, so that their neighbours can
+    /// Removes bytes without a token from a word, as in training, so that their neighbors can
     /// merge. In llama.cpp they do not merge.
     fn known_bytes<'w>(&self, word: &'w [u8]) -> Cow<'w, [u8]> {
         let is_known = |byte: &u8| self.bytes[*byte as usize].is_some();

@@ -18,13 +18,13 @@ use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 pub(super) struct Symbol {
     /// Offset of the first byte.
     pub start: u32,
-    /// Number of bytes; 0 after it was joined to its left neighbour.
+    /// Number of bytes; 0 after it was joined to its left neighbor.
     pub len: u32,
     /// The token; `None` if the vocabulary has none for it.
     pub id: Option<u32>,
-    /// Index of the left neighbour.
+    /// Index of the left neighbor.
     previous: Option<u32>,
-    /// Index of the right neighbour.
+    /// Index of the right neighbor.
     next: Option<u32>,
 }
 
@@ -144,7 +144,7 @@ impl Merger {
 
     fn join(&mut self, rules: &impl MergeRules, word: &[u8], &Pair { left, right, len, id, .. }: &Pair) {
         let (a, b) = (self.symbols[left as usize], self.symbols[right as usize]);
-        // A pair is outdated if one of its symbols has been joined to another neighbour.
+        // A pair is outdated if one of its symbols has been joined to another neighbor.
         if a.len == 0 || b.len == 0 || a.len + b.len != len {
             return;
         }

@@ -5,7 +5,7 @@
 //! (`llama`: Llama 2, Phi-3, Mistral, Gemma) or merges (`gemma4`), WordPiece (`bert`), and Hugging
 //! Face's `tokenizer.json`.
 //!
-//! Encoding splits the text at special tokens, if [`SpecialTokens`] says that they are recognised,
+//! Encoding splits the text at special tokens, if [`SpecialTokens`] says that they are recognized,
 //! and merges the text between them into tokens. Decoding concatenates the bytes of tokens.
 
 mod bpe;
@@ -44,11 +44,11 @@ pub enum SpecialTokens {
     Parse,
     /// It stays ordinary text. Use it for untrusted text, which must not end a turn or begin
     /// another. Tokens that the vocabulary marks as user-defined (`<think>`, runs of spaces) are
-    /// still recognised, because they have no such effect.
+    /// still recognized, because they have no such effect.
     Plain,
 }
 
-/// The part of a text in which special tokens are recognised.
+/// The part of a text in which special tokens are recognized.
 #[derive(Clone, Copy)]
 enum SpecialScope<'r> {
     Everywhere,

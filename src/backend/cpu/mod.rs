@@ -1,9 +1,9 @@
 //! Runs graphs on the CPU, with a pool of persistent threads and the machine's fastest instruction
 //! set.
 //!
-//! Compiling a graph interleaves its quantised matrices once ([`crate::quant`] has the formats).
+//! Compiling a graph interleaves its quantized matrices once ([`crate::quant`] has the formats).
 //! Products read them packed, with int8 activations. Float matrices, and an embedding table that is
-//! not also a quantised output matrix, are read where the weights have them; only these stay
+//! not also a quantized output matrix, are read where the weights have them; only these stay
 //! mapped.
 //!
 //! Each of these layers uses only the ones before it: `error`, `memory`, `threads`, `weights`,

@@ -1,6 +1,6 @@
 //! Any GPU, through wgpu: Vulkan, DX12 or Metal.
 //!
-//! In: an optimised graph and the weights. Out: logits. A plan becomes two programs of kernels (`lower`), one for steps
+//! In: an optimized graph and the weights. Out: logits. A plan becomes two programs of kernels (`lower`), one for steps
 //! of few tokens and one for many; a step writes what changes into one buffer (`step`), and encodes the dispatches
 //! that it needs over buffers and bindings that were made once. The kernels are templates in `kernels/`.
 

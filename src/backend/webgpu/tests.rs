@@ -51,7 +51,7 @@ pub(super) const ADAPTERS: [Traits; 6] = [
 /// Scores and logits as Gemma 2 has them.
 const CAPPED: Scores = Scores { scale: 0.1, softcap: Some(50.0), window: Some(100) };
 
-/// A layer of a model, with the norms of heads as Qwen3 has them or without as in Llama, whose quantised weights are of
+/// A layer of a model, with the norms of heads as Qwen3 has them or without as in Llama, whose quantized weights are of
 /// this format.
 fn model(dtype: DType, normed: bool, [head_dim, group]: [usize; 2], scores: Scores) -> (Graph, Weights) {
     const HIDDEN: usize = 256;

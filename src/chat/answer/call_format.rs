@@ -28,7 +28,7 @@ pub(super) struct CallFormat {
     pub write: WriteCalls,
 }
 
-/// How a call is recognised at the start of an answer that has no mark before it.
+/// How a call is recognized at the start of an answer that has no mark before it.
 #[derive(Debug)]
 pub(super) struct UnmarkedCall {
     /// Returns whether an answer with this beginning is a call of one of the tools; `None` if more

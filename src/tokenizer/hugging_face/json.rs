@@ -26,12 +26,12 @@ pub(super) type HfTokenizer =
 
 /// A `tokenizer.json` with each of the [`SpecialScope`]s.
 pub(in crate::tokenizer) struct JsonTokenizer {
-    /// Recognises special tokens.
+    /// Recognizes special tokens.
     parsing: HfTokenizer,
     /// Treats special tokens as text. This is a setting of the crate and not an argument, so it
     /// takes a second tokenizer, which is built when it is first needed.
     plain: OnceLock<Box<HfTokenizer>>,
-    /// Recognises special tokens in a part of the text.
+    /// Recognizes special tokens in a part of the text.
     mixed: OnceLock<Result<Box<Placeholders>, String>>,
     /// Whether the metadata, and not the post-processor, determines the tokens at the start and the
     /// end of a sequence.

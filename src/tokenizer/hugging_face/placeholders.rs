@@ -1,8 +1,8 @@
 //! Escapes special tokens in untrusted ranges by replacing the trusted ones with placeholder tokens
 //! before the `tokenizers` crate sees the text.
 //!
-//! The crate recognises either all special tokens or none, which is a setting. Therefore a
-//! tokenizer that recognises none gets additional tokens: one placeholder for each special token,
+//! The crate recognizes either all special tokens or none, which is a setting. Therefore a
+//! tokenizer that recognizes none gets additional tokens: one placeholder for each special token,
 //! with the same properties. Trusted special tokens are written as placeholders.
 
 use std::{collections::HashMap, ops::Range};
@@ -33,7 +33,7 @@ pub(super) struct Placeholders {
     texts: Vec<String>,
     /// Special tokens by the ids of their placeholders.
     ids: HashMap<u32, u32>,
-    /// Whether normalisation may turn other texts into special tokens.
+    /// Whether normalization may turn other texts into special tokens.
     normalizes: bool,
 }
 

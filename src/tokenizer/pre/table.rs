@@ -2,7 +2,7 @@
 //!
 //! The expressions are taken from the models' own `tokenizer.json`, alternative by alternative, as
 //! llama.cpp cites them. llama.cpp's own splitters differ in places, which the comments name.
-//! tests/data/tokenizer/pre.py compares every row with both. Text is not normalised first (Qwen2's
+//! tests/data/tokenizer/pre.py compares every row with both. Text is not normalized first (Qwen2's
 //! own tokenizer applies NFC), because GGUF files do not ask for it.
 
 use super::{

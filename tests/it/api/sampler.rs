@@ -245,7 +245,7 @@ fn mirostat_keeps_the_target_surprise() {
 
 /// Compares with the author's definition, by a search at every position for every length.
 #[test]
-fn dry_penalises_repetitions_by_their_length() {
+fn dry_penalizes_repetitions_by_their_length() {
     const VOCAB: usize = 6;
     let mut state = 3u64;
     for case in 0..300 {

@@ -30,7 +30,7 @@ fn tensor_message(dimensions: &[u64], type_number: u32) -> String {
 }
 
 #[test]
-fn files_of_other_kinds_are_recognised() {
+fn files_of_other_kinds_are_recognized() {
     let folder = Folder::new();
     let missing = folder.path().join("missing.gguf");
     let error = Gguf::open(&missing).unwrap_err();
@@ -188,7 +188,7 @@ fn invalid_shapes_are_refused() {
 fn unknown_and_removed_tensor_types_are_refused() {
     assert_eq!(tensor_message(&[32], 99), format!("tensor `t` has the unknown tensor type 99: {DAMAGED}"));
     for (number, name) in [(4, "Q4_2"), (5, "Q4_3"), (31, "Q4_0_4_4"), (38, "IQ4_NL_8_8")] {
-        let removed = "which was removed from GGUF: quantise the model again as Q4_0 or IQ4_NL";
+        let removed = "which was removed from GGUF: quantize the model again as Q4_0 or IQ4_NL";
         assert_eq!(tensor_message(&[32], number), format!("tensor `t` is stored as {name}, {removed}"));
     }
 }

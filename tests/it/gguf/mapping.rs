@@ -32,7 +32,7 @@ fn copy_of(folder: &Folder, name: &str) -> PathBuf {
 }
 
 /// Writes models as GGUF files and as directories of safetensors, and returns their paths:
-/// quantised, unquantised, with experts in separate tensors, and with norm weights that are
+/// quantized, unquantized, with experts in separate tensors, and with norm weights that are
 /// transformed on loading.
 fn models(folder: &Folder) -> Vec<PathBuf> {
     let gguf = |name: &str| folder.write(&format!("{name}.gguf"), fs::read(tiny(name).path()).unwrap());
@@ -93,7 +93,7 @@ fn memory_plans_count_the_mapped_bytes() {
         assert_eq!((copied.mapped, copied.weights, copied.total()), (0, mapped.weights, mapped.total()));
         assert!(!copied.to_string().contains("mapped"));
     }
-    // All unquantised matrices stay mapped, the embedding counted once although it is also the
+    // All unquantized matrices stay mapped, the embedding counted once although it is also the
     // output matrix; vectors are copied.
     let float = tiny("qwen3").path();
     let gguf = Gguf::open(&float).unwrap();
@@ -136,7 +136,7 @@ fn files_stay_mapped_only_if_the_plan_says_so() {
             assert!(!(copy && mapped));
         }
     }
-    // Its quantised embedding is also the output matrix, so all matrices are copied in any case.
+    // Its quantized embedding is also the output matrix, so all matrices are copied in any case.
     let packed = copy_of(&folder, STORYTELLER);
     let mut runner = exact().from_gguf(&packed).unwrap();
     let story = text(&mut runner);

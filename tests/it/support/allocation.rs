@@ -34,7 +34,7 @@ fn count(change: isize) {
 }
 
 // SAFETY: every call goes to the system's allocator as it came; counting allocates nothing, since the cells are
-// initialised at compile time and have no destructors.
+// initialized at compile time and have no destructors.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

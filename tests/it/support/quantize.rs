@@ -1,4 +1,4 @@
-//! Naive quantisers: weights come in, the blocks of any format go out.
+//! Naive quantizers: weights come in, the blocks of any format go out.
 //!
 //! The tests need packed weights whose errors are like those of real files, so each scale is the best of a few, by
 //! least squares, and codes are rounded to the nearest; llama.cpp's importance weights and refinements are left out.

@@ -1,4 +1,4 @@
-//! Quantises activations to int8, for products with quantised weights.
+//! Quantizes activations to int8, for products with quantized weights.
 //!
 //! Each block of 32 elements becomes integers from -127 to 127 and a scale. Because a weight is
 //! `scale * code - min`, a product also needs the sum of the activations over each group of the
@@ -15,8 +15,8 @@ pub(crate) const BLOCK: usize = 32;
 /// Columns of a chunk.
 pub(crate) const CHUNK: usize = 256;
 
-/// Rows `[tokens, columns]` in int8, chunk by chunk. The last chunk is as large as the others; its
-/// columns past the end of the rows are neither written nor read.
+/// Rows `[tokens, columns]` in int8, chunk by chunk. The last chunk has full size; its columns past
+/// the end of the rows are neither written nor read.
 #[derive(Clone, Copy)]
 pub(crate) struct Q8Activations {
     tokens: usize,
@@ -97,7 +97,7 @@ impl Q8Activations {
     }
 }
 
-/// Quantises the floats at `x` into row `token`.
+/// Quantizes the floats at `x` into row `token`.
 ///
 /// # Safety
 /// `x` is readable for `to.columns` elements, the row lies within the memory, no other thread uses
@@ -115,7 +115,7 @@ pub(crate) unsafe fn quantize<S: Simd>(x: *const f32, to: &Q8Activations, token:
     }
 }
 
-/// Quantises the 32 floats at `x` into block `block` of the chunk's first token.
+/// Quantizes the 32 floats at `x` into block `block` of the chunk's first token.
 ///
 /// # Safety
 /// As [`quantize`], for these 32 elements.

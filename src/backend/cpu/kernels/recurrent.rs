@@ -259,7 +259,7 @@ unsafe fn squares<S: Simd>(x: *const f32, len: usize) -> f32 {
 /// The factors of query and key are applied where they cost one multiplication a column.
 ///
 /// # Safety
-/// As [`gated_delta`]; `state` is that of the columns, and `ROWS` divides `head_dim`.
+/// As [`gated_delta`]; `state` has the state of the columns, and `ROWS` divides `head_dim`.
 #[inline(always)]
 unsafe fn update_columns<S: Simd, const N: usize, const ROWS: usize>(
     run: &GatedDeltaRun<'_>,

@@ -4,9 +4,9 @@ use std::{alloc, ptr::NonNull, slice};
 
 use memmap2::{MmapMut, MmapOptions};
 
-/// Bytes from which an allocation is a mapping of its own, in huge pages where the system has them.
-/// Weights are read in full for every token: they then miss the TLB once in 2 MB rather than in 4
-/// KB, and cause as many fewer page faults.
+/// Bytes from which an allocation is a separate mapping, in huge pages where the system has them.
+/// Weights are read in full for every token: with huge pages, TLB misses and page faults occur once
+/// in 2 MB rather than once in 4 KB.
 const LARGE: usize = 4 << 20;
 
 /// Bytes of a huge page on x86-64, and on aarch64 with ordinary pages of 4 KB.

@@ -56,7 +56,7 @@ impl CpuExecutable {
         let mut weights = PreparedWeights::new(&plan, weights, &mut pool, progress)?;
         let program = Program::new(&plan, &weights)?;
         weights.keep_in_place(&plan)?;
-        // Not before the program has read its vectors: they would wait for all that is read ahead.
+        // After the program has read its vectors, which would otherwise wait for the read-ahead.
         weights.read_ahead();
         let size = StepSize { tokens: 1, outputs: 1 };
         let memory = Memory::new(&plan, &program, widest_quantized(&plan), pool.threads(), size)?;

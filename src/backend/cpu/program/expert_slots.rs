@@ -29,11 +29,11 @@ pub(crate) struct ExpertSizes {
     pub hidden: usize,
     /// Width between the matrices of an expert.
     pub ffn: usize,
-    /// Whether gate or up is quantised.
+    /// Whether gate or up is quantized.
     q8_input: bool,
     /// Whether gate or up has floats.
     f32_input: bool,
-    /// Whether down is quantised.
+    /// Whether down is quantized.
     q8_gated: bool,
 }
 

@@ -18,11 +18,11 @@ use crate::{
 pub(crate) enum ExpertStage {
     /// Assigns slots to the tokens of each expert, on one thread.
     Group,
-    /// Copies rows to their slots: quantised to int8 for quantised matrices, as f32 for float ones.
+    /// Copies rows to their slots: quantized to int8 for quantized matrices, as f32 for float ones.
     Spread,
     /// Multiplies the slots of each expert with gate and up, activates and multiplies the results.
     GateUp,
-    /// Quantises these results to int8 if the down matrices are quantised.
+    /// Quantizes these results to int8 if the down matrices are quantized.
     Quantize,
     /// Multiplies the slots of each expert with down, and by the weight of the slot.
     Down,

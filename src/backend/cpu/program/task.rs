@@ -22,7 +22,7 @@ pub(crate) enum Task {
     Embed { table: EmbeddingTable, out: Buffer },
     /// Computes the cosines and sines of the tokens' positions, table number `index`.
     Angles { frequencies: Arc<[f32]>, index: usize },
-    /// Quantises rows to int8 for the products that follow.
+    /// Quantizes rows to int8 for the products that follow.
     Quantize { x: Buffer },
     /// Multiplies one operand with matrices.
     Product(Product),

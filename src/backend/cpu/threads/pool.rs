@@ -125,9 +125,9 @@ impl Pool {
         self.threads
     }
 
-    /// Sets whether several threads use the pool in turn. Their own work between the calls then
-    /// occupies cores, which looks as if another process did: the throttle is switched off for
-    /// that.
+    /// Sets whether several threads use the pool in turn. Their work between the calls occupies
+    /// cores, which the throttle would mistake for the load of another process; so the throttle is
+    /// then off.
     pub fn set_shared(&mut self, shared: bool) {
         self.has_several_callers = shared;
         self.throttle = ThreadThrottle::new(self.threads);

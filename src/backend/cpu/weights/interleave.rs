@@ -1,4 +1,4 @@
-//! Interleaves the quantised matrices of a plan on all threads, in the order of the file.
+//! Interleaves the quantized matrices of a plan on all threads, in the order of the file.
 //!
 //! The matrices lie one after the other in a single allocation, and each thread fills one huge page
 //! of it at a time. So threads meet only at the end, no two threads clear the same page, the disk
@@ -31,7 +31,7 @@ use crate::{
 /// thread has released already, so they are released once more.
 const FAULT_AROUND: usize = 64 << 10;
 
-/// Returns the interleaved copies of quantised matrices, in the order of the file.
+/// Returns the interleaved copies of quantized matrices, in the order of the file.
 ///
 /// # Errors
 /// As [`Weight::read`] and [`LoadProgress::check`], and where the system refuses the memory.

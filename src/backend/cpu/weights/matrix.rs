@@ -4,7 +4,7 @@ use super::{float::FloatMatrix, packed::PackedMatrix, stack::Stack};
 
 /// One matrix or several stacked ones.
 pub(crate) enum Matrix {
-    /// Quantised blocks, interleaved.
+    /// Quantized blocks, interleaved.
     Packed(PackedMatrix),
     /// Floats, read where the file has them.
     Float(FloatMatrix),

@@ -1,4 +1,4 @@
-//! Quantised matrices in the order that the kernels read: the file's bytes, with sixteen rows
+//! Quantized matrices in the order that the kernels read: the file's bytes, with sixteen rows
 //! interleaved.
 //!
 //! [`crate::quant::Tile`] documents the order within a tile. The tiles of a group of sixteen rows

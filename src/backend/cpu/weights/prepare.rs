@@ -27,14 +27,14 @@ pub(crate) struct PreparedWeights {
 
 /// The table of an embedding.
 pub(crate) enum EmbeddingTable {
-    /// A table that is also a quantised matrix of a product: only its interleaved form is kept.
+    /// A table that is also a quantized matrix of a product: only its interleaved form is kept.
     Packed(Arc<Matrix>),
     /// A table that is read where the weights have it, `[vocabulary, width]`.
     InPlace { slice: TensorSlice, shape: Shape },
 }
 
 impl PreparedWeights {
-    /// Interleaves the quantised matrices that the products of `plan` read, and locates the float
+    /// Interleaves the quantized matrices that the products of `plan` read, and locates the float
     /// ones.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl PreparedWeights {
 }
 
 /// Returns the names of the tensors that steps read where the weights have them: float matrices,
-/// and embedding tables that are not also quantised matrices.
+/// and embedding tables that are not also quantized matrices.
 pub(crate) fn read_in_place(plan: &Plan) -> Vec<Arc<str>> {
     let (mut names, mut packed) = (vec![], HashSet::new());
     for step in plan.steps() {
@@ -178,7 +178,7 @@ pub(crate) fn read_in_place(plan: &Plan) -> Vec<Arc<str>> {
     names
 }
 
-/// Returns the width of the widest activations that `plan` multiplies with a quantised matrix.
+/// Returns the width of the widest activations that `plan` multiplies with a quantized matrix.
 pub(crate) fn widest_quantized(plan: &Plan) -> usize {
     let matrices = plan.steps().iter().flat_map(|step| step.matrices());
     let widths = matrices.map(|operand| match operand {

@@ -26,7 +26,7 @@ impl Serialize for CacheFormat {
 /// A layer's keys and values in pages of 64 positions.
 ///
 /// A page has, for each head, its keys `[dim, 64]`; then, for each head, its values `[64, dim]`. As
-/// q8_0, an f16 scale for each 32 neighbours of an element's positions follows, in the same order.
+/// q8_0, an f16 scale for each 32 neighbors of an element's positions follows, in the same order.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PagedCache {
     /// The format of the elements.

@@ -1,7 +1,7 @@
 //! Translates a plan into two programs of kernels: one for steps of few tokens, which read all
 //! weights for little arithmetic, and one for steps of many.
 //!
-//! A value can be kept in several forms: f32, int8 for products with quantised matrices, f16 for
+//! A value can be kept in several forms: f32, int8 for products with quantized matrices, f16 for
 //! matrix units. Readers say which forms they want. The kernel that makes a value writes them, or a
 //! `rows` kernel after it does.
 

@@ -157,7 +157,7 @@ fn escaped_char(chars: &mut std::str::Chars<'_>, kind: char) -> Result<char, Str
 
 #[cfg(feature = "constrained")]
 fn write_list(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
-    // The bracket and the first name are one terminal, because an answer is recognised as a call by
+    // The bracket and the first name are one terminal, because an answer is recognized as a call by
     // both together.
     let first = each_tool(writer, tools, |values, tool| {
         let head = format!(r"/\s{{0,4}}\[\s{{0,4}}{}\s{{0,4}}\(/", escaped(&tool.name));

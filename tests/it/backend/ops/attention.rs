@@ -168,7 +168,7 @@ fn changing_scores(how: &str, first: f32, slope: f32, steps: Vec<Step>) -> Case 
 }
 
 /// Attention over queries and keys that it rotates itself, with the norms of their heads and without, as the last op
-/// and with a product of quantised weights to follow.
+/// and with a product of quantized weights to follow.
 pub fn rotated() -> Vec<Case> {
     let mut cases = Vec::new();
     for (head_dim, kv_heads, group) in [(20, 1, 2), (64, 2, 2), (128, 1, 5)] {

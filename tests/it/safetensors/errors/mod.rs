@@ -66,7 +66,7 @@ fn valid_directories_load() {
 }
 
 #[test]
-fn paths_of_other_kinds_are_recognised() {
+fn paths_of_other_kinds_are_recognized() {
     let folder = Folder::new();
     let error = |path: &Path| Runner::from_safetensors(path).unwrap_err();
     assert!(matches!(error(&folder.path().join("missing")), Error::Io { .. }));

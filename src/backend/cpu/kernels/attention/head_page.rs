@@ -3,7 +3,7 @@
 //! Values are stored position by position, keys transposed: element by element, sixteen positions
 //! side by side. Scores are then products of scalars with vectors, as weighted sums of values are,
 //! and no sum goes across the lanes of a vector. In formats with scales these follow: the scales of
-//! a block of elements for all positions, then those of the next block.
+//! the first block of elements for all positions, then the scales of the next block.
 
 use super::{
     cache_product::CacheMatrix,

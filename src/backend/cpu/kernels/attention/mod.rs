@@ -116,7 +116,7 @@ unsafe fn attend_as<S: Simd, E: CacheElement>(queries: &Queries<'_>, item: usize
     unsafe {
         let block = QueryBlock::new(queries, rows, scratch.add(2 * len));
         let all = block.splits();
-        // A lone item keeps two partials in its scratch: the total, and that of the current split.
+        // A lone item keeps two partials in its scratch: of all splits, and of the current split.
         // One of several items leaves its partial to the thread that merges them.
         let (splits, partials) = match items {
             1 => (all.clone(), scratch),

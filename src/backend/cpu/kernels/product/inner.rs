@@ -1,4 +1,4 @@
-//! The inner loop of products with quantised weights, shared by gemv and gemm.
+//! The inner loop of products with quantized weights, shared by gemv and gemm.
 #![allow(clippy::needless_range_loop, reason = "tokens are numbered, and their number is a constant to unroll by")]
 
 use crate::{
@@ -28,13 +28,13 @@ pub(super) trait GroupCodes {
     unsafe fn word<S: Simd>(&self, index: usize) -> S::I;
 }
 
-/// Prefetches memory ahead of the tile. Over all groups of a tile it requests as many bytes as a
-/// tile has.
+/// Prefetches memory ahead of the tile. The calls for all groups of a tile together request the
+/// bytes of one tile.
 ///
-/// Small tiles are read sequentially, which the hardware prefetcher recognises: a hint brings them
-/// into the first-level cache. Large tiles have fields far apart that are read together. All that
-/// the hardware then misses must be requested here, into the second-level cache: the first cannot
-/// have as many requests under way as memory can serve.
+/// Small tiles are read sequentially, which the hardware prefetcher recognizes: a hint brings them
+/// into the first-level cache. Large tiles have fields far apart that are read together. The lines
+/// that the hardware then misses must be requested here, into the second-level cache: the first
+/// allows too few outstanding requests to use the bandwidth of the memory.
 ///
 /// # Safety
 /// The machine has `S`.

@@ -48,7 +48,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Quantises rows to int8.
+    /// Quantizes rows to int8.
     ///
     /// # Safety
     /// As [`super::run_tasks`].
@@ -175,8 +175,8 @@ impl StepContext<'_> {
     pub unsafe fn route(&self, top_k: usize, logits: Buffer, out: Buffer, worker: Worker<'_>) {
         let mut chosen = Vec::with_capacity(top_k);
         for row in worker.share(self.row_count(out.rows)) {
-            // SAFETY: by the caller; the row of `out` is this thread's alone, and its slot is not
-            // that of `logits`.
+            // SAFETY: by the caller; the row of `out` is this thread's alone, and `logits` is in
+            // another slot.
             unsafe {
                 let logits = slice::from_raw_parts(self.row(logits, row), out.width);
                 let out = slice::from_raw_parts_mut(self.row(out, row), out.width);
