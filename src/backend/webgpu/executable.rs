@@ -7,16 +7,16 @@ use std::{
 };
 
 use super::{
-    arena::Arena,
+    argmax::Chosen,
     best::{self, Best},
     cache::Pages,
-    chosen::Chosen,
     context::Context,
     kernel::{Resource, Sizes},
     lower::{FEW, Lowering, fuses},
     prepare, profile,
     program::{Buffers, Program, STORAGE, read},
     step::{EncodedStep, Layout},
+    weight_buffers::Arena,
 };
 use crate::{
     Error, Result,

@@ -6,9 +6,9 @@ use std::{borrow::Cow, sync::Arc};
 use serde::Serialize;
 
 use super::{
-    arena::Range,
     kernels::{AnyTemplate, Template},
     templates::Templates,
+    weight_buffers::Range,
 };
 use crate::{Result, graph::Rows};
 

@@ -5,10 +5,9 @@
 //! that it needs over buffers and bindings that were made once. The kernels are templates in `kernels/`.
 
 mod adapter;
-mod arena;
+mod argmax;
 mod best;
 mod cache;
-mod chosen;
 mod context;
 mod executable;
 mod instance;
@@ -24,6 +23,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod weight_buffers;
 
 use std::{sync::Arc, thread};
 

@@ -3,13 +3,13 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    arena::Arena,
     context::{Context, Traits},
     kernel::Resource,
     lower::{FEW, MIX},
     program::{Buffers, Program, STORAGE},
     step::{Layout, SPLIT},
     tiles,
+    weight_buffers::Arena,
 };
 use crate::{
     Error, Result,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    arena::Arena,
     context::Context,
     kernel::{Kernel, Resource, Sizes},
     program::{Buffers, Program, read},
+    weight_buffers::Arena,
 };
 use crate::{Result, backend::OpTime};
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::{
-    arena::Arena,
     context::{Context, Pipeline},
     kernel::{Kernel, Resource, Sizes},
     lower::{Command, variant},
+    weight_buffers::Arena,
 };
 use crate::{Error, Result};
 

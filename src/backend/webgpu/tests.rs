@@ -9,12 +9,12 @@ use naga::{
 };
 
 use super::{
-    arena::Arena,
-    best, chosen,
+    argmax, best,
     context::Traits,
     lower::{FEW, Lowering},
     prepare,
     templates::Templates,
+    weight_buffers::Arena,
 };
 use crate::{
     DType, Result,
@@ -163,7 +163,7 @@ fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheT
     let mut arena = Arena::new();
     prepare::place_matrices(traits, &plan, weights, &mut arena)?;
     let templates = Templates::new()?;
-    let choices = chosen::kernels(&plan).into_iter().chain(best::kernels(&plan));
+    let choices = argmax::kernels(&plan).into_iter().chain(best::kernels(&plan));
     let mut sources = choices.map(|kernel| kernel.source(&templates)).collect::<Result<BTreeSet<_>>>()?;
     for few in [true, false] {
         let lowering = Lowering::new(&plan, &mut arena, traits, &cache, &layout, &vectors);

@@ -4,9 +4,9 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     backend::webgpu::{
-        arena::{Matrix, MatrixPart, Range},
         kernel::{Binding, Resource, reads},
         step::{Layout, RECORDS},
+        weight_buffers::{Matrix, MatrixPart, Range},
     },
     graph::{Activation, RopeStyle, Rows},
 };

@@ -11,13 +11,13 @@ use super::{Form, Forms, Lowering, Made, count, grouped::Grouped, place, slot, s
 use crate::{
     Error, Result,
     backend::webgpu::{
-        arena::Matrix,
         kernel::{Count, Kernel, Resource},
         kernels::{
             Buffer, FewExperts, FewPart, Finish, Function, MatMulFew, PackedMatrix, Q8Input, Q8Output, Route, RowCount,
             Stack, Strided,
         },
         tiles::{self, Few},
+        weight_buffers::Matrix,
     },
     graph::ExpertsSpec,
     plan::{Place, PlanStep},

@@ -22,11 +22,11 @@ use std::{
 };
 
 use super::{
-    arena::{Arena, Matrix},
     context::Traits,
     kernel::{Count, Kernel, Resource, When},
     kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, Strided},
     step::Layout,
+    weight_buffers::{Arena, Matrix},
 };
 use crate::{
     DType, Error, Result,

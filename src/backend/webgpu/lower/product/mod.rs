@@ -1,13 +1,13 @@
 //! Products with matrices.
 
-mod few;
-mod many;
+mod gemm;
+mod gemv;
 
-pub(in crate::backend::webgpu) use few::variant;
+pub(in crate::backend::webgpu) use gemv::variant;
 
 use std::sync::Arc;
 
-use self::few::Q8Result;
+use self::gemv::Q8Result;
 use super::{
     Command, Form, Forms, Lowering, Made, count, place,
     rows::{Source, elementwise},
@@ -16,10 +16,10 @@ use super::{
 use crate::{
     Error, Result,
     backend::webgpu::{
-        arena::{Matrix, MatrixPart},
         kernel::Resource,
         kernels::{ElementOp, F32, Finish, Function, Norm, PendingNorm, Strided},
         tiles,
+        weight_buffers::{Matrix, MatrixPart},
     },
     graph::Activation,
     plan::{Place, PlanStep},

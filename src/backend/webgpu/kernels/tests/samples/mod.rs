@@ -12,7 +12,6 @@ use super::choices::Choices;
 use crate::{
     DType,
     backend::webgpu::{
-        arena::Range,
         context::Traits,
         kernel::Resource,
         kernels::{
@@ -21,6 +20,7 @@ use crate::{
             shared::{Records, Rotation, RotationStyle},
         },
         tests::ADAPTERS,
+        weight_buffers::Range,
     },
     graph::Activation,
     quant::{self, UNIT},

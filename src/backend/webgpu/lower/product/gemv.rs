@@ -6,11 +6,11 @@ use super::{Command, Lowering, PartProduct, count, parts};
 use crate::{
     Result,
     backend::webgpu::{
-        arena::Matrix,
         kernel::{Count, Kernel, Resource, When},
         kernels::{Buffer, FewPart, Finish, MatMulFew, PackedMatrix, Q8Input, Q8Output, Strided},
         lower::{FEW, slot, stride},
         tiles::{self, Few},
+        weight_buffers::Matrix,
     },
     graph::Rows,
     plan::Place,
