@@ -6,7 +6,7 @@
 // Parameters (`Append`):
 //   workgroup: u32 - invocations of a workgroup
 //   cache: PagedCache - the layer's cache
-//   quads_at: u32 - the first word, in the step's buffer, of the `PositionRange`s that are appended
+//   append_ranges_at: u32 - the first word, in the step's buffer, of the `PositionRange`s that are appended
 //   k: Strided - the keys, `[tokens, kv_heads, head_dim]`
 //   v: Strided - the values, `[tokens, kv_heads, head_dim]`
 //
@@ -55,7 +55,7 @@ fn value(quad: Quad, head: u32, n: u32, d: u32) -> f32 {
 
 @compute @workgroup_size({{workgroup}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
-    let at = {{quads_at}}u + RANGE_WORDS * group.x;
+    let at = {{append_ranges_at}}u + RANGE_WORDS * group.x;
     let quad = Quad(
         step[at + RANGE_FIRST_TOKEN],
         step[at + RANGE_TOKENS],

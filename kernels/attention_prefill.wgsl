@@ -10,10 +10,10 @@
 // Parameters (`AttentionPrefill`):
 //   threads: u32 - invocations of a workgroup, a multiple of 16
 //   block: u32 - tokens of a block
-//   blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the blocks
+//   query_blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the blocks
 //   cache: PagedCache - the layer's cache
 //   heads: u32 - query heads
-//   scores: Scores - what becomes of scores
+//   scores: ScoreParams - what becomes of scores
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
 //
@@ -109,7 +109,7 @@ fn main(
     @builtin(num_workgroups) count: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    {{ block_range(blocks_at, cache.table) }}
+    {{ block_range(query_blocks_at, cache.table) }}
     let head = id.y;
     let kv_head = head / {{heads // cache.kv_heads}}u;
     let column = thread % 16u;

@@ -9,10 +9,10 @@
 //   block: u32 - tokens of a block
 //   tile: u32 - positions that are attended to at a time
 //   subgroup_size: u32 - invocations of a subgroup
-//   blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the blocks
+//   query_blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the blocks
 //   cache: PagedCache - the layer's cache, of f16
 //   heads: u32 - query heads
-//   scores: Scores - what becomes of scores
+//   scores: ScoreParams - what becomes of scores
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
 //
@@ -68,7 +68,7 @@ fn main(
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    {{ block_range(blocks_at, cache.table) }}
+    {{ block_range(query_blocks_at, cache.table) }}
     let end = first_position + tokens;
     let sight = {{ sight(scores.window, tile) }};
     let last_start = (end - 1u) / {{tile}}u * {{tile}}u;

@@ -28,7 +28,7 @@
 //   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
 //   cache: PagedCache - the layer's cache
 //   heads: u32 - query heads
-//   scores: Scores - what becomes of scores
+//   scores: ScoreParams - what becomes of scores
 //   records: Records - the tokens' records
 //   tables_at: u32 - the first word, in the step's buffer, of its page tables
 //   q: Strided - the queries, `[tokens, heads, head_dim]`; before norm and rotation if there is

@@ -3,12 +3,12 @@
 // A workgroup sorts its share and keeps the first of them. What workgroups keep goes through the
 // same again, until one workgroup is left.
 //
-// Parameters (`Best`):
+// Parameters (`BestKernel`):
 //   workgroup: u32 - invocations of a workgroup
 //   count: u32 - candidates: logits, or what the round before kept
 //   share: u32 - candidates of a workgroup, a power of two
 //   kept: u32 - candidates that a workgroup keeps
-//   logits: Buffer? - the logits, in the first round
+//   logits: BoundBuffer? - the logits, in the first round
 //
 // Buffers:
 //   logits: f32 - `[count]`

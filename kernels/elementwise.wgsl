@@ -1,12 +1,12 @@
 // Applies a function to each element: y[row, column] = op(a[row, column], b[row, column]).
 //
-// Parameters (`Elementwise`):
+// Parameters (`ElementwiseKernel`):
 //   workgroup: u32 - invocations of a workgroup, each with a column
 //   width: u32 - columns of a row of `y`
 //   op: ElementOp - the function
 //   op.kind: str - "copy", "binary", "activate", "soft_cap" or "slice"
 //   op.operator: Operator - "+", "*" or "/" ("binary")
-//   op.b: Second - the second operand ("binary")
+//   op.b: SecondOperand - the second operand ("binary")
 //   op.b.kind: str - "rows" of the same number, one "row" for all rows, or one "number" for all
 //     elements
 //   op.b.stride: u32 - elements from row to row of `b` ("rows")

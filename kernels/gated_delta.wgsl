@@ -3,7 +3,7 @@
 // A workgroup has some columns of a head's state in registers from the first token to the last,
 // each of them spread over `lanes` invocations.
 //
-// Parameters (`GatedDelta`):
+// Parameters (`GatedDeltaKernel`):
 //   workgroup: u32 - invocations of a workgroup
 //   lanes: u32 - invocations that share a column of the state
 //   after_long: bool - whether other kernels have the long runs, which come first

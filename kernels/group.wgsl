@@ -1,7 +1,7 @@
 // Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of one
 // expert each.
 //
-// Parameters (`Group`):
+// Parameters (`GroupKernel`):
 //   workgroup: u32 - invocations of the one workgroup
 //   experts: u32 - experts of the layer
 //   top_k: u32 - experts of a row, at most

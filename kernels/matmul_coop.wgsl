@@ -8,7 +8,7 @@
 //
 // Parameters (`MatMulCoop`):
 //   product: TiledProduct - the product
-//   patch: Patch - what a subgroup has of the tile
+//   patch: SubgroupTile - what a subgroup has of the tile
 //   patch.tokens: u32 - rows x, a multiple of 16
 //   patch.rows: u32 - rows w, a multiple of 16
 //   subgroup_size: u32 - invocations of a subgroup

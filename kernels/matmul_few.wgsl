@@ -11,7 +11,7 @@
 // their weights.
 //
 // Parameters (`MatMulFew`):
-//   shape: Few - how the work is divided
+//   shape: GemvShape - how the work is divided
 //   shape.team: u32 - invocations that share a row w
 //   shape.rows: u32 - rows w that a team has at a time
 //   shape.passes: u32 - how often a team takes as many
@@ -26,15 +26,15 @@
 //   x_q8.norm.eps: F32 - added to the mean square
 //   x_q8.norm.reciprocal: F32 - 1 / the elements of a row
 //   x_stride: u32 - elements from row to row of `x_f32`
-//   parts: FewPart[] - the matrices w
-//   parts[].matrix: PackedMatrix - the matrix
+//   parts: GemvPart[] - the matrices w
+//   parts[].matrix: MatrixPlanes - the matrix
 //   parts[].rows: u32 - rows of the matrix, or of each expert's
-//   parts[].stack: Stack? - where the rows of each expert lie
+//   parts[].stack: ExpertStack? - where the rows of each expert lie
 //   parts[].first_block: u32 - the first workgroup that has rows of the part
 //   parts[].end_block: u32 - the workgroup after the last
 //   parts[].out_at: u32 - the first column of the result that the part makes
 //   parts[].out_stride: u32 - elements from row to row of the result
-//   parts[].out: Buffer? - the result, if f32 is written
+//   parts[].out: BoundBuffer? - the result, if f32 is written
 //   finish: Finish - what is done with the products
 //   finish.kind: str - "store": they are the result; "add_in_place": they are added to `out0`;
 //     "add": they are added to `residual`; "glu": that of the first part is multiplied, after an
@@ -43,8 +43,8 @@
 //   finish.function: Function - the activation ("glu")
 //   y_q8: Q8Output? - the result as int8; a workgroup then has 32 rows w
 //   y_q8.blocks: u32 - blocks of a row
-//   y_q8.norm: Buffer? - the weights that the result is multiplied by
-//   experts: FewExperts? - the experts
+//   y_q8.norm: BoundBuffer? - the weights that the result is multiplied by
+//   experts: GemvExperts? - the experts
 //   experts.count: u32 - experts of the layer
 //   experts.top_k: u32 - experts of a row, at most
 //   experts.sums: bool - whether slots are added up

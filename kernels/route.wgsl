@@ -8,7 +8,7 @@
 //   softmax: bool - whether `x` are logits, of which the largest go through a softmax, rather than
 //     weights
 //   x: Strided - the logits or weights, `[rows, experts]`
-//   selected: Buffer? - the list of each row's experts, if it is wanted
+//   selected: BoundBuffer? - the list of each row's experts, if it is wanted
 //   y: Strided? - the weights of all experts, `[rows, experts]`, if they are wanted
 //
 // Buffers:

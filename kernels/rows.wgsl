@@ -2,7 +2,7 @@
 //
 // A workgroup has a row. Its invocations take turns at blocks of 32 columns.
 //
-// Parameters (`Rows`):
+// Parameters (`RowsKernel`):
 //   workgroup: u32 - invocations of a workgroup
 //   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
 //   width: u32 - elements of a row
@@ -16,7 +16,7 @@
 //   source.b.stride: u32 - elements from row to row
 //   source.records: Records - the tokens' records ("select")
 //   source.function: Function - the activation of the first operand ("glu")
-//   source.table: PackedMatrix - the table that ids are looked up in, `[vocabulary, width]`
+//   source.table: MatrixPlanes - the table that ids are looked up in, `[vocabulary, width]`
 //     ("embed")
 //   source.ids: IdRange? - the ids that the table has, if other dispatches have the rest ("embed")
 //   source.ids.first: u32 - the first id
@@ -24,8 +24,8 @@
 //   norm: Norm? - the norm of a row
 //   sum: Strided? - the rows before the norm, as f32
 //   y: Strided? - the rows as f32
-//   y_q8: Buffer? - the rows as int8 (`shared/q8.wgsl`)
-//   y_f16: HalfOutput? - the rows as f16, each divided by a power of two so that it does not
+//   y_q8: BoundBuffer? - the rows as int8 (`shared/q8.wgsl`)
+//   y_f16: F16Output? - the rows as f16, each divided by a power of two so that it does not
 //     overflow
 //   y_f16.stride: u32 - elements from row to row
 //

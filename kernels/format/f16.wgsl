@@ -1,7 +1,7 @@
 // F16: 64 bytes a unit.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn values{{matrix.number}}(row: u32, u: u32) -> Values {
     let i = (row * {{matrix.units}}u + u) * 4u;
     {% for k in range(4) %}

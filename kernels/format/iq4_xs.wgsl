@@ -2,7 +2,7 @@
 // their low bits.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let g = i % 8u;

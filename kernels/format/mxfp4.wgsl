@@ -1,7 +1,7 @@
 // MXFP4: 16 bytes of codes a unit, then an exponent a unit.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let exponent = (small{{matrix.number}}[{{matrix.at[1]}}u + i / 4u] >> (i % 4u * 8u)) & 255u;

@@ -2,7 +2,7 @@
 // scales of both for eight units.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let d = unpack2x16float(small{{matrix.number}}[{{matrix.at[2]}}u + i / 8u]);

@@ -2,7 +2,7 @@
 // and high bits (one) for eight units, then their f16 scale.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let block = i / 8u;

@@ -1,7 +1,7 @@
 // Q4_0: 16 bytes of codes a unit, then an f16 scale a unit.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let d = half_of(small{{matrix.number}}[{{matrix.at[1]}}u + i / 2u], i);

@@ -1,7 +1,7 @@
 // Q4_K: 16 bytes of codes a unit, then a head of 16 bytes for eight units.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let head = wide{{matrix.number}}[{{matrix.at[1] // 4}}u + row * {{matrix.units // 8}}u + u / 8u];

@@ -1,7 +1,7 @@
 // Q5_0: 16 bytes of low bits a unit, then a word of high bits, then an f16 scale.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let d = half_of(small{{matrix.number}}[{{matrix.at[2]}}u + i / 2u], i);

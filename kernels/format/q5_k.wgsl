@@ -2,7 +2,7 @@
 // units.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let dm = scale_and_min(wide{{matrix.number}}[{{matrix.at[2] // 4}}u + i / 8u], i % 8u);

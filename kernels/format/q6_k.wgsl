@@ -2,7 +2,7 @@
 // f16 scale of the scales for eight units.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let d = half_of(small{{matrix.number}}[{{matrix.at[3]}}u + i / 16u], i / 8u);

@@ -1,7 +1,7 @@
 // Q8_0: 32 bytes of signed codes a unit, then an f16 scale.
 //
 // Parameters:
-//   matrix: PackedMatrix - the matrix
+//   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
     let d = half_of(small{{matrix.number}}[{{matrix.at[1]}}u + i / 2u], i);

@@ -5,9 +5,9 @@
 //     token at position `last`,
 //     LOWEST for positions that it does not see: later ones, and all but the last `window`, if
 //       there is such a number
-//   block_range(blocks_at, table) - binds the block's `first_token`, number of `tokens`,
+//   block_range(query_blocks_at, table) - binds the block's `first_token`, number of `tokens`,
 //     `first_position` and page table `pages`; the `PositionRange`s of the blocks begin at word
-//     `blocks_at`
+//     `query_blocks_at`
 //   sight(window, tile) - the first position that the block's first token sees, down to a multiple
 //     of `tile`
 {% macro seen(window) %}
@@ -21,9 +21,9 @@ fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
 }
 {% endmacro %}
 
-{% macro block_range(blocks_at, table) %}
+{% macro block_range(query_blocks_at, table) %}
     // The last blocks of a run reach back furthest, so they start first.
-    let at = {{blocks_at}}u + (count.x - 1u - id.x) * RANGE_WORDS;
+    let at = {{query_blocks_at}}u + (count.x - 1u - id.x) * RANGE_WORDS;
     let first_token = step[at + RANGE_FIRST_TOKEN];
     let tokens = step[at + RANGE_TOKENS];
     let first_position = step[at + RANGE_FIRST_POSITION];

@@ -1,6 +1,6 @@
 // Rows of the matrices of experts, which are stacked in one matrix.
 //
-// Macros, for a part's `Stack?`:
+// Macros, for a part's `ExpertStack?`:
 //   stack_row(stack, row) - row `row` of the matrix of `expert`, or of the one matrix if there is
 //     no stack
 {% macro stack_row(stack, row) %}

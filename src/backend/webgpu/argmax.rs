@@ -7,10 +7,10 @@ use std::{
 
 use super::{
     context::Context,
-    kernel::{Count, Kernel, Resource},
+    kernel::{Kernel, Resource, Workgroups},
     kernels::{Argmax, ArgmaxRound},
     lower::{Command, stride},
-    program::{Buffers, Program},
+    program::{Buffers, GpuProgram},
 };
 use crate::{Error, Result, plan::Plan};
 
@@ -21,8 +21,8 @@ const WORKGROUP: usize = 256;
 const NONE: u32 = u32::MAX;
 
 /// Chooses, and keeps what was chosen until it is asked for.
-pub(super) struct Chosen {
-    pub program: Program,
+pub(super) struct ArgmaxQueue {
+    pub program: GpuProgram,
     /// Buffers for ids on their way; there come to be as many as steps that were under way at once.
     free: Vec<wgpu::Buffer>,
     under_way: VecDeque<UnderWay>,
@@ -42,17 +42,17 @@ pub(super) fn kernels(plan: &Plan) -> [Kernel; 2] {
     let logits = ArgmaxRound::Shares { groups, stride: stride(&logits), logits: Resource::Slot(logits.slot.index()) };
     let finds = Argmax { workgroup: WORKGROUP, count: vocabulary, share: SHARE, round: logits };
     let last = Argmax { workgroup: WORKGROUP, count: groups, share: groups, round: ArgmaxRound::Join };
-    let shares = [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)];
-    [Kernel::new(finds, shares), Kernel::new(last, [Count::Fixed(1); 3])]
+    let shares = [Workgroups::Fixed(groups), Workgroups::Fixed(1), Workgroups::Fixed(1)];
+    [Kernel::new(finds, shares), Kernel::new(last, [Workgroups::Fixed(1); 3])]
 }
 
-impl Chosen {
+impl ArgmaxQueue {
     pub fn new(context: &Context, plan: &Plan, buffers: &mut Buffers) -> Result<Self> {
         let groups = plan.logits().shape.width.div_ceil(SHARE);
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
         buffers.set(Resource::Finds, context.buffer("finds", 8 * groups as u64, usage)?);
-        buffers.set(Resource::Chosen, context.buffer("chosen ids", 4, usage)?);
-        let program = Program::new(kernels(plan).map(|kernel| Command::always("argmax", kernel)).into());
+        buffers.set(Resource::ArgmaxQueue, context.buffer("chosen ids", 4, usage)?);
+        let program = GpuProgram::new(kernels(plan).map(|kernel| Command::always("argmax", kernel)).into());
         Ok(Self { program, free: vec![], under_way: VecDeque::new() })
     }
 
@@ -63,7 +63,7 @@ impl Chosen {
             Some(buffer) => buffer,
             None => context.buffer("a chosen id on its way", 4, usage)?,
         };
-        let chosen = buffers.get(Resource::Chosen)?;
+        let chosen = buffers.get(Resource::ArgmaxQueue)?;
         encoder.copy_buffer_to_buffer(chosen, 0, buffers.get(Resource::Ids)?, 0, 4);
         encoder.copy_buffer_to_buffer(chosen, 0, &staging, 0, 4);
         let submission = context.queue.submit([encoder.finish()]);

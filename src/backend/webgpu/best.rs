@@ -2,10 +2,10 @@
 
 use super::{
     context::Context,
-    kernel::{Count, Kernel, Resource},
-    kernels::{self, Buffer},
+    kernel::{Kernel, Resource, Workgroups},
+    kernels::{self, BoundBuffer},
     lower::Command,
-    program::{Buffers, Program, STORAGE, read},
+    program::{Buffers, GpuProgram, STORAGE, read},
 };
 use crate::{Result, backend::TokenLogit, plan::Plan};
 
@@ -17,8 +17,8 @@ const WORKGROUP: usize = 256;
 const BYTES: u64 = 8 * MOST as u64;
 
 /// Finds the largest logits, and brings them here.
-pub(super) struct Best {
-    pub program: Program,
+pub(super) struct TopLogits {
+    pub program: GpuProgram,
     last: Resource,
     staging: wgpu::Buffer,
     found: Vec<TokenLogit>,
@@ -39,21 +39,22 @@ fn rounds(vocabulary: usize) -> Vec<(usize, usize)> {
 pub(super) fn kernels(plan: &Plan) -> Vec<Kernel> {
     let logits = plan.logits();
     let kernel = |(round, (count, groups)): (usize, (usize, usize))| {
-        let logits = (round == 0).then(|| Buffer(Resource::Slot(logits.slot.index())));
-        let best = kernels::Best { workgroup: WORKGROUP, count, share: SHARE, kept: MOST, logits, round };
-        Kernel::new(best, [Count::Fixed(groups), Count::Fixed(1), Count::Fixed(1)])
+        let logits = (round == 0).then(|| BoundBuffer(Resource::Slot(logits.slot.index())));
+        let best = kernels::BestKernel { workgroup: WORKGROUP, count, share: SHARE, kept: MOST, logits, round };
+        Kernel::new(best, [Workgroups::Fixed(groups), Workgroups::Fixed(1), Workgroups::Fixed(1)])
     };
     rounds(logits.shape.width).into_iter().enumerate().map(kernel).collect()
 }
 
-impl Best {
+impl TopLogits {
     pub fn new(context: &Context, plan: &Plan, buffers: &mut Buffers) -> Result<Self> {
         let rounds = rounds(plan.logits().shape.width);
         for (round, (_, groups)) in rounds.iter().enumerate() {
             let buffer = context.buffer("the largest logits", *groups as u64 * BYTES, STORAGE)?;
             buffers.set(Resource::Best(round), buffer);
         }
-        let program = Program::new(kernels(plan).into_iter().map(|kernel| Command::always("best", kernel)).collect());
+        let program =
+            GpuProgram::new(kernels(plan).into_iter().map(|kernel| Command::always("best", kernel)).collect());
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let staging = context.buffer("the largest logits on their way", BYTES, usage)?;
         Ok(Self { program, last: Resource::Best(rounds.len() - 1), staging, found: vec![] })

@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// The same device, with the same pipelines, for executables whose workgroups attend alone to fewer positions.
-    pub fn with_split(&self, split: usize) -> Self {
+    pub fn with_unsplit_positions(&self, split: usize) -> Self {
         Self {
             name: self.name.clone(),
             device: self.device.clone(),

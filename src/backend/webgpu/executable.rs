@@ -1,4 +1,4 @@
-//! A plan made ready on a GPU.
+//! A plan output ready on a GPU.
 
 use std::{
     cmp::Reverse,
@@ -7,16 +7,16 @@ use std::{
 };
 
 use super::{
-    argmax::Chosen,
-    best::{self, Best},
+    argmax::ArgmaxQueue,
+    best::{self, TopLogits},
     cache::Pages,
     context::Context,
-    kernel::{Resource, Sizes},
-    lower::{FEW, Lowering, fuses},
+    kernel::{Resource, StepSizes},
+    lower::{GEMV_ROWS, GpuLowering, fuses},
     prepare, profile,
-    program::{Buffers, Program, STORAGE, read},
+    program::{Buffers, GpuProgram, STORAGE, read},
     step::{EncodedStep, Layout},
-    weight_buffers::Arena,
+    weight_buffers::WeightBuffers,
 };
 use crate::{
     Error, Result,
@@ -27,13 +27,13 @@ use crate::{
     weights::Weights,
 };
 
-/// A plan made ready.
+/// A plan output ready.
 pub(super) struct GpuExecutable {
     context: Arc<Context>,
     plan: Plan,
-    arena: Arena,
+    weight_buffers: WeightBuffers,
     /// For steps of few tokens, and of many.
-    programs: [Program; 2],
+    programs: [GpuProgram; 2],
     buffers: Buffers,
     cache: CacheLayout,
     /// Those of each group of layers.
@@ -48,9 +48,9 @@ pub(super) struct GpuExecutable {
     parts: u64,
     staging: wgpu::Buffer,
     logits: Vec<f32>,
-    ahead: Chosen,
-    best: Best,
-    spare: Option<Spare>,
+    ahead: ArgmaxQueue,
+    best: TopLogits,
+    spare: Option<NextCommands>,
     dispatches: u64,
     encoding: Duration,
     profile: Option<Vec<OpTime>>,
@@ -58,15 +58,15 @@ pub(super) struct GpuExecutable {
 
 /// What a step's dispatches end with.
 #[derive(Clone, Copy, PartialEq)]
-enum End {
+enum Readback {
     Logits,
     Best,
 }
 
 /// The commands of the step that will most likely come next, encoded while the device works on the one before.
-struct Spare {
-    sizes: Sizes,
-    end: End,
+struct NextCommands {
+    sizes: StepSizes,
+    end: Readback,
     commands: wgpu::CommandBuffer,
 }
 
@@ -81,19 +81,19 @@ impl GpuExecutable {
     ) -> Result<Self> {
         prepare::check_heads(&context, &plan)?;
         let vectors = prepare::vectors(&plan, weights)?;
-        let mut arena = Arena::new();
-        let matrices = prepare::place_matrices(&context.traits, &plan, weights, &mut arena)?;
+        let mut weight_buffers = WeightBuffers::new();
+        let matrices = prepare::place_matrices(&context.traits, &plan, weights, &mut weight_buffers)?;
         let layout = prepare::layout(&context.traits, &plan, &vectors, &bounds, &cache)?;
-        let mut program = |few: bool| {
-            let lowering = Lowering::new(&plan, &mut arena, &context.traits, &cache, &layout, &vectors);
-            lowering.program(few, bounds.max_outputs > FEW).map(Program::new)
+        let mut program = |small_steps: bool| {
+            let lowering = GpuLowering::new(&plan, &mut weight_buffers, &context.traits, &cache, &layout, &vectors);
+            lowering.program(small_steps, bounds.max_outputs > GEMV_ROWS).map(GpuProgram::new)
         };
         let programs = [program(true)?, program(false)?];
-        arena.allocate(&context)?;
+        weight_buffers.allocate(&context)?;
         weights.read_ahead();
         let mut chunks = 0;
         for (slice, shape) in matrices {
-            arena.upload(&context, &weights.matrix(&slice, shape[0], shape[1])?, &mut chunks, progress)?;
+            weight_buffers.upload(&context, &weights.matrix(&slice, shape[0], shape[1])?, &mut chunks, progress)?;
         }
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
         let pages = (0..cache.groups.len()).map(|group| Pages::of_group(&cache, group)).collect();
@@ -107,13 +107,13 @@ impl GpuExecutable {
         let staging = context.buffer("logits on their way", logits_bytes, usage)?;
         context.queue.submit([]);
         context.wait()?;
-        let ahead = Chosen::new(&context, &plan, &mut buffers)?;
-        let best = Best::new(&context, &plan, &mut buffers)?;
+        let ahead = ArgmaxQueue::new(&context, &plan, &mut buffers)?;
+        let best = TopLogits::new(&context, &plan, &mut buffers)?;
         let (tables, parts, logits, dispatches, encoding, profile) = (vec![], 0, vec![], 0, Duration::ZERO, None);
         Ok(Self {
             context,
             plan,
-            arena,
+            weight_buffers,
             programs,
             buffers,
             cache,
@@ -136,7 +136,7 @@ impl GpuExecutable {
     }
 
     /// Writes what changes from step to step, and makes room for it. The tokens may be there already.
-    fn prepare(&mut self, step: &Step<'_>, from_device: bool) -> Result<Sizes> {
+    fn prepare(&mut self, step: &Step<'_>, from_device: bool) -> Result<StepSizes> {
         let (encoded, sizes) = EncodedStep::new(&self.layout, step);
         self.grow(step, &sizes)?;
         let at = |words: usize| 4 * words as u64;
@@ -152,14 +152,14 @@ impl GpuExecutable {
         if !from_device {
             queue.write_buffer(self.buffers.get(Resource::Ids)?, 0, bytemuck::cast_slice(step.tokens));
         }
-        if !(self.fused && sizes.single && sizes.tokens <= FEW) {
-            queue.write_buffer(buffer, at(self.layout.quads_at()), encoded.quads());
-            queue.write_buffer(buffer, at(self.layout.blocks_at()), encoded.blocks());
+        if !(self.fused && sizes.single && sizes.tokens <= GEMV_ROWS) {
+            queue.write_buffer(buffer, at(self.layout.append_ranges_at()), encoded.quads());
+            queue.write_buffer(buffer, at(self.layout.query_blocks_at()), encoded.blocks());
         }
         if !encoded.runs().is_empty() {
             queue.write_buffer(buffer, at(self.layout.runs_at()), encoded.runs());
         }
-        if !encoded.chunks().is_empty() && sizes.tokens > FEW {
+        if !encoded.chunks().is_empty() && sizes.tokens > GEMV_ROWS {
             queue.write_buffer(buffer, at(self.layout.chunks_at()), encoded.chunks());
         }
         if self.tables != encoded.tables {
@@ -170,7 +170,7 @@ impl GpuExecutable {
     }
 
     /// Makes room for the cache's pages and for the parts of its splits.
-    fn grow(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<()> {
+    fn grow(&mut self, step: &Step<'_>, sizes: &StepSizes) -> Result<()> {
         for group in 0..self.pages.len() {
             let count = step.page_count(group);
             if self.pages[group].must_grow(count) {
@@ -184,7 +184,7 @@ impl GpuExecutable {
             self.unbind();
             self.states.grow(&self.context, &mut self.buffers, count)?;
         }
-        if sizes.tokens <= FEW && sizes.splits > 1 {
+        if sizes.tokens <= GEMV_ROWS && sizes.splits > 1 {
             let words = (sizes.tokens * sizes.splits * prepare::widest_partials(&self.plan)) as u64;
             if 4 * words > self.parts {
                 self.unbind();
@@ -206,38 +206,38 @@ impl GpuExecutable {
 
     /// Lets go of all buffers but this executable's own hold on them: some are about to be replaced.
     fn unbind(&mut self) {
-        self.programs.iter_mut().for_each(Program::unbind);
+        self.programs.iter_mut().for_each(GpuProgram::unbind);
         self.ahead.program.unbind();
         self.best.program.unbind();
         self.spare = None;
     }
 
     /// Encodes a step's dispatches, or runs them one by one where their times are wanted.
-    fn encode(&mut self, step: &Step<'_>, sizes: &Sizes) -> Result<wgpu::CommandEncoder> {
-        let Self { context, programs, buffers, arena, cache, dispatches, profile, .. } = self;
+    fn encode(&mut self, step: &Step<'_>, sizes: &StepSizes) -> Result<wgpu::CommandEncoder> {
+        let Self { context, programs, buffers, weight_buffers, cache, dispatches, profile, .. } = self;
         let mut encoder = context.device.create_command_encoder(&Default::default());
-        let program = &mut programs[usize::from(sizes.tokens > FEW)];
+        let program = &mut programs[usize::from(sizes.tokens > GEMV_ROWS)];
         if let Some(profile) = profile {
             let seen = |layer: &LayerPlace| -> usize {
                 let window = cache.groups[layer.group].window;
                 step.runs.iter().map(|run| layer.position_bytes() * run.sees(window)).sum()
             };
             let cached: Vec<_> = cache.layers.iter().map(|layer| seen(layer) as u64).collect();
-            profile::run(profile, encoder, context, buffers, arena, program, sizes, &cached)?;
+            profile::run(profile, encoder, context, buffers, weight_buffers, program, sizes, &cached)?;
             return Ok(context.device.create_command_encoder(&Default::default()));
         }
-        *dispatches = program.encode(&mut encoder, context, buffers, arena, sizes)?;
+        *dispatches = program.encode(&mut encoder, context, buffers, weight_buffers, sizes)?;
         Ok(encoder)
     }
 
     /// Encodes all of a step.
-    fn commands(&mut self, step: &Step<'_>, sizes: &Sizes, end: End) -> Result<wgpu::CommandBuffer> {
+    fn commands(&mut self, step: &Step<'_>, sizes: &StepSizes, end: Readback) -> Result<wgpu::CommandBuffer> {
         let mut encoder = self.encode(step, sizes)?;
         match end {
-            End::Logits => self.read_logits(&mut encoder, sizes.outputs)?,
-            End::Best => {
-                let Self { context, buffers, arena, best, dispatches, .. } = self;
-                *dispatches += best.program.encode(&mut encoder, context, buffers, arena, sizes)?;
+            Readback::Logits => self.read_logits(&mut encoder, sizes.outputs)?,
+            Readback::Best => {
+                let Self { context, buffers, weight_buffers, best, dispatches, .. } = self;
+                *dispatches += best.program.encode(&mut encoder, context, buffers, weight_buffers, sizes)?;
                 best.send(buffers, &mut encoder)?;
             }
         }
@@ -245,7 +245,7 @@ impl GpuExecutable {
     }
 
     /// Submits a step. While the device works, the commands of one more like it are encoded: those of the next, as a rule.
-    fn submit(&mut self, step: &Step<'_>, end: End) -> Result<Sizes> {
+    fn submit(&mut self, step: &Step<'_>, end: Readback) -> Result<StepSizes> {
         self.bounds.check(step)?;
         let start = Instant::now();
         let sizes = self.prepare(step, false)?;
@@ -256,9 +256,9 @@ impl GpuExecutable {
         };
         self.context.queue.submit([commands]);
         self.encoding = start.elapsed();
-        if sizes.single && sizes.tokens <= FEW && self.profile.is_none() {
+        if sizes.single && sizes.tokens <= GEMV_ROWS && self.profile.is_none() {
             let commands = self.commands(step, &sizes, end)?;
-            self.spare = Some(Spare { sizes, end, commands });
+            self.spare = Some(NextCommands { sizes, end, commands });
         }
         Ok(sizes)
     }
@@ -276,7 +276,7 @@ impl GpuExecutable {
 
 impl Executable for GpuExecutable {
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
-        let sizes = self.submit(step, End::Logits)?;
+        let sizes = self.submit(step, Readback::Logits)?;
         self.logits.clear();
         let bytes = (sizes.outputs * self.plan.logits().shape.width * 4) as u64;
         if bytes > 0 {
@@ -290,7 +290,7 @@ impl Executable for GpuExecutable {
         if count > best::MOST || step.outputs.len() != 1 || self.profile.is_some() {
             return Ok(None);
         }
-        self.submit(step, End::Best)?;
+        self.submit(step, Readback::Best)?;
         self.best.take(&self.context, count).map(Some)
     }
 
@@ -299,7 +299,7 @@ impl Executable for GpuExecutable {
     }
 
     fn usage(&self) -> Usage {
-        let bytes = self.arena.bytes() + self.buffers.bytes() + self.staging.size();
+        let bytes = self.weight_buffers.bytes() + self.buffers.bytes() + self.staging.size();
         Usage { dispatches: self.dispatches, encoding: self.encoding, device_bytes: bytes }
     }
 
@@ -327,8 +327,8 @@ impl Ahead for GpuExecutable {
         let sizes = self.prepare(&step, token.is_none())?;
         self.copy_pages(copies)?;
         let mut encoder = self.encode(&step, &sizes)?;
-        let Self { context, buffers, arena, ahead, dispatches, .. } = self;
-        *dispatches += ahead.program.encode(&mut encoder, context, buffers, arena, &sizes)?;
+        let Self { context, buffers, weight_buffers, ahead, dispatches, .. } = self;
+        *dispatches += ahead.program.encode(&mut encoder, context, buffers, weight_buffers, &sizes)?;
         ahead.send(context, buffers, encoder)?;
         self.encoding = start.elapsed();
         Ok(())

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     kernels::{AnyTemplate, Template},
     templates::Templates,
-    weight_buffers::Range,
+    weight_buffers::BufferRange,
 };
 use crate::{Result, graph::Rows};
 
@@ -59,13 +59,13 @@ pub(super) enum Resource {
     /// The largest logit of each share of the vocabulary, with its id.
     Finds,
     /// The id of the largest logit.
-    Chosen,
+    ArgmaxQueue,
     /// The largest logits after each round of keeping some.
     Best(usize),
 }
 
-impl From<Range> for Resource {
-    fn from(range: Range) -> Self {
+impl From<BufferRange> for Resource {
+    fn from(range: BufferRange) -> Self {
         Self::Weight(range.buffer, range.offset, range.size)
     }
 }
@@ -104,7 +104,7 @@ pub(super) fn writes(
 
 /// The workgroups of a kernel along one dimension.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Count {
+pub(super) enum Workgroups {
     /// A number that no step changes.
     Fixed(usize),
     /// One for this many tokens.
@@ -149,7 +149,7 @@ pub(super) enum Count {
 
 /// The sizes of a step, as far as dispatches depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(super) struct StepSizes {
     pub tokens: usize,
     pub outputs: usize,
     pub splits: usize,
@@ -163,7 +163,7 @@ pub(super) struct Sizes {
     pub single: bool,
 }
 
-impl Sizes {
+impl StepSizes {
     fn rows(&self, rows: Rows) -> usize {
         match rows {
             Rows::Tokens => self.tokens,
@@ -173,8 +173,8 @@ impl Sizes {
     }
 }
 
-impl Count {
-    pub fn of(self, sizes: &Sizes) -> u32 {
+impl Workgroups {
+    pub fn of(self, sizes: &StepSizes) -> u32 {
         let count = match self {
             Self::Fixed(count) => count,
             Self::Tokens(by) => sizes.tokens.div_ceil(by),
@@ -200,7 +200,7 @@ impl Count {
 
 /// The steps that a dispatch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum StepCondition {
     Always,
     /// Every run is one token, and no sequence is longer than a split.
     SingleWithinSplit,
@@ -214,8 +214,8 @@ pub(super) enum When {
     BeyondSplit,
 }
 
-impl When {
-    pub fn holds(self, sizes: &Sizes) -> bool {
+impl StepCondition {
+    pub fn holds(self, sizes: &StepSizes) -> bool {
         let beyond = sizes.splits > 1;
         match self {
             Self::Always => true,
@@ -237,12 +237,12 @@ pub(super) struct Kernel {
     /// All buffers but the step's, which every kernel has first.
     pub bindings: Vec<Binding>,
     /// Workgroups.
-    pub groups: [Count; 3],
+    pub groups: [Workgroups; 3],
 }
 
 impl Kernel {
     /// Makes a kernel of a template.
-    pub fn new(template: impl Template + Send + Sync + 'static, groups: [Count; 3]) -> Self {
+    pub fn new(template: impl Template + Send + Sync + 'static, groups: [Workgroups; 3]) -> Self {
         let bindings = template.bindings();
         Self { template: Arc::new(template), bindings, groups }
     }

@@ -5,11 +5,11 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     context::{Context, Traits},
     kernel::Resource,
-    lower::{FEW, MIX},
-    program::{Buffers, Program, STORAGE},
+    lower::{GEMV_ROWS, MIX},
+    program::{Buffers, GpuProgram, STORAGE},
     step::{Layout, SPLIT},
     tiles,
-    weight_buffers::Arena,
+    weight_buffers::WeightBuffers,
 };
 use crate::{
     Error, Result,
@@ -59,7 +59,7 @@ pub(super) fn place_matrices(
     traits: &Traits,
     plan: &Plan,
     weights: &Weights,
-    arena: &mut Arena,
+    weight_buffers: &mut WeightBuffers,
 ) -> Result<Vec<(TensorSlice, [usize; 2])>> {
     let mut matrices: Vec<(TensorSlice, [usize; 2])> = vec![];
     for step in plan.steps() {
@@ -71,14 +71,14 @@ pub(super) fn place_matrices(
             let Rows::Fixed(rows) = shape.rows else {
                 return Err(Error::Graph("a weight's rows depend on the step".into()));
             };
-            if arena.matrix(slice).is_some() {
+            if weight_buffers.matrix(slice).is_some() {
                 continue;
             }
             let weight = weights.matrix(slice, rows, shape.width)?;
             if weight.dtype != *dtype {
                 return Err(Error::tensor(slice, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
             }
-            arena.place(traits, &weight, [rows, shape.width])?;
+            weight_buffers.place(traits, &weight, [rows, shape.width])?;
             matrices.push((slice.clone(), [rows, shape.width]));
         }
     }
@@ -115,9 +115,9 @@ pub(super) fn layout(
         }
     }
     let recurrent = plan.steps().iter().any(|step| step.op.properties().state.is_some());
-    let split_alone = tiles::split_alone(traits, cache.cache_type);
+    let unsplit_positions = tiles::unsplit_positions(traits, cache.cache_type);
     let (max_tokens, groups) = (bounds.max_tokens, cache.groups.clone());
-    Ok(Layout { max_tokens, frequencies, block, split_alone, groups, recurrent })
+    Ok(Layout { max_tokens, frequencies, block, unsplit_positions, groups, recurrent })
 }
 
 /// A workgroup has an invocation for each element of a head.
@@ -144,7 +144,7 @@ pub(super) fn widest_partials(plan: &Plan) -> usize {
 pub(super) fn make_buffers(
     context: &Context,
     plan: &Plan,
-    programs: &[Program; 2],
+    programs: &[GpuProgram; 2],
     bounds: &Bounds,
     layout: &Layout,
 ) -> Result<Buffers> {
@@ -205,7 +205,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             widest.filter(|bytes| *bytes > 0).max().unwrap_or(0)
         }
         Resource::Mixes => bounds.max_tokens * mix_bytes(plan),
-        Resource::Parts | Resource::Finds | Resource::Chosen | Resource::Best(_) => 4,
+        Resource::Parts | Resource::Finds | Resource::ArgmaxQueue | Resource::Best(_) => 4,
         Resource::Weight(..) | Resource::Cache(_) | Resource::State(_) => 0,
     };
     bytes as u64
@@ -245,8 +245,10 @@ fn mix_bytes(plan: &Plan) -> usize {
 /// The bytes that a plan's steps work in, at most.
 pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
     let slots = plan.bytes(max_tokens, max_outputs);
-    let splits =
-        max_positions.div_ceil(SPLIT).saturating_mul(max_tokens.min(FEW)).saturating_mul(4 * widest_partials(plan));
+    let splits = max_positions
+        .div_ceil(SPLIT)
+        .saturating_mul(max_tokens.min(GEMV_ROWS))
+        .saturating_mul(4 * widest_partials(plan));
     // Rows in 8 bits or in half precision beside those in single, and two temporary values.
     // What gate, up and down come to, and what is between in half precision.
     let experts = self::slots(plan, max_tokens.max(max_outputs)).saturating_mul(widest_slot(plan)).saturating_mul(14);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{
     context::Context,
-    kernel::{Kernel, Resource, Sizes},
-    program::{Buffers, Program, read},
-    weight_buffers::Arena,
+    kernel::{Kernel, Resource, StepSizes},
+    program::{Buffers, GpuProgram, read},
+    weight_buffers::WeightBuffers,
 };
 use crate::{Result, backend::OpTime};
 
@@ -18,9 +18,9 @@ pub(super) fn run(
     mut encoder: wgpu::CommandEncoder,
     context: &Context,
     buffers: &Buffers,
-    arena: &Arena,
-    program: &mut Program,
-    sizes: &Sizes,
+    weight_buffers: &WeightBuffers,
+    program: &mut GpuProgram,
+    sizes: &StepSizes,
     cache_bytes: &[u64],
 ) -> Result<()> {
     let dispatches = program.for_step(sizes);
@@ -39,7 +39,7 @@ pub(super) fn run(
                 end_of_pass_write_index: Some(2 * index + 1),
             }),
         });
-        program.dispatch(&mut pass, context, buffers, arena, *at, sizes)?;
+        program.dispatch(&mut pass, context, buffers, weight_buffers, *at, sizes)?;
     }
     let bytes = u64::from(count) * 8;
     let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;

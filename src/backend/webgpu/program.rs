@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::{
     context::{Context, Pipeline},
-    kernel::{Kernel, Resource, Sizes},
+    kernel::{Kernel, Resource, StepSizes},
     lower::{Command, variant},
-    weight_buffers::Arena,
+    weight_buffers::WeightBuffers,
 };
 use crate::{Error, Result};
 
@@ -15,28 +15,28 @@ pub(super) const STORAGE: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
 
 /// A dispatch made ready.
-struct Ready {
+struct PreparedDispatch {
     pipeline: Pipeline,
     group: Option<wgpu::BindGroup>,
 }
 
 /// Commands, and what has been made ready of them.
-pub(super) struct Program {
+pub(super) struct GpuProgram {
     pub commands: Vec<Command>,
     /// By command and variant.
-    ready: Vec<Vec<Option<Ready>>>,
+    ready: Vec<Vec<Option<PreparedDispatch>>>,
 }
 
-impl Program {
+impl GpuProgram {
     pub fn new(commands: Vec<Command>) -> Self {
         let ready = commands.iter().map(|command| command.variants.iter().map(|_| None).collect()).collect();
         Self { commands, ready }
     }
 
     /// The commands of a step, with the number of the variant.
-    pub fn for_step(&self, sizes: &Sizes) -> Vec<(usize, usize)> {
+    pub fn for_step(&self, sizes: &StepSizes) -> Vec<(usize, usize)> {
         let commands = self.commands.iter().enumerate();
-        let held = commands.filter(|(_, command)| command.when.holds(sizes));
+        let held = commands.filter(|(_, command)| command.condition.holds(sizes));
         held.map(|(index, command)| {
             let rows = if command.by_outputs { sizes.outputs } else { sizes.tokens };
             (index, if command.variants.len() > 1 { variant(rows) } else { 0 })
@@ -60,25 +60,25 @@ impl Program {
         &mut self,
         context: &Context,
         buffers: &Buffers,
-        arena: &Arena,
+        weight_buffers: &WeightBuffers,
         at @ (command, variant): (usize, usize),
     ) -> Result<(&wgpu::ComputePipeline, &wgpu::BindGroup)> {
         if self.ready[command][variant].is_none() {
             let kernel = self.kernel(at);
             let pipeline =
                 context.pipeline(self.commands[command].op, &kernel.source(&context.templates)?, &kernel.writes())?;
-            self.ready[command][variant] = Some(Ready { pipeline, group: None });
+            self.ready[command][variant] = Some(PreparedDispatch { pipeline, group: None });
         }
         let kernel = &self.commands[command].variants[variant];
         let Some(ready) = &mut self.ready[command][variant] else { return Err(unready()) };
         if ready.group.is_none() {
-            ready.group = Some(bind(context, buffers, arena, kernel, &ready.pipeline)?);
+            ready.group = Some(bind(context, buffers, weight_buffers, kernel, &ready.pipeline)?);
         }
         ready.group.as_ref().map(|group| (&ready.pipeline.pipeline, group)).ok_or_else(unready)
     }
 }
 
-impl Program {
+impl GpuProgram {
     pub fn command(&self, (command, _): (usize, usize)) -> &Command {
         &self.commands[command]
     }
@@ -89,13 +89,13 @@ impl Program {
         encoder: &mut wgpu::CommandEncoder,
         context: &Context,
         buffers: &Buffers,
-        arena: &Arena,
-        sizes: &Sizes,
+        weight_buffers: &WeightBuffers,
+        sizes: &StepSizes,
     ) -> Result<u64> {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         let mut dispatches = 0;
         for at in self.for_step(sizes) {
-            dispatches += u64::from(self.dispatch(&mut pass, context, buffers, arena, at, sizes)?);
+            dispatches += u64::from(self.dispatch(&mut pass, context, buffers, weight_buffers, at, sizes)?);
         }
         Ok(dispatches)
     }
@@ -106,12 +106,12 @@ impl Program {
         pass: &mut wgpu::ComputePass<'_>,
         context: &Context,
         buffers: &Buffers,
-        arena: &Arena,
+        weight_buffers: &WeightBuffers,
         at: (usize, usize),
-        sizes: &Sizes,
+        sizes: &StepSizes,
     ) -> Result<bool> {
         let groups = self.kernel(at).groups.map(|count| count.of(sizes));
-        let (pipeline, group) = self.ready(context, buffers, arena, at)?;
+        let (pipeline, group) = self.ready(context, buffers, weight_buffers, at)?;
         if groups.contains(&0) {
             return Ok(false);
         }
@@ -129,7 +129,7 @@ fn unready() -> Error {
 fn bind(
     context: &Context,
     buffers: &Buffers,
-    arena: &Arena,
+    weight_buffers: &WeightBuffers,
     kernel: &Kernel,
     pipeline: &Pipeline,
 ) -> Result<wgpu::BindGroup> {
@@ -137,9 +137,11 @@ fn bind(
     let mut entries = vec![];
     for (binding, resource) in (0u32..).zip(resources) {
         let buffer = match resource {
-            Resource::Weight(buffer, offset, size) => {
-                wgpu::BufferBinding { buffer: &arena.buffers[buffer], offset, size: wgpu::BufferSize::new(size) }
-            }
+            Resource::Weight(buffer, offset, size) => wgpu::BufferBinding {
+                buffer: &weight_buffers.buffers[buffer],
+                offset,
+                size: wgpu::BufferSize::new(size),
+            },
             other => buffers.get(other)?.as_entire_buffer_binding(),
         };
         entries.push(wgpu::BindGroupEntry { binding, resource: wgpu::BindingResource::Buffer(buffer) });

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | 0 | a [`StepHeader`] |
 //! | [`RECORDS`] | for each token a [`TokenRecord`], then for each table of frequencies the (cosine, sine) of each pair as f32 |
-//! | [`Layout::quads_at`] | the [`PositionRange`]s that are appended together |
-//! | [`Layout::blocks_at`] | the [`PositionRange`]s whose tokens attend together |
+//! | [`Layout::append_ranges_at`] | the [`PositionRange`]s that are appended together |
+//! | [`Layout::query_blocks_at`] | the [`PositionRange`]s whose tokens attend together |
 //! | [`Layout::runs_at`] | with recurrent ops a [`RunRecord`] for each run, long runs first |
 //! | [`Layout::chunks_at`] | with recurrent ops a [`ChunkRecord`] for each chunk of these runs |
 //! | [`Layout::tables_at`] | the page tables: for each page of a sequence the page of the first group of layers, of the second, and so on |
@@ -16,7 +16,7 @@ use std::{mem::offset_of, sync::Arc};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::kernel::Sizes;
+use super::kernel::StepSizes;
 use crate::{
     backend::{Run, Step},
     kv_cache::{PAGE_POSITIONS, PageGroup, RUN_CHECKPOINTS},
@@ -103,13 +103,13 @@ struct RunRecord {
     /// The number of the first chunk.
     first_chunk: u32,
     /// The states that are kept on the way.
-    checkpoints: [Checkpoint; RUN_CHECKPOINTS],
+    checkpoints: [CheckpointRecord; RUN_CHECKPOINTS],
 }
 
 /// A state that is kept within a run.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Checkpoint {
+struct CheckpointRecord {
     /// Tokens of the run before it; 0 if there is none.
     tokens: u32,
     /// The number of the state.
@@ -140,7 +140,7 @@ macro_rules! plain {
     };
 }
 
-plain!(StepHeader, TokenRecord, PositionRange, RunRecord, Checkpoint, ChunkRecord);
+plain!(StepHeader, TokenRecord, PositionRange, RunRecord, CheckpointRecord, ChunkRecord);
 
 /// Where everything lies in the step's buffer, and what that depends on.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ pub(super) struct Layout {
     /// Tokens that attend together.
     pub block: usize,
     /// Positions that one workgroup attends to alone for a single token.
-    pub split_alone: usize,
+    pub unsplit_positions: usize,
     /// The groups of layers that have page tables.
     pub groups: Vec<PageGroup>,
     /// Whether runs have states.
@@ -171,18 +171,18 @@ impl Layout {
     }
 
     /// Returns the first word of the ranges that are appended.
-    pub fn quads_at(&self) -> usize {
+    pub fn append_ranges_at(&self) -> usize {
         RECORDS + self.max_tokens * self.record_words()
     }
 
     /// Returns the first word of the ranges that attend together.
-    pub fn blocks_at(&self) -> usize {
-        self.quads_at() + RANGE * self.max_tokens
+    pub fn query_blocks_at(&self) -> usize {
+        self.append_ranges_at() + RANGE * self.max_tokens
     }
 
     /// Returns the first word of the runs.
     pub fn runs_at(&self) -> usize {
-        self.blocks_at() + RANGE * self.max_tokens
+        self.query_blocks_at() + RANGE * self.max_tokens
     }
 
     /// Returns the first word of the runs' chunks.
@@ -211,7 +211,7 @@ pub(super) struct EncodedStep {
 
 impl EncodedStep {
     /// Encodes a step; returns its sizes too.
-    pub fn new(layout: &Layout, step: &Step<'_>) -> (Self, Sizes) {
+    pub fn new(layout: &Layout, step: &Step<'_>) -> (Self, StepSizes) {
         let mut encoded = Self::default();
         encoded.records.resize(RECORDS, 0);
         let (mut token, mut longest) = (0, 0);
@@ -225,10 +225,10 @@ impl EncodedStep {
             token += run.len;
         }
         let (long_runs, long_chunks) = encoded.add_states(step.runs);
-        let sizes = Sizes {
+        let sizes = StepSizes {
             tokens: step.tokens.len(),
             outputs: step.outputs.len(),
-            splits: if longest <= layout.split_alone { 1 } else { longest.div_ceil(SPLIT) },
+            splits: if longest <= layout.unsplit_positions { 1 } else { longest.div_ceil(SPLIT) },
             quads: encoded.quads.len(),
             blocks: encoded.blocks.len(),
             runs: step.runs.len(),
@@ -303,9 +303,9 @@ impl EncodedStep {
     fn add_state(&mut self, run: &Run<'_>, token: usize) {
         let Some(state) = run.state else { return };
         let number = self.runs.len() as u32;
-        let mut checkpoints = [Checkpoint::default(); RUN_CHECKPOINTS];
+        let mut checkpoints = [CheckpointRecord::default(); RUN_CHECKPOINTS];
         for (checkpoint, (at, id)) in checkpoints.iter_mut().zip(&state.checkpoints) {
-            *checkpoint = Checkpoint { tokens: (at - run.start) as u32, state: id.index() as u32 };
+            *checkpoint = CheckpointRecord { tokens: (at - run.start) as u32, state: id.index() as u32 };
         }
         self.runs.push(RunRecord {
             first_token: token as u32,

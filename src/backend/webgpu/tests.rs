@@ -11,10 +11,10 @@ use naga::{
 use super::{
     argmax, best,
     context::Traits,
-    lower::{FEW, Lowering},
+    lower::{GEMV_ROWS, GpuLowering},
     prepare,
     templates::Templates,
-    weight_buffers::Arena,
+    weight_buffers::WeightBuffers,
 };
 use crate::{
     DType, Result,
@@ -157,17 +157,17 @@ fn recurrent(head_dim: usize, kernel: usize) -> (Graph, Weights) {
 fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheType) -> Result<BTreeSet<String>> {
     let cache = CacheLayout::new(graph, cache_type)?;
     let plan = Plan::new(graph)?;
-    let bounds = Bounds::new(&plan, &cache, 64, 2 * FEW);
+    let bounds = Bounds::new(&plan, &cache, 64, 2 * GEMV_ROWS);
     let vectors = prepare::vectors(&plan, weights)?;
     let layout = prepare::layout(traits, &plan, &vectors, &bounds, &cache)?;
-    let mut arena = Arena::new();
-    prepare::place_matrices(traits, &plan, weights, &mut arena)?;
+    let mut weight_buffers = WeightBuffers::new();
+    prepare::place_matrices(traits, &plan, weights, &mut weight_buffers)?;
     let templates = Templates::new()?;
     let choices = argmax::kernels(&plan).into_iter().chain(best::kernels(&plan));
     let mut sources = choices.map(|kernel| kernel.source(&templates)).collect::<Result<BTreeSet<_>>>()?;
-    for few in [true, false] {
-        let lowering = Lowering::new(&plan, &mut arena, traits, &cache, &layout, &vectors);
-        for command in lowering.program(few, !few)? {
+    for small_steps in [true, false] {
+        let lowering = GpuLowering::new(&plan, &mut weight_buffers, traits, &cache, &layout, &vectors);
+        for command in lowering.program(small_steps, !small_steps)? {
             for kernel in &command.variants {
                 sources.insert(kernel.source(&templates)?);
             }

@@ -17,7 +17,7 @@ const READ_AHEAD: usize = 2;
 
 /// How the work of a product of few rows is divided.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Few {
+pub(super) struct GemvShape {
     /// Invocations that share a row of the matrix.
     pub team: usize,
     /// Rows of the matrix that a team has at a time.
@@ -30,7 +30,7 @@ pub(super) struct Few {
     pub workgroup: usize,
 }
 
-impl Few {
+impl GemvShape {
     /// Returns the rows of a workgroup.
     pub fn group_rows(&self) -> usize {
         self.workgroup / self.team * self.rows * self.passes
@@ -40,7 +40,7 @@ impl Few {
 /// Divides a product with `rows` rows of `units` units, `together` of which are multiplied at a
 /// time. A workgroup that writes `q8_tokens` rows of its results as int8 has a block of 32 rows of
 /// the matrix.
-pub(super) fn few(traits: &Traits, units: usize, rows: usize, q8_tokens: Option<usize>, together: usize) -> Few {
+pub(super) fn gemv(traits: &Traits, units: usize, rows: usize, q8_tokens: Option<usize>, together: usize) -> GemvShape {
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
     let team = widest.min(units.next_power_of_two());
     let most = traits.workgroup as usize;
@@ -51,7 +51,7 @@ pub(super) fn few(traits: &Traits, units: usize, rows: usize, q8_tokens: Option<
         let team = team.max(8).min(widest);
         let workgroup = (32 * team / together).max(32 * tokens).min(32 * team).min(most);
         let passes = 32 * team / workgroup;
-        return Few { team, rows: 1, passes, unrolled: unrolled(1), workgroup };
+        return GemvShape { team, rows: 1, passes, unrolled: unrolled(1), workgroup };
     }
     let workgroup = most.min(256).max(team);
     // A dispatch has at most 65,535 workgroups along a dimension.
@@ -59,12 +59,12 @@ pub(super) fn few(traits: &Traits, units: usize, rows: usize, q8_tokens: Option<
     while rows.div_ceil(workgroup / team * at_once) > 60_000 {
         at_once *= 2;
     }
-    Few { team, rows: at_once, passes: 1, unrolled: unrolled(at_once), workgroup }
+    GemvShape { team, rows: at_once, passes: 1, unrolled: unrolled(at_once), workgroup }
 }
 
 /// What a workgroup of a product of many rows has.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Tile {
+pub(super) struct ProductTile {
     /// Rows of the activations.
     pub tokens: usize,
     /// Rows of the matrix.
@@ -77,7 +77,7 @@ pub(super) struct Tile {
 
 /// What a subgroup has of a tile: both are multiples of 16.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Patch {
+pub(super) struct SubgroupTile {
     /// Rows of the activations.
     pub tokens: usize,
     /// Rows of the matrix.
@@ -88,27 +88,33 @@ pub(super) struct Patch {
 pub(super) const SLOTS: usize = 64;
 
 /// Chooses the tile of a product on any adapter.
-pub(super) fn tile(traits: &Traits) -> Tile {
-    Tile { tokens: SLOTS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
+pub(super) fn tile(traits: &Traits) -> ProductTile {
+    ProductTile { tokens: SLOTS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
 }
 
 /// Chooses the tile, and a subgroup's share of it, of a product with matrix units of `rows` and
 /// `columns`. Two small workgroups run beside each other where one large does, so small ones are
 /// for products that they finish in one round.
-pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize) -> (Tile, Patch) {
+pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize) -> (ProductTile, SubgroupTile) {
     let columns = if columns.is_multiple_of(2 * UNIT) { 2 * UNIT } else { UNIT };
     let subgroup = traits.subgroup.unwrap_or(32) as usize;
     let large_bytes = 2 * 128 * (columns + 8) * 2 + 1024 * 8;
     let fits = large_bytes <= traits.workgroup_bytes as usize && 8 * subgroup <= traits.workgroup as usize;
     match rows > 2112 && fits {
-        true => (Tile { tokens: 128, rows: 128, columns, threads: 8 * subgroup }, Patch { tokens: 32, rows: 64 }),
-        false => (Tile { tokens: SLOTS, rows: 64, columns, threads: 4 * subgroup }, Patch { tokens: 32, rows: 32 }),
+        true => (
+            ProductTile { tokens: 128, rows: 128, columns, threads: 8 * subgroup },
+            SubgroupTile { tokens: 32, rows: 64 },
+        ),
+        false => (
+            ProductTile { tokens: SLOTS, rows: 64, columns, threads: 4 * subgroup },
+            SubgroupTile { tokens: 32, rows: 32 },
+        ),
     }
 }
 
 /// How the work of attention of many tokens is divided.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Prefill {
+pub(super) enum PrefillShape {
     /// On any adapter.
     Plain {
         /// Invocations of a workgroup.
@@ -127,7 +133,7 @@ pub(super) enum Prefill {
     },
 }
 
-impl Prefill {
+impl PrefillShape {
     /// Returns the tokens that attend together.
     pub fn block(self) -> usize {
         match self {
@@ -136,8 +142,8 @@ impl Prefill {
     }
 }
 
-/// Divides attention with heads of `head_dim` elements. Matrix units need f16 and whole matrices.
-pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Prefill {
+/// Divides attention with heads of `head_dim` elements. GpuMatrix units need f16 and whole matrices.
+pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> PrefillShape {
     let suits = traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(16) && head_dim <= 256;
     let subgroup_size = traits.subgroup.unwrap_or(32);
     let sizes = [(64, 64), (64, 32), (32, 32)].into_iter().find(|(block, tile)| {
@@ -149,17 +155,17 @@ pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Pre
             && (head_dim * tile / 4).is_multiple_of(threads)
     });
     match sizes.filter(|_| suits) {
-        Some((block, tile)) => Prefill::Coop { block, tile, subgroup_size },
+        Some((block, tile)) => PrefillShape::Coop { block, tile, subgroup_size },
         None => {
             let block = if head_dim <= 128 { 32 } else { 16 };
-            Prefill::Plain { threads: traits.workgroup.min(128) as usize, block }
+            PrefillShape::Plain { threads: traits.workgroup.min(128) as usize, block }
         }
     }
 }
 
 /// Returns the positions that one workgroup attends to alone for a single token: a word of keys for
 /// each invocation at most.
-pub(super) fn split_alone(traits: &Traits, cache: CacheType) -> usize {
+pub(super) fn unsplit_positions(traits: &Traits, cache: CacheType) -> usize {
     (traits.workgroup as usize * elements_per_word(cache)).min(traits.split)
 }
 

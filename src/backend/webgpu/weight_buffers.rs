@@ -22,7 +22,7 @@ const MAX_PLANES: usize = 4;
 
 /// A range of one of the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct BufferRange {
     pub buffer: usize,
     pub offset: u64,
     pub size: u64,
@@ -32,7 +32,7 @@ pub(super) struct Range {
 #[derive(Clone, Debug)]
 pub(super) struct MatrixPart {
     /// Where the planes lie.
-    pub range: Range,
+    pub range: BufferRange,
     /// The first row, in the matrix.
     pub first_row: usize,
     /// Rows.
@@ -43,7 +43,7 @@ pub(super) struct MatrixPart {
 
 /// A matrix on the device.
 #[derive(Debug)]
-pub(super) struct Matrix {
+pub(super) struct GpuMatrix {
     pub dtype: DType,
     pub rows: usize,
     /// Units of 32 columns in a row, the last filled up with zeros.
@@ -52,7 +52,7 @@ pub(super) struct Matrix {
     pub parts: Vec<MatrixPart>,
 }
 
-impl Matrix {
+impl GpuMatrix {
     pub fn planes(&self) -> &'static Planes {
         &quant::format(self.dtype).planes
     }
@@ -66,14 +66,14 @@ impl Matrix {
 }
 
 /// The buffers of all weights.
-pub(super) struct Arena {
+pub(super) struct WeightBuffers {
     pub buffers: Vec<wgpu::Buffer>,
     sizes: Vec<u64>,
-    matrices: HashMap<TensorSlice, Arc<Matrix>>,
-    vectors: Vec<(Arc<[f32]>, Range)>,
+    matrices: HashMap<TensorSlice, Arc<GpuMatrix>>,
+    vectors: Vec<(Arc<[f32]>, BufferRange)>,
 }
 
-impl Arena {
+impl WeightBuffers {
     pub fn new() -> Self {
         Self { buffers: vec![], sizes: vec![], matrices: HashMap::new(), vectors: vec![] }
     }
@@ -83,14 +83,14 @@ impl Arena {
         self.sizes.iter().sum()
     }
 
-    pub fn matrix(&self, slice: &TensorSlice) -> Option<&Arc<Matrix>> {
+    pub fn matrix(&self, slice: &TensorSlice) -> Option<&Arc<GpuMatrix>> {
         self.matrices.get(slice)
     }
 
     /// Gives a matrix its place.
     pub fn place(&mut self, traits: &Traits, weight: &Weight<'_>, [rows, columns]: [usize; 2]) -> Result<()> {
         let units = columns.div_ceil(UNIT);
-        let mut matrix = Matrix { dtype: weight.dtype, rows, units, parts: vec![] };
+        let mut matrix = GpuMatrix { dtype: weight.dtype, rows, units, parts: vec![] };
         let limit = traits.binding_bytes as usize;
         let row_bytes: usize = matrix.plane_bytes(1).sum::<usize>() + 1;
         // Whole blocks of 64 rows, so that no plane's part begins within a word.
@@ -115,7 +115,7 @@ impl Arena {
     }
 
     /// Gives a row of numbers its place, unless it has one.
-    pub fn place_vector(&mut self, traits: &Traits, row: Arc<[f32]>) -> Range {
+    pub fn place_vector(&mut self, traits: &Traits, row: Arc<[f32]>) -> BufferRange {
         if let Some((_, range)) = self.vectors.iter().find(|(known, _)| *known == row) {
             return *range;
         }
@@ -124,18 +124,18 @@ impl Arena {
         range
     }
 
-    fn take(&mut self, traits: &Traits, size: u64) -> Range {
+    fn take(&mut self, traits: &Traits, size: u64) -> BufferRange {
         let room = traits.binding_bytes.min(traits.buffer_bytes);
         let aligned = |end: u64| end.next_multiple_of(traits.alignment);
         match self.sizes.last_mut().filter(|end| aligned(**end) + size <= room) {
             Some(end) => {
                 let offset = aligned(*end);
                 *end = offset + size;
-                Range { buffer: self.sizes.len() - 1, offset, size }
+                BufferRange { buffer: self.sizes.len() - 1, offset, size }
             }
             None => {
                 self.sizes.push(size);
-                Range { buffer: self.sizes.len() - 1, offset: 0, size }
+                BufferRange { buffer: self.sizes.len() - 1, offset: 0, size }
             }
         }
     }
@@ -188,7 +188,7 @@ impl Arena {
     fn upload_rows(
         &self,
         context: &Context,
-        matrix: &Matrix,
+        matrix: &GpuMatrix,
         part: &MatrixPart,
         first: usize,
         rows_of: &[u8],
@@ -206,7 +206,7 @@ impl Arena {
 }
 
 /// Takes rows apart into planes, on several threads.
-fn split_rows(matrix: &Matrix, bytes: &[u8], rows: usize, parts: &mut [Vec<u8>]) {
+fn split_rows(matrix: &GpuMatrix, bytes: &[u8], rows: usize, parts: &mut [Vec<u8>]) {
     let planes = matrix.planes();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(rows.div_ceil(64)).max(1);
     let share = rows.div_ceil(threads);

@@ -8,13 +8,13 @@ use super::{check, refuse_unusable};
 
 /// A group of the test suite: a description, a schema, and tests, each of a description, a value
 /// and whether it is valid.
-type Group = (String, Value, Vec<(String, Value, bool)>);
+type TestGroup = (String, Value, Vec<(String, Value, bool)>);
 
 #[test]
 fn checks_agree_with_the_json_schema_test_suite() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/schema/draft2020-12.json");
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let groups: Vec<Group> = serde_json::from_str(&text).unwrap();
+    let groups: Vec<TestGroup> = serde_json::from_str(&text).unwrap();
     let (mut wrong, mut count) = (vec![], 0);
     for (group, schema, tests) in groups {
         refuse_unusable(&schema).unwrap_or_else(|e| panic!("{group}: {e}"));

@@ -44,16 +44,16 @@ fn rotated_attention(graph: &Graph, uses: &[usize], node: &Node) -> Option<Fusio
     })
 }
 
-struct Rotation {
+struct RotatedInputs {
     x: ValueId,
     frequencies: ValueId,
     spec: RopeSpec,
 }
 
 /// Returns the rotation that makes a value with exactly one reader.
-fn rotation(graph: &Graph, uses: &[usize], id: ValueId) -> Option<Rotation> {
+fn rotation(graph: &Graph, uses: &[usize], id: ValueId) -> Option<RotatedInputs> {
     let Node { op: Op::Rope(spec), inputs, .. } = sole_use(graph, uses, id)? else { return None };
-    Some(Rotation { x: inputs[0], frequencies: inputs[1], spec: *spec })
+    Some(RotatedInputs { x: inputs[0], frequencies: inputs[1], spec: *spec })
 }
 
 struct HeadNorm {

@@ -16,10 +16,10 @@ const MAX_GROWTH: usize = 256;
 /// The steps of a normalizer, in order.
 #[derive(Clone, Deserialize)]
 #[serde(from = "NormalizerWrapper")]
-pub(super) struct NormalizerSteps(Vec<Step>);
+pub(super) struct NormalizerSteps(Vec<NormalizerStep>);
 
 #[derive(Clone)]
-struct Step {
+struct NormalizerStep {
     normalizer: NormalizerWrapper,
     /// The maximum number of bytes that the step makes of one byte; 1 for steps that cannot make any
     /// number.
@@ -32,10 +32,10 @@ impl From<NormalizerWrapper> for NormalizerSteps {
     }
 }
 
-fn steps(normalizer: NormalizerWrapper) -> Vec<Step> {
+fn steps(normalizer: NormalizerWrapper) -> Vec<NormalizerStep> {
     match normalizer {
         NormalizerWrapper::Sequence(steps) => steps.into_iter().flat_map(self::steps).collect(),
-        normalizer => vec![Step { growth: growth(&normalizer), normalizer }],
+        normalizer => vec![NormalizerStep { growth: growth(&normalizer), normalizer }],
     }
 }
 

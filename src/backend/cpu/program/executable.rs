@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{
     cache::CacheMemory,
-    lower::Program,
+    lower::CpuProgram,
     memory::{Memory, SlotPlace, StepSize, slot_places},
     profile::{GATHER, Profile, WAIT},
     step::{StepContext, run_tasks},
@@ -27,7 +27,7 @@ use crate::{
 /// A compiled graph with its weights, threads and memory.
 pub(crate) struct CpuExecutable {
     plan: Plan,
-    program: Program,
+    program: CpuProgram,
     weights: PreparedWeights,
     bounds: Bounds,
     kernels: &'static Kernels,
@@ -54,7 +54,7 @@ impl CpuExecutable {
         progress: &LoadProgress<'_>,
     ) -> Result<Self> {
         let mut weights = PreparedWeights::new(&plan, weights, &mut pool, progress)?;
-        let program = Program::new(&plan, &weights)?;
+        let program = CpuProgram::new(&plan, &weights)?;
         weights.keep_in_place(&plan)?;
         // After the program has read its vectors, which would otherwise wait for the read-ahead.
         weights.read_ahead();

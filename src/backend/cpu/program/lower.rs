@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The tasks of a plan.
-pub(crate) struct Program {
+pub(crate) struct CpuProgram {
     /// Each task with its name in profiles: that of its op, or a name for a task that only prepares
     /// one.
     pub tasks: Vec<(&'static str, Task)>,
@@ -23,13 +23,13 @@ pub(crate) struct Program {
     pub frequencies: Vec<Arc<[f32]>>,
 }
 
-impl Program {
+impl CpuProgram {
     /// Lowers the steps of `plan` to tasks.
     ///
     /// # Errors
     /// If a weight is missing, or the plan has an op that the CPU does not support.
     pub fn new(plan: &Plan, weights: &PreparedWeights) -> Result<Self> {
-        let mut lowering = Lowering { weights, tasks: Vec::new(), frequencies: Vec::new() };
+        let mut lowering = CpuLowering { weights, tasks: Vec::new(), frequencies: Vec::new() };
         for step in plan.steps() {
             lowering.lower(step)?;
         }
@@ -41,13 +41,13 @@ impl Program {
     }
 }
 
-struct Lowering<'a> {
+struct CpuLowering<'a> {
     weights: &'a PreparedWeights,
     tasks: Vec<(&'static str, Task)>,
     frequencies: Vec<Arc<[f32]>>,
 }
 
-impl Lowering<'_> {
+impl CpuLowering<'_> {
     /// Appends the tasks of a step.
     fn lower(&mut self, step: &PlanStep) -> Result<()> {
         let inputs = &step.inputs;

@@ -1,6 +1,6 @@
 //! The memory that a plan's steps work in.
 
-use super::{buffer::row_stride, expert_slots::ExpertSizes, lower::Program};
+use super::{buffer::row_stride, expert_slots::ExpertSizes, lower::CpuProgram};
 use crate::{
     Result,
     backend::{
@@ -60,7 +60,7 @@ impl Memory {
     ///
     /// # Errors
     /// If the system refuses the memory.
-    pub fn new(plan: &Plan, program: &Program, widest_q8: usize, threads: usize, size: StepSize) -> Result<Self> {
+    pub fn new(plan: &Plan, program: &CpuProgram, widest_q8: usize, threads: usize, size: StepSize) -> Result<Self> {
         let floats = slot_places(plan, size).last().map_or(0, |end| end.offset);
         let rows = size.rows();
         let scratch = (0..threads).map(|_| allocate(scratch_floats(plan, rows) * 4, "a thread's scratch"));
@@ -79,7 +79,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::new`].
-    pub fn grow(&mut self, plan: &Plan, program: &Program, widest_q8: usize, step: &Step<'_>) -> Result<()> {
+    pub fn grow(&mut self, plan: &Plan, program: &CpuProgram, widest_q8: usize, step: &Step<'_>) -> Result<()> {
         let (tokens, outputs) = (step.tokens.len(), step.outputs.len());
         let size = StepSize { tokens: tokens.max(self.size.tokens), outputs: outputs.max(self.size.outputs) };
         if size != self.size {

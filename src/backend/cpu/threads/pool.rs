@@ -27,7 +27,7 @@ use crate::{Error, Result, backend::cpu::error::kernel_panicked};
 const YIELDS: usize = 50;
 
 /// The work of each thread in a call.
-type Job<'a> = dyn Fn(Worker<'_>) + Sync + 'a;
+type ThreadJob<'a> = dyn Fn(Worker<'_>) + Sync + 'a;
 
 /// A thread that takes part in a call.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ struct PoolState {
 }
 
 #[derive(Clone, Copy)]
-struct JobPointer(*const Job<'static>);
+struct JobPointer(*const ThreadJob<'static>);
 
 // SAFETY: `Pool::run` keeps the job alive until every worker has finished it, and `Job` is `Sync`.
 unsafe impl Send for JobPointer {}
@@ -137,7 +137,7 @@ impl Pool {
     ///
     /// # Errors
     /// If the job panicked on a thread.
-    pub fn run(&mut self, job: &Job<'_>) -> Result<()> {
+    pub fn run(&mut self, job: &ThreadJob<'_>) -> Result<()> {
         let started = Instant::now();
         let active = self.throttle.active();
         self.state.barrier.reset(active);
@@ -145,7 +145,8 @@ impl Pool {
         if active > 1 {
             // SAFETY: only the lifetime changes; this function does not return while a worker may
             // use the pointer.
-            let pointer = JobPointer(unsafe { std::mem::transmute::<*const Job<'_>, *const Job<'static>>(job) });
+            let pointer =
+                JobPointer(unsafe { std::mem::transmute::<*const ThreadJob<'_>, *const ThreadJob<'static>>(job) });
             self.state.busy.store(active - 1, Relaxed);
             self.state.publish(Some((pointer, active)));
         }
@@ -216,7 +217,7 @@ impl PoolState {
         *job
     }
 
-    fn run_job(&self, job: &Job<'_>, number: usize) {
+    fn run_job(&self, job: &ThreadJob<'_>, number: usize) {
         let threads = self.barrier.threads();
         let worker = Worker { number, threads, barrier: &self.barrier, queue: &self.queue };
         if catch_unwind(AssertUnwindSafe(|| job(worker))).is_err() {

@@ -10,16 +10,16 @@ use crate::{
 
 /// The format of cached keys and values, as templates compare it: `f32`, `f16` or `q8_0`.
 #[derive(Clone, Copy, Debug)]
-pub struct CacheFormat(pub CacheType);
+pub struct CacheTypeName(pub CacheType);
 
-impl Serialize for CacheFormat {
+impl Serialize for CacheTypeName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let name = match self.0 {
             CacheType::F32 => "f32",
             CacheType::F16 => "f16",
             CacheType::Q8_0 => "q8_0",
         };
-        serializer.serialize_newtype_struct("CacheFormat", name)
+        serializer.serialize_newtype_struct("CacheTypeName", name)
     }
 }
 
@@ -30,7 +30,7 @@ impl Serialize for CacheFormat {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PagedCache {
     /// The format of the elements.
-    pub format: CacheFormat,
+    pub format: CacheTypeName,
     /// Elements of a word.
     pub per_word: usize,
     /// Words of a page.
@@ -79,7 +79,7 @@ impl From<CacheShape> for PagedCache {
             CacheType::Q8_0 => (elements / 32 * 34 / 4, elements / 4),
         };
         let per_word = elements_per_word(cache_type);
-        let (format, pages) = (CacheFormat(cache_type), Resource::Cache(layer));
+        let (format, pages) = (CacheTypeName(cache_type), Resource::Cache(layer));
         Self { format, per_word, page_words, scales_at, table, tables, kv_heads, head_dim, dim, pages }
     }
 }
@@ -106,7 +106,7 @@ pub struct Append {
     /// The layer's cache.
     pub cache: PagedCache,
     /// The first word, in the step's buffer, of its `AppendQuad`s.
-    pub quads_at: usize,
+    pub append_ranges_at: usize,
     /// The keys, `[tokens, kv_heads, head_dim]`.
     pub k: Strided,
     /// The values, `[tokens, kv_heads, head_dim]`.
@@ -123,7 +123,7 @@ impl Template for Append {
 
 /// What becomes of the products of queries and keys before the softmax.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Scores {
+pub struct ScoreParams {
     /// Multiplies a score.
     pub scale: F32,
     /// `scale log2(e)`, where scores become weights by powers of two.
@@ -135,7 +135,7 @@ pub struct Scores {
     pub window: Option<usize>,
 }
 
-impl From<crate::graph::Scores> for Scores {
+impl From<crate::graph::Scores> for ScoreParams {
     fn from(scores: crate::graph::Scores) -> Self {
         let crate::graph::Scores { scale, softcap, window } = scores;
         let log2_scale = (f64::from(scale) * std::f64::consts::LOG2_E) as f32;
@@ -151,13 +151,13 @@ pub struct AttentionPrefill {
     /// Tokens of a workgroup, of one sequence.
     pub block: usize,
     /// The first word, in the step's buffer, of its `AttentionBlock`s.
-    pub blocks_at: usize,
+    pub query_blocks_at: usize,
     /// The layer's cache.
     pub cache: PagedCache,
     /// Query heads.
     pub heads: usize,
     /// What becomes of scores.
-    pub scores: Scores,
+    pub scores: ScoreParams,
     /// The queries, `[tokens, heads, head_dim]`.
     pub q: Strided,
     /// The result, `[tokens, heads, head_dim]`.
@@ -189,13 +189,13 @@ pub struct AttentionPrefillCoop {
     /// Invocations of a subgroup.
     pub subgroup_size: u32,
     /// The first word, in the step's buffer, of its `AttentionBlock`s.
-    pub blocks_at: usize,
+    pub query_blocks_at: usize,
     /// The layer's cache, of f16.
     pub cache: PagedCache,
     /// Query heads.
     pub heads: usize,
     /// What becomes of scores.
-    pub scores: Scores,
+    pub scores: ScoreParams,
     /// The queries, `[tokens, heads, head_dim]`.
     pub q: Strided,
     /// The result, `[tokens, heads, head_dim]`.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{F32, PagedCache, Records, Rotation, Scores, Strided, Template};
+use super::{F32, PagedCache, Records, Rotation, ScoreParams, Strided, Template};
 use crate::backend::webgpu::{
     context::Traits,
     kernel::{Binding, Resource, reads, writes},
@@ -25,7 +25,7 @@ pub struct AttentionStep {
     /// Query heads.
     pub heads: usize,
     /// What becomes of scores.
-    pub scores: Scores,
+    pub scores: ScoreParams,
     /// The tokens' records.
     pub records: Records,
     /// The first word, in the step's buffer, of its page tables.

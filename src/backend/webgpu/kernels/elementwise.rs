@@ -7,7 +7,7 @@ use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
 /// `y[row, column] = op(a[row, column], b[row, column])`.
 #[derive(Debug, Serialize)]
-pub struct Elementwise {
+pub struct ElementwiseKernel {
     /// Invocations of a workgroup, each with a column.
     pub workgroup: usize,
     /// Columns of a row of `y`.
@@ -31,7 +31,7 @@ pub enum ElementOp {
         /// How they are combined.
         operator: Operator,
         /// The second operand.
-        b: Second,
+        b: SecondOperand,
     },
     /// Applies an activation.
     Activate {
@@ -71,7 +71,7 @@ pub enum Operator {
 /// The second operand of an [`Operator`].
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Second {
+pub enum SecondOperand {
     /// A row for each row of the first operand.
     Rows {
         /// Elements from the start of a row to the start of the next.
@@ -94,14 +94,16 @@ pub enum Second {
     },
 }
 
-impl Template for Elementwise {
+impl Template for ElementwiseKernel {
     const NAME: &'static str = "elementwise";
 
     fn bindings(&self) -> Vec<Binding> {
         let mut bindings = vec![writes("y", "f32", self.y.rows)];
         bindings.extend(self.a.map(|a| reads("a", "f32", a.rows)));
         if let ElementOp::Binary { b, .. } = &self.op {
-            let (Second::Rows { rows: b, .. } | Second::Row { row: b } | Second::Number { number: b }) = b;
+            let (SecondOperand::Rows { rows: b, .. }
+            | SecondOperand::Row { row: b }
+            | SecondOperand::Number { number: b }) = b;
             bindings.push(reads("b", "f32", *b));
         }
         bindings

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Buffer, RowCount, Strided, Template};
+use super::{BoundBuffer, RowCount, Strided, Template};
 use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
 /// Chooses the experts of each row, with their weights.
@@ -20,7 +20,7 @@ pub struct Route {
     /// Logits or weights, `[rows, experts]`.
     pub x: Strided,
     /// The list of each row's (expert, weight), `[rows, top_k]`, if it is wanted.
-    pub selected: Option<Buffer>,
+    pub selected: Option<BoundBuffer>,
     /// The weights of all experts, `[rows, experts]`, if they are wanted.
     pub y: Option<Strided>,
 }
@@ -39,7 +39,7 @@ impl Template for Route {
 /// Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of
 /// one expert each.
 #[derive(Debug, Serialize)]
-pub struct Group {
+pub struct GroupKernel {
     /// Invocations of the one workgroup.
     pub workgroup: u32,
     /// Experts of the layer.
@@ -55,7 +55,7 @@ pub struct Group {
     pub selected: Resource,
 }
 
-impl Template for Group {
+impl Template for GroupKernel {
     const NAME: &'static str = "group";
 
     fn bindings(&self) -> Vec<Binding> {

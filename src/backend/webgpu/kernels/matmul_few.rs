@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::{Buffer, F32, Function, PackedMatrix, RowCount, Stack, Template};
+use super::{BoundBuffer, ExpertStack, F32, Function, MatrixPlanes, RowCount, Template};
 use crate::backend::webgpu::{
     kernel::{Binding, Resource, reads, writes},
-    tiles::Few,
+    tiles::GemvShape,
 };
 
 /// Products of up to `tokens` rows `x` at a time with packed matrices.
@@ -14,7 +14,7 @@ use crate::backend::webgpu::{
 #[derive(Debug, Serialize)]
 pub struct MatMulFew {
     /// How the work is divided.
-    pub shape: Few,
+    pub shape: GemvShape,
     /// The least size of a subgroup, if invocations exchange values within one.
     pub subgroup: Option<u32>,
     /// Rows `x` that are multiplied together.
@@ -31,13 +31,13 @@ pub struct MatMulFew {
     #[serde(skip)]
     pub x_f32: Option<Resource>,
     /// The matrices. All have the same columns.
-    pub parts: Vec<FewPart>,
+    pub parts: Vec<GemvPart>,
     /// What is done with the products.
     pub finish: Finish,
     /// The result as int8, if the kernel writes it. A workgroup then has 32 rows of the matrix.
     pub y_q8: Option<Q8Output>,
     /// The experts, if the parts are stacks of them.
-    pub experts: Option<FewExperts>,
+    pub experts: Option<GemvExperts>,
 }
 
 /// Rows of int8.
@@ -62,13 +62,13 @@ pub struct PendingNorm {
 
 /// A matrix, or as many of its rows as one binding holds.
 #[derive(Debug, Serialize)]
-pub struct FewPart {
+pub struct GemvPart {
     /// The matrix.
-    pub matrix: PackedMatrix,
+    pub matrix: MatrixPlanes,
     /// Rows of the matrix, or of each expert's.
     pub rows: usize,
     /// Where the rows of each expert lie, if the matrix is a stack.
-    pub stack: Option<Stack>,
+    pub stack: Option<ExpertStack>,
     /// The first workgroup that has rows of the part.
     pub first_block: usize,
     /// The workgroup after the last that has rows of the part.
@@ -78,7 +78,7 @@ pub struct FewPart {
     /// Elements from the start of a row of the result to the start of the next.
     pub out_stride: usize,
     /// The buffer of the result, if f32 is written.
-    pub out: Option<Buffer>,
+    pub out: Option<BoundBuffer>,
 }
 
 /// What is done with products.
@@ -111,7 +111,7 @@ pub struct Q8Output {
     /// Blocks of a row.
     pub blocks: usize,
     /// The buffer of the norm's weights, if the result is multiplied by them.
-    pub norm: Option<Buffer>,
+    pub norm: Option<BoundBuffer>,
     /// The buffer of the result.
     #[serde(skip)]
     pub rows: Resource,
@@ -119,7 +119,7 @@ pub struct Q8Output {
 
 /// The experts of a layer, whose matrices are stacked.
 #[derive(Debug, Serialize)]
-pub struct FewExperts {
+pub struct GemvExperts {
     /// Experts of the layer.
     pub count: usize,
     /// Experts of a row, at most.

@@ -2,17 +2,17 @@
 
 use serde::Serialize;
 
-use super::{PackedMatrix, RowCount, Stack, Template};
+use super::{ExpertStack, MatrixPlanes, RowCount, Template};
 use crate::backend::webgpu::{
     kernel::{Binding, Resource, reads, writes},
-    tiles::{Patch, Tile},
+    tiles::{ProductTile, SubgroupTile},
 };
 
 /// Products `y[t, n] = sum over k of x[t, k] w[n, k]`, in tiles of rows `x` and rows `w`.
 #[derive(Debug, Serialize)]
 pub struct TiledProduct {
     /// What a workgroup has.
-    pub tile: Tile,
+    pub tile: ProductTile,
     /// Elements of a row `w`, a multiple of 32.
     pub columns: usize,
     /// Elements of a row `x`; those beyond are not read or are 0.
@@ -32,11 +32,11 @@ pub struct TiledProduct {
 #[derive(Debug, Serialize)]
 pub struct TiledPart {
     /// The matrix.
-    pub matrix: PackedMatrix,
+    pub matrix: MatrixPlanes,
     /// Rows of the matrix, or of each expert's.
     pub rows: usize,
     /// Where the rows of each expert lie, if the matrix is a stack.
-    pub stack: Option<Stack>,
+    pub stack: Option<ExpertStack>,
     /// The first workgroup that has rows of the part.
     pub first_block: usize,
     /// The first element, in a row of the result, of the part's products.
@@ -101,7 +101,7 @@ pub struct MatMulCoop {
     /// The product.
     pub product: TiledProduct,
     /// What a subgroup has of the tile.
-    pub patch: Patch,
+    pub patch: SubgroupTile,
     /// Invocations of a subgroup.
     pub subgroup_size: u32,
     /// The buffer of the rows `x`, as f16.

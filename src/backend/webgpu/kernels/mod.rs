@@ -20,17 +20,19 @@ mod tests;
 
 pub(super) use self::{
     attention::{
-        Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, PagedCache, Scores, elements_per_word, padded,
+        Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, PagedCache, ScoreParams, elements_per_word, padded,
     },
     attention_step::{AttentionCombine, AttentionOutput, AttentionStep, HeadNorms, NewToken, StepShape},
-    elementwise::{ElementOp, Elementwise, Operator, Second},
-    experts::{Combine, Group, Route},
-    matmul_few::{FewExperts, FewPart, Finish, MatMulFew, PendingNorm, Q8Input, Q8Output},
+    elementwise::{ElementOp, ElementwiseKernel, Operator, SecondOperand},
+    experts::{Combine, GroupKernel, Route},
+    matmul_few::{Finish, GemvExperts, GemvPart, MatMulFew, PendingNorm, Q8Input, Q8Output},
     matmul_tiled::{MatMulCoop, MatMulTiled, TiledExperts, TiledPart, TiledProduct},
-    recurrent::{ChunkShape, Delta, GatedDelta, GatedDeltaChunks, GatedDeltaPass, RunTable, ShortConv},
-    rows::{HalfOutput, Heads, IdRange, InputName, RowInput, RowSource, Rows},
-    sampling::{Argmax, ArgmaxRound, Best},
-    shared::{Buffer, F32, Function, Norm, PackedMatrix, Records, Rotation, RowCount, SoftCap, Stack, Strided},
+    recurrent::{ChunkShape, Delta, GatedDeltaChunks, GatedDeltaKernel, GatedDeltaPass, RunTable, ShortConv},
+    rows::{F16Output, Heads, IdRange, InputName, RowInput, RowSource, RowsKernel},
+    sampling::{Argmax, ArgmaxRound, BestKernel},
+    shared::{
+        BoundBuffer, ExpertStack, F32, Function, MatrixPlanes, Norm, Records, Rotation, RowCount, SoftCap, Strided,
+    },
 };
 
 use std::fmt::Debug;

@@ -161,7 +161,7 @@ impl Delta {
 
 /// The gated delta rule, token by token.
 #[derive(Debug, Serialize)]
-pub struct GatedDelta {
+pub struct GatedDeltaKernel {
     /// Invocations of a workgroup.
     pub workgroup: usize,
     /// Invocations that share a column of the state.
@@ -181,7 +181,7 @@ pub struct GatedDelta {
     pub states: Resource,
 }
 
-impl Template for GatedDelta {
+impl Template for GatedDeltaKernel {
     const NAME: &'static str = "gated_delta";
 
     fn bindings(&self) -> Vec<Binding> {

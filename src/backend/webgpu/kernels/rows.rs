@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::{Buffer, Function, Norm, PackedMatrix, Records, Rotation, Strided, Template};
+use super::{BoundBuffer, Function, MatrixPlanes, Norm, Records, Rotation, Strided, Template};
 use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
 /// Makes rows, norms them if asked to, and writes them in the forms that are wanted.
 #[derive(Debug, Serialize)]
-pub struct Rows {
+pub struct RowsKernel {
     /// Invocations of a workgroup, which has a row.
     pub workgroup: u32,
     /// The least size of a subgroup, if invocations exchange values within one.
@@ -23,9 +23,9 @@ pub struct Rows {
     /// The rows as f32.
     pub y: Option<Strided>,
     /// The rows as int8 in blocks of 32 (`shared/q8.wgsl`).
-    pub y_q8: Option<Buffer>,
+    pub y_q8: Option<BoundBuffer>,
     /// The rows as f16.
-    pub y_f16: Option<HalfOutput>,
+    pub y_f16: Option<F16Output>,
 }
 
 /// How a row is made.
@@ -63,7 +63,7 @@ pub enum RowSource {
     /// Decodes the row of the token's id.
     Embed {
         /// The table, `[vocabulary, width]`.
-        table: PackedMatrix,
+        table: MatrixPlanes,
         /// The ids of the rows that `table` has, if other dispatches have the rest.
         ids: Option<IdRange>,
     },
@@ -106,7 +106,7 @@ pub enum InputName {
 
 /// Rows of f16, each divided by a power of two so that it does not overflow.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct HalfOutput {
+pub struct F16Output {
     /// Elements from the start of a row to the start of the next.
     pub stride: usize,
     /// The buffer of the rows, two elements a word.
@@ -128,7 +128,7 @@ impl RowInput {
     }
 }
 
-impl Template for Rows {
+impl Template for RowsKernel {
     const NAME: &'static str = "rows";
 
     fn bindings(&self) -> Vec<Binding> {

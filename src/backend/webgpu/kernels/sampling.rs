@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Buffer, Template};
+use super::{BoundBuffer, Template};
 use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
 /// Finds the largest logit.
@@ -45,7 +45,7 @@ impl Template for Argmax {
                 vec![reads("logits", "f32", logits), writes("chosen", "vec2<u32>", Resource::Finds)]
             }
             ArgmaxRound::Join => {
-                vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::Chosen)]
+                vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::ArgmaxQueue)]
             }
         }
     }
@@ -53,7 +53,7 @@ impl Template for Argmax {
 
 /// Finds the largest logits, in order: each workgroup sorts its share of them and keeps the first.
 #[derive(Debug, Serialize)]
-pub struct Best {
+pub struct BestKernel {
     /// Invocations of a workgroup.
     pub workgroup: usize,
     /// Candidates: logits, or what the round before kept.
@@ -63,13 +63,13 @@ pub struct Best {
     /// Candidates that a workgroup keeps.
     pub kept: usize,
     /// The buffer of the logits, in the first round.
-    pub logits: Option<Buffer>,
+    pub logits: Option<BoundBuffer>,
     /// The number of the round, which names the buffers between rounds.
     #[serde(skip)]
     pub round: usize,
 }
 
-impl Template for Best {
+impl Template for BestKernel {
     const NAME: &'static str = "best";
 
     fn bindings(&self) -> Vec<Binding> {

@@ -6,7 +6,7 @@ use crate::{
     backend::webgpu::{
         kernel::{Binding, Resource, reads},
         step::{Layout, RECORDS},
-        weight_buffers::{Matrix, MatrixPart, Range},
+        weight_buffers::{BufferRange, GpuMatrix, MatrixPart},
     },
     graph::{Activation, RopeStyle, Rows},
 };
@@ -39,11 +39,11 @@ impl Serialize for Function {
 /// A buffer that a kernel binds. Templates see `true`, so that they can ask whether an optional
 /// buffer is there.
 #[derive(Clone, Copy, Debug)]
-pub struct Buffer(pub Resource);
+pub struct BoundBuffer(pub Resource);
 
-impl Serialize for Buffer {
+impl Serialize for BoundBuffer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_newtype_struct("Buffer", &true)
+        serializer.serialize_newtype_struct("BoundBuffer", &true)
     }
 }
 
@@ -159,7 +159,7 @@ impl From<RopeStyle> for RotationStyle {
 
 /// A packed matrix, or as many of its rows as one binding holds, in the planes of its format.
 #[derive(Clone, Debug, Serialize)]
-pub struct PackedMatrix {
+pub struct MatrixPlanes {
     /// Ends the names of the matrix's buffers and of its decoder: `wide0`, `small0`, `unit0`.
     pub number: usize,
     /// The format's decoder, a file in `format/`.
@@ -172,12 +172,12 @@ pub struct PackedMatrix {
     pub at: Vec<u32>,
     /// The buffer's range of the planes.
     #[serde(skip)]
-    pub range: Range,
+    pub range: BufferRange,
 }
 
-impl PackedMatrix {
+impl MatrixPlanes {
     /// Makes the parameters of a part of a matrix, which is number `number` of its kernel.
-    pub fn new(number: usize, matrix: &Matrix, part: &MatrixPart) -> Self {
+    pub fn new(number: usize, matrix: &GpuMatrix, part: &MatrixPart) -> Self {
         let (format, coded) = (matrix.dtype.name(), matrix.planes().coded);
         Self { number, format, coded, units: matrix.units, at: part.at.clone(), range: part.range }
     }
@@ -192,7 +192,7 @@ impl PackedMatrix {
 
 /// A matrix of each of a layer's experts, in one matrix.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Stack {
+pub struct ExpertStack {
     /// The first row of expert 0.
     pub offset: usize,
     /// Rows from one expert's first to the next one's.

@@ -1,18 +1,18 @@
 //! Attention: one kernel makes, appends and attends to a single token; longer runs take a kernel
 //! for each of these.
 
-use super::{Form, Forms, Lowering, Made, place, stride, strided};
+use super::{Form, Forms, GpuLowering, StepOutput, place, stride, strided};
 use crate::{
     Result,
     backend::webgpu::{
         context::Traits,
-        kernel::{Count, Kernel, Resource, When},
+        kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
             CacheShape, F32, HeadNorms, NewToken, Norm, PagedCache, StepShape, Strided, padded,
         },
         step::SPLIT,
-        tiles::{self, Prefill},
+        tiles::{self, PrefillShape},
     },
     graph::{AttentionSpec, RopeSpec, Rows},
     kv_cache::CacheType,
@@ -23,35 +23,35 @@ use crate::{
 type Turn<'a> = Option<(&'a RopeSpec, Option<f32>)>;
 
 /// An attention op that is being lowered.
-struct Attention<'a> {
+struct AttentionOp<'a> {
     op: &'static str,
-    made: &'a Made,
+    output: &'a StepOutput,
     spec: &'a AttentionSpec,
 }
 
 /// The steps of which one split has all positions of every sequence, and the other steps.
 struct Splits {
-    within: When,
-    beyond: When,
+    within: StepCondition,
+    beyond: StepCondition,
 }
 
-impl Lowering<'_> {
+impl GpuLowering<'_> {
     pub(super) fn attention(
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        made: &Made,
+        output: &StepOutput,
         spec: &AttentionSpec,
         turn: Turn<'_>,
     ) -> Result<()> {
-        let layer = Attention { op, made, spec };
+        let layer = AttentionOp { op, output, spec };
         if let [q] = &step.inputs[..] {
             self.attend(&layer, strided(&place(q)?));
             return Ok(());
         }
         let [q, k, v] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];
         let Some((rope, norm)) = turn else {
-            self.append(&layer, When::Always, strided(&k), strided(&v));
+            self.append(&layer, StepCondition::Always, strided(&k), strided(&v));
             self.attend(&layer, strided(&q));
             return Ok(());
         };
@@ -65,25 +65,26 @@ impl Lowering<'_> {
             }),
             None => None,
         };
-        let fuses = self.few && fuses(self.traits, spec, self.cache.cache_type);
+        let fuses = self.small_steps && fuses(self.traits, spec, self.cache.cache_type);
         if fuses {
             let new = NewToken { k: strided(&k), v: strided(&v), norms, rotation };
-            let splits = Splits { within: When::SingleWithinSplit, beyond: When::SingleBeyondSplit };
+            let splits = Splits { within: StepCondition::SingleWithinSplit, beyond: StepCondition::SingleBeyondSplit };
             self.step_kernels(&layer, &splits, strided(&q), Some(new));
         }
-        let when = if fuses { When::Several } else { When::Always };
+        let condition = if fuses { StepCondition::Several } else { StepCondition::Always };
         let norm_of = |weight: Resource| norm.map(|eps| Norm::new(spec.head_dim, eps, weight));
         let turned =
             [(0, q, norms.and_then(|norms| norm_of(norms.q))), (1, k, norms.and_then(|norms| norm_of(norms.k)))];
         let [turned_q, turned_k] = turned.map(|(number, x, norm)| {
             let y = Strided { stride: stride(&x), rows: Resource::Temp(number) };
             let kernel = self.heads(&x, Rows::Tokens, y, spec.head_dim, norm, Some(rotation));
-            self.push_when(op, when, kernel);
+            self.push_if(op, condition, kernel);
             y
         });
-        self.append(&layer, when, turned_k, strided(&v));
+        self.append(&layer, condition, turned_k, strided(&v));
         if fuses {
-            let splits = Splits { within: When::SeveralWithinSplit, beyond: When::SeveralBeyondSplit };
+            let splits =
+                Splits { within: StepCondition::SeveralWithinSplit, beyond: StepCondition::SeveralBeyondSplit };
             self.step_kernels(&layer, &splits, turned_q, None);
             self.convert_result(&layer);
         } else {
@@ -93,9 +94,9 @@ impl Lowering<'_> {
     }
 
     /// Attends to keys and values that are all in the cache.
-    fn attend(&mut self, layer: &Attention<'_>, q: Strided) {
-        if self.few {
-            let splits = Splits { within: When::WithinSplit, beyond: When::BeyondSplit };
+    fn attend(&mut self, layer: &AttentionOp<'_>, q: Strided) {
+        if self.small_steps {
+            let splits = Splits { within: StepCondition::WithinSplit, beyond: StepCondition::BeyondSplit };
             self.step_kernels(layer, &splits, q, None);
         } else {
             let kernel = self.prefill_kernel(layer, q);
@@ -104,9 +105,9 @@ impl Lowering<'_> {
         self.convert_result(layer);
     }
 
-    fn convert_result(&mut self, layer: &Attention<'_>) {
-        if !(self.few && writes_q8(layer.made, layer.spec)) {
-            self.convert(layer.op, layer.made);
+    fn convert_result(&mut self, layer: &AttentionOp<'_>) {
+        if !(self.small_steps && writes_q8(layer.output, layer.spec)) {
+            self.convert(layer.op, layer.output);
         }
     }
 
@@ -122,22 +123,22 @@ impl Lowering<'_> {
         shape.into()
     }
 
-    fn append(&mut self, layer: &Attention<'_>, when: When, k: Strided, v: Strided) {
-        let (cache, quads_at) = (self.paged_cache(layer.spec), self.layout.quads_at());
-        let groups = [Count::Quads, Count::Fixed(layer.spec.kv_heads), Count::Fixed(1)];
-        let kernel = Kernel::new(Append { workgroup: 64, cache, quads_at, k, v }, groups);
-        self.push_when(layer.op, when, kernel);
+    fn append(&mut self, layer: &AttentionOp<'_>, condition: StepCondition, k: Strided, v: Strided) {
+        let (cache, append_ranges_at) = (self.paged_cache(layer.spec), self.layout.append_ranges_at());
+        let groups = [Workgroups::Quads, Workgroups::Fixed(layer.spec.kv_heads), Workgroups::Fixed(1)];
+        let kernel = Kernel::new(Append { workgroup: 64, cache, append_ranges_at, k, v }, groups);
+        self.push_if(layer.op, condition, kernel);
     }
 
     /// Pushes the kernels for single tokens, within a split and beyond it.
-    fn step_kernels(&mut self, layer: &Attention<'_>, splits: &Splits, q: Strided, new: Option<NewToken>) {
-        let output = output(layer);
+    fn step_kernels(&mut self, layer: &AttentionOp<'_>, splits: &Splits, q: Strided, new: Option<NewToken>) {
+        let output = attention_output(layer);
         let whole = self.step_kernel(layer.spec, q, new, Some(output));
-        self.push_when(layer.op, splits.within, whole);
+        self.push_if(layer.op, splits.within, whole);
         let split = self.step_kernel(layer.spec, q, new, None);
-        self.push_when(layer.op, splits.beyond, split);
+        self.push_if(layer.op, splits.beyond, split);
         let combine = self.combine_kernel(layer.spec, output);
-        self.push_when(layer.op, splits.beyond, combine);
+        self.push_if(layer.op, splits.beyond, combine);
     }
 
     fn step_kernel(
@@ -148,7 +149,7 @@ impl Lowering<'_> {
         output: Option<AttentionOutput>,
     ) -> Kernel {
         let cache = self.paged_cache(spec);
-        let alone = output.map(|_| self.layout.split_alone);
+        let alone = output.map(|_| self.layout.unsplit_positions);
         let shape = StepShape::new(self.traits, &cache, spec.heads / spec.kv_heads, alone);
         let step = AttentionStep {
             shape,
@@ -162,7 +163,7 @@ impl Lowering<'_> {
             output,
             new,
         };
-        Kernel::new(step, [Count::Splits, Count::Fixed(spec.kv_heads * shape.chunks), Count::Tokens(1)])
+        Kernel::new(step, [Workgroups::Splits, Workgroups::Fixed(spec.kv_heads * shape.chunks), Workgroups::Tokens(1)])
     }
 
     fn combine_kernel(&self, spec: &AttentionSpec, output: AttentionOutput) -> Kernel {
@@ -183,20 +184,20 @@ impl Lowering<'_> {
             records: self.records(),
             output,
         };
-        Kernel::new(combine, [Count::Fixed(spec.heads), Count::Tokens(1), Count::Fixed(1)])
+        Kernel::new(combine, [Workgroups::Fixed(spec.heads), Workgroups::Tokens(1), Workgroups::Fixed(1)])
     }
 
-    fn prefill_kernel(&self, layer: &Attention<'_>, q: Strided) -> Kernel {
+    fn prefill_kernel(&self, layer: &AttentionOp<'_>, q: Strided) -> Kernel {
         let spec = layer.spec;
         let (cache, heads, scores) = (self.paged_cache(spec), spec.heads, spec.scores.into());
-        let (blocks_at, y) = (self.layout.blocks_at(), strided(&layer.made.place));
-        let groups = [Count::Blocks, Count::Fixed(spec.heads), Count::Fixed(1)];
+        let (query_blocks_at, y) = (self.layout.query_blocks_at(), strided(&layer.output.place));
+        let groups = [Workgroups::Blocks, Workgroups::Fixed(spec.heads), Workgroups::Fixed(1)];
         match tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type) {
-            Prefill::Plain { threads, block } => {
-                Kernel::new(AttentionPrefill { threads, block, blocks_at, cache, heads, scores, q, y }, groups)
+            PrefillShape::Plain { threads, block } => {
+                Kernel::new(AttentionPrefill { threads, block, query_blocks_at, cache, heads, scores, q, y }, groups)
             }
-            Prefill::Coop { block, tile, subgroup_size } => Kernel::new(
-                AttentionPrefillCoop { block, tile, subgroup_size, blocks_at, cache, heads, scores, q, y },
+            PrefillShape::Coop { block, tile, subgroup_size } => Kernel::new(
+                AttentionPrefillCoop { block, tile, subgroup_size, query_blocks_at, cache, heads, scores, q, y },
                 groups,
             ),
         }
@@ -204,9 +205,9 @@ impl Lowering<'_> {
 }
 
 /// Returns where the kernels for single tokens write their result.
-fn output(layer: &Attention<'_>) -> AttentionOutput {
-    let place = &layer.made.place;
-    if writes_q8(layer.made, layer.spec) {
+fn attention_output(layer: &AttentionOp<'_>) -> AttentionOutput {
+    let place = &layer.output.place;
+    if writes_q8(layer.output, layer.spec) {
         AttentionOutput::Q8 { blocks: place.shape.width / 32, rows: Resource::Q8(place.slot.index()) }
     } else {
         let Strided { stride, rows } = strided(place);
@@ -221,6 +222,6 @@ pub(in crate::backend::webgpu) fn fuses(traits: &Traits, spec: &AttentionSpec, c
 }
 
 /// Whether the result is written as int8 alone: blocks must not straddle heads.
-fn writes_q8(made: &Made, spec: &AttentionSpec) -> bool {
-    made.forms == Forms::from([Form::Q8]) && spec.head_dim.is_multiple_of(32)
+fn writes_q8(output: &StepOutput, spec: &AttentionSpec) -> bool {
+    output.forms == Forms::from([Form::Q8]) && spec.head_dim.is_multiple_of(32)
 }

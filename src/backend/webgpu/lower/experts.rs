@@ -7,17 +7,17 @@
 
 use std::sync::Arc;
 
-use super::{Form, Forms, Lowering, Made, count, grouped::Grouped, place, slot, stride, strided};
+use super::{Form, Forms, GpuLowering, StepOutput, count, grouped::Grouped, place, slot, stride, strided};
 use crate::{
     Error, Result,
     backend::webgpu::{
-        kernel::{Count, Kernel, Resource},
+        kernel::{Kernel, Resource, Workgroups},
         kernels::{
-            Buffer, FewExperts, FewPart, Finish, Function, MatMulFew, PackedMatrix, Q8Input, Q8Output, Route, RowCount,
-            Stack, Strided,
+            BoundBuffer, ExpertStack, Finish, Function, GemvExperts, GemvPart, MatMulFew, MatrixPlanes, Q8Input,
+            Q8Output, Route, RowCount, Strided,
         },
-        tiles::{self, Few},
-        weight_buffers::Matrix,
+        tiles::{self, GemvShape},
+        weight_buffers::GpuMatrix,
     },
     graph::ExpertsSpec,
     plan::{Place, PlanStep},
@@ -28,11 +28,11 @@ const WORKGROUP: u32 = 128;
 
 /// The matrices of all experts, in one matrix.
 pub(super) struct Stacked {
-    pub matrix: Arc<Matrix>,
+    pub matrix: Arc<GpuMatrix>,
     /// Rows of the matrix of one expert.
     pub rows: usize,
     /// Where the rows of each expert lie.
-    pub stack: Stack,
+    pub stack: ExpertStack,
 }
 
 /// One of the two products of experts.
@@ -51,27 +51,27 @@ struct Half<'a> {
     spec: ExpertsSpec,
 }
 
-impl Lowering<'_> {
-    pub(super) fn route(&mut self, op: &'static str, step: &PlanStep, made: &Made, top_k: usize) -> Result<()> {
+impl GpuLowering<'_> {
+    pub(super) fn route(&mut self, op: &'static str, step: &PlanStep, output: &StepOutput, top_k: usize) -> Result<()> {
         let x = place(&step.inputs[0])?;
         let selected = Form::Selected(top_k);
-        let others: Forms = made.forms.iter().copied().filter(|form| *form != selected).collect();
-        let list = made.forms.contains(&selected).then(|| Resource::Selected(made.place.slot.index(), top_k));
-        let y = (!others.is_empty()).then(|| strided(&made.place));
+        let others: Forms = output.forms.iter().copied().filter(|form| *form != selected).collect();
+        let list = output.forms.contains(&selected).then(|| Resource::Selected(output.place.slot.index(), top_k));
+        let y = (!others.is_empty()).then(|| strided(&output.place));
         let kernel = self.chooser(&x, top_k, true, list, y);
         self.push(op, kernel);
-        self.convert(op, made);
+        self.convert(op, output);
         // Readers may want lists of other lengths too.
-        self.select_experts(op, &Made { place: made.place, forms: others });
+        self.select_experts(op, &StepOutput { place: output.place, forms: others });
         Ok(())
     }
 
     /// Lists the experts of rows of weights.
-    pub(super) fn select_experts(&mut self, op: &'static str, made: &Made) {
-        for form in &made.forms {
+    pub(super) fn select_experts(&mut self, op: &'static str, output: &StepOutput) {
+        for form in &output.forms {
             if let Form::Selected(top_k) = form {
-                let list = Resource::Selected(made.place.slot.index(), *top_k);
-                let kernel = self.chooser(&made.place, *top_k, false, Some(list), None);
+                let list = Resource::Selected(output.place.slot.index(), *top_k);
+                let kernel = self.chooser(&output.place, *top_k, false, Some(list), None);
                 self.push(op, kernel);
             }
         }
@@ -84,18 +84,24 @@ impl Lowering<'_> {
             top_k,
             softmax,
             x: strided(x),
-            selected: list.map(Buffer),
+            selected: list.map(BoundBuffer),
             y,
         };
-        Kernel::new(route, [count(x.shape.rows, 1), Count::Fixed(1), Count::Fixed(1)])
+        Kernel::new(route, [count(x.shape.rows, 1), Workgroups::Fixed(1), Workgroups::Fixed(1)])
     }
 
-    pub(super) fn experts(&mut self, op: &'static str, step: &PlanStep, made: &Made, spec: ExpertsSpec) -> Result<()> {
+    pub(super) fn experts(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &StepOutput,
+        spec: ExpertsSpec,
+    ) -> Result<()> {
         let x = place(&step.inputs[0])?;
         let selected = Resource::Selected(place(&step.inputs[1])?.slot.index(), spec.top_k);
         let stacks = self.stacks(step, spec)?;
         if self.groups(x.shape.rows, spec.top_k) {
-            self.grouped(&Grouped { op, spec, x: &x, selected, stacks: &stacks }, made);
+            self.grouped(&Grouped { op, spec, x: &x, selected, stacks: &stacks }, output);
             return Ok(());
         }
         let [first @ .., down] = stacks.as_slice() else { return Err(super::not_computed()) };
@@ -117,13 +123,13 @@ impl Lowering<'_> {
             x_q8: Resource::SlotQ8,
             x_f32: between,
             columns: ffn,
-            out_stride: stride(&made.place),
+            out_stride: stride(&output.place),
             selected,
             spec,
         };
-        let kernel = self.down(&made.place, &after);
+        let kernel = self.down(&output.place, &after);
         self.push(op, kernel);
-        self.convert(op, made);
+        self.convert(op, output);
         Ok(())
     }
 
@@ -136,14 +142,15 @@ impl Lowering<'_> {
                 "the experts of a layer are larger than the {most} bytes that this GPU's kernels see at once: use the CPU"
             )));
         }
-        let alone = |matrix: &Arc<Matrix>| {
+        let alone = |matrix: &Arc<GpuMatrix>| {
             let rows = matrix.rows / spec.experts;
-            Stacked { matrix: matrix.clone(), rows, stack: Stack { offset: 0, stride: rows } }
+            Stacked { matrix: matrix.clone(), rows, stack: ExpertStack { offset: 0, stride: rows } }
         };
         Ok(match matrices.as_slice() {
             [both, down] => {
                 let rows = both.rows / (2 * spec.experts);
-                let half = |offset| Stacked { matrix: both.clone(), rows, stack: Stack { offset, stride: 2 * rows } };
+                let half =
+                    |offset| Stacked { matrix: both.clone(), rows, stack: ExpertStack { offset, stride: 2 * rows } };
                 vec![half(0), half(rows), alone(down)]
             }
             others => others.iter().map(alone).collect(),
@@ -154,37 +161,41 @@ impl Lowering<'_> {
     fn gate_up(&self, x: &Place, half: &Half<'_>, writes_q8: bool) -> Kernel {
         let ffn = half.stacks[0].rows;
         let units = half.stacks[0].matrix.units;
-        let shape = tiles::few(self.traits, units, ffn, writes_q8.then_some(1), 2);
+        let shape = tiles::gemv(self.traits, units, ffn, writes_q8.then_some(1), 2);
         let mut kernel = self.half(half, shape, (!writes_q8).then_some(Resource::Slots(0)), false);
         kernel.x_q8 = kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending.get(&x.slot.index()).copied(), ..x_q8 });
         kernel.finish = Finish::Glu { function: Function(half.spec.activation) };
         kernel.y_q8 = writes_q8.then_some(Q8Output { blocks: ffn / UNIT, norm: None, rows: Resource::SlotQ8 });
-        let groups =
-            [Count::Fixed(ffn.div_ceil(shape.group_rows())), count(x.shape.rows, 1), Count::Fixed(half.spec.top_k)];
+        let groups = [
+            Workgroups::Fixed(ffn.div_ceil(shape.group_rows())),
+            count(x.shape.rows, 1),
+            Workgroups::Fixed(half.spec.top_k),
+        ];
         Kernel::new(kernel, groups)
     }
 
     /// Adds up what down makes of a row's slots.
     fn down(&self, out: &Place, half: &Half<'_>) -> Kernel {
         let Stacked { matrix, rows, .. } = &half.stacks[0];
-        let shape = tiles::few(self.traits, matrix.units, *rows, None, 1);
+        let shape = tiles::gemv(self.traits, matrix.units, *rows, None, 1);
         let kernel = self.half(half, shape, Some(slot(out)), true);
-        let groups = [Count::Fixed(rows.div_ceil(shape.group_rows())), count(out.shape.rows, 1), Count::Fixed(1)];
+        let groups =
+            [Workgroups::Fixed(rows.div_ceil(shape.group_rows())), count(out.shape.rows, 1), Workgroups::Fixed(1)];
         Kernel::new(kernel, groups)
     }
 
     /// Makes the parameters that both products have; `out` is where f32 is written.
-    fn half(&self, half: &Half<'_>, shape: Few, out: Option<Resource>, sums: bool) -> MatMulFew {
+    fn half(&self, half: &Half<'_>, shape: GemvShape, out: Option<Resource>, sums: bool) -> MatMulFew {
         let coded = |coded: bool| half.stacks.iter().any(|stack| stack.matrix.planes().coded == coded);
-        let part = |(number, stack): (usize, &Stacked)| FewPart {
-            matrix: PackedMatrix::new(number, &stack.matrix, &stack.matrix.parts[0]),
+        let part = |(number, stack): (usize, &Stacked)| GemvPart {
+            matrix: MatrixPlanes::new(number, &stack.matrix, &stack.matrix.parts[0]),
             rows: stack.rows,
             stack: Some(stack.stack),
             first_block: 0,
             end_block: 0,
             out_at: 0,
             out_stride: half.out_stride,
-            out: out.filter(|_| number == 0).map(Buffer),
+            out: out.filter(|_| number == 0).map(BoundBuffer),
         };
         MatMulFew {
             shape,
@@ -198,7 +209,7 @@ impl Lowering<'_> {
             parts: half.stacks.iter().enumerate().map(part).collect(),
             finish: Finish::Store,
             y_q8: None,
-            experts: Some(FewExperts {
+            experts: Some(GemvExperts {
                 count: half.spec.experts,
                 top_k: half.spec.top_k,
                 sums,
@@ -214,7 +225,7 @@ impl Lowering<'_> {
         }
         let [first @ .., _] = step.matrices() else { return Err(super::not_computed()) };
         let rows = place(&step.inputs[0])?.shape.rows;
-        let form = |matrix: &Matrix| match (self.groups(rows, used), matrix.planes().coded) {
+        let form = |matrix: &GpuMatrix| match (self.groups(rows, used), matrix.planes().coded) {
             (true, _) => self.form_for(matrix, rows),
             (false, true) => Form::Q8,
             (false, false) => Form::F32,

@@ -5,16 +5,18 @@
 //! slots are multiplied as tiles of tokens are otherwise.
 
 use super::{
-    Form, Forms, Lowering, Made, count,
+    Form, Forms, GpuLowering, StepOutput, count,
     experts::Stacked,
-    rows::{Source, Target},
+    rows::{RowOp, RowTarget},
     stride, strided,
 };
 use crate::{
     backend::webgpu::{
-        kernel::{Count, Kernel, Resource},
-        kernels::{Combine, Group, HalfOutput, PackedMatrix, RowCount, Strided, TiledExperts, TiledPart, TiledProduct},
-        tiles::{self, Tile},
+        kernel::{Kernel, Resource, Workgroups},
+        kernels::{
+            Combine, F16Output, GroupKernel, MatrixPlanes, RowCount, Strided, TiledExperts, TiledPart, TiledProduct,
+        },
+        tiles::{self, ProductTile},
     },
     graph::{ExpertsSpec, Rows},
     plan::Place,
@@ -26,7 +28,7 @@ const MOST_GROUPS: usize = 65_535;
 const WORKGROUP: u32 = 256;
 
 /// Rows that a product reads, in the forms that they may have.
-struct Input {
+struct ProductInput {
     /// As f32.
     rows: Strided,
     /// As f16, with the factor of each row.
@@ -48,25 +50,29 @@ pub(super) struct Grouped<'a> {
     pub stacks: &'a [Stacked],
 }
 
-impl Lowering<'_> {
+impl GpuLowering<'_> {
     /// Whether steps of these rows group them by expert.
     pub(super) fn groups(&self, rows: Rows, top_k: usize) -> bool {
-        !self.is_few(rows) && self.layout.max_tokens.saturating_mul(top_k) <= MOST_GROUPS
+        !self.is_gemv(rows) && self.layout.max_tokens.saturating_mul(top_k) <= MOST_GROUPS
     }
 
-    pub(super) fn grouped(&mut self, layer: &Grouped<'_>, made: &Made) {
+    pub(super) fn grouped(&mut self, layer: &Grouped<'_>, output: &StepOutput) {
         let Grouped { op, spec, x, stacks, .. } = *layer;
         let ffn = stacks[0].rows;
         let between = Strided { stride: ffn.next_multiple_of(64), rows: Resource::Slots(0) };
         let number = x.slot.index();
-        let tokens = Input {
+        let tokens = ProductInput {
             rows: strided(x),
             f16: [Resource::F16(number), Resource::F16Scale(number)],
             width: x.shape.width,
             gathers: true,
         };
-        let slots =
-            Input { rows: between, f16: [Resource::SlotF16, Resource::SlotF16Scale], width: ffn, gathers: false };
+        let slots = ProductInput {
+            rows: between,
+            f16: [Resource::SlotF16, Resource::SlotF16Scale],
+            width: ffn,
+            gathers: false,
+        };
         let kernel = self.grouping(layer);
         self.push(op, kernel);
         let outs = [Resource::Slots(0), Resource::Slots(1)];
@@ -74,23 +80,24 @@ impl Lowering<'_> {
         let form = self.form_for(&stacks[2].matrix, x.shape.rows);
         let kernel = self.gated(layer, form, between.stride);
         self.push(op, kernel);
-        self.slots_products(layer, &stacks[2..], &slots, &[Resource::Slots(1)], stride(&made.place));
+        self.slots_products(layer, &stacks[2..], &slots, &[Resource::Slots(1)], stride(&output.place));
         let combine = Combine {
             workgroup: 64,
-            width: made.place.shape.width,
+            width: output.place.shape.width,
             top_k: spec.top_k,
-            results: Strided { stride: stride(&made.place), rows: Resource::Slots(1) },
-            y: strided(&made.place),
+            results: Strided { stride: stride(&output.place), rows: Resource::Slots(1) },
+            y: strided(&output.place),
             selected: layer.selected,
         };
-        let groups = [Count::Fixed(made.place.shape.width.div_ceil(64)), count(x.shape.rows, 1), Count::Fixed(1)];
+        let groups =
+            [Workgroups::Fixed(output.place.shape.width.div_ceil(64)), count(x.shape.rows, 1), Workgroups::Fixed(1)];
         self.push(op, Kernel::new(combine, groups));
-        self.convert(op, made);
+        self.convert(op, output);
     }
 
     fn grouping(&self, layer: &Grouped<'_>) -> Kernel {
         let ExpertsSpec { experts, top_k, .. } = layer.spec;
-        let group = Group {
+        let group = GroupKernel {
             workgroup: WORKGROUP.min(self.traits.workgroup),
             experts,
             top_k,
@@ -98,7 +105,7 @@ impl Lowering<'_> {
             rows: layer.x.shape.rows.into(),
             selected: layer.selected,
         };
-        Kernel::new(group, [Count::Fixed(1); 3])
+        Kernel::new(group, [Workgroups::Fixed(1); 3])
     }
 
     /// Multiplies all slots with each of these stacks; stacks that read one form together.
@@ -106,7 +113,7 @@ impl Lowering<'_> {
         &mut self,
         layer: &Grouped<'_>,
         stacks: &[Stacked],
-        x: &Input,
+        x: &ProductInput,
         outs: &[Resource],
         out_stride: usize,
     ) {
@@ -124,7 +131,7 @@ impl Lowering<'_> {
         &self,
         layer: &Grouped<'_>,
         stacks: &[(&Stacked, &Resource)],
-        x: &Input,
+        x: &ProductInput,
         form: Form,
         out_stride: usize,
     ) -> Kernel {
@@ -142,8 +149,8 @@ impl Lowering<'_> {
             parts,
             experts: Some(TiledExperts { count: experts, gathers: x.gathers }),
         };
-        let tiles = Count::Tiles { rows: layer.x.shape.rows, top_k, tile: tile.tokens, experts };
-        let groups = [tiles, Count::Fixed(blocks), Count::Fixed(1)];
+        let tiles = Workgroups::Tiles { rows: layer.x.shape.rows, top_k, tile: tile.tokens, experts };
+        let groups = [tiles, Workgroups::Fixed(blocks), Workgroups::Fixed(1)];
         self.tiled(product, (form == Form::F16).then_some((patch, x.f16)), x.rows.rows, groups)
     }
 
@@ -151,24 +158,24 @@ impl Lowering<'_> {
     fn gated(&self, layer: &Grouped<'_>, form: Form, stride: usize) -> Kernel {
         let [gate, up] = [0, 1].map(|number| Strided { stride, rows: Resource::Slots(number) });
         let forms = Forms::from([form]);
-        let target = Target {
+        let target = RowTarget {
             forms: &forms,
             width: layer.stacks[0].rows,
-            count: Count::Slots { rows: layer.x.shape.rows, top_k: layer.spec.top_k },
+            count: Workgroups::Slots { rows: layer.x.shape.rows, top_k: layer.spec.top_k },
             y: gate,
             y_q8: Resource::SlotQ8,
-            y_f16: HalfOutput { stride, rows: Resource::SlotF16, scales: Resource::SlotF16Scale },
+            y_f16: F16Output { stride, rows: Resource::SlotF16, scales: Resource::SlotF16Scale },
         };
-        self.rows_to(Source::Glu(layer.spec.activation, [gate, up]), &target, None, None)
+        self.rows_to(RowOp::Glu(layer.spec.activation, [gate, up]), &target, None, None)
     }
 }
 
 /// Returns the parts of a product of slots, and the workgroups that they take.
-fn slots_parts(stacks: &[(&Stacked, &Resource)], tile: &Tile, out_stride: usize) -> (Vec<TiledPart>, usize) {
+fn slots_parts(stacks: &[(&Stacked, &Resource)], tile: &ProductTile, out_stride: usize) -> (Vec<TiledPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
     for (number, (stacked, out)) in stacks.iter().enumerate() {
         parts.push(TiledPart {
-            matrix: PackedMatrix::new(number, &stacked.matrix, &stacked.matrix.parts[0]),
+            matrix: MatrixPlanes::new(number, &stacked.matrix, &stacked.matrix.parts[0]),
             rows: stacked.rows,
             stack: Some(stacked.stack),
             first_block: block,

@@ -23,10 +23,10 @@ use std::{
 
 use super::{
     context::Traits,
-    kernel::{Count, Kernel, Resource, When},
+    kernel::{Kernel, Resource, StepCondition, Workgroups},
     kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, Strided},
     step::Layout,
-    weight_buffers::{Arena, Matrix},
+    weight_buffers::{GpuMatrix, WeightBuffers},
 };
 use crate::{
     DType, Error, Result,
@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// The most tokens of the program for few.
-pub(super) const FEW: usize = 16;
+pub(super) const GEMV_ROWS: usize = 16;
 
 /// How rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +61,7 @@ pub(super) struct Command {
     pub op: &'static str,
     /// The number of the plan's step that it is a part of.
     pub step: usize,
-    pub when: When,
+    pub condition: StepCondition,
     pub variants: Vec<Kernel>,
     /// Whether the variant goes by outputs rather than tokens.
     pub by_outputs: bool,
@@ -70,22 +70,22 @@ pub(super) struct Command {
 impl Command {
     /// A kernel of every step, whatever its rows.
     pub fn always(op: &'static str, kernel: Kernel) -> Self {
-        Self { op, step: 0, when: When::Always, variants: vec![kernel], by_outputs: false }
+        Self { op, step: 0, condition: StepCondition::Always, variants: vec![kernel], by_outputs: false }
     }
 }
 
 /// Everything that lowering looks at, and the commands so far.
-pub(super) struct Lowering<'a> {
+pub(super) struct GpuLowering<'a> {
     pub plan: &'a Plan,
-    pub arena: &'a mut Arena,
+    pub weight_buffers: &'a mut WeightBuffers,
     pub traits: &'a Traits,
     pub cache: &'a CacheLayout,
     pub layout: &'a Layout,
     pub vectors: &'a HashMap<TensorSlice, Arc<[f32]>>,
-    /// Whether steps have at most [`FEW`] tokens.
-    pub few: bool,
+    /// Whether steps have at most [`GEMV_ROWS`] tokens.
+    pub small_steps: bool,
     /// Whether steps may have more outputs than that.
-    pub many_outputs: bool,
+    pub gemm_outputs: bool,
     wanted: Vec<Vec<Forms>>,
     /// The number of the plan's step that is being lowered.
     step: usize,
@@ -95,82 +95,95 @@ pub(super) struct Lowering<'a> {
 }
 
 /// A result of a plan's step.
-struct Made {
+struct StepOutput {
     place: Place,
     forms: Forms,
 }
 
-impl<'a> Lowering<'a> {
+impl<'a> GpuLowering<'a> {
     pub fn new(
         plan: &'a Plan,
-        arena: &'a mut Arena,
+        weight_buffers: &'a mut WeightBuffers,
         traits: &'a Traits,
         cache: &'a CacheLayout,
         layout: &'a Layout,
         vectors: &'a HashMap<TensorSlice, Arc<[f32]>>,
     ) -> Self {
         let (wanted, pending, commands) = (vec![], HashMap::new(), vec![]);
-        let (few, many_outputs) = (true, false);
-        Self { plan, arena, traits, cache, layout, vectors, few, many_outputs, wanted, step: 0, pending, commands }
+        let (small_steps, gemm_outputs) = (true, false);
+        Self {
+            plan,
+            weight_buffers,
+            traits,
+            cache,
+            layout,
+            vectors,
+            small_steps,
+            gemm_outputs,
+            wanted,
+            step: 0,
+            pending,
+            commands,
+        }
     }
 
     /// The commands of one program.
-    pub fn program(mut self, few: bool, many_outputs: bool) -> Result<Vec<Command>> {
-        (self.few, self.many_outputs) = (few, many_outputs);
+    pub fn program(mut self, small_steps: bool, gemm_outputs: bool) -> Result<Vec<Command>> {
+        (self.small_steps, self.gemm_outputs) = (small_steps, gemm_outputs);
         self.wanted = self.wanted_forms()?;
         for (index, step) in self.plan.steps().iter().enumerate() {
             let forms = std::mem::take(&mut self.wanted[index]);
             self.step = index;
-            let made: Vec<_> =
-                step.outputs.iter().zip(forms).map(|(place, forms)| Made { place: *place, forms }).collect();
-            self.lower(step, &made)?;
+            let outputs: Vec<_> =
+                step.outputs.iter().zip(forms).map(|(place, forms)| StepOutput { place: *place, forms }).collect();
+            self.lower(step, &outputs)?;
         }
         Ok(self.commands)
     }
 
-    fn lower(&mut self, step: &PlanStep, made: &[Made]) -> Result<()> {
-        for made in made {
-            self.pending.remove(&made.place.slot.index());
+    fn lower(&mut self, step: &PlanStep, outputs: &[StepOutput]) -> Result<()> {
+        for output in outputs {
+            self.pending.remove(&output.place.slot.index());
         }
-        self.compute(step, made)?;
+        self.compute(step, outputs)?;
         // `Route` writes its list itself.
         if !matches!(step.op, Op::Route { .. }) {
-            made.iter().for_each(|made| self.select_experts(step.op.name(), made));
+            outputs.iter().for_each(|output| self.select_experts(step.op.name(), output));
         }
         Ok(())
     }
 
-    fn compute(&mut self, step: &PlanStep, made: &[Made]) -> Result<()> {
+    fn compute(&mut self, step: &PlanStep, outputs: &[StepOutput]) -> Result<()> {
         let name = step.op.name();
         match &step.op {
-            Op::Embed => self.embed(name, &step.inputs[0], &made[0]),
-            Op::MatMul | Op::Fused(FusedOp::MatMulJoined) => self.products(name, step, made),
-            Op::Fused(FusedOp::MatMulGlu(activation)) => self.glu(name, step, &made[0], *activation),
-            Op::Fused(FusedOp::MatMulAdd) => self.product_add(name, step, &made[0]),
-            Op::Fused(FusedOp::MatMulAddRmsNorm { eps }) => self.product_add_norm(name, step, made, *eps),
-            Op::Add => self.combine(name, step, &made[0], Operator::Add),
-            Op::Mul => self.combine(name, step, &made[0], Operator::Mul),
-            Op::Div => self.combine(name, step, &made[0], Operator::Div),
+            Op::Embed => self.embed(name, &step.inputs[0], &outputs[0]),
+            Op::MatMul | Op::Fused(FusedOp::MatMulJoined) => self.products(name, step, outputs),
+            Op::Fused(FusedOp::MatMulGlu(activation)) => self.glu(name, step, &outputs[0], *activation),
+            Op::Fused(FusedOp::MatMulAdd) => self.product_add(name, step, &outputs[0]),
+            Op::Fused(FusedOp::MatMulAddRmsNorm { eps }) => self.product_add_norm(name, step, outputs, *eps),
+            Op::Add => self.combine(name, step, &outputs[0], Operator::Add),
+            Op::Mul => self.combine(name, step, &outputs[0], Operator::Mul),
+            Op::Div => self.combine(name, step, &outputs[0], Operator::Div),
             Op::Activate(activation) => {
-                self.elementwise(name, step, &made[0], ElementOp::Activate { function: Function(*activation) })
+                self.elementwise(name, step, &outputs[0], ElementOp::Activate { function: Function(*activation) })
             }
-            Op::SoftCap { cap } => self.elementwise(name, step, &made[0], ElementOp::SoftCap { cap: (*cap).into() }),
+            Op::SoftCap { cap } => self.elementwise(name, step, &outputs[0], ElementOp::SoftCap { cap: (*cap).into() }),
             Op::Slice { first, len, every } => {
                 let (first, len, every) = (*first, *len, *every);
-                self.elementwise(name, step, &made[0], ElementOp::Slice { first, len, every })
+                self.elementwise(name, step, &outputs[0], ElementOp::Slice { first, len, every })
             }
-            Op::RmsNorm { eps } => self.rms_norm(name, step, &made[0], *eps),
-            Op::Fused(FusedOp::AddRmsNorm { eps }) => self.add_rms_norm(name, step, made, *eps),
-            Op::Rope(spec) => self.rope(name, step, &made[0], spec),
-            Op::Attention(spec) => self.attention(name, step, &made[0], spec, None),
+            Op::RmsNorm { eps } => self.rms_norm(name, step, &outputs[0], *eps),
+            Op::Fused(FusedOp::AddRmsNorm { eps }) => self.add_rms_norm(name, step, outputs, *eps),
+            Op::Rope(spec) => self.rope(name, step, &outputs[0], spec),
+            Op::Attention(spec) => self.attention(name, step, &outputs[0], spec, None),
             Op::Fused(FusedOp::RotatedAttention { attention, rope, norm }) => {
-                self.attention(name, step, &made[0], attention, Some((rope, *norm)))
+                self.attention(name, step, &outputs[0], attention, Some((rope, *norm)))
             }
-            Op::ShortConv(spec) => self.short_conv(name, step, &made[0], spec),
-            Op::GatedDelta(spec) => self.gated_delta(name, step, &made[0], spec),
-            Op::SelectOutputs => self.select(name, step, &made[0]),
-            Op::Route { top_k } => self.route(name, step, &made[0], *top_k),
-            Op::Experts(spec) => self.experts(name, step, &made[0], *spec),
+            Op::ShortConv(spec) => self.short_conv(name, step, &outputs[0], spec),
+            Op::GatedDelta(spec) => self.gated_delta(name, step, &outputs[0], spec),
+            Op::SelectOutputs => self.select(name, step, &outputs[0]),
+            Op::Route { top_k } => self.route(name, step, &outputs[0], *top_k),
+            Op::Experts(spec) => self.experts(name, step, &outputs[0], *spec),
         }
     }
 
@@ -213,9 +226,9 @@ impl<'a> Lowering<'a> {
     }
 
     /// Returns the form of the rows that a matrix is multiplied with.
-    fn form_for(&self, matrix: &Matrix, rows: Rows) -> Form {
+    fn form_for(&self, matrix: &GpuMatrix, rows: Rows) -> Form {
         let coded = matrix.planes().coded;
-        match self.is_few(rows) {
+        match self.is_gemv(rows) {
             true if coded => Form::Q8,
             true => Form::F32,
             false if self.traits.matrices && (coded || matrix.dtype == DType::F16) => Form::F16,
@@ -223,17 +236,17 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Whether a value has at most [`FEW`] rows.
-    fn is_few(&self, rows: Rows) -> bool {
+    /// Whether a value has at most [`GEMV_ROWS`] rows.
+    fn is_gemv(&self, rows: Rows) -> bool {
         match rows {
-            Rows::Outputs => !self.many_outputs,
-            Rows::Tokens | Rows::Fixed(_) => self.few,
+            Rows::Outputs => !self.gemm_outputs,
+            Rows::Tokens | Rows::Fixed(_) => self.small_steps,
         }
     }
 
-    fn matrix(&self, operand: &Operand) -> Result<Arc<Matrix>> {
+    fn matrix(&self, operand: &Operand) -> Result<Arc<GpuMatrix>> {
         let found = match operand {
-            Operand::Weight { slice, .. } => self.arena.matrix(slice),
+            Operand::Weight { slice, .. } => self.weight_buffers.matrix(slice),
             Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
         };
         found.cloned().ok_or_else(|| Error::Graph("a product's matrix is no weight".into()))
@@ -250,7 +263,7 @@ impl<'a> Lowering<'a> {
 
     fn vector_resource(&mut self, operand: &Operand) -> Result<Resource> {
         let row = self.vector(operand)?;
-        Ok(self.arena.place_vector(self.traits, row).into())
+        Ok(self.weight_buffers.place_vector(self.traits, row).into())
     }
 
     /// Makes the rotation of heads by a table of frequencies.
@@ -265,20 +278,20 @@ impl<'a> Lowering<'a> {
     }
 
     fn push(&mut self, op: &'static str, kernel: Kernel) {
-        self.push_when(op, When::Always, kernel);
+        self.push_if(op, StepCondition::Always, kernel);
     }
 
-    fn push_when(&mut self, op: &'static str, when: When, kernel: Kernel) {
-        self.commands.push(Command { op, step: self.step, when, variants: vec![kernel], by_outputs: false });
+    fn push_if(&mut self, op: &'static str, condition: StepCondition, kernel: Kernel) {
+        self.commands.push(Command { op, step: self.step, condition, variants: vec![kernel], by_outputs: false });
     }
 
     /// Writes rows of f32 in the other forms that are wanted.
-    fn convert(&mut self, op: &'static str, made: &Made) {
+    fn convert(&mut self, op: &'static str, output: &StepOutput) {
         let written = |form: &Form| !matches!(form, Form::F32 | Form::Selected(_));
-        let forms: Forms = made.forms.iter().copied().filter(written).collect();
+        let forms: Forms = output.forms.iter().copied().filter(written).collect();
         if !forms.is_empty() {
-            let made = Made { place: made.place, forms };
-            self.rows(op, rows::Source::Copy(strided(&made.place)), &made, None, None);
+            let output = StepOutput { place: output.place, forms };
+            self.rows(op, rows::RowOp::Copy(strided(&output.place)), &output, None, None);
         }
     }
 }
@@ -310,10 +323,10 @@ fn not_computed() -> Error {
 }
 
 /// Returns the workgroups of one for every `by` rows.
-fn count(rows: Rows, by: usize) -> Count {
+fn count(rows: Rows, by: usize) -> Workgroups {
     match rows {
-        Rows::Tokens => Count::Tokens(by),
-        Rows::Outputs => Count::Outputs(by),
-        Rows::Fixed(rows) => Count::Fixed(rows.div_ceil(by)),
+        Rows::Tokens => Workgroups::Tokens(by),
+        Rows::Outputs => Workgroups::Outputs(by),
+        Rows::Fixed(rows) => Workgroups::Fixed(rows.div_ceil(by)),
     }
 }

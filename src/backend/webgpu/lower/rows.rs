@@ -1,13 +1,13 @@
 //! Ops on rows: lookups, norms, selections, sums, and the forms that their readers want.
 
-use super::{Form, Forms, Lowering, Made, count, place, slot, stride, strided};
+use super::{Form, Forms, GpuLowering, StepOutput, count, place, slot, stride, strided};
 use crate::{
     Result,
     backend::webgpu::{
-        kernel::{Count, Kernel, Resource},
+        kernel::{Kernel, Resource, Workgroups},
         kernels::{
-            Buffer, ElementOp, Elementwise, Function, HalfOutput, Heads, IdRange, InputName, Norm, Operator,
-            PackedMatrix, Records, Rotation, RowInput, RowSource, Rows as RowsKernel, Second, Strided,
+            BoundBuffer, ElementOp, ElementwiseKernel, F16Output, Function, Heads, IdRange, InputName, MatrixPlanes,
+            Norm, Operator, Records, Rotation, RowInput, RowSource, RowsKernel, SecondOperand, Strided,
         },
     },
     graph::{Activation, RopeSpec, Rows},
@@ -18,7 +18,7 @@ const WORKGROUP: u32 = 128;
 
 /// How rows are made of other rows.
 #[derive(Clone, Copy)]
-pub(super) enum Source {
+pub(super) enum RowOp {
     /// The same rows.
     Copy(Strided),
     /// The rows of the tokens whose logits are wanted.
@@ -29,7 +29,7 @@ pub(super) enum Source {
     Glu(Activation, [Strided; 2]),
 }
 
-impl Source {
+impl RowOp {
     /// Names the buffers that are read: a buffer that is also `sum` or `y` goes by that name.
     fn named(self, sum: Option<Strided>, y: Option<Strided>, records: Records) -> RowSource {
         let is = |output: Option<Strided>, rows: Resource| output.is_some_and(|output| output.rows == rows);
@@ -53,52 +53,58 @@ impl Source {
 }
 
 /// Where rows go, in each form that is wanted.
-pub(super) struct Target<'a> {
+pub(super) struct RowTarget<'a> {
     pub forms: &'a Forms,
     /// Elements of a row.
     pub width: usize,
     /// The number of rows.
-    pub count: Count,
+    pub count: Workgroups,
     /// The buffer of the f32 rows.
     pub y: Strided,
     /// The buffer of the int8 rows.
     pub y_q8: Resource,
     /// The buffers of the f16 rows.
-    pub y_f16: HalfOutput,
+    pub y_f16: F16Output,
 }
 
-impl<'a> Target<'a> {
+impl<'a> RowTarget<'a> {
     /// The forms of a plan's value.
-    fn of(made: &'a Made) -> Self {
-        let number = made.place.slot.index();
-        let y = strided(&made.place);
-        let y_f16 = HalfOutput { stride: y.stride, rows: Resource::F16(number), scales: Resource::F16Scale(number) };
-        let count = count(made.place.shape.rows, 1);
-        Self { forms: &made.forms, width: made.place.shape.width, count, y, y_q8: Resource::Q8(number), y_f16 }
+    fn of(output: &'a StepOutput) -> Self {
+        let number = output.place.slot.index();
+        let y = strided(&output.place);
+        let y_f16 = F16Output { stride: y.stride, rows: Resource::F16(number), scales: Resource::F16Scale(number) };
+        let count = count(output.place.shape.rows, 1);
+        Self { forms: &output.forms, width: output.place.shape.width, count, y, y_q8: Resource::Q8(number), y_f16 }
     }
 }
 
-impl Lowering<'_> {
-    pub(super) fn rms_norm(&mut self, op: &'static str, step: &PlanStep, made: &Made, eps: f32) -> Result<()> {
+impl GpuLowering<'_> {
+    pub(super) fn rms_norm(&mut self, op: &'static str, step: &PlanStep, output: &StepOutput, eps: f32) -> Result<()> {
         let x = place(&step.inputs[0])?;
         let width = self.vector(&step.inputs[1])?.len();
         let norm = Norm::new(width, eps, self.vector_resource(&step.inputs[1])?);
         if width == x.shape.width {
-            self.rows(op, Source::Copy(strided(&x)), made, Some(norm), None);
+            self.rows(op, RowOp::Copy(strided(&x)), output, Some(norm), None);
             return Ok(());
         }
-        let kernel = self.heads(&x, made.place.shape.rows, strided(&made.place), width, Some(norm), None);
+        let kernel = self.heads(&x, output.place.shape.rows, strided(&output.place), width, Some(norm), None);
         self.push(op, kernel);
-        self.convert(op, made);
+        self.convert(op, output);
         Ok(())
     }
 
-    pub(super) fn rope(&mut self, op: &'static str, step: &PlanStep, made: &Made, spec: &RopeSpec) -> Result<()> {
+    pub(super) fn rope(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &StepOutput,
+        spec: &RopeSpec,
+    ) -> Result<()> {
         let x = place(&step.inputs[0])?;
         let rotation = self.rotation(spec, &step.inputs[1])?;
-        let kernel = self.heads(&x, Rows::Tokens, strided(&made.place), spec.head_dim, None, Some(rotation));
+        let kernel = self.heads(&x, Rows::Tokens, strided(&output.place), spec.head_dim, None, Some(rotation));
         self.push(op, kernel);
-        self.convert(op, made);
+        self.convert(op, output);
         Ok(())
     }
 
@@ -123,33 +129,39 @@ impl Lowering<'_> {
             rotation,
             records: self.records(),
         };
-        Kernel::new(heads, [Count::Fixed(x.shape.width / head_dim), count(rows, 1), Count::Fixed(1)])
+        Kernel::new(heads, [Workgroups::Fixed(x.shape.width / head_dim), count(rows, 1), Workgroups::Fixed(1)])
     }
 
-    pub(super) fn add_rms_norm(&mut self, op: &'static str, step: &PlanStep, made: &[Made], eps: f32) -> Result<()> {
+    pub(super) fn add_rms_norm(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        outputs: &[StepOutput],
+        eps: f32,
+    ) -> Result<()> {
         let [a, b] = [place(&step.inputs[0])?, place(&step.inputs[1])?];
         let norm = Norm::new(a.shape.width, eps, self.vector_resource(&step.inputs[2])?);
-        let sum = strided(&made[0].place);
-        self.rows(op, Source::Sum([strided(&a), strided(&b)]), &made[1], Some(norm), Some(sum));
-        self.convert(op, &made[0]);
+        let sum = strided(&outputs[0].place);
+        self.rows(op, RowOp::Sum([strided(&a), strided(&b)]), &outputs[1], Some(norm), Some(sum));
+        self.convert(op, &outputs[0]);
         Ok(())
     }
 
-    pub(super) fn select(&mut self, op: &'static str, step: &PlanStep, made: &Made) -> Result<()> {
+    pub(super) fn select(&mut self, op: &'static str, step: &PlanStep, output: &StepOutput) -> Result<()> {
         let x = place(&step.inputs[0])?;
-        self.rows(op, Source::Select(strided(&x)), made, None, None);
+        self.rows(op, RowOp::Select(strided(&x)), output, None, None);
         Ok(())
     }
 
     /// Looks rows of a table up. Each part of the table has a dispatch, which leaves the rows of
     /// other parts out.
-    pub(super) fn embed(&mut self, op: &'static str, table: &Operand, made: &Made) -> Result<()> {
+    pub(super) fn embed(&mut self, op: &'static str, table: &Operand, output: &StepOutput) -> Result<()> {
         let table = self.matrix(table)?;
         for part in &table.parts {
             let ids = IdRange { first: part.first_row, end: part.first_row + part.rows };
             let ids = Some(ids).filter(|_| table.parts.len() > 1);
-            let source = RowSource::Embed { table: PackedMatrix::new(0, &table, part), ids };
-            let kernel = self.rows_of(source, &Target::of(made), None, None);
+            let source = RowSource::Embed { table: MatrixPlanes::new(0, &table, part), ids };
+            let kernel = self.rows_of(source, &RowTarget::of(output), None, None);
             self.push(op, kernel);
         }
         Ok(())
@@ -160,21 +172,27 @@ impl Lowering<'_> {
     pub(super) fn rows(
         &mut self,
         op: &'static str,
-        source: Source,
-        made: &Made,
+        source: RowOp,
+        output: &StepOutput,
         norm: Option<Norm>,
         sum: Option<Strided>,
     ) {
-        let kernel = self.rows_to(source, &Target::of(made), norm, sum);
+        let kernel = self.rows_to(source, &RowTarget::of(output), norm, sum);
         self.push(op, kernel);
     }
 
-    pub(super) fn rows_to(&self, source: Source, to: &Target<'_>, norm: Option<Norm>, sum: Option<Strided>) -> Kernel {
+    pub(super) fn rows_to(
+        &self,
+        source: RowOp,
+        to: &RowTarget<'_>,
+        norm: Option<Norm>,
+        sum: Option<Strided>,
+    ) -> Kernel {
         let y = to.forms.contains(&Form::F32).then_some(to.y);
         self.rows_of(source.named(sum, y, self.records()), to, norm, sum)
     }
 
-    fn rows_of(&self, source: RowSource, to: &Target<'_>, norm: Option<Norm>, sum: Option<Strided>) -> Kernel {
+    fn rows_of(&self, source: RowSource, to: &RowTarget<'_>, norm: Option<Norm>, sum: Option<Strided>) -> Kernel {
         let wants = |form: Form| to.forms.contains(&form);
         let rows = RowsKernel {
             workgroup: WORKGROUP.min(self.traits.workgroup),
@@ -184,26 +202,32 @@ impl Lowering<'_> {
             norm,
             sum,
             y: wants(Form::F32).then_some(to.y),
-            y_q8: wants(Form::Q8).then_some(Buffer(to.y_q8)),
+            y_q8: wants(Form::Q8).then_some(BoundBuffer(to.y_q8)),
             y_f16: wants(Form::F16).then_some(to.y_f16),
         };
-        Kernel::new(rows, [to.count, Count::Fixed(1), Count::Fixed(1)])
+        Kernel::new(rows, [to.count, Workgroups::Fixed(1), Workgroups::Fixed(1)])
     }
 
     /// Combines elements of two values.
-    pub(super) fn combine(&mut self, op: &'static str, step: &PlanStep, made: &Made, operator: Operator) -> Result<()> {
+    pub(super) fn combine(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &StepOutput,
+        operator: Operator,
+    ) -> Result<()> {
         let b = match &step.inputs[1] {
-            Operand::Slot(b) => Second::Rows { stride: stride(b), rows: slot(b) },
+            Operand::Slot(b) => SecondOperand::Rows { stride: stride(b), rows: slot(b) },
             row => {
                 let resource = self.vector_resource(row)?;
                 if self.vector(row)?.len() == 1 {
-                    Second::Number { number: resource }
+                    SecondOperand::Number { number: resource }
                 } else {
-                    Second::Row { row: resource }
+                    SecondOperand::Row { row: resource }
                 }
             }
         };
-        self.elementwise(op, step, made, ElementOp::Binary { operator, b })
+        self.elementwise(op, step, output, ElementOp::Binary { operator, b })
     }
 
     /// Applies a function to each element.
@@ -211,14 +235,19 @@ impl Lowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        made: &Made,
+        output: &StepOutput,
         function: ElementOp,
     ) -> Result<()> {
         let a = place(&step.inputs[0])?;
-        let kernel =
-            elementwise(function, strided(&a), strided(&made.place), made.place.shape.width, made.place.shape.rows);
+        let kernel = elementwise(
+            function,
+            strided(&a),
+            strided(&output.place),
+            output.place.shape.width,
+            output.place.shape.rows,
+        );
         self.push(op, kernel);
-        self.convert(op, made);
+        self.convert(op, output);
         Ok(())
     }
 }
@@ -227,6 +256,6 @@ impl Lowering<'_> {
 pub(super) fn elementwise(op: ElementOp, a: Strided, y: Strided, width: usize, rows: Rows) -> Kernel {
     let workgroup = 64;
     let a = Some(a).filter(|a| a.rows != y.rows);
-    let groups = [Count::Fixed(width.div_ceil(workgroup)), count(rows, 1), Count::Fixed(1)];
-    Kernel::new(Elementwise { workgroup, width, op, a, y }, groups)
+    let groups = [Workgroups::Fixed(width.div_ceil(workgroup)), count(rows, 1), Workgroups::Fixed(1)];
+    Kernel::new(ElementwiseKernel { workgroup, width, op, a, y }, groups)
 }

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     super::{context::Context, executable::GpuExecutable},
-    needs::Experts,
-    reference::{self, Matrix},
+    needs::ExpertsSample,
+    reference::{self, DenseMatrix},
 };
 use crate::{
     DType, Result,
@@ -112,8 +112,8 @@ impl Case {
         self.result = Some(if capped { self.builder.soft_cap(logits, 0.5) } else { logits });
     }
 
-    /// Experts that a softmax chooses, and then those that other weights do.
-    pub fn experts(&mut self, of: &Experts) {
+    /// ExpertsSample that a softmax chooses, and then those that other weights do.
+    pub fn experts(&mut self, of: &ExpertsSample) {
         let spec = ExpertsSpec { experts: 5, top_k: 2, activation: of.activation };
         let (mut x, logits) = (self.rows(WIDTH), self.rows(spec.experts));
         let chosen = self.builder.route(logits, spec.top_k);
@@ -196,12 +196,12 @@ pub(super) fn share_of_error(found: &[f32], expected: &[f64]) -> f64 {
     found.iter().zip(expected).map(|(found, expected)| (expected - f64::from(*found)).powi(2)).sum::<f64>() / power
 }
 
-pub(super) fn decoded(tensors: &[(String, DType, Vec<usize>, Vec<u8>)]) -> Result<HashMap<String, Matrix>> {
+pub(super) fn decoded(tensors: &[(String, DType, Vec<usize>, Vec<u8>)]) -> Result<HashMap<String, DenseMatrix>> {
     let decode = |(name, dtype, shape, bytes): &(String, DType, Vec<usize>, Vec<u8>)| {
         let mut floats = vec![0.0; shape.iter().product()];
         quant::dequantize_row(*dtype, bytes, &mut floats)?;
         let width = shape.last().copied().unwrap_or(1);
-        Ok((name.clone(), Matrix { width, data: floats.iter().copied().map(f64::from).collect() }))
+        Ok((name.clone(), DenseMatrix { width, data: floats.iter().copied().map(f64::from).collect() }))
     };
     tensors.iter().map(decode).collect()
 }

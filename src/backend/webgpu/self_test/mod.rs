@@ -13,12 +13,12 @@ use std::{
 
 use self::{
     case::{Case, compile},
-    needs::{Attention, Needs, needs},
+    needs::{AttentionSample, Needs, needs},
 };
 use super::{
     best::MOST,
     context::{Context, lock},
-    lower::FEW,
+    lower::GEMV_ROWS,
     step::{CHUNK, SPLIT},
 };
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
 /// wrong kernel all.
 const TOLERANCE: f64 = 2e-2;
 /// Steps of a sequence with a state, in runs shorter and longer than a convolution and than what is taken together.
-const RECURRENT: [usize; 6] = [3, 1, FEW + 4, 1, 2 * CHUNK + 7, 1];
+const RECURRENT: [usize; 6] = [3, 1, GEMV_ROWS + 4, 1, 2 * CHUNK + 7, 1];
 /// Logits that tokens are chosen from: enough that what workgroups choose is chosen from again.
 const CHOICES: usize = 3000;
 
@@ -54,20 +54,20 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
         once(context, &format!("products with {dtype} and {activation:?}{cap}"), || {
             let mut case = Case::new();
             case.products(dtype, activation, capped);
-            case.check(context, CacheType::F32, &[1, FEW + 4])
+            case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4])
         })?;
     }
     for experts in experts {
         once(context, &format!("{experts:?}"), || {
             let mut case = Case::new();
             case.experts(&experts);
-            case.check(context, CacheType::F32, &[1, FEW + 4])
+            case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4])
         })?;
     }
     // What one workgroup attends to alone, and what several share.
-    let sharing = Arc::new(context.with_split(SPLIT / 4));
-    let lengths = [(context, vec![3, 1, FEW + 4, 1]), (&sharing, vec![SPLIT + 40, 1])];
-    for Attention { spec, rope, norm } in attention {
+    let sharing = Arc::new(context.with_unsplit_positions(SPLIT / 4));
+    let lengths = [(context, vec![3, 1, GEMV_ROWS + 4, 1]), (&sharing, vec![SPLIT + 40, 1])];
+    for AttentionSample { spec, rope, norm } in attention {
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);
         for (context, steps) in &lengths {
             let tokens: usize = steps.iter().sum();

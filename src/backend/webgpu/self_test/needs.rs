@@ -14,8 +14,8 @@ pub(super) struct Needs {
     pub activations: Vec<Activation>,
     /// Whether something is capped, apart from attention's scores.
     pub capped: bool,
-    pub attention: Vec<Attention>,
-    pub experts: Vec<Experts>,
+    pub attention: Vec<AttentionSample>,
+    pub experts: Vec<ExpertsSample>,
     /// Kernels of short convolutions.
     pub convolutions: BTreeSet<usize>,
     pub deltas: Vec<DeltaSpec>,
@@ -23,13 +23,13 @@ pub(super) struct Needs {
 
 /// Layers of experts: the formats of their matrices, and what their gate goes through.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Experts {
+pub(super) struct ExpertsSample {
     pub formats: Vec<DType>,
     pub activation: Activation,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Attention {
+pub(super) struct AttentionSample {
     pub spec: AttentionSpec,
     pub rope: Option<RopeSpec>,
     pub norm: Option<f32>,
@@ -60,11 +60,11 @@ pub(super) fn needs(plan: &Plan) -> Needs {
                     Operand::Weight { dtype, .. } => Some(*dtype),
                     Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
                 });
-                needs.experts.push(Experts { formats: formats.collect(), activation: spec.activation });
+                needs.experts.push(ExpertsSample { formats: formats.collect(), activation: spec.activation });
             }
-            Op::Attention(spec) => needs.attention.push(Attention { spec: *spec, rope: None, norm: None }),
+            Op::Attention(spec) => needs.attention.push(AttentionSample { spec: *spec, rope: None, norm: None }),
             Op::Fused(FusedOp::RotatedAttention { attention, rope, norm }) => {
-                needs.attention.push(Attention { spec: *attention, rope: Some(*rope), norm: *norm });
+                needs.attention.push(AttentionSample { spec: *attention, rope: Some(*rope), norm: *norm });
             }
             Op::ShortConv(spec) => _ = needs.convolutions.insert(spec.kernel),
             Op::GatedDelta(spec) => needs.deltas.push(*spec),

@@ -12,12 +12,12 @@ use crate::{
 
 /// Rows of one width.
 #[derive(Clone)]
-pub(super) struct Matrix {
+pub(super) struct DenseMatrix {
     pub width: usize,
     pub data: Vec<f64>,
 }
 
-impl Matrix {
+impl DenseMatrix {
     fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.data.chunks_exact(self.width)
     }
@@ -32,15 +32,15 @@ impl Matrix {
 }
 
 /// The logits of all tokens of one sequence, which begins with the first of them.
-pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, Matrix>, tokens: &[u32]) -> Result<Matrix> {
-    let mut values: HashMap<ValueId, Matrix> = HashMap::new();
+pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, DenseMatrix>, tokens: &[u32]) -> Result<DenseMatrix> {
+    let mut values: HashMap<ValueId, DenseMatrix> = HashMap::new();
     for id in graph.value_ids() {
         let value = match &graph.value(id).source {
             Source::Weight { slice, .. } => tensors.get(&*slice.name).cloned(),
             Source::Constant(row) => {
-                Some(Matrix { width: row.len(), data: row.iter().copied().map(f64::from).collect() })
+                Some(DenseMatrix { width: row.len(), data: row.iter().copied().map(f64::from).collect() })
             }
-            Source::Tokens => Some(Matrix { width: 1, data: tokens.iter().copied().map(f64::from).collect() }),
+            Source::Tokens => Some(DenseMatrix { width: 1, data: tokens.iter().copied().map(f64::from).collect() }),
             Source::Node { .. } => None,
         };
         values.extend(value.map(|value| (id, value)));
@@ -54,17 +54,17 @@ pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, Matrix>, tokens: &
     values.remove(&graph.logits()).ok_or_else(|| Error::Graph("nothing makes the logits".into()))
 }
 
-fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
+fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
     match op {
         Op::Embed => {
             let [table, tokens] = operands(op, inputs)?;
             let row = |token: &f64| table.data[*token as usize * table.width..][..table.width].to_vec();
-            Ok(Matrix::of(table.width, tokens.data.iter().map(row)))
+            Ok(DenseMatrix::of(table.width, tokens.data.iter().map(row)))
         }
         Op::MatMul => {
             let [x, w] = operands(op, inputs)?;
             let products = x.rows().map(|x| w.rows().map(|w| dot(x, w)).collect());
-            Ok(Matrix::of(w.data.len() / w.width, products))
+            Ok(DenseMatrix::of(w.data.len() / w.width, products))
         }
         Op::Add => operands(op, inputs).map(|[a, b]| pairwise(a, b, |a, b| a + b)),
         Op::Mul => operands(op, inputs).map(|[a, b]| pairwise(a, b, |a, b| a * b)),
@@ -78,7 +78,7 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
         Op::Attention(spec) => operands(op, inputs).map(|[q, k, v]| attention(spec, q, k, v)),
         Op::Route { top_k } => {
             let [logits] = operands(op, inputs)?;
-            Ok(Matrix::of(logits.width, logits.rows().map(|row| route(row, *top_k))))
+            Ok(DenseMatrix::of(logits.width, logits.rows().map(|row| route(row, *top_k))))
         }
         Op::Experts(spec) => match inputs {
             [x, weights, matrices @ ..] => Ok(experts(spec, x, weights, matrices)),
@@ -93,7 +93,7 @@ fn apply(op: &Op, inputs: &[&Matrix]) -> Result<Matrix> {
     }
 }
 
-fn operands<'m, const N: usize>(op: &Op, inputs: &[&'m Matrix]) -> Result<[&'m Matrix; N]> {
+fn operands<'m, const N: usize>(op: &Op, inputs: &[&'m DenseMatrix]) -> Result<[&'m DenseMatrix; N]> {
     inputs.try_into().map_err(|_| wrong_operands(op))
 }
 
@@ -123,10 +123,10 @@ fn route(logits: &[f64], used: usize) -> Vec<f64> {
     weights
 }
 
-fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[&Matrix]) -> Matrix {
+fn experts(spec: &ExpertsSpec, x: &DenseMatrix, weights: &DenseMatrix, matrices: &[&DenseMatrix]) -> DenseMatrix {
     let down = matrices[matrices.len() - 1];
     let ffn = down.width;
-    let row = |w: &'_ Matrix, index: usize, x: &[f64]| dot(&w.data[index * w.width..][..w.width], x);
+    let row = |w: &'_ DenseMatrix, index: usize, x: &[f64]| dot(&w.data[index * w.width..][..w.width], x);
     let of_row = |(x, weights): (&[f64], &[f64])| {
         let mut sum = vec![0.0; x.len()];
         for (expert, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
@@ -141,23 +141,23 @@ fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[&Matrix
         }
         sum
     };
-    Matrix::of(x.width, x.rows().zip(weights.rows()).map(of_row))
+    DenseMatrix::of(x.width, x.rows().zip(weights.rows()).map(of_row))
 }
 
-fn pairwise(a: &Matrix, b: &Matrix, f: fn(f64, f64) -> f64) -> Matrix {
-    Matrix { width: a.width, data: a.data.iter().zip(b.data.iter().cycle()).map(|(a, b)| f(*a, *b)).collect() }
+fn pairwise(a: &DenseMatrix, b: &DenseMatrix, f: fn(f64, f64) -> f64) -> DenseMatrix {
+    DenseMatrix { width: a.width, data: a.data.iter().zip(b.data.iter().cycle()).map(|(a, b)| f(*a, *b)).collect() }
 }
 
-fn rms_norm(x: &Matrix, w: &Matrix, eps: f64) -> Matrix {
+fn rms_norm(x: &DenseMatrix, w: &DenseMatrix, eps: f64) -> DenseMatrix {
     let norm = |group: &[f64]| {
         let square = group.iter().map(|x| x * x).sum::<f64>() / group.len() as f64;
         let root = (square + eps).sqrt();
         group.iter().zip(&w.data).map(|(x, w)| x / root * w).collect::<Vec<_>>()
     };
-    Matrix { width: x.width, data: x.data.chunks_exact(w.width).flat_map(norm).collect() }
+    DenseMatrix { width: x.width, data: x.data.chunks_exact(w.width).flat_map(norm).collect() }
 }
 
-fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix) -> Matrix {
+fn rope(spec: &RopeSpec, x: &DenseMatrix, frequencies: &DenseMatrix) -> DenseMatrix {
     let pairs = frequencies.width;
     let mut turned = x.clone();
     for (position, row) in turned.data.chunks_exact_mut(x.width).enumerate() {
@@ -175,7 +175,7 @@ fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix) -> Matrix {
     turned
 }
 
-fn attention(spec: &AttentionSpec, q: &Matrix, k: &Matrix, v: &Matrix) -> Matrix {
+fn attention(spec: &AttentionSpec, q: &DenseMatrix, k: &DenseMatrix, v: &DenseMatrix) -> DenseMatrix {
     let dim = spec.head_dim;
     let group = spec.heads / spec.kv_heads;
     let Scores { scale, softcap, window } = spec.scores;
@@ -202,20 +202,23 @@ fn attention(spec: &AttentionSpec, q: &Matrix, k: &Matrix, v: &Matrix) -> Matrix
         };
         (0..spec.heads).flat_map(one).collect()
     };
-    Matrix::of(q.width, q.rows().enumerate().map(attend))
+    DenseMatrix::of(q.width, q.rows().enumerate().map(attend))
 }
 
-fn short_conv(spec: &ConvSpec, x: &Matrix, w: &Matrix) -> Matrix {
+fn short_conv(spec: &ConvSpec, x: &DenseMatrix, w: &DenseMatrix) -> DenseMatrix {
     let result = |token: usize, channel: usize| {
         let taps = w.data[channel * spec.kernel..][..spec.kernel].iter().rev().enumerate();
         let seen = taps.filter(|(back, _)| *back <= token);
         let sum: f64 = seen.map(|(back, w)| w * x.data[(token - back) * x.width + channel]).sum();
         sum / (1.0 + (-sum).exp())
     };
-    Matrix::of(x.width, (0..x.rows().count()).map(|token| (0..x.width).map(|channel| result(token, channel)).collect()))
+    DenseMatrix::of(
+        x.width,
+        (0..x.rows().count()).map(|token| (0..x.width).map(|channel| result(token, channel)).collect()),
+    )
 }
 
-fn gated_delta(spec: &DeltaSpec, qkv: &Matrix, [alpha, beta, a, dt]: [&Matrix; 4]) -> Matrix {
+fn gated_delta(spec: &DeltaSpec, qkv: &DenseMatrix, [alpha, beta, a, dt]: [&DenseMatrix; 4]) -> DenseMatrix {
     let DeltaSpec { key_heads, value_heads, order, head_dim, .. } = *spec;
     let mut states = vec![vec![0.0; head_dim * head_dim]; value_heads];
     let rows = qkv.rows().zip(alpha.rows().zip(beta.rows())).map(|(row, (alpha, beta))| {
@@ -245,5 +248,5 @@ fn gated_delta(spec: &DeltaSpec, qkv: &Matrix, [alpha, beta, a, dt]: [&Matrix; 4
         };
         states.iter_mut().enumerate().flat_map(one).collect()
     });
-    Matrix::of(value_heads * head_dim, rows)
+    DenseMatrix::of(value_heads * head_dim, rows)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 /// An answer to a question: the question, and the number of the answer.
-type Answer = (&'static str, usize);
+type OptionChoice = (&'static str, usize);
 
 /// Samples in a row that may have no new pair of answers before a struct's samples are taken to be
 /// complete.
@@ -12,7 +12,7 @@ const PATIENCE: usize = 300;
 /// Answers the questions of a sample at random.
 pub(super) struct Choices {
     random: u64,
-    answers: BTreeSet<Answer>,
+    answers: BTreeSet<OptionChoice>,
 }
 
 impl Choices {

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     DType,
     backend::webgpu::{
-        kernel::{Count, Kernel},
+        kernel::{Kernel, Workgroups},
         templates::{SOURCES, Templates},
         tests::{ADAPTERS, translate},
     },
@@ -30,7 +30,7 @@ const FUNCTION: &str = "range";
 const NUMBERED: [&str; 3] = ["wide", "small", "out"];
 
 /// A template, and what the samples of its struct came to.
-struct Case {
+struct TemplateCase {
     name: &'static str,
     fields: Fields,
     /// The types of the elements of each buffer and whether it is written, by its name with `{n}`
@@ -40,9 +40,9 @@ struct Case {
     sources: BTreeSet<String>,
 }
 
-fn case<T: Sample + Send + Sync + 'static>(templates: &Templates) -> Case {
+fn case<T: Sample + Send + Sync + 'static>(templates: &Templates) -> TemplateCase {
     let mut case =
-        Case { name: T::NAME, fields: Fields::default(), buffers: BTreeMap::new(), sources: BTreeSet::new() };
+        TemplateCase { name: T::NAME, fields: Fields::default(), buffers: BTreeMap::new(), sources: BTreeSet::new() };
     for sample in pairwise(T::sample) {
         case.fields.add(&sample);
         for binding in sample.bindings() {
@@ -54,13 +54,13 @@ fn case<T: Sample + Send + Sync + 'static>(templates: &Templates) -> Case {
             case.buffers.entry(name).or_default().insert((binding.element.into(), binding.writes));
         }
         let described = format!("{sample:?}");
-        let kernel = Kernel::new(sample, [Count::Fixed(1); 3]);
+        let kernel = Kernel::new(sample, [Workgroups::Fixed(1); 3]);
         case.sources.insert(kernel.source(templates).unwrap_or_else(|error| panic!("{error}\n{described}")));
     }
     case
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<TemplateCase> {
     let templates = &Templates::new().unwrap();
     vec![
         case::<Append>(templates),
@@ -69,19 +69,19 @@ fn cases() -> Vec<Case> {
         case::<AttentionPrefill>(templates),
         case::<AttentionPrefillCoop>(templates),
         case::<AttentionStep>(templates),
-        case::<Best>(templates),
+        case::<BestKernel>(templates),
         case::<Combine>(templates),
-        case::<Elementwise>(templates),
-        case::<GatedDelta>(templates),
+        case::<ElementwiseKernel>(templates),
+        case::<GatedDeltaKernel>(templates),
         case::<GatedDeltaChunks>(templates),
         case::<GatedDeltaPass>(templates),
-        case::<Group>(templates),
+        case::<GroupKernel>(templates),
         case::<Heads>(templates),
         case::<MatMulCoop>(templates),
         case::<MatMulFew>(templates),
         case::<MatMulTiled>(templates),
         case::<Route>(templates),
-        case::<Rows>(templates),
+        case::<RowsKernel>(templates),
         case::<ShortConv>(templates),
     ]
 }
@@ -118,7 +118,7 @@ fn every_option_has_samples_both_ways() {
     let cases = cases();
     let kernels: BTreeSet<_> = SOURCES.iter().map(|(name, _)| *name).filter(|name| !name.contains('/')).collect();
     assert_eq!(kernels, cases.iter().map(|case| case.name).collect());
-    for Case { name, fields, .. } in &cases {
+    for TemplateCase { name, fields, .. } in &cases {
         for (path, field) in &fields.0 {
             assert_eq!(field.types.len(), 1, "{name}: {path} {field:?}");
             if field.types.contains("bool") {
@@ -137,7 +137,7 @@ fn every_option_has_samples_both_ways() {
 #[test]
 fn templates_list_their_parameters() {
     let shared = lists::shared_types(INDEX);
-    for Case { name, fields, buffers, .. } in cases() {
+    for TemplateCase { name, fields, buffers, .. } in cases() {
         let list = List::of(source(name)).unwrap_or_else(|what| panic!("kernels/{name}.wgsl: {what}"));
         let expected = lists::expected(&fields, &shared);
         assert_eq!(list.parameters, expected, "kernels/{name}.wgsl: parameters");
@@ -152,7 +152,7 @@ fn templates_list_their_parameters() {
 #[test]
 fn templates_read_what_they_list_and_nothing_else() {
     let templates = Templates::new().unwrap();
-    for Case { name, fields, .. } in cases() {
+    for TemplateCase { name, fields, .. } in cases() {
         let read = read_variables(&templates, name);
         for path in &read {
             let known = path == "bindings" || fields.0.contains_key(path) || lists::is_of_list(path, &fields);
@@ -169,14 +169,14 @@ fn templates_read_what_they_list_and_nothing_else() {
 fn decoders_read_their_matrix_alone() {
     let templates = Templates::new().unwrap();
     let shared = lists::shared_types(INDEX);
-    let expected = BTreeMap::from([("matrix".to_string(), "PackedMatrix".to_string())]);
+    let expected = BTreeMap::from([("matrix".to_string(), "MatrixPlanes".to_string())]);
     for dtype in DType::ALL {
         assert_eq!(List::of(quant::format(*dtype).planes.decoder).unwrap().parameters, expected, "{dtype}");
         let mut read = templates.environment().get_template(dtype.name()).unwrap().undeclared_variables(true);
         read.remove(FUNCTION);
         for path in read {
             let field = path.strip_prefix("matrix.");
-            let known = field.is_some_and(|field| shared["PackedMatrix"].contains_key(field));
+            let known = field.is_some_and(|field| shared["MatrixPlanes"].contains_key(field));
             assert!(known, "the decoder of {dtype} reads `{path}`");
         }
     }

@@ -1,20 +1,20 @@
 //! Products of many rows.
 
-use super::{Form, Lowering, PartProduct, count};
+use super::{Form, GpuLowering, PartProduct, count};
 use crate::{
     backend::webgpu::{
-        kernel::{Count, Kernel, Resource},
-        kernels::{MatMulCoop, MatMulTiled, PackedMatrix, TiledPart, TiledProduct},
+        kernel::{Kernel, Resource, Workgroups},
+        kernels::{MatMulCoop, MatMulTiled, MatrixPlanes, TiledPart, TiledProduct},
         lower::{slot, stride},
-        tiles::{self, Patch, Tile},
+        tiles::{self, ProductTile, SubgroupTile},
     },
     plan::Place,
     quant::UNIT,
 };
 
-impl Lowering<'_> {
+impl GpuLowering<'_> {
     /// Multiplies with parts that read one form of the rows; adds to the results if `adds`.
-    pub(super) fn many(&self, x: &Place, products: &[PartProduct<'_>], form: Form, adds: bool) -> Kernel {
+    pub(super) fn gemm(&self, x: &Place, products: &[PartProduct<'_>], form: Form, adds: bool) -> Kernel {
         let rows = products.iter().map(|product| product.part.rows).sum();
         let (coop_tile, patch) = tiles::coop_tile(self.traits, rows, x.shape.width);
         let tile = if form == Form::F16 { coop_tile } else { tiles::tile(self.traits) };
@@ -30,7 +30,7 @@ impl Lowering<'_> {
         };
         let number = x.slot.index();
         let f16 = (form == Form::F16).then_some((patch, [Resource::F16(number), Resource::F16Scale(number)]));
-        let groups = [count(x.shape.rows, tile.tokens), Count::Fixed(blocks), Count::Fixed(1)];
+        let groups = [count(x.shape.rows, tile.tokens), Workgroups::Fixed(blocks), Workgroups::Fixed(1)];
         self.tiled(product, f16, slot(x), groups)
     }
 
@@ -39,9 +39,9 @@ impl Lowering<'_> {
     pub(in crate::backend::webgpu::lower) fn tiled(
         &self,
         product: TiledProduct,
-        f16: Option<(Patch, [Resource; 2])>,
+        f16: Option<(SubgroupTile, [Resource; 2])>,
         x: Resource,
-        groups: [Count; 3],
+        groups: [Workgroups; 3],
     ) -> Kernel {
         match f16 {
             Some((patch, [x, x_scale])) => {
@@ -54,11 +54,11 @@ impl Lowering<'_> {
 }
 
 /// Returns the parameters of the parts, and the workgroups that they take.
-fn tiled_parts(products: &[PartProduct<'_>], tile: &Tile, adds: bool) -> (Vec<TiledPart>, usize) {
+fn tiled_parts(products: &[PartProduct<'_>], tile: &ProductTile, adds: bool) -> (Vec<TiledPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
     for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {
         parts.push(TiledPart {
-            matrix: PackedMatrix::new(number, matrix, part),
+            matrix: MatrixPlanes::new(number, matrix, part),
             rows: part.rows,
             stack: None,
             first_block: block,

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Command, Lowering, PartProduct, count, parts};
+use super::{Command, GpuLowering, PartProduct, count, parts};
 use crate::{
     Result,
     backend::webgpu::{
-        kernel::{Count, Kernel, Resource, When},
-        kernels::{Buffer, FewPart, Finish, MatMulFew, PackedMatrix, Q8Input, Q8Output, Strided},
-        lower::{FEW, slot, stride},
-        tiles::{self, Few},
-        weight_buffers::Matrix,
+        kernel::{Kernel, Resource, StepCondition, Workgroups},
+        kernels::{BoundBuffer, Finish, GemvPart, MatMulFew, MatrixPlanes, Q8Input, Q8Output, Strided},
+        lower::{GEMV_ROWS, slot, stride},
+        tiles::{self, GemvShape},
+        weight_buffers::GpuMatrix,
     },
     graph::Rows,
     plan::Place,
@@ -30,13 +30,13 @@ pub(super) struct Q8Result {
     pub norm: Option<Resource>,
 }
 
-impl Lowering<'_> {
+impl GpuLowering<'_> {
     /// Multiplies few rows, with a variant of the kernel for each number of them.
-    pub(super) fn few(
+    pub(super) fn gemv(
         &mut self,
         op: &'static str,
         x: &Place,
-        matrices: &[Arc<Matrix>],
+        matrices: &[Arc<GpuMatrix>],
         outs: &[Strided],
         finish: Finish,
         q8: Option<Q8Result>,
@@ -48,7 +48,7 @@ impl Lowering<'_> {
         for products in products.chunks(at_once) {
             let variants = TOKENS.iter().map(|tokens| self.variant(x, products, finish, q8, *tokens)).collect();
             let by_outputs = x.shape.rows == Rows::Outputs;
-            self.commands.push(Command { op, step: self.step, when: When::Always, variants, by_outputs });
+            self.commands.push(Command { op, step: self.step, condition: StepCondition::Always, variants, by_outputs });
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         let glu = matches!(finish, Finish::Glu { .. });
         let rows: usize = products.iter().map(|product| product.part.rows).sum();
         let units = products[0].matrix.units;
-        let shape = tiles::few(self.traits, units, rows, q8.map(|_| tokens), if glu { 2 } else { 1 });
+        let shape = tiles::gemv(self.traits, units, rows, q8.map(|_| tokens), if glu { 2 } else { 1 });
         // Each element that is written as int8 has its invocation.
         let tokens = if q8.is_some() { tokens.min(shape.workgroup / 32) } else { tokens };
         // A gate and what it is multiplied with make one result, and no f32 if it is int8.
@@ -73,7 +73,7 @@ impl Lowering<'_> {
             (true, None) => 1,
             (false, _) => products.len(),
         };
-        let (parts, blocks) = few_parts(products, &shape, stored);
+        let (parts, blocks) = gemv_parts(products, &shape, stored);
         let blocks = if glu { parts[0].end_block } else { blocks };
         let coded = |coded: bool| products.iter().any(|product| product.matrix.planes().coded == coded);
         let number = x.slot.index();
@@ -89,29 +89,29 @@ impl Lowering<'_> {
             x_f32: coded(false).then(|| slot(x)),
             parts,
             finish,
-            y_q8: q8.map(|Q8Result { rows, blocks, norm }| Q8Output { blocks, norm: norm.map(Buffer), rows }),
+            y_q8: q8.map(|Q8Result { rows, blocks, norm }| Q8Output { blocks, norm: norm.map(BoundBuffer), rows }),
             experts: None,
         };
-        Kernel::new(kernel, [Count::Fixed(blocks), count(x.shape.rows, tokens), Count::Fixed(1)])
+        Kernel::new(kernel, [Workgroups::Fixed(blocks), count(x.shape.rows, tokens), Workgroups::Fixed(1)])
     }
 }
 
 /// Returns the parameters of the parts, of which the first `stored` write f32, and the workgroups
 /// that they take.
-fn few_parts(products: &[PartProduct<'_>], shape: &Few, stored: usize) -> (Vec<FewPart>, usize) {
+fn gemv_parts(products: &[PartProduct<'_>], shape: &GemvShape, stored: usize) -> (Vec<GemvPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
     for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {
         let first_block = block;
         block += part.rows.div_ceil(shape.group_rows());
-        parts.push(FewPart {
-            matrix: PackedMatrix::new(number, matrix, part),
+        parts.push(GemvPart {
+            matrix: MatrixPlanes::new(number, matrix, part),
             rows: part.rows,
             stack: None,
             first_block,
             end_block: block,
             out_at: part.first_row,
             out_stride: out.stride,
-            out: (number < stored).then_some(Buffer(out.rows)),
+            out: (number < stored).then_some(BoundBuffer(out.rows)),
         });
     }
     (parts, block)
@@ -122,4 +122,4 @@ pub(in crate::backend::webgpu) fn variant(rows: usize) -> usize {
     TOKENS.iter().position(|tokens| rows <= *tokens).unwrap_or(TOKENS.len() - 1)
 }
 
-const _: () = assert!(FEW.is_multiple_of(TOKENS[TOKENS.len() - 1]));
+const _: () = assert!(GEMV_ROWS.is_multiple_of(TOKENS[TOKENS.len() - 1]));

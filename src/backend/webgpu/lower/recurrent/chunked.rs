@@ -3,10 +3,10 @@
 //! How the tokens of a chunk act on each other does not depend on the state, so it is computed for
 //! all chunks at once. Then the state takes a chunk rather than a token at a time.
 
-use super::Lowering;
+use super::GpuLowering;
 use crate::{
     backend::webgpu::{
-        kernel::{Count, Kernel, Resource},
+        kernel::{Kernel, Resource, Workgroups},
         kernels::{ChunkShape, Delta, GatedDeltaChunks, GatedDeltaPass},
         step::CHUNK,
     },
@@ -21,7 +21,7 @@ const COLUMNS: usize = 16;
 /// Words of a token and head: a row for the state, one for the result, and three factors.
 pub(in crate::backend::webgpu) const MIX: usize = 2 * CHUNK + 4;
 
-impl Lowering<'_> {
+impl GpuLowering<'_> {
     /// Makes the kernels for long runs, unless the adapter lacks the memory.
     pub(super) fn chunked(&self, spec: &DeltaSpec, delta: Delta) -> Option<[Kernel; 2]> {
         let DeltaSpec { value_heads, head_dim, .. } = *spec;
@@ -34,7 +34,7 @@ impl Lowering<'_> {
 
     fn chunks(&self, spec: &DeltaSpec, delta: Delta) -> Kernel {
         let chunk = shape(if spec.head_dim.is_multiple_of(32) { 32 } else { 16 });
-        let groups = [Count::Fixed(spec.value_heads), Count::LongChunks, Count::Fixed(1)];
+        let groups = [Workgroups::Fixed(spec.value_heads), Workgroups::LongChunks, Workgroups::Fixed(1)];
         Kernel::new(GatedDeltaChunks { chunk, delta, runs: self.runs() }, groups)
     }
 
@@ -48,7 +48,10 @@ impl Lowering<'_> {
             state: self.state_elements(state),
             states: Resource::State(state),
         };
-        Kernel::new(kernel, [Count::Fixed(value_heads * head_dim / COLUMNS), Count::LongRuns, Count::Fixed(1)])
+        Kernel::new(
+            kernel,
+            [Workgroups::Fixed(value_heads * head_dim / COLUMNS), Workgroups::LongRuns, Workgroups::Fixed(1)],
+        )
     }
 }
 

@@ -8,12 +8,12 @@ mod chunked;
 
 pub(in crate::backend::webgpu) use chunked::MIX;
 
-use super::{Lowering, Made, place, strided};
+use super::{GpuLowering, StepOutput, place, strided};
 use crate::{
     Result,
     backend::webgpu::{
-        kernel::{Count, Kernel, Resource},
-        kernels::{Delta, GatedDelta, RunTable, ShortConv},
+        kernel::{Kernel, Resource, Workgroups},
+        kernels::{Delta, GatedDeltaKernel, RunTable, ShortConv},
     },
     graph::{ConvSpec, DeltaSpec},
     plan::PlanStep,
@@ -24,27 +24,33 @@ const WORKGROUP: usize = 64;
 /// of the tokens that are on their way together, which are up to 8.
 const AT_HAND: usize = 32;
 
-impl Lowering<'_> {
-    pub(super) fn short_conv(&mut self, op: &'static str, step: &PlanStep, made: &Made, spec: &ConvSpec) -> Result<()> {
+impl GpuLowering<'_> {
+    pub(super) fn short_conv(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &StepOutput,
+        spec: &ConvSpec,
+    ) -> Result<()> {
         let x = place(&step.inputs[0])?;
         let weights = self.vector_resource(&step.inputs[1])?;
         let conv = ShortConv {
             workgroup: WORKGROUP,
-            chunked: !self.few,
+            chunked: !self.small_steps,
             channels: spec.channels,
             taps: spec.kernel,
             at_once: (AT_HAND / spec.kernel).clamp(1, 8),
             runs: self.runs(),
             state: self.state_elements(spec.state),
             x: strided(&x),
-            y: strided(&made.place),
+            y: strided(&output.place),
             weights,
             states: Resource::State(spec.state),
         };
-        let pieces = if self.few { Count::Runs } else { Count::Chunks };
-        let groups = [Count::Fixed(spec.channels.div_ceil(WORKGROUP)), pieces, Count::Fixed(1)];
+        let pieces = if self.small_steps { Workgroups::Runs } else { Workgroups::Chunks };
+        let groups = [Workgroups::Fixed(spec.channels.div_ceil(WORKGROUP)), pieces, Workgroups::Fixed(1)];
         self.push(op, Kernel::new(conv, groups));
-        self.convert(op, made);
+        self.convert(op, output);
         Ok(())
     }
 
@@ -52,18 +58,18 @@ impl Lowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        made: &Made,
+        output: &StepOutput,
         spec: &DeltaSpec,
     ) -> Result<()> {
         let [qkv, alpha, beta] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];
         let [a, dt] = [self.vector_resource(&step.inputs[3])?, self.vector_resource(&step.inputs[4])?];
         let gates = [strided(&alpha), strided(&beta)];
-        let delta = Delta::new(spec, strided(&qkv), gates, [a, dt], strided(&made.place));
-        let chunked = if self.few { None } else { self.chunked(spec, delta) };
+        let delta = Delta::new(spec, strided(&qkv), gates, [a, dt], strided(&output.place));
+        let chunked = if self.small_steps { None } else { self.chunked(spec, delta) };
         let kernel = self.by_token(spec, delta, chunked.is_some());
         self.push(op, kernel);
         chunked.into_iter().flatten().for_each(|kernel| self.push(op, kernel));
-        self.convert(op, made);
+        self.convert(op, output);
         Ok(())
     }
 
@@ -74,7 +80,7 @@ impl Lowering<'_> {
         // As many invocations for a column as leave each whole vectors of four.
         let lanes = if (head_dim / 4).is_multiple_of(8) { 8 } else { 4 };
         let columns = WORKGROUP / lanes;
-        let kernel = GatedDelta {
+        let kernel = GatedDeltaKernel {
             workgroup: WORKGROUP,
             lanes,
             after_long,
@@ -84,8 +90,8 @@ impl Lowering<'_> {
             state: self.state_elements(state),
             states: Resource::State(state),
         };
-        let runs = if after_long { Count::ShortRuns } else { Count::Runs };
-        Kernel::new(kernel, [Count::Fixed(value_heads * head_dim / columns), runs, Count::Fixed(1)])
+        let runs = if after_long { Workgroups::ShortRuns } else { Workgroups::Runs };
+        Kernel::new(kernel, [Workgroups::Fixed(value_heads * head_dim / columns), runs, Workgroups::Fixed(1)])
     }
 
     fn runs(&self) -> RunTable {

@@ -7,12 +7,12 @@ use crate::{
         kernel::Resource,
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, HeadNorms, NewToken, PagedCache, Scores, StepShape, padded, tests::choices::Choices,
+            CacheShape, F32, HeadNorms, NewToken, PagedCache, ScoreParams, StepShape, padded, tests::choices::Choices,
         },
         lower::fuses,
         step::SPLIT,
         tests::ADAPTERS,
-        tiles::{self, Prefill},
+        tiles::{self, PrefillShape},
     },
     graph::{self, AttentionSpec},
     kv_cache::CacheType,
@@ -56,7 +56,7 @@ fn output(choices: &mut Choices, head_dim: usize) -> AttentionOutput {
 impl Sample for Append {
     fn sample(choices: &mut Choices) -> Self {
         let cache_type = cache_type(choices);
-        Self { workgroup: 64, cache: cache(choices, cache_type), quads_at: 1000, k: rows(512), v: rows(512) }
+        Self { workgroup: 64, cache: cache(choices, cache_type), append_ranges_at: 1000, k: rows(512), v: rows(512) }
     }
 }
 
@@ -66,11 +66,11 @@ impl Sample for AttentionPrefill {
         let traits = Traits { matrices: false, ..adapter(choices) };
         let cache_type = cache_type(choices);
         let cache = cache(choices, cache_type);
-        let Prefill::Plain { threads, block } = tiles::prefill(&traits, cache.head_dim, cache_type) else {
+        let PrefillShape::Plain { threads, block } = tiles::prefill(&traits, cache.head_dim, cache_type) else {
             panic!("an adapter without matrix units has used them")
         };
         let scores = scores(choices).into();
-        Self { threads, block, blocks_at: 2000, cache, heads: 4, scores, q: rows(1024), y: rows(1024) }
+        Self { threads, block, query_blocks_at: 2000, cache, heads: 4, scores, q: rows(1024), y: rows(1024) }
     }
 }
 
@@ -83,11 +83,22 @@ impl Sample for AttentionPrefillCoop {
         let head_dim = choices.of("head_dim", &[64, 80, 128]);
         let kv_heads = KV_HEADS;
         let cache = CacheShape { cache_type: CacheType::F16, layer: 0, table: 1, tables: 2, kv_heads, head_dim }.into();
-        let Prefill::Coop { block, tile, subgroup_size } = tiles::prefill(&traits, head_dim, CacheType::F16) else {
+        let PrefillShape::Coop { block, tile, subgroup_size } = tiles::prefill(&traits, head_dim, CacheType::F16)
+        else {
             panic!("heads of {head_dim} are not multiplied with matrix units by {traits:?}")
         };
         let scores = scores(choices).into();
-        Self { block, tile, subgroup_size, blocks_at: 2000, cache, heads: 4, scores, q: rows(1024), y: rows(1024) }
+        Self {
+            block,
+            tile,
+            subgroup_size,
+            query_blocks_at: 2000,
+            cache,
+            heads: 4,
+            scores,
+            q: rows(1024),
+            y: rows(1024),
+        }
     }
 }
 
@@ -118,12 +129,12 @@ impl Sample for AttentionStep {
                 &traits,
                 &cache,
                 group_heads,
-                output.map(|_| tiles::split_alone(&traits, cache_type)),
+                output.map(|_| tiles::unsplit_positions(&traits, cache_type)),
             ),
             subgroup: traits.subgroup,
             cache,
             heads,
-            scores: Scores::from(scores),
+            scores: ScoreParams::from(scores),
             records: records(),
             tables_at: 3000,
             q: rows(2048),

@@ -7,23 +7,24 @@ use crate::{
         context::Traits,
         kernel::Resource,
         kernels::{
-            Buffer, F32, FewExperts, FewPart, Finish, MatMulCoop, MatMulFew, MatMulTiled, PackedMatrix, PendingNorm,
-            Q8Input, Q8Output, RowCount, Stack, TiledExperts, TiledPart, TiledProduct, tests::choices::Choices,
+            BoundBuffer, ExpertStack, F32, Finish, GemvExperts, GemvPart, MatMulCoop, MatMulFew, MatMulTiled,
+            MatrixPlanes, PendingNorm, Q8Input, Q8Output, RowCount, TiledExperts, TiledPart, TiledProduct,
+            tests::choices::Choices,
         },
         tests::ADAPTERS,
-        tiles::{self, Tile},
+        tiles::{self, ProductTile},
     },
     quant::UNIT,
 };
 
 const ROWS: usize = 96;
 
-fn stack(choices: &mut Choices) -> Stack {
-    Stack { offset: choices.of("stack offset", &[0, ROWS]), stride: 2 * ROWS }
+fn stack(choices: &mut Choices) -> ExpertStack {
+    ExpertStack { offset: choices.of("stack offset", &[0, ROWS]), stride: 2 * ROWS }
 }
 
 /// Matrices of different formats; rows of floats may end within a unit.
-fn matrices(choices: &mut Choices, count: usize) -> (Vec<PackedMatrix>, usize) {
+fn matrices(choices: &mut Choices, count: usize) -> (Vec<MatrixPlanes>, usize) {
     let formats = ["format 0", "format 1", "format 2"].map(|question| choices.of(question, DType::ALL));
     let formats = &formats[..count];
     let ragged = formats.iter().all(|format| format.is_float()) && choices.flag("ragged");
@@ -33,7 +34,7 @@ fn matrices(choices: &mut Choices, count: usize) -> (Vec<PackedMatrix>, usize) {
 
 /// What a product of few rows is for.
 #[derive(Clone, Copy, PartialEq)]
-enum Few {
+enum GemvShape {
     Store,
     Add,
     AddInPlace,
@@ -46,11 +47,11 @@ enum Few {
 
 /// A result of one product may be written as int8. It is added to something then, and normed, and
 /// also written as f32; or it is that of a gate, and written as int8 alone.
-fn q8_output(choices: &mut Choices, few: Few) -> Option<Q8Output> {
+fn q8_output(choices: &mut Choices, few: GemvShape) -> Option<Q8Output> {
     let norm = match few {
-        Few::Store | Few::Down => return None,
-        Few::Add | Few::AddInPlace => Some(buffer()),
-        Few::Glu | Few::GateUp => None,
+        GemvShape::Store | GemvShape::Down => return None,
+        GemvShape::Add | GemvShape::AddInPlace => Some(buffer()),
+        GemvShape::Glu | GemvShape::GateUp => None,
     };
     choices.option("y_q8", |_| Q8Output { blocks: ROWS / UNIT, norm, rows: Resource::Q8(1) })
 }
@@ -60,20 +61,30 @@ none_missing!(Finish: Store, AddInPlace, Add, Glu);
 impl Sample for MatMulFew {
     fn sample(choices: &mut Choices) -> Self {
         let traits = adapter(choices);
-        let few = choices.of("few", &[Few::Store, Few::Add, Few::AddInPlace, Few::Glu, Few::GateUp, Few::Down]);
-        let glu = matches!(few, Few::Glu | Few::GateUp);
-        let of_experts = matches!(few, Few::GateUp | Few::Down);
+        let few = choices.of(
+            "few",
+            &[
+                GemvShape::Store,
+                GemvShape::Add,
+                GemvShape::AddInPlace,
+                GemvShape::Glu,
+                GemvShape::GateUp,
+                GemvShape::Down,
+            ],
+        );
+        let glu = matches!(few, GemvShape::Glu | GemvShape::GateUp);
+        let of_experts = matches!(few, GemvShape::GateUp | GemvShape::Down);
         let count = match few {
-            Few::Store => choices.of("parts", &[1, 2, 3]),
-            Few::Glu | Few::GateUp => 2,
-            Few::Add | Few::AddInPlace | Few::Down => 1,
+            GemvShape::Store => choices.of("parts", &[1, 2, 3]),
+            GemvShape::Glu | GemvShape::GateUp => 2,
+            GemvShape::Add | GemvShape::AddInPlace | GemvShape::Down => 1,
         };
         let (matrices, columns) = matrices(choices, count);
         let y_q8 = q8_output(choices, few);
         let units = matrices[0].units;
         let tokens = if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8]) };
         let q8_tokens = y_q8.as_ref().map(|_| tokens);
-        let shape = tiles::few(&traits, units, ROWS * count, q8_tokens, if glu { 2 } else { 1 });
+        let shape = tiles::gemv(&traits, units, ROWS * count, q8_tokens, if glu { 2 } else { 1 });
         let coded = matrices.iter().any(|matrix| matrix.coded);
         let floats = matrices.iter().any(|matrix| !matrix.coded);
         // Rows that lack a norm are int8 alone.
@@ -85,14 +96,14 @@ impl Sample for MatMulFew {
             (false, _) => count,
         };
         let stack = of_experts.then(|| stack(choices));
-        let part = |matrix: PackedMatrix| FewPart {
+        let part = |matrix: MatrixPlanes| GemvPart {
             rows: ROWS,
             stack,
             first_block: matrix.number,
             end_block: matrix.number + 1,
             out_at: 0,
             out_stride: 128,
-            out: (matrix.number < stored).then_some(Buffer(Resource::Temp(matrix.number))),
+            out: (matrix.number < stored).then_some(BoundBuffer(Resource::Temp(matrix.number))),
             matrix,
         };
         Self {
@@ -106,30 +117,30 @@ impl Sample for MatMulFew {
             x_f32: floats.then_some(Resource::Slot(0)),
             parts: matrices.into_iter().map(part).collect(),
             finish: match few {
-                Few::Store | Few::Down => Finish::Store,
-                Few::Add => Finish::Add { stride: 128, rows: Resource::Temp(3) },
-                Few::AddInPlace => Finish::AddInPlace,
-                Few::Glu | Few::GateUp => Finish::Glu { function: function(choices) },
+                GemvShape::Store | GemvShape::Down => Finish::Store,
+                GemvShape::Add => Finish::Add { stride: 128, rows: Resource::Temp(3) },
+                GemvShape::AddInPlace => Finish::AddInPlace,
+                GemvShape::Glu | GemvShape::GateUp => Finish::Glu { function: function(choices) },
             },
             y_q8,
-            experts: of_experts.then(|| FewExperts {
+            experts: of_experts.then(|| GemvExperts {
                 count: 6,
                 top_k: 2,
-                sums: few == Few::Down,
+                sums: few == GemvShape::Down,
                 selected: Resource::Selected(0, 2),
             }),
         }
     }
 }
 
-fn tiled_product(choices: &mut Choices, tile_of: impl Fn(usize) -> Tile) -> TiledProduct {
+fn tiled_product(choices: &mut Choices, tile_of: impl Fn(usize) -> ProductTile) -> TiledProduct {
     let count = choices.of("parts", &[1, 2, 3]);
     let (matrices, width) = matrices(choices, count);
     let experts = choices.option("experts", |choices| TiledExperts { count: 6, gathers: choices.flag("gathers") });
     let stack = experts.as_ref().map(|_| stack(choices));
     // The results of experts are added up by another kernel.
     let adds = experts.is_none() && choices.flag("adds");
-    let part = |matrix: PackedMatrix| TiledPart {
+    let part = |matrix: MatrixPlanes| TiledPart {
         rows: ROWS,
         stack,
         first_block: 2 * matrix.number,

@@ -15,12 +15,12 @@ use crate::{
         context::Traits,
         kernel::Resource,
         kernels::{
-            Argmax, ArgmaxRound, Best, Buffer, Combine, Function, Group, PackedMatrix, Route, RowCount, Strided,
-            Template,
+            Argmax, ArgmaxRound, BestKernel, BoundBuffer, Combine, Function, GroupKernel, MatrixPlanes, Route,
+            RowCount, Strided, Template,
             shared::{Records, Rotation, RotationStyle},
         },
         tests::ADAPTERS,
-        weight_buffers::Range,
+        weight_buffers::BufferRange,
     },
     graph::Activation,
     quant::{self, UNIT},
@@ -54,8 +54,8 @@ fn rows(stride: usize) -> Strided {
     Strided { stride, rows: Resource::Temp(0) }
 }
 
-fn buffer() -> Buffer {
-    Buffer(Resource::Temp(0))
+fn buffer() -> BoundBuffer {
+    BoundBuffer(Resource::Temp(0))
 }
 
 fn adapter(choices: &mut Choices) -> Traits {
@@ -81,14 +81,14 @@ fn records() -> Records {
 }
 
 /// A matrix of this many columns, in the planes of a format.
-fn matrix(number: usize, dtype: DType, columns: usize) -> PackedMatrix {
-    PackedMatrix {
+fn matrix(number: usize, dtype: DType, columns: usize) -> MatrixPlanes {
+    MatrixPlanes {
         number,
         format: dtype.name(),
         coded: quant::format(dtype).planes.coded,
         units: columns.div_ceil(UNIT),
         at: vec![0, 4096, 8192, 12288],
-        range: Range { buffer: 0, offset: 0, size: 1 << 20 },
+        range: BufferRange { buffer: 0, offset: 0, size: 1 << 20 },
     }
 }
 
@@ -102,7 +102,7 @@ impl Sample for Route {
     }
 }
 
-impl Sample for Group {
+impl Sample for GroupKernel {
     fn sample(choices: &mut Choices) -> Self {
         let rows = row_count(choices);
         Self { workgroup: 256, experts: 6, top_k: 2, tile: 64, rows, selected: Resource::Selected(0, 2) }
@@ -129,7 +129,7 @@ impl Sample for Argmax {
     }
 }
 
-impl Sample for Best {
+impl Sample for BestKernel {
     fn sample(choices: &mut Choices) -> Self {
         let logits = choices.option("logits", |_| buffer());
         Self { workgroup: 256, count: 5000, share: 1024, kept: 64, logits, round: usize::from(logits.is_none()) }

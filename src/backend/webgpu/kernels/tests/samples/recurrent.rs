@@ -4,8 +4,8 @@ use super::{Sample, all, rows};
 use crate::backend::webgpu::{
     kernel::Resource,
     kernels::{
-        ChunkShape, Delta, F32, GatedDelta, GatedDeltaChunks, GatedDeltaPass, RunTable, ShortConv, recurrent::KeyOrder,
-        tests::choices::Choices,
+        ChunkShape, Delta, F32, GatedDeltaChunks, GatedDeltaKernel, GatedDeltaPass, RunTable, ShortConv,
+        recurrent::KeyOrder, tests::choices::Choices,
     },
     lower::MIX,
     step::{CHUNK, Layout},
@@ -13,7 +13,7 @@ use crate::backend::webgpu::{
 
 fn runs() -> RunTable {
     let (frequencies, groups) = (vec![], vec![]);
-    let layout = Layout { max_tokens: 64, frequencies, block: 32, split_alone: 1024, groups, recurrent: true };
+    let layout = Layout { max_tokens: 64, frequencies, block: 32, unsplit_positions: 1024, groups, recurrent: true };
     RunTable::from(&layout)
 }
 
@@ -57,7 +57,7 @@ impl Sample for ShortConv {
     }
 }
 
-impl Sample for GatedDelta {
+impl Sample for GatedDeltaKernel {
     fn sample(choices: &mut Choices) -> Self {
         let head_dim: usize = choices.of("head_dim", &[16, 48, 128]);
         Self {

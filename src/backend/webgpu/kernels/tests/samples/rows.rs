@@ -6,25 +6,25 @@ use crate::{
     backend::webgpu::{
         kernel::Resource,
         kernels::{
-            ElementOp, Elementwise, HalfOutput, Heads, IdRange, InputName, Norm, Operator, RowInput, RowSource, Rows,
-            Second, Strided, tests::choices::Choices,
+            ElementOp, ElementwiseKernel, F16Output, Heads, IdRange, InputName, Norm, Operator, RowInput, RowSource,
+            RowsKernel, SecondOperand, Strided, tests::choices::Choices,
         },
     },
 };
 
 none_missing!(ElementOp: Copy, Binary, Activate, SoftCap, Slice);
-none_missing!(Second: Rows, Row, Number);
+none_missing!(SecondOperand: Rows, Row, Number);
 
-impl Sample for Elementwise {
+impl Sample for ElementwiseKernel {
     fn sample(choices: &mut Choices) -> Self {
         let op = match choices.of("op", &[0, 1, 2, 3, 4]) {
             0 => ElementOp::Copy,
             1 => ElementOp::Binary {
                 operator: choices.of("operator", &all!(Operator: Add, Mul, Div)),
                 b: match choices.of("second", &[0, 1, 2]) {
-                    0 => Second::Rows { stride: 128, rows: Resource::Temp(1) },
-                    1 => Second::Row { row: Resource::Temp(1) },
-                    _ => Second::Number { number: Resource::Temp(1) },
+                    0 => SecondOperand::Rows { stride: 128, rows: Resource::Temp(1) },
+                    1 => SecondOperand::Row { row: Resource::Temp(1) },
+                    _ => SecondOperand::Number { number: Resource::Temp(1) },
                 },
             },
             2 => ElementOp::Activate { function: function(choices) },
@@ -79,7 +79,7 @@ fn source(choices: &mut Choices, width: usize, outputs: [Option<Strided>; 2]) ->
     }
 }
 
-impl Sample for Rows {
+impl Sample for RowsKernel {
     fn sample(choices: &mut Choices) -> Self {
         let traits = adapter(choices);
         // The last columns of a row may be less than four, and less than a block.
@@ -95,7 +95,7 @@ impl Sample for Rows {
             sum,
             y,
             y_q8: choices.option("y_q8", |_| buffer()),
-            y_f16: choices.option("y_f16", |_| HalfOutput {
+            y_f16: choices.option("y_f16", |_| F16Output {
                 stride: 256,
                 rows: Resource::F16(0),
                 scales: Resource::F16Scale(0),
