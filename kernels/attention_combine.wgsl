@@ -1,20 +1,20 @@
-// Joins the parts that `attention_step.wgsl` leaves of each split of a token's positions.
+// Merges the partials that `attention_step.wgsl` leaves of each split of a token's positions.
 //
 // Parameters (`AttentionCombine`):
 //   workgroup: u32 - invocations of a workgroup, which has a head of a token
 //   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
 //   heads: u32 - query heads
 //   head_dim: u32 - elements of a head
-//   dim: u32 - elements of a head in the parts, a multiple of 16
+//   dim: u32 - elements of a head in the partials, a multiple of 16
 //   window: u32? - positions that a token sees, if not all up to its own
 //   split: u32 - positions of a split
-//   groups: u32 - parts that are summed side by side
-//   at_once: u32 - parts that an invocation reads ahead
+//   groups: u32 - partials that are summed side by side
+//   at_once: u32 - partials that an invocation reads ahead
 //   records: Records - the tokens' records
 //   output: AttentionOutput - the result
 //
 // Buffers:
-//   parts: f32 - for each split and head its maximum, its total, and its sums, `[tokens, splits,
+//   partials: f32 - for each split and head its maximum, its total, and its sums, `[tokens, splits,
 //     heads, dim + 2]`
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
@@ -32,7 +32,7 @@
 var<workgroup> sums: array<f32, {{groups * dim}}>;
 
 // Where a split's part of the head lies; that of the first split lies at `first`.
-fn part_at(first: u32, split: u32) -> u32 {
+fn partial_at(first: u32, split: u32) -> u32 {
     return first + split * {{heads * (dim + 2)}}u;
 }
 
@@ -60,16 +60,16 @@ fn part_at(first: u32, split: u32) -> u32 {
     let d = index % {{dim}}u;
     let group_of = index / {{dim}}u;
     {% for j in range(at_once) %}
-    var value{{j}} = parts[part_at(first, min(group_of + {{j * groups}}u, splits - 1u)) + 2u + d];
+    var value{{j}} = partials[partial_at(first, min(group_of + {{j * groups}}u, splits - 1u)) + 2u + d];
     {% endfor %}
     var most = -3.0e38f;
     {{each}} {
-        most = max(most, parts[part_at(first, s)]);
+        most = max(most, partials[partial_at(first, s)]);
     }
     most = {{maximum}};
     var total = 0.0;
     {{each}} {
-        total += exp(parts[part_at(first, s)] - most) * parts[part_at(first, s) + 1u];
+        total += exp(partials[partial_at(first, s)] - most) * partials[partial_at(first, s) + 1u];
     }
     total = {{sum_of_total}};
     var sum = 0.0;
@@ -78,12 +78,12 @@ fn part_at(first: u32, split: u32) -> u32 {
             {% for j in range(at_once) %}
             let s{{j}} = start + {{j * groups}}u;
             if s{{j}} < splits {
-                sum += exp(parts[part_at(first, s{{j}})] - most) * value{{j}};
+                sum += exp(partials[partial_at(first, s{{j}})] - most) * value{{j}};
             }
             {% endfor %}
             if start + {{groups * at_once}}u < splits {
                 {% for j in range(at_once) %}
-                value{{j}} = parts[part_at(first, min(start + {{(j + at_once) * groups}}u, splits - 1u)) + 2u + d];
+                value{{j}} = partials[partial_at(first, min(start + {{(j + at_once) * groups}}u, splits - 1u)) + 2u + d];
                 {% endfor %}
             }
         }

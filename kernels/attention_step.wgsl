@@ -47,7 +47,7 @@
 //   cache: u32, written by some - the layer's pages
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
-//   parts: f32, written - for each split and head its maximum, its total, and its sums, `[tokens,
+//   partials: f32, written - for each split and head its maximum, its total, and its sums, `[tokens,
 //     splits, heads, dim + 2]`
 //   k: f32
 //   v: f32
@@ -205,7 +205,7 @@ var<workgroup> own_score: Heads;
 
 {% if not output %}
 // Where a head's part lies: its maximum, its total, and its sums.
-fn part_at(token: u32, split: u32, head: u32) -> u32 {
+fn partial_at(token: u32, split: u32, head: u32) -> u32 {
     return ((token * step[SPLITS] + split) * {{heads}}u + head) * {{dim + 2}}u;
 }
 {% endif %}

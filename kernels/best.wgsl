@@ -1,23 +1,24 @@
-// Finds the largest of a row of logits, in order: of equal ones the lower id comes first.
+// Finds the largest of a row of logits, in descending order; of equal logits the one with the lower
+// id comes first.
 //
-// A workgroup sorts its share and keeps the first of them. What workgroups keep goes through the
-// same again, until one workgroup is left.
+// A workgroup sorts its share of the candidates and keeps the first of them. A further dispatch
+// does the same with all candidates that were kept, until one workgroup has them all.
 //
 // Parameters (`BestKernel`):
 //   workgroup: u32 - invocations of a workgroup
-//   count: u32 - candidates: logits, or what the round before kept
+//   count: u32 - candidates: logits, or the candidates that the previous round kept
 //   share: u32 - candidates of a workgroup, a power of two
 //   kept: u32 - candidates that a workgroup keeps
 //   logits: BoundBuffer? - the logits, in the first round
 //
 // Buffers:
 //   logits: f32 - `[count]`
-//   found: vec2<u32> - the keys and ids that the round before kept, `[count]`
+//   found: vec2<u32> - the keys and ids that the previous round kept, `[count]`
 //   best: vec2<u32>, written - keys and ids, `[workgroups, kept]`
 
 {% include "shared/bindings" %}
 
-// Numbers in the order of the logits, but for NaN, whose key is the largest.
+// Keys, ordered as the logits are; the key of NaN is the largest.
 var<workgroup> keys: array<u32, {{share}}>;
 var<workgroup> ids: array<u32, {{share}}>;
 

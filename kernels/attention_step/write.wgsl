@@ -19,9 +19,9 @@
         if d == 0u {
             {% for l in range(shape.lanes) %}
             if first_head + {{l}}u < {{shape.group_heads}}u {
-                let to = part_at(token, group.x, kv_head * {{shape.group_heads}}u + first_head + {{l}}u);
-                parts[to] = most{{ "[" ~ l ~ "]" if shape.lanes > 1 }};
-                parts[to + 1u] = total{{ "[" ~ l ~ "]" if shape.lanes > 1 }};
+                let to = partial_at(token, group.x, kv_head * {{shape.group_heads}}u + first_head + {{l}}u);
+                partials[to] = most{{ "[" ~ l ~ "]" if shape.lanes > 1 }};
+                partials[to + 1u] = total{{ "[" ~ l ~ "]" if shape.lanes > 1 }};
             }
             {% endfor %}
         }
@@ -39,7 +39,7 @@
         let number = kv_head * {{shape.group_heads}}u + first_head + head;
         if first_head + head < {{shape.group_heads}}u {
             {% if not output %}
-            parts[part_at(token, group.x, number) + 2u + d] = queries[d]{{of_head}};
+            partials[partial_at(token, group.x, number) + 2u + d] = queries[d]{{of_head}};
             {% else %}
             if d < {{head_dim}}u {
                 y[token * {{output.stride}}u + number * {{head_dim}}u + d] = queries[d]{{of_head}};

@@ -12,7 +12,7 @@ use crate::{
 /// Workgroups are not made larger than this, where an adapter could.
 const MAX_WORKGROUP: u32 = 1024;
 /// Several workgroups, and one more dispatch to join what they find, pay where there are more positions than these.
-const MAX_SPLIT: usize = 1024;
+const MAX_UNSPLIT: usize = 1024;
 /// Weights lie in buffers below this size: larger ones fail on some drivers.
 const MAX_BUFFER: u64 = (1 << 30) - 4096;
 
@@ -148,7 +148,7 @@ pub(super) fn open(adapter: &wgpu::Adapter, allowed: &GpuLimits) -> Result<Conte
         buffer_bytes: limits.max_buffer_size,
         alignment: u64::from(limits.min_storage_buffer_offset_alignment.max(16)),
         timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
-        split: MAX_SPLIT,
+        unsplit_positions: MAX_UNSPLIT,
     };
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("inkstone"),

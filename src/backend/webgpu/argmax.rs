@@ -1,4 +1,5 @@
-//! The most probable token, chosen on the device: the next step reads it there, and the host a step later.
+//! Chooses the token with the largest logit on the device. The next step reads its id there; the
+//! host reads it one step later.
 
 use std::{
     collections::VecDeque,
@@ -14,72 +15,77 @@ use super::{
 };
 use crate::{Error, Result, plan::Plan};
 
-/// Ids that a workgroup looks at.
+/// Logits of a workgroup.
 const SHARE: usize = 2048;
 const WORKGROUP: usize = 256;
-/// What stands for no id.
-const NONE: u32 = u32::MAX;
+/// The id that `argmax.wgsl` writes if a logit is NaN.
+const NO_ID: u32 = u32::MAX;
 
-/// Chooses, and keeps what was chosen until it is asked for.
+/// The kernels that choose tokens, and the ids that the host has not read yet.
 pub(super) struct ArgmaxQueue {
     pub program: GpuProgram,
-    /// Buffers for ids on their way; there come to be as many as steps that were under way at once.
+    /// Unused buffers for readbacks; one for each step that was pending at the same time.
     free: Vec<wgpu::Buffer>,
-    under_way: VecDeque<UnderWay>,
+    pending: VecDeque<PendingId>,
 }
 
-struct UnderWay {
+/// The id of a submitted step.
+struct PendingId {
     staging: wgpu::Buffer,
     submission: wgpu::SubmissionIndex,
     mapped: Receiver<Result<(), wgpu::BufferAsyncError>>,
 }
 
-/// The kernels for a plan's logits: one for shares of them, and one for what those come to.
+/// Returns the kernels for a plan's logits: one for shares of the logits, one for their results.
 pub(super) fn kernels(plan: &Plan) -> [Kernel; 2] {
     let logits = plan.logits();
     let vocabulary = logits.shape.width;
     let groups = vocabulary.div_ceil(SHARE);
     let logits = ArgmaxRound::Shares { groups, stride: stride(&logits), logits: Resource::Slot(logits.slot.index()) };
-    let finds = Argmax { workgroup: WORKGROUP, count: vocabulary, share: SHARE, round: logits };
+    let first = Argmax { workgroup: WORKGROUP, count: vocabulary, share: SHARE, round: logits };
     let last = Argmax { workgroup: WORKGROUP, count: groups, share: groups, round: ArgmaxRound::Join };
     let shares = [Workgroups::Fixed(groups), Workgroups::Fixed(1), Workgroups::Fixed(1)];
-    [Kernel::new(finds, shares), Kernel::new(last, [Workgroups::Fixed(1); 3])]
+    [Kernel::new(first, shares), Kernel::new(last, [Workgroups::Fixed(1); 3])]
 }
 
 impl ArgmaxQueue {
     pub fn new(context: &Context, plan: &Plan, buffers: &mut Buffers) -> Result<Self> {
         let groups = plan.logits().shape.width.div_ceil(SHARE);
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-        buffers.set(Resource::Finds, context.buffer("finds", 8 * groups as u64, usage)?);
-        buffers.set(Resource::ArgmaxQueue, context.buffer("chosen ids", 4, usage)?);
+        buffers.set(Resource::ArgmaxCandidates, context.buffer("argmax candidates", 8 * groups as u64, usage)?);
+        buffers.set(Resource::ArgmaxId, context.buffer("the argmax id", 4, usage)?);
         let program = GpuProgram::new(kernels(plan).map(|kernel| Command::always("argmax", kernel)).into());
-        Ok(Self { program, free: vec![], under_way: VecDeque::new() })
+        Ok(Self { program, free: vec![], pending: VecDeque::new() })
     }
 
-    /// Submits a step that chooses: its id goes to the next step, and on its way here.
-    pub fn send(&mut self, context: &Context, buffers: &Buffers, mut encoder: wgpu::CommandEncoder) -> Result<()> {
+    /// Submits a step that ends with the program, after copies of its id to the ids of the next
+    /// step and to a buffer that the host reads.
+    pub fn submit(&mut self, context: &Context, buffers: &Buffers, mut encoder: wgpu::CommandEncoder) -> Result<()> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let staging = match self.free.pop() {
             Some(buffer) => buffer,
-            None => context.buffer("a chosen id on its way", 4, usage)?,
+            None => context.buffer("the readback of an id", 4, usage)?,
         };
-        let chosen = buffers.get(Resource::ArgmaxQueue)?;
-        encoder.copy_buffer_to_buffer(chosen, 0, buffers.get(Resource::Ids)?, 0, 4);
-        encoder.copy_buffer_to_buffer(chosen, 0, &staging, 0, 4);
+        let id = buffers.get(Resource::ArgmaxId)?;
+        encoder.copy_buffer_to_buffer(id, 0, buffers.get(Resource::Ids)?, 0, 4);
+        encoder.copy_buffer_to_buffer(id, 0, &staging, 0, 4);
         let submission = context.queue.submit([encoder.finish()]);
         let (sender, mapped) = channel();
         staging.map_async(wgpu::MapMode::Read, 0..4, move |result| {
-            // Nobody waits for it where the step has failed by then.
+            // Sending fails if the queue was dropped meanwhile.
             let _ = sender.send(result);
         });
-        self.under_way.push_back(UnderWay { staging, submission, mapped });
+        self.pending.push_back(PendingId { staging, submission, mapped });
         Ok(())
     }
 
-    /// The id of the earliest step under way.
-    pub fn take(&mut self, context: &Context) -> Result<Option<u32>> {
-        let nothing = || Error::argument("step", "none is under way: start one first");
-        let UnderWay { staging, submission, mapped } = self.under_way.pop_front().ok_or_else(nothing)?;
+    /// Waits for the earliest pending step, and returns its id, or `None` if a logit is NaN.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if no step is pending.
+    pub fn wait(&mut self, context: &Context) -> Result<Option<u32>> {
+        let none_pending = || Error::argument("step", "none is pending: start one first");
+        let PendingId { staging, submission, mapped } = self.pending.pop_front().ok_or_else(none_pending)?;
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
         context.device.poll(wait).map_err(|error| context.error(error.to_string()))?;
         context.check()?;
@@ -93,6 +99,6 @@ impl ArgmaxQueue {
         drop(view);
         staging.unmap();
         self.free.push(staging);
-        Ok((id != NONE).then_some(id))
+        Ok((id != NO_ID).then_some(id))
     }
 }

@@ -1,4 +1,5 @@
-//! The memory behind the cache's pages and the states of sequences: one buffer a layer or an op, which grows.
+//! Allocates the memory of the KV cache and of recurrent states: a growing buffer for each layer or
+//! recurrent op.
 
 use super::{
     context::Context,
@@ -10,16 +11,17 @@ use crate::{
     kv_cache::{CacheLayout, PAGE_POSITIONS},
 };
 
-/// The pages that there is room for, in all layers of a group; or the states, in all ops.
-pub(super) struct Pages {
-    /// Where each layer or op has them, and the bytes of one there.
-    places: Vec<(Resource, u64)>,
+/// The pages of all layers of a group, or the states of all recurrent ops.
+pub(super) struct PageBuffers {
+    /// The buffer of each layer or op, and the bytes of a page or state there.
+    buffers: Vec<(Resource, u64)>,
+    /// Pages or states that each buffer has space for.
     capacity: usize,
-    /// Where a page is on its way: no copy may stay within a buffer.
-    spare: Option<wgpu::Buffer>,
+    /// The intermediate buffer of copies, because WebGPU forbids copies within one buffer.
+    copy_buffer: Option<wgpu::Buffer>,
 }
 
-impl Pages {
+impl PageBuffers {
     pub fn of_group(cache: &CacheLayout, group: usize) -> Self {
         let layers = cache.layers.iter().enumerate().filter(|(_, layer)| layer.group == group);
         let bytes = layers.map(|(number, layer)| (Resource::Cache(number), PAGE_POSITIONS * layer.position_bytes()));
@@ -31,21 +33,22 @@ impl Pages {
         Self::new(states.map(|(number, state)| (Resource::State(number), 4 * state.rows * state.width)))
     }
 
-    fn new(places: impl Iterator<Item = (Resource, usize)>) -> Self {
-        let places = places.map(|(resource, bytes)| (resource, bytes as u64)).collect();
-        Self { places, capacity: 0, spare: None }
+    fn new(buffers: impl Iterator<Item = (Resource, usize)>) -> Self {
+        let buffers = buffers.map(|(resource, bytes)| (resource, bytes as u64)).collect();
+        Self { buffers, capacity: 0, copy_buffer: None }
     }
 
-    /// Whether there is no room for so many pages.
+    /// Returns whether the buffers have space for fewer than `count` pages.
     pub fn must_grow(&self, count: usize) -> bool {
         count > self.capacity || self.capacity == 0
     }
 
-    /// Makes room for so many pages, by half as many again as there were, in new buffers. Nothing may hold the old ones:
-    /// each is given back before the next is made.
+    /// Replaces the buffers by larger ones with space for at least `count` pages, and for half more
+    /// than before. No bind group may refer to the old buffers, so that each is freed before the
+    /// next is allocated.
     pub fn grow(&mut self, context: &Context, buffers: &mut Buffers, count: usize) -> Result<()> {
         let capacity = count.max(self.capacity + self.capacity / 2).max(4);
-        for (resource, page) in &self.places {
+        for (resource, page) in &self.buffers {
             let bytes = capacity as u64 * page;
             if bytes > context.traits.binding_bytes {
                 let needed = count as u64 * page;
@@ -65,35 +68,35 @@ impl Pages {
             }
             buffers.set(*resource, new);
         }
-        let fits = self.places.iter().map(|(_, page)| (context.traits.binding_bytes / page) as usize).min();
+        let fits = self.buffers.iter().map(|(_, page)| (context.traits.binding_bytes / page) as usize).min();
         self.capacity = capacity.min(fits.unwrap_or(capacity));
         Ok(())
     }
 
-    /// Copies pages, one after the other: one copied to may be copied from next.
+    /// Copies pages in order, so that the target of one copy can be the source of the next.
     pub fn copy(&mut self, context: &Context, buffers: &Buffers, copies: &[(usize, usize)]) -> Result<()> {
         let mut copies = copies.iter().filter(|(from, to)| from != to).peekable();
         if copies.peek().is_none() {
             return Ok(());
         }
-        let spare = match self.spare.take() {
-            Some(spare) => spare,
+        let copy_buffer = match self.copy_buffer.take() {
+            Some(buffer) => buffer,
             None => {
-                let largest = self.places.iter().map(|(_, page)| *page).max().unwrap_or(0);
-                context.buffer("a page on its way", largest, STORAGE)?
+                let largest = self.buffers.iter().map(|(_, page)| *page).max().unwrap_or(0);
+                context.buffer("the copy of a page", largest, STORAGE)?
             }
         };
         let mut encoder = context.device.create_command_encoder(&Default::default());
         for (from, to) in copies {
-            for (resource, page) in &self.places {
+            for (resource, page) in &self.buffers {
                 let buffer = buffers.get(*resource)?;
-                let at = |number: usize| number as u64 * page;
-                encoder.copy_buffer_to_buffer(buffer, at(*from), &spare, 0, *page);
-                encoder.copy_buffer_to_buffer(&spare, 0, buffer, at(*to), *page);
+                let offset = |index: usize| index as u64 * page;
+                encoder.copy_buffer_to_buffer(buffer, offset(*from), &copy_buffer, 0, *page);
+                encoder.copy_buffer_to_buffer(&copy_buffer, 0, buffer, offset(*to), *page);
             }
         }
         context.queue.submit([encoder.finish()]);
-        self.spare = Some(spare);
+        self.copy_buffer = Some(copy_buffer);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A device that is open: its queue, what it can do, and the pipelines made on it so far.
+//! Holds an open device: its queue, its capabilities, and the pipelines compiled so far.
 
 use std::{
     collections::HashMap,
@@ -8,27 +8,28 @@ use std::{
 use super::templates::Templates;
 use crate::{Error, Result};
 
-/// What an adapter has that kernels are made to.
+/// The properties of an adapter that kernels depend on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
-    /// The least size of a subgroup, where kernels may exchange values within one.
+    /// The smallest subgroup in invocations; `None` if kernels must not use subgroup operations.
     pub subgroup: Option<u32>,
-    /// Whether there are matrices of 16 by 16 that a subgroup multiplies together: half precision, summed in single.
+    /// Whether subgroups have matrix units: products of 16 by 16 matrices of f16 with f32 sums.
     pub matrices: bool,
-    /// Invocations in a workgroup.
+    /// Largest number of invocations in a workgroup.
     pub workgroup: u32,
     /// Bytes of a workgroup's memory.
     pub workgroup_bytes: u32,
-    /// The most bytes that a kernel sees of a buffer.
+    /// Largest size in bytes of a binding: the range of a buffer that a kernel sees.
     pub binding_bytes: u64,
-    /// The most bytes of a buffer.
+    /// Largest size in bytes of a buffer.
     pub buffer_bytes: u64,
-    /// What the offset of a binding is a multiple of.
+    /// Alignment in bytes of the offset of a binding.
     pub alignment: u64,
     /// Whether kernels can be timed.
     pub timestamps: bool,
-    /// Positions that one workgroup attends to alone for a single token, at most; several share what is longer.
-    pub split: usize,
+    /// Largest number of cached positions that a single workgroup attends to for one token. The
+    /// positions of longer sequences are split among several workgroups.
+    pub unsplit_positions: usize,
 }
 
 /// An open device.
@@ -38,13 +39,13 @@ pub(super) struct Context {
     pub queue: wgpu::Queue,
     pub traits: Traits,
     pub templates: Arc<Templates>,
-    /// By source.
+    /// The pipeline of each source that was compiled.
     pipelines: Arc<Mutex<HashMap<String, Pipeline>>>,
-    /// The first thing that went wrong outside any call.
+    /// The first error that the driver reported outside of a call.
     failure: Arc<Mutex<Option<String>>>,
 }
 
-/// A kernel made ready, and how its buffers are bound.
+/// A compiled kernel, and the layout of its bind group.
 #[derive(Clone)]
 pub(super) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
@@ -67,33 +68,35 @@ impl Context {
         Ok(Self { name, device, queue, traits, templates, pipelines, failure })
     }
 
-    /// The same device, with the same pipelines, for executables whose workgroups attend alone to fewer positions.
-    pub fn with_unsplit_positions(&self, split: usize) -> Self {
+    /// Returns a context of the same device, with the same pipelines, for executables that split
+    /// sequences of more than `unsplit_positions` positions.
+    pub fn with_unsplit_positions(&self, unsplit_positions: usize) -> Self {
         Self {
             name: self.name.clone(),
             device: self.device.clone(),
             queue: self.queue.clone(),
-            traits: Traits { split, ..self.traits },
+            traits: Traits { unsplit_positions, ..self.traits },
             templates: self.templates.clone(),
             pipelines: self.pipelines.clone(),
             failure: self.failure.clone(),
         }
     }
 
-    /// The pipeline of this source, whose buffers are bound in this order: `true` for those that it writes.
+    /// Returns the pipeline of a source, which is compiled at its first use. `writes` says for each
+    /// binding, in order, whether the kernel writes it.
     pub fn pipeline(&self, label: &str, source: &str, writes: &[bool]) -> Result<Pipeline> {
         if let Some(known) = lock(&self.pipelines).get(source) {
             return Ok(known.clone());
         }
-        let pipeline = self.guarded(|device| make_pipeline(device, label, source, writes))?;
+        let pipeline = self.validated(|device| make_pipeline(device, label, source, writes))?;
         lock(&self.pipelines).insert(source.into(), pipeline.clone());
         Ok(pipeline)
     }
 
-    /// A buffer of zeros.
+    /// Allocates a buffer of zeros.
     ///
     /// # Errors
-    /// [`Error::DeviceMemory`] where there is no room for it.
+    /// [`Error::DeviceMemory`] if the device has too little memory for `bytes` bytes.
     pub fn buffer(&self, what: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
         let size = bytes.next_multiple_of(16).max(16);
         let too_large = || Error::DeviceMemory { device: self.name.clone(), what: what.into(), needed: size };
@@ -113,8 +116,8 @@ impl Context {
         }
     }
 
-    /// Does something on the device, and makes an error of what it finds invalid.
-    pub fn guarded<T>(&self, act: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
+    /// Calls `act` with the device, and returns the validation error of its calls, if there is one.
+    pub fn validated<T>(&self, act: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let result = act(&self.device);
         match pollster::block_on(scope.pop()) {
@@ -123,14 +126,14 @@ impl Context {
         }
     }
 
-    /// Waits until everything submitted so far is done.
+    /// Waits until the device has finished all submitted work.
     pub fn wait(&self) -> Result<()> {
         let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
         polled.map_err(|error| self.error(error.to_string()))?;
         self.check()
     }
 
-    /// Whether the device is still sound.
+    /// Returns the first error that the driver reported outside of a call, such as a lost device.
     pub fn check(&self) -> Result<()> {
         match &*lock(&self.failure) {
             Some(what) => Err(self.error(what.clone())),
@@ -153,8 +156,9 @@ fn make_pipeline(device: &wgpu::Device, label: &str, source: &str, writes: &[boo
         immediate_size: 0,
     });
     let module = wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(source.into()) };
-    // SAFETY: kernels stay within their buffers: their loops are bounded by the shapes that they are made for, token
-    // ids and pages are checked before each step, and the op table's cases are run with the same kernels.
+    // SAFETY: kernels stay within their buffers: their loops are bounded by the shapes in their
+    // parameters, and token ids and pages are checked before each step. The tests of all ops run
+    // the same kernels.
     let module = unsafe { device.create_shader_module_trusted(module, wgpu::ShaderRuntimeChecks::unchecked()) };
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label: Some(label),
@@ -177,13 +181,16 @@ fn entry(binding: u32, writes: bool) -> wgpu::BindGroupLayoutEntry {
         ty: wgpu::BindingType::Buffer {
             ty: wgpu::BufferBindingType::Storage { read_only: !writes },
             has_dynamic_offset: false,
-            // No buffer is smaller, and no element larger. Saying so saves a check at every dispatch.
+            // Every buffer has 16 bytes, and no element is larger. Stating the minimum here saves a
+            // check at every dispatch.
             min_binding_size: wgpu::BufferSize::new(16),
         },
         count: None,
     }
 }
 
+/// Locks a mutex, also after a panic of a thread that held it.
+/// Locks a mutex, also after a panic of a thread that held it.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

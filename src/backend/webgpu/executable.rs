@@ -1,4 +1,4 @@
-//! A plan output ready on a GPU.
+//! Runs the steps of a plan on a GPU.
 
 use std::{
     cmp::Reverse,
@@ -9,12 +9,12 @@ use std::{
 use super::{
     argmax::ArgmaxQueue,
     best::{self, TopLogits},
-    cache::Pages,
+    cache::PageBuffers,
     context::Context,
     kernel::{Resource, StepSizes},
     lower::{GEMV_ROWS, GpuLowering, fuses},
     prepare, profile,
-    program::{Buffers, GpuProgram, STORAGE, read},
+    program::{Buffers, GpuProgram, STORAGE, read_buffer},
     step::{EncodedStep, Layout},
     weight_buffers::WeightBuffers,
 };
@@ -27,46 +27,47 @@ use crate::{
     weights::Weights,
 };
 
-/// A plan output ready.
+/// A compiled plan with its weights, cache and buffers.
 pub(super) struct GpuExecutable {
     context: Arc<Context>,
     plan: Plan,
     weight_buffers: WeightBuffers,
-    /// For steps of few tokens, and of many.
+    /// The programs of steps with up to [`GEMV_ROWS`] tokens, and of longer steps.
     programs: [GpuProgram; 2],
     buffers: Buffers,
     cache: CacheLayout,
-    /// Those of each group of layers.
-    pages: Vec<Pages>,
-    states: Pages,
+    /// The pages of each group of layers.
+    pages: Vec<PageBuffers>,
+    states: PageBuffers,
     layout: Layout,
     bounds: Bounds,
-    /// Whether single tokens are appended by the kernel that attends.
-    fused: bool,
-    /// The page tables that the device has.
+    /// Whether the attention kernel of single tokens also appends their keys and values.
+    fuses_append: bool,
+    /// The page tables in the step's buffer.
     tables: Vec<u32>,
-    parts: u64,
+    /// Bytes of the buffer of attention's partial results.
+    partials_bytes: u64,
     staging: wgpu::Buffer,
     logits: Vec<f32>,
-    ahead: ArgmaxQueue,
+    argmax: ArgmaxQueue,
     best: TopLogits,
-    spare: Option<NextCommands>,
+    next_commands: Option<NextCommands>,
     dispatches: u64,
     encoding: Duration,
     profile: Option<Vec<OpTime>>,
 }
 
-/// What a step's dispatches end with.
+/// The result of a step that the host reads.
 #[derive(Clone, Copy, PartialEq)]
 enum Readback {
     Logits,
     Best,
 }
 
-/// The commands of the step that will most likely come next, encoded while the device works on the one before.
+/// The commands of the most probable next step, encoded while the device runs the current step.
 struct NextCommands {
     sizes: StepSizes,
-    end: Readback,
+    readback: Readback,
     commands: wgpu::CommandBuffer,
 }
 
@@ -96,20 +97,20 @@ impl GpuExecutable {
             weight_buffers.upload(&context, &weights.matrix(&slice, shape[0], shape[1])?, &mut chunks, progress)?;
         }
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
-        let pages = (0..cache.groups.len()).map(|group| Pages::of_group(&cache, group)).collect();
-        let states = Pages::of_states(&cache);
-        let fused = plan.steps().iter().all(|step| match step.op.properties().attention {
+        let pages = (0..cache.groups.len()).map(|group| PageBuffers::of_group(&cache, group)).collect();
+        let states = PageBuffers::of_states(&cache);
+        let fuses_append = plan.steps().iter().all(|step| match step.op.properties().attention {
             Some(attention) => matches!(step.op, Op::Fused(_)) && fuses(&context.traits, &attention, cache.cache_type),
             None => true,
         });
         let logits_bytes = (bounds.max_outputs.max(1) * plan.logits().shape.width * 4) as u64;
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let staging = context.buffer("logits on their way", logits_bytes, usage)?;
+        let staging = context.buffer("the readback of logits", logits_bytes, usage)?;
         context.queue.submit([]);
         context.wait()?;
-        let ahead = ArgmaxQueue::new(&context, &plan, &mut buffers)?;
+        let argmax = ArgmaxQueue::new(&context, &plan, &mut buffers)?;
         let best = TopLogits::new(&context, &plan, &mut buffers)?;
-        let (tables, parts, logits, dispatches, encoding, profile) = (vec![], 0, vec![], 0, Duration::ZERO, None);
+
         Ok(Self {
             context,
             plan,
@@ -121,26 +122,27 @@ impl GpuExecutable {
             states,
             layout,
             bounds,
-            fused,
-            tables,
-            parts,
+            fuses_append,
+            tables: vec![],
+            partials_bytes: 0,
             staging,
-            logits,
-            ahead,
+            logits: vec![],
+            argmax,
             best,
-            spare: None,
-            dispatches,
-            encoding,
-            profile,
+            next_commands: None,
+            dispatches: 0,
+            encoding: Duration::ZERO,
+            profile: None,
         })
     }
 
-    /// Writes what changes from step to step, and makes room for it. The tokens may be there already.
-    fn prepare(&mut self, step: &Step<'_>, from_device: bool) -> Result<StepSizes> {
+    /// Writes the step's buffer and its token ids, and grows the buffers that are too small. With
+    /// `ids_on_device`, the previous step has written the ids.
+    fn prepare(&mut self, step: &Step<'_>, ids_on_device: bool) -> Result<StepSizes> {
         let (encoded, sizes) = EncodedStep::new(&self.layout, step);
         self.grow(step, &sizes)?;
-        let at = |words: usize| 4 * words as u64;
-        let needed = at(self.layout.tables_at() + encoded.tables.len());
+        let bytes = |words: usize| 4 * words as u64;
+        let needed = bytes(self.layout.tables_at() + encoded.tables.len());
         if self.buffers.get(Resource::Step)?.size() < needed {
             self.unbind();
             self.buffers.set(Resource::Step, self.context.buffer("step", 2 * needed, STORAGE)?);
@@ -149,27 +151,27 @@ impl GpuExecutable {
         let buffer = self.buffers.get(Resource::Step)?;
         let queue = &self.context.queue;
         queue.write_buffer(buffer, 0, encoded.records());
-        if !from_device {
+        if !ids_on_device {
             queue.write_buffer(self.buffers.get(Resource::Ids)?, 0, bytemuck::cast_slice(step.tokens));
         }
-        if !(self.fused && sizes.single && sizes.tokens <= GEMV_ROWS) {
-            queue.write_buffer(buffer, at(self.layout.append_ranges_at()), encoded.quads());
-            queue.write_buffer(buffer, at(self.layout.query_blocks_at()), encoded.blocks());
+        if !(self.fuses_append && sizes.single && sizes.tokens <= GEMV_ROWS) {
+            queue.write_buffer(buffer, bytes(self.layout.append_ranges_at()), encoded.append_ranges());
+            queue.write_buffer(buffer, bytes(self.layout.query_blocks_at()), encoded.query_blocks());
         }
         if !encoded.runs().is_empty() {
-            queue.write_buffer(buffer, at(self.layout.runs_at()), encoded.runs());
+            queue.write_buffer(buffer, bytes(self.layout.runs_at()), encoded.runs());
         }
         if !encoded.chunks().is_empty() && sizes.tokens > GEMV_ROWS {
-            queue.write_buffer(buffer, at(self.layout.chunks_at()), encoded.chunks());
+            queue.write_buffer(buffer, bytes(self.layout.chunks_at()), encoded.chunks());
         }
         if self.tables != encoded.tables {
-            queue.write_buffer(buffer, at(self.layout.tables_at()), bytemuck::cast_slice(&encoded.tables));
+            queue.write_buffer(buffer, bytes(self.layout.tables_at()), bytemuck::cast_slice(&encoded.tables));
             self.tables = encoded.tables;
         }
         Ok(sizes)
     }
 
-    /// Makes room for the cache's pages and for the parts of its splits.
+    /// Grows the buffers of pages, states and attention's partial results to the step's needs.
     fn grow(&mut self, step: &Step<'_>, sizes: &StepSizes) -> Result<()> {
         for group in 0..self.pages.len() {
             let count = step.page_count(group);
@@ -186,10 +188,11 @@ impl GpuExecutable {
         }
         if sizes.tokens <= GEMV_ROWS && sizes.splits > 1 {
             let words = (sizes.tokens * sizes.splits * prepare::widest_partials(&self.plan)) as u64;
-            if 4 * words > self.parts {
+            if 4 * words > self.partials_bytes {
                 self.unbind();
-                self.parts = 4 * words.next_power_of_two();
-                self.buffers.set(Resource::Parts, self.context.buffer("parts of attention", self.parts, STORAGE)?);
+                self.partials_bytes = 4 * words.next_power_of_two();
+                let buffer = self.context.buffer("attention's partial results", self.partials_bytes, STORAGE)?;
+                self.buffers.set(Resource::Partials, buffer);
             }
         }
         Ok(())
@@ -204,15 +207,15 @@ impl GpuExecutable {
         Ok(())
     }
 
-    /// Lets go of all buffers but this executable's own hold on them: some are about to be replaced.
+    /// Drops all bind groups and encoded commands, so that a replaced buffer is freed at once.
     fn unbind(&mut self) {
         self.programs.iter_mut().for_each(GpuProgram::unbind);
-        self.ahead.program.unbind();
+        self.argmax.program.unbind();
         self.best.program.unbind();
-        self.spare = None;
+        self.next_commands = None;
     }
 
-    /// Encodes a step's dispatches, or runs them one by one where their times are wanted.
+    /// Encodes the dispatches of a step; with profiling, runs and times them one by one instead.
     fn encode(&mut self, step: &Step<'_>, sizes: &StepSizes) -> Result<wgpu::CommandEncoder> {
         let Self { context, programs, buffers, weight_buffers, cache, dispatches, profile, .. } = self;
         let mut encoder = context.device.create_command_encoder(&Default::default());
@@ -230,35 +233,36 @@ impl GpuExecutable {
         Ok(encoder)
     }
 
-    /// Encodes all of a step.
-    fn commands(&mut self, step: &Step<'_>, sizes: &StepSizes, end: Readback) -> Result<wgpu::CommandBuffer> {
+    /// Encodes a step with its readback.
+    fn commands(&mut self, step: &Step<'_>, sizes: &StepSizes, readback: Readback) -> Result<wgpu::CommandBuffer> {
         let mut encoder = self.encode(step, sizes)?;
-        match end {
+        match readback {
             Readback::Logits => self.read_logits(&mut encoder, sizes.outputs)?,
             Readback::Best => {
                 let Self { context, buffers, weight_buffers, best, dispatches, .. } = self;
                 *dispatches += best.program.encode(&mut encoder, context, buffers, weight_buffers, sizes)?;
-                best.send(buffers, &mut encoder)?;
+                best.encode_readback(buffers, &mut encoder)?;
             }
         }
         Ok(encoder.finish())
     }
 
-    /// Submits a step. While the device works, the commands of one more like it are encoded: those of the next, as a rule.
-    fn submit(&mut self, step: &Step<'_>, end: Readback) -> Result<StepSizes> {
+    /// Submits a step. While the device runs it, the host encodes another step of the same sizes,
+    /// because the next step usually has them.
+    fn submit(&mut self, step: &Step<'_>, readback: Readback) -> Result<StepSizes> {
         self.bounds.check(step)?;
         let start = Instant::now();
         let sizes = self.prepare(step, false)?;
         self.copy_pages(step.copies)?;
-        let commands = match self.spare.take() {
-            Some(spare) if spare.sizes == sizes && spare.end == end => spare.commands,
-            _ => self.commands(step, &sizes, end)?,
+        let commands = match self.next_commands.take() {
+            Some(next) if next.sizes == sizes && next.readback == readback => next.commands,
+            _ => self.commands(step, &sizes, readback)?,
         };
         self.context.queue.submit([commands]);
         self.encoding = start.elapsed();
         if sizes.single && sizes.tokens <= GEMV_ROWS && self.profile.is_none() {
-            let commands = self.commands(step, &sizes, end)?;
-            self.spare = Some(NextCommands { sizes, end, commands });
+            let commands = self.commands(step, &sizes, readback)?;
+            self.next_commands = Some(NextCommands { sizes, readback, commands });
         }
         Ok(sizes)
     }
@@ -281,17 +285,18 @@ impl Executable for GpuExecutable {
         let bytes = (sizes.outputs * self.plan.logits().shape.width * 4) as u64;
         if bytes > 0 {
             let logits = &mut self.logits;
-            read(&self.context, &self.staging, bytes, |found| logits.extend_from_slice(bytemuck::cast_slice(found)))?;
+            let copy = |found: &[u8]| logits.extend_from_slice(bytemuck::cast_slice(found));
+            read_buffer(&self.context, &self.staging, bytes, copy)?;
         }
         Ok(&self.logits)
     }
 
     fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TokenLogit]>> {
-        if count > best::MOST || step.outputs.len() != 1 || self.profile.is_some() {
+        if count > best::MAX_COUNT || step.outputs.len() != 1 || self.profile.is_some() {
             return Ok(None);
         }
         self.submit(step, Readback::Best)?;
-        self.best.take(&self.context, count).map(Some)
+        self.best.wait(&self.context, count).map(Some)
     }
 
     fn ahead(&mut self) -> Option<&mut dyn Ahead> {
@@ -308,7 +313,7 @@ impl Executable for GpuExecutable {
             return Err(Error::Unsupported(format!("{} cannot time its kernels", self.context.name)));
         }
         self.profile = on.then(Vec::new);
-        self.spare = None;
+        self.next_commands = None;
         Ok(())
     }
 
@@ -327,14 +332,14 @@ impl Ahead for GpuExecutable {
         let sizes = self.prepare(&step, token.is_none())?;
         self.copy_pages(copies)?;
         let mut encoder = self.encode(&step, &sizes)?;
-        let Self { context, buffers, weight_buffers, ahead, dispatches, .. } = self;
-        *dispatches += ahead.program.encode(&mut encoder, context, buffers, weight_buffers, &sizes)?;
-        ahead.send(context, buffers, encoder)?;
+        let Self { context, buffers, weight_buffers, argmax, dispatches, .. } = self;
+        *dispatches += argmax.program.encode(&mut encoder, context, buffers, weight_buffers, &sizes)?;
+        argmax.submit(context, buffers, encoder)?;
         self.encoding = start.elapsed();
         Ok(())
     }
 
     fn take(&mut self) -> Result<Option<u32>> {
-        self.ahead.take(&self.context)
+        self.argmax.wait(&self.context)
     }
 }

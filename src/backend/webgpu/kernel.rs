@@ -1,5 +1,5 @@
-//! One dispatch of a program: which kernel with which parameters, over which buffers, in how many
-//! workgroups.
+//! Describes one dispatch: a kernel with its parameters, the buffers that it binds, and the number
+//! of its workgroups, which depends on the sizes of the step.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{Result, graph::Rows};
 /// The buffer of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Resource {
-    /// The step's buffer, of which `step.rs` has the layout.
+    /// The step's buffer, whose layout is in `step.rs`.
     Step,
     /// The tokens' ids, `[tokens]`.
     Ids,
@@ -25,42 +25,45 @@ pub(super) enum Resource {
     Q8(usize),
     /// A slot of the plan, as f16.
     F16(usize),
-    /// The factor of each row of [`Resource::F16`].
+    /// `[rows]` f32: the scale of each row of [`Resource::F16`].
     F16Scale(usize),
-    /// The list of each row's (expert, weight), `[rows, top_k]`: the slot of the weights, and
-    /// `top_k`.
+    /// `[rows, top_k]` (expert, weight): the active experts of each row. The fields are the slot of
+    /// the router's weights and `top_k`.
     Selected(usize, usize),
-    /// The slot of each (row, expert), `[rows, top_k]`. Slots are numbered expert by expert.
+    /// `[rows, top_k]` u32: the expert slot of each (row, expert). Expert slots are numbered expert
+    /// by expert.
     SlotOf,
-    /// The row of each slot, `[slots]`.
+    /// `[slots]` u32: the row of each expert slot.
     TokenOf,
-    /// Tiles of the slots, one expert each: expert, first slot, slot after the last, 0.
+    /// `[tiles]` vec4 of u32: tiles of the expert slots, one expert each. A tile is the expert, its
+    /// first slot, the slot after its last, and 0.
     Tiles,
-    /// A row of f32 for each slot within one op; the first or the second such buffer.
+    /// A row of f32 for each expert slot within one op; the first or the second such buffer.
     Slots(usize),
-    /// A row of int8 for each slot within one op.
+    /// A row of int8 for each expert slot within one op.
     SlotQ8,
-    /// A row of f16 for each slot within one op.
+    /// A row of f16 for each expert slot within one op.
     SlotF16,
-    /// The factor of each row of [`Resource::SlotF16`].
+    /// `[slots]` f32: the scale of each row of [`Resource::SlotF16`].
     SlotF16Scale,
     /// Rows of f32 that live within one op; the first or the second such buffer.
     Temp(usize),
-    /// Weights: a buffer, its first byte and its bytes.
+    /// A range of the weights: the number of the buffer, the first byte and the size in bytes.
     Weight(usize, u64, u64),
-    /// A layer's cache.
+    /// The pages of a layer's KV cache.
     Cache(usize),
-    /// A recurrent op's part of all states.
+    /// The states of a recurrent op, for all sequences.
     State(usize),
-    /// For each split and head of attention its maximum, its total and its sums.
-    Parts,
-    /// The matrices by which the tokens of a chunk act on each other in a gated delta rule.
+    /// The partial results of attention: for each split and head its maximum score, the sum of its
+    /// weights, and the weighted sum of its values.
+    Partials,
+    /// The matrices of a gated delta rule with which the tokens of a chunk affect each other.
     Mixes,
-    /// The largest logit of each share of the vocabulary, with its id.
-    Finds,
+    /// The largest logit of each workgroup's share of the vocabulary, with its id.
+    ArgmaxCandidates,
     /// The id of the largest logit.
-    ArgmaxQueue,
-    /// The largest logits after each round of keeping some.
+    ArgmaxId,
+    /// The largest logits after a round of selection.
     Best(usize),
 }
 
@@ -84,7 +87,7 @@ pub(super) struct Binding {
     pub resource: Resource,
 }
 
-/// Returns a binding that the kernel only reads.
+/// Returns a binding that the kernel reads and does not write.
 pub(super) fn reads(
     name: impl Into<Cow<'static, str>>,
     element: &'static str,
@@ -102,27 +105,25 @@ pub(super) fn writes(
     Binding { name: name.into(), element, writes: true, resource: resource.into() }
 }
 
-/// The workgroups of a kernel along one dimension.
+/// The number of a kernel's workgroups along one dimension.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Workgroups {
-    /// A number that no step changes.
+    /// The same number in every step.
     Fixed(usize),
-    /// One for this many tokens.
+    /// One for each group of this many tokens.
     Tokens(usize),
-    /// One for this many outputs.
+    /// One for each group of this many outputs.
     Outputs(usize),
-    /// One for each (row, expert).
+    /// One for each expert slot.
     Slots {
-        /// Which rows.
         rows: Rows,
-        /// Experts of a row.
+        /// Active experts of a row.
         top_k: usize,
     },
-    /// One for each tile of slots: a tile has one expert.
+    /// One for each tile of expert slots; a tile has slots of one expert.
     Tiles {
-        /// Which rows.
         rows: Rows,
-        /// Experts of a row.
+        /// Active experts of a row.
         top_k: usize,
         /// Slots of a tile.
         tile: usize,
@@ -131,15 +132,15 @@ pub(super) enum Workgroups {
     },
     /// One for each split of the longest sequence.
     Splits,
-    /// One for each `PositionRange` that is appended.
-    Quads,
-    /// One for each `PositionRange` that attends together.
-    Blocks,
+    /// One for each `PositionRange` whose keys and values are appended together.
+    AppendRanges,
+    /// One for each `PositionRange` whose queries attend together.
+    QueryBlocks,
     /// One for each run.
     Runs,
-    /// One for each run that a recurrence takes in chunks.
+    /// One for each run of at least one full chunk, which a recurrence processes by chunks.
     LongRuns,
-    /// One for each other run.
+    /// One for each run that is shorter than a chunk.
     ShortRuns,
     /// One for each chunk of a run.
     Chunks,
@@ -147,14 +148,15 @@ pub(super) enum Workgroups {
     LongChunks,
 }
 
-/// The sizes of a step, as far as dispatches depend on them.
+/// The sizes of a step that dispatches depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StepSizes {
     pub tokens: usize,
     pub outputs: usize,
+    /// Splits of the longest sequence.
     pub splits: usize,
-    pub quads: usize,
-    pub blocks: usize,
+    pub append_ranges: usize,
+    pub query_blocks: usize,
     pub runs: usize,
     pub long_runs: usize,
     pub chunks: usize,
@@ -174,20 +176,21 @@ impl StepSizes {
 }
 
 impl Workgroups {
+    /// Returns the number of workgroups in a step of these sizes.
     pub fn of(self, sizes: &StepSizes) -> u32 {
         let count = match self {
             Self::Fixed(count) => count,
-            Self::Tokens(by) => sizes.tokens.div_ceil(by),
-            Self::Outputs(by) => sizes.outputs.div_ceil(by),
+            Self::Tokens(group) => sizes.tokens.div_ceil(group),
+            Self::Outputs(group) => sizes.outputs.div_ceil(group),
             Self::Slots { rows, top_k } => sizes.rows(rows) * top_k,
             Self::Tiles { rows, top_k, tile, experts } => {
                 let slots = sizes.rows(rows) * top_k;
-                // At most one tile of each expert is not full.
+                // Each expert has at most one partial tile.
                 slots.div_ceil(tile) + slots.min(experts)
             }
             Self::Splits => sizes.splits,
-            Self::Quads => sizes.quads,
-            Self::Blocks => sizes.blocks,
+            Self::AppendRanges => sizes.append_ranges,
+            Self::QueryBlocks => sizes.query_blocks,
             Self::Runs => sizes.runs,
             Self::LongRuns => sizes.long_runs,
             Self::ShortRuns => sizes.runs - sizes.long_runs,
@@ -198,23 +201,28 @@ impl Workgroups {
     }
 }
 
-/// The steps that a dispatch is for.
+/// The steps in which a command is dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepCondition {
     Always,
-    /// Every run is one token, and no sequence is longer than a split.
+    /// Every run has one token, and no sequence is split.
     SingleWithinSplit,
-    /// Every run is one token, and some sequence is longer than a split.
+    /// Every run has one token, and a sequence is split.
     SingleBeyondSplit,
-    /// Some run is longer than a token.
+    /// A run has several tokens.
     Several,
+    /// A run has several tokens, and no sequence is split.
     SeveralWithinSplit,
+    /// A run has several tokens, and a sequence is split.
     SeveralBeyondSplit,
+    /// No sequence is split.
     WithinSplit,
+    /// A sequence is split.
     BeyondSplit,
 }
 
 impl StepCondition {
+    /// Returns whether a step of these sizes meets the condition.
     pub fn holds(self, sizes: &StepSizes) -> bool {
         let beyond = sizes.splits > 1;
         match self {
@@ -234,17 +242,17 @@ impl StepCondition {
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
     template: Arc<dyn AnyTemplate>,
-    /// All buffers but the step's, which every kernel has first.
+    /// The bindings after the step's buffer, which every kernel binds first.
     pub bindings: Vec<Binding>,
-    /// Workgroups.
-    pub groups: [Workgroups; 3],
+    /// The workgroups along x, y and z.
+    pub workgroups: [Workgroups; 3],
 }
 
 impl Kernel {
-    /// Makes a kernel of a template.
-    pub fn new(template: impl Template + Send + Sync + 'static, groups: [Workgroups; 3]) -> Self {
+    /// Returns the kernel of a template with its parameters.
+    pub fn new(template: impl Template + Send + Sync + 'static, workgroups: [Workgroups; 3]) -> Self {
         let bindings = template.bindings();
-        Self { template: Arc::new(template), bindings, groups }
+        Self { template: Arc::new(template), bindings, workgroups }
     }
 
     /// Returns the name of the template.
@@ -252,10 +260,10 @@ impl Kernel {
         self.template.name()
     }
 
-    /// Renders the source, in WGSL.
+    /// Renders the source in WGSL.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) if the template reads a variable that it is not given.
+    /// [`Error::Graph`](crate::Error::Graph) if the template reads an undefined variable.
     pub fn source(&self, templates: &Templates) -> Result<String> {
         templates.render(self.name(), &self.template.variables(&self.bindings))
     }

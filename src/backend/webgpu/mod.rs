@@ -1,8 +1,9 @@
-//! Any GPU, through wgpu: Vulkan, DX12 or Metal.
+//! Runs graphs on any GPU through wgpu: Vulkan, DX12 or Metal.
 //!
-//! In: an optimized graph and the weights. Out: logits. A plan becomes two programs of kernels (`lower`), one for steps
-//! of few tokens and one for many; a step writes what changes into one buffer (`step`), and encodes the dispatches
-//! that it needs over buffers and bindings that were made once. The kernels are templates in `kernels/`.
+//! A plan is compiled to two programs of kernels (`lower`): one for steps of up to 16 tokens, such
+//! as decoding, and one for longer steps. A step writes its positions, page tables and runs into
+//! one buffer (`step`), and encodes the dispatches of a program with the buffers and bind groups
+//! of earlier steps. The kernels are WGSL templates in `kernels/`.
 
 mod adapter;
 mod argmax;
@@ -39,7 +40,7 @@ use crate::{
     weights::Weights,
 };
 
-/// A GPU as a device.
+/// A device that is a GPU.
 pub struct Gpu {
     info: DeviceInfo,
     context: Arc<Context>,
@@ -49,16 +50,17 @@ impl Gpu {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where there is none such, [`Error::Device`] where it cannot be opened.
+    /// [`Error::NoDevice`] if this machine has no such adapter, [`Error::Device`] if the driver
+    /// cannot open it.
     pub fn new(adapter: &Adapter) -> Result<Self> {
         Self::with_limits(adapter, &GpuLimits::default())
     }
 
-    /// As [`Gpu::new`], with less than the adapter has: to see what kernels come to on other adapters, or to do without
-    /// what a driver gets wrong.
+    /// Opens an adapter as [`Gpu::new`] does, and uses at most `limits` of its features: to test
+    /// kernels for less capable adapters, or to avoid a feature that a driver gets wrong.
     ///
     /// # Errors
-    /// As there; [`Error::Argument`] for limits below what WebGPU grants everywhere.
+    /// As [`Gpu::new`]; [`Error::Argument`] for limits below the minimum that WebGPU guarantees.
     pub fn with_limits(adapter: &Adapter, limits: &GpuLimits) -> Result<Self> {
         limits.check()?;
         let adapter = adapter::find(adapter)?;
@@ -70,12 +72,14 @@ impl Gpu {
         Ok(Self { info, context })
     }
 
-    /// Whether it has matrix units that kernels use: of 16 by 16 in half precision, summed in single.
+    /// Returns whether kernels use matrix units: products of 16 by 16 matrices of f16 with f32
+    /// sums.
     pub fn has_matrices(&self) -> bool {
         self.context.traits.matrices
     }
 
-    /// All adapters of this machine, software among them, which [`Adapter::Best`] does not choose.
+    /// Returns all adapters of this machine. These include software adapters, which
+    /// [`Adapter::Best`] does not choose.
     pub fn adapters() -> Vec<DeviceInfo> {
         adapter::all().iter().map(adapter::describe).collect()
     }
@@ -128,14 +132,14 @@ impl Backend for Gpu {
         let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
-        // Most of a self-test is the driver's compiler, most of loading the way of the weights.
+        // Side by side: a self-test mostly waits for the driver's compiler, loading for the disk.
         let (tested, executable) = thread::scope(|scope| {
             let (tested_plan, cache_type) = (plan.clone(), cache.cache_type);
             let test = scope.spawn(move || self_test::run(&self.context, &tested_plan, cache_type));
             let executable = GpuExecutable::new(self.context.clone(), plan, weights, cache, bounds, progress);
             (test.join(), executable)
         });
-        // A caller who cancels is not to be sent to another device.
+        // Any other error makes callers try another device, which a cancelled load must not do.
         if let Err(Error::Cancelled) = executable {
             return Err(Error::Cancelled);
         }

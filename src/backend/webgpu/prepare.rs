@@ -93,12 +93,12 @@ pub(super) fn layout(
     cache: &CacheLayout,
 ) -> Result<Layout> {
     let mut frequencies: Vec<Arc<[f32]>> = vec![];
-    let mut block = 64;
+    let mut query_block = 64;
     for step in plan.steps() {
         let properties = step.op.properties();
         let operand = properties.frequencies.map(|index| &step.inputs[index]);
         if let Some(spec) = properties.attention {
-            block = block.min(tiles::prefill(traits, spec.head_dim, cache.cache_type).block());
+            query_block = query_block.min(tiles::prefill(traits, spec.head_dim, cache.cache_type).query_block());
         }
         let row = match operand {
             Some(Operand::Constant(row)) => row.clone(),
@@ -117,7 +117,7 @@ pub(super) fn layout(
     let recurrent = plan.steps().iter().any(|step| step.op.properties().state.is_some());
     let unsplit_positions = tiles::unsplit_positions(traits, cache.cache_type);
     let (max_tokens, groups) = (bounds.max_tokens, cache.groups.clone());
-    Ok(Layout { max_tokens, frequencies, block, unsplit_positions, groups, recurrent })
+    Ok(Layout { max_tokens, frequencies, query_block, unsplit_positions, groups, recurrent })
 }
 
 /// A workgroup has an invocation for each element of a head.
@@ -152,7 +152,7 @@ pub(super) fn make_buffers(
     let bound = programs.iter().flat_map(|program| &program.commands).flat_map(|command| &command.variants);
     let logits = Resource::Slot(plan.logits().slot.index());
     let resources = bound.flat_map(|kernel| kernel.bindings.iter().map(|bound| bound.resource));
-    let fixed = [Resource::Step, Resource::Ids, Resource::Parts, logits];
+    let fixed = [Resource::Step, Resource::Ids, Resource::Partials, logits];
     for resource in resources.chain(fixed) {
         if buffers.get(resource).is_ok()
             || matches!(resource, Resource::Weight(..) | Resource::Cache(_) | Resource::State(_))
@@ -205,7 +205,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             widest.filter(|bytes| *bytes > 0).max().unwrap_or(0)
         }
         Resource::Mixes => bounds.max_tokens * mix_bytes(plan),
-        Resource::Parts | Resource::Finds | Resource::ArgmaxQueue | Resource::Best(_) => 4,
+        Resource::Partials | Resource::ArgmaxCandidates | Resource::ArgmaxId | Resource::Best(_) => 4,
         Resource::Weight(..) | Resource::Cache(_) | Resource::State(_) => 0,
     };
     bytes as u64

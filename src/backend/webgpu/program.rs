@@ -1,89 +1,99 @@
-//! Programs made ready: their pipelines, made when they are first needed, and the buffers that they work in.
+//! Encodes the dispatches of programs. Pipelines and bind groups are created at their first use.
 
 use std::collections::HashMap;
 
 use super::{
     context::{Context, Pipeline},
     kernel::{Kernel, Resource, StepSizes},
+    kernels::RowCount,
     lower::{Command, variant},
     weight_buffers::WeightBuffers,
 };
 use crate::{Error, Result};
 
-/// What the buffers of steps are for.
+/// The usage of the buffers that steps read and write.
 pub(super) const STORAGE: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
 
-/// A dispatch made ready.
-struct PreparedDispatch {
-    pipeline: Pipeline,
-    group: Option<wgpu::BindGroup>,
+/// A kernel of a program: the index of its command, and of its variant there.
+#[derive(Clone, Copy)]
+pub(super) struct KernelIndex {
+    command: usize,
+    variant: usize,
 }
 
-/// Commands, and what has been made ready of them.
+/// The pipeline of a kernel, and the bind group of its buffers if they are bound.
+struct PreparedKernel {
+    pipeline: Pipeline,
+    bind_group: Option<wgpu::BindGroup>,
+}
+
+/// A list of commands, and their kernels as far as they are prepared.
 pub(super) struct GpuProgram {
     pub commands: Vec<Command>,
-    /// By command and variant.
-    ready: Vec<Vec<Option<PreparedDispatch>>>,
+    /// The prepared kernels, by command and variant.
+    prepared: Vec<Vec<Option<PreparedKernel>>>,
 }
 
 impl GpuProgram {
     pub fn new(commands: Vec<Command>) -> Self {
-        let ready = commands.iter().map(|command| command.variants.iter().map(|_| None).collect()).collect();
-        Self { commands, ready }
+        let prepared = commands.iter().map(|command| command.variants.iter().map(|_| None).collect()).collect();
+        Self { commands, prepared }
     }
 
-    /// The commands of a step, with the number of the variant.
-    pub fn for_step(&self, sizes: &StepSizes) -> Vec<(usize, usize)> {
+    /// Returns the kernels that a step of these sizes dispatches, in order.
+    pub fn kernels_of(&self, sizes: &StepSizes) -> Vec<KernelIndex> {
         let commands = self.commands.iter().enumerate();
-        let held = commands.filter(|(_, command)| command.condition.holds(sizes));
-        held.map(|(index, command)| {
-            let rows = if command.by_outputs { sizes.outputs } else { sizes.tokens };
-            (index, if command.variants.len() > 1 { variant(rows) } else { 0 })
-        })
-        .collect()
+        let dispatched = commands.filter(|(_, command)| command.condition.holds(sizes));
+        let index = |(index, command): (usize, &Command)| {
+            let rows = match command.variant_rows {
+                RowCount::Tokens => sizes.tokens,
+                RowCount::Outputs => sizes.outputs,
+            };
+            KernelIndex { command: index, variant: if command.variants.len() > 1 { variant(rows) } else { 0 } }
+        };
+        dispatched.map(index).collect()
     }
 
-    pub fn kernel(&self, (command, variant): (usize, usize)) -> &Kernel {
-        &self.commands[command].variants[variant]
+    pub fn kernel(&self, index: KernelIndex) -> &Kernel {
+        &self.commands[index.command].variants[index.variant]
     }
 
-    /// Forgets how buffers are bound: some have been replaced.
+    pub fn command(&self, index: KernelIndex) -> &Command {
+        &self.commands[index.command]
+    }
+
+    /// Drops all bind groups, so that buffers can be replaced.
     pub fn unbind(&mut self) {
-        for ready in self.ready.iter_mut().flatten().flatten() {
-            ready.group = None;
+        for kernel in self.prepared.iter_mut().flatten().flatten() {
+            kernel.bind_group = None;
         }
     }
 
-    /// The pipeline and the bindings of a dispatch, made now if they were not before.
-    fn ready(
+    /// Returns the pipeline and the bind group of a kernel, which are created if they are missing.
+    fn prepare(
         &mut self,
         context: &Context,
         buffers: &Buffers,
         weight_buffers: &WeightBuffers,
-        at @ (command, variant): (usize, usize),
+        index: KernelIndex,
     ) -> Result<(&wgpu::ComputePipeline, &wgpu::BindGroup)> {
-        if self.ready[command][variant].is_none() {
-            let kernel = self.kernel(at);
+        let KernelIndex { command, variant } = index;
+        if self.prepared[command][variant].is_none() {
+            let kernel = self.kernel(index);
             let pipeline =
                 context.pipeline(self.commands[command].op, &kernel.source(&context.templates)?, &kernel.writes())?;
-            self.ready[command][variant] = Some(PreparedDispatch { pipeline, group: None });
+            self.prepared[command][variant] = Some(PreparedKernel { pipeline, bind_group: None });
         }
         let kernel = &self.commands[command].variants[variant];
-        let Some(ready) = &mut self.ready[command][variant] else { return Err(unready()) };
-        if ready.group.is_none() {
-            ready.group = Some(bind(context, buffers, weight_buffers, kernel, &ready.pipeline)?);
+        let Some(prepared) = &mut self.prepared[command][variant] else { return Err(not_prepared()) };
+        if prepared.bind_group.is_none() {
+            prepared.bind_group = Some(bind(context, buffers, weight_buffers, kernel, &prepared.pipeline)?);
         }
-        ready.group.as_ref().map(|group| (&ready.pipeline.pipeline, group)).ok_or_else(unready)
-    }
-}
-
-impl GpuProgram {
-    pub fn command(&self, (command, _): (usize, usize)) -> &Command {
-        &self.commands[command]
+        prepared.bind_group.as_ref().map(|group| (&prepared.pipeline.pipeline, group)).ok_or_else(not_prepared)
     }
 
-    /// Encodes a step's dispatches; their number.
+    /// Encodes the dispatches of a step, and returns their number.
     pub fn encode(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
@@ -94,38 +104,39 @@ impl GpuProgram {
     ) -> Result<u64> {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         let mut dispatches = 0;
-        for at in self.for_step(sizes) {
-            dispatches += u64::from(self.dispatch(&mut pass, context, buffers, weight_buffers, at, sizes)?);
+        for index in self.kernels_of(sizes) {
+            dispatches += u64::from(self.dispatch(&mut pass, context, buffers, weight_buffers, index, sizes)?);
         }
         Ok(dispatches)
     }
 
-    /// Encodes a dispatch; whether there was anything to do.
+    /// Encodes the dispatch of a kernel, and returns whether it has any workgroups.
     pub fn dispatch(
         &mut self,
         pass: &mut wgpu::ComputePass<'_>,
         context: &Context,
         buffers: &Buffers,
         weight_buffers: &WeightBuffers,
-        at: (usize, usize),
+        index: KernelIndex,
         sizes: &StepSizes,
     ) -> Result<bool> {
-        let groups = self.kernel(at).groups.map(|count| count.of(sizes));
-        let (pipeline, group) = self.ready(context, buffers, weight_buffers, at)?;
-        if groups.contains(&0) {
+        let workgroups = self.kernel(index).workgroups.map(|count| count.of(sizes));
+        let (pipeline, bind_group) = self.prepare(context, buffers, weight_buffers, index)?;
+        if workgroups.contains(&0) {
             return Ok(false);
         }
         pass.set_pipeline(pipeline);
-        pass.set_bind_group(0, group, &[]);
-        pass.dispatch_workgroups(groups[0], groups[1], groups[2]);
+        pass.set_bind_group(0, bind_group, &[]);
+        pass.dispatch_workgroups(workgroups[0], workgroups[1], workgroups[2]);
         Ok(true)
     }
 }
 
-fn unready() -> Error {
-    Error::Graph("a dispatch was not made ready".into())
+fn not_prepared() -> Error {
+    Error::Graph("a kernel was dispatched before it was prepared".into())
 }
 
+/// Creates the bind group of a kernel's buffers.
 fn bind(
     context: &Context,
     buffers: &Buffers,
@@ -146,7 +157,7 @@ fn bind(
         };
         entries.push(wgpu::BindGroupEntry { binding, resource: wgpu::BindingResource::Buffer(buffer) });
     }
-    context.guarded(|device| {
+    context.validated(|device| {
         device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: Some(kernel.name()),
             layout: &pipeline.layout,
@@ -155,7 +166,7 @@ fn bind(
     })
 }
 
-/// The buffers that steps work in.
+/// The buffers that steps read and write, except the buffers of weights.
 #[derive(Default)]
 pub(super) struct Buffers(HashMap<Resource, wgpu::Buffer>);
 
@@ -168,18 +179,23 @@ impl Buffers {
         self.0.insert(resource, buffer);
     }
 
-    /// Bytes of all of them.
+    /// Returns the bytes of all buffers.
     pub fn bytes(&self) -> u64 {
         self.0.values().map(wgpu::Buffer::size).sum()
     }
 }
 
-/// Waits for a buffer, and looks at the beginning of it.
-pub(super) fn read(context: &Context, buffer: &wgpu::Buffer, bytes: u64, look: impl FnOnce(&[u8])) -> Result<()> {
+/// Waits for the device, and passes the first bytes of a mappable buffer to `use_bytes`.
+pub(super) fn read_buffer(
+    context: &Context,
+    buffer: &wgpu::Buffer,
+    bytes: u64,
+    use_bytes: impl FnOnce(&[u8]),
+) -> Result<()> {
     let slice = buffer.slice(..bytes);
     let (sender, receiver) = std::sync::mpsc::channel();
     slice.map_async(wgpu::MapMode::Read, move |result| {
-        // Nobody waits for it where the step has failed by then.
+        // Sending fails if the step failed meanwhile and dropped the receiver.
         let _ = sender.send(result);
     });
     context.wait()?;
@@ -189,7 +205,7 @@ pub(super) fn read(context: &Context, buffer: &wgpu::Buffer, bytes: u64, look: i
         Err(error) => return Err(context.error(error.to_string())),
     }
     let view = slice.get_mapped_range().map_err(|error| context.error(error.to_string()))?;
-    look(&view);
+    use_bytes(&view);
     drop(view);
     buffer.unmap();
     Ok(())

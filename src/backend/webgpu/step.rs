@@ -40,7 +40,7 @@ const RANGE: usize = words_of::<PositionRange>();
 /// Tokens that a recurrence takes together at most. A run of this many tokens is long.
 pub(super) const CHUNK: usize = 32;
 /// Positions that are appended together at most.
-const QUAD: usize = 4;
+const APPEND_RANGE: usize = 4;
 /// Positions that a workgroup attends to for a single token if the sequence has more than one
 /// workgroup attends to alone.
 pub(super) const SPLIT: usize = 256;
@@ -150,7 +150,7 @@ pub(super) struct Layout {
     /// The tables of frequencies, whose angles every record has.
     pub frequencies: Vec<Arc<[f32]>>,
     /// Tokens that attend together.
-    pub block: usize,
+    pub query_block: usize,
     /// Positions that one workgroup attends to alone for a single token.
     pub unsplit_positions: usize,
     /// The groups of layers that have page tables.
@@ -201,8 +201,8 @@ impl Layout {
 pub(super) struct EncodedStep {
     /// The header and the tokens' records.
     records: Vec<u32>,
-    quads: Vec<PositionRange>,
-    blocks: Vec<PositionRange>,
+    append_ranges: Vec<PositionRange>,
+    query_blocks: Vec<PositionRange>,
     runs: Vec<RunRecord>,
     chunks: Vec<ChunkRecord>,
     /// The page tables.
@@ -219,8 +219,8 @@ impl EncodedStep {
             let table = layout.tables_at() + encoded.tables.len();
             encoded.add_tables(layout, run);
             encoded.add_records(layout, step, run, token, table);
-            encoded.add_quads(run, token, table);
-            encoded.add_blocks(layout, run, token, table);
+            encoded.add_append_ranges(run, token, table);
+            encoded.add_query_blocks(layout, run, token, table);
             longest = longest.max(run.start + run.len);
             token += run.len;
         }
@@ -229,8 +229,8 @@ impl EncodedStep {
             tokens: step.tokens.len(),
             outputs: step.outputs.len(),
             splits: if longest <= layout.unsplit_positions { 1 } else { longest.div_ceil(SPLIT) },
-            quads: encoded.quads.len(),
-            blocks: encoded.blocks.len(),
+            append_ranges: encoded.append_ranges.len(),
+            query_blocks: encoded.query_blocks.len(),
             runs: step.runs.len(),
             long_runs,
             chunks: encoded.chunks.len(),
@@ -254,13 +254,13 @@ impl EncodedStep {
     }
 
     /// Returns the bytes of the ranges that are appended.
-    pub fn quads(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.quads)
+    pub fn append_ranges(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.append_ranges)
     }
 
     /// Returns the bytes of the ranges that attend together.
-    pub fn blocks(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.blocks)
+    pub fn query_blocks(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.query_blocks)
     }
 
     /// Returns the bytes of the runs.
@@ -342,13 +342,13 @@ impl EncodedStep {
         }
     }
 
-    /// Adds the ranges that are appended together: they end at multiples of [`QUAD`].
-    fn add_quads(&mut self, run: &Run<'_>, token: usize, table: usize) {
+    /// Adds the ranges that are appended together: they end at multiples of [`APPEND_RANGE`].
+    fn add_append_ranges(&mut self, run: &Run<'_>, token: usize, table: usize) {
         let (start, end) = (run.start, run.start + run.len);
         let mut position = start;
         while position < end {
-            let next = ((position / QUAD + 1) * QUAD).min(end);
-            self.quads.push(PositionRange {
+            let next = ((position / APPEND_RANGE + 1) * APPEND_RANGE).min(end);
+            self.append_ranges.push(PositionRange {
                 first_token: (token + position - start) as u32,
                 tokens: (next - position) as u32,
                 first_position: position as u32,
@@ -358,11 +358,11 @@ impl EncodedStep {
         }
     }
 
-    fn add_blocks(&mut self, layout: &Layout, run: &Run<'_>, token: usize, table: usize) {
-        for first in (0..run.len).step_by(layout.block) {
-            self.blocks.push(PositionRange {
+    fn add_query_blocks(&mut self, layout: &Layout, run: &Run<'_>, token: usize, table: usize) {
+        for first in (0..run.len).step_by(layout.query_block) {
+            self.query_blocks.push(PositionRange {
                 first_token: (token + first) as u32,
-                tokens: layout.block.min(run.len - first) as u32,
+                tokens: layout.query_block.min(run.len - first) as u32,
                 first_position: (run.start + first) as u32,
                 pages: table as u32,
             });

@@ -36,7 +36,7 @@ const PLAIN: Traits = Traits {
     buffer_bytes: 1 << 30,
     alignment: 256,
     timestamps: false,
-    split: 1024,
+    unsplit_positions: 1024,
 };
 
 pub(super) const ADAPTERS: [Traits; 6] = [

@@ -135,7 +135,7 @@ pub(super) enum PrefillShape {
 
 impl PrefillShape {
     /// Returns the tokens that attend together.
-    pub fn block(self) -> usize {
+    pub fn query_block(self) -> usize {
         match self {
             Self::Plain { block, .. } | Self::Coop { block, .. } => block,
         }
@@ -166,7 +166,7 @@ pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Pre
 /// Returns the positions that one workgroup attends to alone for a single token: a word of keys for
 /// each invocation at most.
 pub(super) fn unsplit_positions(traits: &Traits, cache: CacheType) -> usize {
-    (traits.workgroup as usize * elements_per_word(cache)).min(traits.split)
+    (traits.workgroup as usize * elements_per_word(cache)).min(traits.unsplit_positions)
 }
 
 /// Returns the invocations that attend to a single token: as many as keep the parts of scores in the

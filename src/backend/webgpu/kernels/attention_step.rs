@@ -165,7 +165,8 @@ impl Template for AttentionStep {
 
     fn bindings(&self) -> Vec<Binding> {
         let cache = if self.new.is_some() { writes } else { reads };
-        let output = self.output.map_or_else(|| writes("parts", "f32", Resource::Parts), AttentionOutput::binding);
+        let output =
+            self.output.map_or_else(|| writes("partials", "f32", Resource::Partials), AttentionOutput::binding);
         let mut bindings = vec![reads("q", "f32", self.q.rows), cache("cache", "u32", self.cache.pages), output];
         if let Some(new) = self.new {
             bindings.extend([reads("k", "f32", new.k.rows), reads("v", "f32", new.v.rows)]);
@@ -209,6 +210,6 @@ impl Template for AttentionCombine {
     const NAME: &'static str = "attention_combine";
 
     fn bindings(&self) -> Vec<Binding> {
-        vec![reads("parts", "f32", Resource::Parts), self.output.binding()]
+        vec![reads("partials", "f32", Resource::Partials), self.output.binding()]
     }
 }

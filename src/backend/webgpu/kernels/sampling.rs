@@ -42,10 +42,13 @@ impl Template for Argmax {
     fn bindings(&self) -> Vec<Binding> {
         match self.round {
             ArgmaxRound::Shares { logits, .. } => {
-                vec![reads("logits", "f32", logits), writes("chosen", "vec2<u32>", Resource::Finds)]
+                vec![reads("logits", "f32", logits), writes("result", "vec2<u32>", Resource::ArgmaxCandidates)]
             }
             ArgmaxRound::Join => {
-                vec![reads("finds", "vec2<u32>", Resource::Finds), writes("chosen", "u32", Resource::ArgmaxQueue)]
+                vec![
+                    reads("candidates", "vec2<u32>", Resource::ArgmaxCandidates),
+                    writes("result", "u32", Resource::ArgmaxId),
+                ]
             }
         }
     }

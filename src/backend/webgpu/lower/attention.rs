@@ -125,7 +125,7 @@ impl GpuLowering<'_> {
 
     fn append(&mut self, layer: &AttentionOp<'_>, condition: StepCondition, k: Strided, v: Strided) {
         let (cache, append_ranges_at) = (self.paged_cache(layer.spec), self.layout.append_ranges_at());
-        let groups = [Workgroups::Quads, Workgroups::Fixed(layer.spec.kv_heads), Workgroups::Fixed(1)];
+        let groups = [Workgroups::AppendRanges, Workgroups::Fixed(layer.spec.kv_heads), Workgroups::Fixed(1)];
         let kernel = Kernel::new(Append { workgroup: 64, cache, append_ranges_at, k, v }, groups);
         self.push_if(layer.op, condition, kernel);
     }
@@ -191,7 +191,7 @@ impl GpuLowering<'_> {
         let spec = layer.spec;
         let (cache, heads, scores) = (self.paged_cache(spec), spec.heads, spec.scores.into());
         let (query_blocks_at, y) = (self.layout.query_blocks_at(), strided(&layer.output.place));
-        let groups = [Workgroups::Blocks, Workgroups::Fixed(spec.heads), Workgroups::Fixed(1)];
+        let groups = [Workgroups::QueryBlocks, Workgroups::Fixed(spec.heads), Workgroups::Fixed(1)];
         match tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type) {
             PrefillShape::Plain { threads, block } => {
                 Kernel::new(AttentionPrefill { threads, block, query_blocks_at, cache, heads, scores, q, y }, groups)

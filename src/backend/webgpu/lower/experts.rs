@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{Form, Forms, GpuLowering, StepOutput, count, grouped::Grouped, place, slot, stride, strided};
+use super::{Form, Forms, GpuLowering, StepOutput, grouped::Grouped, place, slot, stride, strided, workgroups};
 use crate::{
     Error, Result,
     backend::webgpu::{
@@ -87,7 +87,7 @@ impl GpuLowering<'_> {
             selected: list.map(BoundBuffer),
             y,
         };
-        Kernel::new(route, [count(x.shape.rows, 1), Workgroups::Fixed(1), Workgroups::Fixed(1)])
+        Kernel::new(route, [workgroups(x.shape.rows, 1), Workgroups::Fixed(1), Workgroups::Fixed(1)])
     }
 
     pub(super) fn experts(
@@ -163,12 +163,13 @@ impl GpuLowering<'_> {
         let units = half.stacks[0].matrix.units;
         let shape = tiles::gemv(self.traits, units, ffn, writes_q8.then_some(1), 2);
         let mut kernel = self.half(half, shape, (!writes_q8).then_some(Resource::Slots(0)), false);
-        kernel.x_q8 = kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending.get(&x.slot.index()).copied(), ..x_q8 });
+        kernel.x_q8 =
+            kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending_norms.get(&x.slot.index()).copied(), ..x_q8 });
         kernel.finish = Finish::Glu { function: Function(half.spec.activation) };
         kernel.y_q8 = writes_q8.then_some(Q8Output { blocks: ffn / UNIT, norm: None, rows: Resource::SlotQ8 });
         let groups = [
             Workgroups::Fixed(ffn.div_ceil(shape.group_rows())),
-            count(x.shape.rows, 1),
+            workgroups(x.shape.rows, 1),
             Workgroups::Fixed(half.spec.top_k),
         ];
         Kernel::new(kernel, groups)
@@ -180,7 +181,7 @@ impl GpuLowering<'_> {
         let shape = tiles::gemv(self.traits, matrix.units, *rows, None, 1);
         let kernel = self.half(half, shape, Some(slot(out)), true);
         let groups =
-            [Workgroups::Fixed(rows.div_ceil(shape.group_rows())), count(out.shape.rows, 1), Workgroups::Fixed(1)];
+            [Workgroups::Fixed(rows.div_ceil(shape.group_rows())), workgroups(out.shape.rows, 1), Workgroups::Fixed(1)];
         Kernel::new(kernel, groups)
     }
 

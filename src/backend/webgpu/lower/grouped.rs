@@ -5,10 +5,10 @@
 //! slots are multiplied as tiles of tokens are otherwise.
 
 use super::{
-    Form, Forms, GpuLowering, StepOutput, count,
+    Form, Forms, GpuLowering, StepOutput,
     experts::Stacked,
     rows::{RowOp, RowTarget},
-    stride, strided,
+    stride, strided, workgroups,
 };
 use crate::{
     backend::webgpu::{
@@ -89,8 +89,11 @@ impl GpuLowering<'_> {
             y: strided(&output.place),
             selected: layer.selected,
         };
-        let groups =
-            [Workgroups::Fixed(output.place.shape.width.div_ceil(64)), count(x.shape.rows, 1), Workgroups::Fixed(1)];
+        let groups = [
+            Workgroups::Fixed(output.place.shape.width.div_ceil(64)),
+            workgroups(x.shape.rows, 1),
+            Workgroups::Fixed(1),
+        ];
         self.push(op, Kernel::new(combine, groups));
         self.convert(op, output);
     }

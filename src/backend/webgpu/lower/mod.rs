@@ -1,9 +1,9 @@
-//! Translates a plan into two programs of kernels: one for steps of few tokens, which read all
-//! weights for little arithmetic, and one for steps of many.
+//! Translates a plan into two programs of kernels: one for steps of up to 16 tokens, which are
+//! limited by reading the weights, and one for longer steps, which are limited by arithmetic.
 //!
-//! A value can be kept in several forms: f32, int8 for products with quantized matrices, f16 for
-//! matrix units. Readers say which forms they want. The kernel that makes a value writes them, or a
-//! `rows` kernel after it does.
+//! A value is stored in one or several forms: f32, int8 for products with quantized matrices, f16
+//! for matrix units. The steps that read a value determine its forms. The kernel that computes the
+//! value writes them, or a `rows` kernel after it converts them.
 
 mod attention;
 mod experts;
@@ -24,7 +24,7 @@ use std::{
 use super::{
     context::Traits,
     kernel::{Kernel, Resource, StepCondition, Workgroups},
-    kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, Strided},
+    kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, RowCount, Strided},
     step::Layout,
     weight_buffers::{GpuMatrix, WeightBuffers},
 };
@@ -36,45 +36,46 @@ use crate::{
     weights::TensorSlice,
 };
 
-/// The most tokens of the program for few.
+/// The largest number of rows that `matmul_few` multiplies, and of tokens in the first program.
 pub(super) const GEMV_ROWS: usize = 16;
 
-/// How rows are kept.
+/// A storage form of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
-    /// As f32.
+    /// f32.
     F32,
-    /// As int8 in blocks of 32.
+    /// int8 in blocks of 32 elements.
     Q8,
-    /// As f16.
+    /// f16 with a scale for each row.
     F16,
-    /// As the list of a row's experts, of which there are at most this many.
+    /// A list of the row's active experts, with at most this many entries.
     Selected(usize),
 }
 
 type Forms = BTreeSet<Form>;
 
-/// A dispatch, with variants for 1, 2, 4 and more rows where it has them.
+/// A dispatch: one kernel, or variants of it for 1, 2, 4 and more rows.
 #[derive(Debug)]
 pub(super) struct Command {
     /// The name of the op in profiles.
     pub op: &'static str,
-    /// The number of the plan's step that it is a part of.
+    /// The index of the plan's step that the command is part of.
     pub step: usize,
     pub condition: StepCondition,
     pub variants: Vec<Kernel>,
-    /// Whether the variant goes by outputs rather than tokens.
-    pub by_outputs: bool,
+    /// The rows whose number selects the variant.
+    pub variant_rows: RowCount,
 }
 
 impl Command {
-    /// A kernel of every step, whatever its rows.
+    /// Returns the command of a kernel that every step dispatches.
     pub fn always(op: &'static str, kernel: Kernel) -> Self {
-        Self { op, step: 0, condition: StepCondition::Always, variants: vec![kernel], by_outputs: false }
+        let (condition, variant_rows) = (StepCondition::Always, RowCount::Tokens);
+        Self { op, step: 0, condition, variants: vec![kernel], variant_rows }
     }
 }
 
-/// Everything that lowering looks at, and the commands so far.
+/// The inputs of lowering, and the commands so far.
 pub(super) struct GpuLowering<'a> {
     pub plan: &'a Plan,
     pub weight_buffers: &'a mut WeightBuffers,
@@ -84,17 +85,18 @@ pub(super) struct GpuLowering<'a> {
     pub vectors: &'a HashMap<TensorSlice, Arc<[f32]>>,
     /// Whether steps have at most [`GEMV_ROWS`] tokens.
     pub small_steps: bool,
-    /// Whether steps may have more outputs than that.
+    /// Whether steps may have more than [`GEMV_ROWS`] outputs.
     pub gemm_outputs: bool,
-    wanted: Vec<Vec<Forms>>,
-    /// The number of the plan's step that is being lowered.
+    /// The forms of each output of each step of the plan.
+    forms: Vec<Vec<Forms>>,
+    /// The index of the plan's step that is being lowered.
     step: usize,
-    /// Slots whose int8 rows still lack the division of a norm.
-    pending: HashMap<usize, PendingNorm>,
+    /// Slots whose int8 rows are not yet divided by the root mean square of their norm.
+    pending_norms: HashMap<usize, PendingNorm>,
     commands: Vec<Command>,
 }
 
-/// A result of a plan's step.
+/// An output of a plan's step, and the forms in which it is stored.
 struct StepOutput {
     place: Place,
     forms: Forms,
@@ -109,7 +111,7 @@ impl<'a> GpuLowering<'a> {
         layout: &'a Layout,
         vectors: &'a HashMap<TensorSlice, Arc<[f32]>>,
     ) -> Self {
-        let (wanted, pending, commands) = (vec![], HashMap::new(), vec![]);
+        let (forms, pending_norms, commands) = (vec![], HashMap::new(), vec![]);
         let (small_steps, gemm_outputs) = (true, false);
         Self {
             plan,
@@ -120,19 +122,19 @@ impl<'a> GpuLowering<'a> {
             vectors,
             small_steps,
             gemm_outputs,
-            wanted,
+            forms,
             step: 0,
-            pending,
+            pending_norms,
             commands,
         }
     }
 
-    /// The commands of one program.
+    /// Returns the commands of one program.
     pub fn program(mut self, small_steps: bool, gemm_outputs: bool) -> Result<Vec<Command>> {
         (self.small_steps, self.gemm_outputs) = (small_steps, gemm_outputs);
-        self.wanted = self.wanted_forms()?;
+        self.forms = self.forms_of_outputs()?;
         for (index, step) in self.plan.steps().iter().enumerate() {
-            let forms = std::mem::take(&mut self.wanted[index]);
+            let forms = std::mem::take(&mut self.forms[index]);
             self.step = index;
             let outputs: Vec<_> =
                 step.outputs.iter().zip(forms).map(|(place, forms)| StepOutput { place: *place, forms }).collect();
@@ -143,7 +145,7 @@ impl<'a> GpuLowering<'a> {
 
     fn lower(&mut self, step: &PlanStep, outputs: &[StepOutput]) -> Result<()> {
         for output in outputs {
-            self.pending.remove(&output.place.slot.index());
+            self.pending_norms.remove(&output.place.slot.index());
         }
         self.compute(step, outputs)?;
         // `Route` writes its list itself.
@@ -187,31 +189,31 @@ impl<'a> GpuLowering<'a> {
         }
     }
 
-    /// By step and result, the forms that its readers want.
-    fn wanted_forms(&self) -> Result<Vec<Vec<Forms>>> {
+    /// Returns the forms that the readers of each output of each step need.
+    fn forms_of_outputs(&self) -> Result<Vec<Vec<Forms>>> {
         let steps = self.plan.steps();
-        let mut wanted: Vec<Vec<Forms>> = steps.iter().map(|step| vec![Forms::new(); step.outputs.len()]).collect();
+        let mut forms: Vec<Vec<Forms>> = steps.iter().map(|step| vec![Forms::new(); step.outputs.len()]).collect();
         let mut makers: HashMap<usize, (usize, usize)> = HashMap::new();
         for (index, step) in steps.iter().enumerate() {
             for (operand, input) in step.inputs.iter().enumerate() {
                 let Operand::Slot(place) = input else { continue };
                 let (step_of, output) = makers[&place.slot.index()];
-                let forms = self.forms_read(step, operand)?;
-                // A list is made of rows of f32, but for that of `Route`.
-                if forms.iter().any(|form| matches!(form, Form::Selected(_)))
+                let read = self.forms_read(step, operand)?;
+                // Lists are made from rows of f32, except by `Route`, which writes its list itself.
+                if read.iter().any(|form| matches!(form, Form::Selected(_)))
                     && !matches!(steps[step_of].op, Op::Route { .. })
                 {
-                    wanted[step_of][output].insert(Form::F32);
+                    forms[step_of][output].insert(Form::F32);
                 }
-                wanted[step_of][output].extend(forms);
+                forms[step_of][output].extend(read);
             }
             for (output, place) in step.outputs.iter().enumerate() {
                 makers.insert(place.slot.index(), (index, output));
             }
         }
         let (step, output) = makers[&self.plan.logits().slot.index()];
-        wanted[step][output].insert(Form::F32);
-        Ok(wanted)
+        forms[step][output].insert(Form::F32);
+        Ok(forms)
     }
 
     fn forms_read(&self, step: &PlanStep, operand: usize) -> Result<Forms> {
@@ -236,7 +238,7 @@ impl<'a> GpuLowering<'a> {
         }
     }
 
-    /// Whether a value has at most [`GEMV_ROWS`] rows.
+    /// Returns whether a value has at most [`GEMV_ROWS`] rows.
     fn is_gemv(&self, rows: Rows) -> bool {
         match rows {
             Rows::Outputs => !self.gemm_outputs,
@@ -252,7 +254,7 @@ impl<'a> GpuLowering<'a> {
         found.cloned().ok_or_else(|| Error::Graph("a product's matrix is no weight".into()))
     }
 
-    /// Returns a row of numbers, whether it is a constant or a weight.
+    /// Returns the vector of a constant or of a weight with one row.
     fn vector(&self, operand: &Operand) -> Result<Arc<[f32]>> {
         match operand {
             Operand::Constant(row) => Ok(row.clone()),
@@ -266,7 +268,7 @@ impl<'a> GpuLowering<'a> {
         Ok(self.weight_buffers.place_vector(self.traits, row).into())
     }
 
-    /// Makes the rotation of heads by a table of frequencies.
+    /// Returns the parameters of the rotation of heads by a table of frequencies.
     fn rotation(&self, spec: &RopeSpec, frequencies: &Operand) -> Result<Rotation> {
         let row = self.vector(frequencies)?;
         let table = self.layout.frequencies.iter().position(|known| *known == row).ok_or_else(not_computed)?;
@@ -282,13 +284,19 @@ impl<'a> GpuLowering<'a> {
     }
 
     fn push_if(&mut self, op: &'static str, condition: StepCondition, kernel: Kernel) {
-        self.commands.push(Command { op, step: self.step, condition, variants: vec![kernel], by_outputs: false });
+        self.commands.push(Command {
+            op,
+            step: self.step,
+            condition,
+            variants: vec![kernel],
+            variant_rows: RowCount::Tokens,
+        });
     }
 
-    /// Writes rows of f32 in the other forms that are wanted.
+    /// Converts an output in f32 to its int8 and f16 forms, if it has them.
     fn convert(&mut self, op: &'static str, output: &StepOutput) {
-        let written = |form: &Form| !matches!(form, Form::F32 | Form::Selected(_));
-        let forms: Forms = output.forms.iter().copied().filter(written).collect();
+        let converted = |form: &Form| matches!(form, Form::Q8 | Form::F16);
+        let forms: Forms = output.forms.iter().copied().filter(converted).collect();
         if !forms.is_empty() {
             let output = StepOutput { place: output.place, forms };
             self.rows(op, rows::RowOp::Copy(strided(&output.place)), &output, None, None);
@@ -296,13 +304,13 @@ impl<'a> GpuLowering<'a> {
     }
 }
 
-/// Returns the elements from the start of a value's row to the start of the next: a multiple of
-/// what products read at a time.
+/// Returns the elements from the start of a value's row to the start of the next: a multiple of 64,
+/// the elements that products read at a time.
 pub(super) fn stride(place: &Place) -> usize {
     place.shape.width.next_multiple_of(64)
 }
 
-/// Returns a value's rows of f32.
+/// Returns the buffer of a value's f32 rows, and their stride.
 fn strided(place: &Place) -> Strided {
     Strided { stride: stride(place), rows: slot(place) }
 }
@@ -322,11 +330,11 @@ fn not_computed() -> Error {
     Error::Graph("an operand is not of the kind that its op reads".into())
 }
 
-/// Returns the workgroups of one for every `by` rows.
-fn count(rows: Rows, by: usize) -> Workgroups {
+/// Returns one workgroup for each group of `group` rows.
+fn workgroups(rows: Rows, group: usize) -> Workgroups {
     match rows {
-        Rows::Tokens => Workgroups::Tokens(by),
-        Rows::Outputs => Workgroups::Outputs(by),
-        Rows::Fixed(rows) => Workgroups::Fixed(rows.div_ceil(by)),
+        Rows::Tokens => Workgroups::Tokens(group),
+        Rows::Outputs => Workgroups::Outputs(group),
+        Rows::Fixed(rows) => Workgroups::Fixed(rows.div_ceil(group)),
     }
 }

@@ -1,6 +1,6 @@
 //! Ops on rows: lookups, norms, selections, sums, and the forms that their readers want.
 
-use super::{Form, Forms, GpuLowering, StepOutput, count, place, slot, stride, strided};
+use super::{Form, Forms, GpuLowering, StepOutput, place, slot, stride, strided, workgroups};
 use crate::{
     Result,
     backend::webgpu::{
@@ -73,7 +73,7 @@ impl<'a> RowTarget<'a> {
         let number = output.place.slot.index();
         let y = strided(&output.place);
         let y_f16 = F16Output { stride: y.stride, rows: Resource::F16(number), scales: Resource::F16Scale(number) };
-        let count = count(output.place.shape.rows, 1);
+        let count = workgroups(output.place.shape.rows, 1);
         Self { forms: &output.forms, width: output.place.shape.width, count, y, y_q8: Resource::Q8(number), y_f16 }
     }
 }
@@ -129,7 +129,7 @@ impl GpuLowering<'_> {
             rotation,
             records: self.records(),
         };
-        Kernel::new(heads, [Workgroups::Fixed(x.shape.width / head_dim), count(rows, 1), Workgroups::Fixed(1)])
+        Kernel::new(heads, [Workgroups::Fixed(x.shape.width / head_dim), workgroups(rows, 1), Workgroups::Fixed(1)])
     }
 
     pub(super) fn add_rms_norm(
@@ -256,6 +256,6 @@ impl GpuLowering<'_> {
 pub(super) fn elementwise(op: ElementOp, a: Strided, y: Strided, width: usize, rows: Rows) -> Kernel {
     let workgroup = 64;
     let a = Some(a).filter(|a| a.rows != y.rows);
-    let groups = [Workgroups::Fixed(width.div_ceil(workgroup)), count(rows, 1), Workgroups::Fixed(1)];
+    let groups = [Workgroups::Fixed(width.div_ceil(workgroup)), workgroups(rows, 1), Workgroups::Fixed(1)];
     Kernel::new(ElementwiseKernel { workgroup, width, op, a, y }, groups)
 }

@@ -16,7 +16,7 @@ use self::{
     needs::{AttentionSample, Needs, needs},
 };
 use super::{
-    best::MOST,
+    best::MAX_COUNT,
     context::{Context, lock},
     lower::GEMV_ROWS,
     step::{CHUNK, SPLIT},
@@ -116,12 +116,12 @@ fn choices(context: &Arc<Context>) -> Result<f64> {
     cache.extend(sequence, 1)?;
     let pages = cache.pages(sequence)?;
     let run = Run { len: 1, start: 0, pages, state: None };
-    let best = executable.best(&Step { tokens: &[0], runs: &[run], outputs: &[0], copies: &[] }, MOST)?;
+    let best = executable.best(&Step { tokens: &[0], runs: &[run], outputs: &[0], copies: &[] }, MAX_COUNT)?;
     let best: Vec<_> = best.unwrap_or_default().iter().map(|token| token.id).collect();
     let Some(ahead) = executable.ahead() else { return Ok(f64::NAN) };
     ahead.start(Some(0), run, &[])?;
     let first = ahead.take()?;
-    Ok(if best == ids[..MOST] && first == Some(ids[0]) { 0.0 } else { f64::NAN })
+    Ok(if best == ids[..MAX_COUNT] && first == Some(ids[0]) { 0.0 } else { f64::NAN })
 }
 
 fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Products of many rows.
 
-use super::{Form, GpuLowering, PartProduct, count};
+use super::{Form, GpuLowering, PartProduct, workgroups};
 use crate::{
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
@@ -30,7 +30,7 @@ impl GpuLowering<'_> {
         };
         let number = x.slot.index();
         let f16 = (form == Form::F16).then_some((patch, [Resource::F16(number), Resource::F16Scale(number)]));
-        let groups = [count(x.shape.rows, tile.tokens), Workgroups::Fixed(blocks), Workgroups::Fixed(1)];
+        let groups = [workgroups(x.shape.rows, tile.tokens), Workgroups::Fixed(blocks), Workgroups::Fixed(1)];
         self.tiled(product, f16, slot(x), groups)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Command, GpuLowering, PartProduct, count, parts};
+use super::{Command, GpuLowering, PartProduct, parts, workgroups};
 use crate::{
     Result,
     backend::webgpu::{
@@ -12,7 +12,6 @@ use crate::{
         tiles::{self, GemvShape},
         weight_buffers::GpuMatrix,
     },
-    graph::Rows,
     plan::Place,
 };
 
@@ -47,8 +46,14 @@ impl GpuLowering<'_> {
         let at_once = if glu { 2 } else { tiles::MAX_PARTS };
         for products in products.chunks(at_once) {
             let variants = TOKENS.iter().map(|tokens| self.variant(x, products, finish, q8, *tokens)).collect();
-            let by_outputs = x.shape.rows == Rows::Outputs;
-            self.commands.push(Command { op, step: self.step, condition: StepCondition::Always, variants, by_outputs });
+            let variant_rows = x.shape.rows.into();
+            self.commands.push(Command {
+                op,
+                step: self.step,
+                condition: StepCondition::Always,
+                variants,
+                variant_rows,
+            });
         }
         Ok(())
     }
@@ -77,7 +82,7 @@ impl GpuLowering<'_> {
         let blocks = if glu { parts[0].end_block } else { blocks };
         let coded = |coded: bool| products.iter().any(|product| product.matrix.planes().coded == coded);
         let number = x.slot.index();
-        let q8_input = Q8Input { norm: self.pending.get(&number).copied(), rows: Resource::Q8(number) };
+        let q8_input = Q8Input { norm: self.pending_norms.get(&number).copied(), rows: Resource::Q8(number) };
         let kernel = MatMulFew {
             shape,
             subgroup: self.traits.subgroup,
@@ -92,7 +97,7 @@ impl GpuLowering<'_> {
             y_q8: q8.map(|Q8Result { rows, blocks, norm }| Q8Output { blocks, norm: norm.map(BoundBuffer), rows }),
             experts: None,
         };
-        Kernel::new(kernel, [Workgroups::Fixed(blocks), count(x.shape.rows, tokens), Workgroups::Fixed(1)])
+        Kernel::new(kernel, [Workgroups::Fixed(blocks), workgroups(x.shape.rows, tokens), Workgroups::Fixed(1)])
     }
 }
 

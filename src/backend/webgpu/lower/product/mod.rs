@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use self::gemv::Q8Result;
 use super::{
-    Command, Form, Forms, GpuLowering, StepOutput, count, place,
+    Command, Form, Forms, GpuLowering, StepOutput, place,
     rows::{RowOp, elementwise},
-    strided,
+    strided, workgroups,
 };
 use crate::{
     Error, Result,
@@ -70,7 +70,7 @@ impl GpuLowering<'_> {
             let q8 = Q8Result { rows: Resource::Q8(number), blocks: width / UNIT, norm: Some(weights) };
             self.gemv(op, &x, &matrices, &[out], finish, Some(q8))?;
             let pending = PendingNorm { eps: F32(eps), reciprocal: F32(1.0 / width as f32) };
-            self.pending.insert(number, pending);
+            self.pending_norms.insert(number, pending);
         } else {
             self.multiply(op, &x, &matrices, &[out], finish)?;
             let norm = Norm::new(width, eps, weights);

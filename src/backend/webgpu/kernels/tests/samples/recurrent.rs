@@ -13,7 +13,8 @@ use crate::backend::webgpu::{
 
 fn runs() -> RunTable {
     let (frequencies, groups) = (vec![], vec![]);
-    let layout = Layout { max_tokens: 64, frequencies, block: 32, unsplit_positions: 1024, groups, recurrent: true };
+    let layout =
+        Layout { max_tokens: 64, frequencies, query_block: 32, unsplit_positions: 1024, groups, recurrent: true };
     RunTable::from(&layout)
 }
 
