@@ -4,6 +4,6 @@
 //   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
-    let d = half_of(small{{matrix.number}}[{{matrix.at[1]}}u + i / 2u], i);
+    let d = half_of(small{{matrix.number}}[{{matrix.planes[1]}}u + i / 2u], i);
     return looked_up(four_bits(wide{{matrix.number}}[i], vec2(d), vec2(0.0)), UNEVEN);
 }

@@ -4,6 +4,6 @@
 //   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
-    let dm = unpack2x16float(small{{matrix.number}}[{{matrix.at[1]}}u + i]);
+    let dm = unpack2x16float(small{{matrix.number}}[{{matrix.planes[1]}}u + i]);
     return four_bits(wide{{matrix.number}}[i], dm.xx, -dm.yy);
 }

@@ -4,7 +4,7 @@
 //   matrix: MatrixPlanes - the matrix
 fn unit{{matrix.number}}(row: u32, u: u32) -> Unit {
     let i = row * {{matrix.units}}u + u;
-    let d = half_of(small{{matrix.number}}[{{matrix.at[2]}}u + i / 2u], i);
+    let d = half_of(small{{matrix.number}}[{{matrix.planes[2]}}u + i / 2u], i);
     let low = four_bits(wide{{matrix.number}}[i], vec2(d), vec2(16.0 * d));
-    return with_fifth_bit(low, small{{matrix.number}}[{{matrix.at[1]}}u + i]);
+    return with_fifth_bit(low, small{{matrix.number}}[{{matrix.planes[1]}}u + i]);
 }

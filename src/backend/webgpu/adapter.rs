@@ -1,4 +1,4 @@
-//! The adapters of this machine, and how one is chosen and opened.
+//! Lists the adapters of this machine, chooses one, and opens it.
 
 use super::{
     context::{Context, Traits},
@@ -9,28 +9,30 @@ use crate::{
     backend::{Adapter, DeviceInfo},
 };
 
-/// Workgroups are not made larger than this, where an adapter could.
+/// Largest number of invocations in a workgroup that kernels use.
 const MAX_WORKGROUP: u32 = 1024;
-/// Several workgroups, and one more dispatch to join what they find, pay where there are more positions than these.
+/// Largest number of cached positions that one workgroup attends to: for more, several workgroups
+/// and a dispatch that merges their results are faster.
 const MAX_UNSPLIT: usize = 1024;
-/// Weights lie in buffers below this size: larger ones fail on some drivers.
+/// Largest size in bytes of a buffer of weights: some drivers fail with larger ones.
 const MAX_BUFFER: u64 = (1 << 30) - 4096;
 
-/// All adapters of the machine.
+/// Returns all adapters of the machine.
 pub(super) fn all() -> Vec<wgpu::Adapter> {
     pollster::block_on(instance().enumerate_adapters(wgpu::Backends::all()))
 }
 
-/// What kernels may use at most of what an adapter has.
+/// Upper limits of the adapter's features that kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuLimits {
-    /// Invocations in a workgroup, at least 256.
+    /// Largest number of invocations in a workgroup; at least 256.
     pub workgroup: u32,
-    /// Bytes of a buffer that a kernel sees, at least 262,144: larger tensors are split by rows.
+    /// Largest size in bytes of a binding, the range of a buffer that a kernel sees; at least
+    /// 262,144. Larger tensors are split by rows.
     pub binding_bytes: u64,
-    /// Whether invocations exchange values within subgroups.
+    /// Whether kernels may use subgroup operations.
     pub subgroups: bool,
-    /// Whether matrix units are used.
+    /// Whether kernels may use matrix units.
     pub matrices: bool,
 }
 
@@ -50,7 +52,7 @@ impl GpuLimits {
     }
 }
 
-/// What is said of an adapter.
+/// Returns the public description of an adapter.
 pub(super) fn describe(adapter: &wgpu::Adapter) -> DeviceInfo {
     let info = adapter.get_info();
     let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
@@ -59,10 +61,10 @@ pub(super) fn describe(adapter: &wgpu::Adapter) -> DeviceInfo {
     DeviceInfo { name: info.name.clone(), details, threads: 1, memory: memory(adapter), fallback: None }
 }
 
-/// Finds the adapter.
+/// Finds the requested adapter.
 ///
 /// # Errors
-/// [`Error::NoDevice`] where there is none.
+/// [`Error::NoDevice`] if this machine has no such adapter.
 pub(super) fn find(wanted: &Adapter) -> Result<wgpu::Adapter> {
     let adapters = all();
     let known: Vec<_> = adapters.iter().map(|adapter| (describe(adapter), is_software(adapter))).collect();
@@ -76,7 +78,8 @@ pub(super) fn find(wanted: &Adapter) -> Result<wgpu::Adapter> {
     found.ok_or_else(|| Error::NoDevice(not_found(wanted, &known)))
 }
 
-/// Says that the adapter is not among the `known` ones, which come with whether they are software.
+/// Returns the message that no adapter is `wanted`. `known` are the adapters of this machine, each
+/// with whether it is software.
 fn not_found(wanted: &Adapter, known: &[(DeviceInfo, bool)]) -> String {
     let names: Vec<_> = known.iter().map(|(info, _)| format!("{} ({})", info.name, info.details)).collect();
     let names = if names.is_empty() { "none".into() } else { names.join("; ") };
@@ -97,8 +100,8 @@ fn is_software(adapter: &wgpu::Adapter) -> bool {
     adapter.get_info().device_type == wgpu::DeviceType::Cpu
 }
 
-/// The larger the better; 0 for what is no GPU. Where a GPU is there by several ways, DX12 comes last, whose compiler may
-/// be one without subgroups.
+/// Returns the rank of an adapter: the best has the largest, and software has 0. If several
+/// interfaces have the same GPU, DX12 ranks last, because its compiler may lack subgroups.
 fn rank(adapter: &wgpu::Adapter) -> u32 {
     let info = adapter.get_info();
     let kind = match info.device_type {
@@ -111,10 +114,10 @@ fn rank(adapter: &wgpu::Adapter) -> u32 {
     2 * kind + u32::from(info.backend != wgpu::Backend::Dx12)
 }
 
-/// Opens an adapter with all that kernels can make use of.
+/// Opens an adapter with all features that kernels can use and `allowed` permits.
 ///
 /// # Errors
-/// [`Error::Device`] where the driver refuses.
+/// [`Error::Device`] if the driver refuses.
 pub(super) fn open(adapter: &wgpu::Adapter, allowed: &GpuLimits) -> Result<Context> {
     let info = adapter.get_info();
     let has = adapter.features();
@@ -124,12 +127,13 @@ pub(super) fn open(adapter: &wgpu::Adapter, allowed: &GpuLimits) -> Result<Conte
         && allowed.subgroups
         && has.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16)
         && info.subgroup_min_size == info.subgroup_max_size
-        && adapter.cooperative_matrix_properties().iter().any(is_half_by_half);
+        && adapter.cooperative_matrix_properties().iter().any(is_f16_16x16);
     let mut features = has & used;
     let mut experimental = wgpu::ExperimentalFeatures::disabled();
     if matrices {
         features |= wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
-        // SAFETY: of what is experimental, kernels use matrices alone, and the self-test holds them to known results.
+        // SAFETY: the only experimental feature that kernels use is matrices, and the self-test
+        // compares their results with known ones.
         experimental = unsafe { wgpu::ExperimentalFeatures::enabled() };
     }
     let limits = adapter.limits();
@@ -163,18 +167,18 @@ pub(super) fn open(adapter: &wgpu::Adapter, allowed: &GpuLimits) -> Result<Conte
     Context::new(info.name, device, queue, traits)
 }
 
-/// The bytes of the largest heap of a device's own memory, which Vulkan alone tells.
+/// Returns the bytes of the largest heap of device memory. Only Vulkan reports it.
 #[cfg(all(feature = "wgpu", not(target_vendor = "apple")))]
 fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     /// `VK_MEMORY_HEAP_DEVICE_LOCAL_BIT`.
     const DEVICE_LOCAL: u32 = 1;
-    // SAFETY: the handles are used while the adapter lives, and only asked.
+    // SAFETY: the handles are used while the adapter exists, and only for queries.
     unsafe {
         let vulkan = adapter.as_hal::<wgpu::hal::api::Vulkan>()?;
         let instance = vulkan.shared_instance().raw_instance();
         let properties = instance.get_physical_device_memory_properties(vulkan.raw_physical_device());
-        let own = properties.memory_heaps_as_slice().iter().filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0);
-        own.map(|heap| heap.size).max()
+        let local = properties.memory_heaps_as_slice().iter().filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0);
+        local.map(|heap| heap.size).max()
     }
 }
 
@@ -183,7 +187,8 @@ fn memory(_: &wgpu::Adapter) -> Option<u64> {
     None
 }
 
-fn is_half_by_half(shape: &wgpu::CooperativeMatrixProperties) -> bool {
+/// Returns whether the shape is a product of 16 by 16 matrices of f16 with f32 sums.
+fn is_f16_16x16(shape: &wgpu::CooperativeMatrixProperties) -> bool {
     let sizes = [shape.m_size, shape.n_size, shape.k_size];
     sizes == [16; 3]
         && shape.ab_type == wgpu::CooperativeScalarType::F16
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_gpu_is_reported_with_what_helps() {
+    fn error_of_a_missing_gpu_says_what_helps() {
         let software = info("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan, llvmpipe Mesa 22.3.6, software");
         let error = not_found(&Adapter::Best, &[(software.clone(), true)]);
         assert!(error.contains("only software that emulates one: llvmpipe (LLVM 15.0.6"), "{error}");

@@ -1,4 +1,5 @@
-//! What a plan needs before its first step: places for its weights, and the buffers that its steps work in.
+//! Prepares a plan for its first step: places its weights, lays out the step's buffer, and allocates
+//! the buffers of its values.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,10 +22,11 @@ use crate::{
     weights::{TensorSlice, Weights},
 };
 
-/// Rows that tiled products read beyond those that there are.
+/// Rows to whose multiple buffers of f16 are padded, because products of matrix units read whole
+/// tiles.
 const TILE: usize = 256;
 
-/// The vectors that a plan reads, by tensor.
+/// Returns the vectors that a plan reads, by tensor.
 pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<TensorSlice, Arc<[f32]>>> {
     let mut vectors = HashMap::new();
     for step in plan.steps() {
@@ -37,7 +39,7 @@ pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<TensorSl
                 continue;
             }
             if matches!(step.op, Op::ShortConv(_)) {
-                vectors.insert(slice.clone(), whole(weights, slice, [rows, shape.width])?);
+                vectors.insert(slice.clone(), dequantized(weights, slice, rows, shape.width)?);
             } else if step.op != Op::Embed && rows == 1 {
                 vectors.insert(slice.clone(), Arc::from(weights.vector(slice, shape.width)?));
             }
@@ -46,15 +48,15 @@ pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<TensorSl
     Ok(vectors)
 }
 
-/// A small matrix, row by row.
-fn whole(weights: &Weights, slice: &TensorSlice, shape: [usize; 2]) -> Result<Arc<[f32]>> {
-    let weight = weights.get(slice, &shape)?;
-    let mut elements = vec![0.0; shape.iter().product()];
+/// Returns the elements of a small matrix, row by row.
+fn dequantized(weights: &Weights, slice: &TensorSlice, rows: usize, columns: usize) -> Result<Arc<[f32]>> {
+    let weight = weights.get(slice, &[rows, columns])?;
+    let mut elements = vec![0.0; rows * columns];
     quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut elements)?;
     Ok(elements.into())
 }
 
-/// Gives every matrix its place; their tensors and shapes.
+/// Reserves a place for every matrix, and returns their tensors and shapes `[rows, columns]`.
 pub(super) fn place_matrices(
     traits: &Traits,
     plan: &Plan,
@@ -78,13 +80,14 @@ pub(super) fn place_matrices(
             if weight.dtype != *dtype {
                 return Err(Error::tensor(slice, format!("is stored as {}, but the graph has {dtype}", weight.dtype)));
             }
-            weight_buffers.place(traits, &weight, [rows, shape.width])?;
+            weight_buffers.place_matrix(traits, &weight, rows, shape.width)?;
             matrices.push((slice.clone(), [rows, shape.width]));
         }
     }
     Ok(matrices)
 }
 
+/// Returns the layout of the step's buffer.
 pub(super) fn layout(
     traits: &Traits,
     plan: &Plan,
@@ -120,7 +123,10 @@ pub(super) fn layout(
     Ok(Layout { max_tokens, frequencies, query_block, unsplit_positions, groups, recurrent })
 }
 
-/// A workgroup has an invocation for each element of a head.
+/// Checks that a workgroup has an invocation for each element of a head.
+///
+/// # Errors
+/// [`Error::Unsupported`] if the heads of the model are wider.
 pub(super) fn check_heads(context: &Context, plan: &Plan) -> Result<()> {
     let most = context.traits.workgroup as usize;
     let widest = attentions(plan).map(|spec| spec.head_dim.next_multiple_of(16)).max().unwrap_or(0);
@@ -135,12 +141,13 @@ fn attentions(plan: &Plan) -> impl Iterator<Item = AttentionSpec> {
     plan.steps().iter().filter_map(|step| step.op.properties().attention)
 }
 
-/// Words of the parts that a split of one token leaves in the widest attention.
+/// Returns the words of the partial results of a split of one token, in the attention op that has
+/// the most.
 pub(super) fn widest_partials(plan: &Plan) -> usize {
     attentions(plan).map(|spec| spec.heads * (spec.head_dim.next_multiple_of(16) + 2)).max().unwrap_or(0)
 }
 
-/// All buffers that programs name but for the cache's.
+/// Allocates the buffers that the programs bind, except weights, cache and states.
 pub(super) fn make_buffers(
     context: &Context,
     plan: &Plan,
@@ -165,6 +172,7 @@ pub(super) fn make_buffers(
     Ok(buffers)
 }
 
+/// Returns the bytes of a buffer that is allocated before the first step.
 fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -> u64 {
     let rows_and_width = |slot: usize| {
         let slot = plan.slots()[slot];
@@ -193,7 +201,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
         }
         Resource::Selected(slot, used) => 8 * used * rows_and_width(slot).0,
         Resource::SlotOf | Resource::TokenOf => 4 * slots(plan, rows),
-        // As if each tile had one row alone, and with one that is not full for each expert.
+        // An upper bound: a tile of 16 bytes for each slot, and a partial tile for each expert.
         Resource::Tiles => 32 * slots(plan, rows),
         Resource::Slots(_) => 4 * slots(plan, rows) * widest_slot(plan),
         Resource::SlotQ8 => 48 * slots(plan, rows) * widest_slot(plan) / UNIT,
@@ -211,17 +219,17 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
     bytes as u64
 }
 
-/// The steps that are layers of experts.
+/// Returns the steps that are layers of experts.
 fn mixtures(plan: &Plan) -> impl Iterator<Item = (&PlanStep, &ExpertsSpec)> {
     plan.steps().iter().filter_map(|step| if let Op::Experts(spec) = &step.op { Some((step, spec)) } else { None })
 }
 
-/// The most experts that so many rows go through together, each counted for itself.
+/// Returns the largest number of expert slots of a layer for this many rows.
 fn slots(plan: &Plan, rows: usize) -> usize {
     rows.saturating_mul(mixtures(plan).map(|(_, spec)| spec.top_k).max().unwrap_or(0))
 }
 
-/// The widest row that an expert makes or reads within its op.
+/// Returns the elements of the widest row of an expert slot.
 fn widest_slot(plan: &Plan) -> usize {
     let widths = mixtures(plan).flat_map(|(step, _)| {
         let down = step.matrices().last().map_or(0, |down| match down {
@@ -233,7 +241,7 @@ fn widest_slot(plan: &Plan) -> usize {
     widths.max().unwrap_or(0).next_multiple_of(64)
 }
 
-/// Bytes that recurrences in chunks keep of a token within one op.
+/// Returns the bytes of [`Resource::Mixes`] for each token.
 fn mix_bytes(plan: &Plan) -> usize {
     let heads = plan
         .steps()
@@ -242,16 +250,16 @@ fn mix_bytes(plan: &Plan) -> usize {
     heads.max().unwrap_or(0).saturating_mul(4 * MIX)
 }
 
-/// The bytes that a plan's steps work in, at most.
+/// Returns an upper bound of the bytes of a plan's buffers, without weights, cache and states.
 pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
     let slots = plan.bytes(max_tokens, max_outputs);
     let splits = max_positions
         .div_ceil(SPLIT)
         .saturating_mul(max_tokens.min(GEMV_ROWS))
         .saturating_mul(4 * widest_partials(plan));
-    // Rows in 8 bits or in half precision beside those in single, and two temporary values.
-    // What gate, up and down come to, and what is between in half precision.
+    // 14 bytes for an element of a slot: two f32 and one f16 with its scale, or less as int8.
     let experts = self::slots(plan, max_tokens.max(max_outputs)).saturating_mul(widest_slot(plan)).saturating_mul(14);
     let mixes = max_tokens.saturating_mul(mix_bytes(plan));
+    // Twice the slots: values also have int8 or f16 forms, and two temporary buffers.
     slots.saturating_mul(2).saturating_add(splits).saturating_add(experts).saturating_add(mixes)
 }

@@ -1,16 +1,21 @@
-//! The step's buffer: what changes from step to step, as kernels read it, in words of 32 bits.
+//! Encodes a step for the kernels: sizes, positions, page tables and runs, in one buffer of 32-bit
+//! words.
 //!
-//! | first word | holds |
+//! | first word | content |
 //! |---|---|
 //! | 0 | a [`StepHeader`] |
-//! | [`RECORDS`] | for each token a [`TokenRecord`], then for each table of frequencies the (cosine, sine) of each pair as f32 |
+//! | [`RECORDS`] | for each token a [`TokenRecord`] and its angles (below) |
 //! | [`Layout::append_ranges_at`] | the [`PositionRange`]s that are appended together |
 //! | [`Layout::query_blocks_at`] | the [`PositionRange`]s whose tokens attend together |
-//! | [`Layout::runs_at`] | with recurrent ops a [`RunRecord`] for each run, long runs first |
-//! | [`Layout::chunks_at`] | with recurrent ops a [`ChunkRecord`] for each chunk of these runs |
-//! | [`Layout::tables_at`] | the page tables: for each page of a sequence the page of the first group of layers, of the second, and so on |
+//! | [`Layout::runs_at`] | with recurrent ops, a [`RunRecord`] for each run, long runs first |
+//! | [`Layout::chunks_at`] | with recurrent ops, a [`ChunkRecord`] for each chunk of these runs |
+//! | [`Layout::tables_at`] | the page tables of the sequences |
 //!
-//! `kernels/shared/bindings.wgsl` names the fields' words; a test compares the two.
+//! The angles of a token are, for each table of frequencies, the (cosine, sine) of each pair as
+//! f32. The page tables of a sequence alternate: for each of its pages, the page of the first group
+//! of layers, the page of the second group, and so on.
+//!
+//! `kernels/shared/bindings.wgsl` names the words of the fields; a test compares the two.
 
 use std::{mem::offset_of, sync::Arc};
 
@@ -22,12 +27,12 @@ use crate::{
     kv_cache::{PAGE_POSITIONS, PageGroup, RUN_CHECKPOINTS},
 };
 
-/// Words of a 32-bit type, or of a struct of them.
+/// Returns the words of a struct whose fields are 32-bit.
 const fn words_of<T>() -> usize {
     size_of::<T>() / 4
 }
 
-/// The first word of the tokens' records.
+/// First word of the tokens' records.
 pub(super) const RECORDS: usize = words_of::<StepHeader>();
 /// Words of a [`RunRecord`].
 pub(super) const RUN: usize = words_of::<RunRecord>();
@@ -37,21 +42,21 @@ pub(super) const RUN_CHECKPOINTS_AT: usize = offset_of!(RunRecord, checkpoints) 
 pub(super) const RUN_CHUNK: usize = words_of::<ChunkRecord>();
 /// Words of a [`PositionRange`].
 const RANGE: usize = words_of::<PositionRange>();
-/// Tokens that a recurrence takes together at most. A run of this many tokens is long.
+/// Largest number of tokens that a recurrence processes as one chunk. A run of at least this many
+/// tokens is long.
 pub(super) const CHUNK: usize = 32;
-/// Positions that are appended together at most.
+/// Largest number of positions that are appended together.
 const APPEND_RANGE: usize = 4;
-/// Positions that a workgroup attends to for a single token if the sequence has more than one
-/// workgroup attends to alone.
+/// Positions of a split: the cached positions of a long sequence that one workgroup attends to for
+/// a single token.
 pub(super) const SPLIT: usize = 256;
 
 /// The sizes of a step.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct StepHeader {
-    /// Tokens.
     tokens: u32,
-    /// Tokens whose logits are wanted.
+    /// Number of tokens whose logits are computed.
     outputs: u32,
     /// Splits of the longest sequence.
     splits: u32,
@@ -73,66 +78,66 @@ struct TokenRecord {
     output_token: u32,
 }
 
-/// Consecutive positions of a sequence, and their tokens.
+/// Consecutive positions of a sequence, whose tokens are consecutive in the step.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct PositionRange {
-    /// The token of the first position.
+    /// The index in the step of the first token.
     first_token: u32,
-    /// Positions.
+    /// Number of tokens.
     tokens: u32,
-    /// The first position.
+    /// The position of the first token.
     first_position: u32,
-    /// The first word of the sequence's page tables; for positions that are appended, of their
-    /// page's entries there.
+    /// The first word of the sequence's page tables; in a range that is appended, the first word of
+    /// the entries of its page.
     pages: u32,
 }
 
-/// A run of a step with a state.
+/// A run whose sequence has a recurrent state.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct RunRecord {
-    /// The first token.
+    /// The index in the step of the first token.
     first_token: u32,
-    /// Tokens.
+    /// Number of tokens.
     tokens: u32,
-    /// The number of the state before the run, plus 1; 0 if there is none.
+    /// The index of the state before the run, plus 1; 0 at the start of a sequence.
     state_before: u32,
-    /// The number of the state after the run.
+    /// The index of the state after the run.
     state_after: u32,
-    /// The number of the first chunk.
+    /// The index of the first chunk.
     first_chunk: u32,
-    /// The states that are kept on the way.
+    /// The states within the run that are stored.
     checkpoints: [CheckpointRecord; RUN_CHECKPOINTS],
 }
 
-/// A state that is kept within a run.
+/// A state within a run that is stored.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct CheckpointRecord {
-    /// Tokens of the run before it; 0 if there is none.
+    /// Number of the run's tokens before the checkpoint; 0 marks an unused record.
     tokens: u32,
-    /// The number of the state.
+    /// The index of the state.
     state: u32,
 }
 
-/// Tokens of a run that a recurrence takes together.
+/// Tokens of a run that a recurrence processes together.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct ChunkRecord {
-    /// The number of the run.
+    /// The index of the run.
     run: u32,
-    /// Tokens of the run before the chunk.
+    /// Number of the run's tokens before the chunk.
     first_token: u32,
-    /// Tokens.
+    /// Number of tokens.
     tokens: u32,
 }
 
 macro_rules! plain {
     ($($record:ty),*) => {
         $(
-            // SAFETY: the record is `repr(C)` and holds nothing but `u32`, so it has no padding and
-            // every pattern of bits is valid, zeros among them.
+            // SAFETY: the record is `repr(C)` with fields of `u32` alone, so it has no padding, and
+            // every bit pattern is valid, including zeros.
             unsafe impl Zeroable for $record {}
             // SAFETY: as above.
             unsafe impl Pod for $record {}
@@ -142,20 +147,20 @@ macro_rules! plain {
 
 plain!(StepHeader, TokenRecord, PositionRange, RunRecord, CheckpointRecord, ChunkRecord);
 
-/// Where everything lies in the step's buffer, and what that depends on.
+/// The layout of the step's buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// Tokens of a step, at most.
+    /// Largest number of tokens in a step.
     pub max_tokens: usize,
-    /// The tables of frequencies, whose angles every record has.
+    /// The tables of frequencies; every token's record has their angles.
     pub frequencies: Vec<Arc<[f32]>>,
-    /// Tokens that attend together.
+    /// Largest number of tokens that attend together.
     pub query_block: usize,
-    /// Positions that one workgroup attends to alone for a single token.
+    /// Largest number of positions of a sequence that is not split.
     pub unsplit_positions: usize,
-    /// The groups of layers that have page tables.
+    /// The groups of layers, each with a page table for every sequence.
     pub groups: Vec<PageGroup>,
-    /// Whether runs have states.
+    /// Whether sequences have recurrent states.
     pub recurrent: bool,
 }
 
@@ -196,7 +201,7 @@ impl Layout {
     }
 }
 
-/// A step, part by part, as its buffer holds it.
+/// The parts of the step's buffer.
 #[derive(Default)]
 pub(super) struct EncodedStep {
     /// The header and the tokens' records.
@@ -273,8 +278,8 @@ impl EncodedStep {
         bytemuck::cast_slice(&self.chunks)
     }
 
-    /// Adds the records of a run whose first token has the number `token`, and whose page tables
-    /// begin at word `table`.
+    /// Adds the records of a run whose first token has index `token` in the step, and whose page
+    /// tables start at word `table`.
     fn add_records(&mut self, layout: &Layout, step: &Step<'_>, run: &Run<'_>, token: usize, table: usize) {
         for i in 0..run.len {
             let record = TokenRecord {
@@ -315,7 +320,7 @@ impl EncodedStep {
             first_chunk: self.chunks.len() as u32,
             checkpoints,
         });
-        // Checkpoints stand where chunks end.
+        // Chunks end at checkpoints.
         let ends = state.checkpoints.iter().map(|(at, _)| at - run.start).chain([run.len]);
         let mut start = 0;
         for end in ends {
@@ -327,8 +332,8 @@ impl EncodedStep {
         }
     }
 
-    /// Adds the page tables of a run. For a page that was given back, the first page that is seen
-    /// stands: kernels may read it, but ignore what they read.
+    /// Adds the page tables of a run. The entry of a freed page names the first visible page:
+    /// kernels may load from it, but the attention window masks its positions.
     fn add_tables(&mut self, layout: &Layout, run: &Run<'_>) {
         let seen: Vec<_> = run
             .pages
@@ -382,7 +387,7 @@ fn angle(position: usize, frequency: f32) -> [u32; 2] {
 mod tests {
     use super::*;
 
-    /// The words that the templates name are those of the structs' fields.
+    /// The words that the templates name are the offsets of the structs' fields.
     #[test]
     fn templates_name_the_words_of_the_step() {
         macro_rules! words {

@@ -1,4 +1,4 @@
-//! The WGSL templates of `kernels/`, and what they render to.
+//! Parses and renders the WGSL templates of `kernels/`.
 
 use minijinja::{Environment, UndefinedBehavior, Value};
 
@@ -6,7 +6,7 @@ use crate::{DType, Error, Result, quant};
 
 macro_rules! sources {
     ($($name:literal),* $(,)?) => {
-        /// The templates, by the names that others include them by.
+        /// The templates with their names, by which they include one another.
         pub(super) const SOURCES: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../kernels/", $name, ".wgsl")))),*];
     };
@@ -66,14 +66,14 @@ impl Templates {
     /// Parses the templates.
     ///
     /// # Errors
-    /// [`Error::Graph`] if one of them cannot be parsed, which the tests rule out.
+    /// [`Error::Graph`] if a template cannot be parsed, which the tests rule out.
     pub fn new() -> Result<Self> {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
         for (name, source) in SOURCES {
             templates.add_template(name, source).map_err(|error| failed(name, &error))?;
         }
-        // The formats' own tables have their decoders.
+        // The decoder of a format is in its row of the table of formats.
         for dtype in DType::ALL {
             let decoder = quant::format(*dtype).planes.decoder;
             templates.add_template(dtype.name(), decoder).map_err(|error| failed(dtype.name(), &error))?;
@@ -81,10 +81,10 @@ impl Templates {
         Ok(Self(templates))
     }
 
-    /// Renders the template of this name.
+    /// Renders a template.
     ///
     /// # Errors
-    /// [`Error::Graph`] if the template reads a variable that is not among `variables`.
+    /// [`Error::Graph`] if the template reads a variable that is not in `variables`.
     pub fn render(&self, name: &str, variables: &Value) -> Result<String> {
         let rendered = self.0.get_template(name).and_then(|template| template.render(variables));
         rendered.map_err(|error| failed(name, &error))

@@ -1,28 +1,28 @@
-//! How kernels are cut to an adapter and a shape.
+//! Divides the work of products and attention among workgroups, for an adapter and a shape.
 
 use serde::Serialize;
 
 use super::{context::Traits, kernels::elements_per_word};
 use crate::{kv_cache::CacheType, quant::UNIT};
 
-/// Invocations that attend to one of a sequence's many splits.
+/// Largest number of invocations that attend to a split.
 pub(super) const SPLIT_WORKGROUP: usize = 256;
 
-/// Matrices that one dispatch multiplies with.
+/// Largest number of matrices in a dispatch.
 pub(super) const MAX_PARTS: usize = 3;
 
-/// Units of rows that an invocation reads ahead. More take registers, and so leave fewer invocations
-/// to wait for memory side by side.
+/// Units that an invocation reads ahead. More would take registers, so that fewer invocations could
+/// wait for memory at the same time.
 const READ_AHEAD: usize = 2;
 
-/// How the work of a product of few rows is divided.
+/// The division of a product of up to 16 rows (`matmul_few`).
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct GemvShape {
     /// Invocations that share a row of the matrix.
     pub team: usize,
-    /// Rows of the matrix that a team has at a time.
+    /// Rows of the matrix that a team computes at a time.
     pub rows: usize,
-    /// How often a team takes as many.
+    /// Number of times that a team computes `rows` rows.
     pub passes: usize,
     /// Units of a row that an invocation reads ahead.
     pub unrolled: usize,
@@ -31,38 +31,40 @@ pub(super) struct GemvShape {
 }
 
 impl GemvShape {
-    /// Returns the rows of a workgroup.
+    /// Returns the rows of the matrix that a workgroup computes.
     pub fn group_rows(&self) -> usize {
         self.workgroup / self.team * self.rows * self.passes
     }
 }
 
-/// Divides a product with `rows` rows of `units` units, `together` of which are multiplied at a
-/// time. A workgroup that writes `q8_tokens` rows of its results as int8 has a block of 32 rows of
-/// the matrix.
+/// Divides a product with a matrix of `rows` rows of `units` units. `together` matrices are
+/// multiplied at a time: 2 if they are gate and up. If the result is int8, `q8_tokens` is the
+/// number of its rows that a workgroup writes, and the workgroup has a block of 32 rows of the
+/// matrix.
 pub(super) fn gemv(traits: &Traits, units: usize, rows: usize, q8_tokens: Option<usize>, together: usize) -> GemvShape {
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
     let team = widest.min(units.next_power_of_two());
-    let most = traits.workgroup as usize;
+    let max_workgroup = traits.workgroup as usize;
     let unrolled = |rows: usize| (READ_AHEAD / (rows * together)).clamp(1, units.div_ceil(team));
     if let Some(tokens) = q8_tokens {
-        // A team for each of the block's rows, as far as two matrices leave them registers, and an
-        // invocation for each element that is written: teams of 8 suffice for 8 rows.
+        // At least 8 invocations in a team, so that the 32 teams of a block's rows have an invocation
+        // for each element of up to 8 rows of the result. Two matrices take twice the registers, so
+        // half of the teams then compute two rows of the matrix, one after the other.
         let team = team.max(8).min(widest);
-        let workgroup = (32 * team / together).max(32 * tokens).min(32 * team).min(most);
+        let workgroup = (32 * team / together).max(32 * tokens).min(32 * team).min(max_workgroup);
         let passes = 32 * team / workgroup;
         return GemvShape { team, rows: 1, passes, unrolled: unrolled(1), workgroup };
     }
-    let workgroup = most.min(256).max(team);
+    let workgroup = max_workgroup.min(256).max(team);
     // A dispatch has at most 65,535 workgroups along a dimension.
-    let mut at_once = 1;
-    while rows.div_ceil(workgroup / team * at_once) > 60_000 {
-        at_once *= 2;
+    let mut team_rows = 1;
+    while rows.div_ceil(workgroup / team * team_rows) > 60_000 {
+        team_rows *= 2;
     }
-    GemvShape { team, rows: at_once, passes: 1, unrolled: unrolled(at_once), workgroup }
+    GemvShape { team, rows: team_rows, passes: 1, unrolled: unrolled(team_rows), workgroup }
 }
 
-/// What a workgroup of a product of many rows has.
+/// The tile of a product of more than 16 rows that a workgroup computes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct ProductTile {
     /// Rows of the activations.
@@ -71,11 +73,11 @@ pub(super) struct ProductTile {
     pub rows: usize,
     /// Columns of both that are in the workgroup's memory at a time.
     pub columns: usize,
-    /// Invocations.
+    /// Invocations of the workgroup.
     pub threads: usize,
 }
 
-/// What a subgroup has of a tile: both are multiples of 16.
+/// The part of a tile that a subgroup computes; both sizes are multiples of 16.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct SubgroupTile {
     /// Rows of the activations.
@@ -84,49 +86,47 @@ pub(super) struct SubgroupTile {
     pub rows: usize,
 }
 
-/// Rows of a small tile, of which one expert's slots make whole ones but for the last.
-pub(super) const SLOTS: usize = 64;
+/// Rows of the activations in a small tile. The slots of each expert are divided into tiles of this
+/// size, of which the last can be partial.
+pub(super) const SMALL_TILE_TOKENS: usize = 64;
 
 /// Chooses the tile of a product on any adapter.
 pub(super) fn tile(traits: &Traits) -> ProductTile {
-    ProductTile { tokens: SLOTS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
+    ProductTile { tokens: SMALL_TILE_TOKENS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
 }
 
-/// Chooses the tile, and a subgroup's share of it, of a product with matrix units of `rows` and
-/// `columns`. Two small workgroups run beside each other where one large does, so small ones are
-/// for products that they finish in one round.
+/// Chooses the tile of a product on matrix units, and the part of it that a subgroup computes. The
+/// matrix has `rows` rows and `columns` columns. A processor runs one large workgroup or two small
+/// ones at a time, so small tiles are for matrices whose workgroups all run at the same time.
 pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize) -> (ProductTile, SubgroupTile) {
     let columns = if columns.is_multiple_of(2 * UNIT) { 2 * UNIT } else { UNIT };
     let subgroup = traits.subgroup.unwrap_or(32) as usize;
     let large_bytes = 2 * 128 * (columns + 8) * 2 + 1024 * 8;
     let fits = large_bytes <= traits.workgroup_bytes as usize && 8 * subgroup <= traits.workgroup as usize;
-    match rows > 2112 && fits {
-        true => (
-            ProductTile { tokens: 128, rows: 128, columns, threads: 8 * subgroup },
-            SubgroupTile { tokens: 32, rows: 64 },
-        ),
-        false => (
-            ProductTile { tokens: SLOTS, rows: 64, columns, threads: 4 * subgroup },
-            SubgroupTile { tokens: 32, rows: 32 },
-        ),
+    if rows > 2112 && fits {
+        let tile = ProductTile { tokens: 128, rows: 128, columns, threads: 8 * subgroup };
+        (tile, SubgroupTile { tokens: 32, rows: 64 })
+    } else {
+        let tile = ProductTile { tokens: SMALL_TILE_TOKENS, rows: 64, columns, threads: 4 * subgroup };
+        (tile, SubgroupTile { tokens: 32, rows: 32 })
     }
 }
 
-/// How the work of attention of many tokens is divided.
+/// The division of the attention of more than 16 tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PrefillShape {
-    /// On any adapter.
+    /// The kernel for any adapter.
     Plain {
         /// Invocations of a workgroup.
         threads: usize,
-        /// Tokens that attend together.
+        /// Tokens of a workgroup.
         block: usize,
     },
-    /// With matrix units.
+    /// The kernel for matrix units.
     Coop {
-        /// Tokens that attend together.
+        /// Tokens of a workgroup.
         block: usize,
-        /// Positions that they attend to at a time.
+        /// Positions that the workgroup attends to at a time.
         tile: usize,
         /// Invocations of a subgroup.
         subgroup_size: u32,
@@ -134,7 +134,7 @@ pub(super) enum PrefillShape {
 }
 
 impl PrefillShape {
-    /// Returns the tokens that attend together.
+    /// Returns the tokens of a workgroup.
     pub fn query_block(self) -> usize {
         match self {
             Self::Plain { block, .. } | Self::Coop { block, .. } => block,
@@ -142,7 +142,8 @@ impl PrefillShape {
     }
 }
 
-/// Divides attention with heads of `head_dim` elements. GpuMatrix units need f16 and whole matrices.
+/// Divides attention with heads of `head_dim` elements. Matrix units need a cache in f16, and heads
+/// of whole 16 by 16 matrices.
 pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> PrefillShape {
     let suits = traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(16) && head_dim <= 256;
     let subgroup_size = traits.subgroup.unwrap_or(32);
@@ -163,18 +164,19 @@ pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Pre
     }
 }
 
-/// Returns the positions that one workgroup attends to alone for a single token: a word of keys for
-/// each invocation at most.
+/// Returns the largest number of cached positions that one workgroup attends to for a single token:
+/// at most a word of keys for each invocation.
 pub(super) fn unsplit_positions(traits: &Traits, cache: CacheType) -> usize {
     (traits.workgroup as usize * elements_per_word(cache)).min(traits.unsplit_positions)
 }
 
-/// Returns the invocations that attend to a single token: as many as keep the parts of scores in the
-/// workgroup's memory, but with a word of keys each at least.
+/// Returns the invocations of a workgroup that attends to a single token, with `words` words of a
+/// key and `scores` partial scores for each invocation. The partial scores must fit the workgroup's
+/// memory.
 pub(super) fn step_workgroup(traits: &Traits, split: bool, words: usize, scores: usize) -> usize {
-    // Where there are many, several run beside each other.
+    // Small workgroups for splits, so that several run on a processor at the same time.
     let mut workgroup = if split { SPLIT_WORKGROUP.min(traits.workgroup as usize) } else { traits.workgroup as usize };
-    // Beside the parts, the queries, a key and what reductions need.
+    // 12 KB for the queries, a key, and reductions.
     while workgroup > words.max(64) && workgroup * scores * 4 + (12 << 10) > traits.workgroup_bytes as usize {
         workgroup /= 2;
     }

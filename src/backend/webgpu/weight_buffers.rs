@@ -1,9 +1,9 @@
-//! Where weights lie on the device: as planes of units (`quant/planes.rs`), in a few large buffers.
+//! Places weights on the device, as planes of units (`quant/planes.rs`), in a few large buffers.
 //!
-//! Places are given out first, for all weights; then the bytes go up in chunks, each repacked into the staging memory
-//! of the moment, so that the host never holds a second copy.
+//! Ranges of the buffers are reserved for all weights first. Then the bytes are uploaded in chunks,
+//! each repacked separately, so that the host never has a second copy of the weights.
 
-use std::{collections::HashMap, sync::Arc, thread};
+use std::{collections::HashMap, ops::Range, sync::Arc, thread};
 
 use super::context::{Context, Traits};
 use crate::{
@@ -13,14 +13,14 @@ use crate::{
     weights::{TensorSlice, Weight},
 };
 
-/// Bytes that are repacked at a time.
+/// Bytes of weights in a chunk.
 const CHUNK: usize = 16 << 20;
-/// Chunks after which the device is let catch up.
-const CHUNKS_A_SUBMISSION: usize = 8;
-/// No format has more planes.
+/// Chunks after which the upload waits for the device, which limits the staging memory.
+const CHUNKS_PER_SUBMISSION: usize = 8;
+/// Largest number of planes in a format.
 const MAX_PLANES: usize = 4;
 
-/// A range of one of the buffers.
+/// A range of one of the buffers, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BufferRange {
     pub buffer: usize,
@@ -28,17 +28,16 @@ pub(super) struct BufferRange {
     pub size: u64,
 }
 
-/// Consecutive rows of a matrix, as many as a binding holds.
+/// Consecutive rows of a matrix that fit one binding.
 #[derive(Clone, Debug)]
 pub(super) struct MatrixPart {
-    /// Where the planes lie.
+    /// The range of the planes.
     pub range: BufferRange,
-    /// The first row, in the matrix.
+    /// The index in the matrix of the first row.
     pub first_row: usize,
-    /// Rows.
     pub rows: usize,
-    /// The first word of each plane.
-    pub at: Vec<u32>,
+    /// The first word, in the range, of each plane.
+    pub plane_offsets: Vec<u32>,
 }
 
 /// A matrix on the device.
@@ -46,9 +45,9 @@ pub(super) struct MatrixPart {
 pub(super) struct GpuMatrix {
     pub dtype: DType,
     pub rows: usize,
-    /// Units of 32 columns in a row, the last filled up with zeros.
+    /// Units of 32 columns in a row, the last padded with zeros.
     pub units: usize,
-    /// All rows, in order.
+    /// The parts in the order of their rows.
     pub parts: Vec<MatrixPart>,
 }
 
@@ -57,7 +56,7 @@ impl GpuMatrix {
         &quant::format(self.dtype).planes
     }
 
-    /// Bytes of each plane for so many rows.
+    /// Returns the bytes of each plane of `rows` rows.
     fn plane_bytes(&self, rows: usize) -> impl Iterator<Item = usize> {
         let planes = self.planes();
         let blocks = rows * self.units / planes.units;
@@ -78,7 +77,7 @@ impl WeightBuffers {
         Self { buffers: vec![], sizes: vec![], matrices: HashMap::new(), vectors: vec![] }
     }
 
-    /// Bytes on the device.
+    /// Returns the bytes of all buffers.
     pub fn bytes(&self) -> u64 {
         self.sizes.iter().sum()
     }
@@ -87,13 +86,16 @@ impl WeightBuffers {
         self.matrices.get(slice)
     }
 
-    /// Gives a matrix its place.
-    pub fn place(&mut self, traits: &Traits, weight: &Weight<'_>, [rows, columns]: [usize; 2]) -> Result<()> {
+    /// Reserves a place for a matrix.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if a row of it is larger than a binding.
+    pub fn place_matrix(&mut self, traits: &Traits, weight: &Weight<'_>, rows: usize, columns: usize) -> Result<()> {
         let units = columns.div_ceil(UNIT);
         let mut matrix = GpuMatrix { dtype: weight.dtype, rows, units, parts: vec![] };
         let limit = traits.binding_bytes as usize;
         let row_bytes: usize = matrix.plane_bytes(1).sum::<usize>() + 1;
-        // Whole blocks of 64 rows, so that no plane's part begins within a word.
+        // A multiple of 64 rows, so that each plane of a part starts at a word.
         let most = (limit.saturating_sub(64 * 16) / row_bytes).min(rows.max(1));
         let most = if most < rows { most / 64 * 64 } else { most };
         if most == 0 {
@@ -101,33 +103,34 @@ impl WeightBuffers {
         }
         for first_row in (0..rows).step_by(most) {
             let rows = most.min(rows - first_row);
-            let mut at = vec![];
+            let mut plane_offsets = vec![];
             let mut size = 0;
             for bytes in matrix.plane_bytes(rows) {
-                at.push((size / 4) as u32);
+                plane_offsets.push((size / 4) as u32);
                 size += bytes.next_multiple_of(16);
             }
-            let range = self.take(traits, size as u64);
-            matrix.parts.push(MatrixPart { range, first_row, rows, at });
+            let range = self.reserve(traits, size as u64);
+            matrix.parts.push(MatrixPart { range, first_row, rows, plane_offsets });
         }
         self.matrices.insert(weight.slice.clone(), Arc::new(matrix));
         Ok(())
     }
 
-    /// Gives a row of numbers its place, unless it has one.
+    /// Returns the place of a vector, which is reserved at its first use.
     pub fn place_vector(&mut self, traits: &Traits, row: Arc<[f32]>) -> BufferRange {
         if let Some((_, range)) = self.vectors.iter().find(|(known, _)| *known == row) {
             return *range;
         }
-        let range = self.take(traits, (row.len() * 4).next_multiple_of(128) as u64);
+        let range = self.reserve(traits, (row.len() * 4).next_multiple_of(128) as u64);
         self.vectors.push((row, range));
         range
     }
 
-    fn take(&mut self, traits: &Traits, size: u64) -> BufferRange {
-        let room = traits.binding_bytes.min(traits.buffer_bytes);
+    /// Reserves a range at the end of the last buffer, or in a new one if that buffer is full.
+    fn reserve(&mut self, traits: &Traits, size: u64) -> BufferRange {
+        let max_bytes = traits.binding_bytes.min(traits.buffer_bytes);
         let aligned = |end: u64| end.next_multiple_of(traits.alignment);
-        match self.sizes.last_mut().filter(|end| aligned(**end) + size <= room) {
+        match self.sizes.last_mut().filter(|end| aligned(**end) + size <= max_bytes) {
             Some(end) => {
                 let offset = aligned(*end);
                 *end = offset + size;
@@ -140,7 +143,7 @@ impl WeightBuffers {
         }
     }
 
-    /// Makes the buffers, once everything has its place.
+    /// Allocates the buffers after all places are reserved, and uploads the vectors.
     pub fn allocate(&mut self, context: &Context) -> Result<()> {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
         for size in &self.sizes {
@@ -152,7 +155,7 @@ impl WeightBuffers {
         Ok(())
     }
 
-    /// Takes a matrix up to the device.
+    /// Uploads a matrix. `chunks` counts the chunks of all matrices.
     pub fn upload(
         &self,
         context: &Context,
@@ -162,21 +165,21 @@ impl WeightBuffers {
     ) -> Result<()> {
         let Some(matrix) = self.matrices.get(&weight.slice) else { return Ok(()) };
         let row_bytes = weight.byte_len() / matrix.rows.max(1);
-        // A multiple of 64 rows, so that each plane's part is whole words.
-        let rows_a_chunk = (CHUNK / row_bytes.max(1) / 64 * 64).max(64);
+        // A multiple of 64 rows, so that each plane of a chunk is whole words.
+        let rows_per_chunk = (CHUNK / row_bytes.max(1) / 64 * 64).max(64);
         for part in &matrix.parts {
-            for first in (0..part.rows).step_by(rows_a_chunk) {
-                let rows = rows_a_chunk.min(part.rows - first);
+            for first in (0..part.rows).step_by(rows_per_chunk) {
+                let rows = rows_per_chunk.min(part.rows - first);
                 let from = (part.first_row + first) * row_bytes;
                 let range = from..from + rows * row_bytes;
                 weight.will_need(range.clone());
-                self.upload_rows(context, matrix, part, first, &weight.read(range.clone())?, rows);
+                self.upload_rows(context, matrix, part, first..first + rows, &weight.read(range.clone())?);
                 progress.add(range.len());
                 weight.done_with(range);
                 progress.report();
                 progress.check()?;
                 *chunks += 1;
-                if chunks.is_multiple_of(CHUNKS_A_SUBMISSION) {
+                if chunks.is_multiple_of(CHUNKS_PER_SUBMISSION) {
                     context.queue.submit([]);
                     context.wait()?;
                 }
@@ -185,64 +188,58 @@ impl WeightBuffers {
         Ok(())
     }
 
-    fn upload_rows(
-        &self,
-        context: &Context,
-        matrix: &GpuMatrix,
-        part: &MatrixPart,
-        first: usize,
-        rows_of: &[u8],
-        rows: usize,
-    ) {
+    /// Uploads the rows `rows` of a part, whose blocks are `bytes`.
+    fn upload_rows(&self, context: &Context, matrix: &GpuMatrix, part: &MatrixPart, rows: Range<usize>, bytes: &[u8]) {
         let mut planes: Vec<Vec<u8>> =
-            matrix.plane_bytes(rows).map(|bytes| vec![0; bytes.next_multiple_of(4)]).collect();
-        split_rows(matrix, rows_of, rows, &mut planes);
-        let before: Vec<usize> = matrix.plane_bytes(first).collect();
-        for ((plane, at), before) in planes.iter().zip(&part.at).zip(before) {
-            let offset = part.range.offset + u64::from(*at) * 4 + before as u64;
+            matrix.plane_bytes(rows.len()).map(|bytes| vec![0; bytes.next_multiple_of(4)]).collect();
+        split_rows(matrix, bytes, rows.len(), &mut planes);
+        let before: Vec<usize> = matrix.plane_bytes(rows.start).collect();
+        for ((plane, plane_offset), before) in planes.iter().zip(&part.plane_offsets).zip(before) {
+            let offset = part.range.offset + u64::from(*plane_offset) * 4 + before as u64;
             context.queue.write_buffer(&self.buffers[part.range.buffer], offset, plane);
         }
     }
 }
 
-/// Takes rows apart into planes, on several threads.
-fn split_rows(matrix: &GpuMatrix, bytes: &[u8], rows: usize, parts: &mut [Vec<u8>]) {
+/// Splits rows of blocks into planes, on several threads.
+fn split_rows(matrix: &GpuMatrix, bytes: &[u8], rows: usize, out: &mut [Vec<u8>]) {
     let planes = matrix.planes();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(rows.div_ceil(64)).max(1);
     let share = rows.div_ceil(threads);
     let row_bytes = bytes.len() / rows.max(1);
-    let blocks_a_row = matrix.units / planes.units;
-    let mut rest: Vec<&mut [u8]> = parts.iter_mut().map(Vec::as_mut_slice).collect();
+    let blocks_per_row = matrix.units / planes.units;
+    let mut rest: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
     thread::scope(|scope| {
-        for rows_of in bytes.chunks(share * row_bytes) {
-            let blocks = rows_of.len() / row_bytes * blocks_a_row;
-            let mut mine = vec![];
+        for rows in bytes.chunks(share * row_bytes) {
+            let blocks = rows.len() / row_bytes * blocks_per_row;
+            let mut share = vec![];
             for (rest, bytes) in rest.iter_mut().zip(planes.bytes) {
                 let (head, tail) = std::mem::take(rest).split_at_mut(blocks * bytes);
-                mine.push(head);
+                share.push(head);
                 *rest = tail;
             }
-            scope.spawn(move || split_share(planes, rows_of, row_bytes, blocks_a_row, mine));
+            scope.spawn(move || split_share(planes, rows, row_bytes, blocks_per_row, share));
         }
     });
 }
 
-fn split_share(planes: &Planes, rows_of: &[u8], row_bytes: usize, blocks_a_row: usize, mut parts: Vec<&mut [u8]>) {
-    let block_bytes = if planes.coded { row_bytes / blocks_a_row } else { planes.bytes[0] };
-    // A row of floats may end within a unit, which zeros fill up.
-    let mut filled = vec![0; block_bytes];
-    for row in rows_of.chunks_exact(row_bytes) {
+/// Splits the rows of one thread, and writes each plane to its slice of `out`.
+fn split_share(planes: &Planes, rows: &[u8], row_bytes: usize, blocks_per_row: usize, mut out: Vec<&mut [u8]>) {
+    let block_bytes = if planes.coded { row_bytes / blocks_per_row } else { planes.bytes[0] };
+    // A row of floats may end within a unit, which is then padded with zeros.
+    let mut padded = vec![0; block_bytes];
+    for row in rows.chunks_exact(row_bytes) {
         for block in row.chunks(block_bytes) {
-            let mut own: [&mut [u8]; MAX_PLANES] = Default::default();
-            for ((own, part), bytes) in own.iter_mut().zip(&mut parts).zip(planes.bytes) {
-                (*own, *part) = std::mem::take(part).split_at_mut(*bytes);
+            let mut fields: [&mut [u8]; MAX_PLANES] = Default::default();
+            for ((field, plane), bytes) in fields.iter_mut().zip(&mut out).zip(planes.bytes) {
+                (*field, *plane) = std::mem::take(plane).split_at_mut(*bytes);
             }
             if block.len() == block_bytes {
-                (planes.split)(block, &mut own);
+                (planes.split)(block, &mut fields);
             } else {
-                filled[..block.len()].copy_from_slice(block);
-                filled[block.len()..].fill(0);
-                (planes.split)(&filled, &mut own);
+                padded[..block.len()].copy_from_slice(block);
+                padded[block.len()..].fill(0);
+                (planes.split)(&padded, &mut fields);
             }
         }
     }

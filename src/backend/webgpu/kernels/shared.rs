@@ -169,7 +169,7 @@ pub struct MatrixPlanes {
     /// Units of 32 columns in a row.
     pub units: usize,
     /// The first word of each plane.
-    pub at: Vec<u32>,
+    pub planes: Vec<u32>,
     /// The buffer's range of the planes.
     #[serde(skip)]
     pub range: BufferRange,
@@ -179,7 +179,7 @@ impl MatrixPlanes {
     /// Makes the parameters of a part of a matrix, which is number `number` of its kernel.
     pub fn new(number: usize, matrix: &GpuMatrix, part: &MatrixPart) -> Self {
         let (format, coded) = (matrix.dtype.name(), matrix.planes().coded);
-        Self { number, format, coded, units: matrix.units, at: part.at.clone(), range: part.range }
+        Self { number, format, coded, units: matrix.units, planes: part.plane_offsets.clone(), range: part.range }
     }
 
     /// Returns the bindings of the matrix: its planes as vectors of four words, and as single

@@ -1,5 +1,5 @@
-//! Attention: one kernel makes, appends and attends to a single token; longer runs take a kernel
-//! for each of these.
+//! Lowers attention. For single tokens, one kernel norms and rotates heads, appends the keys and
+//! values, and attends; longer runs have a kernel for each of these operations.
 
 use super::{Form, Forms, GpuLowering, StepOutput, place, stride, strided};
 use crate::{
@@ -19,8 +19,9 @@ use crate::{
     plan::PlanStep,
 };
 
-/// The rotation and the norms before attention, if it has them.
-type Turn<'a> = Option<(&'a RopeSpec, Option<f32>)>;
+/// The rotation before attention and the epsilon of the norms before the rotation, if the op has
+/// them.
+type FusedRotation<'a> = Option<(&'a RopeSpec, Option<f32>)>;
 
 /// An attention op that is being lowered.
 struct AttentionOp<'a> {
@@ -29,7 +30,7 @@ struct AttentionOp<'a> {
     spec: &'a AttentionSpec,
 }
 
-/// The steps of which one split has all positions of every sequence, and the other steps.
+/// The conditions of steps in which no sequence is split, and of steps in which one is.
 struct Splits {
     within: StepCondition,
     beyond: StepCondition,
@@ -42,7 +43,7 @@ impl GpuLowering<'_> {
         step: &PlanStep,
         output: &StepOutput,
         spec: &AttentionSpec,
-        turn: Turn<'_>,
+        rotation: FusedRotation<'_>,
     ) -> Result<()> {
         let layer = AttentionOp { op, output, spec };
         if let [q] = &step.inputs[..] {
@@ -50,7 +51,7 @@ impl GpuLowering<'_> {
             return Ok(());
         }
         let [q, k, v] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];
-        let Some((rope, norm)) = turn else {
+        let Some((rope, norm)) = rotation else {
             self.append(&layer, StepCondition::Always, strided(&k), strided(&v));
             self.attend(&layer, strided(&q));
             return Ok(());
@@ -73,27 +74,27 @@ impl GpuLowering<'_> {
         }
         let condition = if fuses { StepCondition::Several } else { StepCondition::Always };
         let norm_of = |weight: Resource| norm.map(|eps| Norm::new(spec.head_dim, eps, weight));
-        let turned =
+        let inputs =
             [(0, q, norms.and_then(|norms| norm_of(norms.q))), (1, k, norms.and_then(|norms| norm_of(norms.k)))];
-        let [turned_q, turned_k] = turned.map(|(number, x, norm)| {
+        let [rotated_q, rotated_k] = inputs.map(|(number, x, norm)| {
             let y = Strided { stride: stride(&x), rows: Resource::Temp(number) };
             let kernel = self.heads(&x, Rows::Tokens, y, spec.head_dim, norm, Some(rotation));
             self.push_if(op, condition, kernel);
             y
         });
-        self.append(&layer, condition, turned_k, strided(&v));
+        self.append(&layer, condition, rotated_k, strided(&v));
         if fuses {
             let splits =
                 Splits { within: StepCondition::SeveralWithinSplit, beyond: StepCondition::SeveralBeyondSplit };
-            self.step_kernels(&layer, &splits, turned_q, None);
+            self.step_kernels(&layer, &splits, rotated_q, None);
             self.convert_result(&layer);
         } else {
-            self.attend(&layer, turned_q);
+            self.attend(&layer, rotated_q);
         }
         Ok(())
     }
 
-    /// Attends to keys and values that are all in the cache.
+    /// Pushes the kernels that attend to keys and values in the cache.
     fn attend(&mut self, layer: &AttentionOp<'_>, q: Strided) {
         if self.small_steps {
             let splits = Splits { within: StepCondition::WithinSplit, beyond: StepCondition::BeyondSplit };
@@ -130,7 +131,8 @@ impl GpuLowering<'_> {
         self.push_if(layer.op, condition, kernel);
     }
 
-    /// Pushes the kernels for single tokens, within a split and beyond it.
+    /// Pushes the kernels for single tokens: one for steps without splits, and two for steps with
+    /// splits.
     fn step_kernels(&mut self, layer: &AttentionOp<'_>, splits: &Splits, q: Strided, new: Option<NewToken>) {
         let output = attention_output(layer);
         let whole = self.step_kernel(layer.spec, q, new, Some(output));
@@ -149,8 +151,8 @@ impl GpuLowering<'_> {
         output: Option<AttentionOutput>,
     ) -> Kernel {
         let cache = self.paged_cache(spec);
-        let alone = output.map(|_| self.layout.unsplit_positions);
-        let shape = StepShape::new(self.traits, &cache, spec.heads / spec.kv_heads, alone);
+        let unsplit = output.map(|_| self.layout.unsplit_positions);
+        let shape = StepShape::new(self.traits, &cache, spec.heads / spec.kv_heads, unsplit);
         let step = AttentionStep {
             shape,
             subgroup: self.traits.subgroup,
@@ -167,8 +169,8 @@ impl GpuLowering<'_> {
     }
 
     fn combine_kernel(&self, spec: &AttentionSpec, output: AttentionOutput) -> Kernel {
-        // A head's elements once at least: no adapter has fewer invocations than half of the
-        // longest heads.
+        // At least one invocation for each element of a head: `prepare::check_heads` has checked
+        // that the adapter's workgroups are that large.
         let dim = padded(spec.head_dim);
         let workgroup = ((8 * dim) as u32).next_power_of_two().min(self.traits.workgroup);
         let combine = AttentionCombine {
@@ -204,7 +206,7 @@ impl GpuLowering<'_> {
     }
 }
 
-/// Returns where the kernels for single tokens write their result.
+/// Returns the output of the kernels for single tokens.
 fn attention_output(layer: &AttentionOp<'_>) -> AttentionOutput {
     let place = &layer.output.place;
     if writes_q8(layer.output, layer.spec) {
@@ -215,13 +217,14 @@ fn attention_output(layer: &AttentionOp<'_>) -> AttentionOutput {
     }
 }
 
-/// Whether the kernel for single tokens makes and appends their keys and values too: it has an
-/// invocation for each element then.
+/// Returns whether the kernel for single tokens can also rotate and append their keys and values,
+/// which takes an invocation for each element of a head.
 pub(in crate::backend::webgpu) fn fuses(traits: &Traits, spec: &AttentionSpec, cache: CacheType) -> bool {
     cache != CacheType::Q8_0 && padded(spec.head_dim) <= (traits.workgroup as usize).min(tiles::SPLIT_WORKGROUP)
 }
 
-/// Whether the result is written as int8 alone: blocks must not straddle heads.
+/// Returns whether the kernels write the result as int8 and not as f32. Blocks of int8 must not
+/// straddle heads.
 fn writes_q8(output: &StepOutput, spec: &AttentionSpec) -> bool {
     output.forms == Forms::from([Form::Q8]) && spec.head_dim.is_multiple_of(32)
 }

@@ -1,9 +1,8 @@
-//! The choice of experts, and their products in steps of few rows, with the rows of a stack that
-//! the choice names.
+//! Lowers routers, and experts in steps of up to 16 rows.
 //!
-//! A row has a slot for each expert that it may have. One dispatch makes gate and up of all slots,
-//! a second one adds a row's slots up as it multiplies with down, so only the rows between the two
-//! go through memory.
+//! A row has a slot for each of its active experts. The first dispatch computes `activation(gate x)
+//! * up x` for all slots. The second multiplies with down and sums the slots of a row, so only the
+//! rows between the two products go through memory.
 
 use std::sync::Arc;
 
@@ -26,27 +25,27 @@ use crate::{
 
 const WORKGROUP: u32 = 128;
 
-/// The matrices of all experts, in one matrix.
+/// The stacked matrices of all experts of a layer.
 pub(super) struct Stacked {
     pub matrix: Arc<GpuMatrix>,
-    /// Rows of the matrix of one expert.
+    /// Rows of one expert's matrix.
     pub rows: usize,
-    /// Where the rows of each expert lie.
+    /// The rows of each expert in `matrix`.
     pub stack: ExpertStack,
 }
 
-/// One of the two products of experts.
-struct Half<'a> {
-    /// Gate and up, or down.
+/// One of the two products of experts: with gate and up, or with down.
+struct ExpertProduct<'a> {
     stacks: &'a [Stacked],
-    /// The rows that are multiplied, as int8 and as f32.
+    /// The operand as int8, for matrices of integers.
     x_q8: Resource,
+    /// The operand as f32, for matrices of floats.
     x_f32: Strided,
-    /// Elements of these rows.
+    /// Elements of a row of the operand.
     columns: usize,
-    /// Elements from row to row of the result.
+    /// Elements from the start of a row of the result to the start of the next.
     out_stride: usize,
-    /// The list of each row's experts.
+    /// The list of each row's active experts.
     selected: Resource,
     spec: ExpertsSpec,
 }
@@ -61,12 +60,12 @@ impl GpuLowering<'_> {
         let kernel = self.chooser(&x, top_k, true, list, y);
         self.push(op, kernel);
         self.convert(op, output);
-        // Readers may want lists of other lengths too.
+        // Other readers may need lists of other lengths.
         self.select_experts(op, &StepOutput { place: output.place, forms: others });
         Ok(())
     }
 
-    /// Lists the experts of rows of weights.
+    /// Pushes the kernels that list the experts whose weights are not zero.
     pub(super) fn select_experts(&mut self, op: &'static str, output: &StepOutput) {
         for form in &output.forms {
             if let Form::Selected(top_k) = form {
@@ -107,7 +106,7 @@ impl GpuLowering<'_> {
         let [first @ .., down] = stacks.as_slice() else { return Err(super::not_computed()) };
         let ffn = first[0].rows;
         let between = Strided { stride: ffn.next_multiple_of(64), rows: Resource::Slots(0) };
-        let before = Half {
+        let before = ExpertProduct {
             stacks: first,
             x_q8: Resource::Q8(x.slot.index()),
             x_f32: strided(&x),
@@ -118,7 +117,7 @@ impl GpuLowering<'_> {
         };
         let kernel = self.gate_up(&x, &before, down.matrix.planes().coded);
         self.push(op, kernel);
-        let after = Half {
+        let after = ExpertProduct {
             stacks: std::slice::from_ref(down),
             x_q8: Resource::SlotQ8,
             x_f32: between,
@@ -133,7 +132,7 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    /// Returns the stacks: gate, up, down.
+    /// Returns the stacks of gate, up and down.
     fn stacks(&self, step: &PlanStep, spec: ExpertsSpec) -> Result<Vec<Stacked>> {
         let matrices = step.matrices().iter().map(|operand| self.matrix(operand)).collect::<Result<Vec<_>>>()?;
         if matrices.iter().any(|matrix| matrix.parts.len() != 1) {
@@ -142,7 +141,7 @@ impl GpuLowering<'_> {
                 "the experts of a layer are larger than the {most} bytes that this GPU's kernels see at once: use the CPU"
             )));
         }
-        let alone = |matrix: &Arc<GpuMatrix>| {
+        let separate = |matrix: &Arc<GpuMatrix>| {
             let rows = matrix.rows / spec.experts;
             Stacked { matrix: matrix.clone(), rows, stack: ExpertStack { offset: 0, stride: rows } }
         };
@@ -151,43 +150,50 @@ impl GpuLowering<'_> {
                 let rows = both.rows / (2 * spec.experts);
                 let half =
                     |offset| Stacked { matrix: both.clone(), rows, stack: ExpertStack { offset, stride: 2 * rows } };
-                vec![half(0), half(rows), alone(down)]
+                vec![half(0), half(rows), separate(down)]
             }
-            others => others.iter().map(alone).collect(),
+            matrices => matrices.iter().map(separate).collect(),
         })
     }
 
-    /// Makes `activation(gate x) * up x` for each slot; as int8 if down has codes.
-    fn gate_up(&self, x: &Place, half: &Half<'_>, writes_q8: bool) -> Kernel {
-        let ffn = half.stacks[0].rows;
-        let units = half.stacks[0].matrix.units;
+    /// Returns the kernel of `activation(gate x) * up x` for each slot. With `writes_q8` it writes
+    /// int8, for a down matrix of integers.
+    fn gate_up(&self, x: &Place, product: &ExpertProduct<'_>, writes_q8: bool) -> Kernel {
+        let ffn = product.stacks[0].rows;
+        let units = product.stacks[0].matrix.units;
         let shape = tiles::gemv(self.traits, units, ffn, writes_q8.then_some(1), 2);
-        let mut kernel = self.half(half, shape, (!writes_q8).then_some(Resource::Slots(0)), false);
+        let mut kernel = self.expert_product(product, shape, (!writes_q8).then_some(Resource::Slots(0)), false);
         kernel.x_q8 =
             kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending_norms.get(&x.slot.index()).copied(), ..x_q8 });
-        kernel.finish = Finish::Glu { function: Function(half.spec.activation) };
+        kernel.finish = Finish::Glu { function: Function(product.spec.activation) };
         kernel.y_q8 = writes_q8.then_some(Q8Output { blocks: ffn / UNIT, norm: None, rows: Resource::SlotQ8 });
         let groups = [
             Workgroups::Fixed(ffn.div_ceil(shape.group_rows())),
             workgroups(x.shape.rows, 1),
-            Workgroups::Fixed(half.spec.top_k),
+            Workgroups::Fixed(product.spec.top_k),
         ];
         Kernel::new(kernel, groups)
     }
 
-    /// Adds up what down makes of a row's slots.
-    fn down(&self, out: &Place, half: &Half<'_>) -> Kernel {
-        let Stacked { matrix, rows, .. } = &half.stacks[0];
+    /// Returns the kernel that multiplies the slots of a row with down, and sums them.
+    fn down(&self, out: &Place, product: &ExpertProduct<'_>) -> Kernel {
+        let Stacked { matrix, rows, .. } = &product.stacks[0];
         let shape = tiles::gemv(self.traits, matrix.units, *rows, None, 1);
-        let kernel = self.half(half, shape, Some(slot(out)), true);
+        let kernel = self.expert_product(product, shape, Some(slot(out)), true);
         let groups =
             [Workgroups::Fixed(rows.div_ceil(shape.group_rows())), workgroups(out.shape.rows, 1), Workgroups::Fixed(1)];
         Kernel::new(kernel, groups)
     }
 
-    /// Makes the parameters that both products have; `out` is where f32 is written.
-    fn half(&self, half: &Half<'_>, shape: GemvShape, out: Option<Resource>, sums: bool) -> MatMulFew {
-        let coded = |coded: bool| half.stacks.iter().any(|stack| stack.matrix.planes().coded == coded);
+    /// Returns the parameters that both products have; `out` is the buffer of an f32 result.
+    fn expert_product(
+        &self,
+        product: &ExpertProduct<'_>,
+        shape: GemvShape,
+        out: Option<Resource>,
+        sums: bool,
+    ) -> MatMulFew {
+        let coded = |coded: bool| product.stacks.iter().any(|stack| stack.matrix.planes().coded == coded);
         let part = |(number, stack): (usize, &Stacked)| GemvPart {
             matrix: MatrixPlanes::new(number, &stack.matrix, &stack.matrix.parts[0]),
             rows: stack.rows,
@@ -195,7 +201,7 @@ impl GpuLowering<'_> {
             first_block: 0,
             end_block: 0,
             out_at: 0,
-            out_stride: half.out_stride,
+            out_stride: product.out_stride,
             out: out.filter(|_| number == 0).map(BoundBuffer),
         };
         MatMulFew {
@@ -203,30 +209,30 @@ impl GpuLowering<'_> {
             subgroup: self.traits.subgroup,
             tokens: 1,
             rows: RowCount::Tokens,
-            columns: half.columns,
-            x_q8: coded(true).then_some(Q8Input { norm: None, rows: half.x_q8 }),
-            x_stride: half.x_f32.stride,
-            x_f32: coded(false).then_some(half.x_f32.rows),
-            parts: half.stacks.iter().enumerate().map(part).collect(),
+            columns: product.columns,
+            x_q8: coded(true).then_some(Q8Input { norm: None, rows: product.x_q8 }),
+            x_stride: product.x_f32.stride,
+            x_f32: coded(false).then_some(product.x_f32.rows),
+            parts: product.stacks.iter().enumerate().map(part).collect(),
             finish: Finish::Store,
             y_q8: None,
             experts: Some(GemvExperts {
-                count: half.spec.experts,
-                top_k: half.spec.top_k,
+                count: product.spec.experts,
+                top_k: product.spec.top_k,
                 sums,
-                selected: half.selected,
+                selected: product.selected,
             }),
         }
     }
 
-    /// The forms in which experts want their operands.
-    pub(super) fn forms_of_experts(&self, step: &PlanStep, operand: usize, used: usize) -> Result<Forms> {
+    /// Returns the forms in which experts read an operand.
+    pub(super) fn forms_of_experts(&self, step: &PlanStep, operand: usize, top_k: usize) -> Result<Forms> {
         if operand == 1 {
-            return Ok(Forms::from([Form::Selected(used)]));
+            return Ok(Forms::from([Form::Selected(top_k)]));
         }
         let [first @ .., _] = step.matrices() else { return Err(super::not_computed()) };
         let rows = place(&step.inputs[0])?.shape.rows;
-        let form = |matrix: &GpuMatrix| match (self.groups(rows, used), matrix.planes().coded) {
+        let form = |matrix: &GpuMatrix| match (self.groups(rows, top_k), matrix.planes().coded) {
             (true, _) => self.form_for(matrix, rows),
             (false, true) => Form::Q8,
             (false, false) => Form::F32,

@@ -1,8 +1,8 @@
-//! Experts in steps of many rows: every expert's rows together, in tiles, so that its matrices are
-//! read once for all.
+//! Lowers experts in steps of more than 16 rows: rows are grouped by expert, so that an expert's
+//! matrices are read once for each tile of its rows.
 //!
-//! The result of an expert for a row lies in a slot, the slots of one expert side by side. Tiles of
-//! slots are multiplied as tiles of tokens are otherwise.
+//! Each (row, expert) has a slot, and the slots of an expert are consecutive. Tiles of slots are
+//! multiplied as other products multiply tiles of tokens.
 
 use super::{
     Form, Forms, GpuLowering, StepOutput,
@@ -23,37 +23,37 @@ use crate::{
     quant::UNIT,
 };
 
-/// The most workgroups along a dimension.
-const MOST_GROUPS: usize = 65_535;
+/// Largest number of workgroups along a dimension, in WebGPU.
+const MAX_WORKGROUPS: usize = 65_535;
 const WORKGROUP: u32 = 256;
 
-/// Rows that a product reads, in the forms that they may have.
+/// The rows that a product of experts reads.
 struct ProductInput {
-    /// As f32.
+    /// The rows as f32.
     rows: Strided,
-    /// As f16, with the factor of each row.
+    /// The rows as f16, and the scale of each row.
     f16: [Resource; 2],
     /// Elements of a row.
     width: usize,
-    /// Whether they are the tokens' rows, not the slots'.
+    /// Whether there is a row for each token, which slots gather, rather than a row for each slot.
     gathers: bool,
 }
 
-/// A layer of experts in a step of many rows.
+/// A layer of experts whose rows are grouped.
 pub(super) struct Grouped<'a> {
     pub op: &'static str,
     pub spec: ExpertsSpec,
     pub x: &'a Place,
-    /// The list of each row's experts.
+    /// The list of each row's active experts.
     pub selected: Resource,
-    /// Gate, up and down.
+    /// The matrices gate, up and down.
     pub stacks: &'a [Stacked],
 }
 
 impl GpuLowering<'_> {
-    /// Whether steps of these rows group them by expert.
+    /// Returns whether these rows are grouped by expert.
     pub(super) fn groups(&self, rows: Rows, top_k: usize) -> bool {
-        !self.is_gemv(rows) && self.layout.max_tokens.saturating_mul(top_k) <= MOST_GROUPS
+        !self.is_gemv(rows) && self.layout.max_tokens.saturating_mul(top_k) <= MAX_WORKGROUPS
     }
 
     pub(super) fn grouped(&mut self, layer: &Grouped<'_>, output: &StepOutput) {
@@ -104,14 +104,15 @@ impl GpuLowering<'_> {
             workgroup: WORKGROUP.min(self.traits.workgroup),
             experts,
             top_k,
-            tile: tiles::SLOTS,
+            tile: tiles::SMALL_TILE_TOKENS,
             rows: layer.x.shape.rows.into(),
             selected: layer.selected,
         };
         Kernel::new(group, [Workgroups::Fixed(1); 3])
     }
 
-    /// Multiplies all slots with each of these stacks; stacks that read one form together.
+    /// Pushes the products of all slots with these stacks. Stacks that read the same form share a
+    /// kernel.
     fn slots_products(
         &mut self,
         layer: &Grouped<'_>,
@@ -139,7 +140,7 @@ impl GpuLowering<'_> {
         out_stride: usize,
     ) -> Kernel {
         let ExpertsSpec { experts, top_k, .. } = layer.spec;
-        // An expert has few rows, so tiles are small.
+        // 0 rows select the small tile, because an expert has few slots.
         let (coop_tile, patch) = tiles::coop_tile(self.traits, 0, x.width);
         let tile = if form == Form::F16 { coop_tile } else { tiles::tile(self.traits) };
         let (parts, blocks) = slots_parts(stacks, &tile, out_stride);
@@ -157,7 +158,7 @@ impl GpuLowering<'_> {
         self.tiled(product, (form == Form::F16).then_some((patch, x.f16)), x.rows.rows, groups)
     }
 
-    /// Multiplies gate, after its activation, with up, in the form in which down wants it.
+    /// Returns the kernel of `activation(gate) * up`, written in the form that down reads.
     fn gated(&self, layer: &Grouped<'_>, form: Form, stride: usize) -> Kernel {
         let [gate, up] = [0, 1].map(|number| Strided { stride, rows: Resource::Slots(number) });
         let forms = Forms::from([form]);
@@ -173,7 +174,8 @@ impl GpuLowering<'_> {
     }
 }
 
-/// Returns the parts of a product of slots, and the workgroups that they take.
+/// Returns the parameters of the parts of a product of slots, and the number of workgroups of all
+/// parts.
 fn slots_parts(stacks: &[(&Stacked, &Resource)], tile: &ProductTile, out_stride: usize) -> (Vec<TiledPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
     for (number, (stacked, out)) in stacks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Ops on rows: lookups, norms, selections, sums, and the forms that their readers want.
+//! Lowers ops on rows: lookups, norms, selections, sums, and conversions between forms.
 
 use super::{Form, Forms, GpuLowering, StepOutput, place, slot, stride, strided, workgroups};
 use crate::{
@@ -16,21 +16,22 @@ use crate::{
 
 const WORKGROUP: u32 = 128;
 
-/// How rows are made of other rows.
+/// A computation of rows from other rows.
 #[derive(Clone, Copy)]
 pub(super) enum RowOp {
-    /// The same rows.
+    /// Copies the rows.
     Copy(Strided),
-    /// The rows of the tokens whose logits are wanted.
+    /// Copies the rows of the tokens whose logits are computed.
     Select(Strided),
-    /// The sum of two values.
+    /// Adds two values.
     Sum([Strided; 2]),
-    /// The product of two values, the first after an activation.
+    /// Multiplies two values, the first after an activation.
     Glu(Activation, [Strided; 2]),
 }
 
 impl RowOp {
-    /// Names the buffers that are read: a buffer that is also `sum` or `y` goes by that name.
+    /// Returns the parameters with the names of the operands' buffers. A buffer that is also an
+    /// output has the name `sum` or `y` of that output.
     fn named(self, sum: Option<Strided>, y: Option<Strided>, records: Records) -> RowSource {
         let is = |output: Option<Strided>, rows: Resource| output.is_some_and(|output| output.rows == rows);
         let input = |name: InputName, Strided { stride, rows }: Strided| {
@@ -52,7 +53,7 @@ impl RowOp {
     }
 }
 
-/// Where rows go, in each form that is wanted.
+/// The buffers of a result in each of its forms.
 pub(super) struct RowTarget<'a> {
     pub forms: &'a Forms,
     /// Elements of a row.
@@ -68,7 +69,7 @@ pub(super) struct RowTarget<'a> {
 }
 
 impl<'a> RowTarget<'a> {
-    /// The forms of a plan's value.
+    /// Returns the buffers of an output of the plan.
     fn of(output: &'a StepOutput) -> Self {
         let number = output.place.slot.index();
         let y = strided(&output.place);
@@ -108,7 +109,7 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    /// Norms heads, rotates them, or both.
+    /// Returns the kernel that norms heads, rotates them, or both.
     pub(super) fn heads(
         &self,
         x: &Place,
@@ -153,8 +154,8 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    /// Looks rows of a table up. Each part of the table has a dispatch, which leaves the rows of
-    /// other parts out.
+    /// Pushes the lookups of rows in a table: a dispatch for each part of the table, which writes
+    /// the rows of the ids in that part.
     pub(super) fn embed(&mut self, op: &'static str, table: &Operand, output: &StepOutput) -> Result<()> {
         let table = self.matrix(table)?;
         for part in &table.parts {
@@ -167,8 +168,8 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    /// Makes rows in the forms that are wanted of them; `sum` are the rows before the norm, if they
-    /// are wanted too.
+    /// Pushes the kernel that computes rows and writes all forms of an output. `sum` is the buffer of
+    /// the rows before the norm, if they are an output too.
     pub(super) fn rows(
         &mut self,
         op: &'static str,
@@ -208,7 +209,7 @@ impl GpuLowering<'_> {
         Kernel::new(rows, [to.count, Workgroups::Fixed(1), Workgroups::Fixed(1)])
     }
 
-    /// Combines elements of two values.
+    /// Pushes the kernel that combines the elements of two values.
     pub(super) fn combine(
         &mut self,
         op: &'static str,
@@ -230,7 +231,7 @@ impl GpuLowering<'_> {
         self.elementwise(op, step, output, ElementOp::Binary { operator, b })
     }
 
-    /// Applies a function to each element.
+    /// Pushes the kernel that applies a function to each element.
     pub(super) fn elementwise(
         &mut self,
         op: &'static str,
@@ -252,7 +253,7 @@ impl GpuLowering<'_> {
     }
 }
 
-/// Applies a function to each element of rows of `width` elements.
+/// Returns the kernel that applies a function to each element of rows of `width` elements.
 pub(super) fn elementwise(op: ElementOp, a: Strided, y: Strided, width: usize, rows: Rows) -> Kernel {
     let workgroup = 64;
     let a = Some(a).filter(|a| a.rows != y.rows);

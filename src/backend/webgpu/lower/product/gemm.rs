@@ -1,4 +1,4 @@
-//! Products of many rows.
+//! Lowers products of more than 16 rows.
 
 use super::{Form, GpuLowering, PartProduct, workgroups};
 use crate::{
@@ -13,7 +13,8 @@ use crate::{
 };
 
 impl GpuLowering<'_> {
-    /// Multiplies with parts that read one form of the rows; adds to the results if `adds`.
+    /// Returns the kernel of products that all read one form of the rows. With `adds`, products are
+    /// added to the content of the result.
     pub(super) fn gemm(&self, x: &Place, products: &[PartProduct<'_>], form: Form, adds: bool) -> Kernel {
         let rows = products.iter().map(|product| product.part.rows).sum();
         let (coop_tile, patch) = tiles::coop_tile(self.traits, rows, x.shape.width);
@@ -34,8 +35,8 @@ impl GpuLowering<'_> {
         self.tiled(product, f16, slot(x), groups)
     }
 
-    /// Makes the kernel of a product: with matrix units if there are rows of f16 with their
-    /// factors, and otherwise of the rows `x` of f32.
+    /// Returns the kernel of a product: on matrix units if there are rows of f16 with their scales,
+    /// and otherwise of the f32 rows `x`.
     pub(in crate::backend::webgpu::lower) fn tiled(
         &self,
         product: TiledProduct,
@@ -53,7 +54,7 @@ impl GpuLowering<'_> {
     }
 }
 
-/// Returns the parameters of the parts, and the workgroups that they take.
+/// Returns the parameters of the parts, and the number of workgroups of all parts.
 fn tiled_parts(products: &[PartProduct<'_>], tile: &ProductTile, adds: bool) -> (Vec<TiledPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
     for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {

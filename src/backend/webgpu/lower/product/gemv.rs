@@ -1,4 +1,4 @@
-//! Products of few rows.
+//! Lowers products of up to 16 rows.
 
 use std::sync::Arc;
 
@@ -15,22 +15,23 @@ use crate::{
     plan::Place,
 };
 
-/// Rows that a kernel multiplies with at a time, in each of its variants.
+/// Rows that a kernel multiplies at a time, for each of its variants.
 const TOKENS: [usize; 4] = [1, 2, 4, 8];
 
-/// A result that a product writes as int8.
+/// The int8 result of a product.
 #[derive(Clone, Copy)]
 pub(super) struct Q8Result {
-    /// The buffer.
+    /// The buffer of the rows.
     pub rows: Resource,
     /// Blocks of a row.
     pub blocks: usize,
-    /// The weights of the norm that the rows are multiplied by.
+    /// The weights of a norm, by which the rows are multiplied before they are rounded.
     pub norm: Option<Resource>,
 }
 
 impl GpuLowering<'_> {
-    /// Multiplies few rows, with a variant of the kernel for each number of them.
+    /// Pushes a product of up to 16 rows, with a variant of the kernel for each number of rows in
+    /// [`TOKENS`].
     pub(super) fn gemv(
         &mut self,
         op: &'static str,
@@ -70,9 +71,9 @@ impl GpuLowering<'_> {
         let rows: usize = products.iter().map(|product| product.part.rows).sum();
         let units = products[0].matrix.units;
         let shape = tiles::gemv(self.traits, units, rows, q8.map(|_| tokens), if glu { 2 } else { 1 });
-        // Each element that is written as int8 has its invocation.
+        // An int8 result needs an invocation for each of its elements.
         let tokens = if q8.is_some() { tokens.min(shape.workgroup / 32) } else { tokens };
-        // A gate and what it is multiplied with make one result, and no f32 if it is int8.
+        // Gate and up have one result, which is not also stored as f32 if it is int8.
         let stored = match (glu, q8) {
             (true, Some(_)) => 0,
             (true, None) => 1,
@@ -101,8 +102,8 @@ impl GpuLowering<'_> {
     }
 }
 
-/// Returns the parameters of the parts, of which the first `stored` write f32, and the workgroups
-/// that they take.
+/// Returns the parameters of the parts, and the number of workgroups of all parts. The first
+/// `stored` parts write f32.
 fn gemv_parts(products: &[PartProduct<'_>], shape: &GemvShape, stored: usize) -> (Vec<GemvPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
     for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {
@@ -122,7 +123,7 @@ fn gemv_parts(products: &[PartProduct<'_>], shape: &GemvShape, stored: usize) ->
     (parts, block)
 }
 
-/// Returns the number of the variant for this many rows.
+/// Returns the index of the variant for this many rows.
 pub(in crate::backend::webgpu) fn variant(rows: usize) -> usize {
     TOKENS.iter().position(|tokens| rows <= *tokens).unwrap_or(TOKENS.len() - 1)
 }

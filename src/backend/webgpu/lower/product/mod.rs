@@ -1,4 +1,4 @@
-//! Products with matrices.
+//! Lowers products with matrices, and the additions, activations and norms that are fused with them.
 
 mod gemm;
 mod gemv;
@@ -26,8 +26,7 @@ use crate::{
     quant::UNIT,
 };
 
-/// The product with those rows of a matrix that one binding holds, and the rows that it is written
-/// to.
+/// The product with a part of a matrix, and the rows of its result.
 struct PartProduct<'a> {
     matrix: &'a GpuMatrix,
     part: &'a MatrixPart,
@@ -112,8 +111,8 @@ impl GpuLowering<'_> {
         step.matrices().iter().map(|operand| self.matrix(operand)).collect()
     }
 
-    /// Whether a kernel for few rows can write this result as int8 itself: a workgroup then has a
-    /// block of it.
+    /// Returns whether the kernel of a product can write its result as int8: a workgroup must have
+    /// a whole block of the result.
     fn writes_q8(&self, result: &Place, matrices: &[Arc<GpuMatrix>]) -> bool {
         self.is_gemv(result.shape.rows)
             && result.shape.width.is_multiple_of(UNIT)
@@ -132,12 +131,12 @@ impl GpuLowering<'_> {
             return self.gemv(op, x, matrices, outs, finish, None);
         }
         let rows = x.shape.rows;
-        // Tiled products add to what is there.
+        // Tiled products add to the content of the result, so the residual is copied there first.
         if let (Finish::Add { stride, rows: residual }, [out]) = (finish, outs) {
             let residual = Strided { stride, rows: residual };
             self.push(op, elementwise(ElementOp::Copy, residual, *out, matrices[0].rows, rows));
         }
-        // Matrices that read one form of the rows go together.
+        // Matrices that read the same form of the rows share a kernel.
         for form in [Form::F16, Form::F32] {
             let of_form = |matrix: &GpuMatrix| self.form_for(matrix, rows) == form;
             let parts: Vec<_> = matrices
@@ -156,12 +155,12 @@ impl GpuLowering<'_> {
     }
 }
 
-/// Adds `rows` to products that go to `out`, which may be the same rows.
+/// Returns the addition of `rows` to products whose result is `out`, which can be the same rows.
 fn add(Strided { stride, rows }: Strided, out: Strided) -> Finish {
     if rows == out.rows { Finish::AddInPlace } else { Finish::Add { stride, rows } }
 }
 
-/// Returns the products of a matrix's parts, whose results are columns of the rows `out`.
+/// Returns the products with the parts of a matrix, whose results are columns of the rows `out`.
 fn parts(matrix: &GpuMatrix, out: Strided) -> impl Iterator<Item = PartProduct<'_>> {
     matrix.parts.iter().map(move |part| PartProduct { matrix, part, out })
 }

@@ -1,7 +1,7 @@
-//! The gated delta rule in chunks ([Yang et al. 2024](https://arxiv.org/abs/2406.06484)).
+//! Lowers the gated delta rule in chunks ([Yang et al. 2024](https://arxiv.org/abs/2406.06484)).
 //!
-//! How the tokens of a chunk act on each other does not depend on the state, so it is computed for
-//! all chunks at once. Then the state takes a chunk rather than a token at a time.
+//! The effect of a chunk's tokens on each other does not depend on the state, so a first kernel
+//! computes it for all chunks in parallel. A second kernel updates the state chunk by chunk.
 
 use super::GpuLowering;
 use crate::{
@@ -13,16 +13,17 @@ use crate::{
     graph::DeltaSpec,
 };
 
-/// Invocations of both kernels: one for each token and two of a workgroup's columns, one for each
-/// two tokens and two.
+/// Invocations of a workgroup. In the second kernel each has two columns of a token; in the first,
+/// two tokens by two.
 const WORKGROUP: usize = 256;
-/// Columns of a state that a workgroup has.
+/// Columns of the state that a workgroup updates.
 const COLUMNS: usize = 16;
-/// Words of a token and head: a row for the state, one for the result, and three factors.
+/// Words of [`Resource::Mixes`] for a token and head: a matrix row for the state, a matrix row for
+/// the result, three factors, and padding.
 pub(in crate::backend::webgpu) const MIX: usize = 2 * CHUNK + 4;
 
 impl GpuLowering<'_> {
-    /// Makes the kernels for long runs, unless the adapter lacks the memory.
+    /// Returns the kernels for long runs, or `None` if the adapter has too little memory.
     pub(super) fn chunked(&self, spec: &DeltaSpec, delta: Delta) -> Option<[Kernel; 2]> {
         let DeltaSpec { value_heads, head_dim, .. } = *spec;
         let depths = [128, 64, 32, 16].into_iter().filter(|depth| head_dim.is_multiple_of(*depth));
@@ -55,13 +56,13 @@ impl GpuLowering<'_> {
     }
 }
 
-/// Returns the sizes of kernels that have `depth` elements of keys and queries in a workgroup's
+/// Returns the sizes of kernels that load `depth` elements of keys and queries into a workgroup's
 /// memory at a time.
 fn shape(depth: usize) -> ChunkShape {
     ChunkShape { workgroup: WORKGROUP, tokens: CHUNK, depth, mix_words: MIX }
 }
 
-/// The memory of a workgroup that takes the state through chunks.
+/// Returns the bytes of a workgroup's memory in the second kernel.
 fn pass_bytes(head_dim: usize, depth: usize) -> u32 {
     (4 * (COLUMNS * head_dim + 2 * CHUNK * depth.max(COLUMNS) + 2 * CHUNK * CHUNK)) as u32
 }

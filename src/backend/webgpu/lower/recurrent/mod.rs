@@ -1,8 +1,8 @@
-//! Ops that carry a state.
+//! Lowers recurrent ops.
 //!
-//! The tokens of a convolution need the state only at the start of a run, so the chunks of a run go
-//! side by side. The state of a gated delta rule goes through all tokens of a run in registers, or
-//! through the chunks of a long run as products of matrices.
+//! A convolution reads the state at the start of a run, so the chunks of a run are computed in
+//! parallel. A gated delta rule updates its state token by token, in registers, or chunk by chunk in
+//! long runs, with products of matrices.
 
 mod chunked;
 
@@ -20,9 +20,9 @@ use crate::{
 };
 
 const WORKGROUP: usize = 64;
-/// Inputs of a channel that a convolution has at hand, about: those that later tokens see, for each
-/// of the tokens that are on their way together, which are up to 8.
-const AT_HAND: usize = 32;
+/// Approximate number of inputs of a channel that an invocation of a convolution has in registers:
+/// `kernel` inputs for each of up to 8 tokens that are loaded at the same time.
+const CONV_REGISTERS: usize = 32;
 
 impl GpuLowering<'_> {
     pub(super) fn short_conv(
@@ -39,7 +39,7 @@ impl GpuLowering<'_> {
             chunked: !self.small_steps,
             channels: spec.channels,
             taps: spec.kernel,
-            at_once: (AT_HAND / spec.kernel).clamp(1, 8),
+            at_once: (CONV_REGISTERS / spec.kernel).clamp(1, 8),
             runs: self.runs(),
             state: self.state_elements(spec.state),
             x: strided(&x),
@@ -73,11 +73,11 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    /// Makes the kernel that goes token by token through all runs, or through the runs that are not
-    /// long.
+    /// Returns the kernel that updates the state token by token, in all runs, or with `after_long`
+    /// in the runs that are not long.
     fn by_token(&self, spec: &DeltaSpec, delta: Delta, after_long: bool) -> Kernel {
         let DeltaSpec { state, value_heads, head_dim, .. } = *spec;
-        // As many invocations for a column as leave each whole vectors of four.
+        // Each invocation of a column has whole vectors of four elements.
         let lanes = if (head_dim / 4).is_multiple_of(8) { 8 } else { 4 };
         let columns = WORKGROUP / lanes;
         let kernel = GatedDeltaKernel {

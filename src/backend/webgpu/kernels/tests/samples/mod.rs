@@ -87,7 +87,7 @@ fn matrix(number: usize, dtype: DType, columns: usize) -> MatrixPlanes {
         format: dtype.name(),
         coded: quant::format(dtype).planes.coded,
         units: columns.div_ceil(UNIT),
-        at: vec![0, 4096, 8192, 12288],
+        planes: vec![0, 4096, 8192, 12288],
         range: BufferRange { buffer: 0, offset: 0, size: 1 << 20 },
     }
 }
