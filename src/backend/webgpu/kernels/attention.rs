@@ -1,4 +1,4 @@
-//! The paged cache, and attention of many tokens.
+//! Defines the parameters of the paged cache, and of attention of more than 16 tokens.
 
 use serde::{Serialize, Serializer};
 
@@ -8,7 +8,7 @@ use crate::{
     kv_cache::{CacheType, PAGE_POSITIONS},
 };
 
-/// The format of cached keys and values, as templates compare it: `f32`, `f16` or `q8_0`.
+/// The format of cached keys and values. Its value in templates is `f32`, `f16` or `q8_0`.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheTypeName(pub CacheType);
 
@@ -25,42 +25,42 @@ impl Serialize for CacheTypeName {
 
 /// A layer's keys and values in pages of 64 positions.
 ///
-/// A page has, for each head, its keys `[dim, 64]`; then, for each head, its values `[64, dim]`. As
-/// q8_0, an f16 scale for each 32 neighbors of an element's positions follows, in the same order.
+/// A page has the keys of each head, `[dim, 64]`, and then the values of each head, `[64, dim]`. In
+/// q8_0 these are followed by an f16 scale for each 32 consecutive elements, in the same order.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PagedCache {
     /// The format of the elements.
     pub format: CacheTypeName,
-    /// Elements of a word.
+    /// Elements in a 32-bit word.
     pub per_word: usize,
     /// Words of a page.
     pub page_words: usize,
     /// The first word, in a page, of its scales.
     pub scales_at: usize,
-    /// The number of the layer's page table among the sequence's tables.
+    /// The index of the layer's page table among the sequence's tables.
     pub table: usize,
-    /// Page tables of a sequence, whose entries alternate.
+    /// Number of page tables of a sequence, whose entries alternate.
     pub tables: usize,
-    /// Key-value heads.
+    /// Number of key-value heads.
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
-    /// Elements of a head in the cache, a multiple of 16; those beyond `head_dim` are 0.
+    /// Elements of a head in the cache: `head_dim` padded with zeros to a multiple of 16.
     pub dim: usize,
     /// The buffer of the layer's pages.
     #[serde(skip)]
     pub pages: Resource,
 }
 
-/// The shape of a layer's cache, and where it lies.
+/// The shape of a layer's cache.
 pub struct CacheShape {
     /// The format of the elements.
     pub cache_type: CacheType,
-    /// The number of the layer.
+    /// The index of the layer.
     pub layer: usize,
-    /// The number of the layer's page table among the sequence's tables.
+    /// The index of the layer's page table among the sequence's tables.
     pub table: usize,
-    /// Page tables of a sequence.
+    /// Number of page tables of a sequence.
     pub tables: usize,
     /// Key-value heads.
     pub kv_heads: usize,
@@ -89,7 +89,7 @@ pub fn padded(head_dim: usize) -> usize {
     head_dim.next_multiple_of(16)
 }
 
-/// Returns the elements of the cache in a word.
+/// Returns the elements of the cache in a 32-bit word.
 pub fn elements_per_word(cache_type: CacheType) -> usize {
     match cache_type {
         CacheType::F32 => 1,
@@ -101,11 +101,11 @@ pub fn elements_per_word(cache_type: CacheType) -> usize {
 /// Appends keys and values to the cache.
 #[derive(Debug, Serialize)]
 pub struct Append {
-    /// Invocations of a workgroup, which has up to four positions of a head.
+    /// Invocations of a workgroup, which appends up to four positions of a head.
     pub workgroup: u32,
     /// The layer's cache.
     pub cache: PagedCache,
-    /// The first word, in the step's buffer, of its `AppendQuad`s.
+    /// The first word, in the step's buffer, of the `PositionRange`s that are appended.
     pub append_ranges_at: usize,
     /// The keys, `[tokens, kv_heads, head_dim]`.
     pub k: Strided,
@@ -121,17 +121,16 @@ impl Template for Append {
     }
 }
 
-/// What becomes of the products of queries and keys before the softmax.
+/// The operations on products of queries and keys before the softmax.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ScoreParams {
-    /// Multiplies a score.
+    /// The factor of a score.
     pub scale: F32,
-    /// `scale log2(e)`, where scores become weights by powers of two.
+    /// `scale log2(e)`, for kernels that compute the softmax with powers of two.
     pub log2_scale: F32,
-    /// Caps a score, once it is scaled.
+    /// The cap of a scaled score.
     pub soft_cap: Option<SoftCap>,
-    /// Positions that a token sees, the last of them its own; all up to it if there is no such
-    /// number.
+    /// Sliding-window size in positions, including the token's own; `None` for full attention.
     pub window: Option<usize>,
 }
 
@@ -143,7 +142,7 @@ impl From<crate::graph::Scores> for ScoreParams {
     }
 }
 
-/// Attention of many tokens over the cache, on any adapter.
+/// Attention of more than 16 tokens over the cache, on any adapter.
 #[derive(Debug, Serialize)]
 pub struct AttentionPrefill {
     /// Invocations of a workgroup, a multiple of 16.
@@ -168,7 +167,7 @@ impl Template for AttentionPrefill {
     const NAME: &'static str = "attention_prefill";
 
     fn bindings(&self) -> Vec<Binding> {
-        // Four elements at a time, if they lie side by side.
+        // Vectors of four elements, if a head is whole vectors.
         let cached = match self.cache.format.0 {
             CacheType::F32 => "vec4<u32>",
             CacheType::F16 => "vec2<u32>",
@@ -179,7 +178,7 @@ impl Template for AttentionPrefill {
     }
 }
 
-/// Attention of many tokens over a cache of f16, with cooperative matrices.
+/// Attention of more than 16 tokens over a cache of f16, on matrix units.
 #[derive(Debug, Serialize)]
 pub struct AttentionPrefillCoop {
     /// Tokens of a workgroup, of one sequence: 16 for each subgroup.

@@ -1,4 +1,4 @@
-//! Attention of single tokens.
+//! Defines the parameters of attention of single tokens.
 
 use serde::Serialize;
 
@@ -16,34 +16,34 @@ use crate::backend::webgpu::{
 /// a key-value head.
 #[derive(Debug, Serialize)]
 pub struct AttentionStep {
-    /// How the work is divided.
+    /// The division of the work.
     pub shape: StepShape,
-    /// The least size of a subgroup, if invocations exchange values within one.
+    /// The smallest subgroup in invocations, if subgroup operations are used.
     pub subgroup: Option<u32>,
     /// The layer's cache.
     pub cache: PagedCache,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// What becomes of scores.
+    /// The operations on scores.
     pub scores: ScoreParams,
     /// The tokens' records.
     pub records: Records,
     /// The first word, in the step's buffer, of its page tables.
     pub tables_at: usize,
-    /// The queries, `[tokens, heads, head_dim]`; before norm and rotation if there is `new`.
+    /// The queries, `[tokens, heads, head_dim]`; with `new`, before norm and rotation.
     pub q: Strided,
-    /// The result, if a workgroup has all positions of a token. Otherwise `attention_combine` joins
-    /// the parts.
+    /// The result, if a workgroup attends to all positions of a token. Otherwise
+    /// `attention_combine` merges the partial results of the splits.
     pub output: Option<AttentionOutput>,
-    /// The tokens' own keys and values, if the kernel makes and appends them.
+    /// The keys and values of the step's tokens, if this kernel appends them.
     pub new: Option<NewToken>,
 }
 
-/// Where attention's result goes, `[tokens, heads, head_dim]`.
+/// The result of attention, `[tokens, heads, head_dim]`.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AttentionOutput {
-    /// As f32.
+    /// f32.
     F32 {
         /// Elements from the start of a token's row to the start of the next.
         stride: usize,
@@ -51,7 +51,7 @@ pub enum AttentionOutput {
         #[serde(skip)]
         rows: Resource,
     },
-    /// As int8 in blocks of 32 (`shared/q8.wgsl`).
+    /// int8 in blocks of 32 (`shared/q8.wgsl`).
     Q8 {
         /// Blocks of a token's row.
         blocks: usize,
@@ -70,7 +70,7 @@ impl AttentionOutput {
     }
 }
 
-/// The keys and values of the step's own tokens, which are not in the cache yet.
+/// The keys and values of the step's tokens, which are not in the cache yet.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct NewToken {
     /// The keys before norm and rotation, `[tokens, kv_heads, head_dim]`.
@@ -98,52 +98,52 @@ pub struct HeadNorms {
     pub k: Resource,
 }
 
-/// How the work of [`AttentionStep`] is divided.
+/// The division of the work of [`AttentionStep`].
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepShape {
     /// Invocations of a workgroup.
     pub workgroup: usize,
-    /// Positions of a workgroup.
+    /// Largest number of positions that a workgroup attends to.
     pub split: usize,
     /// Query heads that share a key-value head.
     pub group_heads: usize,
     /// Query heads of a workgroup: 1, 2 or 4.
     pub lanes: usize,
-    /// Workgroups of a key-value head's query heads.
+    /// Workgroups for the query heads of a key-value head.
     pub chunks: usize,
-    /// Words of a value that the invocations of a position have at a time.
+    /// Words of a value that are read at a time, by an invocation each.
     pub words_at_once: usize,
-    /// Positions whose values are read side by side, a power of two.
+    /// Positions whose values are read at the same time, a power of two.
     pub groups: usize,
     /// Words of keys that an invocation reads ahead.
     pub keys_at_once: usize,
     /// Words of values that an invocation reads ahead, for each of its words of a position.
     pub values_at_once: usize,
-    /// Words of keys that invocations are divided among at least, a power of two.
+    /// Smallest number of words of keys among which invocations are divided, a power of two.
     pub fewest_words: usize,
-    /// Elements of the workgroup's memory for parts of scores, weights and parts of sums.
+    /// Elements of the workgroup's memory for partial scores, weights and partial sums, in turn.
     pub shared: usize,
 }
 
 impl StepShape {
-    /// Divides the work of tokens whose cache is no longer than `alone` positions, or of longer
-    /// ones if there is none such.
-    pub fn new(traits: &Traits, cache: &PagedCache, group_heads: usize, alone: Option<usize>) -> Self {
-        // Within a split there is work for few processors, so that each head has its own; beyond it
-        // keys and values are read once for several.
-        let lanes = match (alone, group_heads) {
+    /// Divides the work of tokens that see up to `unsplit` cached positions, or of tokens whose
+    /// positions are split if it is `None`.
+    pub fn new(traits: &Traits, cache: &PagedCache, group_heads: usize, unsplit: Option<usize>) -> Self {
+        // Without splits, a workgroup for each query head occupies more processors. With splits
+        // there are enough workgroups, and keys and values are read once for several heads.
+        let lanes = match (unsplit, group_heads) {
             (Some(_), _) => 1,
             (None, 1 | 2) => group_heads,
             (None, _) => 4,
         };
         let PagedCache { per_word, dim, .. } = *cache;
-        let split = alone.unwrap_or(SPLIT);
-        let workgroup = tiles::step_workgroup(traits, alone.is_none(), split / per_word, per_word * lanes);
+        let split = unsplit.unwrap_or(SPLIT);
+        let workgroup = tiles::step_workgroup(traits, unsplit.is_none(), split / per_word, per_word * lanes);
         let words_at_once = (dim / per_word).min(workgroup);
-        // A power of two, so that a batch of positions lies in whole pages or in one.
+        // A power of two, so that a batch of positions covers whole pages or lies in one page.
         let groups = 1 << (workgroup / words_at_once).ilog2();
-        // Many loads of few invocations are under way together, or fewer of many.
-        let keys_at_once = if alone.is_none() { 16 } else { 8 };
+        // Small workgroups need more outstanding loads for each invocation.
+        let keys_at_once = if unsplit.is_none() { 16 } else { 8 };
         Self {
             workgroup,
             split,
@@ -178,27 +178,27 @@ impl Template for AttentionStep {
     }
 }
 
-/// Joins the parts that [`AttentionStep`] leaves of each split of a token's positions: a maximum, a
-/// total and sums for each head.
+/// Merges the partial results of a token's splits: for each head the maximum score, the sum of the
+/// weights, and the weighted sum of the values.
 #[derive(Debug, Serialize)]
 pub struct AttentionCombine {
-    /// Invocations of a workgroup, which has a head of a token.
+    /// Invocations of a workgroup, which computes a head of a token.
     pub workgroup: u32,
-    /// The least size of a subgroup, if invocations exchange values within one.
+    /// The smallest subgroup in invocations, if subgroup operations are used.
     pub subgroup: Option<u32>,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
-    /// Elements of a head in the cache and in the parts.
+    /// Elements of a head in the cache and in the partial results.
     pub dim: usize,
-    /// Positions that a token sees, if not all up to its own.
+    /// Sliding-window size in positions; `None` for full attention.
     pub window: Option<usize>,
     /// Positions of a split.
     pub split: usize,
-    /// Parts that are summed side by side.
+    /// Partial results that are summed at the same time.
     pub groups: usize,
-    /// Parts that an invocation reads ahead.
+    /// Partial results that an invocation reads ahead.
     pub at_once: usize,
     /// The tokens' records.
     pub records: Records,

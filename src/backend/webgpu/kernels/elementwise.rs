@@ -1,4 +1,4 @@
-//! Functions of single elements.
+//! Defines the parameters of element-wise functions.
 
 use serde::Serialize;
 
@@ -8,13 +8,13 @@ use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 /// `y[row, column] = op(a[row, column], b[row, column])`.
 #[derive(Debug, Serialize)]
 pub struct ElementwiseKernel {
-    /// Invocations of a workgroup, each with a column.
+    /// Invocations of a workgroup, each of which computes a column.
     pub workgroup: usize,
     /// Columns of a row of `y`.
     pub width: usize,
     /// The function.
     pub op: ElementOp,
-    /// The first operand, unless it is `y` itself.
+    /// The first operand; `None` if it is `y` itself.
     pub a: Option<Strided>,
     /// The result.
     pub y: Strided,
@@ -24,11 +24,11 @@ pub struct ElementwiseKernel {
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ElementOp {
-    /// Returns the element as it is.
+    /// Copies the element.
     Copy,
     /// Combines the element with the same column of a second operand.
     Binary {
-        /// How they are combined.
+        /// The operator.
         operator: Operator,
         /// The second operand.
         b: SecondOperand,
@@ -43,13 +43,13 @@ pub enum ElementOp {
         /// The cap.
         cap: SoftCap,
     },
-    /// Returns `len` columns of every `every`, from column `first` on.
+    /// Copies `len` columns of every `every`, from column `first` on.
     Slice {
         /// The first column.
         first: usize,
-        /// Columns that are taken together.
+        /// Columns of a copied group.
         len: usize,
-        /// Columns from one such group to the next.
+        /// Columns from the start of a group to the start of the next.
         every: usize,
     },
 }

@@ -1,27 +1,28 @@
-//! The choice of experts, and how tokens are grouped by expert and joined again.
+//! Defines the parameters of routing: the selection of experts, the grouping of rows by expert, and
+//! the sums of the experts' results.
 
 use serde::Serialize;
 
 use super::{BoundBuffer, RowCount, Strided, Template};
 use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
-/// Chooses the experts of each row, with their weights.
+/// Selects the active experts of each row, with their weights.
 #[derive(Debug, Serialize)]
 pub struct Route {
-    /// Invocations of a workgroup, which has a row.
+    /// Invocations of a workgroup, which computes a row.
     pub workgroup: u32,
-    /// Experts of the layer.
+    /// Number of experts in the layer.
     pub experts: usize,
-    /// Experts of a row, at most.
+    /// Largest number of active experts of a row.
     pub top_k: usize,
-    /// Whether `x` are logits, of which the `top_k` largest go through a softmax. Otherwise they
-    /// are weights, of which at most `top_k` are not 0.
+    /// Whether `x` are logits, whose `top_k` largest become weights by a softmax. Otherwise they are
+    /// weights, at most `top_k` of which are not 0.
     pub softmax: bool,
     /// Logits or weights, `[rows, experts]`.
     pub x: Strided,
-    /// The list of each row's (expert, weight), `[rows, top_k]`, if it is wanted.
+    /// The list of each row's (expert, weight), `[rows, top_k]`, if it is written.
     pub selected: Option<BoundBuffer>,
-    /// The weights of all experts, `[rows, experts]`, if they are wanted.
+    /// The weights of all experts, `[rows, experts]`, if they are written.
     pub y: Option<Strided>,
 }
 
@@ -36,15 +37,15 @@ impl Template for Route {
     }
 }
 
-/// Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of
-/// one expert each.
+/// Assigns a slot to each (row, expert) of a list, expert by expert, and divides the slots into
+/// tiles of one expert each.
 #[derive(Debug, Serialize)]
 pub struct GroupKernel {
-    /// Invocations of the one workgroup.
+    /// Invocations of the only workgroup.
     pub workgroup: u32,
-    /// Experts of the layer.
+    /// Number of experts in the layer.
     pub experts: usize,
-    /// Experts of a row, at most.
+    /// Largest number of active experts of a row.
     pub top_k: usize,
     /// Slots of a tile.
     pub tile: usize,
@@ -68,14 +69,14 @@ impl Template for GroupKernel {
     }
 }
 
-/// Adds up what a row's experts made of it, times their weights.
+/// Sums the results of a row's experts, times their weights.
 #[derive(Debug, Serialize)]
 pub struct Combine {
-    /// Invocations of a workgroup, each with a column.
+    /// Invocations of a workgroup, each of which computes a column.
     pub workgroup: usize,
     /// Columns of a row.
     pub width: usize,
-    /// Experts of a row, at most.
+    /// Largest number of active experts of a row.
     pub top_k: usize,
     /// The experts' results, `[slots, width]`.
     pub results: Strided,

@@ -1,4 +1,4 @@
-//! Products of few rows.
+//! Defines the parameters of products of up to 16 rows.
 
 use serde::Serialize;
 
@@ -10,48 +10,48 @@ use crate::backend::webgpu::{
 
 /// Products of up to `tokens` rows `x` at a time with packed matrices.
 ///
-/// Matrices of codes are multiplied with rows of int8, matrices of floats with rows of f32.
+/// Quantized matrices are multiplied with rows of int8, float matrices with rows of f32.
 #[derive(Debug, Serialize)]
 pub struct MatMulFew {
-    /// How the work is divided.
+    /// The division of the work.
     pub shape: GemvShape,
-    /// The least size of a subgroup, if invocations exchange values within one.
+    /// The smallest subgroup in invocations, if subgroup operations are used.
     pub subgroup: Option<u32>,
-    /// Rows `x` that are multiplied together.
+    /// Rows `x` that a workgroup multiplies.
     pub tokens: usize,
     /// The number of rows `x`.
     pub rows: RowCount,
     /// Elements of a row `x`.
     pub columns: usize,
-    /// The rows as int8, if a part has codes.
+    /// The rows as int8, if a part is quantized.
     pub x_q8: Option<Q8Input>,
     /// Elements from the start of a row of f32 to the start of the next.
     pub x_stride: usize,
     /// The buffer of the rows as f32, if a part has floats.
     #[serde(skip)]
     pub x_f32: Option<Resource>,
-    /// The matrices. All have the same columns.
+    /// The matrices, all with the same number of columns.
     pub parts: Vec<GemvPart>,
-    /// What is done with the products.
+    /// The last operation on the products.
     pub finish: Finish,
-    /// The result as int8, if the kernel writes it. A workgroup then has 32 rows of the matrix.
+    /// The int8 result, if the kernel writes one. A workgroup then computes 32 rows of the matrix.
     pub y_q8: Option<Q8Output>,
-    /// The experts, if the parts are stacks of them.
+    /// The experts, if the parts are stacked matrices of experts.
     pub experts: Option<GemvExperts>,
 }
 
 /// Rows of int8.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Q8Input {
-    /// The norm that the rows lack.
+    /// The norm that is not complete in the rows.
     pub norm: Option<PendingNorm>,
     /// The buffer of the rows.
     #[serde(skip)]
     pub rows: Resource,
 }
 
-/// A norm that rows lack: they are multiplied by its weights, but not yet divided by the root of
-/// their mean square.
+/// An incomplete norm: rows are multiplied by its weights, but not yet divided by their root mean
+/// square.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PendingNorm {
     /// Added to the mean square.
@@ -60,18 +60,18 @@ pub struct PendingNorm {
     pub reciprocal: F32,
 }
 
-/// A matrix, or as many of its rows as one binding holds.
+/// A matrix, or the part of it that fits one binding.
 #[derive(Debug, Serialize)]
 pub struct GemvPart {
     /// The matrix.
     pub matrix: MatrixPlanes,
-    /// Rows of the matrix, or of each expert's.
+    /// Rows of the part, or of the matrix of each expert.
     pub rows: usize,
-    /// Where the rows of each expert lie, if the matrix is a stack.
+    /// The rows of each expert, if the matrix is a stack.
     pub stack: Option<ExpertStack>,
-    /// The first workgroup that has rows of the part.
+    /// The first workgroup of the part.
     pub first_block: usize,
-    /// The workgroup after the last that has rows of the part.
+    /// The workgroup after the last of the part.
     pub end_block: usize,
     /// The first element, in a row of the result, of the part's products.
     pub out_at: usize,
@@ -81,15 +81,15 @@ pub struct GemvPart {
     pub out: Option<BoundBuffer>,
 }
 
-/// What is done with products.
+/// The last operation on products.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Finish {
-    /// They are the result.
+    /// Stores the products.
     Store,
-    /// They are added to what the buffer of the result holds. There is one part.
+    /// Adds the products to the content of the result. There is one part.
     AddInPlace,
-    /// They are added to other rows. There is one part.
+    /// Adds the products to rows of another buffer. There is one part.
     Add {
         /// Elements from the start of a row to the start of the next.
         stride: usize,
@@ -97,8 +97,8 @@ pub enum Finish {
         #[serde(skip)]
         rows: Resource,
     },
-    /// The product of the first part is multiplied, after an activation, with the product of the
-    /// second part.
+    /// Multiplies the product of the first part, after an activation, with the product of the second
+    /// part.
     Glu {
         /// The activation.
         function: Function,
@@ -120,12 +120,12 @@ pub struct Q8Output {
 /// The experts of a layer, whose matrices are stacked.
 #[derive(Debug, Serialize)]
 pub struct GemvExperts {
-    /// Experts of the layer.
+    /// Number of experts in the layer.
     pub count: usize,
-    /// Experts of a row, at most.
+    /// Largest number of active experts of a row.
     pub top_k: usize,
-    /// Whether a row's result is the sum over its experts, each with its weight. Otherwise each
-    /// expert of a row has a row of the result.
+    /// Whether a row's result is the weighted sum over its experts. Otherwise the result has a row
+    /// for each active expert of a row.
     pub sums: bool,
     /// The list of each row's (expert, weight), `[rows, top_k]`.
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! Products of many rows.
+//! Defines the parameters of products of more than 16 rows.
 
 use serde::Serialize;
 
@@ -11,39 +11,39 @@ use crate::backend::webgpu::{
 /// Products `y[t, n] = sum over k of x[t, k] w[n, k]`, in tiles of rows `x` and rows `w`.
 #[derive(Debug, Serialize)]
 pub struct TiledProduct {
-    /// What a workgroup has.
+    /// The tile of a workgroup.
     pub tile: ProductTile,
     /// Elements of a row `w`, a multiple of 32.
     pub columns: usize,
-    /// Elements of a row `x`; those beyond are not read or are 0.
+    /// Elements of a row `x`. Elements between `width` and `columns` are not read, or are 0.
     pub width: usize,
     /// Elements from the start of a row `x` to the start of the next.
     pub x_stride: usize,
     /// The number of rows `x`.
     pub rows: RowCount,
-    /// The matrices `w`. All have the same columns.
+    /// The matrices `w`, all with the same number of columns.
     pub parts: Vec<TiledPart>,
-    /// The experts, if the matrices are stacks of them. Then rows are slots: a row of `x` for one
-    /// expert.
+    /// The experts, if the parts are stacked matrices of experts. The rows of the result are then
+    /// slots, each the row of a token for one expert.
     pub experts: Option<TiledExperts>,
 }
 
-/// A matrix, or as many of its rows as one binding holds.
+/// A matrix, or the part of it that fits one binding.
 #[derive(Debug, Serialize)]
 pub struct TiledPart {
     /// The matrix.
     pub matrix: MatrixPlanes,
-    /// Rows of the matrix, or of each expert's.
+    /// Rows of the part, or of the matrix of each expert.
     pub rows: usize,
-    /// Where the rows of each expert lie, if the matrix is a stack.
+    /// The rows of each expert, if the matrix is a stack.
     pub stack: Option<ExpertStack>,
-    /// The first workgroup that has rows of the part.
+    /// The first workgroup of the part.
     pub first_block: usize,
     /// The first element, in a row of the result, of the part's products.
     pub out_at: usize,
     /// Elements from the start of a row of the result to the start of the next.
     pub out_stride: usize,
-    /// Whether products are added to what the buffer of the result holds.
+    /// Whether products are added to the content of the result.
     pub adds: bool,
     /// The buffer of the result.
     #[serde(skip)]
@@ -53,9 +53,9 @@ pub struct TiledPart {
 /// The experts of a layer, whose rows are listed in tiles.
 #[derive(Debug, Serialize)]
 pub struct TiledExperts {
-    /// Experts of the layer.
+    /// Number of experts in the layer.
     pub count: usize,
-    /// Whether a slot reads the row `x` of its token, rather than its own.
+    /// Whether `x` has a row for each token, rather than for each slot.
     pub gathers: bool,
 }
 
@@ -95,19 +95,19 @@ impl Template for MatMulTiled {
     }
 }
 
-/// A [`TiledProduct`] with cooperative matrices: f16 in, f32 sums.
+/// A [`TiledProduct`] on matrix units: operands in f16, sums in f32.
 #[derive(Debug, Serialize)]
 pub struct MatMulCoop {
     /// The product.
     pub product: TiledProduct,
-    /// What a subgroup has of the tile.
+    /// The part of the tile that a subgroup computes.
     pub patch: SubgroupTile,
     /// Invocations of a subgroup.
     pub subgroup_size: u32,
     /// The buffer of the rows `x`, as f16.
     #[serde(skip)]
     pub x: Resource,
-    /// The buffer of the factors of the rows `x`.
+    /// The buffer of the scales of the rows `x`.
     #[serde(skip)]
     pub x_scale: Resource,
 }

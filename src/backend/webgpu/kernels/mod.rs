@@ -52,13 +52,13 @@ pub(super) trait Template: Debug + Serialize {
     fn bindings(&self) -> Vec<Binding>;
 }
 
-/// A [`Template`] whose type is not known.
+/// A [`Template`] of any type.
 pub(super) trait AnyTemplate: Debug + Send + Sync {
     /// Returns [`Template::NAME`].
     fn name(&self) -> &'static str;
 
-    /// Returns the template's variables: the parameters, and `bindings`, all buffers with the
-    /// step's first.
+    /// Returns the variables of the template: the parameters, and `bindings` after the binding of
+    /// the step's buffer.
     fn variables(&self, bindings: &[Binding]) -> Value;
 }
 

@@ -1,4 +1,4 @@
-//! Ops that carry a state.
+//! Defines the parameters of recurrent ops.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::{
     kv_cache::RUN_CHECKPOINTS,
 };
 
-/// Where the `RunRecord`s and `ChunkRecord`s of a step lie in its buffer, in words.
+/// The place of the `RunRecord`s and `ChunkRecord`s in the step's buffer, in words.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RunTable {
     /// The first word of the first run.
@@ -45,13 +45,13 @@ impl From<&Layout> for RunTable {
 /// A short convolution over the tokens of a run, then SiLU.
 #[derive(Debug, Serialize)]
 pub struct ShortConv {
-    /// Invocations of a workgroup, each with a channel.
+    /// Invocations of a workgroup, each of which computes a channel.
     pub workgroup: usize,
-    /// Whether a workgroup has a chunk of a run, rather than a run.
+    /// Whether a workgroup computes a chunk of a run, rather than a whole run.
     pub chunked: bool,
-    /// Channels.
+    /// Number of channels.
     pub channels: usize,
-    /// Tokens that a result depends on: its own and those before it.
+    /// Length of the convolution in tokens, including the result's own token.
     pub taps: usize,
     /// Tokens that an invocation reads ahead.
     pub at_once: usize,
@@ -84,40 +84,40 @@ impl Template for ShortConv {
     }
 }
 
-/// A gated delta rule: its heads, and where its operands lie.
+/// The heads and the operands of a gated delta rule.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Delta {
-    /// Heads of keys and of queries.
+    /// Number of key heads, and of query heads.
     pub key_heads: usize,
-    /// Heads of values.
+    /// Number of value heads.
     pub value_heads: usize,
-    /// Which key head a value head reads.
+    /// The assignment of key heads to value heads.
     pub order: KeyOrder,
     /// Elements of a head of any kind.
     pub head_dim: usize,
-    /// Added to the sum of squares of a key or a query before its root divides it.
+    /// The epsilon of the L2 norm of keys and queries.
     pub eps: F32,
     /// Queries, keys and values, `[tokens, 2 key_heads + value_heads, head_dim]`.
     pub qkv: Strided,
-    /// Elements from the gates of a token to the next token's.
+    /// Elements from the gates of a token to the gates of the next.
     pub gate_stride: usize,
-    /// Result, `[tokens, value_heads, head_dim]`.
+    /// The result, `[tokens, value_heads, head_dim]`.
     pub y: Strided,
-    /// The buffer of the gates that a token's decay is made of, `[tokens, value_heads]`.
+    /// The buffer of the gates of the decay, `[tokens, value_heads]`.
     #[serde(skip)]
     pub alpha: Resource,
-    /// The buffer of the gates that a token's strength is made of, `[tokens, value_heads]`.
+    /// The buffer of the gates of the update's strength, `[tokens, value_heads]`.
     #[serde(skip)]
     pub beta: Resource,
-    /// The buffer of the factors of decays, `[value_heads]`.
+    /// The buffer of the factors of the decay, `[value_heads]`.
     #[serde(skip)]
     pub a: Resource,
-    /// The buffer of the summands of `alpha`, `[value_heads]`.
+    /// The buffer of the bias of `alpha`, `[value_heads]`.
     #[serde(skip)]
     pub dt: Resource,
 }
 
-/// Which key head a value head reads.
+/// The key head that a value head reads.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyOrder {
@@ -137,8 +137,7 @@ impl From<HeadOrder> for KeyOrder {
 }
 
 impl Delta {
-    /// Makes the parameters of a rule from its spec; `operands` are the buffers of `alpha`, `beta`,
-    /// `a` and `dt`.
+    /// Returns the parameters of a rule. `gates` are `alpha` and `beta`.
     pub fn new(spec: &DeltaSpec, qkv: Strided, gates: [Strided; 2], [a, dt]: [Resource; 2], y: Strided) -> Self {
         let DeltaSpec { key_heads, value_heads, order, head_dim, eps, .. } = *spec;
         let [alpha, beta] = gates.map(|gate| gate.rows);
@@ -166,9 +165,9 @@ pub struct GatedDeltaKernel {
     pub workgroup: usize,
     /// Invocations that share a column of the state.
     pub lanes: usize,
-    /// Whether other kernels have the long runs, which come first.
+    /// Whether this kernel skips the long runs, which come first.
     pub after_long: bool,
-    /// Whether the invocations of a column are in one subgroup, and exchange values within it.
+    /// Whether the invocations of a column are in one subgroup, whose operations they use.
     pub shuffles: bool,
     /// The rule.
     pub delta: Delta,
@@ -196,7 +195,7 @@ impl Template for GatedDeltaKernel {
 pub struct ChunkShape {
     /// Invocations of a workgroup.
     pub workgroup: usize,
-    /// Tokens of a chunk, at most.
+    /// Largest number of tokens in a chunk.
     pub tokens: usize,
     /// Elements of a head's keys and queries that are in a workgroup's memory at a time.
     pub depth: usize,
@@ -204,7 +203,7 @@ pub struct ChunkShape {
     pub mix_words: usize,
 }
 
-/// Makes, for all chunks, the matrices by which the tokens of a chunk act on each other.
+/// Computes, for all chunks, the matrices with which the tokens of a chunk affect each other.
 #[derive(Debug, Serialize)]
 pub struct GatedDeltaChunks {
     /// The sizes.
@@ -225,12 +224,12 @@ impl Template for GatedDeltaChunks {
     }
 }
 
-/// Takes the state from chunk to chunk.
+/// Updates the state chunk by chunk, and computes the results.
 #[derive(Debug, Serialize)]
 pub struct GatedDeltaPass {
     /// The sizes.
     pub chunk: ChunkShape,
-    /// Columns of a state that a workgroup has.
+    /// Columns of the state that a workgroup updates.
     pub columns: usize,
     /// The rule.
     pub delta: Delta,

@@ -1,20 +1,21 @@
-//! Rows made ready for the kernels that read them, and heads within rows.
+//! Defines the parameters of kernels that compute rows in the forms of their readers, and of kernels
+//! that norm and rotate heads.
 
 use serde::Serialize;
 
 use super::{BoundBuffer, Function, MatrixPlanes, Norm, Records, Rotation, Strided, Template};
 use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
-/// Makes rows, norms them if asked to, and writes them in the forms that are wanted.
+/// Computes rows, applies a norm if there is one, and writes the rows in one or several forms.
 #[derive(Debug, Serialize)]
 pub struct RowsKernel {
-    /// Invocations of a workgroup, which has a row.
+    /// Invocations of a workgroup, which computes a row.
     pub workgroup: u32,
-    /// The least size of a subgroup, if invocations exchange values within one.
+    /// The smallest subgroup in invocations, if subgroup operations are used.
     pub subgroup: Option<u32>,
     /// Elements of a row.
     pub width: usize,
-    /// How rows are made.
+    /// The computation of a row.
     pub source: RowSource,
     /// The norm of the rows.
     pub norm: Option<Norm>,
@@ -28,16 +29,16 @@ pub struct RowsKernel {
     pub y_f16: Option<F16Output>,
 }
 
-/// How a row is made.
+/// The computation of a row.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RowSource {
-    /// Copies the row of the same number.
+    /// Copies the row with the same index.
     Copy {
         /// The rows.
         a: RowInput,
     },
-    /// Copies the row of the token whose logits are wanted.
+    /// Copies the row of the output's token.
     Select {
         /// The rows of all tokens.
         a: RowInput,
@@ -55,16 +56,16 @@ pub enum RowSource {
     Glu {
         /// The activation.
         function: Function,
-        /// The rows that are activated.
+        /// The operand of the activation.
         a: RowInput,
-        /// The other rows.
+        /// The second factor.
         b: RowInput,
     },
     /// Decodes the row of the token's id.
     Embed {
         /// The table, `[vocabulary, width]`.
         table: MatrixPlanes,
-        /// The ids of the rows that `table` has, if other dispatches have the rest.
+        /// The ids of the rows in `table`, if it is a part of the vocabulary.
         ids: Option<IdRange>,
     },
 }
@@ -78,7 +79,7 @@ pub struct IdRange {
     pub end: usize,
 }
 
-/// Rows of f32 that are read.
+/// Rows of f32 that a kernel reads.
 #[derive(Debug, Serialize)]
 pub struct RowInput {
     /// The name of the buffer.
@@ -90,7 +91,7 @@ pub struct RowInput {
     pub rows: Resource,
 }
 
-/// The name of a buffer that is read: that of the output which overwrites it, if one does.
+/// The name of a buffer that a kernel reads. A buffer that is also an output has the output's name.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputName {
@@ -118,7 +119,7 @@ pub struct F16Output {
 }
 
 impl RowInput {
-    /// Returns the binding of the buffer, unless the binding of an output is the same buffer.
+    /// Returns the binding of the buffer, or `None` if an output binds it.
     fn binding(&self) -> Option<Binding> {
         match self.name {
             InputName::A => Some(reads("a", "vec4<f32>", self.rows)),
@@ -158,13 +159,13 @@ impl Template for RowsKernel {
 /// Norms heads, rotates them, or both.
 #[derive(Debug, Serialize)]
 pub struct Heads {
-    /// Invocations of a workgroup, which has a head of a token.
+    /// Invocations of a workgroup, which computes a head of a token.
     pub workgroup: u32,
-    /// The least size of a subgroup, if invocations exchange values within one.
+    /// The smallest subgroup in invocations, if subgroup operations are used.
     pub subgroup: Option<u32>,
     /// Elements of a head.
     pub head_dim: usize,
-    /// The heads, `[tokens, heads, head_dim]`, unless they are `y` itself.
+    /// The heads, `[tokens, heads, head_dim]`; `None` if they are `y` itself.
     pub x: Option<Strided>,
     /// The result.
     pub y: Strided,

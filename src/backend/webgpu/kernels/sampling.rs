@@ -1,4 +1,4 @@
-//! The choice of tokens from logits.
+//! Defines the parameters of the choice of tokens from logits.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 pub struct Argmax {
     /// Invocations of a workgroup.
     pub workgroup: usize,
-    /// Candidates of a row: logits, or what workgroups found before.
+    /// Candidates of a row: logits, or results of the first dispatch.
     pub count: usize,
     /// Candidates of a workgroup.
     pub share: usize,
-    /// What the candidates are.
+    /// The dispatch.
     pub round: ArgmaxRound,
 }
 
@@ -32,7 +32,7 @@ pub enum ArgmaxRound {
         #[serde(skip)]
         logits: Resource,
     },
-    /// One workgroup joins what those found.
+    /// One workgroup finds the largest of their results.
     Join,
 }
 
@@ -54,12 +54,13 @@ impl Template for Argmax {
     }
 }
 
-/// Finds the largest logits, in order: each workgroup sorts its share of them and keeps the first.
+/// Finds the largest logits in descending order: each workgroup sorts its share of the candidates
+/// and keeps the first of them.
 #[derive(Debug, Serialize)]
 pub struct BestKernel {
     /// Invocations of a workgroup.
     pub workgroup: usize,
-    /// Candidates: logits, or what the round before kept.
+    /// Candidates: logits, or the candidates that the previous round kept.
     pub count: usize,
     /// Candidates of a workgroup, a power of two.
     pub share: usize,
@@ -67,7 +68,7 @@ pub struct BestKernel {
     pub kept: usize,
     /// The buffer of the logits, in the first round.
     pub logits: Option<BoundBuffer>,
-    /// The number of the round, which names the buffers between rounds.
+    /// The index of the round, which identifies the buffers between rounds.
     #[serde(skip)]
     pub round: usize,
 }

@@ -1,4 +1,4 @@
-//! Parameters that several templates have.
+//! Defines the parameters that several templates have.
 
 use serde::{Serialize, Serializer};
 
@@ -36,8 +36,8 @@ impl Serialize for Function {
     }
 }
 
-/// A buffer that a kernel binds. Templates see `true`, so that they can ask whether an optional
-/// buffer is there.
+/// A buffer that a kernel binds. Its value in templates is `true`, so that they can test whether an
+/// optional buffer is bound.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundBuffer(pub Resource);
 
@@ -63,7 +63,7 @@ pub struct Strided {
 pub enum RowCount {
     /// One row for each token.
     Tokens,
-    /// One row for each token whose logits the step wants.
+    /// One row for each token whose logits are computed.
     Outputs,
 }
 
@@ -106,13 +106,13 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// Makes the norm of rows of `width` elements.
+    /// Returns the norm of rows of `width` elements.
     pub fn new(width: usize, eps: f32, weight: Resource) -> Self {
         Self { eps: F32(eps), reciprocal: F32(1.0 / width as f32), weight }
     }
 }
 
-/// Where the records of a step's tokens lie in its buffer.
+/// The place of the tokens' records in the step's buffer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Records {
     /// The first word of the first record.
@@ -157,14 +157,14 @@ impl From<RopeStyle> for RotationStyle {
     }
 }
 
-/// A packed matrix, or as many of its rows as one binding holds, in the planes of its format.
+/// A matrix, or the part of it that fits one binding, in the planes of its format.
 #[derive(Clone, Debug, Serialize)]
 pub struct MatrixPlanes {
-    /// Ends the names of the matrix's buffers and of its decoder: `wide0`, `small0`, `unit0`.
+    /// The suffix of the names of the matrix's buffers and decoder: `wide0`, `small0`, `unit0`.
     pub number: usize,
-    /// The format's decoder, a file in `format/`.
+    /// The name of the format, and of its decoder in `format/`.
     pub format: &'static str,
-    /// Whether the decoder makes units of codes, rather than of floats.
+    /// Whether the decoder returns units of integers with a scale and a minimum, rather than floats.
     pub coded: bool,
     /// Units of 32 columns in a row.
     pub units: usize,
@@ -176,7 +176,7 @@ pub struct MatrixPlanes {
 }
 
 impl MatrixPlanes {
-    /// Makes the parameters of a part of a matrix, which is number `number` of its kernel.
+    /// Returns the parameters of a part of a matrix, which has index `number` in its kernel.
     pub fn new(number: usize, matrix: &GpuMatrix, part: &MatrixPart) -> Self {
         let (format, coded) = (matrix.dtype.name(), matrix.planes().coded);
         Self { number, format, coded, units: matrix.units, planes: part.plane_offsets.clone(), range: part.range }
@@ -190,11 +190,11 @@ impl MatrixPlanes {
     }
 }
 
-/// A matrix of each of a layer's experts, in one matrix.
+/// The rows of each expert in the stacked matrices of a layer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ExpertStack {
     /// The first row of expert 0.
     pub offset: usize,
-    /// Rows from one expert's first to the next one's.
+    /// Rows from the first row of an expert to the first row of the next.
     pub stride: usize,
 }
