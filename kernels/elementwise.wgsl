@@ -1,6 +1,6 @@
 // Applies a function to each element: y[row, column] = op(a[row, column], b[row, column]).
 //
-// Parameters (`ElementwiseKernel`):
+// Parameters (`ElementKernel`):
 //   workgroup: u32 - invocations of a workgroup, each with a column
 //   width: u32 - columns of a row of `y`
 //   op: ElementOp - the function

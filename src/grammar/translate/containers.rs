@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Place, SchemaOrigin, Translation, array_of, rules::literal, values};
+use super::{SchemaOrigin, SchemaPlace, Translation, array_of, rules::literal, values};
 use crate::{error::Result, grammar::JsonObject};
 
 /// The patterns that schemars writes for integer keys of maps, with the expression of their sign.
@@ -20,7 +20,7 @@ struct SequenceItem {
 
 impl Translation<'_> {
     /// Translates an object: the properties in the order of the schema, then additional entries.
-    pub(super) fn object(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
+    pub(super) fn object(&mut self, schema: &JsonObject, place: &SchemaPlace, depth: usize) -> Result<String> {
         let empty = JsonObject::new();
         let properties = match schema.get("properties") {
             Some(properties) => {
@@ -68,7 +68,7 @@ impl Translation<'_> {
         &mut self,
         schema: &JsonObject,
         named: &[&str],
-        place: &Place,
+        place: &SchemaPlace,
         depth: usize,
     ) -> Result<Option<String>> {
         let patterns = schema.get("patternProperties").and_then(Value::as_object);
@@ -136,7 +136,7 @@ impl Translation<'_> {
     }
 
     /// Translates an array: the items of `prefixItems`, then any number of `items`.
-    pub(super) fn array(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
+    pub(super) fn array(&mut self, schema: &JsonObject, place: &SchemaPlace, depth: usize) -> Result<String> {
         let CountLimits { min, max } = count_limits(schema, "minItems", "maxItems", place)?;
         let min = min.unwrap_or(0);
         if schema.contains_key("additionalItems") || schema.get("items").is_some_and(Value::is_array) {
@@ -170,7 +170,7 @@ impl Translation<'_> {
         item: Option<String>,
         min: usize,
         max: Option<usize>,
-        place: &Place,
+        place: &SchemaPlace,
     ) -> Result<String> {
         let count = max.unwrap_or(usize::MAX).min(prefix.len());
         let mut tail = match item {
@@ -191,7 +191,7 @@ impl Translation<'_> {
 }
 
 /// Returns an expression of `min` to `max` items, separated by commas.
-fn repeated(item: &str, min: usize, max: Option<usize>, place: &Place, key: &str) -> Result<String> {
+fn repeated(item: &str, min: usize, max: Option<usize>, place: &SchemaPlace, key: &str) -> Result<String> {
     if max == Some(0) {
         return Ok(String::new());
     }
@@ -200,7 +200,7 @@ fn repeated(item: &str, min: usize, max: Option<usize>, place: &Place, key: &str
 }
 
 /// Returns an expression of `min` to `max` repetitions of an atom.
-fn times(atom: &str, min: usize, max: Option<usize>, place: &Place, key: &str) -> Result<String> {
+fn times(atom: &str, min: usize, max: Option<usize>, place: &SchemaPlace, key: &str) -> Result<String> {
     let fits = |count: usize| i32::try_from(count).is_ok_and(|count| count < i32::MAX);
     if !fits(min) || max.is_some_and(|max| !fits(max)) {
         return Err(place.keyword(key, "is larger than 2147483646"));
@@ -220,7 +220,12 @@ pub(super) struct CountLimits {
 }
 
 /// Returns the limits of a count, given the keywords for the lower and the upper limit.
-pub(super) fn count_limits(schema: &JsonObject, min_key: &str, max_key: &str, place: &Place) -> Result<CountLimits> {
+pub(super) fn count_limits(
+    schema: &JsonObject,
+    min_key: &str,
+    max_key: &str,
+    place: &SchemaPlace,
+) -> Result<CountLimits> {
     let limit = |key: &str| match schema.get(key) {
         None => Ok(None),
         Some(value) => {

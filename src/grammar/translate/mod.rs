@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use self::wide::has_wide_integers;
 use self::{
-    rules::{GrammarRules, Place, literal},
+    rules::{GrammarRules, SchemaPlace, literal},
     wide::with_small_integers,
 };
 use super::{JsonObject, JsonStyle, WHITE_SPACE};
@@ -96,15 +96,15 @@ pub fn to_lark(schema: &Value, origin: SchemaOrigin<'_>, style: JsonStyle) -> Re
         pending: vec![],
     };
     let place = match origin {
-        SchemaOrigin::Type(name) => Place::new(format!("type `{name}`")),
-        SchemaOrigin::Caller => Place::new("the schema".into()),
+        SchemaOrigin::Type(name) => SchemaPlace::new(format!("type `{name}`")),
+        SchemaOrigin::Caller => SchemaPlace::new("the schema".into()),
     };
     let start = translation.node(schema, &place, MAX_DEPTH)?;
     while let Some((pointer, rule)) = translation.pending.pop() {
         let target = translation.resolve(&pointer, &place)?;
         let name = pointer.rsplit('/').next().unwrap_or_default();
         let place = match origin {
-            SchemaOrigin::Type(_) if !name.is_empty() && name != "#" => Place::new(format!("type `{name}`")),
+            SchemaOrigin::Type(_) if !name.is_empty() && name != "#" => SchemaPlace::new(format!("type `{name}`")),
             _ => place.clone(),
         };
         let body = translation.node(target, &place, MAX_DEPTH)?;
@@ -127,7 +127,7 @@ struct Translation<'a> {
 impl<'a> Translation<'a> {
     /// Translates a schema, and returns its expression: the name of a rule or terminal, or a
     /// literal.
-    fn node(&mut self, schema: &Value, place: &Place, depth: usize) -> Result<String> {
+    fn node(&mut self, schema: &Value, place: &SchemaPlace, depth: usize) -> Result<String> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(place.error(format!("the schema nests more than {MAX_DEPTH} levels: use `$ref`")));
         };
@@ -175,7 +175,7 @@ impl<'a> Translation<'a> {
         self.rules.rule(format!("%json {}", Value::Object(block)))
     }
 
-    fn object_schema(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
+    fn object_schema(&mut self, schema: &JsonObject, place: &SchemaPlace, depth: usize) -> Result<String> {
         if let Some(key) = schema.keys().find(|key| UNSUPPORTED.contains(&key.as_str())) {
             return Err(place.unsupported(key));
         }
@@ -203,7 +203,7 @@ impl<'a> Translation<'a> {
         self.one_of(parts, place)
     }
 
-    fn typed(&mut self, name: &str, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
+    fn typed(&mut self, name: &str, schema: &JsonObject, place: &SchemaPlace, depth: usize) -> Result<String> {
         if schema.contains_key("not") && name != "integer" {
             return Err(place.unsupported("not"));
         }
@@ -220,7 +220,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Translates a schema with `$ref`, `allOf`, `anyOf` or `oneOf`.
-    fn combined(&mut self, schema: &JsonObject, place: &Place, depth: usize) -> Result<String> {
+    fn combined(&mut self, schema: &JsonObject, place: &SchemaPlace, depth: usize) -> Result<String> {
         let assertions: Vec<&str> =
             schema.keys().map(String::as_str).filter(|key| !ANNOTATIONS.contains(key)).collect();
         match (assertions.as_slice(), schema.get("$ref")) {
@@ -241,7 +241,7 @@ impl<'a> Translation<'a> {
 
     /// Merges one combinator with the keywords beside it. The results contain the remaining
     /// combinators.
-    fn merged(&self, schema: &JsonObject, place: &Place) -> Result<Vec<Value>> {
+    fn merged(&self, schema: &JsonObject, place: &SchemaPlace) -> Result<Vec<Value>> {
         let Some(key) = COMBINATORS.into_iter().find(|key| schema.contains_key(*key)) else { return Ok(vec![]) };
         let mut rest = schema.clone();
         let removed = rest.shift_remove(key).unwrap_or_default();
@@ -266,7 +266,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    fn reference(&mut self, pointer: &str, place: &Place) -> Result<String> {
+    fn reference(&mut self, pointer: &str, place: &SchemaPlace) -> Result<String> {
         if let Some(rule) = self.references.get(pointer) {
             return Ok(rule.clone());
         }
@@ -277,13 +277,13 @@ impl<'a> Translation<'a> {
         Ok(rule)
     }
 
-    fn resolve(&self, pointer: &str, place: &Place) -> Result<&'a Value> {
+    fn resolve(&self, pointer: &str, place: &SchemaPlace) -> Result<&'a Value> {
         let target = pointer.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
         target.ok_or_else(|| place.keyword("$ref", &format!("names `{pointer}`, which is not in the schema")))
     }
 
     /// Returns an expression of one of the parts.
-    fn one_of(&mut self, mut parts: Vec<String>, place: &Place) -> Result<String> {
+    fn one_of(&mut self, mut parts: Vec<String>, place: &SchemaPlace) -> Result<String> {
         match parts.len() {
             0 => Err(place.error("no value is valid: the list of alternatives is empty")),
             1 => Ok(parts.remove(0)),
@@ -292,7 +292,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Returns an expression of the listed values that have the schema's type.
-    fn constants(&mut self, constants: &[Value], schema: &JsonObject, place: &Place) -> Result<String> {
+    fn constants(&mut self, constants: &[Value], schema: &JsonObject, place: &SchemaPlace) -> Result<String> {
         let unsupported = schema.keys().find(|key| {
             !["const", "enum", "type", "format"].contains(&key.as_str()) && !ANNOTATIONS.contains(&key.as_str())
         });
@@ -330,13 +330,13 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-fn array_of<'s>(schema: &'s JsonObject, key: &str, place: &Place) -> Result<&'s [Value]> {
+fn array_of<'s>(schema: &'s JsonObject, key: &str, place: &SchemaPlace) -> Result<&'s [Value]> {
     let parts = schema.get(key).and_then(Value::as_array);
     parts.map(Vec::as_slice).ok_or_else(|| place.keyword(key, "is not an array"))
 }
 
 /// Returns a schema with the keywords of both.
-fn merge(left: &JsonObject, right: &JsonObject, place: &Place) -> Result<JsonObject> {
+fn merge(left: &JsonObject, right: &JsonObject, place: &SchemaPlace) -> Result<JsonObject> {
     let mut both = left.clone();
     for (key, value) in right.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str())) {
         match both.get(key) {
@@ -349,7 +349,7 @@ fn merge(left: &JsonObject, right: &JsonObject, place: &Place) -> Result<JsonObj
     Ok(both)
 }
 
-impl Place {
+impl SchemaPlace {
     fn unsupported(&self, key: &str) -> Error {
         self.keyword(key, "is not supported")
     }

@@ -58,12 +58,12 @@ pub fn literal(text: &str) -> String {
 
 /// A place in a schema for errors: a type, and a field of it.
 #[derive(Clone)]
-pub struct Place {
+pub struct SchemaPlace {
     owner: String,
     field: String,
 }
 
-impl Place {
+impl SchemaPlace {
     /// Returns the place of a whole type or schema.
     pub fn new(owner: String) -> Self {
         Self { owner, field: String::new() }

@@ -6,7 +6,7 @@ use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar, ValidationResu
 use serde_json::Value;
 
 use super::{
-    Place, SchemaOrigin, Translation,
+    SchemaOrigin, SchemaPlace, Translation,
     containers::{CountLimits, count_limits},
     wide::EXACT,
 };
@@ -30,7 +30,7 @@ const CHARACTER: &str = r#"[^"\\\x00-\x1F\x7F]|\\["\\bfnrt]|\\u00(0[0-7bBeEfF]|1
 
 impl Translation<'_> {
     /// Translates an integer. For Rust types, `format` sets additional limits.
-    pub(super) fn integer(&mut self, schema: &JsonObject, place: &Place) -> Result<String> {
+    pub(super) fn integer(&mut self, schema: &JsonObject, place: &SchemaPlace) -> Result<String> {
         let (mut lower, mut upper) = (None, None);
         if let SchemaOrigin::Type(_) = self.origin {
             let (min, max) = type_limits(schema);
@@ -65,7 +65,7 @@ impl Translation<'_> {
         lower: Option<Integer>,
         upper: Option<Integer>,
         zero: bool,
-        place: &Place,
+        place: &SchemaPlace,
     ) -> Result<String> {
         let small = |limit: Option<Integer>| {
             let value = match limit? {
@@ -98,7 +98,7 @@ impl Translation<'_> {
     }
 
     /// Translates a number. For Rust types, it has a limited number of digits and is finite.
-    pub(super) fn number(&mut self, schema: &JsonObject, place: &Place) -> Result<String> {
+    pub(super) fn number(&mut self, schema: &JsonObject, place: &SchemaPlace) -> Result<String> {
         if schema.contains_key("multipleOf") {
             return Err(place.keyword("multipleOf", "is only supported for integers"));
         }
@@ -132,7 +132,7 @@ impl Translation<'_> {
     }
 
     /// Translates a string. Patterns and some formats are passed to llguidance.
-    pub(super) fn string(&mut self, schema: &JsonObject, place: &Place) -> Result<String> {
+    pub(super) fn string(&mut self, schema: &JsonObject, place: &SchemaPlace) -> Result<String> {
         let CountLimits { min, max } = count_limits(schema, "minLength", "maxLength", place)?;
         let mut block = JsonObject::new();
         for key in ["pattern", "format", "minLength", "maxLength"] {
@@ -163,7 +163,7 @@ impl Translation<'_> {
     }
 
     /// Returns an expression of the keys that match a pattern.
-    pub(super) fn matching(&mut self, pattern: &str, place: &Place) -> Result<String> {
+    pub(super) fn matching(&mut self, pattern: &str, place: &SchemaPlace) -> Result<String> {
         let mut block = JsonObject::new();
         block.insert("type".into(), "string".into());
         block.insert("pattern".into(), pattern.into());
@@ -171,7 +171,7 @@ impl Translation<'_> {
     }
 
     /// Returns an expression of values of any type.
-    pub(super) fn any(&mut self, place: &Place) -> Result<String> {
+    pub(super) fn any(&mut self, place: &SchemaPlace) -> Result<String> {
         if let SchemaOrigin::Caller = self.origin {
             return Ok(self.leaf(&JsonObject::new()));
         }
@@ -211,7 +211,7 @@ fn type_limits(schema: &JsonObject) -> (Integer, Integer) {
 
 /// Returns the smallest or largest integer that a limit allows. `step` is 0 for inclusive limits, 1
 /// for exclusive lower and -1 for exclusive upper ones.
-fn integer_limit(value: &Value, step: i128, place: &Place, key: &str) -> Result<Integer> {
+fn integer_limit(value: &Value, step: i128, place: &SchemaPlace, key: &str) -> Result<Integer> {
     let exact = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from));
     let rounded = |number: f64| match step {
         0 if key == "minimum" => number.ceil() as i128,
@@ -233,7 +233,7 @@ fn number_limit(
     exclusive_key: &str,
     is_f32: bool,
     tighter: fn(f64, f64) -> f64,
-    place: &Place,
+    place: &SchemaPlace,
 ) -> Result<Option<(f64, Limit)>> {
     let range = if is_f32 { f64::from(f32::MAX) } else { f64::MAX };
     let mut limits = vec![];

@@ -8,13 +8,13 @@ use crate::{Result, backend::cpu::error::out_of_memory};
 const SLAB_BYTES: usize = 32 << 20;
 
 /// Pages of one size, numbered from 0.
-pub(crate) struct PagePool {
+pub(crate) struct PageSlabs {
     page_bytes: usize,
     pages_per_slab: usize,
     slabs: Vec<AlignedBytes>,
 }
 
-impl PagePool {
+impl PageSlabs {
     /// Returns an empty pool of pages of `page_bytes` bytes.
     pub fn new(page_bytes: usize) -> Self {
         Self { page_bytes, pages_per_slab: (SLAB_BYTES / page_bytes.max(1)).max(1), slabs: Vec::new() }

@@ -9,7 +9,7 @@ use crate::{
                 attention::LayerPages,
                 recurrent::{RunState, StateCheckpoint},
             },
-            memory::pages::PagePool,
+            memory::pages::PageSlabs,
         },
     },
     kv_cache::{CacheLayout, LayerPlace, StateId, StateUpdate},
@@ -19,15 +19,15 @@ use crate::{
 pub(crate) struct CacheMemory {
     pub layout: CacheLayout,
     /// The pages of each group of layers.
-    pages: Vec<PagePool>,
-    states: PagePool,
+    pages: Vec<PageSlabs>,
+    states: PageSlabs,
 }
 
 impl CacheMemory {
     /// Returns memory without any page.
     pub fn new(layout: CacheLayout) -> Self {
-        let pages = layout.groups.iter().map(|group| PagePool::new(group.page_bytes)).collect();
-        let states = PagePool::new(layout.state_bytes);
+        let pages = layout.groups.iter().map(|group| PageSlabs::new(group.page_bytes)).collect();
+        let states = PageSlabs::new(layout.state_bytes);
         Self { layout, pages, states }
     }
 

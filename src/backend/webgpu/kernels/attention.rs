@@ -26,7 +26,8 @@ impl Serialize for CacheTypeName {
 /// A layer's keys and values in pages of 64 positions.
 ///
 /// A page has the keys of each head, `[dim, 64]`, and then the values of each head, `[64, dim]`. In
-/// q8_0 these are followed by an f16 scale for each 32 consecutive elements, in the same order.
+/// q8_0, 32 elements of a head share an f16 scale. The scales follow the elements: of the keys of
+/// each head, `[dim / 32, 64]`, and then of the values of each head, `[64, dim / 32]`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PagedCache {
     /// The format of the elements.

@@ -7,7 +7,7 @@ use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
 /// `y[row, column] = op(a[row, column], b[row, column])`.
 #[derive(Debug, Serialize)]
-pub struct ElementwiseKernel {
+pub struct ElementKernel {
     /// Invocations of a workgroup, each of which computes a column.
     pub workgroup: usize,
     /// Columns of a row of `y`.
@@ -94,7 +94,7 @@ pub enum SecondOperand {
     },
 }
 
-impl Template for ElementwiseKernel {
+impl Template for ElementKernel {
     const NAME: &'static str = "elementwise";
 
     fn bindings(&self) -> Vec<Binding> {

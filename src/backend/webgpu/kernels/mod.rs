@@ -23,7 +23,7 @@ pub(super) use self::{
         Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, PagedCache, ScoreParams, elements_per_word, padded,
     },
     attention_step::{AttentionCombine, AttentionOutput, AttentionStep, HeadNorms, NewToken, StepShape},
-    elementwise::{ElementOp, ElementwiseKernel, Operator, SecondOperand},
+    elementwise::{ElementKernel, ElementOp, Operator, SecondOperand},
     experts::{Combine, GroupKernel, Route},
     matmul_few::{Finish, GemvExperts, GemvPart, MatMulFew, PendingNorm, Q8Input, Q8Output},
     matmul_tiled::{MatMulCoop, MatMulTiled, TiledExperts, TiledPart, TiledProduct},

@@ -1,7 +1,7 @@
 //! Lowers attention. For single tokens, one kernel norms and rotates heads, appends the keys and
 //! values, and attends; longer runs have a kernel for each of these operations.
 
-use super::{Form, Forms, GpuLowering, StepOutput, place, stride, strided};
+use super::{Form, Forms, GpuLowering, OutputForms, place, stride, strided};
 use crate::{
     Result,
     backend::webgpu::{
@@ -26,7 +26,7 @@ type FusedRotation<'a> = Option<(&'a RopeSpec, Option<f32>)>;
 /// An attention op that is being lowered.
 struct AttentionOp<'a> {
     op: &'static str,
-    output: &'a StepOutput,
+    output: &'a OutputForms,
     spec: &'a AttentionSpec,
 }
 
@@ -41,7 +41,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        output: &StepOutput,
+        output: &OutputForms,
         spec: &AttentionSpec,
         rotation: FusedRotation<'_>,
     ) -> Result<()> {
@@ -225,6 +225,6 @@ pub(in crate::backend::webgpu) fn fuses(traits: &Traits, spec: &AttentionSpec, c
 
 /// Returns whether the kernels write the result as int8 and not as f32. Blocks of int8 must not
 /// straddle heads.
-fn writes_q8(output: &StepOutput, spec: &AttentionSpec) -> bool {
+fn writes_q8(output: &OutputForms, spec: &AttentionSpec) -> bool {
     output.forms == Forms::from([Form::Q8]) && spec.head_dim.is_multiple_of(32)
 }

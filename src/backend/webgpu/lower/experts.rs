@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Form, Forms, GpuLowering, StepOutput, grouped::Grouped, place, slot, stride, strided, workgroups};
+use super::{Form, Forms, GpuLowering, OutputForms, grouped::Grouped, place, slot, stride, strided, workgroups};
 use crate::{
     Error, Result,
     backend::webgpu::{
@@ -51,7 +51,13 @@ struct ExpertProduct<'a> {
 }
 
 impl GpuLowering<'_> {
-    pub(super) fn route(&mut self, op: &'static str, step: &PlanStep, output: &StepOutput, top_k: usize) -> Result<()> {
+    pub(super) fn route(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &OutputForms,
+        top_k: usize,
+    ) -> Result<()> {
         let x = place(&step.inputs[0])?;
         let selected = Form::Selected(top_k);
         let others: Forms = output.forms.iter().copied().filter(|form| *form != selected).collect();
@@ -61,12 +67,12 @@ impl GpuLowering<'_> {
         self.push(op, kernel);
         self.convert(op, output);
         // Other readers may need lists of other lengths.
-        self.select_experts(op, &StepOutput { place: output.place, forms: others });
+        self.select_experts(op, &OutputForms { place: output.place, forms: others });
         Ok(())
     }
 
     /// Pushes the kernels that list the experts whose weights are not zero.
-    pub(super) fn select_experts(&mut self, op: &'static str, output: &StepOutput) {
+    pub(super) fn select_experts(&mut self, op: &'static str, output: &OutputForms) {
         for form in &output.forms {
             if let Form::Selected(top_k) = form {
                 let list = Resource::Selected(output.place.slot.index(), *top_k);
@@ -93,7 +99,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        output: &StepOutput,
+        output: &OutputForms,
         spec: ExpertsSpec,
     ) -> Result<()> {
         let x = place(&step.inputs[0])?;

@@ -5,7 +5,7 @@
 //! multiplied as other products multiply tiles of tokens.
 
 use super::{
-    Form, Forms, GpuLowering, StepOutput,
+    Form, Forms, GpuLowering, OutputForms,
     experts::Stacked,
     rows::{RowOp, RowTarget},
     stride, strided, workgroups,
@@ -56,7 +56,7 @@ impl GpuLowering<'_> {
         !self.is_gemv(rows) && self.layout.max_tokens.saturating_mul(top_k) <= MAX_WORKGROUPS
     }
 
-    pub(super) fn grouped(&mut self, layer: &Grouped<'_>, output: &StepOutput) {
+    pub(super) fn grouped(&mut self, layer: &Grouped<'_>, output: &OutputForms) {
         let Grouped { op, spec, x, stacks, .. } = *layer;
         let ffn = stacks[0].rows;
         let between = Strided { stride: ffn.next_multiple_of(64), rows: Resource::Slots(0) };

@@ -97,7 +97,7 @@ pub(super) struct GpuLowering<'a> {
 }
 
 /// An output of a plan's step, and the forms in which it is stored.
-struct StepOutput {
+struct OutputForms {
     place: Place,
     forms: Forms,
 }
@@ -137,13 +137,13 @@ impl<'a> GpuLowering<'a> {
             let forms = std::mem::take(&mut self.forms[index]);
             self.step = index;
             let outputs: Vec<_> =
-                step.outputs.iter().zip(forms).map(|(place, forms)| StepOutput { place: *place, forms }).collect();
+                step.outputs.iter().zip(forms).map(|(place, forms)| OutputForms { place: *place, forms }).collect();
             self.lower(step, &outputs)?;
         }
         Ok(self.commands)
     }
 
-    fn lower(&mut self, step: &PlanStep, outputs: &[StepOutput]) -> Result<()> {
+    fn lower(&mut self, step: &PlanStep, outputs: &[OutputForms]) -> Result<()> {
         for output in outputs {
             self.pending_norms.remove(&output.place.slot.index());
         }
@@ -155,7 +155,7 @@ impl<'a> GpuLowering<'a> {
         Ok(())
     }
 
-    fn compute(&mut self, step: &PlanStep, outputs: &[StepOutput]) -> Result<()> {
+    fn compute(&mut self, step: &PlanStep, outputs: &[OutputForms]) -> Result<()> {
         let name = step.op.name();
         match &step.op {
             Op::Embed => self.embed(name, &step.inputs[0], &outputs[0]),
@@ -294,11 +294,11 @@ impl<'a> GpuLowering<'a> {
     }
 
     /// Converts an output in f32 to its int8 and f16 forms, if it has them.
-    fn convert(&mut self, op: &'static str, output: &StepOutput) {
+    fn convert(&mut self, op: &'static str, output: &OutputForms) {
         let converted = |form: &Form| matches!(form, Form::Q8 | Form::F16);
         let forms: Forms = output.forms.iter().copied().filter(converted).collect();
         if !forms.is_empty() {
-            let output = StepOutput { place: output.place, forms };
+            let output = OutputForms { place: output.place, forms };
             self.rows(op, rows::RowOp::Copy(strided(&output.place)), &output, None, None);
         }
     }

@@ -1,13 +1,13 @@
 //! Lowers ops on rows: lookups, norms, selections, sums, and conversions between forms.
 
-use super::{Form, Forms, GpuLowering, StepOutput, place, slot, stride, strided, workgroups};
+use super::{Form, Forms, GpuLowering, OutputForms, place, slot, stride, strided, workgroups};
 use crate::{
     Result,
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
         kernels::{
-            BoundBuffer, ElementOp, ElementwiseKernel, F16Output, Function, Heads, IdRange, InputName, MatrixPlanes,
-            Norm, Operator, Records, Rotation, RowInput, RowSource, RowsKernel, SecondOperand, Strided,
+            BoundBuffer, ElementKernel, ElementOp, F16Output, Function, Heads, IdRange, InputName, MatrixPlanes, Norm,
+            Operator, Records, Rotation, RowInput, RowSource, RowsKernel, SecondOperand, Strided,
         },
     },
     graph::{Activation, RopeSpec, Rows},
@@ -70,7 +70,7 @@ pub(super) struct RowTarget<'a> {
 
 impl<'a> RowTarget<'a> {
     /// Returns the buffers of an output of the plan.
-    fn of(output: &'a StepOutput) -> Self {
+    fn of(output: &'a OutputForms) -> Self {
         let number = output.place.slot.index();
         let y = strided(&output.place);
         let y_f16 = F16Output { stride: y.stride, rows: Resource::F16(number), scales: Resource::F16Scale(number) };
@@ -80,7 +80,7 @@ impl<'a> RowTarget<'a> {
 }
 
 impl GpuLowering<'_> {
-    pub(super) fn rms_norm(&mut self, op: &'static str, step: &PlanStep, output: &StepOutput, eps: f32) -> Result<()> {
+    pub(super) fn rms_norm(&mut self, op: &'static str, step: &PlanStep, output: &OutputForms, eps: f32) -> Result<()> {
         let x = place(&step.inputs[0])?;
         let width = self.vector(&step.inputs[1])?.len();
         let norm = Norm::new(width, eps, self.vector_resource(&step.inputs[1])?);
@@ -98,7 +98,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        output: &StepOutput,
+        output: &OutputForms,
         spec: &RopeSpec,
     ) -> Result<()> {
         let x = place(&step.inputs[0])?;
@@ -137,7 +137,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        outputs: &[StepOutput],
+        outputs: &[OutputForms],
         eps: f32,
     ) -> Result<()> {
         let [a, b] = [place(&step.inputs[0])?, place(&step.inputs[1])?];
@@ -148,7 +148,7 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    pub(super) fn select(&mut self, op: &'static str, step: &PlanStep, output: &StepOutput) -> Result<()> {
+    pub(super) fn select(&mut self, op: &'static str, step: &PlanStep, output: &OutputForms) -> Result<()> {
         let x = place(&step.inputs[0])?;
         self.rows(op, RowOp::Select(strided(&x)), output, None, None);
         Ok(())
@@ -156,7 +156,7 @@ impl GpuLowering<'_> {
 
     /// Pushes the lookups of rows in a table: a dispatch for each part of the table, which writes
     /// the rows of the ids in that part.
-    pub(super) fn embed(&mut self, op: &'static str, table: &Operand, output: &StepOutput) -> Result<()> {
+    pub(super) fn embed(&mut self, op: &'static str, table: &Operand, output: &OutputForms) -> Result<()> {
         let table = self.matrix(table)?;
         for part in &table.parts {
             let ids = IdRange { first: part.first_row, end: part.first_row + part.rows };
@@ -174,7 +174,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         source: RowOp,
-        output: &StepOutput,
+        output: &OutputForms,
         norm: Option<Norm>,
         sum: Option<Strided>,
     ) {
@@ -214,7 +214,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        output: &StepOutput,
+        output: &OutputForms,
         operator: Operator,
     ) -> Result<()> {
         let b = match &step.inputs[1] {
@@ -236,7 +236,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        output: &StepOutput,
+        output: &OutputForms,
         function: ElementOp,
     ) -> Result<()> {
         let a = place(&step.inputs[0])?;
@@ -258,5 +258,5 @@ pub(super) fn elementwise(op: ElementOp, a: Strided, y: Strided, width: usize, r
     let workgroup = 64;
     let a = Some(a).filter(|a| a.rows != y.rows);
     let groups = [Workgroups::Fixed(width.div_ceil(workgroup)), workgroups(rows, 1), Workgroups::Fixed(1)];
-    Kernel::new(ElementwiseKernel { workgroup, width, op, a, y }, groups)
+    Kernel::new(ElementKernel { workgroup, width, op, a, y }, groups)
 }

@@ -71,7 +71,7 @@ fn cases() -> Vec<TemplateCase> {
         case::<AttentionStep>(templates),
         case::<BestKernel>(templates),
         case::<Combine>(templates),
-        case::<ElementwiseKernel>(templates),
+        case::<ElementKernel>(templates),
         case::<GatedDeltaKernel>(templates),
         case::<GatedDeltaChunks>(templates),
         case::<GatedDeltaPass>(templates),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use self::gemv::Q8Result;
 use super::{
-    Command, Form, Forms, GpuLowering, StepOutput, place,
+    Command, Form, Forms, GpuLowering, OutputForms, place,
     rows::{RowOp, elementwise},
     strided, workgroups,
 };
@@ -34,7 +34,7 @@ struct PartProduct<'a> {
 }
 
 impl GpuLowering<'_> {
-    pub(super) fn products(&mut self, op: &'static str, step: &PlanStep, outputs: &[StepOutput]) -> Result<()> {
+    pub(super) fn products(&mut self, op: &'static str, step: &PlanStep, outputs: &[OutputForms]) -> Result<()> {
         let matrices = self.matrices(step)?;
         let outs: Vec<_> = outputs.iter().map(|output| strided(&output.place)).collect();
         self.multiply(op, &place(&step.inputs[0])?, &matrices, &outs, Finish::Store)?;
@@ -42,7 +42,7 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    pub(super) fn product_add(&mut self, op: &'static str, step: &PlanStep, output: &StepOutput) -> Result<()> {
+    pub(super) fn product_add(&mut self, op: &'static str, step: &PlanStep, output: &OutputForms) -> Result<()> {
         let matrices = self.matrices(step)?;
         let out = strided(&output.place);
         let finish = add(strided(&place(&step.inputs[2])?), out);
@@ -55,7 +55,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        outputs: &[StepOutput],
+        outputs: &[OutputForms],
         eps: f32,
     ) -> Result<()> {
         let [sum, normed] = outputs else { return Err(Error::Graph(format!("{op} has other than two results"))) };
@@ -83,7 +83,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        output: &StepOutput,
+        output: &OutputForms,
         activation: Activation,
     ) -> Result<()> {
         let matrices = self.matrices(step)?;

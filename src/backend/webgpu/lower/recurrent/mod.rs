@@ -8,7 +8,7 @@ mod chunked;
 
 pub(in crate::backend::webgpu) use chunked::MIX;
 
-use super::{GpuLowering, StepOutput, place, strided};
+use super::{GpuLowering, OutputForms, place, strided};
 use crate::{
     Result,
     backend::webgpu::{
@@ -29,7 +29,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        output: &StepOutput,
+        output: &OutputForms,
         spec: &ConvSpec,
     ) -> Result<()> {
         let x = place(&step.inputs[0])?;
@@ -58,7 +58,7 @@ impl GpuLowering<'_> {
         &mut self,
         op: &'static str,
         step: &PlanStep,
-        output: &StepOutput,
+        output: &OutputForms,
         spec: &DeltaSpec,
     ) -> Result<()> {
         let [qkv, alpha, beta] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];

@@ -32,9 +32,9 @@ fn matrices(choices: &mut Choices, count: usize) -> (Vec<MatrixPlanes>, usize) {
     (formats.iter().enumerate().map(|(number, format)| matrix(number, *format, columns)).collect(), columns)
 }
 
-/// What a product of few rows is for.
+/// A use of `matmul_few`.
 #[derive(Clone, Copy, PartialEq)]
-enum GemvShape {
+enum GemvUse {
     Store,
     Add,
     AddInPlace,
@@ -47,11 +47,11 @@ enum GemvShape {
 
 /// A result of one product may be written as int8. It is added to something then, and normed, and
 /// also written as f32; or it is that of a gate, and written as int8 alone.
-fn q8_output(choices: &mut Choices, few: GemvShape) -> Option<Q8Output> {
-    let norm = match few {
-        GemvShape::Store | GemvShape::Down => return None,
-        GemvShape::Add | GemvShape::AddInPlace => Some(buffer()),
-        GemvShape::Glu | GemvShape::GateUp => None,
+fn q8_output(choices: &mut Choices, gemv: GemvUse) -> Option<Q8Output> {
+    let norm = match gemv {
+        GemvUse::Store | GemvUse::Down => return None,
+        GemvUse::Add | GemvUse::AddInPlace => Some(buffer()),
+        GemvUse::Glu | GemvUse::GateUp => None,
     };
     choices.option("y_q8", |_| Q8Output { blocks: ROWS / UNIT, norm, rows: Resource::Q8(1) })
 }
@@ -61,23 +61,16 @@ none_missing!(Finish: Store, AddInPlace, Add, Glu);
 impl Sample for MatMulFew {
     fn sample(choices: &mut Choices) -> Self {
         let traits = adapter(choices);
-        let few = choices.of(
+        let gemv = choices.of(
             "few",
-            &[
-                GemvShape::Store,
-                GemvShape::Add,
-                GemvShape::AddInPlace,
-                GemvShape::Glu,
-                GemvShape::GateUp,
-                GemvShape::Down,
-            ],
+            &[GemvUse::Store, GemvUse::Add, GemvUse::AddInPlace, GemvUse::Glu, GemvUse::GateUp, GemvUse::Down],
         );
-        let glu = matches!(few, GemvShape::Glu | GemvShape::GateUp);
-        let of_experts = matches!(few, GemvShape::GateUp | GemvShape::Down);
-        let count = match few {
-            GemvShape::Store => choices.of("parts", &[1, 2, 3]),
-            GemvShape::Glu | GemvShape::GateUp => 2,
-            GemvShape::Add | GemvShape::AddInPlace | GemvShape::Down => 1,
+        let glu = matches!(gemv, GemvUse::Glu | GemvUse::GateUp);
+        let of_experts = matches!(gemv, GemvUse::GateUp | GemvUse::Down);
+        let count = match gemv {
+            GemvUse::Store => choices.of("parts", &[1, 2, 3]),
+            GemvUse::Glu | GemvUse::GateUp => 2,
+            GemvUse::Add | GemvUse::AddInPlace | GemvUse::Down => 1,
         };
         let (matrices, columns) = matrices(choices, count);
         let y_q8 = q8_output(choices, few);
@@ -116,17 +109,17 @@ impl Sample for MatMulFew {
             x_stride: 256,
             x_f32: floats.then_some(Resource::Slot(0)),
             parts: matrices.into_iter().map(part).collect(),
-            finish: match few {
-                GemvShape::Store | GemvShape::Down => Finish::Store,
-                GemvShape::Add => Finish::Add { stride: 128, rows: Resource::Temp(3) },
-                GemvShape::AddInPlace => Finish::AddInPlace,
-                GemvShape::Glu | GemvShape::GateUp => Finish::Glu { function: function(choices) },
+            finish: match gemv {
+                GemvUse::Store | GemvUse::Down => Finish::Store,
+                GemvUse::Add => Finish::Add { stride: 128, rows: Resource::Temp(3) },
+                GemvUse::AddInPlace => Finish::AddInPlace,
+                GemvUse::Glu | GemvUse::GateUp => Finish::Glu { function: function(choices) },
             },
             y_q8,
             experts: of_experts.then(|| GemvExperts {
                 count: 6,
                 top_k: 2,
-                sums: few == GemvShape::Down,
+                sums: gemv == GemvUse::Down,
                 selected: Resource::Selected(0, 2),
             }),
         }

@@ -6,7 +6,7 @@ use crate::{
     backend::webgpu::{
         kernel::Resource,
         kernels::{
-            ElementOp, ElementwiseKernel, F16Output, Heads, IdRange, InputName, Norm, Operator, RowInput, RowSource,
+            ElementKernel, ElementOp, F16Output, Heads, IdRange, InputName, Norm, Operator, RowInput, RowSource,
             RowsKernel, SecondOperand, Strided, tests::choices::Choices,
         },
     },
@@ -15,7 +15,7 @@ use crate::{
 none_missing!(ElementOp: Copy, Binary, Activate, SoftCap, Slice);
 none_missing!(SecondOperand: Rows, Row, Number);
 
-impl Sample for ElementwiseKernel {
+impl Sample for ElementKernel {
     fn sample(choices: &mut Choices) -> Self {
         let op = match choices.of("op", &[0, 1, 2, 3, 4]) {
             0 => ElementOp::Copy,
