@@ -73,7 +73,7 @@ impl Sample for MatMulFew {
             GemvUse::Add | GemvUse::AddInPlace | GemvUse::Down => 1,
         };
         let (matrices, columns) = matrices(choices, count);
-        let y_q8 = q8_output(choices, few);
+        let y_q8 = q8_output(choices, gemv);
         let units = matrices[0].units;
         let tokens = if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8]) };
         let q8_tokens = y_q8.as_ref().map(|_| tokens);
