@@ -2,8 +2,8 @@
 
 use super::{
     Limits,
-    ahead::StepsAhead,
     batch::{BatchPosition, Request, TokenSpan, take_spans},
+    pipelined::StepsAhead,
 };
 use crate::{
     Result,

@@ -1,8 +1,8 @@
 //! Runs tokens through an executable, step by step.
 
-mod ahead;
 mod batch;
 mod engine;
+mod pipelined;
 mod turns;
 
 use std::{
