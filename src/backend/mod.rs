@@ -229,9 +229,8 @@ pub trait Executable: Send {
         Ok(None)
     }
 
-    /// Returns the interface for greedy decoding without a wait between steps, if the device has
-    /// it.
-    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+    /// Returns the interface for pipelined greedy decoding, or `None` if the device lacks it.
+    fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
         None
     }
 
@@ -274,9 +273,9 @@ pub struct TokenLogit {
     pub logit: f32,
 }
 
-/// Greedy decoding, in which the device chooses each token and steps are started ahead of their
-/// results.
-pub trait Ahead {
+/// Pipelined greedy decoding: the device chooses each token, and a step starts before the host has
+/// read the result of the previous step.
+pub trait Pipelined {
     /// Starts a step of a run of one token, without waiting for its result. `token` is its token;
     /// `None` means the token that the previous step will choose. `copies` are as in [`Step`].
     ///

@@ -44,7 +44,7 @@ pub enum Stage {
         end: usize,
     },
     /// A token that may be discarded: truncation to the position before it must be possible.
-    Ahead,
+    Pipelined,
 }
 
 /// The states that a run reads and writes.
@@ -145,7 +145,7 @@ impl States {
         let at_start = from.filter(|_| due.first() == Some(&start) && is_new(sequence));
         let inner = due.iter().copied().filter(|position| (start + 1..to).contains(position));
         let in_place =
-            from.filter(|id| stage != Stage::Ahead && at_start.is_none() && self.ref_counts[id.index()] == 1);
+            from.filter(|id| stage != Stage::Pipelined && at_start.is_none() && self.ref_counts[id.index()] == 1);
         self.make_room(sequence, inner.clone().count() + usize::from(in_place.is_none()))?;
 
         if let Some(id) = at_start {
@@ -160,7 +160,7 @@ impl States {
             sequence.checkpoints.push((to, current));
         }
         match from.filter(|_| in_place.is_none()) {
-            Some(id) if stage == Stage::Ahead => sequence.previous = Some((start, id)),
+            Some(id) if stage == Stage::Pipelined => sequence.previous = Some((start, id)),
             Some(id) => self.release_after_step.push(id),
             None => {}
         }
@@ -234,7 +234,7 @@ impl States {
 fn due_checkpoints(start: usize, to: usize, stage: Stage) -> Vec<usize> {
     let mut due = match stage {
         Stage::Prompt { end } => vec![end.saturating_sub(PROMPT_END_MARGIN), end.saturating_sub(1)],
-        Stage::Within | Stage::Ahead => vec![],
+        Stage::Within | Stage::Pipelined => vec![],
     };
     due.push(to / INTERVAL * INTERVAL);
     due.retain(|position| *position > 0 && (start..=to).contains(position));

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Ahead, Bounds, Executable, LoadProgress, OpTime, Run, Step, TokenLogit, Usage},
+    backend::{Bounds, Executable, LoadProgress, OpTime, Pipelined, Run, Step, TokenLogit, Usage},
     graph::Op,
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
     plan::Plan,
@@ -299,7 +299,7 @@ impl Executable for GpuExecutable {
         self.best.wait(&self.context, count).map(Some)
     }
 
-    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+    fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
         if self.profile.is_some() { None } else { Some(self) }
     }
 
@@ -324,7 +324,7 @@ impl Executable for GpuExecutable {
     }
 }
 
-impl Ahead for GpuExecutable {
+impl Pipelined for GpuExecutable {
     fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()> {
         let step = Step { tokens: &[token.unwrap_or(0)], runs: &[run], outputs: &[0], copies };
         self.bounds.check(&step)?;

@@ -3,7 +3,7 @@
 use super::{
     Limits,
     batch::{BatchPosition, Request, TokenSpan, take_spans},
-    pipelined::StepsAhead,
+    pipelined::PipelinedSteps,
 };
 use crate::{
     Result,
@@ -18,7 +18,7 @@ pub(super) struct Engine {
     /// Page copies that the next step has to make.
     pub(super) copies: Vec<(PageId, PageId)>,
     /// Steps that were started before a caller asked for them.
-    pub(super) ahead: StepsAhead,
+    pub(super) pipelined: PipelinedSteps,
 }
 
 /// The buffers for the logits of a call.
@@ -32,7 +32,7 @@ pub(super) struct OutputBuffers<'a> {
 
 impl Engine {
     pub fn new(executable: Box<dyn Executable>, cache: KvCache) -> Self {
-        Self { executable, cache, copies: vec![], ahead: StepsAhead::default() }
+        Self { executable, cache, copies: vec![], pipelined: PipelinedSteps::default() }
     }
 
     /// Computes requests. After an error, the cache has each sequence up to the start of its

@@ -227,7 +227,7 @@ impl Decoder {
                 return Ok(Some(next));
             }
             let request = |run: &(SequenceId, _, _)| {
-                engine.discard_ahead(run.0)?;
+                engine.discard_pipelined(run.0)?;
                 let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
                 Ok(Request::new(*run, &tokens[&run.0], start, prompt_end))
             };
@@ -346,10 +346,10 @@ impl Decoder {
         }
     }
 
-    /// Calls `act` with the cache, after discarding the steps ahead of the sequence.
+    /// Calls `act` with the cache, after discarding the pipelined steps of the sequence.
     fn with_cache_of<T: Send>(&self, id: SequenceId, act: impl FnOnce(&mut KvCache) -> Result<T> + Send) -> Result<T> {
         self.turns.with_engine(|engine| {
-            engine.discard_ahead(id)?;
+            engine.discard_pipelined(id)?;
             act(&mut engine.cache)
         })
     }
@@ -371,7 +371,7 @@ impl Drop for Decoder {
         turns.with_engine(|engine| {
             for id in tokens.keys() {
                 // Both only fail for sequences that are not open.
-                _ = engine.discard_ahead(*id);
+                _ = engine.discard_pipelined(*id);
                 _ = engine.cache.close(*id);
             }
         });

@@ -1,6 +1,6 @@
 //! Pipelines greedy decoding: the device starts the next step before the caller asks for it.
 //!
-//! Each sequence has at most one step ahead. The device runs the steps of all sequences in the
+//! Each sequence has at most one pipelined step. The device runs the steps of all sequences in the
 //! order in which they were started, so a result may arrive while another sequence's result is
 //! awaited. It is kept until its caller asks for it.
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// Steps of one token that were started before a caller asked for them.
 #[derive(Default)]
-pub(super) struct StepsAhead {
+pub(super) struct PipelinedSteps {
     /// Steps on the device, in order.
     pending: VecDeque<(SequenceId, PendingStep)>,
     finished: HashMap<SequenceId, FinishedStep>,
@@ -60,11 +60,11 @@ impl Engine {
     /// continues. `None` if the device does not pipeline steps, or if the cache lacks a part of the
     /// sequence.
     pub fn greedy(&mut self, id: SequenceId, token: u32, position: usize) -> Result<Option<u32>> {
-        if self.executable.ahead().is_none() {
+        if self.executable.pipelined().is_none() {
             return Ok(None);
         }
-        if !self.ahead.has(id, position, token) {
-            self.discard_ahead(id)?;
+        if !self.pipelined.has(id, position, token) {
+            self.discard_pipelined(id)?;
             if self.cache.len(id)? < position {
                 return Ok(None);
             }
@@ -72,13 +72,13 @@ impl Engine {
         }
         // The device keeps only the token of its last step. Starting fails at the end of the
         // context.
-        let follows = self.ahead.is_last(id) && self.start(id, None).is_ok();
-        while !self.ahead.finished.contains_key(&id) {
+        let follows = self.pipelined.is_last(id) && self.start(id, None).is_ok();
+        while !self.pipelined.finished.contains_key(&id) {
             self.finish_earliest()?;
         }
-        let next = self.ahead.finished.remove(&id).and_then(|finished| finished.next);
+        let next = self.pipelined.finished.remove(&id).and_then(|finished| finished.next);
         let Some(next) = next else {
-            self.discard_ahead(id)?;
+            self.discard_pipelined(id)?;
             self.cache.truncate(id, position)?;
             return Err(Error::argument("logits", "contain NaN: the model file may be damaged"));
         };
@@ -88,10 +88,10 @@ impl Engine {
         Ok(Some(next))
     }
 
-    /// Discards the step ahead of a sequence, if there is one, so that the cache matches the
+    /// Discards the pipelined step of a sequence, if there is one, so that the cache matches the
     /// sequence's tokens.
-    pub fn discard_ahead(&mut self, id: SequenceId) -> Result<()> {
-        match self.ahead.discard(id) {
+    pub fn discard_pipelined(&mut self, id: SequenceId) -> Result<()> {
+        match self.pipelined.discard(id) {
             Some(position) => self.cache.truncate(id, position).map(drop),
             None => Ok(()),
         }
@@ -99,7 +99,7 @@ impl Engine {
 
     /// Waits for all pending steps.
     pub fn settle(&mut self) -> Result<()> {
-        while !self.ahead.pending.is_empty() {
+        while !self.pipelined.pending.is_empty() {
             self.finish_earliest()?;
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Engine {
         match started {
             Ok(()) => {
                 self.copies.clear();
-                self.ahead.pending.push_back((id, PendingStep { position, token, is_needed: true }));
+                self.pipelined.pending.push_back((id, PendingStep { position, token, is_needed: true }));
             }
             Err(_) => _ = self.cache.truncate(id, position)?,
         }
@@ -121,31 +121,31 @@ impl Engine {
     }
 
     fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize) -> Result<()> {
-        let state = self.cache.advance(id, position + 1, Stage::Ahead)?;
+        let state = self.cache.advance(id, position + 1, Stage::Pipelined)?;
         let run = Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref() };
-        match self.executable.ahead() {
-            Some(ahead) => ahead.start(token, run, &self.copies),
+        match self.executable.pipelined() {
+            Some(pipelined) => pipelined.start(token, run, &self.copies),
             None => Err(Error::Unsupported("this device does not pipeline steps".into())),
         }
     }
 
     /// Waits for the earliest pending step.
     fn finish_earliest(&mut self) -> Result<()> {
-        let result = match self.executable.ahead() {
-            Some(ahead) => ahead.take(),
+        let result = match self.executable.pipelined() {
+            Some(pipelined) => pipelined.take(),
             None => Err(Error::Unsupported("this device does not pipeline steps".into())),
         };
         // A failed step has ended, too.
-        let step = self.ahead.pending.pop_front();
+        let step = self.pipelined.pending.pop_front();
         let next = result?;
         if let Some((id, PendingStep { position, token: Some(token), is_needed: true })) = step {
-            self.ahead.finish(id, FinishedStep { position, token, next });
+            self.pipelined.finish(id, FinishedStep { position, token, next });
         }
         Ok(())
     }
 }
 
-impl StepsAhead {
+impl PipelinedSteps {
     /// Returns whether this step was started and its result is needed.
     fn has(&self, id: SequenceId, position: usize, token: u32) -> bool {
         let finished = self.finished.get(&id).map(|step| (step.position, Some(step.token)));

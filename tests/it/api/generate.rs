@@ -490,7 +490,7 @@ fn windows_return_to_the_end_of_the_prompt() {
 #[test]
 fn alternating_clones_keep_their_pipelined_steps() {
     for recurrent in [false, true] {
-        let recorder = Recorder::new(LIMITS, fingerprint).running_ahead();
+        let recorder = Recorder::new(LIMITS, fingerprint).running_pipelined();
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
         let computed = recorder.computed();
         let decoder = recorder.into_decoder(CONTEXT);

@@ -1,4 +1,4 @@
-//! GPUs as a whole: against llama.cpp, against the CPU, with less than the adapter has, and running ahead.
+//! GPUs as a whole: against llama.cpp, against the CPU, with less than the adapter has, and with pipelined decoding.
 //!
 //! They run on every adapter of the machine, software too; where there is none, each says that it was skipped.
 
@@ -107,30 +107,30 @@ fn greedy_ids_of_the_storyteller_are_the_references() {
 fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
     for (info, tiny) in adapters().iter().flat_map(|info| [(info, MODELS[0]), (info, RECURRENT)]) {
         let expected = tiny.expected();
-        let mut ahead = on(info).from_gguf(tiny.path()).unwrap();
+        let mut pipelined = on(info).from_gguf(tiny.path()).unwrap();
         let mut plain = on(info).from_gguf(tiny.path()).unwrap();
-        let mut id = argmax(ahead.prefill(&expected.prompt).unwrap());
+        let mut id = argmax(pipelined.prefill(&expected.prompt).unwrap());
         plain.prefill(&expected.prompt).unwrap();
         for turn in 0..24 {
-            let next = ahead.decode_greedy(id).unwrap();
+            let next = pipelined.decode_greedy(id).unwrap();
             assert_eq!(next, argmax(plain.decode(id).unwrap()), "turn {turn}");
-            assert_eq!(ahead.tokens(), plain.tokens());
-            if turn % 6 == 5 && ahead.decoder().set_profiling(true).is_ok() {
-                // Nothing runs ahead of a profile.
-                ahead.decoder().set_profiling(turn % 12 == 5).unwrap();
+            assert_eq!(pipelined.tokens(), plain.tokens());
+            if turn % 6 == 5 && pipelined.decoder().set_profiling(true).is_ok() {
+                // Steps are not pipelined while profiling.
+                pipelined.decoder().set_profiling(turn % 12 == 5).unwrap();
             }
             // Another token than the one that was chosen, a step back, and a fork, each while a step is under way.
             id = if turn % 5 == 4 { (next + 1) % 300 } else { next };
             if turn % 7 == 6 {
-                let len = ahead.tokens().len() - 2;
-                ahead.truncate(len).unwrap();
+                let len = pipelined.tokens().len() - 2;
+                pipelined.truncate(len).unwrap();
                 plain.truncate(len).unwrap();
             }
             if turn % 9 == 8 {
-                let sequence = ahead.sequence();
-                let twin = ahead.decoder().fork(sequence).unwrap();
-                let logits = ahead.decoder().step(&[(twin, &[id], Wanted::Last)]).unwrap().to_vec();
-                ahead.decoder().close(twin).unwrap();
+                let sequence = pipelined.sequence();
+                let twin = pipelined.decoder().fork(sequence).unwrap();
+                let logits = pipelined.decoder().step(&[(twin, &[id], Wanted::Last)]).unwrap().to_vec();
+                pipelined.decoder().close(twin).unwrap();
                 let len = plain.tokens().len();
                 let error = nmse(plain.decode(id).unwrap(), &logits);
                 assert!(error <= ROUNDING, "turn {turn}: {error:.1e}");

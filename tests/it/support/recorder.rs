@@ -12,7 +12,7 @@ use std::{
 
 use inkstone::{
     DType, Error, Result,
-    backend::{Ahead, Executable, Run, Step, TokenLogit},
+    backend::{Executable, Pipelined, Run, Step, TokenLogit},
     generate::{Decoder, Limits},
     graph::{Builder, LayerCache, Scores},
     kv_cache::{CacheLayout, CacheType, KvCache, PAGE_POSITIONS, PageId, StateId},
@@ -63,7 +63,7 @@ impl Recorder {
     }
 
     /// Pipelines steps: each starts with the token that the step before has chosen, as on a GPU.
-    pub fn running_ahead(mut self) -> Self {
+    pub fn running_pipelined(mut self) -> Self {
         self.chosen = Some(VecDeque::new());
         self
     }
@@ -208,12 +208,12 @@ impl Executable for Recorder {
         Ok(Some(&self.best))
     }
 
-    fn ahead(&mut self) -> Option<&mut dyn Ahead> {
+    fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
         if self.chosen.is_some() { Some(self) } else { None }
     }
 }
 
-impl Ahead for Recorder {
+impl Pipelined for Recorder {
     fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()> {
         let tokens = [token.unwrap_or(self.last_chosen)];
         let logits = self.run(&Step { tokens: &tokens, runs: &[run], outputs: &[0], copies })?.to_vec();

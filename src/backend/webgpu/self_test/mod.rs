@@ -118,9 +118,9 @@ fn choices(context: &Arc<Context>) -> Result<f64> {
     let run = Run { len: 1, start: 0, pages, state: None };
     let best = executable.best(&Step { tokens: &[0], runs: &[run], outputs: &[0], copies: &[] }, MAX_COUNT)?;
     let best: Vec<_> = best.unwrap_or_default().iter().map(|token| token.id).collect();
-    let Some(ahead) = executable.ahead() else { return Ok(f64::NAN) };
-    ahead.start(Some(0), run, &[])?;
-    let first = ahead.take()?;
+    let Some(pipelined) = executable.pipelined() else { return Ok(f64::NAN) };
+    pipelined.start(Some(0), run, &[])?;
+    let first = pipelined.take()?;
     Ok(if best == ids[..MAX_COUNT] && first == Some(ids[0]) { 0.0 } else { f64::NAN })
 }
 
