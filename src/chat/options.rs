@@ -87,7 +87,10 @@ impl ChatOptions {
     /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
     /// let schema = json!({
     ///     "type": "object",
-    ///     "properties": {"place": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 7}},
+    ///     "properties": {
+    ///         "place": {"type": "string"},
+    ///         "days": {"type": "integer", "minimum": 1, "maximum": 7},
+    ///     },
     ///     "required": ["place"],
     /// });
     /// let chat = ChatOptions::default()

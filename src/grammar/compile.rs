@@ -13,7 +13,8 @@ use llguidance::{
 const TOO_COMPLEX: &str = "is too complex: which characters can begin a text takes too many steps to find out; \
                            smaller numbers in `multipleOf` and in repetitions, and fewer patterns for one value help";
 
-/// Returns a matcher that has seen no token, or llguidance's words on why the grammar cannot be used.
+/// Returns a matcher that has seen no token, or llguidance's words on why the grammar cannot be
+/// used.
 pub(super) fn compile(factory: &ParserFactory, grammar: TopLevelGrammar) -> Result<Matcher, String> {
     let limits = factory.limits();
     let parse = AssertUnwindSafe(|| {
@@ -34,8 +35,8 @@ pub(super) fn compile(factory: &ParserFactory, grammar: TopLevelGrammar) -> Resu
     }
 }
 
-/// Returns whether the first step of the lexer stays within the limit that llguidance sets for all steps but this one:
-/// with `{"multipleOf": 3456789}` it would take minutes and gigabytes.
+/// Returns whether the first step of the lexer stays within the limit that llguidance sets for all
+/// steps but this one: with `{"multipleOf": 3456789}` it would take minutes and gigabytes.
 fn starts_within_limits(mut states: RegexVec, lexer: &LexerSpec, limits: &ParserLimits) -> bool {
     states.set_fuel(limits.initial_lexer_fuel);
     let start = states.initial_state(&lexer.all_lexemes());

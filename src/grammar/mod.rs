@@ -11,13 +11,14 @@
 //! specification that is not listed is an error; other keys are ignored, as the specification
 //! requires.
 //!
-//! | for | keywords |
-//! |---|---|
-//! | any value | `type`, `const`, `enum`, `anyOf`, `allOf`, `$ref` within the schema, `oneOf` if no value can be valid by two of its schemas |
-//! | numbers | `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf` |
-//! | strings | `minLength`, `maxLength`, `pattern`, and `format`: `date`, `time`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uri`, `uuid` |
-//! | arrays | `items`, `prefixItems`, `minItems`, `maxItems` |
-//! | objects | `properties`, `required`, `additionalProperties`, `patternProperties`, `minProperties`, `maxProperties` |
+//! - any value: `type`, `const`, `enum`, `anyOf`, `allOf`, `$ref` within the schema, `oneOf` if no
+//!   value can be valid by two of its schemas
+//! - numbers: `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`
+//! - strings: `minLength`, `maxLength`, `pattern`, and `format` with `date`, `time`, `date-time`,
+//!   `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uri` or `uuid`
+//! - arrays: `items`, `prefixItems`, `minItems`, `maxItems`
+//! - objects: `properties`, `required`, `additionalProperties`, `patternProperties`,
+//!   `minProperties`, `maxProperties`
 //!
 //! Properties are written in the order of the schema. Integers beyond 2^53 are exact; in the schema
 //! around such an integer, `allOf` and the keywords beside `$ref` must not set a keyword twice.
@@ -26,22 +27,24 @@
 //!
 //! [`Runner::generate_as`](crate::Runner::generate_as) and
 //! [`Runner::chat_as`](crate::Runner::chat_as) take the schema that schemars derives, in
-//! [`JsonStyle::Compact`], and constrain the text to what serde reads:
+//! [`JsonStyle::Compact`], and constrain the text to JSON that serde reads:
 //!
-//! | type | text |
-//! |---|---|
-//! | `u8` to `u128`, `i8` to `i128`, `usize`, `isize`, `NonZero` of each | exactly the values of the type; `schemars(range(..))` narrows it |
-//! | `f32`, `f64` | finite; at most 17 digits before and after the point, or one digit, a fraction and an exponent; within a `range`, no exponent |
-//! | `bool`, `char`, `()`, `String` | `schemars(length(..))`, `regex(..)` limit a string, which is otherwise of any length |
-//! | `Option`, `Box`, tuples, `[T; N]`, `Vec`, `VecDeque`, `Range`, `Result` | as serde writes them |
-//! | `HashSet`, `BTreeSet` | an array; serde merges duplicates |
-//! | maps | keys that are strings, enums of unit variants, or integers, which have at most 9 digits |
-//! | structs | only the fields of the type, in order; `serde(flatten)` is supported |
-//! | enums | tagged externally, internally, adjacently or not at all |
-//! | recursive types | unbounded, but serde_json reads 128 levels |
-//! | `serde_json::Value` | 64 levels at most |
-//! | `Duration`, `SystemTime` | less than a second of nanoseconds; years to 9999 |
-//! | strings with a `format` of chrono, jiff, uuid, url | `date`, `time`, `date-time`, `partial-time`, `partial-date-time`, `duration` in hours, minutes and seconds, `uuid`, `uri`, `ip`, `ipv4`, `ipv6` |
+//! - `u8` to `u128`, `i8` to `i128`, `usize`, `isize` and their `NonZero`: exactly the values of the
+//!   type; `schemars(range(..))` narrows them
+//! - `f32`, `f64`: finite numbers with at most 17 digits before and after the point, or with one
+//!   digit, a fraction and an exponent; within a `range`, no exponent
+//! - `bool`, `char`, `()`, `String`: any length; `schemars(length(..))` and `regex(..)` limit strings
+//! - `Option`, `Box`, tuples, `[T; N]`, `Vec`, `VecDeque`, `Range`, `Result`: as serde writes them
+//! - `HashSet`, `BTreeSet`: an array; serde merges duplicates
+//! - maps: keys that are strings, enums of unit variants, or integers of at most 9 digits
+//! - structs: only the fields of the type, in order; `serde(flatten)` is supported
+//! - enums: tagged externally, internally, adjacently or not at all
+//! - recursive types: unbounded, but serde_json reads 128 levels
+//! - `serde_json::Value`: at most 64 levels
+//! - `Duration`, `SystemTime`: less than a second of nanoseconds; years to 9999
+//! - strings with a `format` of chrono, jiff, uuid or url: `date`, `time`, `date-time`,
+//!   `partial-time`, `partial-date-time`, `duration` in hours, minutes and seconds, `uuid`, `uri`,
+//!   `ip`, `ipv4`, `ipv6`
 //!
 //! A keyword that cannot be expressed, such as `contains`, is an [`Error::Grammar`] that names the
 //! type, the field and the keyword. Some rules of a `Deserialize` are in no schema: the width of an
@@ -155,11 +158,13 @@ impl Grammars {
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner, grammar::JsonStyle};
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/storyteller/storyteller.gguf");
+    /// use serde_json::json;
+    /// # let root = env!("CARGO_MANIFEST_DIR");
+    /// # let path = format!("{root}/tests/data/storyteller/storyteller.gguf");
     ///
     /// let mut runner = Runner::from_gguf(path)?;
-    /// let items = serde_json::json!({ "type": "boolean" });
-    /// let schema = serde_json::json!({ "type": "array", "items": items, "minItems": 1, "maxItems": 1 });
+    /// let items = json!({ "type": "boolean" });
+    /// let schema = json!({ "type": "array", "items": items, "minItems": 1, "maxItems": 1 });
     /// let grammar = runner.grammars()?.json_schema_with(&schema, JsonStyle::Compact)?;
     /// let options = GenerateOptions { grammar: Some(grammar), ..Default::default() };
     /// let text: String = runner.generate("Once", &options)?.collect::<Result<_, _>>()?;

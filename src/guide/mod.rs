@@ -1,7 +1,8 @@
 //! Guides for programs that use inkstone.
 //!
 //! - [`jobs`]: twelve common jobs, each as a short program.
-//! - [`threads_and_memory`]: clones, threads, async code; which parts of a model are shared, and when memory is freed.
+//! - [`threads_and_memory`]: clones, threads, async code; which parts of a model are shared, and
+//!   when memory is freed.
 //! - [`models`]: the files that load, and the memory that they take.
 //! - [`gpus`]: devices, self-tests, speed.
 //! - [`tools`]: tool calls and reasoning.

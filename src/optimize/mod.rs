@@ -28,7 +28,8 @@ use crate::{
     weights::TensorSlice,
 };
 
-/// Returns the elements of an F32 weight of one row, by slice and width, or `None` to leave the weight in the graph.
+/// Returns the elements of an F32 weight of one row, by slice and width, or `None` to leave the
+/// weight in the graph.
 pub type FindVector<'a> = dyn Fn(&TensorSlice, usize) -> Option<Arc<[f32]>> + 'a;
 
 /// The backend and the model that a graph is optimized for.

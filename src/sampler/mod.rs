@@ -100,7 +100,8 @@ impl LogitsProcessor for Box<dyn LogitsProcessor> {
 /// ```
 /// use inkstone::sampler::{Sampler, SamplerOptions};
 ///
-/// let mut sampler = Sampler::new(&SamplerOptions { seed: Some(7), ..SamplerOptions::default() }, 3)?;
+/// let options = SamplerOptions { seed: Some(7), ..SamplerOptions::default() };
+/// let mut sampler = Sampler::new(&options, 3)?;
 /// let id = sampler.sample(&mut [0.5, 9.0, -1.0])?;
 /// assert_eq!(id, 1);
 /// # Ok::<(), inkstone::Error>(())

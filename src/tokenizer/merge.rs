@@ -8,8 +8,8 @@
 //! heap stays in the processor's caches. The result is exact: a sequence of symbols is the merge of
 //! its text if every two adjacent symbols are the merge of *their* text. If a join reached over a
 //! border between two symbols, the first such join would have been the best of that pair alone
-//! (compare [van Antwerpen & Neubeck
-//! 2024](https://github.blog/ai-and-ml/llms/so-many-tokens-so-little-time-introducing-a-faster-more-flexible-byte-pair-tokenizer/)).
+//! (compare the article "So many tokens, so little time" by van Antwerpen and Neubeck, 2024, on
+//! <https://github.blog>).
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-/// The connection, opened once: some drivers fail if several are opened and closed at the same time.
+/// The connection, opened once: some drivers fail if several are opened and closed at the same
+/// time.
 static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;

@@ -1,5 +1,5 @@
-//! Prepares a plan for its first step: places its weights, lays out the step's buffer, and allocates
-//! the buffers of its values.
+//! Prepares a plan for its first step: places its weights, lays out the step's buffer, and
+//! allocates the buffers of its values.
 
 use std::{collections::HashMap, sync::Arc};
 

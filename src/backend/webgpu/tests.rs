@@ -1,5 +1,5 @@
-//! Every kernel that a model may need is sound for other adapters than those at hand: naga translates it to the
-//! languages of Vulkan, Metal and DX12.
+//! Tests that every kernel of every kind of model is valid for adapters that this machine lacks:
+//! naga translates it to the languages of Vulkan, Metal and DX12.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
     weights::Weights,
 };
 
-/// An adapter like many, with matrix units as on NVIDIA's.
+/// The properties of a common adapter, without matrix units.
 const PLAIN: Traits = Traits {
     subgroup: Some(32),
     matrices: false,
@@ -48,12 +48,12 @@ pub(super) const ADAPTERS: [Traits; 6] = [
     Traits { subgroup: None, workgroup: 256, workgroup_bytes: 16 << 10, ..PLAIN },
 ];
 
-/// Scores and logits as Gemma 2 has them.
+/// Soft caps and a window, as in Gemma 2.
 const CAPPED: Scores = Scores { scale: 0.1, softcap: Some(50.0), window: Some(100) };
 
-/// A layer of a model, with the norms of heads as Qwen3 has them or without as in Llama, whose quantized weights are of
-/// this format.
-fn model(dtype: DType, normed: bool, [head_dim, group]: [usize; 2], scores: Scores) -> (Graph, Weights) {
+/// Returns a model of one layer with weights of a format: with norms of heads as in Qwen3, or
+/// without as in Llama. `group` query heads share the key-value head.
+fn model(dtype: DType, normed: bool, head_dim: usize, group: usize, scores: Scores) -> (Graph, Weights) {
     const HIDDEN: usize = 256;
     let (mut b, mut tensors) = (Builder::new(), vec![]);
     let mut weight = |b: &mut Builder, name: &str, dtype: DType, rows: usize, columns: usize| {
@@ -102,10 +102,11 @@ fn model(dtype: DType, normed: bool, [head_dim, group]: [usize; 2], scores: Scor
     (b.finish(logits).unwrap(), Weights::from_memory(tensors).unwrap())
 }
 
-/// Layers of experts, chosen by a softmax and by other weights, with matrices apart and in one.
+/// Returns layers of experts: with the weights of a router and with scaled weights, and with gate
+/// and up as two matrices and as one.
 fn mixture(dtype: DType) -> (Graph, Weights) {
     const EXPERTS: usize = 6;
-    const USED: usize = 2;
+    const TOP_K: usize = 2;
     const WIDTH: usize = 256;
     let (mut b, mut tensors) = (Builder::new(), vec![]);
     let mut weight = |b: &mut Builder, name: &str, dtype: DType, rows: usize| {
@@ -117,8 +118,8 @@ fn mixture(dtype: DType) -> (Graph, Weights) {
     let x = b.embed(table, tokens);
     let router = weight(&mut b, "router", DType::F32, EXPERTS);
     let logits = b.matmul(x, router);
-    let weights = b.route(logits, USED);
-    let spec = |activation| ExpertsSpec { experts: EXPERTS, top_k: USED, activation };
+    let weights = b.route(logits, TOP_K);
+    let spec = |activation| ExpertsSpec { experts: EXPERTS, top_k: TOP_K, activation };
     let apart = ["gate", "up", "down"].map(|name| weight(&mut b, name, dtype, EXPERTS * WIDTH));
     let x = b.experts(x, weights, &apart, spec(Activation::Silu));
     let factors = b.constant(vec![0.5; EXPERTS]);
@@ -131,7 +132,7 @@ fn mixture(dtype: DType) -> (Graph, Weights) {
     (b.finish(x).unwrap(), Weights::from_memory(tensors).unwrap())
 }
 
-/// Recurrent ops alone.
+/// Returns a graph with a short convolution and a gated delta rule.
 fn recurrent(head_dim: usize, kernel: usize) -> (Graph, Weights) {
     let (mut b, mut tensors) = (Builder::new(), vec![]);
     let mut weight = |b: &mut Builder, name: &str, rows: usize, columns: usize| {
@@ -153,7 +154,7 @@ fn recurrent(head_dim: usize, kernel: usize) -> (Graph, Weights) {
     (b.finish(y).unwrap(), Weights::from_memory(tensors).unwrap())
 }
 
-/// The sources of all kernels of a model's programs, in WGSL.
+/// Returns the WGSL sources of all kernels of a model's programs.
 fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheType) -> Result<BTreeSet<String>> {
     let cache = CacheLayout::new(graph, cache_type)?;
     let plan = Plan::new(graph)?;
@@ -211,21 +212,21 @@ fn every_kernel_translates_to_the_languages_of_vulkan_metal_and_dx12() {
     for traits in &ADAPTERS {
         let mut all = BTreeSet::new();
         for dtype in DType::ALL {
-            let (graph, weights) = model(*dtype, true, [128, 2], 0.1.into());
+            let (graph, weights) = model(*dtype, true, 128, 2, 0.1.into());
             all.extend(sources(&optimized(&graph), &weights, traits, CacheType::F16).unwrap());
             let (graph, weights) = mixture(*dtype);
             all.extend(sources(&optimized(&graph), &weights, traits, CacheType::F16).unwrap());
         }
         let plain = Scores::from(0.1);
-        for (cache_type, sizes, scores) in [
-            (CacheType::F32, [64, 4], plain),
-            (CacheType::Q8_0, [128, 8], CAPPED),
-            (CacheType::F16, [256, 2], plain),
-            (CacheType::F16, [256, 2], CAPPED),
-            (CacheType::F16, [80, 1], CAPPED),
+        for (cache_type, head_dim, group, scores) in [
+            (CacheType::F32, 64, 4, plain),
+            (CacheType::Q8_0, 128, 8, CAPPED),
+            (CacheType::F16, 256, 2, plain),
+            (CacheType::F16, 256, 2, CAPPED),
+            (CacheType::F16, 80, 1, CAPPED),
         ] {
-            let (graph, weights) = model(DType::Q4_K, false, sizes, scores);
-            // The plain ops too, which a model may have where a pass does not fit.
+            let (graph, weights) = model(DType::Q4_K, false, head_dim, group, scores);
+            // Also without fused ops, because fusions do not apply to every graph.
             for graph in [optimized(&graph), graph] {
                 all.extend(sources(&graph, &weights, traits, cache_type).unwrap());
             }

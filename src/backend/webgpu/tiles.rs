@@ -47,9 +47,9 @@ pub(super) fn gemv(traits: &Traits, units: usize, rows: usize, q8_tokens: Option
     let max_workgroup = traits.workgroup as usize;
     let unrolled = |rows: usize| (READ_AHEAD / (rows * together)).clamp(1, units.div_ceil(team));
     if let Some(tokens) = q8_tokens {
-        // At least 8 invocations in a team, so that the 32 teams of a block's rows have an invocation
-        // for each element of up to 8 rows of the result. Two matrices take twice the registers, so
-        // half of the teams then compute two rows of the matrix, one after the other.
+        // At least 8 invocations in a team, so that the 32 teams of a block's rows have an
+        // invocation for each element of up to 8 rows of the result. Two matrices take twice the
+        // registers, so half of the teams then compute two rows of the matrix, one after the other.
         let team = team.max(8).min(widest);
         let workgroup = (32 * team / together).max(32 * tokens).min(32 * team).min(max_workgroup);
         let passes = 32 * team / workgroup;

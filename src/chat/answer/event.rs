@@ -20,12 +20,15 @@ pub enum AnswerEvent {
     ///
     /// ```no_run
     /// # use inkstone::{Answer, Error, Message, chat::AnswerEvent};
-    /// # fn run(weather: fn(&serde_json::Value) -> String, mut answer: Answer<'_>) -> inkstone::Result<()> {
+    /// # use serde_json::Value;
+    /// # fn run(weather: fn(&Value) -> String, mut answer: Answer<'_>) -> inkstone::Result<()> {
     /// # let mut messages = vec![];
     /// let mut results = vec![];
     /// for event in answer.events() {
     ///     match event {
-    ///         Ok(AnswerEvent::ToolCall(call)) => results.push(Message::tool(call.name, weather(&call.arguments))),
+    ///         Ok(AnswerEvent::ToolCall(call)) => {
+    ///             results.push(Message::tool(call.name, weather(&call.arguments)));
+    ///         }
     ///         Ok(_) => {}
     ///         Err(Error::ToolCall { what, call: Some(call), .. }) => {
     ///             results.push(Message::tool(call.name, format!("error: the call {what}")));

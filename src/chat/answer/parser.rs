@@ -18,13 +18,15 @@ use crate::{
 /// ```
 /// use inkstone::chat::{AnswerEvent, ChatOptions, ChatTemplate};
 ///
-/// let template = ChatTemplate::new("{{ '</think>' if not add_generation_prompt else '<think>\n' }}", "", "")?;
+/// let source = "{{ '</think>' if not add_generation_prompt else '<think>\n' }}";
+/// let template = ChatTemplate::new(source, "", "")?;
 /// let mut parser = template.parser(&ChatOptions::default(), "<think>\n")?;
 /// let mut events = parser.push("A sum.\n</th");
 /// events.extend(parser.push("ink>\n\nIt is 4."));
 /// events.extend(parser.finish());
 /// let events = events.into_iter().collect::<Result<Vec<_>, _>>()?;
-/// assert_eq!(events, [AnswerEvent::Reasoning("A sum.".into()), AnswerEvent::Text("It is 4.".into())]);
+/// let reasoning = AnswerEvent::Reasoning("A sum.".into());
+/// assert_eq!(events, [reasoning, AnswerEvent::Text("It is 4.".into())]);
 /// # Ok::<(), inkstone::Error>(())
 /// ```
 #[derive(Clone, Debug)]

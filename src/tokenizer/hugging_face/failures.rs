@@ -20,7 +20,8 @@ pub(super) fn keep_error(error: &tokenizers::Error) {
 /// Calls code of the crate, and returns a panic and an error that it dropped as errors.
 pub(super) fn catch_failures<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     DROPPED.set(None);
-    // Unwind safe: the call's result is lost, and of a tokenizer it changes the cache alone, which is locked.
+    // Unwind safe: the call's result is lost, and of a tokenizer it changes the cache alone, which
+    // is locked.
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         Err(format!("the `tokenizers` crate cannot run this tokenizer.json: {}", message(&*panic)))
     });

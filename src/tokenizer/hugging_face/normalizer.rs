@@ -1,16 +1,16 @@
 //! Runs the normalizer of a `tokenizer.json` step by step, and refuses a text that grows beyond a
 //! limit.
 //!
-//! The `tokenizers` crate has no limit: forty steps that replace `a` with `aa` would make a terabyte
-//! of `a`.
+//! The `tokenizers` crate has no limit: forty steps that replace `a` with `aa` would make a
+//! terabyte of `a`.
 
 use serde::Deserialize;
 use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
 
 use super::failures::keep_error;
 
-/// The maximum number of bytes that a normalizer may make of one byte of text. Llama 2's makes up to
-/// 12: it inserts `▁` before the text and replaces each space with it.
+/// The maximum number of bytes that a normalizer may make of one byte of text. Llama 2's makes up
+/// to 12: it inserts `▁` before the text and replaces each space with it.
 const MAX_GROWTH: usize = 256;
 
 /// The steps of a normalizer, in order.
@@ -21,8 +21,8 @@ pub(super) struct NormalizerSteps(Vec<NormalizerStep>);
 #[derive(Clone)]
 struct NormalizerStep {
     normalizer: NormalizerWrapper,
-    /// The maximum number of bytes that the step makes of one byte; 1 for steps that cannot make any
-    /// number.
+    /// The maximum number of bytes that the step makes of one byte; 1 for steps that cannot make
+    /// any number.
     growth: usize,
 }
 

@@ -15,8 +15,8 @@ pub struct Route {
     pub experts: usize,
     /// Largest number of active experts of a row.
     pub top_k: usize,
-    /// Whether `x` are logits, whose `top_k` largest become weights by a softmax. Otherwise they are
-    /// weights, at most `top_k` of which are not 0.
+    /// Whether `x` are logits, whose `top_k` largest become weights by a softmax. Otherwise they
+    /// are weights, at most `top_k` of which are not 0.
     pub softmax: bool,
     /// Logits or weights, `[rows, experts]`.
     pub x: Strided,

@@ -97,8 +97,8 @@ pub enum Finish {
         #[serde(skip)]
         rows: Resource,
     },
-    /// Multiplies the product of the first part, after an activation, with the product of the second
-    /// part.
+    /// Multiplies the product of the first part, after an activation, with the product of the
+    /// second part.
     Glu {
         /// The activation.
         function: Function,

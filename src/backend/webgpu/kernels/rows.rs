@@ -1,5 +1,5 @@
-//! Defines the parameters of kernels that compute rows in the forms of their readers, and of kernels
-//! that norm and rotate heads.
+//! Defines the parameters of kernels that compute rows in the forms of their readers, and of
+//! kernels that norm and rotate heads.
 
 use serde::Serialize;
 

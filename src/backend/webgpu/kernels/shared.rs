@@ -164,7 +164,8 @@ pub struct MatrixPlanes {
     pub number: usize,
     /// The name of the format, and of its decoder in `format/`.
     pub format: &'static str,
-    /// Whether the decoder returns units of integers with a scale and a minimum, rather than floats.
+    /// Whether the decoder returns units of integers with a scale and a minimum, rather than
+    /// floats.
     pub coded: bool,
     /// Units of 32 columns in a row.
     pub units: usize,

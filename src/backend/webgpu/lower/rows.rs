@@ -168,8 +168,8 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    /// Pushes the kernel that computes rows and writes all forms of an output. `sum` is the buffer of
-    /// the rows before the norm, if they are an output too.
+    /// Pushes the kernel that computes rows and writes all forms of an output. `sum` is the buffer
+    /// of the rows before the norm, if they are an output too.
     pub(super) fn rows(
         &mut self,
         op: &'static str,

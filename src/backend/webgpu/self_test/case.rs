@@ -1,4 +1,4 @@
-//! Small graphs with weights of any numbers, and what an adapter makes of them.
+//! Builds small graphs with random weights, and measures the error of an adapter's results.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,9 +20,10 @@ use crate::{
 
 const WIDTH: usize = 256;
 const VOCABULARY: usize = 64;
-/// Positions that are seen through a window.
+/// Largest size of attention windows in positions.
 const WINDOW: usize = 19;
-/// A small graph, its weights, and the numbers they come from.
+
+/// A small graph with its weights, and the state of the random number generator.
 pub(super) struct Case {
     pub builder: Builder,
     pub tensors: Vec<(String, DType, Vec<usize>, Vec<u8>)>,
@@ -35,7 +36,7 @@ impl Case {
         Self { builder: Builder::new(), tensors: vec![], random: 0x9e37_79b9_7f4a_7c15, result: None }
     }
 
-    /// A number between -1 and 1.
+    /// Returns a random number between -1 and 1.
     fn number(&mut self) -> f32 {
         // xorshift64, after Marsaglia 2003.
         self.random ^= self.random << 13;
@@ -66,14 +67,14 @@ impl Case {
         bytes
     }
 
-    /// Blocks of any codes, with scales of about a hundredth.
+    /// Returns blocks of random integers, with scales of about 0.01.
     fn blocks(&mut self, dtype: DType, count: usize) -> Vec<u8> {
         let mut bytes = vec![];
         for _ in 0..count / dtype.block_weights() {
             for (index, field) in quant::format(dtype).fields.iter().enumerate() {
                 match (dtype, field) {
                     (DType::MXFP4, 1) => bytes.push(120),
-                    // The second field of IQ4_XS holds bits of its scales.
+                    // The second field of IQ4_XS has the upper bits of its scales.
                     (_, 2) if !(dtype == DType::IQ4_XS && index == 1) => {
                         let scale = half::f16::from_f32(0.01 + 0.005 * self.number());
                         bytes.extend(scale.to_le_bytes());
@@ -91,7 +92,8 @@ impl Case {
         self.builder.embed(table, tokens)
     }
 
-    /// Looked-up rows, and all that products may be part of: several at once, a norm before, a gate, a residual.
+    /// Adds a lookup, and products in all combinations that can be fused: several with one input,
+    /// after a norm, with a gate, with a residual.
     pub fn products(&mut self, dtype: DType, activation: Activation, capped: bool) {
         let table = self.weight(dtype, VOCABULARY, WIDTH);
         let tokens = self.builder.tokens();
@@ -112,24 +114,24 @@ impl Case {
         self.result = Some(if capped { self.builder.soft_cap(logits, 0.5) } else { logits });
     }
 
-    /// ExpertsSample that a softmax chooses, and then those that other weights do.
-    pub fn experts(&mut self, of: &ExpertsSample) {
-        let spec = ExpertsSpec { experts: 5, top_k: 2, activation: of.activation };
+    /// Adds two layers of experts: one with the weights of a router, one with scaled weights.
+    pub fn experts(&mut self, sample: &ExpertsSample) {
+        let spec = ExpertsSpec { experts: 5, top_k: 2, activation: sample.activation };
         let (mut x, logits) = (self.rows(WIDTH), self.rows(spec.experts));
         let chosen = self.builder.route(logits, spec.top_k);
         let factors = self.builder.constant(vec![0.5; spec.experts]);
-        let others = self.builder.mul(chosen, factors);
-        for weights in [chosen, others] {
-            let last = of.formats.len() - 1;
+        let scaled = self.builder.mul(chosen, factors);
+        for weights in [chosen, scaled] {
+            let last = sample.formats.len() - 1;
             let stacked = |index| if last == 1 && index == 0 { 2 * spec.experts } else { spec.experts };
-            let matrices: Vec<_> = of
+            let matrices: Vec<_> = sample
                 .formats
                 .iter()
                 .enumerate()
                 .map(|(index, dtype)| self.weight(*dtype, stacked(index) * WIDTH, WIDTH))
                 .collect();
             let y = self.builder.experts(x, weights, &matrices, spec);
-            // As large as the rows that products are tested with.
+            // The norm keeps rows as large as in the test of products.
             let norm = self.weight(DType::F32, 1, WIDTH);
             x = self.builder.rms_norm(y, norm, 1e-6);
         }
@@ -148,7 +150,7 @@ impl Case {
             let frequencies = self.builder.constant(frequencies);
             [q, k] = [q, k].map(|x| self.builder.rope(x, frequencies, rope));
         }
-        // A cap and a window so small that they matter in a short sequence.
+        // A cap and a window that are small enough to matter in a short sequence.
         let Scores { softcap, window, .. } = spec.scores;
         let (softcap, window) = (softcap.map(|_| 0.5), window.map(|window| window.min(WINDOW)));
         let scores = Scores { scale: 1.0 / (dim as f32).sqrt(), softcap, window };
@@ -169,8 +171,8 @@ impl Case {
         self.result = Some(self.builder.gated_delta([qkv, alpha, beta, a, dt], spec));
     }
 
-    /// The squared error as a share of the squares, of the step where it is largest: steps of so many tokens of one
-    /// sequence.
+    /// Returns the largest relative squared error of the logits of a step. `steps` are the lengths
+    /// of the steps, all of one sequence.
     pub fn check(self, context: &Arc<Context>, cache_type: CacheType, steps: &[usize]) -> Result<f64> {
         let Self { builder, tensors, result, .. } = self;
         let graph = match result {
@@ -184,14 +186,15 @@ impl Case {
         for step in steps {
             let logits = start..start + step * expected.width;
             start = logits.end;
-            let error = share_of_error(&found[logits.clone()], &expected.data[logits]);
+            let error = relative_error(&found[logits.clone()], &expected.data[logits]);
             worst = if error.is_nan() || error > worst { error } else { worst };
         }
         Ok(worst)
     }
 }
 
-pub(super) fn share_of_error(found: &[f32], expected: &[f64]) -> f64 {
+/// Returns the squared error divided by the sum of squares.
+pub(super) fn relative_error(found: &[f32], expected: &[f64]) -> f64 {
     let power: f64 = expected.iter().map(|x| x * x).sum();
     found.iter().zip(expected).map(|(found, expected)| (expected - f64::from(*found)).powi(2)).sum::<f64>() / power
 }

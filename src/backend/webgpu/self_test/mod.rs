@@ -1,6 +1,6 @@
-//! Whether an adapter computes what it should: before a model runs, small graphs with its formats and its kind of
-//! attention go through the same programs, and are held against plain loops. A driver that is wrong is an error then,
-//! rather than a text of garbage.
+//! Tests an adapter before a model runs on it: small graphs with the model's formats and kinds of
+//! attention run through the same kernels, and their results are compared with plain loops. So a
+//! driver with a bug causes an error rather than wrong text.
 
 mod case;
 mod needs;
@@ -30,21 +30,21 @@ use crate::{
     weights::Weights,
 };
 
-/// The most that the squared error may be, as a share of the squares: rounding to 8 bits leaves a thousandth of it, a
-/// wrong kernel all.
+/// Largest relative squared error: the squared error divided by the sum of squares. Rounding to
+/// int8 causes about 1e-5, and a wrong kernel about 1.
 const TOLERANCE: f64 = 2e-2;
-/// Steps of a sequence with a state, in runs shorter and longer than a convolution and than what is taken together.
+/// Lengths of the steps of recurrent sequences: shorter and longer than convolutions and chunks.
 const RECURRENT: [usize; 6] = [3, 1, GEMV_ROWS + 4, 1, 2 * CHUNK + 7, 1];
-/// Logits that tokens are chosen from: enough that what workgroups choose is chosen from again.
+/// Size of the vocabulary in the test of sampling kernels: large enough for several rounds.
 const CHOICES: usize = 3000;
 
-/// What has been found to be right in this process, by adapter.
+/// The tests that passed in this process, each with its adapter.
 static PASSED: OnceLock<Mutex<HashSet<String>>> = OnceLock::new();
 
-/// Tests what this plan needs, unless that was done.
+/// Runs the tests of the kernels that a plan uses, except tests that passed before.
 ///
 /// # Errors
-/// [`Error::Device`](crate::Error::Device) that names what came out wrong.
+/// [`Error::Device`](crate::Error::Device) that names the failed test.
 pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) -> Result<()> {
     let Needs { formats, activations, capped, attention, experts, convolutions, deltas } = needs(plan);
     let formats = formats.into_iter().filter_map(DType::from_ggml);
@@ -64,9 +64,9 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
             case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4])
         })?;
     }
-    // What one workgroup attends to alone, and what several share.
-    let sharing = Arc::new(context.with_unsplit_positions(SPLIT / 4));
-    let lengths = [(context, vec![3, 1, GEMV_ROWS + 4, 1]), (&sharing, vec![SPLIT + 40, 1])];
+    // Sequences without splits, and with splits.
+    let splitting = Arc::new(context.with_unsplit_positions(SPLIT / 4));
+    let lengths = [(context, vec![3, 1, GEMV_ROWS + 4, 1]), (&splitting, vec![SPLIT + 40, 1])];
     for AttentionSample { spec, rope, norm } in attention {
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);
         for (context, steps) in &lengths {
@@ -100,7 +100,7 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
     once(context, "the choice of tokens", || choices(context))
 }
 
-/// Whether tokens are chosen that have the largest logits: 0 where all are right.
+/// Returns 0 if the kernels find the tokens with the largest logits, and NaN otherwise.
 fn choices(context: &Arc<Context>) -> Result<f64> {
     let mut case = Case::new();
     let table = case.weight(DType::F32, 2, CHOICES);
@@ -124,16 +124,17 @@ fn choices(context: &Arc<Context>) -> Result<f64> {
     Ok(if best == ids[..MAX_COUNT] && first == Some(ids[0]) { 0.0 } else { f64::NAN })
 }
 
-fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Result<()> {
+/// Runs a test, which returns a relative squared error, unless the test `name` passed before.
+fn once(context: &Context, name: &str, test: impl FnOnce() -> Result<f64>) -> Result<()> {
     let passed = PASSED.get_or_init(Mutex::default);
-    let key = format!("{} {:?} {what}", context.name, context.traits);
+    let key = format!("{} {:?} {name}", context.name, context.traits);
     if lock(passed).contains(&key) {
         return Ok(());
     }
     let error = test()?;
     if error.is_nan() || error > TOLERANCE {
         let what = format!(
-            "the self-test of {what} came out wrong (a squared error of {error:.1e}): update the driver, or use the CPU"
+            "the self-test of {name} came out wrong (a squared error of {error:.1e}): update the driver, or use the CPU"
         );
         return Err(context.error(what));
     }
@@ -144,13 +145,13 @@ fn once(context: &Context, what: &str, test: impl FnOnce() -> Result<f64>) -> Re
 #[cfg(test)]
 mod tests {
     use super::{
-        case::{compute, decoded, share_of_error},
+        case::{compute, decoded, relative_error},
         *,
     };
     use crate::{backend::webgpu::adapter, graph::Activation};
 
     #[test]
-    fn a_wrong_result_is_an_error_each_time_and_a_right_one_is_tested_once() {
+    fn failed_tests_run_again_and_passed_tests_do_not() {
         let Some(adapter) = adapter::all().into_iter().next() else {
             eprintln!("skipped: this machine has no adapter, not even a software one");
             return;
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_computes_something_else_is_found_out() {
+    fn wrong_results_exceed_the_tolerance() {
         let Some(adapter) = adapter::all().into_iter().next() else {
             eprintln!("skipped: this machine has no adapter, not even a software one");
             return;
@@ -174,7 +175,7 @@ mod tests {
         let mut case = Case::new();
         case.products(DType::Q4_K, Activation::Silu, false);
         assert!(case.check(&context, CacheType::F32, &[1]).unwrap() < 1e-3);
-        // The reference has other weights than the device: as far off as a kernel that reads the wrong ones.
+        // The reference has other weights than the device, as if a kernel read the wrong weights.
         let mut case = Case::new();
         case.products(DType::Q4_K, Activation::Silu, false);
         let graph = case.builder.finish(case.result.unwrap()).unwrap();
@@ -183,7 +184,7 @@ mod tests {
         let expected = reference::logits(&graph, &others, &[3]).unwrap();
         let weights = Weights::from_memory(case.tensors).unwrap();
         let found = compute(&context, &graph, &weights, CacheType::F32, &[1], &[3]).unwrap();
-        let error = share_of_error(&found, &expected.data);
+        let error = relative_error(&found, &expected.data);
         assert!(error > 10.0 * TOLERANCE, "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What of an adapter a plan needs to be right.
+//! Lists the kinds of kernels that a plan uses.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use crate::{
     plan::{Operand, Plan},
 };
 
-/// What a plan needs of an adapter.
+/// The kinds of kernels that a plan uses.
 pub(super) struct Needs {
     pub formats: BTreeSet<u32>,
     pub activations: Vec<Activation>,
-    /// Whether something is capped, apart from attention's scores.
+    /// Whether the plan has soft caps outside of attention.
     pub capped: bool,
     pub attention: Vec<AttentionSample>,
     pub experts: Vec<ExpertsSample>,
-    /// Kernels of short convolutions.
+    /// Lengths in tokens of the short convolutions.
     pub convolutions: BTreeSet<usize>,
     pub deltas: Vec<DeltaSpec>,
 }
 
-/// Layers of experts: the formats of their matrices, and what their gate goes through.
+/// Layers of experts: the formats of their matrices, and the activation of the gate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExpertsSample {
     pub formats: Vec<DType>,
@@ -87,7 +87,7 @@ pub(super) fn needs(plan: &Plan) -> Needs {
         }
     }
     if needs.activations.is_empty() {
-        // Products are tested with one in any case.
+        // The test of products has a gate in any case.
         needs.activations.push(Activation::Silu);
     }
     needs

@@ -1,4 +1,4 @@
-//! Plain loops for plain ops: what a small graph comes to.
+//! Computes small graphs with plain loops in f64.
 
 use std::{collections::HashMap, f64::consts::PI};
 
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Rows of one width.
+/// Rows of `width` elements.
 #[derive(Clone)]
 pub(super) struct DenseMatrix {
     pub width: usize,
@@ -31,7 +31,7 @@ impl DenseMatrix {
     }
 }
 
-/// The logits of all tokens of one sequence, which begins with the first of them.
+/// Returns the logits of all tokens of a sequence.
 pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, DenseMatrix>, tokens: &[u32]) -> Result<DenseMatrix> {
     let mut values: HashMap<ValueId, DenseMatrix> = HashMap::new();
     for id in graph.value_ids() {
@@ -47,11 +47,11 @@ pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, DenseMatrix>, toke
     }
     for node in graph.nodes() {
         let inputs: Option<Vec<_>> = node.inputs.iter().map(|id| values.get(id)).collect();
-        let inputs = inputs.ok_or_else(|| Error::Graph(format!("{} has an operand that nothing makes", node.op)))?;
+        let inputs = inputs.ok_or_else(|| Error::Graph(format!("{} has an operand that no node computes", node.op)))?;
         let result = apply(&node.op, &inputs)?;
         values.insert(node.outputs[0], result);
     }
-    values.remove(&graph.logits()).ok_or_else(|| Error::Graph("nothing makes the logits".into()))
+    values.remove(&graph.logits()).ok_or_else(|| Error::Graph("no node computes the logits".into()))
 }
 
 fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
@@ -113,10 +113,10 @@ fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-fn route(logits: &[f64], used: usize) -> Vec<f64> {
+fn route(logits: &[f64], top_k: usize) -> Vec<f64> {
     let mut order: Vec<_> = (0..logits.len()).collect();
     order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-    let powers = order[..used].iter().map(|index| (logits[*index] - logits[order[0]]).exp());
+    let powers = order[..top_k].iter().map(|index| (logits[*index] - logits[order[0]]).exp());
     let sum: f64 = powers.clone().sum();
     let mut weights = vec![0.0; logits.len()];
     order.iter().zip(powers).for_each(|(index, power)| weights[*index] = power / sum);
@@ -159,8 +159,8 @@ fn rms_norm(x: &DenseMatrix, w: &DenseMatrix, eps: f64) -> DenseMatrix {
 
 fn rope(spec: &RopeSpec, x: &DenseMatrix, frequencies: &DenseMatrix) -> DenseMatrix {
     let pairs = frequencies.width;
-    let mut turned = x.clone();
-    for (position, row) in turned.data.chunks_exact_mut(x.width).enumerate() {
+    let mut rotated = x.clone();
+    for (position, row) in rotated.data.chunks_exact_mut(x.width).enumerate() {
         for head in row.chunks_exact_mut(spec.head_dim) {
             for (i, frequency) in frequencies.data.iter().enumerate() {
                 let (a, b) = match spec.style {
@@ -172,7 +172,7 @@ fn rope(spec: &RopeSpec, x: &DenseMatrix, frequencies: &DenseMatrix) -> DenseMat
             }
         }
     }
-    turned
+    rotated
 }
 
 fn attention(spec: &AttentionSpec, q: &DenseMatrix, k: &DenseMatrix, v: &DenseMatrix) -> DenseMatrix {
@@ -181,7 +181,7 @@ fn attention(spec: &AttentionSpec, q: &DenseMatrix, k: &DenseMatrix, v: &DenseMa
     let Scores { scale, softcap, window } = spec.scores;
     let head_of = |row: &[f64], head: usize| row[head * dim..(head + 1) * dim].to_vec();
     let attend = |(position, row): (usize, &[f64])| {
-        let one = |head: usize| {
+        let attend_head = |head: usize| {
             let query = head_of(row, head);
             let score = |key: &[f64]| {
                 let key = head_of(key, head / group);
@@ -200,7 +200,7 @@ fn attention(spec: &AttentionSpec, q: &DenseMatrix, k: &DenseMatrix, v: &DenseMa
             }
             sum
         };
-        (0..spec.heads).flat_map(one).collect()
+        (0..spec.heads).flat_map(attend_head).collect()
     };
     DenseMatrix::of(q.width, q.rows().enumerate().map(attend))
 }
@@ -227,7 +227,7 @@ fn gated_delta(spec: &DeltaSpec, qkv: &DenseMatrix, [alpha, beta, a, dt]: [&Dens
             let length = (x.iter().map(|x| x * x).sum::<f64>() + f64::from(spec.eps)).sqrt();
             x.iter().map(|x| x / length).collect()
         };
-        let one = |(head, state): (usize, &mut Vec<f64>)| {
+        let update_head = |(head, state): (usize, &mut Vec<f64>)| {
             let shared = match order {
                 HeadOrder::Tiled => head % key_heads,
                 HeadOrder::Grouped => head * key_heads / value_heads,
@@ -246,7 +246,7 @@ fn gated_delta(spec: &DeltaSpec, qkv: &DenseMatrix, [alpha, beta, a, dt]: [&Dens
             }
             (0..head_dim).map(|i| read(state, &q, i) / (head_dim as f64).sqrt()).collect::<Vec<_>>()
         };
-        states.iter_mut().enumerate().flat_map(one).collect()
+        states.iter_mut().enumerate().flat_map(update_head).collect()
     });
     DenseMatrix::of(value_heads * head_dim, rows)
 }

@@ -1,4 +1,5 @@
-//! Lowers products with matrices, and the additions, activations and norms that are fused with them.
+//! Lowers products with matrices, and the additions, activations and norms that are fused with
+//! them.
 
 mod gemm;
 mod gemv;

@@ -1,8 +1,8 @@
 //! Lowers recurrent ops.
 //!
 //! A convolution reads the state at the start of a run, so the chunks of a run are computed in
-//! parallel. A gated delta rule updates its state token by token, in registers, or chunk by chunk in
-//! long runs, with products of matrices.
+//! parallel. A gated delta rule updates its state token by token, in registers, or chunk by chunk
+//! in long runs, with products of matrices.
 
 mod chunked;
 
