@@ -1,4 +1,5 @@
-//! Builds of the crate with fewer features: what is left works, and a model that needs more is told which feature.
+//! Builds of the crate with fewer features: what is left works, and a model that needs more is told
+//! which feature.
 //!
 //! `cargo test --no-default-features --features cpu --test features` runs the build with the least.
 
@@ -32,7 +33,8 @@ fn expected() -> (String, Vec<u32>, Vec<u32>) {
     (case["prompt"].as_str().unwrap().to_owned(), ids("prompt_ids"), ids("ids"))
 }
 
-/// The tokens that are compared: at the next one the two best are nearly equal, and rounding decides.
+/// The tokens that are compared: at the next one the two best are nearly equal, and rounding
+/// decides.
 const COMPARED: usize = 5;
 
 #[test]

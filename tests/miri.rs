@@ -1,5 +1,6 @@
-//! Runs a small model through every kind of CPU kernel, on several numbers of threads, and compares the results bit
-//! for bit. It reads no file, so that Miri can run it (`.ci/miri`) and watch memory and threads.
+//! Runs a small model through every kind of CPU kernel, on several numbers of threads, and compares
+//! the results bit for bit. It reads no file, so that Miri can run it (`.ci/miri`) and watch memory
+//! and threads.
 
 use inkstone::{
     CacheType, DType,

@@ -137,7 +137,8 @@ pub fn tools() -> Vec<Tool> {
     vec![Tool::new("weather", "The \"weather\" at a place", schema), Tool::new("stop", "", json!({"type": "object"}))]
 }
 
-/// Returns a conversation with a system message, a thought, a call and its result; `text` is the user's.
+/// Returns a conversation with a system message, a thought, a call and its result; `text` is the
+/// user's.
 pub fn conversation(text: &str) -> Vec<Message> {
     let call = ToolCall::new("weather", json!({"place": "Oslo", "days": 2, "list": [1.5, null]})).with_id("123456789");
     vec![

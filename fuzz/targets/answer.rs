@@ -1,7 +1,7 @@
 //! Parses an answer in pieces of any length and as a whole: both must give the same.
 //!
-//! Input: a byte that picks the form of calls and the marks of a thought, the lengths of four pieces, the schema of a
-//! tool's arguments (empty: a fixed one), a 0, and the answer.
+//! Input: a byte that picks the form of calls and the marks of a thought, the lengths of four
+//! pieces, the schema of a tool's arguments (empty: a fixed one), a 0, and the answer.
 
 #![no_main]
 

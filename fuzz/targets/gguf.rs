@@ -1,7 +1,7 @@
 //! Opens a GGUF file, and tokenizes and generates with its model.
 //!
-//! Input: the byte that the tensors' data is filled with, the length of such data (u32), and the file's beginning. A
-//! model is then as long as its header, so that mutations hit the header.
+//! Input: the byte that the tensors' data is filled with, the length of such data (u32), and the
+//! file's beginning. A model is then as long as its header, so that mutations hit the header.
 
 #![no_main]
 

@@ -1,8 +1,9 @@
 //! Compiles a grammar and writes a text that it allows.
 //!
-//! Input: a byte that says of what kind the source is, a seed for which of the allowed tokens follows, and the source.
-//! A text that comes to an end must be JSON where the source is a schema, and a call that passes the check by the
-//! tool's schema where the schema is a tool's. Numbers may be larger than an f64.
+//! Input: a byte that says of what kind the source is, a seed for which of the allowed tokens
+//! follows, and the source. A text that comes to an end must be JSON where the source is a schema,
+//! and a call that passes the check by the tool's schema where the schema is a tool's. Numbers may
+//! be larger than an f64.
 
 #![no_main]
 

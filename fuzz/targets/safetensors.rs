@@ -1,8 +1,9 @@
 //! Opens a directory of safetensors, and tokenizes and generates with its model.
 //!
-//! Input: the byte that the tensors' data is filled with, the length of such data (u32), a byte that is 1 where the
-//! length before the tensors' header is part of the input, and the texts of config.json, generation_config.json,
-//! tokenizer_config.json and the tensors' header, with a 0 between each two.
+//! Input: the byte that the tensors' data is filled with, the length of such data (u32), a byte
+//! that is 1 where the length before the tensors' header is part of the input, and the texts of
+//! config.json, generation_config.json, tokenizer_config.json and the tensors' header, with a 0
+//! between each two.
 
 #![no_main]
 

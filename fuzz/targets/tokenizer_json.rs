@@ -1,6 +1,7 @@
 //! Reads a `tokenizer.json`, and encodes and decodes texts with it.
 //!
-//! Input: the file, a 0, and a text to encode. The crate `tokenizers` may panic as long as inkstone makes an error of it.
+//! Input: the file, a 0, and a text to encode. The crate `tokenizers` may panic as long as inkstone
+//! makes an error of it.
 
 #![no_main]
 

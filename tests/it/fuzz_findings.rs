@@ -1,5 +1,5 @@
-//! Inputs with which the fuzz targets of `fuzz/` have found a fault, as files of `tests/data/fuzz`. A panic or a hang is
-//! the fault; each test also says what is right.
+//! Inputs with which the fuzz targets of `fuzz/` have found a fault, as files of `tests/data/fuzz`.
+//! A panic or a hang is the fault; each test also says what is right.
 
 use std::{fs, path::PathBuf};
 
@@ -20,7 +20,8 @@ fn text(name: &str) -> String {
     fs::read_to_string(input(name)).unwrap()
 }
 
-/// The rewriter put the end of two slices in the place of the last token, although neither had an end.
+/// The rewriter put the end of two slices in the place of the last token, although neither had an
+/// end.
 #[test]
 fn a_template_with_slices_that_do_not_end_is_refused() {
     let error = ChatTemplate::new(&text("template_unclosed_slices"), "", "").unwrap_err();

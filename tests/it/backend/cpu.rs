@@ -1,4 +1,5 @@
-//! What every backend promises beside right results: typed errors, growth, the same results however the work is divided.
+//! What every backend promises beside right results: typed errors, growth, the same results however
+//! the work is divided.
 
 use std::{collections::HashMap, thread};
 
@@ -129,7 +130,8 @@ fn wrong_steps_are_typed_errors() {
             assert!(matches!(error, Error::Argument { name: "step", .. }), "{error:?}");
             assert!(error.to_string().starts_with(&format!("step: {expected}")), "{error}");
         }
-        // Two runs of one sequence, one after the other, are sound, and so is what follows an error.
+        // Two runs of one sequence, one after the other, are sound, and so is what follows an
+        // error.
         assert_eq!(run(&[1, 2, 3], &[(2, 63, a), (1, 65, a)], &[0, 2]).unwrap(), 180);
     }
 }
@@ -195,7 +197,8 @@ fn memory_grows_and_results_stay() {
     }
 }
 
-/// Bit for bit: each number is worked out by one thread, in an order that the batch does not change.
+/// Bit for bit: each number is worked out by one thread, in an order that the batch does not
+/// change.
 #[test]
 fn results_do_not_depend_on_threads_or_on_the_order_of_runs() {
     let (graph, weights) = quantized_model();

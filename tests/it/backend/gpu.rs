@@ -1,6 +1,8 @@
-//! GPUs as a whole: against llama.cpp, against the CPU, with less than the adapter has, and with pipelined decoding.
+//! GPUs as a whole: against llama.cpp, against the CPU, with less than the adapter has, and with
+//! pipelined decoding.
 //!
-//! They run on every adapter of the machine, software too; where there is none, each says that it was skipped.
+//! They run on every adapter of the machine, software too; where there is none, each says that it
+//! was skipped.
 
 use std::{env, process::Command};
 
@@ -119,7 +121,8 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
                 // Steps are not pipelined while profiling.
                 pipelined.decoder().set_profiling(turn % 12 == 5).unwrap();
             }
-            // Another token than the one that was chosen, a step back, and a fork, each while a step is under way.
+            // Another token than the one that was chosen, a step back, and a fork, each while a
+            // step is under way.
             id = if turn % 5 == 4 { (next + 1) % 300 } else { next };
             if turn % 7 == 6 {
                 let len = pipelined.tokens().len() - 2;
@@ -140,7 +143,8 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
     }
 }
 
-/// Among them equal ones, infinite ones, and ones that are not numbers; of vocabularies for one round, two and three.
+/// Among them equal ones, infinite ones, and ones that are not numbers; of vocabularies for one
+/// round, two and three.
 #[test]
 fn the_largest_logits_are_those_of_a_sort() {
     let mut random = Random::new(5);
@@ -194,7 +198,8 @@ fn a_seed_gives_the_same_text_from_the_largest_logits_as_from_all() {
     }
 }
 
-/// Small workgroups, no subgroups, and bindings so small that matrices come in parts: other kernels, the same results.
+/// Small workgroups, no subgroups, and bindings so small that matrices come in parts: other
+/// kernels, the same results.
 #[test]
 fn results_do_not_depend_on_how_the_work_is_divided() {
     let small = GpuLimits { workgroup: 256, subgroups: false, ..GpuLimits::default() };
@@ -225,7 +230,8 @@ fn devices_are_named_and_missing_ones_too() {
     assert!(matches!(Gpu::with_limits(&Adapter::Best, &low), Err(Error::Argument { .. })));
 }
 
-/// A layer of Mesa's would look for a Wayland session, and libwayland write an error where there is none.
+/// A layer of Mesa's would look for a Wayland session, and libwayland write an error where there is
+/// none.
 #[test]
 fn the_search_for_adapters_writes_nothing() {
     if adapters().is_empty() {
@@ -241,7 +247,8 @@ fn the_search_for_adapters_writes_nothing() {
     assert_eq!(String::from_utf8_lossy(&search.stderr), "");
 }
 
-/// Tiles staged in a workgroup's memory, many shapes, over and over: a missing barrier shows sooner or later.
+/// Tiles staged in a workgroup's memory, many shapes, over and over: a missing barrier shows sooner
+/// or later.
 #[test]
 fn products_with_matrix_units_are_the_same_every_time() {
     for info in adapters() {

@@ -18,8 +18,8 @@ fn steps() -> [Step; 2] {
     [ragged(&[(0, 0, 3), (1, 0, 2)], 90), ragged(&[(0, 3, 1), (1, 2, 1)], 90)]
 }
 
-/// The ops of the graph with their calls in two steps and the bytes that those read: whole matrices, and of the cache
-/// two heads' keys and values of 32 floats for each position.
+/// The ops of the graph with their calls in two steps and the bytes that those read: whole
+/// matrices, and of the cache two heads' keys and values of 32 floats for each position.
 #[test]
 fn ops_are_counted_with_the_bytes_that_they_read() {
     const POSITIONS: u64 = 3 + 2 + 4 + 3;
@@ -48,7 +48,8 @@ fn ops_are_counted_with_the_bytes_that_they_read() {
     }
 }
 
-/// They leave no time out and count none twice. A step may be interrupted where nobody times, but not every one.
+/// They leave no time out and count none twice. A step may be interrupted where nobody times, but
+/// not every one.
 #[test]
 fn times_add_up_to_those_of_the_steps() {
     let (graph, weights) = quantized_model();

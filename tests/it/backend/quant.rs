@@ -1,4 +1,5 @@
-//! Formats: decoding against gguf-py's, and the test quantizers' errors against gguf-py's and llama.cpp's.
+//! Formats: decoding against gguf-py's, and the test quantizers' errors against gguf-py's and
+//! llama.cpp's.
 //!
 //! tests/data/quant/make.py wrote the fixtures and says what they hold.
 

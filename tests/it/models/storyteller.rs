@@ -79,8 +79,8 @@ fn greedy_ids_are_the_references() {
     check_greedy_ids(on_cpu());
 }
 
-/// Checks that after each of llama.cpp's greedy ids, the best id is that of an f64 reference, if its lead over
-/// the second exceeds the error of int8 activations.
+/// Checks that after each of llama.cpp's greedy ids, the best id is that of an f64 reference, if
+/// its lead over the second exceeds the error of int8 activations.
 pub fn check_greedy_ids(builder: RunnerBuilder) {
     const LEAD: f64 = 0.5;
     let mut runner = builder.cache_type(CacheType::F32).from_gguf(file()).unwrap();

@@ -9,7 +9,8 @@ use std::{
     },
 };
 
-/// The system's allocator, counting by thread, so that tests which run beside each other do not disturb each other, and in all.
+/// The system's allocator, counting by thread, so that tests which run beside each other do not
+/// disturb each other, and in all.
 struct Counting;
 
 #[global_allocator]
@@ -33,8 +34,8 @@ fn count(change: isize) {
     ALL_PEAK.fetch_max(held, Ordering::Relaxed);
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing, since the cells are
-// initialized at compile time and have no destructors.
+// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing, since
+// the cells are initialized at compile time and have no destructors.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -63,7 +64,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `call` returns, and the most bytes that its thread held meanwhile beyond what it held before.
+/// What `call` returns, and the most bytes that its thread held meanwhile beyond what it held
+/// before.
 pub fn peak_during<T>(call: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     PEAK.set(before);
@@ -71,8 +73,9 @@ pub fn peak_during<T>(call: impl FnOnce() -> T) -> (T, usize) {
     (result, (PEAK.get() - before) as usize)
 }
 
-/// What `call` returns, and the most bytes that all threads held meanwhile beyond what they held before: also those that `call`
-/// has for itself, but those of other tests, too. One such call runs at a time.
+/// What `call` returns, and the most bytes that all threads held meanwhile beyond what they held
+/// before: also those that `call` has for itself, but those of other tests, too. One such call runs
+/// at a time.
 pub fn peak_of_all_during<T>(call: impl FnOnce() -> T) -> (T, usize) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

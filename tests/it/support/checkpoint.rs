@@ -1,5 +1,5 @@
-//! The tiny models as directories of safetensors: the weights of their GGUF files, laid out and named as
-//! tests/data/checkpoints, which transformers has written and was held to, says.
+//! The tiny models as directories of safetensors: the weights of their GGUF files, laid out and
+//! named as tests/data/checkpoints, which transformers has written and was held to, says.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! Runs graphs on backends with the interpreter's steps, so that the two can be held against each other.
+//! Runs graphs on backends with the interpreter's steps, so that the two can be held against each
+//! other.
 
 use std::collections::HashMap;
 
@@ -82,7 +83,8 @@ pub fn packed(tensors: &[Tensor]) -> Weights {
     Weights::from_memory(entries).expect("sound tensors")
 }
 
-/// The tensors as the interpreter reads them: decoded by the reference, which is held against gguf-py's elsewhere.
+/// The tensors as the interpreter reads them: decoded by the reference, which is held against
+/// gguf-py's elsewhere.
 pub fn dense(tensors: &[Tensor]) -> interpret::Weights {
     let decode = |t: &Tensor| {
         let mut out = vec![0.0; t.rows * t.columns];
@@ -114,8 +116,8 @@ impl Driver {
         Ok(Self { executable, cache, sequences: HashMap::new() })
     }
 
-    /// Runs a step; a run that starts before its sequence's end replaces what follows. With recurrent ops there must be a
-    /// checkpoint where it starts.
+    /// Runs a step; a run that starts before its sequence's end replaces what follows. With
+    /// recurrent ops there must be a checkpoint where it starts.
     pub fn run(&mut self, step: &Step) -> Result<Vec<f32>> {
         let mut states = Vec::new();
         for run in &step.runs {

@@ -1,4 +1,5 @@
-//! A small writer of GGUF files for tests: sound ones by default, and any field of them wrong on demand.
+//! A small writer of GGUF files for tests: sound ones by default, and any field of them wrong on
+//! demand.
 
 use std::{
     fs,
@@ -132,7 +133,8 @@ impl Folder {
     /// Writes a file, and says where.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
-        // A new file rather than a shortened one: some file systems write the latter to disk before they go on.
+        // A new file rather than a shortened one: some file systems write the latter to disk before
+        // they go on.
         let _ = fs::remove_file(&path);
         fs::write(&path, bytes).expect("a file for the test");
         path

@@ -1,7 +1,8 @@
 //! Naive quantizers: weights come in, the blocks of any format go out.
 //!
-//! The tests need packed weights whose errors are like those of real files, so each scale is the best of a few, by
-//! least squares, and codes are rounded to the nearest; llama.cpp's importance weights and refinements are left out.
+//! The tests need packed weights whose errors are like those of real files, so each scale is the
+//! best of a few, by least squares, and codes are rounded to the nearest; llama.cpp's importance
+//! weights and refinements are left out.
 
 use half::{bf16, f16};
 use inkstone::DType;
@@ -118,7 +119,8 @@ fn iq4_xs(x: &[f32]) -> Vec<u8> {
 }
 
 fn mxfp4(x: &[f32]) -> Vec<u8> {
-    // The greatest code is 6 = 1.5 * 2^2, so the peak decides the exponent to within one. Zeros may have any.
+    // The greatest code is 6 = 1.5 * 2^2, so the peak decides the exponent to within one. Zeros may
+    // have any.
     let exponent = peak(x).abs().log2().floor().max(-120.0) as i32 - 2;
     let candidates = (exponent - 1..=exponent + 1).map(|exponent| {
         let scale = 2f32.powi(exponent);
@@ -136,7 +138,8 @@ fn symmetric(x: &[f32], half: f32) -> (f16, Vec<u8>) {
     (d, x.iter().map(|&x| (integer(-half, half - 1.0)(ratio(x, d.to_f32())) + half) as u8).collect())
 }
 
-/// The same with a scale for each 16 weights, d * scale, where scale lies between -scale_half and scale_half - 1.
+/// The same with a scale for each 16 weights, d * scale, where scale lies between -scale_half and
+/// scale_half - 1.
 fn symmetric_groups(x: &[f32], half: f32, scale_half: f32) -> (f16, Vec<i8>, Vec<u8>) {
     let level = integer(-half, half - 1.0);
     let ideal = x.chunks(16).map(|x| best_scale(x, -half, &level)).collect::<Vec<_>>();
@@ -164,7 +167,8 @@ struct AffineGroups {
     codes: Vec<u8>,
 }
 
-/// weight = d * scale * code - dmin * min, a scale and a min up to `scale_top` for each `group` weights.
+/// weight = d * scale * code - dmin * min, a scale and a min up to `scale_top` for each `group`
+/// weights.
 fn affine_groups(x: &[f32], group: usize, top: f32, scale_top: f32) -> AffineGroups {
     let lines = x.chunks(group).map(|x| best_line(x, top, 0.0));
     let (slopes, mins): (Vec<_>, Vec<_>) = lines.map(|(slope, min)| (slope, -min)).unzip();
@@ -186,8 +190,8 @@ fn shared_scale(values: &[f32], extreme: f32, level: impl Fn(f32) -> f32) -> (f1
     (d, values.iter().map(|&value| level(ratio(value, d.to_f32())) as i8).collect())
 }
 
-/// The scale s for which s * level(x / s) is nearest to x in the sum of squares, among some that take the peak near
-/// `extreme`.
+/// The scale s for which s * level(x / s) is nearest to x in the sum of squares, among some that
+/// take the peak near `extreme`.
 fn best_scale(x: &[f32], extreme: f32, level: impl Fn(f32) -> f32) -> f32 {
     let peak = peak(x);
     if peak == 0.0 {
@@ -201,15 +205,16 @@ fn best_scale(x: &[f32], extreme: f32, level: impl Fn(f32) -> f32) -> f32 {
             products += x * level;
             squares += level * level;
         }
-        // With these levels the scale products / squares is best, and the error is that of s = 0 less `gain`.
+        // With these levels the scale products / squares is best, and the error is that of s = 0
+        // less `gain`.
         let gain = products * products / squares;
         (gain, products / squares)
     });
     fits.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap().1
 }
 
-/// The slope and offset for which slope * code + offset, with codes up to `top`, is nearest to x in the sum of squares,
-/// among some that span about the range of x. The offset is at most `limit`.
+/// The slope and offset for which slope * code + offset, with codes up to `top`, is nearest to x in
+/// the sum of squares, among some that span about the range of x. The offset is at most `limit`.
 fn best_line(x: &[f32], top: f32, limit: f32) -> (f32, f32) {
     let low = x.iter().copied().fold(limit, f32::min);
     let high = x.iter().copied().fold(low, f32::max);
@@ -241,7 +246,8 @@ fn fit_line(x: &[f32], codes: &[f32], limit: f32) -> (f32, f32) {
     (ratio(product(x, codes) - limit * mean_code, product(codes, codes)).max(0.0), limit)
 }
 
-/// How far beyond the greatest code the peak is taken: below 1, codes are left unused; above, weights are clipped.
+/// How far beyond the greatest code the peak is taken: below 1, codes are left unused; above,
+/// weights are clipped.
 fn stretches() -> impl Iterator<Item = f32> {
     (-6..=15).map(|step| 1.0 + 0.02 * step as f32)
 }
@@ -271,8 +277,8 @@ fn index(values: &[f32], value: f32) -> u8 {
     values.iter().position(|&candidate| candidate == value).unwrap() as u8
 }
 
-/// Bits `from` to `from + width` of each code, `8 / width` codes to a byte, those that lie `run` apart together, the
-/// first in the lowest bits.
+/// Bits `from` to `from + width` of each code, `8 / width` codes to a byte, those that lie `run`
+/// apart together, the first in the lowest bits.
 fn pack(codes: &[u8], from: usize, width: usize, run: usize) -> Vec<u8> {
     let per_byte = 8 / width;
     let mut bytes = vec![0; codes.len() / per_byte];

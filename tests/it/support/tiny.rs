@@ -1,4 +1,5 @@
-//! The tiny models of tests/data/models with what llama.cpp computes with them, and how far apart logits are.
+//! The tiny models of tests/data/models with what llama.cpp computes with them, and how far apart
+//! logits are.
 
 use std::{fs, path::PathBuf};
 
@@ -34,11 +35,12 @@ pub const RECURRENT: Tiny = Tiny("qwen35", EXACT);
 
 /// An NMSE that sums in another order leave.
 pub const EXACT: f64 = 1e-8;
-/// Where llama.cpp itself rounds to half precision: the activations that it multiplies with F16 matrices, and what GELU
-/// makes of its operand.
+/// Where llama.cpp itself rounds to half precision: the activations that it multiplies with F16
+/// matrices, and what GELU makes of its operand.
 const ROUNDED: f64 = 2e-5;
 
-/// A model by name; and the NMSE within which logits are to be llama.cpp's, with a cache in single precision.
+/// A model by name; and the NMSE within which logits are to be llama.cpp's, with a cache in single
+/// precision.
 #[derive(Clone, Copy)]
 pub struct Tiny(pub &'static str, pub f64);
 
@@ -76,7 +78,8 @@ pub struct Expected {
     pub gaps: Vec<f32>,
     pub prompt_logits: Vec<f32>,
     pub end_logits: Vec<f32>,
-    /// What transformers computes in double precision after the prompt and in the end, where it has the model.
+    /// What transformers computes in double precision after the prompt and in the end, where it has
+    /// the model.
     pub transformers: Option<[Vec<f32>; 2]>,
 }
 

@@ -1,4 +1,5 @@
-//! Attention: sizes of heads and groups, formats of the cache, pages, sections, ragged batches, large scores.
+//! Attention: sizes of heads and groups, formats of the cache, pages, sections, ragged batches,
+//! large scores.
 
 use std::collections::HashMap;
 
@@ -24,7 +25,8 @@ const EIGHT_BITS: f64 = 2e-4;
 const ACTIVATIONS: f64 = 1e-4;
 
 const VOCABULARY: usize = 211;
-/// More tokens than any sequence here has positions, so that no section of the cache is like another.
+/// More tokens than any sequence here has positions, so that no section of the cache is like
+/// another.
 const LONG_VOCABULARY: usize = 1601;
 const CACHE_TYPES: [CacheType; 3] = [CacheType::F32, CacheType::F16, CacheType::Q8_0];
 
@@ -70,7 +72,8 @@ pub fn long_cases() -> Vec<Case> {
     cases
 }
 
-/// Sequences that come to a section's end and go past it, in runs short and long, beside others of other lengths.
+/// Sequences that come to a section's end and go past it, in runs short and long, beside others of
+/// other lengths.
 fn long_steps() -> Vec<Step> {
     let steps: [Runs; 10] = [
         &[(0, 0, 511)],
@@ -148,14 +151,16 @@ fn rounded(cache_type: CacheType) -> Case {
     Case { cache_type, ..case }
 }
 
-/// Scores of thousands, which are exact in single precision: their exponentials alone would overflow.
+/// Scores of thousands, which are exact in single precision: their exponentials alone would
+/// overflow.
 fn large_scores(scale: f32) -> Case {
     let case = exact(&Sizes { head_dim: 32, kv_heads: 1, group: 2 }, CacheType::F16, 16.0 * scale, steps());
     Case { name: format!("attention with large scores, scale {scale}"), ..case }
 }
 
-/// Every score differs from the one before it by `slope`: with a positive one every page and every section fades what
-/// has been gathered, at first from below any exponential; with a negative one each counts for less than the first.
+/// Every score differs from the one before it by `slope`: with a positive one every page and every
+/// section fades what has been gathered, at first from below any exponential; with a negative one
+/// each counts for less than the first.
 fn changing_scores(how: &str, first: f32, slope: f32, steps: Vec<Step>) -> Case {
     let mut m = Maker::new(22);
     let tokens = vocabulary(&steps);
@@ -167,8 +172,8 @@ fn changing_scores(how: &str, first: f32, slope: f32, steps: Vec<Step>) -> Case 
     m.finish(format!("attention with scores {how}"), y, steps, SOFTMAX)
 }
 
-/// Attention over queries and keys that it rotates itself, with the norms of their heads and without, as the last op
-/// and with a product of quantized weights to follow.
+/// Attention over queries and keys that it rotates itself, with the norms of their heads and
+/// without, as the last op and with a product of quantized weights to follow.
 pub fn rotated() -> Vec<Case> {
     let mut cases = Vec::new();
     for (head_dim, kv_heads, group) in [(20, 1, 2), (64, 2, 2), (128, 1, 5)] {
@@ -248,7 +253,8 @@ fn shared_cache(steps: Vec<Step>) -> Case {
 /// Runs `(sequence, start, len)` of a step.
 type Runs = &'static [(usize, usize, usize)];
 
-/// Bit for bit, what the CPU makes of a token is the same on any number of threads, alone and in a run of any length.
+/// Bit for bit, what the CPU makes of a token is the same on any number of threads, alone and in a
+/// run of any length.
 #[test]
 fn results_do_not_depend_on_threads_or_on_runs() {
     const END: usize = 1060;

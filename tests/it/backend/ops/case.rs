@@ -28,8 +28,8 @@ pub struct Case {
     pub tensors: Vec<Tensor>,
     pub cache_type: CacheType,
     pub steps: Vec<Step>,
-    /// The most that the squared error of a step's logits may be, as a share of their squares. A single logit may be
-    /// off by eight times the root of that share, times the root mean square.
+    /// The most that the squared error of a step's logits may be, as a share of their squares. A
+    /// single logit may be off by eight times the root of that share, times the root mean square.
     pub nmse: f64,
 }
 
@@ -149,8 +149,8 @@ impl Maker {
         self.rows_of(columns, &elements)
     }
 
-    /// Activations that 8 bits represent exactly, in every 32 columns: integers up to 127, which is among them, times a
-    /// power of two.
+    /// Activations that 8 bits represent exactly, in every 32 columns: integers up to 127, which is
+    /// among them, times a power of two.
     pub fn exact_rows(&mut self, columns: usize, vocabulary: usize) -> ValueId {
         let elements = exact(vocabulary, columns, &mut self.random);
         self.rows_of(columns, &elements)
@@ -174,7 +174,8 @@ pub fn steps_of(lengths: &[usize], vocabulary: usize) -> Vec<Step> {
     lengths.iter().enumerate().map(step).collect()
 }
 
-/// A step of runs `(sequence, start, len)`, all of whose results are wanted. A token is `sequence * 31 + position`.
+/// A step of runs `(sequence, start, len)`, all of whose results are wanted. A token is `sequence *
+/// 31 + position`.
 pub fn ragged(runs: &[(usize, usize, usize)], vocabulary: usize) -> Step {
     let runs: Vec<_> = runs.iter().map(|&(sequence, start, len)| Run { sequence, start, len }).collect();
     let token = |sequence: usize, position: usize| ((sequence * 31 + position) % vocabulary) as u32;
@@ -206,8 +207,8 @@ fn exact(rows: usize, columns: usize, random: &mut Random) -> Vec<f32> {
     elements
 }
 
-/// Blocks of `dtype` with random bytes, but with scales of about 2^-8; numbers of the normal distribution in the plain
-/// formats.
+/// Blocks of `dtype` with random bytes, but with scales of about 2^-8; numbers of the normal
+/// distribution in the plain formats.
 fn random_blocks(dtype: DType, count: usize, random: &mut Random) -> Vec<u8> {
     if dtype.is_float() {
         return quantize(dtype, &normal(count, random));

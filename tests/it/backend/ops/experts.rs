@@ -7,7 +7,8 @@ use inkstone::{
 
 use super::case::{Case, Maker, SINGLE, normal, steps_of};
 
-/// What activations in 8 bits cost. Behind a gate the largest of 32 stands out far, and here it is often all there is.
+/// What activations in 8 bits cost. Behind a gate the largest of 32 stands out far, and here it is
+/// often all there is.
 const EIGHT_BITS: f64 = 2e-3;
 
 /// What sums in single precision cost where terms almost cancel.
@@ -80,8 +81,9 @@ fn case(dtype: DType, activation: Activation, gate_up: &dyn Fn(&mut Maker) -> Ve
     m.finish(name, y, steps_of(&TOKENS, VOCABULARY), nmse)
 }
 
-/// What a family may do besides: matrices in formats of several kinds, weights that are no softmax, rows with no expert
-/// or more than they may have, all tokens with one expert, and one that takes every token.
+/// What a family may do besides: matrices in formats of several kinds, weights that are no softmax,
+/// rows with no expert or more than they may have, all tokens with one expert, and one that takes
+/// every token.
 pub fn unusual() -> Vec<Case> {
     let sizes = Sizes([256, 256, 3, 2]);
     let mixed = [DType::F16, DType::Q4_K, DType::F32];

@@ -1,5 +1,5 @@
-//! Every op on every backend, against plain loops in f64: one table of cases, each with a small graph around an op, its
-//! weights, the steps to run, and how near the result must be.
+//! Every op on every backend, against plain loops in f64: one table of cases, each with a small
+//! graph around an op, its weights, the steps to run, and how near the result must be.
 
 mod attention;
 mod case;

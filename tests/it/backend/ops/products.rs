@@ -9,8 +9,8 @@ use inkstone::{
 use super::case::{Case, Maker, SINGLE, normal, ragged, steps_of};
 use crate::support::quantize::quantize;
 
-/// What activations in 8 bits cost: the step is about 4.2 / 254 of the standard deviation for the largest of 32 normal
-/// numbers, so the squared error about 2.3e-5.
+/// What activations in 8 bits cost: the step is about 4.2 / 254 of the standard deviation for the
+/// largest of 32 normal numbers, so the squared error about 2.3e-5.
 const EIGHT_BITS: f64 = 4e-5;
 
 /// What sums in single precision cost where the terms of a single product almost cancel.
@@ -72,7 +72,8 @@ fn matmul_extremes(dtype: DType) -> Case {
     m.finish(format!("matmul {dtype} of extremes"), y, steps_of(&[1, 2, 4, 12], 4), SUMS)
 }
 
-/// A row of blocks whose scales are small and whose other bytes are all `byte`; plain floats are `byte - 128`.
+/// A row of blocks whose scales are small and whose other bytes are all `byte`; plain floats are
+/// `byte - 128`.
 fn blocks_of(dtype: DType, columns: usize, byte: u8) -> Vec<u8> {
     if dtype.is_float() {
         return quantize(dtype, &vec![f32::from(byte) - 128.0; columns]);
@@ -184,8 +185,8 @@ fn product_and_sum(dtype: DType, read_again: bool) -> Case {
     m.finish(name, y, steps_of(&FEW, VOCABULARY), SUMS)
 }
 
-/// A product onto a residual with the norm of the sum, multiplied with a matrix of the same format or, where that has
-/// other columns, as it is; the norm may have another reader.
+/// A product onto a residual with the norm of the sum, multiplied with a matrix of the same format
+/// or, where that has other columns, as it is; the norm may have another reader.
 fn product_and_norm(dtype: DType, columns: usize, width: usize, read_again: bool) -> Case {
     let mut m = Maker::new(10);
     let x = m.exact_rows(columns, VOCABULARY);

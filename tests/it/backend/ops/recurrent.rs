@@ -21,8 +21,8 @@ const VOCABULARY: usize = 211;
 /// Runs `(sequence, start, len)` of a step.
 type Runs = &'static [(usize, usize, usize)];
 
-/// Prefill in chunks shorter and longer than a kernel, one at a time and beside others, from the start again, and from
-/// before a prompt's last token.
+/// Prefill in chunks shorter and longer than a kernel, one at a time and beside others, from the
+/// start again, and from before a prompt's last token.
 fn steps() -> Vec<Step> {
     let steps: [Runs; 9] = [
         &[(0, 0, 1)],
@@ -38,8 +38,9 @@ fn steps() -> Vec<Step> {
     steps.map(|runs| ragged(runs, VOCABULARY)).into()
 }
 
-/// Prefill of more tokens than are taken together, from odd positions, beside runs of few, and from checkpoints that stand
-/// in the midst of what was taken together: 16 tokens and one before a prompt's end.
+/// Prefill of more tokens than are taken together, from odd positions, beside runs of few, and from
+/// checkpoints that stand in the midst of what was taken together: 16 tokens and one before a
+/// prompt's end.
 fn long_steps(vocabulary: usize) -> Vec<Step> {
     let steps: [Runs; 8] = [
         &[(0, 0, 75)],
@@ -96,7 +97,8 @@ pub fn gated_delta() -> Vec<Case> {
     cases
 }
 
-/// Keys that come again and again, in heads that forget all, nearly all or nothing and learn all or nothing.
+/// Keys that come again and again, in heads that forget all, nearly all or nothing and learn all or
+/// nothing.
 fn extremes() -> Case {
     const FEW: usize = 6;
     let spec = DeltaSpec { state: 0, key_heads: 1, value_heads: 2, order: HeadOrder::Tiled, head_dim: 32, eps: 1e-6 };
@@ -131,7 +133,8 @@ fn both() -> Case {
     m.finish("gated_delta after short_conv", y, steps(), RECURRENT)
 }
 
-/// Bit for bit, what the CPU makes of a token is the same on any number of threads, alone and in a run of any length.
+/// Bit for bit, what the CPU makes of a token is the same on any number of threads, alone and in a
+/// run of any length.
 #[test]
 fn results_do_not_depend_on_threads_or_on_runs() {
     const END: usize = 70;

@@ -19,7 +19,8 @@ pub fn pairwise() -> Vec<Case> {
     ops.iter().flat_map(|op| WIDTHS.iter().flat_map(|width| pairwise_of(op, *width))).collect()
 }
 
-/// With a row for each row (also the same one twice), one row of a weight, a constant row, and one number.
+/// With a row for each row (also the same one twice), one row of a weight, a constant row, and one
+/// number.
 fn pairwise_of(op: &Op, width: usize) -> Vec<Case> {
     type Second = fn(&mut Maker, ValueId, usize) -> ValueId;
     let seconds: [(&str, Second); 6] = [
