@@ -1,14 +1,17 @@
 //! Checks the imports of src/: a stage uses the stages above it alone, a backend uses no other
-//! backend, and the files of some folders do not import each other in circles.
+//! backend, and the files of some folders do not import each other in circles. Checks the style of
+//! all source files.
 
 mod circles;
 mod paths;
+mod style;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use self::{
     circles::{Uses, circles, uses_within},
     paths::{ModulePath, mentions, module_of, rust_files},
+    style::breaches,
 };
 
 /// Modules that all others may use.
@@ -135,6 +138,48 @@ fn violations_are_found() {
     assert!(refused(&["models"], "sampler::Sampler") && !refused(&["generate"], "sampler::Sampler"));
     assert!(refused(&["gguf"], "Runner") && refused(&["gguf"], "nonsense::x") && !refused(&["gguf"], "Error"));
     assert!(refused(&["error"], "gguf::Gguf") && !refused(&["chat"], "tokenizer::Tokenizer"));
+}
+
+#[test]
+fn source_files_keep_the_style() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = vec![];
+    for folder in ["src", "tests", "benches", "examples", "fuzz/src", "fuzz/targets"] {
+        let files = rust_files(&root.join(folder));
+        assert!(!files.is_empty(), "{folder} has no files");
+        for file in &files {
+            let name = file.strip_prefix(root).unwrap().display().to_string();
+            let text = fs::read_to_string(file).unwrap();
+            found.extend(breaches(&text).into_iter().map(|breach| format!("{name}:{breach}")));
+            if file.with_extension("").is_dir() {
+                found.push(format!("{name}: must be `mod.rs` in the folder of its name"));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn breaches_of_the_style_are_found() {
+    let sound = "//! A file.\n\nmod a;\npub mod b;\n\nuse std::{fs, io};\n\nuse half::f16;\n\nuse self::a::A;\n\
+                 use super::B;\nuse crate::{C, d::D};\n#[cfg(test)]\nuse crate::E;\npub use crate::F;\n\n\
+                 /// Runs.\n///\n/// # Safety\n/// The machine has `S`.\n#[inline]\npub unsafe fn f() {}\n\
+                 type G = unsafe fn();\nmod inline {}\n";
+    assert_eq!(breaches(sound), [""; 0]);
+    let refused = |line: &str, text: &str| {
+        let found = breaches(text);
+        assert!(found.len() == 1 && found[0].starts_with(line), "{text}: {found:?}");
+    };
+    refused("2: `mod a;`", "use std::fs;\nmod a;\n");
+    refused("2: `pub(crate) mod a;`", "use std::fs;\npub(crate) mod a;\n");
+    refused("2: `std` must", "use crate::A;\nuse std::fs;\n");
+    refused("2: `half` must", "use super::A;\nuse half::f16;\n");
+    refused("2: imports of `std`", "use std::fs;\nuse std::io;\n");
+    refused("1: the comment has 101", &format!("// {}\n", "x".repeat(98)));
+    refused("1: the comment has 101", &format!("    /// {}\n", "é".repeat(93)));
+    refused("2: the comment has 121", &format!("/// ```\n/// {}\n/// ```\n", "x".repeat(117)));
+    refused("1: `unsafe fn f() {}`", "unsafe fn f() {}\n");
+    refused("2: `pub unsafe fn f();`", "/// Runs.\npub unsafe fn f();\n");
 }
 
 /// Returns all files of src/, as modules and their texts.
