@@ -12,11 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inkstone::{
-    Runner, SamplerOptions,
-    backend::{Device, OpTime},
-    sampler::Sampler,
-};
+use inkstone::{Device, OpTime, Runner, SamplerOptions, sampler::Sampler};
 
 use common::Failure;
 use profile::Profile;

@@ -72,42 +72,50 @@
 )]
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
-pub mod backend;
+mod backend;
 #[cfg(feature = "chat")]
 pub mod chat;
 mod dtype;
 mod error;
-pub mod generate;
+mod generate;
 pub mod gguf;
 #[cfg(feature = "constrained")]
 pub mod grammar;
-pub mod graph;
+mod graph;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-pub mod kv_cache;
-pub mod models;
-pub mod optimize;
-pub mod plan;
-pub mod quant;
-pub mod runner;
+#[doc(hidden)]
+pub mod internals;
+mod kv_cache;
+mod models;
+mod optimize;
+mod plan;
+mod quant;
+mod runner;
 mod safetensors;
 pub mod sampler;
 mod simd;
 pub mod tokenizer;
 mod tool_call;
-pub mod weights;
+mod weights;
 
-pub use backend::{Adapter, Device};
+pub use backend::{Adapter, Device, DeviceInfo, OpTime};
 #[cfg(feature = "chat")]
 pub use chat::Message;
 pub use dtype::DType;
 pub use error::{Error, Result};
-pub use generate::{Completion, GenerateOptions, GenerateRequest, Generation, Prompt, StopHandle, StopReason, Summary};
-pub use kv_cache::CacheType;
+pub use generate::{
+    Completion, Decoder, GenerateOptions, GenerateRequest, Generation, LogitsFor, Prefill, Prompt, StopHandle,
+    StopReason, Summary,
+};
+pub use kv_cache::{CacheType, SequenceId};
+pub use models::Config;
 #[cfg(feature = "chat")]
-pub use runner::Answer;
+pub use runner::{Answer, AnswerEvents};
+#[cfg(all(feature = "async", feature = "chat"))]
+pub use runner::{AnswerEventStream, AnswerStream};
 #[cfg(feature = "async")]
-pub use runner::AsyncRunner;
+pub use runner::{AsyncRunner, GenerationStream, Reply};
 pub use runner::{LmRunner, MemoryPlan, Runner, RunnerBuilder};
 pub use sampler::SamplerOptions;
 

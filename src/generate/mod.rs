@@ -15,8 +15,6 @@ mod stop;
 
 use std::time::Duration;
 
-#[doc(hidden)]
-pub use self::decoder::LogitsFor as Wanted;
 pub use self::{
     decoder::{Decoder, Limits, LogitsFor, Prefill},
     generation::Generation,

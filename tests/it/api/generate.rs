@@ -4,10 +4,9 @@
 use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
 
 use inkstone::{
-    Error, GenerateOptions, SamplerOptions, StopReason,
-    generate::{Decoder, Generation, Limits, LogitsFor, Prefill},
+    Decoder, Error, GenerateOptions, Generation, LogitsFor, Prefill, SamplerOptions, SequenceId, StopReason,
     gguf::Gguf,
-    kv_cache::SequenceId,
+    internals::generate::Limits,
     tokenizer::{SpecialTokens, Tokenizer},
 };
 use proptest::prelude::*;

@@ -4,8 +4,8 @@
 use std::fs;
 
 use inkstone::{
-    CacheType, Error, GenerateOptions, LmRunner, Message, Runner, RunnerBuilder, SamplerOptions, StopReason,
-    chat::ChatOptions, generate::LogitsFor, tokenizer::SpecialTokens,
+    CacheType, Error, GenerateOptions, LmRunner, LogitsFor, Message, Runner, RunnerBuilder, SamplerOptions, StopReason,
+    chat::ChatOptions, tokenizer::SpecialTokens,
 };
 
 use crate::support::{

@@ -1,6 +1,6 @@
 //! Tests of scores of several labels after a common prefix, against scores of single labels.
 
-use inkstone::{Error, Runner, generate::Decoder};
+use inkstone::{Decoder, Error, Runner};
 
 use crate::support::{
     on_cpu,

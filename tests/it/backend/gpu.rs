@@ -5,14 +5,16 @@
 use std::{env, process::Command};
 
 use inkstone::{
-    CacheType, DType, Error, GenerateOptions, Runner, RunnerBuilder, SamplerOptions,
-    backend::{
-        Adapter, Backend, Device, DeviceInfo, Run, Step,
-        webgpu::{Gpu, GpuLimits},
+    Adapter, CacheType, DType, Device, DeviceInfo, Error, GenerateOptions, LogitsFor, Runner, RunnerBuilder,
+    SamplerOptions,
+    internals::{
+        backend::{
+            Backend, Run, Step,
+            webgpu::{Gpu, GpuLimits},
+        },
+        graph::Builder,
+        kv_cache::CacheLayout,
     },
-    generate::Wanted,
-    graph::Builder,
-    kv_cache::CacheLayout,
 };
 
 use super::ops;
@@ -129,7 +131,7 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
             if turn % 9 == 8 {
                 let sequence = ahead.sequence();
                 let twin = ahead.decoder().fork(sequence).unwrap();
-                let logits = ahead.decoder().step(&[(twin, &[id], Wanted::Last)]).unwrap().to_vec();
+                let logits = ahead.decoder().step(&[(twin, &[id], LogitsFor::Last)]).unwrap().to_vec();
                 ahead.decoder().close(twin).unwrap();
                 let len = plain.tokens().len();
                 let error = nmse(plain.decode(id).unwrap(), &logits);

@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType, Error,
-    graph::{
+    internals::graph::{
         Activation, AttentionSpec, Builder, ExpertsSpec, FusedOp, Graph, LayerCache, Op, Rewriter, RopeSpec, RopeStyle,
         Rows, Shape, ValueId,
     },

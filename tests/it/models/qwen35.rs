@@ -2,8 +2,10 @@
 
 use inkstone::{
     CacheType, Error,
-    graph::{LayerState, Op},
-    kv_cache::{CHECKPOINTS, CacheLayout},
+    internals::{
+        graph::{LayerState, Op},
+        kv_cache::{CHECKPOINTS, CacheLayout},
+    },
 };
 
 use super::families::{Stored, load, u32, zeros};
@@ -168,9 +170,8 @@ fn memory_plans_count_states() {
     // Opens more sequences than there are states: sequences with a state can continue.
     let decoder = runner.decoder();
     let ids: Vec<_> = (0..2 * (2 + CHECKPOINTS)).map(|_| decoder.open()).collect();
-    let step = |decoder: &mut inkstone::generate::Decoder, id| {
-        decoder.step(&[(id, &[1, 2], inkstone::generate::Wanted::Last)]).map(|_| ())
-    };
+    let step =
+        |decoder: &mut inkstone::Decoder, id| decoder.step(&[(id, &[1, 2], inkstone::LogitsFor::Last)]).map(|_| ());
     let fit = ids.iter().take_while(|id| step(decoder, **id).is_ok()).count();
     assert!((CHECKPOINTS / 2..=2 + CHECKPOINTS).contains(&fit), "{fit}");
     assert!(matches!(step(decoder, ids[fit]), Err(Error::Argument { name: "memory_limit", .. })));
@@ -199,7 +200,7 @@ fn truncated_and_forked_sequences_have_the_logits_of_new_ones() {
             runner.truncate(len).unwrap();
             assert!(nmse(runner.prefill(&other).unwrap(), &reference) < 1e-10, "back to {len}");
         }
-        let wanted = inkstone::generate::Wanted::Last;
+        let wanted = inkstone::LogitsFor::Last;
         let reference = fresh.predict_logits(&[kept.as_slice(), &[11]].concat()).unwrap();
         let logits = runner.decoder().step(&[(twin, &[11], wanted)]).unwrap();
         assert!(nmse(logits, &reference) < 1e-10, "a fork at {len}");
@@ -212,11 +213,13 @@ fn truncated_and_forked_sequences_have_the_logits_of_new_ones() {
 #[test]
 fn steps_with_invalid_states_are_refused() {
     use inkstone::{
-        backend::{Backend, Run, Step, cpu::Cpu},
         gguf::Gguf,
-        kv_cache::{KvCache, Stage, StateUpdate},
-        models::Model,
-        weights::Weights,
+        internals::{
+            backend::{Backend, Run, Step, cpu::Cpu},
+            kv_cache::{KvCache, Stage, StateUpdate},
+            models::Model,
+            weights::Weights,
+        },
     };
     let folder = Folder::new();
     let gguf = Gguf::open(folder.write("model.gguf", file(&[]).bytes())).unwrap();

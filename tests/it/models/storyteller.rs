@@ -4,16 +4,18 @@
 use std::{fs, path::PathBuf};
 
 use inkstone::{
-    CacheType, DType, GenerateOptions, Message, RunnerBuilder, SamplerOptions, StopReason,
-    backend::{Backend, cpu::Cpu},
+    CacheType, DType, Decoder, GenerateOptions, LogitsFor, Message, RunnerBuilder, SamplerOptions, StopReason,
     chat::ChatOptions,
-    generate::{Decoder, Limits, Wanted},
     gguf::Gguf,
-    kv_cache::{CacheLayout, KvCache},
-    models::Model,
-    quant,
+    internals::{
+        backend::{Backend, cpu::Cpu},
+        generate::Limits,
+        kv_cache::{CacheLayout, KvCache},
+        models::Model,
+        quant,
+        weights::Weights,
+    },
     tokenizer::SpecialTokens,
-    weights::Weights,
 };
 use serde_json::Value;
 
@@ -52,7 +54,7 @@ fn perplexity(gguf: &Gguf, weights: &Weights, cache_type: CacheType, ids: &[u32]
     let mut surprise = 0.0;
     let mut next = ids[1..].iter();
     for chunk in ids[..ids.len() - 1].chunks(64) {
-        let logits = decoder.step(&[(sequence, chunk, Wanted::All)]).unwrap();
+        let logits = decoder.step(&[(sequence, chunk, LogitsFor::All)]).unwrap();
         for (row, &id) in logits.chunks_exact(limits.vocab_size).zip(&mut next) {
             let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
             surprise += total.ln() - f64::from(row[id as usize]);
