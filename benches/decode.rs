@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         let cases = match &settings.model {
             Some(path) => {
                 let builder = Runner::builder().threads(settings.threads).context_length(context);
-                measure(builder.from_gguf(path)?.decoder(), &settings, &mut machine)?
+                measure(builder.from_gguf(path)?.decoder_mut(), &settings, &mut machine)?
             }
             None => {
                 let cpu = Cpu::new(Some(settings.threads))?;

@@ -105,8 +105,8 @@ pub use chat::Message;
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, Decoder, GenerateOptions, GenerateRequest, Generation, LogitsFor, Prefill, Prompt, StopHandle,
-    StopReason, Summary,
+    Completion, Decoder, GenerateOptions, GenerateRequest, GeneratedToken, GeneratedTokens, Generation, LogitsFor,
+    Prefill, Prompt, StopHandle, StopReason, Summary,
 };
 pub use kv_cache::{CacheType, SequenceId};
 pub use models::Config;

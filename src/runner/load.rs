@@ -9,7 +9,7 @@ use super::{MemoryPlan, Runner, RunnerBuilder};
 use crate::chat::ChatTemplate;
 use crate::{
     Error, Result,
-    backend::{Adapter, Backend, Device, Fallback, LoadProgress, check_threads},
+    backend::{Adapter, Backend, Device, Fallback, LoadProgress},
     generate::{Decoder, Limits},
     gguf::Gguf,
     graph::Graph,
@@ -78,7 +78,7 @@ impl RunnerBuilder {
     /// Calls `act` with the backend of the selected device. With [`Device::Auto`], calls it with
     /// the CPU if there is no GPU or `act` fails on it.
     pub(super) fn with_backend<T>(&self, act: impl Fn(Box<dyn Backend>) -> Result<T>) -> Result<T> {
-        self.threads.map_or(Ok(()), check_threads)?;
+        self.threads.map_or(Ok(()), Device::check_threads)?;
         let reason = match &self.device {
             Device::Cpu => return act(self.cpu()?),
             Device::Gpu(adapter) => return act(self.gpu(adapter)?),

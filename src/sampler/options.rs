@@ -7,6 +7,14 @@ use crate::{
 
 /// The options for choosing tokens. The defaults are llama.cpp's. [`SamplerOptions::greedy`] always
 /// takes the most probable token.
+///
+/// Options are added in later versions, so end a literal with the defaults:
+///
+/// ```
+/// use inkstone::SamplerOptions;
+///
+/// let options = SamplerOptions { temperature: 0.6, top_k: 20, ..Default::default() };
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerOptions {
     /// The divisor of the logits before the draw; 0 is greedy, 1 keeps the model's distribution. At
@@ -49,6 +57,8 @@ pub struct SamplerOptions {
     /// The seed of the random draws; the same seed gives the same ids. Default `None`: a random
     /// seed, which [`Sampler::seed`](super::Sampler::seed) returns.
     pub seed: Option<u64>,
+    #[doc(hidden)]
+    pub non_exhaustive: (),
 }
 
 /// A temperature between `temperature - range` (at least 0) and `temperature + range`. Its position
@@ -131,6 +141,7 @@ impl Default for SamplerOptions {
             dry: None,
             logit_bias: Vec::new(),
             seed: None,
+            non_exhaustive: (),
         }
     }
 }

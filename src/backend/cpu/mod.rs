@@ -26,7 +26,7 @@ use self::{
     },
     threads::pool::Pool,
 };
-use super::{Backend, Bounds, DeviceInfo, Executable, LoadProgress, check_threads};
+use super::{Backend, Bounds, Device, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
@@ -64,7 +64,7 @@ impl Cpu {
     /// [`Error::Argument`] as [`Cpu::new`], and for an instruction set that the machine lacks.
     pub fn with_instruction_set(threads: Option<usize>, name: &str) -> Result<Self> {
         let threads = threads.unwrap_or_else(physical_cores);
-        check_threads(threads)?;
+        Device::check_threads(threads)?;
         let kernels = kernels::detect().into_iter().find(|kernels| kernels.name == name).ok_or_else(|| {
             let known = Self::instruction_sets().join(", ");
             Error::argument("instruction set", format!("{name} is not one of this machine's: {known}"))

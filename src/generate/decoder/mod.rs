@@ -191,7 +191,7 @@ impl Decoder {
 
     /// Appends one token to a sequence, and returns the `count` largest logits of the next token,
     /// best first and equal ones by id, if the device selects them. Otherwise returns `None`, and
-    /// [`logits`](Self::logits) has all logits.
+    /// [`logits_mut`](Self::logits_mut) has all logits.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -247,7 +247,7 @@ impl Decoder {
     }
 
     /// Sets the tokens of a sequence to `ids`, and computes the logits after the last one, which
-    /// [`logits`](Self::logits) returns. Tokens at the start that the sequence already has are not
+    /// [`logits_mut`](Self::logits_mut) returns. Tokens at the start that the sequence already has are not
     /// computed again (with recurrent layers up to a checkpoint, with sliding windows if their
     /// pages still exist); the rest is computed in chunks of at most [`Limits::max_tokens`].
     ///
@@ -285,7 +285,7 @@ impl Decoder {
     }
 
     /// Returns the logits of the last step, which the caller may change.
-    pub fn logits(&mut self) -> &mut [f32] {
+    pub fn logits_mut(&mut self) -> &mut [f32] {
         &mut self.logits
     }
 
@@ -295,9 +295,9 @@ impl Decoder {
     /// use inkstone::Runner;
     ///
     /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
-    /// runner.decoder().set_profiling(true)?;
+    /// runner.decoder_mut().set_profiling(true)?;
     /// runner.prefill(&[9707, 11])?;
-    /// for op in runner.decoder().take_profile() {
+    /// for op in runner.decoder_mut().take_profile() {
     ///     println!("{:16} {:4} calls  {:?}", op.op, op.calls, op.time);
     /// }
     /// # Ok::<(), inkstone::Error>(())

@@ -128,7 +128,7 @@ fn ragged_batch_matches_single_sequences() {
     let vocab_size = runner.config().vocab_size;
     let (a, b, c) = (&expected.prompt[..65], &expected.prompt[3..4], &expected.greedy[..20]);
     let one_by_one = [a, b, c].map(|ids| runner.predict_logits(ids).unwrap());
-    let decoder = runner.decoder();
+    let decoder = runner.decoder_mut();
     let [first, second, third] = [(); 3].map(|()| decoder.open());
     // Some tokens come earlier, so that the runs start at different positions; the last run returns
     // all rows.
@@ -153,11 +153,11 @@ fn forks_and_truncation_keep_the_shared_prefix() {
     let branched = runner.predict_logits(&[prompt.as_slice(), &other].concat()).unwrap();
     runner.predict_logits(prompt).unwrap();
     let sequence = runner.sequence();
-    let twin = runner.decoder().fork(sequence).unwrap();
-    let logits = runner.decoder().step(&[(twin, &other, LogitsFor::Last)]).unwrap();
+    let twin = runner.decoder_mut().fork(sequence).unwrap();
+    let logits = runner.decoder_mut().step(&[(twin, &other, LogitsFor::Last)]).unwrap();
     assert!(nmse(logits, &branched) <= ROUNDING);
     assert!(nmse(runner.decode(9).unwrap(), &plain) <= ROUNDING);
-    runner.decoder().close(twin).unwrap();
+    runner.decoder_mut().close(twin).unwrap();
 
     runner.truncate(prompt.len()).unwrap();
     assert_eq!(runner.tokens(), prompt);

@@ -117,9 +117,9 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
             let next = ahead.decode_greedy(id).unwrap();
             assert_eq!(next, argmax(plain.decode(id).unwrap()), "turn {turn}");
             assert_eq!(ahead.tokens(), plain.tokens());
-            if turn % 6 == 5 && ahead.decoder().set_profiling(true).is_ok() {
+            if turn % 6 == 5 && ahead.decoder_mut().set_profiling(true).is_ok() {
                 // Nothing runs ahead of a profile.
-                ahead.decoder().set_profiling(turn % 12 == 5).unwrap();
+                ahead.decoder_mut().set_profiling(turn % 12 == 5).unwrap();
             }
             // Another token than the one that was chosen, a step back, and a fork, each while a step is under way.
             id = if turn % 5 == 4 { (next + 1) % 300 } else { next };
@@ -130,9 +130,9 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
             }
             if turn % 9 == 8 {
                 let sequence = ahead.sequence();
-                let twin = ahead.decoder().fork(sequence).unwrap();
-                let logits = ahead.decoder().step(&[(twin, &[id], LogitsFor::Last)]).unwrap().to_vec();
-                ahead.decoder().close(twin).unwrap();
+                let twin = ahead.decoder_mut().fork(sequence).unwrap();
+                let logits = ahead.decoder_mut().step(&[(twin, &[id], LogitsFor::Last)]).unwrap().to_vec();
+                ahead.decoder_mut().close(twin).unwrap();
                 let len = plain.tokens().len();
                 let error = nmse(plain.decode(id).unwrap(), &logits);
                 assert!(error <= ROUNDING, "turn {turn}: {error:.1e}");

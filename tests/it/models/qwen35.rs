@@ -168,7 +168,7 @@ fn memory_plans_count_states() {
     let mut runner = on_cpu().memory_limit(limit).from_gguf(RECURRENT.path()).unwrap();
     assert!(matches!(on_cpu().memory_limit(limit - 1).from_gguf(RECURRENT.path()), Err(Error::Memory { .. })));
     // Opens more sequences than there are states: sequences with a state can continue.
-    let decoder = runner.decoder();
+    let decoder = runner.decoder_mut();
     let ids: Vec<_> = (0..2 * (2 + CHECKPOINTS)).map(|_| decoder.open()).collect();
     let step =
         |decoder: &mut inkstone::Decoder, id| decoder.step(&[(id, &[1, 2], inkstone::LogitsFor::Last)]).map(|_| ());
@@ -193,7 +193,7 @@ fn truncated_and_forked_sequences_have_the_logits_of_new_ones() {
         runner.truncate(len).unwrap();
         let kept = runner.tokens().to_vec();
         let sequence = runner.sequence();
-        let twin = runner.decoder().fork(sequence).unwrap();
+        let twin = runner.decoder_mut().fork(sequence).unwrap();
         for other in [[7, 8], [9, 10]] {
             let all = [kept.as_slice(), &other].concat();
             let reference = fresh.predict_logits(&all).unwrap();
@@ -202,9 +202,9 @@ fn truncated_and_forked_sequences_have_the_logits_of_new_ones() {
         }
         let wanted = inkstone::LogitsFor::Last;
         let reference = fresh.predict_logits(&[kept.as_slice(), &[11]].concat()).unwrap();
-        let logits = runner.decoder().step(&[(twin, &[11], wanted)]).unwrap();
+        let logits = runner.decoder_mut().step(&[(twin, &[11], wanted)]).unwrap();
         assert!(nmse(logits, &reference) < 1e-10, "a fork at {len}");
-        runner.decoder().close(twin).unwrap();
+        runner.decoder_mut().close(twin).unwrap();
         runner.truncate(len).unwrap();
     }
 }

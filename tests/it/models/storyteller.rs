@@ -146,6 +146,20 @@ fn perplexity_of_every_format_is_close_to_that_of_f32() {
     }
 }
 
+/// The text of `ask` is the text of the tokens after the message in the chat template.
+#[test]
+fn ask_returns_the_text_of_the_answer() {
+    let mut runner = on_cpu().from_gguf(file()).unwrap();
+    let text = runner.ask("Tell me a story about a fox and a lantern").unwrap();
+    let ids = runner.tokens().to_vec();
+    let prompt = "<|im_start|>user\nTell me a story about a fox and a lantern<|im_end|>\n<|im_start|>assistant\n";
+    let prompt = runner.tokenizer().encode(prompt, SpecialTokens::Parse).unwrap();
+    assert_eq!(ids[..prompt.len()], prompt);
+    // The last token may not be in the sequence yet.
+    assert!(text.starts_with(&runner.tokenizer().decode(&ids[prompt.len()..]).unwrap()), "{text}");
+    assert!(text.contains("fox") && text.contains("lantern"), "{text}");
+}
+
 /// The story of the quick start's prompt mentions the prompt's nouns, with every seed.
 #[test]
 fn stories_mention_the_nouns_of_the_prompt() {
