@@ -136,9 +136,7 @@ impl RunnerBuilder {
                 backend.compile_with_progress(&graph, &weights, &layout, max_tokens, max_outputs, &progress);
             (executable, tokenizer.join())
         });
-        let tokenizer = tokenizer.map_err(|_| {
-            Error::Tokenizer("building it panicked, which is a bug in inkstone: please report it".into())
-        })??;
+        let tokenizer = tokenizer.map_err(|_| Error::internal("building the tokenizer panicked"))??;
         #[cfg(feature = "chat")]
         let template = match custom {
             Some(template) => Ok(template.for_tokenizer(&tokenizer)?),

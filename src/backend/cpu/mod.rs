@@ -6,10 +6,9 @@
 //! not also a quantised output matrix, are read where the weights have them; only these stay
 //! mapped.
 //!
-//! Each of these layers uses only the ones before it: `error`, `memory`, `threads`, `weights`,
+//! Each of these layers uses only the ones before it: `memory`, `threads`, `weights`,
 //! `kernels` and `program`.
 
-mod error;
 mod kernels;
 mod memory;
 mod program;

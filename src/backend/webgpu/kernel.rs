@@ -255,7 +255,7 @@ impl Kernel {
     /// Renders the source, in WGSL.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) if the template reads a variable that it is not given.
+    /// [`Error::Internal`](crate::Error::Internal) if the template reads a variable that it is not given.
     pub fn source(&self, templates: &Templates) -> Result<String> {
         templates.render(self.name(), &self.template.variables(&self.bindings))
     }

@@ -123,7 +123,7 @@ impl Program {
 }
 
 fn unready() -> Error {
-    Error::Graph("a dispatch was not made ready".into())
+    Error::internal("a dispatch was not made ready")
 }
 
 fn bind(
@@ -159,7 +159,7 @@ pub(super) struct Buffers(HashMap<Resource, wgpu::Buffer>);
 
 impl Buffers {
     pub fn get(&self, resource: Resource) -> Result<&wgpu::Buffer> {
-        self.0.get(&resource).ok_or_else(|| Error::Graph(format!("no buffer for {resource:?}")))
+        self.0.get(&resource).ok_or_else(|| Error::internal(format!("no buffer for {resource:?}")))
     }
 
     pub fn set(&mut self, resource: Resource, buffer: wgpu::Buffer) {

@@ -510,7 +510,7 @@ impl Pass for Broken {
 fn errors_name_the_broken_pass() {
     let target = Target { supports: &|_| true, vector: &|_, _| None };
     let error = optimize_with(&[&DeadCode, &Broken], &qwen3_like(SMALL), &target).unwrap_err();
-    assert!(matches!(&error, Error::Graph(what) if what.contains("after pass `broken`")), "{error}");
+    assert!(matches!(&error, Error::Internal(what) if what.contains("after pass `broken`")), "{error}");
 }
 
 fn choices() -> impl Strategy<Value = Vec<graphs::Choice>> {

@@ -174,7 +174,10 @@ fn memory_plans_count_states() {
         |decoder: &mut inkstone::Decoder, id| decoder.step(&[(id, &[1, 2], inkstone::LogitsFor::Last)]).map(|_| ());
     let fit = ids.iter().take_while(|id| step(decoder, **id).is_ok()).count();
     assert!((CHECKPOINTS / 2..=2 + CHECKPOINTS).contains(&fit), "{fit}");
-    assert!(matches!(step(decoder, ids[fit]), Err(Error::Argument { name: "memory_limit", .. })));
+    assert!(matches!(
+        step(decoder, ids[fit]),
+        Err(Error::Memory { what: "the recurrent states of all sequences", .. })
+    ));
     step(decoder, ids[0]).unwrap();
 }
 

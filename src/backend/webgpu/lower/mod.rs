@@ -236,7 +236,7 @@ impl<'a> Lowering<'a> {
             Operand::Weight { slice, .. } => self.arena.matrix(slice),
             Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
         };
-        found.cloned().ok_or_else(|| Error::Graph("a product's matrix is no weight".into()))
+        found.cloned().ok_or_else(|| Error::internal("a product's matrix is no weight"))
     }
 
     /// Returns a row of numbers, whether it is a constant or a weight.
@@ -244,7 +244,7 @@ impl<'a> Lowering<'a> {
         match operand {
             Operand::Constant(row) => Ok(row.clone()),
             Operand::Weight { slice, .. } => self.vectors.get(slice).cloned().ok_or_else(not_computed),
-            Operand::Tokens | Operand::Slot(_) => Err(Error::Graph("a row of numbers depends on the step".into())),
+            Operand::Tokens | Operand::Slot(_) => Err(Error::internal("a row of numbers depends on the step")),
         }
     }
 
@@ -306,7 +306,7 @@ fn place(operand: &Operand) -> Result<Place> {
 }
 
 fn not_computed() -> Error {
-    Error::Graph("an operand is not of the kind that its op reads".into())
+    Error::internal("an operand is not of the kind that its op reads")
 }
 
 /// Returns the workgroups of one for every `by` rows.
