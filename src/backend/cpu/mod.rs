@@ -1,7 +1,7 @@
 //! Runs graphs on the CPU, with a pool of persistent threads and the machine's fastest instruction
 //! set.
 //!
-//! Compiling a graph interleaves its quantised matrices once ([`crate::quant`] has the formats).
+//! Compiling a graph interleaves its quantised matrices once (`quant` has the formats).
 //! Products read them packed, with int8 activations. Float matrices, and an embedding table that is
 //! not also a quantised output matrix, are read where the weights have them; only these stay
 //! mapped.
