@@ -21,10 +21,8 @@ use std::{
 };
 
 use inkstone::{
-    DType, Result, Runner,
-    backend::{Backend, cpu::Cpu},
-    generate::{Decoder, Wanted},
-    kv_cache::SequenceId,
+    DType, Decoder, LogitsFor, Result, Runner, SequenceId,
+    internals::backend::{Backend, cpu::Cpu},
 };
 
 use common::{Args, Failure};
@@ -59,7 +57,7 @@ struct Case {
     sequences: usize,
     /// Tokens per sequence.
     tokens: usize,
-    wanted: Wanted,
+    logits_for: LogitsFor,
     seconds: Vec<f64>,
     profile: Profile,
 }
@@ -73,7 +71,7 @@ fn main() -> ExitCode {
         let cases = match &settings.model {
             Some(path) => {
                 let builder = Runner::builder().threads(settings.threads).context_length(context);
-                measure(builder.from_gguf(path)?.decoder(), &settings, &mut machine)?
+                measure(builder.from_gguf(path)?.decoder_mut(), &settings, &mut machine)?
             }
             None => {
                 let cpu = Cpu::new(Some(settings.threads))?;
@@ -110,15 +108,15 @@ impl Settings {
     }
 
     fn cases(&self) -> Vec<Case> {
-        let case = |name: String, sequences, tokens, wanted| {
+        let case = |name: String, sequences, tokens, logits_for| {
             let (seconds, profile) = (vec![], Profile::default());
-            Case { name, sequences, tokens, wanted, seconds, profile }
+            Case { name, sequences, tokens, logits_for, seconds, profile }
         };
-        let prefill = case(format!("prefill of {}", self.prefill), 1, self.prefill, Wanted::Last);
-        let single = case("1 token".into(), 1, 1, Wanted::Last);
-        let several = BATCHES.map(|n| case(format!("{n} sequences, 1 token each"), n, 1, Wanted::Last));
+        let prefill = case(format!("prefill of {}", self.prefill), 1, self.prefill, LogitsFor::Last);
+        let single = case("1 token".into(), 1, 1, LogitsFor::Last);
+        let several = BATCHES.map(|n| case(format!("{n} sequences, 1 token each"), n, 1, LogitsFor::Last));
         // Like the verification of speculative tokens.
-        let run = BATCHES.map(|n| case(format!("1 sequence, {n} tokens"), 1, n, Wanted::All));
+        let run = BATCHES.map(|n| case(format!("1 sequence, {n} tokens"), 1, n, LogitsFor::All));
         [prefill, single].into_iter().chain(several).chain(run).collect()
     }
 }
@@ -131,7 +129,7 @@ fn measure(decoder: &mut Decoder, settings: &Settings, machine: &mut Machine) ->
     let (before, ids) = ids.split_at(settings.depth);
     let sequences: Vec<_> = (0..BATCHES[3]).map(|_| decoder.open()).collect();
     if !before.is_empty() {
-        sequences.iter().try_for_each(|id| decoder.step(&[(*id, before, Wanted::None)]).map(|_| ()))?;
+        sequences.iter().try_for_each(|id| decoder.step(&[(*id, before, LogitsFor::None)]).map(|_| ()))?;
     }
     decoder.set_profiling(true)?;
     let mut cases = settings.cases();
@@ -149,7 +147,7 @@ fn measure(decoder: &mut Decoder, settings: &Settings, machine: &mut Machine) ->
 impl Case {
     fn step(&mut self, decoder: &mut Decoder, sequences: &[SequenceId], ids: &[u32], is_counted: bool) -> Result<()> {
         let runs: Vec<_> =
-            sequences[..self.sequences].iter().map(|id| (*id, &ids[..self.tokens], self.wanted)).collect();
+            sequences[..self.sequences].iter().map(|id| (*id, &ids[..self.tokens], self.logits_for)).collect();
         decoder.take_profile();
         let started = Instant::now();
         decoder.step(&runs)?;

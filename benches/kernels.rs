@@ -16,10 +16,12 @@ use std::{hint::black_box, process::ExitCode, time::Instant};
 
 use inkstone::{
     CacheType, DType, Result,
-    backend::{Backend, Executable, Run, Step, cpu::Cpu},
-    graph::Builder,
-    kv_cache::{CacheLayout, KvCache},
-    weights::Weights,
+    internals::{
+        backend::{Backend, Executable, Run, Step, cpu::Cpu},
+        graph::Builder,
+        kv_cache::{CacheLayout, KvCache},
+        weights::Weights,
+    },
 };
 
 use machine::Machine;

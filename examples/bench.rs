@@ -12,11 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inkstone::{
-    Runner, SamplerOptions,
-    backend::{Device, OpTime},
-    sampler::Sampler,
-};
+use inkstone::{Device, OpTime, Runner, SamplerOptions, sampler::Sampler};
 
 use common::Failure;
 use profile::Profile;
@@ -115,7 +111,7 @@ fn main() -> ExitCode {
         let start = Instant::now();
         let mut runner = builder.from_path(path)?;
         let load = start.elapsed().as_secs_f64();
-        runner.decoder().set_profiling(settings.profile)?;
+        runner.decoder_mut().set_profiling(settings.profile)?;
         let phases = measure(&mut runner, &settings)?;
         let report = if json { report_json } else { report };
         Ok(report(&mut runner, &settings, load, &phases)?)
@@ -135,16 +131,16 @@ fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failu
         if !depth.is_empty() {
             runner.prefill(&depth)?;
         }
-        runner.decoder().take_profile();
+        runner.decoder_mut().take_profile();
         let start = Instant::now();
         let mut id = largest(runner.prefill(&ids)?);
-        let prefilled = Measured { wall: start.elapsed(), ops: runner.decoder().take_profile() };
+        let prefilled = Measured { wall: start.elapsed(), ops: runner.decoder_mut().take_profile() };
         let start = Instant::now();
         for _ in 0..settings.decode {
             id = next(runner, id, settings.sample)?;
-            decode.encodings.push(runner.decoder().usage().encoding.as_secs_f64());
+            decode.encodings.push(runner.decoder_mut().usage().encoding.as_secs_f64());
         }
-        let decoded = Measured { wall: start.elapsed(), ops: runner.decoder().take_profile() };
+        let decoded = Measured { wall: start.elapsed(), ops: runner.decoder_mut().take_profile() };
         if rep > 0 {
             prefill.add(settings.prefill, 1, prefilled);
             decode.add(settings.decode, settings.decode, decoded);
@@ -160,11 +156,11 @@ fn next(runner: &mut Runner, id: u32, sample: bool) -> Result<u32, Failure> {
         return Ok(runner.decode_greedy(id)?);
     }
     let sequence = runner.sequence();
-    let best = runner.decoder().best(sequence, id, SamplerOptions::default().top_k)?.map(|best| best[0].id);
+    let best = runner.decoder_mut().best(sequence, id, SamplerOptions::default().top_k)?.map(|best| best[0].id);
     let sampler = SamplerOptions { seed: Some(1), ..SamplerOptions::default() };
     match best {
         Some(id) => Ok(id),
-        None => Ok(Sampler::new(&sampler, runner.config().vocab_size)?.sample(runner.decoder().logits())?),
+        None => Ok(Sampler::new(&sampler, runner.config().vocab_size)?.sample(runner.decoder_mut().logits_mut())?),
     }
 }
 
@@ -179,7 +175,7 @@ fn report(runner: &mut Runner, settings: &Settings, load: f64, [prefill, decode]
     writeln!(out, "load     {load:.3} s")?;
     writeln!(out, "prefill  {:.2} tokens/s ({prefill_tokens} tokens after {depth})", prefill.rate())?;
     writeln!(out, "decode   {:.2} tokens/s ({decode_tokens} tokens)", decode.rate())?;
-    let usage = runner.decoder().usage();
+    let usage = runner.decoder_mut().usage();
     if usage.dispatches > 0 {
         let (dispatches, encoding) = (usage.dispatches, decode.encoding());
         writeln!(out, "GPU      {dispatches} dispatches per token, encoded in {encoding:.0} µs")?;
@@ -202,7 +198,7 @@ fn report_json(runner: &mut Runner, settings: &Settings, load: f64, [prefill, de
         String::new()
     };
     let rss = peak_rss_mb().map_or("null".into(), |mb| format!("{mb:.1}"));
-    let usage = runner.decoder().usage();
+    let usage = runner.decoder_mut().usage();
     writeln!(
         io::stdout(),
         "{{\"threads\":{},\"load_s\":{load:.3},\"prefill_tokens\":{},\"decode_tokens\":{},\

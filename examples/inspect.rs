@@ -13,12 +13,14 @@ use std::{
 };
 
 use inkstone::{
-    backend::{Backend, cpu::Cpu},
     gguf::{Gguf, Origin, TensorInfo},
-    graph::{Graph, Op, Rows, Source},
-    models::{self, Model},
-    optimize::{Optimized, Target, optimize},
-    weights::Weights,
+    internals::{
+        backend::{Backend, cpu::Cpu},
+        graph::{Graph, Op, Rows, Source},
+        models::{self, Model},
+        optimize::{Optimized, Target, optimize},
+        weights::Weights,
+    },
 };
 
 use common::Failure;

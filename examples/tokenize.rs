@@ -9,7 +9,7 @@ use std::{
 };
 
 use inkstone::{
-    models,
+    internals::models,
     tokenizer::{SpecialTokens, Tokenizer},
 };
 

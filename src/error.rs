@@ -70,10 +70,7 @@ pub enum Error {
         /// The supported architectures, comma-separated.
         supported: String,
     },
-    /// A graph is not valid: an error in this crate, or in a program that builds graphs.
-    #[error("graph: {0}")]
-    Graph(String),
-    /// A fault in this crate.
+    /// A fault in this crate, such as an invalid graph of ops or a panic in a kernel.
     #[error("internal error in inkstone: {0}: please report it with the model and the call")]
     Internal(String),
     /// The tokenizer could not be built, or could not encode or decode a text.
@@ -146,9 +143,9 @@ pub enum Error {
         /// The context length that the model was trained for, if known.
         trained: Option<usize>,
     },
-    /// The memory limit is too low.
+    /// The memory limit is too low for the model, or the KV cache is full.
     #[error(
-        "{what} needs {needed} bytes, but the memory limit leaves {limit}: use a smaller model, context or prefill chunk, or raise the limit"
+        "{what} needs {needed} bytes, but the memory limit leaves {limit}: close sequences, use a smaller model, context or prefill chunk, or raise the limit"
     )]
     Memory {
         /// The use of the memory.
@@ -250,13 +247,17 @@ impl Error {
 
     /// Returns whether fewer sequences in a batch could avoid the error.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        matches!(
-            self,
-            Self::Memory { .. }
-                | Self::OutOfMemory { .. }
-                | Self::DeviceMemory { .. }
-                | Self::Argument { name: "memory_limit", .. }
-        )
+        matches!(self, Self::Memory { .. } | Self::OutOfMemory { .. } | Self::DeviceMemory { .. })
+    }
+
+    pub(crate) fn internal(what: impl Into<String>) -> Self {
+        Self::Internal(what.into())
+    }
+
+    /// Returns the error for `bytes` bytes that the system refused to allocate.
+    #[cfg(feature = "cpu")]
+    pub(crate) fn out_of_memory(what: &'static str, bytes: usize) -> Self {
+        Self::OutOfMemory { what, bytes: bytes as u64 }
     }
 
     pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Self {

@@ -14,6 +14,7 @@
 //!
 //! | you want | use |
 //! |---|---|
+//! | to ask one question | [`Runner::ask`] |
 //! | to chat | [`Runner::chat`] |
 //! | to continue a text, or token ids | [`Runner::generate`] |
 //! | reasoning, tool calls, documents | [`Runner::chat_with`], [`Answer::events`], [`guide::tools`] |
@@ -24,9 +25,13 @@
 //! | stop strings, a token limit | [`GenerateOptions`] |
 //! | to stop a generation from another thread | [`Generation::stop_handle`] |
 //! | why and how fast a generation ended | [`Generation::summary`] |
+//! | each token with its text and probability | [`Generation::tokens`] |
+//! | to save and load a conversation | [`Message`], with serde |
 //! | many texts in one batch | [`Runner::generate_many`] |
 //! | the probability of tokens, a text, or labels | [`GenerateOptions::logprobs`], [`Runner::score`], [`Runner::score_many`] |
 //! | token ids or logits | [`Runner::generate_ids`], [`Runner::prefill`], [`Runner::decode`] |
+//! | sequences that share a beginning, logits of every token | [`Runner::decoder_mut`], [`Decoder`] |
+//! | the machine's GPUs | [`Device::gpus`] |
 //! | a device, threads, context length, cache format, memory limit | [`Runner::builder`], [`guide::gpus`] |
 //! | the memory that a model will take | [`RunnerBuilder::plan`] |
 //! | the progress of loading, and to cancel it | [`RunnerBuilder::on_progress`] |
@@ -37,14 +42,15 @@
 //! # Modules
 //!
 //! ```text
-//! file ──▶ gguf ──▶ generate ──▶ sampler ──▶ tokenizer ──▶ text
-//!            ▲         ▲            ▲
-//! safetensors      backend       grammar        chat: messages ──▶ prompt, text ──▶ answer
+//! messages ──▶ chat ──▶ tokenizer ──▶ Decoder ──▶ sampler ──▶ tokenizer ──▶ chat ──▶ answer
+//!                                        ▲           ▲
+//!                           gguf ──▶ weights      grammar
 //! ```
 //!
-//! [`Runner`] owns the whole path. The modules are for programs that need one stage: [`gguf`] reads files, [`tokenizer`] turns
-//! text into ids and back, [`chat`] renders templates and parses answers, [`sampler`] chooses tokens, [`grammar`] constrains
-//! them, [`generate`] has the decode loop and its options, [`backend`] the devices. [`guide`] has pages to read.
+//! [`Runner`] owns the whole path. The modules are for programs that need one stage: [`gguf`] reads
+//! files, [`tokenizer`] turns text into ids and back, [`chat`] renders templates and parses answers,
+//! [`sampler`] chooses tokens, [`grammar`] constrains them. A [`Decoder`] runs the model over
+//! sequences of ids. [`guide`] has pages to read.
 //!
 //! # Features
 //!
@@ -72,42 +78,50 @@
 )]
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]
 
-pub mod backend;
+mod backend;
 #[cfg(feature = "chat")]
 pub mod chat;
 mod dtype;
 mod error;
-pub mod generate;
+mod generate;
 pub mod gguf;
 #[cfg(feature = "constrained")]
 pub mod grammar;
-pub mod graph;
+mod graph;
 #[cfg(any(doc, doctest))]
 pub mod guide;
-pub mod kv_cache;
-pub mod models;
-pub mod optimize;
-pub mod plan;
-pub mod quant;
-pub mod runner;
+#[doc(hidden)]
+pub mod internals;
+mod kv_cache;
+mod models;
+mod optimize;
+mod plan;
+mod quant;
+mod runner;
 mod safetensors;
 pub mod sampler;
 mod simd;
 pub mod tokenizer;
 mod tool_call;
-pub mod weights;
+mod weights;
 
-pub use backend::{Adapter, Device};
+pub use backend::{Adapter, Device, DeviceInfo, OpTime};
 #[cfg(feature = "chat")]
 pub use chat::Message;
 pub use dtype::DType;
 pub use error::{Error, Result};
-pub use generate::{Completion, GenerateOptions, GenerateRequest, Generation, Prompt, StopHandle, StopReason, Summary};
-pub use kv_cache::CacheType;
+pub use generate::{
+    Completion, Decoder, GenerateOptions, GenerateRequest, GeneratedToken, GeneratedTokens, Generation, LogitsFor,
+    Prefill, Prompt, StopHandle, StopReason, Summary,
+};
+pub use kv_cache::{CacheType, SequenceId};
+pub use models::Config;
 #[cfg(feature = "chat")]
-pub use runner::Answer;
+pub use runner::{Answer, AnswerEvents};
+#[cfg(all(feature = "async", feature = "chat"))]
+pub use runner::{AnswerEventStream, AnswerStream};
 #[cfg(feature = "async")]
-pub use runner::AsyncRunner;
+pub use runner::{AsyncRunner, GenerationStream, Reply};
 pub use runner::{LmRunner, MemoryPlan, Runner, RunnerBuilder};
 pub use sampler::SamplerOptions;
 

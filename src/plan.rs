@@ -112,7 +112,7 @@ impl Plan {
     /// Makes a step of each node of `graph`, in the same order, and gives every result a slot.
     ///
     /// # Errors
-    /// [`Error::Graph`] if the graph is not valid.
+    /// [`Error::Internal`] if the graph is not valid.
     pub fn new(graph: &Graph) -> Result<Self> {
         graph.verify()?;
         let Lifetimes { lifetimes, by_value } = Lifetimes::new(graph);
@@ -121,7 +121,7 @@ impl Plan {
             let lifetime = by_value[id.index()]?;
             Some(Place { slot: by_lifetime[lifetime], shape: graph.shape(id) })
         };
-        let missing = |id: ValueId| Error::Graph(format!("no node makes %{}", id.index()));
+        let missing = |id: ValueId| Error::internal(format!("no node makes %{}", id.index()));
         let placed = |id: &ValueId| place(*id).ok_or_else(|| missing(*id));
         let mut steps = Vec::with_capacity(graph.nodes().len());
         for node in graph.nodes() {

@@ -1,6 +1,6 @@
 //! A model's call of a tool, which answers and errors contain.
 
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
 use serde_json::Value;
 
 /// A model's call of a tool.
@@ -43,5 +43,38 @@ impl Serialize for ToolCall {
         }
         call.serialize_entry("function", &Function { name: &self.name, arguments: &self.arguments })?;
         call.end()
+    }
+}
+
+/// Reads a call as [`Serialize`] writes it, and as OpenAI's API does, with the arguments in a
+/// string of JSON.
+impl<'de> Deserialize<'de> for ToolCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Kind {
+            Function,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Call {
+            #[serde(rename = "type", default)]
+            _kind: Option<Kind>,
+            id: Option<String>,
+            function: Function,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Function {
+            name: String,
+            arguments: Value,
+        }
+        let Call { id, function: Function { name, arguments }, .. } = Call::deserialize(deserializer)?;
+        let arguments = match arguments {
+            Value::String(json) => serde_json::from_str(&json)
+                .map_err(|error| D::Error::custom(format!("the arguments of the call of `{name}`: {error}")))?,
+            arguments => arguments,
+        };
+        Ok(Self { id, name, arguments })
     }
 }

@@ -81,7 +81,7 @@ fn a_directory_of_safetensors_names_its_feature() {
                 enable it in the program's Cargo.toml";
     assert_eq!(message, format!("{}: {what}", directory.display()));
     assert!(matches!(
-        inkstone::models::open(&directory),
+        inkstone::internals::models::open(&directory),
         Err(inkstone::Error::MissingFeature { feature: "safetensors", .. })
     ));
 }

@@ -3,15 +3,18 @@
 //! and threads.
 
 use inkstone::{
-    CacheType, DType,
-    backend::{Backend, cpu::Cpu},
-    generate::{Decoder, Limits, LogitsFor},
-    graph::{
-        Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeSpec, RopeStyle, Rows, Source,
+    CacheType, DType, Decoder, LogitsFor,
+    internals::{
+        backend::{Backend, cpu::Cpu},
+        generate::Limits,
+        graph::{
+            Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeSpec, RopeStyle, Rows,
+            Source,
+        },
+        kv_cache::{CacheLayout, KvCache},
+        optimize::{Target, optimize},
+        weights::Weights,
     },
-    kv_cache::{CacheLayout, KvCache},
-    optimize::{Target, optimize},
-    weights::Weights,
 };
 
 const VOCABULARY: usize = 20;

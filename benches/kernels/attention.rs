@@ -2,10 +2,12 @@
 
 use inkstone::{
     CacheType, DType, Result,
-    backend::{Backend, Executable, Run, Step, cpu::Cpu},
-    graph::{Builder, LayerCache},
-    kv_cache::{CacheLayout, KvCache, PageTable},
-    weights::Weights,
+    internals::{
+        backend::{Backend, Executable, Run, Step, cpu::Cpu},
+        graph::{Builder, LayerCache},
+        kv_cache::{CacheLayout, KvCache, PageTable},
+        weights::Weights,
+    },
 };
 
 use super::machine::Machine;

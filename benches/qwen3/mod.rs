@@ -1,13 +1,15 @@
 //! Builds a model with the sizes of Qwen3-0.6B and random weights, which needs no model file.
 
 use inkstone::{
-    CacheType, DType, Result,
-    backend::{Backend, cpu::Cpu},
-    generate::{Decoder, Limits},
-    graph::{Builder, Graph, LayerCache, RopeSpec, RopeStyle, Rows, Source, ValueId},
-    kv_cache::{CacheLayout, KvCache},
-    optimize::{Target, optimize},
-    weights::Weights,
+    CacheType, DType, Decoder, Result,
+    internals::{
+        backend::{Backend, cpu::Cpu},
+        generate::Limits,
+        graph::{Builder, Graph, LayerCache, RopeSpec, RopeStyle, Rows, Source, ValueId},
+        kv_cache::{CacheLayout, KvCache},
+        optimize::{Target, optimize},
+        weights::Weights,
+    },
 };
 
 const LAYERS: usize = 28;

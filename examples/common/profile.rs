@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, fmt, time::Duration};
 
-use inkstone::backend::OpTime;
+use inkstone::OpTime;
 
 /// Name of the time outside of steps: sampling, page tables, the caller.
 const BETWEEN: &str = "between steps";

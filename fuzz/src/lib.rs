@@ -7,12 +7,7 @@ use std::{
     process,
 };
 
-use inkstone::{
-    Device, GenerateOptions, Message, Runner, RunnerBuilder,
-    chat::{ChatOptions, Document, Tool, ToolCall},
-    gguf::Gguf,
-    tokenizer::{SpecialTokens, Tokenizer},
-};
+use inkstone::{Device, GenerateOptions, Message, Runner, RunnerBuilder, chat::{ChatOptions, Document, Tool, ToolCall}, gguf::Gguf, tokenizer::{SpecialTokens, Tokenizer}};
 use serde_json::json;
 
 /// The bytes of memory that a model may take.

@@ -5,10 +5,7 @@
 
 #![no_main]
 
-use inkstone::{
-    Error,
-    chat::{AnswerEvent, AnswerParser, CallForm, ChatOptions, ChatTemplate, Tool, ToolCall},
-};
+use inkstone::{Error, chat::{AnswerEvent, AnswerParser, CallForm, ChatOptions, ChatTemplate, Tool, ToolCall}};
 use inkstone_fuzz::tools;
 use libfuzzer_sys::fuzz_target;
 

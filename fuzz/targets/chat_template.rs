@@ -6,11 +6,7 @@
 
 use std::sync::LazyLock;
 
-use inkstone::{
-    Message,
-    chat::{ChatOptions, ChatTemplate},
-    tokenizer::Tokenizer,
-};
+use inkstone::{Message, chat::{ChatOptions, ChatTemplate}, tokenizer::Tokenizer};
 use inkstone_fuzz::{conversation, fixture_tokenizer, options_read_by};
 use libfuzzer_sys::fuzz_target;
 

@@ -9,13 +9,7 @@
 
 use std::{cell::RefCell, sync::LazyLock};
 
-use inkstone::{
-    Error, GenerateOptions, Message, Result, Runner, StopReason,
-    chat::{ChatOptions, Tool, ToolChoice},
-    grammar::{Grammars, JsonStyle},
-    sampler::LogitsProcessor,
-    tokenizer::Tokenizer,
-};
+use inkstone::{Error, GenerateOptions, Message, Result, Runner, StopReason, chat::{ChatOptions, Tool, ToolChoice}, grammar::{Grammars, JsonStyle}, sampler::LogitsProcessor, tokenizer::Tokenizer};
 use inkstone_fuzz::{builder, fixture, fixture_tokenizer};
 use libfuzzer_sys::fuzz_target;
 

@@ -9,7 +9,7 @@
 
 use std::sync::LazyLock;
 
-use inkstone::models;
+use inkstone::internals::models;
 use inkstone_fuzz::{Scratch, exercise_model, filler, fixture};
 use libfuzzer_sys::fuzz_target;
 

@@ -73,15 +73,6 @@ impl Step<'_> {
     }
 }
 
-/// Checks a number of CPU threads.
-pub(crate) fn check_threads(threads: usize) -> Result<()> {
-    const MAX_THREADS: usize = 1024;
-    match threads {
-        1..=MAX_THREADS => Ok(()),
-        _ => Err(Error::argument("threads", format!("must be from 1 to {MAX_THREADS}, not {threads}"))),
-    }
-}
-
 /// A description of the device that a model runs on.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
@@ -120,6 +111,32 @@ pub enum Adapter {
     /// The first adapter whose name contains this text, in upper or lower case; software renderers
     /// count.
     Named(String),
+}
+
+impl Device {
+    /// Checks a number of CPU threads.
+    pub(crate) fn check_threads(threads: usize) -> Result<()> {
+        const MAX_THREADS: usize = 1024;
+        match threads {
+            1..=MAX_THREADS => Ok(()),
+            _ => Err(Error::argument("threads", format!("must be from 1 to {MAX_THREADS}, not {threads}"))),
+        }
+    }
+
+    /// Returns the machine's GPUs, the ones in software included; none in builds without the feature
+    /// `wgpu` or `metal`. [`Adapter::Named`] selects one of them by its name.
+    ///
+    /// ```
+    /// for gpu in inkstone::Device::gpus() {
+    ///     println!("{}: {}", gpu.name, gpu.details);
+    /// }
+    /// ```
+    pub fn gpus() -> Vec<DeviceInfo> {
+        #[cfg(any(feature = "wgpu", feature = "metal"))]
+        return webgpu::Gpu::adapters();
+        #[cfg(not(any(feature = "wgpu", feature = "metal")))]
+        vec![]
+    }
 }
 
 /// Parses `auto`, `cpu`, `gpu`, or a part of a GPU's name.

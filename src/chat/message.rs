@@ -1,7 +1,7 @@
-//! The messages, tools and documents of a conversation. They are serialised with Hugging Face's
+//! The messages, tools and documents of a conversation. They are serialized with Hugging Face's
 //! names, which templates read.
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
 use super::ToolCall;
@@ -19,25 +19,38 @@ use super::ToolCall;
 ///     Message::tool("weather", "fair, 12 °C"),
 /// ];
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+///
+/// A conversation can be saved and loaded with serde, with Hugging Face's names of the fields:
+///
+/// ```
+/// use inkstone::Message;
+///
+/// let conversation = vec![Message::user("Hello!"), Message::assistant("Hello, how can I help?")];
+/// let saved = serde_json::to_string(&conversation)?;
+/// assert_eq!(serde_json::from_str::<Vec<Message>>(&saved)?, conversation);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Message {
     /// The role of the speaker: `system`, `user`, `assistant`, `tool`, or another role of the
     /// template; letters, digits, `_` and `-`.
     pub role: String,
     /// The content.
+    #[serde(default, deserialize_with = "content_or_null")]
     pub content: Content,
     /// The assistant's reasoning before its answer.
-    #[serde(rename = "reasoning_content", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "reasoning_content", default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// The assistant's tool calls.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// The name of the tool, for a tool's result.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The id of the call, for a tool's result.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
 }
 
@@ -96,8 +109,13 @@ impl Message {
     }
 }
 
+/// Reads the content of a message; null, as calls of tools have it in OpenAI's API, is empty.
+fn content_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 /// The content of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Content {
@@ -105,6 +123,13 @@ pub enum Content {
     Text(String),
     /// A list of parts, for templates that support it.
     Parts(Vec<Part>),
+}
+
+/// Returns an empty text.
+impl Default for Content {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
 }
 
 impl From<String> for Content {
@@ -132,8 +157,8 @@ impl From<Vec<Part>> for Content {
 }
 
 /// A part of a message's content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Part {
     /// Text.
@@ -186,8 +211,32 @@ impl Serialize for Tool {
     }
 }
 
+/// Reads a tool as [`Serialize`] writes it.
+impl<'de> Deserialize<'de> for Tool {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
+        enum Wrapped {
+            Function { function: Function },
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Function {
+            name: String,
+            #[serde(default)]
+            description: String,
+            #[serde(default)]
+            parameters: Value,
+        }
+        let Wrapped::Function { function: Function { name, description, parameters } } =
+            Wrapped::deserialize(deserializer)?;
+        Ok(Self { name, description, parameters })
+    }
+}
+
 /// A text for the model to answer from, for templates that support documents.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Document {
     /// The title.

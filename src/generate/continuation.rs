@@ -137,7 +137,7 @@ impl Continuation {
                 decoder.step(&[(sequence, &[token], LogitsFor::Last)])?;
             }
         }
-        self.sample(decoder.logits())
+        self.sample(decoder.logits_mut())
     }
 
     /// Chooses the next token by the logits of the whole vocabulary.
@@ -176,6 +176,12 @@ impl Continuation {
     pub fn end(&mut self, reason: StopReason) {
         self.done = true;
         self.summary.stop = reason;
+    }
+
+    /// Returns whether some text of the tokens is held back: an incomplete character, or the
+    /// beginning of a stop string.
+    pub fn holds_back_text(&self) -> bool {
+        self.stream.is_pending() || self.stops.is_pending()
     }
 
     /// Returns the ids, their log-probabilities and the summary.

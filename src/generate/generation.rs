@@ -2,7 +2,7 @@
 
 use std::{fmt, iter::FusedIterator, time::Instant};
 
-use super::{Decoder, GenerateOptions, StopHandle, StopReason, Summary, continuation::Continuation};
+use super::{Decoder, GenerateOptions, GeneratedTokens, StopHandle, StopReason, Summary, continuation::Continuation};
 use crate::{
     Result,
     kv_cache::SequenceId,
@@ -131,8 +131,52 @@ impl<'a> Generation<'a> {
         Ok(())
     }
 
-    /// Generates one token, and returns the text that is certain now, which may be empty.
-    fn advance(&mut self) -> Result<String> {
+    /// Returns an iterator over the tokens of the text, with their ids, texts and log-probabilities,
+    /// as `Result<GeneratedToken>`. It returns a token as soon as its text is certain.
+    ///
+    /// ```
+    /// use inkstone::{GenerateOptions, Runner};
+    ///
+    /// let mut runner = Runner::from_gguf("tests/data/storyteller/storyteller.gguf")?;
+    /// let options = GenerateOptions { max_tokens: Some(8), logprobs: Some(0), ..Default::default() };
+    /// for token in runner.generate("Once upon a time", &options)?.tokens() {
+    ///     let token = token?;
+    ///     let logprob = token.logprobs.map(|logprobs| logprobs.token.logprob);
+    ///     println!("{:5} {:?} {logprob:?}", token.id, token.text);
+    /// }
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn tokens(&mut self) -> GeneratedTokens<'_, 'a> {
+        GeneratedTokens::new(self)
+    }
+
+    /// Generates the rest of the text and returns it.
+    ///
+    /// # Errors
+    /// The first error of the iterator.
+    pub fn into_text(self) -> Result<String> {
+        self.collect()
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.text.is_done()
+    }
+
+    /// Returns whether some text of the generated tokens is held back.
+    pub(super) fn holds_back_text(&self) -> bool {
+        self.text.holds_back_text()
+    }
+
+    /// Generates one token, and returns the text that is certain now, which may be empty. An error
+    /// ends the text.
+    pub(super) fn advance(&mut self) -> Result<String> {
+        let started = Instant::now();
+        let piece = self.next_piece();
+        self.text.summary.decode += started.elapsed();
+        piece.inspect_err(|_| self.text.end(StopReason::Error))
+    }
+
+    fn next_piece(&mut self) -> Result<String> {
         let Self { decoder, sequence, state, text, .. } = self;
         let has_room =
             !matches!(state, GenerationState::Token(_)) || decoder.tokens(*sequence)?.len() < decoder.context_length();
@@ -141,7 +185,7 @@ impl<'a> Generation<'a> {
         }
         let id = match *state {
             GenerationState::Token(id) => text.step(decoder, *sequence, id)?,
-            GenerationState::Prompt | GenerationState::Logits => text.sample(decoder.logits())?,
+            GenerationState::Prompt | GenerationState::Logits => text.sample(decoder.logits_mut())?,
         };
         *state = GenerationState::Token(id);
         text.push(id)
@@ -155,16 +199,13 @@ impl Iterator for Generation<'_> {
         if let Err(error) = self.prefill(|_, _| true) {
             return Some(Err(error));
         }
-        let started = Instant::now();
-        let mut piece = Ok(String::new());
-        while !self.text.is_done() && matches!(&piece, Ok(text) if text.is_empty()) {
-            piece = self.advance();
+        while !self.text.is_done() {
+            let piece = self.advance();
+            if !matches!(&piece, Ok(text) if text.is_empty()) {
+                return Some(piece);
+            }
         }
-        self.text.summary.decode += started.elapsed();
-        if piece.is_err() {
-            self.text.end(StopReason::Error);
-        }
-        Some(piece).filter(|piece| !matches!(piece, Ok(text) if text.is_empty()))
+        None
     }
 }
 

@@ -12,11 +12,12 @@ mod many;
 mod prompt;
 mod request;
 mod stop;
+mod tokens;
 
 use std::time::Duration;
 
-#[doc(hidden)]
-pub use self::decoder::LogitsFor as Wanted;
+use serde::{Deserialize, Serialize};
+
 pub use self::{
     decoder::{Decoder, Limits, LogitsFor, Prefill},
     generation::Generation,
@@ -24,12 +25,26 @@ pub use self::{
     prompt::Prompt,
     request::{Completion, GenerateRequest},
     stop::{StopHandle, StopReason},
+    tokens::{GeneratedToken, GeneratedTokens},
 };
 #[cfg(feature = "constrained")]
 use crate::grammar::Grammar;
 use crate::sampler::SamplerOptions;
 
 /// The options for generating a text.
+///
+/// Options are added in later versions, so end a literal with the defaults:
+///
+/// ```
+/// use inkstone::{GenerateOptions, SamplerOptions};
+///
+/// let options = GenerateOptions {
+///     sampler: SamplerOptions { temperature: 0.6, seed: Some(7), ..Default::default() },
+///     max_tokens: Some(200),
+///     stop: vec!["\n\n".into()],
+///     ..Default::default()
+/// };
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
     /// The options for choosing tokens.
@@ -47,6 +62,8 @@ pub struct GenerateOptions {
     pub grammar: Option<Grammar>,
     /// Strings that end the text, and are not part of it. Default: none.
     pub stop: Vec<String>,
+    #[doc(hidden)]
+    pub non_exhaustive: (),
 }
 
 /// The default of [`GenerateOptions::max_tokens`].
@@ -61,12 +78,13 @@ impl Default for GenerateOptions {
             #[cfg(feature = "constrained")]
             grammar: None,
             stop: vec![],
+            non_exhaustive: (),
         }
     }
 }
 
 /// Statistics of a generation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Summary {
     /// The reason why the text ended; [`StopReason::Caller`] before it has ended.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{GenerateOptions, Prompt, StopHandle, Summary};
 use crate::sampler::{LogitsProcessor, Logprobs};
 
@@ -76,7 +78,7 @@ impl fmt::Debug for GenerateRequest<'_> {
 }
 
 /// A finished text.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Completion {
     /// The text, without the prompt.

@@ -5,10 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, Result};
 
 /// The reason why a generation ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
     /// The model chose this end-of-generation token, which is not part of the text.
@@ -78,6 +81,10 @@ impl StopStrings {
         }
         let rest = self.held.split_off(self.settled());
         (std::mem::replace(&mut self.held, rest), None)
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// Ends the text, and returns the text that was held back.

@@ -221,6 +221,7 @@ impl Gguf {
     ///
     /// # Errors
     /// [`Error::Metadata`] if the key is absent; otherwise the error of the look-up.
+    #[doc(hidden)]
     pub fn required<T>(&self, key: &str, value: Result<Option<T>>) -> Result<T> {
         value?.ok_or_else(|| Error::metadata(key, format!("is missing in {}", self.0.path.display())))
     }
@@ -256,12 +257,14 @@ impl Gguf {
 impl Gguf {
     /// Hints that a range of the tensor's bytes will be read soon, so that read-ahead from the disk
     /// can start.
+    #[doc(hidden)]
     pub fn will_need(&self, tensor: &TensorInfo, range: Range<usize>) {
         tensor.will_need(range);
     }
 
     /// Hints that a range of the tensor's bytes has been read (for example into a copy) and its
     /// pages can be released. Later reads load them from the file again.
+    #[doc(hidden)]
     pub fn done_with(&self, tensor: &TensorInfo, range: Range<usize>) {
         tensor.done_with(range);
     }

@@ -187,14 +187,14 @@ impl Builder {
     /// Returns the graph. Its result is `logits`, for the rows whose logits the step returns.
     ///
     /// # Errors
-    /// [`Error::Graph`] that names the first op with operands that do not fit.
+    /// [`Error::Internal`] that names the first op with operands that do not fit.
     pub fn finish(mut self, logits: ValueId) -> Result<Graph> {
         let logits = match self.values[logits.index()].shape.rows {
             Rows::Outputs => logits,
             Rows::Tokens | Rows::Fixed(_) => self.push(Op::SelectOutputs, &[logits]),
         };
         if let Some(error) = self.error {
-            return Err(Error::Graph(error));
+            return Err(Error::internal(error));
         }
         let graph = Graph { values: self.values, nodes: self.nodes, caches: self.caches, states: self.states, logits };
         graph.verify()?;

@@ -2,7 +2,7 @@
 
 use super::{Activation, AttentionSpec, Op, RopeSpec};
 
-/// An op that a pass of [`optimize`](crate::optimize) puts in the place of several plain ops.
+/// An op that a pass of `optimize` puts in the place of several plain ops.
 ///
 /// A backend says which of them it has kernels for
 /// ([`Backend::supports`](crate::backend::Backend::supports)); models never write them. Operands

@@ -94,6 +94,6 @@ pub enum Op {
     /// Row-wise.
     Experts(ExpertsSpec),
 
-    /// An op that a pass of [`optimize`](crate::optimize) puts in the place of several ops.
+    /// An op that a pass of `optimize` puts in the place of several ops.
     Fused(FusedOp),
 }

@@ -77,7 +77,7 @@ impl<'g> Rewriter<'g> {
     /// Returns the new graph without dead code.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) if operands do not fit their op.
+    /// [`Error::Internal`](crate::Error::Internal) if operands do not fit their op.
     pub fn finish(mut self) -> Result<Graph> {
         let logits = self.renamed(self.graph.logits);
         self.builder.finish(logits)?.without_dead_code()

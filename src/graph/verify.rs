@@ -5,7 +5,7 @@ use crate::{Error, Result};
 
 pub(super) fn verify(graph: &Graph) -> Result<()> {
     for (index, value) in graph.values.iter().enumerate() {
-        check_value(graph, index, value).map_err(|error| Error::Graph(format!("value %{index}: {error}")))?;
+        check_value(graph, index, value).map_err(|error| Error::internal(format!("value %{index}: {error}")))?;
     }
     let mut appended = vec![false; graph.caches.len()];
     let mut carried = vec![false; graph.states.len()];
@@ -13,11 +13,11 @@ pub(super) fn verify(graph: &Graph) -> Result<()> {
         check_node(graph, index, node)
             .and_then(|()| check_cache(graph, node, &mut appended))
             .and_then(|()| check_state(graph, &node.op, &mut carried))
-            .map_err(|error| Error::Graph(format!("node {index} ({}): {error}", node.op.name())))?;
+            .map_err(|error| Error::internal(format!("node {index} ({}): {error}", node.op.name())))?;
     }
     match graph.values.get(graph.logits.index()) {
         Some(value) if value.shape.rows == Rows::Outputs => Ok(()),
-        _ => Err(Error::Graph("the logits do not have the rows `Outputs`".into())),
+        _ => Err(Error::internal("the logits do not have the rows `Outputs`")),
     }
 }
 

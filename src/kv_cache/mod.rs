@@ -78,7 +78,7 @@ impl KvCache {
             pools: (0..layout.groups.len()).map(PagePool::new).collect(),
             sequences: vec![],
             copies: vec![],
-            states: (layout.state_bytes > 0).then(|| States::new(usize::MAX)),
+            states: (layout.state_bytes > 0).then(|| States::new(usize::MAX, layout.state_bytes)),
         }
     }
 
@@ -86,7 +86,7 @@ impl KvCache {
     /// checkpoints to `states`.
     #[must_use]
     pub fn with_limits(self, bytes: u64, states: usize) -> Self {
-        Self { max_bytes: bytes, states: self.states.map(|_| States::new(states)), ..self }
+        Self { max_bytes: bytes, states: self.states.map(|unlimited| unlimited.with_max(states)), ..self }
     }
 
     /// Returns the maximum number of positions of a sequence.
@@ -262,11 +262,7 @@ impl KvCache {
         if needed <= self.max_bytes {
             return Ok(());
         }
-        let what = format!(
-            "the KV cache needs {needed} bytes, but {} are allowed: close sequences or raise the limit",
-            self.max_bytes
-        );
-        Err(Error::argument("memory_limit", what))
+        Err(Error::Memory { what: "the KV cache", needed, limit: self.max_bytes })
     }
 
     fn insert(&mut self, sequence: Sequence) -> SequenceId {

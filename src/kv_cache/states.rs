@@ -90,6 +90,8 @@ impl SequenceState {
 #[derive(Debug)]
 pub(super) struct States {
     max: usize,
+    /// Size of a state in bytes.
+    state_bytes: usize,
     /// Number of references to each state.
     ref_counts: Vec<u32>,
     free: Vec<StateId>,
@@ -99,9 +101,14 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Creates a pool of up to `max` states.
-    pub fn new(max: usize) -> Self {
-        Self { max, ref_counts: vec![], free: vec![], release_after_step: vec![] }
+    /// Creates a pool of up to `max` states of `state_bytes` bytes each.
+    pub fn new(max: usize, state_bytes: usize) -> Self {
+        Self { max, state_bytes, ref_counts: vec![], free: vec![], release_after_step: vec![] }
+    }
+
+    /// Returns an empty pool of up to `max` states of the same size.
+    pub fn with_max(self, max: usize) -> Self {
+        Self::new(max, self.state_bytes)
     }
 
     /// Returns a copy of a sequence's state that shares all states with it.
@@ -194,13 +201,15 @@ impl States {
     /// checkpoints for it if necessary.
     fn make_room(&mut self, sequence: &mut SequenceState, count: usize) -> Result<()> {
         let mut oldest = 0;
-        while self.ref_counts.len() - self.free.len() + count > self.max {
+        loop {
+            let states = self.ref_counts.len() - self.free.len() + count;
+            if states <= self.max {
+                break;
+            }
             if oldest == sequence.checkpoints.len() {
-                let what = format!(
-                    "the recurrent layers need more than the {} states allowed: close sequences or raise the limit",
-                    self.max
-                );
-                return Err(Error::argument("memory_limit", what));
+                let bytes = |states: usize| (states as u64).saturating_mul(self.state_bytes as u64);
+                let (needed, limit) = (bytes(states), bytes(self.max));
+                return Err(Error::Memory { what: "the recurrent states of all sequences", needed, limit });
             }
             let (_, id) = sequence.checkpoints[oldest];
             self.release(id);

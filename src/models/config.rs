@@ -46,11 +46,14 @@ pub struct Config {
     /// Whether rows are in the checkpoint's order (`tensor_data_layout` = `reference`). Converters
     /// to GGUF permute the rows of some families' queries and keys, so that rotary embedding turns
     /// pairs of adjacent elements instead of halves.
+    #[doc(hidden)]
     pub reference_layout: bool,
     /// The layers, each of attention and a feed-forward network.
+    #[doc(hidden)]
     pub layers: Vec<LayerConfig>,
     /// Prefixes of the names of tensors that the logits do not depend on: tensors of layers that
     /// predict further tokens, and keys and values of layers that read another layer's cache.
+    #[doc(hidden)]
     pub left_out: Vec<String>,
 }
 

@@ -49,7 +49,7 @@ pub trait Pass: Sync {
     /// Returns the rewritten graph, with the same result as `graph`, and the number of rewrites.
     ///
     /// # Errors
-    /// [`Error::Graph`] if the rewritten graph is not valid.
+    /// [`Error::Internal`] if the rewritten graph is not valid.
     fn run(&self, graph: &Graph, target: &Target<'_>) -> Result<(Graph, usize)>;
 }
 
@@ -93,7 +93,7 @@ pub struct Optimized {
 /// Runs all [`PASSES`].
 ///
 /// # Errors
-/// [`Error::Graph`] that names the pass after which the graph is not valid.
+/// [`Error::Internal`] that names the pass after which the graph is not valid.
 pub fn optimize(graph: &Graph, target: &Target<'_>) -> Result<Optimized> {
     optimize_with(&PASSES, graph, target)
 }
@@ -101,11 +101,11 @@ pub fn optimize(graph: &Graph, target: &Target<'_>) -> Result<Optimized> {
 /// Runs the given passes in order; `&PASSES[..n]` is a prefix of all passes.
 ///
 /// # Errors
-/// [`Error::Graph`] that names the pass after which the graph is not valid.
+/// [`Error::Internal`] that names the pass after which the graph is not valid.
 pub fn optimize_with(passes: &[&dyn Pass], graph: &Graph, target: &Target<'_>) -> Result<Optimized> {
     let mut optimized = Optimized { graph: graph.clone(), report: Vec::with_capacity(passes.len()) };
     for pass in passes {
-        let blame = |error: &dyn fmt::Display| Error::Graph(format!("after pass `{}`: {error}", pass.name()));
+        let blame = |error: &dyn fmt::Display| Error::internal(format!("after pass `{}`: {error}", pass.name()));
         let (rewritten, rewrites) = pass.run(&optimized.graph, target).map_err(|error| blame(&error))?;
         rewritten.verify().map_err(|error| blame(&error))?;
         let interface = |graph: &Graph| (graph.shape(graph.logits()), graph.caches().to_vec(), graph.states().to_vec());

@@ -140,7 +140,7 @@ tiles! {
 /// another length than the blocks of `out.len()` weights.
 ///
 /// ```
-/// use inkstone::{DType, quant};
+/// use inkstone::{DType, internals::quant};
 ///
 /// let mut out = [0.0; 2];
 /// quant::dequantize_row(DType::F16, &[0x00, 0x3c, 0x00, 0xc0], &mut out)?;

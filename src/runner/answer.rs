@@ -58,6 +58,14 @@ impl<'a> Answer<'a> {
         self.message.message()
     }
 
+    /// Generates the rest of the answer and returns its text, without the reasoning.
+    ///
+    /// # Errors
+    /// The first error of the iterator; a tool call is an [`Error::ToolCall`].
+    pub fn into_text(self) -> Result<String> {
+        self.collect()
+    }
+
     /// Returns a handle that stops the answer, for example from another thread.
     pub fn stop_handle(&self) -> StopHandle {
         self.generation.stop_handle()

@@ -175,6 +175,7 @@ impl RunnerBuilder {
 
     /// Sets whether every step computes the whole sequence again, without the cache. The results
     /// are the same except for rounding. It is slow, and meant for tests of the cache.
+    #[doc(hidden)]
     pub fn recompute(mut self, recompute: bool) -> Self {
         self.recompute = recompute;
         self

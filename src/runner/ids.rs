@@ -22,7 +22,7 @@ impl Runner {
         let mut sampler = Sampler::new(&SamplerOptions::greedy(), self.config.vocab_size)?;
         let mut generated = vec![];
         self.decoder.prefill(self.sequence, ids, |_, _| true)?;
-        let mut id = sampler.sample(self.decoder.logits())?;
+        let mut id = sampler.sample(self.decoder.logits_mut())?;
         while generated.len() < n {
             if self.tokenizer.is_end_of_generation(id) {
                 break;
@@ -82,7 +82,7 @@ impl Runner {
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) if the sequence was closed through
-    /// [`decoder`](Self::decoder).
+    /// [`decoder_mut`](Self::decoder_mut).
     pub fn truncate(&mut self, len: usize) -> Result<()> {
         self.decoder.truncate(self.sequence, len)
     }
@@ -96,11 +96,11 @@ impl Runner {
 
     /// Returns the decoder that runs the steps, for several sequences at once or the logits of
     /// every token.
-    pub fn decoder(&mut self) -> &mut Decoder {
+    pub fn decoder_mut(&mut self) -> &mut Decoder {
         &mut self.decoder
     }
 
-    /// Returns the runner's sequence in its [`decoder`](Self::decoder).
+    /// Returns the runner's sequence in its [`decoder_mut`](Self::decoder_mut).
     pub fn sequence(&self) -> SequenceId {
         self.sequence
     }

@@ -1,6 +1,6 @@
 //! Loads a model from its files onto a device.
 //!
-//! The stages, in order: file, weights and config, graph, optimised graph, cache and executable.
+//! The stages, in order: file, weights and config, graph, optimized graph, cache and executable.
 
 use std::{path::Path, sync::Arc, thread};
 
@@ -9,7 +9,7 @@ use super::{MemoryPlan, Runner, RunnerBuilder};
 use crate::chat::ChatTemplate;
 use crate::{
     Error, Result,
-    backend::{Adapter, Backend, Device, Fallback, LoadProgress, check_threads},
+    backend::{Adapter, Backend, Device, Fallback, LoadProgress},
     generate::{Decoder, Limits},
     gguf::Gguf,
     graph::Graph,
@@ -78,7 +78,7 @@ impl RunnerBuilder {
     /// Calls `act` with the backend of the selected device. With [`Device::Auto`], calls it with
     /// the CPU if there is no GPU or `act` fails on it.
     pub(super) fn with_backend<T>(&self, act: impl Fn(Box<dyn Backend>) -> Result<T>) -> Result<T> {
-        self.threads.map_or(Ok(()), check_threads)?;
+        self.threads.map_or(Ok(()), Device::check_threads)?;
         let reason = match &self.device {
             Device::Cpu => return act(self.cpu()?),
             Device::Gpu(adapter) => return act(self.gpu(adapter)?),
@@ -136,9 +136,7 @@ impl RunnerBuilder {
                 backend.compile_with_progress(&graph, &weights, &layout, max_tokens, max_outputs, &progress);
             (executable, tokenizer.join())
         });
-        let tokenizer = tokenizer.map_err(|_| {
-            Error::Tokenizer("building it panicked, which is a bug in inkstone: please report it".into())
-        })??;
+        let tokenizer = tokenizer.map_err(|_| Error::internal("building the tokenizer panicked"))??;
         #[cfg(feature = "chat")]
         let template = match custom {
             Some(template) => Ok(template.for_tokenizer(&tokenizer)?),

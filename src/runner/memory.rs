@@ -26,8 +26,8 @@ pub struct MemoryPlan {
     /// included in [`weights`](Self::weights). The system may drop these pages, and read them
     /// again.
     ///
-    /// On a CPU, these are matrices in F32, F16 or BF16, and the embedding unless it is quantised
-    /// and also the output matrix. Quantised matrices, including experts, and vectors are copied.
+    /// On a CPU, these are matrices in F32, F16 or BF16, and the embedding unless it is quantized
+    /// and also the output matrix. Quantized matrices, including experts, and vectors are copied.
     /// On a GPU, and with [`copy_weights`](super::RunnerBuilder::copy_weights), it is 0. If it is
     /// not 0, the file must not be changed or shortened while the model is loaded.
     pub mapped: u64,

@@ -109,7 +109,7 @@ impl Runner {
         let Self { decoder, sequence, .. } = self;
         decoder.check_prompt(ids)?;
         decoder.prefill(*sequence, &ids[..from], |_, _| true)?;
-        let mut scores = vec![Logprobs::new(decoder.logits(), ids[from], top)];
+        let mut scores = vec![Logprobs::new(decoder.logits_mut(), ids[from], top)];
         let limits = decoder.limits();
         for (chunk, next) in
             ids[from..ids.len() - 1].chunks(limits.max_outputs).zip(ids[from + 1..].chunks(limits.max_outputs))
@@ -181,7 +181,7 @@ impl Scoring<'_> {
     /// Scores the labels for which there is memory. The decoder has the logits after the prefix.
     fn run(&mut self) -> Result<()> {
         let Self { decoder, common, labels, top, .. } = self;
-        let logits = &*decoder.logits();
+        let logits = &*decoder.logits_mut();
         for label in labels {
             label.add_scores(*common, [logits].into_iter(), *top);
         }

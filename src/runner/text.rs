@@ -101,6 +101,24 @@ impl Runner {
         self.chat_with(messages, &ChatOptions::default(), options)
     }
 
+    /// Answers a message of a user with the default options, and returns the text of the answer.
+    /// The message is the whole conversation: earlier ones are forgotten.
+    ///
+    /// ```
+    /// use inkstone::Runner;
+    ///
+    /// let mut runner = Runner::from_gguf("tests/data/storyteller/storyteller.gguf")?;
+    /// println!("{}", runner.ask("Tell me a story about a fox and a lantern")?);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`chat`](Self::chat) and its [`Answer`].
+    #[cfg(feature = "chat")]
+    pub fn ask(&mut self, message: &str) -> Result<String> {
+        self.chat(&[Message::user(message)], &GenerateOptions::default())?.into_text()
+    }
+
     /// Answers a conversation as [`chat`](Self::chat) does, with tools, documents and other
     /// variables of the template, such as `enable_thinking`.
     ///

@@ -1,19 +1,22 @@
 //! The log-probabilities of tokens according to the model, before sampling.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::candidates::Candidates;
 
 /// A token and the natural logarithm of its probability.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenLogprob {
     /// The token's id.
     pub id: u32,
     /// The natural logarithm of the probability: at most 0, and negative infinity for probability
-    /// 0.
+    /// 0. It is serialized as null if it is infinite, which JSON cannot express.
+    #[serde(serialize_with = "finite_or_null", deserialize_with = "null_as_infinity")]
     pub logprob: f32,
 }
 
 /// The log-probability of a token, and the most probable tokens at its position.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Logprobs {
     /// The token.
     pub token: TokenLogprob,
@@ -33,4 +36,12 @@ impl Logprobs {
             if n == 0 { vec![] } else { candidates.best_of(logits, n).iter().map(|c| of(c.id, c.logit)).collect() };
         Self { token: of(id, logits[id as usize]), top }
     }
+}
+
+fn finite_or_null<S: Serializer>(logprob: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+    logprob.is_finite().then_some(logprob).serialize(serializer)
+}
+
+fn null_as_infinity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+    Option::deserialize(deserializer).map(|logprob| logprob.unwrap_or(f32::NEG_INFINITY))
 }

@@ -7,6 +7,14 @@ use crate::{
 
 /// The options for choosing tokens. The defaults are llama.cpp's. [`SamplerOptions::greedy`] always
 /// takes the most probable token.
+///
+/// Options are added in later versions, so end a literal with the defaults:
+///
+/// ```
+/// use inkstone::SamplerOptions;
+///
+/// let options = SamplerOptions { temperature: 0.6, top_k: 20, ..Default::default() };
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerOptions {
     /// The divisor of the logits before the draw; 0 is greedy, 1 keeps the model's distribution. At
@@ -41,7 +49,7 @@ pub struct SamplerOptions {
     pub presence_penalty: f32,
     /// The number of last ids to which the three penalties apply; `usize::MAX` for all. Default 64.
     pub penalty_window: usize,
-    /// Penalises tokens that would continue a repeated passage. Default `None`: off.
+    /// Penalizes tokens that would continue a repeated passage. Default `None`: off.
     pub dry: Option<Dry>,
     /// Token ids and the amounts added to their logits; negative infinity forbids a token. Default
     /// empty.
@@ -49,6 +57,8 @@ pub struct SamplerOptions {
     /// The seed of the random draws; the same seed gives the same ids. Default `None`: a random
     /// seed, which [`Sampler::seed`](super::Sampler::seed) returns.
     pub seed: Option<u64>,
+    #[doc(hidden)]
+    pub non_exhaustive: (),
 }
 
 /// A temperature between `temperature - range` (at least 0) and `temperature + range`. Its position
@@ -104,7 +114,7 @@ pub struct Dry {
     pub multiplier: f32,
     /// The factor for each further token; at least 1, usually 1.75.
     pub base: f32,
-    /// The length in tokens from which a repetition is penalised; at least 1, usually 2.
+    /// The length in tokens from which a repetition is penalized; at least 1, usually 2.
     pub allowed_length: usize,
     /// The number of last ids that are searched for repetitions; `usize::MAX` for all.
     pub window: usize,
@@ -131,6 +141,7 @@ impl Default for SamplerOptions {
             dry: None,
             logit_bias: Vec::new(),
             seed: None,
+            non_exhaustive: (),
         }
     }
 }

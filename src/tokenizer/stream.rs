@@ -44,6 +44,11 @@ impl TextStream {
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
+    /// Returns whether bytes of an unfinished character are held back.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Ends the text, and returns U+FFFD if an unfinished character was held back. The stream can
     /// be used for another text afterwards.
     pub fn finish(&mut self) -> Option<String> {

@@ -1,15 +1,14 @@
 //! Runs graphs on the CPU, with a pool of persistent threads and the machine's fastest instruction
 //! set.
 //!
-//! Compiling a graph interleaves its quantized matrices once ([`crate::quant`] has the formats).
+//! Compiling a graph interleaves its quantized matrices once (`quant` has the formats).
 //! Products read them packed, with int8 activations. Float matrices, and an embedding table that is
 //! not also a quantized output matrix, are read where the weights have them; only these stay
 //! mapped.
 //!
-//! Each of these layers uses only the ones before it: `error`, `memory`, `threads`, `weights`,
+//! Each of these layers uses only the ones before it: `memory`, `threads`, `weights`,
 //! `kernels` and `program`.
 
-mod error;
 mod kernels;
 mod memory;
 mod program;
@@ -26,7 +25,7 @@ use self::{
     },
     threads::pool::Pool,
 };
-use super::{Backend, Bounds, DeviceInfo, Executable, LoadProgress, check_threads};
+use super::{Backend, Bounds, Device, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
@@ -64,7 +63,7 @@ impl Cpu {
     /// [`Error::Argument`] as [`Cpu::new`], and for an instruction set that the machine lacks.
     pub fn with_instruction_set(threads: Option<usize>, name: &str) -> Result<Self> {
         let threads = threads.unwrap_or_else(physical_cores);
-        check_threads(threads)?;
+        Device::check_threads(threads)?;
         let kernels = kernels::detect().into_iter().find(|kernels| kernels.name == name).ok_or_else(|| {
             let known = Self::instruction_sets().join(", ");
             Error::argument("instruction set", format!("{name} is not one of this machine's: {known}"))

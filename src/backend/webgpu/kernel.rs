@@ -263,7 +263,7 @@ impl Kernel {
     /// Renders the source in WGSL.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) if the template reads an undefined variable.
+    /// [`Error::Internal`](crate::Error::Internal) if the template reads an undefined variable.
     pub fn source(&self, templates: &Templates) -> Result<String> {
         templates.render(self.name(), &self.template.variables(&self.bindings))
     }

@@ -68,10 +68,10 @@ pub(super) fn place_matrices(
         let tables = if step.op == Op::Embed { &step.inputs[..1] } else { step.matrices() };
         for operand in tables {
             let Operand::Weight { slice, dtype, shape } = operand else {
-                return Err(Error::Graph("a product's matrix is no weight".into()));
+                return Err(Error::internal("a product's matrix is no weight"));
             };
             let Rows::Fixed(rows) = shape.rows else {
-                return Err(Error::Graph("a weight's rows depend on the step".into()));
+                return Err(Error::internal("a weight's rows depend on the step"));
             };
             if weight_buffers.matrix(slice).is_some() {
                 continue;
@@ -109,7 +109,7 @@ pub(super) fn layout(
                 vectors.get(slice).cloned().ok_or_else(|| Error::tensor(slice, "is no row of numbers"))?
             }
             Some(Operand::Tokens | Operand::Slot(_)) => {
-                return Err(Error::Graph("frequencies depend on the step".into()));
+                return Err(Error::internal("frequencies depend on the step"));
             }
             None => continue,
         };

@@ -133,7 +133,7 @@ impl GpuProgram {
 }
 
 fn not_prepared() -> Error {
-    Error::Graph("a kernel was dispatched before it was prepared".into())
+    Error::internal("a kernel was dispatched before it was prepared")
 }
 
 /// Creates the bind group of a kernel's buffers.
@@ -172,7 +172,7 @@ pub(super) struct Buffers(HashMap<Resource, wgpu::Buffer>);
 
 impl Buffers {
     pub fn get(&self, resource: Resource) -> Result<&wgpu::Buffer> {
-        self.0.get(&resource).ok_or_else(|| Error::Graph(format!("no buffer for {resource:?}")))
+        self.0.get(&resource).ok_or_else(|| Error::internal(format!("no buffer for {resource:?}")))
     }
 
     pub fn set(&mut self, resource: Resource, buffer: wgpu::Buffer) {

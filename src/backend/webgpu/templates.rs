@@ -66,7 +66,7 @@ impl Templates {
     /// Parses the templates.
     ///
     /// # Errors
-    /// [`Error::Graph`] if a template cannot be parsed, which the tests rule out.
+    /// [`Error::Internal`] if a template cannot be parsed, which the tests rule out.
     pub fn new() -> Result<Self> {
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -84,7 +84,7 @@ impl Templates {
     /// Renders a template.
     ///
     /// # Errors
-    /// [`Error::Graph`] if the template reads a variable that is not in `variables`.
+    /// [`Error::Internal`] if the template reads a variable that is not in `variables`.
     pub fn render(&self, name: &str, variables: &Value) -> Result<String> {
         let rendered = self.0.get_template(name).and_then(|template| template.render(variables));
         rendered.map_err(|error| failed(name, &error))
@@ -98,5 +98,5 @@ impl Templates {
 }
 
 fn failed(name: &str, error: &minijinja::Error) -> Error {
-    Error::Graph(format!("kernel `{name}`: {error:#}"))
+    Error::internal(format!("kernel `{name}`: {error:#}"))
 }

@@ -1,9 +1,12 @@
 //! The parts into which an answer is split.
 
+use serde::{Deserialize, Serialize};
+
 use crate::tool_call::ToolCall;
 
 /// A part of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AnswerEvent {
     /// A piece of the model's reasoning before its answer.

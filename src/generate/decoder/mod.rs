@@ -89,6 +89,7 @@ pub struct Decoder {
 impl Decoder {
     /// Returns a decoder without sequences. `executable` must have been compiled for `limits` and
     /// for the cache's layout.
+    #[doc(hidden)]
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
         let context_length = cache.context_length();
         let turns = Arc::new(Turns::new(Engine::new(executable, cache)));
@@ -104,12 +105,14 @@ impl Decoder {
 
     /// Sets whether every step computes its sequences from their first token, without the cache.
     /// The results are the same except for rounding. It is slow, and meant for tests of the cache.
+    #[doc(hidden)]
     pub fn with_recompute(mut self, recompute: bool) -> Self {
         self.recompute = recompute;
         self
     }
 
     /// Returns the sizes that the executable was compiled for.
+    #[doc(hidden)]
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -191,10 +194,11 @@ impl Decoder {
 
     /// Appends one token to a sequence, and returns the `count` largest logits of the next token,
     /// best first and equal ones by id, if the device selects them. Otherwise returns `None`, and
-    /// [`logits`](Self::logits) has all logits.
+    /// [`logits_mut`](Self::logits_mut) has all logits.
     ///
     /// # Errors
     /// As [`step`](Self::step).
+    #[doc(hidden)]
     pub fn best(&mut self, id: SequenceId, token: u32, count: usize) -> Result<Option<&[TokenLogit]>> {
         let output = if count == 0 { StepOutput::Logits } else { StepOutput::Top(count) };
         self.extend(&[(id, &[token], LogitsFor::Last)], output, None)?;
@@ -242,14 +246,15 @@ impl Decoder {
     }
 
     /// Returns the executable's counts of work and memory.
+    #[doc(hidden)]
     pub fn usage(&self) -> Usage {
         self.turns.with_engine(|engine| engine.executable.usage())
     }
 
     /// Sets the tokens of a sequence to `ids`, and computes the logits after the last one, which
-    /// [`logits`](Self::logits) returns. Tokens at the start that the sequence already has are not
+    /// [`logits_mut`](Self::logits_mut) returns. Tokens at the start that the sequence already has are not
     /// computed again (with recurrent layers up to a checkpoint, with sliding windows if their
-    /// pages still exist); the rest is computed in chunks of at most [`Limits::max_tokens`].
+    /// pages still exist); the rest is computed in chunks of at most [`prefill_chunk`](crate::RunnerBuilder::prefill_chunk) tokens.
     ///
     /// `progress` is called with the number of tokens in the cache and the number of all tokens,
     /// before each chunk and at the end. If it returns false, the prefill ends with the chunks
@@ -285,7 +290,7 @@ impl Decoder {
     }
 
     /// Returns the logits of the last step, which the caller may change.
-    pub fn logits(&mut self) -> &mut [f32] {
+    pub fn logits_mut(&mut self) -> &mut [f32] {
         &mut self.logits
     }
 
@@ -295,9 +300,9 @@ impl Decoder {
     /// use inkstone::Runner;
     ///
     /// let mut runner = Runner::from_gguf("Qwen3-4B-Q4_K_M.gguf")?;
-    /// runner.decoder().set_profiling(true)?;
+    /// runner.decoder_mut().set_profiling(true)?;
     /// runner.prefill(&[9707, 11])?;
-    /// for op in runner.decoder().take_profile() {
+    /// for op in runner.decoder_mut().take_profile() {
     ///     println!("{:16} {:4} calls  {:?}", op.op, op.calls, op.time);
     /// }
     /// # Ok::<(), inkstone::Error>(())

@@ -47,7 +47,7 @@ const MARKS: [&str; 14] = [
     "</think>",
 ];
 
-/// Tokens of several characters, in which marks, quotes and brackets are joined with neighbouring
+/// Tokens of several characters, in which marks, quotes and brackets are joined with neighboring
 /// text.
 const WORDS: [&str; 42] = [
     "\":",

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Make the tiny models of this folder from their configs, and what llama.cpp computes with them.
+"""Make the tiny models of this folder from their configs, and llama.cpp's results with them.
 
-    make.py MAKE_TINY PEER        needs numpy and gguf (both on PyPI)
+    make.py [PEER]        needs numpy and gguf (both on PyPI)
 
-MAKE_TINY is the script `models/make_tiny.py` and PEER the built `peer` (llama.cpp behind one command line) of the
-folder `shared` that lies beside the project. Writes NAME.gguf and NAME.expected for each NAME.json, whose `keys` are
-metadata that MAKE_TINY does not know, and which may have its matrices `joined` and `rope_factors` for contexts of two kinds.
-llama.cpp is asked with a context of 8192. NAME.expected holds `key: comma-separated numbers`, one a line, all with an f32
-cache and no flash attention:
+Writes NAME.gguf for each NAME.json by make_tiny.py, whose fields it describes. Further fields: `keys` are metadata that
+make_tiny.py does not know, `joined` stores matrices in one tensor, `rope_factors` are LongRoPE's.
+
+With PEER, a program around llama.cpp, also writes NAME.expected:
+
+    PEER generate MODEL IDS N --exact --gaps    prints the greedy ids and their leads, comma-separated, on two lines
+    PEER logits MODEL IDS FILE --exact          writes the logits after the ids, little-endian f32
+
+Both use an f32 cache, no flash attention and a context of 8192. NAME.expected holds `key: comma-separated numbers`, one a
+line, with these keys:
 
     prompt         70 ids, so that the continuation crosses a page of the cache
     greedy         the 40 most probable ids after it, each fed back
@@ -17,19 +22,22 @@ cache and no flash attention:
 
 Those that transformers has are then written anew by ../checkpoints/make.py, with its own logits beside these.
 """
-import importlib.util, json, pathlib, subprocess, sys, tempfile
+import json, pathlib, subprocess, sys, tempfile
 import numpy as np
+import make_tiny
 
 PROMPT = [(i * 7919 + 13) % 300 for i in range(70)]
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) > 2 or "--help" in sys.argv:
         sys.exit(__doc__)
-    make_tiny, peer = sys.argv[1:]
+    peer = sys.argv[1] if len(sys.argv) == 2 else None
     for config in sorted(pathlib.Path(__file__).parent.glob("*.json")):
         model = config.with_suffix(".gguf")
-        write(make_tiny, config, model)
+        write(config, model)
+        if peer is None:
+            continue
         prompt = join(PROMPT)
         command = [peer, "generate", model, prompt, "40", "--exact", "--gaps"]
         greedy, gaps = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
@@ -43,11 +51,8 @@ def main():
         config.with_suffix(".expected").write_text("".join(f"{k}: {v}\n" for k, v in lines.items()))
 
 
-def write(make_tiny, config, model):
-    spec = importlib.util.spec_from_file_location("make_tiny", make_tiny)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    known = module.add_metadata
+def write(config, model):
+    known, separate = make_tiny.add_metadata, make_tiny.tensors
 
     def add_metadata(writer, config):
         known(writer, config)
@@ -55,14 +60,15 @@ def write(make_tiny, config, model):
             add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}[type(value)]
             add(f"{config['arch']}.{key}", value)
 
-    module.add_metadata = add_metadata
-    tiny, separate = json.loads(config.read_text()), module.tensors
+    make_tiny.add_metadata = add_metadata
+    tiny = json.loads(config.read_text())
     if tiny.get("joined"):
         factors = [(f"rope_factors_{kind}.weight", np.array(row, np.float32), False)
                    for kind, row in tiny.get("rope_factors", {}).items()]
-        module.tensors = lambda config, seed: [*joined(separate(config, seed)), *factors]
-    sys.argv = [make_tiny, str(config), str(model)]
-    module.main()
+        make_tiny.tensors = lambda config, seed: [*joined(separate(config, seed)), *factors]
+    sys.argv = ["make_tiny.py", str(config), str(model)]
+    make_tiny.main()
+    make_tiny.add_metadata, make_tiny.tensors = known, separate
 
 
 def joined(tensors):

@@ -41,8 +41,8 @@ fn async_types_are_send_and_unpin() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}
     anywhere::<AsyncRunner>();
     fn movable<T: Send + Unpin + 'static>() {}
-    movable::<inkstone::runner::GenerationStream>();
-    movable::<inkstone::runner::AnswerStream>();
+    movable::<inkstone::GenerationStream>();
+    movable::<inkstone::AnswerStream>();
 }
 
 #[test]

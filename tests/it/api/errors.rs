@@ -17,7 +17,6 @@ fn every_error() -> Vec<(Error, &'static [&'static str])> {
         (Error::Metadata { key: text("a.key"), what: what() }, &["a.key", "is wrong"]),
         (Error::Tensor { tensor: text("a.weight"), what: what() }, &["a.weight", "is wrong"]),
         (Error::Architecture { name: text("a"), known: true, supported: text("b, c") }, &["`a`", "b, c"]),
-        (Error::Graph(what()), &["is wrong"]),
         (Error::Internal(what()), &["is wrong", "report"]),
         (Error::Tokenizer(what()), &["is wrong"]),
         (Error::ChatTemplate(what()), &["is wrong"]),

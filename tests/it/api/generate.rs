@@ -1,13 +1,18 @@
 //! Tests of the decode loop, with an executable whose logits are an exact function of the ids in
 //! its cache.
 
-use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use inkstone::{
-    Error, GenerateOptions, SamplerOptions, StopReason,
-    generate::{Decoder, Generation, Limits, LogitsFor, Prefill},
+    Decoder, Error, GenerateOptions, Generation, LogitsFor, Prefill, SamplerOptions, SequenceId, StopReason,
     gguf::Gguf,
-    kv_cache::SequenceId,
+    internals::generate::Limits,
     tokenizer::{SpecialTokens, Tokenizer},
 };
 use proptest::prelude::*;
@@ -281,7 +286,7 @@ fn prefill_reuses_the_common_prefix_and_can_be_stopped() {
     });
     assert_eq!(whole.unwrap(), Prefill { cached: 0, complete: true });
     assert_eq!(seen, [(0, 20), (7, 20), (14, 20), (20, 20)]);
-    assert_eq!(decoder.logits(), fingerprint(&ids));
+    assert_eq!(decoder.logits_mut(), fingerprint(&ids));
 
     let other = [&ids[..10], &[99; 20]].concat();
     let stopped = decoder.prefill(id, &other, |done, _| done < 17).unwrap();
@@ -291,7 +296,7 @@ fn prefill_reuses_the_common_prefix_and_can_be_stopped() {
     // The last id is computed even if the sequence has all of them.
     let again = decoder.prefill(id, &other[..15], |_, _| true).unwrap();
     assert_eq!(again, Prefill { cached: 14, complete: true });
-    assert_eq!(decoder.logits(), fingerprint(&other[..15]));
+    assert_eq!(decoder.logits_mut(), fingerprint(&other[..15]));
 }
 
 #[test]
@@ -391,7 +396,7 @@ fn recurrent_layers_reuse_checkpoints() {
     let cost = |decoder: &mut Decoder, ids: &[u32]| {
         computed.store(0, Relaxed);
         let prefill = decoder.prefill(sequence, ids, |_, _| true).unwrap();
-        assert_eq!(decoder.logits(), fingerprint(ids));
+        assert_eq!(decoder.logits_mut(), fingerprint(ids));
         let cost = computed.load(Relaxed);
         assert_eq!(cost, ids.len() - prefill.cached);
         cost
@@ -459,7 +464,7 @@ fn windows_return_to_the_end_of_the_prompt() {
     let cost = |decoder: &mut Decoder, ids: &[u32]| {
         computed.store(0, Relaxed);
         decoder.prefill(sequence, ids, |_, _| true).unwrap();
-        assert_eq!(decoder.logits(), fingerprint(ids));
+        assert_eq!(decoder.logits_mut(), fingerprint(ids));
         computed.load(Relaxed)
     };
     let mut text: Vec<u32> = (0..300).collect();
@@ -552,7 +557,7 @@ fn clones_have_separate_sequences() {
                     let mut ids: Vec<u32> = (0..20 + thread).map(|i| 7 * i + thread).collect();
                     decoder.prefill(id, &ids, |_, _| true).unwrap();
                     for turn in 0..60 {
-                        assert_eq!(decoder.logits(), fingerprint(&ids));
+                        assert_eq!(decoder.logits_mut(), fingerprint(&ids));
                         if turn % 10 == 9 {
                             ids.truncate(ids.len() - 5);
                             decoder.truncate(id, ids.len()).unwrap();
@@ -698,4 +703,73 @@ fn invalid_requests_are_refused() {
     refuse(vec![1], GenerateOptions { stop: vec![String::new()], ..greedy() }, "stop");
     let hot = SamplerOptions { temperature: f32::NAN, ..Default::default() };
     refuse(vec![1], GenerateOptions { sampler: hot, ..Default::default() }, "temperature");
+}
+
+/// Tokens have the ids and log-probabilities of the generation, and their texts add up to its text:
+/// with an incomplete character at the end, a stop string, and text that only begins like one.
+#[test]
+fn tokens_have_the_ids_texts_and_logprobs_of_the_generation() {
+    let script = bytes("añob stoc stop!");
+    let prompt = bytes("x");
+    let cases = [
+        (3, vec!["st"], "añ"),
+        (2, vec![], "a\u{fffd}"),
+        (8, vec!["stop"], "añob st"),
+        (99, vec!["stop"], "añob stoc "),
+    ];
+    for (max_tokens, stops, expected) in cases {
+        let stop = stops.iter().map(|stop| (*stop).to_owned()).collect();
+        let options = GenerateOptions { max_tokens: Some(max_tokens), stop, logprobs: Some(2), ..greedy() };
+        let mut decoder = scripted(prompt.len(), &script, CONTEXT);
+        let sequence = decoder.open();
+        let mut generation = Generation::new(&mut decoder, sequence, prompt.clone(), &tokenizer(), &options).unwrap();
+        let tokens: Vec<_> = generation.tokens().map(Result::unwrap).collect();
+        let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
+        assert_eq!(text, expected, "{max_tokens} {stops:?}");
+        let ids: Vec<_> = tokens.iter().map(|token| token.id).collect();
+        assert_eq!(ids, generation.ids());
+        assert_eq!(ids, script[..ids.len()]);
+        let logprobs: Vec<_> = tokens.iter().map(|token| token.logprobs.clone().unwrap()).collect();
+        assert_eq!(logprobs, generation.logprobs());
+        assert!(tokens.iter().all(|token| token.logprobs.as_ref().unwrap().token.id == token.id));
+        assert!(generation.tokens().next().is_none());
+
+        let mut decoder = scripted(prompt.len(), &script, CONTEXT);
+        let sequence = decoder.open();
+        let generation = Generation::new(&mut decoder, sequence, prompt.clone(), &tokenizer(), &options).unwrap();
+        assert_eq!(generation.into_text().unwrap(), expected);
+    }
+}
+
+/// A token is returned before the next step is computed, unless its text may become a stop string.
+#[test]
+fn tokens_are_returned_as_soon_as_their_text_is_certain() {
+    let options = GenerateOptions { stop: vec!["stop".into()], ..greedy() };
+    let steps = Arc::new(AtomicUsize::new(0));
+    let (counter, script) = (steps.clone(), bytes("ab star stop"));
+    let next = move |ids: &[u32]| {
+        counter.fetch_add(1, Relaxed);
+        let mut logits = vec![0.0; VOCAB];
+        logits[script[ids.len() - 1] as usize] = 9.0;
+        logits
+    };
+    let mut decoder = Recorder::new(LIMITS, next).into_decoder(CONTEXT);
+    let sequence = decoder.open();
+    let mut generation = Generation::new(&mut decoder, sequence, bytes("x"), &tokenizer(), &options).unwrap();
+    let tokens = generation.tokens().map(|token| (token.unwrap().text, steps.load(Relaxed)));
+    let expected = [
+        ("a", 1),
+        ("b", 2),
+        (" ", 3),
+        ("", 5),
+        ("", 6),
+        ("sta", 6),
+        ("r", 7),
+        (" ", 8),
+        ("", 10),
+        ("", 11),
+        ("", 12),
+        ("", 12),
+    ];
+    assert_eq!(tokens.collect::<Vec<_>>(), expected.map(|(text, steps)| (text.to_owned(), steps)));
 }

@@ -18,9 +18,9 @@ fn storyteller() -> PathBuf {
 /// Returns every device of this machine.
 fn devices() -> Vec<Device> {
     #[cfg(any(feature = "wgpu", feature = "metal"))]
-    let adapters = inkstone::backend::webgpu::Gpu::adapters();
+    let adapters = inkstone::internals::backend::webgpu::Gpu::adapters();
     #[cfg(not(any(feature = "wgpu", feature = "metal")))]
-    let adapters: Vec<inkstone::backend::DeviceInfo> = vec![];
+    let adapters: Vec<inkstone::DeviceInfo> = vec![];
     let gpus = adapters.into_iter().map(|info| Device::Gpu(inkstone::Adapter::Named(info.name)));
     [Device::Cpu].into_iter().chain(gpus).collect()
 }

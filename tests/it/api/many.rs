@@ -10,10 +10,10 @@ use std::{
 };
 
 use inkstone::{
-    CacheType, Completion, Error, GenerateOptions, GenerateRequest, RunnerBuilder, SamplerOptions, StopHandle,
-    StopReason,
-    generate::{Decoder, Generation, Limits, generate_many},
+    CacheType, Completion, Decoder, Error, GenerateOptions, GenerateRequest, Generation, RunnerBuilder, SamplerOptions,
+    StopHandle, StopReason,
     gguf::Gguf,
+    internals::generate::{Limits, generate_many},
     tokenizer::Tokenizer,
 };
 use proptest::prelude::*;
@@ -295,7 +295,7 @@ fn batched_texts_of_the_storyteller_equal_single_texts() {
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 #[test]
 fn batched_texts_on_gpus_equal_single_texts() {
-    for info in inkstone::backend::webgpu::Gpu::adapters() {
+    for info in inkstone::internals::backend::webgpu::Gpu::adapters() {
         let device = inkstone::Device::Gpu(inkstone::Adapter::Named(info.name));
         for tiny in [MODELS[0], RECURRENT] {
             compare(&inkstone::Runner::builder().device(device.clone()), &tiny.path(), false);

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs};
 
-use inkstone::{gguf::Gguf, models::FAMILIES};
+use inkstone::{gguf::Gguf, internals::models::FAMILIES};
 
 use crate::support::tiny::MODELS;
 

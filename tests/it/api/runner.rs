@@ -4,8 +4,8 @@
 use std::fs;
 
 use inkstone::{
-    CacheType, Error, GenerateOptions, LmRunner, Message, Runner, RunnerBuilder, SamplerOptions, StopReason,
-    chat::ChatOptions, generate::LogitsFor, tokenizer::SpecialTokens,
+    CacheType, Error, GenerateOptions, LmRunner, LogitsFor, Message, Runner, RunnerBuilder, SamplerOptions, StopReason,
+    chat::ChatOptions, tokenizer::SpecialTokens,
 };
 
 use crate::support::{
@@ -128,7 +128,7 @@ fn ragged_batch_matches_single_sequences() {
     let vocab_size = runner.config().vocab_size;
     let (a, b, c) = (&expected.prompt[..65], &expected.prompt[3..4], &expected.greedy[..20]);
     let one_by_one = [a, b, c].map(|ids| runner.predict_logits(ids).unwrap());
-    let decoder = runner.decoder();
+    let decoder = runner.decoder_mut();
     let [first, second, third] = [(); 3].map(|()| decoder.open());
     // Some tokens come earlier, so that the runs start at different positions; the last run returns
     // all rows.
@@ -153,11 +153,11 @@ fn forks_and_truncation_keep_the_shared_prefix() {
     let branched = runner.predict_logits(&[prompt.as_slice(), &other].concat()).unwrap();
     runner.predict_logits(prompt).unwrap();
     let sequence = runner.sequence();
-    let twin = runner.decoder().fork(sequence).unwrap();
-    let logits = runner.decoder().step(&[(twin, &other, LogitsFor::Last)]).unwrap();
+    let twin = runner.decoder_mut().fork(sequence).unwrap();
+    let logits = runner.decoder_mut().step(&[(twin, &other, LogitsFor::Last)]).unwrap();
     assert!(nmse(logits, &branched) <= ROUNDING);
     assert!(nmse(runner.decode(9).unwrap(), &plain) <= ROUNDING);
-    runner.decoder().close(twin).unwrap();
+    runner.decoder_mut().close(twin).unwrap();
 
     runner.truncate(prompt.len()).unwrap();
     assert_eq!(runner.tokens(), prompt);
@@ -276,6 +276,23 @@ fn memory_plan_is_available_before_loading() {
     assert_eq!(*builder.clone().memory_limit(plan.total()).from_gguf(&path).unwrap().memory(), plan);
     let error = builder.memory_limit(plan.total() - 1).from_gguf(&path).unwrap_err();
     assert!(matches!(error, Error::Memory { needed, .. } if needed == plan.total()), "{error}");
+}
+
+/// The limit has room for one full sequence; another one's error names the cache and its limit.
+#[test]
+fn full_cache_is_refused_by_name() {
+    let builder = exact().context_length(128);
+    let plan = builder.plan(MODELS[0].path()).unwrap();
+    let mut runner = builder.memory_limit(plan.total()).from_gguf(MODELS[0].path()).unwrap();
+    runner.prefill(&[1; 128]).unwrap();
+    let full = runner.decode(1).unwrap_err();
+    assert!(matches!(full, Error::ContextFull { tokens: 1, free: 0, context: 128, .. }), "{full}");
+    let decoder = runner.decoder_mut();
+    let other = decoder.open();
+    let error = decoder.step(&[(other, &[1], LogitsFor::Last)]).unwrap_err();
+    let Error::Memory { what: "the KV cache", needed, limit } = error else { panic!("{error}") };
+    assert_eq!((needed, limit), (plan.cache() * 3 / 2, plan.cache()));
+    assert!(error.to_string().contains("close sequences"), "{error}");
 }
 
 #[test]

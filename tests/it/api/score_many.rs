@@ -1,6 +1,6 @@
 //! Tests of scores of several labels after a common prefix, against scores of single labels.
 
-use inkstone::{Error, Runner, generate::Decoder};
+use inkstone::{Decoder, Error, Runner};
 
 use crate::support::{
     on_cpu,
@@ -49,7 +49,7 @@ fn score_many_accepts_many_id_labels() {
         assert_eq!(together, &runner.score_ids(&[prefix.as_slice(), label].concat(), prefix.len(), 0).unwrap());
     }
     assert!(runner.score_many(&prefix, Vec::<&str>::new(), 0).unwrap().is_empty());
-    let open = open_sequences(runner.decoder());
+    let open = open_sequences(runner.decoder_mut());
     assert_eq!(open, 1);
 }
 
@@ -68,7 +68,7 @@ fn score_many_works_within_a_memory_limit() {
             let alone = runner.score_ids(&[prefix.as_slice(), label].concat(), prefix.len(), 0).unwrap();
             assert_eq!(together, &alone, "{}", tiny.0);
         }
-        assert_eq!(open_sequences(runner.decoder()), 1);
+        assert_eq!(open_sequences(runner.decoder_mut()), 1);
     }
 }
 

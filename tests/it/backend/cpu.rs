@@ -4,12 +4,14 @@
 use std::{collections::HashMap, thread};
 
 use inkstone::{
-    DType, Error, Result,
-    backend::{self, Backend, cpu::Cpu},
-    graph::{Builder, FusedOp, Graph, LayerCache, Op},
-    kv_cache::{CacheLayout, CacheType, KvCache, PageTable},
-    plan::Plan,
-    weights::Weights,
+    CacheType, DType, Error, Result,
+    internals::{
+        backend::{self, Backend, cpu::Cpu},
+        graph::{Builder, FusedOp, Graph, LayerCache, Op},
+        kv_cache::{CacheLayout, KvCache, PageTable},
+        plan::Plan,
+        weights::Weights,
+    },
 };
 
 use super::ops::{compare, ragged};
@@ -38,7 +40,7 @@ fn model() -> (Graph, Weights, interpret::Weights) {
 fn tensors(graph: &Graph, dense: &interpret::Weights) -> Vec<Tensor> {
     let mut tensors: Vec<Tensor> = Vec::new();
     for value in graph.values() {
-        let inkstone::graph::Source::Weight { slice, dtype } = &value.source else { continue };
+        let inkstone::internals::graph::Source::Weight { slice, dtype } = &value.source else { continue };
         if tensors.iter().any(|tensor| *tensor.name == *slice.name) {
             continue;
         }
@@ -63,7 +65,7 @@ pub fn quantized_model() -> (Graph, Weights) {
     let o = b.weight("o", DType::Q5_0, n, heads * head_dim);
     let x = b.push(FusedOp::MatMulAdd, &[attended, o, x]);
     let [gate, up] = ["gate", "up"].map(|name| b.weight(name, DType::Q4_K, feed_forward, n));
-    let gated = b.push(FusedOp::MatMulGlu(inkstone::graph::Activation::Silu), &[x, gate, up]);
+    let gated = b.push(FusedOp::MatMulGlu(inkstone::internals::graph::Activation::Silu), &[x, gate, up]);
     let down = b.weight("down", DType::F16, n, feed_forward);
     let x = b.push(FusedOp::MatMulAdd, &[gated, down, x]);
     let logits = b.matmul(x, table);

@@ -7,14 +7,16 @@
 use std::{env, process::Command};
 
 use inkstone::{
-    CacheType, DType, Error, GenerateOptions, Runner, RunnerBuilder, SamplerOptions,
-    backend::{
-        Adapter, Backend, Device, DeviceInfo, Run, Step,
-        webgpu::{Gpu, GpuLimits},
+    Adapter, CacheType, DType, Device, DeviceInfo, Error, GenerateOptions, LogitsFor, Runner, RunnerBuilder,
+    SamplerOptions,
+    internals::{
+        backend::{
+            Backend, Run, Step,
+            webgpu::{Gpu, GpuLimits},
+        },
+        graph::Builder,
+        kv_cache::CacheLayout,
     },
-    generate::Wanted,
-    graph::Builder,
-    kv_cache::CacheLayout,
 };
 
 use super::ops;
@@ -117,9 +119,9 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
             let next = pipelined.decode_greedy(id).unwrap();
             assert_eq!(next, argmax(plain.decode(id).unwrap()), "turn {turn}");
             assert_eq!(pipelined.tokens(), plain.tokens());
-            if turn % 6 == 5 && pipelined.decoder().set_profiling(true).is_ok() {
+            if turn % 6 == 5 && pipelined.decoder_mut().set_profiling(true).is_ok() {
                 // Steps are not pipelined while profiling.
-                pipelined.decoder().set_profiling(turn % 12 == 5).unwrap();
+                pipelined.decoder_mut().set_profiling(turn % 12 == 5).unwrap();
             }
             // Another token than the one that was chosen, a step back, and a fork, each while a
             // step is under way.
@@ -131,9 +133,9 @@ fn greedy_steps_are_those_of_the_logits_whatever_comes_between() {
             }
             if turn % 9 == 8 {
                 let sequence = pipelined.sequence();
-                let twin = pipelined.decoder().fork(sequence).unwrap();
-                let logits = pipelined.decoder().step(&[(twin, &[id], Wanted::Last)]).unwrap().to_vec();
-                pipelined.decoder().close(twin).unwrap();
+                let twin = pipelined.decoder_mut().fork(sequence).unwrap();
+                let logits = pipelined.decoder_mut().step(&[(twin, &[id], LogitsFor::Last)]).unwrap().to_vec();
+                pipelined.decoder_mut().close(twin).unwrap();
                 let len = plain.tokens().len();
                 let error = nmse(plain.decode(id).unwrap(), &logits);
                 assert!(error <= ROUNDING, "turn {turn}: {error:.1e}");

@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use inkstone::{
-    Error,
-    generate::{Limits, Wanted},
-};
+use inkstone::{Error, LogitsFor, internals::generate::Limits};
 
 use super::{
     cpu::{backends_for, driver, quantized_model},
@@ -96,6 +93,6 @@ fn a_device_that_cannot_time_says_so() {
     assert!(matches!(decoder.set_profiling(true), Err(Error::Unsupported(_))));
     decoder.set_profiling(false).unwrap();
     let sequence = decoder.open();
-    decoder.step(&[(sequence, &[1, 2], Wanted::Last)]).unwrap();
+    decoder.step(&[(sequence, &[1, 2], LogitsFor::Last)]).unwrap();
     assert_eq!(decoder.take_profile(), []);
 }

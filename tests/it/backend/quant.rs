@@ -5,7 +5,7 @@
 
 use std::{fs, path::PathBuf};
 
-use inkstone::{DType, Error, quant};
+use inkstone::{DType, Error, internals::quant};
 
 use crate::support::quantize::quantize;
 

@@ -6,5 +6,6 @@ mod limits;
 mod own_template;
 mod render;
 mod runner;
+mod saved;
 mod tool_calls;
 mod tool_choice;

@@ -148,7 +148,7 @@ fn files_stay_mapped_only_if_the_plan_says_so() {
 #[cfg(all(target_os = "linux", feature = "wgpu"))]
 #[test]
 fn no_file_stays_mapped_for_a_gpu() {
-    use inkstone::backend::{Adapter, webgpu::Gpu};
+    use inkstone::{Adapter, internals::backend::webgpu::Gpu};
     let folder = Folder::new();
     let adapters = Gpu::adapters();
     if adapters.is_empty() {

@@ -3,7 +3,7 @@
 
 use inkstone::{
     gguf::{Array, Gguf, Value},
-    weights::Weights,
+    internals::weights::Weights,
 };
 use proptest::prelude::*;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use inkstone::{
     DType, Error,
     gguf::Gguf,
-    weights::{TensorSlice, Weights},
+    internals::weights::{TensorSlice, Weights},
 };
 
 use crate::support::gguf_file::{Folder, GgufFile};

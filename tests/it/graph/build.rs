@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType, Error,
-    graph::{
+    internals::graph::{
         Activation, AttentionSpec, Builder, ExpertsSpec, FusedOp, Graph, LayerCache, Op, Rewriter, RopeSpec, RopeStyle,
         Rows, Shape, ValueId,
     },
@@ -87,7 +87,7 @@ fn builder_error(op: Op, operands: &[usize]) -> String {
     let z = b.silu(y);
     let logits = b.add(z, x);
     match b.finish(logits) {
-        Err(Error::Graph(what)) => what,
+        Err(Error::Internal(what)) => what,
         other => panic!("{other:?}"),
     }
 }
@@ -152,7 +152,7 @@ fn empty_values_and_shared_cache_layers_are_refused() {
     assert_eq!(build(3, &[]).unwrap().shape(build(3, &[]).unwrap().logits()), Shape::new(Rows::Outputs, 8));
     for (graph, named) in [(build(0, &[]), "value %1"), (build(3, &[0]), "node 2"), (build(3, &[1]), "node 2")] {
         let error = graph.unwrap_err();
-        assert!(matches!(&error, Error::Graph(what) if what.starts_with(named)), "{error}");
+        assert!(matches!(&error, Error::Internal(what) if what.starts_with(named)), "{error}");
     }
 }
 

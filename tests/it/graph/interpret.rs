@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, f32::consts::FRAC_PI_2};
 
-use inkstone::graph::{Activation, AttentionSpec, ExpertsSpec, FusedOp, Op, RopeSpec, RopeStyle};
+use inkstone::internals::graph::{Activation, AttentionSpec, ExpertsSpec, FusedOp, Op, RopeSpec, RopeStyle};
 
 use crate::support::interpret::{Interpreter, Matrix, Run, Step};
 

@@ -5,13 +5,15 @@ use std::{collections::HashMap, sync::Arc};
 
 use inkstone::{
     DType, Error,
-    graph::{Activation, Builder, FusedOp, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
-    optimize::{
-        AddNormFusion, CommonSubexpressions, ConstantFolding, DeadCode, GluFusion, MatMulAddFusion,
-        MatMulAddNormFusion, MergeMatMuls, Optimized, PASSES, Pass, PruneRows, RotatedAttentionFusion, Target,
-        optimize, optimize_with,
+    internals::{
+        graph::{Activation, Builder, FusedOp, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
+        optimize::{
+            AddNormFusion, CommonSubexpressions, ConstantFolding, DeadCode, GluFusion, MatMulAddFusion,
+            MatMulAddNormFusion, MergeMatMuls, Optimized, PASSES, Pass, PruneRows, RotatedAttentionFusion, Target,
+            optimize, optimize_with,
+        },
+        weights::TensorSlice,
     },
-    weights::TensorSlice,
 };
 use proptest::prelude::*;
 
@@ -194,7 +196,7 @@ fn different_attributes_constants_and_stateful_ops_are_not_merged() {
     let (mut b, x) = start();
     let w = b.weight("norm", DType::F32, 1, 8);
     let (a, c) = (b.rms_norm(x, w, 1e-6), b.rms_norm(x, w, 1e-5));
-    let cache = inkstone::graph::LayerCache { kv_heads: 1, head_dim: 8 };
+    let cache = inkstone::internals::graph::LayerCache { kv_heads: 1, head_dim: 8 };
     let (d, e) = (b.attention([x, x, x], cache, 1, 1.0), b.attention([x, x, x], cache, 1, 1.0));
     let (zero, negative) = (b.constant([0.0; 8]), b.constant([-0.0; 8]));
     let (f, g) = (b.add(x, zero), b.add(x, negative));
@@ -228,7 +230,7 @@ fn rows_with_other_readers_are_not_pruned() {
     let (mut b, x) = start();
     let shared = matmul(&mut b, x, "shared");
     let active = b.silu(shared);
-    let cache = inkstone::graph::LayerCache { kv_heads: 1, head_dim: 8 };
+    let cache = inkstone::internals::graph::LayerCache { kv_heads: 1, head_dim: 8 };
     let attended = b.attention([x, shared, x], cache, 1, 1.0);
     let first = b.push(Op::SelectOutputs, &[active]);
     let second = b.push(Op::SelectOutputs, &[shared]);
@@ -508,7 +510,7 @@ impl Pass for Broken {
 fn errors_name_the_broken_pass() {
     let target = Target { supports: &|_| true, vector: &|_, _| None };
     let error = optimize_with(&[&DeadCode, &Broken], &qwen3_like(SMALL), &target).unwrap_err();
-    assert!(matches!(&error, Error::Graph(what) if what.contains("after pass `broken`")), "{error}");
+    assert!(matches!(&error, Error::Internal(what) if what.contains("after pass `broken`")), "{error}");
 }
 
 fn choices() -> impl Strategy<Value = Vec<graphs::Choice>> {

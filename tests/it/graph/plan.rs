@@ -5,9 +5,11 @@ use std::collections::HashMap;
 
 use inkstone::{
     DType,
-    graph::{Builder, FusedOp, Graph, Op, Rows, Shape, ValueId},
-    optimize::{Target, optimize},
-    plan::{Operand, Place, Plan, SlotId},
+    internals::{
+        graph::{Builder, FusedOp, Graph, Op, Rows, Shape, ValueId},
+        optimize::{Target, optimize},
+        plan::{Operand, Place, Plan, SlotId},
+    },
 };
 use proptest::prelude::*;
 

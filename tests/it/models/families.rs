@@ -2,11 +2,13 @@
 //! files.
 
 use inkstone::{
-    CacheType, DType, Error,
+    CacheType, Config, DType, Error,
     gguf::Gguf,
-    graph::{Op, Source},
-    models::{Config, FAMILIES, Model, RopeScaling},
-    weights::Weights,
+    internals::{
+        graph::{Op, Source},
+        models::{FAMILIES, Model, RopeScaling},
+        weights::Weights,
+    },
 };
 
 use crate::support::{

@@ -2,8 +2,10 @@
 
 use inkstone::{
     CacheType, Error,
-    graph::{LayerState, Op},
-    kv_cache::{CHECKPOINTS, CacheLayout},
+    internals::{
+        graph::{LayerState, Op},
+        kv_cache::{CHECKPOINTS, CacheLayout},
+    },
 };
 
 use super::families::{Stored, load, u32, zeros};
@@ -166,14 +168,16 @@ fn memory_plans_count_states() {
     let mut runner = on_cpu().memory_limit(limit).from_gguf(RECURRENT.path()).unwrap();
     assert!(matches!(on_cpu().memory_limit(limit - 1).from_gguf(RECURRENT.path()), Err(Error::Memory { .. })));
     // Opens more sequences than there are states: sequences with a state can continue.
-    let decoder = runner.decoder();
+    let decoder = runner.decoder_mut();
     let ids: Vec<_> = (0..2 * (2 + CHECKPOINTS)).map(|_| decoder.open()).collect();
-    let step = |decoder: &mut inkstone::generate::Decoder, id| {
-        decoder.step(&[(id, &[1, 2], inkstone::generate::Wanted::Last)]).map(|_| ())
-    };
+    let step =
+        |decoder: &mut inkstone::Decoder, id| decoder.step(&[(id, &[1, 2], inkstone::LogitsFor::Last)]).map(|_| ());
     let fit = ids.iter().take_while(|id| step(decoder, **id).is_ok()).count();
     assert!((CHECKPOINTS / 2..=2 + CHECKPOINTS).contains(&fit), "{fit}");
-    assert!(matches!(step(decoder, ids[fit]), Err(Error::Argument { name: "memory_limit", .. })));
+    assert!(matches!(
+        step(decoder, ids[fit]),
+        Err(Error::Memory { what: "the recurrent states of all sequences", .. })
+    ));
     step(decoder, ids[0]).unwrap();
 }
 
@@ -192,18 +196,18 @@ fn truncated_and_forked_sequences_have_the_logits_of_new_ones() {
         runner.truncate(len).unwrap();
         let kept = runner.tokens().to_vec();
         let sequence = runner.sequence();
-        let twin = runner.decoder().fork(sequence).unwrap();
+        let twin = runner.decoder_mut().fork(sequence).unwrap();
         for other in [[7, 8], [9, 10]] {
             let all = [kept.as_slice(), &other].concat();
             let reference = fresh.predict_logits(&all).unwrap();
             runner.truncate(len).unwrap();
             assert!(nmse(runner.prefill(&other).unwrap(), &reference) < 1e-10, "back to {len}");
         }
-        let wanted = inkstone::generate::Wanted::Last;
+        let wanted = inkstone::LogitsFor::Last;
         let reference = fresh.predict_logits(&[kept.as_slice(), &[11]].concat()).unwrap();
-        let logits = runner.decoder().step(&[(twin, &[11], wanted)]).unwrap();
+        let logits = runner.decoder_mut().step(&[(twin, &[11], wanted)]).unwrap();
         assert!(nmse(logits, &reference) < 1e-10, "a fork at {len}");
-        runner.decoder().close(twin).unwrap();
+        runner.decoder_mut().close(twin).unwrap();
         runner.truncate(len).unwrap();
     }
 }
@@ -212,11 +216,13 @@ fn truncated_and_forked_sequences_have_the_logits_of_new_ones() {
 #[test]
 fn steps_with_invalid_states_are_refused() {
     use inkstone::{
-        backend::{Backend, Run, Step, cpu::Cpu},
         gguf::Gguf,
-        kv_cache::{KvCache, Stage, StateUpdate},
-        models::Model,
-        weights::Weights,
+        internals::{
+            backend::{Backend, Run, Step, cpu::Cpu},
+            kv_cache::{KvCache, Stage, StateUpdate},
+            models::Model,
+            weights::Weights,
+        },
     };
     let folder = Folder::new();
     let gguf = Gguf::open(folder.write("model.gguf", file(&[]).bytes())).unwrap();

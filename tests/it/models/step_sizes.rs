@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use inkstone::{
-    CacheType,
-    backend::{Backend, cpu::Cpu},
-    generate::{Decoder, Limits, Wanted},
+    CacheType, Decoder, LogitsFor,
     gguf::Gguf,
-    kv_cache::{CacheLayout, KvCache},
-    models::Model,
-    optimize::{Target, optimize},
-    weights::{TensorSlice, Weights},
+    internals::{
+        backend::{Backend, cpu::Cpu},
+        generate::Limits,
+        kv_cache::{CacheLayout, KvCache},
+        models::Model,
+        optimize::{Target, optimize},
+        weights::{TensorSlice, Weights},
+    },
 };
 
 use crate::support::{data, tiny::MODELS};
@@ -26,7 +28,7 @@ fn logits_in_steps(backend: &dyn Backend, gguf: &Gguf, ids: &[u32], len: usize) 
     let executable = backend.compile(&graph, &weights, &layout, len, len).unwrap();
     let mut decoder = Decoder::new(executable, KvCache::new(&layout, config.context_length), limits);
     let sequence = decoder.open();
-    decoder.step(&[(sequence, ids, Wanted::All)]).unwrap().to_vec()
+    decoder.step(&[(sequence, ids, LogitsFor::All)]).unwrap().to_vec()
 }
 
 /// The logits are equal bit for bit, with every instruction set.

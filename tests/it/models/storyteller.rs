@@ -4,16 +4,18 @@
 use std::{fs, path::PathBuf};
 
 use inkstone::{
-    CacheType, DType, GenerateOptions, Message, RunnerBuilder, SamplerOptions, StopReason,
-    backend::{Backend, cpu::Cpu},
+    CacheType, DType, Decoder, GenerateOptions, LogitsFor, Message, RunnerBuilder, SamplerOptions, StopReason,
     chat::ChatOptions,
-    generate::{Decoder, Limits, Wanted},
     gguf::Gguf,
-    kv_cache::{CacheLayout, KvCache},
-    models::Model,
-    quant,
+    internals::{
+        backend::{Backend, cpu::Cpu},
+        generate::Limits,
+        kv_cache::{CacheLayout, KvCache},
+        models::Model,
+        quant,
+        weights::Weights,
+    },
     tokenizer::SpecialTokens,
-    weights::Weights,
 };
 use serde_json::Value;
 
@@ -52,7 +54,7 @@ fn perplexity(gguf: &Gguf, weights: &Weights, cache_type: CacheType, ids: &[u32]
     let mut surprise = 0.0;
     let mut next = ids[1..].iter();
     for chunk in ids[..ids.len() - 1].chunks(64) {
-        let logits = decoder.step(&[(sequence, chunk, Wanted::All)]).unwrap();
+        let logits = decoder.step(&[(sequence, chunk, LogitsFor::All)]).unwrap();
         for (row, &id) in logits.chunks_exact(limits.vocab_size).zip(&mut next) {
             let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
             surprise += total.ln() - f64::from(row[id as usize]);
@@ -142,6 +144,20 @@ fn perplexity_of_every_format_is_close_to_that_of_f32() {
         };
         assert!((exact / reference - 1.0).abs() < margin, "{dtype}: {exact}, but the file's weights have {reference}");
     }
+}
+
+/// The text of `ask` is the text of the tokens after the message in the chat template.
+#[test]
+fn ask_returns_the_text_of_the_answer() {
+    let mut runner = on_cpu().from_gguf(file()).unwrap();
+    let text = runner.ask("Tell me a story about a fox and a lantern").unwrap();
+    let ids = runner.tokens().to_vec();
+    let prompt = "<|im_start|>user\nTell me a story about a fox and a lantern<|im_end|>\n<|im_start|>assistant\n";
+    let prompt = runner.tokenizer().encode(prompt, SpecialTokens::Parse).unwrap();
+    assert_eq!(ids[..prompt.len()], prompt);
+    // The last token may not be in the sequence yet.
+    assert!(text.starts_with(&runner.tokenizer().decode(&ids[prompt.len()..]).unwrap()), "{text}");
+    assert!(text.contains("fox") && text.contains("lantern"), "{text}");
 }
 
 /// The story of the quick start's prompt mentions the prompt's nouns, with every seed.

@@ -1,9 +1,8 @@
 //! Tests layers with a sliding window, in texts many times as long as the window.
 
 use inkstone::{
-    CacheType, Device, Runner, RunnerBuilder,
-    backend::Adapter,
-    kv_cache::{CacheLayout, KvCache, Stage},
+    Adapter, CacheType, Device, Runner, RunnerBuilder,
+    internals::kv_cache::{CacheLayout, KvCache, Stage},
 };
 
 use super::families::{dense, open};

@@ -6,9 +6,11 @@ use std::borrow::Cow;
 use inkstone::{
     CacheType, Error, Runner, RunnerBuilder,
     gguf::Gguf,
-    models::{self, Model},
+    internals::{
+        models::{self, Model},
+        weights::Weights,
+    },
     tokenizer::{SpecialTokens, Tokenizer},
-    weights::Weights,
 };
 use serde_json::json;
 

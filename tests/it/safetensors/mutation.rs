@@ -2,9 +2,11 @@
 //! files, without a panic and with memory proportional to the file sizes.
 
 use inkstone::{
-    models::{self, Model},
+    internals::{
+        models::{self, Model},
+        weights::Weights,
+    },
     tokenizer::{SpecialTokens, Tokenizer},
-    weights::Weights,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 
 use inkstone::{
-    DType, Result,
-    backend::{self, Backend, Executable, cpu::Cpu},
-    graph::Graph,
-    kv_cache::{CacheLayout, CacheType, KvCache, SequenceId, Stage},
-    quant,
-    weights::Weights,
+    CacheType, DType, Result, SequenceId,
+    internals::{
+        backend::{self, Backend, Executable, cpu::Cpu},
+        graph::Graph,
+        kv_cache::{CacheLayout, KvCache, Stage},
+        quant,
+        weights::Weights,
+    },
 };
 
 use super::interpret::{self, Step};
@@ -32,7 +34,7 @@ pub fn cpus() -> Vec<Box<dyn Backend>> {
 /// Every adapter, software too.
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 pub fn gpus() -> Vec<Box<dyn Backend>> {
-    use inkstone::backend::{Adapter, webgpu::Gpu};
+    use inkstone::{Adapter, internals::backend::webgpu::Gpu};
     let open = |info: backend::DeviceInfo| Gpu::new(&Adapter::Named(info.name)).expect("an adapter that opens");
     let adapters = Gpu::adapters();
     if adapters.is_empty() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use inkstone::{
     DType,
-    graph::{Builder, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
+    internals::graph::{Builder, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
 };
 
 use super::interpret::{Run, Step, Weights};

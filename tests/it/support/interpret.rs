@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use inkstone::{
+use inkstone::internals::{
     graph::{
         Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, Graph, HeadOrder, Op, RopeSpec,
         RopeStyle, Rows, Scores, Shape, Source, Value,

@@ -11,11 +11,13 @@ use std::{
 };
 
 use inkstone::{
-    DType, Error, Result,
-    backend::{Executable, Pipelined, Run, Step, TokenLogit},
-    generate::{Decoder, Limits},
-    graph::{Builder, LayerCache, Scores},
-    kv_cache::{CacheLayout, CacheType, KvCache, PAGE_POSITIONS, PageId, StateId},
+    CacheType, DType, Decoder, Error, Result,
+    internals::{
+        backend::{Executable, Pipelined, Run, Step, TokenLogit},
+        generate::Limits,
+        graph::{Builder, LayerCache, Scores},
+        kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, StateId},
+    },
 };
 
 /// The logits after some ids.

@@ -1,7 +1,7 @@
 //! Allocates the pages of the KV cache, and the states of recurrent layers.
 
 use super::aligned::AlignedBytes;
-use crate::{Result, backend::cpu::error::out_of_memory};
+use crate::{Error, Result};
 
 /// Bytes of a slab. Pages are allocated in slabs, so that they lie in huge pages of memory at any
 /// size; the unused end of a slab is not resident.
@@ -27,7 +27,8 @@ impl PageSlabs {
     pub fn grow(&mut self, count: usize) -> Result<()> {
         while self.slabs.len() * self.pages_per_slab < count {
             let bytes = self.page_bytes.saturating_mul(self.pages_per_slab);
-            self.slabs.push(AlignedBytes::new(bytes).ok_or_else(|| out_of_memory("pages of the KV cache", bytes))?);
+            self.slabs
+                .push(AlignedBytes::new(bytes).ok_or_else(|| Error::out_of_memory("pages of the KV cache", bytes))?);
         }
         Ok(())
     }
@@ -43,5 +44,19 @@ impl PageSlabs {
         // SAFETY: both are whole pages of the pool; no thread reads or writes them while `self` is
         // borrowed.
         unsafe { self.start(to).copy_from(self.start(from), self.page_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_memory_is_an_error_with_its_size() {
+        let bytes = isize::MAX as usize - 4096;
+        let mut pool = PageSlabs::new(bytes);
+        pool.grow(0).unwrap();
+        let error = pool.grow(1).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { bytes: refused, .. } if refused == bytes as u64), "{error}");
     }
 }

@@ -1,8 +1,7 @@
 //! The places of values in the memory of a step.
 
 use crate::{
-    Result,
-    backend::cpu::error::internal,
+    Error, Result,
     graph::Rows,
     plan::{Operand, Place},
 };
@@ -32,7 +31,7 @@ impl Buffer {
         match operand {
             Operand::Slot(place) => Ok(Self::at(place)),
             Operand::Tokens | Operand::Weight { .. } | Operand::Constant(_) => {
-                Err(internal("an operand that the step must compute is a weight, a constant or the tokens"))
+                Err(Error::internal("an operand that the step must compute is a weight, a constant or the tokens"))
             }
         }
     }

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use super::{buffer::Buffer, expert_slots::ExpertSizes};
 use crate::{
-    Result,
-    backend::cpu::{
-        error::internal,
-        weights::{matrix::Matrix, prepare::PreparedWeights},
-    },
+    Error, Result,
+    backend::cpu::weights::{matrix::Matrix, prepare::PreparedWeights},
     graph::ExpertsSpec,
     plan::PlanStep,
 };
@@ -94,7 +91,7 @@ impl ExpertsLayer {
         };
         let down = separate(step.matrices().len() - 1)?;
         let [x, weights] = [Buffer::of(&step.inputs[0])?, Buffer::of(&step.inputs[1])?];
-        let sizes = ExpertSizes::of(step).ok_or_else(|| internal("a layer of experts has no matrices"))?;
+        let sizes = ExpertSizes::of(step).ok_or_else(|| Error::internal("a layer of experts has no matrices"))?;
         Ok(Self { spec, x, weights, gate, up, down, out, sizes })
     }
 

@@ -8,8 +8,8 @@ use super::{
     task::{AddRmsNorm, BinaryOp, Epilogue, GatedDelta, Product, RightOperand, Slice, Task},
 };
 use crate::{
-    Result,
-    backend::cpu::{error::internal, weights::prepare::PreparedWeights},
+    Error, Result,
+    backend::cpu::weights::prepare::PreparedWeights,
     graph::{FusedOp, Op},
     plan::{Operand, Plan, PlanStep},
 };
@@ -52,7 +52,7 @@ impl CpuLowering<'_> {
     fn lower(&mut self, step: &PlanStep) -> Result<()> {
         let inputs = &step.inputs;
         let outs: Vec<Buffer> = step.outputs.iter().map(Buffer::at).collect();
-        let out = *outs.first().ok_or_else(|| internal(format!("{} has no result", step.op.name())))?;
+        let out = *outs.first().ok_or_else(|| Error::internal(format!("{} has no result", step.op.name())))?;
         let vector = |index: usize| self.weights.vector(&inputs[index]);
         let buffer = |index: usize| Buffer::of(&inputs[index]);
         let task = match &step.op {
@@ -97,7 +97,7 @@ impl CpuLowering<'_> {
             }
             Op::SelectOutputs => Task::Select { x: buffer(0)?, out },
             Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. }) => {
-                return Err(internal(format!("the CPU does not support the op {}", step.op.name())));
+                return Err(Error::internal(format!("the CPU does not support the op {}", step.op.name())));
             }
         };
         self.tasks.push((step.op.name(), task));

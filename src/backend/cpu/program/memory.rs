@@ -2,11 +2,10 @@
 
 use super::{buffer::row_stride, expert_slots::ExpertSizes, lower::CpuProgram};
 use crate::{
-    Result,
+    Error, Result,
     backend::{
         Step,
         cpu::{
-            error::out_of_memory,
             kernels::{attention, quantize::Q8Activations},
             memory::aligned::AlignedBytes,
         },
@@ -164,5 +163,5 @@ fn scratch_floats(plan: &Plan, rows: usize) -> usize {
 }
 
 fn allocate(bytes: usize, what: &'static str) -> Result<AlignedBytes> {
-    AlignedBytes::new(bytes).ok_or_else(|| out_of_memory(what, bytes))
+    AlignedBytes::new(bytes).ok_or_else(|| Error::out_of_memory(what, bytes))
 }

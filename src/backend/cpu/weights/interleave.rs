@@ -14,11 +14,10 @@ use std::{
 
 use super::{packed::PackedMatrix, stack::Stack};
 use crate::{
-    Result,
+    Error, Result,
     backend::{
         LoadProgress,
         cpu::{
-            error::out_of_memory,
             memory::aligned::{AlignedBytes, HUGE_PAGE},
             threads::pool::Pool,
         },
@@ -84,7 +83,7 @@ fn allocate(weights: Vec<(Weight<'_>, Stack)>) -> Result<Vec<(Weight<'_>, Packed
         // An overflow makes the allocation below fail.
         len = bytes.map_or(usize::MAX, |bytes| len.saturating_add(bytes));
     }
-    let refused = || out_of_memory("the interleaved matrices", len);
+    let refused = || Error::out_of_memory("the interleaved matrices", len);
     let memory = Arc::new(AlignedBytes::new(len).ok_or_else(refused)?);
     let placed = weights.into_iter().zip(starts);
     let matrices = placed.map(|((weight, stack), start)| {

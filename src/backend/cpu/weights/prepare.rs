@@ -8,10 +8,7 @@ use std::{
 use super::{float::FloatMatrix, interleave::interleave, matrix::Matrix, stack::Stack};
 use crate::{
     Error, Result,
-    backend::{
-        LoadProgress,
-        cpu::{error::internal, threads::pool::Pool},
-    },
+    backend::{LoadProgress, cpu::threads::pool::Pool},
     graph::{Op, Rows, Shape},
     plan::{Operand, Plan},
     quant,
@@ -89,9 +86,9 @@ impl PreparedWeights {
     /// [`Error::Tensor`] if another op reads the tensor as another number of matrices.
     pub fn matrix(&self, operand: &Operand, count: usize) -> Result<Arc<Matrix>> {
         let Operand::Weight { slice, .. } = operand else {
-            return Err(internal("the matrix of a product is not a weight"));
+            return Err(Error::internal("the matrix of a product is not a weight"));
         };
-        let matrix = self.matrices.get(slice).ok_or_else(|| internal(format!("`{slice}` was not prepared")))?;
+        let matrix = self.matrices.get(slice).ok_or_else(|| Error::internal(format!("`{slice}` was not prepared")))?;
         let prepared = matrix.stack().count;
         if prepared != count {
             let reason =
@@ -104,7 +101,7 @@ impl PreparedWeights {
     /// Returns the table of an embedding.
     pub fn table(&self, operand: &Operand) -> Result<EmbeddingTable> {
         let Operand::Weight { slice, shape, .. } = operand else {
-            return Err(internal("the table of an embedding is not a weight"));
+            return Err(Error::internal("the table of an embedding is not a weight"));
         };
         match self.matrices.get(slice) {
             Some(matrix) if matrix.is_quantized() => Ok(EmbeddingTable::Packed(matrix.clone())),
@@ -129,7 +126,7 @@ impl PreparedWeights {
                 weight.done_with(0..weight.byte_len());
                 Ok(out.into())
             }
-            Operand::Tokens | Operand::Slot(_) => Err(internal("the vector of an op is computed by the step")),
+            Operand::Tokens | Operand::Slot(_) => Err(Error::internal("the vector of an op is computed by the step")),
         }
     }
 
@@ -145,7 +142,7 @@ impl PreparedWeights {
                     packed.read_row(row, bytes);
                     quant::dequantize_row(packed.dtype, bytes, out)
                 }
-                Matrix::Float(_) => Err(internal("a float table is not interleaved")),
+                Matrix::Float(_) => Err(Error::internal("a float table is not interleaved")),
             },
             EmbeddingTable::InPlace { slice, shape } => {
                 let (rows, columns) = dimensions(*shape)?;
@@ -192,14 +189,14 @@ pub(crate) fn widest_quantized(plan: &Plan) -> usize {
 fn dimensions(shape: Shape) -> Result<(usize, usize)> {
     match shape.rows {
         Rows::Fixed(rows) => Ok((rows, shape.width)),
-        Rows::Tokens | Rows::Outputs => Err(internal("the rows of a weight depend on the step")),
+        Rows::Tokens | Rows::Outputs => Err(Error::internal("the rows of a weight depend on the step")),
     }
 }
 
 /// Returns the weight of a product's operand, which is `count` stacked matrices, and their shape.
 fn matrix_weight<'w>(operand: &'w Operand, count: usize, weights: &'w Weights) -> Result<(Weight<'w>, Stack)> {
     let Operand::Weight { slice, dtype, shape } = operand else {
-        return Err(internal("the matrix of a product is not a weight"));
+        return Err(Error::internal("the matrix of a product is not a weight"));
     };
     let (rows, columns) = dimensions(*shape)?;
     let weight = weights.matrix(slice, rows, columns)?;

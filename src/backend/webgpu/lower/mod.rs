@@ -251,7 +251,7 @@ impl<'a> GpuLowering<'a> {
             Operand::Weight { slice, .. } => self.weight_buffers.matrix(slice),
             Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
         };
-        found.cloned().ok_or_else(|| Error::Graph("a product's matrix is no weight".into()))
+        found.cloned().ok_or_else(|| Error::internal("a product's matrix is no weight"))
     }
 
     /// Returns the vector of a constant or of a weight with one row.
@@ -259,7 +259,7 @@ impl<'a> GpuLowering<'a> {
         match operand {
             Operand::Constant(row) => Ok(row.clone()),
             Operand::Weight { slice, .. } => self.vectors.get(slice).cloned().ok_or_else(not_computed),
-            Operand::Tokens | Operand::Slot(_) => Err(Error::Graph("a row of numbers depends on the step".into())),
+            Operand::Tokens | Operand::Slot(_) => Err(Error::internal("a row of numbers depends on the step")),
         }
     }
 
@@ -327,7 +327,7 @@ fn place(operand: &Operand) -> Result<Place> {
 }
 
 fn not_computed() -> Error {
-    Error::Graph("an operand is not of the kind that its op reads".into())
+    Error::internal("an operand is not of the kind that its op reads")
 }
 
 /// Returns one workgroup for each group of `group` rows.

@@ -47,11 +47,12 @@ pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, DenseMatrix>, toke
     }
     for node in graph.nodes() {
         let inputs: Option<Vec<_>> = node.inputs.iter().map(|id| values.get(id)).collect();
-        let inputs = inputs.ok_or_else(|| Error::Graph(format!("{} has an operand that no node computes", node.op)))?;
+        let inputs =
+            inputs.ok_or_else(|| Error::internal(format!("{} has an operand that no node computes", node.op)))?;
         let result = apply(&node.op, &inputs)?;
         values.insert(node.outputs[0], result);
     }
-    values.remove(&graph.logits()).ok_or_else(|| Error::Graph("no node computes the logits".into()))
+    values.remove(&graph.logits()).ok_or_else(|| Error::internal("no node computes the logits"))
 }
 
 fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
@@ -89,7 +90,9 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
             operands(op, inputs).map(|[qkv, alpha, beta, a, dt]| gated_delta(spec, qkv, [alpha, beta, a, dt]))
         }
         Op::SelectOutputs => operands(op, inputs).map(|[x]| x.clone()),
-        Op::Div | Op::Slice { .. } | Op::Fused(_) => Err(Error::Graph(format!("the self-test does not compute {op}"))),
+        Op::Div | Op::Slice { .. } | Op::Fused(_) => {
+            Err(Error::internal(format!("the self-test does not compute {op}")))
+        }
     }
 }
 
@@ -98,7 +101,7 @@ fn operands<'m, const N: usize>(op: &Op, inputs: &[&'m DenseMatrix]) -> Result<[
 }
 
 fn wrong_operands(op: &Op) -> Error {
-    Error::Graph(format!("the self-test got the wrong number of operands for {op}"))
+    Error::internal(format!("the self-test got the wrong number of operands for {op}"))
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

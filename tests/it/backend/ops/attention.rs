@@ -4,9 +4,8 @@
 use std::collections::HashMap;
 
 use inkstone::{
-    DType,
-    graph::{AttentionSpec, FusedOp, LayerCache, RopeSpec, RopeStyle, Scores},
-    kv_cache::CacheType,
+    CacheType, DType,
+    internals::graph::{AttentionSpec, FusedOp, LayerCache, RopeSpec, RopeStyle, Scores},
 };
 
 use super::case::{Case, Maker, normal, ragged};

@@ -1,11 +1,12 @@
 //! One case of the table: what to run, and how near the result must be to plain loops in f64.
 
 use inkstone::{
-    DType,
-    backend::Backend,
-    graph::{Builder, Graph, ValueId},
-    kv_cache::CacheType,
-    quant,
+    CacheType, DType,
+    internals::{
+        backend::Backend,
+        graph::{Builder, Graph, ValueId},
+        quant,
+    },
 };
 
 use crate::support::{

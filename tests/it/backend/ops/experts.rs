@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    graph::{Activation, ExpertsSpec, ValueId},
+    internals::graph::{Activation, ExpertsSpec, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, normal, steps_of};

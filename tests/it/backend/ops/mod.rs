@@ -10,7 +10,7 @@ mod rows;
 
 use inkstone::{
     DType,
-    graph::{FusedOp, Op},
+    internals::graph::{FusedOp, Op},
 };
 
 use self::case::Case;

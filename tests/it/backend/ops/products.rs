@@ -2,8 +2,10 @@
 
 use inkstone::{
     DType,
-    graph::{Activation, FusedOp, Op, ValueId},
-    quant,
+    internals::{
+        graph::{Activation, FusedOp, Op, ValueId},
+        quant,
+    },
 };
 
 use super::case::{Case, Maker, SINGLE, normal, ragged, steps_of};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use inkstone::{
-    graph::{DeltaSpec, HeadOrder, ValueId},
-    kv_cache::CacheType,
+    CacheType,
+    internals::graph::{DeltaSpec, HeadOrder, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, ragged};

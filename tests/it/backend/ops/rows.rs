@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    graph::{Activation, FusedOp, Op, RopeSpec, RopeStyle, ValueId},
+    internals::graph::{Activation, FusedOp, Op, RopeSpec, RopeStyle, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, normal, ragged, steps_of};

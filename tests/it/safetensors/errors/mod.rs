@@ -10,9 +10,11 @@ use inkstone::{
     Error, Runner,
     chat::ChatTemplate,
     gguf::Gguf,
-    models::{self, Model},
+    internals::{
+        models::{self, Model},
+        weights::Weights,
+    },
     tokenizer::Tokenizer,
-    weights::Weights,
 };
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Tests errors about tensors that are missing, duplicated, unknown, or of an unexpected shape: the
 //! message names the tensor.
 
-use inkstone::{Error, models};
+use inkstone::{Error, internals::models};
 use serde_json::json;
 
 use super::{CONFIG, message_of, open, setting, tiny};

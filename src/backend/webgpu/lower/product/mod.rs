@@ -59,7 +59,7 @@ impl GpuLowering<'_> {
         outputs: &[OutputForms],
         eps: f32,
     ) -> Result<()> {
-        let [sum, normed] = outputs else { return Err(Error::Graph(format!("{op} has other than two results"))) };
+        let [sum, normed] = outputs else { return Err(Error::internal(format!("{op} has other than two results"))) };
         let matrices = self.matrices(step)?;
         let (x, out) = (place(&step.inputs[0])?, strided(&sum.place));
         let finish = add(strided(&place(&step.inputs[2])?), out);
