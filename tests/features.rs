@@ -3,14 +3,14 @@
 //!
 //! `cargo test --no-default-features --features cpu --test features` runs the build with the least.
 
-use std::{fs, path::PathBuf};
-
-use inkstone::{CacheType, GenerateOptions, LmRunner, Runner, RunnerBuilder, SamplerOptions};
-
 #[cfg(not(feature = "tokenizers"))]
 #[allow(dead_code, reason = "these tests write no tensors")]
 #[path = "it/support/gguf_file.rs"]
 mod gguf_file;
+
+use std::{fs, path::PathBuf};
+
+use inkstone::{CacheType, GenerateOptions, LmRunner, Runner, RunnerBuilder, SamplerOptions};
 
 fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)

@@ -123,8 +123,8 @@ impl Device {
         }
     }
 
-    /// Returns the machine's GPUs, the ones in software included; none in builds without the feature
-    /// `wgpu` or `metal`. [`Adapter::Named`] selects one of them by its name.
+    /// Returns the machine's GPUs, the ones in software included; none in builds without the
+    /// feature `wgpu` or `metal`. [`Adapter::Named`] selects one of them by its name.
     ///
     /// ```
     /// for gpu in inkstone::Device::gpus() {

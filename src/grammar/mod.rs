@@ -29,11 +29,12 @@
 //! [`Runner::chat_as`](crate::Runner::chat_as) take the schema that schemars derives, in
 //! [`JsonStyle::Compact`], and constrain the text to JSON that serde reads:
 //!
-//! - `u8` to `u128`, `i8` to `i128`, `usize`, `isize` and their `NonZero`: exactly the values of the
-//!   type; `schemars(range(..))` narrows them
+//! - `u8` to `u128`, `i8` to `i128`, `usize`, `isize` and their `NonZero`: exactly the values of
+//!   the type; `schemars(range(..))` narrows them
 //! - `f32`, `f64`: finite numbers with at most 17 digits before and after the point, or with one
 //!   digit, a fraction and an exponent; within a `range`, no exponent
-//! - `bool`, `char`, `()`, `String`: any length; `schemars(length(..))` and `regex(..)` limit strings
+//! - `bool`, `char`, `()`, `String`: any length; `schemars(length(..))` and `regex(..)` limit
+//!   strings
 //! - `Option`, `Box`, tuples, `[T; N]`, `Vec`, `VecDeque`, `Range`, `Result`: as serde writes them
 //! - `HashSet`, `BTreeSet`: an array; serde merges duplicates
 //! - maps: keys that are strings, enums of unit variants, or integers of at most 9 digits

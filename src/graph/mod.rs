@@ -215,7 +215,8 @@ impl Graph {
     /// layer or state for each op that changes one.
     ///
     /// # Errors
-    /// [`Error::Internal`](crate::Error::Internal) that names the first value or node that is not valid.
+    /// [`Error::Internal`](crate::Error::Internal) that names the first value or node that is not
+    /// valid.
     pub fn verify(&self) -> Result<()> {
         verify::verify(self)
     }

@@ -20,15 +20,17 @@ use inkstone::{
 };
 
 use super::ops;
-use crate::models::storyteller;
-use crate::support::{
-    data,
-    drive::{Tensor, packed},
-    graphs::Random,
-    on_cpu,
-    quantize::quantize,
-    recorder::best_of,
-    tiny::{EXACT, MODELS, RECURRENT, argmax, nmse},
+use crate::{
+    models::storyteller,
+    support::{
+        data,
+        drive::{Tensor, packed},
+        graphs::Random,
+        on_cpu,
+        quantize::quantize,
+        recorder::best_of,
+        tiny::{EXACT, MODELS, RECURRENT, argmax, nmse},
+    },
 };
 
 /// What rounding in another order may cost in single precision.

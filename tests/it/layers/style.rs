@@ -37,8 +37,8 @@ fn import_breaches(lines: &[&str]) -> Vec<(usize, String)> {
             "crate" => 4,
             _ => 1,
         };
-        // A name alone imports a macro of the same file.
-        if !path.contains("::") {
+        // A macro of the same file, or the variants of an enum.
+        if !path.contains("::") || root.starts_with(char::is_uppercase) {
             continue;
         }
         if rank < last {
@@ -85,12 +85,13 @@ fn wide_comments(lines: &[&str]) -> Vec<(usize, String)> {
 fn missing_contracts(lines: &[&str]) -> Vec<(usize, String)> {
     let mut found = vec![];
     for (index, line) in lines.iter().enumerate() {
-        let code = line.split("//").next().unwrap_or_default();
+        let code = line.trim_start();
+        let is_item = ["pub", "const ", "async ", "unsafe "].iter().any(|start| code.starts_with(start));
         let named = code.split_once("unsafe fn ").is_some_and(|(_, rest)| rest.starts_with(char::is_alphabetic));
         let is_attached = |line: &&&str| ["///", "#[", "//"].iter().any(|start| line.trim_start().starts_with(start));
         let mut documentation = lines[..index].iter().rev().take_while(is_attached);
-        if named && !documentation.any(|line| line.trim_start().starts_with("/// # Safety")) {
-            found.push((index, format!("`{}` has no section `# Safety`", code.trim())));
+        if is_item && named && !documentation.any(|line| line.trim_start().starts_with("/// # Safety")) {
+            found.push((index, format!("`{}` has no section `# Safety`", code.trim_end())));
         }
     }
     found

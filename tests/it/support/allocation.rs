@@ -37,24 +37,28 @@ fn count(change: isize) {
 // SAFETY: every call goes to the system's allocator as it came; counting allocates nothing, since
 // the cells are initialized at compile time and have no destructors.
 unsafe impl GlobalAlloc for Counting {
+    /// # Safety: as [`GlobalAlloc::alloc`].
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: the caller's promise is handed on.
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety: as [`GlobalAlloc::alloc_zeroed`].
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    /// # Safety: as [`GlobalAlloc::dealloc`].
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
         // SAFETY: as above.
         unsafe { System.dealloc(pointer, layout) }
     }
 
+    /// # Safety: as [`GlobalAlloc::realloc`].
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // Both blocks may exist for a moment.
         count(new_size as isize);

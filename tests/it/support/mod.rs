@@ -1,9 +1,5 @@
 //! What several test files share.
 
-use std::path::{Path, PathBuf};
-
-use inkstone::{Device, Runner, RunnerBuilder};
-
 pub mod allocation;
 pub mod checkpoint;
 pub mod drive;
@@ -13,6 +9,10 @@ pub mod interpret;
 pub mod quantize;
 pub mod recorder;
 pub mod tiny;
+
+use std::path::{Path, PathBuf};
+
+use inkstone::{Device, Runner, RunnerBuilder};
 
 /// A file of tests/data.
 pub fn data(name: &str) -> PathBuf {

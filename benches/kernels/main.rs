@@ -6,10 +6,10 @@
 //!
 //!     cargo bench --bench kernels -- --help
 
-#[path = "kernels/attention.rs"]
 mod attention;
-#[path = "../examples/common/mod.rs"]
+#[path = "../../examples/common/mod.rs"]
 mod common;
+#[path = "../machine/mod.rs"]
 mod machine;
 
 use std::{hint::black_box, process::ExitCode, time::Instant};
