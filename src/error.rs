@@ -9,10 +9,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reports why a call failed.
 ///
-/// The message is complete: it includes the operating system's message if a file cannot be read, so no
-/// variant has a [`source`](std::error::Error::source), and reports print no cause twice. `Debug` prints the
-/// same message, for programs whose `main` returns [`Result`]. To handle an error, match its variant and
-/// fields.
+/// The message is complete: it includes the operating system's message if a file cannot be read, so
+/// no variant has a [`source`](std::error::Error::source), and reports print no cause twice.
+/// `Debug` prints the same message, for programs whose `main` returns [`Result`]. To handle an
+/// error, match its variant and fields.
 ///
 /// ```
 /// use std::io;
@@ -104,8 +104,8 @@ pub enum Error {
         /// The whole text.
         text: String,
     },
-    /// The model called a tool with malformed text, an unknown name, or arguments that the tool's schema does
-    /// not allow.
+    /// The model called a tool with malformed text, an unknown name, or arguments that the tool's
+    /// schema does not allow.
     #[error("the tool call {what}: `{text}`")]
     ToolCall {
         /// The problem.

@@ -48,9 +48,9 @@
 //! ```
 //!
 //! [`Runner`] owns the whole path. The modules are for programs that need one stage: [`gguf`] reads
-//! files, [`tokenizer`] turns text into ids and back, [`chat`] renders templates and parses answers,
-//! [`sampler`] chooses tokens, [`grammar`] constrains them. A [`Decoder`] runs the model over
-//! sequences of ids. [`guide`] has pages to read.
+//! files, [`tokenizer`] turns text into ids and back, [`chat`] renders templates and parses
+//! answers, [`sampler`] chooses tokens, [`grammar`] constrains them. A [`Decoder`] runs the model
+//! over sequences of ids. [`guide`] has pages to read.
 //!
 //! # Features
 //!
@@ -65,12 +65,14 @@
 //! | `async` | | [`AsyncRunner`] | futures-core, futures-channel |
 //! | `constrained` | | grammars, JSON of a type; turns on `chat` | llguidance, schemars |
 //!
-//! A model that needs a feature that is off is an [`Error::MissingFeature`]. Rust 1.89 or newer compiles the crate.
+//! A model that needs a feature that is off is an [`Error::MissingFeature`]. Rust 1.89 or newer
+//! compiles the crate.
 //!
 //! # Not here
 //!
-//! Downloads from a hub, images and audio, embeddings, LoRA adapters, speculative decoding, continuous batching of requests
-//! from several threads, and an HTTP server. Quantizing and training are out of scope.
+//! Downloads from a hub, images and audio, embeddings, LoRA adapters, speculative decoding,
+//! continuous batching of requests from several threads, and an HTTP server. Quantizing and
+//! training are out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "async", feature = "constrained")),

@@ -131,8 +131,9 @@ impl<'a> Generation<'a> {
         Ok(())
     }
 
-    /// Returns an iterator over the tokens of the text, with their ids, texts and log-probabilities,
-    /// as `Result<GeneratedToken>`. It returns a token as soon as its text is certain.
+    /// Returns an iterator over the tokens of the text, with their ids, texts and
+    /// log-probabilities, as `Result<GeneratedToken>`. It returns a token as soon as its text is
+    /// certain.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner};

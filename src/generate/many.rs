@@ -210,9 +210,9 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         text.push(id, on_piece).map_err(|error| error.in_request(text.index))
     }
 
-    /// Returns the tokens of the next step: tokens of prompts if some are not computed yet, and else
-    /// the last token of each text. A step never has both, because devices have different kernels
-    /// for few and for many tokens.
+    /// Returns the tokens of the next step: tokens of prompts if some are not computed yet, and
+    /// else the last token of each text. A step never has both, because devices have different
+    /// kernels for few and for many tokens.
     fn next_runs(&self) -> Result<Vec<TextRun>> {
         let mut room = self.decoder.limits().max_tokens;
         let (mut prefill, mut decode) = (vec![], vec![]);

@@ -252,9 +252,10 @@ impl Decoder {
     }
 
     /// Sets the tokens of a sequence to `ids`, and computes the logits after the last one, which
-    /// [`logits_mut`](Self::logits_mut) returns. Tokens at the start that the sequence already has are not
-    /// computed again (with recurrent layers up to a checkpoint, with sliding windows if their
-    /// pages still exist); the rest is computed in chunks of at most [`prefill_chunk`](crate::RunnerBuilder::prefill_chunk) tokens.
+    /// [`logits_mut`](Self::logits_mut) returns. Tokens at the start that the sequence already has
+    /// are not computed again (with recurrent layers up to a checkpoint, with sliding windows if
+    /// their pages still exist); the rest is computed in chunks of at most
+    /// [`prefill_chunk`](crate::RunnerBuilder::prefill_chunk) tokens.
     ///
     /// `progress` is called with the number of tokens in the cache and the number of all tokens,
     /// before each chunk and at the end. If it returns false, the prefill ends with the chunks

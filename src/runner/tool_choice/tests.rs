@@ -99,7 +99,8 @@ const WORDS: [&str; 42] = [
 fn vocabulary(special: bool) -> Tokenizer {
     let plain = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let remapped: Vec<u8> = (0..=255).filter(|byte| !plain(*byte)).collect();
-    // The spelling of GPT-2: bytes without a printable character are spelt by characters from U+0100.
+    // The spelling of GPT-2: bytes without a printable character are spelt by characters from
+    // U+0100.
     let spell = |byte: u8| match remapped.iter().position(|remapped| *remapped == byte) {
         Some(index) => char::from_u32(256 + index as u32).unwrap(),
         None => char::from(byte),
@@ -200,8 +201,8 @@ impl XorShift {
     }
 }
 
-/// Draws a text of a grammar that starts with the tokens `prefix`: random allowed tokens, preferring
-/// tokens that lead to an end. Returns `None` for a text that does not end.
+/// Draws a text of a grammar that starts with the tokens `prefix`: random allowed tokens,
+/// preferring tokens that lead to an end. Returns `None` for a text that does not end.
 fn draw(grammar: &Grammar, tokenizer: &Tokenizer, random: &mut XorShift, prefix: &[u32]) -> Option<String> {
     let vocab_size = tokenizer.vocab_size();
     let mut constraint = grammar.constraint(vocab_size).unwrap();
