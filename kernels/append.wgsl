@@ -1,12 +1,13 @@
-// Appends keys and values to the cache, up to four positions of a page and one head at a time.
+// Appends keys and values to the cache. A workgroup appends up to four positions of a head.
 //
-// The four positions share words, which one workgroup writes therefore. Positions among them that
-// are not of the step stay as they are.
+// In formats of less than 32 bits positions share words, so one workgroup writes four consecutive
+// positions. Those that are not in the step keep their content.
 //
 // Parameters (`Append`):
 //   workgroup: u32 - invocations of a workgroup
 //   cache: PagedCache - the layer's cache
-//   append_ranges_at: u32 - the first word, in the step's buffer, of the `PositionRange`s that are appended
+//   append_ranges_at: u32 - the first word, in the step's buffer, of the `PositionRange`s that are
+//     appended
 //   k: Strided - the keys, `[tokens, kv_heads, head_dim]`
 //   v: Strided - the values, `[tokens, kv_heads, head_dim]`
 //
@@ -17,7 +18,7 @@
 
 {% include "shared/bindings" %}
 
-{# Words of a head in a page, blocks of 32 elements of a head, and the first word of the values' scales. #}
+{# Words and blocks of 32 elements of a head in a page, and the first word of the values' scales. #}
 {% set head_words = 64 * cache.dim // cache.per_word %}
 {% set blocks = cache.dim // 32 %}
 {% set value_scales_at = cache.scales_at + cache.kv_heads * cache.dim %}
@@ -27,56 +28,56 @@
 var<workgroup> scales: array<f32, {{8 * blocks}}>;
 {% endif %}
 
-// Up to four positions of one page.
-struct Quad {
-    // The first position's token in the step.
+// Up to four consecutive positions of one page.
+struct Positions {
+    // The index in the step of the first token.
     token: u32,
-    // Positions that are of the step.
+    // Number of positions.
     count: u32,
-    // The first of these positions.
+    // The first position.
     position: u32,
     // The first word of the page's entries in the page tables.
     entries: u32,
 }
 
-fn key(quad: Quad, head: u32, n: u32, d: u32) -> f32 {
+fn key(range: Positions, head: u32, n: u32, d: u32) -> f32 {
     if d >= {{cache.head_dim}}u {
         return 0.0;
     }
-    return k[(quad.token + n) * {{k.stride}}u + head * {{cache.head_dim}}u + d];
+    return k[(range.token + n) * {{k.stride}}u + head * {{cache.head_dim}}u + d];
 }
 
-fn value(quad: Quad, head: u32, n: u32, d: u32) -> f32 {
+fn value(range: Positions, head: u32, n: u32, d: u32) -> f32 {
     if d >= {{cache.head_dim}}u {
         return 0.0;
     }
-    return v[(quad.token + n) * {{v.stride}}u + head * {{cache.head_dim}}u + d];
+    return v[(range.token + n) * {{v.stride}}u + head * {{cache.head_dim}}u + d];
 }
 
 @compute @workgroup_size({{workgroup}})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
     let at = {{append_ranges_at}}u + RANGE_WORDS * group.x;
-    let quad = Quad(
+    let range = Positions(
         step[at + RANGE_FIRST_TOKEN],
         step[at + RANGE_TOKENS],
         step[at + RANGE_FIRST_POSITION],
         step[at + RANGE_PAGES],
     );
     let head = group.y;
-    let page = step[quad.entries + {{cache.table}}u] * {{cache.page_words}}u;
+    let page = step[range.entries + {{cache.table}}u] * {{cache.page_words}}u;
     let keys = page + head * {{head_words}}u;
     let values = page + ({{cache.kv_heads}}u + head) * {{head_words}}u;
     // The place of the first position among the four.
-    let skipped = quad.position % 4u;
-    let first = quad.position % 64u - skipped;
+    let skipped = range.position % 4u;
+    let first = range.position % 64u - skipped;
     {% if cache.format == "q8_0" %}
     for (var i = index; i < {{8 * blocks}}u; i += {{workgroup}}u) {
         let n = i / 2u % 4u;
         var peak = 0.0;
-        if n < quad.count {
+        if n < range.count {
             for (var j = 0u; j < 32u; j++) {
                 let d = i / 8u * 32u + j;
-                peak = max(peak, abs(select(value(quad, head, n, d), key(quad, head, n, d), i % 2u == 0u)));
+                peak = max(peak, abs(select(value(range, head, n, d), key(range, head, n, d), i % 2u == 0u)));
             }
         }
         scales[i] = peak / 127.0;
@@ -85,47 +86,47 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     {% endif %}
     for (var d = index; d < {{cache.dim}}u; d += {{workgroup}}u) {
         {% if cache.format == "f32" %}
-        for (var n = 0u; n < quad.count; n++) {
-            cache[keys + d * 64u + first + skipped + n] = bitcast<u32>(key(quad, head, n, d));
-            cache[values + (first + skipped + n) * {{cache.dim}}u + d] = bitcast<u32>(value(quad, head, n, d));
+        for (var n = 0u; n < range.count; n++) {
+            cache[keys + d * 64u + first + skipped + n] = bitcast<u32>(key(range, head, n, d));
+            cache[values + (first + skipped + n) * {{cache.dim}}u + d] = bitcast<u32>(value(range, head, n, d));
         }
         {% elif cache.format == "f16" %}
-        for (var word = skipped / 2u; word < (skipped + quad.count + 1u) / 2u; word++) {
+        for (var word = skipped / 2u; word < (skipped + range.count + 1u) / 2u; word++) {
             let to = keys + d * 32u + first / 2u + word;
             var pair = unpack2x16float(cache[to]);
             for (var n = 0u; n < 2u; n++) {
                 let i = 2u * word + n;
-                if i >= skipped && i < skipped + quad.count {
-                    pair[n] = key(quad, head, i - skipped, d);
+                if i >= skipped && i < skipped + range.count {
+                    pair[n] = key(range, head, i - skipped, d);
                 }
             }
             cache[to] = pack2x16float(pair);
         }
         if d % 2u == 0u {
-            for (var n = 0u; n < quad.count; n++) {
-                let pair = vec2(value(quad, head, n, d), value(quad, head, n, d + 1u));
+            for (var n = 0u; n < range.count; n++) {
+                let pair = vec2(value(range, head, n, d), value(range, head, n, d + 1u));
                 cache[values + (first + skipped + n) * {{cache.dim // 2}}u + d / 2u] = pack2x16float(pair);
             }
         }
         {% else %}
         let to = keys + d * 16u + first / 4u;
         var codes = unpack4xI8(cache[to]);
-        for (var n = 0u; n < quad.count; n++) {
-            codes[skipped + n] = code(key(quad, head, n, d), scales[d / 32u * 8u + 2u * n]);
+        for (var n = 0u; n < range.count; n++) {
+            codes[skipped + n] = code(key(range, head, n, d), scales[d / 32u * 8u + 2u * n]);
         }
         cache[to] = pack4xI8(codes);
         if d % 4u == 0u {
-            for (var n = 0u; n < quad.count; n++) {
+            for (var n = 0u; n < range.count; n++) {
                 let scale = scales[d / 32u * 8u + 2u * n + 1u];
                 let four = vec4(
-                    code(value(quad, head, n, d), scale), code(value(quad, head, n, d + 1u), scale),
-                    code(value(quad, head, n, d + 2u), scale), code(value(quad, head, n, d + 3u), scale),
+                    code(value(range, head, n, d), scale), code(value(range, head, n, d + 1u), scale),
+                    code(value(range, head, n, d + 2u), scale), code(value(range, head, n, d + 3u), scale),
                 );
                 cache[values + (first + skipped + n) * {{cache.dim // 4}}u + d / 4u] = pack4xI8(four);
             }
         }
         if d % 32u == 0u {
-            append_scales(page, head, first, skipped, quad.count, d / 32u);
+            append_scales(page, head, first, skipped, range.count, d / 32u);
         }
         {% endif %}
     }

@@ -1,8 +1,8 @@
-// Finds the largest of a row of logits. Of equal logits it is the one with the lowest id; if a logit
-// is NaN, the result is NONE.
+// Finds the largest of a row of logits. Of equal logits it is the one with the lowest id; if a
+// logit is NaN, the result is NONE.
 //
-// Each workgroup of the first dispatch candidates the largest of its share of the logits. A second
-// dispatch candidates the largest of their results.
+// Each workgroup of the first dispatch finds the largest of its share of the logits. A second
+// dispatch finds the largest of their results.
 //
 // Parameters (`Argmax`):
 //   workgroup: u32 - invocations of a workgroup

@@ -1,21 +1,22 @@
-// Merges the partials that `attention_step.wgsl` leaves of each split of a token's positions.
+// Merges the partial results that `attention_step.wgsl` writes for each split of a token's
+// positions.
 //
 // Parameters (`AttentionCombine`):
-//   workgroup: u32 - invocations of a workgroup, which has a head of a token
-//   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
-//   heads: u32 - query heads
+//   workgroup: u32 - invocations of a workgroup, which computes a head of a token
+//   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
+//   heads: u32 - number of query heads
 //   head_dim: u32 - elements of a head
-//   dim: u32 - elements of a head in the partials, a multiple of 16
-//   window: u32? - positions that a token sees, if not all up to its own
+//   dim: u32 - elements of a head in the partial results, a multiple of 16
+//   window: u32? - sliding-window size in positions, if there is a window
 //   split: u32 - positions of a split
-//   groups: u32 - partials that are summed side by side
-//   at_once: u32 - partials that an invocation reads ahead
+//   groups: u32 - partial results that are summed at the same time
+//   at_once: u32 - partial results that an invocation reads ahead
 //   records: Records - the tokens' records
 //   output: AttentionOutput - the result
 //
 // Buffers:
-//   partials: f32 - for each split and head its maximum, its total, and its sums, `[tokens, splits,
-//     heads, dim + 2]`
+//   partials: f32 - for each split and head the maximum score, the sum of the weights, and the
+//     weighted sum of the values, `[tokens, splits, heads, dim + 2]`
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
 
@@ -36,7 +37,7 @@ fn partial_at(first: u32, split: u32) -> u32 {
     return first + split * {{heads * (dim + 2)}}u;
 }
 
-{# The maximum and the total of all splits: each subgroup finds them for itself, so that none waits for another. #}
+{# The maximum and the total of all splits. Every subgroup computes them, which saves a barrier. #}
 {% set maximum = "subgroupMax(most)" if subgroup else "workgroup_max(most, at)" %}
 {% set sum_of_total = "subgroupAdd(total)" if subgroup else "workgroup_sum(total, at)" %}
 {% set own = "lane" if subgroup else "index" %}
@@ -49,14 +50,14 @@ fn partial_at(first: u32, split: u32) -> u32 {
     let token = group.y;
     let length = step[{{records.at}}u + token * {{records.words}}u + TOKEN_POSITION] + 1u;
     {% if window %}
-    // The token does not see splits before this.
+    // The first split that the attention window reaches.
     let sight = (max(length, {{window}}u) - {{window}}u) / {{split}}u;
     {% endif %}
     let splits = (length + {{split - 1}}u) / {{split}}u{{ " - sight" if window }};
     let first_split = token * step[SPLITS]{{ " + sight" if window }};
     let first = (first_split * {{heads}}u + head) * {{dim + 2}}u;
-    // Several invocations sum a share of the splits each for every element. The first parts are on
-    // their way from now on.
+    // Several invocations each sum a share of the splits for every element. Loading of the first
+    // partial results starts here.
     let d = index % {{dim}}u;
     let group_of = index / {{dim}}u;
     {% for j in range(at_once) %}

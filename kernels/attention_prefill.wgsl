@@ -1,19 +1,20 @@
-// Causal attention of many tokens over the paged cache, page by page with running maxima and sums,
-// in f32.
+// Computes causal attention of more than 16 tokens over the paged cache in f32, page by page, with
+// running maxima and sums (online softmax).
 //
-// Workgroup (i, h) has query head h of block i: up to `block` consecutive tokens of one sequence.
-// Its invocations form 16 columns: each has `block * 16 / threads` tokens, four positions of a page
-// and every sixteenth four elements of the result. Queries, keys and values come straight from
-// memory, where the device's caches serve the many readers: little workgroup memory lets many
-// workgroups run side by side.
+// Workgroup (i, h) computes query head h of block i: up to `block` consecutive tokens of one
+// sequence. Its invocations form 16 columns. Each computes `block * 16 / threads` tokens, four
+// positions of a page, and every sixteenth vector of four elements of the result. Queries, keys and
+// values are read from global memory through the device's caches: with little workgroup memory,
+// more workgroups run at the same time.
 //
 // Parameters (`AttentionPrefill`):
 //   threads: u32 - invocations of a workgroup, a multiple of 16
 //   block: u32 - tokens of a block
-//   query_blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the blocks
+//   query_blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the
+//     blocks
 //   cache: PagedCache - the layer's cache
-//   heads: u32 - query heads
-//   scores: ScoreParams - what becomes of scores
+//   heads: u32 - number of query heads
+//   scores: ScoreParams - the operations on scores
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
 //
@@ -39,23 +40,23 @@ const LOWEST = -1e30;
 {% endif %}
 {{ seen(scores.window) }}
 {% if cache.format == "f32" %}
-// Four neighbors, the first being element `at` of the page.
+// Returns four consecutive elements of the page, from element `at` on.
 fn four(page: u32, at: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(kv[page * {{page_size // 4}}u + at / 4u]);
 }
 {% elif cache.format == "f16" %}
-// Four neighbors, the first being element `at` of the page.
+// Returns four consecutive elements of the page, from element `at` on.
 fn four(page: u32, at: u32) -> vec4<f32> {
     let words = kv[page * {{page_size // 4}}u + at / 4u];
     return vec4(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 {% else %}
-// Four neighboring codes, the first being that of element `at` of the page.
+// Returns four consecutive int8 elements of the page, from element `at` on.
 fn four(page: u32, at: u32) -> vec4<f32> {
     return vec4<f32>(unpack4xI8(kv[page * {{page_size // 128 * 34}}u + at / 4u]));
 }
 
-// Two neighboring scales; `i` is even.
+// Returns two consecutive scales from an even `i` on.
 fn scales(page: u32, i: u32) -> vec2<f32> {
     return unpack2x16float(kv[page * {{page_size // 128 * 34}}u + {{page_size // 4}}u + i / 2u]);
 }
@@ -134,7 +135,7 @@ fn main(
         {% for r in range(rows) %}
         var score{{r}} = vec4(0.0);
         {% endfor %}
-        // Eight elements at a time keep more loads under way than four.
+        // Eight elements at a time have more outstanding loads than four.
         for (var d = 0u; d < {{cache.dim}}u; d += 8u) {
             {% for i in range(8) %}
             let key{{i}} = keys(page, kv_head, d + {{i}}u, 4u * column);
@@ -185,8 +186,8 @@ fn main(
         {% endfor %}
         workgroupBarrier();
 
-        // Beyond the end the last position once more: its weight is 0, but memory there may hold
-        // NaN.
+        // For positions past the end the last one is read again: their weight is 0, but memory
+        // there can contain NaN.
         let last_position = min(64u, end - start) - 1u;
         for (var f = 0u; f <= last_position / 4u; f++) {
             {% for j in range(held) %}{% for i in range(4) %}

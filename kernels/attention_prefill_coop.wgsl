@@ -1,18 +1,20 @@
-// Causal attention of many tokens over the paged cache, `tile` positions at a time with running
-// maxima and sums, with cooperative matrices: f16 in, f32 sums.
+// Computes causal attention of more than 16 tokens over the paged cache on matrix units
+// (cooperative matrices of f16 with f32 sums), `tile` positions at a time, with running maxima and
+// sums.
 //
-// Workgroup (i, h) has query head h of block i: up to `block` consecutive tokens of one sequence. A
-// subgroup has 16 of them. The lanes that share a token take turns at fours of its scores and of
-// its result.
+// Workgroup (i, h) computes query head h of block i: up to `block` consecutive tokens of one
+// sequence, 16 for each subgroup. The lanes that share a token take turns at vectors of four of its
+// scores and of its result.
 //
 // Parameters (`AttentionPrefillCoop`):
 //   block: u32 - tokens of a block
 //   tile: u32 - positions that are attended to at a time
 //   subgroup_size: u32 - invocations of a subgroup
-//   query_blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the blocks
+//   query_blocks_at: u32 - the first word, in the step's buffer, of the `PositionRange`s of the
+//     blocks
 //   cache: PagedCache - the layer's cache, of f16
-//   heads: u32 - query heads
-//   scores: ScoreParams - what becomes of scores
+//   heads: u32 - number of query heads
+//   scores: ScoreParams - the operations on scores
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
 //
@@ -53,7 +55,7 @@ const SCALE = {{scores.log2_scale}};
 
 // The queries, then in turn the keys and the values of a tile.
 var<workgroup> tile: array<vec4<f16>, {{staged}}>;
-// Each token's scores, then in turn parts of its result.
+// Each token's scores, and after them parts of its result, in turn.
 var<workgroup> sums: array<vec4<f32>, {{block * (tile_quads + 2)}}>;
 // The weight of each position for each token.
 var<workgroup> weights: array<vec4<f16>, {{block * (tile_quads + 2)}}>;
@@ -108,11 +110,12 @@ fn main(
         {% endfor %}
         workgroupBarrier();
 
-        // The values are on their way while the keys are multiplied, and the next keys while the
-        // values are.
+        // The values are loaded while the keys are multiplied, and the next keys while the values
+        // are multiplied.
         let value_at = step[pages + start / 64u * {{cache.tables}}u] * {{page_size // 4}}u
             + values + start % 64u * {{quads}}u;
-        // Beyond the end the last value once more: its weight is 0, but memory there may hold NaN.
+        // For positions past the end the last value is read again: their weight is 0, but memory
+        // there can contain NaN.
         let last_value = min({{tile}}u, end - start) * {{quads}}u - 1u;
         {% for l in range(loads) %}
         next{{l}} = kv[value_at + min(i{{l}}, last_value)];

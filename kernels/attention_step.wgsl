@@ -1,39 +1,39 @@
-// Attention of single tokens over the cache.
+// Computes attention of single tokens over the cache.
 //
 // A workgroup attends to a split of up to `shape.split` positions, with `shape.lanes` query heads
-// that share a key-value head. First each invocation scores the positions of one word of keys,
-// which lie element by element and so need no sums across invocations; then the values of the split
-// are summed, an invocation for each word of elements. The parts of sequences of more than one
-// split are joined by `attention_combine.wgsl`.
+// that share a key-value head. First each invocation scores the positions of one word of keys. Keys
+// are stored element by element, so this needs no sums across invocations. Then the values of the
+// split are summed, with an invocation for each word of elements. If a sequence has more than one
+// split, `attention_combine.wgsl` merges the partial results.
 //
-// With `new`, the token's own key and value are not in the cache yet: the workgroup of the last
+// With `new`, the token's own key and value are not in the cache yet, and the workgroup of the last
 // split appends them.
 //
 // Parameters (`AttentionStep`):
-//   shape: StepShape - how the work is divided
+//   shape: StepShape - the division of the work
 //   shape.workgroup: u32 - invocations of a workgroup
-//   shape.split: u32 - positions of a workgroup
+//   shape.split: u32 - largest number of positions that a workgroup attends to
 //   shape.group_heads: u32 - query heads that share a key-value head
 //   shape.lanes: u32 - query heads of a workgroup: 1, 2 or 4
 //   shape.chunks: u32 - workgroups of a key-value head's query heads
-//   shape.words_at_once: u32 - words of a value that the invocations of a position have at a time
-//   shape.groups: u32 - positions whose values are read side by side, a power of two
+//   shape.words_at_once: u32 - words of a value that are read at a time, by an invocation each
+//   shape.groups: u32 - positions whose values are read at the same time, a power of two
 //   shape.keys_at_once: u32 - words of keys that an invocation reads ahead
 //   shape.values_at_once: u32 - words of values that an invocation reads ahead, for each of its
 //     words of a position
-//   shape.fewest_words: u32 - words of keys that invocations are divided among at least, a power of
-//     two
-//   shape.shared: u32 - elements of the workgroup's memory for parts of scores, weights and parts
-//     of sums
-//   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
+//   shape.fewest_words: u32 - smallest number of words of keys among which invocations are divided,
+//     a power of two
+//   shape.shared: u32 - elements of the workgroup's memory for partial scores, weights and partial
+//     sums, in turn
+//   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
 //   cache: PagedCache - the layer's cache
-//   heads: u32 - query heads
-//   scores: ScoreParams - what becomes of scores
+//   heads: u32 - number of query heads
+//   scores: ScoreParams - the operations on scores
 //   records: Records - the tokens' records
 //   tables_at: u32 - the first word, in the step's buffer, of its page tables
 //   q: Strided - the queries, `[tokens, heads, head_dim]`; before norm and rotation if there is
 //     `new`
-//   output: AttentionOutput? - the result, if a workgroup has all positions of a token
+//   output: AttentionOutput? - the result, if a workgroup attends to all positions of a token
 //   new: NewToken? - the tokens' own keys and values, if the kernel appends them
 //   new.k: Strided - the keys before norm and rotation, `[tokens, kv_heads, head_dim]`
 //   new.v: Strided - the values, `[tokens, kv_heads, head_dim]`
@@ -47,8 +47,8 @@
 //   cache: u32, written by some - the layer's pages
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
-//   partials: f32, written - for each split and head its maximum, its total, and its sums, `[tokens,
-//     splits, heads, dim + 2]`
+//   partials: f32, written - for each split and head the maximum score, the sum of the weights, and
+//     the weighted sum of the values, `[tokens, splits, heads, dim + 2]`
 //   k: f32
 //   v: f32
 //   q_norm: f32 - the weights of the queries' norm, `[head_dim]`
@@ -64,11 +64,11 @@
 {% set dim = cache.dim %}
 {% set head_dim = cache.head_dim %}
 {% set per_word = cache.per_word %}
-{# Words of a position's value, how often its invocations go through some of them, words of a head in a page. #}
+{# Words of a value, rounds in which its invocations read it, and words of a head in a page. #}
 {% set words = dim // per_word %}
 {% set passes = (words + shape.words_at_once - 1) // shape.words_at_once %}
 {% set head_words = 64 * words %}
-{# Stands for the score of a position that is not seen: below every score, but finite. #}
+{# The score of a position that is masked: below every score, but finite. #}
 {% set lowest = "-3.0e38f" %}
 {% include "shared/bindings" %}
 
@@ -105,7 +105,7 @@ var<workgroup> own_score: Heads;
 {% endif %}
 
 {% set batch = shape.groups * shape.values_at_once %}
-{# Reads the values of a batch of positions; beyond the last position its own once more. #}
+{# Reads the values of a batch of positions; for positions past the last, the last value again. #}
 {% macro read_values(start) %}
     if {{start}} + {{batch}}u <= old {
         {% for page in range((batch + 63) // 64) %}
@@ -134,7 +134,7 @@ var<workgroup> own_score: Heads;
     let token = group.z;
     let record = {{records.at}}u + token * {{records.words}}u;
     let length = step[record + TOKEN_POSITION] + 1u;
-    // The first token's page table begins where all do, so it need not be waited for.
+    // The first token's page table is the first one, so its start is known without a load.
     var pages = {{tables_at + cache.table}}u;
     if token > 0u {
         pages = step[record + TOKEN_PAGE_TABLE] + {{cache.table}}u;
@@ -144,7 +144,7 @@ var<workgroup> own_score: Heads;
         return;
     }
     {% if scores.window %}
-    // The token does not see positions before this.
+    // The first position in the attention window.
     let sight = max(length, {{scores.window}}u) - {{scores.window}}u;
     if base + {{shape.split}}u <= sight {
         return;
@@ -164,7 +164,8 @@ var<workgroup> own_score: Heads;
     {% endif %}
 
     {% if new %}
-    // Asked for now, needed later: the words of the cache that get the token's own key.
+    // Loading of the cache's words that receive the token's own key starts here; they are used
+    // later.
     let position_now = length - 1u;
     let page_now = step[pages + position_now / 64u * {{cache.tables}}u] * {{cache.page_words}}u;
     let keys_now = page_now + kv_head * {{head_words}}u + position_now % 64u / {{per_word}}u;
@@ -173,8 +174,8 @@ var<workgroup> own_score: Heads;
         page_starts[index] = step[pages + (base / 64u + index) * {{cache.tables}}u] * {{cache.page_words}}u;
     }
 
-    // For scores an invocation has one word of keys and some of the elements: the fewer words, the
-    // more share one.
+    // For scores an invocation has one word of keys and some of the elements. With fewer words,
+    // more invocations share one.
     let words_of_keys = (end + {{per_word - 1}}u) / {{per_word}}u;
     let words_now = max(1u << (32u - countLeadingZeros(words_of_keys - 1u)), {{shape.fewest_words}}u);
     let parts_now = {{shape.workgroup}}u / words_now;
@@ -189,7 +190,7 @@ var<workgroup> own_score: Heads;
     {% endfor %}
     let values_at = ({{cache.kv_heads}}u + kv_head) * {{head_words}}u;
     let last_old = max(old, 1u) - 1u;
-    // The first keys are on their way while the queries are made.
+    // The first keys are loaded while the queries are computed.
     let own_page = step[pages + (base / 64u + min(position, end - 1u) / 64u) * {{cache.tables}}u];
     let own_keys = own_page * {{cache.page_words}}u + kv_head * {{head_words}}u + position % 64u / {{per_word}}u;
     {% for j in range(shape.keys_at_once) %}

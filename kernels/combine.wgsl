@@ -1,10 +1,10 @@
-// Adds up what a row's experts made of it: y[row] = sum over i of weight[row, i] *
+// Sums the results of a row's experts: y[row] = sum over i of weight[row, i] *
 // results[slot_of[row, i]].
 //
 // Parameters (`Combine`):
-//   workgroup: u32 - invocations of a workgroup, each with a column
+//   workgroup: u32 - invocations of a workgroup, each of which computes a column
 //   width: u32 - columns of a row
-//   top_k: u32 - experts of a row, at most
+//   top_k: u32 - largest number of active experts of a row
 //   results: Strided - the experts' results, `[slots, width]`
 //   y: Strided - the sums, `[rows, width]`
 //

@@ -1,20 +1,20 @@
 // Applies a function to each element: y[row, column] = op(a[row, column], b[row, column]).
 //
 // Parameters (`ElementKernel`):
-//   workgroup: u32 - invocations of a workgroup, each with a column
+//   workgroup: u32 - invocations of a workgroup, each of which computes a column
 //   width: u32 - columns of a row of `y`
 //   op: ElementOp - the function
 //   op.kind: str - "copy", "binary", "activate", "soft_cap" or "slice"
 //   op.operator: Operator - "+", "*" or "/" ("binary")
 //   op.b: SecondOperand - the second operand ("binary")
-//   op.b.kind: str - "rows" of the same number, one "row" for all rows, or one "number" for all
-//     elements
+//   op.b.kind: str - "rows": a row for each row of `a`; "row": one row for all rows; "number": one
+//     number for all elements
 //   op.b.stride: u32 - elements from row to row of `b` ("rows")
 //   op.function: Function - the activation ("activate")
 //   op.cap: SoftCap - the cap ("soft_cap")
-//   op.first: u32 - the first column that is taken ("slice")
-//   op.len: u32 - columns that are taken together ("slice")
-//   op.every: u32 - columns from one such group to the next ("slice")
+//   op.first: u32 - the first column that is copied ("slice")
+//   op.len: u32 - columns of a copied group ("slice")
+//   op.every: u32 - columns from the start of a group to the start of the next ("slice")
 //   a: Strided? - the first operand, `[rows, columns]`; none if it is `y` itself
 //   y: Strided - the result, `[rows, width]`
 //

@@ -1,14 +1,14 @@
-// The gated delta rule over the tokens of a run, token by token.
+// Computes the gated delta rule token by token.
 //
-// A workgroup has some columns of a head's state in registers from the first token to the last,
-// each of them spread over `lanes` invocations.
+// A workgroup keeps some columns of a head's state in registers from the first token of a run to
+// the last. Each column is spread over `lanes` invocations.
 //
 // Parameters (`GatedDeltaKernel`):
 //   workgroup: u32 - invocations of a workgroup
 //   lanes: u32 - invocations that share a column of the state
-//   after_long: bool - whether other kernels have the long runs, which come first
-//   shuffles: bool - whether the invocations of a column are in one subgroup, and exchange values
-//     within it
+//   after_long: bool - whether this kernel skips the long runs, which come first
+//   shuffles: bool - whether the invocations of a column are in one subgroup, whose operations they
+//     use
 //   delta: Delta - the rule
 //   runs: RunTable - the runs
 //   state: u32 - elements of a state, `[value_heads, head_dim, head_dim]`
@@ -64,7 +64,7 @@ fn main(
     let first = step[run + RUN_FIRST_TOKEN];
     let tokens = step[run + RUN_TOKENS];
     let before = step[run + RUN_STATE_BEFORE];
-    // A column's elements lie together.
+    // A column's elements are contiguous.
     let place = (head * {{delta.head_dim}}u + column) * {{delta.head_dim // 4}}u + slice;
     {% for i in quads %}
     var s{{i}} = vec4(0.0);
@@ -91,8 +91,7 @@ fn main(
         let value = next_value;
         let open = next_alpha + shift;
         let strength = 1.0 / (1.0 + exp(-next_beta));
-        // The next token's operands are on their way meanwhile; after the last token its own once
-        // more.
+        // The next token's operands are loaded meanwhile; after the last token its own again.
         let next = min(row + 1u, first + tokens - 1u);
         {{ read_operands("next", "") }}
         // Products of key and query with themselves, each other and the state before the token.

@@ -1,18 +1,22 @@
-// Makes, for all chunks, the matrices by which the tokens of a chunk act on each other in the gated
-// delta rule, whatever the state before them. A workgroup has a head of a chunk.
+// Computes, for all chunks, the matrices with which the tokens of a chunk affect each other in the
+// gated delta rule. They do not depend on the state before the chunk. A workgroup computes a head
+// of a chunk.
 //
-// With decays d, strengths b, and kept(t, s) = the product of d of tokens s + 1 to t, the values
-// that tokens add are u = b (v - kept(t) k state - sum over s < t of kept(t, s) (k_t k_s) u_s), or
-// u = solved b (v - kept(t) k state), where solved is the inverse of 1 + that matrix of products.
-// What tokens read is kept(t) q state + products u, with kept(t, s) (q_t k_s). In `mixes` a token
-// has a row of what its key adds to the state for each v - kept k state of the chunk, and a row of
-// what its query reads of each; then the factors of its key and its query before the state, and
-// what is kept of that.
+// Notation: token t has the decay d_t, the strength b_t, the key k_t, the query q_t and the value
+// v_t. kept(t, s) is the product of the decays of tokens s + 1 to t, and kept(t) the product of all
+// decays of the chunk up to t. S is the state before the chunk. Token t adds u_t = b_t (v_t -
+// kept(t) k_t S - sum over s < t of kept(t, s) (k_t k_s) u_s), so u = solved b (v - kept k S), where
+// solved is the inverse of the unit lower triangular matrix with b_t kept(t, s) (k_t k_s) below the
+// diagonal. The result of token t is kept(t) q_t S + sum over s <= t of kept(t, s) (q_t k_s) u_s.
+//
+// `mixes` has for each token: a row of the coefficients of v_s - kept(s) k_s S in the update of the
+// state along its key, a row of their coefficients in its result, the factors of its key and of its
+// query before S, and kept(t).
 //
 // Parameters (`GatedDeltaChunks`):
 //   chunk: ChunkShape - the sizes
 //   chunk.workgroup: u32 - invocations of a workgroup
-//   chunk.tokens: u32 - tokens of a chunk, at most
+//   chunk.tokens: u32 - largest number of tokens in a chunk
 //   chunk.depth: u32 - elements of a head's keys and queries that are in a workgroup's memory at a
 //     time
 //   chunk.mix_words: u32 - words of a token and head in `mixes`
@@ -48,7 +52,7 @@ var<workgroup> strengths: array<f32, {{chunk_tokens}}>;
 var<workgroup> key_scales: array<f32, {{chunk_tokens}}>;
 var<workgroup> query_scales: array<f32, {{chunk_tokens}}>;
 
-// Where four elements of a row of the tile lie: neighboring rows start in different banks.
+// The place of four elements of a row of the tile: neighboring rows start in different banks.
 fn place(row: u32, quad: u32) -> u32 {
     return row * {{quads}}u + (quad ^ (row % {{quads}}u));
 }
@@ -93,7 +97,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         tile[place(row{{l}}, thread % {{quads}}u)] = next{{l}};
         {% endfor %}
         workgroupBarrier();
-        // The next slice is on its way meanwhile; after the last slice itself once more.
+        // The next slice is loaded meanwhile; after the last slice the same again.
         {{ read_slice("min(slice + 1u, " ~ (delta.head_dim // chunk.depth - 1) ~ "u)") }}
         for (var four = 0u; four < {{quads}}u; four += 4u) {
             {% for quad in range(4) %}
@@ -122,7 +126,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let gates = (first + min(thread, tokens - 1u)) * {{delta.gate_stride}}u + head;
         let open = alpha[gates] + dt[head];
         let softplus = max(open, 0.0) + log(1.0 + exp(-abs(open)));
-        // Tokens beyond the chunk's end leave the state as it is.
+        // Tokens past the chunk's end do not change the state.
         decays[thread] = select(1.0, exp(a[head] * softplus), thread < tokens);
         strengths[thread] = select(0.0, 1.0 / (1.0 + exp(-beta[gates])), thread < tokens);
         key_scales[thread] = inverseSqrt(dot(squares, vec4(1.0)) + {{delta.eps}});

@@ -1,15 +1,15 @@
-// The gated delta rule over the chunks of a run, each as a few products of matrices:
-// `gated_delta_chunks.wgsl` has made the matrices by which the tokens of a chunk act on each other.
-// A workgroup has some columns of a head's state in its memory from the first chunk to the last.
+// Computes the gated delta rule chunk by chunk, with products of the matrices that
+// `gated_delta_chunks.wgsl` has computed. A workgroup keeps some columns of a head's state in its
+// memory from the first chunk of a run to the last.
 //
 // Parameters (`GatedDeltaPass`):
 //   chunk: ChunkShape - the sizes
 //   chunk.workgroup: u32 - invocations of a workgroup
-//   chunk.tokens: u32 - tokens of a chunk, at most
+//   chunk.tokens: u32 - largest number of tokens in a chunk
 //   chunk.depth: u32 - elements of a head's keys and queries that are in a workgroup's memory at a
 //     time
 //   chunk.mix_words: u32 - words of a token and head in `mixes`
-//   columns: u32 - columns of a state that a workgroup has
+//   columns: u32 - columns of the state that a workgroup updates
 //   delta: Delta - the rule
 //   runs: RunTable - the runs
 //   state: u32 - elements of a state, `[value_heads, head_dim, head_dim]`
@@ -42,7 +42,7 @@ var<workgroup> tile: array<vec4<f32>, {{[2 * chunk_tokens * quads, swap] | max}}
 // The matrices of the chunk: towards the state and towards the result.
 var<workgroup> mix: array<vec4<f32>, {{2 * chunk_tokens * chunk_quads}}>;
 
-// Where four elements lie: neighboring rows or columns start in different banks.
+// The place of four elements: neighboring rows or columns start in different banks.
 fn state_place(column: u32, quad: u32) -> u32 {
     return column * {{head_quads}}u + (quad ^ (column % {{banks}}u));
 }
@@ -69,7 +69,7 @@ fn chunk_place(column: u32, quad: u32) -> u32 {
     {% endfor %}
 {% endmacro %}
 
-{# Reads a slice of the keys and queries of a chunk, whose first token and number of tokens `begin` and `tokens` are. #}
+{# Reads a slice of the keys and queries of a chunk of `tokens` tokens, the first being `begin`. #}
 {% macro read_slice(slice, begin, tokens, var="") %}
     {% for l in range(loads) %}
     {{var}}next{{l}} = qkv[
@@ -88,7 +88,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let run_tokens = step[run + RUN_TOKENS];
     let before = step[run + RUN_STATE_BEFORE];
     {{ read_checkpoints(runs) }}
-    // A column's elements lie together.
+    // A column's elements are contiguous.
     let place = (head * {{delta.head_dim}}u + first_column) * {{head_quads}}u;
     for (var item = thread; item < {{columns * head_quads}}u; item += {{chunk.workgroup}}u) {
         var old = vec4(0.0);
@@ -126,7 +126,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let factors = mixes[(row * {{delta.value_heads}}u + head) * {{chunk.mix_words // 4}}u + {{2 * chunk_quads}}u];
         let last = ((first + end - 1u) * {{delta.value_heads}}u + head) * {{chunk.mix_words // 4}}u;
         let remains = mixes[last + {{2 * chunk_quads}}u].z;
-        // Beyond the end the last chunk once more.
+        // After the last chunk, the same chunk again.
         let next_chunk = select(chunk, chunk + {{runs.chunk_words}}u, end < run_tokens);
         let next_begin = step[next_chunk + CHUNK_FIRST_TOKEN];
         let next_tokens = step[next_chunk + CHUNK_TOKENS];
@@ -142,7 +142,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             tile[tile_place(row{{l}}, thread % {{quads}}u)] = next{{l}};
             {% endfor %}
             workgroupBarrier();
-            // The next slice is on its way meanwhile, or the next chunk's first.
+            // The next slice, or the first slice of the next chunk, is loaded meanwhile.
             if slice < {{delta.head_dim // chunk.depth - 1}}u {
                 {{ read_slice("(slice + 1u)", "begin", "tokens") }}
             } else {
@@ -167,8 +167,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             }
         }
 
-        // The differences of values from what the state gives for their keys, shared among the
-        // tokens.
+        // The differences between the values and the state's values for their keys, which all
+        // tokens read.
         workgroupBarrier();
         {% for c in range(2) %}
         tile[chunk_place(column + {{c * half}}u, t / 4u)][t % 4u] =
@@ -189,7 +189,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             {% endfor %}
         }
         {% for c in range(2) %}
-        // Tokens beyond the chunk's end add 0.
+        // Tokens past the chunk's end add 0.
         tile[{{swap // 2}}u + chunk_place(column + {{c * half}}u, t / 4u)][t % 4u] =
             select(0.0, dot(added{{c}}, vec4(1.0)), t < tokens);
         if t < tokens {

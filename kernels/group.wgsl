@@ -1,10 +1,10 @@
-// Gives each (row, expert) of a list a slot, expert by expert, and cuts the slots into tiles of one
-// expert each.
+// Assigns a slot to each (row, expert) of a list, expert by expert, and divides the slots into
+// tiles of one expert each.
 //
 // Parameters (`GroupKernel`):
-//   workgroup: u32 - invocations of the one workgroup
-//   experts: u32 - experts of the layer
-//   top_k: u32 - experts of a row, at most
+//   workgroup: u32 - invocations of the only workgroup
+//   experts: u32 - number of experts in the layer
+//   top_k: u32 - largest number of active experts of a row
 //   tile: u32 - slots of a tile
 //   rows: RowCount - "tokens" or "outputs": the number of rows
 //

@@ -1,8 +1,8 @@
-// Norms heads, rotates them, or both: a workgroup for each head of each token.
+// Norms heads, rotates them, or both. A workgroup computes a head of a token.
 //
 // Parameters (`Heads`):
 //   workgroup: u32 - invocations of a workgroup
-//   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
+//   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
 //   head_dim: u32 - elements of a head
 //   x: Strided? - the heads, `[tokens, heads, head_dim]`; none if they are `y` itself
 //   y: Strided - the result, `[tokens, heads, head_dim]`

@@ -1,21 +1,20 @@
-// Products of many rows, y[t, n] = sum over k of x[t, k] w[n, k], with cooperative matrices: f16
-// in, f32 sums.
+// Computes products of more than 16 rows, y[t, n] = sum over k of x[t, k] w[n, k], on matrix units
+// (cooperative matrices of f16 with f32 sums).
 //
-// One dispatch serves every matrix that reads the same x: each is a part. Workgroup (i, j) makes
-// tile j of the rows w for tile i of the rows x: neighbors share the weights, which are decoded
-// once a workgroup. With experts the tiles are listed, and rows are slots, which read their token's
-// row x or their own.
+// One dispatch computes the products of one x with several matrices, each of which is a part.
+// Workgroup (i, j) computes tile j of the rows w for tile i of the rows x, and decodes its weights
+// once. With experts the rows of the result are slots, and `tiles` lists their tiles.
 //
 // Parameters (`MatMulCoop`):
 //   product: TiledProduct - the product
-//   patch: SubgroupTile - what a subgroup has of the tile
+//   patch: SubgroupTile - the part of the tile that a subgroup computes
 //   patch.tokens: u32 - rows x, a multiple of 16
 //   patch.rows: u32 - rows w, a multiple of 16
 //   subgroup_size: u32 - invocations of a subgroup
 //
 // Buffers:
 //   x: vec4<f16>
-//   x_scale: f32 - the factor of each row x
+//   x_scale: f32 - the scale of each row x
 //   tiles: vec4<u32> - for each tile its expert, or NONE, its first slot, the slot after its last,
 //     0
 //   token_of: u32 - the token of each slot
@@ -99,7 +98,7 @@ fn product{{n}}(
         {% endfor %}
         workgroupBarrier();
 
-        // The next tile is on its way while this one is multiplied; the last is fetched twice.
+        // The next tile is loaded while this one is multiplied; the last tile is loaded twice.
         let next = min(k, {{product.columns - tile.columns}}u);
         {% for l in range(x_loads) %}
         x{{l}} = x[x_at{{l}} + next / 4u];

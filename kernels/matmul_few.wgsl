@@ -1,53 +1,53 @@
-// Products of few rows with packed matrices, y[t, n] = sum over k of x[t, k] w[n, k], at the speed
-// of memory.
+// Computes products of up to 16 rows with packed matrices, y[t, n] = sum over k of x[t, k] w[n, k].
+// The speed of memory limits them.
 //
 // A team of `shape.team` invocations multiplies `shape.rows` rows w at a time with up to `tokens`
-// rows x. Matrices of codes meet rows of int8 (`shared/q8.wgsl`), matrices of floats meet rows of
-// f32. The rows x may lack the division of a norm: they come multiplied by its weights, and the
-// products are divided by the root of the mean square.
+// rows x. Quantized matrices are multiplied with rows of int8 (`shared/q8.wgsl`), float matrices
+// with rows of f32. Rows x with a pending norm are multiplied by its weights already; the kernel
+// divides their products by the root mean square.
 //
-// With experts, a matrix is a stack of all experts' matrices, and a slot is one expert of one
-// row x. Gate and up make a row of the result for each slot; down adds the slots of a row up, times
-// their weights.
+// With experts, a matrix is the stack of all experts' matrices, and a slot is one active expert of
+// a row x. The product with gate and up has a row of the result for each slot; the product with
+// down sums the slots of a row, times their weights.
 //
 // Parameters (`MatMulFew`):
-//   shape: GemvShape - how the work is divided
+//   shape: GemvShape - the division of the work
 //   shape.team: u32 - invocations that share a row w
-//   shape.rows: u32 - rows w that a team has at a time
-//   shape.passes: u32 - how often a team takes as many
+//   shape.rows: u32 - rows w that a team computes at a time
+//   shape.passes: u32 - number of times that a team computes `shape.rows` rows
 //   shape.unrolled: u32 - units of a row w that an invocation reads ahead
 //   shape.workgroup: u32 - invocations of a workgroup
-//   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
-//   tokens: u32 - rows x that are multiplied together
+//   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
+//   tokens: u32 - rows x that a workgroup multiplies
 //   rows: RowCount - "tokens" or "outputs": the number of rows x
 //   columns: u32 - elements of a row x
-//   x_q8: Q8Input? - the rows x as int8, if a matrix has codes
-//   x_q8.norm: PendingNorm? - the norm that the rows lack
+//   x_q8: Q8Input? - the rows x as int8, if a matrix is quantized
+//   x_q8.norm: PendingNorm? - the norm that is not complete in the rows
 //   x_q8.norm.eps: F32 - added to the mean square
 //   x_q8.norm.reciprocal: F32 - 1 / the elements of a row
 //   x_stride: u32 - elements from row to row of `x_f32`
 //   parts: GemvPart[] - the matrices w
 //   parts[].matrix: MatrixPlanes - the matrix
-//   parts[].rows: u32 - rows of the matrix, or of each expert's
-//   parts[].stack: ExpertStack? - where the rows of each expert lie
-//   parts[].first_block: u32 - the first workgroup that has rows of the part
-//   parts[].end_block: u32 - the workgroup after the last
-//   parts[].out_at: u32 - the first column of the result that the part makes
+//   parts[].rows: u32 - rows of the part, or of the matrix of each expert
+//   parts[].stack: ExpertStack? - the rows of each expert
+//   parts[].first_block: u32 - the first workgroup of the part
+//   parts[].end_block: u32 - the workgroup after the last of the part
+//   parts[].out_at: u32 - the first column of the result that the part computes
 //   parts[].out_stride: u32 - elements from row to row of the result
 //   parts[].out: BoundBuffer? - the result, if f32 is written
-//   finish: Finish - what is done with the products
-//   finish.kind: str - "store": they are the result; "add_in_place": they are added to `out0`;
-//     "add": they are added to `residual`; "glu": that of the first part is multiplied, after an
-//     activation, with that of the second
+//   finish: Finish - the last operation on the products
+//   finish.kind: str - "store": stores the products; "add_in_place": adds them to `out0`; "add":
+//     adds them to `residual`; "glu": multiplies the product of the first part, after an
+//     activation, with the product of the second
 //   finish.stride: u32 - elements from row to row of `residual` ("add")
 //   finish.function: Function - the activation ("glu")
-//   y_q8: Q8Output? - the result as int8; a workgroup then has 32 rows w
+//   y_q8: Q8Output? - the int8 result; a workgroup then computes 32 rows w
 //   y_q8.blocks: u32 - blocks of a row
 //   y_q8.norm: BoundBuffer? - the weights that the result is multiplied by
 //   experts: GemvExperts? - the experts
-//   experts.count: u32 - experts of the layer
-//   experts.top_k: u32 - experts of a row, at most
-//   experts.sums: bool - whether slots are added up
+//   experts.count: u32 - number of experts in the layer
+//   experts.top_k: u32 - largest number of active experts of a row
+//   experts.sums: bool - whether the slots of a row are summed
 //
 // Buffers:
 //   selected: vec2<u32> - the expert and the bits of its weight, `[rows, top_k]`

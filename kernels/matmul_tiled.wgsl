@@ -1,9 +1,10 @@
-// Products of many rows, y[t, n] = sum over k of x[t, k] w[n, k], in f32 on any adapter.
+// Computes products of more than 16 rows, y[t, n] = sum over k of x[t, k] w[n, k], in f32 on any
+// adapter.
 //
-// One dispatch serves every matrix that reads the same x: each is a part. Workgroup (i, j) makes
-// tile j of the rows w for tile i of the rows x. Its invocations form 16 columns: each makes
-// `tile.tokens * 16 / threads` tokens of `tile.rows / 16` rows. With experts the tiles are listed,
-// and rows are slots, which read their token's row x or their own.
+// One dispatch computes the products of one x with several matrices, each of which is a part.
+// Workgroup (i, j) computes tile j of the rows w for tile i of the rows x. Its invocations form 16
+// columns. Each computes `tile.tokens * 16 / threads` tokens of `tile.rows / 16` rows. With experts
+// the rows of the result are slots, and `tiles` lists their tiles.
 //
 // Parameters (`MatMulTiled`):
 //   product: TiledProduct - the product
@@ -33,7 +34,7 @@
 var<workgroup> x_tile: array<vec4<f32>, {{tile.tokens * 8}}>;
 var<workgroup> w_tile: array<vec4<f32>, {{tile.rows * 8}}>;
 
-// Where four columns of a row of a tile lie: neighboring rows start in different banks.
+// The place of four columns of a row of a tile: neighboring rows start in different banks.
 fn place(row: u32, quad: u32) -> u32 {
     return row * 8u + (quad ^ (row % 8u));
 }

@@ -1,15 +1,15 @@
-// Chooses the experts of each row, with their weights: those of the largest logits, or those whose
-// weight is not 0.
+// Selects the active experts of each row, with their weights: the experts with the largest logits,
+// or the experts whose weight is not 0.
 //
 // Parameters (`Route`):
-//   workgroup: u32 - invocations of a workgroup, which has a row
-//   experts: u32 - experts of the layer
-//   top_k: u32 - experts of a row, at most
-//   softmax: bool - whether `x` are logits, of which the largest go through a softmax, rather than
-//     weights
+//   workgroup: u32 - invocations of a workgroup, which computes a row
+//   experts: u32 - number of experts in the layer
+//   top_k: u32 - largest number of active experts of a row
+//   softmax: bool - whether `x` are logits, whose `top_k` largest become weights by a softmax,
+//     rather than weights
 //   x: Strided - the logits or weights, `[rows, experts]`
-//   selected: BoundBuffer? - the list of each row's experts, if it is wanted
-//   y: Strided? - the weights of all experts, `[rows, experts]`, if they are wanted
+//   selected: BoundBuffer? - the list of each row's experts, if it is written
+//   y: Strided? - the weights of all experts, `[rows, experts]`, if they are written
 //
 // Buffers:
 //   x: f32
@@ -32,11 +32,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         found[rank] = vec2(NONE, 0u);
     }
     workgroupBarrier();
-    // Each invocation counts what comes before its own numbers, so that none waits for another.
+    // Each invocation counts the numbers that precede its own, which needs no barriers.
     for (var e = index; e < {{experts}}u; e += {{workgroup}}u) {
         let own = numbers[e];
         {% if softmax %}
-        // NaN comes before all numbers, so that it is seen.
+        // NaN precedes all numbers, so that it reaches the result.
         var rank = 0u;
         for (var i = 0u; i < {{experts}}u; i++) {
             rank += u32(numbers[i] > own || (numbers[i] == own && i < e));

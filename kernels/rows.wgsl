@@ -1,12 +1,12 @@
-// Makes rows, norms them if asked to, and writes them in the forms that their readers want.
+// Computes rows, applies a norm if there is one, and writes the rows in one or several forms.
 //
-// A workgroup has a row. Its invocations take turns at blocks of 32 columns.
+// A workgroup computes a row. Its invocations take turns at blocks of 32 columns.
 //
 // Parameters (`RowsKernel`):
 //   workgroup: u32 - invocations of a workgroup
-//   subgroup: u32? - the least size of a subgroup, if invocations exchange values within one
+//   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
 //   width: u32 - elements of a row
-//   source: RowSource - how a row is made
+//   source: RowSource - the computation of a row
 //   source.kind: str - "copy", "select", "sum", "glu" or "embed"
 //   source.a: RowInput - the rows, or the first operand
 //   source.a.name: InputName - the buffer: "a", or the output that overwrites it
@@ -18,7 +18,8 @@
 //   source.function: Function - the activation of the first operand ("glu")
 //   source.table: MatrixPlanes - the table that ids are looked up in, `[vocabulary, width]`
 //     ("embed")
-//   source.ids: IdRange? - the ids that the table has, if other dispatches have the rest ("embed")
+//   source.ids: IdRange? - the ids of the rows in the table, if it is a part of the vocabulary
+//     ("embed")
 //   source.ids.first: u32 - the first id
 //   source.ids.end: u32 - the id after the last
 //   norm: Norm? - the norm of a row
@@ -95,7 +96,7 @@ fn four_of(row: u32, start: u32, column: u32) -> vec4<f32> {
     let row = group.x;
     {% if embeds %}
     {% if source.ids %}
-    // Other dispatches have the rest of the table.
+    // Other dispatches write the rows of the other parts of the table.
     if ids[row] < {{source.ids.first}}u || ids[row] >= {{source.ids.end}}u {
         return;
     }

@@ -1,14 +1,14 @@
-// A short convolution over the tokens of a run, then SiLU: y[t] = silu(sum over i of w[i] x[t + i +
-// 1 - taps]).
+// Computes a short convolution over the tokens of a run, then SiLU: y[t] = silu(sum over i of w[i]
+// x[t + i + 1 - taps]).
 //
-// An invocation has a channel, with the inputs that later tokens see in its registers. If chunks
-// are taken side by side, the run's first one alone reads and writes states.
+// An invocation computes a channel, and keeps the inputs of later tokens in registers. If chunks
+// are computed in parallel, only the first chunk of a run reads and writes states.
 //
 // Parameters (`ShortConv`):
-//   workgroup: u32 - invocations of a workgroup, each with a channel
-//   chunked: bool - whether a workgroup has a chunk of a run, rather than a run
-//   channels: u32 - channels
-//   taps: u32 - tokens that a result depends on: its own and those before it
+//   workgroup: u32 - invocations of a workgroup, each of which computes a channel
+//   chunked: bool - whether a workgroup computes a chunk of a run, rather than a whole run
+//   channels: u32 - number of channels
+//   taps: u32 - length of the convolution in tokens, including the result's own token
 //   at_once: u32 - tokens that an invocation reads ahead
 //   runs: RunTable - the runs
 //   state: u32 - elements of a state, `[taps - 1, channels]`
@@ -49,8 +49,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var x{{i}} = 0.0;
     {% endfor %}
     {% if chunked %}
-    // The state may be overwritten, so the invocation that does it makes all tokens that see the
-    // old one.
+    // The state can be overwritten, so the invocation that overwrites it computes all tokens that
+    // read the old state.
     let last_input = (first + tokens - 1u) * {{x.stride}}u + channel;
     if begin > 0u {
         {% for i in past %}
@@ -76,8 +76,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let first_start = 0u;
     {% endif %}
     for (var start = first_start; start < end; start += {{at_once}}u) {
-        // All loads first, so that they are under way together; beyond the end the last input once
-        // more.
+        // All loads come first, so that they are outstanding together; past the end the last input
+        // is read again.
         {% for j in range(at_once) %}
         let now{{j}} = x[(first + min(start + {{j}}u, tokens - 1u)) * {{x.stride}}u + channel];
         {% endfor %}

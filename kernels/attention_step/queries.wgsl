@@ -1,15 +1,15 @@
-// Makes the queries, and with `new` the token's own key; part of `attention_step.wgsl`, whose
-// parameters it reads.
+// Reads the queries, and with `new` norms and rotates them and the token's own key; part of
+// `attention_step.wgsl`, whose parameters it reads.
     {% if new %}
     let old_word = cache[keys_now + min(index, {{dim - 1}}u) * {{64 // per_word}}u];
     {% for n in range(per_word) %}
     let d_of_v{{n}} = min(index % {{words}}u * {{per_word}}u + {{n}}u, {{head_dim - 1}}u);
     let v{{n}} = v[token * {{new.v.stride}}u + kv_head * {{head_dim}}u + d_of_v{{n}}];
     {% endfor %}
-    // The token's own query and key: element `d`, and the one that it turns with.
+    // The token's own query and key: element `d`, and its partner in the rotation.
     let d = min(index, {{head_dim - 1}}u);
     {% if 2 * new.rotation.pairs < head_dim %}
-    // Elements beyond the pairs turn with themselves, by 0.
+    // Elements that are not rotated are their own partner, with an angle of 0.
     let turns = d < {{2 * new.rotation.pairs}}u;
     let other_d = select(d, {{ partner(new.rotation) }}, turns);
     let turn = select(vec2(1.0, 0.0), angle(record, {{ pair(new.rotation) }}), turns);
@@ -25,7 +25,7 @@
     let q_weights = vec2(q_norm[d], q_norm[other_d]);
     let k_weights = vec2(k_norm[d], k_norm[other_d]);
     {% if subgroup %}
-    // Each subgroup finds the same sums, so that none waits for another.
+    // Every subgroup computes the same sums, which saves a barrier.
     var squares = Heads(0.0);
     var key_squares = 0.0;
     {% for first in range(0, head_dim, subgroup) %}

@@ -1,5 +1,5 @@
-// Multiplies queries with keys, and asks for the first values; part of `attention_step.wgsl`, whose
-// parameters it reads.
+// Multiplies queries with keys, and starts to load the first values; part of `attention_step.wgsl`,
+// whose parameters it reads.
     {% if new %}
     {% if subgroup %}
     if subgroup == 0u {
@@ -38,7 +38,7 @@
             let scales = key_scales(page_starts[position / 64u], kv_head, first / 32u, position % 64u);
             {% endif %}
             {
-                // All loads first, so that they are under way together.
+                // All loads come first, so that they are outstanding together.
                 {% for j in range(shape.keys_at_once) %}
                 let word{{j}} = key{{j}};
                 {% endfor %}
@@ -66,7 +66,7 @@
     {% for j in range(shape.values_at_once) %}{% for w in range(passes) %}
     var value{{j}}_{{w}}: u32;
     {% endfor %}{% endfor %}
-    // The first values are on their way while the scores become weights.
+    // The first values are loaded while the weights are computed.
     {{ read_values("0u") }}
     {% for n in range(per_word) %}
     shared_heads[part * words_now * {{per_word}}u + position + {{n}}u] = score{{n}};

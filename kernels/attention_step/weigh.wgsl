@@ -1,4 +1,5 @@
-// Makes weights of scores; part of `attention_step.wgsl`, whose parameters it reads.
+// Computes the weights of positions from their scores; part of `attention_step.wgsl`, whose
+// parameters it reads.
     {% set rounds = (shape.split + shape.workgroup - 1) // shape.workgroup %}
     {% for n in range(rounds) %}
     var weight{{n}} = Heads({{lowest}});

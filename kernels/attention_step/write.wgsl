@@ -1,5 +1,5 @@
-// Writes the result, or the part of a split; part of `attention_step.wgsl`, whose parameters it
-// reads.
+// Writes the result, or the partial result of a split; part of `attention_step.wgsl`, whose
+// parameters it reads.
     {% set of_head = "" if shape.lanes == 1 else "[head]" %}
     for (var start = 0u; start < {{dim}}u; start += {{shape.workgroup}}u) {
         let d = start + index;

@@ -3,11 +3,10 @@
 // Parameters: as `matmul_few.wgsl`, and
 //   team: u32 - `shape.team`
 //   team_rows: u32 - `shape.rows`
-//   group_rows: u32 - rows w of a workgroup
+//   group_rows: u32 - rows w that a workgroup computes
 //   x_norm: PendingNorm? - `x_q8.norm`, if there is `x_q8`
 //   glu: bool - whether `finish.kind` is "glu"
-//   is_one_product: bool - whether all rows w are of one part, or of a gate and what it is
-//     multiplied with
+//   is_one_product: bool - whether all rows w belong to one part, or to gate and up
 {{ entry(shape.workgroup, subgroup, numbered=true, counted=false) }} {
     let local = {{ index(subgroup) }};
     let member = local % {{team}}u;
@@ -20,7 +19,7 @@
     let last = {{ row_count(rows) }} - 1u;
     let token = group.y * {{tokens}}u;
     {% endif %}
-    // The row of the result: that of the slot, if each slot has one.
+    // The row of the result, which is the slot's if each slot has a row.
     {% if experts and not experts.sums %}
     let to = token * {{experts.top_k}}u + group.z;
     let expert = selected[to].x;
@@ -34,8 +33,7 @@
     let last = to;
     {% endif %}
     {% if y_q8 %}
-    // In the end an invocation has one element of the result. What is added to it is on its way
-    // from now on.
+    // In the end an invocation has one element of the result. Loading of the residual starts here.
     let own_token = to + local / 32u;
     let own_row = group.x * 32u + local % 32u;
     let is_own = local < {{32 * tokens}}u && own_token <= last;

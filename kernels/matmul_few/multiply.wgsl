@@ -2,8 +2,8 @@
 //
 // Macros, for a `MatMulFew`'s parameters:
 //   multiply(joined, rows, tokens, columns, x_norm) - adds the products to `sums`; `row{r}` are the
-//     rows of the parts, `rows` of each, and `q8_{t}` and `f32_{t}` the starts of the `tokens` rows
-//     `x`, of `columns` elements; if there is an `x_norm`, adds their squares too
+//     rows of the parts, `rows` of each part; `q8_{t}` and `f32_{t}` are the starts of the `tokens`
+//     rows `x` of `columns` elements; with `x_norm`, also adds their squares
 {% macro multiply(joined, rows, tokens, columns, x_norm) %}
     {% for part in joined %}{% set first = loop.index0 * rows %}{% for r in range(rows) %}
     let w{{first + r}} = {{ "unit" if part.matrix.coded else "values" }}{{part.matrix.number}}(row{{first + r}}, u);

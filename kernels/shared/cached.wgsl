@@ -1,6 +1,6 @@
-// How the cache holds keys and values. A page has 64 positions: for each head its keys, element by
-// element, then for each head its values, position by position. In 8 bits all scales of the page
-// follow, in the same order.
+// Reads the pages of the cache. A page has 64 positions: the keys of each head, element by element,
+// then the values of each head, position by position. In q8_0 the scales of the page follow, in the
+// same order.
 {% if cache == "f32" %}
 fn unpacked(word: u32) -> f32 {
     return bitcast<f32>(word);

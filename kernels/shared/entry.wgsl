@@ -1,12 +1,12 @@
-// The entry point of kernels whose invocations may exchange values within subgroups.
+// Declares the entry point of kernels that can use subgroup operations.
 //
 // Macros:
 //   entry(workgroup, subgroup, numbered, counted) - the head of `main`, up to its body. It binds
-//     `group`, the number of the workgroup; `index`, the number of the invocation, or what
-//     `index(subgroup)` makes it of if it is `numbered` by subgroups; and with subgroups
-//     `subgroup`, `lane`, and if `counted` the number of `subgroups`
-//   index(subgroup) - the number of the invocation in the workgroup, such that a subgroup's follow
-//     each other
+//     `group`, the index of the workgroup; `index`, the index of the invocation, or with `numbered`
+//     the index of `index(subgroup)`; and with subgroups `subgroup`, `lane`, and if `counted` the
+//     number of `subgroups`
+//   index(subgroup) - the index of the invocation in the workgroup, such that the invocations of a
+//     subgroup are consecutive
 //   invocation(subgroup) - the `Invocation` (`shared/reduce.wgsl`)
 {% macro entry(workgroup, subgroup, numbered=false, counted=true) %}
 @compute @workgroup_size({{workgroup}})

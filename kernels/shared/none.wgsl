@@ -1,2 +1,2 @@
-// Stands for no expert, no slot and no token id.
+// The value of an expert, a slot or a token id that does not exist.
 const NONE = 0xffffffffu;

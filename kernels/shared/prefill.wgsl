@@ -1,15 +1,14 @@
-// What both kernels of attention of many tokens share.
+// Declares what the two kernels of attention of more than 16 tokens have in common.
 //
 // Macros:
-//   seen(window) - declares `seen(position, last, scores)`: the scores of four positions for a
-//     token at position `last`,
-//     LOWEST for positions that it does not see: later ones, and all but the last `window`, if
-//       there is such a number
+//   seen(window) - declares `seen(position, last, scores)`, which masks the scores of four
+//     positions for a token at position `last`: the scores of later positions, and of positions
+//     before the last `window` ones, become LOWEST
 //   block_range(query_blocks_at, table) - binds the block's `first_token`, number of `tokens`,
-//     `first_position` and page table `pages`; the `PositionRange`s of the blocks begin at word
+//     `first_position` and page table `pages`; the `PositionRange`s of the blocks start at word
 //     `query_blocks_at`
-//   sight(window, tile) - the first position that the block's first token sees, down to a multiple
-//     of `tile`
+//   sight(window, tile) - the first position that the block's first token sees, rounded down to a
+//     multiple of `tile`
 {% macro seen(window) %}
 fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
     let positions = vec4(position) + vec4(0u, 1u, 2u, 3u);
@@ -22,7 +21,7 @@ fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
 {% endmacro %}
 
 {% macro block_range(query_blocks_at, table) %}
-    // The last blocks of a run reach back furthest, so they start first.
+    // The last blocks of a run have the most positions, so they start first.
     let at = {{query_blocks_at}}u + (count.x - 1u - id.x) * RANGE_WORDS;
     let first_token = step[at + RANGE_FIRST_TOKEN];
     let tokens = step[at + RANGE_TOKENS];

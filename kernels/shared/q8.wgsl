@@ -1,16 +1,16 @@
-// Rows as int8 in blocks of 32 columns.
+// Writes rows as int8 in blocks of 32 columns.
 //
-// A row of n blocks has 8 n words, four int8 each, then four f32 for each block: the scale; the sum
-// of the first 16 int8, times the scale; the sum of the other 16, times the scale; the sum of the
-// squares before the norm's weights, if whoever reads the rows divides by their norm.
+// A row of n blocks has 8 n words of four int8, then four f32 for each block: the scale; the sum of
+// the first 16 int8, times the scale; the sum of the last 16, times the scale; and for rows with a
+// pending norm, the sum of the squares before the norm's weights.
 //
 // Macros:
 //   write_q8(blocks, capacity, subgroup) - declares `write_q8(value, factor, row, block, local,
 //     is_active)`, which writes a block of `value * factor` to row `row` of `y_q8`. All invocations
-//     of a workgroup come there together; a block's 32 are neighbors, the first at a multiple of
-//     32. Blocks that are not active are left out. `blocks` is the number of blocks of a row,
-//     `capacity` the number of invocations that may be active, `subgroup` the least size of a
-//     subgroup, if invocations exchange values within one
+//     of a workgroup must call it. The 32 invocations of a block are consecutive, the first at a
+//     multiple of 32; inactive blocks are not written. `blocks` is the number of blocks of a row,
+//     `capacity` the largest number of active invocations, `subgroup` the smallest subgroup, if
+//     subgroup operations are used
 {% macro write_q8(blocks, capacity, subgroup) %}
 {% if subgroup and subgroup >= 32 %}
 fn write_q8(value: f32, factor: f32, row: u32, block: u32, local: u32, is_active: bool) {

@@ -1,18 +1,17 @@
-// Sums and maxima over a workgroup, for all of its invocations.
+// Computes sums and maxima over a workgroup, for all of its invocations.
 //
 // Macros:
 //   invocation_struct(subgroup) - declares `Invocation`: the place of an invocation in its
 //     workgroup
 //   reductions(suffix, type, workgroup, subgroup) - declares `workgroup_sum{suffix}` and
 //     `workgroup_max{suffix}` for values of a type of WGSL; `workgroup` is the number of
-//     invocations, `subgroup` the least size of a subgroup, if invocations exchange values within
-//     one
+//     invocations, `subgroup` the smallest subgroup, if subgroup operations are used
 {% macro invocation_struct(subgroup) %}
 struct Invocation {
-    // The number in the workgroup.
+    // The index in the workgroup.
     local: u32,
     {% if subgroup %}
-    // The number of the subgroup, the number of subgroups, and the number in the subgroup.
+    // The index of the subgroup, the number of subgroups, and the index in the subgroup.
     subgroup: u32,
     subgroups: u32,
     lane: u32,
@@ -33,7 +32,7 @@ fn workgroup_{{op}}{{suffix}}(value: {{type}}, at: Invocation) -> {{type}} {
     }
     workgroupBarrier();
     {% if workgroup <= subgroup * subgroup %}
-    // A subgroup has an invocation for each part.
+    // A subgroup has an invocation for each partial result.
     let other = reduced{{suffix}}[min(at.lane, at.subgroups - 1u)];
     {% if op == "sum" %}
     return subgroupAdd(select({{type}}(0.0), other, at.lane < at.subgroups));

@@ -1,8 +1,8 @@
-// A rotary position embedding: element `d` of a head turns by the angle of its pair, together with
-// its partner.
+// Computes a rotary position embedding: element `d` of a head and its partner are rotated by the
+// angle of their pair.
 //
 // Macros, for a `Rotation`:
-//   pair(rotation) - the number of the pair of element `d`
+//   pair(rotation) - the index of the pair of element `d`
 //   partner(rotation) - the other element of the pair
 //   is_first(rotation) - whether `d` is the pair's first element
 {% macro pair(rotation) %}

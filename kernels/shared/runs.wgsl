@@ -1,4 +1,4 @@
-// The runs of a step and their checkpoints, for kernels that carry a state.
+// Reads the runs of a step and their checkpoints, for recurrent kernels.
 //
 // Macros, for a `RunTable`:
 //   run_at(runs, number) - the first word of run `number`

@@ -1,4 +1,4 @@
-// What both kernels of products of many rows share.
+// Declares what the two kernels of products of more than 16 rows have in common.
 //
 // Macros, for a `TiledProduct`:
 //   product_parameters(product) - the last parameters of the function of each part
@@ -6,10 +6,10 @@
 //     `count` is the number
 //   x_row(product, slot) - the row `x` of a token or a slot
 //   w_row(part, row) - row `row` of a part, or its last row if it has fewer
-//   store(part, value) - adds or writes `value` to the result of `token` and `row`, if there are
-//     such
+//   store(part, value) - writes `value` to the result of `token` and `row`, or adds it there, if
+//     they are within the result
 //   dispatch_part(product, arguments) - calls `product{n}(first_token, first_row, {arguments}, ..)`
-//     of the part that the workgroup has rows of
+//     of the workgroup's part
 {% from "shared/stack" import stack_row %}
 
 {% macro product_parameters(product) %}{{ ", tokens: u32, expert: u32" if product.experts }}{% endmacro %}

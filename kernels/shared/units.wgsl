@@ -1,7 +1,7 @@
 // Units of packed matrices: 32 consecutive weights of a row.
 //
-// A weight of a format with codes is `scale * code - min`. A unit has two halves of 16 codes, each
-// with a scale and a minimum of its own. Byte j of word k of a half is the code of its column 4 k +
+// A weight of a quantized format is `scale * code - min`. A unit has two halves of 16 codes, and
+// each half has a scale and a minimum. Byte j of word k of a half is the code of its column 4 k +
 // j.
 
 struct Unit {
