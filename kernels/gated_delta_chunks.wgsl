@@ -5,9 +5,10 @@
 // Notation: token t has the decay d_t, the strength b_t, the key k_t, the query q_t and the value
 // v_t. kept(t, s) is the product of the decays of tokens s + 1 to t, and kept(t) the product of all
 // decays of the chunk up to t. S is the state before the chunk. Token t adds u_t = b_t (v_t -
-// kept(t) k_t S - sum over s < t of kept(t, s) (k_t k_s) u_s), so u = solved b (v - kept k S), where
-// solved is the inverse of the unit lower triangular matrix with b_t kept(t, s) (k_t k_s) below the
-// diagonal. The result of token t is kept(t) q_t S + sum over s <= t of kept(t, s) (q_t k_s) u_s.
+// kept(t) k_t S - sum over s < t of kept(t, s) (k_t k_s) u_s). So u = solved b (v - kept k S),
+// where solved is the inverse of the unit lower triangular matrix with b_t kept(t, s) (k_t k_s)
+// below the diagonal. The result of token t is kept(t) q_t S + sum over s <= t of kept(t, s) (q_t
+// k_s) u_s.
 //
 // `mixes` has for each token: a row of the coefficients of v_s - kept(s) k_s S in the update of the
 // state along its key, a row of their coefficients in its result, the factors of its key and of its

@@ -39,7 +39,7 @@ impl TensorInfo {
     /// promises, and are copied otherwise.
     ///
     /// # Errors
-    /// Those of [`copied`](Self::copied).
+    /// As [`copied`](Self::copied).
     #[cfg(feature = "safetensors")]
     pub(crate) fn in_file(
         name: String,

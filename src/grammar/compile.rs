@@ -1,4 +1,4 @@
-//! Compiles grammars with llguidance, within limits for what an untrusted one may take.
+//! Compiles grammars with llguidance, within limits on the time and memory of untrusted grammars.
 
 use std::panic::AssertUnwindSafe;
 
@@ -46,7 +46,7 @@ fn starts_within_limits(mut states: RegexVec, lexer: &LexerSpec, limits: &Parser
     !states.has_error()
 }
 
-/// Takes off what llguidance appends to the message of a panic.
+/// Removes the backtrace that llguidance appends to the message of a panic.
 fn without_backtrace(message: &str) -> String {
     message.split("\n<backtrace>").next().unwrap_or_default().to_owned()
 }

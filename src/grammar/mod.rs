@@ -21,7 +21,7 @@
 //!   `minProperties`, `maxProperties`
 //!
 //! Properties are written in the order of the schema. Integers beyond 2^53 are exact; in the schema
-//! around such an integer, `allOf` and the keywords beside `$ref` must not set a keyword twice.
+//! around such an integer, `allOf` and the keywords next to `$ref` must not set a keyword twice.
 //!
 //! # Rust types
 //!

@@ -1,7 +1,7 @@
 //! Returns the schemas of Rust types with closed objects: objects without additional properties,
 //! which serde does not read, and which a model may continue for ever.
 //!
-//! If a type composes an object (`serde(flatten)`, or a tag beside a variant's fields), its schema
+//! If a type composes an object (`serde(flatten)`, or a tag next to a variant's fields), its schema
 //! lists the fields in several subschemas, and closing one of them would forbid the fields of the
 //! rest. Such subschemas are merged first.
 

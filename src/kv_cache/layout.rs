@@ -103,7 +103,7 @@ impl CacheLayout {
     /// Returns the layout for a graph's attention layers and recurrent ops.
     ///
     /// # Errors
-    /// Those of [`CacheType::row_bytes`].
+    /// As [`CacheType::row_bytes`].
     pub fn new(graph: &Graph, cache_type: CacheType) -> Result<Self> {
         let (mut layers, mut groups) = (Vec::with_capacity(graph.caches().len()), Vec::<PageGroup>::new());
         for (layer, window) in graph.caches().iter().zip(graph.windows()) {

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{Error, Result, gguf::Gguf, graph::Scores};
 
-/// The largest sizes that are accepted: above those of every known model, and small enough that the
-/// product of two fits 32 bits.
+/// The largest sizes that are accepted: above the sizes of every known model, and small enough that
+/// the product of two fits 32 bits.
 const MAX_LAYERS: usize = 1 << 12;
 const MAX_HEADS: usize = 1 << 12;
 const MAX_HEAD_DIM: usize = 1 << 12;

@@ -1,7 +1,7 @@
 //! Gemma 4 ([Gemma Team 2026](https://ai.google.dev/gemma/docs/core)), text: Gemma 3 with heads of
 //! two sizes, norms of values, and layers that read the cache of an earlier layer. Some models have
-//! an embedding of the token for each layer, and some have experts beside each feed-forward
-//! network.
+//! an embedding of the token for each layer, and some have experts in parallel with each
+//! feed-forward network.
 
 use super::{
     Checkpoint, Config, Experts, LayerConfig, Model, RopeConfig,

@@ -1,5 +1,5 @@
 //! Qwen3.5 with experts ([Qwen Team 2026](https://qwen.ai/blog?id=qwen3.5)), text: Qwen3.5 with a
-//! mixture of experts instead of every feed-forward network, and beside it an expert with a gate
+//! mixture of experts instead of every feed-forward network, and in parallel an expert with a gate
 //! that all tokens share.
 
 use super::{

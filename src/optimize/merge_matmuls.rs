@@ -6,8 +6,8 @@ use crate::{
     graph::{FusedOp, Graph, Op, Rewriter, Source, ValueId},
 };
 
-/// Merges products of one input with several weights, such as Q, K and V, into one op, wherever
-/// they stand: the input is quantized once, and the threads divide all rows at once.
+/// Merges products of one input with several weights, such as Q, K and V, into one op: the input is
+/// quantized once, and the threads divide all rows at once. The products need not be adjacent.
 #[derive(Debug)]
 pub struct MergeMatMuls;
 

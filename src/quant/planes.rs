@@ -73,7 +73,7 @@ pub(super) fn one_bit(packed: &[u8], out: &mut [u8]) {
 /// Reorders the 32 consecutive bits of a unit as [`one_bit`] does.
 pub(super) fn fifth_bits(bits: &[u8], out: &mut [u8]) {
     let bits = read_u32(bits);
-    // The product copies each of four bits into the lowest bit of its own byte.
+    // The product copies each of four bits into the lowest bit of a byte.
     let spread = |k: usize| ((((bits >> (4 * k)) & 15) * 0x0020_4081) & 0x0101_0101) << k;
     out.copy_from_slice(&(0..8).map(spread).fold(0, |word, bits| word | bits).to_le_bytes());
 }

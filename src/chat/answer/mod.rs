@@ -2,7 +2,7 @@
 //!
 //! Models write reasoning and calls into their text, between marks that differ from family to
 //! family ([`CallForm`]). The parser holds back only text that may turn out to be the start of a
-//! mark. Cutting the same output into other pieces changes where events are cut, and nothing else.
+//! mark. Splitting the same output into other pieces only changes where events are split.
 
 mod call_form;
 mod call_format;

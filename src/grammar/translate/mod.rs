@@ -239,7 +239,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Merges one combinator with the keywords beside it. The results contain the remaining
+    /// Merges one combinator with the keywords next to it. The results contain the remaining
     /// combinators.
     fn merged(&self, schema: &JsonObject, place: &SchemaPlace) -> Result<Vec<Value>> {
         let Some(key) = COMBINATORS.into_iter().find(|key| schema.contains_key(*key)) else { return Ok(vec![]) };

@@ -1,5 +1,5 @@
 //! Reads the settings of a `config.json`, which may be hostile: types are checked here, and ranges
-//! with those of GGUF files (`models/config.rs`).
+//! with the keys of GGUF files (`models/config.rs`).
 
 use std::path::Path;
 

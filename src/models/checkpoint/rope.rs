@@ -99,7 +99,7 @@ fn scaling(scaling_type: &str, factor: f64) -> [(&'static str, Value); 2] {
     [("rope.scaling.type", Value::String(scaling_type.into())), ("rope.scaling.factor", Value::F32(factor as f32))]
 }
 
-/// The object of rotary parameters, if there is one, and the settings beside it: a config may have
+/// The object of rotary parameters, if there is one, and the settings next to it: a config may have
 /// some parameters in either place.
 #[derive(Clone, Copy)]
 struct RopeParameters<'a> {
@@ -181,7 +181,7 @@ impl<'a> RopeParameters<'a> {
         }
     }
 
-    /// Returns the context length before stretching. As in transformers, a setting beside the
+    /// Returns the context length before stretching. As in transformers, a setting next to the
     /// object takes precedence.
     fn original_context(&self) -> Result<f64> {
         const KEY: &str = "original_max_position_embeddings";

@@ -75,8 +75,8 @@ fn parse(text: &[u8]) -> Result<(Vocabulary, JsonTokenizer), String> {
     })
 }
 
-/// Checks the ids that the post-processor adds to every text: the file states them beside the
-/// vocabulary.
+/// Checks the ids that the post-processor adds to every text: the file states them in addition to
+/// the vocabulary.
 fn check_added_ids(tokenizer: &HfTokenizer, vocabulary: &Vocabulary) -> Result<(), String> {
     let encoding = tokenizer.encode_fast("", true).map_err(|e| e.to_string())?;
     match encoding.get_ids().iter().find(|id| **id as usize >= vocabulary.len()) {

@@ -79,7 +79,7 @@ impl Drop for AlignedBytes {
     }
 }
 
-/// Requests huge pages. Where the system refuses, ordinary pages serve, more slowly.
+/// Requests huge pages. If the system refuses, ordinary pages are used, which are slower.
 #[cfg(target_os = "linux")]
 fn advise_huge_pages(map: &MmapMut, start: usize, len: usize) {
     let _ = map.advise_range(memmap2::Advice::HugePage, start, len);

@@ -16,8 +16,8 @@ use crate::{
 
 /// The tasks of a plan.
 pub(crate) struct CpuProgram {
-    /// Each task with its name in profiles: that of its op, or a name for a task that only prepares
-    /// one.
+    /// Each task with its name in profiles: the name of its op, or a name for a task that only
+    /// prepares one.
     pub tasks: Vec<(&'static str, Task)>,
     /// The frequencies of each table of angles.
     pub frequencies: Vec<Arc<[f32]>>,

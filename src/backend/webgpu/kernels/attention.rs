@@ -156,7 +156,7 @@ pub struct AttentionPrefill {
     pub cache: PagedCache,
     /// Query heads.
     pub heads: usize,
-    /// What becomes of scores.
+    /// The operations on scores.
     pub scores: ScoreParams,
     /// The queries, `[tokens, heads, head_dim]`.
     pub q: Strided,
@@ -194,7 +194,7 @@ pub struct AttentionPrefillCoop {
     pub cache: PagedCache,
     /// Query heads.
     pub heads: usize,
-    /// What becomes of scores.
+    /// The operations on scores.
     pub scores: ScoreParams,
     /// The queries, `[tokens, heads, head_dim]`.
     pub q: Strided,

@@ -1,8 +1,8 @@
 //! Lowers routers, and experts in steps of up to 16 rows.
 //!
 //! A row has a slot for each of its active experts. The first dispatch computes the activation of
-//! gate times up for all slots. The second multiplies with down and sums the slots of a row, so only
-//! the rows between the two products go through memory.
+//! gate times up for all slots. The second multiplies with down and sums the slots of a row, so
+//! only the rows between the two products go through memory.
 
 use std::sync::Arc;
 

@@ -109,7 +109,7 @@ pub(super) unsafe fn scale_sums<S: Simd, C: GroupCodes, const N: usize>(
             let block = (t * CHUNK + column) / BLOCK;
             let scale = S::mul(scale, S::splat(*x.scales.add(block)));
             acc[t] = S::fma(S::to_f(sums[t]), scale, acc[t]);
-            // Where 8-bit codes are multiplied as signed bytes, the minimum is in the sums already.
+            // If 8-bit codes are multiplied as signed bytes, the sums already include the minimum.
             if !(S::SIGNED_BYTES && C::BITS == 8) {
                 let sum = match C::GROUP {
                     16 => *x.sums16.add((t * CHUNK + column) / 16),

@@ -1,5 +1,4 @@
-//! What the serialized fields of parameters are: their paths, their types, and the values that they
-//! took.
+//! Records the serialized fields of parameters: their paths, types and values.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +38,7 @@ impl Field {
 pub(super) struct Fields(pub BTreeMap<String, Field>);
 
 impl Fields {
-    /// Adds what a sample's fields are.
+    /// Adds the fields of a sample.
     pub fn add(&mut self, sample: &impl Serialize) {
         let recorder = Recorder { fields: self, path: String::new(), named: None };
         sample.serialize(recorder).expect("parameters can be serialized");

@@ -79,8 +79,8 @@ pub(super) fn shared_types(index: &str) -> BTreeMap<String, BTreeMap<String, Str
     types
 }
 
-/// Returns the list that a template must have: all fields but those of shared types, which must be
-/// as they are listed there.
+/// Returns the list that a template must have: all fields except the fields of shared types, which
+/// must match the list of their type.
 pub(super) fn expected(
     fields: &Fields,
     shared: &BTreeMap<String, BTreeMap<String, String>>,
@@ -136,7 +136,7 @@ pub(super) fn root(path: &str) -> &str {
     path.split(['.', '[']).next().unwrap_or(path)
 }
 
-/// Whether a path is that of a list, which templates read by index.
+/// Returns whether the path is a list, which templates read by index.
 pub(super) fn is_of_list(path: &str, fields: &Fields) -> bool {
     fields.0.contains_key(&format!("{path}[]"))
 }

@@ -29,14 +29,14 @@ const FUNCTION: &str = "range";
 /// The beginnings of names of buffers that a kernel has for each of its matrices.
 const NUMBERED: [&str; 3] = ["wide", "small", "out"];
 
-/// A template, and what the samples of its struct came to.
+/// A template, and the fields, buffers and sources of the samples of its struct.
 struct TemplateCase {
     name: &'static str,
     fields: Fields,
     /// The types of the elements of each buffer and whether it is written, by its name with `{n}`
     /// for a number.
     buffers: BTreeMap<String, BTreeSet<(String, bool)>>,
-    /// What the samples are rendered to.
+    /// The rendered sources of the samples.
     sources: BTreeSet<String>,
 }
 

@@ -45,8 +45,8 @@ enum GemvUse {
     Down,
 }
 
-/// A result of one product may be written as int8. It is added to something then, and normed, and
-/// also written as f32; or it is that of a gate, and written as int8 alone.
+/// Makes the int8 output of a product, if its use allows one: with a norm for sums, which are also
+/// written as f32, and without for gate and up.
 fn q8_output(choices: &mut Choices, gemv: GemvUse) -> Option<Q8Output> {
     let norm = match gemv {
         GemvUse::Store | GemvUse::Down => return None,

@@ -26,7 +26,7 @@ use crate::{
     quant::{self, UNIT},
 };
 
-/// A struct of parameters of which samples can be made.
+/// A struct of parameters with random samples.
 pub(super) trait Sample: Template + Sized {
     /// Makes a sample.
     fn sample(choices: &mut Choices) -> Self;
