@@ -418,7 +418,7 @@ mod tests {
         };
         expected.push(("RANGE_WORDS", RANGE));
         expected.sort_unstable();
-        let text = include_str!("../../../kernels/shared/bindings.wgsl");
+        let text = include_str!("../../../../kernels/shared/bindings.wgsl");
         let constants =
             text.lines().filter_map(|line| line.strip_prefix("const ")?.strip_suffix("u;")?.split_once(" = "));
         let mut named: Vec<_> = constants.map(|(name, word)| (name, word.parse().unwrap())).collect();
