@@ -17,10 +17,11 @@
 //!
 //! `kernels/shared/bindings.wgsl` names the words of the fields; a test compares the two.
 
+mod records;
+
 use std::{mem::offset_of, sync::Arc};
 
-use bytemuck::{Pod, Zeroable};
-
+use self::records::{CheckpointRecord, ChunkRecord, PositionRange, RunRecord, StepHeader, TokenRecord};
 use super::kernel::StepSizes;
 use crate::{
     backend::{Run, Step},
@@ -50,102 +51,6 @@ const APPEND_RANGE: usize = 4;
 /// Positions of a split: the cached positions of a long sequence that one workgroup attends to for
 /// a single token.
 pub(super) const SPLIT: usize = 256;
-
-/// The sizes of a step.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct StepHeader {
-    tokens: u32,
-    /// Number of tokens whose logits are computed.
-    outputs: u32,
-    /// Splits of the longest sequence.
-    splits: u32,
-    /// Runs of [`CHUNK`] tokens or more.
-    long_runs: u32,
-    unused: [u32; 4],
-}
-
-/// A token.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct TokenRecord {
-    unused: u32,
-    /// The token's position in its sequence.
-    position: u32,
-    /// The first word of the sequence's page tables.
-    page_table: u32,
-    /// The token of the output that has this record's number; 0 if there are fewer outputs.
-    output_token: u32,
-}
-
-/// Consecutive positions of a sequence, whose tokens are consecutive in the step.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct PositionRange {
-    /// The index in the step of the first token.
-    first_token: u32,
-    /// Number of tokens.
-    tokens: u32,
-    /// The position of the first token.
-    first_position: u32,
-    /// The first word of the sequence's page tables; in a range that is appended, the first word of
-    /// the entries of its page.
-    pages: u32,
-}
-
-/// A run whose sequence has a recurrent state.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct RunRecord {
-    /// The index in the step of the first token.
-    first_token: u32,
-    /// Number of tokens.
-    tokens: u32,
-    /// The index of the state before the run, plus 1; 0 at the start of a sequence.
-    state_before: u32,
-    /// The index of the state after the run.
-    state_after: u32,
-    /// The index of the first chunk.
-    first_chunk: u32,
-    /// The states within the run that are stored.
-    checkpoints: [CheckpointRecord; RUN_CHECKPOINTS],
-}
-
-/// A state within a run that is stored.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct CheckpointRecord {
-    /// Number of the run's tokens before the checkpoint; 0 marks an unused record.
-    tokens: u32,
-    /// The index of the state.
-    state: u32,
-}
-
-/// Tokens of a run that a recurrence processes together.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct ChunkRecord {
-    /// The index of the run.
-    run: u32,
-    /// Number of the run's tokens before the chunk.
-    first_token: u32,
-    /// Number of tokens.
-    tokens: u32,
-}
-
-macro_rules! plain {
-    ($($record:ty),*) => {
-        $(
-            // SAFETY: the record is `repr(C)` with fields of `u32` alone, so it has no padding, and
-            // every bit pattern is valid, including zeros.
-            unsafe impl Zeroable for $record {}
-            // SAFETY: as above.
-            unsafe impl Pod for $record {}
-        )*
-    };
-}
-
-plain!(StepHeader, TokenRecord, PositionRange, RunRecord, CheckpointRecord, ChunkRecord);
 
 /// The layout of the step's buffer.
 #[derive(Clone, Debug)]
