@@ -99,10 +99,7 @@ impl GpuExecutable {
         let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
         let pages = (0..cache.groups.len()).map(|group| PageBuffers::of_group(&cache, group)).collect();
         let states = PageBuffers::of_states(&cache);
-        let fuses_append = plan.steps().iter().all(|step| match step.op.properties().attention {
-            Some(attention) => matches!(step.op, Op::Fused(_)) && fuses(&context.traits, &attention, cache.cache_type),
-            None => true,
-        });
+        let fuses_append = fuses_append(&context, &plan, &cache);
         let logits_bytes = (bounds.max_outputs.max(1) * plan.logits().shape.width * 4) as u64;
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let staging = context.buffer("the readback of logits", logits_bytes, usage)?;
@@ -110,7 +107,6 @@ impl GpuExecutable {
         context.wait()?;
         let argmax = ArgmaxQueue::new(&context, &plan, &mut buffers)?;
         let best = TopLogits::new(&context, &plan, &mut buffers)?;
-
         Ok(Self {
             context,
             plan,
@@ -276,6 +272,15 @@ impl GpuExecutable {
         }
         Ok(())
     }
+}
+
+/// Returns whether the kernels of all attention layers also append the keys and values of single
+/// tokens.
+fn fuses_append(context: &Context, plan: &Plan, cache: &CacheLayout) -> bool {
+    plan.steps().iter().all(|step| match step.op.properties().attention {
+        Some(attention) => matches!(step.op, Op::Fused(_)) && fuses(&context.traits, &attention, cache.cache_type),
+        None => true,
+    })
 }
 
 impl Executable for GpuExecutable {

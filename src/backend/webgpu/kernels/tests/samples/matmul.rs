@@ -56,6 +56,15 @@ fn q8_output(choices: &mut Choices, gemv: GemvUse) -> Option<Q8Output> {
     choices.option("y_q8", |_| Q8Output { blocks: ROWS / UNIT, norm, rows: Resource::Q8(1) })
 }
 
+fn finish(choices: &mut Choices, gemv: GemvUse) -> Finish {
+    match gemv {
+        GemvUse::Store | GemvUse::Down => Finish::Store,
+        GemvUse::Add => Finish::Add { stride: 128, rows: Resource::Temp(3) },
+        GemvUse::AddInPlace => Finish::AddInPlace,
+        GemvUse::Glu | GemvUse::GateUp => Finish::Glu { function: function(choices) },
+    }
+}
+
 none_missing!(Finish: Store, AddInPlace, Add, Glu);
 
 impl Sample for MatMulFew {
@@ -109,12 +118,7 @@ impl Sample for MatMulFew {
             x_stride: 256,
             x_f32: floats.then_some(Resource::Slot(0)),
             parts: matrices.into_iter().map(part).collect(),
-            finish: match gemv {
-                GemvUse::Store | GemvUse::Down => Finish::Store,
-                GemvUse::Add => Finish::Add { stride: 128, rows: Resource::Temp(3) },
-                GemvUse::AddInPlace => Finish::AddInPlace,
-                GemvUse::Glu | GemvUse::GateUp => Finish::Glu { function: function(choices) },
-            },
+            finish: finish(choices, gemv),
             y_q8,
             experts: of_experts.then(|| GemvExperts {
                 count: 6,
