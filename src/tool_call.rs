@@ -1,4 +1,4 @@
-//! A model's call of a tool, which answers and errors contain.
+//! Declares a model's call of a tool, which answers and errors contain.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
 use serde_json::Value;

@@ -76,7 +76,7 @@ impl<'a> LoadProgress<'a> {
         self.check()
     }
 
-    /// Whether the callback has cancelled loading.
+    /// Returns whether the callback has cancelled loading.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The state of one check, the violations that it finds, references, and equality of values.
+//! Keeps the state of one check: its violations, references, and the equality of values.
 
 use std::{borrow::Cow, cell::Cell};
 

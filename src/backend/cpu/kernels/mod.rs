@@ -1,4 +1,4 @@
-//! The kernels, compiled for each instruction set, behind a table of functions.
+//! Compiles the kernels for each instruction set, behind a table of functions.
 
 pub(super) mod attention;
 pub(super) mod math;

@@ -1,4 +1,4 @@
-//! Memory for kernels: aligned allocations, and pools of cache pages and recurrent states.
+//! Allocates memory for kernels: aligned memory, and slabs of cache pages and recurrent states.
 
 pub(super) mod aligned;
 pub(super) mod pages;

@@ -1,4 +1,4 @@
-//! The places of values in the memory of a step.
+//! Locates values in the memory of a step.
 
 use crate::{
     Error, Result,

@@ -1,4 +1,4 @@
-//! The memory of the KV cache and of recurrent states.
+//! Manages the memory of the KV cache and of recurrent states.
 
 use crate::{
     Result,

@@ -1,4 +1,4 @@
-//! A graph that is compiled for the CPU.
+//! Runs the steps of a graph that is compiled for the CPU.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

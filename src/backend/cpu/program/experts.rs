@@ -1,4 +1,4 @@
-//! A layer of experts: its matrices and stages.
+//! Divides a layer of experts into stages, each with its matrices.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The memory that a plan's steps work in.
+//! Allocates the memory that the steps of a plan use.
 
 use super::{buffer::row_stride, expert_slots::ExpertSizes, lower::CpuProgram};
 use crate::{

@@ -1,4 +1,4 @@
-//! The program of a compiled graph: its tasks, the memory that they use, and the steps that run
+//! Compiles a graph to a program: a list of tasks, the memory that they use, and the steps that run
 //! them.
 
 mod buffer;

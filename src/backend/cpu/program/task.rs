@@ -1,4 +1,4 @@
-//! The tasks that the threads of a step do one after the other.
+//! Declares the tasks that the threads of a step run one after the other.
 //!
 //! A step of the plan becomes one to six tasks. Tasks that work row by row divide the rows among
 //! the threads in the same way, and the place of a row in a slot does not depend on the value
@@ -187,7 +187,7 @@ impl Task {
         }
     }
 
-    /// Whether the threads must meet between this task and the task `next`.
+    /// Returns whether the threads must meet between this task and the task `next`.
     pub fn needs_barrier_before(&self, next: &Self) -> bool {
         self.rows().is_none() || self.rows() != next.rows()
     }

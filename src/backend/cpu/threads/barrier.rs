@@ -1,4 +1,4 @@
-//! A barrier that spins, and that a panic of a thread breaks up.
+//! Implements a barrier that spins, and that a panic of a thread breaks up.
 
 use std::{
     hint,
@@ -46,7 +46,7 @@ impl Barrier {
         self.broken.store(true, Release);
     }
 
-    /// Whether a thread of the call panicked.
+    /// Returns whether a thread of the call panicked.
     pub fn is_broken(&self) -> bool {
         self.broken.load(Acquire)
     }

@@ -1,4 +1,4 @@
-//! A weight matrix that is ready for products.
+//! Represents weight matrices that are ready for products.
 
 use super::{float::FloatMatrix, packed::PackedMatrix, stack::Stack};
 
@@ -38,7 +38,7 @@ impl Matrix {
         self.stack().groups()
     }
 
-    /// Whether products read the int8 form of the activations.
+    /// Returns whether products read the int8 form of the activations.
     pub fn is_quantized(&self) -> bool {
         matches!(self, Self::Packed(_))
     }

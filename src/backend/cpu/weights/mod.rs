@@ -1,5 +1,4 @@
-//! Weight matrices in the form that the kernels read, and their preparation from the tensors of a
-//! file.
+//! Prepares the tensors of a file as weight matrices in the form that the kernels read.
 
 pub(super) mod float;
 pub(super) mod interleave;

@@ -1,5 +1,5 @@
-//! Quantized matrices in the order that the kernels read: the file's bytes, with sixteen rows
-//! interleaved.
+//! Stores quantized matrices in the order that the kernels read: the file's bytes, with sixteen
+//! rows interleaved.
 //!
 //! [`crate::quant::Tile`] documents the order within a tile. The tiles of a group of sixteen rows
 //! follow one another, and groups follow groups. A partial group is padded with zero bytes.

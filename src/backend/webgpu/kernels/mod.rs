@@ -1,4 +1,4 @@
-//! Typed parameters of the WGSL templates in `kernels/`: one struct for each template.
+//! Declares the typed parameters of the WGSL templates in `kernels/`: one struct for each template.
 //!
 //! A struct's serialized fields are the variables of its template, and its resources, which are not
 //! serialized, say which buffers the template binds. A template begins with the list of its

@@ -292,7 +292,6 @@ fn angle(position: usize, frequency: f32) -> [u32; 2] {
 mod tests {
     use super::*;
 
-    /// The words that the templates name are the offsets of the structs' fields.
     #[test]
     fn templates_name_the_words_of_the_step() {
         macro_rules! words {

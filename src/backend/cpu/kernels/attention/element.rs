@@ -1,4 +1,4 @@
-//! The element formats of cached keys and values.
+//! Loads and encodes the elements of cached keys and values, in each format of the cache.
 
 use std::marker::PhantomData;
 

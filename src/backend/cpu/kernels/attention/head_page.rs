@@ -1,4 +1,4 @@
-//! The layout of a head's keys or values in a page.
+//! Lays out a head's keys or values in a page.
 //!
 //! Values are stored position by position, keys transposed: element by element, sixteen positions
 //! side by side. Scores are then products of scalars with vectors, as weighted sums of values are,

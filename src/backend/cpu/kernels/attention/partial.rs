@@ -1,4 +1,4 @@
-//! The result of a block of query rows for one split of the cache, and the merging of such results.
+//! Merges the results of a block of query rows for the splits of the cache.
 
 use crate::{backend::cpu::kernels::math, simd::Simd};
 

@@ -1,4 +1,4 @@
-//! The queries of a run, and the cache that they read.
+//! Describes the queries of a run, and the cache that they read.
 
 use std::sync::atomic::AtomicUsize;
 

@@ -1,4 +1,4 @@
-//! The inner loop of products with quantized weights, shared by gemv and gemm.
+//! Implements the inner loop of products with quantized weights, for gemv and gemm.
 #![allow(clippy::needless_range_loop, reason = "tokens are numbered, and their number is a constant to unroll by")]
 
 use crate::{

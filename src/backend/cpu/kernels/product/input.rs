@@ -1,4 +1,4 @@
-//! The activations that a matrix is multiplied with.
+//! Describes the activations that a matrix is multiplied with.
 
 use crate::backend::cpu::kernels::{quantize::Q8Activations, rows::StridedRows};
 

@@ -46,7 +46,7 @@ pub(crate) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input
     }
 }
 
-/// Whether [`group_product`] multiplies the input by [`gemm`], which a matrix unit can do.
+/// Returns whether [`group_product`] multiplies the input by [`gemm`], which a matrix unit can do.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn is_gemm(input: &Input) -> bool {
     input.tokens > GEMV_TOKENS

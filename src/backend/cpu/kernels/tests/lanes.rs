@@ -17,7 +17,7 @@ unsafe fn floats<S: Simd>(vector: S::F) -> Vec<f32> {
     lanes
 }
 
-/// Whether both have the same bits or are NaN.
+/// Returns whether both have the same bits or are NaN.
 fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }

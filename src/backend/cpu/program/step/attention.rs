@@ -1,4 +1,4 @@
-//! Attention: threads divide the tokens that are appended, and the work items of all runs.
+//! Runs attention: threads divide the tokens that are appended, and the work items of all runs.
 
 use super::context::StepContext;
 use crate::{

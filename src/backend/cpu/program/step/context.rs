@@ -1,4 +1,4 @@
-//! The data of a step that all threads share.
+//! Shares the data of a step among all threads.
 
 use std::{ptr, sync::atomic::AtomicUsize};
 

@@ -1,4 +1,5 @@
-//! Recurrent ops: threads divide channels or columns of the state, each with all tokens of a run.
+//! Runs recurrent ops: threads divide channels, or columns of the state, each with all tokens of a
+//! run.
 
 use super::context::StepContext;
 use crate::{

@@ -1,8 +1,8 @@
-//! Samples of a struct such that every pair of its options occurs in one of them.
+//! Makes samples of a struct such that every pair of its options occurs in one of them.
 
 use std::collections::{BTreeSet, HashSet};
 
-/// An answer to a question: the question, and the number of the answer.
+/// The choice of an option: its question, and the index of the answer.
 type OptionChoice = (&'static str, usize);
 
 /// Samples in a row that may have no new pair of answers before a struct's samples are taken to be

@@ -1,4 +1,4 @@
-//! The lists at the beginning of templates.
+//! Reads the lists of parameters and buffers at the start of templates.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Every template is rendered with every option of its struct both ways and translated, and its
-//! list of parameters and buffers is compared with the struct.
+//! Renders and translates every template with every option of its struct both ways, and compares
+//! its list of parameters and buffers with the struct.
 
 mod choices;
 mod fields;
@@ -90,7 +90,7 @@ fn source(name: &str) -> &'static str {
     SOURCES.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no template `{name}`")).1
 }
 
-/// The variables that a template and those that it includes read from outside. Of a nested field
+/// Returns the variables that a template and its partials read from outside; for a nested field,
 /// the whole path.
 fn read_variables(templates: &Templates, name: &str) -> BTreeSet<String> {
     let template = templates.environment().get_template(name).unwrap();

@@ -1,4 +1,4 @@
-//! Samples of kernels of attention.
+//! Makes samples of attention kernels.
 
 use super::{Sample, adapter, all, none_missing, records, rotation, rows};
 use crate::{
@@ -20,8 +20,8 @@ use crate::{
 
 const KV_HEADS: usize = 2;
 
-/// Key-value heads of every shape that a format takes: padded ones, whose rows are not whole
-/// vectors of four, and with an odd number of blocks.
+/// Makes caches with heads of every kind of width: padded, not whole vectors of four elements, and
+/// with an odd number of blocks.
 fn cache(choices: &mut Choices, cache_type: CacheType) -> PagedCache {
     let head_dim = match cache_type {
         CacheType::Q8_0 => choices.of("head_dim of q8_0", &[64, 96, 256]),

@@ -1,7 +1,6 @@
-//! Samples of every struct of parameters, with all its options.
+//! Makes samples of every struct of parameters, with all its options.
 //!
-//! Combinations that a struct's types allow and its kernel does not are named where they are ruled
-//! out.
+//! A comment names each combination that a struct's types allow and its kernel does not.
 
 mod attention;
 mod matmul;
@@ -80,7 +79,7 @@ fn records() -> Records {
     Records { at: 8, words: 132 }
 }
 
-/// A matrix of this many columns, in the planes of a format.
+/// Returns a matrix of `columns` columns in the planes of a format.
 fn matrix(number: usize, dtype: DType, columns: usize) -> MatrixPlanes {
     MatrixPlanes {
         number,

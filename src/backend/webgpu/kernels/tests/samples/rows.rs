@@ -1,4 +1,4 @@
-//! Samples of kernels of rows, heads and elements.
+//! Makes samples of kernels of rows, heads and elements.
 
 use super::{Sample, adapter, all, buffer, function, matrix, none_missing, records, rotation, rows};
 use crate::{
@@ -53,7 +53,7 @@ impl Sample for Heads {
     }
 }
 
-/// An operand that goes by the name of the output that overwrites it, if there is one.
+/// Makes an operand. Its buffer has the name of the output that overwrites it, if there is one.
 fn input(choices: &mut Choices, question: &'static str, name: InputName, outputs: [Option<Strided>; 2]) -> RowInput {
     let mut names = vec![name];
     names.extend(outputs[0].map(|_| InputName::Sum));
