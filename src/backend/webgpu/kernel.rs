@@ -15,7 +15,7 @@ use crate::{Result, graph::Rows};
 /// The buffer of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Resource {
-    /// The step's buffer, whose layout is in `step.rs`.
+    /// The step's buffer, whose layout is in `step/`.
     Step,
     /// The tokens' ids, `[tokens]`.
     Ids,

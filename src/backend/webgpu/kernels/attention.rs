@@ -150,7 +150,7 @@ pub struct AttentionPrefill {
     pub threads: usize,
     /// Tokens of a workgroup, of one sequence.
     pub block: usize,
-    /// The first word, in the step's buffer, of its `AttentionBlock`s.
+    /// The first word, in the step's buffer, of the `PositionRange`s of the blocks.
     pub query_blocks_at: usize,
     /// The layer's cache.
     pub cache: PagedCache,
@@ -188,7 +188,7 @@ pub struct AttentionPrefillCoop {
     pub tile: usize,
     /// Invocations of a subgroup.
     pub subgroup_size: u32,
-    /// The first word, in the step's buffer, of its `AttentionBlock`s.
+    /// The first word, in the step's buffer, of the `PositionRange`s of the blocks.
     pub query_blocks_at: usize,
     /// The layer's cache, of f16.
     pub cache: PagedCache,

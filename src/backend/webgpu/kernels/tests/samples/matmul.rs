@@ -1,4 +1,4 @@
-//! Samples of products with matrices.
+//! Makes samples of kernels of products with matrices.
 
 use super::{Sample, adapter, buffer, function, matrix, none_missing, row_count};
 use crate::{

@@ -1,4 +1,4 @@
-//! Samples of kernels of ops that carry a state.
+//! Makes samples of kernels of recurrent ops.
 
 use super::{Sample, all, rows};
 use crate::backend::webgpu::{
