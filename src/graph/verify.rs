@@ -136,7 +136,7 @@ mod tests {
             let mut graph = valid_graph();
             break_it(&mut graph);
             let error = verify(&graph).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("graph: {expected}")), "{error}");
+            assert!(error.starts_with(&format!("internal error in inkstone: {expected}")), "{error}");
         }
     }
 }
