@@ -2,12 +2,14 @@
 //! backend, and the files of some folders do not import each other in circles.
 
 mod circles;
+mod documents;
 mod paths;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use self::{
     circles::{Uses, circles, uses_within},
+    documents::missing_paths,
     paths::{ModulePath, mentions, module_of, rust_files},
 };
 
@@ -139,6 +141,23 @@ fn violations_are_found() {
     assert!(refused(&["models"], "sampler::Sampler") && !refused(&["generate"], "sampler::Sampler"));
     assert!(refused(&["gguf"], "Runner") && refused(&["gguf"], "nonsense::x") && !refused(&["gguf"], "Error"));
     assert!(refused(&["error"], "gguf::Gguf") && !refused(&["chat"], "tokenizer::Tokenizer"));
+}
+
+#[test]
+fn paths_in_documents_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let markdown = |folder: &str| {
+        let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect::<Vec<_>>()
+    };
+    let documents = ["", "docs", "kernels"].map(markdown).concat();
+    assert!(documents.len() > 10);
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        assert_eq!(missing_paths(&text, root), Vec::<&str>::new(), "{}", document.display());
+    }
+    let text = "`src/lib.rs`, `threads/pool.rs`, `src/no.rs`, `a / b.rs`, `src/models/NAME.rs`, `docs/`, `no/`, `f32`";
+    assert_eq!(missing_paths(text, root), ["src/no.rs", "no/"]);
 }
 
 /// Returns all files of src/, as modules and their texts.
