@@ -39,7 +39,7 @@ fn max_window_pages(window: usize, context_length: usize, max_tokens: usize) -> 
     context_length.div_ceil(PAGE_POSITIONS).min(step_pages.saturating_add(prompt_end_pages))
 }
 
-/// Identifies a sequence of a [`KvCache`].
+/// Identifies a sequence of a [`Decoder`](crate::Decoder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SequenceId(usize);
 

@@ -64,7 +64,22 @@ pub struct Limits {
     pub max_outputs: usize,
 }
 
-/// Runs steps of an executable, and keeps sequences of tokens with their cache.
+/// Runs the model on batches of sequences, and keeps the tokens and the cache of each sequence.
+///
+/// ```
+/// use inkstone::{LogitsFor, Runner};
+///
+/// let mut runner = Runner::from_gguf("tests/data/storyteller/storyteller.gguf")?;
+/// let (prompt, vocab_size) = (runner.tokenizer().encode_prompt("Once upon a time")?, runner.config().vocab_size);
+/// let decoder = runner.decoder_mut();
+/// let first = decoder.open();
+/// decoder.prefill(first, &prompt, |_, _| true)?;
+/// let second = decoder.fork(first)?;
+/// // One step appends a token to each, and returns the logits after both.
+/// let logits = decoder.step(&[(first, &[258], LogitsFor::Last), (second, &[300], LogitsFor::Last)])?;
+/// assert_eq!(logits.len(), 2 * vocab_size);
+/// # Ok::<(), inkstone::Error>(())
+/// ```
 ///
 /// A clone starts without sequences, and shares the weights and the memory of the cache. Clones can
 /// be used from several threads; their steps run one at a time.

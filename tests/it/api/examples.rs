@@ -14,16 +14,13 @@ use crate::support::{
     tiny::{MODELS, nmse},
 };
 
-/// Returns the built example; prints a note and returns `None` if cargo built only this test.
-fn example(name: &str) -> Option<PathBuf> {
+/// Returns the program of an example, which `cargo test` and `cargo build --examples` build.
+fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let folder = tests.parent().and_then(Path::parent).unwrap().join("examples");
     let path = folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("skipped: {} is not built; `cargo test` builds it", path.display());
-    None
+    assert!(path.exists(), "{} is missing: build it with `cargo build --examples`", path.display());
+    path
 }
 
 fn run(program: &Path, args: &[&str]) -> Output {
@@ -39,7 +36,7 @@ fn printed(program: &Path, args: &[&str]) -> String {
 #[test]
 fn every_example_has_a_usage_text() {
     for name in ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize"] {
-        let Some(program) = example(name) else { return };
+        let program = example(name);
         assert!(printed(&program, &["--help"]).starts_with(&format!("Usage: {name} ")), "{name}");
         let output = run(&program, &["--nonsense", "1"]);
         let message = String::from_utf8(output.stderr).unwrap();
@@ -52,7 +49,7 @@ fn every_example_has_a_usage_text() {
 
 #[test]
 fn example_errors_are_one_line() {
-    let (Some(generate), Some(logits)) = (example("generate"), example("logits")) else { return };
+    let (generate, logits) = (example("generate"), example("logits"));
     let folder = Folder::new();
     let model = MODELS[0].path();
     let sound = fs::read(&model).unwrap();
@@ -91,7 +88,7 @@ fn example_errors_are_one_line() {
 
 #[test]
 fn examples_chat_with_a_given_template() {
-    let (Some(generate), Some(chat)) = (example("generate"), example("chat")) else { return };
+    let (generate, chat) = (example("generate"), example("chat"));
     let folder = Folder::new();
     let source = "{% for m in messages %}{{ m.content }}{% endfor %}";
     let template = folder.write("own.jinja", source).to_str().unwrap().to_owned();
@@ -120,7 +117,7 @@ fn examples_chat_with_a_given_template() {
 
 #[test]
 fn logits_example_matches_llama_cpps_format() {
-    let Some(program) = example("logits") else { return };
+    let program = example("logits");
     let folder = Folder::new();
     let out = folder.path().join("logits.f32");
     let expected = MODELS[0].expected();
@@ -136,7 +133,7 @@ fn logits_example_matches_llama_cpps_format() {
 
 #[test]
 fn perplexity_example_matches_stepwise_scores() {
-    let Some(program) = example("perplexity") else { return };
+    let program = example("perplexity");
     let folder = Folder::new();
     let text = "the quick brown fox jumps over the lazy dog and then the dog runs after the fox";
     let file = folder.write("text.txt", text);
@@ -162,7 +159,7 @@ fn perplexity_example_matches_stepwise_scores() {
 
 #[test]
 fn bench_example_writes_one_line_of_json() {
-    let Some(program) = example("bench") else { return };
+    let program = example("bench");
     let model = MODELS[0].path();
     let args = ["--model", model.to_str().unwrap(), "--prefill", "20", "--decode", "4", "--depth", "10", "--reps", "2"];
     let line = printed(&program, &[&args[..], &["--threads", "2", "--json"]].concat());
@@ -179,7 +176,7 @@ fn bench_example_writes_one_line_of_json() {
 
 #[test]
 fn bench_example_writes_a_profile() {
-    let Some(program) = example("bench") else { return };
+    let program = example("bench");
     let model = MODELS[0].path();
     let args = ["--model", model.to_str().unwrap(), "--prefill", "20", "--decode", "4", "--reps", "1", "--profile"];
     let line = printed(&program, &[&args[..], &["--json"]].concat());
@@ -203,7 +200,7 @@ fn bench_example_writes_a_profile() {
 
 #[test]
 fn inspect_example_shows_every_part() {
-    let Some(program) = example("inspect") else { return };
+    let program = example("inspect");
     let model = MODELS[2].path();
     let model = model.to_str().unwrap();
     let all = printed(&program, &[model]);

@@ -52,11 +52,7 @@ fn files_of_other_kinds_are_recognized() {
 fn pipes_are_refused_without_waiting_for_a_writer() {
     let folder = Folder::new();
     let pipe = folder.path().join("pipe.gguf");
-    let status = std::process::Command::new("mkfifo").arg(&pipe).status();
-    if !status.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: mkfifo is not available");
-        return;
-    }
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let error = Gguf::open(&pipe).unwrap_err().to_string();
     assert!(error.contains("is not a regular file"), "{error}");
 }

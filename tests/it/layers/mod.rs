@@ -3,6 +3,7 @@
 //! all source files.
 
 mod circles;
+mod documents;
 mod paths;
 mod style;
 
@@ -10,6 +11,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use self::{
     circles::{Uses, circles, uses_within},
+    documents::missing_paths,
     paths::{ModulePath, mentions, module_of, rust_files},
     style::breaches,
 };
@@ -186,6 +188,23 @@ fn breaches_of_the_style_are_found() {
     refused("2: the comment has 121", &format!("/// ```\n/// {}\n/// ```\n", "x".repeat(117)));
     refused("1: `unsafe fn f() {}`", "unsafe fn f() {}\n");
     refused("2: `pub unsafe fn f();`", "/// Runs.\npub unsafe fn f();\n");
+}
+
+#[test]
+fn paths_in_documents_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let markdown = |folder: &str| {
+        let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect::<Vec<_>>()
+    };
+    let documents = ["", "docs", "kernels"].map(markdown).concat();
+    assert!(documents.len() > 10);
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        assert_eq!(missing_paths(&text, root), Vec::<&str>::new(), "{}", document.display());
+    }
+    let text = "`src/lib.rs`, `threads/pool.rs`, `src/no.rs`, `a / b.rs`, `src/models/NAME.rs`, `docs/`, `no/`, `f32`";
+    assert_eq!(missing_paths(text, root), ["src/no.rs", "no/"]);
 }
 
 /// Returns all files of src/, as modules and their texts.
