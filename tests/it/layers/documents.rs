@@ -5,8 +5,8 @@ use std::path::Path;
 /// Folders that documents may leave out of a path.
 const ROOTS: [&str; 5] = ["", "src", "src/backend/cpu", "src/backend/webgpu", "kernels"];
 
-/// Returns the paths in code spans of a Markdown text that exist under none of the roots in `folder`.
-/// A path has a slash; a name in capitals stands for any name.
+/// Returns the paths in code spans of a Markdown text that exist under none of the roots in
+/// `folder`. A path has a slash; a name in capitals stands for any name.
 pub fn missing_paths<'t>(text: &'t str, folder: &Path) -> Vec<&'t str> {
     let spans = text.split('`').skip(1).step_by(2);
     let is_file = |span: &str| {
