@@ -157,7 +157,7 @@ fn source_files_keep_the_style() {
             let name = file.strip_prefix(root).unwrap().display().to_string();
             let text = fs::read_to_string(file).unwrap();
             found.extend(breaches(&text).into_iter().map(|breach| format!("{name}:{breach}")));
-            if file.with_extension("").is_dir() {
+            if has_folder_of_its_name(file) {
                 found.push(format!("{name}: must be `mod.rs` in the folder of its name"));
             }
         }
@@ -188,6 +188,8 @@ fn breaches_of_the_style_are_found() {
     refused("2: the comment has 121", &format!("/// ```\n/// {}\n/// ```\n", "x".repeat(117)));
     refused("1: `unsafe fn f() {}`", "unsafe fn f() {}\n");
     refused("2: `pub unsafe fn f();`", "/// Runs.\npub unsafe fn f();\n");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    assert!(has_folder_of_its_name(&source.join("gguf.rs")) && !has_folder_of_its_name(&source.join("plan.rs")));
 }
 
 #[test]
@@ -205,6 +207,11 @@ fn paths_in_documents_exist() {
     }
     let text = "`src/lib.rs`, `threads/pool.rs`, `src/no.rs`, `a / b.rs`, `src/models/NAME.rs`, `docs/`, `no/`, `f32`";
     assert_eq!(missing_paths(text, root), ["src/no.rs", "no/"]);
+}
+
+/// Returns whether a folder beside the file has the file's name, so that the file belongs into it.
+fn has_folder_of_its_name(file: &Path) -> bool {
+    file.with_extension("").is_dir()
 }
 
 /// Returns all files of src/, as modules and their texts.

@@ -117,7 +117,7 @@ pub(crate) unsafe fn elementwise<S: Simd, F: Elementwise>(a: *const f32, b: *con
 /// Writes `f(x[i], b)` to `out[i]` for `len` elements.
 ///
 /// # Safety
-/// As [`elementwise`], for `x` and `out`.
+/// As [`elementwise()`], for `x` and `out`.
 #[inline(always)]
 pub(crate) unsafe fn elementwise_scalar<S: Simd, F: Elementwise>(x: *const f32, b: f32, out: *mut f32, len: usize) {
     let same = [b; MAX_WIDTH];
@@ -132,7 +132,7 @@ pub(crate) unsafe fn elementwise_scalar<S: Simd, F: Elementwise>(x: *const f32, 
 /// Writes `x / sqrt(mean(x^2) + eps) * w` over one group of `len` elements to `out`.
 ///
 /// # Safety
-/// As [`elementwise`], for `x`, `w` and `out`; `out` does not overlap `w`.
+/// As [`elementwise()`], for `x`, `w` and `out`; `out` does not overlap `w`.
 #[inline(always)]
 pub(crate) unsafe fn rms_norm<S: Simd>(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize) {
     let whole = len / S::WIDTH * S::WIDTH;

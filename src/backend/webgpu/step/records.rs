@@ -13,7 +13,7 @@ pub(super) struct StepHeader {
     pub outputs: u32,
     /// Splits of the longest sequence.
     pub splits: u32,
-    /// Runs of [`CHUNK`] tokens or more.
+    /// Runs of [`CHUNK`](super::CHUNK) tokens or more.
     pub long_runs: u32,
     pub unused: [u32; 4],
 }
