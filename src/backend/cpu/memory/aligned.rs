@@ -111,6 +111,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri itself runs out of memory")]
     fn impossible_sizes_return_none() {
         for len in [usize::MAX, usize::MAX - HUGE_PAGE, isize::MAX as usize, 1 << 60] {
             assert!(AlignedBytes::new(len).is_none(), "{len}");

@@ -52,6 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri itself runs out of memory")]
     fn refused_memory_is_an_error_with_its_size() {
         let bytes = isize::MAX as usize - 4096;
         let mut pool = PageSlabs::new(bytes);

@@ -247,9 +247,10 @@ fn mxfp4_tiles_decode_every_exponent() {
 #[test]
 fn packed_rows_read_back_as_written() {
     let random = Random::new(3);
+    let (row_counts, blocks): (&[usize], usize) = if cfg!(miri) { (&[17], 3) } else { (&[1, 15, 16, 17, 48], 35) };
     for dtype in block_formats() {
-        for rows in [1, 15, 16, 17, 48] {
-            let row_bytes = 35 * dtype.block_bytes();
+        for &rows in row_counts {
+            let row_bytes = blocks * dtype.block_bytes();
             let file: Vec<u8> = (0..rows * row_bytes).map(|_| random.byte()).collect();
             let packed = pack(dtype, &file, rows);
             assert_eq!(packed.stack.groups() * packed.group_bytes(), rows.next_multiple_of(ROWS) * row_bytes);
