@@ -10,7 +10,7 @@ use crate::{
             Buffer, F32, FewExperts, FewPart, Finish, MatMulCoop, MatMulFew, MatMulTiled, PackedMatrix, PendingNorm,
             Q8Input, Q8Output, RowCount, Stack, TiledExperts, TiledPart, TiledProduct, tests::choices::Choices,
         },
-        tests::ADAPTERS,
+        test_adapters::ADAPTERS,
         tiles::{self, Tile},
     },
     quant::UNIT,

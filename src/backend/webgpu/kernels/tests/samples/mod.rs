@@ -20,7 +20,7 @@ use crate::{
             Template,
             shared::{Records, Rotation, RotationStyle},
         },
-        tests::ADAPTERS,
+        test_adapters::ADAPTERS,
     },
     graph::Activation,
     quant::{self, UNIT},
