@@ -61,6 +61,7 @@ unsafe fn entries(table: uint8x16_t, index: int32x4_t) -> int32x4_t {
 impl<D: ByteDot<int32x4_t>> Simd for Neon<D> {
     const WIDTH: usize = 8;
     const SIGNED_BYTES: bool = D::SIGNED_BYTES;
+    const SHORT_SUMS: bool = D::SHORT_SUMS;
     type I = I;
     type F = F;
     type Unit = D::Unit;
