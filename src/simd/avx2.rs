@@ -3,7 +3,7 @@
 
 use std::{arch::x86_64::*, marker::PhantomData};
 
-use super::{ByteDot, NoUnit, Simd, unsafe_methods};
+use super::{ByteDot, NoUnit, Simd, SimdKernel, unsafe_methods};
 
 /// x86-64 with AVX2, FMA and F16C, and the instructions of the byte dot product `D`.
 #[derive(Clone, Copy)]
@@ -12,9 +12,10 @@ pub(crate) struct Avx2<D = Maddubs>(PhantomData<D>);
 impl<D: ByteDot<__m256i>> Simd for Avx2<D> {
     const WIDTH: usize = 8;
     const SIGNED_BYTES: bool = D::SIGNED_BYTES;
+    const SHORT_SUMS: bool = D::SHORT_SUMS;
     type I = __m256i;
     type F = __m256;
-    type Unit = NoUnit;
+    type Unit = D::Unit;
 
     unsafe_methods! {
         fn splat_i(x: i32) -> __m256i = _mm256_set1_epi32(x);
@@ -84,6 +85,13 @@ impl<D: ByteDot<__m256i>> Simd for Avx2<D> {
     fn dot_words(bits: u32) -> usize {
         D::dot_words(bits)
     }
+
+    /// # Safety: as [`Simd::call`].
+    #[inline(always)]
+    unsafe fn call<K: SimdKernel>(kernel: K) {
+        // SAFETY: by the caller.
+        unsafe { D::call::<Self, K>(kernel) }
+    }
 }
 
 /// Byte dot products with AVX2 alone, by `vpmaddubsw`.
@@ -92,6 +100,8 @@ pub(crate) struct Maddubs;
 
 impl ByteDot<__m256i> for Maddubs {
     const SIGNED_BYTES: bool = true;
+    const SHORT_SUMS: bool = true;
+    type Unit = NoUnit;
 
     unsafe_methods! {
         fn dot4_accumulate(bits: u32, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i = {
@@ -118,5 +128,13 @@ impl ByteDot<__m256i> for Maddubs {
             6 => 2,
             _ => 8,
         }
+    }
+
+    /// # Safety: as [`ByteDot::call`].
+    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(never)]
+    unsafe fn call<S: Simd, K: SimdKernel>(kernel: K) {
+        // SAFETY: by the caller.
+        unsafe { kernel.run::<S>() }
     }
 }

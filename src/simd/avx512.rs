@@ -3,7 +3,7 @@
 
 use std::{arch::x86_64::*, marker::PhantomData};
 
-use super::{MatrixUnit, NoUnit, Simd, unsafe_methods};
+use super::{MatrixUnit, NoUnit, Simd, SimdKernel, unsafe_methods};
 
 /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI, and the matrix unit `U`.
 #[derive(Clone, Copy)]
@@ -63,6 +63,14 @@ impl<U: MatrixUnit> Simd for Avx512<U> {
         fn finish_dot(_bits: u32, sum: __m512i) -> __m512i = sum;
         fn prefetch(from: *const u8) = _mm_prefetch::<_MM_HINT_T0>(from.cast());
         fn prefetch_far(from: *const u8) = _mm_prefetch::<_MM_HINT_T1>(from.cast());
+    }
+
+    /// # Safety: as [`Simd::call`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+    #[inline(never)]
+    unsafe fn call<K: SimdKernel>(kernel: K) {
+        // SAFETY: by the caller.
+        unsafe { kernel.run::<Self>() }
     }
 
     #[inline(always)]

@@ -6,16 +6,35 @@
 use std::arch::{aarch64::*, asm};
 
 use super::{
-    MatrixUnit, Neon, ROWS,
+    ByteDot, MatrixUnit, Neon, ROWS, Simd, SimdKernel,
     neon::{Sdot, signed},
+    unsafe_methods,
 };
 
 /// AArch64 with NEON, dot products and int8 matrix multiplication.
-pub(crate) type NeonI8mm = Neon<Sdot, I8mm>;
+pub(crate) type NeonI8mm = Neon<I8mm>;
 
-/// The matrix unit FEAT_I8MM.
+/// The matrix unit FEAT_I8MM, and the byte dot products of [`Sdot`].
 #[derive(Clone, Copy)]
 pub(crate) struct I8mm;
+
+impl ByteDot<int32x4_t> for I8mm {
+    const SIGNED_BYTES: bool = Sdot::SIGNED_BYTES;
+    type Unit = Self;
+
+    unsafe_methods! {
+        fn dot4_accumulate(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t =
+            Sdot::dot4_accumulate(bits, sum, codes, x);
+    }
+
+    /// # Safety: as [`ByteDot::call`].
+    #[target_feature(enable = "neon,dotprod,i8mm")]
+    #[inline(never)]
+    unsafe fn call<S: Simd, K: SimdKernel>(kernel: K) {
+        // SAFETY: by the caller.
+        unsafe { kernel.run::<S>() }
+    }
+}
 
 impl MatrixUnit for I8mm {
     const TOKENS: usize = 4;

@@ -30,7 +30,7 @@ pub(crate) use i8mm::NeonI8mm;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{Neon, NeonDotprod};
 pub(crate) use portable::Portable;
-pub(crate) use vector::{MatrixUnit, NoUnit, ROWS, Simd};
+pub(crate) use vector::{MatrixUnit, NoUnit, ROWS, Simd, SimdKernel};
 
 /// Byte dot products: the part of [`Simd`] in which instruction sets with the same vectors `I`
 /// differ. Each item has the meaning of its namesake in [`Simd`].
@@ -40,11 +40,19 @@ pub(crate) use vector::{MatrixUnit, NoUnit, ROWS, Simd};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) trait ByteDot<I>: Copy + Send + Sync + 'static {
     const SIGNED_BYTES: bool;
+    const SHORT_SUMS: bool = false;
+    type Unit: MatrixUnit;
 
     #[inline(always)]
     fn dot_words(_bits: u32) -> usize {
         8
     }
+
+    /// Runs a kernel for the set `S`, which has these byte dot products.
+    ///
+    /// # Safety
+    /// As [`SimdKernel::run`] of the kernel.
+    unsafe fn call<S: Simd, K: SimdKernel>(kernel: K);
 
     unsafe_methods! {
         /// Adds the dot product of four codes and four signed bytes of `x` to each lane of `sum`.

@@ -9,14 +9,14 @@ use std::{
     marker::PhantomData,
 };
 
-use super::{ByteDot, MatrixUnit, NoUnit, Simd, unsafe_methods};
+use super::{ByteDot, NoUnit, Simd, SimdKernel, unsafe_methods};
 
 type I = [int32x4_t; 2];
 type F = [float32x4_t; 2];
 
-/// AArch64 with NEON, the instructions of the byte dot product `D`, and the matrix unit `U`.
+/// AArch64 with NEON, and the instructions of the byte dot product `D`.
 #[derive(Clone, Copy)]
-pub(crate) struct Neon<D = WideningProducts, U = NoUnit>(PhantomData<(D, U)>);
+pub(crate) struct Neon<D = WideningProducts>(PhantomData<D>);
 
 /// AArch64 with NEON and its dot products.
 pub(crate) type NeonDotprod = Neon<Sdot>;
@@ -58,12 +58,13 @@ unsafe fn entries(table: uint8x16_t, index: int32x4_t) -> int32x4_t {
     unsafe { vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(index))) }
 }
 
-impl<D: ByteDot<int32x4_t>, U: MatrixUnit> Simd for Neon<D, U> {
+impl<D: ByteDot<int32x4_t>> Simd for Neon<D> {
     const WIDTH: usize = 8;
     const SIGNED_BYTES: bool = D::SIGNED_BYTES;
+    const SHORT_SUMS: bool = D::SHORT_SUMS;
     type I = I;
     type F = F;
-    type Unit = U;
+    type Unit = D::Unit;
 
     unsafe_methods! {
         fn splat_i(x: i32) -> I = [vdupq_n_s32(x); 2];
@@ -157,6 +158,13 @@ impl<D: ByteDot<int32x4_t>, U: MatrixUnit> Simd for Neon<D, U> {
     fn dot_words(bits: u32) -> usize {
         D::dot_words(bits)
     }
+
+    /// # Safety: as [`Simd::call`].
+    #[inline(always)]
+    unsafe fn call<K: SimdKernel>(kernel: K) {
+        // SAFETY: by the caller.
+        unsafe { D::call::<Self, K>(kernel) }
+    }
 }
 
 /// Converts codes to signed bytes: subtracts 128 from codes of 8 bits, and returns shorter ones
@@ -179,6 +187,7 @@ pub(crate) struct Sdot;
 
 impl ByteDot<int32x4_t> for Sdot {
     const SIGNED_BYTES: bool = true;
+    type Unit = NoUnit;
 
     unsafe_methods! {
         fn dot4_accumulate(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t = {
@@ -193,6 +202,14 @@ impl ByteDot<int32x4_t> for Sdot {
             sum
         };
     }
+
+    /// # Safety: as [`ByteDot::call`].
+    #[target_feature(enable = "neon,dotprod")]
+    #[inline(never)]
+    unsafe fn call<S: Simd, K: SimdKernel>(kernel: K) {
+        // SAFETY: by the caller.
+        unsafe { kernel.run::<S>() }
+    }
 }
 
 /// Byte dot products with NEON alone.
@@ -201,6 +218,7 @@ pub(crate) struct WideningProducts;
 
 impl ByteDot<int32x4_t> for WideningProducts {
     const SIGNED_BYTES: bool = true;
+    type Unit = NoUnit;
 
     unsafe_methods! {
         fn dot4_accumulate(bits: u32, sum: int32x4_t, codes: int32x4_t, x: int32x4_t) -> int32x4_t = {
@@ -209,5 +227,13 @@ impl ByteDot<int32x4_t> for WideningProducts {
             // The sum of two products of 128 and 127 fits in 16 bits.
             vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8(codes, x)))
         };
+    }
+
+    /// # Safety: as [`ByteDot::call`].
+    #[target_feature(enable = "neon")]
+    #[inline(never)]
+    unsafe fn call<S: Simd, K: SimdKernel>(kernel: K) {
+        // SAFETY: by the caller.
+        unsafe { kernel.run::<S>() }
     }
 }

@@ -25,6 +25,12 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Whether [`dot4_accumulate`](Self::dot4_accumulate) subtracts 128 from 8-bit codes, to
     /// multiply them as signed numbers.
     const SIGNED_BYTES: bool;
+    /// Whether [`dot4_accumulate`](Self::dot4_accumulate) keeps sums of 16 bits, so that
+    /// [`dot_words`](Self::dot_words) depends on the bits of codes.
+    const SHORT_SUMS: bool = false;
+    /// Whether products with few tokens decode each code where they multiply it, in registers,
+    /// instead of unpacking a chunk of the matrix first.
+    const DECODES_IN_PLACE: bool = true;
     /// Vector of 32-bit integers.
     type I: Copy;
     /// Vector of f32.
@@ -126,9 +132,29 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         fn prefetch_far(from: *const u8);
     }
 
+    /// Runs a kernel in a function that is compiled for this instruction set, and that all callers
+    /// share.
+    ///
+    /// Other calls of kernels are inlined up to the entry points of the backend, which are the only
+    /// other functions for which the compiler may use the instruction set. Kernels that several
+    /// formats need are called through this, so that there is one copy for all of them.
+    ///
+    /// # Safety
+    /// As [`SimdKernel::run`] of the kernel.
+    unsafe fn call<K: SimdKernel>(kernel: K);
+
     /// Returns the maximum number of calls of [`dot4_accumulate`](Self::dot4_accumulate) on one sum
     /// before [`finish_dot`](Self::finish_dot), so that no intermediate sum overflows.
     fn dot_words(bits: u32) -> usize;
+}
+
+/// A kernel and its operands.
+pub(crate) trait SimdKernel {
+    /// Computes the results. Must be inlined.
+    ///
+    /// # Safety
+    /// The machine has `S`, and the operands are as the implementation says.
+    unsafe fn run<S: Simd>(self);
 }
 
 /// A matrix unit: multiplies the codes of [`ROWS`] rows by the activations of several tokens in a

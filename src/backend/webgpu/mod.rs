@@ -22,6 +22,8 @@ mod self_test;
 mod step;
 mod templates;
 #[cfg(test)]
+mod test_adapters;
+#[cfg(all(test, feature = "_kernel-tests"))]
 mod tests;
 mod tiles;
 mod weight_buffers;

@@ -14,6 +14,7 @@ use super::{
     lower::{GEMV_ROWS, GpuLowering},
     prepare,
     templates::Templates,
+    test_adapters::ADAPTERS,
     weight_buffers::WeightBuffers,
 };
 use crate::{
@@ -25,28 +26,6 @@ use crate::{
     plan::Plan,
     weights::Weights,
 };
-
-/// The properties of a common adapter, without matrix units.
-const PLAIN: Traits = Traits {
-    subgroup: Some(32),
-    matrices: false,
-    workgroup: 1024,
-    workgroup_bytes: 32 << 10,
-    binding_bytes: 1 << 27,
-    buffer_bytes: 1 << 30,
-    alignment: 256,
-    timestamps: false,
-    unsplit_positions: 1024,
-};
-
-pub(super) const ADAPTERS: [Traits; 6] = [
-    PLAIN,
-    Traits { matrices: true, workgroup_bytes: 48 << 10, ..PLAIN },
-    Traits { subgroup: Some(8), workgroup: 512, ..PLAIN },
-    Traits { subgroup: Some(16), ..PLAIN },
-    Traits { subgroup: Some(64), ..PLAIN },
-    Traits { subgroup: None, workgroup: 256, workgroup_bytes: 16 << 10, ..PLAIN },
-];
 
 /// Soft caps and a window, as in Gemma 2.
 const CAPPED: Scores = Scores { scale: 0.1, softcap: Some(50.0), window: Some(100) };

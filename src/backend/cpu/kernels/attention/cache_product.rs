@@ -5,8 +5,13 @@
 //! registers.
 #![allow(clippy::needless_range_loop, reason = "rows and vectors are numbered, and there are constants to unroll by")]
 
+use std::marker::PhantomData;
+
 use super::element::CacheElement;
-use crate::{backend::cpu::kernels::rows::StridedRows, simd::Simd};
+use crate::{
+    backend::cpu::kernels::rows::StridedRows,
+    simd::{Simd, SimdKernel},
+};
 
 /// The layout of a matrix `[depth, columns]` in a page.
 #[derive(Clone, Copy)]
@@ -30,6 +35,37 @@ pub(super) struct CacheProduct {
     pub out: StridedRows,
 }
 
+/// The operands of [`CacheProduct::add`], for elements stored as `E`. Its `run` requires what that
+/// does.
+struct AddRows<'a, E> {
+    product: &'a CacheProduct,
+    rows: usize,
+    next: Option<*const u8>,
+    element: PhantomData<E>,
+}
+
+impl<E: CacheElement> SimdKernel for AddRows<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Self { product, rows, mut next, .. } = self;
+        let mut row = 0;
+        // SAFETY: by the caller.
+        unsafe {
+            while row + 4 <= rows {
+                product.add_rows::<S, E, 4>(row, next.take());
+                row += 4;
+            }
+            if row + 2 <= rows {
+                product.add_rows::<S, E, 2>(row, next.take());
+                row += 2;
+            }
+            if row < rows {
+                product.add_rows::<S, E, 1>(row, next.take());
+            }
+        }
+    }
+}
+
 impl CacheProduct {
     /// Computes the product for `rows` rows. Meanwhile it prefetches as many bytes as it reads,
     /// from `next` on.
@@ -38,22 +74,9 @@ impl CacheProduct {
     /// The operands have the shapes above, in format `E`; no other thread uses `out`; the machine
     /// has `S`.
     #[inline(always)]
-    pub unsafe fn add<S: Simd, E: CacheElement>(&self, rows: usize, mut next: Option<*const u8>) {
-        let mut row = 0;
+    pub unsafe fn add<S: Simd, E: CacheElement>(&self, rows: usize, next: Option<*const u8>) {
         // SAFETY: by the caller.
-        unsafe {
-            while row + 4 <= rows {
-                self.add_rows::<S, E, 4>(row, next.take());
-                row += 4;
-            }
-            if row + 2 <= rows {
-                self.add_rows::<S, E, 2>(row, next.take());
-                row += 2;
-            }
-            if row < rows {
-                self.add_rows::<S, E, 1>(row, next.take());
-            }
-        }
+        unsafe { S::call(AddRows::<E::Stored> { product: self, rows, next, element: PhantomData }) };
     }
 
     /// Computes the product for `N` rows from `row` on.

@@ -12,6 +12,8 @@ pub(super) trait CacheElement {
     const BYTES: usize;
     /// Whether the elements of a block share a scale, in f16.
     const SCALED: bool;
+    /// The format in which elements are stored apart from their scales.
+    type Stored: CacheElement;
 
     /// Loads a vector of elements, without their scale.
     ///
@@ -42,6 +44,7 @@ macro_rules! element {
         impl CacheElement for $element {
             const BYTES: usize = $bytes;
             const SCALED: bool = $scaled;
+            type Stored = Self;
 
             /// # Safety: as [`CacheElement::load`].
             #[inline(always)]
@@ -60,6 +63,7 @@ element!(CacheQ8, 1, true, load_i8);
 impl<E: CacheElement> CacheElement for Widened<E> {
     const BYTES: usize = CacheF32::BYTES;
     const SCALED: bool = E::SCALED;
+    type Stored = CacheF32;
 
     /// # Safety: as [`CacheElement::load`].
     #[inline(always)]

@@ -14,7 +14,7 @@ use crate::{
     backend::cpu::kernels::{math, rows::StridedRows},
     graph::{AttentionSpec, Scores},
     kv_cache::PAGE_POSITIONS,
-    simd::Simd,
+    simd::{Simd, SimdKernel},
 };
 
 /// Rows from which keys and values with scales are converted to f32 once for all rows, rather than
@@ -43,6 +43,23 @@ pub(super) struct QueryBlock<'a> {
     scaled_weights: StridedRows,
     /// A page's keys or values in f32, with their scales.
     widened: *mut u8,
+}
+
+/// The operands of [`QueryBlock::softmax_row`]. Its `run` requires what that does.
+struct RowSoftmax<'a> {
+    block: &'a QueryBlock<'a>,
+    row: usize,
+    seen: Range<usize>,
+    to: &'a Partial,
+}
+
+impl SimdKernel for RowSoftmax<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Self { block, row, seen, to } = self;
+        // SAFETY: by the caller.
+        unsafe { block.softmax_row::<S>(row, seen, to) };
+    }
 }
 
 /// Returns the floats of scratch that a block of `rows` rows needs.
@@ -119,7 +136,8 @@ impl<'a> QueryBlock<'a> {
                 for row in 0..self.rows.len() {
                     let seen = self.seen(row);
                     let within = |position: usize| position.saturating_sub(start).min(positions);
-                    self.softmax_row::<S>(row, within(seen.start)..within(seen.end), to);
+                    let seen = within(seen.start)..within(seen.end);
+                    S::call(RowSoftmax { block: self, row, seen, to });
                 }
                 if widens {
                     self.accumulate_values::<S, Widened<E>>(

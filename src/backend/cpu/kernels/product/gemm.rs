@@ -1,14 +1,17 @@
 //! Multiplies with many tokens: a chunk of columns is unpacked into the first-level cache for all
 //! of them.
+//!
+//! Unpacking depends on the format of the matrix. The product of an unpacked chunk depends only on
+//! the columns of a scale group, and on few instruction sets on the bits of codes. It is therefore
+//! generic over these numbers instead of the format, and compiled once for all formats that have
+//! them in common.
 #![allow(clippy::needless_range_loop, reason = "tokens are numbered, and their number is a constant to unroll by")]
-
-use std::marker::PhantomData;
 
 use super::inner::{GroupCodes, MAX_VECTORS, accumulate, prefetch, scale_sums};
 use crate::{
     backend::cpu::kernels::quantize::{CHUNK, Q8Activations, Q8Chunk},
     quant::{Lanes, ROWS, Tile},
-    simd::{MatrixUnit, Simd},
+    simd::{MatrixUnit, Simd, SimdKernel},
 };
 
 /// A chunk of columns of sixteen rows, unpacked.
@@ -43,8 +46,8 @@ pub(super) unsafe fn multiply<S: Simd, T: Tile>(tiles: *const u8, x: &Q8Activati
                 let tile = tiles.add((column + within) / T::COLUMNS * ROWS * T::BYTES);
                 unpack::<S, T>(tile, within, &mut unpacked);
             }
-            let x = |token| x.chunk(column / CHUNK, token);
-            multiply_chunk::<S, T>(&unpacked, columns / T::GROUP, x, tokens, c);
+            let product = ChunkProduct { unpacked: &unpacked, groups: columns / T::GROUP, x, column, tokens, c };
+            multiply_chunk::<S, T>(product);
         }
         S::Unit::end();
     }
@@ -78,18 +81,17 @@ unsafe fn unpack<S: Simd, T: Tile>(tile: *const u8, column: usize, to: &mut Unpa
 }
 
 /// The codes of a group of columns in an unpacked chunk.
-struct UnpackedCodes<'a, T> {
+struct UnpackedCodes<'a, const GROUP: usize, const BITS: u32> {
     unpacked: &'a UnpackedChunk,
     /// The first row of the vector.
     row: usize,
     /// The first word of the group in the chunk.
     first: usize,
-    format: PhantomData<T>,
 }
 
-impl<T: Tile> GroupCodes for UnpackedCodes<'_, T> {
-    const GROUP: usize = T::GROUP;
-    const BITS: u32 = T::BITS;
+impl<const GROUP: usize, const BITS: u32> GroupCodes for UnpackedCodes<'_, GROUP, BITS> {
+    const GROUP: usize = GROUP;
+    const BITS: u32 = BITS;
 
     /// # Safety: as [`GroupCodes::word`].
     #[inline(always)]
@@ -99,43 +101,88 @@ impl<T: Tile> GroupCodes for UnpackedCodes<'_, T> {
     }
 }
 
-/// Adds the products of the chunk's groups with all tokens to `c`.
+/// Adds the products of a chunk's groups with all tokens to the results.
 ///
 /// # Safety
-/// As [`multiply`]; `unpacked` has the groups, and `x` returns the chunk from a token on.
+/// As [`multiply`]; `product` has its operands.
 #[inline(always)]
-unsafe fn multiply_chunk<S: Simd, T: Tile>(
-    unpacked: &UnpackedChunk,
-    groups: usize,
-    x: impl Fn(usize) -> Q8Chunk,
-    tokens: usize,
-    c: *mut f32,
-) {
+unsafe fn multiply_chunk<S: Simd, T: Tile>(product: ChunkProduct<'_>) {
+    const { assert!(matches!((T::GROUP, dot_bits::<S>(T::BITS)), (16, 4 | 6) | (32, 4 | 5 | 8))) };
+    // The conditions are constants: of these functions a format compiles only the one that it uses.
     // SAFETY: by the caller.
     unsafe {
+        if const { T::GROUP == 16 && dot_bits::<S>(T::BITS) == 4 } {
+            S::call(CodedProduct::<16, 4>(product));
+        } else if const { T::GROUP == 16 } {
+            S::call(CodedProduct::<16, 6>(product));
+        } else if const { dot_bits::<S>(T::BITS) == 4 } {
+            S::call(CodedProduct::<32, 4>(product));
+        } else if const { dot_bits::<S>(T::BITS) == 5 } {
+            S::call(CodedProduct::<32, 5>(product));
+        } else {
+            S::call(CodedProduct::<32, 8>(product));
+        }
+    }
+}
+
+/// Returns the least bits, from 4 on, of codes that `S` multiplies by the same instructions as
+/// codes of `bits` bits.
+const fn dot_bits<S: Simd>(bits: u32) -> u32 {
+    match bits {
+        8 if S::SIGNED_BYTES => 8,
+        5..8 if S::SHORT_SUMS => bits,
+        _ => 4,
+    }
+}
+
+/// The operands of the product of an unpacked chunk with all tokens.
+struct ChunkProduct<'a> {
+    unpacked: &'a UnpackedChunk,
+    /// Scale groups of a row in the chunk.
+    groups: usize,
+    x: &'a Q8Activations,
+    /// The first column of the chunk.
+    column: usize,
+    tokens: usize,
+    /// `[tokens, 16]`.
+    c: *mut f32,
+}
+
+/// The product of a chunk whose scale groups have `GROUP` columns, and whose codes have `BITS` bits
+/// as [`dot_bits`] counts them. Its `run` requires what [`multiply`] does.
+struct CodedProduct<'a, const GROUP: usize, const BITS: u32>(ChunkProduct<'a>);
+
+impl<const GROUP: usize, const BITS: u32> SimdKernel for CodedProduct<'_, GROUP, BITS> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let ChunkProduct { unpacked, groups, x, column, tokens, c } = self.0;
         let mut token = 0;
-        let c = |token| c.add(token * ROWS);
-        while S::Unit::TOKENS == 16 && token + 16 <= tokens {
-            multiply_on_unit::<S, T, 16>(unpacked, groups, &x(token), c(token));
-            token += 16;
-        }
-        while S::Unit::TOKENS == 4 && token + 4 <= tokens {
-            multiply_on_unit::<S, T, 4>(unpacked, groups, &x(token), c(token));
-            token += 4;
-        }
-        // The sums of eight tokens fit the registers of a wide instruction set, and share each load
-        // of codes.
-        while S::WIDTH == 16 && token + 8 <= tokens {
-            multiply_vectors::<S, T, 8>(unpacked, groups, &x(token), c(token));
-            token += 8;
-        }
-        while token + 4 <= tokens {
-            multiply_vectors::<S, T, 4>(unpacked, groups, &x(token), c(token));
-            token += 4;
-        }
-        while token < tokens {
-            multiply_vectors::<S, T, 1>(unpacked, groups, &x(token), c(token));
-            token += 1;
+        let x = |token| x.chunk(column / CHUNK, token);
+        // SAFETY: by the caller.
+        unsafe {
+            let c = |token| c.add(token * ROWS);
+            while S::Unit::TOKENS == 16 && token + 16 <= tokens {
+                multiply_on_unit::<S, GROUP, BITS, 16>(unpacked, groups, &x(token), c(token));
+                token += 16;
+            }
+            while S::Unit::TOKENS == 4 && token + 4 <= tokens {
+                multiply_on_unit::<S, GROUP, BITS, 4>(unpacked, groups, &x(token), c(token));
+                token += 4;
+            }
+            // The sums of eight tokens fit the registers of a wide instruction set, and share each
+            // load of codes.
+            while S::WIDTH == 16 && token + 8 <= tokens {
+                multiply_vectors::<S, GROUP, BITS, 8>(unpacked, groups, &x(token), c(token));
+                token += 8;
+            }
+            while token + 4 <= tokens {
+                multiply_vectors::<S, GROUP, BITS, 4>(unpacked, groups, &x(token), c(token));
+                token += 4;
+            }
+            while token < tokens {
+                multiply_vectors::<S, GROUP, BITS, 1>(unpacked, groups, &x(token), c(token));
+                token += 1;
+            }
         }
     }
 }
@@ -145,7 +192,7 @@ unsafe fn multiply_chunk<S: Simd, T: Tile>(
 /// # Safety
 /// As [`multiply`]; `unpacked` has the groups, `x` and `c` have `N` tokens.
 #[inline(always)]
-unsafe fn multiply_vectors<S: Simd, T: Tile, const N: usize>(
+unsafe fn multiply_vectors<S: Simd, const GROUP: usize, const BITS: u32, const N: usize>(
     unpacked: &UnpackedChunk,
     groups: usize,
     x: &Q8Chunk,
@@ -158,8 +205,8 @@ unsafe fn multiply_vectors<S: Simd, T: Tile, const N: usize>(
             for group in 0..groups {
                 let scale = S::load(unpacked.scales[group].as_ptr().add(row));
                 let min = S::load(unpacked.mins[group].as_ptr().add(row));
-                let codes = UnpackedCodes::<T> { unpacked, row, first: group * (T::GROUP / 4), format: PhantomData };
-                accumulate::<S, _, N>(&codes, scale, min, x, group * T::GROUP, &mut acc);
+                let codes = UnpackedCodes::<GROUP, BITS> { unpacked, row, first: group * (GROUP / 4) };
+                accumulate::<S, _, N>(&codes, scale, min, x, group * GROUP, &mut acc);
             }
             store_sums::<S, N>(acc, c, row);
         }
@@ -172,7 +219,7 @@ unsafe fn multiply_vectors<S: Simd, T: Tile, const N: usize>(
 /// # Safety
 /// As [`multiply_vectors`]; `S::Unit` takes `N` tokens and has begun with the words of a group.
 #[inline(always)]
-unsafe fn multiply_on_unit<S: Simd, T: Tile, const N: usize>(
+unsafe fn multiply_on_unit<S: Simd, const GROUP: usize, const BITS: u32, const N: usize>(
     unpacked: &UnpackedChunk,
     groups: usize,
     x: &Q8Chunk,
@@ -185,13 +232,13 @@ unsafe fn multiply_on_unit<S: Simd, T: Tile, const N: usize>(
         for vector in 0..ROWS / S::WIDTH {
             acc[vector] = load_sums::<S, N>(c, vector * S::WIDTH);
         }
-        unit_product::<S, T, N>(unpacked, 0, x, &mut sums);
+        unit_product::<S, GROUP, BITS, N>(unpacked, 0, x, &mut sums);
         for group in 0..groups {
             if group + 1 < groups {
-                unit_product::<S, T, N>(unpacked, group + 1, x, &mut sums);
+                unit_product::<S, GROUP, BITS, N>(unpacked, group + 1, x, &mut sums);
             }
-            for line in 0..N * T::GROUP / 64 {
-                S::prefetch(x.q8.cast::<u8>().wrapping_add(N * (CHUNK + group * T::GROUP) + 64 * line));
+            for line in 0..N * GROUP / 64 {
+                S::prefetch(x.q8.cast::<u8>().wrapping_add(N * (CHUNK + group * GROUP) + 64 * line));
             }
             for vector in 0..ROWS / S::WIDTH {
                 let row = vector * S::WIDTH;
@@ -201,7 +248,14 @@ unsafe fn multiply_on_unit<S: Simd, T: Tile, const N: usize>(
                 for t in 0..N {
                     totals[t] = S::load_i(sums.0[group % 2][t].as_ptr().add(row).cast());
                 }
-                scale_sums::<S, UnpackedCodes<'_, T>, N>(totals, scale, min, x, group * T::GROUP, &mut acc[vector]);
+                scale_sums::<S, UnpackedCodes<'_, GROUP, BITS>, N>(
+                    totals,
+                    scale,
+                    min,
+                    x,
+                    group * GROUP,
+                    &mut acc[vector],
+                );
             }
         }
         for vector in 0..ROWS / S::WIDTH {
@@ -219,17 +273,17 @@ struct UnitSums<const N: usize>([[[i32; ROWS]; N]; 2]);
 /// # Safety
 /// As [`multiply_on_unit`], and the chunk has the group.
 #[inline(always)]
-unsafe fn unit_product<S: Simd, T: Tile, const N: usize>(
+unsafe fn unit_product<S: Simd, const GROUP: usize, const BITS: u32, const N: usize>(
     unpacked: &UnpackedChunk,
     group: usize,
     x: &Q8Chunk,
     sums: &mut UnitSums<N>,
 ) {
-    let words = T::GROUP / 4;
+    let words = GROUP / 4;
     let codes = unpacked.codes[group * words..].as_ptr().cast();
     let sums = sums.0[group % 2].as_mut_ptr().cast();
     // SAFETY: by the caller.
-    unsafe { S::Unit::multiply(T::BITS, words, codes, x.q8.add(group * T::GROUP), CHUNK, sums) };
+    unsafe { S::Unit::multiply(BITS, words, codes, x.q8.add(group * GROUP), CHUNK, sums) };
 }
 
 /// Loads the sums of `N` tokens for the rows of the vector at `row`.

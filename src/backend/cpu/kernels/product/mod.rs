@@ -101,7 +101,7 @@ impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
         let Self { tiles, x, tokens, c, .. } = self;
         // SAFETY: by the caller of `group_product`.
         unsafe {
-            if tokens > GEMV_TOKENS {
+            if const { !S::DECODES_IN_PLACE } || tokens > GEMV_TOKENS {
                 return gemm::multiply::<S, T>(tiles, x, tokens, c);
             }
             let mut token = 0;

@@ -11,7 +11,7 @@ use crate::{
         },
         lower::fuses,
         step::SPLIT,
-        tests::ADAPTERS,
+        test_adapters::ADAPTERS,
         tiles::{self, PrefillShape},
     },
     graph::{self, AttentionSpec},

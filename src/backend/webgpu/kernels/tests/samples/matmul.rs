@@ -11,7 +11,7 @@ use crate::{
             MatrixPlanes, PendingNorm, Q8Input, Q8Output, RowCount, TiledExperts, TiledPart, TiledProduct,
             tests::choices::Choices,
         },
-        tests::ADAPTERS,
+        test_adapters::ADAPTERS,
         tiles::{self, ProductTile},
     },
     quant::UNIT,

@@ -18,7 +18,7 @@ use crate::{
             RowCount, Strided, Template,
             shared::{Records, Rotation, RotationStyle},
         },
-        tests::ADAPTERS,
+        test_adapters::ADAPTERS,
         weight_buffers::BufferRange,
     },
     graph::Activation,
