@@ -18,8 +18,8 @@ pub(crate) struct Portable;
 
 /// Returns an array of the values of an expression for lanes 0 to 7.
 ///
-/// [`from_fn`] would return the same, but kernels would take much longer to compile. Of the byte dot
-/// product alone it makes twice as fast code.
+/// [`from_fn`] would return the same, but kernels would take much longer to compile, and the byte
+/// dot product would be half as fast.
 macro_rules! lanes {
     ($lane:ident => $value:expr) => {
         lanes!($lane => $value; 0 1 2 3 4 5 6 7)

@@ -45,6 +45,7 @@ struct AddRows<'a, E> {
 }
 
 impl<E: CacheElement> SimdKernel for AddRows<'_, E> {
+    /// # Safety: as [`CacheProduct::add`].
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Self { product, rows, mut next, .. } = self;

@@ -54,6 +54,7 @@ struct RowSoftmax<'a> {
 }
 
 impl SimdKernel for RowSoftmax<'_> {
+    /// # Safety: as [`QueryBlock::softmax_row`].
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Self { block, row, seen, to } = self;

@@ -153,6 +153,7 @@ struct ChunkProduct<'a> {
 struct CodedProduct<'a, const GROUP: usize, const BITS: u32>(ChunkProduct<'a>);
 
 impl<const GROUP: usize, const BITS: u32> SimdKernel for CodedProduct<'_, GROUP, BITS> {
+    /// # Safety: as [`multiply`].
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let ChunkProduct { unpacked, groups, x, column, tokens, c } = self.0;
