@@ -77,7 +77,7 @@ fn texts_are_sampled_and_scored() {
 fn a_directory_of_safetensors_names_its_feature() {
     let directory = data("checkpoints/qwen3");
     let message = builder().from_path(&directory).unwrap_err().to_string();
-    let what = "is a directory, as transformers writes models, which needs the feature `safetensors` of inkstone: \
+    let what = "is a directory of safetensors, which needs the feature `safetensors` of inkstone: \
                 enable it in the program's Cargo.toml";
     assert_eq!(message, format!("{}: {what}", directory.display()));
     assert!(matches!(
