@@ -70,7 +70,7 @@ fn parse<'a>(mut parser: AnswerParser, pieces: impl IntoIterator<Item = &'a str>
     parsed
 }
 
-/// Cuts the text into pieces of so many characters, in turn.
+/// Splits the text into pieces of 1 to 16 characters, by the lengths in turn.
 fn pieces<'a>(mut text: &'a str, lengths: &[u8]) -> Vec<&'a str> {
     let mut pieces = vec![];
     for &length in lengths.iter().cycle() {

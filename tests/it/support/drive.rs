@@ -1,5 +1,5 @@
-//! Runs graphs on backends with the interpreter's steps, so that the two can be held against each
-//! other.
+//! Runs graphs on backends with the interpreter's steps, so that their results can be
+//! compared.
 
 use std::collections::HashMap;
 
@@ -85,8 +85,8 @@ pub fn packed(tensors: &[Tensor]) -> Weights {
     Weights::from_memory(entries).expect("sound tensors")
 }
 
-/// The tensors as the interpreter reads them: decoded by the reference, which is held against
-/// gguf-py's elsewhere.
+/// Returns the tensors as the interpreter reads them: decoded by the reference decoder, which
+/// another test compares with gguf-py.
 pub fn dense(tensors: &[Tensor]) -> interpret::Weights {
     let decode = |t: &Tensor| {
         let mut out = vec![0.0; t.rows * t.columns];
