@@ -21,11 +21,12 @@ pub(super) fn compile(factory: &ParserFactory, grammar: TopLevelGrammar) -> Resu
         let environment = Some(factory.tok_env().clone());
         let (grammar, lexer) = GrammarInit::Serialized(grammar).to_internal(environment, limits.clone())?;
         let states = lexer.to_regex_vec(&mut limits.clone())?;
-        Ok((grammar, lexer, states))
+        let starts = starts_within_limits(states, &lexer, limits);
+        Ok((grammar, lexer, starts))
     });
-    let (grammar, lexer, states) =
+    let (grammar, lexer, starts) =
         panic_utils::catch_unwind(parse).map_err(|error| without_backtrace(&error.to_string()))?;
-    if !starts_within_limits(states, &lexer, limits) {
+    if !starts {
         return Err(TOO_COMPLEX.into());
     }
     let matcher = Matcher::new(factory.create_parser_from_init_default(GrammarInit::Internal(grammar, lexer)));

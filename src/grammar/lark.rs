@@ -20,6 +20,7 @@ pub fn with_white_space(grammar: &str) -> Result<String> {
         if token == KEYWORD {
             let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
             if let Some(Ok(schema)) = values.next() {
+                translate::check_multiples(&schema)?;
                 let (block, after) = rest.split_at(values.byte_offset());
                 if let Some(translated) = nested(&schema)? {
                     text.truncate(text.len() - KEYWORD.len());

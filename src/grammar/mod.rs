@@ -13,7 +13,8 @@
 //!
 //! - any value: `type`, `const`, `enum`, `anyOf`, `allOf`, `$ref` within the schema, `oneOf` if no
 //!   value can be valid by two of its schemas
-//! - numbers: `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf`
+//! - numbers: `minimum`, `maximum`, `exclusiveMinimum`, `exclusiveMaximum`, `multipleOf` of at most
+//!   8 digits
 //! - strings: `minLength`, `maxLength`, `pattern`, and `format` with `date`, `time`, `date-time`,
 //!   `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uri` or `uuid`
 //! - arrays: `items`, `prefixItems`, `minItems`, `maxItems`
@@ -179,6 +180,7 @@ impl Grammars {
         if schema.as_object().is_some_and(|object| object.contains_key(OPTIONS)) {
             return Err(Error::Grammar(format!("`{OPTIONS}` is not a keyword of JSON Schema: pass a `JsonStyle`")));
         }
+        translate::check_multiples(schema)?;
         let kind = GrammarKind::Json(style);
         let grammar = if translate::has_wide_integers(schema) {
             TopLevelGrammar::from_lark(translate::to_lark(schema, translate::SchemaOrigin::Caller, style)?)
@@ -191,6 +193,7 @@ impl Grammars {
     /// Returns a grammar of the compact JSON texts that can be read as the Rust type with this name
     /// and schema.
     pub(crate) fn json_of_type(&self, name: &str, schema: &Value) -> Result<Grammar> {
+        translate::check_multiples(schema)?;
         let lark = translate::to_lark(schema, translate::SchemaOrigin::Type(name), JsonStyle::Compact)?;
         let grammar = self.grammar(TopLevelGrammar::from_lark(lark), schema.to_string(), GrammarKind::Type);
         grammar.map_err(|what| Error::Grammar(format!("type `{name}`: {what}")))

@@ -73,3 +73,19 @@ fn a_schema_whose_first_step_takes_minutes_is_refused() {
         multiple_of(n).unwrap();
     }
 }
+
+/// llguidance's remainder overflowed: a panic with checks, wrong numbers without.
+#[cfg(feature = "constrained")]
+#[test]
+fn a_multiple_of_with_too_many_digits_is_refused() {
+    use inkstone::{gguf::Gguf, grammar::Grammars};
+
+    let gguf = Gguf::open(input("../tokenizer/bpe.gguf")).unwrap();
+    let grammars = Grammars::new(&Tokenizer::from_gguf(&gguf).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(&text("schema_multiple_of_digits.json")).unwrap();
+    let in_lark = format!("start: %json {schema}");
+    for result in [grammars.json_schema(&schema), grammars.lark(&in_lark)] {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("`multipleOf` 4.123456789 has too many digits"), "{error}");
+    }
+}

@@ -7,6 +7,7 @@
 //! and the rest is passed to llguidance as `%json` blocks.
 
 mod containers;
+mod multiples;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-pub use self::wide::has_wide_integers;
+pub use self::{multiples::check_multiples, wide::has_wide_integers};
 use self::{
     rules::{GrammarRules, SchemaPlace, literal},
     wide::with_small_integers,
