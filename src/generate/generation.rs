@@ -1,6 +1,6 @@
 //! Generates one text, as an iterator over its pieces.
 
-use std::{fmt, iter::FusedIterator, time::Instant};
+use std::{fmt, iter::FusedIterator, mem, time::Instant};
 
 use super::{Decoder, GenerateOptions, GeneratedTokens, StopHandle, StopReason, Summary, continuation::Continuation};
 use crate::{
@@ -22,6 +22,8 @@ pub struct Generation<'a> {
     prompt: Vec<u32>,
     state: GenerationState,
     text: Continuation,
+    /// Text that an iterator over the tokens generated and did not return.
+    leftover: String,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -52,7 +54,7 @@ impl<'a> Generation<'a> {
         decoder.tokens(sequence)?;
         decoder.check_prompt(&prompt)?;
         let text = Continuation::new(&prompt, tokenizer, options, decoder.limits().vocab_size)?;
-        Ok(Self { decoder, sequence, prompt, state: GenerationState::Prompt, text })
+        Ok(Self { decoder, sequence, prompt, state: GenerationState::Prompt, text, leftover: String::new() })
     }
 
     /// Adds a stage to the sampler, after the processors added earlier and before all other stages.
@@ -133,7 +135,8 @@ impl<'a> Generation<'a> {
 
     /// Returns an iterator over the tokens of the text, with their ids, texts and
     /// log-probabilities, as `Result<GeneratedToken>`. It returns a token as soon as its text is
-    /// certain.
+    /// certain. Text of tokens that were generated earlier is added to the next token; if there is
+    /// none, and after the iterator was dropped, [`next`](Iterator::next) returns it.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner};
@@ -157,6 +160,15 @@ impl<'a> Generation<'a> {
     /// The first error of the iterator.
     pub fn into_text(self) -> Result<String> {
         self.collect()
+    }
+
+    /// Adds text that an iterator over the tokens has not returned. The next text starts with it.
+    pub(super) fn leave(&mut self, text: &str) {
+        self.leftover += text;
+    }
+
+    pub(super) fn take_leftover(&mut self) -> String {
+        mem::take(&mut self.leftover)
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -199,6 +211,9 @@ impl Iterator for Generation<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         if let Err(error) = self.prefill(|_, _| true) {
             return Some(Err(error));
+        }
+        if !self.leftover.is_empty() {
+            return Some(Ok(self.take_leftover()));
         }
         while !self.text.is_done() {
             let piece = self.advance();

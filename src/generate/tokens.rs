@@ -42,12 +42,15 @@ impl<'r, 'a> GeneratedTokens<'r, 'a> {
             return Ok(());
         }
         let index = self.generation.ids().len();
-        let text = self.generation.advance()?;
+        let piece = self.generation.advance()?;
+        let text = self.generation.take_leftover() + &piece;
         if let Some(&id) = self.generation.ids().get(index) {
             let logprobs = self.generation.logprobs().get(index).cloned();
             self.ready.push_back(Ok(GeneratedToken { id, text, logprobs }));
         } else if let Some(Ok(last)) = self.ready.back_mut() {
             last.text += &text;
+        } else {
+            self.generation.leave(&text);
         }
         Ok(())
     }
@@ -67,3 +70,11 @@ impl Iterator for GeneratedTokens<'_, '_> {
 }
 
 impl FusedIterator for GeneratedTokens<'_, '_> {}
+
+impl Drop for GeneratedTokens<'_, '_> {
+    fn drop(&mut self) {
+        for token in self.ready.drain(..).flatten() {
+            self.generation.leave(&token.text);
+        }
+    }
+}

@@ -741,6 +741,27 @@ fn tokens_have_the_ids_texts_and_logprobs_of_the_generation() {
     }
 }
 
+/// Text that is held back when the caller changes between the iterators is returned by the other
+/// one, in each order, with and without a token after it.
+#[test]
+fn pieces_and_tokens_together_have_the_whole_text() {
+    let script = bytes("añob stoc stop");
+    for (max_tokens, expected) in [(13, "añob stoc st"), (15, "añob stoc "), (9, "añob sto")] {
+        let options = GenerateOptions { max_tokens: Some(max_tokens), stop: vec!["stop".into()], ..greedy() };
+        for (pieces, tokens) in (0..8).flat_map(|pieces| (0..8).map(move |tokens| (pieces, tokens))) {
+            let mut decoder = scripted(1, &script, CONTEXT);
+            let sequence = decoder.open();
+            let mut generation = Generation::new(&mut decoder, sequence, bytes("x"), &tokenizer(), &options).unwrap();
+            let mut text: String = generation.by_ref().take(pieces).map(Result::unwrap).collect();
+            text.extend(generation.tokens().take(tokens).map(|token| token.unwrap().text));
+            text.extend(generation.by_ref().take(1).map(Result::unwrap));
+            text.extend(generation.tokens().map(|token| token.unwrap().text));
+            text += &generation.into_text().unwrap();
+            assert_eq!(text, expected, "{pieces} pieces, then {tokens} tokens");
+        }
+    }
+}
+
 /// A token is returned before the next step is computed, unless its text may become a stop string.
 #[test]
 fn tokens_are_returned_as_soon_as_their_text_is_certain() {
