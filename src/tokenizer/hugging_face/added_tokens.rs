@@ -20,61 +20,62 @@ struct Token {
     token: AddedToken,
 }
 
-/// Returns the text of a `tokenizer.json` with an empty list of added tokens, and the tokens. The
-/// rest of the text keeps its lines and columns, which errors name.
+/// Returns the added tokens of a `tokenizer.json`, and leaves an empty list in the text. The rest of
+/// the text keeps its lines and columns, which errors name.
 ///
 /// # Errors
-/// A message about a key or an added token that is invalid.
-pub(super) fn take_added_tokens(json: &str) -> Result<(String, Vec<AddedToken>), String> {
-    let (mut rest, mut end, mut tokens) = (String::with_capacity(json.len()), 0, Vec::new());
-    let mut values = values(json)?;
+/// A message about text that is not a JSON object, or about an added token.
+pub(super) fn take_added_tokens(json: &mut String) -> Result<Vec<AddedToken>, String> {
+    let Some(mut values) = values(json) else {
+        serde_json::from_str::<IgnoredAny>(json).map_err(|e| format!("is not JSON: {e}"))?;
+        return Err("is not a JSON object with keys of valid Unicode".to_owned());
+    };
     // The crate refuses values that are not arrays.
     values.retain(|value| json[value.clone()].starts_with('['));
-    for value in &values {
-        rest += &json[end..value.start];
-        rest += "[";
-        rest.extend(blank(&json[value.start + 1..value.end - 1]));
-        rest += "]";
-        end = value.end;
+    // The last one counts, as everywhere in the file.
+    let tokens = values.last().map_or(Ok(Vec::new()), |value| tokens_in(json, value.clone()))?;
+    for value in values {
+        let inside = value.start + 1..value.end - 1;
+        let spaces = blank(&json[inside.clone()]);
+        json.replace_range(inside, &spaces);
     }
-    rest += &json[end..];
-    // The last one counts, as everywhere in this file.
-    if let Some(value) = values.pop() {
-        tokens = tokens_in(json, value)?;
-    }
-    Ok((rest, tokens))
+    Ok(tokens)
 }
 
 /// Reads the added tokens in a range of the text.
 fn tokens_in(json: &str, value: Range<usize>) -> Result<Vec<AddedToken>, String> {
-    let padded: String = blank(&json[..value.start]).chain(json[value].chars()).collect();
+    let padded = blank(&json[..value.start]) + &json[value];
     let tokens: Vec<Token> = serde_json::from_str(&padded).map_err(|e| format!("`{KEY}`: {e}"))?;
     Ok(tokens.into_iter().map(|token| token.token).collect())
 }
 
 /// Returns a space for each byte of a text, except for line breaks.
-fn blank(text: &str) -> impl Iterator<Item = char> {
-    text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' })
+fn blank(text: &str) -> String {
+    text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
-/// Returns the ranges of the values of [`KEY`] in a JSON object; none if the JSON is no object.
-fn values(json: &str) -> Result<Vec<Range<usize>>, String> {
+/// Returns the ranges of the values of [`KEY`] in a JSON object; `None` if the text is not JSON, not
+/// an object, or has a key that is not valid Unicode.
+fn values(json: &str) -> Option<Vec<Range<usize>>> {
     let mut values = Vec::new();
-    let Some(mut rest) = json.trim_start().strip_prefix('{') else { return Ok(values) };
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
-        if rest.starts_with('}') {
-            return Ok(values);
-        }
-        let invalid = || format!("its key or value at byte {} is invalid", json.len() - rest.len());
-        let (key, after_key) = next::<String>(rest).ok_or_else(invalid)?;
-        let value = after_key.trim_start_matches([' ', '\t', '\r', '\n', ':']);
-        let (_, after_value) = next::<IgnoredAny>(value).ok_or_else(invalid)?;
+    let mut rest = skip_space(skip_space(json).strip_prefix('{')?);
+    let mut more = !rest.starts_with('}');
+    while more {
+        let (key, after_key) = next::<String>(rest)?;
+        let value = skip_space(skip_space(after_key).strip_prefix(':')?);
+        let (_, after_value) = next::<IgnoredAny>(value)?;
         if key == KEY {
             values.push(json.len() - value.len()..json.len() - after_value.len());
         }
-        rest = after_value;
+        rest = skip_space(after_value);
+        more = rest.starts_with(',');
+        rest = rest.strip_prefix(',').unwrap_or(rest);
     }
+    skip_space(rest.strip_prefix('}')?).is_empty().then_some(values)
+}
+
+fn skip_space(json: &str) -> &str {
+    json.trim_start_matches([' ', '\t', '\r', '\n'])
 }
 
 /// Reads the JSON value at the start of a text; returns it and the text behind it.

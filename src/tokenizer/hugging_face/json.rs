@@ -3,11 +3,10 @@
 
 use std::{
     path::Path,
-    str::{self, FromStr},
+    str::FromStr,
     sync::{Arc, OnceLock},
 };
 
-use serde::de::IgnoredAny;
 use tokenizers::{
     DecoderWrapper, PostProcessorWrapper, Tokenizer, TokenizerImpl, pre_tokenizers::metaspace::PrependScheme,
 };
@@ -45,7 +44,8 @@ pub(in crate::tokenizer) struct JsonTokenizer {
 
 pub(in crate::tokenizer) fn from_file(path: &Path) -> Result<(Vocabulary, Encoder)> {
     let text = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let (vocabulary, json) = parse(&text).map_err(|what| Error::Tokenizer(format!("{}: {what}", path.display())))?;
+    let parsed = String::from_utf8(text).map_err(|e| format!("is not JSON: {e}")).and_then(parse);
+    let (vocabulary, json) = parsed.map_err(|what| Error::Tokenizer(format!("{}: {what}", path.display())))?;
     Ok((vocabulary, Encoder::Json(json)))
 }
 
@@ -53,7 +53,7 @@ pub(in crate::tokenizer) fn from_file(path: &Path) -> Result<(Vocabulary, Encode
 pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary, Encoder)>> {
     const KEY: &str = "tokenizer.huggingface.json";
     let Some(text) = gguf.str(KEY)? else { return Ok(None) };
-    let (mut vocabulary, mut json) = parse(text.as_bytes()).map_err(|what| Error::metadata(KEY, what))?;
+    let (mut vocabulary, mut json) = parse(text.to_owned()).map_err(|what| Error::metadata(KEY, what))?;
     // A model may have more ids than its tokenizer, which it was not trained with. They get the
     // names that the converter to GGUF gives them.
     let model_ids = gguf.tensor("token_embd.weight").and_then(|embedding| embedding.shape.first().copied());
@@ -68,9 +68,7 @@ pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<Option<(Vocabulary,
     Ok(Some((vocabulary, Encoder::Json(json))))
 }
 
-fn parse(text: &[u8]) -> Result<(Vocabulary, JsonTokenizer), String> {
-    serde_json::from_slice::<IgnoredAny>(text).map_err(|e| format!("is not JSON: {e}"))?;
-    let text = str::from_utf8(text).map_err(|e| format!("is not JSON: {e}"))?;
+fn parse(text: String) -> Result<(Vocabulary, JsonTokenizer), String> {
     catch_failures(|| {
         let tokenizer = read(text)?;
         let vocabulary = vocabulary(&tokenizer)?;
@@ -79,11 +77,12 @@ fn parse(text: &[u8]) -> Result<(Vocabulary, JsonTokenizer), String> {
     })
 }
 
-/// Reads the file with the crate's own types, for which the crate has compiled its deserializers:
-/// those of a type of ours would take a tenth of the time to compile this crate.
-fn read(text: &str) -> Result<HfTokenizer, String> {
-    let (text, added) = take_added_tokens(text)?;
+/// Reads the file with the crate's own type, for which the crate has compiled its deserializers: to
+/// compile them for a type of ours takes a tenth of the time to compile our crate.
+fn read(mut text: String) -> Result<HfTokenizer, String> {
+    let added = take_added_tokens(&mut text)?;
     let file = Arc::new(Tokenizer::from_str(&text).map_err(|e| e.to_string())?);
+    drop(text);
     // Not truncation, which would drop text silently, and not padding, which would add tokens.
     let mut tokenizer = HfTokenizer::new(SharedModel::new(Arc::clone(&file)));
     tokenizer.with_normalizer(file.get_normalizer().cloned()).map_err(|e| e.to_string())?;
@@ -163,7 +162,8 @@ fn spelling(decoder: &[&DecoderWrapper]) -> Option<Spelling> {
         DecoderWrapper::WordPiece(decoder) => Some(Spelling::WordPiece(decoder.prefix.clone())),
         _ => None,
     });
-    let pieces = |step: &&DecoderWrapper| matches!(step, DecoderWrapper::ByteFallback(_) | DecoderWrapper::Metaspace(_));
+    let pieces =
+        |step: &&DecoderWrapper| matches!(step, DecoderWrapper::ByteFallback(_) | DecoderWrapper::Metaspace(_));
     word_piece.or_else(|| decoder.iter().any(pieces).then_some(Spelling::SentencePiece))
 }
 
