@@ -58,6 +58,21 @@ fn a_normalizer_that_makes_a_terabyte_is_stopped() {
     assert!(encode(3, &mut file).is_ok());
 }
 
+/// The crate `tokenizers` normalizes added tokens while it reads them, without a limit.
+#[test]
+fn an_added_token_that_becomes_a_terabyte_is_stopped() {
+    let mut file: Value = serde_json::from_str(&text("../tokenizer/bert.json")).unwrap();
+    let double = json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "aa" });
+    file["normalizer"] = json!({ "type": "Sequence", "normalizers": vec![double; 40] });
+    file["added_tokens"][0]["content"] = "a".into();
+    file["added_tokens"][0]["normalized"] = true.into();
+    let file = file.to_string();
+    for text in [file.clone(), file.replace("\"added_tokens\"", "\"\\u0061dded_tokens\"")] {
+        let error = Tokenizer::from_file(Folder::new().write("tokenizer.json", text)).unwrap_err().to_string();
+        assert!(error.contains("more than 256 bytes of a byte of text"), "{error}");
+    }
+}
+
 /// llguidance bounds each step of its lexer but the first, which took 90 seconds.
 #[cfg(feature = "constrained")]
 #[test]

@@ -1,7 +1,9 @@
 //! Runs tokenizers of the `tokenizers` crate: a `tokenizer.json`, and BERT's WordPiece.
 
+mod added_tokens;
 mod failures;
 mod json;
+mod model;
 mod normalizer;
 mod placeholders;
 mod pre_tokenizer;

@@ -4,7 +4,6 @@
 //! The `tokenizers` crate has no limit: forty steps that replace `a` with `aa` would make a
 //! terabyte of `a`.
 
-use serde::Deserialize;
 use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
 
 use super::failures::keep_error;
@@ -14,8 +13,7 @@ use super::failures::keep_error;
 const MAX_GROWTH: usize = 256;
 
 /// The steps of a normalizer, in order.
-#[derive(Clone, Deserialize)]
-#[serde(from = "NormalizerWrapper")]
+#[derive(Clone)]
 pub(super) struct NormalizerSteps(Vec<NormalizerStep>);
 
 #[derive(Clone)]

@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use tokenizers::{
     Offsets, PreTokenizedString, PreTokenizer, SplitDelimiterBehavior,
     pattern::Pattern,
@@ -24,8 +23,7 @@ use crate::{
 const LONGEST_RUN: usize = 1 << 18;
 
 /// The steps of a pre-tokenizer.
-#[derive(Clone, Deserialize)]
-#[serde(from = "PreTokenizerWrapper")]
+#[derive(Clone)]
 pub(super) struct PreTokenizerSteps(Vec<PreTokenizerStep>);
 
 #[derive(Clone)]

@@ -7,15 +7,20 @@
 //! other control characters, does not decompose Hangul, and accepts words of more than 100
 //! characters.)
 
+use std::sync::Arc;
+
 use ahash::AHashMap;
 use tokenizers::{
-    AddedToken, NormalizerWrapper,
+    AddedToken, NormalizerWrapper, Tokenizer,
     models::wordpiece::WordPiece,
     normalizers::BertNormalizer,
     pre_tokenizers::{PreTokenizerWrapper, bert::BertPreTokenizer},
 };
 
-use super::json::{HfTokenizer, JsonTokenizer};
+use super::{
+    json::{HfTokenizer, JsonTokenizer},
+    model::SharedModel,
+};
 use crate::{
     error::{Error, Result},
     gguf::Gguf,
@@ -59,7 +64,8 @@ pub(in crate::tokenizer) fn from_gguf(gguf: &Gguf) -> Result<(Vocabulary, Encode
     let lowercase = gguf.bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(true);
     let strips_accents = gguf.bool("tokenizer.ggml.normalizer.strip_accents")?;
     let failed = |e: tokenizers::Error| Error::Tokenizer(e.to_string());
-    let mut tokenizer = HfTokenizer::new(model.map_err(failed)?.into());
+    let model = SharedModel::new(Arc::new(Tokenizer::new(model.map_err(failed)?)));
+    let mut tokenizer = HfTokenizer::new(model);
     let normalizer = NormalizerWrapper::from(BertNormalizer::new(true, true, strips_accents, lowercase));
     tokenizer.with_normalizer(Some(normalizer)).map_err(failed)?;
     tokenizer.with_pre_tokenizer(Some(PreTokenizerWrapper::from(BertPreTokenizer)));

@@ -92,3 +92,76 @@ fn long_runs_are_split_or_refused() {
         assert_eq!(json.encode(&text, SpecialTokens::Plain).unwrap(), bpe.encode(&text, SpecialTokens::Plain).unwrap());
     }
 }
+
+/// The crate reads the file without the added tokens, which we read.
+#[test]
+fn added_tokens_of_any_spelling_match_the_library() {
+    let folder = Folder::new();
+    let sound: Value = serde_json::from_slice(&std::fs::read(data("bpe.json")).unwrap()).unwrap();
+    let token = |id: u32, content: &str, normalized: bool| {
+        json!({
+            "id": id, "content": content, "single_word": id == 501, "lstrip": id == 502, "rstrip": false,
+            "normalized": normalized, "special": false,
+        })
+    };
+    let list = json!([token(500, "é\u{10FFFE}\"]}", false), token(501, "fox", true), token(502, "狐狐", true)]);
+    let other = json!([token(500, "the", false)]);
+    let mut file = sound;
+    file["normalizer"] = json!({ "type": "Lowercase" });
+    file.as_object_mut().unwrap().shift_remove("added_tokens");
+    let file = file.to_string();
+    let rest = &file[1..file.len() - 1];
+    let pretty = serde_json::to_string_pretty(&list).unwrap();
+    let texts = [
+        format!("{{\"added_tokens\":{list},{rest}}}"),
+        format!(" \r\n{{\t\"added\\u005ftokens\" :\n {pretty} ,{rest}}}\n"),
+        format!("{{\"added_tokens\":{other},{rest},\"added_tokens\":{list}}}"),
+        format!("{{\"added_tokens\":[],\"added_tokens\":{list},{rest}}}"),
+        format!("{{{rest},\"added_tokens\":{pretty}}}"),
+        format!("{{{rest}}}"),
+    ];
+    let prompt = "The FOX, foxes  狐狐 狐 é\u{10FFFE}\"]} the";
+    let mut answers = Vec::new();
+    for text in texts {
+        let path = folder.write("tokenizer.json", &text);
+        let theirs = tokenizers::Tokenizer::from_file(&path).unwrap().encode_fast(prompt, false).unwrap();
+        let ours = Tokenizer::from_file(&path).unwrap().encode(prompt, SpecialTokens::Parse).unwrap();
+        assert_eq!(ours, theirs.get_ids(), "{text}");
+        answers.push(ours);
+    }
+    assert!(answers[..5].iter().all(|ids| *ids == answers[0]) && answers[5] != answers[0]);
+}
+
+#[test]
+fn errors_name_the_lines_of_the_file() {
+    let folder = Folder::new();
+    let sound: Value = serde_json::from_slice(&std::fs::read(data("bpe.json")).unwrap()).unwrap();
+    let sound = serde_json::to_string_pretty(&sound).unwrap();
+    let error = |text: &str| {
+        let error = Tokenizer::from_file(folder.write("tokenizer.json", text)).unwrap_err().to_string();
+        error.split_once("tokenizer.json: ").unwrap().1.to_owned()
+    };
+    let with = |from: &str, to: &str| {
+        let text = sound.replacen(from, to, 1);
+        assert_ne!(text, sound, "{from}");
+        text
+    };
+    for text in [
+        with("\"added_tokens\": [", "\"added_tokens\": null, \"padding\": ["),
+        with("\"version\": \"1.0\"", "\"version\": \"2.0\""),
+        with("\"model\": {", "\"model\": 1, \"old\": {"),
+        with("\"decoder\": {", "\"decoder\": [], \"old\": {"),
+    ] {
+        assert_eq!(error(&text), text.parse::<tokenizers::Tokenizer>().unwrap_err().to_string());
+    }
+    let missing = with("\"lstrip\": false,", "");
+    let theirs = missing.parse::<tokenizers::Tokenizer>().unwrap_err().to_string();
+    assert!(theirs.starts_with("missing field `lstrip` at line "), "{theirs}");
+    assert_eq!(error(&missing), format!("`added_tokens`: {theirs}"));
+    for text in [with("\"1.0\",", "\"1.0\""), with("{", "{,"), format!("{sound} 1"), with("{", "{\"a\":]")] {
+        assert!(error(&text).starts_with("is not JSON: "), "{}", error(&text));
+    }
+    for text in ["[]", "1", &with("\"truncation\"", "\"\\ud800\"")] {
+        assert_eq!(error(text), "is not a JSON object with keys of valid Unicode");
+    }
+}
