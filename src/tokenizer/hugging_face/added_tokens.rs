@@ -20,8 +20,8 @@ struct Token {
     token: AddedToken,
 }
 
-/// Returns the added tokens of a `tokenizer.json`, and leaves an empty list in the text. The rest of
-/// the text keeps its lines and columns, which errors name.
+/// Returns the added tokens of a `tokenizer.json`, and leaves an empty list in the text. The rest
+/// of the text keeps its lines and columns, which errors name.
 ///
 /// # Errors
 /// A message about text that is not a JSON object, or about an added token.
@@ -54,8 +54,8 @@ fn blank(text: &str) -> String {
     text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
-/// Returns the ranges of the values of [`KEY`] in a JSON object; `None` if the text is not JSON, not
-/// an object, or has a key that is not valid Unicode.
+/// Returns the ranges of the values of [`KEY`] in a JSON object; `None` if the text is not JSON, is
+/// not an object, or has a key that is not valid Unicode.
 fn values(json: &str) -> Option<Vec<Range<usize>>> {
     let mut values = Vec::new();
     let mut rest = skip_space(skip_space(json).strip_prefix('{')?);
