@@ -15,7 +15,10 @@ pub fn check_multiples(schema: &Value) -> Result<()> {
     match schema {
         Value::Object(object) => object.iter().try_for_each(|(key, value)| {
             if key == "multipleOf" && value.as_f64().is_some_and(overflows) {
-                let what = format!("`multipleOf` {value} has too many digits: use at most 8");
+                let what = format!(
+                    "`multipleOf` {value} has too many digits, or more in binary than in decimal as 0.07 has: use at \
+                     most 8 digits, or a number such as 0.01 or 0.5"
+                );
                 return Err(Error::Grammar(what));
             }
             check_multiples(value)
