@@ -45,3 +45,8 @@ pub mod plan {
 pub mod weights {
     pub use crate::weights::*;
 }
+
+/// Vision encoders.
+pub mod vision {
+    pub use crate::vision::*;
+}

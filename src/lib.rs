@@ -105,6 +105,7 @@ pub mod sampler;
 mod simd;
 pub mod tokenizer;
 mod tool_call;
+mod vision;
 mod weights;
 
 pub use backend::{Adapter, Device, DeviceInfo, OpTime};

@@ -8,8 +8,8 @@ use inkstone::{
         backend::{Backend, cpu::Cpu},
         generate::Limits,
         graph::{
-            Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeSpec, RopeStyle, Rows,
-            Source,
+            Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeAxes, RopeSpec, RopeStyle,
+            Rows, Source,
         },
         kv_cache::{CacheLayout, KvCache},
         optimize::{Target, optimize},
@@ -39,7 +39,7 @@ fn graph() -> Graph {
         .map(|(name, dtype)| b.weight(name, dtype, heads, WIDTH));
     let [q, k, v] = [q, k, v].map(|w| b.matmul(h, w));
     let frequencies = b.constant([0.7; HEAD_DIM / 2]);
-    let spec = RopeSpec { style: RopeStyle::Halves, head_dim: HEAD_DIM };
+    let spec = RopeSpec { style: RopeStyle::Halves, head_dim: HEAD_DIM, axes: RopeAxes::First };
     let [q, k] = [q, k].map(|x| b.rope(x, frequencies, spec));
     let a = b.attention([q, k, v], LayerCache { kv_heads: HEADS, head_dim: HEAD_DIM }, HEADS, 0.25);
     let o = b.weight("o", DType::F16, WIDTH, heads);

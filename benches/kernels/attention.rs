@@ -57,8 +57,8 @@ fn seconds(cpu: &Cpu, cache_type: CacheType, layers: usize, tokens: usize, depth
     let pages = cache.pages(sequence)?;
     fill(&mut *executable, pages)?;
     let ids: Vec<u32> = (0..tokens as u32).collect();
-    let runs = [Run { len: tokens, start: depth - tokens, pages, state: None }];
-    let step = Step { tokens: &ids, runs: &runs, outputs: &[0], copies: &[] };
+    let runs = [Run { len: tokens, start: depth - tokens, pages, state: None, ..Default::default() }];
+    let step = Step { tokens: &ids, runs: &runs, outputs: &[0], copies: &[], ..Default::default() };
     super::median_seconds(&mut *executable, &step, reps)
 }
 
@@ -93,12 +93,12 @@ fn executable(
 /// Fills the first page and copies it to all other pages.
 fn fill(executable: &mut dyn Executable, pages: &[PageTable]) -> Result<()> {
     for position in 0..64 {
-        let runs = [Run { len: 1, start: position, pages, state: None }];
-        executable.run(&Step { tokens: &[0], runs: &runs, outputs: &[], copies: &[] })?;
+        let runs = [Run { len: 1, start: position, pages, state: None, ..Default::default() }];
+        executable.run(&Step { tokens: &[0], runs: &runs, outputs: &[], copies: &[], ..Default::default() })?;
     }
     let ids: Vec<_> = pages[0].pages().collect();
     let copies: Vec<_> = ids[1..].iter().map(|id| (ids[0], *id)).collect();
-    let runs = [Run { len: 1, start: 0, pages, state: None }];
-    executable.run(&Step { tokens: &[0], runs: &runs, outputs: &[], copies: &copies })?;
+    let runs = [Run { len: 1, start: 0, pages, state: None, ..Default::default() }];
+    executable.run(&Step { tokens: &[0], runs: &runs, outputs: &[], copies: &copies, ..Default::default() })?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use inkstone::{
     internals::{
         backend::{Backend, cpu::Cpu},
         generate::Limits,
-        graph::{Builder, Graph, LayerCache, RopeSpec, RopeStyle, Rows, Source, ValueId},
+        graph::{Builder, Graph, LayerCache, RopeAxes, RopeSpec, RopeStyle, Rows, Source, ValueId},
         kv_cache::{CacheLayout, KvCache},
         optimize::{Target, optimize},
         weights::Weights,
@@ -48,7 +48,7 @@ fn graph(dtype: DType) -> Result<Graph> {
 }
 
 fn layer(l: &mut Layer, frequencies: ValueId, x: ValueId) -> ValueId {
-    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: HEAD_DIM };
+    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: HEAD_DIM, axes: RopeAxes::First };
     let cache = LayerCache { kv_heads: KV_HEADS, head_dim: HEAD_DIM };
     let (q_width, kv_width) = (HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM);
 

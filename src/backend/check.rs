@@ -4,9 +4,9 @@
 use super::{Run, Step};
 use crate::{
     Error, Result,
-    graph::{Graph, Op, Rows},
+    graph::{Graph, Op, Rows, Shape, StepInput},
     kv_cache::{CacheLayout, PAGE_POSITIONS, PageGroup, PageId, PageTable, RUN_CHECKPOINTS, StateId},
-    plan::{Operand, Plan},
+    plan::{Operand, Plan, PlanStep},
 };
 
 /// The bounds of every step of a compiled graph.
@@ -20,6 +20,19 @@ pub(crate) struct Bounds {
     groups: Vec<PageGroup>,
     /// Whether the graph has recurrent ops, and each run a state.
     recurrent: bool,
+    /// The width of the rows that the step gives, and the sets of taps with the rows of their
+    /// tables.
+    inputs: InputBounds,
+}
+
+/// The bounds of the rows and taps that a step gives, and of its outputs.
+#[derive(Clone, Debug, Default)]
+struct InputBounds {
+    row_width: usize,
+    /// The rows of the smallest table that each set of taps names.
+    tables: Vec<usize>,
+    /// The number of tokens whose rows are joined for an output.
+    following: usize,
 }
 
 impl Bounds {
@@ -39,16 +52,9 @@ impl Bounds {
     /// Collects the bounds of a plan's steps.
     pub fn new(plan: &Plan, cache: &CacheLayout, max_tokens: usize, max_outputs: usize) -> Self {
         let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).filter_map(|step| step.inputs.first());
-        let rows = tables.filter_map(|table| match table {
-            Operand::Weight { shape, .. } => match shape.rows {
-                Rows::Fixed(rows) => Some(rows),
-                Rows::Tokens | Rows::Outputs => None,
-            },
-            Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
-        });
         let recurrent = plan.steps().iter().any(|step| step.op.properties().state.is_some());
-        let (vocabulary, groups) = (rows.min().unwrap_or(usize::MAX), cache.groups.clone());
-        Self { max_tokens, max_outputs, vocabulary, groups, recurrent }
+        let (vocabulary, groups) = (tables.map(table_rows).min().unwrap_or(usize::MAX), cache.groups.clone());
+        Self { max_tokens, max_outputs, vocabulary, groups, recurrent, inputs: InputBounds::new(plan) }
     }
 
     /// Checks a step.
@@ -77,6 +83,8 @@ impl Bounds {
             let [has, ops] = if run.state.is_some() { ["a", "no"] } else { ["no", "a"] };
             return wrong(format!("has a run with {has} state, and the graph has {ops} recurrent op"));
         }
+        self.inputs.check(step)?;
+        step.runs.iter().try_for_each(check_rotary_and_spans)?;
         self.check_pages(step)?;
         check_states(step.runs)
     }
@@ -127,6 +135,77 @@ impl Bounds {
         }
         Ok(())
     }
+}
+
+impl InputBounds {
+    fn new(plan: &Plan) -> Self {
+        let mut bounds = Self::default();
+        for PlanStep { op, inputs, outputs } in plan.steps() {
+            match op.properties().input {
+                Some(StepInput::Rows { first }) => {
+                    let width = outputs.first().map_or(0, |place| place.shape.width);
+                    bounds.row_width = bounds.row_width.max(first + width);
+                }
+                Some(StepInput::Taps(taps)) => {
+                    let len = bounds.tables.len().max(taps + 1);
+                    bounds.tables.resize(len, usize::MAX);
+                    let rows = inputs.first().map_or(0, table_rows);
+                    bounds.tables[taps] = bounds.tables[taps].min(rows);
+                }
+                Some(StepInput::Following(count)) => bounds.following = bounds.following.max(count),
+                None => {}
+            }
+        }
+        bounds
+    }
+
+    fn check(&self, step: &Step<'_>) -> Result<()> {
+        let wrong = |what: String| Err(Error::argument("step", what));
+        let following = self.following.max(1);
+        if step.outputs.last().is_some_and(|last| last + following > step.tokens.len()) {
+            return wrong(format!("has an output whose token does not have {} others after it", following - 1));
+        }
+        let (tokens, given) = (step.tokens.len(), step.rows.tokens);
+        if !given.is_sorted_by(|a, b| a < b) || given.last().is_some_and(|last| *last >= tokens) {
+            return wrong(format!("has rows for tokens that are not ascending indices below {tokens}"));
+        }
+        if given.len().checked_mul(self.row_width) != Some(step.rows.elements.len()) {
+            let (count, width) = (step.rows.elements.len(), self.row_width);
+            return wrong(format!("has {count} elements of rows for {} tokens, each of {width}", given.len()));
+        }
+        if step.taps.len() != self.tables.len() {
+            return wrong(format!("has {} sets of taps, the graph reads {}", step.taps.len(), self.tables.len()));
+        }
+        for (number, (taps, rows)) in step.taps.iter().zip(&self.tables).enumerate() {
+            if taps.len() != tokens || taps.iter().flatten().any(|(row, _)| *row as usize >= *rows) {
+                return wrong(format!("has taps {number} that do not name rows below {rows} for {tokens} tokens"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of rows of a table.
+fn table_rows(table: &Operand) -> usize {
+    match table {
+        Operand::Weight { shape: Shape { rows: Rows::Fixed(rows), .. }, .. } => *rows,
+        Operand::Weight { .. } | Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => 0,
+    }
+}
+
+/// Checks that a run has rotary positions for all its tokens or for none, and that its spans are
+/// ascending ranges of its tokens.
+fn check_rotary_and_spans(run: &Run<'_>) -> Result<()> {
+    if ![0, run.len].contains(&run.rotary.len()) {
+        let what = format!("has a run of {} tokens with {} rotary positions", run.len, run.rotary.len());
+        return Err(Error::argument("step", what));
+    }
+    let bounds: Vec<_> = run.spans.iter().flat_map(|span| [span.start, span.end]).collect();
+    let nonempty = run.spans.iter().all(|span| span.start < span.end);
+    if !nonempty || !bounds.is_sorted() || bounds.last().is_some_and(|last| *last > run.len) {
+        return Err(Error::argument("step", "has spans that are not ascending ranges of their run's tokens"));
+    }
+    Ok(())
 }
 
 /// Checks that checkpoints lie within their run, in order; that no state is written twice; and that

@@ -12,7 +12,7 @@ mod progress;
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 pub mod webgpu;
 
-use std::{convert::Infallible, str::FromStr, sync::Arc, time::Duration};
+use std::{convert::Infallible, ops::Range, str::FromStr, sync::Arc, time::Duration};
 
 pub use progress::{LoadProgress, ProgressCallback};
 
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Consecutive tokens of one sequence within a step.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Run<'a> {
     /// Number of tokens. Runs follow one another in the order of the step's tokens.
     pub len: usize,
@@ -38,10 +38,15 @@ pub struct Run<'a> {
     /// The states that the run reads and writes, for graphs with recurrent ops. No other run of the
     /// step reads or writes a state that this run writes.
     pub state: Option<&'a StateUpdate>,
+    /// The rotary positions of each token: see [`RopeAxes`](crate::graph::RopeAxes). If there are
+    /// none, they are the token's position in its sequence.
+    pub rotary: &'a [[u32; 3]],
+    /// Tokens that may see each other, as ranges of the run's tokens: ascending, without overlap.
+    pub spans: &'a [Range<usize>],
 }
 
 /// A ragged batch: runs of tokens of several sequences.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Step<'a> {
     /// The token ids of all runs, run after run.
     pub tokens: &'a [u32],
@@ -52,7 +57,33 @@ pub struct Step<'a> {
     pub outputs: &'a [usize],
     /// Pages to copy, `(from, to)`, in order, before the step writes to any page.
     pub copies: &'a [(PageId, PageId)],
+    /// Rows for ops that take them, such as the embeddings of an image.
+    pub rows: InputRows<'a>,
+    /// The sets of taps of all [`Op::Interpolate`](crate::graph::Op::Interpolate), by number.
+    pub taps: &'a [Vec<Taps>],
 }
+
+/// Rows that a step gives for some of its tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InputRows<'a> {
+    /// The tokens: strictly ascending indices into the step's tokens.
+    pub tokens: &'a [usize],
+    /// `[tokens, width]`, row-major, with the width that the graph reads.
+    pub elements: &'a [f32],
+}
+
+impl<'a> InputRows<'a> {
+    /// Returns the row of a token of the step, if it has one.
+    pub fn row(&self, token: usize) -> Option<&'a [f32]> {
+        let index = self.tokens.binary_search(&token).ok()?;
+        let width = self.elements.len() / self.tokens.len();
+        self.elements.get(index * width..(index + 1) * width)
+    }
+}
+
+/// Rows of a table with their weights, whose sum
+/// [`Op::Interpolate`](crate::graph::Op::Interpolate) computes for a token.
+pub type Taps = [(u32, f32); 4];
 
 #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 impl Run<'_> {

@@ -1,6 +1,8 @@
 //! Defines the attributes of attention and of rotary embedding, and infers the shapes of their
 //! results.
 
+use std::ops::Range;
+
 use super::{Rows, Shape, infer::mismatch};
 
 /// The pairs of a head's elements that are rotated together.
@@ -10,6 +12,42 @@ pub enum RopeStyle {
     Adjacent,
     /// Pairs `(i, i + n / 2)`, with `n` rotated elements.
     Halves,
+    /// Pairs `(i, i + n / 4)` in the first half of the `n` rotated elements, then in the second.
+    Quarters,
+}
+
+/// The positions that turn the pairs of a head's elements. A token of an image has three: of the
+/// image in its sequence, of the token's row and of its column. A token of a text has one, in the
+/// place of all three.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RopeAxes {
+    /// The first position, for all pairs.
+    #[default]
+    First,
+    /// The first position for this number of pairs, then the second, then the third
+    /// ([Wang et al. 2024](https://arxiv.org/abs/2409.12191)).
+    Sections([u16; 3]),
+    /// The second position for every third pair from pair 1 on, as many as the second number; the
+    /// third position likewise from pair 2 on; and the first position for all other pairs
+    /// ([Qwen Team 2025](https://arxiv.org/abs/2511.21631)).
+    Interleaved([u16; 3]),
+}
+
+impl RopeAxes {
+    /// Returns the number of the position, from 0 to 2, that turns a pair.
+    pub fn axis(self, pair: usize) -> usize {
+        match self {
+            Self::First => 0,
+            Self::Sections(pairs) => {
+                let [first, second, _] = pairs.map(usize::from);
+                usize::from(pair >= first) + usize::from(pair >= first + second)
+            }
+            Self::Interleaved(pairs) => {
+                let axis = pair % 3;
+                if pair < 3 * usize::from(pairs[axis]) { axis } else { 0 }
+            }
+        }
+    }
 }
 
 /// The attributes of rotary position embedding ([Su et al.
@@ -20,6 +58,22 @@ pub struct RopeSpec {
     pub style: RopeStyle,
     /// The number of elements in a head; the first `2 * frequencies` of them are rotated.
     pub head_dim: usize,
+    /// The position that turns each pair.
+    pub axes: RopeAxes,
+}
+
+/// The positions that a token's attention sees, besides the limit of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sees {
+    /// Its own position and all before it.
+    #[default]
+    Past,
+    /// Its own position, all before it, and all of its span.
+    PastAndSpan,
+    /// All positions of its run.
+    Run,
+    /// All positions of its span.
+    Span,
 }
 
 /// The scale, the cap and the mask of attention's scores before the softmax.
@@ -33,12 +87,39 @@ pub struct Scores {
     /// The size of the sliding window in positions, the token's own included; `None` for full
     /// attention.
     pub window: Option<usize>,
+    /// The positions that a token sees.
+    pub sees: Sees,
+}
+
+impl Scores {
+    /// Returns the positions that a token sees. `run` has the positions of its run, and `span` the
+    /// positions of its span, if it is in one.
+    pub fn seen(&self, position: usize, run: Range<usize>, span: Option<Range<usize>>) -> Range<usize> {
+        let first = (position + 1).saturating_sub(self.window.unwrap_or(usize::MAX));
+        let own = position..position + 1;
+        match self.sees {
+            Sees::Past => first..own.end,
+            Sees::PastAndSpan => first..span.map_or(own.end, |span| span.end),
+            Sees::Run => run,
+            Sees::Span => span.unwrap_or(own),
+        }
+    }
+}
+
+impl Sees {
+    /// Returns whether attention reads only keys and values of its own step.
+    pub fn only_the_step(self) -> bool {
+        match self {
+            Self::Past | Self::PastAndSpan => false,
+            Self::Run | Self::Span => true,
+        }
+    }
 }
 
 /// Scores with a scale only.
 impl From<f32> for Scores {
     fn from(scale: f32) -> Self {
-        Self { scale, softcap: None, window: None }
+        Self { scale, softcap: None, window: None, sees: Sees::Past }
     }
 }
 
@@ -65,7 +146,8 @@ impl RopeSpec {
                     && self.head_dim > 0
                     && x.width.is_multiple_of(self.head_dim)
                     && f.rows == Rows::Fixed(1)
-                    && 2 * f.width <= self.head_dim =>
+                    && 2 * f.width <= self.head_dim
+                    && (self.style != RopeStyle::Quarters || f.width.is_multiple_of(2)) =>
             {
                 Ok(vec![*x])
             }

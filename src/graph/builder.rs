@@ -79,6 +79,16 @@ impl Builder {
         self.activate(Activation::Silu, x)
     }
 
+    /// Returns each element, limited to the numbers `lower` and `upper`.
+    pub fn clamp(&mut self, x: ValueId, [lower, upper]: [ValueId; 2]) -> ValueId {
+        self.push(Op::Clamp, &[x, lower, upper])
+    }
+
+    /// Returns the rows of all operands, joined.
+    pub fn concat(&mut self, operands: &[ValueId]) -> ValueId {
+        self.push(Op::Concat, operands)
+    }
+
     /// Returns `len` elements, from `first` on, of each group of `every` elements.
     pub fn slice(&mut self, x: ValueId, first: usize, len: usize, every: usize) -> ValueId {
         self.push(Op::Slice { first, len, every }, &[x])
@@ -92,6 +102,11 @@ impl Builder {
     /// Returns the RMS norm of each group of elements as wide as `w`.
     pub fn rms_norm(&mut self, x: ValueId, w: ValueId, eps: f32) -> ValueId {
         self.push(Op::RmsNorm { eps }, &[x, w])
+    }
+
+    /// Returns the layer norm of each row, with weight `w` and bias `b`.
+    pub fn layer_norm(&mut self, x: ValueId, [w, b]: [ValueId; 2], eps: f32) -> ValueId {
+        self.push(Op::LayerNorm { eps }, &[x, w, b])
     }
 
     /// Returns `x` with rotary position embedding.
@@ -123,6 +138,49 @@ impl Builder {
         });
         let spec = AttentionSpec { layer, heads, kv_heads, head_dim, scores: scores.into() };
         self.push(Op::Attention(spec), &[q])
+    }
+
+    /// Returns attention over keys and values of the same step alone, as `scores.sees` says. All
+    /// such attentions share a cache layer, which is free again after each.
+    pub fn step_attention(
+        &mut self,
+        [q, k, v]: [ValueId; 3],
+        cache: LayerCache,
+        heads: usize,
+        scores: Scores,
+    ) -> ValueId {
+        let LayerCache { kv_heads, head_dim } = cache;
+        let layer = self.caches.iter().position(|known| *known == cache).unwrap_or_else(|| {
+            self.caches.push(cache);
+            self.caches.len() - 1
+        });
+        self.push(Op::Attention(AttentionSpec { layer, heads, kv_heads, head_dim, scores }), &[q, k, v])
+    }
+
+    /// Returns the rows of each output's token and of the tokens after it, `count` in all, joined.
+    pub fn join_rows(&mut self, x: ValueId, count: usize) -> ValueId {
+        self.push(Op::JoinRows { count }, &[x])
+    }
+
+    /// Returns the rows that the step gives for tokens, and 0 for all other tokens.
+    pub fn input_rows(&mut self, width: usize) -> ValueId {
+        self.push(Op::InputRows { width }, &[])
+    }
+
+    /// Returns `x` with elements of the step's rows, from `first` on, in the place of its rows.
+    pub fn place_rows(&mut self, x: ValueId, first: usize) -> ValueId {
+        self.push(Op::PlaceRows { first }, &[x])
+    }
+
+    /// Returns `x` plus elements of the step's rows, from `first` on.
+    pub fn add_rows(&mut self, x: ValueId, first: usize) -> ValueId {
+        self.push(Op::AddRows { first }, &[x])
+    }
+
+    /// Returns the weighted sum of rows of `table` that set number `taps` of the step names for each
+    /// token.
+    pub fn interpolate(&mut self, table: ValueId, taps: usize) -> ValueId {
+        self.push(Op::Interpolate { taps }, &[table])
     }
 
     /// Returns the softmax over the `top_k` largest elements of each row, and 0 for all other

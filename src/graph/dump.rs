@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{AttentionSpec, ExpertsSpec, FusedOp, Graph, Op, RopeStyle, Rows, Shape, Source, ValueId};
+use super::{
+    AttentionSpec, ExpertsSpec, FusedOp, Graph, Op, RopeAxes, RopeSpec, RopeStyle, Rows, Sees, Shape, Source, ValueId,
+};
 
 /// The number of elements of a constant that are shown.
 const SHOWN: usize = 4;
@@ -32,7 +34,12 @@ impl fmt::Display for Op {
             Self::RmsNorm { eps } => write!(f, "{name} eps={eps:?}"),
             Self::SoftCap { cap } => write!(f, "{name} cap={cap:?}"),
             Self::Slice { first, len, every } => write!(f, "{name} first={first} len={len} every={every}"),
-            Self::Rope(spec) => write!(f, "{name} style={} head_dim={}", spec.style.name(), spec.head_dim),
+            Self::LayerNorm { eps } => write!(f, "{name} eps={eps:?}"),
+            Self::Rope(spec) => write!(f, "{name} {spec} head_dim={}", spec.head_dim),
+            Self::JoinRows { count } => write!(f, "{name} count={count}"),
+            Self::InputRows { width } => write!(f, "{name} width={width}"),
+            Self::PlaceRows { first } | Self::AddRows { first } => write!(f, "{name} first={first}"),
+            Self::Interpolate { taps } => write!(f, "{name} taps={taps}"),
             Self::Attention(spec) => {
                 f.write_str(name)?;
                 write_attention(f, spec)
@@ -59,6 +66,8 @@ impl fmt::Display for Op {
             | Self::Mul
             | Self::Div
             | Self::Activate(_)
+            | Self::Clamp
+            | Self::Concat
             | Self::SelectOutputs => f.write_str(name),
         }
     }
@@ -73,7 +82,7 @@ impl fmt::Display for FusedOp {
             Self::RotatedAttention { attention, rope, norm } => {
                 f.write_str(name)?;
                 write_attention(f, attention)?;
-                write!(f, " style={}", rope.style.name())?;
+                write!(f, " {rope}")?;
                 norm.map_or(Ok(()), |eps| write!(f, " eps={eps:?}"))
             }
             Self::MatMulJoined | Self::MatMulGlu(_) | Self::MatMulAdd => f.write_str(name),
@@ -88,7 +97,25 @@ fn write_attention(f: &mut fmt::Formatter<'_>, spec: &AttentionSpec) -> fmt::Res
         spec.layer, spec.heads, spec.kv_heads, spec.head_dim, spec.scores.scale
     )?;
     spec.scores.softcap.map_or(Ok(()), |cap| write!(f, " softcap={cap:?}"))?;
-    spec.scores.window.map_or(Ok(()), |window| write!(f, " window={window}"))
+    spec.scores.window.map_or(Ok(()), |window| write!(f, " window={window}"))?;
+    match spec.scores.sees {
+        Sees::Past => Ok(()),
+        Sees::PastAndSpan => f.write_str(" sees=past_and_span"),
+        Sees::Run => f.write_str(" sees=run"),
+        Sees::Span => f.write_str(" sees=span"),
+    }
+}
+
+/// The style and, if they are not the same for all pairs, the axes.
+impl fmt::Display for RopeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "style={}", self.style.name())?;
+        match self.axes {
+            RopeAxes::First => Ok(()),
+            RopeAxes::Sections(pairs) => write!(f, " sections={pairs:?}"),
+            RopeAxes::Interleaved(pairs) => write!(f, " interleaved={pairs:?}"),
+        }
+    }
 }
 
 impl RopeStyle {
@@ -96,6 +123,7 @@ impl RopeStyle {
         match self {
             Self::Adjacent => "adjacent",
             Self::Halves => "halves",
+            Self::Quarters => "quarters",
         }
     }
 }

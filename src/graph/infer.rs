@@ -24,6 +24,18 @@ impl Op {
                 [x] => Ok(vec![*x]),
                 _ => Err(mismatch("one operand", inputs)),
             },
+            Self::Clamp => match inputs {
+                [x, lower, upper] if [lower, upper].iter().all(|y| **y == Shape::new(Rows::Fixed(1), 1)) => {
+                    Ok(vec![*x])
+                }
+                _ => Err(mismatch("x and two numbers", inputs)),
+            },
+            Self::Concat => match inputs {
+                [first, rest @ ..] if rest.iter().all(|x| x.rows == first.rows) => {
+                    Ok(vec![Shape::new(first.rows, inputs.iter().map(|x| x.width).sum())])
+                }
+                _ => Err(mismatch("operands with the same rows", inputs)),
+            },
             Self::Slice { first, len, every } => match inputs {
                 [x] if *every > 0 && x.width.is_multiple_of(*every) && *len > 0 && first + len <= *every => {
                     Ok(vec![Shape::new(x.rows, x.width / every * len)])
@@ -37,6 +49,10 @@ impl Op {
                 [x, w] if w.rows == Rows::Fixed(1) && w.width > 0 && x.width.is_multiple_of(w.width) => Ok(vec![*x]),
                 _ => Err(mismatch("x and a weight whose width divides that of x", inputs)),
             },
+            Self::LayerNorm { .. } => match inputs {
+                [x, w, b] if [w, b].iter().all(|row| **row == Shape::new(Rows::Fixed(1), x.width)) => Ok(vec![*x]),
+                _ => Err(mismatch("x, and a weight and a bias of its width", inputs)),
+            },
             Self::Rope(spec) => spec.infer(inputs),
             Self::Attention(spec) => spec.infer(inputs),
             Self::ShortConv(spec) => spec.infer(inputs),
@@ -44,6 +60,24 @@ impl Op {
             Self::SelectOutputs => match inputs {
                 [Shape { rows: Rows::Tokens, width }] => Ok(vec![Shape::new(Rows::Outputs, *width)]),
                 _ => Err(mismatch("one operand with a row for each token", inputs)),
+            },
+            Self::JoinRows { count } => match inputs {
+                [Shape { rows: Rows::Tokens, width }] if *count > 0 => {
+                    Ok(vec![Shape::new(Rows::Outputs, count * width)])
+                }
+                _ => Err(mismatch("one operand with a row for each token, and a count of 1 or more", inputs)),
+            },
+            Self::InputRows { width } => match inputs {
+                [] => Ok(vec![Shape::new(Rows::Tokens, *width)]),
+                _ => Err(mismatch("no operand", inputs)),
+            },
+            Self::PlaceRows { .. } | Self::AddRows { .. } => match inputs {
+                [x] if x.rows == Rows::Tokens => Ok(vec![*x]),
+                _ => Err(mismatch("one operand with a row for each token", inputs)),
+            },
+            Self::Interpolate { .. } => match inputs {
+                [Shape { rows: Rows::Fixed(_), width }] => Ok(vec![Shape::new(Rows::Tokens, *width)]),
+                _ => Err(mismatch("a table", inputs)),
             },
             Self::Route { top_k } => match inputs {
                 [logits] if (1..=logits.width).contains(top_k) => Ok(vec![*logits]),

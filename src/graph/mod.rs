@@ -20,12 +20,12 @@ mod verify;
 
 use std::sync::Arc;
 
-pub use attention::{AttentionSpec, RopeSpec, RopeStyle, Scores};
+pub use attention::{AttentionSpec, RopeAxes, RopeSpec, RopeStyle, Scores, Sees};
 pub use builder::Builder;
 pub use experts::ExpertsSpec;
 pub use fused::FusedOp;
 pub use op::{Activation, Op};
-pub use properties::{Matrices, OpProperties, Results};
+pub use properties::{Matrices, OpProperties, Results, StepInput};
 pub use recurrent::{ConvSpec, DeltaSpec, HeadOrder, LayerState, RECURRENT_UNIT};
 pub use rewrite::Rewriter;
 

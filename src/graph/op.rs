@@ -10,6 +10,11 @@ pub enum Activation {
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`, the usual approximation
     /// ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
     Gelu,
+    /// `x / 2 * (1 + erf(x / sqrt(2)))`
+    /// ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
+    GeluErf,
+    /// `x / (1 + exp(-1.702 x))`, a coarser approximation of the same function.
+    QuickGelu,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
 }
@@ -36,6 +41,10 @@ pub enum Op {
         /// The limit of the elements' magnitude.
         cap: f32,
     },
+    /// `(x [r, n], lower, upper [1, 1]) -> min(max(x, lower), upper)` element by element. Row-wise.
+    Clamp,
+    /// `(a [r, m], b [r, n], ..) -> [r, m + n + ..]`: the rows of all operands, joined. Row-wise.
+    Concat,
     /// `(x [r, n]) -> [r, n / every * len]`: `len` elements, from `first` on, of each group of
     /// `every` elements. Row-wise.
     Slice {
@@ -54,13 +63,19 @@ pub enum Op {
         /// Added to the mean square.
         eps: f32,
     },
+    /// `(x [r, n], w, b [1, n]) -> [r, n]`: `(x - mean(x)) / sqrt(variance(x) + eps) * w + b`
+    /// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)). Row-wise.
+    LayerNorm {
+        /// Added to the variance.
+        eps: f32,
+    },
     /// `(x [Tokens, heads * head_dim], frequencies [1, pairs]) -> x` with each pair rotated by
     /// position times frequency, in radians.
     Rope(RopeSpec),
     /// `(q [Tokens, heads * head_dim], k, v [Tokens, kv_heads * head_dim])
     /// -> [Tokens, heads * head_dim]`: appends `k` and `v` to the layer's cache of each run's
-    /// sequence, then computes causal attention over the cache. With the operand `q` only,
-    /// attention over the keys and values of an earlier attention.
+    /// sequence, then computes attention over the positions that each token sees. With the operand
+    /// `q` only, attention over the keys and values of an earlier attention.
     Attention(AttentionSpec),
     /// `(x [Tokens, channels], w [channels, kernel]) -> [Tokens, channels]`: a causal convolution
     /// of each channel with its row of `w`, whose last element is for the token itself, then SiLU.
@@ -77,6 +92,35 @@ pub enum Op {
     GatedDelta(DeltaSpec),
     /// `(x [Tokens, n]) -> [Outputs, n]`: the rows whose logits the step returns.
     SelectOutputs,
+    /// `(x [Tokens, n]) -> [Outputs, count * n]`: for each output the rows of its token and of the
+    /// tokens that follow it, `count` in all, joined.
+    JoinRows {
+        /// The number of rows that are joined.
+        count: usize,
+    },
+    /// `() -> [Tokens, width]`: the rows that the step gives for tokens, and 0 for all other tokens.
+    InputRows {
+        /// The number of elements in a row.
+        width: usize,
+    },
+    /// `(x [Tokens, n]) -> [Tokens, n]`: `x` with `n` elements of the rows that the step gives in
+    /// the place of these tokens' rows.
+    PlaceRows {
+        /// The first of these elements.
+        first: usize,
+    },
+    /// `(x [Tokens, n]) -> [Tokens, n]`: `x` plus `n` elements of the rows that the step gives for
+    /// tokens.
+    AddRows {
+        /// The first of these elements.
+        first: usize,
+    },
+    /// `(table [rows, n]) -> [Tokens, n]`: the weighted sum of rows of the table that the step names
+    /// for each token.
+    Interpolate {
+        /// The number of the step's set of [`Taps`](crate::backend::Taps).
+        taps: usize,
+    },
     /// `(logits [r, n]) -> [r, n]`: the softmax over the `top_k` largest elements of a row, and 0
     /// for all other elements; of equal elements the first are selected. The result equals a
     /// softmax over the whole row whose selected elements are divided by their sum. Row-wise.

@@ -45,10 +45,28 @@ pub struct OpProperties {
     pub matrices: Matrices,
     /// The operand that holds rotary frequencies.
     pub frequencies: Option<usize>,
+    /// The operand that is a table, of which the op reads rows that the step names.
+    pub table: Option<usize>,
     /// The recurrent state: its number in [`Graph::states`](super::Graph::states) and its size.
     pub state: Option<(usize, LayerState)>,
     /// The attention that the op computes over a layer of the key-value cache.
     pub attention: Option<AttentionSpec>,
+    /// The part of the step's inputs that the op reads besides tokens, runs and outputs.
+    pub input: Option<StepInput>,
+}
+
+/// A part of a step's inputs that single ops read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepInput {
+    /// The rows that the step gives for tokens, from the element `first` on.
+    Rows {
+        /// The first element.
+        first: usize,
+    },
+    /// The set of taps with this number, for the table that is the first operand.
+    Taps(usize),
+    /// For each output the rows of this number of tokens.
+    Following(usize),
 }
 
 /// An op that moves or mixes rows and has one result.
@@ -60,8 +78,10 @@ const PURE: OpProperties = OpProperties {
     results: Results::One,
     matrices: Matrices::None,
     frequencies: None,
+    table: None,
     state: None,
     attention: None,
+    input: None,
 };
 
 /// A row-wise op that cannot overwrite an operand.
@@ -73,19 +93,27 @@ const IN_PLACE: OpProperties = OpProperties { in_place: Some(0), ..ROW_WISE };
 /// An op that changes a cache or a state.
 const STATEFUL: OpProperties = OpProperties { pure: false, ..PURE };
 
+/// Returns the properties of an op that puts or adds the step's rows to its operand.
+fn mixes_rows(first: usize) -> OpProperties {
+    OpProperties { in_place: Some(0), input: Some(StepInput::Rows { first }), ..PURE }
+}
+
 impl Op {
     /// Returns the op's properties.
     pub fn properties(&self) -> OpProperties {
         match self {
-            Self::Embed => OpProperties { name: "embed", ..PURE },
+            Self::Embed => OpProperties { name: "embed", table: Some(0), ..PURE },
             Self::MatMul => OpProperties { name: "matmul", matrices: Matrices::From(1), ..ROW_WISE },
             Self::Add => OpProperties { name: "add", ..IN_PLACE },
             Self::Mul => OpProperties { name: "mul", ..IN_PLACE },
             Self::Div => OpProperties { name: "div", ..IN_PLACE },
             Self::Activate(activation) => OpProperties { name: activation.name(), ..IN_PLACE },
             Self::SoftCap { .. } => OpProperties { name: "soft_cap", ..IN_PLACE },
+            Self::Clamp => OpProperties { name: "clamp", ..IN_PLACE },
+            Self::Concat => OpProperties { name: "concat", ..ROW_WISE },
             Self::Slice { .. } => OpProperties { name: "slice", ..ROW_WISE },
             Self::RmsNorm { .. } => OpProperties { name: "rms_norm", ..IN_PLACE },
+            Self::LayerNorm { .. } => OpProperties { name: "layer_norm", ..IN_PLACE },
             Self::Rope(_) => OpProperties { name: "rope", in_place: Some(0), frequencies: Some(1), ..PURE },
             Self::Attention(spec) => OpProperties { name: "attention", attention: Some(*spec), ..STATEFUL },
             Self::ShortConv(spec) => {
@@ -95,6 +123,17 @@ impl Op {
                 OpProperties { name: "gated_delta", state: Some((spec.state, spec.layer_state())), ..STATEFUL }
             }
             Self::SelectOutputs => OpProperties { name: "select_outputs", ..PURE },
+            Self::JoinRows { count } => {
+                OpProperties { name: "join_rows", input: Some(StepInput::Following(*count)), ..PURE }
+            }
+            Self::InputRows { .. } => {
+                OpProperties { name: "input_rows", input: Some(StepInput::Rows { first: 0 }), ..PURE }
+            }
+            Self::PlaceRows { first } => OpProperties { name: "place_rows", ..mixes_rows(*first) },
+            Self::AddRows { first } => OpProperties { name: "add_rows", ..mixes_rows(*first) },
+            Self::Interpolate { taps } => {
+                OpProperties { name: "interpolate", table: Some(0), input: Some(StepInput::Taps(*taps)), ..PURE }
+            }
             Self::Route { .. } => OpProperties { name: "route", ..ROW_WISE },
             Self::Experts(_) => OpProperties { name: "experts", matrices: Matrices::From(2), ..ROW_WISE },
             Self::Fused(op) => op.properties(),
@@ -177,6 +216,8 @@ impl Activation {
         match self {
             Self::Silu => "silu",
             Self::Gelu => "gelu",
+            Self::GeluErf => "gelu_erf",
+            Self::QuickGelu => "quick_gelu",
             Self::Sigmoid => "sigmoid",
         }
     }
@@ -187,6 +228,8 @@ fn glu_name(activation: Activation) -> &'static str {
     match activation {
         Activation::Silu => "matmul_swiglu",
         Activation::Gelu => "matmul_geglu",
+        Activation::GeluErf => "matmul_geglu_erf",
+        Activation::QuickGelu => "matmul_quick_geglu",
         Activation::Sigmoid => "matmul_glu",
     }
 }

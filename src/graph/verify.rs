@@ -68,8 +68,9 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that an attention that appends is the only one of its cache layer, and that any other
-/// attention reads a layer that an earlier node has filled.
+/// Checks that an attention that appends is the only one of its cache layer, unless it reads only
+/// what it has appended itself, and that any other attention reads a layer that an earlier node has
+/// filled.
 fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), String> {
     let Some(spec) = node.op.properties().attention else { return Ok(()) };
     if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim }) {
@@ -82,7 +83,7 @@ fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), 
             Err(format!("cache layer {} is read before an attention fills it", spec.layer))
         };
     }
-    if std::mem::replace(&mut appended[spec.layer], true) {
+    if std::mem::replace(&mut appended[spec.layer], true) && !spec.scores.sees.only_the_step() {
         return Err(format!("cache layer {} already has an attention that appends to it", spec.layer));
     }
     Ok(())

@@ -31,6 +31,7 @@ impl Block {
         for (index, layer) in config.layers.iter().enumerate() {
             x = self.attention(&config, layer, &mut graph, x, index)?;
             x = self.feed_forward(&config, layer, &mut graph, x, index)?;
+            x = graph.add_deepstack(x, config.hidden, index);
         }
         graph.finish(config, x)
     }

@@ -8,7 +8,11 @@ use super::{
     keys::{Keys, MAX_CONTEXT, MAX_WIDTH},
     rope::RopeConfig,
 };
-use crate::{Error, Result, gguf::Gguf, graph::Scores};
+use crate::{
+    Error, Result,
+    gguf::Gguf,
+    graph::{RopeAxes, Scores, Sees},
+};
 
 /// The largest sizes that are accepted: above the sizes of every known model, and small enough that
 /// the product of two fits 32 bits.
@@ -43,6 +47,9 @@ pub struct Config {
     pub logit_scale: f32,
     /// The cap `c` of the logits, which turns a logit `x` into `c tanh(x / c)`.
     pub logit_softcap: Option<f32>,
+    /// The number of first layers to which the rows of images add further elements.
+    #[doc(hidden)]
+    pub deepstack: usize,
     /// Whether rows are in the checkpoint's order (`tensor_data_layout` = `reference`). Converters
     /// to GGUF permute the rows of some families' queries and keys, so that rotary embedding turns
     /// pairs of adjacent elements instead of halves.
@@ -95,10 +102,29 @@ impl Config {
             residual_scale: 1.0,
             logit_scale: 1.0,
             logit_softcap: None,
+            deepstack: 0,
             reference_layout: keys.str("tensor_data_layout")? == Some("reference"),
             layers: layers(keys)?,
             left_out: vec![],
         })
+    }
+
+    /// Sets the positions that turn the pairs of all rotated heads, if the model takes images. `axes`
+    /// gets the number of pairs that each position turns.
+    pub(super) fn set_axes(&mut self, keys: &Keys, axes: fn([u16; 3]) -> RopeAxes) -> Result<()> {
+        for rope in self.layers.iter_mut().filter_map(|layer| layer.rope.as_mut()) {
+            if let (Some(sections), Some(_)) = (RopeConfig::read_sections(keys, rope.dim)?, keys.images) {
+                rope.axes = axes(sections);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the rows of an image see each other in the layers for which `layers` returns true, if
+    /// the model takes images.
+    pub(super) fn see_images_whole(&mut self, keys: &Keys, layers: fn(&LayerConfig) -> bool) {
+        let layers = self.layers.iter_mut().filter(|layer| keys.images.is_some() && layers(layer));
+        layers.for_each(|layer| layer.scores.sees = Sees::PastAndSpan);
     }
 
     /// Leaves out the layers at the end that only predict further tokens.

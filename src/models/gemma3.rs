@@ -66,5 +66,6 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     }
     gemma2::set_score_scale(&mut config, keys, LAYERS_OF_27B)?;
     config.logit_softcap = keys.factor("final_logit_softcapping", None)?;
+    config.see_images_whole(keys, |_| true);
     BLOCK.model(config, graph)
 }

@@ -22,6 +22,9 @@ use crate::{
 const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: true, post_norms: true, activation: Activation::Gelu };
 
+/// The widths of E2B and E4B, in which the rows of an image see only the rows before them.
+const CAUSAL_WIDTHS: [usize; 2] = [1536, 2560];
+
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["gemma4_text"],
     settings: &[
@@ -129,6 +132,9 @@ fn config(keys: &Keys) -> Result<Config> {
     // As in transformers, no key means no cap; llama.cpp uses a cap of 30 then.
     config.logit_softcap = keys.factor("final_logit_softcapping", None)?;
     config.read_experts(keys, |ffn, _| ffn)?;
+    if !CAUSAL_WIDTHS.contains(&config.hidden) {
+        config.see_images_whole(keys, |layer| layer.scores.window.is_some());
+    }
     Ok(config)
 }
 

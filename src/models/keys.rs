@@ -5,6 +5,7 @@
 
 use std::{cell::RefCell, collections::HashSet, ops::Range};
 
+use super::vision::ImageInputs;
 use crate::{
     Error, Result,
     gguf::{Array, Gguf, Value},
@@ -37,13 +38,21 @@ pub(super) struct Keys<'a> {
     /// The largest number of positions that a sequence will have. It may exceed the model's context
     /// length, which is a limit too.
     pub positions: usize,
+    /// The rows of images that the model takes in the place of tokens; `None` for text alone.
+    pub images: Option<ImageInputs>,
     /// The full names of the keys that have been looked up.
     read: RefCell<HashSet<String>>,
 }
 
 impl<'a> Keys<'a> {
-    pub fn new(gguf: &'a Gguf, positions: usize) -> Result<Self> {
-        Ok(Self { gguf, architecture: gguf.architecture()?, positions, read: RefCell::default() })
+    pub fn new(gguf: &'a Gguf, positions: usize, images: Option<ImageInputs>) -> Result<Self> {
+        Ok(Self { gguf, architecture: gguf.architecture()?, positions, images, read: RefCell::default() })
+    }
+
+    /// Looks up the keys of a vision encoder, `clip.vision.KEY`.
+    pub fn vision(gguf: &'a Gguf) -> Self {
+        let read = RefCell::default();
+        Self { gguf, architecture: "clip.vision", positions: usize::MAX, images: None, read }
     }
 
     /// Returns the full name of a key, and records that it has been looked up.
@@ -102,6 +111,18 @@ impl<'a> Keys<'a> {
         sizes.into_iter().map(|size| self.check_size(key, size, max)).collect::<Result<_>>().map(Some)
     }
 
+    /// Reads an array of integers, or `None` if the key is absent.
+    pub fn sizes(&self, key: &str) -> Result<Option<Vec<usize>>> {
+        match self.gguf.get(&self.full(key)) {
+            None => Ok(None),
+            Some(Value::Array(array)) => integers(array)
+                .filter(|sizes| sizes.iter().all(|size| *size <= MAX_WIDTH))
+                .map(Some)
+                .ok_or_else(|| self.error(key, "is an array with elements that are not sizes")),
+            Some(_) => Err(self.error(key, "is not an array")),
+        }
+    }
+
     /// Reads a boolean for each layer: from an array, or from an integer `n` that stands for false
     /// in the last of each `n` layers and true in all other layers. `period` replaces an absent
     /// key.
@@ -158,6 +179,10 @@ impl<'a> Keys<'a> {
 
     pub fn bool(&self, key: &str) -> Result<Option<bool>> {
         self.gguf.bool(&self.full(key))
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.gguf.get(&self.full(key))
     }
 
     pub fn has(&self, key: &str) -> bool {

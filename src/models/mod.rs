@@ -21,12 +21,15 @@ mod llama;
 mod model_builder;
 mod phi3;
 mod qwen2;
+mod qwen2_vl;
 mod qwen3;
 mod qwen35;
 mod qwen35_moe;
 mod qwen3_moe;
+mod qwen3_vl;
 mod rope;
 mod smollm3;
+pub mod vision;
 
 use std::collections::HashSet;
 
@@ -39,6 +42,7 @@ pub use experts::Experts;
 use keys::Keys;
 use model_builder::ModelBuilder;
 pub use rope::{RopeConfig, RopeScaling};
+use vision::ImageInputs;
 
 use crate::{
     Error, Result,
@@ -68,11 +72,15 @@ impl Family {
         self.checkpoints.iter().flat_map(|checkpoint| checkpoint.model_types).copied()
     }
 
-    fn model(&self, gguf: &Gguf, weights: &Weights, positions: usize) -> Result<Model> {
-        let keys = Keys::new(gguf, positions)?;
-        let model = (self.build)(&keys, ModelBuilder::new(weights))?;
+    fn model(&self, gguf: &Gguf, weights: &Weights, positions: usize, images: Option<ImageInputs>) -> Result<Model> {
+        let keys = Keys::new(gguf, positions, images)?;
+        let model = (self.build)(&keys, ModelBuilder::new(weights, images))?;
+        if let Some(images) = images {
+            images.check(gguf, &model.config)?;
+        }
         keys.refuse_unhandled_keys()?;
-        refuse_unused_tensors(gguf, &model)?;
+        let left_out = |name: &str| model.config.left_out.iter().any(|prefix| name.starts_with(prefix));
+        refuse_unused(gguf, &model.graph, left_out)?;
         Ok(model)
     }
 }
@@ -88,10 +96,13 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and models of the same architecture", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
+    Family { architecture: "qwen2vl", models: "Qwen2-VL, Qwen2.5-VL", build: qwen2_vl::build, checkpoints: &[] },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoints: &[&qwen3::CHECKPOINT] },
-    Family { architecture: "qwen35", models: "Qwen3.5, dense, text", build: qwen35::build, checkpoints: &[&qwen35::CHECKPOINT] },
-    Family { architecture: "qwen35moe", models: "Qwen3.5 with experts, text", build: qwen35_moe::build, checkpoints: &[&qwen35_moe::CHECKPOINT] },
+    Family { architecture: "qwen35", models: "Qwen3.5, dense", build: qwen35::build, checkpoints: &[&qwen35::CHECKPOINT] },
+    Family { architecture: "qwen35moe", models: "Qwen3.5 with experts", build: qwen35_moe::build, checkpoints: &[&qwen35_moe::CHECKPOINT] },
     Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoints: &[&qwen3_moe::CHECKPOINT] },
+    Family { architecture: "qwen3vl", models: "Qwen3-VL, dense", build: qwen3_vl::build, checkpoints: &[] },
+    Family { architecture: "qwen3vlmoe", models: "Qwen3-VL with experts", build: qwen3_vl::build_moe, checkpoints: &[] },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
 ];
 
@@ -101,7 +112,7 @@ pub const FAMILIES: &[Family] = &[
 const UNSUPPORTED: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
-    "bloom", "stablelm", "qwen", "qwen2moe", "qwen2vl", "qwen3next", "qwen3vl", "qwen3vlmoe",
+    "bloom", "stablelm", "qwen", "qwen2moe", "qwen3next",
     "phi2", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
     "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "starcoder2", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",
@@ -134,33 +145,39 @@ impl Model {
     /// - [`Error::Tensor`] for a tensor that is missing, is unused, has another shape than the
     ///   config says, or is in a format without kernels.
     pub fn from_gguf(gguf: &Gguf, weights: &Weights) -> Result<Self> {
-        Self::for_positions(gguf, weights, usize::MAX)
+        Self::for_positions(gguf, weights, usize::MAX, None)
     }
 
     /// Reads the config and builds the graph like [`from_gguf`](Self::from_gguf), for sequences of
     /// at most `positions` positions. Models with LongRoPE encode positions in one way if sequences
     /// stay within the context length before stretching, and in another way if they may be longer.
+    /// `images` describes the rows of images that the graph takes in the place of tokens.
     ///
     /// # Errors
-    /// As [`from_gguf`](Self::from_gguf).
-    pub fn for_positions(gguf: &Gguf, weights: &Weights, positions: usize) -> Result<Self> {
+    /// As [`from_gguf`](Self::from_gguf); [`Error::Argument`] for images whose rows are not as wide
+    /// as the model takes them.
+    pub fn for_positions(
+        gguf: &Gguf,
+        weights: &Weights,
+        positions: usize,
+        images: Option<ImageInputs>,
+    ) -> Result<Self> {
         let name = gguf.architecture()?;
         let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| {
             let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
             unsupported(name, &supported)
         })?;
-        family.model(gguf, weights, positions).map_err(|error| match gguf.origin() {
+        family.model(gguf, weights, positions, images).map_err(|error| match gguf.origin() {
             Origin::File { .. } => error,
             Origin::Directory => checkpoint::reword(family, gguf.path(), error),
         })
     }
 }
 
-/// Refuses a file with tensors that the graph does not read: without them, another model would be
-/// computed.
-fn refuse_unused_tensors(gguf: &Gguf, model: &Model) -> Result<()> {
-    let used: HashSet<&str> = model
-        .graph
+/// Refuses a file with tensors that the graph does not read, besides those for which `left_out`
+/// returns true: without them, another model would be computed.
+fn refuse_unused(gguf: &Gguf, graph: &Graph, left_out: impl Fn(&str) -> bool) -> Result<()> {
+    let used: HashSet<&str> = graph
         .values()
         .iter()
         .filter_map(|value| match &value.source {
@@ -168,7 +185,6 @@ fn refuse_unused_tensors(gguf: &Gguf, model: &Model) -> Result<()> {
             Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
         })
         .collect();
-    let left_out = |name: &str| model.config.left_out.iter().any(|prefix| name.starts_with(prefix));
     let unused = gguf.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str()) && !left_out(&tensor.name));
     unused.map_or(Ok(()), |tensor| {
         let what = "is in the file, but this architecture has no use for it: the file may be of a variant that is not \

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Config, Experts, LayerConfig, Model, RopeConfig};
+use super::{Config, Experts, LayerConfig, Model, RopeConfig, vision::ImageInputs};
 use crate::{
     Error, Result,
     graph::{Activation, Builder, ExpertsSpec, RopeSpec, RopeStyle, Scores, ValueId},
@@ -18,6 +18,8 @@ pub(super) struct ModelBuilder<'a> {
     /// The value of each tensor that has been looked up, so that a tensor is one value.
     tensors: HashMap<TensorSlice, ValueId>,
     frequencies: Vec<(RopeConfig, ValueId)>,
+    /// The rows of images that the model takes in the place of tokens.
+    images: Option<ImageInputs>,
 }
 
 /// The matrix of a product.
@@ -41,8 +43,19 @@ pub(super) struct FeedForward {
 }
 
 impl<'a> ModelBuilder<'a> {
-    pub fn new(weights: &'a Weights) -> Self {
-        Self { ops: Builder::new(), weights, tensors: HashMap::new(), frequencies: vec![] }
+    pub fn new(weights: &'a Weights, images: Option<ImageInputs>) -> Self {
+        Self { ops: Builder::new(), weights, tensors: HashMap::new(), frequencies: vec![], images }
+    }
+
+    /// Returns the number of rows of the tensor of this name, or `None` if the file has none.
+    pub fn rows(&self, name: &str) -> Option<usize> {
+        self.weights.rows(name)
+    }
+
+    /// Returns the kernels of a convolution, a tensor of the shape `[rows, ..shape]`, as a matrix.
+    pub fn kernel(&mut self, name: &str, rows: usize, shape: [usize; 3]) -> Result<ValueId> {
+        let weight = self.weights.get(name, &[&[rows], shape.as_slice()].concat())?;
+        Ok(self.value_of(weight, rows, shape.iter().product()))
     }
 
     /// Returns whether the file has a tensor of this name.
@@ -162,7 +175,7 @@ impl<'a> ModelBuilder<'a> {
     }
 
     /// Returns a tensor of `count` matrices `[rows, columns]`, as one matrix.
-    fn stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<ValueId> {
+    pub fn stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<ValueId> {
         let stack = self.optional_stack(name, count, rows, columns)?;
         stack.ok_or_else(|| Error::tensor(name, "is missing from the file"))
     }
@@ -183,7 +196,7 @@ impl<'a> ModelBuilder<'a> {
         if let Some((_, known)) = self.frequencies.iter().find(|(known, _)| known == rope) {
             return Ok(*known);
         }
-        let mut frequencies = self.ops.constant(rope.frequencies());
+        let mut frequencies = self.ops.constant(rope.frequencies(self.images));
         if let Some(name) = rope.divisors {
             let divisors = self.optional_weight(name, 1, rope.dim / 2)?;
             frequencies = divisors.map_or(frequencies, |divisors| self.ops.div(frequencies, divisors));
@@ -210,7 +223,7 @@ impl<'a> ModelBuilder<'a> {
         } else if factor != 1.0 {
             heads[0] = self.scale_rotated(layer, rope, heads[0]);
         }
-        let spec = RopeSpec { style, head_dim: layer.head_dim };
+        let spec = RopeSpec { style, head_dim: layer.head_dim, axes: rope.axes };
         Ok((heads.map(|x| self.ops.rope(x, frequencies, spec)), scores))
     }
 
@@ -231,12 +244,22 @@ impl<'a> ModelBuilder<'a> {
         self.ops.mul(x, factor)
     }
 
-    /// Returns the embeddings of the step's tokens.
+    /// Returns the embeddings of the step's tokens, with the rows of images in the place of
+    /// their tokens' embeddings.
     pub fn embedding(&mut self, config: &Config) -> Result<ValueId> {
         let tokens = self.ops.tokens();
         let table = self.weight("token_embd.weight", config.vocab_size, config.hidden)?;
         let x = self.ops.embed(table, tokens);
-        Ok(self.scale(x, config.embedding_scale))
+        let x = self.scale(x, config.embedding_scale);
+        Ok(if self.images.is_some() { self.ops.place_rows(x, 0) } else { x })
+    }
+
+    /// Returns the residual stream `x` after layer `index` of width `hidden`. To the first layers the
+    /// rows of images add their further parts ([Meng et al.
+    /// 2024](https://arxiv.org/abs/2406.04334)).
+    pub fn add_deepstack(&mut self, x: ValueId, hidden: usize, index: usize) -> ValueId {
+        let parts = self.images.map_or(1, |images| images.row_width / hidden);
+        if index + 1 < parts { self.ops.add_rows(x, (index + 1) * hidden) } else { x }
     }
 
     /// Returns the model whose output head reads `x`: a norm, then the matrix `output.weight` or,

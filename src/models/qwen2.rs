@@ -8,7 +8,7 @@ use crate::{
     graph::{Activation, RopeStyle},
 };
 
-const BLOCK: Block =
+pub(super) const BLOCK: Block =
     Block { style: RopeStyle::Halves, head_norms: false, post_norms: false, activation: Activation::Silu };
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint { model_types: &["qwen2"], ..Checkpoint::DECODER };

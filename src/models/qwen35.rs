@@ -1,8 +1,8 @@
 //! Qwen3.5, dense ([Qwen Team 2026](https://qwen.ai/blog?id=qwen3.5)). Three of four layers are
 //! gated DeltaNets ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)) with a state of fixed
 //! size. Every fourth layer is attention with a gate on its result ([Qiu et al.
-//! 2025](https://arxiv.org/abs/2505.06708)) and heads that are normed and partly rotated. Text
-//! only: the sections of the rotation, which differ for images, all use the token's position.
+//! 2025](https://arxiv.org/abs/2505.06708)) and heads that are normed and partly rotated. An image's
+//! rows have a rotary position for the row and the column, which DeltaNets do not see.
 
 use super::{
     Checkpoint, Config, LayerConfig, Model,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Result,
     gguf::{TensorInfo, Value},
-    graph::{Activation, DeltaSpec, HeadOrder, LayerCache, RECURRENT_UNIT, RopeStyle, ValueId},
+    graph::{Activation, DeltaSpec, HeadOrder, LayerCache, RECURRENT_UNIT, RopeAxes, RopeStyle, ValueId},
 };
 
 /// The largest sizes that are accepted.
@@ -133,6 +133,7 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
 pub(super) fn config(keys: &Keys) -> Result<Config> {
     let mut config = Config::read(keys)?;
     config.leave_out_nextn(keys)?;
+    config.set_axes(keys, RopeAxes::Interleaved)?;
     Ok(config)
 }
 

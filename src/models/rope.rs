@@ -1,8 +1,11 @@
 //! Computes the frequencies of rotary position embedding, and how they are stretched over longer
 //! contexts.
 
-use super::keys::{Keys, MAX_CONTEXT};
-use crate::Result;
+use super::{
+    keys::{Keys, MAX_CONTEXT},
+    vision::ImageInputs,
+};
+use crate::{Result, graph::RopeAxes};
 
 /// LongRoPE's divisors of the frequencies for sequences within the original context.
 pub(super) const SHORT: &str = "rope_factors_short.weight";
@@ -31,6 +34,8 @@ pub struct RopeConfig {
     pub divisors: Option<&'static str>,
     /// The factor of rotated queries and keys, in addition to YaRN's own.
     pub attention_factor: f32,
+    /// The positions that turn the pairs, for models that take images.
+    pub axes: RopeAxes,
 }
 
 /// The stretching of rotary frequencies over a longer context.
@@ -66,7 +71,7 @@ impl RopeConfig {
             return Err(keys.error("rope.scaling.type", what));
         }
         let attention_factor = keys.factor("rope.scaling.attn_factor", None)?.unwrap_or(1.0);
-        Ok(Self { base, dim, scaling, divisors: None, attention_factor })
+        Ok(Self { base, dim, scaling, divisors: None, attention_factor, axes: RopeAxes::First })
     }
 
     /// Reads the rotary embedding of layers with a sliding window, which is never stretched. The
@@ -74,7 +79,26 @@ impl RopeConfig {
     pub(super) fn read_sliding(keys: &Keys, head_dim: usize, base: f32) -> Result<Self> {
         let base = keys.float("rope.freq_base_swa", f32::MIN_POSITIVE..f32::MAX, Some(base))?;
         let dim = Self::read_dim(keys, "rope.dimension_count_swa", head_dim)?;
-        Ok(Self { base, dim, scaling: RopeScaling::None, divisors: None, attention_factor: 1.0 })
+        Ok(Self { base, dim, scaling: RopeScaling::None, divisors: None, attention_factor: 1.0, axes: RopeAxes::First })
+    }
+
+    /// Reads the number of pairs that each position turns, `rope.dimension_sections`; `None` if the
+    /// key is absent.
+    pub(super) fn read_sections(keys: &Keys, dim: usize) -> Result<Option<[u16; 3]>> {
+        const SECTIONS: &str = "rope.dimension_sections";
+        let Some(sections) = keys.sizes(SECTIONS)? else { return Ok(None) };
+        match sections[..] {
+            [first, second, third] | [first, second, third, 0] if first + second + third == dim / 2 => {
+                Ok(Some([first, second, third].map(|pairs| pairs as u16)))
+            }
+            _ => {
+                let what = format!(
+                    "is {sections:?}, but must have three sections of {} pairs of elements in all, and no fourth",
+                    dim / 2
+                );
+                Err(keys.error(SECTIONS, what))
+            }
+        }
     }
 
     fn read_dim(keys: &Keys, key: &str, head_dim: usize) -> Result<usize> {
@@ -83,9 +107,11 @@ impl RopeConfig {
     }
 
     /// Returns the frequency of each pair, in radians per position.
-    pub(super) fn frequencies(&self) -> Vec<f32> {
+    pub(super) fn frequencies(&self, images: Option<ImageInputs>) -> Vec<f32> {
         let dim = self.dim as f64;
-        let plain = (0..self.dim / 2).map(|i| f64::from(self.base).powf(-2.0 * i as f64 / dim));
+        let still = |pair| images.is_some_and(|images| images.leaves_still(self.axes, pair));
+        let turning = |i| if still(i) { 0.0 } else { f64::from(self.base).powf(-2.0 * i as f64 / dim) };
+        let plain = (0..self.dim / 2).map(turning);
         match self.scaling {
             RopeScaling::None => plain.map(|f| f as f32).collect(),
             RopeScaling::Linear { factor } => plain.map(|f| (f / f64::from(factor)) as f32).collect(),

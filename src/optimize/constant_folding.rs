@@ -71,8 +71,15 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         Op::Add => pairwise(x, operands.get(1)?, |a, b| a + b),
         Op::Mul => pairwise(x, operands.get(1)?, |a, b| a * b),
         Op::Div => pairwise(x, operands.get(1)?, |a, b| a / b),
-        Op::Activate(activation) => x.iter().map(|x| activate(*activation, f64::from(*x)) as f32).collect(),
+        Op::Activate(activation) => {
+            x.iter().map(|x| activate(*activation, f64::from(*x)).map(|y| y as f32)).collect::<Option<_>>()?
+        }
         Op::SoftCap { cap } => x.iter().map(|x| cap * (x / cap).tanh()).collect(),
+        Op::Clamp => {
+            let limits = pairwise(x, operands.get(1)?, f32::max);
+            pairwise(&limits, operands.get(2)?, f32::min)
+        }
+        Op::Concat => operands.iter().flat_map(|row| row.iter().copied()).collect(),
         Op::Slice { first, len, every } => {
             x.chunks(*every).flat_map(|group| &group[*first..first + len]).copied().collect()
         }
@@ -82,11 +89,17 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         }
         Op::Embed
         | Op::MatMul
+        | Op::LayerNorm { .. }
         | Op::Rope(_)
         | Op::Attention(_)
         | Op::ShortConv(_)
         | Op::GatedDelta(_)
         | Op::SelectOutputs
+        | Op::JoinRows { .. }
+        | Op::InputRows { .. }
+        | Op::PlaceRows { .. }
+        | Op::AddRows { .. }
+        | Op::Interpolate { .. }
         | Op::Route { .. }
         | Op::Experts(_)
         | Op::Fused(_) => return None,
@@ -97,12 +110,15 @@ fn pairwise(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> Arc<[f32]> {
     a.iter().zip(b.iter().cycle()).map(|(a, b)| f(*a, *b)).collect()
 }
 
-fn activate(activation: Activation, x: f64) -> f64 {
-    match activation {
+/// Returns the function's value, or `None` for a function that the standard library does not have.
+fn activate(activation: Activation, x: f64) -> Option<f64> {
+    Some(match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::GeluErf => return None,
+        Activation::QuickGelu => x / (1.0 + (-1.702 * x).exp()),
         Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
-    }
+    })
 }
 
 fn rms_norm(x: &[f32], w: &[f32], eps: f32) -> Vec<f32> {

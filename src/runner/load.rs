@@ -95,7 +95,7 @@ impl RunnerBuilder {
 
     pub(super) fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<PreparedModel> {
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
-        let Model { config, graph } = Model::for_positions(&gguf, &weights, self.positions())?;
+        let Model { config, graph } = Model::for_positions(&gguf, &weights, self.positions(), None)?;
         let context_length = self.context_length_for(&config)?;
         let limits = self.limits_for(&config, context_length, &*backend)?;
         let graph = optimize(

@@ -121,6 +121,37 @@ impl Weights {
         Ok(Self(Arc::new(weights)))
     }
 
+    /// Returns the same tensors, with the rows and columns of the matrix `name` exchanged.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if it is missing, is no matrix, or is quantized: then its columns are not
+    /// contiguous.
+    pub(crate) fn with_transposed(&self, name: &str) -> Result<Self> {
+        let stored = self.0.get(name).ok_or_else(|| missing(&name.into()))?;
+        let dtype = stored.tensor.dtype.dtype().filter(|dtype| dtype.block_weights() == 1);
+        let (Some(dtype), &[rows, columns]) = (dtype, stored.tensor.shape.as_slice()) else {
+            let what = format!(
+                "is {} of shape {:?}, but a matrix in F32, F16 or BF16 is expected, since its columns are read as rows",
+                stored.tensor.dtype, stored.tensor.shape
+            );
+            return Err(Error::tensor(name, what));
+        };
+        let weight = self.get(name, &[rows, columns])?;
+        let (bytes, size) = (weight.bytes(), dtype.block_bytes());
+        let mut transposed = Vec::with_capacity(bytes.len());
+        for column in 0..columns {
+            for row in 0..rows {
+                transposed.extend_from_slice(&bytes[(row * columns + column) * size..][..size]);
+            }
+        }
+        let tensor = TensorInfo::in_memory(name.into(), dtype, vec![columns, rows], &transposed);
+        let others = self.0.iter().filter(|(other, _)| &***other != name);
+        let mut all: HashMap<_, _> =
+            others.map(|(name, stored)| (name.clone(), Stored::new(stored.tensor.clone()))).collect();
+        all.insert(name.into(), Stored::new(tensor));
+        Ok(Self(Arc::new(all)))
+    }
+
     /// Returns a tensor, or some of its rows, of the expected `shape` (outermost dimension first;
     /// leading dimensions of size 1 may be added or left out).
     ///
@@ -134,7 +165,12 @@ impl Weights {
 
     /// Returns the number of rows of the tensor `name`, or `None` if it is missing.
     pub fn rows(&self, name: &str) -> Option<usize> {
-        self.0.get(name)?.tensor.shape.first().copied()
+        self.shape(name)?.first().copied()
+    }
+
+    /// Returns the shape of the tensor `name`, outermost dimension first, or `None` if it is missing.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.0.get(name).map(|stored| stored.tensor.shape.as_slice())
     }
 
     /// Returns an optional tensor like [`get`](Self::get), or `None` if it is missing.
@@ -171,18 +207,23 @@ impl Weights {
     }
 
     /// Returns a tensor as one matrix `[rows, columns]`, which may be a stack of matrices with
-    /// `rows` rows in all.
+    /// `rows` rows in all, or the kernels of a convolution with `columns` elements each.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     pub fn matrix(&self, slice: impl Into<TensorSlice>, rows: usize, columns: usize) -> Result<Weight<'_>> {
         let slice = slice.into();
         let whole = self.0.get(&slice.name).filter(|_| slice.rows.is_none());
-        let shape = match whole.map(|stored| stored.tensor.shape.as_slice()) {
-            Some(stack @ [outer @ .., width]) if *width == columns && outer.iter().product::<usize>() == rows => stack,
-            _ => &[rows, columns],
+        let is_matrix = |shape: &[usize]| {
+            (1..shape.len()).any(|split| {
+                let (outer, inner) = shape.split_at(split);
+                outer.iter().product::<usize>() == rows && inner.iter().product::<usize>() == columns
+            })
         };
-        self.get(slice, shape)
+        match whole.map(|stored| stored.tensor.shape.as_slice()).filter(|shape| is_matrix(shape)) {
+            Some(shape) => self.get(slice, shape),
+            None => self.get(slice, &[rows, columns]),
+        }
     }
 
     /// Returns the `len` elements of a vector as f32.

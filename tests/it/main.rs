@@ -11,3 +11,4 @@ mod models;
 mod safetensors;
 mod support;
 mod tokenizer;
+mod vision;

@@ -76,9 +76,9 @@ impl Engine {
             outputs.extend(with_logits.map(|index| tokens.len() + index - from));
             tokens.extend_from_slice(&request.tokens[from..from + len]);
             let pages = self.cache.pages(request.sequence)?;
-            runs.push(Run { len, start: request.start + from, pages, state: state.as_ref() });
+            runs.push(Run { len, start: request.start + from, pages, state: state.as_ref(), ..Run::default() });
         }
-        let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies };
+        let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies, ..Step::default() };
         let top = match buffers.top_k {
             Some(count) => self.executable.best(&step, count)?,
             None => None,

@@ -122,7 +122,8 @@ impl Engine {
 
     fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize) -> Result<()> {
         let state = self.cache.advance(id, position + 1, Stage::Pipelined)?;
-        let run = Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref() };
+        let run =
+            Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref(), ..Run::default() };
         match self.executable.pipelined() {
             Some(pipelined) => pipelined.start(token, run, &self.copies),
             None => Err(Error::Unsupported("this device does not pipeline steps".into())),

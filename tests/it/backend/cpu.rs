@@ -122,9 +122,11 @@ fn wrong_steps_are_typed_errors() {
         let layout = CacheLayout::new(&graph, CacheType::F16).unwrap();
         let mut executable = backend.compile(&graph, &weights, &layout, 8, 3).unwrap();
         let mut run = |tokens: &[u32], runs: Runs<'_>, outputs: &[usize]| -> Result<usize> {
-            let runs: Vec<_> =
-                runs.iter().map(|&(len, start, pages)| backend::Run { len, start, pages, state: None }).collect();
-            let step = backend::Step { tokens, runs: &runs, outputs, copies: &[] };
+            let runs: Vec<_> = runs
+                .iter()
+                .map(|&(len, start, pages)| backend::Run { len, start, pages, state: None, ..Default::default() })
+                .collect();
+            let step = backend::Step { tokens, runs: &runs, outputs, copies: &[], ..Default::default() };
             executable.run(&step).map(<[f32]>::len)
         };
         for (tokens, runs, outputs, expected) in cases {

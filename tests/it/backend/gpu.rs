@@ -171,8 +171,8 @@ fn the_largest_logits_are_those_of_a_sort() {
             let cache = CacheLayout::new(&graph, CacheType::F32).unwrap();
             let mut executable = gpu.compile(&graph, &packed(&[tensor]), &cache, 4, 1).unwrap();
             for (row, expected) in (0u32..).zip(logits.chunks(vocabulary)) {
-                let run = Run { len: 1, start: 0, pages: &[], state: None };
-                let step = Step { tokens: &[row], runs: &[run], outputs: &[0], copies: &[] };
+                let run = Run { len: 1, start: 0, pages: &[], state: None, ..Default::default() };
+                let step = Step { tokens: &[row], runs: &[run], outputs: &[0], copies: &[], ..Default::default() };
                 for count in [1, 40, 64] {
                     let found = executable.best(&step, count).unwrap().expect("a GPU finds so many").to_vec();
                     let expected = best_of(expected, count);

@@ -3,8 +3,8 @@
 use inkstone::{
     DType, Error,
     internals::graph::{
-        Activation, AttentionSpec, Builder, ExpertsSpec, FusedOp, Graph, LayerCache, Op, Rewriter, RopeSpec, RopeStyle,
-        Rows, Shape, ValueId,
+        Activation, AttentionSpec, Builder, ExpertsSpec, FusedOp, Graph, LayerCache, Op, Rewriter, RopeAxes, RopeSpec,
+        RopeStyle, Rows, Shape, ValueId,
     },
 };
 
@@ -19,7 +19,7 @@ fn sample() -> Graph {
     let [wq, wk] = ["q", "k"].map(|name| b.weight(name, DType::Q4_K, 256, 256));
     let joined = b.push_all(FusedOp::MatMulJoined, &[y, wq, wk]);
     let frequencies = b.constant([1.0, 0.5, 0.25, 0.125, 0.0625]);
-    let q = b.rope(joined[0], frequencies, RopeSpec { style: RopeStyle::Halves, head_dim: 64 });
+    let q = b.rope(joined[0], frequencies, RopeSpec { style: RopeStyle::Halves, head_dim: 64, axes: RopeAxes::First });
     let attended = b.attention([q, joined[1], y], LayerCache { kv_heads: 4, head_dim: 64 }, 4, 0.125);
     let y = b.add(x, attended);
     let logits = b.matmul(y, table);
@@ -97,7 +97,7 @@ fn builder_reports_the_first_error() {
     let attention = |heads, kv_heads, head_dim| {
         Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() })
     };
-    let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim });
+    let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim, axes: RopeAxes::First });
     let experts = |experts, top_k| Op::Experts(ExpertsSpec { experts, top_k, activation: Activation::Silu });
     let cases: [(Op, &[usize]); 24] = [
         (Op::Embed, &[1, 0]),

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, f32::consts::FRAC_PI_2};
 
-use inkstone::internals::graph::{Activation, AttentionSpec, ExpertsSpec, FusedOp, Op, RopeSpec, RopeStyle};
+use inkstone::internals::graph::{Activation, AttentionSpec, ExpertsSpec, FusedOp, Op, RopeAxes, RopeSpec, RopeStyle};
 
 use crate::support::interpret::{Interpreter, Matrix, Run, Step};
 
@@ -21,8 +21,8 @@ fn apply_and_compare(
 ) {
     let matrix = |rows: &&[&[f64]]| Matrix::new(rows.len(), rows[0].len(), rows.concat());
     let inputs: Vec<_> = inputs.iter().map(matrix).collect();
-    let runs: Vec<_> = runs.iter().map(|&(sequence, start, len)| Run { sequence, start, len }).collect();
-    let step = Step { tokens: vec![0; inputs[0].rows], runs, outputs: vec![] };
+    let runs: Vec<_> = runs.iter().map(|&(sequence, start, len)| Run::new(sequence, start, len)).collect();
+    let step = Step { tokens: vec![0; inputs[0].rows], runs, outputs: vec![], ..Step::default() };
     let found = interpreter.apply(op, &inputs, &step).concat_data();
     let expected = expected.concat();
     assert_eq!(found.len(), expected.len());
@@ -46,7 +46,7 @@ fn rope_turns_pairs_by_position_times_frequency() {
     // Position 1: the first pair by a quarter turn, the second by half of one.
     let frequencies: &[&[f64]] = &[&[f64::from(FRAC_PI_2), 2.0 * f64::from(FRAC_PI_2)]];
     let x: &[&[f64]] = &[&[1.0, 2.0, 3.0, 4.0, 5.0]];
-    let op = |style| Op::Rope(RopeSpec { style, head_dim: 5 });
+    let op = |style| Op::Rope(RopeSpec { style, head_dim: 5, axes: RopeAxes::First });
     check(&op(RopeStyle::Adjacent), &[x, frequencies], 1, &[&[-2.0, 1.0, -3.0, -4.0, 5.0]]);
     check(&op(RopeStyle::Halves), &[x, frequencies], 1, &[&[-3.0, -2.0, 1.0, -4.0, 5.0]]);
     check(&op(RopeStyle::Halves), &[x, frequencies], 0, x);

@@ -6,7 +6,9 @@ use std::{collections::HashMap, sync::Arc};
 use inkstone::{
     DType, Error,
     internals::{
-        graph::{Activation, Builder, FusedOp, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
+        graph::{
+            Activation, Builder, FusedOp, Graph, LayerCache, Op, RopeAxes, RopeSpec, RopeStyle, Rows, Source, ValueId,
+        },
         optimize::{
             AddNormFusion, CommonSubexpressions, ConstantFolding, DeadCode, GluFusion, MatMulAddFusion,
             MatMulAddNormFusion, MergeMatMuls, Optimized, PASSES, Pass, PruneRows, RotatedAttentionFusion, Target,
@@ -380,7 +382,7 @@ fn attention_over(head: impl Fn(&mut Builder, ValueId, usize) -> ValueId) -> Gra
 
 #[test]
 fn rotations_fuse_with_attention_and_with_the_norms_if_both_have_one() {
-    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: 4 };
+    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: 4, axes: RopeAxes::First };
     for normed in [[false; 2], [true, false], [true; 2]] {
         let graph = attention_over(|b, x, operand| {
             let y = matmul(b, x, ["q", "k"][operand]);
@@ -401,8 +403,8 @@ fn rotations_fuse_with_attention_and_with_the_norms_if_both_have_one() {
 
 #[test]
 fn missing_or_different_rotations_do_not_fuse() {
-    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: 4 };
-    let other = RopeSpec { style: RopeStyle::Adjacent, head_dim: 4 };
+    let rope = RopeSpec { style: RopeStyle::Halves, head_dim: 4, axes: RopeAxes::First };
+    let other = RopeSpec { style: RopeStyle::Adjacent, head_dim: 4, axes: RopeAxes::First };
     for (q_rope, k_rope) in [(Some(rope), None), (None, None), (Some(rope), Some(other))] {
         let graph = attention_over(|b, x, operand| {
             let y = matmul(b, x, ["q", "k"][operand]);

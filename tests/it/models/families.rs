@@ -22,7 +22,7 @@ pub fn open(tiny: Tiny) -> (Gguf, Weights, Model) {
     let gguf = Gguf::open(tiny.path()).unwrap();
     let weights = Weights::from_gguf(&gguf);
     // The context length that llama.cpp's logits were computed with.
-    let model = Model::for_positions(&gguf, &weights, 8192).unwrap();
+    let model = Model::for_positions(&gguf, &weights, 8192, None).unwrap();
     (gguf, weights, model)
 }
 
@@ -45,9 +45,10 @@ fn logits_are_llama_cpps_and_transformers() {
         let expected = tiny.expected();
         let tokens = [expected.prompt, expected.greedy].concat();
         let step = Step {
-            runs: vec![Run { sequence: 0, start: 0, len: tokens.len() }],
+            runs: vec![Run::new(0, 0, tokens.len())],
             outputs: vec![69, tokens.len() - 1],
             tokens,
+            ..Step::default()
         };
         let logits = Interpreter::new(&weights).run(&model.graph, &step);
         for (number, reference) in [expected.prompt_logits, expected.end_logits].iter().enumerate() {
@@ -309,7 +310,7 @@ fn longrope_factors_depend_on_the_context_length() {
     let (gguf, weights, model) = open(tiny);
     assert!(model.graph.to_string().contains(LONG));
     for (positions, used, unused) in [(64, SHORT, LONG), (65, LONG, SHORT), (1 << 20, LONG, SHORT)] {
-        let text = Model::for_positions(&gguf, &weights, positions).unwrap().graph.to_string();
+        let text = Model::for_positions(&gguf, &weights, positions, None).unwrap().graph.to_string();
         assert!(text.contains(used) && !text.contains(unused), "{positions}: {text}");
     }
     let logits = |context: usize| {

@@ -241,8 +241,10 @@ fn steps_with_invalid_states_are_refused() {
     let second = advance(b, 3, Stage::Within);
     let pages = [a, b].map(|id| cache.pages(id).unwrap());
     let mut run = |states: [Option<&StateUpdate>; 2]| {
-        let runs = [0, 1].map(|n| Run { len: 3, start: 0, pages: pages[n], state: states[n] });
-        executable.run(&Step { tokens: &[0; 6], runs: &runs, outputs: &[], copies: &[] }).map(|_| ())
+        let runs = [0, 1].map(|n| Run { len: 3, start: 0, pages: pages[n], state: states[n], ..Default::default() });
+        executable
+            .run(&Step { tokens: &[0; 6], runs: &runs, outputs: &[], copies: &[], ..Default::default() })
+            .map(|_| ())
     };
     let late = StateUpdate { checkpoints: vec![(3, second.to)], ..first.clone() };
     let onto = StateUpdate { checkpoints: vec![(2, second.to)], ..first.clone() };

@@ -36,7 +36,7 @@ fn logits_of_long_texts_are_the_interpreters() {
     for tiny in windowed() {
         let (gguf, _, model) = open(tiny);
         let outputs = vec![449, 469];
-        let step = Step { runs: vec![Run { sequence: 0, start: 0, len: ids.len() }], outputs, tokens: ids.clone() };
+        let step = Step { runs: vec![Run::new(0, 0, ids.len())], outputs, tokens: ids.clone(), ..Step::default() };
         let logits = Interpreter::new(&dense(&gguf)).run(&model.graph, &step);
         let expected = |number: usize| logits.row(number).iter().map(|&x| x as f32).collect::<Vec<_>>();
         for builder in builders() {

@@ -134,9 +134,19 @@ impl Driver {
         let mut runs = Vec::new();
         for (run, state) in step.runs.iter().zip(&states) {
             let pages = self.cache.pages(self.sequences[&run.sequence])?;
-            runs.push(backend::Run { len: run.len, start: run.start, pages, state: state.as_ref() });
+            let (state, rotary, spans) = (state.as_ref(), run.rotary.as_slice(), run.spans.as_slice());
+            runs.push(backend::Run { len: run.len, start: run.start, pages, state, rotary, spans });
         }
-        let step = backend::Step { tokens: &step.tokens, runs: &runs, outputs: &step.outputs, copies: &copies };
+        let tokens: Vec<_> = step.rows.iter().map(|(token, _)| *token).collect();
+        let elements: Vec<_> = step.rows.iter().flat_map(|(_, row)| row.iter().copied()).collect();
+        let step = backend::Step {
+            tokens: &step.tokens,
+            runs: &runs,
+            outputs: &step.outputs,
+            copies: &copies,
+            rows: backend::InputRows { tokens: &tokens, elements: &elements },
+            taps: &step.taps,
+        };
         self.executable.run(&step).map(<[f32]>::to_vec)
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use inkstone::{
     DType,
-    internals::graph::{Builder, Graph, LayerCache, Op, RopeSpec, RopeStyle, Rows, Source, ValueId},
+    internals::graph::{Builder, Graph, LayerCache, Op, RopeAxes, RopeSpec, RopeStyle, Rows, Source, ValueId},
 };
 
 use super::interpret::{Run, Step, Weights};
@@ -97,7 +97,7 @@ fn rotated(b: &mut Builder, s: Sizes, family: &Family, x: ValueId) -> ValueId {
         frequencies = b.div(frequencies, factors);
         style = RopeStyle::Adjacent;
     }
-    b.rope(x, frequencies, RopeSpec { style, head_dim: s.head_dim })
+    b.rope(x, frequencies, RopeSpec { style, head_dim: s.head_dim, axes: RopeAxes::First })
 }
 
 fn feed_forward_block(b: &mut Builder, s: Sizes, family: &Family, layer: usize, x: ValueId) -> ValueId {
@@ -148,9 +148,9 @@ pub fn weights_for(graph: &Graph, seed: u64) -> Weights {
 pub fn steps(vocabulary: usize) -> Vec<Step> {
     let token = |i: usize| ((i * 7 + 3) % vocabulary) as u32;
     let step = |runs: &[(usize, usize, usize)], outputs: &[usize]| {
-        let runs: Vec<_> = runs.iter().map(|&(sequence, start, len)| Run { sequence, start, len }).collect();
+        let runs: Vec<_> = runs.iter().map(|&(sequence, start, len)| Run::new(sequence, start, len)).collect();
         let tokens = (0..runs.iter().map(|run| run.len).sum()).map(|i| token(i + 5 * outputs.len())).collect();
-        Step { tokens, runs, outputs: outputs.to_vec() }
+        Step { tokens, runs, outputs: outputs.to_vec(), ..Step::default() }
     };
     vec![
         step(&[(0, 0, 4), (1, 0, 3)], &[1, 3, 6]),
@@ -235,7 +235,7 @@ fn random_node(b: &mut Builder, kind: u8, [x, y, z]: [ValueId; 3], w: usize, ind
         8 => {
             let frequencies = b.constant([1.0, 0.125]);
             let style = [RopeStyle::Adjacent, RopeStyle::Halves][w % 2];
-            b.rope(x, frequencies, RopeSpec { style, head_dim: WIDTH / 2 })
+            b.rope(x, frequencies, RopeSpec { style, head_dim: WIDTH / 2, axes: RopeAxes::First })
         }
         9 => {
             let (kv_heads, head_dim) = if w == 0 { (2, WIDTH / 2) } else { (1, WIDTH) };

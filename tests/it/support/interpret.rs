@@ -1,15 +1,18 @@
 //! Interprets graphs with plain loops in f64 over dense weights, as the reference for passes, plans
 //! and backends. It shares no code with the crate's kernels.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use inkstone::internals::{
+    backend::Taps,
     graph::{
         Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, Graph, HeadOrder, Op, RopeSpec,
         RopeStyle, Rows, Scores, Shape, Source, Value,
     },
     weights::TensorSlice,
 };
+
+use super::images;
 
 /// Dense weights by name, row by row.
 pub type Weights = HashMap<String, Vec<f32>>;
@@ -43,19 +46,34 @@ impl Matrix {
 }
 
 /// Consecutive tokens of one sequence.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Run {
     pub sequence: usize,
     pub start: usize,
     pub len: usize,
+    /// The rotary positions of each token, or none.
+    pub rotary: Vec<[u32; 3]>,
+    /// The tokens that may see each other, as ranges of the run's tokens.
+    pub spans: Vec<Range<usize>>,
+}
+
+impl Run {
+    /// Returns a run of text.
+    pub fn new(sequence: usize, start: usize, len: usize) -> Self {
+        Self { sequence, start, len, ..Self::default() }
+    }
 }
 
 /// One ragged batch; `outputs` are indices into `tokens`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Step {
     pub tokens: Vec<u32>,
     pub runs: Vec<Run>,
     pub outputs: Vec<usize>,
+    /// The tokens that the step gives rows for, and the rows.
+    pub rows: Vec<(usize, Vec<f32>)>,
+    /// The sets of taps.
+    pub taps: Vec<Vec<Taps>>,
 }
 
 impl Step {
@@ -155,6 +173,17 @@ impl<'w> Interpreter<'w> {
                     |row: &[f64]| row.chunks(*every).flat_map(|group| &group[*first..first + len]).copied().collect();
                 vec![x.map_rows(x.width / every * len, slice)]
             }
+            (Op::Clamp, [x, lower, upper]) => {
+                let clamp = |x: &f64| x.max(lower.data[0]).min(upper.data[0]);
+                vec![Matrix::new(x.rows, x.width, x.data.iter().map(clamp).collect())]
+            }
+            (Op::Concat, operands) => vec![images::concat(operands)],
+            (Op::LayerNorm { eps }, [x, w, b]) => vec![images::layer_norm(x, [w, b], *eps)],
+            (Op::JoinRows { count }, [x]) => vec![images::join_rows(x, *count, step)],
+            (Op::InputRows { width }, []) => vec![images::input_rows(*width, step)],
+            (Op::PlaceRows { first }, [x]) => vec![images::mix_rows(x, *first, step, |_, given| given)],
+            (Op::AddRows { first }, [x]) => vec![images::mix_rows(x, *first, step, |x, given| x + given)],
+            (Op::Interpolate { taps }, [table]) => vec![images::interpolate(table, *taps, step)],
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
             (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
             (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], step)],
@@ -209,6 +238,13 @@ impl<'w> Interpreter<'w> {
                 | Op::ShortConv(_)
                 | Op::GatedDelta(_)
                 | Op::SelectOutputs
+                | Op::Clamp
+                | Op::LayerNorm { .. }
+                | Op::JoinRows { .. }
+                | Op::InputRows { .. }
+                | Op::PlaceRows { .. }
+                | Op::AddRows { .. }
+                | Op::Interpolate { .. }
                 | Op::Route { .. }
                 | Op::Experts(_)
                 | Op::Fused(_),
@@ -220,21 +256,19 @@ impl<'w> Interpreter<'w> {
     /// Returns attention over the keys and values that an earlier attention has appended.
     fn shared_attention(&self, spec: &AttentionSpec, q: &Matrix, step: &Step) -> Matrix {
         let rows = step.positions().into_iter().enumerate().map(|(row, (sequence, position))| {
-            attend(spec, q.row(row), &self.caches[&(sequence, spec.layer)][..=position])
+            attend(spec, q.row(row), &self.caches[&(sequence, spec.layer)][step.seen(spec, row, position)])
         });
         Matrix::from_rows(q.width, rows)
     }
 
     fn attention(&mut self, spec: &AttentionSpec, [q, k, v]: [&Matrix; 3], step: &Step) -> Matrix {
-        let mut rows = Vec::new();
         for (row, (sequence, position)) in step.positions().into_iter().enumerate() {
             let cache = self.caches.entry((sequence, spec.layer)).or_default();
             assert!(position <= cache.len(), "position {position} of sequence {sequence} leaves a gap");
             cache.truncate(position);
             cache.push((k.row(row).to_vec(), v.row(row).to_vec()));
-            rows.push(attend(spec, q.row(row), cache));
         }
-        Matrix::from_rows(q.width, rows)
+        self.shared_attention(spec, q, step)
     }
 }
 
@@ -328,10 +362,9 @@ fn attend(spec: &AttentionSpec, q: &[f64], cache: &[(Vec<f64>, Vec<f64>)]) -> Ve
     for head in 0..spec.heads {
         let kv = head / (spec.heads / spec.kv_heads) * spec.head_dim;
         let q = &q[head * spec.head_dim..][..spec.head_dim];
-        let Scores { scale, softcap, window } = spec.scores;
+        let Scores { scale, softcap, .. } = spec.scores;
         let scaled = |k: &[f64]| f64::from(scale) * q.iter().zip(&k[kv..]).map(|(q, k)| q * k).sum::<f64>();
         let score = |k: &[f64]| softcap.map_or(scaled(k), |cap| soft_cap(scaled(k), cap));
-        let cache = &cache[cache.len().saturating_sub(window.unwrap_or(usize::MAX))..];
         let scores: Vec<_> = cache.iter().map(|(k, _)| score(k)).collect();
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<_> = scores.iter().map(|score| (score - max).exp()).collect();
@@ -364,6 +397,8 @@ fn activate(activation: Activation, x: &Matrix) -> Matrix {
     let f = match activation {
         Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
         Activation::Sigmoid => |x: &f64| 1.0 / (1.0 + (-x).exp()),
+        Activation::GeluErf => |x: &f64| 0.5 * x * (1.0 + images::erf(x / 2.0_f64.sqrt())),
+        Activation::QuickGelu => |x: &f64| x / (1.0 + (-1.702 * x).exp()),
         Activation::Gelu => |x: &f64| {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             0.5 * x * (1.0 + inner.tanh())
@@ -420,17 +455,19 @@ fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[Matrix]
 
 fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix, step: &Step) -> Matrix {
     let pairs = frequencies.width;
-    let mut positions = step.positions().into_iter();
+    let mut positions = step.rotary_positions().into_iter();
     x.map_rows(x.width, |row| {
-        let (_, position) = positions.next().expect("a position for each row");
+        let positions = positions.next().expect("positions for each row");
         let mut result = row.to_vec();
         for head in (0..row.len()).step_by(spec.head_dim) {
             for pair in 0..pairs {
                 let (a, b) = match spec.style {
                     RopeStyle::Adjacent => (head + 2 * pair, head + 2 * pair + 1),
                     RopeStyle::Halves => (head + pair, head + pair + pairs),
+                    RopeStyle::Quarters if pair < pairs / 2 => (head + pair, head + pair + pairs / 2),
+                    RopeStyle::Quarters => (head + pair + pairs / 2, head + pair + pairs),
                 };
-                let (sin, cos) = (position as f64 * frequencies.row(0)[pair]).sin_cos();
+                let (sin, cos) = (images::position(spec.axes, pair, positions) * frequencies.row(0)[pair]).sin_cos();
                 result[a] = row[a] * cos - row[b] * sin;
                 result[b] = row[a] * sin + row[b] * cos;
             }

@@ -218,7 +218,8 @@ impl Executable for Recorder {
 impl Pipelined for Recorder {
     fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()> {
         let tokens = [token.unwrap_or(self.last_chosen)];
-        let logits = self.run(&Step { tokens: &tokens, runs: &[run], outputs: &[0], copies })?.to_vec();
+        let logits =
+            self.run(&Step { tokens: &tokens, runs: &[run], outputs: &[0], copies, ..Default::default() })?.to_vec();
         self.last_chosen = best_of(&logits, 1)[0].id;
         self.chosen.as_mut().expect("steps are pipelined").push_back(self.last_chosen);
         Ok(())

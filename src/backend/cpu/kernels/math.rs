@@ -81,6 +81,33 @@ elementwise! {
         let negated = S::mul(S::sub(S::splat(0.0), a), slope);
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
+    /// `gelu_erf(a) * b`
+    GeluErfMul, |a, b| {
+        // (1 + erf(u)) / 2 = erfc(-u) / 2, and erfc(u) = exp(-u^2) p(1 / (1 + u / 2)) for u >= 0
+        // (Numerical Recipes, 6.2). A NaN stays a NaN.
+        let u = S::mul(a, S::splat(std::f32::consts::FRAC_1_SQRT_2));
+        let size = S::max(u, S::sub(S::splat(0.0), u));
+        let t = S::div(S::splat(1.0), S::fma(size, S::splat(0.5), S::splat(1.0)));
+        let mut p = S::splat(0.170_872_77);
+        for c in [
+            -0.822_152_23, 1.488_515_9, -1.135_203_98, 0.278_868_07, -0.186_288_06, 0.096_784_18, 0.374_091_96,
+            1.000_023_68, -1.265_512_23,
+        ] {
+            p = S::fma(p, t, S::splat(c));
+        }
+        let tail = S::mul(t, exp::<S>(S::fnma(size, size, p)));
+        // The share of `a` that is not in the tail of its own sign.
+        let half_tail = S::mul(S::mul(S::splat(0.5), tail), size);
+        let positive = S::max(u, S::splat(0.0));
+        S::mul(S::mul(S::sub(positive, half_tail), S::splat(std::f32::consts::SQRT_2)), b)
+    };
+    /// `quick_gelu(a) * b`
+    QuickGeluMul, |a, b| {
+        // Below this, `exp` is clamped, and the quotient would grow with `a`. A NaN stays a NaN.
+        let a = S::max(S::splat(-51.8), a);
+        let negated = S::mul(a, S::splat(-1.702));
+        S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
+    };
     /// `b tanh(a / b)`
     SoftCap, |a, b| {
         // tanh(u) = 1 - 2 / (exp(2u) + 1)
@@ -154,6 +181,39 @@ pub(crate) unsafe fn rms_norm<S: Simd>(x: *const f32, w: *const f32, eps: f32, o
         }
         for i in whole..len {
             *out.add(i) = *x.add(i) * factor * *w.add(i);
+        }
+    }
+}
+
+/// Writes `(x - mean(x)) / sqrt(variance(x) + eps) * w + b` to `out`.
+///
+/// # Safety
+/// As [`elementwise()`], for `x` and `out` of the length of `w` and `b`.
+#[inline(always)]
+pub(crate) unsafe fn layer_norm<S: Simd>(x: *const f32, w: &[f32], b: &[f32], eps: f32, out: *mut f32) {
+    let len = w.len();
+    let whole = len / S::WIDTH * S::WIDTH;
+    // SAFETY: by the caller.
+    unsafe {
+        let mut sums = S::splat(0.0);
+        for i in (0..whole).step_by(S::WIDTH) {
+            sums = S::add(S::load(x.add(i)), sums);
+        }
+        let rest: f32 = (whole..len).map(|i| *x.add(i)).sum();
+        let mean = (S::sum(sums) + rest) / len as f32;
+        let mut squares = S::splat(0.0);
+        for i in (0..whole).step_by(S::WIDTH) {
+            let centered = S::sub(S::load(x.add(i)), S::splat(mean));
+            squares = S::fma(centered, centered, squares);
+        }
+        let rest: f32 = (whole..len).map(|i| (*x.add(i) - mean).powi(2)).sum();
+        let factor = 1.0 / ((S::sum(squares) + rest) / len as f32 + eps).sqrt();
+        for i in (0..whole).step_by(S::WIDTH) {
+            let scaled = S::mul(S::sub(S::load(x.add(i)), S::splat(mean)), S::splat(factor));
+            S::store(out.add(i), S::fma(scaled, S::load(w.as_ptr().add(i)), S::load(b.as_ptr().add(i))));
+        }
+        for i in whole..len {
+            *out.add(i) = (*x.add(i) - mean) * factor * w[i] + b[i];
         }
     }
 }

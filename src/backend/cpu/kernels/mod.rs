@@ -41,11 +41,15 @@ pub(crate) struct Kernels {
     pub div: ElementwiseKernel,
     pub silu: ActivationKernels,
     pub gelu: ActivationKernels,
+    pub gelu_erf: ActivationKernels,
+    pub quick_gelu: ActivationKernels,
     pub sigmoid: ActivationKernels,
     /// `(x, cap, out, len)`: [`math::elementwise_scalar`] with [`math::SoftCap`].
     pub soft_cap: unsafe fn(*const f32, f32, *mut f32, usize),
     /// [`math::rms_norm`]
     pub rms_norm: unsafe fn(*const f32, *const f32, f32, *mut f32, usize),
+    /// [`math::layer_norm`]
+    pub layer_norm: unsafe fn(*const f32, &[f32], &[f32], f32, *mut f32),
     /// [`attention::append`]
     pub append: unsafe fn(&LayerPages<'_>, usize, usize, *const f32, *const f32),
     /// [`attention::attend`]
@@ -70,6 +74,8 @@ impl Kernels {
         match activation {
             Activation::Silu => self.silu,
             Activation::Gelu => self.gelu,
+            Activation::GeluErf => self.gelu_erf,
+            Activation::QuickGelu => self.quick_gelu,
             Activation::Sigmoid => self.sigmoid,
         }
     }
@@ -113,12 +119,16 @@ macro_rules! kernels {
                 = product::group_product::<$simd>(matrix, group, input, c));
             elementwise_kernels!($features $simd:
                 add = math::Add, mul = math::Mul, div = math::Div,
-                silu_mul = math::SiluMul, gelu_mul = math::GeluMul, sigmoid_mul = math::SigmoidMul;
-                silu = math::SiluMul, gelu = math::GeluMul, sigmoid = math::SigmoidMul);
+                silu_mul = math::SiluMul, gelu_mul = math::GeluMul, gelu_erf_mul = math::GeluErfMul,
+                quick_gelu_mul = math::QuickGeluMul, sigmoid_mul = math::SigmoidMul;
+                silu = math::SiluMul, gelu = math::GeluMul, gelu_erf = math::GeluErfMul,
+                quick_gelu = math::QuickGeluMul, sigmoid = math::SigmoidMul);
             entry_point!($features soft_cap(x: *const f32, cap: f32, out: *mut f32, len: usize)
                 = math::elementwise_scalar::<$simd, math::SoftCap>(x, cap, out, len));
             entry_point!($features rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize)
                 = math::rms_norm::<$simd>(x, w, eps, out, len));
+            entry_point!($features layer_norm(x: *const f32, w: &[f32], b: &[f32], eps: f32, out: *mut f32)
+                = math::layer_norm::<$simd>(x, w, b, eps, out));
             entry_point!($features append(to: &LayerPages<'_>, head: usize, position: usize, k: *const f32, v: *const f32)
                 = attention::append::<$simd>(to, head, position, k, v));
             entry_point!($features attend(queries: &Queries<'_>, item: usize, scratch: *mut f32)
@@ -137,9 +147,12 @@ macro_rules! kernels {
                 div,
                 silu: ActivationKernels { gated: silu_mul, plain: silu },
                 gelu: ActivationKernels { gated: gelu_mul, plain: gelu },
+                gelu_erf: ActivationKernels { gated: gelu_erf_mul, plain: gelu_erf },
+                quick_gelu: ActivationKernels { gated: quick_gelu_mul, plain: quick_gelu },
                 sigmoid: ActivationKernels { gated: sigmoid_mul, plain: sigmoid },
                 soft_cap,
                 rms_norm,
+                layer_norm,
                 append,
                 attend,
                 short_conv,

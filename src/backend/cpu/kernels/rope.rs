@@ -3,15 +3,15 @@
 //! Cosines and sines depend on the position and the frequencies alone, so a step computes them once
 //! for all layers.
 
-use crate::graph::{RopeSpec, RopeStyle};
+use crate::graph::{RopeAxes, RopeSpec, RopeStyle};
 
-/// Writes the cosines, then the sines, of `position * frequency` for one token.
+/// Writes the cosines, then the sines, of `position * frequency` for one token with these positions.
 ///
 /// The product is computed in f64: at large positions f32 would lose the angle.
-pub(crate) fn angles(position: usize, frequencies: &[f32], out: &mut [f32]) {
+pub(crate) fn angles(positions: [u32; 3], axes: RopeAxes, frequencies: &[f32], out: &mut [f32]) {
     let (cosines, sines) = out.split_at_mut(frequencies.len());
-    for ((frequency, cosine), sine) in frequencies.iter().zip(cosines).zip(sines) {
-        let (s, c) = (position as f64 * f64::from(*frequency)).sin_cos();
+    for (pair, ((frequency, cosine), sine)) in frequencies.iter().zip(cosines).zip(sines).enumerate() {
+        let (s, c) = (f64::from(positions[axes.axis(pair)]) * f64::from(*frequency)).sin_cos();
         (*cosine, *sine) = (c as f32, s as f32);
     }
 }
@@ -29,6 +29,11 @@ pub(crate) unsafe fn rotate(spec: RopeSpec, x: *const f32, angles: &[f32], out: 
             let (a, b) = match spec.style {
                 RopeStyle::Adjacent => (head + 2 * i, head + 2 * i + 1),
                 RopeStyle::Halves => (head + i, head + i + pairs),
+                RopeStyle::Quarters => {
+                    let half = pairs / 2;
+                    let first = head + i / half * pairs + i % half;
+                    (first, first + half)
+                }
             };
             // SAFETY: 2 * pairs is at most head_dim, so both elements lie in this head.
             unsafe {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::{
     buffer::Buffer,
     experts::{ExpertStage, ExpertsLayer},
-    task::{AddRmsNorm, BinaryOp, Epilogue, GatedDelta, Product, RightOperand, Slice, Task},
+    task::{AddRmsNorm, Angles, BinaryOp, Epilogue, GatedDelta, MixRows, Product, RightOperand, Slice, Task},
 };
 use crate::{
     Error, Result,
     backend::cpu::weights::prepare::PreparedWeights,
-    graph::{FusedOp, Op},
+    graph::{FusedOp, Op, RopeAxes},
     plan::{Operand, Plan, PlanStep},
 };
 
@@ -19,8 +19,8 @@ pub(crate) struct CpuProgram {
     /// Each task with its name in profiles: the name of its op, or a name for a task that only
     /// prepares one.
     pub tasks: Vec<(&'static str, Task)>,
-    /// The frequencies of each table of angles.
-    pub frequencies: Vec<Arc<[f32]>>,
+    /// The frequencies and axes of each table of angles.
+    pub angles: Vec<Angles>,
 }
 
 impl CpuProgram {
@@ -29,22 +29,22 @@ impl CpuProgram {
     /// # Errors
     /// If a weight is missing, or the plan has an op that the CPU does not support.
     pub fn new(plan: &Plan, weights: &PreparedWeights) -> Result<Self> {
-        let mut lowering = CpuLowering { weights, tasks: Vec::new(), frequencies: Vec::new() };
+        let mut lowering = CpuLowering { weights, tasks: Vec::new(), angles: Vec::new() };
         for step in plan.steps() {
             lowering.lower(step)?;
         }
-        let tables = lowering.frequencies.iter().enumerate();
-        let angles = tables.map(|(index, frequencies)| Task::Angles { frequencies: frequencies.clone(), index });
-        let mut tasks: Vec<_> = angles.map(|task| ("angles", task)).collect();
+        let tables = lowering.angles.iter().enumerate();
+        let tables = tables.map(|(index, angles)| ("angles", Task::Angles { angles: angles.clone(), index }));
+        let mut tasks: Vec<_> = tables.collect();
         tasks.extend(lowering.tasks);
-        Ok(Self { tasks, frequencies: lowering.frequencies })
+        Ok(Self { tasks, angles: lowering.angles })
     }
 }
 
 struct CpuLowering<'a> {
     weights: &'a PreparedWeights,
     tasks: Vec<(&'static str, Task)>,
-    frequencies: Vec<Arc<[f32]>>,
+    angles: Vec<Angles>,
 }
 
 impl CpuLowering<'_> {
@@ -65,6 +65,8 @@ impl CpuLowering<'_> {
             Op::Div => self.binary(BinaryOp::Div, inputs, out)?,
             Op::Activate(activation) => Task::Activate { activation: *activation, x: buffer(0)?, out },
             Op::SoftCap { cap } => Task::SoftCap { cap: *cap, x: buffer(0)?, out },
+            Op::Clamp => Task::Clamp { lower: vector(1)?[0], upper: vector(2)?[0], x: buffer(0)?, out },
+            Op::Concat => Task::Concat { operands: inputs.iter().map(Buffer::of).collect::<Result<_>>()?, out },
             Op::Slice { first, len, every } => {
                 Task::Slice { slice: Slice { offset: *first, len: *len, stride: *every }, x: buffer(0)?, out }
             }
@@ -73,7 +75,10 @@ impl CpuLowering<'_> {
                 let [a, b] = [buffer(0)?, buffer(1)?];
                 Task::AddRmsNorm(AddRmsNorm { a, b, w: vector(2)?, eps: *eps, sum: out, out: outs[1] })
             }
-            Op::Rope(spec) => Task::Rope { spec: *spec, x: buffer(0)?, angles: self.angles(&inputs[1])?, out },
+            Op::LayerNorm { eps } => Task::LayerNorm { x: buffer(0)?, w: vector(1)?, b: vector(2)?, eps: *eps, out },
+            Op::Rope(spec) => {
+                Task::Rope { spec: *spec, x: buffer(0)?, angles: self.angles(&inputs[1], spec.axes)?, out }
+            }
             Op::Attention(spec) => {
                 if let [_, k, v] = &inputs[..] {
                     self.tasks.push(("append", Task::Append { spec: *spec, k: Buffer::of(k)?, v: Buffer::of(v)? }));
@@ -96,6 +101,11 @@ impl CpuLowering<'_> {
                 Task::GatedDelta(GatedDelta { spec: *spec, qkv, alpha, beta, a: vector(3)?, dt: vector(4)?, out })
             }
             Op::SelectOutputs => Task::Select { x: buffer(0)?, out },
+            Op::JoinRows { count } => Task::JoinRows { count: *count, x: buffer(0)?, out },
+            Op::InputRows { .. } => Task::InputRows { out },
+            Op::PlaceRows { first } => Task::MixRows { mix: MixRows::Place, first: *first, x: buffer(0)?, out },
+            Op::AddRows { first } => Task::MixRows { mix: MixRows::Add, first: *first, x: buffer(0)?, out },
+            Op::Interpolate { taps } => Task::Interpolate { table: self.weights.table(&inputs[0])?, taps: *taps, out },
             Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. }) => {
                 return Err(Error::internal(format!("the CPU does not support the op {}", step.op.name())));
             }
@@ -126,13 +136,13 @@ impl CpuLowering<'_> {
         Ok(Task::Binary { op, a: Buffer::of(&inputs[0])?, b, out })
     }
 
-    /// Returns the number of the table of angles with these frequencies.
-    fn angles(&mut self, frequencies: &Operand) -> Result<usize> {
-        let frequencies = self.weights.vector(frequencies)?;
-        let known = self.frequencies.iter().position(|known| *known == frequencies);
+    /// Returns the number of the table of angles with these frequencies and axes.
+    fn angles(&mut self, frequencies: &Operand, axes: RopeAxes) -> Result<usize> {
+        let angles = Angles { frequencies: self.weights.vector(frequencies)?, axes };
+        let known = self.angles.iter().position(|known| *known == angles);
         Ok(known.unwrap_or_else(|| {
-            self.frequencies.push(frequencies);
-            self.frequencies.len() - 1
+            self.angles.push(angles);
+            self.angles.len() - 1
         }))
     }
 }

@@ -67,7 +67,7 @@ impl Memory {
             size,
             slots: allocate(floats * 4, "the activations")?,
             q8: allocate(Q8Activations::bytes(rows, widest_q8), "the int8 activations")?,
-            angles: program.frequencies.iter().map(|row| vec![0.0; 2 * row.len() * size.tokens]).collect(),
+            angles: program.angles.iter().map(|table| vec![0.0; 2 * table.frequencies.len() * size.tokens]).collect(),
             scratch: scratch.collect::<Result<_>>()?,
             experts: allocate(experts_bytes(plan, rows), "the activations of experts")?,
             partials: allocate(0, "partial results of attention")?,

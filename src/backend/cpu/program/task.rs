@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     backend::cpu::weights::{matrix::Matrix, prepare::EmbeddingTable},
-    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeSpec, Rows},
+    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, Rows},
     kv_cache::CacheLayout,
 };
 
@@ -21,7 +21,7 @@ pub(crate) enum Task {
     /// Looks up the rows of the tokens.
     Embed { table: EmbeddingTable, out: Buffer },
     /// Computes the cosines and sines of the tokens' positions, table number `index`.
-    Angles { frequencies: Arc<[f32]>, index: usize },
+    Angles { angles: Angles, index: usize },
     /// Quantizes rows to int8 for the products that follow.
     Quantize { x: Buffer },
     /// Multiplies one operand with matrices.
@@ -32,12 +32,18 @@ pub(crate) enum Task {
     Activate { activation: Activation, x: Buffer, out: Buffer },
     /// Computes `cap tanh(x / cap)` of each element.
     SoftCap { cap: f32, x: Buffer, out: Buffer },
+    /// Limits each element to `lower` and `upper`.
+    Clamp { lower: f32, upper: f32, x: Buffer, out: Buffer },
+    /// Joins the rows of several operands.
+    Concat { operands: Vec<Buffer>, out: Buffer },
     /// Copies parts of rows.
     Slice { slice: Slice, x: Buffer, out: Buffer },
     /// Computes the RMS norm of each group of `w.len()` elements.
     RmsNorm { x: Buffer, w: Arc<[f32]>, eps: f32, out: Buffer },
     /// Computes a sum, and its RMS norm.
     AddRmsNorm(AddRmsNorm),
+    /// Computes the layer norm of each row.
+    LayerNorm { x: Buffer, w: Arc<[f32]>, b: Arc<[f32]>, eps: f32, out: Buffer },
     /// Rotates heads by the table of angles number `angles`.
     Rope { spec: RopeSpec, x: Buffer, angles: usize, out: Buffer },
     /// Writes keys and values to the cache.
@@ -50,6 +56,14 @@ pub(crate) enum Task {
     GatedDelta(GatedDelta),
     /// Copies the rows whose logits the step returns.
     Select { x: Buffer, out: Buffer },
+    /// Joins the rows of each output's token and of the tokens after it, `count` in all.
+    JoinRows { count: usize, x: Buffer, out: Buffer },
+    /// Copies the rows that the step gives for tokens; all other rows become 0.
+    InputRows { out: Buffer },
+    /// Copies `x`, with the step's rows in the place of its own, or added to them.
+    MixRows { mix: MixRows, first: usize, x: Buffer, out: Buffer },
+    /// Computes weighted sums of rows of a table.
+    Interpolate { table: EmbeddingTable, taps: usize, out: Buffer },
     /// Computes the softmax over the `top_k` largest logits of each row, and 0 elsewhere.
     Route { top_k: usize, logits: Buffer, out: Buffer },
     /// Does a stage of a layer of experts.
@@ -62,6 +76,20 @@ pub(crate) enum BinaryOp {
     Add,
     Mul,
     Div,
+}
+
+/// The frequencies of a table of angles, and the positions that they belong to.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Angles {
+    pub frequencies: Arc<[f32]>,
+    pub axes: RopeAxes,
+}
+
+/// The use that [`Task::MixRows`] makes of the step's rows.
+#[derive(Clone, Copy)]
+pub(crate) enum MixRows {
+    Place,
+    Add,
 }
 
 /// The second operand of an element-wise op.
@@ -166,14 +194,20 @@ impl Task {
     /// Returns the rows that the task divides among the threads; `None` if it divides other work.
     fn rows(&self) -> Option<Rows> {
         match self {
-            Self::Embed { .. } | Self::Angles { .. } => Some(Rows::Tokens),
+            Self::Embed { .. } | Self::Angles { .. } | Self::InputRows { .. } | Self::Interpolate { .. } => {
+                Some(Rows::Tokens)
+            }
             Self::Quantize { x } => Some(x.rows),
             Self::Binary { out, .. }
             | Self::Activate { out, .. }
             | Self::SoftCap { out, .. }
+            | Self::Clamp { out, .. }
+            | Self::Concat { out, .. }
+            | Self::MixRows { out, .. }
             | Self::Slice { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm(AddRmsNorm { out, .. })
+            | Self::LayerNorm { out, .. }
             | Self::Rope { out, .. }
             | Self::Route { out, .. } => Some(out.rows),
             Self::Experts(ExpertStage::Sum, layer) => Some(layer.out.rows),
@@ -183,7 +217,8 @@ impl Task {
             | Self::Attend { .. }
             | Self::ShortConv { .. }
             | Self::GatedDelta(_)
-            | Self::Select { .. } => None,
+            | Self::Select { .. }
+            | Self::JoinRows { .. } => None,
         }
     }
 
@@ -216,6 +251,13 @@ impl Task {
             | Self::Binary { .. }
             | Self::Activate { .. }
             | Self::SoftCap { .. }
+            | Self::Clamp { .. }
+            | Self::Concat { .. }
+            | Self::LayerNorm { .. }
+            | Self::JoinRows { .. }
+            | Self::InputRows { .. }
+            | Self::MixRows { .. }
+            | Self::Interpolate { .. }
             | Self::Slice { .. }
             | Self::RmsNorm { .. }
             | Self::AddRmsNorm(_)

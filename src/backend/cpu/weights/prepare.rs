@@ -9,7 +9,7 @@ use super::{float::FloatMatrix, interleave::interleave, matrix::Matrix, stack::S
 use crate::{
     Error, Result,
     backend::{LoadProgress, cpu::threads::pool::Pool},
-    graph::{Op, Rows, Shape},
+    graph::{Rows, Shape},
     plan::{Operand, Plan},
     quant,
     weights::{TensorSlice, Weight, Weights},
@@ -146,7 +146,7 @@ impl PreparedWeights {
             },
             EmbeddingTable::InPlace { slice, shape } => {
                 let (rows, columns) = dimensions(*shape)?;
-                let weight = self.weights.get(slice, &[rows, columns])?;
+                let weight = self.weights.matrix(slice, rows, columns)?;
                 let size = weight.dtype.row_bytes(columns).unwrap_or(0);
                 quant::dequantize_row(weight.dtype, &weight.bytes_of(row * size..(row + 1) * size), out)
             }
@@ -167,7 +167,7 @@ pub(crate) fn read_in_place(plan: &Plan) -> Vec<Arc<str>> {
             }
         }
     }
-    let tables = plan.steps().iter().filter(|step| step.op == Op::Embed).flat_map(|step| step.inputs.first());
+    let tables = plan.steps().iter().filter_map(|step| step.inputs.get(step.op.properties().table?));
     names.extend(tables.filter_map(|table| match table {
         Operand::Weight { slice, .. } => Some(slice.name.clone()).filter(|_| !packed.contains(slice)),
         Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,

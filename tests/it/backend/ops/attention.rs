@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use inkstone::{
     CacheType, DType,
-    internals::graph::{AttentionSpec, FusedOp, LayerCache, RopeSpec, RopeStyle, Scores},
+    internals::graph::{AttentionSpec, FusedOp, LayerCache, RopeAxes, RopeSpec, RopeStyle, Scores, Sees},
 };
 
 use super::case::{Case, Maker, normal, ragged};
@@ -130,7 +130,7 @@ fn seen_through(softcap: Option<f32>, window: Option<usize>, steps: Vec<Step>) -
     let mut m = Maker::new(25);
     let tokens = vocabulary(&steps);
     let [q, k, v] = [128, 64, 64].map(|width| m.exact_rows(width, tokens));
-    let scores = Scores { scale: 0.2, softcap, window };
+    let scores = Scores { scale: 0.2, softcap, window, sees: Sees::Past };
     let y = m.b.attention([q, k, v], LayerCache { kv_heads: 2, head_dim: 32 }, 4, scores);
     let case = m.finish(format!("attention, softcap {softcap:?}, window {window:?}"), y, steps, SOFTMAX);
     Case { cache_type: CacheType::F16, ..case }
@@ -204,7 +204,7 @@ fn rotated_case(sizes: &Sizes, cache_type: CacheType, style: RopeStyle, norm: Op
     m.b = std::mem::take(&mut m.b).with_cache(LayerCache { kv_heads, head_dim });
     let attention =
         AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: (1.0 / (head_dim as f32).sqrt()).into() };
-    let op = FusedOp::RotatedAttention { attention, rope: RopeSpec { style, head_dim }, norm };
+    let op = FusedOp::RotatedAttention { attention, rope: RopeSpec { style, head_dim, axes: RopeAxes::First }, norm };
     let mut y = m.b.push(op, &inputs);
     let mut nmse = match cache_type {
         CacheType::F32 => SOFTMAX,
@@ -241,7 +241,7 @@ fn shared_cache(steps: Vec<Step>) -> Case {
     let tokens = vocabulary(&steps);
     let [q, k, v, other] = [96, 32, 32, 64].map(|width| m.exact_rows(width, tokens));
     let x = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 32 }, 3, 0.2);
-    let scores = Scores { scale: 0.3, softcap: None, window: Some(20) };
+    let scores = Scores { scale: 0.3, softcap: None, window: Some(20), sees: Sees::Past };
     let y = m.b.shared_attention(other, 0, 2, scores);
     let x = m.b.slice(x, 32, 64, 96);
     let z = m.b.add(y, x);

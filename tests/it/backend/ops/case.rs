@@ -169,8 +169,9 @@ impl Maker {
 pub fn steps_of(lengths: &[usize], vocabulary: usize) -> Vec<Step> {
     let step = |(index, &len): (usize, &usize)| Step {
         tokens: (0..len).map(|i| ((i + 5 * index) % vocabulary) as u32).collect(),
-        runs: vec![Run { sequence: 0, start: 0, len }],
+        runs: vec![Run::new(0, 0, len)],
         outputs: (0..len).collect(),
+        ..Step::default()
     };
     lengths.iter().enumerate().map(step).collect()
 }
@@ -178,12 +179,12 @@ pub fn steps_of(lengths: &[usize], vocabulary: usize) -> Vec<Step> {
 /// A step of runs `(sequence, start, len)`, all of whose results are wanted. A token is `sequence *
 /// 31 + position`.
 pub fn ragged(runs: &[(usize, usize, usize)], vocabulary: usize) -> Step {
-    let runs: Vec<_> = runs.iter().map(|&(sequence, start, len)| Run { sequence, start, len }).collect();
+    let runs: Vec<_> = runs.iter().map(|&(sequence, start, len)| Run::new(sequence, start, len)).collect();
     let token = |sequence: usize, position: usize| ((sequence * 31 + position) % vocabulary) as u32;
     let tokens: Vec<_> =
         runs.iter().flat_map(|run| (run.start..run.start + run.len).map(|p| token(run.sequence, p))).collect();
     let outputs = (0..tokens.len()).collect();
-    Step { tokens, runs, outputs }
+    Step { tokens, runs, outputs, ..Step::default() }
 }
 
 /// Numbers of the normal distribution.

@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    internals::graph::{Activation, FusedOp, Op, RopeSpec, RopeStyle, ValueId},
+    internals::graph::{Activation, FusedOp, Op, RopeAxes, RopeSpec, RopeStyle, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, normal, ragged, steps_of};
@@ -156,9 +156,9 @@ pub fn rope() -> Vec<Case> {
         let x = m.normal_rows(heads * head_dim, VOCABULARY);
         let frequencies: Vec<f32> = (0..pairs).map(|i| 10_000f32.powf(-(i as f32) / pairs as f32)).collect();
         let frequencies = m.b.constant(frequencies);
-        let y = m.b.rope(x, frequencies, RopeSpec { style, head_dim });
+        let y = m.b.rope(x, frequencies, RopeSpec { style, head_dim, axes: RopeAxes::First });
         // A second rotation by the same angles, and the operand once more.
-        let y = m.b.rope(y, frequencies, RopeSpec { style, head_dim });
+        let y = m.b.rope(y, frequencies, RopeSpec { style, head_dim, axes: RopeAxes::First });
         let y = m.b.add(y, x);
         let steps = vec![
             ragged(&[(0, 0, 5)], VOCABULARY),
@@ -183,7 +183,7 @@ fn two_ropes() -> Case {
     let x = m.normal_rows(16, VOCABULARY);
     let first = m.b.constant([1.0, 0.1, 0.01, 0.001]);
     let second = m.floats(2, &[0.5, 0.25]);
-    let spec = RopeSpec { style: RopeStyle::Halves, head_dim: 8 };
+    let spec = RopeSpec { style: RopeStyle::Halves, head_dim: 8, axes: RopeAxes::First };
     let y = m.b.rope(x, first, spec);
     let z = m.b.rope(x, second, spec);
     let sum = m.b.add(y, z);

@@ -1,6 +1,6 @@
 //! Describes the queries of a run, and the cache that they read.
 
-use std::sync::atomic::AtomicUsize;
+use std::{ops::Range, sync::atomic::AtomicUsize};
 
 use super::head_page::HeadPage;
 use crate::{
@@ -49,10 +49,22 @@ pub(crate) struct Queries<'a> {
     /// The position of the first token.
     pub start: usize,
     pub tokens: usize,
+    /// The tokens that may see each other, as ranges of the run's tokens, ascending.
+    pub spans: &'a [Range<usize>],
     /// Memory for [`super::partials_len`] floats.
     pub partials: *mut f32,
     /// `[kv_heads]`: the number of finished splits of each head; 0 before and after a step.
     pub done: &'a [AtomicUsize],
+}
+
+impl Queries<'_> {
+    /// Returns the positions that a token of the run sees.
+    pub(super) fn seen(&self, token: usize) -> Range<usize> {
+        let within = |range: Range<usize>| self.start + range.start..self.start + range.end;
+        let next = self.spans.partition_point(|span| span.end <= token);
+        let span = self.spans.get(next).filter(|span| span.contains(&token)).cloned();
+        self.spec.scores.seen(self.start + token, within(0..self.tokens), span.map(within))
+    }
 }
 
 /// The query rows of a block: `tokens` tokens from `first` on, each with the `group` query heads

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     backend::cpu::kernels::{math, rows::StridedRows},
-    graph::{AttentionSpec, Scores},
+    graph::AttentionSpec,
     kv_cache::PAGE_POSITIONS,
     simd::{Simd, SimdKernel},
 };
@@ -30,10 +30,7 @@ pub(super) struct QueryBlock<'a> {
     head_dim: usize,
     /// Elements of a head, padded to whole vectors.
     width: usize,
-    /// Number of positions up to the first token's own; each later token has one more.
-    visible: usize,
-    /// Sliding-window size in positions; `usize::MAX` for full attention.
-    window: usize,
+    queries: Queries<'a>,
     softcap: Option<f32>,
     /// `[rows, width]`: queries times the scale of scores.
     q: StridedRows,
@@ -76,7 +73,7 @@ impl<'a> QueryBlock<'a> {
     /// As [`super::attend`]; `scratch` has [`scratch_len`] floats.
     #[inline(always)]
     pub unsafe fn new(queries: &Queries<'a>, rows: QueryRows, scratch: *mut f32) -> Self {
-        let Queries { spec, cache, start, .. } = *queries;
+        let Queries { spec, cache, .. } = *queries;
         let width = spec.head_dim.next_multiple_of(16);
         let q = StridedRows { start: scratch, stride: width };
         let weights = StridedRows { start: q.row(rows.len()), stride: PAGE_POSITIONS };
@@ -89,26 +86,23 @@ impl<'a> QueryBlock<'a> {
                 unsafe { *q.row(row).add(i) = *queries.q.row(rows.token(row)).add(offset + i) * spec.scores.scale };
             }
         }
-        let visible = start + rows.first + 1;
-        let Scores { softcap, window, .. } = spec.scores;
-        let (head_dim, window) = (spec.head_dim, window.unwrap_or(usize::MAX));
-        Self { cache, rows, head_dim, width, visible, window, softcap, q, weights, scaled_weights, widened }
+        let (head_dim, softcap) = (spec.head_dim, spec.scores.softcap);
+        Self { cache, rows, head_dim, width, queries: *queries, softcap, q, weights, scaled_weights, widened }
     }
 
     /// Returns the end of the positions that the last token sees.
     fn end(&self) -> usize {
-        self.visible + self.rows.tokens - 1
+        self.seen(self.rows.len() - 1).end
     }
 
     /// Returns the splits that the tokens see.
     pub fn splits(&self) -> Range<usize> {
-        self.visible.saturating_sub(self.window) / SPLIT_POSITIONS..self.end().div_ceil(SPLIT_POSITIONS)
+        self.seen(0).start / SPLIT_POSITIONS..self.end().div_ceil(SPLIT_POSITIONS)
     }
 
-    /// Returns the positions that a row sees.
+    /// Returns the positions that a row sees. Neither end is before that of the row before it.
     fn seen(&self, row: usize) -> Range<usize> {
-        let end = self.visible + row / self.rows.group;
-        end.saturating_sub(self.window)..end
+        self.queries.seen(self.rows.token(row))
     }
 
     /// Writes the result of a split to `to`.

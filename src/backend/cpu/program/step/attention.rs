@@ -51,6 +51,7 @@ impl StepContext<'_> {
                 out: self.rows(out).skip(run.first),
                 start: run.start,
                 tokens: run.len,
+                spans: run.spans,
                 partials,
                 done: &self.splits_done[number * spec.kv_heads..][..spec.kv_heads],
             };

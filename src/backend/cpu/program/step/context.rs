@@ -1,10 +1,10 @@
 //! Shares the data of a step among all threads.
 
-use std::{ptr, sync::atomic::AtomicUsize};
+use std::{ops::Range, ptr, sync::atomic::AtomicUsize};
 
 use crate::{
     backend::{
-        Step,
+        Run, Step,
         cpu::{
             kernels::{Kernels, attention::LayerPages, recurrent::RunState, rows::StridedRows},
             memory::aligned::AlignedBytes,
@@ -57,6 +57,9 @@ pub(crate) struct RunPlace<'a> {
     pub len: usize,
     /// The position of the first token.
     pub start: usize,
+    /// The tokens that may see each other.
+    pub spans: &'a [Range<usize>],
+    rotary: &'a [[u32; 3]],
     /// `[groups, pages]`: the first byte of each page; null for a released page.
     pages: Vec<Vec<*mut u8>>,
     state: Option<&'a StateUpdate>,
@@ -86,7 +89,8 @@ impl<'a> StepContext<'a> {
             });
             let first = run_of.len();
             run_of.extend(std::iter::repeat_n(runs.len(), run.len));
-            runs.push(RunPlace { first, len: run.len, start: run.start, pages: tables.collect(), state: run.state });
+            let &Run { len, start, state, rotary, spans, .. } = run;
+            runs.push(RunPlace { first, len, start, spans, rotary, pages: tables.collect(), state });
         }
         let kv_heads = cache.layout.layers.iter().map(|layer| layer.kv_heads).max().unwrap_or(0);
         Self {
@@ -136,6 +140,12 @@ impl<'a> StepContext<'a> {
     pub fn position(&self, token: usize) -> usize {
         let run = self.run_of(token);
         run.start + token - run.first
+    }
+
+    /// Returns the rotary positions of a token.
+    pub fn rotary_positions(&self, token: usize) -> [u32; 3] {
+        let run = self.run_of(token);
+        run.rotary.get(token - run.first).copied().unwrap_or([self.position(token) as u32; 3])
     }
 
     /// Returns the table of angles number `index`; its rows have `stride` elements.

@@ -3,6 +3,7 @@
 mod attention;
 mod context;
 mod experts;
+mod inputs;
 mod product;
 mod recurrent;
 mod rows;

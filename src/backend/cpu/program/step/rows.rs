@@ -9,7 +9,7 @@ use crate::{
         kernels::{quantize::Q8Activations, rope, route::route},
         program::{
             buffer::Buffer,
-            task::{AddRmsNorm, BinaryOp, RightOperand, Slice},
+            task::{AddRmsNorm, Angles, BinaryOp, RightOperand, Slice},
         },
         threads::pool::Worker,
         weights::prepare::EmbeddingTable,
@@ -39,12 +39,12 @@ impl StepContext<'_> {
     ///
     /// # Safety
     /// As [`super::run_tasks`].
-    pub unsafe fn compute_angles(&self, frequencies: &[f32], index: usize, worker: Worker<'_>) {
+    pub unsafe fn compute_angles(&self, angles: &Angles, index: usize, worker: Worker<'_>) {
         let table = self.angles(index);
         for token in worker.share(self.step.tokens.len()) {
             // SAFETY: by the caller; the row is this thread's alone.
             let out = unsafe { slice::from_raw_parts_mut(table.row(token), table.stride) };
-            rope::angles(self.position(token), frequencies, out);
+            rope::angles(self.rotary_positions(token), angles.axes, &angles.frequencies, out);
         }
     }
 
@@ -105,6 +105,37 @@ impl StepContext<'_> {
         }
     }
 
+    /// Limits each element to two numbers.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn clamp(&self, [lower, upper]: [f32; 2], x: Buffer, out: Buffer, worker: Worker<'_>) {
+        for row in worker.share(self.row_count(out.rows)) {
+            let [x, out_row] = [self.row(x, row), self.row(out, row)];
+            for i in 0..out.width {
+                // SAFETY: by the caller; the row of `out` is this thread's alone.
+                unsafe { *out_row.add(i) = (*x.add(i)).max(lower).min(upper) };
+            }
+        }
+    }
+
+    /// Joins the rows of several operands.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn concat(&self, operands: &[Buffer], out: Buffer, worker: Worker<'_>) {
+        for row in worker.share(self.row_count(out.rows)) {
+            let mut to = self.row(out, row);
+            for x in operands {
+                // SAFETY: by the caller; the row of `out` is this thread's alone.
+                unsafe {
+                    to.copy_from_nonoverlapping(self.row(*x, row), x.width);
+                    to = to.add(x.width);
+                }
+            }
+        }
+    }
+
     /// Copies parts of rows.
     ///
     /// # Safety
@@ -152,6 +183,17 @@ impl StepContext<'_> {
         }
     }
 
+    /// Computes the layer norm of each row.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn layer_norm(&self, x: Buffer, [w, b]: [&[f32]; 2], eps: f32, out: Buffer, worker: Worker<'_>) {
+        for row in worker.share(self.row_count(out.rows)) {
+            // SAFETY: by the caller; the row of `out` is this thread's alone.
+            unsafe { (self.kernels.layer_norm)(self.row(x, row), w, b, eps, self.row(out, row)) };
+        }
+    }
+
     /// Rotates the heads of rows.
     ///
     /// # Safety
@@ -182,18 +224,6 @@ impl StepContext<'_> {
                 let out = slice::from_raw_parts_mut(self.row(out, row), out.width);
                 route(logits, top_k, &mut chosen, out);
             }
-        }
-    }
-
-    /// Copies the rows whose logits the step returns.
-    ///
-    /// # Safety
-    /// As [`super::run_tasks`].
-    pub unsafe fn select(&self, x: Buffer, out: Buffer, worker: Worker<'_>) {
-        for row in worker.share(self.step.outputs.len()) {
-            let from = self.row(x, self.step.outputs[row]);
-            // SAFETY: by the caller; the row of `out` is this thread's alone.
-            unsafe { self.row(out, row).copy_from_nonoverlapping(from, out.width) };
         }
     }
 }

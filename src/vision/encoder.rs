@@ -1,0 +1,158 @@
+//! Runs a vision encoder on pictures.
+
+use super::patches::{Patches, Picture};
+use crate::{
+    CacheType, Result,
+    backend::{Backend, Executable, InputRows, Run, Step, Taps},
+    kv_cache::{CacheLayout, KvCache, SequenceId},
+    models::vision::{VisionConfig, VisionModel},
+    optimize::{Target, optimize},
+};
+
+/// The number of patches up to which several pictures are encoded in one step.
+const BATCH_PATCHES: usize = 4096;
+
+/// A vision encoder that is compiled for a device.
+pub struct VisionEncoder {
+    config: VisionConfig,
+    executable: Box<dyn Executable>,
+    /// The keys and values of the layer that is computed.
+    cache: KvCache,
+}
+
+/// A picture as rows of the text model.
+#[derive(Clone, Debug)]
+pub struct EncodedPicture {
+    /// The number of rows below and beside each other in the picture.
+    pub grid: [usize; 2],
+    /// `[grid rows * grid columns, row_width]`, row by row of the picture.
+    pub rows: Vec<f32>,
+}
+
+impl VisionEncoder {
+    /// Compiles an encoder for pictures of up to `max_patches` patches.
+    ///
+    /// # Errors
+    /// As [`Backend::compile`].
+    pub fn new(model: VisionModel, backend: &dyn Backend, max_patches: usize) -> Result<Self> {
+        let VisionModel { config, graph, weights } = model;
+        let target = Target {
+            supports: &|op| backend.supports(op),
+            vector: &|slice, width| weights.vector(slice, width).ok().map(Into::into),
+        };
+        let graph = optimize(&graph, &target)?.graph;
+        let layout = CacheLayout::new(&graph, CacheType::F32)?;
+        let max_tokens = max_patches.max(BATCH_PATCHES);
+        let max_outputs = max_tokens / config.block.pow(2);
+        let executable = backend.compile(&graph, &weights, &layout, max_tokens, max_outputs)?;
+        Ok(Self { config, executable, cache: KvCache::new(&layout, max_tokens) })
+    }
+
+    /// Returns the sizes of the encoder.
+    pub fn config(&self) -> &VisionConfig {
+        &self.config
+    }
+
+    /// Encodes pictures, and calls `progress` before each step with the number of finished
+    /// pictures. Returns `None` if it returns false.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for a picture of more patches than the encoder is
+    /// compiled for. Another error if the device fails.
+    pub fn encode(
+        &mut self,
+        pictures: &[Picture<'_>],
+        mut progress: impl FnMut(usize) -> bool,
+    ) -> Result<Option<Vec<EncodedPicture>>> {
+        let mut encoded = Vec::with_capacity(pictures.len());
+        while encoded.len() < pictures.len() {
+            if !progress(encoded.len()) {
+                return Ok(None);
+            }
+            let mut batch: Vec<Patches> = vec![];
+            for picture in &pictures[encoded.len()..] {
+                let patches = Patches::new(&self.config, picture)?;
+                let sum: usize = batch.iter().map(|patches| patches.len).sum();
+                if !batch.is_empty() && sum + patches.len > BATCH_PATCHES {
+                    break;
+                }
+                batch.push(patches);
+            }
+            encoded.extend(self.step(&batch)?);
+        }
+        Ok(Some(encoded))
+    }
+
+    /// Encodes the pictures of one step.
+    fn step(&mut self, batch: &[Patches]) -> Result<Vec<EncodedPicture>> {
+        let sequences: Vec<_> = batch.iter().map(|_| self.cache.open()).collect();
+        let result = self.run(batch, &sequences);
+        for sequence in sequences {
+            self.cache.close(sequence)?;
+        }
+        result
+    }
+
+    fn run(&mut self, batch: &[Patches], sequences: &[SequenceId]) -> Result<Vec<EncodedPicture>> {
+        let input = StepInput::new(&self.config, batch);
+        for (patches, sequence) in batch.iter().zip(sequences) {
+            self.cache.extend(*sequence, patches.len)?;
+        }
+        let run = |(patches, sequence): (&'_ Patches, &SequenceId)| {
+            Ok(Run { len: patches.len, pages: self.cache.pages(*sequence)?, ..Run::default() })
+        };
+        let mut runs = batch.iter().zip(sequences).map(run).collect::<Result<Vec<_>>>()?;
+        for (run, patches) in runs.iter_mut().zip(batch) {
+            (run.rotary, run.spans) = (&patches.rotary, &patches.windows);
+        }
+        let step = Step {
+            tokens: &vec![0; input.len],
+            runs: &runs,
+            outputs: &input.outputs,
+            rows: InputRows { tokens: &input.tokens, elements: &input.pixels },
+            taps: &input.taps,
+            ..Step::default()
+        };
+        let mut rows = self.executable.run(&step)?;
+        let width = self.config.row_width;
+        let encoded = batch.iter().map(|patches| {
+            let (own, rest) = rows.split_at(patches.blocks.len() * width);
+            rows = rest;
+            let mut ordered = vec![0.0; own.len()];
+            for (row, block) in own.chunks_exact(width).zip(&patches.blocks) {
+                ordered[block * width..(block + 1) * width].copy_from_slice(row);
+            }
+            EncodedPicture { grid: patches.grid, rows: ordered }
+        });
+        Ok(encoded.collect())
+    }
+}
+
+/// The patches of several pictures, one after the other.
+struct StepInput {
+    len: usize,
+    tokens: Vec<usize>,
+    pixels: Vec<f32>,
+    taps: Vec<Vec<Taps>>,
+    /// The first patch of each block.
+    outputs: Vec<usize>,
+}
+
+impl StepInput {
+    fn new(config: &VisionConfig, batch: &[Patches]) -> Self {
+        let patches_in_block = config.block.pow(2);
+        let mut input = Self { len: 0, tokens: vec![], pixels: vec![], taps: vec![], outputs: vec![] };
+        for patches in batch {
+            let count = patches.blocks.len() * patches_in_block;
+            input.tokens.extend(input.len..input.len + count);
+            input.outputs.extend((input.len..input.len + count).step_by(patches_in_block));
+            input.pixels.extend_from_slice(&patches.pixels);
+            input.taps.resize(patches.taps.len(), vec![]);
+            for (all, own) in input.taps.iter_mut().zip(&patches.taps) {
+                all.extend_from_slice(own);
+            }
+            input.len += patches.len;
+        }
+        input
+    }
+}

@@ -1,0 +1,11 @@
+//! Turns images into rows of a text model.
+//!
+//! An image becomes one or more pictures of exact sizes, and a picture becomes patches
+//! ([`Patches`]), the tokens of the encoder's step. [`VisionEncoder`] runs the graph of
+//! `models::vision` on them like any other graph.
+
+mod encoder;
+mod patches;
+
+pub use encoder::{EncodedPicture, VisionEncoder};
+pub use patches::{Patches, Picture};
