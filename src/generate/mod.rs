@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    decoder::{Decoder, Limits, LogitsFor, Prefill},
+    decoder::{Decoder, ImageRows, PlacedImage, Limits, LogitsFor, Prefill},
     generation::Generation,
     many::generate_many,
     prompt::Prompt,

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::{Limits, LogitsFor};
+use super::{
+    Limits, LogitsFor,
+    sequence::{PlacedImage, RunImages, whole_images},
+};
 use crate::kv_cache::{SequenceId, Stage};
 
 /// The tokens that a call appends to one sequence.
@@ -12,6 +15,8 @@ pub(super) struct Request<'a> {
     pub tokens: Cow<'a, [u32]>,
     /// Position of the first token.
     pub start: usize,
+    /// The images of the sequence.
+    pub images: &'a [PlacedImage],
     /// Index of the first token with logits.
     pub first_output: usize,
     pub stage: Stage,
@@ -24,6 +29,7 @@ impl<'a> Request<'a> {
     pub fn new(
         (sequence, new, logits_for): (SequenceId, &'a [u32], LogitsFor),
         held: &[u32],
+        images: &'a [PlacedImage],
         start: usize,
         prompt_end: Option<usize>,
     ) -> Self {
@@ -36,7 +42,7 @@ impl<'a> Request<'a> {
         };
         let end = Some(held.len() + new.len()).filter(|_| new.len() > 1 && outputs > 0);
         let stage = prompt_end.or(end).map_or(Stage::Within, |end| Stage::Prompt { end });
-        Self { sequence, start, first_output: tokens.len() - outputs, tokens, stage }
+        Self { sequence, start, images, first_output: tokens.len() - outputs, tokens, stage }
     }
 }
 
@@ -47,6 +53,15 @@ pub(super) struct TokenSpan {
     /// Index of the first token in the request.
     pub from: usize,
     pub len: usize,
+}
+
+impl TokenSpan {
+    /// Returns the rows and positions of images in the span.
+    pub fn images(&self, requests: &[Request]) -> RunImages {
+        let request = &requests[self.request];
+        let first = request.start + self.from;
+        RunImages::new(request.images, first..first + self.len)
+    }
 }
 
 /// The next token to compute.
@@ -66,7 +81,9 @@ pub(super) fn take_spans(requests: &[Request], next: &mut BatchPosition, limits:
     while let Some(request) = requests.get(next.request) {
         let from = next.token;
         let without_logits = request.first_output.saturating_sub(from);
-        let len = (request.tokens.len() - from).min(tokens).min(without_logits + outputs);
+        let room = (request.tokens.len() - from).min(tokens).min(without_logits + outputs);
+        let first = request.start + from;
+        let len = whole_images(request.images, first + room).saturating_sub(first);
         if len == 0 {
             break;
         }

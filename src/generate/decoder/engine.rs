@@ -4,9 +4,10 @@ use super::{
     Limits,
     batch::{BatchPosition, Request, TokenSpan, take_spans},
     pipelined::PipelinedSteps,
+    sequence::StepRows,
 };
 use crate::{
-    Result,
+    Error, Result,
     backend::{Executable, Run, Step, TokenLogit},
     kv_cache::{KvCache, PageId},
 };
@@ -56,6 +57,11 @@ impl Engine {
         let mut next = BatchPosition::default();
         while next.request < requests.len() {
             let spans = take_spans(requests, &mut next, limits);
+            if spans.is_empty() {
+                let Limits { max_tokens, .. } = limits;
+                let what = format!("an image has more rows than the {max_tokens} tokens of a step, which must have all");
+                return Err(Error::argument("prefill_chunk", what));
+            }
             self.run(requests, &spans, outputs)?;
         }
         Ok(())
@@ -70,15 +76,26 @@ impl Engine {
         };
         let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
         self.copies.extend(self.cache.take_copies());
-        for (&TokenSpan { request, from, len }, state) in spans.iter().zip(&states) {
+        let images: Vec<_> = spans.iter().map(|span| span.images(requests)).collect();
+        let mut rows = StepRows::default();
+        for ((&TokenSpan { request, from, len }, state), images) in spans.iter().zip(&states).zip(&images) {
             let request = &requests[request];
             let with_logits = request.first_output.max(from)..from + len;
             outputs.extend(with_logits.map(|index| tokens.len() + index - from));
+            rows.push(images, tokens.len());
             tokens.extend_from_slice(&request.tokens[from..from + len]);
             let pages = self.cache.pages(request.sequence)?;
-            runs.push(Run { len, start: request.start + from, pages, state: state.as_ref(), ..Run::default() });
+            let (rotary, spans) = (images.rotary.as_slice(), images.spans.as_slice());
+            runs.push(Run { len, start: request.start + from, pages, state: state.as_ref(), rotary, spans });
         }
-        let step = Step { tokens: &tokens, runs: &runs, outputs: &outputs, copies: &self.copies, ..Step::default() };
+        let step = Step {
+            tokens: &tokens,
+            runs: &runs,
+            outputs: &outputs,
+            copies: &self.copies,
+            rows: rows.input(),
+            ..Step::default()
+        };
         let top = match buffers.top_k {
             Some(count) => self.executable.best(&step, count)?,
             None => None,

@@ -3,6 +3,7 @@
 mod batch;
 mod engine;
 mod pipelined;
+mod sequence;
 mod turns;
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
 use self::{
     batch::Request,
     engine::{Engine, OutputBuffers},
+    sequence::{SequenceTokens, whole_images},
     turns::Turns,
 };
 use crate::{
@@ -21,6 +23,8 @@ use crate::{
     backend::{Executable, OpTime, TokenLogit, Usage},
     kv_cache::{KvCache, SequenceId},
 };
+
+pub use self::sequence::{ImageRows, PlacedImage};
 
 /// The tokens of a run whose logits are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +99,7 @@ pub struct Decoder {
     /// The tokens of each sequence. After a truncation the cache may have fewer tokens, because
     /// recurrent layers can only return to checkpoints, and sliding windows only to pages that they
     /// still have. The next step computes the missing tokens.
-    tokens: HashMap<SequenceId, Vec<u32>>,
+    tokens: HashMap<SequenceId, SequenceTokens>,
     logits: Vec<f32>,
     /// The largest logits of the last step, if the device has selected them.
     top: Vec<TokenLogit>,
@@ -140,7 +144,7 @@ impl Decoder {
     /// Opens an empty sequence.
     pub fn open(&mut self) -> SequenceId {
         let id = self.turns.with_engine(|engine| engine.cache.open());
-        self.tokens.insert(id, vec![]);
+        self.tokens.insert(id, SequenceTokens::default());
         id
     }
 
@@ -150,7 +154,7 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
-        let tokens = self.tokens(id)?.to_vec();
+        let tokens = self.held(id)?.clone();
         let fork = self.with_cache_of(id, |cache| cache.fork(id))?;
         self.tokens.insert(fork, tokens);
         Ok(fork)
@@ -167,13 +171,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// Removes the tokens of a sequence from position `len` on; has no effect if the sequence is
-    /// shorter.
+    /// Removes the tokens of a sequence from position `len` on, and an image that `len` cuts as a
+    /// whole; has no effect if the sequence is shorter.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
-        self.tokens(id)?;
+        let len = self.held(id)?.start_of_image(len);
         self.with_cache_of(id, |cache| cache.truncate(id, len))?;
         if let Some(tokens) = self.tokens.get_mut(&id) {
             tokens.truncate(len);
@@ -181,15 +185,16 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns the tokens of a sequence.
+    /// Returns the tokens of a sequence. The ids of tokens in the place of an image's rows are 0.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
     pub fn tokens(&self, id: SequenceId) -> Result<&[u32]> {
-        self.tokens
-            .get(&id)
-            .map(Vec::as_slice)
-            .ok_or_else(|| Error::argument("sequence", "is not open in this decoder"))
+        self.held(id).map(|held| held.ids.as_slice())
+    }
+
+    fn held(&self, id: SequenceId) -> Result<&SequenceTokens> {
+        self.tokens.get(&id).ok_or_else(|| Error::argument("sequence", "is not open in this decoder"))
     }
 
     /// Appends tokens to sequences, in one ragged batch if they fit in a step, and returns the
@@ -240,7 +245,7 @@ impl Decoder {
         let Self { turns, limits, recompute, tokens, logits, top, .. } = self;
         let next = turns.with_engine(|engine| {
             if let (StepOutput::Greedy, [(id, [token], _)], false) = (output, runs, *recompute)
-                && let Some(next) = engine.greedy(*id, *token, tokens[id].len())?
+                && let Some(next) = engine.greedy(*id, *token, &tokens[id])?
             {
                 logits.clear();
                 return Ok(Some(next));
@@ -248,14 +253,15 @@ impl Decoder {
             let request = |run: &(SequenceId, _, _)| {
                 engine.discard_pipelined(run.0)?;
                 let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
-                Ok(Request::new(*run, &tokens[&run.0], start, prompt_end))
+                let SequenceTokens { ids, images } = &tokens[&run.0];
+                Ok(Request::new(*run, ids, images, start, prompt_end))
             };
             let requests = runs.iter().map(request).collect::<Result<Vec<_>>>()?;
             let top_k = if let StepOutput::Top(count) = output { Some(count) } else { None };
             engine.compute(&requests, *limits, OutputBuffers { logits, top, top_k }).map(|()| None)
         })?;
         for (id, new, _) in runs {
-            tokens.entry(*id).or_default().extend_from_slice(new);
+            tokens.entry(*id).or_default().ids.extend_from_slice(new);
         }
         Ok(next)
     }
@@ -283,26 +289,70 @@ impl Decoder {
         &mut self,
         id: SequenceId,
         ids: &[u32],
+        progress: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Prefill> {
+        self.prefill_with_images(id, ids, &[], progress)
+    }
+
+    /// Sets the tokens and images of a sequence like [`prefill`](Self::prefill). An image replaces
+    /// as many of `ids` as it has rows; `images` are in the order of their places.
+    ///
+    /// # Errors
+    /// As [`prefill`](Self::prefill); [`Error::Argument`] for images that are not in order or
+    /// exceed the prompt.
+    #[doc(hidden)]
+    pub fn prefill_with_images(
+        &mut self,
+        id: SequenceId,
+        ids: &[u32],
+        images: &[PlacedImage],
         mut progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Prefill> {
         self.check_prompt(ids)?;
-        let held = self.tokens(id)?;
+        let ends = images.iter().flat_map(|image| [image.start, image.start + image.rows.count]);
+        if !ends.chain([ids.len() - 1]).is_sorted() {
+            return Err(Error::argument("images", "must be in the order of their places, before the last token"));
+        }
         // The last token is always computed, for its logits.
-        let shared = held.iter().zip(&ids[..ids.len() - 1]).take_while(|(old, new)| old == new).count();
+        let shared = self.held(id)?.shared(&ids[..ids.len() - 1], images);
         self.truncate(id, shared)?;
         let cached = self.turns.with_engine(|engine| engine.cache.len(id))?;
         self.truncate(id, cached)?;
-        let mut done = cached;
+        let cached = self.tokens(id)?.len();
+        if let Some(held) = self.tokens.get_mut(&id) {
+            held.images = images.to_vec();
+        }
+        let result = self.compute_prompt(id, ids, cached, &mut progress);
+        if !matches!(result, Ok(true)) {
+            // The images that the computed part of the prompt does not reach, or cuts, go.
+            let len = self.tokens(id)?.len();
+            self.truncate(id, len)?;
+        }
+        Ok(Prefill { cached, complete: result? })
+    }
+
+    /// Computes the tokens of a prompt from `done` on, chunk by chunk. Returns whether `progress` let
+    /// it come to the end.
+    fn compute_prompt(
+        &mut self,
+        id: SequenceId,
+        ids: &[u32],
+        mut done: usize,
+        progress: &mut impl FnMut(usize, usize) -> bool,
+    ) -> Result<bool> {
         while done < ids.len() {
             if !progress(done, ids.len()) {
-                return Ok(Prefill { cached, complete: false });
+                return Ok(false);
             }
-            let end = ids.len().min(done + self.limits.max_tokens);
+            let chunk = ids.len().min(done + self.limits.max_tokens);
+            // If an image does not fit in a step, the step says so.
+            let whole = whole_images(&self.held(id)?.images, chunk);
+            let end = if whole > done { whole } else { chunk };
             let logits_for = if end == ids.len() { LogitsFor::Last } else { LogitsFor::None };
             self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Some(ids.len()))?;
             done = end;
         }
-        Ok(Prefill { cached, complete: progress(done, ids.len()) })
+        Ok(progress(done, ids.len()))
     }
 
     /// Returns the logits of the last step, which the caller may change.

@@ -6,7 +6,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Decoder, LogitsFor, StepOutput, engine::Engine};
+use super::{
+    Decoder, LogitsFor, StepOutput,
+    engine::Engine,
+    sequence::{PlacedImage, RunImages, SequenceTokens},
+};
 use crate::{
     Error, Result,
     backend::Run,
@@ -56,10 +60,11 @@ impl Decoder {
 }
 
 impl Engine {
-    /// Returns the most probable token after `token` at `position`, with which the device
+    /// Returns the most probable token after `token`, which follows `held`, and with which the device
     /// continues. `None` if the device does not pipeline steps, or if the cache lacks a part of the
     /// sequence.
-    pub fn greedy(&mut self, id: SequenceId, token: u32, position: usize) -> Result<Option<u32>> {
+    pub fn greedy(&mut self, id: SequenceId, token: u32, held: &SequenceTokens) -> Result<Option<u32>> {
+        let position = held.ids.len();
         if self.executable.pipelined().is_none() {
             return Ok(None);
         }
@@ -68,11 +73,11 @@ impl Engine {
             if self.cache.len(id)? < position {
                 return Ok(None);
             }
-            self.start(id, Some(token))?;
+            self.start(id, Some(token), &held.images)?;
         }
         // The device keeps only the token of its last step. Starting fails at the end of the
         // context.
-        let follows = self.pipelined.is_last(id) && self.start(id, None).is_ok();
+        let follows = self.pipelined.is_last(id) && self.start(id, None, &held.images).is_ok();
         while !self.pipelined.finished.contains_key(&id) {
             self.finish_earliest()?;
         }
@@ -83,7 +88,7 @@ impl Engine {
             return Err(Error::argument("logits", "contain NaN: the model file may be damaged"));
         };
         if !follows {
-            _ = self.start(id, Some(next));
+            _ = self.start(id, Some(next), &held.images);
         }
         Ok(Some(next))
     }
@@ -106,10 +111,10 @@ impl Engine {
     }
 
     /// Starts a step of one token: `token`, or the token that the last started step chooses.
-    fn start(&mut self, id: SequenceId, token: Option<u32>) -> Result<()> {
+    fn start(&mut self, id: SequenceId, token: Option<u32>, images: &[PlacedImage]) -> Result<()> {
         let position = self.cache.extend(id, 1)?;
         self.copies.extend(self.cache.take_copies());
-        let started = self.start_at(id, token, position);
+        let started = self.start_at(id, token, position, images);
         match started {
             Ok(()) => {
                 self.copies.clear();
@@ -120,10 +125,17 @@ impl Engine {
         started
     }
 
-    fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize) -> Result<()> {
+    fn start_at(
+        &mut self,
+        id: SequenceId,
+        token: Option<u32>,
+        position: usize,
+        images: &[PlacedImage],
+    ) -> Result<()> {
+        let RunImages { rotary, .. } = RunImages::new(images, position..position + 1);
         let state = self.cache.advance(id, position + 1, Stage::Pipelined)?;
-        let run =
-            Run { len: 1, start: position, pages: self.cache.pages(id)?, state: state.as_ref(), ..Run::default() };
+        let pages = self.cache.pages(id)?;
+        let run = Run { len: 1, start: position, pages, state: state.as_ref(), rotary: &rotary, ..Run::default() };
         match self.executable.pipelined() {
             Some(pipelined) => pipelined.start(token, run, &self.copies),
             None => Err(Error::Unsupported("this device does not pipeline steps".into())),

@@ -1,0 +1,230 @@
+//! Keeps the tokens and images of a sequence.
+
+use std::{ops::Range, sync::Arc};
+
+use crate::backend::InputRows;
+
+/// The rows of an image, which a sequence has in the place of tokens.
+#[derive(Debug)]
+pub struct ImageRows {
+    /// `[count, row_width]`, row-major.
+    pub elements: Vec<f32>,
+    /// The number of rows.
+    pub count: usize,
+    /// The rows below and beside each other, in models that rotate an image's rows by both; `None`
+    /// in models where a row has a token's position.
+    pub grid: Option<[usize; 2]>,
+    /// Whether the rows see each other, so that one step has to compute all.
+    pub whole: bool,
+}
+
+/// An image in a sequence.
+#[derive(Clone, Debug)]
+pub struct PlacedImage {
+    /// The index of the first row among the sequence's tokens.
+    pub start: usize,
+    /// The rows; two images are the same if they share the rows.
+    pub rows: Arc<ImageRows>,
+}
+
+impl PlacedImage {
+    /// Returns the tokens that the rows replace.
+    fn range(&self) -> Range<usize> {
+        self.start..self.start + self.rows.count
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.start == other.start && Arc::ptr_eq(&self.rows, &other.rows)
+    }
+}
+
+/// The tokens and images of a sequence. Images have tokens too, whose ids do not matter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SequenceTokens {
+    pub ids: Vec<u32>,
+    /// The images, by place.
+    pub images: Vec<PlacedImage>,
+}
+
+/// The rows and positions of a run of a sequence with images.
+#[derive(Debug, Default)]
+pub(super) struct RunImages {
+    /// The tokens of the run that are rows of images.
+    pub tokens: Vec<usize>,
+    pub elements: Vec<f32>,
+    /// The rotary positions of the run's tokens; empty if they are their positions.
+    pub rotary: Vec<[u32; 3]>,
+    /// The tokens of the run that see each other.
+    pub spans: Vec<Range<usize>>,
+}
+
+impl SequenceTokens {
+    /// Returns the number of tokens at the start that `ids` and `images` share. An image is shared
+    /// as a whole.
+    pub fn shared(&self, ids: &[u32], images: &[PlacedImage]) -> usize {
+        let tokens = self.ids.iter().zip(ids).take_while(|(old, new)| old == new).count();
+        let same = self.images.iter().zip(images).take_while(|(old, new)| old.is(new)).count();
+        let next = [self.images.get(same), images.get(same)].into_iter().flatten().map(|image| image.start);
+        self.start_of_image(next.fold(tokens, usize::min))
+    }
+
+    /// Returns `len`, or the start of the image that it would cut.
+    pub fn start_of_image(&self, len: usize) -> usize {
+        let cut = self.images.iter().find(|image| image.start < len && len < image.range().end);
+        cut.map_or(len, |image| image.start)
+    }
+
+    /// Removes the tokens from `len` on, and the whole image that `len` cuts.
+    pub fn truncate(&mut self, len: usize) {
+        let len = self.start_of_image(len);
+        self.ids.truncate(len);
+        self.images.retain(|image| image.start < len);
+    }
+}
+
+/// Returns the end of a step that computes the tokens of a sequence up to `end`: before an image
+/// that the step would cut although its rows see each other.
+pub(super) fn whole_images(images: &[PlacedImage], end: usize) -> usize {
+    let cut = images.iter().find(|image| image.rows.whole && image.start < end && end < image.range().end);
+    cut.map_or(end, |image| image.start)
+}
+
+impl RunImages {
+    /// Collects the rows and positions of the tokens `run` of a sequence with these images.
+    pub fn new(images: &[PlacedImage], run: Range<usize>) -> Self {
+        let mut collected = Self::default();
+        for image in images {
+            let (own, rows) = (image.range(), &image.rows);
+            let part = own.start.max(run.start)..own.end.min(run.end);
+            if part.is_empty() {
+                continue;
+            }
+            let width = rows.elements.len() / rows.count.max(1);
+            collected.tokens.extend(part.start - run.start..part.end - run.start);
+            let elements = (part.start - own.start) * width..(part.end - own.start) * width;
+            collected.elements.extend_from_slice(&rows.elements[elements]);
+            if rows.whole {
+                collected.spans.push(part.start - run.start..part.end - run.start);
+            }
+        }
+        if images.iter().any(|image| image.rows.grid.is_some() && image.start < run.end) {
+            collected.rotary = rotary(images, run);
+        }
+        collected
+    }
+}
+
+/// Returns the rotary positions of the tokens `run`: a token's position is one more than that of the
+/// token before it, and an image takes as many positions as its longer side has rows.
+fn rotary(images: &[PlacedImage], run: Range<usize>) -> Vec<[u32; 3]> {
+    let (mut index, mut position) = (0, 0);
+    let mut positions = Vec::with_capacity(run.len());
+    let push_text = |index: &mut usize, position: &mut usize, end: usize, positions: &mut Vec<_>| {
+        let text = run.start.max(*index)..run.end.min(end);
+        positions.extend(text.map(|token| [(*position + token - *index) as u32; 3]));
+        *position += end.saturating_sub(*index);
+        *index = end;
+    };
+    for image in images.iter().filter(|image| image.start < run.end) {
+        push_text(&mut index, &mut position, image.start, &mut positions);
+        let [rows, columns] = image.rows.grid.unwrap_or([1, image.rows.count]);
+        let own = image.range();
+        for token in own.start.max(run.start)..own.end.min(run.end) {
+            let (row, column) = ((token - own.start) / columns, (token - own.start) % columns);
+            positions.push([position, position + row, position + column].map(|position| position as u32));
+        }
+        position += rows.max(columns);
+        index = own.end;
+    }
+    push_text(&mut index, &mut position, run.end, &mut positions);
+    positions
+}
+
+/// The rows of several runs in the tokens of their step.
+#[derive(Debug, Default)]
+pub(super) struct StepRows {
+    tokens: Vec<usize>,
+    elements: Vec<f32>,
+}
+
+impl StepRows {
+    /// Appends the rows of a run whose first token is number `first` of the step.
+    pub fn push(&mut self, run: &RunImages, first: usize) {
+        self.tokens.extend(run.tokens.iter().map(|token| first + token));
+        self.elements.extend_from_slice(&run.elements);
+    }
+
+    pub fn input(&self) -> InputRows<'_> {
+        InputRows { tokens: &self.tokens, elements: &self.elements }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(start: usize, grid: [usize; 2], whole: bool) -> PlacedImage {
+        let count = grid[0] * grid[1];
+        let elements = (0..2 * count).map(|element| element as f32).collect();
+        PlacedImage { start, rows: Arc::new(ImageRows { elements, count, grid: Some(grid), whole }) }
+    }
+
+    /// The rotary positions of all tokens, image by image and token by token.
+    fn expected(len: usize, images: &[PlacedImage]) -> Vec<[u32; 3]> {
+        let (mut position, mut all) = (0, vec![]);
+        while all.len() < len {
+            match images.iter().find(|image| image.start == all.len()) {
+                Some(PlacedImage { rows, .. }) => {
+                    let [height, width] = rows.grid.unwrap();
+                    for row in 0..height {
+                        all.extend((0..width).map(|column| [position, position + row, position + column]));
+                    }
+                    position += height.max(width);
+                }
+                None => {
+                    all.push([position; 3]);
+                    position += 1;
+                }
+            }
+        }
+        all.into_iter().take(len).map(|positions| positions.map(|position| position as u32)).collect()
+    }
+
+    #[test]
+    fn runs_have_the_positions_and_rows_of_their_part() {
+        let images = [image(3, [2, 4], false), image(12, [3, 2], true)];
+        let all = expected(22, &images);
+        assert_eq!(all[11], [7; 3]);
+        for start in 0..22 {
+            for end in start + 1..=22 {
+                let run = RunImages::new(&images, start..end);
+                let expected = if end > 3 { &all[start..end] } else { &[] };
+                assert_eq!(run.rotary, expected, "{start}..{end}");
+                let tokens = (start..end).filter(|token| (3..11).contains(token) || (12..18).contains(token));
+                assert_eq!(run.tokens.len() * 2, run.elements.len());
+                assert_eq!(run.tokens, tokens.map(|token| token - start).collect::<Vec<_>>(), "{start}..{end}");
+            }
+        }
+        let run = RunImages::new(&images, 4..14);
+        assert_eq!(run.elements[..2], [2.0, 3.0]);
+        assert_eq!(run.elements[14..], [0.0, 1.0, 2.0, 3.0]);
+        assert_eq!(run.spans, [8..10]);
+    }
+
+    #[test]
+    fn images_are_shared_truncated_and_computed_whole() {
+        let images = vec![image(3, [2, 4], false), image(12, [3, 2], true)];
+        let held = SequenceTokens { ids: vec![7; 20], images: images.clone() };
+        assert_eq!(held.shared(&[7; 25], &images), 20);
+        assert_eq!(held.shared(&[7; 25], &images[..1]), 12);
+        assert_eq!(held.shared(&[7; 25], &[]), 3);
+        assert_eq!(held.shared(&[7; 25], &[images[0].clone(), image(12, [3, 2], true)]), 12);
+        assert_eq!(held.shared(&[7; 14], &images), 12);
+        for (len, kept, count) in [(2, 2, 0), (3, 3, 0), (5, 3, 0), (11, 11, 1), (13, 12, 1), (18, 18, 2), (30, 20, 2)] {
+            let mut held = held.clone();
+            held.truncate(len);
+            assert_eq!((held.ids.len(), held.images.len()), (kept, count), "{len}");
+        }
+        assert_eq!([5, 12, 13, 17, 18].map(|end| whole_images(&images, end)), [5, 12, 12, 12, 18]);
+    }
+}
