@@ -1,4 +1,4 @@
-// Computes causal attention of more than 16 tokens over the paged cache in f32, page by page, with
+// Computes attention of more than 16 tokens over the paged cache in f32, page by page, with
 // running maxima and sums (online softmax).
 //
 // Workgroup (i, h) computes query head h of block i: up to `block` consecutive tokens of one
@@ -15,6 +15,8 @@
 //   cache: PagedCache - the layer's cache
 //   heads: u32 - number of query heads
 //   scores: ScoreParams - the operations on scores
+//   range: SeenRange? - the positions that a token sees; none for its own and all before it
+//   records: Records - the tokens' records
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
 //
@@ -23,7 +25,7 @@
 //   kv: u32 or vec2<u32> or vec4<u32> - the layer's pages, four elements at a time
 //   y: f32, written
 
-{% from "shared/prefill" import block_range, seen, sight %}
+{% from "shared/prefill" import block_end, block_range, seen, sight %}
 {% from "shared/soft_cap" import soft_cap %}
 {% set groups = threads // 16 %}
 {% set rows = block // groups %}
@@ -38,7 +40,7 @@ const LOWEST = -1e30;
 {% if scores.soft_cap %}
 {{ soft_cap(scores.soft_cap, "vec4<f32>") }}
 {% endif %}
-{{ seen(scores.window) }}
+{{ seen(scores.window, range, records) }}
 {% if cache.format == "f32" %}
 // Returns four consecutive elements of the page, from element `at` on.
 fn four(page: u32, at: u32) -> vec4<f32> {
@@ -119,6 +121,10 @@ fn main(
     {% for r in range(rows) %}
     let row{{r}} = {{r * groups}}u + group;
     let query{{r}} = (first_token + min(row{{r}}, tokens - 1u)) * {{q.stride}}u + head * {{cache.head_dim}}u;
+    {% if range %}
+    let last{{r}} = min(row{{r}}, tokens - 1u);
+    let bounds{{r}} = bounds_of(first_token + last{{r}}, first_position + last{{r}});
+    {% endif %}
     var max{{r}} = LOWEST;
     var total{{r}} = 0.0;
     {% for j in range(held) %}
@@ -129,8 +135,8 @@ fn main(
     let d{{j}} = min(column + {{16 * j}}u, {{quads - 1}}u) * 4u;
     {% endfor %}
 
-    let end = first_position + tokens;
-    for (var start = {{ sight(scores.window, 64) }}; start < end; start += 64u) {
+    let end = {{ block_end(range) }};
+    for (var start = {{ sight(scores.window, range, 64) }}; start < end; start += 64u) {
         let page = step[pages + start / 64u * {{cache.tables}}u];
         {% for r in range(rows) %}
         var score{{r}} = vec4(0.0);
@@ -158,9 +164,10 @@ fn main(
         score{{r}} *= {{scores.log2_scale}};
         {% endif %}
         {% endfor %}
-        {{ "" if scores.window else "if start + 63u > first_position " }}{
+        {{ "" if scores.window or range else "if start + 63u > first_position " }}{
             {% for r in range(rows) %}
-            score{{r}} = seen(start + 4u * column, first_position + row{{r}}, score{{r}});
+            {% set limit = "bounds" ~ r if range else "first_position + row" ~ r %}
+            score{{r}} = seen(start + 4u * column, {{limit}}, score{{r}});
             {% endfor %}
         }
         {% for r in range(rows) %}

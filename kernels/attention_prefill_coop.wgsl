@@ -15,6 +15,8 @@
 //   cache: PagedCache - the layer's cache, of f16
 //   heads: u32 - number of query heads
 //   scores: ScoreParams - the operations on scores
+//   range: SeenRange? - the positions that a token sees; none for its own and all before it
+//   records: Records - the tokens' records
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
 //
@@ -27,7 +29,7 @@ enable f16;
 enable wgpu_cooperative_matrix;
 diagnostic(off, derivative_uniformity);
 
-{% from "shared/prefill" import block_range, seen, sight %}
+{% from "shared/prefill" import block_end, block_range, seen, sight %}
 {% from "shared/soft_cap" import soft_cap %}
 {% set threads = block // 16 * subgroup_size %}
 {% set sharers = subgroup_size // 16 %}
@@ -60,7 +62,7 @@ var<workgroup> sums: array<vec4<f32>, {{block * (tile_quads + 2)}}>;
 // The weight of each position for each token.
 var<workgroup> weights: array<vec4<f16>, {{block * (tile_quads + 2)}}>;
 
-{{ seen(scores.window) }}
+{{ seen(scores.window, range, records) }}
 
 @compute @workgroup_size({{threads}})
 fn main(
@@ -71,8 +73,8 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     {{ block_range(query_blocks_at, cache.table) }}
-    let end = first_position + tokens;
-    let sight = {{ sight(scores.window, tile) }};
+    let end = {{ block_end(range) }};
+    let sight = {{ sight(scores.window, range, tile) }};
     let last_start = (end - 1u) / {{tile}}u * {{tile}}u;
     let head = id.y;
     let keys = head / {{heads // cache.kv_heads}}u * {{16 * cache.head_dim}}u;
@@ -81,6 +83,10 @@ fn main(
     let share = lane % {{sharers}}u;
     let strip = subgroup * 16u * TILE_PITCH;
     let mine = token * TILE_PITCH + share;
+    {% if range %}
+    let last = min(token, tokens - 1u);
+    let bounds = bounds_of(first_token + last, first_position + last);
+    {% endif %}
 
     for (var i = thread; i < {{block * quads}}u; i += {{threads}}u) {
         let row = first_token + min(i / {{quads}}u, tokens - 1u);
@@ -145,9 +151,10 @@ fn main(
         var score{{i}} = SCALE * sums[mine + {{i * sharers}}u];
         {% endif %}
         {% endfor %}
-        {{ "" if scores.window else "if start + " ~ (tile - 1) ~ "u > first_position " }}{
+        {{ "" if scores.window or range else "if start + " ~ (tile - 1) ~ "u > first_position " }}{
             {% for i in range(shares) %}
-            score{{i}} = seen(start + ({{i * sharers}}u + share) * 4u, first_position + token, score{{i}});
+            {% set limit = "bounds" if range else "first_position + token" %}
+            score{{i}} = seen(start + ({{i * sharers}}u + share) * 4u, {{limit}}, score{{i}});
             {% endfor %}
         }
         var four = score0;

@@ -18,6 +18,7 @@ const SPLITS = 2u;
 const LONG_RUNS = 3u;
 
 // `TokenRecord`.
+const TOKEN_INPUT_ROW = 0u;
 const TOKEN_POSITION = 1u;
 const TOKEN_PAGE_TABLE = 2u;
 const TOKEN_OF_OUTPUT = 3u;

@@ -1,15 +1,34 @@
 // Declares what the two kernels of attention of more than 16 tokens have in common.
 //
 // Macros:
-//   seen(window) - declares `seen(position, last, scores)`, which masks the scores of four
-//     positions for a token at position `last`: the scores of later positions, and of positions
-//     before the last `window` ones, become LOWEST
+//   seen(window, range, records) - without a range, declares `seen(position, last, scores)`, which
+//     masks the scores of four positions for a token at position `last`: the scores of later
+//     positions, and of positions before the last `window` ones, become LOWEST. With a range,
+//     declares `bounds_of(token, position)`, the first position that a token sees and the end, and
+//     `seen(position, bounds, scores)`, which masks the scores of positions outside
 //   block_range(query_blocks_at, table) - binds the block's `first_token`, number of `tokens`,
 //     `first_position` and page table `pages`; the `PositionRange`s of the blocks start at word
 //     `query_blocks_at`
-//   sight(window, tile) - the first position that the block's first token sees, rounded down to a
-//     multiple of `tile`
-{% macro seen(window) %}
+//   sight(window, range, tile) - the first position that the block's first token sees, rounded down
+//     to a multiple of `tile`
+//   block_end(range) - the end of the positions that the block's last token sees
+{% macro seen(window, range, records) %}
+{% if range %}
+fn bounds_of(token: u32, position: u32) -> vec2<u32> {
+    let at = {{records.at + range.at}}u + token * {{records.words}}u;
+    {% if range.past %}
+    {% set first = "max(position + 1u, " ~ window ~ "u) - " ~ window ~ "u" if window else "0u" %}
+    return vec2({{first}}, max(position + 1u, step[at + 1u]));
+    {% else %}
+    return vec2(step[at], step[at + 1u]);
+    {% endif %}
+}
+
+fn seen(position: u32, bounds: vec2<u32>, scores: vec4<f32>) -> vec4<f32> {
+    let positions = vec4(position) + vec4(0u, 1u, 2u, 3u);
+    return select(scores, vec4(LOWEST), (positions < vec4(bounds.x)) | (positions >= vec4(bounds.y)));
+}
+{% else %}
 fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
     let positions = vec4(position) + vec4(0u, 1u, 2u, 3u);
     {% if window %}
@@ -18,6 +37,7 @@ fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
     return select(scores, vec4(LOWEST), positions > vec4(last));
     {% endif %}
 }
+{% endif %}
 {% endmacro %}
 
 {% macro block_range(query_blocks_at, table) %}
@@ -29,6 +49,13 @@ fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
     let pages = step[at + RANGE_PAGES] + {{table}}u;
 {% endmacro %}
 
-{% macro sight(window, tile) %}
-{%- if window %}(max(first_position + 1u, {{window}}u) - {{window}}u) / {{tile}}u * {{tile}}u{% else %}0u{% endif %}
+{% macro block_end(range) %}
+{%- if range %}bounds_of(first_token + tokens - 1u, first_position + tokens - 1u).y
+{%- else %}first_position + tokens
+{%- endif %}
+{%- endmacro %}
+
+{% macro sight(window, range, tile) %}
+{%- if range %}bounds_of(first_token, first_position).x / {{tile}}u * {{tile}}u
+{%- elif window %}(max(first_position + 1u, {{window}}u) - {{window}}u) / {{tile}}u * {{tile}}u{% else %}0u{% endif %}
 {%- endmacro %}

@@ -6,15 +6,20 @@
 //   partner(rotation) - the other element of the pair
 //   is_first(rotation) - whether `d` is the pair's first element
 {% macro pair(rotation) %}
-{%- if rotation.style == "adjacent" %}d / 2u{% else %}d % {{rotation.pairs}}u{% endif %}
+{%- if rotation.style == "adjacent" %}d / 2u
+{%- elif rotation.style == "quarters" %}d / {{rotation.pairs}}u * {{rotation.pairs // 2}}u + d % {{rotation.pairs // 2}}u
+{%- else %}d % {{rotation.pairs}}u{% endif %}
 {%- endmacro %}
 
 {% macro partner(rotation) %}
 {%- if rotation.style == "adjacent" %}d ^ 1u
+{%- elif rotation.style == "quarters" %}select(d - {{rotation.pairs // 2}}u, d + {{rotation.pairs // 2}}u, d % {{rotation.pairs}}u < {{rotation.pairs // 2}}u)
 {%- else %}select(d - {{rotation.pairs}}u, d + {{rotation.pairs}}u, d < {{rotation.pairs}}u)
 {%- endif %}
 {%- endmacro %}
 
 {% macro is_first(rotation) %}
-{%- if rotation.style == "adjacent" %}d % 2u == 0u{% else %}d < {{rotation.pairs}}u{% endif %}
+{%- if rotation.style == "adjacent" %}d % 2u == 0u
+{%- elif rotation.style == "quarters" %}d % {{rotation.pairs}}u < {{rotation.pairs // 2}}u
+{%- else %}d < {{rotation.pairs}}u{% endif %}
 {%- endmacro %}

@@ -57,6 +57,12 @@ impl Bounds {
         Self { max_tokens, max_outputs, vocabulary, groups, recurrent, inputs: InputBounds::new(plan) }
     }
 
+    /// Returns the width of the rows that steps give for tokens; 0 if the graph reads none.
+    #[cfg(any(feature = "wgpu", feature = "metal"))]
+    pub fn input_width(&self) -> usize {
+        self.inputs.row_width
+    }
+
     /// Checks a step.
     ///
     /// # Errors

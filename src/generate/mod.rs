@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    decoder::{Decoder, ImageRows, PlacedImage, Limits, LogitsFor, Prefill},
+    decoder::{Decoder, ImageRows, Limits, LogitsFor, PlacedImage, Prefill},
     generation::Generation,
     many::generate_many,
     prompt::Prompt,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Activation, AttentionSpec, FusedOp, LayerState, Op};
+use super::{Activation, AttentionSpec, FusedOp, LayerState, Op, RopeAxes};
 
 /// The number of results of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct OpProperties {
     pub matrices: Matrices,
     /// The operand that holds rotary frequencies.
     pub frequencies: Option<usize>,
+    /// The positions that turn pairs by these frequencies.
+    pub axes: RopeAxes,
     /// The operand that is a table, of which the op reads rows that the step names.
     pub table: Option<usize>,
     /// The recurrent state: its number in [`Graph::states`](super::Graph::states) and its size.
@@ -78,6 +80,7 @@ const PURE: OpProperties = OpProperties {
     results: Results::One,
     matrices: Matrices::None,
     frequencies: None,
+    axes: RopeAxes::First,
     table: None,
     state: None,
     attention: None,
@@ -114,7 +117,9 @@ impl Op {
             Self::Slice { .. } => OpProperties { name: "slice", ..ROW_WISE },
             Self::RmsNorm { .. } => OpProperties { name: "rms_norm", ..IN_PLACE },
             Self::LayerNorm { .. } => OpProperties { name: "layer_norm", ..IN_PLACE },
-            Self::Rope(_) => OpProperties { name: "rope", in_place: Some(0), frequencies: Some(1), ..PURE },
+            Self::Rope(spec) => {
+                OpProperties { name: "rope", in_place: Some(0), frequencies: Some(1), axes: spec.axes, ..PURE }
+            }
             Self::Attention(spec) => OpProperties { name: "attention", attention: Some(*spec), ..STATEFUL },
             Self::ShortConv(spec) => {
                 OpProperties { name: "short_conv", state: Some((spec.state, spec.layer_state())), ..STATEFUL }
@@ -175,9 +180,10 @@ impl FusedOp {
                 matrices: Matrices::At(1),
                 ..ROW_WISE
             },
-            Self::RotatedAttention { attention, .. } => OpProperties {
+            Self::RotatedAttention { attention, rope, .. } => OpProperties {
                 name: "rotated_attention",
                 frequencies: Some(3),
+                axes: rope.axes,
                 attention: Some(*attention),
                 ..STATEFUL
             },

@@ -150,14 +150,17 @@ impl GpuExecutable {
         if !ids_on_device {
             queue.write_buffer(self.buffers.get(Resource::Ids)?, 0, bytemuck::cast_slice(step.tokens));
         }
-        if !(self.fuses_append && sizes.single && sizes.tokens <= GEMV_ROWS) {
+        if !step.rows.elements.is_empty() {
+            queue.write_buffer(self.buffers.get(Resource::Given)?, 0, bytemuck::cast_slice(step.rows.elements));
+        }
+        if !(self.fuses_append && sizes.single && !sizes.long) {
             queue.write_buffer(buffer, bytes(self.layout.append_ranges_at()), encoded.append_ranges());
             queue.write_buffer(buffer, bytes(self.layout.query_blocks_at()), encoded.query_blocks());
         }
         if !encoded.runs().is_empty() {
             queue.write_buffer(buffer, bytes(self.layout.runs_at()), encoded.runs());
         }
-        if !encoded.chunks().is_empty() && sizes.tokens > GEMV_ROWS {
+        if !encoded.chunks().is_empty() && sizes.long {
             queue.write_buffer(buffer, bytes(self.layout.chunks_at()), encoded.chunks());
         }
         if self.tables != encoded.tables {
@@ -182,7 +185,7 @@ impl GpuExecutable {
             self.unbind();
             self.states.grow(&self.context, &mut self.buffers, count)?;
         }
-        if sizes.tokens <= GEMV_ROWS && sizes.splits > 1 {
+        if !sizes.long && sizes.splits > 1 {
             let words = (sizes.tokens * sizes.splits * prepare::widest_partials(&self.plan)) as u64;
             if 4 * words > self.partials_bytes {
                 self.unbind();
@@ -215,7 +218,7 @@ impl GpuExecutable {
     fn encode(&mut self, step: &Step<'_>, sizes: &StepSizes) -> Result<wgpu::CommandEncoder> {
         let Self { context, programs, buffers, weight_buffers, cache, dispatches, profile, .. } = self;
         let mut encoder = context.device.create_command_encoder(&Default::default());
-        let program = &mut programs[usize::from(sizes.tokens > GEMV_ROWS)];
+        let program = &mut programs[usize::from(sizes.long)];
         if let Some(profile) = profile {
             let seen = |layer: &LayerPlace| -> usize {
                 let window = cache.groups[layer.group].window;
@@ -331,7 +334,7 @@ impl Executable for GpuExecutable {
 
 impl Pipelined for GpuExecutable {
     fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()> {
-        let step = Step { tokens: &[token.unwrap_or(0)], runs: &[run], outputs: &[0], copies };
+        let step = Step { tokens: &[token.unwrap_or(0)], runs: &[run], outputs: &[0], copies, ..Step::default() };
         self.bounds.check(&step)?;
         let start = Instant::now();
         let sizes = self.prepare(&step, token.is_none())?;

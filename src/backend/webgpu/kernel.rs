@@ -19,6 +19,8 @@ pub(super) enum Resource {
     Step,
     /// The tokens' ids, `[tokens]`.
     Ids,
+    /// The rows that the step gives for tokens, f32.
+    Given,
     /// A slot of the plan, as f32.
     Slot(usize),
     /// A slot of the plan, as int8.
@@ -163,6 +165,8 @@ pub(super) struct StepSizes {
     pub long_chunks: usize,
     /// Whether each run is one token.
     pub single: bool,
+    /// Whether the program of long steps runs.
+    pub long: bool,
 }
 
 impl StepSizes {

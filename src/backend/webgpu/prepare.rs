@@ -8,14 +8,14 @@ use super::{
     kernel::Resource,
     lower::{GEMV_ROWS, MIX},
     program::{Buffers, GpuProgram, STORAGE},
-    step::{Layout, SPLIT},
+    step::{AngleTable, Layout, SPLIT},
     tiles,
     weight_buffers::WeightBuffers,
 };
 use crate::{
     Error, Result,
     backend::Bounds,
-    graph::{AttentionSpec, ExpertsSpec, Op, Rows},
+    graph::{AttentionSpec, ExpertsSpec, Op, Rows, Sees, StepInput},
     kv_cache::CacheLayout,
     plan::{Operand, Plan, PlanStep},
     quant::{self, UNIT},
@@ -38,7 +38,7 @@ pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<TensorSl
             if vectors.contains_key(slice) {
                 continue;
             }
-            if matches!(step.op, Op::ShortConv(_)) {
+            if matches!(step.op, Op::ShortConv(_) | Op::Interpolate { .. }) {
                 vectors.insert(slice.clone(), dequantized(weights, slice, rows, shape.width)?);
             } else if step.op != Op::Embed && rows == 1 {
                 vectors.insert(slice.clone(), Arc::from(weights.vector(slice, shape.width)?));
@@ -50,7 +50,7 @@ pub(super) fn vectors(plan: &Plan, weights: &Weights) -> Result<HashMap<TensorSl
 
 /// Returns the elements of a small matrix, row by row.
 fn dequantized(weights: &Weights, slice: &TensorSlice, rows: usize, columns: usize) -> Result<Arc<[f32]>> {
-    let weight = weights.get(slice, &[rows, columns])?;
+    let weight = weights.matrix(slice, rows, columns)?;
     let mut elements = vec![0.0; rows * columns];
     quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut elements)?;
     Ok(elements.into())
@@ -95,13 +95,19 @@ pub(super) fn layout(
     bounds: &Bounds,
     cache: &CacheLayout,
 ) -> Result<Layout> {
-    let mut frequencies: Vec<Arc<[f32]>> = vec![];
-    let mut query_block = 64;
+    let mut angles: Vec<AngleTable> = vec![];
+    let (mut query_block, mut taps) = (64, 0);
+    let (mut has_spans, mut encodes) = (false, false);
     for step in plan.steps() {
         let properties = step.op.properties();
         let operand = properties.frequencies.map(|index| &step.inputs[index]);
         if let Some(spec) = properties.attention {
             query_block = query_block.min(tiles::prefill(traits, spec.head_dim, cache.cache_type).query_block());
+            has_spans |= spec.scores.sees != Sees::Past;
+            encodes |= spec.scores.sees.only_the_step();
+        }
+        if let Some(StepInput::Taps(set)) = properties.input {
+            taps = taps.max(set + 1);
         }
         let row = match operand {
             Some(Operand::Constant(row)) => row.clone(),
@@ -113,14 +119,27 @@ pub(super) fn layout(
             }
             None => continue,
         };
-        if !frequencies.contains(&row) {
-            frequencies.push(row);
+        let table = AngleTable { frequencies: row, axes: properties.axes };
+        if !angles.contains(&table) {
+            angles.push(table);
         }
     }
     let recurrent = plan.steps().iter().any(|step| step.op.properties().state.is_some());
     let unsplit_positions = tiles::unsplit_positions(traits, cache.cache_type);
     let (max_tokens, groups) = (bounds.max_tokens, cache.groups.clone());
-    Ok(Layout { max_tokens, frequencies, query_block, unsplit_positions, groups, recurrent })
+    let input_width = bounds.input_width();
+    Ok(Layout {
+        max_tokens,
+        angles,
+        has_spans,
+        encodes,
+        input_width,
+        taps,
+        query_block,
+        unsplit_positions,
+        groups,
+        recurrent,
+    })
 }
 
 /// Checks that a workgroup has an invocation for each element of a head.
@@ -187,6 +206,7 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
     let bytes = match resource {
         Resource::Step => 4 * (layout.tables_at() + 64),
         Resource::Ids => 4 * bounds.max_tokens,
+        Resource::Given => 4 * bounds.max_tokens * bounds.input_width(),
         Resource::Slot(slot) => {
             let (rows, width) = rows_and_width(slot);
             4 * rows * width

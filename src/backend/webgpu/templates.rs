@@ -33,6 +33,7 @@ sources! {
     "gated_delta_pass",
     "group",
     "heads",
+    "layer_norm",
     "matmul_coop",
     "matmul_few",
     "matmul_few/main",
@@ -57,6 +58,7 @@ sources! {
     "shared/tiled",
     "shared/units",
     "short_conv",
+    "step_rows",
 }
 
 /// All templates.

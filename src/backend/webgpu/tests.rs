@@ -20,7 +20,10 @@ use super::{
 use crate::{
     DType, Result,
     backend::Bounds,
-    graph::{Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeSpec, RopeStyle, Scores},
+    graph::{
+        Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeAxes, RopeSpec, RopeStyle,
+        Scores, Sees,
+    },
     kv_cache::{CacheLayout, CacheType},
     optimize::{Target, optimize},
     plan::Plan,
@@ -28,7 +31,7 @@ use crate::{
 };
 
 /// Soft caps and a window, as in Gemma 2.
-const CAPPED: Scores = Scores { scale: 0.1, softcap: Some(50.0), window: Some(100) };
+const CAPPED: Scores = Scores { scale: 0.1, softcap: Some(50.0), window: Some(100), sees: Sees::Past };
 
 /// Returns a model of one layer with weights of a format: with norms of heads as in Qwen3, or
 /// without as in Llama. `group` query heads share the key-value head.
@@ -58,7 +61,7 @@ fn model(dtype: DType, normed: bool, head_dim: usize, group: usize, scores: Scor
     }
     let frequencies = b.constant(vec![0.5; head_dim / 2]);
     let style = if normed { RopeStyle::Halves } else { RopeStyle::Adjacent };
-    let [q, k] = [q, k].map(|x| b.rope(x, frequencies, RopeSpec { style, head_dim }));
+    let [q, k] = [q, k].map(|x| b.rope(x, frequencies, RopeSpec { style, head_dim, axes: RopeAxes::First }));
     let a = b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim }, group, scores);
     let o = weight(&mut b, "o", if width.is_multiple_of(256) { dtype } else { DType::F16 }, HIDDEN, width);
     let a = b.matmul(a, o);

@@ -59,7 +59,8 @@ impl Engine {
             let spans = take_spans(requests, &mut next, limits);
             if spans.is_empty() {
                 let Limits { max_tokens, .. } = limits;
-                let what = format!("an image has more rows than the {max_tokens} tokens of a step, which must have all");
+                let what =
+                    format!("an image has more rows than the {max_tokens} tokens of a step, which must have all");
                 return Err(Error::argument("prefill_chunk", what));
             }
             self.run(requests, &spans, outputs)?;

@@ -125,13 +125,7 @@ impl Engine {
         started
     }
 
-    fn start_at(
-        &mut self,
-        id: SequenceId,
-        token: Option<u32>,
-        position: usize,
-        images: &[PlacedImage],
-    ) -> Result<()> {
+    fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize, images: &[PlacedImage]) -> Result<()> {
         let RunImages { rotary, .. } = RunImages::new(images, position..position + 1);
         let state = self.cache.advance(id, position + 1, Stage::Pipelined)?;
         let pages = self.cache.pages(id)?;

@@ -220,7 +220,8 @@ mod tests {
         assert_eq!(held.shared(&[7; 25], &[]), 3);
         assert_eq!(held.shared(&[7; 25], &[images[0].clone(), image(12, [3, 2], true)]), 12);
         assert_eq!(held.shared(&[7; 14], &images), 12);
-        for (len, kept, count) in [(2, 2, 0), (3, 3, 0), (5, 3, 0), (11, 11, 1), (13, 12, 1), (18, 18, 2), (30, 20, 2)] {
+        for (len, kept, count) in [(2, 2, 0), (3, 3, 0), (5, 3, 0), (11, 11, 1), (13, 12, 1), (18, 18, 2), (30, 20, 2)]
+        {
             let mut held = held.clone();
             held.truncate(len);
             assert_eq!((held.ids.len(), held.images.len()), (kept, count), "{len}");

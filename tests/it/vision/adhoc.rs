@@ -49,7 +49,9 @@ fn adhoc() {
             let path = Path::new("/work/shared/vision/expected").join(&name).join(format!("{who}.embd.f32"));
             let bytes = fs::read(path).unwrap();
             let expected: Vec<f32> = bytes.chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect();
-            let l = fs::read(Path::new("/work/shared/vision/expected").join(&name).join("llama.embd.f32")).unwrap(); let l: Vec<f32> = l.chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect(); println!("{name:22} {who:5} {:.2e} llama {:.3e}", nmse(&rows, &expected), nmse(&rows, &l));
+            let l = fs::read(Path::new("/work/shared/vision/expected").join(&name).join("llama.embd.f32")).unwrap();
+            let l: Vec<f32> = l.chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect();
+            println!("{name:22} {who:5} {:.2e} llama {:.3e}", nmse(&rows, &expected), nmse(&rows, &l));
         }
     }
 }
@@ -66,41 +68,56 @@ fn adhoc_text() {
     for case in cases {
         let name = case.file_name().unwrap().to_str().unwrap().to_owned();
         let model = name.split('.').next().unwrap();
-        let info: serde_json::Value = serde_json::from_slice(&fs::read(root.join(&name).join("info.json")).unwrap()).unwrap();
+        let info: serde_json::Value =
+            serde_json::from_slice(&fs::read(root.join(&name).join("info.json")).unwrap()).unwrap();
         let width = info["embedding_width"].as_u64().unwrap() as usize;
         let gguf = Gguf::open(format!("/tmp/v/{model}.text.gguf")).unwrap();
         let weights = Weights::from_gguf(&gguf);
         for (convention, who) in [(Convention::Transformers, "hf"), (Convention::LlamaCpp, "like")] {
-          for chunk in [512, 7] {
-            let Model { graph, config } = Model::for_positions(&gguf, &weights, 4096, Some(ImageInputs { row_width: width, convention })).unwrap();
-            let cpu = Cpu::new(Some(2)).unwrap();
-            let target = Target { supports: &|op| cpu.supports(op), vector: &|slice, width| weights.vector(slice, width).ok().map(Into::into) };
-            let graph = optimize(&graph, &target).unwrap().graph;
-            let layout = CacheLayout::new(&graph, CacheType::F32).unwrap();
-            let executable = cpu.compile(&graph, &weights, &layout, chunk, 1).unwrap();
-            let limits = Limits { vocab_size: config.vocab_size, max_tokens: chunk, max_outputs: 1 };
-            let mut decoder = Decoder::new(executable, KvCache::new(&layout, 4096), limits);
-            let rows = floats(&root.join(&name).join(format!("{who}.embd.f32")));
-            let (mut ids, mut images, mut first) = (vec![], vec![], 0);
-            for part in info["chunks"].as_array().unwrap() {
-                if part["type"] == "text" {
-                    ids.extend(part["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32));
-                } else {
-                    let count = part["tokens"].as_u64().unwrap() as usize;
-                    let grid = part["grid"].as_array().filter(|_| info["mrope"] == true).map(|g| [g[1].as_u64().unwrap() as usize, g[0].as_u64().unwrap() as usize]);
-                    let whole = part["non_causal"] == true;
-                    let elements = rows[first * width..(first + count) * width].to_vec();
-                    images.push(PlacedImage { start: ids.len(), rows: Arc::new(ImageRows { elements, count, grid, whole }) });
-                    ids.extend(vec![0; count]);
-                    first += count;
+            for chunk in [512, 7] {
+                let Model { graph, config } =
+                    Model::for_positions(&gguf, &weights, 4096, Some(ImageInputs { row_width: width, convention }))
+                        .unwrap();
+                let cpu = Cpu::new(Some(2)).unwrap();
+                let target = Target {
+                    supports: &|op| cpu.supports(op),
+                    vector: &|slice, width| weights.vector(slice, width).ok().map(Into::into),
+                };
+                let graph = optimize(&graph, &target).unwrap().graph;
+                let layout = CacheLayout::new(&graph, CacheType::F32).unwrap();
+                let executable = cpu.compile(&graph, &weights, &layout, chunk, 1).unwrap();
+                let limits = Limits { vocab_size: config.vocab_size, max_tokens: chunk, max_outputs: 1 };
+                let mut decoder = Decoder::new(executable, KvCache::new(&layout, 4096), limits);
+                let rows = floats(&root.join(&name).join(format!("{who}.embd.f32")));
+                let (mut ids, mut images, mut first) = (vec![], vec![], 0);
+                for part in info["chunks"].as_array().unwrap() {
+                    if part["type"] == "text" {
+                        ids.extend(part["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32));
+                    } else {
+                        let count = part["tokens"].as_u64().unwrap() as usize;
+                        let grid = part["grid"]
+                            .as_array()
+                            .filter(|_| info["mrope"] == true)
+                            .map(|g| [g[1].as_u64().unwrap() as usize, g[0].as_u64().unwrap() as usize]);
+                        let whole = part["non_causal"] == true;
+                        let elements = rows[first * width..(first + count) * width].to_vec();
+                        images.push(PlacedImage {
+                            start: ids.len(),
+                            rows: Arc::new(ImageRows { elements, count, grid, whole }),
+                        });
+                        ids.extend(vec![0; count]);
+                        first += count;
+                    }
+                }
+                let id = decoder.open();
+                match decoder.prefill_with_images(id, &ids, &images, |_, _| true) {
+                    Ok(_) => println!(
+                        "{name:22} {who:5} {chunk} {:.2e}",
+                        nmse(decoder.logits_mut(), &floats(&root.join(&name).join(format!("{who}.logits.f32"))))
+                    ),
+                    Err(e) => println!("{name:22} {who:5} {chunk} {e}"),
                 }
             }
-            let id = decoder.open();
-            match decoder.prefill_with_images(id, &ids, &images, |_, _| true) {
-                Ok(_) => println!("{name:22} {who:5} {chunk} {:.2e}", nmse(decoder.logits_mut(), &floats(&root.join(&name).join(format!("{who}.logits.f32"))))),
-                Err(e) => println!("{name:22} {who:5} {chunk} {e}"),
-            }
-          }
         }
     }
 }

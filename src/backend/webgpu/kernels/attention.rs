@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{F32, SoftCap, Strided, Template};
+use super::{F32, Records, SoftCap, Strided, Template};
 use crate::{
     backend::webgpu::kernel::{Binding, Resource, reads, writes},
     kv_cache::{CacheType, PAGE_POSITIONS},
@@ -137,10 +137,19 @@ pub struct ScoreParams {
 
 impl From<crate::graph::Scores> for ScoreParams {
     fn from(scores: crate::graph::Scores) -> Self {
-        let crate::graph::Scores { scale, softcap, window } = scores;
+        let crate::graph::Scores { scale, softcap, window, sees: _ } = scores;
         let log2_scale = (f64::from(scale) * std::f64::consts::LOG2_E) as f32;
         Self { scale: F32(scale), log2_scale: F32(log2_scale), soft_cap: softcap.map(SoftCap::from), window }
     }
+}
+
+/// The positions that a token sees, if they do not end with its own.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SeenRange {
+    /// The first word, in a token's record, of the first position and the end.
+    pub at: usize,
+    /// Whether the token also sees the positions before, as far as its window reaches.
+    pub past: bool,
 }
 
 /// Attention of more than 16 tokens over the cache, on any adapter.
@@ -158,6 +167,10 @@ pub struct AttentionPrefill {
     pub heads: usize,
     /// The operations on scores.
     pub scores: ScoreParams,
+    /// The positions that a token sees; `None` for its own and all before it.
+    pub range: Option<SeenRange>,
+    /// The tokens' records.
+    pub records: Records,
     /// The queries, `[tokens, heads, head_dim]`.
     pub q: Strided,
     /// The result, `[tokens, heads, head_dim]`.
@@ -196,6 +209,10 @@ pub struct AttentionPrefillCoop {
     pub heads: usize,
     /// The operations on scores.
     pub scores: ScoreParams,
+    /// The positions that a token sees; `None` for its own and all before it.
+    pub range: Option<SeenRange>,
+    /// The tokens' records.
+    pub records: Records,
     /// The queries, `[tokens, heads, head_dim]`.
     pub q: Strided,
     /// The result, `[tokens, heads, head_dim]`.

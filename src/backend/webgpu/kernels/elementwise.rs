@@ -43,6 +43,20 @@ pub enum ElementOp {
         /// The cap.
         cap: SoftCap,
     },
+    /// Limits the element to two numbers.
+    Clamp {
+        /// The buffer of the least value.
+        #[serde(skip)]
+        lower: Resource,
+        /// The buffer of the greatest value.
+        #[serde(skip)]
+        upper: Resource,
+    },
+    /// Copies the element to a column further right.
+    Shift {
+        /// The column of `y` that column 0 is copied to.
+        to: usize,
+    },
     /// Copies `len` columns of every `every`, from column `first` on.
     Slice {
         /// The first column.
@@ -105,6 +119,9 @@ impl Template for ElementKernel {
             | SecondOperand::Row { row: b }
             | SecondOperand::Number { number: b }) = b;
             bindings.push(reads("b", "f32", *b));
+        }
+        if let ElementOp::Clamp { lower, upper } = &self.op {
+            bindings.extend([reads("lower", "f32", *lower), reads("upper", "f32", *upper)]);
         }
         bindings
     }

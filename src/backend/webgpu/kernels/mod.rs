@@ -15,12 +15,14 @@ mod recurrent;
 mod rows;
 mod sampling;
 mod shared;
+mod step_rows;
 #[cfg(test)]
 mod tests;
 
 pub(super) use self::{
     attention::{
-        Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, PagedCache, ScoreParams, elements_per_word, padded,
+        Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, PagedCache, ScoreParams, SeenRange,
+        elements_per_word, padded,
     },
     attention_step::{AttentionCombine, AttentionOutput, AttentionStep, HeadNorms, NewToken, StepShape},
     elementwise::{ElementKernel, ElementOp, Operator, SecondOperand},
@@ -33,6 +35,7 @@ pub(super) use self::{
     shared::{
         BoundBuffer, ExpertStack, F32, Function, MatrixPlanes, Norm, Records, Rotation, RowCount, SoftCap, Strided,
     },
+    step_rows::{LayerNormKernel, StepRowSource, StepRows},
 };
 
 use std::fmt::Debug;

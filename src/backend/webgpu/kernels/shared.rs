@@ -30,6 +30,8 @@ impl Serialize for Function {
         let name = match self.0 {
             Activation::Silu => "silu",
             Activation::Gelu => "gelu",
+            Activation::GeluErf => "gelu_erf",
+            Activation::QuickGelu => "quick_gelu",
             Activation::Sigmoid => "sigmoid",
         };
         serializer.serialize_newtype_struct("Function", name)
@@ -146,6 +148,8 @@ pub enum RotationStyle {
     Adjacent,
     /// `i` and `i + pairs`.
     Halves,
+    /// `i` and `i + pairs / 2`, in the first `pairs` elements and in the next.
+    Quarters,
 }
 
 impl From<RopeStyle> for RotationStyle {
@@ -153,6 +157,7 @@ impl From<RopeStyle> for RotationStyle {
         match style {
             RopeStyle::Adjacent => Self::Adjacent,
             RopeStyle::Halves => Self::Halves,
+            RopeStyle::Quarters => Self::Quarters,
         }
     }
 }

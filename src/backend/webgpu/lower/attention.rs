@@ -9,12 +9,12 @@ use crate::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, HeadNorms, NewToken, Norm, PagedCache, StepShape, Strided, padded,
+            CacheShape, F32, HeadNorms, NewToken, Norm, PagedCache, SeenRange, StepShape, Strided, padded,
         },
         step::SPLIT,
         tiles::{self, PrefillShape},
     },
-    graph::{AttentionSpec, RopeSpec, Rows},
+    graph::{AttentionSpec, RopeSpec, Rows, Sees},
     kv_cache::CacheType,
     plan::PlanStep,
 };
@@ -193,15 +193,42 @@ impl GpuLowering<'_> {
         let spec = layer.spec;
         let (cache, heads, scores) = (self.paged_cache(spec), spec.heads, spec.scores.into());
         let (query_blocks_at, y) = (self.layout.query_blocks_at(), strided(&layer.output.place));
+        let (range, records) = (self.seen_range(spec), self.records());
         let groups = [Workgroups::QueryBlocks, Workgroups::Fixed(spec.heads), Workgroups::Fixed(1)];
         match tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type) {
             PrefillShape::Plain { threads, block } => {
-                Kernel::new(AttentionPrefill { threads, block, query_blocks_at, cache, heads, scores, q, y }, groups)
+                let prefill =
+                    AttentionPrefill { threads, block, query_blocks_at, cache, heads, scores, range, records, q, y };
+                Kernel::new(prefill, groups)
             }
-            PrefillShape::Coop { block, tile, subgroup_size } => Kernel::new(
-                AttentionPrefillCoop { block, tile, subgroup_size, query_blocks_at, cache, heads, scores, q, y },
-                groups,
-            ),
+            PrefillShape::Coop { block, tile, subgroup_size } => {
+                let prefill = AttentionPrefillCoop {
+                    block,
+                    tile,
+                    subgroup_size,
+                    query_blocks_at,
+                    cache,
+                    heads,
+                    scores,
+                    range,
+                    records,
+                    q,
+                    y,
+                };
+                Kernel::new(prefill, groups)
+            }
+        }
+    }
+
+    /// Returns the place of the positions that tokens see, if these do not end with their own.
+    fn seen_range(&self, spec: &AttentionSpec) -> Option<SeenRange> {
+        let spans_at = self.layout.spans_at();
+        match spec.scores.sees {
+            Sees::Past => None,
+            Sees::PastAndSpan => Some(SeenRange { at: spans_at, past: true }),
+            Sees::Span => Some(SeenRange { at: spans_at, past: false }),
+            // The run's positions follow the span's.
+            Sees::Run => Some(SeenRange { at: spans_at + 2, past: false }),
         }
     }
 }

@@ -24,8 +24,8 @@ use std::{
 use super::{
     context::Traits,
     kernel::{Kernel, Resource, StepCondition, Workgroups},
-    kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, RowCount, Strided},
-    step::Layout,
+    kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, RowCount, StepRowSource, Strided},
+    step::{AngleTable, Layout},
     weight_buffers::{GpuMatrix, WeightBuffers},
 };
 use crate::{
@@ -170,6 +170,32 @@ impl<'a> GpuLowering<'a> {
                 self.elementwise(name, step, &outputs[0], ElementOp::Activate { function: Function(*activation) })
             }
             Op::SoftCap { cap } => self.elementwise(name, step, &outputs[0], ElementOp::SoftCap { cap: (*cap).into() }),
+            Op::Clamp => {
+                let [lower, upper] = [self.vector_resource(&step.inputs[1])?, self.vector_resource(&step.inputs[2])?];
+                self.elementwise(name, step, &outputs[0], ElementOp::Clamp { lower, upper })
+            }
+            Op::Concat => self.concat(name, step, &outputs[0]),
+            Op::LayerNorm { eps } => self.layer_norm(name, step, &outputs[0], *eps),
+            Op::InputRows { .. } => {
+                self.step_rows(name, step, &outputs[0], StepRowSource::Given { given_width: self.layout.input_width })
+            }
+            Op::PlaceRows { first } => {
+                let source = StepRowSource::Placed { first: *first, given_width: self.layout.input_width };
+                self.step_rows(name, step, &outputs[0], source)
+            }
+            Op::AddRows { first } => {
+                let source = StepRowSource::Added { first: *first, given_width: self.layout.input_width };
+                self.step_rows(name, step, &outputs[0], source)
+            }
+            Op::JoinRows { count } => {
+                let part = outputs[0].place.shape.width / count;
+                self.step_rows(name, step, &outputs[0], StepRowSource::Joined { part })
+            }
+            Op::Interpolate { taps } => {
+                let table = self.vector_resource(&step.inputs[0])?;
+                let taps_at = self.layout.taps_at(*taps);
+                self.step_rows(name, step, &outputs[0], StepRowSource::Interpolated { taps_at, table })
+            }
             Op::Slice { first, len, every } => {
                 let (first, len, every) = (*first, *len, *every);
                 self.elementwise(name, step, &outputs[0], ElementOp::Slice { first, len, every })
@@ -270,9 +296,10 @@ impl<'a> GpuLowering<'a> {
 
     /// Returns the parameters of the rotation of heads by a table of frequencies.
     fn rotation(&self, spec: &RopeSpec, frequencies: &Operand) -> Result<Rotation> {
-        let row = self.vector(frequencies)?;
-        let table = self.layout.frequencies.iter().position(|known| *known == row).ok_or_else(not_computed)?;
-        Ok(Rotation { style: spec.style.into(), pairs: row.len(), angles_at: self.layout.angles_at(table) })
+        let table = AngleTable { frequencies: self.vector(frequencies)?, axes: spec.axes };
+        let number = self.layout.angles.iter().position(|known| *known == table).ok_or_else(not_computed)?;
+        let pairs = table.frequencies.len();
+        Ok(Rotation { style: spec.style.into(), pairs, angles_at: self.layout.angles_at(number) })
     }
 
     fn records(&self) -> Records {

@@ -6,8 +6,9 @@ use crate::{
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
         kernels::{
-            BoundBuffer, ElementKernel, ElementOp, F16Output, Function, Heads, IdRange, InputName, MatrixPlanes, Norm,
-            Operator, Records, Rotation, RowInput, RowSource, RowsKernel, SecondOperand, Strided,
+            BoundBuffer, ElementKernel, ElementOp, F16Output, F32, Function, Heads, IdRange, InputName,
+            LayerNormKernel, MatrixPlanes, Norm, Operator, Records, Rotation, RowInput, RowSource, RowsKernel,
+            SecondOperand, StepRowSource, StepRows, Strided,
         },
     },
     graph::{Activation, RopeSpec, Rows},
@@ -207,6 +208,67 @@ impl GpuLowering<'_> {
             y_f16: wants(Form::F16).then_some(to.y_f16),
         };
         Kernel::new(rows, [to.count, Workgroups::Fixed(1), Workgroups::Fixed(1)])
+    }
+
+    pub(super) fn layer_norm(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &OutputForms,
+        eps: f32,
+    ) -> Result<()> {
+        let (x, y) = (strided(&place(&step.inputs[0])?), strided(&output.place));
+        let [weight, bias] = [self.vector_resource(&step.inputs[1])?, self.vector_resource(&step.inputs[2])?];
+        let width = output.place.shape.width;
+        let norm = LayerNormKernel {
+            workgroup: WORKGROUP.min(self.traits.workgroup),
+            subgroup: self.traits.subgroup,
+            width,
+            eps: F32(eps),
+            reciprocal: F32(1.0 / width as f32),
+            x: Some(x).filter(|x| x.rows != y.rows),
+            y,
+            weight,
+            bias,
+        };
+        let groups = [workgroups(output.place.shape.rows, 1), Workgroups::Fixed(1), Workgroups::Fixed(1)];
+        self.push(op, Kernel::new(norm, groups));
+        self.convert(op, output);
+        Ok(())
+    }
+
+    /// Pushes the kernel of rows that depend on the inputs of the step.
+    pub(super) fn step_rows(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &OutputForms,
+        source: StepRowSource,
+    ) -> Result<()> {
+        let (workgroup, y) = (64, strided(&output.place));
+        // The only operand of an interpolation is its table.
+        let operand = step.inputs.first().filter(|_| !matches!(source, StepRowSource::Interpolated { .. }));
+        let x = operand.map(|operand| Ok(strided(&place(operand)?))).transpose()?.filter(|x| x.rows != y.rows);
+        let (width, rows) = (output.place.shape.width, output.place.shape.rows);
+        let kernel = StepRows { workgroup, width, source, x, y, records: self.records() };
+        let groups = [workgroups(rows, 1), Workgroups::Fixed(width.div_ceil(workgroup)), Workgroups::Fixed(1)];
+        self.push(op, Kernel::new(kernel, groups));
+        self.convert(op, output);
+        Ok(())
+    }
+
+    /// Pushes a kernel for each operand, which copies its columns to their place.
+    pub(super) fn concat(&mut self, op: &'static str, step: &PlanStep, output: &OutputForms) -> Result<()> {
+        let mut to = 0;
+        for operand in &step.inputs {
+            let x = place(operand)?;
+            let width = x.shape.width;
+            let kernel = elementwise(ElementOp::Shift { to }, strided(&x), strided(&output.place), width, x.shape.rows);
+            self.push(op, kernel);
+            to += width;
+        }
+        self.convert(op, output);
+        Ok(())
     }
 
     /// Pushes the kernel that combines the elements of two values.

@@ -153,7 +153,7 @@ impl Case {
         // A cap and a window that are small enough to matter in a short sequence.
         let Scores { softcap, window, .. } = spec.scores;
         let (softcap, window) = (softcap.map(|_| 0.5), window.map(|window| window.min(WINDOW)));
-        let scores = Scores { scale: 1.0 / (dim as f32).sqrt(), softcap, window };
+        let scores = Scores { scale: 1.0 / (dim as f32).sqrt(), softcap, window, sees: Default::default() };
         self.result = Some(self.builder.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: dim }, group, scores));
     }
 
@@ -225,9 +225,9 @@ pub(super) fn compute(
     for &len in steps {
         cache.extend(sequence, len)?;
         let state = cache.advance(sequence, start + len, Stage::Within)?;
-        let runs = [Run { len, start, pages: cache.pages(sequence)?, state: state.as_ref() }];
+        let runs = [Run { len, start, pages: cache.pages(sequence)?, state: state.as_ref(), ..Run::default() }];
         let outputs: Vec<_> = (0..len).collect();
-        let step = Step { tokens: &tokens[start..start + len], runs: &runs, outputs: &outputs, copies: &[] };
+        let step = Step { tokens: &tokens[start..start + len], runs: &runs, outputs: &outputs, ..Step::default() };
         found.extend_from_slice(executable.run(&step)?);
         start += len;
     }

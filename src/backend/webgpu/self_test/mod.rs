@@ -115,8 +115,8 @@ fn choices(context: &Arc<Context>) -> Result<f64> {
     let sequence = cache.open();
     cache.extend(sequence, 1)?;
     let pages = cache.pages(sequence)?;
-    let run = Run { len: 1, start: 0, pages, state: None };
-    let best = executable.best(&Step { tokens: &[0], runs: &[run], outputs: &[0], copies: &[] }, MAX_COUNT)?;
+    let run = Run { len: 1, start: 0, pages, ..Run::default() };
+    let best = executable.best(&Step { tokens: &[0], runs: &[run], outputs: &[0], ..Step::default() }, MAX_COUNT)?;
     let best: Vec<_> = best.unwrap_or_default().iter().map(|token| token.id).collect();
     let Some(pipelined) = executable.pipelined() else { return Ok(f64::NAN) };
     pipelined.start(Some(0), run, &[])?;

@@ -74,6 +74,14 @@ pub(super) fn needs(plan: &Plan) -> Needs {
             | Op::Mul
             | Op::Div
             | Op::Slice { .. }
+            | Op::Clamp
+            | Op::Concat
+            | Op::LayerNorm { .. }
+            | Op::JoinRows { .. }
+            | Op::InputRows { .. }
+            | Op::PlaceRows { .. }
+            | Op::AddRows { .. }
+            | Op::Interpolate { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::SelectOutputs

@@ -90,9 +90,17 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
             operands(op, inputs).map(|[qkv, alpha, beta, a, dt]| gated_delta(spec, qkv, [alpha, beta, a, dt]))
         }
         Op::SelectOutputs => operands(op, inputs).map(|[x]| x.clone()),
-        Op::Div | Op::Slice { .. } | Op::Fused(_) => {
-            Err(Error::internal(format!("the self-test does not compute {op}")))
-        }
+        Op::Div
+        | Op::Slice { .. }
+        | Op::Clamp
+        | Op::Concat
+        | Op::LayerNorm { .. }
+        | Op::JoinRows { .. }
+        | Op::InputRows { .. }
+        | Op::PlaceRows { .. }
+        | Op::AddRows { .. }
+        | Op::Interpolate { .. }
+        | Op::Fused(_) => Err(Error::internal(format!("the self-test does not compute {op}"))),
     }
 }
 
@@ -112,8 +120,22 @@ fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::GeluErf => 0.5 * x * (1.0 + erf(x / 2.0_f64.sqrt())),
+        Activation::QuickGelu => x / (1.0 + (-1.702 * x).exp()),
         Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
     }
+}
+
+/// Returns the error function, by its series for small arguments.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 4.0 {
+        return x.signum();
+    }
+    let terms = (1..80).scan(x, |term, n| {
+        *term *= -x * x / f64::from(n);
+        Some(*term / f64::from(2 * n + 1))
+    });
+    2.0 / PI.sqrt() * (x + terms.sum::<f64>())
 }
 
 fn route(logits: &[f64], top_k: usize) -> Vec<f64> {
@@ -169,6 +191,11 @@ fn rope(spec: &RopeSpec, x: &DenseMatrix, frequencies: &DenseMatrix) -> DenseMat
                 let (a, b) = match spec.style {
                     RopeStyle::Adjacent => (2 * i, 2 * i + 1),
                     RopeStyle::Halves => (i, i + pairs),
+                    RopeStyle::Quarters => {
+                        let half = pairs / 2;
+                        let first = i / half * pairs + i % half;
+                        (first, first + half)
+                    }
                 };
                 let (sine, cosine) = (position as f64 * frequency).sin_cos();
                 (head[a], head[b]) = (head[a] * cosine - head[b] * sine, head[a] * sine + head[b] * cosine);
@@ -181,7 +208,7 @@ fn rope(spec: &RopeSpec, x: &DenseMatrix, frequencies: &DenseMatrix) -> DenseMat
 fn attention(spec: &AttentionSpec, q: &DenseMatrix, k: &DenseMatrix, v: &DenseMatrix) -> DenseMatrix {
     let dim = spec.head_dim;
     let group = spec.heads / spec.kv_heads;
-    let Scores { scale, softcap, window } = spec.scores;
+    let Scores { scale, softcap, window, .. } = spec.scores;
     let head_of = |row: &[f64], head: usize| row[head * dim..(head + 1) * dim].to_vec();
     let attend = |(position, row): (usize, &[f64])| {
         let attend_head = |head: usize| {

@@ -4,7 +4,7 @@
 //! | first word | content |
 //! |---|---|
 //! | 0 | a [`StepHeader`] |
-//! | [`RECORDS`] | for each token a [`TokenRecord`] and its angles (below) |
+//! | [`RECORDS`] | for each token a [`TokenRecord`], its angles (below), a [`SpanRecord`] and its taps |
 //! | [`Layout::append_ranges_at`] | the [`PositionRange`]s that are appended together |
 //! | [`Layout::query_blocks_at`] | the [`PositionRange`]s whose tokens attend together |
 //! | [`Layout::runs_at`] | with recurrent ops, a [`RunRecord`] for each run, long runs first |
@@ -21,10 +21,11 @@ mod records;
 
 use std::{mem::offset_of, sync::Arc};
 
-use self::records::{CheckpointRecord, ChunkRecord, PositionRange, RunRecord, StepHeader, TokenRecord};
-use super::kernel::StepSizes;
+use self::records::{CheckpointRecord, ChunkRecord, PositionRange, RunRecord, SpanRecord, StepHeader, TokenRecord};
+use super::{kernel::StepSizes, lower::GEMV_ROWS};
 use crate::{
-    backend::{Run, Step},
+    backend::{Run, Step, Taps},
+    graph::RopeAxes,
     kv_cache::{PAGE_POSITIONS, PageGroup, RUN_CHECKPOINTS},
 };
 
@@ -53,12 +54,20 @@ const APPEND_RANGE: usize = 4;
 pub(super) const SPLIT: usize = 256;
 
 /// The layout of the step's buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// Largest number of tokens in a step.
     pub max_tokens: usize,
     /// The tables of frequencies; every token's record has their angles.
-    pub frequencies: Vec<Arc<[f32]>>,
+    pub angles: Vec<AngleTable>,
+    /// Whether tokens have the positions of their span and run.
+    pub has_spans: bool,
+    /// Whether all steps are those of an encoder, whose tokens see only their step.
+    pub encodes: bool,
+    /// The width of the rows that steps give for tokens.
+    pub input_width: usize,
+    /// The number of sets of taps, which every token's record has.
+    pub taps: usize,
     /// Largest number of tokens that attend together.
     pub query_block: usize,
     /// Largest number of positions of a sequence that is not split.
@@ -69,15 +78,36 @@ pub(super) struct Layout {
     pub recurrent: bool,
 }
 
+/// A table of frequencies, and the positions that turn its pairs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AngleTable {
+    pub frequencies: Arc<[f32]>,
+    pub axes: RopeAxes,
+}
+
+/// Words of the taps of a token in a set.
+const TAPS: usize = words_of::<Taps>();
+
 impl Layout {
-    /// Returns the words of a token's record with its angles.
+    /// Returns the words of a token's record with its angles, spans and taps.
     pub fn record_words(&self) -> usize {
-        self.angles_at(self.frequencies.len())
+        self.taps_at(self.taps)
+    }
+
+    /// Returns the first word, in a token's record, of its [`SpanRecord`].
+    pub fn spans_at(&self) -> usize {
+        self.angles_at(self.angles.len())
+    }
+
+    /// Returns the first word, in a token's record, of its taps in a set: four pairs of a row and a
+    /// weight.
+    pub fn taps_at(&self, set: usize) -> usize {
+        self.spans_at() + if self.has_spans { words_of::<SpanRecord>() } else { 0 } + TAPS * set
     }
 
     /// Returns the first word, in a token's record, of the angles of a table.
     pub fn angles_at(&self, table: usize) -> usize {
-        words_of::<TokenRecord>() + self.frequencies[..table].iter().map(|row| 2 * row.len()).sum::<usize>()
+        words_of::<TokenRecord>() + self.angles[..table].iter().map(|table| 2 * table.frequencies.len()).sum::<usize>()
     }
 
     /// Returns the first word of the ranges that are appended.
@@ -146,6 +176,7 @@ impl EncodedStep {
             chunks: encoded.chunks.len(),
             long_chunks,
             single: step.runs.iter().all(|run| run.len == 1),
+            long: layout.encodes || step.tokens.len() > GEMV_ROWS || step.runs.iter().any(|run| !run.spans.is_empty()),
         };
         let header = StepHeader {
             tokens: sizes.tokens as u32,
@@ -187,15 +218,24 @@ impl EncodedStep {
     /// tables start at word `table`.
     fn add_records(&mut self, layout: &Layout, step: &Step<'_>, run: &Run<'_>, token: usize, table: usize) {
         for i in 0..run.len {
+            let row = step.rows.tokens.binary_search(&(token + i));
             let record = TokenRecord {
-                unused: 0,
+                input_row: row.map_or(0, |row| row as u32 + 1),
                 position: (run.start + i) as u32,
                 page_table: table as u32,
                 output_token: step.outputs.get(token + i).map_or(0, |output| *output as u32),
             };
             self.records.extend_from_slice(bytemuck::cast_slice(&[record]));
-            for frequencies in &layout.frequencies {
-                self.records.extend(frequencies.iter().flat_map(|frequency| angle(run.start + i, *frequency)));
+            let positions = run.rotary.get(i).copied().unwrap_or([record.position; 3]);
+            for AngleTable { frequencies, axes } in &layout.angles {
+                let pairs = frequencies.iter().enumerate();
+                self.records.extend(pairs.flat_map(|(pair, frequency)| angle(positions[axes.axis(pair)], *frequency)));
+            }
+            if layout.has_spans {
+                self.records.extend_from_slice(bytemuck::cast_slice(&[span_of(run, i)]));
+            }
+            for (row, weight) in step.taps.iter().flat_map(|taps| taps[token + i]) {
+                self.records.extend([row, weight.to_bits()]);
             }
         }
     }
@@ -280,10 +320,18 @@ impl EncodedStep {
     }
 }
 
+/// Returns the positions of the span of a run's token, and of its run.
+fn span_of(run: &Run<'_>, token: usize) -> SpanRecord {
+    let next = run.spans.partition_point(|span| span.end <= token);
+    let span = run.spans.get(next).filter(|span| span.contains(&token)).cloned().unwrap_or(token..token + 1);
+    let [first, end, run_end] = [span.start, span.end, run.len].map(|token| (run.start + token) as u32);
+    SpanRecord { first, end, run_first: run.start as u32, run_end }
+}
+
 /// Returns the cosine and the sine of `position * frequency`. The angle is computed in f64 up to
 /// the last turn, because positions are large.
-fn angle(position: usize, frequency: f32) -> [u32; 2] {
-    let turns = (position as f64 * f64::from(frequency)) % std::f64::consts::TAU;
+fn angle(position: u32, frequency: f32) -> [u32; 2] {
+    let turns = (f64::from(position) * f64::from(frequency)) % std::f64::consts::TAU;
     let (sine, cosine) = (turns as f32).sin_cos();
     [cosine.to_bits(), sine.to_bits()]
 }
@@ -304,6 +352,7 @@ mod tests {
             "OUTPUTS": StepHeader.outputs,
             "SPLITS": StepHeader.splits,
             "LONG_RUNS": StepHeader.long_runs,
+            "TOKEN_INPUT_ROW": TokenRecord.input_row,
             "TOKEN_POSITION": TokenRecord.position,
             "TOKEN_PAGE_TABLE": TokenRecord.page_table,
             "TOKEN_OF_OUTPUT": TokenRecord.output_token,

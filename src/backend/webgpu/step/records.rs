@@ -22,13 +22,25 @@ pub(super) struct StepHeader {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenRecord {
-    pub unused: u32,
+    /// The number of the token's row among the rows that the step gives, plus 1; 0 without a row.
+    pub input_row: u32,
     /// The token's position in its sequence.
     pub position: u32,
     /// The first word of the sequence's page tables.
     pub page_table: u32,
     /// The token of the output that has this record's number; 0 if there are fewer outputs.
     pub output_token: u32,
+}
+
+/// The positions of a token's span and of its run, in steps of graphs whose tokens see more than
+/// the past.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpanRecord {
+    pub first: u32,
+    pub end: u32,
+    pub run_first: u32,
+    pub run_end: u32,
 }
 
 /// Consecutive positions of a sequence, whose tokens are consecutive in the step.
@@ -98,4 +110,4 @@ macro_rules! plain {
     };
 }
 
-plain!(StepHeader, TokenRecord, PositionRange, RunRecord, CheckpointRecord, ChunkRecord);
+plain!(StepHeader, TokenRecord, SpanRecord, PositionRange, RunRecord, CheckpointRecord, ChunkRecord);

@@ -4,6 +4,7 @@
 mod attention;
 mod case;
 mod experts;
+mod images;
 mod products;
 mod recurrent;
 mod rows;
@@ -20,13 +21,24 @@ pub use self::case::{compare, ragged};
 type Cases = fn() -> Vec<Case>;
 
 /// The table, in parts that the tests below run beside each other.
-const TABLE: [&[Cases]; 9] = [EMBEDDINGS, PRODUCTS, FUSED, ROWS, PLACES, ATTENTION, LONG_ATTENTION, EXPERTS, STATES];
+const TABLE: [&[Cases]; 10] =
+    [EMBEDDINGS, PRODUCTS, FUSED, ROWS, PLACES, IMAGES, ATTENTION, LONG_ATTENTION, EXPERTS, STATES];
 
 const EMBEDDINGS: &[Cases] = &[|| for_dtypes(products::embed)];
 const PRODUCTS: &[Cases] = &[|| for_dtypes(products::matmul)];
 const FUSED: &[Cases] = &[|| for_dtypes(products::fused), products::of_outputs];
 const ROWS: &[Cases] = &[rows::pairwise, rows::activations, rows::soft_cap, rows::rms_norm, rows::add_rms_norm];
 const PLACES: &[Cases] = &[rows::rope, rows::select_outputs, rows::slice];
+const IMAGES: &[Cases] = &[
+    images::clamp,
+    images::concat,
+    images::layer_norm,
+    images::join_rows,
+    images::given_rows,
+    images::interpolate,
+    images::rope,
+    images::attention,
+];
 const ATTENTION: &[Cases] = &[attention::cases, attention::rotated];
 const LONG_ATTENTION: &[Cases] = &[attention::long_cases];
 const EXPERTS: &[Cases] = &[experts::route, || for_dtypes(experts::experts), experts::unusual];
@@ -96,6 +108,11 @@ fn ops_on_rows() {
 #[test]
 fn rotations_and_selections() {
     check(PLACES);
+}
+
+#[test]
+fn rows_and_attention_of_images() {
+    check(IMAGES);
 }
 
 #[test]

@@ -62,7 +62,10 @@ fn away_from_zero_weight(m: &mut Maker, dtype: DType, width: usize) -> ValueId {
 }
 
 pub fn activations() -> Vec<Case> {
-    [Activation::Silu, Activation::Gelu, Activation::Sigmoid].into_iter().flat_map(activation).collect()
+    [Activation::Silu, Activation::Gelu, Activation::GeluErf, Activation::QuickGelu, Activation::Sigmoid]
+        .into_iter()
+        .flat_map(activation)
+        .collect()
 }
 
 fn activation(activation: Activation) -> Vec<Case> {

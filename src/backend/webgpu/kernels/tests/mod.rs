@@ -76,12 +76,14 @@ fn cases() -> Vec<TemplateCase> {
         case::<GatedDeltaPass>(templates),
         case::<GroupKernel>(templates),
         case::<Heads>(templates),
+        case::<LayerNormKernel>(templates),
         case::<MatMulCoop>(templates),
         case::<MatMulFew>(templates),
         case::<MatMulTiled>(templates),
         case::<Route>(templates),
         case::<RowsKernel>(templates),
         case::<ShortConv>(templates),
+        case::<StepRows>(templates),
     ]
 }
 

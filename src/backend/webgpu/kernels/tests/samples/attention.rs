@@ -7,7 +7,8 @@ use crate::{
         kernel::Resource,
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, HeadNorms, NewToken, PagedCache, ScoreParams, StepShape, padded, tests::choices::Choices,
+            CacheShape, F32, HeadNorms, NewToken, PagedCache, ScoreParams, SeenRange, StepShape, padded,
+            tests::choices::Choices,
         },
         lower::fuses,
         step::SPLIT,
@@ -39,7 +40,12 @@ fn scores(choices: &mut Choices) -> graph::Scores {
         scale: 0.1,
         softcap: choices.option("soft_cap", |_| 50.0),
         window: choices.option("window", |_| 100),
+        sees: graph::Sees::Past,
     }
+}
+
+fn range(choices: &mut Choices) -> Option<SeenRange> {
+    choices.option("range", |choices| SeenRange { at: 12, past: choices.flag("past") })
 }
 
 none_missing!(AttentionOutput: F32, Q8);
@@ -70,7 +76,18 @@ impl Sample for AttentionPrefill {
             panic!("an adapter without matrix units has used them")
         };
         let scores = scores(choices).into();
-        Self { threads, block, query_blocks_at: 2000, cache, heads: 4, scores, q: rows(1024), y: rows(1024) }
+        Self {
+            threads,
+            block,
+            query_blocks_at: 2000,
+            cache,
+            heads: 4,
+            scores,
+            range: range(choices),
+            records: records(),
+            q: rows(1024),
+            y: rows(1024),
+        }
     }
 }
 
@@ -96,6 +113,8 @@ impl Sample for AttentionPrefillCoop {
             cache,
             heads: 4,
             scores,
+            range: range(choices),
+            records: records(),
             q: rows(1024),
             y: rows(1024),
         }

@@ -66,11 +66,11 @@ fn row_count(choices: &mut Choices) -> RowCount {
 }
 
 fn function(choices: &mut Choices) -> Function {
-    Function(choices.of("function", &all!(Activation: Silu, Gelu, Sigmoid)))
+    Function(choices.of("function", &all!(Activation: Silu, Gelu, GeluErf, QuickGelu, Sigmoid)))
 }
 
 fn rotation(choices: &mut Choices, head_dim: usize) -> Rotation {
-    let style = choices.of("rotation style", &all!(RotationStyle: Adjacent, Halves));
+    let style = choices.of("rotation style", &all!(RotationStyle: Adjacent, Halves, Quarters));
     let pairs = head_dim / choices.of("rotated share of a head", &[2, 4]);
     Rotation { style, pairs, angles_at: 4 }
 }

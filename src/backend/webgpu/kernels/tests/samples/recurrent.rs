@@ -12,9 +12,7 @@ use crate::backend::webgpu::{
 };
 
 fn runs() -> RunTable {
-    let (frequencies, groups) = (vec![], vec![]);
-    let layout =
-        Layout { max_tokens: 64, frequencies, query_block: 32, unsplit_positions: 1024, groups, recurrent: true };
+    let layout = Layout { max_tokens: 64, recurrent: true, ..Layout::default() };
     RunTable::from(&layout)
 }
 

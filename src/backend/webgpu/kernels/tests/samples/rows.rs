@@ -6,18 +6,18 @@ use crate::{
     backend::webgpu::{
         kernel::Resource,
         kernels::{
-            ElementKernel, ElementOp, F16Output, Heads, IdRange, InputName, Norm, Operator, RowInput, RowSource,
-            RowsKernel, SecondOperand, Strided, tests::choices::Choices,
+            ElementKernel, ElementOp, F16Output, F32, Heads, IdRange, InputName, LayerNormKernel, Norm, Operator,
+            RowInput, RowSource, RowsKernel, SecondOperand, StepRowSource, StepRows, Strided, tests::choices::Choices,
         },
     },
 };
 
-none_missing!(ElementOp: Copy, Binary, Activate, SoftCap, Slice);
+none_missing!(ElementOp: Copy, Binary, Activate, SoftCap, Clamp, Shift, Slice);
 none_missing!(SecondOperand: Rows, Row, Number);
 
 impl Sample for ElementKernel {
     fn sample(choices: &mut Choices) -> Self {
-        let op = match choices.of("op", &[0, 1, 2, 3, 4]) {
+        let op = match choices.of("op", &[0, 1, 2, 3, 4, 5, 6]) {
             0 => ElementOp::Copy,
             1 => ElementOp::Binary {
                 operator: choices.of("operator", &all!(Operator: Add, Mul, Div)),
@@ -29,6 +29,8 @@ impl Sample for ElementKernel {
             },
             2 => ElementOp::Activate { function: function(choices) },
             3 => ElementOp::SoftCap { cap: 30.0.into() },
+            4 => ElementOp::Clamp { lower: Resource::Temp(2), upper: Resource::Temp(3) },
+            5 => ElementOp::Shift { to: 32 },
             _ => ElementOp::Slice { first: 16, len: 16, every: 48 },
         };
         let a = choices.option("a", |_| rows(128));
@@ -50,6 +52,37 @@ impl Sample for Heads {
         let x = choices.option("x", |_| rows(256));
         let subgroup = traits.subgroup;
         Self { workgroup: 128, subgroup, head_dim, x, y: rows(256), norm, rotation, records: records() }
+    }
+}
+
+none_missing!(StepRowSource: Given, Placed, Added, Joined, Interpolated);
+
+impl Sample for StepRows {
+    fn sample(choices: &mut Choices) -> Self {
+        let source = match choices.of("source", &[0, 1, 2, 3, 4]) {
+            0 => StepRowSource::Given { given_width: 80 },
+            1 => StepRowSource::Placed { first: 0, given_width: 160 },
+            2 => StepRowSource::Added { first: 80, given_width: 160 },
+            3 => StepRowSource::Joined { part: 20 },
+            _ => StepRowSource::Interpolated { taps_at: 40, table: Resource::Temp(3) },
+        };
+        let x = match source {
+            StepRowSource::Given { .. } | StepRowSource::Interpolated { .. } => None,
+            StepRowSource::Placed { .. } | StepRowSource::Added { .. } => choices.option("x", |_| rows(128)),
+            // The operand has other rows than the result.
+            StepRowSource::Joined { .. } => Some(rows(64)),
+        };
+        Self { workgroup: 64, width: 80, source, x, y: rows(128), records: records() }
+    }
+}
+
+impl Sample for LayerNormKernel {
+    fn sample(choices: &mut Choices) -> Self {
+        let subgroup = adapter(choices).subgroup;
+        let x = choices.option("x", |_| rows(128));
+        let (weight, bias) = (Resource::Temp(1), Resource::Temp(2));
+        let (eps, reciprocal) = (F32(1e-6), F32(1.0 / 80.0));
+        Self { workgroup: 128, subgroup, width: 80, eps, reciprocal, x, y: rows(128), weight, bias }
     }
 }
 
