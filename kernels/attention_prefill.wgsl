@@ -15,7 +15,7 @@
 //   cache: PagedCache - the layer's cache
 //   heads: u32 - number of query heads
 //   scores: ScoreParams - the operations on scores
-//   range: SeenRange? - the positions that a token sees; none for its own and all before it
+//   seen_range: SeenRange? - the positions that a token sees; none for its own and all before it
 //   records: Records - the tokens' records
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
@@ -40,7 +40,7 @@ const LOWEST = -1e30;
 {% if scores.soft_cap %}
 {{ soft_cap(scores.soft_cap, "vec4<f32>") }}
 {% endif %}
-{{ seen(scores.window, range, records) }}
+{{ seen(scores.window, seen_range, records) }}
 {% if cache.format == "f32" %}
 // Returns four consecutive elements of the page, from element `at` on.
 fn four(page: u32, at: u32) -> vec4<f32> {
@@ -121,7 +121,7 @@ fn main(
     {% for r in range(rows) %}
     let row{{r}} = {{r * groups}}u + group;
     let query{{r}} = (first_token + min(row{{r}}, tokens - 1u)) * {{q.stride}}u + head * {{cache.head_dim}}u;
-    {% if range %}
+    {% if seen_range %}
     let last{{r}} = min(row{{r}}, tokens - 1u);
     let bounds{{r}} = bounds_of(first_token + last{{r}}, first_position + last{{r}});
     {% endif %}
@@ -135,8 +135,8 @@ fn main(
     let d{{j}} = min(column + {{16 * j}}u, {{quads - 1}}u) * 4u;
     {% endfor %}
 
-    let end = {{ block_end(range) }};
-    for (var start = {{ sight(scores.window, range, 64) }}; start < end; start += 64u) {
+    let end = {{ block_end(seen_range) }};
+    for (var start = {{ sight(scores.window, seen_range, 64) }}; start < end; start += 64u) {
         let page = step[pages + start / 64u * {{cache.tables}}u];
         {% for r in range(rows) %}
         var score{{r}} = vec4(0.0);
@@ -164,9 +164,9 @@ fn main(
         score{{r}} *= {{scores.log2_scale}};
         {% endif %}
         {% endfor %}
-        {{ "" if scores.window or range else "if start + 63u > first_position " }}{
+        {{ "" if scores.window or seen_range else "if start + 63u > first_position " }}{
             {% for r in range(rows) %}
-            {% set limit = "bounds" ~ r if range else "first_position + row" ~ r %}
+            {% set limit = "bounds" ~ r if seen_range else "first_position + row" ~ r %}
             score{{r}} = seen(start + 4u * column, {{limit}}, score{{r}});
             {% endfor %}
         }

@@ -15,7 +15,7 @@
 //   cache: PagedCache - the layer's cache, of f16
 //   heads: u32 - number of query heads
 //   scores: ScoreParams - the operations on scores
-//   range: SeenRange? - the positions that a token sees; none for its own and all before it
+//   seen_range: SeenRange? - the positions that a token sees; none for its own and all before it
 //   records: Records - the tokens' records
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
@@ -62,7 +62,7 @@ var<workgroup> sums: array<vec4<f32>, {{block * (tile_quads + 2)}}>;
 // The weight of each position for each token.
 var<workgroup> weights: array<vec4<f16>, {{block * (tile_quads + 2)}}>;
 
-{{ seen(scores.window, range, records) }}
+{{ seen(scores.window, seen_range, records) }}
 
 @compute @workgroup_size({{threads}})
 fn main(
@@ -73,8 +73,8 @@ fn main(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     {{ block_range(query_blocks_at, cache.table) }}
-    let end = {{ block_end(range) }};
-    let sight = {{ sight(scores.window, range, tile) }};
+    let end = {{ block_end(seen_range) }};
+    let sight = {{ sight(scores.window, seen_range, tile) }};
     let last_start = (end - 1u) / {{tile}}u * {{tile}}u;
     let head = id.y;
     let keys = head / {{heads // cache.kv_heads}}u * {{16 * cache.head_dim}}u;
@@ -83,7 +83,7 @@ fn main(
     let share = lane % {{sharers}}u;
     let strip = subgroup * 16u * TILE_PITCH;
     let mine = token * TILE_PITCH + share;
-    {% if range %}
+    {% if seen_range %}
     let last = min(token, tokens - 1u);
     let bounds = bounds_of(first_token + last, first_position + last);
     {% endif %}
@@ -151,9 +151,9 @@ fn main(
         var score{{i}} = SCALE * sums[mine + {{i * sharers}}u];
         {% endif %}
         {% endfor %}
-        {{ "" if scores.window or range else "if start + " ~ (tile - 1) ~ "u > first_position " }}{
+        {{ "" if scores.window or seen_range else "if start + " ~ (tile - 1) ~ "u > first_position " }}{
             {% for i in range(shares) %}
-            {% set limit = "bounds" if range else "first_position + token" %}
+            {% set limit = "bounds" if seen_range else "first_position + token" %}
             score{{i}} = seen(start + ({{i * sharers}}u + share) * 4u, {{limit}}, score{{i}});
             {% endfor %}
         }

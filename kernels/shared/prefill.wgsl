@@ -1,22 +1,22 @@
 // Declares what the two kernels of attention of more than 16 tokens have in common.
 //
 // Macros:
-//   seen(window, range, records) - without a range, declares `seen(position, last, scores)`, which
-//     masks the scores of four positions for a token at position `last`: the scores of later
+//   seen(window, seen_range, records) - without a range, declares `seen(position, last, scores)`,
+//     which masks the scores of four positions for a token at position `last`: the scores of later
 //     positions, and of positions before the last `window` ones, become LOWEST. With a range,
 //     declares `bounds_of(token, position)`, the first position that a token sees and the end, and
 //     `seen(position, bounds, scores)`, which masks the scores of positions outside
 //   block_range(query_blocks_at, table) - binds the block's `first_token`, number of `tokens`,
 //     `first_position` and page table `pages`; the `PositionRange`s of the blocks start at word
 //     `query_blocks_at`
-//   sight(window, range, tile) - the first position that the block's first token sees, rounded down
-//     to a multiple of `tile`
-//   block_end(range) - the end of the positions that the block's last token sees
-{% macro seen(window, range, records) %}
-{% if range %}
+//   sight(window, seen_range, tile) - the first position that the block's first token sees, rounded
+//     down to a multiple of `tile`
+//   block_end(seen_range) - the end of the positions that the block's last token sees
+{% macro seen(window, seen_range, records) %}
+{% if seen_range %}
 fn bounds_of(token: u32, position: u32) -> vec2<u32> {
-    let at = {{records.at + range.at}}u + token * {{records.words}}u;
-    {% if range.past %}
+    let at = {{records.at + seen_range.at}}u + token * {{records.words}}u;
+    {% if seen_range.past %}
     {% set first = "max(position + 1u, " ~ window ~ "u) - " ~ window ~ "u" if window else "0u" %}
     return vec2({{first}}, max(position + 1u, step[at + 1u]));
     {% else %}
@@ -49,13 +49,13 @@ fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
     let pages = step[at + RANGE_PAGES] + {{table}}u;
 {% endmacro %}
 
-{% macro block_end(range) %}
-{%- if range %}bounds_of(first_token + tokens - 1u, first_position + tokens - 1u).y
+{% macro block_end(seen_range) %}
+{%- if seen_range %}bounds_of(first_token + tokens - 1u, first_position + tokens - 1u).y
 {%- else %}first_position + tokens
 {%- endif %}
 {%- endmacro %}
 
-{% macro sight(window, range, tile) %}
-{%- if range %}bounds_of(first_token, first_position).x / {{tile}}u * {{tile}}u
+{% macro sight(window, seen_range, tile) %}
+{%- if seen_range %}bounds_of(first_token, first_position).x / {{tile}}u * {{tile}}u
 {%- elif window %}(max(first_position + 1u, {{window}}u) - {{window}}u) / {{tile}}u * {{tile}}u{% else %}0u{% endif %}
 {%- endmacro %}

@@ -168,7 +168,7 @@ pub struct AttentionPrefill {
     /// The operations on scores.
     pub scores: ScoreParams,
     /// The positions that a token sees; `None` for its own and all before it.
-    pub range: Option<SeenRange>,
+    pub seen_range: Option<SeenRange>,
     /// The tokens' records.
     pub records: Records,
     /// The queries, `[tokens, heads, head_dim]`.
@@ -210,7 +210,7 @@ pub struct AttentionPrefillCoop {
     /// The operations on scores.
     pub scores: ScoreParams,
     /// The positions that a token sees; `None` for its own and all before it.
-    pub range: Option<SeenRange>,
+    pub seen_range: Option<SeenRange>,
     /// The tokens' records.
     pub records: Records,
     /// The queries, `[tokens, heads, head_dim]`.

@@ -193,12 +193,22 @@ impl GpuLowering<'_> {
         let spec = layer.spec;
         let (cache, heads, scores) = (self.paged_cache(spec), spec.heads, spec.scores.into());
         let (query_blocks_at, y) = (self.layout.query_blocks_at(), strided(&layer.output.place));
-        let (range, records) = (self.seen_range(spec), self.records());
+        let (seen_range, records) = (self.seen_range(spec), self.records());
         let groups = [Workgroups::QueryBlocks, Workgroups::Fixed(spec.heads), Workgroups::Fixed(1)];
         match tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type) {
             PrefillShape::Plain { threads, block } => {
-                let prefill =
-                    AttentionPrefill { threads, block, query_blocks_at, cache, heads, scores, range, records, q, y };
+                let prefill = AttentionPrefill {
+                    threads,
+                    block,
+                    query_blocks_at,
+                    cache,
+                    heads,
+                    scores,
+                    seen_range,
+                    records,
+                    q,
+                    y,
+                };
                 Kernel::new(prefill, groups)
             }
             PrefillShape::Coop { block, tile, subgroup_size } => {
@@ -210,7 +220,7 @@ impl GpuLowering<'_> {
                     cache,
                     heads,
                     scores,
-                    range,
+                    seen_range,
                     records,
                     q,
                     y,

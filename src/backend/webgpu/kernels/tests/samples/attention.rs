@@ -44,7 +44,7 @@ fn scores(choices: &mut Choices) -> graph::Scores {
     }
 }
 
-fn range(choices: &mut Choices) -> Option<SeenRange> {
+fn seen_range(choices: &mut Choices) -> Option<SeenRange> {
     choices.option("range", |choices| SeenRange { at: 12, past: choices.flag("past") })
 }
 
@@ -83,7 +83,7 @@ impl Sample for AttentionPrefill {
             cache,
             heads: 4,
             scores,
-            range: range(choices),
+            seen_range: seen_range(choices),
             records: records(),
             q: rows(1024),
             y: rows(1024),
@@ -113,7 +113,7 @@ impl Sample for AttentionPrefillCoop {
             cache,
             heads: 4,
             scores,
-            range: range(choices),
+            seen_range: seen_range(choices),
             records: records(),
             q: rows(1024),
             y: rows(1024),
