@@ -92,6 +92,7 @@ pub mod grammar;
 mod graph;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+pub mod image;
 #[doc(hidden)]
 pub mod internals;
 mod kv_cache;
@@ -117,6 +118,7 @@ pub use generate::{
     Completion, Decoder, GenerateOptions, GenerateRequest, GeneratedToken, GeneratedTokens, Generation, LogitsFor,
     Prefill, Prompt, StopHandle, StopReason, Summary,
 };
+pub use image::Image;
 pub use kv_cache::{CacheType, SequenceId};
 pub use models::Config;
 #[cfg(feature = "chat")]
