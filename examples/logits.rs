@@ -8,19 +8,27 @@ mod model;
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use common::Failure;
+use common::{Args, Failure};
+use inkstone::{Image, image::Alpha, internals::image::Convention};
 
 const USAGE: &str = "
 Usage: logits --model FILE --ids 1,2,3 [--out FILE] [--greedy N] [OPTIONS]
+       logits --model FILE --mmproj FILE --image FILES --prompt TEXT [--out FILE] [--greedy N] [OPTIONS]
 
-Computes the logits after some token ids. Without --out and --greedy, prints the ten largest.
+Computes the logits after some token ids, or after a prompt with images. Without --out and --greedy, prints the ten
+largest.
 
   --model FILE       a GGUF file, or a directory of safetensors
   --ids LIST         the ids, separated by commas
+  --mmproj FILE      the file of the vision encoder
+  --image FILES      the images, separated by commas
+  --prompt TEXT      the prompt, with <__media__> in the place of each image
+  --resize WAY       stretch: images as in transformers; letterbox: as in llama.cpp (stretch)
+  --embeddings FILE  writes the rows of all images to FILE, as little-endian f32
   --out FILE         writes the logits after the last id to FILE, as little-endian f32
   --greedy N         prints N ids of the greedy continuation on one line, including end-of-generation tokens
   --chunk N          maximum number of ids per step (256)
@@ -30,7 +38,8 @@ fn main() -> ExitCode {
     let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this help"].join("\n");
     common::run(&usage, |mut args| {
         let path: PathBuf = args.required("--model")?;
-        let ids = parse_ids(&args.required::<String>("--ids")?)?;
+        let input = Input::parse(&mut args)?;
+        let embeddings: Option<PathBuf> = args.value("--embeddings")?;
         let out: Option<PathBuf> = args.value("--out")?;
         let greedy: Option<usize> = args.value("--greedy")?;
         let mut builder = model::builder(&mut args)?.recompute(args.flag("--recompute"));
@@ -38,11 +47,21 @@ fn main() -> ExitCode {
             builder = builder.prefill_chunk(chunk);
         }
         args.finish()?;
+        if let Input::Images { mmproj, convention, .. } = &input {
+            builder = builder.vision(mmproj).vision_convention(*convention);
+        }
         let mut runner = builder.from_path(path)?;
-        let mut logits = runner.predict_logits(&ids)?;
+        let mut logits = match &input {
+            Input::Ids(ids) => runner.predict_logits(ids)?,
+            Input::Images { prompt, images, .. } => {
+                if let Some(embeddings) = &embeddings {
+                    write_floats(embeddings, &runner.image_embeddings(images)?)?;
+                }
+                runner.prefill_images(prompt, images)?.to_vec()
+            }
+        };
         if let Some(out) = &out {
-            let bytes: Vec<u8> = logits.iter().flat_map(|logit| logit.to_le_bytes()).collect();
-            fs::write(out, bytes).map_err(|e| format!("{}: {e}", out.display()))?;
+            write_floats(out, &logits)?;
         }
         if let Some(n) = greedy {
             let mut continuation: Vec<String> = vec![];
@@ -60,6 +79,36 @@ fn main() -> ExitCode {
         }
         Ok(())
     })
+}
+
+/// The tokens whose logits are computed.
+enum Input {
+    Ids(Vec<u32>),
+    Images { mmproj: PathBuf, convention: Convention, prompt: String, images: Vec<Image> },
+}
+
+impl Input {
+    fn parse(args: &mut Args) -> Result<Self, Failure> {
+        let Some(mmproj) = args.value("--mmproj")? else {
+            return Ok(Self::Ids(parse_ids(&args.required::<String>("--ids")?)?));
+        };
+        let convention = match args.value::<String>("--resize")?.as_deref() {
+            None | Some("stretch") => Convention::Transformers,
+            Some("letterbox") => Convention::LlamaCpp,
+            Some(other) => return Err(format!("--resize: `{other}` is neither stretch nor letterbox").into()),
+        };
+        // As transformers and llama.cpp do.
+        let alpha = Alpha::Drop;
+        let paths: String = args.required("--image")?;
+        let images = paths.split(',').map(|path| Image::options().alpha(alpha).open(path));
+        let prompt = args.required("--prompt")?;
+        Ok(Self::Images { mmproj, convention, prompt, images: images.collect::<inkstone::Result<_>>()? })
+    }
+}
+
+fn write_floats(path: &Path, floats: &[f32]) -> Result<(), Failure> {
+    let bytes: Vec<u8> = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
+    fs::write(path, bytes).map_err(|e| format!("{}: {e}", path.display()).into())
 }
 
 fn parse_ids(list: &str) -> Result<Vec<u32>, Failure> {

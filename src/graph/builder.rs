@@ -177,8 +177,8 @@ impl Builder {
         self.push(Op::AddRows { first }, &[x])
     }
 
-    /// Returns the weighted sum of rows of `table` that set number `taps` of the step names for each
-    /// token.
+    /// Returns the weighted sum of rows of `table` that set number `taps` of the step names for
+    /// each token.
     pub fn interpolate(&mut self, table: ValueId, taps: usize) -> ValueId {
         self.push(Op::Interpolate { taps }, &[table])
     }

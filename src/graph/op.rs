@@ -98,7 +98,8 @@ pub enum Op {
         /// The number of rows that are joined.
         count: usize,
     },
-    /// `() -> [Tokens, width]`: the rows that the step gives for tokens, and 0 for all other tokens.
+    /// `() -> [Tokens, width]`: the rows that the step gives for tokens, and 0 for all other
+    /// tokens.
     InputRows {
         /// The number of elements in a row.
         width: usize,
@@ -115,8 +116,8 @@ pub enum Op {
         /// The first of these elements.
         first: usize,
     },
-    /// `(table [rows, n]) -> [Tokens, n]`: the weighted sum of rows of the table that the step names
-    /// for each token.
+    /// `(table [rows, n]) -> [Tokens, n]`: the weighted sum of rows of the table that the step
+    /// names for each token.
     Interpolate {
         /// The number of the step's set of [`Taps`](crate::backend::Taps).
         taps: usize,

@@ -109,8 +109,8 @@ impl Config {
         })
     }
 
-    /// Sets the positions that turn the pairs of all rotated heads, if the model takes images. `axes`
-    /// gets the number of pairs that each position turns.
+    /// Sets the positions that turn the pairs of all rotated heads, if the model takes images.
+    /// `axes` gets the number of pairs that each position turns.
     pub(super) fn set_axes(&mut self, keys: &Keys, axes: fn([u16; 3]) -> RopeAxes) -> Result<()> {
         for rope in self.layers.iter_mut().filter_map(|layer| layer.rope.as_mut()) {
             if let (Some(sections), Some(_)) = (RopeConfig::read_sections(keys, rope.dim)?, keys.images) {

@@ -254,8 +254,8 @@ impl<'a> ModelBuilder<'a> {
         Ok(if self.images.is_some() { self.ops.place_rows(x, 0) } else { x })
     }
 
-    /// Returns the residual stream `x` after layer `index` of width `hidden`. To the first layers the
-    /// rows of images add their further parts ([Meng et al.
+    /// Returns the residual stream `x` after layer `index` of width `hidden`. To the first layers
+    /// the rows of images add their further parts ([Meng et al.
     /// 2024](https://arxiv.org/abs/2406.04334)).
     pub fn add_deepstack(&mut self, x: ValueId, hidden: usize, index: usize) -> ValueId {
         let parts = self.images.map_or(1, |images| images.row_width / hidden);

@@ -1,8 +1,8 @@
 //! Qwen3.5, dense ([Qwen Team 2026](https://qwen.ai/blog?id=qwen3.5)). Three of four layers are
 //! gated DeltaNets ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)) with a state of fixed
 //! size. Every fourth layer is attention with a gate on its result ([Qiu et al.
-//! 2025](https://arxiv.org/abs/2505.06708)) and heads that are normed and partly rotated. An image's
-//! rows have a rotary position for the row and the column, which DeltaNets do not see.
+//! 2025](https://arxiv.org/abs/2505.06708)) and heads that are normed and partly rotated. An
+//! image's rows have a rotary position for the row and the column, which DeltaNets do not see.
 
 use super::{
     Checkpoint, Config, LayerConfig, Model,

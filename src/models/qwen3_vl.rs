@@ -1,6 +1,6 @@
 //! The text model of Qwen3-VL ([Qwen Team 2025](https://arxiv.org/abs/2511.21631)), dense and with
-//! experts: Qwen3 with rotary embedding whose pairs turn by an image's position, rows and columns in
-//! turn, and with further rows of the encoder added to the first layers.
+//! experts: Qwen3 with rotary embedding whose pairs turn by an image's position, rows and columns
+//! in turn, and with further rows of the encoder added to the first layers.
 
 use super::{Config, Model, keys::Keys, model_builder::ModelBuilder, qwen3::BLOCK, vision::DEEPSTACK};
 use crate::{Result, graph::RopeAxes};

@@ -1,6 +1,10 @@
 //! The settings for loading a model, their defaults and ranges.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{MemoryPlan, Runner};
 use crate::{
@@ -8,6 +12,7 @@ use crate::{
     backend::{Backend, Device, ProgressCallback},
     generate::Limits,
     gguf::Gguf,
+    image::size::Convention,
     kv_cache::CacheType,
     models::{self, Config},
 };
@@ -47,6 +52,8 @@ pub struct RunnerBuilder {
     #[cfg(feature = "chat")]
     pub(super) chat_template: Option<Arc<str>>,
     pub(super) on_progress: Option<OnProgress>,
+    pub(super) vision: Option<PathBuf>,
+    pub(super) convention: Convention,
 }
 
 /// The callback of [`RunnerBuilder::on_progress`].
@@ -173,6 +180,21 @@ impl RunnerBuilder {
         self
     }
 
+    /// Sets the file of the model's vision encoder, `mmproj-*.gguf`, so that prompts can have
+    /// images. Default: none.
+    pub fn vision(mut self, path: impl Into<PathBuf>) -> Self {
+        self.vision = Some(path.into());
+        self
+    }
+
+    /// Sets the implementation that is followed where transformers and llama.cpp compute images
+    /// differently. Default: transformers. Meant for comparisons with llama.cpp.
+    #[doc(hidden)]
+    pub fn vision_convention(mut self, convention: Convention) -> Self {
+        self.convention = convention;
+        self
+    }
+
     /// Sets whether every step computes the whole sequence again, without the cache. The results
     /// are the same except for rounding. It is slow, and meant for tests of the cache.
     #[doc(hidden)]
@@ -247,13 +269,20 @@ impl RunnerBuilder {
     }
 
     /// Returns the sizes that the executable is compiled for.
-    pub(super) fn limits_for(&self, config: &Config, context_length: usize, backend: &dyn Backend) -> Result<Limits> {
+    /// `whole` is the number of tokens that a step must be able to compute.
+    pub(super) fn limits_for(
+        &self,
+        config: &Config,
+        context_length: usize,
+        whole: usize,
+        backend: &dyn Backend,
+    ) -> Result<Limits> {
         let chunk = self.prefill_chunk.unwrap_or_else(|| backend.prefill_chunk());
         if !(1..=MAX_CHUNK).contains(&chunk) {
             let what = format!("is {chunk}, but must be from 1 to {MAX_CHUNK}");
             return Err(Error::argument("prefill_chunk", what));
         }
-        let max_tokens = chunk.min(context_length);
+        let max_tokens = chunk.max(whole).min(context_length);
         Ok(Limits { vocab_size: config.vocab_size, max_tokens, max_outputs: max_tokens.min(MAX_OUTPUTS) })
     }
 }

@@ -19,9 +19,15 @@ impl Runner {
     /// the vocabulary; [`Error::ContextFull`](crate::Error::ContextFull) if the context has no room
     /// for them.
     pub fn generate_ids(&mut self, ids: &[u32], n: usize, mut on_token: impl FnMut(u32) -> bool) -> Result<Vec<u32>> {
+        self.decoder.prefill(self.sequence, ids, |_, _| true)?;
+        self.continue_ids(n, &mut on_token)
+    }
+
+    /// Returns up to `n` ids that continue the sequence after a prefill, as
+    /// [`generate_ids`](Self::generate_ids) does.
+    pub(super) fn continue_ids(&mut self, n: usize, on_token: &mut dyn FnMut(u32) -> bool) -> Result<Vec<u32>> {
         let mut sampler = Sampler::new(&SamplerOptions::greedy(), self.config.vocab_size)?;
         let mut generated = vec![];
-        self.decoder.prefill(self.sequence, ids, |_, _| true)?;
         let mut id = sampler.sample(self.decoder.logits_mut())?;
         while generated.len() < n {
             if self.tokenizer.is_end_of_generation(id) {

@@ -1,9 +1,9 @@
 //! The object-safe trait of language models.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
-use super::Runner;
-use crate::{Error, Result};
+use super::{Runner, vision::MARKER};
+use crate::{Image, Result, tokenizer::Tokenizer};
 
 /// A language model of any family, for programs that choose a model at run time.
 ///
@@ -43,12 +43,14 @@ pub trait LmRunner: Send {
     fn supports_multimodal(&self) -> bool;
 
     /// Returns up to `n_new` ids that continue a prompt about an image, each the most probable one.
+    /// The image stands in the place of `<__media__>` in the prompt, or before it.
     /// `rgb` is `[height, width, 3]` bytes, row by row from the top. `tokenizer` is the path of a
     /// Hugging Face `tokenizer.json` that replaces the model's tokenizer. `on_token` is called as
     /// by [`generate`](Self::generate).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the model does not accept images; otherwise as
+    /// [`Error::Unsupported`] if the model was loaded without vision, [`Error::Image`] for an image
+    /// that it does not take; otherwise as
     /// [`generate`](Self::generate).
     #[expect(clippy::too_many_arguments, reason = "the image takes three")]
     fn generate_multimodal(
@@ -81,22 +83,35 @@ impl LmRunner for Runner {
     }
 
     fn supports_multimodal(&self) -> bool {
-        false
+        self.vision().is_ok()
     }
 
     fn generate_multimodal(
         &mut self,
-        _prompt: &str,
-        _rgb: &[u8],
-        _width: usize,
-        _height: usize,
-        _tokenizer: Option<&Path>,
-        _n_new: usize,
-        _on_token: &mut dyn FnMut(u32) -> bool,
+        prompt: &str,
+        rgb: &[u8],
+        width: usize,
+        height: usize,
+        tokenizer: Option<&Path>,
+        n_new: usize,
+        on_token: &mut dyn FnMut(u32) -> bool,
     ) -> Result<Vec<u32>> {
-        let family = &self.config().architecture;
-        Err(Error::Unsupported(format!(
-            "the {family} model does not accept images: load a model with vision, or call `generate`"
-        )))
+        let image = Image::from_rgb(rgb, width, height)?;
+        let tokenizer = tokenizer.map(open_tokenizer).transpose()?;
+        // Without a place for the image, it comes first.
+        let has_place = prompt.contains(MARKER);
+        let prompt = if has_place { Cow::Borrowed(prompt) } else { Cow::Owned(format!("{MARKER}{prompt}")) };
+        self.generate_with_images(&prompt, &[image], tokenizer.as_ref(), n_new, on_token)
     }
+}
+
+#[cfg(feature = "tokenizers")]
+fn open_tokenizer(path: &Path) -> Result<Tokenizer> {
+    Tokenizer::from_file(path)
+}
+
+#[cfg(not(feature = "tokenizers"))]
+fn open_tokenizer(path: &Path) -> Result<Tokenizer> {
+    let what = format!("`{}` cannot be read without the feature `tokenizers`", path.display());
+    Err(crate::Error::Unsupported(what))
 }

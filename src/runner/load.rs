@@ -4,7 +4,10 @@
 
 use std::{path::Path, sync::Arc, thread};
 
-use super::{MemoryPlan, Runner, RunnerBuilder};
+use super::{
+    MemoryPlan, Runner, RunnerBuilder,
+    vision::{Vision, largest_whole_image},
+};
 #[cfg(feature = "chat")]
 use crate::chat::ChatTemplate;
 use crate::{
@@ -14,7 +17,10 @@ use crate::{
     gguf::Gguf,
     graph::Graph,
     kv_cache::{CacheLayout, KvCache},
-    models::{Config, Model},
+    models::{
+        Config, Model,
+        vision::{ImageInputs, VisionModel},
+    },
     optimize::{Target, optimize},
     tokenizer::Tokenizer,
     weights::Weights,
@@ -71,6 +77,7 @@ pub(super) struct PreparedModel {
     graph: Graph,
     layout: CacheLayout,
     limits: Limits,
+    vision: Option<VisionModel>,
     pub(super) memory: MemoryPlan,
 }
 
@@ -95,9 +102,14 @@ impl RunnerBuilder {
 
     pub(super) fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<PreparedModel> {
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
-        let Model { config, graph } = Model::for_positions(&gguf, &weights, self.positions(), None)?;
+        let vision = self.vision.as_ref().map(|path| self.open_vision(path)).transpose()?;
+        let images = vision
+            .as_ref()
+            .map(|vision| ImageInputs { row_width: vision.config.row_width, convention: self.convention });
+        let Model { config, graph } = Model::for_positions(&gguf, &weights, self.positions(), images)?;
         let context_length = self.context_length_for(&config)?;
-        let limits = self.limits_for(&config, context_length, &*backend)?;
+        let whole = vision.as_ref().map_or(0, |vision| largest_whole_image(&config, &vision.config));
+        let limits = self.limits_for(&config, context_length, whole, &*backend)?;
         let graph = optimize(
             &graph,
             &Target {
@@ -108,7 +120,13 @@ impl RunnerBuilder {
         .graph;
         let layout = CacheLayout::new(&graph, self.cache_type)?;
         let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
-        Ok(PreparedModel { gguf, weights, config, backend, graph, layout, limits, memory })
+        Ok(PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, memory })
+    }
+
+    fn open_vision(&self, path: &Path) -> Result<VisionModel> {
+        let gguf = Gguf::open(path)?;
+        let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
+        VisionModel::from_gguf(&gguf, &weights, self.convention)
     }
 
     pub(super) fn load(&self, gguf: Gguf) -> Result<Runner> {
@@ -119,7 +137,7 @@ impl RunnerBuilder {
         // Parsed before the weights are loaded, so that an error in it is reported at once.
         #[cfg(feature = "chat")]
         let custom = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
-        let PreparedModel { gguf, weights, config, backend, graph, layout, limits, memory } =
+        let PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, memory } =
             self.prepare(gguf, backend)?;
         let cache = KvCache::new(&layout, memory.context_length);
         let cache = match memory.cache_limits(self.memory_limit)? {
@@ -146,6 +164,7 @@ impl RunnerBuilder {
             }),
         };
         let executable = executable?;
+        let vision = vision.map(|model| Vision::new(model, &config, memory.context_length, &*backend)).transpose()?;
         progress.finish()?;
         let mut decoder = Decoder::new(executable, cache, limits)
             .with_recompute(self.recompute)
@@ -158,6 +177,7 @@ impl RunnerBuilder {
             tokenizer,
             #[cfg(feature = "chat")]
             template,
+            vision: vision.map(Arc::new),
             decoder,
             sequence,
             #[cfg(feature = "constrained")]

@@ -18,10 +18,11 @@ mod text;
 mod tool_choice;
 #[cfg(feature = "constrained")]
 mod typed;
+mod vision;
 
-use std::fmt;
 #[cfg(feature = "constrained")]
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use std::{fmt, sync::Arc};
 
 #[cfg(feature = "chat")]
 pub use self::answer::{Answer, AnswerEvents};
@@ -29,6 +30,7 @@ pub use self::answer::{Answer, AnswerEvents};
 pub use self::asynchronous::{AnswerEventStream, AnswerStream};
 #[cfg(feature = "async")]
 pub use self::asynchronous::{AsyncRunner, GenerationStream, Reply};
+use self::vision::Vision;
 pub use self::{builder::RunnerBuilder, lm::LmRunner, memory::MemoryPlan};
 #[cfg(feature = "constrained")]
 use crate::grammar::Grammars;
@@ -59,6 +61,8 @@ pub struct Runner {
     /// template can still generate from plain prompts.
     #[cfg(feature = "chat")]
     template: Result<ChatTemplate, String>,
+    /// The encoder of images, if the model was loaded with one.
+    vision: Option<Arc<Vision>>,
     decoder: Decoder,
     sequence: SequenceId,
     /// Built on first use, and shared by all clones.
@@ -81,6 +85,7 @@ impl Clone for Runner {
             tokenizer: tokenizer.clone(),
             #[cfg(feature = "chat")]
             template: self.template.clone(),
+            vision: self.vision.clone(),
             decoder,
             sequence,
             #[cfg(feature = "constrained")]

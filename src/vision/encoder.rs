@@ -57,8 +57,8 @@ impl VisionEncoder {
     /// pictures. Returns `None` if it returns false.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for a picture of more patches than the encoder is
-    /// compiled for. Another error if the device fails.
+    /// [`Error::Argument`](crate::Error::Argument) for a picture of more patches than the encoder
+    /// is compiled for. Another error if the device fails.
     pub fn encode(
         &mut self,
         pictures: &[Picture<'_>],

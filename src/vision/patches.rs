@@ -32,8 +32,8 @@ struct Place {
 pub struct Patches {
     /// The number of blocks below and beside each other.
     pub grid: [usize; 2],
-    /// `[patches, 3 * patch * patch]`: the normalised pixels of each patch, channel after channel. A
-    /// class token after the patches has none.
+    /// `[patches, 3 * patch * patch]`: the normalised pixels of each patch, channel after channel.
+    /// A class token after the patches has none.
     pub pixels: Vec<f32>,
     /// The number of tokens: of the patches, and of the class token if there is one.
     pub len: usize,
@@ -143,7 +143,10 @@ fn taps(config: &VisionConfig, grid: [usize; 2], places: &[Place]) -> Result<Vec
         if rows <= len && columns <= len {
             return Ok(());
         }
-        Err(Error::internal(format!("{rows} by {columns} patches exceed a table of {len} by {len} positions")))
+        let what = format!(
+            "becomes {columns} x {rows} patches, but the encoder has positions for {len} x {len}: crop the image"
+        );
+        Err(Error::Image { path: None, what })
     };
     Ok(match config.positions {
         PositionTable::None => vec![],

@@ -168,7 +168,8 @@ impl Weights {
         self.shape(name)?.first().copied()
     }
 
-    /// Returns the shape of the tensor `name`, outermost dimension first, or `None` if it is missing.
+    /// Returns the shape of the tensor `name`, outermost dimension first, or `None` if it is
+    /// missing.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.0.get(name).map(|stored| stored.tensor.shape.as_slice())
     }

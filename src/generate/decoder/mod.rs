@@ -331,8 +331,8 @@ impl Decoder {
         Ok(Prefill { cached, complete: result? })
     }
 
-    /// Computes the tokens of a prompt from `done` on, chunk by chunk. Returns whether `progress` let
-    /// it come to the end.
+    /// Computes the tokens of a prompt from `done` on, chunk by chunk. Returns whether `progress`
+    /// let it come to the end.
     fn compute_prompt(
         &mut self,
         id: SequenceId,

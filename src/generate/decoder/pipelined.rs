@@ -60,9 +60,9 @@ impl Decoder {
 }
 
 impl Engine {
-    /// Returns the most probable token after `token`, which follows `held`, and with which the device
-    /// continues. `None` if the device does not pipeline steps, or if the cache lacks a part of the
-    /// sequence.
+    /// Returns the most probable token after `token`, which follows `held`, and with which the
+    /// device continues. `None` if the device does not pipeline steps, or if the cache lacks a part
+    /// of the sequence.
     pub fn greedy(&mut self, id: SequenceId, token: u32, held: &SequenceTokens) -> Result<Option<u32>> {
         let position = held.ids.len();
         if self.executable.pipelined().is_none() {

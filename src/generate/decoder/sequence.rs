@@ -114,8 +114,8 @@ impl RunImages {
     }
 }
 
-/// Returns the rotary positions of the tokens `run`: a token's position is one more than that of the
-/// token before it, and an image takes as many positions as its longer side has rows.
+/// Returns the rotary positions of the tokens `run`: a token's position is one more than that of
+/// the token before it, and an image takes as many positions as its longer side has rows.
 fn rotary(images: &[PlacedImage], run: Range<usize>) -> Vec<[u32; 3]> {
     let (mut index, mut position) = (0, 0);
     let mut positions = Vec::with_capacity(run.len());

@@ -100,8 +100,8 @@ pub enum Pictures {
 pub enum PositionTable {
     /// No table.
     None,
-    /// A row for each place of a square of this side. A picture of another size takes places between
-    /// the rows.
+    /// A row for each place of a square of this side. A picture of another size takes places
+    /// between the rows.
     Square {
         /// The number of rows, and of columns.
         side: usize,

@@ -1,6 +1,6 @@
-//! The vision encoder of InternVL ([Chen et al. 2024](https://arxiv.org/abs/2404.16821)): patches and
-//! a class token with learned positions, and layers whose results are scaled element by element. The
-//! encoder with 6 billion parameters has RMS norms, and norms of queries and keys.
+//! The vision encoder of InternVL ([Chen et al. 2024](https://arxiv.org/abs/2404.16821)): patches
+//! and a class token with learned positions, and layers whose results are scaled element by
+//! element. The encoder with 6 billion parameters has RMS norms, and norms of queries and keys.
 
 use super::layers::{CLASS_TAPS, Encoder, Norm, PATCH_TAPS};
 use crate::{

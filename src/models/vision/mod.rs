@@ -17,6 +17,7 @@ pub use config::{Pictures, PositionTable, Projector, VisionConfig, VisionRope};
 
 use self::layers::Encoder;
 use super::{Config, keys::Keys, model_builder::ModelBuilder, refuse_unused};
+pub use crate::image::size::Convention;
 use crate::{
     Error, Result,
     gguf::Gguf,
@@ -26,16 +27,6 @@ use crate::{
 
 /// The key for the number of a text model's first layers to which image rows add elements.
 pub(super) const DEEPSTACK: &str = "n_deepstack_layers";
-
-/// The implementation that is followed where two of them compute images differently.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Convention {
-    /// transformers, with which the models were trained.
-    #[default]
-    Transformers,
-    /// llama.cpp, for comparisons with it.
-    LlamaCpp,
-}
 
 /// The rows of images that a text model takes in the place of tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +56,8 @@ impl ImageInputs {
         Err(Error::argument("vision", what))
     }
 
-    /// Returns whether a pair is not rotated: llama.cpp leaves a pair still if no section covers it.
+    /// Returns whether a pair is not rotated: llama.cpp leaves a pair still if no section covers
+    /// it.
     pub(super) fn leaves_still(&self, axes: RopeAxes, pair: usize) -> bool {
         match axes {
             RopeAxes::Interleaved([first, ..]) => {

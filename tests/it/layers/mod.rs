@@ -20,8 +20,9 @@ use self::{
 const COMMON: [&str; 3] = ["error", "dtype", "tool_call"];
 
 /// The stages, from the file down; each may use those before it.
-const STAGES: [&str; 13] = [
+const STAGES: [&str; 15] = [
     "gguf",
+    "image",
     "safetensors",
     "weights",
     "simd",
@@ -33,6 +34,7 @@ const STAGES: [&str; 13] = [
     "kv_cache",
     "backend",
     "generate",
+    "vision",
     "runner",
 ];
 

@@ -1,5 +1,5 @@
-//! Interprets the ops that image encoders need with plain loops in f64, and the parts of a step that
-//! belong to images.
+//! Interprets the ops that image encoders need with plain loops in f64, and the parts of a step
+//! that belong to images.
 
 use std::ops::Range;
 
@@ -100,7 +100,8 @@ pub fn input_rows(width: usize, step: &Step) -> Matrix {
     mix_rows(&zeros, 0, step, |_, given| given)
 }
 
-/// Returns `x` with `mix(element, given element)` in the rows of tokens that the step gives rows for.
+/// Returns `x` with `mix(element, given element)` in the rows of tokens that the step gives rows
+/// for.
 pub fn mix_rows(x: &Matrix, first: usize, step: &Step, mix: impl Fn(f64, f64) -> f64) -> Matrix {
     let mut mixed = x.clone();
     for (token, given) in &step.rows {

@@ -5,7 +5,8 @@
 
 use crate::graph::{RopeAxes, RopeSpec, RopeStyle};
 
-/// Writes the cosines, then the sines, of `position * frequency` for one token with these positions.
+/// Writes the cosines, then the sines, of `position * frequency` for one token with these
+/// positions.
 ///
 /// The product is computed in f64: at large positions f32 would lose the angle.
 pub(crate) fn angles(positions: [u32; 3], axes: RopeAxes, frequencies: &[f32], out: &mut [f32]) {
