@@ -1,6 +1,8 @@
 //! Cases of the ops that images need: rows that the step gives, joined rows, tables between whose
 //! rows places lie, rotation by several positions, and attention to a span or a run.
 
+use std::ops::Range;
+
 use inkstone::{
     CacheType, DType,
     internals::{
@@ -208,9 +210,9 @@ fn past_and_spans(head_dim: usize, cache_type: CacheType, scores: Scores) -> Cas
         ragged(&[(2, 1000, 30), (0, 103, 40)], VOCABULARY),
     ];
     steps[0].runs[0].spans = vec![3..19, 25..85];
-    steps[1].runs[0].spans = vec![1..11];
+    steps[1].runs[0].spans = vec![Range { start: 1, end: 11 }];
     steps[3].runs[0].spans = vec![10..266, 700..1000];
-    steps[4].runs[1].spans = vec![0..40];
+    steps[4].runs[1].spans = vec![Range { start: 0, end: 40 }];
     let name = format!("attention to the past and spans, heads of {head_dim}, window {:?}", scores.window);
     let case = m.finish(name, y, steps, SOFTMAX);
     Case { cache_type, ..case }
