@@ -70,9 +70,9 @@
 //!
 //! # Not here
 //!
-//! Downloads from a hub, images in conversations, audio, embeddings, LoRA adapters, speculative decoding,
-//! continuous batching of requests from several threads, and an HTTP server. Quantizing and
-//! training are out of scope.
+//! Downloads from a hub, images in conversations, audio, embeddings, LoRA adapters, speculative
+//! decoding, continuous batching of requests from several threads, and an HTTP server. Quantizing
+//! and training are out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "async", feature = "constrained")),

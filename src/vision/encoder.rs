@@ -2,9 +2,9 @@
 
 use super::patches::{Patches, Picture};
 use crate::{
-    CacheType, Result,
+    Error, Result,
     backend::{Backend, Executable, InputRows, Run, Step, Taps},
-    kv_cache::{CacheLayout, KvCache, SequenceId},
+    kv_cache::{CacheLayout, CacheType, KvCache, SequenceId},
     models::vision::{VisionConfig, VisionModel},
     optimize::{Target, optimize},
 };
@@ -16,6 +16,8 @@ const BATCH_PATCHES: usize = 4096;
 pub struct VisionEncoder {
     config: VisionConfig,
     executable: Box<dyn Executable>,
+    /// The largest number of patches of a picture.
+    max_patches: usize,
     /// The keys and values of the layer that is computed.
     cache: KvCache,
 }
@@ -45,7 +47,7 @@ impl VisionEncoder {
         let max_tokens = max_patches.max(BATCH_PATCHES);
         let max_outputs = max_tokens / config.block.pow(2);
         let executable = backend.compile(&graph, &weights, &layout, max_tokens, max_outputs)?;
-        Ok(Self { config, executable, cache: KvCache::new(&layout, max_tokens) })
+        Ok(Self { config, executable, max_patches: max_tokens, cache: KvCache::new(&layout, max_tokens) })
     }
 
     /// Returns the sizes of the encoder.
@@ -57,8 +59,8 @@ impl VisionEncoder {
     /// pictures. Returns `None` if it returns false.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for a picture of more patches than the encoder
-    /// is compiled for. Another error if the device fails.
+    /// [`Error::Image`] for a picture of more patches than the encoder is compiled for. Another
+    /// error if the device fails.
     pub fn encode(
         &mut self,
         pictures: &[Picture<'_>],
@@ -72,6 +74,7 @@ impl VisionEncoder {
             let mut batch: Vec<Patches> = vec![];
             for picture in &pictures[encoded.len()..] {
                 let patches = Patches::new(&self.config, picture)?;
+                self.check_size(&patches)?;
                 let sum: usize = batch.iter().map(|patches| patches.len).sum();
                 if !batch.is_empty() && sum + patches.len > BATCH_PATCHES {
                     break;
@@ -81,6 +84,19 @@ impl VisionEncoder {
             encoded.extend(self.step(&batch)?);
         }
         Ok(Some(encoded))
+    }
+
+    fn check_size(&self, patches: &Patches) -> Result<()> {
+        if patches.len <= self.max_patches {
+            return Ok(());
+        }
+        let rows = patches.len / self.config.block.pow(2);
+        let what = format!(
+            "takes {rows} tokens, but images may have at most {}: shrink the image, or load the model with a larger \
+             `context_length`",
+            self.max_patches / self.config.block.pow(2)
+        );
+        Err(Error::Image { path: None, what })
     }
 
     /// Encodes the pictures of one step.

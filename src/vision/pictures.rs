@@ -3,8 +3,9 @@
 
 use super::patches::Picture;
 use crate::{
-    Image, Result,
+    Result,
     image::{
+        Image,
         resize::Filter,
         size::{Convention, Grid, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize},
     },

@@ -7,6 +7,7 @@ pub mod gguf_file;
 pub mod graphs;
 pub mod images;
 pub mod interpret;
+pub mod mmproj;
 pub mod quantize;
 pub mod recorder;
 pub mod tiny;

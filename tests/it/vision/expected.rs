@@ -70,8 +70,8 @@ impl Case {
         bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
     }
 
-    /// The most that results may differ from the reference with llama.cpp's deviations. It keeps the
-    /// error function in InternVL's activations, where llama.cpp has the approximation by tanh.
+    /// The most that results may differ from the reference with llama.cpp's deviations. It keeps
+    /// the error function in InternVL's activations, where llama.cpp has the approximation by tanh.
     fn tolerance(&self) -> f64 {
         if self.name.starts_with("internvl") { 1e-6 } else { 1e-10 }
     }

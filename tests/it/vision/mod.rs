@@ -1,4 +1,5 @@
 //! Image encoders and prompts with images, against transformers and llama.cpp.
 
+mod encoders;
 #[cfg(feature = "image")]
 mod expected;
