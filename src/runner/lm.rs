@@ -3,7 +3,7 @@
 use std::{borrow::Cow, path::Path};
 
 use super::{Runner, vision::MARKER};
-use crate::{Image, Result, tokenizer::Tokenizer};
+use crate::{Result, image::Image, tokenizer::Tokenizer};
 
 /// A language model of any family, for programs that choose a model at run time.
 ///

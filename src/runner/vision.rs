@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Runner;
 use crate::{
-    Error, Image, Result,
+    Error, Result,
     backend::Backend,
     generate::{ImageRows, PlacedImage},
     graph::{RopeAxes, Sees},
+    image::Image,
     models::{
         Config,
         vision::{Pictures, VisionConfig, VisionModel},
