@@ -47,8 +47,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// Makes an image of bytes in the order `[height, width, 3]`: the pixels row by row from the top
-    /// left, each as red, green and blue.
+    /// Makes an image of bytes in the order `[height, width, 3]`: the pixels row by row from the
+    /// top left, each as red, green and blue.
     ///
     /// # Errors
     /// Fails if the width or height is 0 or above 65,535, or if the number of bytes is not
@@ -117,8 +117,8 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is malformed or truncated, has another format, or is larger
-    /// than 100 million pixels ([`ImageOptions::max_pixels`]).
+    /// Fails if the file cannot be read, is malformed or truncated, has another format, or is
+    /// larger than 100 million pixels ([`ImageOptions::max_pixels`]).
     pub fn open(path: impl AsRef<std::path::Path>) -> Result<Self> {
         Self::options().open(path)
     }

@@ -42,8 +42,8 @@ impl ImageOptions {
     }
 
     /// Limits the number of pixels. Default 100 million, which take 300 MB, and up to four times as
-    /// much while they are decoded. The file's header is checked before memory is allocated. Whatever
-    /// the limit, no side may be longer than 65,535 pixels.
+    /// much while they are decoded. The file's header is checked before memory is allocated.
+    /// Whatever the limit, no side may be longer than 65,535 pixels.
     pub fn max_pixels(mut self, max_pixels: usize) -> Self {
         self.max_pixels = max_pixels;
         self

@@ -36,7 +36,8 @@ impl Filter {
 
 /// The window of source pixels of each output pixel: its start, and its weights.
 ///
-/// Windows consist of pairs of pixels that begin at even ones, and all have the same number of pairs.
+/// Windows consist of pairs of pixels that begin at even ones, and all have the same number of
+/// pairs.
 pub(super) struct Windows {
     pairs: usize,
     /// Index of the first pair of each window.

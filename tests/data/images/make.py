@@ -123,7 +123,8 @@ def files():
         "grey_2_interlaced.png": png(rgb[..., :1] >> 6, 0, 2, interlaced=True),
         "grey_4.png": png(rgb[..., :1] >> 4, 0, 4),
         "grey_16.png": png(a16[..., :1], 0, 16),
-        "grey_key.png": png(rgb[..., :1] >> 4, 0, 4, chunks=[(b"tRNS", b"\0\5")]),
+        "grey_key.png": png(rgb[..., :1], 0, chunks=[(b"tRNS", b"\0" + bytes([rgb[4, 5, 0]]))]),
+        "grey_4_key.png": png(rgb[..., :1] >> 4, 0, 4, chunks=[(b"tRNS", b"\0\5")]),
         # Every value with every opacity.
         "grey_alpha.png": png(every, 4),
         "grey_alpha_16.png": png(a16[..., :2], 4, 16),
@@ -148,6 +149,8 @@ def files():
         "lossless_alpha.webp": saved(Image.fromarray(noise(13, 9, channels=4)), "WEBP", lossless=True, exact=True),
         "animated.webp": saved(Image.fromarray(rgb), "WEBP", lossless=True, save_all=True,
                                append_images=[Image.fromarray(255 - rgb)], duration=50),
+        "animated_lossy.webp": saved(Image.fromarray(scene(20, 14)), "WEBP", quality=80, save_all=True,
+                                     append_images=[Image.fromarray(scene(20, 14)[::-1])], duration=50),
         "exif.webp": saved(Image.fromarray(rgb), "WEBP", lossless=True, exif=exif(8, ">")),
         "plain.gif": saved(Image.fromarray(rgb).quantize(32), "GIF"),
         "interlaced.gif": saved(Image.fromarray(noise(31, 33)).quantize(16), "GIF", interlace=True),
@@ -181,6 +184,9 @@ def expected(name, data):
     if image.mode == "I;16":
         # Pillow would clip to 255; the upper byte is what it takes of 16-bit colours.
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if name == "grey_4_key.png":
+        # Pillow compares the stored 4 bits with the expanded 8.
+        image.info["transparency"] = 5 * 17
     image = ImageOps.exif_transpose(image)
     white, dropped = opaque(image)
     if name.startswith("part"):

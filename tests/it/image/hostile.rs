@@ -9,7 +9,7 @@ use super::data;
 use crate::support::allocation::peak_during;
 
 /// A small file of each kind.
-const FILES: [&str; 20] = [
+const FILES: [&str; 21] = [
     "rgb.png",
     "rgb_16_interlaced.png",
     "palette_alpha.png",
@@ -27,14 +27,15 @@ const FILES: [&str; 20] = [
     "lossy_alpha.webp",
     "lossless_alpha.webp",
     "animated.webp",
+    "animated_lossy.webp",
     "exif.webp",
     "interlaced.gif",
     "part_transparent.gif",
 ];
 
-/// Bytes that a damaged small file may allocate: as much as a picture of 16,384 pixels with its
-/// tables.
-const MEMORY: usize = 4 << 20;
+/// Bytes that a damaged small file may allocate: WebP states lengths of 24 bits for parts of lossy
+/// pictures, which are allocated before they are read; pictures and tables are far smaller.
+const MEMORY: usize = (16 << 20) + (4 << 20);
 
 /// Decodes with a limit of 16,384 pixels and checks the memory taken and the error.
 fn decode(bytes: &[u8]) -> Option<Image> {
@@ -94,6 +95,18 @@ fn huge_files_are_refused_before_memory_is_taken() {
             "{error}"
         );
         assert!(peak < 1 << 20, "{peak} bytes for {width} x {height} pixels");
+    }
+}
+
+#[test]
+fn pictures_larger_than_their_image_are_refused_before_memory_is_taken() {
+    for name in ["lossy_alpha.webp", "animated_lossy.webp"] {
+        let mut bytes = fs::read(data(name)).unwrap();
+        let start = bytes.windows(3).position(|code| code == [0x9d, 0x01, 0x2a]).unwrap();
+        bytes[start + 3..start + 7].copy_from_slice(&[0xff, 0x3f, 0xff, 0x3f]);
+        let (result, peak) = peak_during(|| Image::decode(&bytes));
+        assert!(result.unwrap_err().to_string().ends_with("a picture is larger than the image"));
+        assert!(peak < 1 << 20, "{peak} bytes");
     }
 }
 
