@@ -118,3 +118,35 @@ mod portable {
         }
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{FRACTION_BITS, PairWeights, portable, sse2};
+
+    /// The two versions and a plain loop in i64 agree, also where a sum exceeds 8 bits or is
+    /// negative, and where parts of it wrap.
+    #[test]
+    fn both_versions_are_exact() {
+        let mut state = 1_u32;
+        let mut random = |bits: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> (32 - bits)) as i32
+        };
+        for pairs in [1, 2, 7, 40, 3000] {
+            let (mut portable, mut sse2) = (portable::Sums::new(), sse2::Sums::new());
+            let mut exact = [1_i64 << (FRACTION_BITS - 1); 4];
+            for _ in 0..pairs {
+                let values: [i16; 8] = std::array::from_fn(|_| random(8) as i16);
+                let weights = [0; 2].map(|_: i32| random(24) / pairs - (1 << 23) / pairs);
+                portable.add(&values, &PairWeights::new(weights));
+                sse2.add(&values, &PairWeights::new(weights));
+                for (i, sum) in exact.iter_mut().enumerate() {
+                    let product = |of: usize| i64::from(values[2 * i + of]) * i64::from(weights[of]);
+                    *sum += product(0) + product(1);
+                }
+            }
+            let expected = exact.map(|sum| (sum >> FRACTION_BITS).clamp(0, 255) as u8);
+            assert_eq!((portable.bytes(), sse2.bytes()), (expected, expected), "{pairs} pairs");
+        }
+    }
+}
