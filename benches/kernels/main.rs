@@ -84,7 +84,7 @@ fn measure(cpu: &Cpu, dtype: DType, reps: usize, machine: &mut Machine) -> Resul
         let mut cache = KvCache::new(&layout, tokens);
         let sequence = cache.open();
         cache.extend(sequence, tokens)?;
-        let runs = [Run { len: tokens, start: 0, pages: cache.pages(sequence)?, state: None }];
+        let runs = [Run { len: tokens, start: 0, pages: cache.pages(sequence)?, ..Run::default() }];
         let step = Step { tokens: &ids, runs: &runs, outputs: &[0], copies: &[], ..Default::default() };
         let seconds = median_seconds(&mut *executable, &step, if tokens > 8 { reps.div_ceil(3) } else { reps })?;
         rates.push((bytes / seconds / 1e9, 2e-9 * (ROWS * COLUMNS * tokens) as f64 / seconds));

@@ -8,7 +8,7 @@ use std::{
 use inkstone::{
     Image,
     image::Alpha,
-    internals::image::{Filter, Grid, Convention, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize},
+    internals::image::{Convention, Filter, Grid, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize},
 };
 use serde_json::Value;
 

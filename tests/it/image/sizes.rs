@@ -1,7 +1,7 @@
 //! Compares sizes of images with transformers and llama.cpp.
 
 use inkstone::internals::image::{
-    Grid, Idefics3Sizes, Convention, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize,
+    Convention, Grid, Idefics3Sizes, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize,
 };
 use serde_json::Value;
 

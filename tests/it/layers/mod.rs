@@ -20,9 +20,8 @@ use self::{
 const COMMON: [&str; 4] = ["error", "dtype", "image", "tool_call"];
 
 /// The stages, from the file down; each may use those before it.
-const STAGES: [&str; 15] = [
+const STAGES: [&str; 14] = [
     "gguf",
-    "image",
     "safetensors",
     "weights",
     "simd",
