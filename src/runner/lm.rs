@@ -27,8 +27,9 @@ pub trait LmRunner: Send {
     /// Returns the logits of the token after `ids`, `[vocabulary]`. All ids are computed again.
     ///
     /// # Errors
-    /// [`Error::Argument`] if `ids` is empty or has an id that is not in the vocabulary;
-    /// [`Error::ContextFull`] if the context has no room for them.
+    /// [`Error::Argument`](crate::Error::Argument) if `ids` is empty or has an id that is not in
+    /// the vocabulary; [`Error::ContextFull`](crate::Error::ContextFull) if the context has no room
+    /// for them.
     fn predict_logits(&mut self, ids: &[u32]) -> Result<Vec<f32>>;
 
     /// Returns up to `n_new` ids that continue `ids`, each the most probable one. `on_token` is
@@ -49,8 +50,8 @@ pub trait LmRunner: Send {
     /// by [`generate`](Self::generate).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the model was loaded without vision, [`Error::Image`] for an image
-    /// that it does not take; otherwise as
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the model was loaded without vision,
+    /// [`Error::Image`](crate::Error::Image) for an image that it does not take; otherwise as
     /// [`generate`](Self::generate).
     #[expect(clippy::too_many_arguments, reason = "the image takes three")]
     fn generate_multimodal(
