@@ -115,6 +115,29 @@ pub enum Error {
         /// The call, if it could be parsed.
         call: Option<Box<ToolCall>>,
     },
+    /// An image is malformed, of a format that is not supported, or not fit for the model.
+    #[error("{}: {what}", image_name(path))]
+    Image {
+        /// The file, if the image was opened from one.
+        path: Option<PathBuf>,
+        /// The problem.
+        what: String,
+    },
+    /// An image file states more pixels than allowed.
+    #[error(
+        "{}: is {width} x {height} pixels, but at most {max_pixels} are allowed, and 65535 in a row or column: shrink the image, or raise the limit with `Image::options().max_pixels(..)`",
+        image_name(path)
+    )]
+    ImageTooLarge {
+        /// The file, if the image was opened from one.
+        path: Option<PathBuf>,
+        /// The number of pixels in a row.
+        width: usize,
+        /// The number of rows.
+        height: usize,
+        /// The largest number of pixels.
+        max_pixels: usize,
+    },
     /// An argument is out of range or does not fit the model.
     #[error("{name}: {what}")]
     Argument {
@@ -210,6 +233,11 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Returns the name of an image for messages.
+fn image_name(path: &Option<PathBuf>) -> std::borrow::Cow<'_, str> {
+    path.as_ref().map_or("image".into(), |path| path.to_string_lossy())
 }
 
 /// Returns the message of [`Error::ContextFull`], with the suggestions that help in this case.

@@ -21,6 +21,11 @@ pub mod graph {
     pub use crate::graph::*;
 }
 
+/// Resizing of images, and the sizes that vision encoders take.
+pub mod image {
+    pub use crate::image::{resize::Filter, size::*};
+}
+
 /// Pages and states of sequences.
 pub mod kv_cache {
     pub use crate::kv_cache::*;

@@ -6,6 +6,7 @@ mod chat;
 mod fuzz_findings;
 mod gguf;
 mod graph;
+mod image;
 mod layers;
 mod models;
 mod safetensors;
