@@ -27,6 +27,7 @@
 //! | why and how fast a generation ended | [`Generation::summary`] |
 //! | each token with its text and probability | [`Generation::tokens`] |
 //! | to save and load a conversation | [`Message`], with serde |
+//! | to read a picture | [`Image`] |
 //! | many texts in one batch | [`Runner::generate_many`] |
 //! | the probability of tokens, a text, or labels | [`GenerateOptions::logprobs`], [`Runner::score`], [`Runner::score_many`] |
 //! | token ids or logits | [`Runner::generate_ids`], [`Runner::prefill`], [`Runner::decode`] |
@@ -59,6 +60,7 @@
 //! | `cpu` | yes | the CPU backend | |
 //! | `chat` | yes | chat templates, answers with reasoning and tool calls | minijinja, jiff |
 //! | `safetensors` | yes | directories of safetensors; turns on `tokenizers` | safetensors |
+//! | `image` | yes | [`Image::open`]: PNG, JPEG, WebP, GIF | png, zune-jpeg, image-webp, gif |
 //! | `tokenizers` | yes | `tokenizer.json`, and WordPiece vocabularies of GGUF files | tokenizers |
 //! | `wgpu` | | any GPU, through Vulkan, DX12 or Metal | wgpu, minijinja |
 //! | `metal` | | Apple's GPUs only | wgpu, minijinja |
@@ -75,7 +77,7 @@
 //! and training are out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "async", feature = "constrained")),
+    not(all(feature = "async", feature = "constrained", feature = "image")),
     allow(rustdoc::broken_intra_doc_links, reason = "some links lead to items of features that are off")
 )]
 #![deny(missing_docs, unsafe_op_in_unsafe_fn)]

@@ -10,7 +10,7 @@ mod gguf_file;
 
 use std::{fs, path::PathBuf};
 
-use inkstone::{CacheType, GenerateOptions, LmRunner, Runner, RunnerBuilder, SamplerOptions};
+use inkstone::{CacheType, GenerateOptions, Image, LmRunner, Runner, RunnerBuilder, SamplerOptions};
 
 fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -70,6 +70,12 @@ fn texts_are_sampled_and_scored() {
         tokens.iter().map(|token| token.token.logprob).sum()
     };
     assert!(score(" fox") > score(" logarithm"));
+}
+
+#[test]
+fn images_are_made_of_pixels() {
+    let image = Image::from_rgb([9; 12], 2, 2).unwrap();
+    assert_eq!((image.width(), image.height(), image.rgb()), (2, 2, [9; 12].as_slice()));
 }
 
 #[cfg(not(feature = "safetensors"))]

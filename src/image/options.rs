@@ -41,7 +41,7 @@ impl ImageOptions {
         self
     }
 
-    /// Limits the number of pixels. Default 100 million, which take 300 MB, and up to four times as
+    /// Limits the number of pixels. Default 100 million, which take 300 MB, and up to five times as
     /// much while they are decoded. The file's header is checked before memory is allocated.
     /// Whatever the limit, no side may be longer than 65,535 pixels.
     pub fn max_pixels(mut self, max_pixels: usize) -> Self {

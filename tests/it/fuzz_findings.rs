@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use inkstone::{
-    Error,
+    Error, Image,
     chat::ChatTemplate,
     tokenizer::{SpecialTokens, Tokenizer},
 };
@@ -103,4 +103,11 @@ fn a_multiple_of_with_too_many_digits_is_refused() {
         let error = result.unwrap_err().to_string();
         assert!(error.contains("`multipleOf` 4.123456789 has too many digits"), "{error}");
     }
+}
+
+/// The crate `png` panics at a palette that ends within a colour.
+#[test]
+fn a_png_with_an_incomplete_colour_is_refused() {
+    let error = Image::open(input("image_uneven_palette")).unwrap_err().to_string();
+    assert!(error.ends_with("PNG image: the length of the palette is not a multiple of 3"), "{error}");
 }

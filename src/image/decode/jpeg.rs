@@ -6,7 +6,7 @@ use zune_jpeg::{JpegDecoder, errors::DecodeErrors};
 use super::{super::MAX_SIDE, Channels, Failure, Limit, Picture, exif::Orientation};
 
 pub(super) fn decode(bytes: &[u8], limit: Limit) -> Result<Picture, Failure> {
-    // Without the strict mode, missing and damaged data become grey areas.
+    // Without the strict mode, all that follows an invalid code becomes grey.
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(MAX_SIDE)

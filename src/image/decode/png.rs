@@ -19,6 +19,10 @@ pub(super) fn decode(bytes: &[u8], limit: Limit) -> Result<Picture, Failure> {
     let header = decoder.read_header_info().map_err(failure)?;
     let (width, height) = limit.check(header.width.into(), header.height.into())?;
     let mut reader = decoder.read_info().map_err(failure)?;
+    // The decoder would panic at a colour of fewer than three bytes.
+    if reader.info().palette.as_ref().is_some_and(|palette| palette.len() % 3 != 0) {
+        return Err(Failure::malformed("PNG", "the length of the palette is not a multiple of 3"));
+    }
     let mut bytes = vec![0; reader.output_buffer_size().unwrap_or(0)];
     let frame = reader.next_frame(&mut bytes).map_err(failure)?;
     // Reads to the end of the file, where EXIF data may be, and whose absence means truncation.

@@ -68,14 +68,9 @@ impl Image {
     }
 
     fn resize_in(&self, order: Order, width: usize, height: usize, filter: Filter) -> Self {
-        let change_height = |image: Self| match image.height == height {
-            true => image,
-            false => with_height(&image, height, filter),
-        };
-        let change_width = |image: Self| match image.width == width {
-            true => image,
-            false => with_width(&image, width, filter),
-        };
+        let change_height =
+            |image: Self| if image.height == height { image } else { with_height(&image, height, filter) };
+        let change_width = |image: Self| if image.width == width { image } else { with_width(&image, width, filter) };
         match order {
             Order::WidthFirst => change_height(change_width(self.clone())),
             Order::HeightFirst => change_width(change_height(self.clone())),

@@ -57,6 +57,17 @@ fn transparent_pixels_show_the_background() {
     assert_eq!(opaque, Image::open(data("rgb.png")).unwrap());
 }
 
+/// Cameras append videos and further pictures.
+#[test]
+fn bytes_after_the_end_are_ignored() {
+    let other = fs::read(data("halved.jpg")).unwrap();
+    for name in ["exif_6.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png", "lossy_alpha.webp", "plain.gif"] {
+        let bytes = fs::read(data(name)).unwrap();
+        let longer = [bytes.as_slice(), b"\0\0", &other].concat();
+        assert_eq!(Image::decode(&longer).unwrap(), Image::decode(&bytes).unwrap(), "{name}");
+    }
+}
+
 #[test]
 fn the_number_of_pixels_is_limited() {
     let path = data("rgb.png");

@@ -64,6 +64,20 @@ fn truncated_files_are_errors_or_whole() {
     }
 }
 
+/// Replaces the data before the end marker by ones, which are not a Huffman code. JPEG has no
+/// checksum, so other damage may go unseen, in all decoders.
+#[test]
+fn jpegs_with_invalid_codes_are_errors() {
+    for name in ["full.jpg", "halved.jpg", "grey.jpg", "cmyk.jpg", "progressive.jpg"] {
+        let mut bytes = fs::read(data(name)).unwrap();
+        let end = bytes.len() - 2;
+        assert_eq!(bytes[end..], [0xff, 0xd9]);
+        bytes[end - 16..end].copy_from_slice(&[0xff, 0].repeat(8));
+        let error = Image::decode(&bytes).unwrap_err().to_string();
+        assert!(error.starts_with("image: is a malformed or truncated JPEG image: "), "{name}: {error}");
+    }
+}
+
 #[test]
 fn huge_files_are_refused_before_memory_is_taken() {
     let header = |name: &str, at: usize, size: &[u8]| {
