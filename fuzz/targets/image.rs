@@ -7,7 +7,7 @@
 use inkstone::{
     Error, Image,
     image::Alpha,
-    internals::image::{Filter, Preprocessing, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize},
+    internals::image::{Filter, Convention, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(image.resize(13, 7, filter).rgb().len(), 13 * 7 * 3);
         assert_eq!(image.letterbox(30, 40, filter).rgb().len(), 30 * 40 * 3);
     }
-    for like in [Preprocessing::Transformers, Preprocessing::LlamaCpp] {
+    for like in [Convention::Transformers, Convention::LlamaCpp] {
         let size = Size { width, height };
         if let Ok(size) = smart_resize(size, 28, 3_136..=12_845_056, like) {
             assert!(size.width.is_multiple_of(28) && size.height.is_multiple_of(28) && size.width * size.height > 0);

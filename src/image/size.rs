@@ -7,13 +7,15 @@ use std::ops::RangeInclusive;
 
 use crate::error::{Error, Result};
 
-/// The implementation whose preprocessing of images is followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preprocessing {
-    /// transformers: images are stretched, halves round to even, in f64.
+/// The implementation that is followed where two of them compute images differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Convention {
+    /// transformers, with which the models were trained: images are stretched, and halves of sizes
+    /// round to even.
     #[default]
     Transformers,
-    /// llama.cpp: images are letterboxed, halves round away from zero, in f32.
+    /// llama.cpp, for comparisons with it: images are letterboxed, and halves of sizes round away
+    /// from zero.
     LlamaCpp,
 }
 
@@ -55,16 +57,16 @@ impl Size {
 ///
 /// # Errors
 /// transformers refuses images whose sides differ by more than a factor of 200.
-pub fn smart_resize(image: Size, factor: usize, pixels: RangeInclusive<usize>, like: Preprocessing) -> Result<Size> {
+pub fn smart_resize(image: Size, factor: usize, pixels: RangeInclusive<usize>, like: Convention) -> Result<Size> {
     match like {
-        Preprocessing::Transformers => {
+        Convention::Transformers => {
             let (long, short) = (image.width.max(image.height), image.width.min(image.height));
             if long > 200 * short {
                 return Err(image.refuse("one side is more than 200 times as long as the other: crop the image"));
             }
             Ok(smart_resize_f64(image, factor, pixels))
         }
-        Preprocessing::LlamaCpp => Ok(smart_resize_f32(image, factor, pixels)),
+        Convention::LlamaCpp => Ok(smart_resize_f32(image, factor, pixels)),
     }
 }
 
@@ -107,9 +109,9 @@ fn smart_resize_f32(image: Size, factor: usize, pixels: RangeInclusive<usize>) -
 ///
 /// # Errors
 /// transformers refuses images for which no such size exists.
-pub fn gemma4_size(image: Size, patch: usize, pooling: usize, max_tokens: usize, like: Preprocessing) -> Result<Size> {
+pub fn gemma4_size(image: Size, patch: usize, pooling: usize, max_tokens: usize, like: Convention) -> Result<Size> {
     let factor = patch * pooling;
-    if like == Preprocessing::LlamaCpp {
+    if like == Convention::LlamaCpp {
         let pixels = 70 * factor * factor..=1120 * factor * factor;
         return smart_resize(image, factor, pixels, like);
     }
@@ -131,19 +133,13 @@ pub fn gemma4_size(image: Size, patch: usize, pooling: usize, max_tokens: usize,
 
 /// Returns the grid of tiles of `tile` x `tile` pixels that InternVL sees an image in, or `None` if
 /// it sees only the whole image. The grid has from `min_tiles` to `max_tiles` tiles.
-pub fn internvl_grid(
-    image: Size,
-    tile: usize,
-    min_tiles: usize,
-    max_tiles: usize,
-    like: Preprocessing,
-) -> Option<Grid> {
+pub fn internvl_grid(image: Size, tile: usize, min_tiles: usize, max_tiles: usize, like: Convention) -> Option<Grid> {
     match like {
-        Preprocessing::Transformers => {
+        Convention::Transformers => {
             let grid = grid_of_nearest_ratio(image, tile, min_tiles, max_tiles);
             (grid.columns * grid.rows > 1).then_some(grid)
         }
-        Preprocessing::LlamaCpp => {
+        Convention::LlamaCpp => {
             (image.width > tile || image.height > tile).then(|| grid_of_largest_area(image, tile, min_tiles, max_tiles))
         }
     }
@@ -199,7 +195,7 @@ pub struct Idefics3Sizes {
 
 /// Returns the sizes of an image for Idefics 3, with the longer side scaled to `longest` pixels and
 /// tiles of `tile` x `tile` pixels.
-pub fn idefics3_sizes(image: Size, longest: usize, tile: usize, like: Preprocessing) -> Idefics3Sizes {
+pub fn idefics3_sizes(image: Size, longest: usize, tile: usize, like: Convention) -> Idefics3Sizes {
     let ratio = image.width as f64 / image.height as f64;
     let even = |side: f64| (side as usize).next_multiple_of(2).max(1);
     let mut scaled = if image.width >= image.height {
@@ -207,7 +203,7 @@ pub fn idefics3_sizes(image: Size, longest: usize, tile: usize, like: Preprocess
     } else {
         Size { width: even(longest as f64 * ratio), height: longest }
     };
-    if like == Preprocessing::LlamaCpp {
+    if like == Convention::LlamaCpp {
         let canvas = scaled.map(|side| side.next_multiple_of(tile));
         return Idefics3Sizes { scaled, canvas, grid: Some(tiles_of(canvas, tile)) };
     }

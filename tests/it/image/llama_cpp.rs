@@ -8,13 +8,13 @@ use std::{
 use inkstone::{
     Image,
     image::Alpha,
-    internals::image::{Filter, Grid, Preprocessing, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize},
+    internals::image::{Convention, Filter, Grid, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize},
 };
 use serde_json::Value;
 
 use super::usize_of;
 
-const LIKE: Preprocessing = Preprocessing::LlamaCpp;
+const LIKE: Convention = Convention::LlamaCpp;
 
 fn shared() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/vision")

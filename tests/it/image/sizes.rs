@@ -1,16 +1,16 @@
 //! Compares sizes of images with transformers and llama.cpp.
 
 use inkstone::internals::image::{
-    Grid, Idefics3Sizes, Preprocessing, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize,
+    Convention, Grid, Idefics3Sizes, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize,
 };
 use serde_json::Value;
 
 use super::{json, usize_of};
 
-const BOTH: [Preprocessing; 2] = [Preprocessing::Transformers, Preprocessing::LlamaCpp];
+const BOTH: [Convention; 2] = [Convention::Transformers, Convention::LlamaCpp];
 
 /// Calls `check` with the numbers of each case of a function, each implementation, and its result.
-fn each_case(function: &str, check: impl Fn(&[usize], Preprocessing, Option<Vec<usize>>)) {
+fn each_case(function: &str, check: impl Fn(&[usize], Convention, Option<Vec<usize>>)) {
     let cases = json("sizes.json");
     let cases = cases[function].as_array().unwrap();
     assert!(cases.len() > 200, "{function}");
@@ -40,7 +40,7 @@ fn smart_resize_gives_the_sizes_of_both() {
         let result = smart_resize(size(arguments), arguments[2], arguments[3]..=arguments[4], like);
         assert_eq!(result.ok(), expected.as_deref().map(size), "{arguments:?} {like:?}");
     });
-    let narrow = smart_resize(Size { width: 201, height: 1 }, 28, 1..=10_000, Preprocessing::Transformers);
+    let narrow = smart_resize(Size { width: 201, height: 1 }, 28, 1..=10_000, Convention::Transformers);
     let message = "image: is 201 x 1 pixels: one side is more than 200 times as long as the other: crop the image";
     assert_eq!(narrow.unwrap_err().to_string(), message);
     for like in BOTH {

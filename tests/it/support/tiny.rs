@@ -6,12 +6,13 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 21] = [
+pub const MODELS: [Tiny; 24] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
     Tiny("llama_biased", EXACT),
     Tiny("qwen2", EXACT),
+    Tiny("qwen2vl", EXACT),
     Tiny("smollm3", EXACT),
     Tiny("gemma", ROUNDED),
     Tiny("gemma2", ROUNDED),
@@ -22,6 +23,8 @@ pub const MODELS: [Tiny; 21] = [
     Tiny("phi3_long", EXACT),
     Tiny("phi3_short", EXACT),
     Tiny("qwen3moe", EXACT),
+    Tiny("qwen3vl", EXACT),
+    Tiny("qwen3vlmoe", EXACT),
     Tiny("mixtral", EXACT),
     RECURRENT,
     Tiny("qwen35_ungrouped", EXACT),
