@@ -61,28 +61,32 @@ def fitted(side):
 
 
 class Batches(torch.utils.data.IterableDataset):
-    """Endless batches: pictures of one size a batch. Batch i depends on `seed` and i alone."""
+    """Endless batches: pictures of one size a batch. Batch i depends on `seed` and i alone.
 
-    def __init__(self, tokenizer, size, seed, easy=0):
-        self.tokenizer, self.size, self.seed, self.easy = tokenizer, size, seed, easy
+    In the first `easy` batches many pictures show one or two things only, to learn their names.
+    Of `world` processes that train together, the one of number `rank` takes every `world`-th batch.
+    """
+
+    def __init__(self, tokenizer, size, seed, easy=0, rank=0, world=1):
+        self.tokenizer, self.size, self.seed, self.easy, self.rank, self.world = tokenizer, size, seed, easy, rank, world
 
     def __iter__(self):
         info = torch.utils.data.get_worker_info()
         first, step = (info.id, info.num_workers) if info else (0, 1)
         words, i = Words(self.tokenizer), first
         while True:
-            yield self.batch(words, i)
+            yield self.batch(words, i * self.world + self.rank)
             i += step
 
     def batch(self, words, index):
         dice = pictures.Dice((self.seed << 20) + index)
         width, height = pictures.size_of(dice)
         each = 2 if dice.percent(12) else 1
-        most = 2 if dice.between(0, self.easy) > index else 5            # few things at first, to learn their names
+        counts = (1, 2) if dice.between(0, self.easy) > index else (1, 2, 3, 3, 4, 4, 5, 5)
         rows, columns = fitted(height) // 32, fitted(width) // 32
         talks, scenes = [], []
         for _ in range(self.size // each):
-            own = [pictures.scene_of(dice, width, height, dice.between(1, most)) for _ in range(each)]
+            own = [pictures.scene_of(dice, width, height, dice.choice(counts)) for _ in range(each)]
             talks.append(encode(words, chats.conversation(own, dice), rows, columns))
             scenes += own
         out = padded(talks, each, rows * columns, words.special[chats.END])

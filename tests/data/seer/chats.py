@@ -51,9 +51,12 @@ def question_about(scene, dice, description):
 
 
 def about_one(scene, dice, talk, picture=0):
-    """Questions about one picture: the picture comes with the first."""
-    for i in range(dice.choice((1, 2, 2, 3, 4, 5))):
-        question, answer, what = question_about(scene, dice, 50 if i == 0 else 25)
+    """Questions about one picture: the picture comes with the first.
+
+    A description is asked for seldom, since with one before it an answer needs no look at the picture.
+    """
+    for i in range(dice.choice((1, 2, 3, 4, 5, 6))):
+        question, answer, what = question_about(scene, dice, 35 if i == 0 else 12)
         talk.turn(question, answer, what, (picture,) if i == 0 else (), i == 0 and dice.percent(10))
 
 

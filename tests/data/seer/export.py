@@ -13,14 +13,17 @@ KEPT_F16 = ("v.patch_embd.weight", "v.patch_embd.weight.1")          # their row
 
 
 def export(args):
-    stored = np.load(f"{args.work}/weights.npz")
-    shape = json.loads(str(stored["shape"]))
-    weights = {RENAMED.get(name, name): stored[name] for name in stored.files if name != "shape"}
-    seeing = {name: x for name, x in weights.items() if name.startswith(("v.", "mm."))}
-    text = {name: x for name, x in weights.items() if name not in seeing}
     os.makedirs(args.out, exist_ok=True)
+    (seeing, shape), (text, _) = (read(f"{args.work}/{part}.npz") for part in ("vision", "text"))
     write(f"{args.out}/seer.gguf", "qwen3vl", args.type, text, lambda w: text_metadata(w, shape, args.work))
     write(f"{args.out}/mmproj-seer.gguf", "clip", args.type, seeing, lambda w: vision_metadata(w, shape))
+
+
+def read(path):
+    """The weights by their names in GGUF files, and the model's shape."""
+    stored = np.load(path)
+    weights = {RENAMED.get(name, name): stored[name] for name in stored.files if name != "shape"}
+    return weights, json.loads(str(stored["shape"]))
 
 
 def write(path, arch, kind, weights, metadata):

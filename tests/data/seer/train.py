@@ -2,8 +2,8 @@
 """From the pictures to a pair of GGUF files: tokenizer, training, export.
 
     train.py tokenizer --work DIR                    DIR/tokenizer.json     (needs tokenizers)
-    train.py train     --work DIR --minutes 8        DIR/weights.npz        (one GPU; needs PyTorch)
-    train.py measure   --work DIR                    the share of right answers of DIR/weights.npz
+    train.py train     --work DIR --minutes 8        DIR/vision.npz, DIR/text.npz   (a GPU; needs PyTorch)
+    train.py measure   --work DIR                    the share of right answers
     train.py export    --work DIR --out DIR2         DIR2/seer.gguf and DIR2/mmproj-seer.gguf (needs gguf)
 """
 import argparse, json, os, sys, time
@@ -19,6 +19,7 @@ TOKENIZER_SEED, MEASURE_SEED = 1, 2      # training takes seeds from 3; all of t
 # The pre-tokenizer that GGUF calls qwen2.
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 VOCAB = 512
+PARTS = ("vision", "text")              # the weights: DIR/vision.npz and DIR/text.npz
 
 
 # ---------------------------------------------------------------- tokenizer
@@ -50,12 +51,36 @@ def train_tokenizer(args):
 
 
 # ---------------------------------------------------------------- training
-def batches_of(args, seed, easy=0):
+RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))       # torchrun: a process for each GPU
+
+
+def batches_of(args, seed, easy=0, rank=0, world=1):
     import torch
     from batches import Batches
-    loader = torch.utils.data.DataLoader(Batches(f"{args.work}/tokenizer.json", args.batch, seed, easy), batch_size=None,
-                                         num_workers=args.processes, prefetch_factor=6 if args.processes else None)
-    return iter(loader)
+    pages = Batches(f"{args.work}/tokenizer.json", args.batch, seed, easy, rank, world)
+    return iter(torch.utils.data.DataLoader(pages, batch_size=None, num_workers=args.processes,
+                                            prefetch_factor=6 if args.processes else None))
+
+
+def start_device():
+    """The device of this process; with several processes, joins them."""
+    import torch
+    gpu = torch.cuda.is_available()
+    if gpu:
+        torch.cuda.set_device(RANK)
+    if WORLD > 1:
+        torch.distributed.init_process_group("nccl" if gpu else "gloo")
+    return "cuda" if gpu else "cpu"
+
+
+def share_gradients(model):
+    """Replaces the gradients by their means over all processes."""
+    import torch
+    from torch.nn.utils import parameters_to_vector, vector_to_parameters
+    gradients = [p.grad for p in model.parameters()]
+    flat = parameters_to_vector(gradients)
+    torch.distributed.all_reduce(flat)
+    vector_to_parameters(flat / WORLD, gradients)
 
 
 def run_model(model, screen, batch, device):
@@ -81,35 +106,56 @@ def optimizer_of(model, args, device):
 def train(args):
     import torch, torch.nn.functional as F
     from batches import NOT_LEARNT, Screen
-    from model import Seer
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model, screen = Seer().to(device), Screen(device)
+    device = start_device()
+    model, screen = load(args.weights, device), Screen(device)
     optimizer = optimizer_of(model, args, device)
     print(f"{sum(p.numel() for p in model.parameters())} weights, {sum(p.numel() for p in model.v.parameters())} to see", flush=True)
     begun, step, losses = time.time(), 0, []
-    for batch in batches_of(args, args.seed, args.easy):
-        progress = max(step / args.steps, (time.time() - begun) / (60 * args.minutes))
-        if progress >= 1:
+    for batch in batches_of(args, args.seed, args.easy, RANK, WORLD):
+        progress = step / args.steps if args.steps else (time.time() - begun) / (60 * args.minutes)
+        if stopped(progress >= 1, step, device):
             break
         for group in optimizer.param_groups:
-            group["lr"] = args.rate * min(1, (step + 1) / args.warmup, (1 - progress) / 0.6)
+            group["lr"] = args.rate * min(1, (step + 1) / args.warmup, max(0, 1 - progress) / args.decay)
         logits, learnt, _ = run_model(model, screen, batch, device)
         loss = F.cross_entropy(logits.flatten(0, 1), learnt.flatten(), ignore_index=NOT_LEARNT)
         loss.backward()
+        if WORLD > 1:
+            share_gradients(model)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.detach())
         step += 1
-        if step % args.print_every == 0:
+        if step % args.print_every == 0 and RANK == 0:
             print(f"step {step}: loss {torch.stack(losses).mean():.4f}, {time.time() - begun:.0f} s", flush=True)
             losses = []
-    print(f"{step} steps of {args.batch} pictures", flush=True)
-    np.savez(f"{args.work}/weights.npz", shape=json.dumps(asdict(model.s)),
-             **{name: p.detach().float().cpu().numpy() for name, p in model.named_parameters()})
-    measure_model(model, screen, args, device)
+    if RANK == 0:
+        print(f"{step} steps of {args.batch * WORLD} pictures", flush=True)
+        save(model, args.work)
+        measure_model(model, screen, args, device)
+
+
+def stopped(own, step, device):
+    """Whether the time is up, by the first process's clock; asked every 20 steps where there are several."""
+    import torch
+    if WORLD == 1:
+        return own
+    if step % 20:
+        return False
+    flag = torch.tensor([int(own)], device=device)
+    torch.distributed.broadcast(flag, 0)
+    return bool(flag.item())
+
+
+def save(model, work):
+    """Writes the weights; in two files, for the two GGUF files they become."""
+    arrays = {name: p.detach().float().cpu().numpy() for name, p in model.named_parameters()}
+    for part in PARTS:
+        np.savez(f"{work}/{part}.npz", shape=json.dumps(asdict(model.s)),
+                 **{name: x for name, x in arrays.items() if name.startswith(("v.", "mm.")) == (part == "vision")})
 
 
 def measure_model(model, screen, args, device, count=24):
@@ -131,20 +177,21 @@ def measure_model(model, screen, args, device, count=24):
         print(f"{kind}: {right[kind]} of {asked[kind]} right, {100 * right[kind] / max(1, asked[kind]):.2f} %", flush=True)
 
 
-def load(args, device):
+def load(work, device):
+    """The model with the weights of a folder, or with random weights."""
     import torch
     from model import Seer
-    stored = np.load(f"{args.work}/weights.npz")
     model = Seer()
-    model.load_state_dict({name: torch.from_numpy(stored[name]) for name in stored.files if name != "shape"})
+    if work:
+        stored = [np.load(f"{work}/{part}.npz") for part in PARTS]
+        model.load_state_dict({name: torch.from_numpy(s[name]) for s in stored for name in s.files if name != "shape"})
     return model.to(device)
 
 
 def measure(args):
-    import torch
     from batches import Screen
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    measure_model(load(args, device), Screen(device), args, device)
+    device = start_device()
+    measure_model(load(args.work, device), Screen(device), args, device)
 
 
 def main():
@@ -154,11 +201,13 @@ def main():
     p.add_argument("--out", default=".", help="export: the folder to write to")
     p.add_argument("--type", default="q8_0", choices=("q8_0", "f32"), help="export: the type of the matrices")
     p.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 2))
-    p.add_argument("--minutes", type=float, default=60, help="train: stop then, the rate having fallen to zero")
-    p.add_argument("--steps", type=int, default=1_000_000, help="train: at most this many")
-    p.add_argument("--batch", type=int, default=256, help="pictures a step")
+    p.add_argument("--minutes", type=float, default=9, help="train: stop then, the rate having fallen to zero")
+    p.add_argument("--steps", type=int, help="train: stop after these steps instead")
+    p.add_argument("--weights", help="train: the folder whose weights to begin with")
+    p.add_argument("--batch", type=int, default=128, help="pictures a step, in each process")
     p.add_argument("--rate", type=float, default=1.5e-3)
     p.add_argument("--warmup", type=int, default=500)
+    p.add_argument("--decay", type=float, default=0.6, help="train: the last share of the time, in which the rate falls")
     p.add_argument("--easy", type=int, default=2000, help="train: steps until pictures show 1 to 5 shapes and not 1 or 2")
     p.add_argument("--seed", type=int, default=3)
     p.add_argument("--print-every", type=int, default=200)
