@@ -3,3 +3,5 @@
 mod encoders;
 #[cfg(feature = "image")]
 mod expected;
+#[cfg(feature = "image")]
+mod seer;
