@@ -24,18 +24,8 @@ impl Op {
                 [x] => Ok(vec![*x]),
                 _ => Err(mismatch("one operand", inputs)),
             },
-            Self::Clamp => match inputs {
-                [x, lower, upper] if [lower, upper].iter().all(|y| **y == Shape::new(Rows::Fixed(1), 1)) => {
-                    Ok(vec![*x])
-                }
-                _ => Err(mismatch("x and two numbers", inputs)),
-            },
-            Self::Concat => match inputs {
-                [first, rest @ ..] if rest.iter().all(|x| x.rows == first.rows) => {
-                    Ok(vec![Shape::new(first.rows, inputs.iter().map(|x| x.width).sum())])
-                }
-                _ => Err(mismatch("operands with the same rows", inputs)),
-            },
+            Self::Clamp => clamp(inputs),
+            Self::Concat => concat(inputs),
             Self::Slice { first, len, every } => match inputs {
                 [x] if *every > 0 && x.width.is_multiple_of(*every) && *len > 0 && first + len <= *every => {
                     Ok(vec![Shape::new(x.rows, x.width / every * len)])
@@ -49,32 +39,18 @@ impl Op {
                 [x, w] if w.rows == Rows::Fixed(1) && w.width > 0 && x.width.is_multiple_of(w.width) => Ok(vec![*x]),
                 _ => Err(mismatch("x and a weight whose width divides that of x", inputs)),
             },
-            Self::LayerNorm { .. } => match inputs {
-                [x, w, b] if [w, b].iter().all(|row| **row == Shape::new(Rows::Fixed(1), x.width)) => Ok(vec![*x]),
-                _ => Err(mismatch("x, and a weight and a bias of its width", inputs)),
-            },
+            Self::LayerNorm { .. } => layer_norm(inputs),
             Self::Rope(spec) => spec.infer(inputs),
             Self::Attention(spec) => spec.infer(inputs),
             Self::ShortConv(spec) => spec.infer(inputs),
             Self::GatedDelta(spec) => spec.infer(inputs),
-            Self::SelectOutputs => match inputs {
-                [Shape { rows: Rows::Tokens, width }] => Ok(vec![Shape::new(Rows::Outputs, *width)]),
-                _ => Err(mismatch("one operand with a row for each token", inputs)),
-            },
-            Self::JoinRows { count } => match inputs {
-                [Shape { rows: Rows::Tokens, width }] if *count > 0 => {
-                    Ok(vec![Shape::new(Rows::Outputs, count * width)])
-                }
-                _ => Err(mismatch("one operand with a row for each token, and a count of 1 or more", inputs)),
-            },
-            Self::InputRows { width } => match inputs {
-                [] => Ok(vec![Shape::new(Rows::Tokens, *width)]),
-                _ => Err(mismatch("no operand", inputs)),
-            },
-            Self::PlaceRows { .. } | Self::AddRows { .. } => match inputs {
-                [x] if x.rows == Rows::Tokens => Ok(vec![*x]),
-                _ => Err(mismatch("one operand with a row for each token", inputs)),
-            },
+            Self::SelectOutputs => of_tokens(inputs).map(|x| vec![Shape::new(Rows::Outputs, x.width)]),
+            Self::JoinRows { count } => {
+                of_tokens(inputs).map(|x| vec![Shape::new(Rows::Outputs, count.saturating_mul(x.width))])
+            }
+            Self::InputRows { width } if inputs.is_empty() => Ok(vec![Shape::new(Rows::Tokens, *width)]),
+            Self::InputRows { .. } => Err(mismatch("no operand", inputs)),
+            Self::PlaceRows { .. } | Self::AddRows { .. } => of_tokens(inputs).map(|x| vec![x]),
             Self::Interpolate { .. } => match inputs {
                 [Shape { rows: Rows::Fixed(_), width }] => Ok(vec![Shape::new(Rows::Tokens, *width)]),
                 _ => Err(mismatch("a table", inputs)),
@@ -128,6 +104,40 @@ impl FusedOp {
                 }
             }
         }
+    }
+}
+
+/// Returns the shape of the only operand, which has a row for each token.
+fn of_tokens(inputs: &[Shape]) -> Result<Shape, String> {
+    match inputs {
+        [x] if x.rows == Rows::Tokens => Ok(*x),
+        _ => Err(mismatch("one operand with a row for each token", inputs)),
+    }
+}
+
+/// Returns the shape of an operand that is limited by two numbers.
+fn clamp(inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+    match inputs {
+        [x, lower, upper] if [lower, upper].iter().all(|y| **y == Shape::new(Rows::Fixed(1), 1)) => Ok(vec![*x]),
+        _ => Err(mismatch("x and two numbers", inputs)),
+    }
+}
+
+/// Returns the shape of joined rows.
+fn concat(inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+    match inputs {
+        [first, rest @ ..] if rest.iter().all(|x| x.rows == first.rows) => {
+            Ok(vec![Shape::new(first.rows, inputs.iter().map(|x| x.width).sum())])
+        }
+        _ => Err(mismatch("operands with the same rows", inputs)),
+    }
+}
+
+/// Returns the shape of rows with a norm that has a weight and a bias.
+fn layer_norm(inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+    match inputs {
+        [x, w, b] if [w, b].iter().all(|row| **row == Shape::new(Rows::Fixed(1), x.width)) => Ok(vec![*x]),
+        _ => Err(mismatch("x, and a weight and a bias of its width", inputs)),
     }
 }
 

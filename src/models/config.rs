@@ -112,8 +112,9 @@ impl Config {
     /// Sets the positions that turn the pairs of all rotated heads, if the model takes images.
     /// `axes` gets the number of pairs that each position turns.
     pub(super) fn set_axes(&mut self, keys: &Keys, axes: fn([u16; 3]) -> RopeAxes) -> Result<()> {
-        for rope in self.layers.iter_mut().filter_map(|layer| layer.rope.as_mut()) {
-            if let (Some(sections), Some(_)) = (RopeConfig::read_sections(keys, rope.dim)?, keys.images) {
+        let ropes = self.layers.iter_mut().filter(|_| keys.images.is_some()).filter_map(|layer| layer.rope.as_mut());
+        for rope in ropes {
+            if let Some(sections) = RopeConfig::read_sections(keys, rope.dim)? {
                 rope.axes = axes(sections);
             }
         }

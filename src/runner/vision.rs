@@ -20,8 +20,11 @@ use crate::{
 /// The text in a prompt that stands for an image.
 pub(super) const MARKER: &str = "<__media__>";
 
-/// Images whose rows are kept for further prompts.
+/// Images whose rows are kept for further prompts, besides images of open sequences.
 const KEPT_IMAGES: usize = 16;
+
+/// The largest number of patches of a step, for which a GPU has a workgroup each.
+const MAX_PATCHES: usize = u16::MAX as usize;
 
 /// A model's vision encoder, which all clones of a runner share.
 pub(super) struct Vision {
@@ -74,25 +77,36 @@ impl Vision {
 
 impl VisionState {
     fn encode(&mut self, image: &Image, vision: &Vision) -> Result<Arc<EncodedImage>> {
-        if let Some(index) = self.encoded.iter().position(|(known, _)| known == image) {
-            let known = self.encoded.remove(index);
-            self.encoded.push(known);
-        } else {
-            let ImagePictures { pictures, parts } = ImagePictures::new(self.encoder.config(), image)?;
-            let pictures: Vec<_> = pictures.iter().map(Picture::from).collect();
-            let encoded = self.encoder.encode(&pictures, |_| true)?.ok_or(Error::Cancelled)?;
-            let rows = encoded.into_iter().map(|picture| {
-                let count = picture.grid.iter().product();
-                let grid = Some(picture.grid).filter(|_| vision.by_grid);
-                Arc::new(ImageRows { elements: picture.rows, count, grid, whole: vision.whole })
-            });
-            if self.encoded.len() == KEPT_IMAGES {
-                self.encoded.remove(0);
-            }
-            self.encoded.push((image.clone(), Arc::new(EncodedImage { parts, rows: rows.collect() })));
+        let known = self.encoded.iter().position(|(known, _)| known == image);
+        let encoded = match known {
+            Some(index) => self.encoded.remove(index).1,
+            None => Arc::new(self.compute(image, vision)?),
+        };
+        self.make_room();
+        self.encoded.push((image.clone(), encoded.clone()));
+        Ok(encoded)
+    }
+
+    fn compute(&mut self, image: &Image, vision: &Vision) -> Result<EncodedImage> {
+        let ImagePictures { pictures, parts } = ImagePictures::new(self.encoder.config(), image)?;
+        let pictures: Vec<_> = pictures.iter().map(Picture::from).collect();
+        let encoded = self.encoder.encode(&pictures, |_| true)?.ok_or(Error::Cancelled)?;
+        let rows = encoded.into_iter().map(|picture| {
+            let count = picture.grid.iter().product();
+            let grid = Some(picture.grid).filter(|_| vision.by_grid);
+            Arc::new(ImageRows { elements: picture.rows, count, grid, whole: vision.whole })
+        });
+        Ok(EncodedImage { parts, rows: rows.collect() })
+    }
+
+    /// Drops the earliest image that no sequence has, if there are as many as are kept.
+    fn make_room(&mut self) {
+        let unused = |image: &EncodedImage| image.rows.iter().all(|rows| Arc::strong_count(rows) == 1);
+        if self.encoded.len() >= KEPT_IMAGES
+            && let Some(index) = self.encoded.iter().position(|(_, image)| unused(image))
+        {
+            self.encoded.remove(index);
         }
-        let latest = self.encoded.last().map(|(_, encoded)| encoded.clone());
-        latest.ok_or_else(|| Error::internal("an encoded image was not kept"))
     }
 }
 
@@ -101,13 +115,13 @@ fn max_patches(config: &VisionConfig, context_length: usize) -> usize {
     let patches_in_block = config.block.pow(2);
     let most = match config.pictures {
         Pictures::Dynamic { max_pixels, .. } => max_pixels / config.patch.pow(2),
-        Pictures::Filling { max_blocks, blocks, .. } => max_blocks.max(blocks) * patches_in_block,
+        Pictures::Filling { max_blocks } => max_blocks * patches_in_block,
         // A class token may follow the patches.
         Pictures::Square | Pictures::Tiles { .. } | Pictures::Canvas { .. } => {
             (config.image_size / config.patch).pow(2) + 1
         }
     };
-    most.min(context_length.saturating_mul(patches_in_block)).max(1)
+    most.min(context_length.saturating_mul(patches_in_block)).clamp(1, MAX_PATCHES)
 }
 
 /// Returns the largest number of rows that one step has to compute together.
@@ -116,8 +130,10 @@ pub(super) fn largest_whole_image(config: &Config, vision: &VisionConfig) -> usi
         return 0;
     }
     match vision.pictures {
-        Pictures::Filling { max_blocks, .. } => max_blocks,
-        _ => (vision.image_size / vision.patch / vision.block).pow(2),
+        Pictures::Filling { max_blocks } => max_blocks,
+        Pictures::Dynamic { .. } | Pictures::Square | Pictures::Tiles { .. } | Pictures::Canvas { .. } => {
+            (vision.image_size / vision.patch / vision.block).pow(2)
+        }
     }
 }
 

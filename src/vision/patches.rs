@@ -128,7 +128,7 @@ fn rotary(config: &VisionConfig, places: &[Place]) -> Vec<[u32; 3]> {
             _ => [0, row, column],
         }
     };
-    match config.rope {
+    match config.rope_base {
         Some(_) => places.iter().map(position).collect(),
         None => vec![],
     }

@@ -9,7 +9,7 @@ use crate::{
         resize::Filter,
         size::{Convention, Grid, Size, gemma4_size, idefics3_sizes, internvl_grid, smart_resize},
     },
-    models::vision::{Pictures, Projector, VisionConfig},
+    models::vision::{Pictures, VisionConfig},
 };
 
 /// A part of a prompt that stands for an image.
@@ -42,15 +42,21 @@ impl ImagePictures {
         match config.pictures {
             Pictures::Dynamic { min_pixels, max_pixels } => {
                 let size = smart_resize(size, unit, min_pixels..=max_pixels, convention)?;
-                Ok(Self::whole(config, fitted(image, size, Filter::Bicubic, convention)))
+                Ok(Self::whole(
+                    fitted(image, size, Filter::Bicubic, convention),
+                    ["<|vision_start|>", "<|vision_end|>"],
+                ))
             }
-            Pictures::Filling { blocks, .. } => {
-                let size = gemma4_size(size, config.patch, config.block, blocks, convention)?;
-                Ok(Self::whole(config, fitted(image, size, Filter::Bicubic, convention)))
+            Pictures::Filling { max_blocks } => {
+                let size = gemma4_size(size, config.patch, config.block, max_blocks, convention)?;
+                Ok(Self::whole(fitted(image, size, Filter::Bicubic, convention), ["<|image>", "<image|>"]))
             }
             Pictures::Square => {
                 let size = Size { width: config.image_size, height: config.image_size };
-                Ok(Self::whole(config, fitted(image, size, Filter::Bilinear, convention)))
+                Ok(Self::whole(
+                    fitted(image, size, Filter::Bilinear, convention),
+                    ["<start_of_image>", "<end_of_image>"],
+                ))
             }
             Pictures::Tiles { longest } => {
                 let tile = config.image_size;
@@ -78,13 +84,8 @@ impl ImagePictures {
         }
     }
 
-    /// Returns an image that is a single picture.
-    fn whole(config: &VisionConfig, picture: Image) -> Self {
-        let [before, after] = match config.projector {
-            Projector::Gemma3 => ["<start_of_image>", "<end_of_image>"],
-            Projector::Gemma4 => ["<|image>", "<image|>"],
-            _ => ["<|vision_start|>", "<|vision_end|>"],
-        };
+    /// Returns an image that is a single picture, with the text before and after its rows.
+    fn whole(picture: Image, [before, after]: [&str; 2]) -> Self {
         Self { pictures: vec![picture], parts: vec![text(before), ImagePart::Rows(0), text(after)] }
     }
 }

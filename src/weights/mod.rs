@@ -124,8 +124,8 @@ impl Weights {
     /// Returns the same tensors, with the rows and columns of the matrix `name` exchanged.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if it is missing, is no matrix, or is quantized: then its columns are not
-    /// contiguous.
+    /// [`Error::Tensor`] if it is missing or not a matrix, or if it is quantized: columns of a
+    /// quantized matrix are not contiguous.
     pub(crate) fn with_transposed(&self, name: &str) -> Result<Self> {
         let stored = self.0.get(name).ok_or_else(|| missing(&name.into()))?;
         let dtype = stored.tensor.dtype.dtype().filter(|dtype| dtype.block_weights() == 1);

@@ -1,10 +1,10 @@
 //! Splits the requests of a call into steps.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use super::{
     Limits, LogitsFor,
-    sequence::{PlacedImage, RunImages, whole_images},
+    sequence::{PlacedImage, whole_images},
 };
 use crate::kv_cache::{SequenceId, Stage};
 
@@ -56,11 +56,10 @@ pub(super) struct TokenSpan {
 }
 
 impl TokenSpan {
-    /// Returns the rows and positions of images in the span.
-    pub fn images(&self, requests: &[Request]) -> RunImages {
-        let request = &requests[self.request];
+    /// Returns the span's tokens in the sequence of its request.
+    pub fn range(&self, request: &Request) -> Range<usize> {
         let first = request.start + self.from;
-        RunImages::new(request.images, first..first + self.len)
+        first..first + self.len
     }
 }
 

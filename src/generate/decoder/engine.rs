@@ -4,7 +4,7 @@ use super::{
     Limits,
     batch::{BatchPosition, Request, TokenSpan, take_spans},
     pipelined::PipelinedSteps,
-    sequence::StepRows,
+    sequence::{RunImages, StepRows},
 };
 use crate::{
     Error, Result,
@@ -77,13 +77,18 @@ impl Engine {
         };
         let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
         self.copies.extend(self.cache.take_copies());
-        let images: Vec<_> = spans.iter().map(|span| span.images(requests)).collect();
+        let images = spans.iter().map(|span| {
+            let request = &requests[span.request];
+            RunImages::new(request.images, span.range(request))
+        });
+        let images: Vec<_> = images.collect();
         let mut rows = StepRows::default();
-        for ((&TokenSpan { request, from, len }, state), images) in spans.iter().zip(&states).zip(&images) {
+        for ((span, state), images) in spans.iter().zip(&states).zip(&images) {
+            let &TokenSpan { request, from, len } = span;
             let request = &requests[request];
             let with_logits = request.first_output.max(from)..from + len;
             outputs.extend(with_logits.map(|index| tokens.len() + index - from));
-            rows.push(images, tokens.len());
+            rows.push(request.images, span.range(request), tokens.len());
             tokens.extend_from_slice(&request.tokens[from..from + len]);
             let pages = self.cache.pages(request.sequence)?;
             let (rotary, spans) = (images.rotary.as_slice(), images.spans.as_slice());

@@ -12,6 +12,7 @@ use std::{
     sync::Arc,
 };
 
+pub use self::sequence::{ImageRows, PlacedImage};
 use self::{
     batch::Request,
     engine::{Engine, OutputBuffers},
@@ -23,8 +24,6 @@ use crate::{
     backend::{Executable, OpTime, TokenLogit, Usage},
     kv_cache::{KvCache, SequenceId},
 };
-
-pub use self::sequence::{ImageRows, PlacedImage};
 
 /// The tokens of a run whose logits are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,12 +46,9 @@ pub(super) struct SequenceTokens {
     pub images: Vec<PlacedImage>,
 }
 
-/// The rows and positions of a run of a sequence with images.
+/// The rotary positions and spans of a run of a sequence with images.
 #[derive(Debug, Default)]
 pub(super) struct RunImages {
-    /// The tokens of the run that are rows of images.
-    pub tokens: Vec<usize>,
-    pub elements: Vec<f32>,
     /// The rotary positions of the run's tokens; empty if they are their positions.
     pub rotary: Vec<[u32; 3]>,
     /// The tokens of the run that see each other.
@@ -89,28 +86,23 @@ pub(super) fn whole_images(images: &[PlacedImage], end: usize) -> usize {
     cut.map_or(end, |image| image.start)
 }
 
+/// Returns each image that has rows among the tokens `run`, with these tokens.
+fn images_in<'a>(
+    images: &'a [PlacedImage],
+    run: &Range<usize>,
+) -> impl Iterator<Item = (&'a PlacedImage, Range<usize>)> {
+    let run = run.clone();
+    let part = move |image: &PlacedImage| image.start.max(run.start)..image.range().end.min(run.end);
+    images.iter().map(move |image| (image, part(image))).filter(|(_, part)| !part.is_empty())
+}
+
 impl RunImages {
-    /// Collects the rows and positions of the tokens `run` of a sequence with these images.
+    /// Returns the positions and spans of the tokens `run` of a sequence with these images.
     pub fn new(images: &[PlacedImage], run: Range<usize>) -> Self {
-        let mut collected = Self::default();
-        for image in images {
-            let (own, rows) = (image.range(), &image.rows);
-            let part = own.start.max(run.start)..own.end.min(run.end);
-            if part.is_empty() {
-                continue;
-            }
-            let width = rows.elements.len() / rows.count.max(1);
-            collected.tokens.extend(part.start - run.start..part.end - run.start);
-            let elements = (part.start - own.start) * width..(part.end - own.start) * width;
-            collected.elements.extend_from_slice(&rows.elements[elements]);
-            if rows.whole {
-                collected.spans.push(part.start - run.start..part.end - run.start);
-            }
-        }
-        if images.iter().any(|image| image.rows.grid.is_some() && image.start < run.end) {
-            collected.rotary = rotary(images, run);
-        }
-        collected
+        let whole = images_in(images, &run).filter(|(image, _)| image.rows.whole);
+        let spans = whole.map(|(_, part)| part.start - run.start..part.end - run.start).collect();
+        let rotated = images.iter().any(|image| image.rows.grid.is_some() && image.start < run.end);
+        Self { spans, rotary: if rotated { rotary(images, run) } else { vec![] } }
     }
 }
 
@@ -140,7 +132,7 @@ fn rotary(images: &[PlacedImage], run: Range<usize>) -> Vec<[u32; 3]> {
     positions
 }
 
-/// The rows of several runs in the tokens of their step.
+/// The rows of the images of a step.
 #[derive(Debug, Default)]
 pub(super) struct StepRows {
     tokens: Vec<usize>,
@@ -148,10 +140,15 @@ pub(super) struct StepRows {
 }
 
 impl StepRows {
-    /// Appends the rows of a run whose first token is number `first` of the step.
-    pub fn push(&mut self, run: &RunImages, first: usize) {
-        self.tokens.extend(run.tokens.iter().map(|token| first + token));
-        self.elements.extend_from_slice(&run.elements);
+    /// Appends the rows of images among the tokens `run` of a sequence. The run's first token is
+    /// number `first` of the step.
+    pub fn push(&mut self, images: &[PlacedImage], run: Range<usize>, first: usize) {
+        for (image, part) in images_in(images, &run) {
+            let width = image.rows.elements.len() / image.rows.count;
+            let elements = (part.start - image.start) * width..(part.end - image.start) * width;
+            self.elements.extend_from_slice(&image.rows.elements[elements]);
+            self.tokens.extend(part.map(|token| first + token - run.start));
+        }
     }
 
     pub fn input(&self) -> InputRows<'_> {
@@ -201,13 +198,16 @@ mod tests {
                 let expected = if end > 3 { &all[start..end] } else { &[] };
                 assert_eq!(run.rotary, expected, "{start}..{end}");
                 let tokens = (start..end).filter(|token| (3..11).contains(token) || (12..18).contains(token));
-                assert_eq!(run.tokens.len() * 2, run.elements.len());
-                assert_eq!(run.tokens, tokens.map(|token| token - start).collect::<Vec<_>>(), "{start}..{end}");
+                let mut rows = StepRows::default();
+                rows.push(&images, start..end, 100);
+                assert_eq!(rows.tokens, tokens.map(|token| 100 + token - start).collect::<Vec<_>>(), "{start}..{end}");
+                assert_eq!(rows.tokens.len() * 2, rows.elements.len());
             }
         }
-        let run = RunImages::new(&images, 4..14);
-        assert_eq!(run.elements[..2], [2.0, 3.0]);
-        assert_eq!(run.elements[14..], [0.0, 1.0, 2.0, 3.0]);
+        let (run, mut rows) = (RunImages::new(&images, 4..14), StepRows::default());
+        rows.push(&images, 4..14, 0);
+        assert_eq!(rows.elements[..2], [2.0, 3.0]);
+        assert_eq!(rows.elements[14..], [0.0, 1.0, 2.0, 3.0]);
         assert!(run.spans == vec![Range { start: 8, end: 10 }]);
     }
 

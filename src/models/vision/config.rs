@@ -71,12 +71,8 @@ pub enum Pictures {
     },
     /// One picture of as many pixels as fit in this number of blocks.
     Filling {
-        /// The least number of blocks, in llama.cpp.
-        min_blocks: usize,
-        /// The greatest number of blocks in llama.cpp.
+        /// The greatest number of blocks.
         max_blocks: usize,
-        /// The greatest number of blocks in transformers.
-        blocks: usize,
     },
     /// One square picture.
     Square,
@@ -118,13 +114,6 @@ pub enum PositionTable {
     },
 }
 
-/// The rotary embedding of patches.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VisionRope {
-    /// The base of the frequencies.
-    pub base: f32,
-}
-
 /// The sizes of a vision encoder, and the way in which its pictures become patches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisionConfig {
@@ -162,8 +151,8 @@ pub struct VisionConfig {
     pub pictures: Pictures,
     /// The table of learned positions.
     pub positions: PositionTable,
-    /// The rotary embedding of patches, if they have one.
-    pub rope: Option<VisionRope>,
+    /// The base of the patches' rotary frequencies, if they are rotated.
+    pub rope_base: Option<f32>,
     /// The side of attention windows in blocks, and the interval of layers with full attention.
     pub windows: Option<(usize, usize)>,
     /// The layers whose result is projected for a layer of the text model.
@@ -202,7 +191,7 @@ impl VisionConfig {
             std: channels(keys, "image_std", f32::MIN_POSITIVE)?,
             pictures: Pictures::Square,
             positions: PositionTable::None,
-            rope: None,
+            rope_base: None,
             windows: None,
             deepstack,
         };
@@ -231,7 +220,8 @@ impl VisionConfig {
                 Pictures::Dynamic { min_pixels: 3_136, max_pixels: 12_845_056 }
             }
             (Projector::Gemma3, _) => Pictures::Square,
-            (Projector::Gemma4, _) => Pictures::Filling { min_blocks: 70, max_blocks: 1120, blocks: 280 },
+            (Projector::Gemma4, Convention::Transformers) => Pictures::Filling { max_blocks: 280 },
+            (Projector::Gemma4, Convention::LlamaCpp) => Pictures::Filling { max_blocks: 1120 },
             (Projector::Idefics3, _) => Pictures::Tiles { longest: keys.size("preproc_image_size", MAX_IMAGE)? },
             (Projector::InternVl, _) => {
                 let min_tiles = keys.optional_size("preproc_min_tiles", MAX_TILES)?.unwrap_or(1);
@@ -271,9 +261,9 @@ impl VisionConfig {
     /// Reads the keys of one projector alone.
     fn read_projector(&mut self, keys: &Keys) -> Result<()> {
         match self.projector {
-            Projector::Qwen3Vl | Projector::Qwen2Vl => self.rope = Some(VisionRope { base: 10_000.0 }),
+            Projector::Qwen3Vl | Projector::Qwen2Vl => self.rope_base = Some(10_000.0),
             Projector::Qwen25Vl => {
-                self.rope = Some(VisionRope { base: 10_000.0 });
+                self.rope_base = Some(10_000.0);
                 let interval = keys.size("n_wa_pattern", MAX_LAYERS)?;
                 let window = match self.convention {
                     Convention::Transformers => keys.optional_size("window_size", MAX_IMAGE)?.unwrap_or(112),
@@ -289,7 +279,7 @@ impl VisionConfig {
                 // The encoder reads 2x - 1 for a pixel x.
                 self.mean = std::array::from_fn(|channel| self.mean[channel] + self.std[channel] / 2.0);
                 self.std = self.std.map(|std| std / 2.0);
-                self.rope = Some(VisionRope { base: 100.0 });
+                self.rope_base = Some(100.0);
                 self.activation = match self.convention {
                     Convention::Transformers => Activation::Gelu,
                     Convention::LlamaCpp => Activation::QuickGelu,

@@ -89,10 +89,10 @@ impl<'a> Encoder<'a> {
 
     /// Returns queries and keys that are rotated by the rows and columns of their patches.
     pub fn rotate(&mut self, heads: [ValueId; 2], style: RopeStyle) -> [ValueId; 2] {
-        let Some(rope) = self.config.rope else { return heads };
+        let Some(base) = self.config.rope_base else { return heads };
         let head_dim = self.config.head_dim();
         let quarter = head_dim / 4;
-        let frequency = |pair: usize| f64::from(rope.base).powf(-4.0 * (pair % quarter) as f64 / head_dim as f64);
+        let frequency = |pair: usize| f64::from(base).powf(-4.0 * (pair % quarter) as f64 / head_dim as f64);
         let frequencies: Vec<_> = (0..2 * quarter).map(|pair| frequency(pair) as f32).collect();
         let frequencies = self.graph.ops.constant(frequencies);
         let spec = RopeSpec { style, head_dim, axes: RopeAxes::Sections([0, quarter as u16, quarter as u16]) };

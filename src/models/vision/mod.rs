@@ -13,7 +13,7 @@ mod qwen2_vl;
 mod qwen3_vl;
 mod siglip;
 
-pub use config::{Pictures, PositionTable, Projector, VisionConfig, VisionRope};
+pub use config::{Pictures, PositionTable, Projector, VisionConfig};
 
 use self::layers::Encoder;
 use super::{Config, keys::Keys, model_builder::ModelBuilder, refuse_unused};
