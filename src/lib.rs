@@ -27,7 +27,7 @@
 //! | why and how fast a generation ended | [`Generation::summary`] |
 //! | each token with its text and probability | [`Generation::tokens`] |
 //! | to save and load a conversation | [`Message`], with serde |
-//! | to read a picture | [`Image`] |
+//! | to show the model a picture | [`Message::image`], [`Image`], [`guide::images`] |
 //! | many texts in one batch | [`Runner::generate_many`] |
 //! | the probability of tokens, a text, or labels | [`GenerateOptions::logprobs`], [`Runner::score`], [`Runner::score_many`] |
 //! | token ids or logits | [`Runner::generate_ids`], [`Runner::prefill`], [`Runner::decode`] |
@@ -44,7 +44,7 @@
 //!
 //! ```text
 //! messages ──▶ chat ──▶ tokenizer ──▶ Decoder ──▶ sampler ──▶ tokenizer ──▶ chat ──▶ answer
-//!                                        ▲           ▲
+//!    images ──▶ vision encoder ──▶ rows ──▲          ▲
 //!                           gguf ──▶ weights      grammar
 //! ```
 //!
@@ -72,7 +72,7 @@
 //!
 //! # Not here
 //!
-//! Downloads from a hub, images in conversations, audio, embeddings, LoRA adapters, speculative
+//! Downloads from a hub, audio, video, embeddings, LoRA adapters, speculative
 //! decoding, continuous batching of requests from several threads, and an HTTP server. Quantizing
 //! and training are out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -118,7 +118,7 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use generate::{
     Completion, Decoder, GenerateOptions, GenerateRequest, GeneratedToken, GeneratedTokens, Generation, LogitsFor,
-    Prefill, Prompt, StopHandle, StopReason, Summary,
+    Prefill, Prompt, PromptPart, StopHandle, StopReason, Summary,
 };
 pub use image::Image;
 pub use kv_cache::{CacheType, SequenceId};

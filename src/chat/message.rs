@@ -1,10 +1,13 @@
 //! The messages, tools and documents of a conversation. They are serialized with Hugging Face's
 //! names, which templates read.
 
+use std::mem;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
 use super::ToolCall;
+use crate::image::Image;
 
 /// One message of a conversation.
 ///
@@ -94,6 +97,29 @@ impl Message {
         self
     }
 
+    /// Adds an image at the end of the content. Build the content of [`Part`]s for another order.
+    ///
+    /// ```no_run
+    /// use inkstone::{GenerateOptions, Image, Message, Runner};
+    ///
+    /// let mut runner = Runner::from_gguf("Qwen3-VL-2B-Instruct-Q4_K_M.gguf")?;
+    /// let message = Message::user("What is this?").image(Image::open("cat.jpg")?);
+    /// println!("{}", runner.chat(&[message], &GenerateOptions::default())?.into_text()?);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    #[must_use]
+    pub fn image(mut self, image: Image) -> Self {
+        self.content.push(Part::Image(image));
+        self
+    }
+
+    /// Adds a text at the end of the content, for example after an image.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.content.push(Part::text(text));
+        self
+    }
+
     /// Adds tool calls.
     #[must_use]
     pub fn with_tool_calls(mut self, calls: impl IntoIterator<Item = ToolCall>) -> Self {
@@ -121,8 +147,33 @@ fn content_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Content
 pub enum Content {
     /// Text.
     Text(String),
-    /// A list of parts, for templates that support it.
+    /// A list of texts and images. A list of texts alone is for templates that support lists.
     Parts(Vec<Part>),
+}
+
+impl Content {
+    /// Returns the images, in order.
+    pub fn images(&self) -> impl Iterator<Item = &Image> {
+        let parts = match self {
+            Self::Text(_) => &[],
+            Self::Parts(parts) => parts.as_slice(),
+        };
+        parts.iter().filter_map(|part| match part {
+            Part::Image(image) => Some(image),
+            Part::Text { .. } => None,
+        })
+    }
+
+    /// Appends a part. A text becomes a part, unless it is empty.
+    fn push(&mut self, part: Part) {
+        let mut parts = match mem::take(self) {
+            Self::Text(text) if text.is_empty() => vec![],
+            Self::Text(text) => vec![Part::Text { text }],
+            Self::Parts(parts) => parts,
+        };
+        parts.push(part);
+        *self = Self::Parts(parts);
+    }
 }
 
 /// Returns an empty text.
@@ -166,12 +217,46 @@ pub enum Part {
         /// The text.
         text: String,
     },
+    /// An image, for models with a vision encoder.
+    Image(Image),
 }
 
 impl Part {
     /// Returns a part with text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
+    }
+
+    /// Returns the text of a part with text.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text } => Some(text),
+            Self::Image(_) => None,
+        }
+    }
+}
+
+impl From<&str> for Part {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for Part {
+    fn from(text: String) -> Self {
+        Self::Text { text }
+    }
+}
+
+impl From<Image> for Part {
+    fn from(image: Image) -> Self {
+        Self::Image(image)
+    }
+}
+
+impl<const N: usize> From<[Part; N]> for Content {
+    fn from(parts: [Part; N]) -> Self {
+        Self::Parts(parts.into())
     }
 }
 

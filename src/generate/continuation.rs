@@ -1,6 +1,6 @@
 //! Chooses the tokens of a text, and decides when the text ends.
 
-use super::{Decoder, GenerateOptions, LogitsFor, StopHandle, StopReason, Summary, stop::StopStrings};
+use super::{Decoder, GenerateOptions, LogitsFor, PlacedPrompt, StopHandle, StopReason, Summary, stop::StopStrings};
 use crate::{
     Result,
     kv_cache::SequenceId,
@@ -26,17 +26,22 @@ pub(super) struct Continuation {
 }
 
 impl Continuation {
-    pub fn new(prompt: &[u32], tokenizer: &Tokenizer, options: &GenerateOptions, vocab_size: usize) -> Result<Self> {
+    pub fn new(
+        prompt: &PlacedPrompt,
+        tokenizer: &Tokenizer,
+        options: &GenerateOptions,
+        vocab_size: usize,
+    ) -> Result<Self> {
         let mut sampler = Sampler::new(&options.sampler, vocab_size)?;
         #[cfg(feature = "constrained")]
         if let Some(grammar) = &options.grammar {
             sampler = sampler.with_constraint(grammar.constraint(vocab_size)?);
         }
-        prompt.iter().try_for_each(|&id| sampler.accept(id))?;
+        prompt.text_ids().try_for_each(|id| sampler.accept(id))?;
         let summary = Summary {
             stop: StopReason::Caller,
             seed: sampler.seed(),
-            prompt_tokens: prompt.len(),
+            prompt_tokens: prompt.ids.len(),
             cached_tokens: 0,
             generated_tokens: 0,
             prefill: Default::default(),

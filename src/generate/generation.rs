@@ -2,7 +2,10 @@
 
 use std::{fmt, iter::FusedIterator, mem, time::Instant};
 
-use super::{Decoder, GenerateOptions, GeneratedTokens, StopHandle, StopReason, Summary, continuation::Continuation};
+use super::{
+    Decoder, GenerateOptions, GeneratedTokens, PlacedPrompt, StopHandle, StopReason, Summary,
+    continuation::Continuation,
+};
 use crate::{
     Result,
     kv_cache::SequenceId,
@@ -19,7 +22,7 @@ use crate::{
 pub struct Generation<'a> {
     decoder: &'a mut Decoder,
     sequence: SequenceId,
-    prompt: Vec<u32>,
+    prompt: PlacedPrompt,
     state: GenerationState,
     text: Continuation,
     /// Text that an iterator over the tokens generated and did not return.
@@ -51,8 +54,20 @@ impl<'a> Generation<'a> {
         tokenizer: &Tokenizer,
         options: &GenerateOptions,
     ) -> Result<Self> {
+        Self::with_images(decoder, sequence, prompt.into(), tokenizer, options)
+    }
+
+    /// Returns a generation like [`new`](Self::new) for a prompt with images, which are encoded
+    /// when the prompt is computed.
+    pub(crate) fn with_images(
+        decoder: &'a mut Decoder,
+        sequence: SequenceId,
+        prompt: PlacedPrompt,
+        tokenizer: &Tokenizer,
+        options: &GenerateOptions,
+    ) -> Result<Self> {
         decoder.tokens(sequence)?;
-        decoder.check_prompt(&prompt)?;
+        decoder.check_prompt(&prompt.ids)?;
         let text = Continuation::new(&prompt, tokenizer, options, decoder.limits().vocab_size)?;
         Ok(Self { decoder, sequence, prompt, state: GenerationState::Prompt, text, leftover: String::new() })
     }
@@ -87,9 +102,9 @@ impl<'a> Generation<'a> {
         self.text.stop_handles()[0].clone()
     }
 
-    /// Returns the ids of the prompt.
+    /// Returns the ids of the prompt, which are 0 in the place of an image's rows.
     pub fn prompt(&self) -> &[u32] {
-        &self.prompt
+        &self.prompt.ids
     }
 
     /// Returns the ids generated so far.
@@ -110,7 +125,8 @@ impl<'a> Generation<'a> {
 
     /// Computes the prompt now, if it has not been computed. `progress` is called with the number
     /// of computed tokens and the number of all tokens, before each chunk and at the end; if it
-    /// returns false, the generation ends.
+    /// returns false, the generation ends. The rows of an image count twice if the image has to be
+    /// encoded first: when they are encoded, and when they are computed.
     ///
     /// # Errors
     /// Errors of the device, which end the generation.
@@ -121,7 +137,7 @@ impl<'a> Generation<'a> {
         let started = Instant::now();
         let Self { decoder, sequence, prompt, text, .. } = self;
         let progress = |done, total| !text.is_stopped() && progress(done, total);
-        let result = decoder.prefill(*sequence, prompt, progress);
+        let result = decoder.prefill_with_images(*sequence, &prompt.ids, &prompt.images, progress);
         text.summary.prefill = started.elapsed();
         let prefill = result.inspect_err(|_| text.end(StopReason::Error))?;
         text.summary.cached_tokens = prefill.cached;
@@ -232,7 +248,7 @@ impl fmt::Debug for Generation<'_> {
         let Self { sequence, prompt, text, .. } = self;
         f.debug_struct("Generation")
             .field("sequence", sequence)
-            .field("prompt", prompt)
+            .field("prompt", &prompt.ids)
             .field("generated", &text.ids())
             .field("summary", &text.summary)
             .finish_non_exhaustive()

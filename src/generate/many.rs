@@ -8,7 +8,10 @@
 
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
-use super::{Completion, Decoder, GenerateRequest, LogitsFor, StopReason, continuation::Continuation};
+use super::{
+    Completion, Decoder, GenerateRequest, LogitsFor, PlacedPrompt, PromptImages, StopReason,
+    continuation::Continuation, decoder::shared_tokens, request::RequestPrompt,
+};
 use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
 
 /// Generates a text for each request, several at a time, and returns them in the requests' order.
@@ -61,6 +64,8 @@ struct BatchText {
     index: usize,
     /// The ids of the prompt and of the text so far.
     ids: Vec<u32>,
+    /// The images of the prompt.
+    images: PromptImages,
     continuation: Continuation,
     /// The text so far.
     output: String,
@@ -82,6 +87,7 @@ struct TextRun {
 
 impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     fn run(&mut self, sequence: SequenceId) -> Result<()> {
+        self.encode_images()?;
         let mut common = self.compute_common(sequence)?;
         while !(self.waiting.is_empty() && self.running.is_empty()) {
             self.start_waiting(common)?;
@@ -103,20 +109,32 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
+    /// Encodes the images of all prompts, unless all texts are stopped meanwhile.
+    fn encode_images(&self) -> Result<()> {
+        let Self { waiting, .. } = self;
+        let images = PromptImages {
+            placed: waiting.iter().flat_map(|text| &text.images.placed).cloned().collect(),
+            encoder: waiting.iter().find_map(|text| text.images.encoder.clone()),
+        };
+        images.encode(0, |_, _| !waiting.iter().all(|text| text.continuation.is_stopped()))?;
+        Ok(())
+    }
+
     /// Computes the common beginning of all prompts in `sequence`, and returns the sequence; `None`
     /// if there is no common beginning.
     fn compute_common(&mut self, sequence: SequenceId) -> Result<Option<SequenceId>> {
         let Self { decoder, waiting, .. } = self;
         let Some(first) = waiting.front() else { return Ok(None) };
-        let shared = |text: &BatchText| {
-            first.ids.iter().zip(text.before_last()).take_while(|(left, right)| left == right).count()
-        };
+        let prompt = (first.ids.as_slice(), first.images.placed.as_slice());
+        let shared = |text: &BatchText| shared_tokens(prompt, (text.before_last(), &text.images.placed));
         let common = waiting.iter().map(shared).min().unwrap_or(0);
         if common == 0 {
             return Ok(None);
         }
         let progress = |_, _| !waiting.iter().all(|text| text.continuation.is_stopped());
-        decoder.prefill(sequence, &first.ids[..common], progress)?;
+        let mut images = first.images.clone();
+        images.placed.retain(|image| image.start < common);
+        decoder.prefill_with_images(sequence, &first.ids[..common], &images, progress)?;
         Ok(Some(sequence))
     }
 
@@ -128,6 +146,7 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
                 Some(common) => self.decoder.fork(common)?,
                 None => self.decoder.open(),
             };
+            self.decoder.place_images(sequence, &text.images.placed)?;
             if text.continuation.ids().is_empty() {
                 text.continuation.summary.cached_tokens = self.decoder.tokens(sequence)?.len();
             }
@@ -221,9 +240,15 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
             if text.is_decoding(held) {
                 decode.push(TextRun { text: index, tokens: held..text.ids.len() });
             } else if room > 0 {
-                let end = text.ids.len().min(held + room);
-                prefill.push(TextRun { text: index, tokens: held..end });
-                room -= end - held;
+                let mut end = self.decoder.chunk_end(*sequence, held..text.ids.len(), room)?;
+                if end == held && prefill.is_empty() {
+                    // The step says that an image does not fit in it.
+                    end = text.ids.len().min(held + room);
+                }
+                if end > held {
+                    prefill.push(TextRun { text: index, tokens: held..end });
+                    room -= end - held;
+                }
             }
         }
         Ok(if prefill.is_empty() { decode } else { prefill })
@@ -252,12 +277,16 @@ impl<F> Drop for Batch<'_, F> {
 impl BatchText {
     fn new(index: usize, request: GenerateRequest<'_>, decoder: &Decoder, tokenizer: &Tokenizer) -> Result<Self> {
         let GenerateRequest { prompt, options, processors, stop_handles } = request;
-        let ids = prompt.into_ids(tokenizer)?;
-        decoder.check_prompt(&ids)?;
-        let continuation = Continuation::new(&ids, tokenizer, &options, decoder.limits().vocab_size)?;
+        let prompt = match prompt {
+            RequestPrompt::Given(prompt) => prompt.into_ids(tokenizer)?.into(),
+            RequestPrompt::Placed(prompt) => prompt,
+        };
+        decoder.check_prompt(&prompt.ids)?;
+        let continuation = Continuation::new(&prompt, tokenizer, &options, decoder.limits().vocab_size)?;
         let continuation = processors.into_iter().fold(continuation, Continuation::with_processor);
         let continuation = continuation.with_stop_handles(stop_handles);
-        Ok(Self { index, ids, continuation, output: String::new() })
+        let PlacedPrompt { ids, images } = prompt;
+        Ok(Self { index, ids, images, continuation, output: String::new() })
     }
 
     /// Returns the ids without the last one, which has to be computed for its logits.

@@ -19,10 +19,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    decoder::{Decoder, ImageRows, Limits, LogitsFor, PlacedImage, Prefill},
+    decoder::{Decoder, EncodeImages, ImageRows, Limits, LogitsFor, PlacedImage, PlacedPrompt, Prefill, PromptImages},
     generation::Generation,
     many::generate_many,
-    prompt::Prompt,
+    prompt::{EncodedPart, Prompt, PromptPart},
     request::{Completion, GenerateRequest},
     stop::{StopHandle, StopReason},
     tokens::{GeneratedToken, GeneratedTokens},

@@ -4,8 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{GenerateOptions, Prompt, StopHandle, Summary};
-use crate::sampler::{LogitsProcessor, Logprobs};
+use super::{GenerateOptions, PlacedPrompt, Prompt, StopHandle, Summary};
+use crate::{
+    Result,
+    sampler::{LogitsProcessor, Logprobs},
+};
 
 /// A request for one text of [`Runner::generate_many`](crate::Runner::generate_many).
 ///
@@ -19,16 +22,23 @@ use crate::sampler::{LogitsProcessor, Logprobs};
 /// let same = GenerateRequest::new("Once upon a time", options);
 /// ```
 pub struct GenerateRequest<'p> {
-    pub(super) prompt: Prompt<'p>,
+    pub(super) prompt: RequestPrompt<'p>,
     pub(super) options: GenerateOptions,
     pub(super) processors: Vec<Box<dyn LogitsProcessor>>,
     pub(super) stop_handles: Vec<StopHandle>,
 }
 
+/// The prompt of a request, before and after its images have their places.
+#[derive(Debug)]
+pub(super) enum RequestPrompt<'p> {
+    Given(Prompt<'p>),
+    Placed(PlacedPrompt),
+}
+
 impl<'p> GenerateRequest<'p> {
     /// Returns a request for a continuation of `prompt`.
     pub fn new(prompt: impl Into<Prompt<'p>>, options: GenerateOptions) -> Self {
-        Self { prompt: prompt.into(), options, processors: vec![], stop_handles: vec![] }
+        Self { prompt: RequestPrompt::Given(prompt.into()), options, processors: vec![], stop_handles: vec![] }
     }
 
     /// Adds a stage to the sampler of this text; see
@@ -50,7 +60,20 @@ impl<'p> GenerateRequest<'p> {
     /// Returns a request with owned data.
     pub fn into_owned(self) -> GenerateRequest<'static> {
         let Self { prompt, options, processors, stop_handles } = self;
-        GenerateRequest { prompt: prompt.into_owned(), options, processors, stop_handles }
+        let prompt = match prompt {
+            RequestPrompt::Given(prompt) => RequestPrompt::Given(prompt.into_owned()),
+            RequestPrompt::Placed(prompt) => RequestPrompt::Placed(prompt),
+        };
+        GenerateRequest { prompt, options, processors, stop_handles }
+    }
+
+    /// Gives the images of the prompt their places, unless they have them.
+    ///
+    /// # Errors
+    /// As `place`.
+    pub(crate) fn place(self, place: impl FnOnce(Prompt<'p>) -> Result<PlacedPrompt>) -> Result<Self> {
+        let RequestPrompt::Given(prompt) = self.prompt else { return Ok(self) };
+        Ok(Self { prompt: RequestPrompt::Placed(place(prompt)?), ..self })
     }
 }
 

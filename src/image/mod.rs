@@ -9,6 +9,7 @@ mod decode;
 #[cfg(feature = "image")]
 mod options;
 pub(crate) mod resize;
+mod saved;
 pub(crate) mod size;
 
 use std::{fmt, sync::Arc};

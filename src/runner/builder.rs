@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{MemoryPlan, Runner};
+use super::{MemoryPlan, Runner, vision_file::VisionFile};
 use crate::{
     Error, Result,
     backend::{Backend, Device, ProgressCallback},
@@ -52,7 +52,7 @@ pub struct RunnerBuilder {
     #[cfg(feature = "chat")]
     pub(super) chat_template: Option<Arc<str>>,
     pub(super) on_progress: Option<OnProgress>,
-    pub(super) vision: Option<PathBuf>,
+    pub(super) vision: VisionFile,
     pub(super) convention: Convention,
 }
 
@@ -181,9 +181,29 @@ impl RunnerBuilder {
     }
 
     /// Sets the file of the model's vision encoder, `mmproj-*.gguf`, so that prompts can have
-    /// images. Default: none.
+    /// images. Default: the file in the model's folder whose name starts with `mmproj` and ends
+    /// with `.gguf`; several are an error. If it does not fit the model, the model is loaded
+    /// without vision, and the error for a prompt with images gives the reason.
+    ///
+    /// ```no_run
+    /// use inkstone::{GenerateOptions, Image, Message, Runner};
+    ///
+    /// let mut runner = Runner::builder()
+    ///     .vision("mmproj-Qwen3-VL-2B-Instruct-F16.gguf")
+    ///     .from_gguf("Qwen3-VL-2B-Instruct-Q4_K_M.gguf")?;
+    /// let message = Message::user("What is this?").image(Image::open("cat.jpg")?);
+    /// println!("{}", runner.chat(&[message], &GenerateOptions::default())?.into_text()?);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
     pub fn vision(mut self, path: impl Into<PathBuf>) -> Self {
-        self.vision = Some(path.into());
+        self.vision = VisionFile::At(path.into());
+        self
+    }
+
+    /// Loads the model for text alone, even if the file of a vision encoder is beside it. This
+    /// saves the encoder's memory.
+    pub fn without_vision(mut self) -> Self {
+        self.vision = VisionFile::Without;
         self
     }
 

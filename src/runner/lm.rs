@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, path::Path};
 
-use super::{Runner, vision::MARKER};
+use super::{
+    Runner,
+    vision::{MARKER, marked_prompt},
+};
 use crate::{Result, image::Image, tokenizer::Tokenizer};
 
 /// A language model of any family, for programs that choose a model at run time.
@@ -102,7 +105,7 @@ impl LmRunner for Runner {
         // Without a place for the image, it comes first.
         let has_place = prompt.contains(MARKER);
         let prompt = if has_place { Cow::Borrowed(prompt) } else { Cow::Owned(format!("{MARKER}{prompt}")) };
-        self.generate_with_images(&prompt, &[image], tokenizer.as_ref(), n_new, on_token)
+        self.generate_with_images(marked_prompt(&prompt, &[image])?, tokenizer.as_ref(), n_new, on_token)
     }
 }
 

@@ -7,6 +7,7 @@ use std::{path::Path, sync::Arc, thread};
 use super::{
     MemoryPlan, Runner, RunnerBuilder,
     vision::{Vision, largest_whole_image},
+    vision_file::{self, VisionFile},
 };
 #[cfg(feature = "chat")]
 use crate::chat::ChatTemplate;
@@ -77,7 +78,7 @@ pub(super) struct PreparedModel {
     graph: Graph,
     layout: CacheLayout,
     limits: Limits,
-    vision: Option<VisionModel>,
+    vision: Result<VisionModel, Arc<str>>,
     pub(super) memory: MemoryPlan,
 }
 
@@ -102,11 +103,7 @@ impl RunnerBuilder {
 
     pub(super) fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<PreparedModel> {
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
-        let vision = self.vision.as_ref().map(|path| self.open_vision(path)).transpose()?;
-        let images = vision
-            .as_ref()
-            .map(|vision| ImageInputs { row_width: vision.config.row_width, convention: self.convention });
-        let Model { config, graph } = Model::for_positions(&gguf, &weights, self.positions(), images)?;
+        let (Model { config, graph }, vision) = self.model(&gguf, &weights)?;
         let context_length = self.context_length_for(&config)?;
         let whole = vision.as_ref().map_or(0, |vision| largest_whole_image(&config, &vision.config));
         let limits = self.limits_for(&config, context_length, whole, &*backend)?;
@@ -123,10 +120,35 @@ impl RunnerBuilder {
         Ok(PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, memory })
     }
 
-    fn open_vision(&self, path: &Path) -> Result<VisionModel> {
-        let gguf = Gguf::open(path)?;
-        let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
-        VisionModel::from_gguf(&gguf, &weights, self.convention)
+    /// Returns the text model, and its vision encoder or the reason why it has none.
+    fn model(&self, gguf: &Gguf, weights: &Weights) -> Result<(Model, Result<VisionModel, Arc<str>>)> {
+        let text = || Model::for_positions(gguf, weights, self.positions(), None);
+        match &self.vision {
+            VisionFile::Without => Ok((text()?, Err("it was loaded with `without_vision()`".into()))),
+            VisionFile::At(path) => self.model_with(gguf, weights, path).map(|(model, vision)| (model, Ok(vision))),
+            VisionFile::Beside => {
+                let Some(path) = vision_file::beside(gguf.path())? else {
+                    return Ok((text()?, Err("no file `mmproj*.gguf` is beside it".into())));
+                };
+                match self.model_with(gguf, weights, &path) {
+                    Ok((model, vision)) => Ok((model, Ok(vision))),
+                    Err(error) => {
+                        let reason = format!("`{}` does not fit: {error}", path.display());
+                        Ok((text()?, Err(reason.into())))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the text model with the vision encoder of this file.
+    fn model_with(&self, gguf: &Gguf, weights: &Weights, path: &Path) -> Result<(Model, VisionModel)> {
+        let encoder = Gguf::open(path)?;
+        let tensors = if self.copy_weights { Weights::read_from_gguf(&encoder) } else { Weights::from_gguf(&encoder) };
+        let vision = VisionModel::from_gguf(&encoder, &tensors, self.convention)?;
+        let images = ImageInputs { row_width: vision.config.row_width, convention: self.convention };
+        let model = Model::for_positions(gguf, weights, self.positions(), Some(images))?;
+        Ok((model, vision))
     }
 
     pub(super) fn load(&self, gguf: Gguf) -> Result<Runner> {
@@ -164,7 +186,10 @@ impl RunnerBuilder {
             }),
         };
         let executable = executable?;
-        let vision = vision.map(|model| Vision::new(model, &config, memory.context_length, &*backend)).transpose()?;
+        let vision = match vision {
+            Ok(model) => Ok(Arc::new(Vision::new(model, &config, memory.context_length, &*backend)?)),
+            Err(reason) => Err(reason),
+        };
         progress.finish()?;
         let mut decoder = Decoder::new(executable, cache, limits)
             .with_recompute(self.recompute)
@@ -177,7 +202,7 @@ impl RunnerBuilder {
             tokenizer,
             #[cfg(feature = "chat")]
             template,
-            vision: vision.map(Arc::new),
+            vision,
             decoder,
             sequence,
             #[cfg(feature = "constrained")]

@@ -19,6 +19,7 @@ mod tool_choice;
 #[cfg(feature = "constrained")]
 mod typed;
 mod vision;
+mod vision_file;
 
 #[cfg(feature = "constrained")]
 use std::sync::OnceLock;
@@ -61,8 +62,8 @@ pub struct Runner {
     /// template can still generate from plain prompts.
     #[cfg(feature = "chat")]
     template: Result<ChatTemplate, String>,
-    /// The encoder of images, if the model was loaded with one.
-    vision: Option<Arc<Vision>>,
+    /// The encoder of images, or the reason why there is none.
+    vision: Result<Arc<Vision>, Arc<str>>,
     decoder: Decoder,
     sequence: SequenceId,
     /// Built on first use, and shared by all clones.

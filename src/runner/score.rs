@@ -124,7 +124,7 @@ impl Runner {
     fn ids_of(&self, prompt: &Prompt<'_>) -> Result<Vec<u32>> {
         match prompt {
             Prompt::Text(text) => self.tokenizer.encode_prompt(text),
-            Prompt::Ids(ids) => Ok(ids.to_vec()),
+            Prompt::Ids(_) | Prompt::Parts(_) => prompt.clone().into_ids(&self.tokenizer),
         }
     }
 
@@ -134,6 +134,7 @@ impl Runner {
             (Prompt::Text(prompt), Prompt::Text(text)) => self.tokenizer.encode_prompt(&format!("{prompt}{text}"))?,
             (_, Prompt::Text(text)) => [before, &self.tokenizer.encode_continuation(text)?].concat(),
             (_, Prompt::Ids(ids)) => [before, ids].concat(),
+            (_, Prompt::Parts(_)) => return Err(Error::argument("continuation", "must be one text, or ids")),
         };
         let from = before.iter().zip(&ids).take_while(|(left, right)| left == right).count();
         if from == ids.len() {

@@ -11,7 +11,7 @@ use crate::chat::{ChatOptions, Message};
 use crate::grammar::AfterReasoning;
 use crate::{
     Result,
-    generate::{Completion, GenerateOptions, GenerateRequest, Generation, Prompt, generate_many},
+    generate::{Completion, GenerateOptions, GenerateRequest, Generation, PlacedPrompt, Prompt, generate_many},
 };
 
 impl Runner {
@@ -27,8 +27,8 @@ impl Runner {
     /// express, [`Error::ContextFull`](crate::Error::ContextFull) for one that is longer than the
     /// context.
     pub fn generate<'p>(&mut self, prompt: impl Into<Prompt<'p>>, options: &GenerateOptions) -> Result<Generation<'_>> {
-        let ids = prompt.into().into_ids(&self.tokenizer)?;
-        self.generation(ids, options)
+        let prompt = self.place(prompt.into())?;
+        self.generation(prompt, options)
     }
 
     /// Generates one text for each of several requests at once, and returns the texts in the order
@@ -72,6 +72,10 @@ impl Runner {
         requests: impl IntoIterator<Item: Into<GenerateRequest<'p>>>,
         on_piece: impl FnMut(usize, &str) -> bool,
     ) -> Result<Vec<Completion>> {
+        let placed = requests.into_iter().enumerate().map(|(index, request)| {
+            request.into().place(|prompt| self.place(prompt)).map_err(|error| error.in_request(index))
+        });
+        let requests = placed.collect::<Result<Vec<_>>>()?;
         generate_many(&mut self.decoder, self.sequence, &self.tokenizer, requests, on_piece)
     }
 
@@ -170,6 +174,7 @@ impl Runner {
         let (parser, grammar) = self.answer_grammar(parser, options)?;
         #[cfg(not(feature = "constrained"))]
         refuse_forced_calls(&parser)?;
+        let placed = self.place(Prompt::from(&prompt))?;
         let marks: Vec<u32> =
             self.tokenizer.control_tokens().filter(|(_, text)| parser.reads(text)).map(|(id, _)| id).collect();
         #[cfg(feature = "constrained")]
@@ -177,13 +182,13 @@ impl Runner {
             let constraint = grammar.constraint(self.config.vocab_size)?;
             let constraint = AfterReasoning::new(constraint, &parser, &prompt.text, &self.tokenizer)?;
             let unconstrained = GenerateOptions { grammar: None, ..options.clone() };
-            let generation = self.generation(prompt.ids, &unconstrained)?.with_constraint(constraint);
+            let generation = self.generation(placed, &unconstrained)?.with_constraint(constraint);
             return Ok(Answer::new(generation.showing(marks), parser));
         }
-        Ok(Answer::new(self.generation(prompt.ids, options)?.showing(marks), parser))
+        Ok(Answer::new(self.generation(placed, options)?.showing(marks), parser))
     }
 
-    fn generation(&mut self, ids: Vec<u32>, options: &GenerateOptions) -> Result<Generation<'_>> {
-        Generation::new(&mut self.decoder, self.sequence, ids, &self.tokenizer, options)
+    fn generation(&mut self, prompt: PlacedPrompt, options: &GenerateOptions) -> Result<Generation<'_>> {
+        Generation::with_images(&mut self.decoder, self.sequence, prompt, &self.tokenizer, options)
     }
 }

@@ -5,6 +5,7 @@ mod builtins;
 mod error;
 mod escape;
 mod filters;
+mod images;
 mod lexer;
 mod python_format;
 mod python_methods;
@@ -23,6 +24,7 @@ use minijinja::{
 use self::{
     error::template_error,
     escape::Escaper,
+    images::MarkedText,
     lexer::SourcePiece,
     rewrite::{Offsets, Rewritten},
     symbols::TemplateSymbols,
@@ -31,7 +33,8 @@ use super::{ChatOptions, Message};
 use crate::{
     error::{Error, Result, excerpt},
     gguf::Gguf,
-    tokenizer::{SpecialTokens, Tokenizer},
+    image::Image,
+    tokenizer::Tokenizer,
 };
 
 /// A model's chat template.
@@ -60,10 +63,12 @@ pub struct ChatTemplate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenderedPrompt {
-    /// The text, including special tokens.
+    /// The text, including special tokens and the template's mark for each image.
     pub text: String,
-    /// The token ids.
+    /// The token ids, without images.
     pub ids: Vec<u32>,
+    /// The images in order, each with the number of `ids` before it.
+    pub images: Vec<(usize, Image)>,
 }
 
 /// The template's name in its environment.
@@ -163,10 +168,13 @@ impl ChatTemplate {
     /// tokens in the conversation stay text unless
     /// [`parse_special_tokens`](ChatOptions::parse_special_tokens) is set.
     ///
+    /// An image stands in the place of the template's mark for it, such as `<|image_pad|>`. If the
+    /// template marks no images, it renders the content as text in which each part has a line.
+    ///
     /// # Errors
-    /// As [`render`](Self::render); [`Error::Argument`] for a role with other characters than
-    /// letters, digits, `_` and `-`; [`Error::Tokenizer`] if the vocabulary cannot express the
-    /// prompt.
+    /// As [`render`](Self::render); [`Error::ChatTemplate`] also if the template leaves out an
+    /// image; [`Error::Argument`] for a role with other characters than letters, digits, `_` and
+    /// `-`; [`Error::Tokenizer`] if the vocabulary cannot express the prompt.
     pub fn prompt(&self, messages: &[Message], options: &ChatOptions, tokenizer: &Tokenizer) -> Result<RenderedPrompt> {
         let allowed = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
         if let Some(message) = messages.iter().find(|message| !message.role.chars().all(allowed)) {
@@ -174,23 +182,62 @@ impl ChatTemplate {
                 format!("must consist of letters, digits, `_` and `-`, but is `{}`", message.role.escape_debug());
             return Err(Error::argument("role", what));
         }
-        if options.parse_special_tokens {
-            let text = self.render(messages, options)?;
-            return Ok(RenderedPrompt { ids: tokenizer.encode(&text, SpecialTokens::Parse)?, text });
-        }
-        let (text, untrusted) = self.render_escaped(messages, options, tokenizer)?;
-        Ok(RenderedPrompt { ids: tokenizer.encode_mixed(&text, &untrusted)?, text })
+        let images: Vec<_> = messages.iter().flat_map(|message| message.content.images()).cloned().collect();
+        let marked = match images.len() {
+            0 => {
+                let (text, plain) = self.render_escaped(messages, options, tokenizer, &[])?;
+                MarkedText::without_images(text, plain)
+            }
+            count => self.render_images(messages, options, tokenizer, count)?,
+        };
+        let (ids, places) = marked.encode(tokenizer)?;
+        Ok(RenderedPrompt { text: marked.text, ids, images: places.into_iter().zip(images).collect() })
     }
 
-    /// Returns the prompt's text, and the byte ranges that no special token may overlap.
+    /// Renders a conversation with this number of images: with a list of parts, or if the template
+    /// marks no images in lists, with texts.
+    fn render_images(
+        &self,
+        messages: &[Message],
+        options: &ChatOptions,
+        tokenizer: &Tokenizer,
+        count: usize,
+    ) -> Result<MarkedText> {
+        let with_lists = self.render_escaped(messages, options, tokenizer, &images::marks());
+        let marked = match &with_lists {
+            Ok((text, plain)) => MarkedText::with_marks(text, plain),
+            Err(_) => None,
+        };
+        let marked = match marked {
+            Some(marked) => marked,
+            None => {
+                let mark = images::unused_character(self.source(), messages)?;
+                let joined: Vec<_> = messages.iter().map(|message| images::joined(message, mark)).collect();
+                // If the template refuses lists and texts, its error for lists says more.
+                let (text, plain) = self
+                    .render_escaped(&joined, options, tokenizer, &[])
+                    .map_err(|error| with_lists.err().unwrap_or(error))?;
+                MarkedText::with_mark(text, plain, mark)
+            }
+        };
+        marked.check(count)?;
+        Ok(marked)
+    }
+
+    /// Returns the prompt's text, and the byte ranges that no special token may overlap. `marks`:
+    /// the template's texts for images, which are special as well.
     fn render_escaped(
         &self,
         messages: &[Message],
         options: &ChatOptions,
         tokenizer: &Tokenizer,
+        marks: &[&str],
     ) -> Result<(String, Vec<Range<usize>>)> {
         let conversation = self.conversation(messages, options)?;
-        let tokens: Vec<&str> = tokenizer.control_tokens().map(|(_, text)| text).collect();
+        let tokens: Vec<&str> = match options.parse_special_tokens {
+            true => vec![],
+            false => tokenizer.control_tokens().map(|(_, text)| text).chain(marks.iter().copied()).collect(),
+        };
         let escaper = Escaper::new(&self.symbols, &tokens, &conversation.values().collect::<Vec<_>>())?;
         let escape = |(&name, value): (&_, &_)| match name {
             "messages" => Ok((name, escaper.escape_messages(value)?)),
@@ -261,7 +308,7 @@ impl ChatTemplate {
 /// Returns a message's variables. Some templates read the reasoning as `thinking`, which
 /// transformers sets, too.
 fn message_value(message: &Message) -> Value {
-    let value = Value::from(Serde(message));
+    let value = images::message_value(message);
     match &message.reasoning {
         Some(reasoning) => merge_maps([context! { thinking => reasoning }, value]),
         None => value,

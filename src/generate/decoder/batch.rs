@@ -2,10 +2,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use super::{
-    Limits, LogitsFor,
-    sequence::{PlacedImage, whole_images},
-};
+use super::{Limits, LogitsFor, images::PlacedImage, sequence::whole_images};
 use crate::kv_cache::{SequenceId, Stage};
 
 /// The tokens that a call appends to one sequence.

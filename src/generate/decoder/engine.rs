@@ -88,7 +88,7 @@ impl Engine {
             let request = &requests[request];
             let with_logits = request.first_output.max(from)..from + len;
             outputs.extend(with_logits.map(|index| tokens.len() + index - from));
-            rows.push(request.images, span.range(request), tokens.len());
+            rows.push(request.images, span.range(request), tokens.len())?;
             tokens.extend_from_slice(&request.tokens[from..from + len]);
             let pages = self.cache.pages(request.sequence)?;
             let (rotary, spans) = (images.rotary.as_slice(), images.spans.as_slice());

@@ -2,6 +2,7 @@
 
 mod batch;
 mod engine;
+mod images;
 mod pipelined;
 mod sequence;
 mod turns;
@@ -9,14 +10,16 @@ mod turns;
 use std::{
     collections::{HashMap, HashSet},
     fmt,
+    ops::Range,
     sync::Arc,
 };
 
-pub use self::sequence::{ImageRows, PlacedImage};
+pub use self::images::{EncodeImages, ImageRows, PlacedImage, PlacedPrompt, PromptImages};
+pub(super) use self::sequence::shared_tokens;
 use self::{
     batch::Request,
     engine::{Engine, OutputBuffers},
-    sequence::{SequenceTokens, whole_images},
+    sequence::{SequenceTokens, start_of_image, whole_images},
     turns::Turns,
 };
 use crate::{
@@ -176,7 +179,7 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
-        let len = self.held(id)?.start_of_image(len);
+        let len = start_of_image(&self.held(id)?.images, len);
         self.with_cache_of(id, |cache| cache.truncate(id, len))?;
         if let Some(tokens) = self.tokens.get_mut(&id) {
             tokens.truncate(len);
@@ -290,11 +293,14 @@ impl Decoder {
         ids: &[u32],
         progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Prefill> {
-        self.prefill_with_images(id, ids, &[], progress)
+        self.prefill_with_images(id, ids, &PromptImages::default(), progress)
     }
 
     /// Sets the tokens and images of a sequence like [`prefill`](Self::prefill). An image replaces
-    /// as many of `ids` as it has rows; `images` are in the order of their places.
+    /// as many of `ids` as it has rows.
+    ///
+    /// Images that are not in the sequence are encoded first, unless they were encoded before; then
+    /// `progress` counts each of their rows twice, when it is encoded and when it is computed.
     ///
     /// # Errors
     /// As [`prefill`](Self::prefill); [`Error::Argument`] for images that are not in order or
@@ -304,30 +310,46 @@ impl Decoder {
         &mut self,
         id: SequenceId,
         ids: &[u32],
-        images: &[PlacedImage],
+        images: &PromptImages,
         mut progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Prefill> {
         self.check_prompt(ids)?;
-        let ends = images.iter().flat_map(|image| [image.start, image.start + image.rows.count]);
-        if !ends.chain([ids.len() - 1]).is_sorted() {
-            return Err(Error::argument("images", "must be in the order of their places, before the last token"));
+        let ends = images.placed.iter().flat_map(|image| [image.start, image.range().end]);
+        if !ends.chain([ids.len()]).is_sorted() {
+            return Err(Error::argument("images", "must be in the order of their places, within the prompt"));
         }
         // The last token is always computed, for its logits.
-        let shared = self.held(id)?.shared(&ids[..ids.len() - 1], images);
+        let shared = self.held(id)?.shared(&ids[..ids.len() - 1], &images.placed);
         self.truncate(id, shared)?;
         let cached = self.turns.with_engine(|engine| engine.cache.len(id))?;
         self.truncate(id, cached)?;
         let cached = self.tokens(id)?.len();
-        if let Some(held) = self.tokens.get_mut(&id) {
-            held.images = images.to_vec();
-        }
-        let result = self.compute_prompt(id, ids, cached, &mut progress);
+        let encoding = |done, rows| progress(cached + done, ids.len() + rows);
+        let Some(rows) = images.encode(cached, encoding)? else { return Ok(Prefill { cached, complete: false }) };
+        self.place_images(id, &images.placed)?;
+        let result = self.compute_prompt(id, ids, cached, &mut |done, total| progress(done + rows, total + rows));
         if !matches!(result, Ok(true)) {
             // The images that the computed part of the prompt does not reach, or cuts, go.
             let len = self.tokens(id)?.len();
             self.truncate(id, len)?;
         }
         Ok(Prefill { cached, complete: result? })
+    }
+
+    /// Sets the images of a sequence and of the tokens that come next. They must be encoded, and
+    /// the sequence's tokens must have the rows of those that they reach.
+    pub(super) fn place_images(&mut self, id: SequenceId, images: &[PlacedImage]) -> Result<()> {
+        self.held(id)?;
+        self.tokens.entry(id).or_default().images = images.to_vec();
+        Ok(())
+    }
+
+    /// Returns the end of a chunk of a sequence's tokens from `start` on that has at most `room`
+    /// tokens: before an image that would not fit as a whole if its rows see each other. If it is
+    /// `start`, the image is larger than the room.
+    pub(super) fn chunk_end(&self, id: SequenceId, tokens: Range<usize>, room: usize) -> Result<usize> {
+        let end = tokens.end.min(tokens.start.saturating_add(room));
+        Ok(whole_images(&self.held(id)?.images, end).max(tokens.start))
     }
 
     /// Computes the tokens of a prompt from `done` on, chunk by chunk. Returns whether `progress`
@@ -343,10 +365,12 @@ impl Decoder {
             if !progress(done, ids.len()) {
                 return Ok(false);
             }
-            let chunk = ids.len().min(done + self.limits.max_tokens);
-            // If an image does not fit in a step, the step says so.
-            let whole = whole_images(&self.held(id)?.images, chunk);
-            let end = if whole > done { whole } else { chunk };
+            let max_tokens = self.limits.max_tokens;
+            let mut end = self.chunk_end(id, done..ids.len(), max_tokens)?;
+            if end == done {
+                // The step says that an image does not fit in it.
+                end = ids.len().min(done + max_tokens);
+            }
             let logits_for = if end == ids.len() { LogitsFor::Last } else { LogitsFor::None };
             self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Some(ids.len()))?;
             done = end;

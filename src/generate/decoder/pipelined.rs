@@ -9,7 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use super::{
     Decoder, LogitsFor, StepOutput,
     engine::Engine,
-    sequence::{PlacedImage, RunImages, SequenceTokens},
+    images::PlacedImage,
+    sequence::{RunImages, SequenceTokens},
 };
 use crate::{
     Error, Result,

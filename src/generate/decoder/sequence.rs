@@ -1,42 +1,9 @@
 //! Keeps the tokens and images of a sequence.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
-use crate::backend::InputRows;
-
-/// The rows of an image, which a sequence has in the place of tokens.
-#[derive(Debug)]
-pub struct ImageRows {
-    /// `[count, row_width]`, row-major.
-    pub elements: Vec<f32>,
-    /// The number of rows.
-    pub count: usize,
-    /// The rows below and beside each other, in models that rotate an image's rows by both; `None`
-    /// in models where a row has a token's position.
-    pub grid: Option<[usize; 2]>,
-    /// Whether the rows see each other, so that one step has to compute all.
-    pub whole: bool,
-}
-
-/// An image in a sequence.
-#[derive(Clone, Debug)]
-pub struct PlacedImage {
-    /// The index of the first row among the sequence's tokens.
-    pub start: usize,
-    /// The rows; two images are the same if they share the rows.
-    pub rows: Arc<ImageRows>,
-}
-
-impl PlacedImage {
-    /// Returns the tokens that the rows replace.
-    fn range(&self) -> Range<usize> {
-        self.start..self.start + self.rows.count
-    }
-
-    fn is(&self, other: &Self) -> bool {
-        self.start == other.start && Arc::ptr_eq(&self.rows, &other.rows)
-    }
-}
+use super::images::PlacedImage;
+use crate::{Error, Result, backend::InputRows};
 
 /// The tokens and images of a sequence. Images have tokens too, whose ids do not matter.
 #[derive(Clone, Debug, Default)]
@@ -56,27 +23,35 @@ pub(super) struct RunImages {
 }
 
 impl SequenceTokens {
-    /// Returns the number of tokens at the start that `ids` and `images` share. An image is shared
-    /// as a whole.
+    /// Returns the number of tokens at the start that `ids` and `images` share.
     pub fn shared(&self, ids: &[u32], images: &[PlacedImage]) -> usize {
-        let tokens = self.ids.iter().zip(ids).take_while(|(old, new)| old == new).count();
-        let same = self.images.iter().zip(images).take_while(|(old, new)| old.is(new)).count();
-        let next = [self.images.get(same), images.get(same)].into_iter().flatten().map(|image| image.start);
-        self.start_of_image(next.fold(tokens, usize::min))
-    }
-
-    /// Returns `len`, or the start of the image that it would cut.
-    pub fn start_of_image(&self, len: usize) -> usize {
-        let cut = self.images.iter().find(|image| image.start < len && len < image.range().end);
-        cut.map_or(len, |image| image.start)
+        shared_tokens((&self.ids, &self.images), (ids, images))
     }
 
     /// Removes the tokens from `len` on, and the whole image that `len` cuts.
     pub fn truncate(&mut self, len: usize) {
-        let len = self.start_of_image(len);
+        let len = start_of_image(&self.images, len);
         self.ids.truncate(len);
         self.images.retain(|image| image.start < len);
     }
+}
+
+/// Returns the number of tokens at the start that two lists of ids and images share. An image is
+/// shared as a whole.
+pub(in crate::generate) fn shared_tokens(
+    (ids, images): (&[u32], &[PlacedImage]),
+    (other_ids, other_images): (&[u32], &[PlacedImage]),
+) -> usize {
+    let tokens = ids.iter().zip(other_ids).take_while(|(id, other)| id == other).count();
+    let same = images.iter().zip(other_images).take_while(|(image, other)| image.is(other)).count();
+    let next = [images.get(same), other_images.get(same)].into_iter().flatten().map(|image| image.start);
+    start_of_image(images, next.fold(tokens, usize::min))
+}
+
+/// Returns `len`, or the start of the image that it would cut.
+pub(super) fn start_of_image(images: &[PlacedImage], len: usize) -> usize {
+    let cut = images.iter().find(|image| image.start < len && len < image.range().end);
+    cut.map_or(len, |image| image.start)
 }
 
 /// Returns the end of a step that computes the tokens of a sequence up to `end`: before an image
@@ -142,13 +117,15 @@ pub(super) struct StepRows {
 impl StepRows {
     /// Appends the rows of images among the tokens `run` of a sequence. The run's first token is
     /// number `first` of the step.
-    pub fn push(&mut self, images: &[PlacedImage], run: Range<usize>, first: usize) {
+    pub fn push(&mut self, images: &[PlacedImage], run: Range<usize>, first: usize) -> Result<()> {
         for (image, part) in images_in(images, &run) {
-            let width = image.rows.elements.len() / image.rows.count;
-            let elements = (part.start - image.start) * width..(part.end - image.start) * width;
-            self.elements.extend_from_slice(&image.rows.elements[elements]);
+            let rows = image.rows.elements().ok_or_else(|| Error::internal("a step has an image without rows"))?;
+            let width = rows.len() / image.rows.count;
+            self.elements
+                .extend_from_slice(&rows[(part.start - image.start) * width..(part.end - image.start) * width]);
             self.tokens.extend(part.map(|token| first + token - run.start));
         }
+        Ok(())
     }
 
     pub fn input(&self) -> InputRows<'_> {
@@ -158,12 +135,17 @@ impl StepRows {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{generate::ImageRows, image::Image};
 
     fn image(start: usize, grid: [usize; 2], whole: bool) -> PlacedImage {
         let count = grid[0] * grid[1];
-        let elements = (0..2 * count).map(|element| element as f32).collect();
-        PlacedImage { start, rows: Arc::new(ImageRows { elements, count, grid: Some(grid), whole }) }
+        let picture = Image::from_rgb(vec![0; 3], 1, 1).unwrap();
+        let rows = ImageRows::new(picture, count, Some(grid), whole);
+        rows.set((0..2 * count).map(|element| element as f32).collect());
+        PlacedImage { start, rows: Arc::new(rows) }
     }
 
     /// The rotary positions of all tokens, image by image and token by token.
@@ -199,13 +181,13 @@ mod tests {
                 assert_eq!(run.rotary, expected, "{start}..{end}");
                 let tokens = (start..end).filter(|token| (3..11).contains(token) || (12..18).contains(token));
                 let mut rows = StepRows::default();
-                rows.push(&images, start..end, 100);
+                rows.push(&images, start..end, 100).unwrap();
                 assert_eq!(rows.tokens, tokens.map(|token| 100 + token - start).collect::<Vec<_>>(), "{start}..{end}");
                 assert_eq!(rows.tokens.len() * 2, rows.elements.len());
             }
         }
         let (run, mut rows) = (RunImages::new(&images, 4..14), StepRows::default());
-        rows.push(&images, 4..14, 0);
+        rows.push(&images, 4..14, 0).unwrap();
         assert_eq!(rows.elements[..2], [2.0, 3.0]);
         assert_eq!(rows.elements[14..], [0.0, 1.0, 2.0, 3.0]);
         assert!(run.spans == vec![Range { start: 8, end: 10 }]);
