@@ -256,6 +256,10 @@ pub trait Backend: Send + Sync {
     }
 }
 
+/// A callback for the progress of a step: the number of finished tasks and of all. It stops the
+/// step by returning false.
+pub type StepProgress<'a> = dyn FnMut(usize, usize) -> bool + 'a;
+
 /// A graph that is compiled for a device, with the memory of its cache.
 pub trait Executable: Send {
     /// Runs a step and returns the logits of its outputs, `[outputs, vocabulary]`, row-major.
@@ -265,6 +269,17 @@ pub trait Executable: Send {
     /// compilation: the step has not run then, and no page has been copied. Another error if the
     /// device fails.
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]>;
+
+    /// Runs a step like [`run`](Self::run), and calls `progress` on this thread while it runs.
+    /// Returns `None` if `progress` returns false; the outputs are then lost, and the cache has
+    /// arbitrary elements in the positions that the step writes. The default implementation calls
+    /// it once, before the step.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    fn run_with_progress(&mut self, step: &Step<'_>, progress: &mut StepProgress<'_>) -> Result<Option<&[f32]>> {
+        if progress(0, 1) { self.run(step).map(Some) } else { Ok(None) }
+    }
 
     /// Runs a step with one output and returns its `count` largest logits in descending order, NaN
     /// first; equal logits are ordered by id. Returns `None`, without running the step, if the

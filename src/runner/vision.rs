@@ -122,8 +122,7 @@ impl EncodeImages for Vision {
         // Another clone may have encoded some while this one waited.
         let images: Vec<_> = images.iter().filter(|rows| rows.elements().is_none()).collect();
         let pictures: Vec<_> = images.iter().map(|rows| Picture::from(&rows.picture)).collect();
-        let rows_of = |pictures: usize| images[..pictures].iter().map(|rows| rows.count).sum();
-        let Some(encoded) = encoder.encode(&pictures, |done| progress(rows_of(done)))? else { return Ok(false) };
+        let Some(encoded) = encoder.encode(&pictures, progress)? else { return Ok(false) };
         for (rows, picture) in images.iter().zip(encoded) {
             rows.set(picture.rows);
         }

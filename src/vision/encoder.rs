@@ -3,7 +3,7 @@
 use super::patches::{Patches, Picture};
 use crate::{
     Error, Result,
-    backend::{Backend, Executable, InputRows, Run, Step, Taps},
+    backend::{Backend, Executable, InputRows, Run, Step, StepProgress, Taps},
     kv_cache::{CacheLayout, CacheType, KvCache, SequenceId},
     models::vision::{VisionConfig, VisionModel},
     optimize::{Target, optimize},
@@ -55,8 +55,8 @@ impl VisionEncoder {
         &self.config
     }
 
-    /// Encodes pictures, and calls `progress` before each step with the number of finished
-    /// pictures. Returns `None` if it returns false.
+    /// Encodes pictures, and calls `progress` with the number of finished rows, several times for
+    /// each picture on a CPU. Returns `None` if it returns false.
     ///
     /// # Errors
     /// [`Error::Image`] for a picture of more patches than the encoder is compiled for. Another
@@ -67,10 +67,8 @@ impl VisionEncoder {
         mut progress: impl FnMut(usize) -> bool,
     ) -> Result<Option<Vec<EncodedPicture>>> {
         let mut encoded = Vec::with_capacity(pictures.len());
+        let mut finished = 0;
         while encoded.len() < pictures.len() {
-            if !progress(encoded.len()) {
-                return Ok(None);
-            }
             let mut batch: Vec<Patches> = vec![];
             for picture in &pictures[encoded.len()..] {
                 let patches = Patches::new(&self.config, picture)?;
@@ -81,7 +79,11 @@ impl VisionEncoder {
                 }
                 batch.push(patches);
             }
-            encoded.extend(self.step(&batch)?);
+            let rows: usize = batch.iter().map(|patches| patches.blocks.len()).sum();
+            let step = self.step(&batch, &mut |done, tasks| progress(finished + rows * done / tasks))?;
+            let Some(step) = step else { return Ok(None) };
+            encoded.extend(step);
+            finished += rows;
         }
         Ok(Some(encoded))
     }
@@ -99,17 +101,22 @@ impl VisionEncoder {
         Err(Error::Image { path: None, what })
     }
 
-    /// Encodes the pictures of one step.
-    fn step(&mut self, batch: &[Patches]) -> Result<Vec<EncodedPicture>> {
+    /// Encodes the pictures of one step, unless `progress` returns false.
+    fn step(&mut self, batch: &[Patches], progress: &mut StepProgress<'_>) -> Result<Option<Vec<EncodedPicture>>> {
         let sequences: Vec<_> = batch.iter().map(|_| self.cache.open()).collect();
-        let result = self.run(batch, &sequences);
+        let result = self.run(batch, &sequences, progress);
         for sequence in sequences {
             self.cache.close(sequence)?;
         }
         result
     }
 
-    fn run(&mut self, batch: &[Patches], sequences: &[SequenceId]) -> Result<Vec<EncodedPicture>> {
+    fn run(
+        &mut self,
+        batch: &[Patches],
+        sequences: &[SequenceId],
+        progress: &mut StepProgress<'_>,
+    ) -> Result<Option<Vec<EncodedPicture>>> {
         let input = StepInput::new(&self.config, batch);
         for (patches, sequence) in batch.iter().zip(sequences) {
             self.cache.extend(*sequence, patches.len)?;
@@ -129,7 +136,7 @@ impl VisionEncoder {
             taps: &input.taps,
             ..Step::default()
         };
-        let mut rows = self.executable.run(&step)?;
+        let Some(mut rows) = self.executable.run_with_progress(&step, progress)? else { return Ok(None) };
         let width = self.config.row_width;
         let encoded = batch.iter().map(|patches| {
             let (own, rest) = rows.split_at(patches.blocks.len() * width);
@@ -140,7 +147,7 @@ impl VisionEncoder {
             }
             EncodedPicture { grid: patches.grid, rows: ordered }
         });
-        Ok(encoded.collect())
+        Ok(Some(encoded.collect()))
     }
 }
 

@@ -210,34 +210,42 @@ fn prompts_of_parts_take_images_and_the_text_around_them_once() {
 
 #[test]
 fn progress_counts_the_rows_of_images_and_can_stop_the_encoder() {
-    let mut runner = seer();
+    let expected = expected();
     let messages = [about("09.png", QUESTION)];
-    let mut seen = vec![];
+    let mut whole = vec![];
+    let mut runner = seer();
+    let mut answer = runner.chat(&messages, &greedy()).unwrap();
+    let recorded = |done, total| {
+        whole.push((done, total));
+        true
+    };
+    answer.prefill(recorded).unwrap();
+    let tokens = answer.summary().prompt_tokens;
+    let (_, total) = whole[0];
+    assert!(total > tokens + 60 && total < 2 * tokens, "{whole:?}");
+    assert!(whole.is_sorted() && whole.iter().all(|(_, all)| *all == total), "{whole:?}");
+    assert!(whole.len() > 20, "the encoder has five layers: {whole:?}");
+    assert_eq!(*whole.last().unwrap(), (total, total));
+    // Stopped at any call, the generation ends, and the next one is right.
+    for stop in [0, 1, 7, 20, whole.len() - 2] {
+        let mut runner = seer();
+        let mut stopped = runner.chat(&messages, &greedy()).unwrap();
+        let mut calls = 0;
+        let counted = |_, _| {
+            calls += 1;
+            calls <= stop
+        };
+        stopped.prefill(counted).unwrap();
+        assert_eq!(stopped.summary().stop, StopReason::Caller);
+        assert!(stopped.next().is_none());
+        assert_eq!(calls, stop + 1);
+        assert_eq!(self::answer(&mut runner, &messages), described(&expected, 9), "after a stop at call {stop}");
+    }
+    let mut runner = seer();
     let mut stopped = runner.chat(&messages, &greedy()).unwrap();
-    stopped
-        .prefill(|done, total| {
-            seen.push((done, total));
-            false
-        })
-        .unwrap();
+    stopped.stop_handle().stop();
+    assert!(stopped.next().is_none());
     assert_eq!(stopped.summary().stop, StopReason::Caller);
-    assert_eq!(seen.len(), 1);
-    drop(stopped);
-    let mut generation = runner.chat(&messages, &greedy()).unwrap();
-    generation
-        .prefill(|done, total| {
-            seen.push((done, total));
-            true
-        })
-        .unwrap();
-    let tokens = generation.summary().prompt_tokens;
-    let (_, total) = seen[0];
-    assert!(total > tokens + 60 && total < 2 * tokens, "{seen:?}");
-    assert!(seen[1..].is_sorted() && seen.iter().all(|(_, all)| *all == total), "{seen:?}");
-    assert_eq!(*seen.last().unwrap(), (total, total));
-    let stop = generation.stop_handle();
-    stop.stop();
-    assert!(generation.next().is_none());
 }
 
 #[test]

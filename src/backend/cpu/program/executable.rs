@@ -1,18 +1,21 @@
 //! Runs the steps of a graph that is compiled for the CPU.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    mem,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use super::{
     cache::CacheMemory,
     lower::CpuProgram,
     memory::{Memory, SlotPlace, StepSize, slot_places},
     profile::{GATHER, Profile, WAIT},
-    step::{StepContext, run_tasks},
+    step::{CallersWork, StepContext, StopPoint, run_tasks},
 };
 use crate::{
-    Result,
+    Error, Result,
     backend::{
-        Bounds, Executable, LoadProgress, OpTime, Step,
+        Bounds, Executable, LoadProgress, OpTime, Step, StepProgress,
         cpu::{
             kernels::Kernels,
             threads::pool::Pool,
@@ -70,10 +73,9 @@ impl CpuExecutable {
         self.cache.prepare(step)?;
         self.memory.grow(&self.plan, &self.program, widest_quantized(&self.plan), step)
     }
-}
 
-impl Executable for CpuExecutable {
-    fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
+    /// Runs a step, unless `progress` returns false.
+    fn run_until(&mut self, step: &Step<'_>, progress: Option<&mut StepProgress<'_>>) -> Result<Option<&[f32]>> {
         if let Some(profile) = &mut self.profile {
             profile.start_step();
         }
@@ -81,28 +83,42 @@ impl Executable for CpuExecutable {
         let Self { plan, program, weights, kernels, pool, cache, memory, profile, .. } = self;
         let slots = slot_places(plan, memory.size);
         let context = StepContext::new(step, kernels, weights, cache, memory, &slots);
-        let failure = Mutex::new(None);
-        let profile_of_caller = Mutex::new(profile.as_mut());
+        let (failure, stop) = (Mutex::new(None), StopPoint::default());
+        let callers_work = Mutex::new(CallersWork { profile: profile.as_mut(), progress });
         pool.run(&|worker| {
-            // Only the caller's thread measures times.
-            let profile = if worker.number == 0 { lock(&profile_of_caller).take() } else { None };
+            let work = if worker.number == 0 { mem::take(&mut *lock(&callers_work)) } else { CallersWork::default() };
             // SAFETY: `prepare` checked the step and made room for it; every thread of the pool
             // runs the same tasks of the plan that the memory is for.
-            if let Err(e) = unsafe { run_tasks(&program.tasks, &context, worker, profile) } {
+            if let Err(e) = unsafe { run_tasks(&program.tasks, &context, worker, work, &stop) } {
                 lock(&failure).get_or_insert(e);
             }
         })?;
+        drop(callers_work);
         if let Some(profile) = profile.as_mut() {
             profile.record(WAIT, 0);
         }
         if let Some(e) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(e);
         }
+        if stop.is_reached() {
+            return Ok(None);
+        }
         let logits = gather_logits(plan, &slots, memory, step.outputs.len());
         if let Some(profile) = profile {
             profile.record(GATHER, 0);
         }
-        Ok(logits)
+        Ok(Some(logits))
+    }
+}
+
+impl Executable for CpuExecutable {
+    fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
+        let logits = self.run_until(step, None)?;
+        logits.ok_or_else(|| Error::internal("a step stopped that nothing can stop"))
+    }
+
+    fn run_with_progress(&mut self, step: &Step<'_>, progress: &mut StepProgress<'_>) -> Result<Option<&[f32]>> {
+        self.run_until(step, Some(progress))
     }
 
     fn set_shared(&mut self, shared: bool) {

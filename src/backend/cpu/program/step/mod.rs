@@ -9,4 +9,7 @@ mod recurrent;
 mod rows;
 mod tasks;
 
-pub(crate) use self::{context::StepContext, tasks::run_tasks};
+pub(crate) use self::{
+    context::StepContext,
+    tasks::{CallersWork, StopPoint, run_tasks},
+};

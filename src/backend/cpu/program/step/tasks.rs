@@ -1,18 +1,62 @@
 //! Runs the tasks of a step in order.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use super::context::StepContext;
 use crate::{
     Result,
-    backend::cpu::{
-        program::{
-            profile::{PREPARE, Profile, WAIT},
-            task::Task,
+    backend::{
+        StepProgress,
+        cpu::{
+            program::{
+                profile::{PREPARE, Profile, WAIT},
+                task::Task,
+            },
+            threads::pool::Worker,
         },
-        threads::pool::Worker,
     },
 };
 
-/// Does a thread's share of all tasks, and measures their times in `profile`.
+/// The work of the caller's thread besides its share of the tasks.
+#[derive(Default)]
+pub(crate) struct CallersWork<'a, 'f> {
+    /// Measures the times of the tasks.
+    pub profile: Option<&'a mut Profile>,
+    /// Reports the number of finished tasks, and can stop the step.
+    pub progress: Option<&'a mut StepProgress<'f>>,
+}
+
+// SAFETY: a step gives it to thread 0 only, which is the thread of the caller.
+unsafe impl Send for CallersWork<'_, '_> {}
+
+/// The task before which all threads of a step stop.
+pub(crate) struct StopPoint(AtomicUsize);
+
+impl Default for StopPoint {
+    fn default() -> Self {
+        Self(AtomicUsize::new(usize::MAX))
+    }
+}
+
+impl StopPoint {
+    /// Returns whether the step has stopped.
+    pub fn is_reached(&self) -> bool {
+        self.0.load(Relaxed) != usize::MAX
+    }
+
+    /// Stops all threads at the barrier before a task. Thread 0 must not have arrived there.
+    fn set(&self, task: usize) {
+        self.0.store(task, Relaxed);
+    }
+
+    /// Returns whether a thread stops after the barrier before this task. Another thread may have
+    /// set a later barrier already.
+    fn is_at(&self, task: usize) -> bool {
+        self.0.load(Relaxed) == task
+    }
+}
+
+/// Does a thread's share of all tasks up to the stop point.
 ///
 /// # Errors
 /// If a weight cannot be read. The other threads still finish their shares.
@@ -21,12 +65,13 @@ use crate::{
 /// - `tasks` belong to the plan that `context` was made for.
 /// - `Bounds` has checked the step, and memory and cache have room for it.
 /// - Every thread of the call runs this function with the same tasks and context.
-/// - Only thread 0 has a profile.
+/// - Only thread 0 has work of the caller.
 pub(crate) unsafe fn run_tasks(
     tasks: &[(&'static str, Task)],
     context: &StepContext<'_>,
     worker: Worker<'_>,
-    mut profile: Option<&mut Profile>,
+    CallersWork { mut profile, mut progress }: CallersWork<'_, '_>,
+    stop: &StopPoint,
 ) -> Result<()> {
     let mut record = |op, task: Option<&Task>| {
         if let Some(profile) = &mut profile {
@@ -39,9 +84,14 @@ pub(crate) unsafe fn run_tasks(
     let mut result = Ok(());
     for (index, (op, task)) in tasks.iter().enumerate() {
         if index > 0 && tasks[index - 1].1.needs_barrier_before(task) {
+            if let Some(progress) = &mut progress
+                && !progress(index, tasks.len())
+            {
+                stop.set(index);
+            }
             let all_arrived = worker.wait();
             record(WAIT, None);
-            if !all_arrived {
+            if !all_arrived || stop.is_at(index) {
                 break;
             }
         }
