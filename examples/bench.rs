@@ -1,6 +1,8 @@
 //! Measures the speed of a model: the median of several rounds.
 
 mod common;
+#[path = "common/picture.rs"]
+mod picture;
 #[path = "common/profile.rs"]
 mod profile;
 
@@ -15,6 +17,7 @@ use std::{
 use inkstone::{Device, OpTime, Runner, SamplerOptions, sampler::Sampler};
 
 use common::Failure;
+use picture::PictureSize;
 use profile::Profile;
 
 const USAGE: &str = "
@@ -31,6 +34,8 @@ Measures the speed of prefill and decode in tokens per second. A warm-up round i
   --chunk N          tokens of the prompt per step (512 on a GPU, 256 on the CPU)
   --threads N        CPU threads (one per core)
   --sample           computes the 40 largest logits of each token, as sampling does by default, instead of one
+  --image WxH        measures a picture of this size instead: the time to encode it, and the prefill of its rows
+  --mmproj FILE      the vision encoder (the file mmproj*.gguf beside the model)
   --profile          reports the time of each op, per prompt and per token; measuring costs a little time
   --json             prints one line of JSON
   --help             prints this help";
@@ -79,7 +84,8 @@ impl Phase {
     }
 }
 
-fn median(numbers: &[f64]) -> f64 {
+/// Returns the median of some numbers.
+pub fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
@@ -100,17 +106,24 @@ fn main() -> ExitCode {
         let device: Device = args.value("--device")?.unwrap_or_default();
         let chunk: Option<usize> = args.value("--chunk")?;
         let json = args.flag("--json");
+        let image: Option<PictureSize> = args.value("--image")?;
+        let mmproj: Option<PathBuf> = args.value("--mmproj")?;
         args.finish()?;
         if settings.prefill == 0 || settings.decode == 0 || settings.reps == 0 {
             return Err("--prefill, --decode and --reps must be at least 1".into());
         }
         let tokens = settings.depth.saturating_add(settings.prefill).saturating_add(settings.decode);
-        let builder = Runner::builder().context_length(tokens).device(device);
+        let builder = Runner::builder().device(device);
+        let builder = if image.is_some() { builder } else { builder.context_length(tokens) };
+        let builder = mmproj.into_iter().fold(builder, |builder, mmproj| builder.vision(mmproj));
         let builder = chunk.into_iter().fold(builder, |builder, chunk| builder.prefill_chunk(chunk));
         let builder = threads.into_iter().fold(builder, |builder, threads| builder.threads(threads));
         let start = Instant::now();
         let mut runner = builder.from_path(path)?;
         let load = start.elapsed().as_secs_f64();
+        if let Some(size) = image {
+            return picture::measure(&mut runner, size, settings.reps);
+        }
         runner.decoder_mut().set_profiling(settings.profile)?;
         let phases = measure(&mut runner, &settings)?;
         let report = if json { report_json } else { report };

@@ -1,4 +1,4 @@
-// Computes causal attention of more than 16 tokens over the paged cache on matrix units
+// Computes attention of more than 16 tokens over the paged cache on matrix units
 // (cooperative matrices of f16 with f32 sums), `tile` positions at a time, with running maxima and
 // sums.
 //
@@ -33,14 +33,15 @@ diagnostic(off, derivative_uniformity);
 {% from "shared/soft_cap" import soft_cap %}
 {% set threads = block // 16 * subgroup_size %}
 {% set sharers = subgroup_size // 16 %}
-{% set quads = cache.head_dim // 4 %}
+{% set head_quads = cache.head_dim // 4 %}
+{% set quads = cache.dim // 4 %}
 {% set tile_quads = tile // 4 %}
-{% set loads = cache.head_dim * tile_quads // threads %}
+{% set loads = cache.dim * tile_quads // threads %}
 {% set shares = tile_quads // sharers %}
-{% set deep = cache.head_dim // 16 %}
+{% set deep = cache.dim // 16 %}
 {% set across = tile // 16 %}
-{% set page_size = 2 * cache.kv_heads * 64 * cache.head_dim %}
-{% set staged = [cache.head_dim * (tile_quads + 2), tile * (quads + 2), block * (quads + 2)] | max %}
+{% set page_size = 2 * cache.kv_heads * 64 * cache.dim %}
+{% set staged = [cache.dim * (tile_quads + 2), tile * (quads + 2), block * (quads + 2)] | max %}
 // Elements of a row in workgroup memory, in fours. Eight are unused, which keeps neighbors in
 // different banks.
 const TILE_PITCH = {{tile_quads + 2}}u;
@@ -77,8 +78,8 @@ fn main(
     let sight = {{ sight(scores.window, seen_range, tile) }};
     let last_start = (end - 1u) / {{tile}}u * {{tile}}u;
     let head = id.y;
-    let keys = head / {{heads // cache.kv_heads}}u * {{16 * cache.head_dim}}u;
-    let values = keys + {{cache.kv_heads * 16 * cache.head_dim}}u;
+    let keys = head / {{heads // cache.kv_heads}}u * {{16 * cache.dim}}u;
+    let values = keys + {{cache.kv_heads * 16 * cache.dim}}u;
     let token = subgroup * 16u + lane / {{sharers}}u;
     let share = lane % {{sharers}}u;
     let strip = subgroup * 16u * TILE_PITCH;
@@ -90,7 +91,12 @@ fn main(
 
     for (var i = thread; i < {{block * quads}}u; i += {{threads}}u) {
         let row = first_token + min(i / {{quads}}u, tokens - 1u);
+        {% if quads > head_quads %}
+        // The cache has zeros past the end of a head, so any finite number will do there.
+        let query = q[row * {{q.stride // 4}}u + head * {{head_quads}}u + min(i % {{quads}}u, {{head_quads - 1}}u)];
+        {% else %}
         let query = q[row * {{q.stride // 4}}u + head * {{quads}}u + i % {{quads}}u];
+        {% endif %}
         tile[i / {{quads}}u * HEAD_PITCH + i % {{quads}}u] = vec4<f16>(query);
     }
     workgroupBarrier();
@@ -219,9 +225,11 @@ fn main(
     total += subgroupShuffleXor(total, {{m}}u);
     {% endfor %}
     if token < tokens {
-        let to = (first_token + token) * {{y.stride // 4}}u + head * {{quads}}u + share;
+        let to = (first_token + token) * {{y.stride // 4}}u + head * {{head_quads}}u + share;
         {% for i in range(quads // sharers) %}
-        y[to + {{i * sharers}}u] = vec4<f32>(result{{i}} / total);
+        {{ "if share < " ~ (head_quads - i * sharers) ~ "u " if (i + 1) * sharers > head_quads }}{
+            y[to + {{i * sharers}}u] = vec4<f32>(result{{i}} / total);
+        }
         {% endfor %}
     }
 }

@@ -20,6 +20,7 @@
 //   token_of: u32 - the token of each slot
 //   wide{n}: vec4<u32> - the planes of a matrix
 //   small{n}: u32 - the planes of a matrix, word by word
+//   biases{n}: f32 - the vector that is added to each row of a part's products
 //   out{n}: f32, written - the result of a part
 
 enable f16;
@@ -27,7 +28,7 @@ enable wgpu_cooperative_matrix;
 diagnostic(off, derivative_uniformity);
 
 {% from "shared/row_count" import row_count %}
-{% from "shared/tiled" import dispatch_part, product_parameters, row_count_of, store, w_row, x_row %}
+{% from "shared/tiled" import activations, dispatch_part, product_parameters, row_count_of, store, w_row, x_row %}
 {% set tile = product.tile %}
 {% set threads = tile.threads %}
 {% set subgroups = threads // subgroup_size %}
@@ -43,6 +44,7 @@ const PITCH = {{quads + 2}}u;
 
 {% include "shared/bindings" %}
 {% include "shared/units" %}
+{{ activations(product) }}
 
 var<workgroup> x_tile: array<vec4<f16>, {{tile.tokens * (quads + 2)}}>;
 var<workgroup> w_tile: array<vec4<f16>, {{tile.rows * (quads + 2)}}>;

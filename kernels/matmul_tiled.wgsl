@@ -16,10 +16,11 @@
 //   token_of: u32 - the token of each slot
 //   wide{n}: vec4<u32> - the planes of a matrix
 //   small{n}: u32 - the planes of a matrix, word by word
+//   biases{n}: f32 - the vector that is added to each row of a part's products
 //   out{n}: f32, written - the result of a part
 
 {% from "shared/row_count" import row_count %}
-{% from "shared/tiled" import dispatch_part, product_parameters, row_count_of, store, w_row, x_row %}
+{% from "shared/tiled" import activations, dispatch_part, product_parameters, row_count_of, store, w_row, x_row %}
 {% set tile = product.tile %}
 {% set threads = tile.threads %}
 {% set groups = threads // 16 %}
@@ -29,6 +30,7 @@
 {% set w_loads = (tile.rows + threads - 1) // threads %}
 {% include "shared/bindings" %}
 {% include "shared/units" %}
+{{ activations(product) }}
 
 // 32 columns of each token and each row.
 var<workgroup> x_tile: array<vec4<f32>, {{tile.tokens * 8}}>;

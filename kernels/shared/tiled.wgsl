@@ -6,8 +6,9 @@
 //     `count` is the number
 //   x_row(product, slot) - the row `x` of a token or a slot
 //   w_row(part, row) - row `row` of a part, or its last row if it has fewer
-//   store(part, value) - writes `value` to the result of `token` and `row`, or adds it there, if
-//     they are within the result
+//   activations(product) - declares the activation functions, if a part has one
+//   store(part, value) - writes `value`, after the bias and the function of the part, to the result
+//     of `token` and `row`, or adds it there, if they are within the result
 //   dispatch_part(product, arguments) - calls `product{n}(first_token, first_row, {arguments}, ..)`
 //     of the workgroup's part
 {% from "shared/stack" import stack_row %}
@@ -26,10 +27,20 @@
 
 {% macro w_row(part, row) %}{{ stack_row(part.stack, "min(" ~ row ~ ", " ~ (part.rows - 1) ~ "u)") }}{% endmacro %}
 
+{% macro activations(product) %}
+{% if product.parts | selectattr("function") | list %}
+{% include "shared/activations" %}
+{% endif %}
+{% endmacro %}
+
 {% macro store(part, value) %}
+        {% set n = part.matrix.number %}
+        {% set column = "row + " ~ part.out_at ~ "u" %}
+        {% set biased = value ~ " + biases" ~ n ~ "[" ~ column ~ "]" if part.bias else value %}
         if token < tokens && row < {{part.rows}}u {
-            let at = token * {{part.out_stride}}u + row + {{part.out_at}}u;
-            out{{part.matrix.number}}[at] = {{ "out" ~ part.matrix.number ~ "[at] + " if part.adds }}{{value}};
+            let at = token * {{part.out_stride}}u + {{column}};
+            {% set result = part.function ~ "(vec4(" ~ biased ~ ")).x" if part.function else biased %}
+            out{{n}}[at] = {{ "out" ~ n ~ "[at] + " if part.adds }}{{result}};
         }
 {% endmacro %}
 

@@ -21,7 +21,7 @@ use self::check::Bounds;
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
-    kv_cache::{CacheLayout, PageId, PageTable, StateUpdate},
+    kv_cache::{CacheLayout, CacheType, PageId, PageTable, StateUpdate},
     plan::Plan,
     weights::Weights,
 };
@@ -210,6 +210,12 @@ pub trait Backend: Send + Sync {
     /// Returns the number of tokens of a prompt that a step computes most efficiently.
     fn prefill_chunk(&self) -> usize;
 
+    /// Returns the format of keys and values that serve a single step, as in vision encoders: the
+    /// one that the device attends to fastest. The default is f32.
+    fn step_cache_type(&self) -> CacheType {
+        CacheType::F32
+    }
+
     /// Returns the bytes of memory, besides weights and cache, for steps of up to `max_tokens`
     /// tokens and `max_outputs` outputs, whose runs end at positions that add up to `max_positions`
     /// at most.
@@ -389,6 +395,10 @@ impl Backend for Fallback {
 
     fn prefill_chunk(&self) -> usize {
         self.backend.prefill_chunk()
+    }
+
+    fn step_cache_type(&self) -> CacheType {
+        self.backend.step_cache_type()
     }
 
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {

@@ -3,8 +3,8 @@
 use super::patches::{Patches, Picture};
 use crate::{
     Error, Result,
-    backend::{Backend, Executable, InputRows, Run, Step, StepProgress, Taps},
-    kv_cache::{CacheLayout, CacheType, KvCache, SequenceId},
+    backend::{Backend, Executable, InputRows, OpTime, Run, Step, StepProgress, Taps, Usage},
+    kv_cache::{CacheLayout, KvCache, SequenceId},
     models::vision::{VisionConfig, VisionModel},
     optimize::{Target, optimize},
 };
@@ -43,7 +43,7 @@ impl VisionEncoder {
             vector: &|slice, width| weights.vector(slice, width).ok().map(Into::into),
         };
         let graph = optimize(&graph, &target)?.graph;
-        let layout = CacheLayout::new(&graph, CacheType::F32)?;
+        let layout = CacheLayout::new(&graph, backend.step_cache_type())?;
         let max_tokens = max_patches.max(BATCH_PATCHES);
         let max_outputs = max_tokens / config.block.pow(2);
         let executable = backend.compile(&graph, &weights, &layout, max_tokens, max_outputs)?;
@@ -53,6 +53,24 @@ impl VisionEncoder {
     /// Returns the sizes of the encoder.
     pub fn config(&self) -> &VisionConfig {
         &self.config
+    }
+
+    /// Returns counts of the last step, and the device memory in use.
+    pub fn usage(&self) -> Usage {
+        self.executable.usage()
+    }
+
+    /// Switches the measurement of op times on or off.
+    ///
+    /// # Errors
+    /// As [`Executable::set_profiling`].
+    pub fn set_profiling(&mut self, on: bool) -> Result<()> {
+        self.executable.set_profiling(on)
+    }
+
+    /// Takes the op times of the steps since the last call, as [`Executable::take_profile`] does.
+    pub fn take_profile(&mut self) -> Vec<OpTime> {
+        self.executable.take_profile()
     }
 
     /// Encodes pictures, and calls `progress` with the number of finished rows, several times for
@@ -80,7 +98,7 @@ impl VisionEncoder {
                 batch.push(patches);
             }
             let rows: usize = batch.iter().map(|patches| patches.blocks.len()).sum();
-            let step = self.step(&batch, &mut |done, tasks| progress(finished + rows * done / tasks))?;
+            let step = self.step(&mut batch, &mut |done, tasks| progress(finished + rows * done / tasks))?;
             let Some(step) = step else { return Ok(None) };
             encoded.extend(step);
             finished += rows;
@@ -102,7 +120,7 @@ impl VisionEncoder {
     }
 
     /// Encodes the pictures of one step, unless `progress` returns false.
-    fn step(&mut self, batch: &[Patches], progress: &mut StepProgress<'_>) -> Result<Option<Vec<EncodedPicture>>> {
+    fn step(&mut self, batch: &mut [Patches], progress: &mut StepProgress<'_>) -> Result<Option<Vec<EncodedPicture>>> {
         let sequences: Vec<_> = batch.iter().map(|_| self.cache.open()).collect();
         let result = self.run(batch, &sequences, progress);
         for sequence in sequences {
@@ -113,11 +131,12 @@ impl VisionEncoder {
 
     fn run(
         &mut self,
-        batch: &[Patches],
+        batch: &mut [Patches],
         sequences: &[SequenceId],
         progress: &mut StepProgress<'_>,
     ) -> Result<Option<Vec<EncodedPicture>>> {
         let input = StepInput::new(&self.config, batch);
+        let batch = &*batch;
         for (patches, sequence) in batch.iter().zip(sequences) {
             self.cache.extend(*sequence, patches.len)?;
         }
@@ -141,6 +160,9 @@ impl VisionEncoder {
         let encoded = batch.iter().map(|patches| {
             let (own, rest) = rows.split_at(patches.blocks.len() * width);
             rows = rest;
+            if patches.blocks.is_sorted() {
+                return EncodedPicture { grid: patches.grid, rows: own.to_vec() };
+            }
             let mut ordered = vec![0.0; own.len()];
             for (row, block) in own.chunks_exact(width).zip(&patches.blocks) {
                 ordered[block * width..(block + 1) * width].copy_from_slice(row);
@@ -162,20 +184,26 @@ struct StepInput {
 }
 
 impl StepInput {
-    fn new(config: &VisionConfig, batch: &[Patches]) -> Self {
+    /// Takes the pixels and the taps of the pictures.
+    fn new(config: &VisionConfig, batch: &mut [Patches]) -> Self {
         let patches_in_block = config.block.pow(2);
         let mut input = Self { len: 0, tokens: vec![], pixels: vec![], taps: vec![], outputs: vec![] };
         for patches in batch {
             let count = patches.blocks.len() * patches_in_block;
             input.tokens.extend(input.len..input.len + count);
             input.outputs.extend((input.len..input.len + count).step_by(patches_in_block));
-            input.pixels.extend_from_slice(&patches.pixels);
+            append(&mut input.pixels, &mut patches.pixels);
             input.taps.resize(patches.taps.len(), vec![]);
-            for (all, own) in input.taps.iter_mut().zip(&patches.taps) {
-                all.extend_from_slice(own);
+            for (all, own) in input.taps.iter_mut().zip(&mut patches.taps) {
+                append(all, own);
             }
             input.len += patches.len;
         }
         input
     }
+}
+
+/// Moves all of `own` to the end of `all`, without a copy if that is empty.
+fn append<T>(all: &mut Vec<T>, own: &mut Vec<T>) {
+    if all.is_empty() { std::mem::swap(all, own) } else { all.append(own) }
 }

@@ -1,6 +1,12 @@
 //! Divides pictures into patches, block by block.
 
-use std::{array, ops::Range};
+use std::{
+    array,
+    num::NonZero,
+    ops::Range,
+    sync::{Mutex, PoisonError},
+    thread,
+};
 
 use crate::{
     Error, Result,
@@ -103,19 +109,41 @@ fn places_in(side: usize, [_, columns]: [usize; 2], block: usize) -> impl Iterat
 /// Returns the pixels of each patch, normalised.
 fn normalised(config: &VisionConfig, picture: &Picture<'_>, places: &[Place]) -> Vec<f32> {
     let VisionConfig { patch, mean, std, .. } = *config;
+    /// Patches that a thread takes at a time: starting a thread takes as long as some hundred.
+    const SHARE: usize = 256;
     // A channel has 256 values only.
     let table: [[f32; 256]; 3] =
         array::from_fn(|channel| array::from_fn(|value| (value as f32 / 255.0 - mean[channel]) / std[channel]));
-    let mut pixels = Vec::with_capacity(places.len() * 3 * patch * patch);
-    for place in places {
-        for (channel, table) in table.iter().enumerate() {
-            for y in place.row * patch..(place.row + 1) * patch {
-                let first = y * picture.width + place.column * patch;
+    let mut pixels = vec![0.0; places.len() * 3 * patch * patch];
+    let divide = |places: &[Place], pixels: &mut [f32]| {
+        for (place, pixels) in places.iter().zip(pixels.chunks_exact_mut(3 * patch * patch)) {
+            for y in 0..patch {
+                let first = (place.row * patch + y) * picture.width + place.column * patch;
                 let row = &picture.rgb[3 * first..3 * (first + patch)];
-                pixels.extend(row[channel..].iter().step_by(3).map(|value| table[usize::from(*value)]));
+                for (channel, table) in table.iter().enumerate() {
+                    let to = &mut pixels[(channel * patch + y) * patch..][..patch];
+                    for (to, pixel) in to.iter_mut().zip(row.chunks_exact(3)) {
+                        *to = table[usize::from(pixel[channel])];
+                    }
+                }
             }
         }
-    }
+    };
+    let shares = Mutex::new(places.chunks(SHARE).zip(pixels.chunks_mut(SHARE * 3 * patch * patch)));
+    let next = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((places, pixels)) = next() {
+            divide(places, pixels);
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(places.len() / SHARE);
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            // This thread does the work of a thread that the system refuses.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
     pixels
 }
 

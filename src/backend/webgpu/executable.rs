@@ -13,7 +13,8 @@ use super::{
     context::Context,
     kernel::{Resource, StepSizes},
     lower::{GEMV_ROWS, GpuLowering, fuses},
-    prepare, profile,
+    prepare::{self, Capacity},
+    profile,
     program::{Buffers, GpuProgram, STORAGE, read_buffer},
     step::{EncodedStep, Layout},
     weight_buffers::WeightBuffers,
@@ -41,6 +42,10 @@ pub(super) struct GpuExecutable {
     states: PageBuffers,
     layout: Layout,
     bounds: Bounds,
+    /// The size of steps for which `values` are allocated.
+    capacity: Capacity,
+    /// The buffers of a step's values.
+    values: Vec<Resource>,
     /// Whether the attention kernel of single tokens also appends their keys and values.
     fuses_append: bool,
     /// The page tables in the step's buffer.
@@ -96,13 +101,15 @@ impl GpuExecutable {
         for (slice, shape) in matrices {
             weight_buffers.upload(&context, &weights.matrix(&slice, shape[0], shape[1])?, &mut chunks, progress)?;
         }
-        let mut buffers = prepare::make_buffers(&context, &plan, &programs, &bounds, &layout)?;
+        let mut buffers = Buffers::default();
+        buffers.set(Resource::Step, context.buffer("step", 4 * (layout.tables_at() + 64) as u64, STORAGE)?);
+        buffers.set(Resource::Partials, context.buffer("attention's partial results", 4, STORAGE)?);
+        let values = prepare::resources(&plan, &programs);
+        let capacity = Capacity::at_first(&bounds);
+        let staging = prepare::allocate(&context, &plan, &values, bounds.input_width(), capacity, &mut buffers)?;
         let pages = (0..cache.groups.len()).map(|group| PageBuffers::of_group(&cache, group)).collect();
         let states = PageBuffers::of_states(&cache);
         let fuses_append = fuses_append(&context, &plan, &cache);
-        let logits_bytes = (bounds.max_outputs.max(1) * plan.logits().shape.width * 4) as u64;
-        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let staging = context.buffer("the readback of logits", logits_bytes, usage)?;
         context.queue.submit([]);
         context.wait()?;
         let argmax = ArgmaxQueue::new(&context, &plan, &mut buffers)?;
@@ -118,6 +125,8 @@ impl GpuExecutable {
             states,
             layout,
             bounds,
+            capacity,
+            values,
             fuses_append,
             tables: vec![],
             partials_bytes: 0,
@@ -170,8 +179,20 @@ impl GpuExecutable {
         Ok(sizes)
     }
 
-    /// Grows the buffers of pages, states and attention's partial results to the step's needs.
+    /// Grows the buffers of values, pages, states and attention's partial results to the step's
+    /// needs.
     fn grow(&mut self, step: &Step<'_>, sizes: &StepSizes) -> Result<()> {
+        if let Some(capacity) = self.capacity.grown(step, &self.bounds) {
+            self.unbind();
+            // The old buffers are freed before the new ones are allocated. If that fails, the next
+            // step allocates again.
+            self.capacity = Capacity { tokens: 0, outputs: 0 };
+            let Self { context, plan, values, bounds, buffers, .. } = self;
+            self.staging.destroy();
+            values.iter().for_each(|resource| buffers.free(*resource));
+            self.staging = prepare::allocate(context, plan, values, bounds.input_width(), capacity, buffers)?;
+            self.capacity = capacity;
+        }
         for group in 0..self.pages.len() {
             let count = step.page_count(group);
             if self.pages[group].must_grow(count) {

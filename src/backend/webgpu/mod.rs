@@ -37,7 +37,7 @@ use super::{Adapter, Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
-    kv_cache::CacheLayout,
+    kv_cache::{CacheLayout, CacheType},
     plan::Plan,
     weights::Weights,
 };
@@ -105,6 +105,10 @@ impl Backend for Gpu {
 
     fn prefill_chunk(&self) -> usize {
         512
+    }
+
+    fn step_cache_type(&self) -> CacheType {
+        if self.context.traits.matrices { CacheType::F16 } else { CacheType::F32 }
     }
 
     fn scratch_bytes(&self, plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {

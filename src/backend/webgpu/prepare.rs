@@ -1,7 +1,10 @@
 //! Prepares a plan for its first step: places its weights, lays out the step's buffer, and
 //! allocates the buffers of its values.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     context::{Context, Traits},
@@ -14,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::Bounds,
+    backend::{Bounds, Step},
     graph::{AttentionSpec, ExpertsSpec, Op, Rows, Sees, StepInput},
     kv_cache::CacheLayout,
     plan::{Operand, Plan, PlanStep},
@@ -166,47 +169,113 @@ pub(super) fn widest_partials(plan: &Plan) -> usize {
     attentions(plan).map(|spec| spec.heads * (spec.head_dim.next_multiple_of(16) + 2)).max().unwrap_or(0)
 }
 
-/// Allocates the buffers that the programs bind, except weights, cache and states.
-pub(super) fn make_buffers(
-    context: &Context,
-    plan: &Plan,
-    programs: &[GpuProgram; 2],
-    bounds: &Bounds,
-    layout: &Layout,
-) -> Result<Buffers> {
-    let mut buffers = Buffers::default();
-    let bound = programs.iter().flat_map(|program| &program.commands).flat_map(|command| &command.variants);
-    let logits = Resource::Slot(plan.logits().slot.index());
-    let resources = bound.flat_map(|kernel| kernel.bindings.iter().map(|bound| bound.resource));
-    let fixed = [Resource::Step, Resource::Ids, Resource::Partials, logits];
-    for resource in resources.chain(fixed) {
-        if buffers.get(resource).is_ok()
-            || matches!(resource, Resource::Weight(..) | Resource::Cache(_) | Resource::State(_))
-        {
-            continue;
-        }
-        let bytes = bytes_of(resource, plan, bounds, layout);
-        buffers.set(resource, context.buffer("a step's values", bytes, STORAGE)?);
-    }
-    Ok(buffers)
+/// The tokens and outputs of a step for which the buffers of its values have room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Capacity {
+    pub tokens: usize,
+    pub outputs: usize,
 }
 
-/// Returns the bytes of a buffer that is allocated before the first step.
-fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -> u64 {
+impl Capacity {
+    /// Returns the capacity before the first step: for every step of a text model, and for small
+    /// images of an encoder, whose largest step can take gigabytes.
+    pub fn at_first(bounds: &Bounds) -> Self {
+        const MOST: usize = 2048;
+        Self { tokens: bounds.max_tokens.min(MOST), outputs: bounds.max_outputs.min(MOST) }
+    }
+
+    /// Returns the capacity for a step that exceeds this one, within the bounds; `None` if the step
+    /// fits.
+    pub fn grown(self, step: &Step<'_>, bounds: &Bounds) -> Option<Self> {
+        const UNIT: usize = 512;
+        let grown = |now: usize, needed: usize, most: usize| match needed > now {
+            true => needed.next_multiple_of(UNIT).min(most),
+            false => now,
+        };
+        let tokens = grown(self.tokens, step.tokens.len(), bounds.max_tokens);
+        let outputs = grown(self.outputs, step.outputs.len(), bounds.max_outputs);
+        Some(Self { tokens, outputs }).filter(|grown| *grown != self)
+    }
+}
+
+/// Returns the buffers that the programs bind, whose sizes follow from the capacity.
+pub(super) fn resources(plan: &Plan, programs: &[GpuProgram; 2]) -> Vec<Resource> {
+    let bound = programs.iter().flat_map(|program| &program.commands).flat_map(|command| &command.variants);
+    let logits = Resource::Slot(plan.logits().slot.index());
+    let bound = bound.flat_map(|kernel| kernel.bindings.iter().map(|bound| bound.resource));
+    let mut resources: Vec<_> =
+        bound.chain([Resource::Ids, logits]).filter(|resource| depends_on_step(*resource)).collect();
+    let mut seen = HashSet::new();
+    resources.retain(|resource| seen.insert(*resource));
+    resources
+}
+
+/// Returns whether the size of a buffer follows from the capacity.
+fn depends_on_step(resource: Resource) -> bool {
+    match resource {
+        Resource::Weight(..)
+        | Resource::Cache(_)
+        | Resource::State(_)
+        | Resource::Step
+        | Resource::Partials
+        | Resource::ArgmaxCandidates
+        | Resource::ArgmaxId
+        | Resource::Best(_) => false,
+        Resource::Ids
+        | Resource::Given
+        | Resource::Slot(_)
+        | Resource::Q8(_)
+        | Resource::F16(_)
+        | Resource::F16Scale(_)
+        | Resource::Selected(..)
+        | Resource::SlotOf
+        | Resource::TokenOf
+        | Resource::Tiles
+        | Resource::Slots(_)
+        | Resource::SlotQ8
+        | Resource::SlotF16
+        | Resource::SlotF16Scale
+        | Resource::Temp(_)
+        | Resource::Mixes => true,
+    }
+}
+
+/// Allocates the buffers of a step's values, and the buffer in which the host reads its logits.
+///
+/// # Errors
+/// [`Error::DeviceMemory`] if the device has too little memory.
+pub(super) fn allocate(
+    context: &Context,
+    plan: &Plan,
+    resources: &[Resource],
+    input_width: usize,
+    capacity: Capacity,
+    buffers: &mut Buffers,
+) -> Result<wgpu::Buffer> {
+    for resource in resources {
+        let bytes = bytes_of(*resource, plan, input_width, capacity);
+        buffers.set(*resource, context.buffer("a step's values", bytes, STORAGE)?);
+    }
+    let logits_bytes = (capacity.outputs.max(1) * plan.logits().shape.width * 4) as u64;
+    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+    context.buffer("the readback of logits", logits_bytes, usage)
+}
+
+/// Returns the bytes of a buffer of a step's values.
+fn bytes_of(resource: Resource, plan: &Plan, input_width: usize, capacity: Capacity) -> u64 {
     let rows_and_width = |slot: usize| {
         let slot = plan.slots()[slot];
         let rows = match slot.rows {
             Rows::Fixed(rows) => rows,
-            Rows::Tokens => bounds.max_tokens,
-            Rows::Outputs => bounds.max_outputs.max(1),
+            Rows::Tokens => capacity.tokens,
+            Rows::Outputs => capacity.outputs.max(1),
         };
         (rows, slot.width.next_multiple_of(64))
     };
-    let rows = bounds.max_tokens.max(bounds.max_outputs);
+    let rows = capacity.tokens.max(capacity.outputs);
     let bytes = match resource {
-        Resource::Step => 4 * (layout.tables_at() + 64),
-        Resource::Ids => 4 * bounds.max_tokens,
-        Resource::Given => 4 * bounds.max_tokens * bounds.input_width(),
+        Resource::Ids => 4 * capacity.tokens,
+        Resource::Given => 4 * capacity.tokens * input_width,
         Resource::Slot(slot) => {
             let (rows, width) = rows_and_width(slot);
             4 * rows * width
@@ -232,9 +301,15 @@ fn bytes_of(resource: Resource, plan: &Plan, bounds: &Bounds, layout: &Layout) -
             let widest = (0..plan.slots().len()).map(rows_and_width).map(|(rows, width)| 4 * rows * width);
             widest.filter(|bytes| *bytes > 0).max().unwrap_or(0)
         }
-        Resource::Mixes => bounds.max_tokens * mix_bytes(plan),
-        Resource::Partials | Resource::ArgmaxCandidates | Resource::ArgmaxId | Resource::Best(_) => 4,
-        Resource::Weight(..) | Resource::Cache(_) | Resource::State(_) => 0,
+        Resource::Mixes => capacity.tokens * mix_bytes(plan),
+        Resource::Step
+        | Resource::Partials
+        | Resource::ArgmaxCandidates
+        | Resource::ArgmaxId
+        | Resource::Best(_)
+        | Resource::Weight(..)
+        | Resource::Cache(_)
+        | Resource::State(_) => 0,
     };
     bytes as u64
 }

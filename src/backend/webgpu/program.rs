@@ -179,6 +179,13 @@ impl Buffers {
         self.0.insert(resource, buffer);
     }
 
+    /// Frees a buffer as soon as no submitted step uses it.
+    pub fn free(&mut self, resource: Resource) {
+        if let Some(buffer) = self.0.remove(&resource) {
+            buffer.destroy();
+        }
+    }
+
     /// Returns the bytes of all buffers.
     pub fn bytes(&self) -> u64 {
         self.0.values().map(wgpu::Buffer::size).sum()

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::{context::Traits, kernels::elements_per_word};
+use super::{
+    context::Traits,
+    kernels::{elements_per_word, padded},
+};
 use crate::{kv_cache::CacheType, quant::UNIT};
 
 /// Largest number of invocations that attend to a split.
@@ -142,18 +145,19 @@ impl PrefillShape {
     }
 }
 
-/// Divides attention with heads of `head_dim` elements. Matrix units need a cache in f16, and heads
-/// of whole 16 by 16 matrices.
+/// Divides attention with heads of `head_dim` elements. Matrix units need a cache in f16, where
+/// heads are padded to whole 16 by 16 matrices, and heads of whole vectors of four.
 pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> PrefillShape {
-    let suits = traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(16) && head_dim <= 256;
+    let suits = traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(4) && head_dim <= 256;
+    let dim = padded(head_dim);
     let subgroup_size = traits.subgroup.unwrap_or(32);
     let sizes = [(64, 64), (64, 32), (32, 32)].into_iter().find(|(block, tile)| {
-        let (d, s) = (head_dim, tile / 4);
+        let (d, s) = (dim, tile / 4);
         let widest = (d * (s + 2)).max(4 * s * (d / 4 + 2)).max(block * (d / 4 + 2));
         let threads = block / 16 * subgroup_size as usize;
         8 * widest + 24 * block * (s + 2) <= traits.workgroup_bytes as usize
             && threads <= traits.workgroup as usize
-            && (head_dim * tile / 4).is_multiple_of(threads)
+            && (dim * tile / 4).is_multiple_of(threads)
     });
     match sizes.filter(|_| suits) {
         Some((block, tile)) => PrefillShape::Coop { block, tile, subgroup_size },

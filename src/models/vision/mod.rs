@@ -97,6 +97,17 @@ impl VisionModel {
             return Err(Error::Architecture { name, known: true, supported: "clip, of mmproj files".into() });
         }
         let config = VisionConfig::read(&Keys::vision(gguf), weights, convention)?;
+        let model = Self::new(config, weights)?;
+        refuse_unused(gguf, &model.graph, |name| model.config.leaves_out(name))?;
+        Ok(model)
+    }
+
+    /// Builds the graph of an encoder of these sizes. `weights` are the tensors of an `mmproj`
+    /// file, by the names that they have there.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] for a tensor that is missing or has another shape than the config says.
+    pub fn new(config: VisionConfig, weights: &Weights) -> Result<Self> {
         let weights = match config.projector {
             // The rows of this tensor are the columns of the matrix.
             Projector::Gemma3 => weights.with_transposed(siglip::GEMMA3_PROJECTION)?,
@@ -111,7 +122,6 @@ impl VisionModel {
             Projector::Gemma4 => gemma4::build(encoder),
             Projector::InternVl => internvl::build(encoder),
         }?;
-        refuse_unused(gguf, &graph, |name| config.leaves_out(name))?;
         Ok(Self { config, graph, weights })
     }
 }

@@ -177,6 +177,16 @@ impl Product {
         place
     }
 
+    /// Returns the number of tokens that are multiplied with all groups before the next tokens are,
+    /// so that their operands stay in the second-level cache.
+    pub fn tokens_in_block(&self) -> usize {
+        const BLOCK_BYTES: usize = 384 << 10;
+        const LEAST: usize = 16;
+        let quantized = self.matrices.iter().any(|matrix| matrix.is_quantized());
+        let element = if quantized { size_of::<i8>() } else { size_of::<f32>() };
+        (BLOCK_BYTES / (element * self.x.width)).next_multiple_of(LEAST)
+    }
+
     /// Returns the number of groups that a thread takes at a time.
     pub fn groups_at_once(&self, tokens: usize) -> usize {
         groups_at_once(self.groups(), self.matrices.iter().map(|matrix| matrix.bytes()).sum(), tokens)

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{ExpertStack, MatrixPlanes, RowCount, Template};
+use super::{BoundBuffer, ExpertStack, Function, MatrixPlanes, RowCount, Template};
 use crate::backend::webgpu::{
     kernel::{Binding, Resource, reads, writes},
     tiles::{ProductTile, SubgroupTile},
@@ -43,6 +43,10 @@ pub struct TiledPart {
     pub out_at: usize,
     /// Elements from the start of a row of the result to the start of the next.
     pub out_stride: usize,
+    /// A vector that is added to each row of products.
+    pub bias: Option<BoundBuffer>,
+    /// The function of the products, and of the bias if there is one.
+    pub function: Option<Function>,
     /// Whether products are added to the content of the result.
     pub adds: bool,
     /// The buffer of the result.
@@ -69,6 +73,7 @@ impl TiledProduct {
         }
         for part in &self.parts {
             bindings.extend(part.matrix.bindings());
+            bindings.extend(part.bias.map(|bias| reads(format!("biases{}", part.matrix.number), "f32", bias.0)));
             bindings.push(writes(format!("out{}", part.matrix.number), "f32", part.out));
         }
         bindings

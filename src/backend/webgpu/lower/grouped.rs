@@ -186,6 +186,8 @@ fn slots_parts(stacks: &[(&Stacked, &Resource)], tile: &ProductTile, out_stride:
             first_block: block,
             out_at: 0,
             out_stride,
+            bias: None,
+            function: None,
             adds: false,
             out: **out,
         });

@@ -17,7 +17,7 @@ pub(super) use product::variant;
 pub(super) use recurrent::MIX;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -91,6 +91,8 @@ pub(super) struct GpuLowering<'a> {
     forms: Vec<Vec<Forms>>,
     /// The index of the plan's step that is being lowered.
     step: usize,
+    /// The steps that were lowered with a product before them.
+    lowered: HashSet<usize>,
     /// Slots whose int8 rows are not yet divided by the root mean square of their norm.
     pending_norms: HashMap<usize, PendingNorm>,
     commands: Vec<Command>,
@@ -124,6 +126,7 @@ impl<'a> GpuLowering<'a> {
             gemm_outputs,
             forms,
             step: 0,
+            lowered: HashSet::new(),
             pending_norms,
             commands,
         }
@@ -134,6 +137,9 @@ impl<'a> GpuLowering<'a> {
         (self.small_steps, self.gemm_outputs) = (small_steps, gemm_outputs);
         self.forms = self.forms_of_outputs()?;
         for (index, step) in self.plan.steps().iter().enumerate() {
+            if self.lowered.contains(&index) {
+                continue;
+            }
             let forms = std::mem::take(&mut self.forms[index]);
             self.step = index;
             let outputs: Vec<_> =

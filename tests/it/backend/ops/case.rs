@@ -63,6 +63,15 @@ impl Case {
         self.check_on(backend, &self.expected()).map_err(|what| format!("{}: {what}", self.name)).err()
     }
 
+    /// Returns whether kernels of many tokens compute a step. For encoders and spans there are no
+    /// other kernels.
+    fn is_long(&self, step: &Step) -> bool {
+        let attention = self.graph.nodes().iter().filter_map(|node| node.op.properties().attention);
+        step.tokens.len() > drive::FEW
+            || step.runs.iter().any(|run| !run.spans.is_empty())
+            || attention.into_iter().any(|spec| spec.scores.sees.only_the_step())
+    }
+
     fn check_on(&self, backend: &dyn Backend, expected: &[Matrix]) -> Result<(), String> {
         if let Some(op) = self.graph.nodes().iter().filter_map(|node| node.op.fused()).find(|op| !backend.supports(op))
         {
@@ -74,7 +83,7 @@ impl Case {
             .map_err(|e| format!("does not compile: {e}"))?;
         for (index, (step, expected)) in self.steps.iter().zip(expected).enumerate() {
             let found = driver.run(step).map_err(|e| e.to_string());
-            let in_halves = drive::has_halves(backend) && step.tokens.len() > drive::FEW;
+            let in_halves = drive::has_halves(backend) && self.is_long(step);
             let nmse = if in_halves { self.nmse.max(HALVES) } else { self.nmse };
             let result = found.and_then(|found| compare(&found, expected, nmse));
             result.map_err(|what| format!("step {index} of {} tokens: {what}", step.tokens.len()))?;

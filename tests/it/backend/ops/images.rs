@@ -164,7 +164,9 @@ fn rotated_attention() -> Case {
 /// Attention to spans, with text before, between and after, and to whole runs.
 pub fn attention() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (head_dim, cache_type) in [(32, CacheType::F32), (64, CacheType::F16), (72, CacheType::F32)] {
+    for (head_dim, cache_type) in
+        [(32, CacheType::F32), (64, CacheType::F16), (72, CacheType::F32), (72, CacheType::F16)]
+    {
         let whole = Scores { sees: Sees::Run, ..0.2.into() };
         let windows = Scores { sees: Sees::Span, ..0.2.into() };
         cases.push(of_the_step(head_dim, cache_type, [whole, windows]));

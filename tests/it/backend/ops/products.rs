@@ -216,6 +216,119 @@ fn product_and_norm(dtype: DType, columns: usize, width: usize, read_again: bool
     )
 }
 
+/// Products with a bias, an activation and a residual after them, which kernels of many tokens may
+/// compute as well, and graphs in which they must not.
+pub fn finished() -> Vec<Case> {
+    let mut cases: Vec<_> = [DType::F32, DType::F16, DType::Q8_0].into_iter().flat_map(finished_in).collect();
+    cases.push(joined_with_biases());
+    cases
+}
+
+/// The operands of a product of `WIDTH` columns, and what may follow it.
+struct Operands {
+    x: ValueId,
+    matrix: ValueId,
+    bias: ValueId,
+    residual: ValueId,
+}
+
+const WIDTH: usize = 64;
+
+/// A graph after [`Operands`].
+type Follow = fn(&mut Maker, &Operands) -> ValueId;
+
+fn finished_in(dtype: DType) -> Vec<Case> {
+    const GRAPHS: [(&str, Follow); 9] = [
+        ("bias, then activation, then product", |m, o| {
+            let y = product(m, o);
+            let y = m.b.add(y, o.bias);
+            let y = m.b.activate(Activation::Gelu, y);
+            let next = m.random_weight(DType::F32, 40, WIDTH);
+            m.b.matmul(y, next)
+        }),
+        ("bias, then residual", |m, o| {
+            let y = product(m, o);
+            let y = m.b.add(y, o.bias);
+            m.b.add(o.residual, y)
+        }),
+        ("activation, then bias", |m, o| {
+            let y = product(m, o);
+            let y = m.b.activate(Activation::Silu, y);
+            m.b.add(y, o.bias)
+        }),
+        ("two biases", |m, o| {
+            let y = product(m, o);
+            let y = m.b.add(y, o.bias);
+            m.b.add(y, o.bias)
+        }),
+        ("bias, product read again", |m, o| {
+            let y = product(m, o);
+            let biased = m.b.add(y, o.bias);
+            m.b.mul(biased, y)
+        }),
+        ("residual, product read again", |m, o| {
+            let y = product(m, o);
+            let sum = m.b.add(o.residual, y);
+            m.b.mul(sum, y)
+        }),
+        ("residual that is read after the product", |m, o| {
+            let y = product(m, o);
+            let other = m.b.activate(Activation::Silu, o.residual);
+            let sum = m.b.add(o.residual, y);
+            m.b.mul(sum, other)
+        }),
+        ("residual that is the operand of the product", |m, o| {
+            let y = product(m, o);
+            m.b.add(o.x, y)
+        }),
+        ("residual twice", |m, o| {
+            let y = product(m, o);
+            let sum = m.b.add(o.residual, y);
+            m.b.add(sum, o.x)
+        }),
+    ];
+    let case = |(name, follow): (&str, Follow)| {
+        let mut m = Maker::new(21);
+        let x = m.exact_rows(WIDTH, VOCABULARY);
+        let residual = m.normal_rows(WIDTH, VOCABULARY);
+        let matrix = m.random_weight(dtype, WIDTH, WIDTH);
+        let bias = normal(WIDTH, &mut m.random);
+        let bias = m.floats(WIDTH, &bias);
+        let y = follow(&mut m, &Operands { x, matrix, bias, residual });
+        m.finish(format!("matmul {dtype}: {name}"), y, steps_of(&[3, 33, 140], VOCABULARY), SUMS)
+    };
+    GRAPHS.into_iter().map(case).collect()
+}
+
+fn product(m: &mut Maker, operands: &Operands) -> ValueId {
+    m.b.matmul(operands.x, operands.matrix)
+}
+
+fn joined_with_biases() -> Case {
+    let mut m = Maker::new(22);
+    let x = m.exact_rows(WIDTH, VOCABULARY);
+    let matrices = [0; 2].map(|_| m.random_weight(DType::F16, WIDTH, WIDTH));
+    let [first, second] = m.b.push_all(FusedOp::MatMulJoined, &[x, matrices[0], matrices[1]])[..] else {
+        panic!("two products")
+    };
+    let [first, second] = [first, second].map(|y| {
+        let bias = normal(WIDTH, &mut m.random);
+        let bias = m.floats(WIDTH, &bias);
+        m.b.add(y, bias)
+    });
+    let y = m.b.mul(first, second);
+    m.finish("matmul_joined with a bias each", y, steps_of(&[3, 33], VOCABULARY), SUMS)
+}
+
+/// Steps of more tokens than buffers have room for at first, between smaller ones.
+pub fn long_steps() -> Vec<Case> {
+    let mut m = Maker::new(23);
+    let x = m.exact_rows(32, VOCABULARY);
+    let w = m.random_weight(DType::F16, 48, 32);
+    let y = m.b.matmul(x, w);
+    vec![m.finish("matmul of 5,000 tokens", y, steps_of(&[20, 3000, 1, 5000, 300], VOCABULARY), SUMS)]
+}
+
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 /// A table and a product of more bytes than the smallest binding has.
 pub fn split(dtype: DType) -> Vec<Case> {

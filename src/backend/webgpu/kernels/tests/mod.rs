@@ -26,7 +26,7 @@ const INDEX: &str = include_str!("../../../../../kernels/README.md");
 const FUNCTION: &str = "range";
 
 /// The beginnings of names of buffers that a kernel has for each of its matrices.
-const NUMBERED: [&str; 3] = ["wide", "small", "out"];
+const NUMBERED: [&str; 4] = ["wide", "small", "biases", "out"];
 
 /// A template, and the fields, buffers and sources of the samples of its struct.
 struct TemplateCase {

@@ -4,7 +4,7 @@ use super::{Form, GpuLowering, PartProduct, workgroups};
 use crate::{
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
-        kernels::{MatMulCoop, MatMulTiled, MatrixPlanes, TiledPart, TiledProduct},
+        kernels::{BoundBuffer, Function, MatMulCoop, MatMulTiled, MatrixPlanes, TiledPart, TiledProduct},
         lower::{slot, stride},
         tiles::{self, ProductTile, SubgroupTile},
     },
@@ -13,13 +13,12 @@ use crate::{
 };
 
 impl GpuLowering<'_> {
-    /// Returns the kernel of products that all read one form of the rows. With `adds`, products are
-    /// added to the content of the result.
-    pub(super) fn gemm(&self, x: &Place, products: &[PartProduct<'_>], form: Form, adds: bool) -> Kernel {
+    /// Returns the kernel of products that all read one form of the rows.
+    pub(super) fn gemm(&self, x: &Place, products: &[PartProduct<'_>], form: Form) -> Kernel {
         let rows = products.iter().map(|product| product.part.rows).sum();
         let (coop_tile, patch) = tiles::coop_tile(self.traits, rows, x.shape.width);
         let tile = if form == Form::F16 { coop_tile } else { tiles::tile(self.traits) };
-        let (parts, blocks) = tiled_parts(products, &tile, adds);
+        let (parts, blocks) = tiled_parts(products, &tile);
         let product = TiledProduct {
             tile,
             columns: products[0].matrix.units * UNIT,
@@ -55,9 +54,9 @@ impl GpuLowering<'_> {
 }
 
 /// Returns the parameters of the parts, and the number of workgroups of all parts.
-fn tiled_parts(products: &[PartProduct<'_>], tile: &ProductTile, adds: bool) -> (Vec<TiledPart>, usize) {
+fn tiled_parts(products: &[PartProduct<'_>], tile: &ProductTile) -> (Vec<TiledPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
-    for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {
+    for (number, PartProduct { matrix, part, out, after }) in products.iter().enumerate() {
         parts.push(TiledPart {
             matrix: MatrixPlanes::new(number, matrix, part),
             rows: part.rows,
@@ -65,7 +64,9 @@ fn tiled_parts(products: &[PartProduct<'_>], tile: &ProductTile, adds: bool) -> 
             first_block: block,
             out_at: part.first_row,
             out_stride: out.stride,
-            adds,
+            bias: after.bias.map(BoundBuffer),
+            function: after.function.map(Function),
+            adds: after.adds,
             out: out.rows,
         });
         block += part.rows.div_ceil(tile.rows);

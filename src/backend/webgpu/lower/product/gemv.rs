@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Command, GpuLowering, PartProduct, parts, workgroups};
+use super::{AfterProduct, Command, GpuLowering, PartProduct, parts, workgroups};
 use crate::{
     Result,
     backend::webgpu::{
@@ -43,7 +43,8 @@ impl GpuLowering<'_> {
     ) -> Result<()> {
         let glu = matches!(finish, Finish::Glu { .. });
         let outs: Vec<_> = if glu { vec![outs[0]; 2] } else { outs.to_vec() };
-        let products: Vec<_> = matrices.iter().zip(outs).flat_map(|(matrix, out)| parts(matrix, out)).collect();
+        let products: Vec<_> =
+            matrices.iter().zip(outs).flat_map(|(matrix, out)| parts(matrix, out, AfterProduct::default())).collect();
         let at_once = if glu { 2 } else { tiles::MAX_PARTS };
         for products in products.chunks(at_once) {
             let variants = TOKENS.iter().map(|tokens| self.variant(x, products, finish, q8, *tokens)).collect();
@@ -106,7 +107,7 @@ impl GpuLowering<'_> {
 /// `stored` parts write f32.
 fn gemv_parts(products: &[PartProduct<'_>], shape: &GemvShape, stored: usize) -> (Vec<GemvPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
-    for (number, PartProduct { matrix, part, out }) in products.iter().enumerate() {
+    for (number, PartProduct { matrix, part, out, after: _ }) in products.iter().enumerate() {
         let first_block = block;
         block += part.rows.div_ceil(shape.group_rows());
         parts.push(GemvPart {

@@ -1,6 +1,7 @@
 //! Lowers products with matrices, and the additions, activations and norms that are fused with
 //! them.
 
+mod after;
 mod gemm;
 mod gemv;
 
@@ -8,7 +9,7 @@ pub(in crate::backend::webgpu) use gemv::variant;
 
 use std::sync::Arc;
 
-use self::gemv::Q8Result;
+use self::{after::AfterProduct, gemv::Q8Result};
 use super::{
     Command, Form, Forms, GpuLowering, OutputForms, place,
     rows::{RowOp, elementwise},
@@ -27,19 +28,31 @@ use crate::{
     quant::UNIT,
 };
 
-/// The product with a part of a matrix, and the rows of its result.
+/// The product with a part of a matrix, the rows of its result, and the operations on the products
+/// before they are written there.
 struct PartProduct<'a> {
     matrix: &'a GpuMatrix,
     part: &'a MatrixPart,
     out: Strided,
+    after: AfterProduct,
 }
 
 impl GpuLowering<'_> {
     pub(super) fn products(&mut self, op: &'static str, step: &PlanStep, outputs: &[OutputForms]) -> Result<()> {
-        let matrices = self.matrices(step)?;
-        let outs: Vec<_> = outputs.iter().map(|output| strided(&output.place)).collect();
-        self.multiply(op, &place(&step.inputs[0])?, &matrices, &outs, Finish::Store)?;
-        outputs.iter().for_each(|output| self.convert(op, output));
+        let (x, matrices) = (place(&step.inputs[0])?, self.matrices(step)?);
+        if self.is_gemv(x.shape.rows) {
+            let outs: Vec<_> = outputs.iter().map(|output| strided(&output.place)).collect();
+            self.gemv(op, &x, &matrices, &outs, Finish::Store, None)?;
+            outputs.iter().for_each(|output| self.convert(op, output));
+            return Ok(());
+        }
+        let mut finished = vec![];
+        for output in outputs {
+            finished.push(self.after_product(step, output)?);
+        }
+        let outs: Vec<_> = finished.iter().map(|(after, output)| (strided(&output.place), *after)).collect();
+        self.gemms(op, &x, &matrices, &outs);
+        finished.iter().for_each(|(_, output)| self.convert(op, output));
         Ok(())
     }
 
@@ -137,22 +150,29 @@ impl GpuLowering<'_> {
             let residual = Strided { stride, rows: residual };
             self.push(op, elementwise(ElementOp::Copy, residual, *out, matrices[0].rows, rows));
         }
-        // Matrices that read the same form of the rows share a kernel.
+        let adds = matches!(finish, Finish::AddInPlace | Finish::Add { .. });
+        let after = AfterProduct { adds, ..AfterProduct::default() };
+        let outs: Vec<_> = outs.iter().map(|out| (*out, after)).collect();
+        self.gemms(op, x, matrices, &outs);
+        Ok(())
+    }
+
+    /// Pushes products of more than 16 rows: matrices that read the same form of the rows share a
+    /// kernel.
+    fn gemms(&mut self, op: &'static str, x: &Place, matrices: &[Arc<GpuMatrix>], outs: &[(Strided, AfterProduct)]) {
         for form in [Form::F16, Form::F32] {
-            let of_form = |matrix: &GpuMatrix| self.form_for(matrix, rows) == form;
+            let of_form = |matrix: &GpuMatrix| self.form_for(matrix, x.shape.rows) == form;
             let parts: Vec<_> = matrices
                 .iter()
                 .zip(outs)
-                .flat_map(|(matrix, out)| parts(matrix, *out))
+                .flat_map(|(matrix, (out, after))| parts(matrix, *out, *after))
                 .filter(|part| of_form(part.matrix))
                 .collect();
-            let adds = matches!(finish, Finish::AddInPlace | Finish::Add { .. });
             for parts in parts.chunks(tiles::MAX_PARTS) {
-                let kernel = self.gemm(x, parts, form, adds);
+                let kernel = self.gemm(x, parts, form);
                 self.push(op, kernel);
             }
         }
-        Ok(())
     }
 }
 
@@ -162,6 +182,6 @@ fn add(Strided { stride, rows }: Strided, out: Strided) -> Finish {
 }
 
 /// Returns the products with the parts of a matrix, whose results are columns of the rows `out`.
-fn parts(matrix: &GpuMatrix, out: Strided) -> impl Iterator<Item = PartProduct<'_>> {
-    matrix.parts.iter().map(move |part| PartProduct { matrix, part, out })
+fn parts(matrix: &GpuMatrix, out: Strided, after: AfterProduct) -> impl Iterator<Item = PartProduct<'_>> {
+    matrix.parts.iter().map(move |part| PartProduct { matrix, part, out, after })
 }

@@ -137,12 +137,16 @@ fn tiled_product(choices: &mut Choices, tile_of: impl Fn(usize) -> ProductTile) 
     let stack = experts.as_ref().map(|_| stack(choices));
     // The results of experts are added up by another kernel.
     let adds = experts.is_none() && choices.flag("adds");
+    let bias = choices.option("bias", |_| BoundBuffer(Resource::Weight(9, 0, 512)));
+    let function = choices.option("has a function", function);
     let part = |matrix: MatrixPlanes| TiledPart {
         rows: ROWS,
         stack,
         first_block: 2 * matrix.number,
         out_at: 0,
         out_stride: 128,
+        bias,
+        function,
         adds,
         out: Resource::Temp(matrix.number),
         matrix,
