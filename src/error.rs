@@ -1,6 +1,6 @@
 //! The error type. Messages name the file, key, tensor or argument, and say what to do.
 
-use std::{fmt, io, path::PathBuf};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 use crate::tool_call::ToolCall;
 
@@ -145,6 +145,12 @@ pub enum Error {
         name: &'static str,
         /// The problem.
         what: String,
+    },
+    /// A model was loaded without the vision encoder of its directory, which cannot be used.
+    #[error("the model's vision encoder cannot be used: {error}")]
+    VisionEncoder {
+        /// The problem with the encoder.
+        error: Arc<Error>,
     },
     /// One request of a batch failed.
     #[error("request {index}: {error}")]

@@ -181,7 +181,7 @@ impl RunnerBuilder {
     }
 
     /// Sets the file of the model's vision encoder, `mmproj-*.gguf`, so that prompts can have
-    /// images. Default: none.
+    /// images. Default: the encoder in the model's directory of safetensors, if it has one.
     pub fn vision(mut self, path: impl Into<PathBuf>) -> Self {
         self.vision = Some(path.into());
         self
@@ -230,7 +230,9 @@ impl RunnerBuilder {
     /// Loads a model from a directory that Hugging Face's transformers has written: `config.json`,
     /// `tokenizer.json`, and tensors in `model.safetensors` or in the files that
     /// `model.safetensors.index.json` lists. The tensors are mapped, and on a CPU their matrices
-    /// stay mapped; see [`from_gguf`](Self::from_gguf).
+    /// stay mapped; see [`from_gguf`](Self::from_gguf). A vision encoder is loaded with the text
+    /// model, with the settings in `preprocessor_config.json` or `processor_config.json`. If it
+    /// cannot be used, a prompt with an image is an [`Error::VisionEncoder`].
     ///
     /// # Errors
     /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also for a setting in

@@ -14,11 +14,11 @@ use crate::{
     Error, Result,
     backend::{Adapter, Backend, Device, Fallback, LoadProgress},
     generate::{Decoder, Limits},
-    gguf::Gguf,
+    gguf::{Gguf, Origin},
     graph::Graph,
     kv_cache::{CacheLayout, KvCache},
     models::{
-        Config, Model,
+        self, Config, Model,
         vision::{ImageInputs, VisionModel},
     },
     optimize::{Target, optimize},
@@ -78,6 +78,7 @@ pub(super) struct PreparedModel {
     layout: CacheLayout,
     limits: Limits,
     vision: Option<VisionModel>,
+    no_vision: Option<Arc<Error>>,
     pub(super) memory: MemoryPlan,
 }
 
@@ -102,7 +103,7 @@ impl RunnerBuilder {
 
     pub(super) fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<PreparedModel> {
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
-        let vision = self.vision.as_ref().map(|path| self.open_vision(path)).transpose()?;
+        let (vision, no_vision) = self.open_vision(&gguf)?;
         let images = vision
             .as_ref()
             .map(|vision| ImageInputs { row_width: vision.config.row_width, convention: self.convention });
@@ -120,13 +121,28 @@ impl RunnerBuilder {
         .graph;
         let layout = CacheLayout::new(&graph, self.cache_type)?;
         let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
-        Ok(PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, memory })
+        Ok(PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, no_vision, memory })
     }
 
-    fn open_vision(&self, path: &Path) -> Result<VisionModel> {
-        let gguf = Gguf::open(path)?;
-        let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
-        VisionModel::from_gguf(&gguf, &weights, self.convention)
+    /// Opens the vision encoder: the file that was set, or the encoder in the directory of the text
+    /// model. An error in the latter does not matter to text, and is returned beside it.
+    fn open_vision(&self, text: &Gguf) -> Result<(Option<VisionModel>, Option<Arc<Error>>)> {
+        if let Some(path) = &self.vision {
+            return Ok((Some(self.vision_model(&Gguf::open(path)?)?), None));
+        }
+        if text.origin() != Origin::Directory {
+            return Ok((None, None));
+        }
+        let encoder = models::open_encoder(text.path());
+        match encoder.and_then(|gguf| gguf.map(|gguf| self.vision_model(&gguf)).transpose()) {
+            Ok(vision) => Ok((vision, None)),
+            Err(error) => Ok((None, Some(Arc::new(error)))),
+        }
+    }
+
+    fn vision_model(&self, gguf: &Gguf) -> Result<VisionModel> {
+        let weights = if self.copy_weights { Weights::read_from_gguf(gguf) } else { Weights::from_gguf(gguf) };
+        VisionModel::from_gguf(gguf, &weights, self.convention)
     }
 
     pub(super) fn load(&self, gguf: Gguf) -> Result<Runner> {
@@ -137,7 +153,7 @@ impl RunnerBuilder {
         // Parsed before the weights are loaded, so that an error in it is reported at once.
         #[cfg(feature = "chat")]
         let custom = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
-        let PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, memory } =
+        let PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, no_vision, memory } =
             self.prepare(gguf, backend)?;
         let cache = KvCache::new(&layout, memory.context_length);
         let cache = match memory.cache_limits(self.memory_limit)? {
@@ -178,6 +194,7 @@ impl RunnerBuilder {
             #[cfg(feature = "chat")]
             template,
             vision: vision.map(Arc::new),
+            no_vision,
             decoder,
             sequence,
             #[cfg(feature = "constrained")]

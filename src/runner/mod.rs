@@ -63,6 +63,8 @@ pub struct Runner {
     template: Result<ChatTemplate, String>,
     /// The encoder of images, if the model was loaded with one.
     vision: Option<Arc<Vision>>,
+    /// The error in the vision encoder of the model's directory.
+    no_vision: Option<Arc<Error>>,
     decoder: Decoder,
     sequence: SequenceId,
     /// Built on first use, and shared by all clones.
@@ -86,6 +88,7 @@ impl Clone for Runner {
             #[cfg(feature = "chat")]
             template: self.template.clone(),
             vision: self.vision.clone(),
+            no_vision: self.no_vision.clone(),
             decoder,
             sequence,
             #[cfg(feature = "constrained")]

@@ -218,6 +218,9 @@ impl Runner {
 
     pub(super) fn vision(&self) -> Result<&Vision> {
         self.vision.as_deref().ok_or_else(|| {
+            if let Some(error) = &self.no_vision {
+                return Error::VisionEncoder { error: error.clone() };
+            }
             let what = "the model was loaded without vision: pass the file `mmproj-*.gguf` that belongs to it with \
                         `Runner::builder().vision(..)`";
             Error::Unsupported(what.into())
