@@ -6,7 +6,7 @@ use crate::{
     graph::{Activation, Graph, Node, Op, Rewriter, Rows, Source, ValueId},
 };
 
-/// Evaluates ops whose operands are all constants or vectors of floats, such as Llama's rotary
+/// Evaluates ops whose operands are all constants or F32 vectors, such as Llama's rotary
 /// frequencies divided by `rope_freqs.weight`.
 #[derive(Debug)]
 pub struct ConstantFolding;
@@ -48,9 +48,7 @@ fn may_be_known(graph: &Graph, id: ValueId, folded: &Folded) -> bool {
     let value = graph.value(id);
     match value.source {
         Source::Constant(_) => true,
-        Source::Weight { dtype, .. } => {
-            matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && value.shape.rows == Rows::Fixed(1)
-        }
+        Source::Weight { dtype, .. } => dtype == DType::F32 && value.shape.rows == Rows::Fixed(1),
         Source::Node { .. } => folded.contains_key(&id),
         Source::Tokens => false,
     }

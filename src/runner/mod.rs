@@ -34,12 +34,11 @@ use self::vision::Vision;
 pub use self::{builder::RunnerBuilder, lm::LmRunner, memory::MemoryPlan};
 #[cfg(feature = "constrained")]
 use crate::grammar::Grammars;
-use crate::{backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, tokenizer::Tokenizer};
-#[cfg(feature = "chat")]
 use crate::{
-    chat::ChatTemplate,
-    error::{Error, Result},
+    Error, backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, tokenizer::Tokenizer,
 };
+#[cfg(feature = "chat")]
+use crate::{Result, chat::ChatTemplate};
 
 /// A loaded model with one sequence of tokens.
 ///

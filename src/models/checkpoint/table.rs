@@ -49,8 +49,8 @@ pub(in crate::models) struct Setting {
 pub(in crate::models) enum Meaning {
     /// An integer, stored under this GGUF key.
     Size(&'static str, Need<u32>),
-    /// The side of a square, an integer or a list of two equal integers, stored under this GGUF key,
-    /// and its default.
+    /// The side of a square, an integer or a list of two equal integers, stored under this GGUF
+    /// key, and its default.
     Side(&'static str, u32),
     /// A float, stored under this GGUF key.
     Float(&'static str, Need<f32>),

@@ -155,13 +155,18 @@ fn project(encoder: &mut Encoder, x: ValueId) -> Result<ValueId> {
     let config = encoder.config;
     let (hidden, eps) = (config.hidden, config.eps);
     let mean = encoder.mean_of_blocks(x);
-    let mut rows = encoder.graph.scale(mean, (hidden as f32).sqrt());
-    if let Some(bias) = encoder.graph.optional_weight("v.std_bias", 1, hidden)? {
-        let minus = encoder.graph.scale(bias, -1.0);
-        rows = encoder.graph.ops.add(rows, minus);
-        let scale = encoder.graph.weight("v.std_scale", 1, hidden)?;
-        rows = encoder.graph.ops.mul(rows, scale);
-    }
+    let factor = (hidden as f32).sqrt();
+    let rows = match encoder.graph.optional_weight("v.std_bias", 1, hidden)? {
+        None => encoder.graph.scale(mean, factor),
+        Some(bias) => {
+            // Rows minus the bias: an op on the bias alone would be for each step to compute.
+            let negated = encoder.graph.scale(mean, -factor);
+            let sum = encoder.graph.ops.add(negated, bias);
+            let difference = encoder.graph.scale(sum, -1.0);
+            let scale = encoder.graph.weight("v.std_scale", 1, hidden)?;
+            encoder.graph.ops.mul(difference, scale)
+        }
+    };
     let ones = encoder.graph.ops.constant(vec![1.0; hidden]);
     let normed = encoder.graph.ops.rms_norm(rows, ones, eps);
     limited(encoder, normed, "mm.input_projection", config.text_width, hidden)

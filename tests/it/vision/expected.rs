@@ -1,6 +1,6 @@
-//! Embeddings, logits and greedy ids of models with images, as llama.cpp computes them with `mmproj`
-//! files. `checkpoints` has models of the same kinds; these are of other sizes, have larger images,
-//! and some have the forms of old files.
+//! Embeddings, logits and greedy ids of models with images, as llama.cpp computes them with
+//! `mmproj` files. `checkpoints` has models of the same kinds; these are of other sizes, have
+//! larger images, and some have the forms of old files.
 //!
 //! The models are too large for the repository. Their writer and the expected results lie in
 //! `../shared/vision`; this writes the models to `target/vision`, and then the test runs:

@@ -112,8 +112,8 @@ impl EncoderCheckpoint {
     }
 }
 
-/// Returns the suffix of a name if the rest is `stem`. `row` is the checkpoint's name: only matrices
-/// have limits, and their names do not end like the matrix within them.
+/// Returns the suffix of a name if the rest is `stem`. `row` is the checkpoint's name: limits are
+/// beside a matrix with [`LIMITED`] at its end.
 fn suffix_of<'a>(name: &'a str, stem: &str, row: &str) -> Option<&'a str> {
     let limit = || name.strip_prefix(stem).filter(|suffix| LIMITS.contains(suffix) && !row.ends_with(LIMITED));
     suffix_after(name, stem).or_else(limit)

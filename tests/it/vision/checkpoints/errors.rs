@@ -1,5 +1,5 @@
-//! Directories whose encoder cannot be used: the text loads, and the error of a prompt with an image
-//! names the file and the setting, or the tensor.
+//! Directories whose encoder cannot be used: the text loads, and the error of a prompt with an
+//! image names the file and the setting, or the tensor.
 
 use inkstone::{Error, LmRunner};
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Case, MODELS, builder, largest, nmse};
 use crate::support::{
     drive,
-    gguf_file::{Folder, GgufFile, string},
+    gguf_file::{Folder, GgufFile, array, string},
 };
 
 /// The largest error of a computation in single precision: its rounding is about 1e-14 for each of
@@ -84,11 +84,11 @@ fn value(value: &Value) -> (u32, Vec<u8>) {
         Value::U64(number) => (10, number.to_le_bytes().into()),
         Value::Array(Array::F32(numbers)) => {
             let elements: Vec<_> = numbers.iter().map(|number| number.to_le_bytes().to_vec()).collect();
-            (9, crate::support::gguf_file::array(6, &elements))
+            (9, array(6, &elements))
         }
         Value::Array(Array::Bool(flags)) => {
             let elements: Vec<_> = flags.iter().map(|flag| vec![u8::from(*flag)]).collect();
-            (9, crate::support::gguf_file::array(7, &elements))
+            (9, array(7, &elements))
         }
         other => panic!("{other}"),
     }
@@ -144,4 +144,40 @@ fn experts_are_loaded_in_either_order_of_dimensions() {
     let folder = Folder::new();
     let mut runner = builder().from_safetensors(checkpoint.write(&folder)).unwrap();
     assert_results(&case, &mut runner, "transformers", [SINGLE; 2]);
+}
+
+/// Published checkpoints of Qwen2-VL and Qwen2.5-VL have the settings of the text model beside the
+/// object of the encoder's.
+#[test]
+fn flat_configs_are_loaded() {
+    for case in ["qwen2_vl", "qwen2_5_vl"].map(Case::new) {
+        let checkpoint = case.checkpoint();
+        let mut config = checkpoint.json("config.json");
+        let mut text = config.remove("text_config").unwrap().as_object().unwrap().clone();
+        let rope = text.remove("rope_parameters").unwrap();
+        text.remove("model_type");
+        config.extend(text);
+        config.insert("rope_theta".into(), rope["rope_theta"].clone());
+        config.insert("rope_scaling".into(), json!({ "type": "mrope", "mrope_section": rope["mrope_section"] }));
+        let folder = Folder::new();
+        let directory = checkpoint.with_file("config.json", json!(config).to_string()).write(&folder);
+        assert_results(&case, &mut builder().from_safetensors(directory).unwrap(), "transformers", [SINGLE; 2]);
+    }
+}
+
+/// Each version of transformers has its own prefix for the encoder of Gemma 3.
+#[test]
+fn prefixes_of_all_versions_are_understood() {
+    let case = Case::new("gemma3");
+    for prefix in ["vision_tower.vision_model.", "model.vision_tower.vision_model.", "model.vision_tower."] {
+        let mut checkpoint = case.checkpoint();
+        for tensor in &mut checkpoint.tensors {
+            if let Some(rest) = tensor.name.strip_prefix("vision_tower.") {
+                tensor.name = format!("{prefix}{rest}");
+            }
+        }
+        let folder = Folder::new();
+        let directory = checkpoint.write(&folder);
+        assert_results(&case, &mut builder().from_safetensors(directory).unwrap(), "transformers", [SINGLE; 2]);
+    }
 }
