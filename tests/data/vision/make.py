@@ -54,26 +54,26 @@ MODELS = {
     "qwen2_vl": ("qwen", "Qwen2VL", dict(
         text_config=TEXT | dict(rope_parameters=MROPE),
         vision_config=dict(depth=3, embed_dim=24, hidden_size=32, num_heads=2, patch_size=4, mlp_ratio=2)),
-        MEAN_STD | QWEN_SIZES | dict(min_pixels=512, max_pixels=1536)),
+        MEAN_STD | QWEN_SIZES | dict(min_pixels=1200, max_pixels=1280)),
     "qwen2_5_vl": ("qwen", "Qwen2_5_VL", dict(
         text_config=TEXT | dict(rope_parameters=MROPE),
         vision_config=QWEN | dict(depth=4, fullatt_block_indexes=[1, 3], window_size=16, hidden_act="silu")),
-        MEAN_STD | QWEN_SIZES | dict(min_pixels=512, max_pixels=1536)),
+        MEAN_STD | QWEN_SIZES | dict(min_pixels=1200, max_pixels=1280)),
     "qwen3_vl": ("qwen", "Qwen3VL", dict(
         text_config=qwen_text(num_hidden_layers=3),
         vision_config=QWEN | dict(num_position_embeddings=36, deepstack_visual_indexes=[0, 2])),
-        MEAN_STD | QWEN_SIZES | dict(size=dict(shortest_edge=512, longest_edge=1536))),
+        MEAN_STD | QWEN_SIZES | dict(size=dict(shortest_edge=1200, longest_edge=1280))),
     "qwen3_vl_moe": ("qwen", "Qwen3VLMoe", dict(
         text_config=qwen_text(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True),
         vision_config=QWEN | dict(num_position_embeddings=36, deepstack_visual_indexes=[1])),
-        MEAN_STD | QWEN_SIZES | dict(size=dict(shortest_edge=512, longest_edge=1536))),
+        MEAN_STD | QWEN_SIZES | dict(size=dict(shortest_edge=1200, longest_edge=1280))),
     "qwen3_5": ("qwen", "Qwen3_5", dict(
         text_config=qwen_text(
             head_dim=32, layer_types=["linear_attention", "full_attention"], linear_key_head_dim=16,
             linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=2,
             rope_parameters=INTERLEAVED | dict(partial_rotary_factor=0.5)),
         vision_config=QWEN | dict(num_position_embeddings=36)),
-        MEAN_STD | QWEN_SIZES | dict(size=dict(shortest_edge=512, longest_edge=1536))),
+        MEAN_STD | QWEN_SIZES | dict(size=dict(shortest_edge=1200, longest_edge=1280))),
     "qwen3_5_moe": ("qwen", "Qwen3_5Moe", dict(
         text_config=qwen_text(
             head_dim=32, layer_types=["linear_attention", "full_attention"], linear_key_head_dim=16,
@@ -81,7 +81,7 @@ MODELS = {
             num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16,
             rope_parameters=INTERLEAVED | dict(partial_rotary_factor=0.5)),
         vision_config=QWEN | dict(depth=2, num_position_embeddings=36)),
-        MEAN_STD | QWEN_SIZES | dict(size=dict(shortest_edge=512, longest_edge=1536))),
+        MEAN_STD | QWEN_SIZES | dict(size=dict(shortest_edge=1200, longest_edge=1280))),
     "gemma3": ("gemma3", "Gemma3", dict(
         text_config=TEXT | dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=12, rope_parameters=gemma_rope(),
                                 layer_types=["sliding_attention", "full_attention"]),
