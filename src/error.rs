@@ -1,6 +1,6 @@
 //! The error type. Messages name the file, key, tensor or argument, and say what to do.
 
-use std::{fmt, io, path::PathBuf};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 use crate::tool_call::ToolCall;
 
@@ -145,6 +145,15 @@ pub enum Error {
         name: &'static str,
         /// The problem.
         what: String,
+    },
+    /// A model was loaded without the vision encoder beside it or in its directory, which cannot be
+    /// used with the model.
+    #[error("{}: this vision encoder cannot be used with the model: {error}", path.display())]
+    VisionEncoder {
+        /// The file, or the directory.
+        path: PathBuf,
+        /// The problem with the encoder.
+        error: Arc<Error>,
     },
     /// One request of a batch failed.
     #[error("request {index}: {error}")]

@@ -114,9 +114,7 @@ impl Config {
     pub(super) fn set_axes(&mut self, keys: &Keys, axes: fn([u16; 3]) -> RopeAxes) -> Result<()> {
         let ropes = self.layers.iter_mut().filter(|_| keys.images.is_some()).filter_map(|layer| layer.rope.as_mut());
         for rope in ropes {
-            if let Some(sections) = RopeConfig::read_sections(keys, rope.dim)? {
-                rope.axes = axes(sections);
-            }
+            rope.axes = axes(RopeConfig::read_sections(keys, rope.dim)?);
         }
         Ok(())
     }

@@ -34,9 +34,9 @@ pub mod vision;
 use std::collections::HashSet;
 
 use checkpoint::Checkpoint;
-pub use checkpoint::open;
 #[cfg(feature = "safetensors")]
 pub(crate) use checkpoint::open_directory;
+pub use checkpoint::{open, open_encoder};
 pub use config::{Config, LayerConfig};
 pub use experts::Experts;
 use keys::Keys;
@@ -96,13 +96,13 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and models of the same architecture", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
-    Family { architecture: "qwen2vl", models: "Qwen2-VL, Qwen2.5-VL", build: qwen2_vl::build, checkpoints: &[] },
+    Family { architecture: "qwen2vl", models: "Qwen2-VL, Qwen2.5-VL", build: qwen2_vl::build, checkpoints: &[&qwen2_vl::CHECKPOINT] },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoints: &[&qwen3::CHECKPOINT] },
     Family { architecture: "qwen35", models: "Qwen3.5, dense", build: qwen35::build, checkpoints: &[&qwen35::CHECKPOINT] },
     Family { architecture: "qwen35moe", models: "Qwen3.5 with experts", build: qwen35_moe::build, checkpoints: &[&qwen35_moe::CHECKPOINT] },
     Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoints: &[&qwen3_moe::CHECKPOINT] },
-    Family { architecture: "qwen3vl", models: "Qwen3-VL, dense", build: qwen3_vl::build, checkpoints: &[] },
-    Family { architecture: "qwen3vlmoe", models: "Qwen3-VL with experts", build: qwen3_vl::build_moe, checkpoints: &[] },
+    Family { architecture: "qwen3vl", models: "Qwen3-VL, dense", build: qwen3_vl::build, checkpoints: &[&qwen3_vl::CHECKPOINT] },
+    Family { architecture: "qwen3vlmoe", models: "Qwen3-VL with experts", build: qwen3_vl::build_moe, checkpoints: &[&qwen3_vl::CHECKPOINT_MOE] },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
 ];
 

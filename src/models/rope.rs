@@ -82,14 +82,13 @@ impl RopeConfig {
         Ok(Self { base, dim, scaling: RopeScaling::None, divisors: None, attention_factor: 1.0, axes: RopeAxes::First })
     }
 
-    /// Reads the number of pairs that each position turns, `rope.dimension_sections`; `None` if the
-    /// key is absent.
-    pub(super) fn read_sections(keys: &Keys, dim: usize) -> Result<Option<[u16; 3]>> {
+    /// Reads the number of pairs that each position turns, `rope.dimension_sections`.
+    pub(super) fn read_sections(keys: &Keys, dim: usize) -> Result<[u16; 3]> {
         const SECTIONS: &str = "rope.dimension_sections";
-        let Some(sections) = keys.sizes(SECTIONS)? else { return Ok(None) };
+        let sections = keys.required(SECTIONS, keys.sizes(SECTIONS)?)?;
         match sections[..] {
             [first, second, third] | [first, second, third, 0] if first + second + third == dim / 2 => {
-                Ok(Some([first, second, third].map(|pairs| pairs as u16)))
+                Ok([first, second, third].map(|pairs| pairs as u16))
             }
             _ => {
                 let what = format!(

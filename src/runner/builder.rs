@@ -182,8 +182,9 @@ impl RunnerBuilder {
 
     /// Sets the file of the model's vision encoder, `mmproj-*.gguf`, so that prompts can have
     /// images. Default: the file in the model's folder whose name starts with `mmproj` and ends
-    /// with `.gguf`; several are an error. If it does not fit the model, the model is loaded
-    /// without vision, and the error for a prompt with images gives the reason.
+    /// with `.gguf`, of which several are an error, or else the encoder in the model's directory of
+    /// safetensors. If it cannot be used with the model, the model is loaded without vision, and a
+    /// prompt with an image is an [`Error::VisionEncoder`].
     ///
     /// ```no_run
     /// use inkstone::{GenerateOptions, Image, Message, Runner};
@@ -250,7 +251,9 @@ impl RunnerBuilder {
     /// Loads a model from a directory that Hugging Face's transformers has written: `config.json`,
     /// `tokenizer.json`, and tensors in `model.safetensors` or in the files that
     /// `model.safetensors.index.json` lists. The tensors are mapped, and on a CPU their matrices
-    /// stay mapped; see [`from_gguf`](Self::from_gguf).
+    /// stay mapped; see [`from_gguf`](Self::from_gguf). A vision encoder is loaded with the text
+    /// model, with the settings in `preprocessor_config.json` or `processor_config.json`. If it
+    /// cannot be used, a prompt with an image is an [`Error::VisionEncoder`].
     ///
     /// # Errors
     /// As [`from_gguf`](Self::from_gguf); [`Error::InvalidFile`] also for a setting in

@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc, thread};
 use super::{
     MemoryPlan, Runner, RunnerBuilder,
     vision::{Vision, largest_whole_image},
-    vision_file::{self, VisionFile},
+    vision_file::{self, NoVision, VisionFile},
 };
 #[cfg(feature = "chat")]
 use crate::chat::ChatTemplate;
@@ -15,11 +15,11 @@ use crate::{
     Error, Result,
     backend::{Adapter, Backend, Device, Fallback, LoadProgress},
     generate::{Decoder, Limits},
-    gguf::Gguf,
+    gguf::{Gguf, Origin},
     graph::Graph,
     kv_cache::{CacheLayout, KvCache},
     models::{
-        Config, Model,
+        self, Config, Model,
         vision::{ImageInputs, VisionModel},
     },
     optimize::{Target, optimize},
@@ -78,7 +78,7 @@ pub(super) struct PreparedModel {
     graph: Graph,
     layout: CacheLayout,
     limits: Limits,
-    vision: Result<VisionModel, Arc<str>>,
+    vision: Result<VisionModel, NoVision>,
     pub(super) memory: MemoryPlan,
 }
 
@@ -121,31 +121,32 @@ impl RunnerBuilder {
     }
 
     /// Returns the text model, and its vision encoder or the reason why it has none.
-    fn model(&self, gguf: &Gguf, weights: &Weights) -> Result<(Model, Result<VisionModel, Arc<str>>)> {
+    fn model(&self, gguf: &Gguf, weights: &Weights) -> Result<(Model, Result<VisionModel, NoVision>)> {
         let text = || Model::for_positions(gguf, weights, self.positions(), None);
-        match &self.vision {
-            VisionFile::Without => Ok((text()?, Err("it was loaded with `without_vision()`".into()))),
-            VisionFile::At(path) => self.model_with(gguf, weights, path).map(|(model, vision)| (model, Ok(vision))),
-            VisionFile::Beside => {
-                let Some(path) = vision_file::beside(gguf.path())? else {
-                    return Ok((text()?, Err("no file `mmproj*.gguf` is beside it".into())));
-                };
-                match self.model_with(gguf, weights, &path) {
-                    Ok((model, vision)) => Ok((model, Ok(vision))),
-                    Err(error) => {
-                        let reason = format!("`{}` does not fit: {error}", path.display());
-                        Ok((text()?, Err(reason.into())))
-                    }
-                }
+        let (path, encoder) = match &self.vision {
+            VisionFile::Without => return Ok((text()?, Err(NoVision::Unwanted))),
+            VisionFile::At(path) => {
+                let (model, vision) = self.model_with(gguf, weights, &Gguf::open(path)?)?;
+                return Ok((model, Ok(vision)));
             }
+            VisionFile::Beside => match vision_file::beside(gguf.path())? {
+                Some(path) => (path.clone(), Gguf::open(path).map(Some)),
+                None if gguf.origin() == Origin::Directory => (gguf.path().into(), models::open_encoder(gguf.path())),
+                None => return Ok((text()?, Err(NoVision::Missing))),
+            },
+        };
+        // Text does not need an encoder that was not asked for.
+        match encoder.and_then(|encoder| encoder.map(|encoder| self.model_with(gguf, weights, &encoder)).transpose()) {
+            Ok(Some((model, vision))) => Ok((model, Ok(vision))),
+            Ok(None) => Ok((text()?, Err(NoVision::Missing))),
+            Err(error) => Ok((text()?, Err(NoVision::Unusable { path, error: Arc::new(error) }))),
         }
     }
 
-    /// Returns the text model with the vision encoder of this file.
-    fn model_with(&self, gguf: &Gguf, weights: &Weights, path: &Path) -> Result<(Model, VisionModel)> {
-        let encoder = Gguf::open(path)?;
-        let tensors = if self.copy_weights { Weights::read_from_gguf(&encoder) } else { Weights::from_gguf(&encoder) };
-        let vision = VisionModel::from_gguf(&encoder, &tensors, self.convention)?;
+    /// Returns the text model with the vision encoder of a file or directory.
+    fn model_with(&self, gguf: &Gguf, weights: &Weights, encoder: &Gguf) -> Result<(Model, VisionModel)> {
+        let tensors = if self.copy_weights { Weights::read_from_gguf(encoder) } else { Weights::from_gguf(encoder) };
+        let vision = VisionModel::from_gguf(encoder, &tensors, self.convention)?;
         let images = ImageInputs { row_width: vision.config.row_width, convention: self.convention };
         let model = Model::for_positions(gguf, weights, self.positions(), Some(images))?;
         Ok((model, vision))

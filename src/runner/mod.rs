@@ -31,16 +31,15 @@ pub use self::answer::{Answer, AnswerEvents};
 pub use self::asynchronous::{AnswerEventStream, AnswerStream};
 #[cfg(feature = "async")]
 pub use self::asynchronous::{AsyncRunner, GenerationStream, Reply};
-use self::vision::Vision;
 pub use self::{builder::RunnerBuilder, lm::LmRunner, memory::MemoryPlan};
+use self::{vision::Vision, vision_file::NoVision};
 #[cfg(feature = "constrained")]
 use crate::grammar::Grammars;
-use crate::{backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, tokenizer::Tokenizer};
-#[cfg(feature = "chat")]
 use crate::{
-    chat::ChatTemplate,
-    error::{Error, Result},
+    Error, backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, tokenizer::Tokenizer,
 };
+#[cfg(feature = "chat")]
+use crate::{Result, chat::ChatTemplate};
 
 /// A loaded model with one sequence of tokens.
 ///
@@ -63,7 +62,7 @@ pub struct Runner {
     #[cfg(feature = "chat")]
     template: Result<ChatTemplate, String>,
     /// The encoder of images, or the reason why there is none.
-    vision: Result<Arc<Vision>, Arc<str>>,
+    vision: Result<Arc<Vision>, NoVision>,
     decoder: Decoder,
     sequence: SequenceId,
     /// Built on first use, and shared by all clones.

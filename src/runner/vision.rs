@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::Runner;
+use super::{Runner, vision_file::NoVision};
 use crate::{
     Error, Result,
     backend::Backend,
@@ -284,11 +284,17 @@ impl Runner {
 
     pub(super) fn vision(&self) -> Result<&Arc<Vision>> {
         self.vision.as_ref().map_err(|reason| {
-            let what = format!(
-                "the model was loaded without vision, because {reason}: pass the file `mmproj-*.gguf` that belongs to \
-                 it with `Runner::builder().vision(..)`"
-            );
-            Error::Unsupported(what)
+            let what = match reason {
+                NoVision::Unusable { path, error } => {
+                    return Error::VisionEncoder { path: path.clone(), error: error.clone() };
+                }
+                NoVision::Unwanted => "the model was loaded with `without_vision()`: leave it out",
+                NoVision::Missing => {
+                    "the model was loaded without vision, because no file `mmproj*.gguf` is beside it: pass the file \
+                     that belongs to it with `Runner::builder().vision(..)`"
+                }
+            };
+            Error::Unsupported(what.into())
         })
     }
 }

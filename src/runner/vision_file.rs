@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{Error, Result};
@@ -17,6 +18,17 @@ pub(super) enum VisionFile {
     At(PathBuf),
     /// None.
     Without,
+}
+
+/// The reason why a runner has no vision encoder.
+#[derive(Clone, Debug)]
+pub(super) enum NoVision {
+    /// There is none beside the model.
+    Missing,
+    /// The program did not want it.
+    Unwanted,
+    /// It cannot be used with the model.
+    Unusable { path: PathBuf, error: Arc<Error> },
 }
 
 /// Returns the file `mmproj*.gguf` in the folder of a model; `None` if there is none.

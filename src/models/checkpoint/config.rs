@@ -1,7 +1,7 @@
 //! Reads the settings of a `config.json`, which may be hostile: types are checked here, and ranges
 //! with the keys of GGUF files (`models/config.rs`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map as Object, Value as Json};
 
@@ -11,10 +11,19 @@ use crate::{
     gguf::{Array, TensorInfo, Value, quoted},
 };
 
-/// The settings of a checkpoint. A multimodal model keeps the settings of its language model in the
-/// object `text_config`, which is searched first.
+/// The name of the file with a checkpoint's settings.
+pub(super) const CONFIG: &str = "config.json";
+
+/// The object of the settings of a vision encoder.
+pub(super) const VISION: &str = "vision_config";
+
+/// The settings of a checkpoint, or of a part of it. A multimodal model keeps the settings of its
+/// language model in the object `text_config`, which is searched first.
 pub(in crate::models) struct Settings<'a> {
-    directory: &'a Path,
+    /// The file, for messages.
+    path: PathBuf,
+    /// The path of the object within the file, with a dot after each name.
+    prefix: String,
     config: &'a Object<String, Json>,
     text: Option<&'a Object<String, Json>>,
 }
@@ -26,7 +35,7 @@ impl<'a> Settings<'a> {
     /// [`Error::InvalidFile`] for a model with quantized tensors.
     pub fn new(directory: &'a Path, config: &'a Object<String, Json>) -> Result<Self> {
         let text = config.get("text_config").and_then(Json::as_object);
-        let settings = Self { directory, config, text };
+        let settings = Self { text, ..Self::of_object(directory.join(CONFIG), config) };
         let quantization = ["quantization_config", "compression_config"];
         if let Some(name) = quantization.into_iter().find(|name| settings.get(name).is_some()) {
             let what = "is set: quantized safetensors are not supported, use a GGUF file";
@@ -35,9 +44,26 @@ impl<'a> Settings<'a> {
         Ok(settings)
     }
 
+    /// Returns the settings of an object that is a whole file.
+    pub fn of_object(path: PathBuf, config: &'a Object<String, Json>) -> Self {
+        Self { path, prefix: String::new(), config, text: None }
+    }
+
+    /// Returns the settings of the object `name`, or `None` if it is absent or null.
+    pub fn nested(&self, name: &str) -> Result<Option<Self>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let config = value.as_object().ok_or_else(|| self.type_error(name, value, "an object"))?;
+        Ok(Some(Self { path: self.path.clone(), prefix: format!("{}{name}.", self.prefix), config, text: None }))
+    }
+
+    /// Returns the settings outside of `text_config`.
+    pub fn whole(&self) -> Self {
+        Self { path: self.path.clone(), prefix: self.prefix.clone(), config: self.config, text: None }
+    }
+
     /// Returns whether the model is multimodal, with its language model as one part.
     pub fn is_multimodal(&self) -> bool {
-        self.text.is_some()
+        self.text.is_some() || self.config.get(VISION).is_some_and(Json::is_object)
     }
 
     /// Returns the value of a setting, or `None` if it is absent or null.
@@ -51,10 +77,11 @@ impl<'a> Settings<'a> {
     }
 
     pub fn error(&self, name: &str, what: impl AsRef<str>) -> Error {
-        Error::InvalidFile { path: self.directory.join("config.json"), what: format!("`{name}` {}", what.as_ref()) }
+        let what = format!("`{}{name}` {}", self.prefix, what.as_ref());
+        Error::InvalidFile { path: self.path.clone(), what }
     }
 
-    fn type_error(&self, name: &str, value: &Json, expected: &str) -> Error {
+    pub fn type_error(&self, name: &str, value: &Json, expected: &str) -> Error {
         self.error(name, format!("is {}, but {expected} is expected", quoted(&unquoted(value))))
     }
 
@@ -68,6 +95,18 @@ impl<'a> Settings<'a> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let size = value.as_u64().and_then(|size| u32::try_from(size).ok());
         size.map(Some).ok_or_else(|| self.type_error(name, value, "an integer from 0 to 4294967295"))
+    }
+
+    /// Returns the side of a square: an integer, or a list of two equal integers.
+    pub fn side(&self, name: &str) -> Result<Option<u32>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let side = match value.as_array().map(Vec::as_slice) {
+            Some([height, width]) if height == width => height,
+            Some(_) => return Err(self.type_error(name, value, "one size for width and height")),
+            None => value,
+        };
+        let side = side.as_u64().and_then(|side| u32::try_from(side).ok());
+        side.map(Some).ok_or_else(|| self.type_error(name, value, "an integer from 0 to 4294967295"))
     }
 
     pub fn float(&self, name: &str) -> Result<Option<f64>> {
@@ -85,10 +124,10 @@ impl<'a> Settings<'a> {
         Ok(self.bool("tie_word_embeddings")?.unwrap_or(default))
     }
 
-    /// Returns the GGUF keys of all settings. The first of several settings with one key counts.
-    pub fn keys(&self, checkpoint: &Checkpoint) -> Result<KeyValues> {
+    /// Returns the GGUF keys of settings. The first of several settings with one key counts.
+    pub fn keys<'s>(&self, settings: impl IntoIterator<Item = &'s Setting>) -> Result<KeyValues> {
         let mut keys: KeyValues = vec![];
-        for Setting { name, meaning } in checkpoint.all_settings() {
+        for Setting { name, meaning } in settings {
             if let Some((key, value)) = self.key(name, meaning)?
                 && keys.iter().all(|(known, _)| *known != key)
             {
@@ -102,6 +141,7 @@ impl<'a> Settings<'a> {
         let float = || Ok::<_, Error>(self.float(name)?.map(|value| value as f32));
         Ok(match *meaning {
             Meaning::Size(key, need) => self.needed(name, self.size(name)?, need)?.map(|size| (key, Value::U32(size))),
+            Meaning::Side(key, default) => Some((key, Value::U32(self.side(name)?.unwrap_or(default)))),
             Meaning::Float(key, need) => self.needed(name, float()?, need)?.map(|value| (key, Value::F32(value))),
             Meaning::Flag(key, default) => Some((key, Value::Bool(self.bool(name)?.unwrap_or(default)))),
             Meaning::InverseRoot(key, default) => Some((key, Value::F32(float()?.unwrap_or(default).sqrt().recip()))),

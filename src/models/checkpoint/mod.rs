@@ -11,16 +11,20 @@
 //! setting that the family's code there reads.
 
 mod config;
+mod encoder;
 mod rope;
 mod table;
 mod tensors;
+mod transform;
 
 use std::path::Path;
 
 pub(super) use config::Settings;
+pub use encoder::open_encoder;
+pub(super) use encoder::{EncoderCheckpoint, EncoderSettings, reword_encoder};
 pub(super) use table::{
     BIASES, Checkpoint, EXPERTS, FULL_ATTENTION, KeyValues, Meaning, Need, SILU, SIZES, Setting, TENSORS,
-    TensorMapping, Transform, check, float, one_of, setting, size, tensor, transformed,
+    TensorMapping, Transform, check, float, one_of, setting, side, size, tensor, transformed,
 };
 
 use super::{FAMILIES, Family, unsupported};
@@ -56,7 +60,7 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
     }
     let full_key = |(key, value): (&str, Value)| (format!("{}.{key}", family.architecture), value);
     let mut tensors = tensors::translate(&directory.tensors, checkpoint, &settings)?;
-    let mut key_values = settings.keys(checkpoint)?;
+    let mut key_values = settings.keys(checkpoint.all_settings())?;
     key_values.extend((checkpoint.derived)(&settings, &tensors)?);
     let rope = rope::read(&settings, checkpoint, &key_values)?;
     keys.extend(key_values.into_iter().chain(rope.keys).map(full_key));

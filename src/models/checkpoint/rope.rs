@@ -8,7 +8,7 @@ use serde_json::{Map as Object, Value as Json};
 use super::{Checkpoint, KeyValues, config::Settings};
 use crate::{
     DType, Error, Result,
-    gguf::{TensorInfo, Value},
+    gguf::{Array, TensorInfo, Value},
 };
 
 /// The largest head that is accepted, in elements.
@@ -19,6 +19,9 @@ const PARTIAL: &str = "partial_rotary_factor";
 
 /// The setting for the factor of rotated queries and keys.
 const ATTENTION_FACTOR: &str = "attention_factor";
+
+/// The GGUF key for the numbers of pairs that an image's position, rows and columns turn.
+const SECTIONS: &str = "rope.dimension_sections";
 
 /// The names of the objects with the parameters of one kind of layer.
 const FULL: &str = "full_attention";
@@ -49,6 +52,7 @@ pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint, key_values: &[(
     }
     let theta = parameters.float("rope_theta")?.unwrap_or(checkpoint.rope_theta);
     keys.push(("rope.freq_base", Value::F32(theta as f32)));
+    keys.extend(parameters.sections()?.map(|sections| (SECTIONS, sections)));
     let rope_type = parameters.rope_type()?;
     match checkpoint.partial_rotary_factor {
         Some(default) => {
@@ -60,7 +64,8 @@ pub(super) fn read(settings: &Settings, checkpoint: &Checkpoint, key_values: &[(
     }
     let mut divisors = vec![];
     match rope_type {
-        "default" => {}
+        // Early configs of Qwen2-VL say `mrope`, whose sections are a key of their own.
+        "default" | "mrope" => {}
         "linear" => keys.extend(scaling("linear", parameters.required("factor")?)),
         "yarn" => keys.extend(parameters.yarn()?),
         // Early configs say `su`.
@@ -87,6 +92,7 @@ pub(super) fn setting_for(key: &str) -> Option<&'static str> {
         "rope.freq_base" => Some("rope_theta"),
         "rope.freq_base_swa" => Some("rope_local_base_freq"),
         "rope.dimension_count" => Some(PARTIAL),
+        SECTIONS => Some("rope_parameters.mrope_section"),
         "rope.scaling.attn_factor" => Some("rope_parameters.attention_factor"),
         "rope.scaling.type" => Some("rope_parameters.rope_type"),
         "rope.scaling.factor" => Some("rope_parameters.factor"),
@@ -191,6 +197,16 @@ impl<'a> RopeParameters<'a> {
             None if self.own(KEY).is_some() => self.required(KEY),
             None => self.required("max_position_embeddings"),
         }
+    }
+
+    /// Returns the numbers of pairs that an image's position, rows and columns turn.
+    fn sections(&self) -> Result<Option<Value>> {
+        const KEY: &str = "mrope_section";
+        let Some(value) = self.own(KEY) else { return Ok(None) };
+        let size = |section: &Json| section.as_u64().and_then(|pairs| u32::try_from(pairs).ok());
+        let sections = value.as_array().and_then(|all| all.iter().map(size).collect::<Option<Vec<_>>>());
+        let sections = sections.ok_or_else(|| self.error(KEY, "is not a list of sizes"))?;
+        Ok(Some(Value::Array(Array::U32(sections))))
     }
 
     fn yarn(&self) -> Result<[(&'static str, Value); 3]> {

@@ -49,6 +49,9 @@ pub(in crate::models) struct Setting {
 pub(in crate::models) enum Meaning {
     /// An integer, stored under this GGUF key.
     Size(&'static str, Need<u32>),
+    /// The side of a square, an integer or a list of two equal integers, stored under this GGUF
+    /// key, and its default.
+    Side(&'static str, u32),
     /// A float, stored under this GGUF key.
     Float(&'static str, Need<f32>),
     /// A boolean, stored under this GGUF key, and its default.
@@ -75,6 +78,7 @@ impl Meaning {
     pub(super) fn gguf_key(&self) -> Option<&'static str> {
         match *self {
             Self::Size(key, _)
+            | Self::Side(key, _)
             | Self::Float(key, _)
             | Self::Flag(key, _)
             | Self::InverseRoot(key, _)
@@ -119,6 +123,17 @@ pub(in crate::models) enum Transform {
     /// Changes the shape of a convolution's kernels from `[channels, 1, taps]` to
     /// `[channels, taps]`.
     FlattenKernel,
+    /// Exchanges the last two dimensions of the experts' matrices, `[experts, rows, columns]`, if
+    /// the dimension of this number is not the model's width.
+    WidthAt(usize),
+    /// Leaves out dimensions of length 1.
+    Squeeze,
+    /// Changes the order of a patch's elements, `[rows, height, width, channels]` in a matrix with
+    /// one row for each output, to `[rows, channels, height, width]`.
+    ChannelsFirst,
+    /// Divides kernels of two frames, `[rows, channels, 2, height, width]`, into a tensor for each
+    /// frame. The name of the second has `.1` at its end.
+    SplitFrames,
 }
 
 impl Checkpoint {
@@ -143,6 +158,11 @@ pub(in crate::models) const fn setting(name: &'static str, meaning: Meaning) -> 
 /// Returns a setting that is an integer, and its GGUF key.
 pub(in crate::models) const fn size(name: &'static str, gguf: &'static str, need: Need<u32>) -> Setting {
     setting(name, Meaning::Size(gguf, need))
+}
+
+/// Returns a setting that is the side of a square, its GGUF key and its default.
+pub(in crate::models) const fn side(name: &'static str, gguf: &'static str, default: u32) -> Setting {
+    setting(name, Meaning::Side(gguf, default))
 }
 
 /// Returns a setting that is a float, and its GGUF key.

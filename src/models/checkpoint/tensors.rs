@@ -2,22 +2,24 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use half::{bf16, f16};
-
-use super::{Checkpoint, TensorMapping, Transform, config::Settings};
-use crate::{DType, Error, Result, gguf::TensorInfo};
+use super::{Checkpoint, TensorMapping, config::Settings};
+use crate::{Error, Result, gguf::TensorInfo};
 
 /// Prefixes of the names of a decoder's tensors: none if it was saved without its head, longer ones
 /// in multimodal models.
-const PREFIXES: &[&str] = &["model.language_model.", "language_model.model.", "language_model.", "model.", ""];
+const PREFIXES: &[&str] =
+    &["model.language_model.", "language_model.model.", "language_model.", "model.text_model.", "model.", ""];
 
-/// Prefixes of the names of a multimodal model's other parts, which are not run.
+/// Prefixes of the names of a multimodal model's other parts, which the text decoder does not read.
 const OTHER_MODALITIES: &[&str] = &[
+    "visual.",
     "vision_tower.",
     "multi_modal_projector.",
     "model.vision_tower.",
     "model.multi_modal_projector.",
     "model.visual.",
+    "model.vision_model.",
+    "model.connector.",
     "model.audio_tower.",
     "model.embed_vision.",
     "model.embed_audio.",
@@ -25,9 +27,6 @@ const OTHER_MODALITIES: &[&str] = &[
 
 /// The prefix of layers that predict further tokens, which the logits do not depend on.
 const PREDICTION_LAYERS: &str = "mtp.";
-
-/// The longest vector that is copied, in elements.
-const MAX_VECTOR: usize = 1 << 24;
 
 /// The GGUF name of the output matrix.
 const OUTPUT: &str = "output.weight";
@@ -49,6 +48,7 @@ pub(super) fn translate(
     settings: &Settings,
 ) -> Result<Vec<TensorInfo>> {
     let tied = settings.tied(checkpoint.tied)?;
+    let width = settings.size("hidden_size")?.unwrap_or(0) as usize;
     let other_parts = if settings.is_multimodal() { OTHER_MODALITIES } else { &[] };
     let is_of_decoder = |tensor: &&TensorInfo| {
         let mut other_prefixes = other_parts.iter().copied().chain([PREDICTION_LAYERS]);
@@ -74,7 +74,7 @@ pub(super) fn translate(
         if let Some(other) = sources.insert(destination.name.clone(), &tensor.name) {
             return Err(stored_twice(&tensor.name, other));
         }
-        translated.push(destination.mapping.transform.apply(tensor, destination.name)?);
+        translated.extend(destination.mapping.transform.apply(tensor, destination.name, width)?);
     }
     if !tied && !has_output {
         let what = "is missing, and `tie_word_embeddings` of config.json is not true";
@@ -84,7 +84,7 @@ pub(super) fn translate(
     Ok(translated)
 }
 
-fn stored_twice(name: &str, other: &str) -> Error {
+pub(super) fn stored_twice(name: &str, other: &str) -> Error {
     Error::tensor(name, format!("is the same part of the model as `{}`", other.escape_debug()))
 }
 
@@ -178,50 +178,11 @@ impl TensorMapping {
 }
 
 /// Returns the suffix of a name, `.weight`, `.bias` or nothing, if the rest is `stem`.
-fn suffix_after<'a>(name: &'a str, stem: &str) -> Option<&'a str> {
+pub(super) fn suffix_after<'a>(name: &'a str, stem: &str) -> Option<&'a str> {
     name.strip_prefix(stem).filter(|suffix| ["", ".weight", ".bias"].contains(suffix))
 }
 
 /// Parses a number without leading zeros or a sign.
-fn canonical_number(number: &str) -> Option<usize> {
+pub(super) fn canonical_number(number: &str) -> Option<usize> {
     number.parse().ok().filter(|parsed: &usize| parsed.to_string() == number)
-}
-
-impl Transform {
-    /// Returns the GGUF tensor `name`.
-    fn apply(self, tensor: &TensorInfo, name: String) -> Result<TensorInfo> {
-        match self {
-            Self::None => Ok(tensor.renamed(name)),
-            Self::AddOne => map_elements(tensor, name, |x| x + 1.0),
-            Self::NegateExp => map_elements(tensor, name, |x| -x.exp()),
-            Self::FlattenKernel => match tensor.shape[..] {
-                [channels, 1, taps] => {
-                    let mut kernel = tensor.renamed(name);
-                    kernel.shape = vec![channels, taps];
-                    Ok(kernel)
-                }
-                _ => {
-                    let what = format!("has shape {:?}, but [channels, 1, taps] is expected", tensor.shape);
-                    Err(Error::tensor(&tensor.name, what))
-                }
-            },
-        }
-    }
-}
-
-/// Returns an F32 copy of a vector with `f` of each element.
-fn map_elements(tensor: &TensorInfo, name: String, f: fn(f32) -> f32) -> Result<TensorInfo> {
-    if tensor.shape.len() != 1 || tensor.elements() > MAX_VECTOR {
-        let what = format!("has shape {:?}, but a vector of at most {MAX_VECTOR} elements is expected", tensor.shape);
-        return Err(Error::tensor(&tensor.name, what));
-    }
-    let bytes = tensor.read(0..tensor.byte_len())?;
-    let widen = |to_f32: fn([u8; 2]) -> f32| bytes.as_chunks().0.iter().map(|&bytes| to_f32(bytes)).collect::<Vec<_>>();
-    let mut elements = match tensor.dtype.dtype() {
-        Some(DType::F16) => widen(|bytes| f16::from_le_bytes(bytes).to_f32()),
-        Some(DType::BF16) => widen(|bytes| bf16::from_le_bytes(bytes).to_f32()),
-        _ => bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(),
-    };
-    elements.iter_mut().for_each(|element| *element = f(*element));
-    Ok(TensorInfo::in_memory(name, DType::F32, tensor.shape.clone(), bytemuck::cast_slice(&elements)))
 }

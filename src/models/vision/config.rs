@@ -15,6 +15,10 @@ const MAX_PATCH: usize = 1 << 8;
 const MAX_IMAGE: usize = 1 << 14;
 const MAX_BLOCK: usize = 1 << 4;
 const MAX_TILES: usize = 1 << 8;
+const MOST_PIXELS: usize = 1 << 28;
+
+/// The key for the greatest number of pixels of a picture.
+const MAX_PIXELS: &str = "image_max_pixels";
 
 /// A kind of encoder and projector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,15 +216,16 @@ impl VisionConfig {
             (Projector::Qwen3Vl | Projector::Qwen25Vl | Projector::Qwen2Vl, Convention::LlamaCpp) => {
                 in_blocks([8, 4096])
             }
-            // The limits of the published `preprocessor_config.json`.
-            (Projector::Qwen3Vl, Convention::Transformers) => {
-                Pictures::Dynamic { min_pixels: 65_536, max_pixels: 16_777_216 }
-            }
+            // Without keys, the limits of the published `preprocessor_config.json`.
+            (Projector::Qwen3Vl, Convention::Transformers) => read_pixels(keys, [65_536, 16_777_216])?,
             (Projector::Qwen25Vl | Projector::Qwen2Vl, Convention::Transformers) => {
-                Pictures::Dynamic { min_pixels: 3_136, max_pixels: 12_845_056 }
+                read_pixels(keys, [3_136, 12_845_056])?
             }
             (Projector::Gemma3, _) => Pictures::Square,
-            (Projector::Gemma4, Convention::Transformers) => Pictures::Filling { max_blocks: 280 },
+            (Projector::Gemma4, Convention::Transformers) => {
+                let max_pixels = keys.optional_size(MAX_PIXELS, MOST_PIXELS)?.unwrap_or(280 * unit);
+                Pictures::Filling { max_blocks: (max_pixels / unit).max(1) }
+            }
             (Projector::Gemma4, Convention::LlamaCpp) => Pictures::Filling { max_blocks: 1120 },
             (Projector::Idefics3, _) => Pictures::Tiles { longest: keys.size("preproc_image_size", MAX_IMAGE)? },
             (Projector::InternVl, _) => {
@@ -316,6 +321,17 @@ impl VisionConfig {
     pub(super) fn leaves_out(&self, name: &str) -> bool {
         name.starts_with("a.") || name.starts_with("mm.a.")
     }
+}
+
+/// Reads the limits of a picture, or returns the `defaults` if the file has none.
+fn read_pixels(keys: &Keys, defaults: [usize; 2]) -> Result<Pictures> {
+    let min_pixels = keys.optional_size("image_min_pixels", MOST_PIXELS)?.unwrap_or(defaults[0]);
+    let max_pixels = keys.optional_size(MAX_PIXELS, MOST_PIXELS)?.unwrap_or(defaults[1]);
+    if max_pixels < min_pixels {
+        let what = format!("is {max_pixels}, but the least number of pixels is {min_pixels}");
+        return Err(keys.error(MAX_PIXELS, what));
+    }
+    Ok(Pictures::Dynamic { min_pixels, max_pixels })
 }
 
 /// Reads the function of the feed-forward networks.

@@ -9,6 +9,7 @@ mod config;
 mod gemma4;
 mod internvl;
 mod layers;
+mod qwen;
 mod qwen2_vl;
 mod qwen3_vl;
 mod siglip;
@@ -16,17 +17,34 @@ mod siglip;
 pub use config::{Pictures, PositionTable, Projector, VisionConfig};
 
 use self::layers::Encoder;
-use super::{Config, keys::Keys, model_builder::ModelBuilder, refuse_unused};
+use super::{
+    Config,
+    checkpoint::{self, EncoderCheckpoint},
+    keys::Keys,
+    model_builder::ModelBuilder,
+    refuse_unused,
+};
 pub use crate::image::size::Convention;
 use crate::{
     Error, Result,
-    gguf::Gguf,
+    gguf::{Gguf, Origin},
     graph::{Graph, RopeAxes},
     weights::Weights,
 };
 
 /// The key for the number of a text model's first layers to which image rows add elements.
 pub(super) const DEEPSTACK: &str = "n_deepstack_layers";
+
+/// The formats in which transformers stores the encoders.
+pub(super) const CHECKPOINTS: [&EncoderCheckpoint; 7] = [
+    &siglip::GEMMA3,
+    &gemma4::CHECKPOINT,
+    &siglip::IDEFICS3,
+    &internvl::CHECKPOINT,
+    &qwen2_vl::QWEN2,
+    &qwen2_vl::QWEN25,
+    &qwen3_vl::CHECKPOINT,
+];
 
 /// The rows of images that a text model takes in the place of tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,6 +109,13 @@ impl VisionModel {
     /// - [`Error::Tensor`] for a tensor that is missing, is unused, or has another shape than the
     ///   config says.
     pub fn from_gguf(gguf: &Gguf, weights: &Weights, convention: Convention) -> Result<Self> {
+        Self::build(gguf, weights, convention).map_err(|error| match gguf.origin() {
+            Origin::File { .. } => error,
+            Origin::Directory => checkpoint::reword_encoder(gguf, error),
+        })
+    }
+
+    fn build(gguf: &Gguf, weights: &Weights, convention: Convention) -> Result<Self> {
         let name = gguf.architecture()?;
         if name != "clip" {
             let name = name.to_owned();

@@ -201,7 +201,7 @@ proptest! {
 
     #[test]
     fn arbitrary_settings_are_handled(
-        model_type in "qwen3|qwen2|llama|smollm3|gemma|gemma2|gemma3_text|gemma4_text|granite|phi3|mixtral|qwen3_moe|qwen3_5_text|qwen3_5_moe_text",
+        model_type in "qwen3|qwen2|llama|smollm3|gemma|gemma2|gemma3_text|gemma4_text|granite|phi3|mixtral|qwen3_moe|qwen3_5_text|qwen3_5_moe_text|qwen2_vl|qwen3_vl_text|qwen3_vl_moe_text",
         changes in prop::collection::vec((any::<prop::sample::Index>(), value()), 1..5),
         more in prop::collection::vec(("rope_scaling|rope_parameters|text_config|layer_types|no_rope_layers|sliding_window", value()), 0..3),
     ) {

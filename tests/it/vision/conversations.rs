@@ -393,7 +393,7 @@ fn the_only_encoder_beside_a_model_is_found() {
     let text = answer(&mut other, &[Message::user("Hello!")]);
     assert_eq!(text, answer(&mut seer(), &[Message::user("Hello!")]));
     let error = other.chat(&[about("00.png", QUESTION)], &greedy()).unwrap_err().to_string();
-    assert!(error.contains("mmproj-x.gguf") && error.contains("does not fit"), "{error}");
+    assert!(error.contains("mmproj-x.gguf") && error.contains("cannot be used"), "{error}");
     let error = load(&folder_with(&[])).unwrap().chat(&[about("00.png", QUESTION)], &greedy()).unwrap_err();
     assert!(error.to_string().contains("no file `mmproj*.gguf`"), "{error}");
 }

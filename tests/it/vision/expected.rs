@@ -1,5 +1,6 @@
-//! Embeddings, logits and greedy ids of models with images, as llama.cpp and transformers compute
-//! them.
+//! Embeddings, logits and greedy ids of models with images, as llama.cpp computes them with
+//! `mmproj` files. `checkpoints` has models of the same kinds; these are of other sizes, have
+//! larger images, and some have the forms of old files.
 //!
 //! The models are too large for the repository. Their writer and the expected results lie in
 //! `../shared/vision`; this writes the models to `target/vision`, and then the test runs:
@@ -15,18 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use inkstone::{
-    CacheType, Device, Image, Runner,
-    gguf::Gguf,
-    image::Alpha,
-    internals::{
-        backend::{Backend, cpu::Cpu},
-        image::Convention,
-        models::vision::VisionModel,
-        vision::{Picture, VisionEncoder},
-        weights::Weights,
-    },
-};
+use inkstone::{CacheType, Device, Image, Runner, image::Alpha, internals::image::Convention};
 
 use crate::support::drive;
 
@@ -57,12 +47,6 @@ impl Case {
     fn images(&self) -> Vec<Image> {
         let names = self.info["images"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
         names.map(|name| Image::options().alpha(Alpha::Drop).open(shared("images").join(name)).unwrap()).collect()
-    }
-
-    /// What each run of the encoder sees, after resizing.
-    fn pictures(&self) -> Vec<Image> {
-        let paths = (0..).map(|number| self.folder.join(format!("run.{number}.png")));
-        paths.take_while(|path| path.exists()).map(|path| Image::open(path).unwrap()).collect()
     }
 
     fn floats(&self, name: &str) -> Vec<f32> {
@@ -117,52 +101,6 @@ fn images_give_the_results_of_llama_cpp() {
                 assert_eq!(u64::from(next), expected.as_u64().unwrap(), "{name}: greedy id {index}");
                 next = largest(runner.decode(next).unwrap());
             }
-        }
-    }
-}
-
-#[test]
-#[ignore = "needs models that ../shared/vision writes to target/vision: see the head of the file"]
-fn images_give_the_embeddings_of_transformers() {
-    for case in Case::all() {
-        let gguf = Gguf::open(case.model("mmproj")).unwrap();
-        let model = VisionModel::from_gguf(&gguf, &Weights::from_gguf(&gguf), Convention::Transformers).unwrap();
-        let mut backends: Vec<Box<dyn Backend>> = drive::gpus();
-        backends.push(Box::new(Cpu::new(Some(2)).unwrap()));
-        for backend in backends {
-            let images = case.pictures();
-            let pictures: Vec<_> = images.iter().map(Picture::from).collect();
-            let mut encoder = VisionEncoder::new(model.clone(), &*backend, 4096).unwrap();
-            let encoded = encoder.encode(&pictures, |_| true).unwrap().unwrap();
-            let rows: Vec<_> = encoded.into_iter().flat_map(|picture| picture.rows).collect();
-            let error = nmse(&rows, &case.floats("hf.embd.f32"));
-            assert!(error < 1e-10, "{} on {}: off by {error:e}", case.name, backend.device().name);
-        }
-    }
-}
-
-/// Images that are in a prompt in chunks, together, and after a truncation.
-#[test]
-#[ignore = "needs models that ../shared/vision writes to target/vision: see the head of the file"]
-fn prompts_with_images_are_computed_alike_in_chunks_and_from_the_cache() {
-    for case in Case::all() {
-        let load = |chunk: usize| {
-            let builder = Runner::builder().device(Device::Cpu).vision(case.model("mmproj")).prefill_chunk(chunk);
-            builder.vision_convention(Convention::LlamaCpp).from_gguf(case.model("text")).unwrap()
-        };
-        let images = case.images();
-        let prompt = case.info["prompt"].as_str().unwrap();
-        let mut whole = load(512);
-        let logits = whole.prefill_images(prompt, &images).unwrap().to_vec();
-        let mut chunked = load(5);
-        assert!(chunked.prefill_images(prompt, &images).unwrap() == logits, "{} in chunks", case.name);
-        // The same again: all but the last token is there.
-        let computed = whole.tokens().len();
-        assert!(whole.prefill_images(prompt, &images).unwrap() == logits, "{} again", case.name);
-        // Another end, and an end within the last image.
-        for keep in [computed - 3, computed - 9, 8] {
-            whole.truncate(keep).unwrap();
-            assert!(whole.prefill_images(prompt, &images).unwrap() == logits, "{} after {keep}", case.name);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Image encoders and prompts with images, against transformers and llama.cpp.
 
+#[cfg(feature = "image")]
+mod checkpoints;
 #[cfg(all(feature = "chat", feature = "image"))]
 mod conversations;
 mod encoders;
