@@ -94,36 +94,38 @@ pub fn median(numbers: &[f64]) -> f64 {
 fn main() -> ExitCode {
     common::run(USAGE, |mut args| {
         let path: PathBuf = args.required("--model")?;
+        let reps = args.value("--reps")?.unwrap_or(3);
+        let threads: Option<usize> = args.value("--threads")?;
+        let device: Device = args.value("--device")?.unwrap_or_default();
+        let chunk: Option<usize> = args.value("--chunk")?;
+        let builder = Runner::builder().device(device);
+        let builder = chunk.into_iter().fold(builder, |builder, chunk| builder.prefill_chunk(chunk));
+        let builder = threads.into_iter().fold(builder, |builder, threads| builder.threads(threads));
+        if let Some(size) = args.value::<PictureSize>("--image")? {
+            let mmproj: Option<PathBuf> = args.value("--mmproj")?;
+            // No other option has a meaning for pictures.
+            args.finish()?;
+            let builder = mmproj.into_iter().fold(builder, |builder, mmproj| builder.vision(mmproj));
+            return picture::measure(&mut builder.from_path(path)?, size, reps);
+        }
         let settings = Settings {
             prefill: args.value("--prefill")?.unwrap_or(256),
             decode: args.value("--decode")?.unwrap_or(48),
             depth: args.value("--depth")?.unwrap_or(0),
-            reps: args.value("--reps")?.unwrap_or(3),
+            reps,
             sample: args.flag("--sample"),
             profile: args.flag("--profile"),
         };
-        let threads: Option<usize> = args.value("--threads")?;
-        let device: Device = args.value("--device")?.unwrap_or_default();
-        let chunk: Option<usize> = args.value("--chunk")?;
         let json = args.flag("--json");
-        let image: Option<PictureSize> = args.value("--image")?;
-        let mmproj: Option<PathBuf> = args.value("--mmproj")?;
         args.finish()?;
-        if settings.prefill == 0 || settings.decode == 0 || settings.reps == 0 {
+        if settings.prefill == 0 || settings.decode == 0 || reps == 0 {
             return Err("--prefill, --decode and --reps must be at least 1".into());
         }
         let tokens = settings.depth.saturating_add(settings.prefill).saturating_add(settings.decode);
-        let builder = Runner::builder().device(device);
-        let builder = if image.is_some() { builder } else { builder.context_length(tokens) };
-        let builder = mmproj.into_iter().fold(builder, |builder, mmproj| builder.vision(mmproj));
-        let builder = chunk.into_iter().fold(builder, |builder, chunk| builder.prefill_chunk(chunk));
-        let builder = threads.into_iter().fold(builder, |builder, threads| builder.threads(threads));
+        let builder = builder.context_length(tokens).without_vision();
         let start = Instant::now();
         let mut runner = builder.from_path(path)?;
         let load = start.elapsed().as_secs_f64();
-        if let Some(size) = image {
-            return picture::measure(&mut runner, size, settings.reps);
-        }
         runner.decoder_mut().set_profiling(settings.profile)?;
         let phases = measure(&mut runner, &settings)?;
         let report = if json { report_json } else { report };

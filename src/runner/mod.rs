@@ -35,11 +35,9 @@ pub use self::{builder::RunnerBuilder, lm::LmRunner, memory::MemoryPlan};
 use self::{vision::Vision, vision_file::NoVision};
 #[cfg(feature = "constrained")]
 use crate::grammar::Grammars;
-use crate::{
-    Error, backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, tokenizer::Tokenizer,
-};
 #[cfg(feature = "chat")]
-use crate::{Result, chat::ChatTemplate};
+use crate::{Error, Result, chat::ChatTemplate};
+use crate::{backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, tokenizer::Tokenizer};
 
 /// A loaded model with one sequence of tokens.
 ///

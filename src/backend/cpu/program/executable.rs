@@ -93,7 +93,6 @@ impl CpuExecutable {
                 lock(&failure).get_or_insert(e);
             }
         })?;
-        drop(callers_work);
         if let Some(profile) = profile.as_mut() {
             profile.record(WAIT, 0);
         }

@@ -113,7 +113,7 @@ fn encoders_in_files_of_their_own_give_the_same_results() {
     for case in MODELS.map(Case::new) {
         let folder = Folder::new();
         let encoder = models::open_encoder(&case.folder).unwrap().unwrap();
-        let path = folder.write("mmproj.gguf", mmproj(&encoder).bytes());
+        let path = folder.write("encoder.gguf", mmproj(&encoder).bytes());
         let directory = case.checkpoint().with("config.json", "model_type", json!("llava")).write(&folder);
         let without = builder().from_safetensors(&directory).unwrap();
         assert!(without.image_embeddings(&case.images()).is_err());
