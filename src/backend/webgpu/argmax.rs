@@ -89,11 +89,7 @@ impl ArgmaxQueue {
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
         context.device.poll(wait).map_err(|error| context.error(error.to_string()))?;
         context.check()?;
-        match mapped.try_recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(context.error(error.to_string())),
-            Err(error) => return Err(context.error(error.to_string())),
-        }
+        context.finish_mapping(&mapped)?;
         let view = staging.slice(..4).get_mapped_range().map_err(|error| context.error(error.to_string()))?;
         let id = u32::from_le_bytes(std::array::from_fn(|i| view[i]));
         drop(view);

@@ -2,11 +2,20 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
 };
 
 use super::templates::Templates;
 use crate::{Error, Result};
+
+/// The time between two questions whether a mapping is delivered.
+const MAPPING_POLL: Duration = Duration::from_millis(1);
+/// The longest time that the delivery of a mapping may take after its step.
+const MAPPING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The properties of an adapter that kernels depend on.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +140,25 @@ impl Context {
         let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
         polled.map_err(|error| self.error(error.to_string()))?;
         self.check()
+    }
+
+    /// Waits for the result of a mapping whose step the device has finished.
+    ///
+    /// Usually the wait for the step has delivered it. But a thread that submits another step to
+    /// the device may have taken over the delivery, and not finished it yet.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the mapping failed or is not delivered within a minute.
+    pub fn finish_mapping(&self, mapped: &Receiver<Result<(), wgpu::BufferAsyncError>>) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            match mapped.recv_timeout(MAPPING_POLL) {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => return Err(self.error(error.to_string())),
+                Err(RecvTimeoutError::Timeout) if started.elapsed() < MAPPING_TIMEOUT => self.wait()?,
+                Err(error) => return Err(self.error(error.to_string())),
+            }
+        }
     }
 
     /// Returns the first error that the driver reported outside of a call, such as a lost device.

@@ -206,11 +206,7 @@ pub(super) fn read_buffer(
         let _ = sender.send(result);
     });
     context.wait()?;
-    match receiver.try_recv() {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(context.error(error.to_string())),
-        Err(error) => return Err(context.error(error.to_string())),
-    }
+    context.finish_mapping(&receiver)?;
     let view = slice.get_mapped_range().map_err(|error| context.error(error.to_string()))?;
     use_bytes(&view);
     drop(view);
