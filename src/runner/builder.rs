@@ -104,8 +104,8 @@ impl RunnerBuilder {
     }
 
     /// Sets the largest number of bytes that weights, scratch memory and the cache of a full
-    /// context may take together. A model that needs more is rejected before it is loaded. Default:
-    /// no limit.
+    /// context may take together. A model that needs more is rejected before it is loaded. A vision
+    /// encoder is not counted. Default: no limit.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
         self

@@ -16,7 +16,7 @@ use crate::{
 /// before a token that was computed ahead, and checkpoints.
 const STATES: usize = 2 + CHECKPOINTS;
 
-/// The memory that a runner takes, in bytes.
+/// The memory that a runner takes, in bytes. The vision encoder of a model is not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryPlan {

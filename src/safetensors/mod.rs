@@ -68,8 +68,8 @@ impl Directory {
         shards::tensors(path)
     }
 
-    /// Reads a file of settings in the directory at `path`. Returns `None` if there is no such
-    /// file.
+    /// Reads a file of settings in the directory at `path`. Returns `None` if the
+    /// directory has no file of this name.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -144,8 +144,8 @@ impl Context {
 
     /// Waits for the result of a mapping whose step the device has finished.
     ///
-    /// Usually the wait for the step has delivered it. But a thread that submits another step to
-    /// the device may have taken over the delivery, and not finished it yet.
+    /// The wait for the step usually delivers it. It can come later, for example if another thread
+    /// that uses the device delivers it.
     ///
     /// # Errors
     /// [`Error::Device`] if the mapping failed or is not delivered within a minute.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     allocation::peak_during,
-    checkpoint::{Checkpoint, Tensor, file, with_header},
+    checkpoint::{Checkpoint, Tensor, file, setting, with_header},
     gguf_file::Folder,
     tiny::MODELS,
 };
@@ -174,26 +174,10 @@ fn memory_stays_proportional_for_files_of_tiny_values() {
 
 /// Returns arbitrary values of a setting.
 fn value() -> impl Strategy<Value = Value> {
-    let number = prop_oneof![
-        any::<i64>().prop_map(|n| json!(n)),
-        any::<f64>().prop_map(|x| json!(x)),
-        (0_i64..9).prop_map(|n| json!(n)),
-        (0_u32..64).prop_map(|bit| json!(1_u64 << bit)),
-    ];
-    let leaf = prop_oneof![
-        4 => number,
-        1 => Just(Value::Null),
-        1 => any::<bool>().prop_map(Value::from),
-        2 => "silu|gelu|default|linear|yarn|llama3|full_attention|sliding_attention|qwen3|llama|gemma3_text|x".prop_map(Value::from),
-    ];
-    leaf.prop_recursive(2, 8, 4, |inner| {
-        let key = "rope_type|factor|rope_theta|low_freq_factor|high_freq_factor|original_max_position_embeddings|full_attention";
-        let object = prop::collection::vec((key, inner.clone()), 0..5);
-        prop_oneof![
-            prop::collection::vec(inner, 0..3).prop_map(Value::from),
-            object.prop_map(|entries| Value::Object(entries.into_iter().collect())),
-        ]
-    })
+    setting(
+        "silu|gelu|default|linear|yarn|llama3|full_attention|sliding_attention|qwen3|llama|gemma3_text|x",
+        "rope_type|factor|rope_theta|low_freq_factor|high_freq_factor|original_max_position_embeddings|full_attention",
+    )
 }
 
 proptest! {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use inkstone::gguf::Gguf;
+use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{data, gguf_file::Folder, tiny::Tiny};
@@ -222,4 +223,28 @@ pub fn with_header<'a>(header: &str, data: impl IntoIterator<Item = &'a u8>) -> 
 /// Whether tests/data/checkpoints has this model.
 pub fn is_there(tiny: Tiny) -> bool {
     Path::exists(&data(&format!("checkpoints/{}", tiny.0)))
+}
+
+/// Returns arbitrary values of a setting: numbers, some of these words, and lists and objects of
+/// them with some of these names. Both are regular expressions.
+pub fn setting(words: &'static str, names: &'static str) -> impl Strategy<Value = Value> {
+    let number = prop_oneof![
+        any::<i64>().prop_map(|n| json!(n)),
+        any::<f64>().prop_map(|x| json!(x)),
+        (0_i64..9).prop_map(|n| json!(n)),
+        (0_u32..64).prop_map(|bit| json!(1_u64 << bit)),
+    ];
+    let leaf = prop_oneof![
+        4 => number,
+        1 => Just(Value::Null),
+        1 => any::<bool>().prop_map(Value::from),
+        2 => words.prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 4, move |inner| {
+        let object = prop::collection::vec((names, inner.clone()), 0..5);
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+            object.prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
 }

@@ -18,7 +18,7 @@ use std::{
 
 use inkstone::{CacheType, Device, Image, Runner, image::Alpha, internals::image::Convention};
 
-use crate::support::drive;
+use crate::support::{drive, tiny::nmse};
 
 /// The inputs and the expected results of one case.
 struct Case {
@@ -63,14 +63,6 @@ impl Case {
 
 fn shared(part: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/vision").join(part)
-}
-
-fn nmse(found: &[f32], expected: &[f32]) -> f64 {
-    assert_eq!(found.len(), expected.len());
-    let mean = expected.iter().copied().map(f64::from).sum::<f64>() / expected.len() as f64;
-    let variance: f64 = expected.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum();
-    let error = |(a, b): (&f32, &f32)| (f64::from(*a) - f64::from(*b)).powi(2);
-    found.iter().zip(expected).map(error).sum::<f64>() / variance
 }
 
 fn devices() -> Vec<Device> {

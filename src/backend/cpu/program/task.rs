@@ -184,7 +184,7 @@ impl Product {
         const LEAST: usize = 16;
         let quantized = self.matrices.iter().any(|matrix| matrix.is_quantized());
         let element = if quantized { size_of::<i8>() } else { size_of::<f32>() };
-        (BLOCK_BYTES / (element * self.x.width)).next_multiple_of(LEAST)
+        (BLOCK_BYTES / (element * self.x.width)).max(LEAST).next_multiple_of(LEAST)
     }
 
     /// Returns the number of groups that a thread takes at a time.

@@ -26,8 +26,13 @@ const TABLE: [&[Cases]; 10] =
 
 const EMBEDDINGS: &[Cases] = &[|| for_dtypes(products::embed)];
 const PRODUCTS: &[Cases] = &[|| for_dtypes(products::matmul)];
-const FUSED: &[Cases] =
-    &[|| for_dtypes(products::fused), products::of_outputs, products::finished, products::long_steps];
+const FUSED: &[Cases] = &[
+    || for_dtypes(products::fused),
+    products::of_outputs,
+    products::finished,
+    products::long_steps,
+    products::wide_rows,
+];
 const ROWS: &[Cases] = &[rows::pairwise, rows::activations, rows::soft_cap, rows::rms_norm, rows::add_rms_norm];
 const PLACES: &[Cases] = &[rows::rope, rows::select_outputs, rows::slice];
 const IMAGES: &[Cases] = &[

@@ -329,6 +329,15 @@ pub fn long_steps() -> Vec<Case> {
     vec![m.finish("matmul of 5,000 tokens", y, steps_of(&[20, 3000, 1, 5000, 300], VOCABULARY), SUMS)]
 }
 
+/// Rows of which a second-level cache has no room for one.
+pub fn wide_rows() -> Vec<Case> {
+    let mut m = Maker::new(24);
+    let x = m.exact_rows(100_352, VOCABULARY);
+    let w = m.random_weight(DType::F32, 17, 100_352);
+    let y = m.b.matmul(x, w);
+    vec![m.finish("matmul of 100,352 columns", y, steps_of(&[1, 20], VOCABULARY), SUMS)]
+}
+
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 /// A table and a product of more bytes than the smallest binding has.
 pub fn split(dtype: DType) -> Vec<Case> {

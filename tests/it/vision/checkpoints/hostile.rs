@@ -10,11 +10,11 @@ use inkstone::{
     },
 };
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Case, MODELS};
 use crate::support::{
-    checkpoint::{Checkpoint, file},
+    checkpoint::{Checkpoint, file, setting},
     drive,
     gguf_file::Folder,
 };
@@ -57,25 +57,7 @@ fn unmutated_directories_are_valid() {
 
 /// Returns arbitrary values of a setting.
 fn value() -> impl Strategy<Value = Value> {
-    let number = prop_oneof![
-        any::<i64>().prop_map(|n| json!(n)),
-        any::<f64>().prop_map(|x| json!(x)),
-        (0_i64..9).prop_map(|n| json!(n)),
-        (0_u32..64).prop_map(|bit| json!(1_u64 << bit)),
-    ];
-    let leaf = prop_oneof![
-        4 => number,
-        1 => Just(Value::Null),
-        1 => any::<bool>().prop_map(Value::from),
-        1 => "gelu|silu|gelu_pytorch_tanh|x".prop_map(Value::from),
-    ];
-    leaf.prop_recursive(2, 8, 4, |inner| {
-        let object = prop::collection::vec(("shortest_edge|longest_edge|height|width|rope_theta", inner.clone()), 0..3);
-        prop_oneof![
-            prop::collection::vec(inner, 0..4).prop_map(Value::from),
-            object.prop_map(|entries| Value::Object(entries.into_iter().collect())),
-        ]
-    })
+    setting("gelu|silu|gelu_pytorch_tanh|x", "shortest_edge|longest_edge|height|width|rope_theta")
 }
 
 /// Returns the files of a directory with settings changed: of the encoder, of the whole model, or

@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::support::{
     checkpoint::{Checkpoint, Tensor},
     data,
+    tiny::nmse,
 };
 
 /// The models, each with an encoder and a projector of another kind.
@@ -96,15 +97,6 @@ fn tensors(path: &Path) -> Vec<Tensor> {
         data: data[number(&info["data_offsets"][0])..number(&info["data_offsets"][1])].to_vec(),
     };
     header.iter().filter(|(name, _)| *name != "__metadata__").map(tensor).collect()
-}
-
-/// Returns the mean squared error over the variance.
-fn nmse(found: &[f32], expected: &[f32]) -> f64 {
-    assert_eq!(found.len(), expected.len());
-    let mean = expected.iter().copied().map(f64::from).sum::<f64>() / expected.len() as f64;
-    let variance: f64 = expected.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum();
-    let error = |(a, b): (&f32, &f32)| (f64::from(*a) - f64::from(*b)).powi(2);
-    found.iter().zip(expected).map(error).sum::<f64>() / variance
 }
 
 fn largest(logits: &[f32]) -> u32 {
