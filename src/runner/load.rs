@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc, thread};
 
 use super::{
     MemoryPlan, Runner, RunnerBuilder,
-    vision::{Vision, largest_whole_image},
+    vision::{Vision, largest_whole_image, plan_encoder},
     vision_file::{self, NoVision, VisionFile},
 };
 #[cfg(feature = "chat")]
@@ -24,6 +24,7 @@ use crate::{
     },
     optimize::{Target, optimize},
     tokenizer::Tokenizer,
+    vision::EncoderPlan,
     weights::Weights,
 };
 
@@ -78,7 +79,7 @@ pub(super) struct PreparedModel {
     graph: Graph,
     layout: CacheLayout,
     limits: Limits,
-    vision: Result<VisionModel, NoVision>,
+    vision: Result<EncoderPlan, NoVision>,
     pub(super) memory: MemoryPlan,
 }
 
@@ -116,7 +117,14 @@ impl RunnerBuilder {
         )?
         .graph;
         let layout = CacheLayout::new(&graph, self.cache_type)?;
-        let memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
+        let mut memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
+        let vision = match vision {
+            Ok(model) => Ok(plan_encoder(model, &*backend, context_length)?),
+            Err(reason) => Err(reason),
+        };
+        if let Ok(encoder) = &vision {
+            memory.add_encoder(&encoder.memory(&*backend)?);
+        }
         Ok(PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, memory })
     }
 
@@ -188,7 +196,7 @@ impl RunnerBuilder {
         };
         let executable = executable?;
         let vision = match vision {
-            Ok(model) => Ok(Arc::new(Vision::new(model, &config, memory.context_length, &*backend)?)),
+            Ok(encoder) => Ok(Arc::new(Vision::new(encoder.compile(&*backend, &progress)?, &config))),
             Err(reason) => Err(reason),
         };
         progress.finish()?;

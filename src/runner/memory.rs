@@ -9,6 +9,7 @@ use crate::{
     graph::Graph,
     kv_cache::{CHECKPOINTS, CacheLayout, PAGE_POSITIONS},
     plan::Plan,
+    vision::EncoderMemory,
     weights::Weights,
 };
 
@@ -16,11 +17,11 @@ use crate::{
 /// before a token that was computed ahead, and checkpoints.
 const STATES: usize = 2 + CHECKPOINTS;
 
-/// The memory that a runner takes, in bytes. The vision encoder of a model is not included.
+/// The memory that a runner takes, in bytes, with the vision encoder of its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryPlan {
-    /// Size of the tensors as they are stored.
+    /// Size of the tensors as they are stored, with the tensors of the vision encoder.
     pub weights: u64,
     /// Size of the tensors that are read from the mapped file as long as the model is loaded. It is
     /// included in [`weights`](Self::weights). The system may drop these pages, and read them
@@ -42,6 +43,9 @@ pub struct MemoryPlan {
     pub context_length: usize,
     /// Largest working memory of a step.
     pub scratch: u64,
+    /// Working memory of the vision encoder for the largest picture that it takes and whose tokens
+    /// fit in the context; 0 without an encoder. Smaller pictures take less.
+    pub vision_scratch: u64,
 }
 
 impl MemoryPlan {
@@ -63,7 +67,15 @@ impl MemoryPlan {
             states: (layout.state_bytes as u64).saturating_mul(STATES as u64),
             context_length,
             scratch: backend.scratch_bytes(&plan, max_tokens, max_outputs, context_length) as u64,
+            vision_scratch: 0,
         })
+    }
+
+    /// Counts a vision encoder.
+    pub(super) fn add_encoder(&mut self, encoder: &EncoderMemory) {
+        self.weights += encoder.weights;
+        self.mapped += encoder.mapped;
+        self.vision_scratch += encoder.scratch;
     }
 
     /// Returns the cache size of a full context, in whole pages.
@@ -74,7 +86,12 @@ impl MemoryPlan {
 
     /// Returns the total size with a full context.
     pub fn total(&self) -> u64 {
-        self.weights.saturating_add(self.scratch).saturating_add(self.states).saturating_add(self.cache())
+        self.besides_pages().saturating_add(self.cache())
+    }
+
+    /// Returns the size of everything but the cache's pages.
+    fn besides_pages(&self) -> u64 {
+        [self.weights, self.scratch, self.vision_scratch, self.states].into_iter().fold(0, u64::saturating_add)
     }
 
     /// Returns the cache's share of a memory limit; `None` without a limit.
@@ -87,7 +104,7 @@ impl MemoryPlan {
                 Err(Error::Memory { what: "the model with a full context", needed: self.total(), limit })
             }
             Some(limit) => {
-                let page_bytes = limit - self.weights - self.scratch - self.states;
+                let page_bytes = limit - self.besides_pages();
                 Ok(Some(CacheLimits { page_bytes, states: STATES }))
             }
             None => Ok(None),
@@ -111,6 +128,9 @@ impl fmt::Display for MemoryPlan {
             writeln!(f, "  of them mapped {:>12}", bytes(self.mapped))?;
         }
         writeln!(f, "scratch          {:>12}", bytes(self.scratch))?;
+        if self.vision_scratch > 0 {
+            writeln!(f, "vision scratch   {:>12}", bytes(self.vision_scratch))?;
+        }
         if self.states > 0 {
             writeln!(f, "recurrent states {:>12}", bytes(self.states))?;
         }

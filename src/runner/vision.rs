@@ -17,7 +17,7 @@ use crate::{
         vision::{Pictures, VisionConfig, VisionModel},
     },
     tokenizer::{SpecialTokens, Tokenizer},
-    vision::{ImagePart, ImagePictures, Picture, VisionEncoder},
+    vision::{EncoderPlan, ImagePart, ImagePictures, Picture, VisionEncoder},
 };
 
 /// The text in a prompt that stands for an image.
@@ -49,16 +49,12 @@ struct ImageLayout {
 }
 
 impl Vision {
-    /// Compiles the encoder for images of as many rows as a text model with `config` has positions.
-    ///
-    /// # Errors
-    /// As [`VisionEncoder::new`].
-    pub fn new(model: VisionModel, config: &Config, context_length: usize, backend: &dyn Backend) -> Result<Self> {
-        let vision = model.config.clone();
+    /// Returns the encoder for the images of a text model with `config`.
+    pub fn new(encoder: VisionEncoder, config: &Config) -> Self {
         let by_grid = config.layers.iter().any(|layer| layer.rope.is_some_and(|rope| rope.axes != RopeAxes::First));
         let whole = config.layers.iter().any(|layer| layer.scores.sees == Sees::PastAndSpan);
-        let encoder = VisionEncoder::new(model, backend, max_patches(&vision, context_length))?;
-        Ok(Self { config: vision, by_grid, whole, encoder: Mutex::new(encoder), known: Mutex::new(vec![]) })
+        let vision = encoder.config().clone();
+        Self { config: vision, by_grid, whole, encoder: Mutex::new(encoder), known: Mutex::new(vec![]) }
     }
 
     /// Gives the images of a prompt their places. Text that the model expects around an image is
@@ -171,6 +167,15 @@ impl ImageLayout {
 /// Locks a mutex, whose data a panic elsewhere leaves whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Plans an encoder for images of up to as many rows as the context has positions.
+///
+/// # Errors
+/// As [`EncoderPlan::new`].
+pub(super) fn plan_encoder(model: VisionModel, backend: &dyn Backend, context_length: usize) -> Result<EncoderPlan> {
+    let max_patches = max_patches(&model.config, context_length);
+    EncoderPlan::new(model, backend, max_patches)
 }
 
 /// Returns the largest number of patches of a picture whose rows fit in the context.

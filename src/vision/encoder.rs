@@ -1,16 +1,15 @@
 //! Runs a vision encoder on pictures.
 
-use super::patches::{Patches, Picture};
+use super::{
+    patches::{Patches, Picture},
+    plan::{BATCH_PATCHES, EncoderPlan},
+};
 use crate::{
     Error, Result,
-    backend::{Backend, Executable, InputRows, OpTime, Run, Step, StepProgress, Taps, Usage},
-    kv_cache::{CacheLayout, KvCache, SequenceId},
+    backend::{Backend, Executable, InputRows, LoadProgress, OpTime, Run, Step, StepProgress, Taps, Usage},
+    kv_cache::{KvCache, SequenceId},
     models::vision::{VisionConfig, VisionModel},
-    optimize::{Target, optimize},
 };
-
-/// The number of patches up to which several pictures are encoded in one step.
-const BATCH_PATCHES: usize = 4096;
 
 /// A vision encoder that is compiled for a device.
 pub struct VisionEncoder {
@@ -35,19 +34,18 @@ impl VisionEncoder {
     /// Compiles an encoder for pictures of up to `max_patches` patches.
     ///
     /// # Errors
-    /// As [`Backend::compile`].
+    /// As [`EncoderPlan::new`] and [`EncoderPlan::compile`].
     pub fn new(model: VisionModel, backend: &dyn Backend, max_patches: usize) -> Result<Self> {
-        let VisionModel { config, graph, weights } = model;
-        let target = Target {
-            supports: &|op| backend.supports(op),
-            vector: &|slice, width| weights.vector(slice, width).ok().map(Into::into),
-        };
-        let graph = optimize(&graph, &target)?.graph;
-        let layout = CacheLayout::new(&graph, backend.step_cache_type())?;
-        let max_tokens = max_patches.max(BATCH_PATCHES);
-        let max_outputs = max_tokens / config.block.pow(2);
-        let executable = backend.compile(&graph, &weights, &layout, max_tokens, max_outputs)?;
-        Ok(Self { config, executable, max_patches: max_tokens, cache: KvCache::new(&layout, max_tokens) })
+        EncoderPlan::new(model, backend, max_patches)?.compile(backend, &LoadProgress::unobserved())
+    }
+
+    pub(super) fn from_parts(
+        config: VisionConfig,
+        executable: Box<dyn Executable>,
+        max_patches: usize,
+        cache: KvCache,
+    ) -> Self {
+        Self { config, executable, max_patches, cache }
     }
 
     /// Returns the sizes of the encoder.

@@ -1,13 +1,15 @@
 //! Turns images into rows of a text model.
 //!
 //! An image becomes one or more pictures of exact sizes ([`ImagePictures`]), and a picture becomes
-//! patches ([`Patches`]), the tokens of the encoder's step. [`VisionEncoder`] runs the graph of
-//! `models::vision` on them like any other graph.
+//! patches ([`Patches`]), the tokens of the encoder's step. [`EncoderPlan`] compiles the graph of
+//! `models::vision` like any other graph, and [`VisionEncoder`] runs it.
 
 mod encoder;
 mod patches;
 mod pictures;
+mod plan;
 
 pub use encoder::{EncodedPicture, VisionEncoder};
 pub use patches::{Patches, Picture};
 pub use pictures::{ImagePart, ImagePictures};
+pub use plan::{EncoderMemory, EncoderPlan};

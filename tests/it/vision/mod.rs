@@ -7,5 +7,7 @@ mod conversations;
 mod encoders;
 #[cfg(feature = "image")]
 mod expected;
+#[cfg(all(feature = "chat", feature = "image"))]
+mod memory;
 #[cfg(feature = "image")]
 mod seer;
