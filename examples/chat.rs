@@ -12,22 +12,26 @@ mod template;
 
 use std::{
     io::{self, IsTerminal, Write},
+    mem,
+    path::PathBuf,
     process::ExitCode,
 };
 
 use inkstone::{
-    Answer, Message,
-    chat::{AnswerEvent, ChatOptions},
+    Answer, Image, Message,
+    chat::{AnswerEvent, ChatOptions, Part},
 };
 
 const USAGE: &str = "
 Usage: chat [OPTIONS]
 
-Reads messages from standard input, one per line, and prints the answers. Reasoning is printed to standard error. `/new`
-starts a new conversation; `/quit` or the end of input ends the program.
+Reads messages from standard input, one per line, and prints the answers. Reasoning is printed to standard error.
+`/image FILE` puts an image before the next message, for models that see; `/new` starts a new conversation; `/quit` or the
+end of input ends the program.
 
   --model FILE       a GGUF file, or a directory of safetensors, with a chat template (default: the small storyteller
                      model in this repository)
+  --mmproj FILE      the vision encoder (the file mmproj*.gguf beside the model)
   --system TEXT      a system message with instructions for the model
   --no-thinking      disables reasoning, if the chat template supports it (such as Qwen3's)";
 
@@ -40,6 +44,8 @@ fn main() -> ExitCode {
         let no_thinking = args.flag("--no-thinking");
         let options = sampling::generate_options(&mut args)?;
         let builder = model::builder(&mut args)?;
+        let mmproj: Option<PathBuf> = args.value("--mmproj")?;
+        let builder = mmproj.into_iter().fold(builder, |builder, mmproj| builder.vision(mmproj));
         let builder = match template::source(&mut args)? {
             Some(source) => builder.chat_template(source),
             None => builder,
@@ -50,13 +56,23 @@ fn main() -> ExitCode {
         let chat = ChatOptions::default();
         let chat = if no_thinking { chat.enable_thinking(false) } else { chat };
         let mut messages = system.clone();
+        let mut images: Vec<Part> = vec![];
         while let Some(line) = read_line()? {
             match line.trim() {
                 "" => continue,
                 "/quit" => break,
-                "/new" => messages.clone_from(&system),
+                "/new" => {
+                    messages.clone_from(&system);
+                    images.clear();
+                }
+                line if line.starts_with("/image ") => match Image::open(line["/image ".len()..].trim()) {
+                    Ok(image) => images.push(image.into()),
+                    Err(error) => eprintln!("error: {error}"),
+                },
                 text => {
-                    messages.push(Message::user(text));
+                    let mut parts = mem::take(&mut images);
+                    parts.push(text.into());
+                    messages.push(Message::user(parts));
                     let answer = runner.chat_with(&messages, &chat, &options).map_err(Into::into);
                     match answer.and_then(show) {
                         Ok(answer) => messages.push(answer),
