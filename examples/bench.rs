@@ -171,7 +171,8 @@ fn next(runner: &mut Runner, id: u32, sample: bool) -> Result<u32, Failure> {
         return Ok(runner.decode_greedy(id)?);
     }
     let sequence = runner.sequence();
-    let best = runner.decoder_mut().best(sequence, id, SamplerOptions::default().top_k)?.map(|best| best[0].id);
+    let top = runner.decoder_mut().best(&[(sequence, id)], SamplerOptions::default().top_k)?;
+    let best = top.map(|top| top[0].best[0].id);
     let sampler = SamplerOptions { seed: Some(1), ..SamplerOptions::default() };
     match best {
         Some(id) => Ok(id),

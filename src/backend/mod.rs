@@ -211,15 +211,24 @@ pub trait Executable: Send {
         if progress(0, 1) { self.run(step).map(Some) } else { Ok(None) }
     }
 
-    /// Runs a step with one output and returns its `count` largest logits in descending order, NaN
-    /// first; equal logits are ordered by id. Returns `None`, without running the step, if the
-    /// device cannot find that many itself.
+    /// Runs a step and returns the `count` largest logits of each output. Returns `None`, without
+    /// running the step, if the device cannot find that many itself.
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TokenLogit]>> {
+    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TopLogits]>> {
         let _ = (step, count);
         Ok(None)
+    }
+
+    /// Returns all logits of an output of the last step, which [`best`](Self::best) has run.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device does not find the largest logits. Another error if the
+    /// device fails.
+    fn logits_of_last(&mut self, output: usize) -> Result<&[f32]> {
+        let _ = output;
+        Err(Error::Unsupported("this device does not find the largest logits".into()))
     }
 
     /// Returns the interface for pipelined greedy decoding, or `None` if the device lacks it.
@@ -266,22 +275,44 @@ pub struct TokenLogit {
     pub logit: f32,
 }
 
-/// Pipelined greedy decoding: the device chooses each token, and a step starts before the host has
+/// The largest number of logits that devices select.
+pub(crate) const MAX_TOP_LOGITS: usize = 64;
+
+/// The largest logits of an output.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TopLogits {
+    /// The largest logits in descending order, NaN first; equal logits are ordered by id.
+    pub best: Vec<TokenLogit>,
+    /// The natural logarithm of the sum of the exponentials of all logits.
+    pub log_sum: f32,
+}
+
+/// Pipelined greedy decoding: the device chooses the tokens, and a step starts before the host has
 /// read the result of the previous step.
 pub trait Pipelined {
-    /// Starts a step of a run of one token, without waiting for its result. `token` is its token;
-    /// `None` means the token that the previous step will choose. `copies` are as in [`Step`].
+    /// Starts a step of runs of one token each, without waiting for its result. `copies` are as in
+    /// [`Step`].
     ///
     /// # Errors
     /// As [`Executable::run`].
-    fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()>;
+    fn start(&mut self, tokens: &[NextToken], runs: &[Run<'_>], copies: &[(PageId, PageId)]) -> Result<()>;
 
     /// Waits for the earliest started step whose result has not been taken, and returns the token
-    /// with the largest logit, the lowest id of equal ones; `None` if a logit is NaN.
+    /// with the largest logit after each of its tokens, the lowest id of equal ones; `None` if a
+    /// logit is NaN.
     ///
     /// # Errors
     /// [`Error::Argument`] if no step has been started. Another error if the device fails.
-    fn take(&mut self) -> Result<Option<u32>>;
+    fn take(&mut self) -> Result<Vec<Option<u32>>>;
+}
+
+/// A token of a pipelined step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextToken {
+    /// This id.
+    Given(u32),
+    /// The token that the last started step chooses after its token of this index.
+    Chosen(usize),
 }
 
 /// Counts of an executable's last step, and its device memory.

@@ -1,10 +1,10 @@
 //! Chooses the tokens of a text, and decides when the text ends.
 
-use super::{Decoder, GenerateOptions, LogitsFor, PlacedPrompt, StopHandle, StopReason, Summary, stop::StopStrings};
+use super::{GenerateOptions, PlacedPrompt, StopHandle, StopReason, Summary, stop::StopStrings};
 use crate::{
     Result,
-    kv_cache::SequenceId,
-    sampler::{LogitsProcessor, Logprobs, Sampler},
+    backend::MAX_TOP_LOGITS,
+    sampler::{Candidate, LogitsProcessor, Logprobs, Sampler},
     tokenizer::{TextStream, Tokenizer},
 };
 
@@ -116,33 +116,33 @@ impl Continuation {
         Some(self.finish(reason))
     }
 
-    /// Returns whether the largest logits suffice to choose tokens, so that a device can select
-    /// them.
-    pub fn needs_few_logits(&self) -> bool {
-        self.required_top_k().is_some()
+    /// Returns whether each token is the most probable one, so that a device can choose it.
+    pub fn is_greedy(&self) -> bool {
+        self.sampler.required_top_k() == Some(1) && !self.sampler.changes_logits() && self.top_logprobs.is_none()
     }
 
-    /// Returns the number of largest logits that determine the choice, or `None` if it needs all of
-    /// them.
-    fn required_top_k(&self) -> Option<usize> {
-        self.sampler.required_top_k().filter(|_| self.top_logprobs.is_none())
+    /// Returns the number of largest logits that usually determine the choice; `None` if it needs
+    /// all of them.
+    pub fn top_count(&self) -> Option<usize> {
+        let required = self.sampler.required_top_k()?;
+        // Candidates can fall behind other tokens when the logits change.
+        let required = if self.sampler.changes_logits() { MAX_TOP_LOGITS.max(required) } else { required };
+        Some(required.max(self.top_logprobs.unwrap_or(0))).filter(|count| *count <= MAX_TOP_LOGITS)
     }
 
-    /// Appends `token`, the last id of the text, to its sequence, and chooses the next token. The
-    /// device returns only the logits that the sampler needs, if it can select them.
-    pub fn step(&mut self, decoder: &mut Decoder, sequence: SequenceId, token: u32) -> Result<u32> {
-        match self.required_top_k() {
-            Some(1) => return decoder.greedy(sequence, token),
-            Some(count) => {
-                if let Some(best) = decoder.best(sequence, token, count)? {
-                    return self.sampler.sample_best(best.iter().map(|token| (token.id, token.logit)));
-                }
-            }
-            None => {
-                decoder.step(&[(sequence, &[token], LogitsFor::Last)])?;
-            }
+    /// Chooses the next token by the largest logits, if they determine the choice. `log_sum` is the
+    /// logarithm of the sum of the exponentials of all logits, and `row` is scratch.
+    pub fn sample_top(&mut self, best: &[Candidate], log_sum: f32, row: &mut Vec<f32>) -> Result<Option<u32>> {
+        if self.top_count().is_none() {
+            return Ok(None);
         }
-        self.sample(decoder.logits_mut())
+        let Some(id) = self.sampler.sample_top(best, row)? else { return Ok(None) };
+        if let Some(n) = self.top_logprobs
+            && !self.tokenizer.is_end_of_generation(id)
+        {
+            self.logprobs.extend(Logprobs::of_best(best, log_sum, id, n));
+        }
+        Ok(Some(id))
     }
 
     /// Chooses the next token by the logits of the whole vocabulary.

@@ -4,6 +4,7 @@ use std::{fmt, iter::FusedIterator, mem, time::Instant};
 
 use super::{
     Decoder, GenerateOptions, GeneratedTokens, PlacedPrompt, StopHandle, StopReason, Summary,
+    choice::{self, DecodingText},
     continuation::Continuation,
 };
 use crate::{
@@ -213,7 +214,10 @@ impl<'a> Generation<'a> {
             return Ok(rest);
         }
         let id = match *state {
-            GenerationState::Token(id) => text.step(decoder, *sequence, id)?,
+            GenerationState::Token(token) => {
+                let mut text = [DecodingText { continuation: text, sequence: *sequence, token }];
+                choice::decode(decoder, &mut text)?.remove(0)?
+            }
             GenerationState::Prompt | GenerationState::Logits => text.sample(decoder.logits_mut())?,
         };
         *state = GenerationState::Token(id);

@@ -10,7 +10,10 @@ use std::{collections::VecDeque, ops::Range, time::Instant};
 
 use super::{
     Completion, Decoder, GenerateRequest, LogitsFor, PlacedPrompt, PromptImages, StopReason,
-    continuation::Continuation, decoder::shared_tokens, request::RequestPrompt,
+    choice::{self, DecodingText},
+    continuation::Continuation,
+    decoder::shared_tokens,
+    request::RequestPrompt,
 };
 use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
 
@@ -75,6 +78,15 @@ struct BatchText {
 struct RunningText {
     sequence: SequenceId,
     text: BatchText,
+}
+
+impl RunningText {
+    /// Returns the text for its next step; `None` if it has no token.
+    fn decoding(&mut self) -> Option<DecodingText<'_>> {
+        let Self { sequence, text } = self;
+        let token = *text.ids.last()?;
+        Some(DecodingText { continuation: &mut text.continuation, sequence: *sequence, token })
+    }
 }
 
 /// The tokens of one text in a step.
@@ -183,11 +195,8 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     fn step(&mut self) -> Result<()> {
         let runs = self.next_runs()?;
         let started = Instant::now();
-        if let ([RunningText { text, .. }], [TextRun { tokens, .. }]) = (self.running.as_slice(), runs.as_slice())
-            && text.is_decoding(tokens.start)
-            && text.continuation.needs_few_logits()
-        {
-            return self.step_alone(started);
+        if runs.iter().all(|run| self.running[run.text].text.is_decoding(run.tokens.start)) {
+            return self.decode(started);
         }
         let Self { decoder, running, on_piece, .. } = self;
         let vocab_size = decoder.limits().vocab_size;
@@ -218,15 +227,17 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
         Ok(())
     }
 
-    /// Computes a step of the only running text, for which the device chooses the token or selects
-    /// the largest logits.
-    fn step_alone(&mut self, started: Instant) -> Result<()> {
+    /// Computes a step of one token of each text, and chooses the next tokens.
+    fn decode(&mut self, started: Instant) -> Result<()> {
         let Self { decoder, running, on_piece, .. } = self;
-        let Some(RunningText { sequence, text }) = running.first_mut() else { return Ok(()) };
-        let Some(&last) = text.ids.last() else { return Ok(()) };
-        let id = text.continuation.step(decoder, *sequence, last)?;
-        text.continuation.summary.decode += started.elapsed();
-        text.push(id, on_piece).map_err(|error| error.in_request(text.index))
+        let mut texts: Vec<_> = running.iter_mut().filter_map(RunningText::decoding).collect();
+        let chosen = choice::decode(decoder, &mut texts)?;
+        let elapsed = started.elapsed();
+        for (RunningText { text, .. }, id) in running.iter_mut().zip(chosen) {
+            text.continuation.summary.decode += elapsed;
+            id.and_then(|id| text.push(id, on_piece)).map_err(|error| error.in_request(text.index))?;
+        }
+        Ok(())
     }
 
     /// Returns the tokens of the next step: tokens of prompts if some are not computed yet, and

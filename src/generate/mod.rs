@@ -5,6 +5,7 @@
 //! once are the same call with a ragged batch, so that one place keeps the cache and its tokens
 //! consistent.
 
+mod choice;
 mod continuation;
 mod decoder;
 mod generation;

@@ -24,9 +24,10 @@ const DEFAULT_CONTEXT: usize = 4096;
 /// The largest prefill chunk. Longer chunks are not faster, and need too much scratch memory.
 const MAX_CHUNK: usize = 1 << 14;
 
-/// The largest number of tokens with logits in one step. Only scoring whole texts needs more, and
-/// uses several steps. The logits of one token take about half a megabyte.
-const MAX_OUTPUTS: usize = 16;
+/// The largest number of tokens with logits in one step: of texts that are generated at once. Only
+/// scoring whole texts needs more, and uses several steps. The logits of one token take about half
+/// a megabyte, which is allocated when a step has the token.
+const MAX_OUTPUTS: usize = 128;
 
 /// The settings for loading a [`Runner`]; created by [`Runner::builder`].
 ///

@@ -16,7 +16,7 @@ pub(crate) struct Candidate {
 }
 
 /// Orders larger logits first, and equal ones by id.
-fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
+pub(super) fn best_first(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::candidates::Candidates;
+use super::candidates::{Candidate, Candidates};
 
 /// A token and the natural logarithm of its probability.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,14 @@ impl Logprobs {
         let top =
             if n == 0 { vec![] } else { candidates.best_of(logits, n).iter().map(|c| of(c.id, c.logit)).collect() };
         Self { token: of(id, logits[id as usize]), top }
+    }
+
+    /// Returns the same, given the largest logits, and the logarithm of the sum of the exponentials
+    /// of all logits. Returns `None` if one of the tokens is not among the largest logits.
+    pub(crate) fn of_best(best: &[Candidate], log_sum: f32, id: u32, n: usize) -> Option<Self> {
+        let of = |candidate: &Candidate| TokenLogprob { id: candidate.id, logprob: candidate.logit - log_sum };
+        let token = best.iter().find(|candidate| candidate.id == id)?;
+        Some(Self { token: of(token), top: best.get(..n)?.iter().map(of).collect() })
     }
 }
 

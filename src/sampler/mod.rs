@@ -37,12 +37,13 @@ mod logprobs;
 mod mirostat;
 mod options;
 mod random;
+mod top;
 
 use std::fmt;
 
-pub(crate) use self::candidates::largest;
+pub(crate) use self::candidates::{Candidate, largest};
 use self::{
-    candidates::{Candidate, Candidates, Truncation},
+    candidates::{Candidates, Truncation},
     history::History,
     mirostat::SurpriseBound,
     options::check_id,
@@ -185,8 +186,20 @@ impl Sampler {
             let what = format!("have {} elements, but the vocabulary has {} tokens", logits.len(), self.vocab_size);
             return Err(Error::argument("logits", what));
         }
-        for processor in self.processors.iter_mut().chain(&mut self.constraint) {
+        for processor in &mut self.processors {
             processor.process(self.history.ids(), logits)?;
+        }
+        self.change(logits)?;
+        let best = largest(logits)?;
+        let id = if self.options.temperature == 0.0 { best.id } else { self.draw(logits, best) };
+        self.history.push(id, &self.options);
+        Ok(id)
+    }
+
+    /// Applies the stages between the caller's processors and the truncations.
+    fn change(&mut self, logits: &mut [f32]) -> Result<()> {
+        if let Some(constraint) = &mut self.constraint {
+            constraint.process(self.history.ids(), logits)?;
         }
         for &(id, bias) in &self.options.logit_bias {
             logits[id as usize] += bias;
@@ -195,26 +208,7 @@ impl Sampler {
         if let Some(dry) = &self.options.dry {
             self.history.discourage_repetition(logits, dry);
         }
-        let best = largest(logits)?;
-        let id = if self.options.temperature == 0.0 { best.id } else { self.draw(logits, best) };
-        self.history.push(id, &self.options);
-        Ok(id)
-    }
-
-    /// Returns the number of largest logits that determine the draw, or `None` if it needs all of
-    /// them.
-    pub(crate) fn required_top_k(&self) -> Option<usize> {
-        self.options.required_top_k().filter(|_| self.processors.is_empty() && self.constraint.is_none())
-    }
-
-    /// Chooses the next token as [`sample`](Self::sample) does, given only the
-    /// [`required_top_k`](Self::required_top_k) largest logits, best first.
-    pub(crate) fn sample_best(&mut self, best: impl Iterator<Item = (u32, f32)>) -> Result<u32> {
-        let best = best.map(|(id, logit)| Candidate { logit, id });
-        let Self { options, candidates, random, .. } = self;
-        let id = draw_truncated(candidates.select_of_best(best, options.truncation())?, options, random);
-        self.history.push(id, &self.options);
-        Ok(id)
+        Ok(())
     }
 
     fn draw(&mut self, logits: &[f32], best: Candidate) -> u32 {

@@ -191,13 +191,15 @@ impl SamplerOptions {
 
     /// Returns the number of largest logits that determine the draw, or `None` if it needs all of
     /// them.
-    pub(crate) fn required_top_k(&self) -> Option<usize> {
+    pub(super) fn required_top_k(&self) -> Option<usize> {
         let count = if self.temperature == 0.0 { 1 } else { self.top_k };
-        let needs_all = self.has_penalties()
-            || self.dry.is_some()
-            || !self.logit_bias.is_empty()
-            || self.mirostat.is_some() && self.temperature > 0.0;
+        let needs_all = self.mirostat.is_some() && self.temperature > 0.0;
         (count > 0 && !needs_all).then_some(count)
+    }
+
+    /// Returns whether a bias or a penalty may change the logits.
+    pub(super) fn changes_logits(&self) -> bool {
+        self.has_penalties() || self.dry.is_some() || !self.logit_bias.is_empty()
     }
 
     pub(super) fn has_penalties(&self) -> bool {

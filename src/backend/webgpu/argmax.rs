@@ -1,5 +1,5 @@
-//! Chooses the token with the largest logit on the device. The next step reads its id there; the
-//! host reads it one step later.
+//! Chooses the tokens with the largest logits on the device. The next step reads their ids there;
+//! the host reads them one step later.
 
 use std::{
     collections::VecDeque,
@@ -11,9 +11,9 @@ use super::{
     kernel::{Kernel, Resource, Workgroups},
     kernels::{Argmax, ArgmaxRound},
     lower::{Command, stride},
-    program::{Buffers, GpuProgram},
+    program::{Buffers, GpuProgram, STORAGE},
 };
-use crate::{Error, Result, plan::Plan};
+use crate::{Error, Result, backend::NextToken, plan::Plan};
 
 /// Logits of a workgroup.
 const SHARE: usize = 2048;
@@ -24,13 +24,16 @@ const NO_ID: u32 = u32::MAX;
 /// The kernels that choose tokens, and the ids that the host has not read yet.
 pub(super) struct ArgmaxQueue {
     pub program: GpuProgram,
+    /// Bytes of the ids of the largest step.
+    bytes: u64,
     /// Unused buffers for readbacks; one for each step that was pending at the same time.
     free: Vec<wgpu::Buffer>,
-    pending: VecDeque<PendingId>,
+    pending: VecDeque<PendingIds>,
 }
 
-/// The id of a submitted step.
-struct PendingId {
+/// The ids of a submitted step.
+struct PendingIds {
+    count: usize,
     staging: wgpu::Buffer,
     submission: wgpu::SubmissionIndex,
     mapped: Receiver<Result<(), wgpu::BufferAsyncError>>,
@@ -44,57 +47,90 @@ pub(super) fn kernels(plan: &Plan) -> [Kernel; 2] {
     let logits = ArgmaxRound::Shares { groups, stride: stride(&logits), logits: Resource::Slot(logits.slot.index()) };
     let first = Argmax { workgroup: WORKGROUP, count: vocabulary, share: SHARE, round: logits };
     let last = Argmax { workgroup: WORKGROUP, count: groups, share: groups, round: ArgmaxRound::Join };
-    let shares = [Workgroups::Fixed(groups), Workgroups::Fixed(1), Workgroups::Fixed(1)];
-    [Kernel::new(first, shares), Kernel::new(last, [Workgroups::Fixed(1); 3])]
+    let of_rows = |groups| [Workgroups::Fixed(groups), Workgroups::Outputs(1), Workgroups::Fixed(1)];
+    [Kernel::new(first, of_rows(groups)), Kernel::new(last, of_rows(1))]
 }
 
 impl ArgmaxQueue {
-    pub fn new(context: &Context, plan: &Plan, buffers: &mut Buffers) -> Result<Self> {
-        let groups = plan.logits().shape.width.div_ceil(SHARE);
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
-        buffers.set(Resource::ArgmaxCandidates, context.buffer("argmax candidates", 8 * groups as u64, usage)?);
-        buffers.set(Resource::ArgmaxId, context.buffer("the argmax id", 4, usage)?);
+    /// Allocates the buffers for steps of up to `max_outputs` rows of logits.
+    pub fn new(context: &Context, plan: &Plan, max_outputs: usize, buffers: &mut Buffers) -> Result<Self> {
+        let candidates = plan.logits().shape.width.div_ceil(SHARE) * max_outputs.max(1);
+        let bytes = 4 * max_outputs.max(1) as u64;
+        buffers.set(Resource::ArgmaxCandidates, context.buffer("argmax candidates", 8 * candidates as u64, STORAGE)?);
+        buffers.set(Resource::ArgmaxIds, context.buffer("the argmax ids", bytes, STORAGE)?);
         let program = GpuProgram::new(kernels(plan).map(|kernel| Command::always("argmax", kernel)).into());
-        Ok(Self { program, free: vec![], pending: VecDeque::new() })
+        Ok(Self { program, bytes, free: vec![], pending: VecDeque::new() })
     }
 
-    /// Submits a step that ends with the program, after copies of its id to the ids of the next
-    /// step and to a buffer that the host reads.
-    pub fn submit(&mut self, context: &Context, buffers: &Buffers, mut encoder: wgpu::CommandEncoder) -> Result<()> {
-        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let staging = match self.free.pop() {
-            Some(buffer) => buffer,
-            None => context.buffer("the readback of an id", 4, usage)?,
-        };
-        let id = buffers.get(Resource::ArgmaxId)?;
-        encoder.copy_buffer_to_buffer(id, 0, buffers.get(Resource::Ids)?, 0, 4);
-        encoder.copy_buffer_to_buffer(id, 0, &staging, 0, 4);
-        let submission = context.queue.submit([encoder.finish()]);
-        let (sender, mapped) = channel();
-        staging.map_async(wgpu::MapMode::Read, 0..4, move |result| {
-            // Sending fails if the queue was dropped meanwhile.
-            let _ = sender.send(result);
-        });
-        self.pending.push_back(PendingId { staging, submission, mapped });
+    /// Encodes the copies of the ids that the last step chose to the ids of the next step, where
+    /// `tokens` names them.
+    pub fn encode_ids(
+        &self,
+        buffers: &Buffers,
+        encoder: &mut wgpu::CommandEncoder,
+        tokens: &[NextToken],
+    ) -> Result<()> {
+        let (chosen, ids) = (buffers.get(Resource::ArgmaxIds)?, buffers.get(Resource::Ids)?);
+        let mut row = 0;
+        for copied in tokens.chunk_by(|a, b| follows(*a, *b)) {
+            if let NextToken::Chosen(first) = copied[0] {
+                encoder.copy_buffer_to_buffer(chosen, 4 * first as u64, ids, 4 * row as u64, 4 * copied.len() as u64);
+            }
+            row += copied.len();
+        }
         Ok(())
     }
 
-    /// Waits for the earliest pending step, and returns its id, or `None` if a logit is NaN.
+    /// Submits a step of `count` outputs that ends with the program, after a copy of the ids to a
+    /// buffer that the host reads.
+    pub fn submit(
+        &mut self,
+        context: &Context,
+        buffers: &Buffers,
+        mut encoder: wgpu::CommandEncoder,
+        count: usize,
+    ) -> Result<()> {
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let staging = match self.free.pop() {
+            Some(buffer) => buffer,
+            None => context.buffer("the readback of ids", self.bytes, usage)?,
+        };
+        let bytes = 4 * count as u64;
+        encoder.copy_buffer_to_buffer(buffers.get(Resource::ArgmaxIds)?, 0, &staging, 0, bytes);
+        let submission = context.queue.submit([encoder.finish()]);
+        let (sender, mapped) = channel();
+        staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| {
+            // Sending fails if the queue was dropped meanwhile.
+            let _ = sender.send(result);
+        });
+        self.pending.push_back(PendingIds { count, staging, submission, mapped });
+        Ok(())
+    }
+
+    /// Waits for the earliest pending step, and returns the id of each output, or `None` if a logit
+    /// of it is NaN.
     ///
     /// # Errors
     /// [`Error::Argument`] if no step is pending.
-    pub fn wait(&mut self, context: &Context) -> Result<Option<u32>> {
+    pub fn wait(&mut self, context: &Context) -> Result<Vec<Option<u32>>> {
         let none_pending = || Error::argument("step", "none is pending: start one first");
-        let PendingId { staging, submission, mapped } = self.pending.pop_front().ok_or_else(none_pending)?;
+        let PendingIds { count, staging, submission, mapped } = self.pending.pop_front().ok_or_else(none_pending)?;
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
         context.device.poll(wait).map_err(|error| context.error(error.to_string()))?;
         context.check()?;
         context.finish_mapping(&mapped)?;
-        let view = staging.slice(..4).get_mapped_range().map_err(|error| context.error(error.to_string()))?;
-        let id = u32::from_le_bytes(std::array::from_fn(|i| view[i]));
+        let range = staging.slice(..4 * count as u64);
+        let view = range.get_mapped_range().map_err(|error| context.error(error.to_string()))?;
+        let id = |word: &[u8]| u32::from_le_bytes(std::array::from_fn(|i| word[i]));
+        let ids = view.chunks_exact(4).map(id).map(|id| (id != NO_ID).then_some(id)).collect();
         drop(view);
         staging.unmap();
         self.free.push(staging);
-        Ok((id != NO_ID).then_some(id))
+        Ok(ids)
     }
+}
+
+/// Returns whether the last step chose both tokens, one after the other.
+fn follows(a: NextToken, b: NextToken) -> bool {
+    matches!((a, b), (NextToken::Chosen(a), NextToken::Chosen(b)) if b == a + 1)
 }

@@ -2,13 +2,14 @@
 
 use std::{
     cmp::Reverse,
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::{
     argmax::ArgmaxQueue,
-    best::{self, TopLogits},
+    best::TopSelection,
     cache::PageBuffers,
     context::Context,
     kernel::{Resource, StepSizes},
@@ -21,7 +22,9 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Bounds, Executable, LoadProgress, OpTime, Pipelined, Run, Step, TokenLogit, Usage},
+    backend::{
+        Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, TopLogits, Usage,
+    },
     graph::Op,
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
     plan::Plan,
@@ -55,7 +58,7 @@ pub(super) struct GpuExecutable {
     staging: wgpu::Buffer,
     logits: Vec<f32>,
     argmax: ArgmaxQueue,
-    best: TopLogits,
+    best: TopSelection,
     next_commands: Option<NextCommands>,
     dispatches: u64,
     encoding: Duration,
@@ -112,8 +115,8 @@ impl GpuExecutable {
         let fuses_append = fuses_append(&context, &plan, &cache);
         context.queue.submit([]);
         context.wait()?;
-        let argmax = ArgmaxQueue::new(&context, &plan, &mut buffers)?;
-        let best = TopLogits::new(&context, &plan, &mut buffers)?;
+        let argmax = ArgmaxQueue::new(&context, &plan, bounds.max_outputs, &mut buffers)?;
+        let best = TopSelection::new(&plan);
         Ok(Self {
             context,
             plan,
@@ -141,9 +144,8 @@ impl GpuExecutable {
         })
     }
 
-    /// Writes the step's buffer and its token ids, and grows the buffers that are too small. With
-    /// `ids_on_device`, the previous step has written the ids.
-    fn prepare(&mut self, step: &Step<'_>, ids_on_device: bool) -> Result<StepSizes> {
+    /// Writes the step's buffer and the token ids `ids`, and grows the buffers that are too small.
+    fn prepare(&mut self, step: &Step<'_>, ids: &[u32]) -> Result<StepSizes> {
         let (encoded, sizes) = EncodedStep::new(&self.layout, step);
         self.grow(step, &sizes)?;
         let bytes = |words: usize| 4 * words as u64;
@@ -156,8 +158,8 @@ impl GpuExecutable {
         let buffer = self.buffers.get(Resource::Step)?;
         let queue = &self.context.queue;
         queue.write_buffer(buffer, 0, encoded.records());
-        if !ids_on_device {
-            queue.write_buffer(self.buffers.get(Resource::Ids)?, 0, bytemuck::cast_slice(step.tokens));
+        if !ids.is_empty() {
+            queue.write_buffer(self.buffers.get(Resource::Ids)?, 0, bytemuck::cast_slice(ids));
         }
         if !step.rows.elements.is_empty() {
             queue.write_buffer(self.buffers.get(Resource::Given)?, 0, bytemuck::cast_slice(step.rows.elements));
@@ -236,9 +238,13 @@ impl GpuExecutable {
     }
 
     /// Encodes the dispatches of a step; with profiling, runs and times them one by one instead.
-    fn encode(&mut self, step: &Step<'_>, sizes: &StepSizes) -> Result<wgpu::CommandEncoder> {
+    fn encode(
+        &mut self,
+        mut encoder: wgpu::CommandEncoder,
+        step: &Step<'_>,
+        sizes: &StepSizes,
+    ) -> Result<wgpu::CommandEncoder> {
         let Self { context, programs, buffers, weight_buffers, cache, dispatches, profile, .. } = self;
-        let mut encoder = context.device.create_command_encoder(&Default::default());
         let program = &mut programs[usize::from(sizes.long)];
         if let Some(profile) = profile {
             let seen = |layer: &LayerPlace| -> usize {
@@ -255,13 +261,14 @@ impl GpuExecutable {
 
     /// Encodes a step with its readback.
     fn commands(&mut self, step: &Step<'_>, sizes: &StepSizes, readback: Readback) -> Result<wgpu::CommandBuffer> {
-        let mut encoder = self.encode(step, sizes)?;
+        let encoder = self.context.device.create_command_encoder(&Default::default());
+        let mut encoder = self.encode(encoder, step, sizes)?;
         match readback {
-            Readback::Logits => self.read_logits(&mut encoder, sizes.outputs)?,
+            Readback::Logits => self.read_logits(&mut encoder, 0..sizes.outputs)?,
             Readback::Best => {
                 let Self { context, buffers, weight_buffers, best, dispatches, .. } = self;
                 *dispatches += best.program.encode(&mut encoder, context, buffers, weight_buffers, sizes)?;
-                best.encode_readback(buffers, &mut encoder)?;
+                best.encode_readback(buffers, &mut encoder, sizes.outputs)?;
             }
         }
         Ok(encoder.finish())
@@ -272,7 +279,11 @@ impl GpuExecutable {
     fn submit(&mut self, step: &Step<'_>, readback: Readback) -> Result<StepSizes> {
         self.bounds.check(step)?;
         let start = Instant::now();
-        let sizes = self.prepare(step, false)?;
+        if readback == Readback::Best && self.best.must_grow(step.outputs.len()) {
+            self.unbind();
+            self.best.grow(&self.context, &mut self.buffers, step.outputs.len())?;
+        }
+        let sizes = self.prepare(step, step.tokens)?;
         self.copy_pages(step.copies)?;
         let commands = match self.next_commands.take() {
             Some(next) if next.sizes == sizes && next.readback == readback => next.commands,
@@ -287,14 +298,27 @@ impl GpuExecutable {
         Ok(sizes)
     }
 
-    fn read_logits(&self, encoder: &mut wgpu::CommandEncoder, outputs: usize) -> Result<()> {
+    /// Encodes the copy of the logits of some outputs to the buffer that the host reads.
+    fn read_logits(&self, encoder: &mut wgpu::CommandEncoder, outputs: Range<usize>) -> Result<()> {
         let place = self.plan.logits();
         let (width, stride) = (place.shape.width as u64 * 4, super::lower::stride(&place) as u64 * 4);
         let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
-        for row in 0..outputs as u64 {
-            encoder.copy_buffer_to_buffer(from, row * stride, &self.staging, row * width, width);
+        for (index, row) in outputs.enumerate() {
+            encoder.copy_buffer_to_buffer(from, row as u64 * stride, &self.staging, index as u64 * width, width);
         }
         Ok(())
+    }
+
+    /// Waits for the submitted copy of the logits of this number of outputs.
+    fn wait_for_logits(&mut self, outputs: usize) -> Result<&[f32]> {
+        let Self { context, staging, logits, .. } = self;
+        logits.clear();
+        let bytes = (outputs * self.plan.logits().shape.width * 4) as u64;
+        if bytes > 0 {
+            let copy = |found: &[u8]| logits.extend_from_slice(bytemuck::cast_slice(found));
+            read_buffer(context, staging, bytes, copy)?;
+        }
+        Ok(logits)
     }
 }
 
@@ -310,22 +334,22 @@ fn fuses_append(context: &Context, plan: &Plan, cache: &CacheLayout) -> bool {
 impl Executable for GpuExecutable {
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
         let sizes = self.submit(step, Readback::Logits)?;
-        self.logits.clear();
-        let bytes = (sizes.outputs * self.plan.logits().shape.width * 4) as u64;
-        if bytes > 0 {
-            let logits = &mut self.logits;
-            let copy = |found: &[u8]| logits.extend_from_slice(bytemuck::cast_slice(found));
-            read_buffer(&self.context, &self.staging, bytes, copy)?;
-        }
-        Ok(&self.logits)
+        self.wait_for_logits(sizes.outputs)
     }
 
-    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TokenLogit]>> {
-        if count > best::MAX_COUNT || step.outputs.len() != 1 || self.profile.is_some() {
+    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TopLogits]>> {
+        if count > MAX_TOP_LOGITS || step.outputs.is_empty() || self.profile.is_some() {
             return Ok(None);
         }
-        self.submit(step, Readback::Best)?;
-        self.best.wait(&self.context, count).map(Some)
+        let sizes = self.submit(step, Readback::Best)?;
+        self.best.wait(&self.context, sizes.outputs, count).map(Some)
+    }
+
+    fn logits_of_last(&mut self, output: usize) -> Result<&[f32]> {
+        let mut encoder = self.context.device.create_command_encoder(&Default::default());
+        self.read_logits(&mut encoder, output..output + 1)?;
+        self.context.queue.submit([encoder.finish()]);
+        self.wait_for_logits(1)
     }
 
     fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
@@ -354,21 +378,27 @@ impl Executable for GpuExecutable {
 }
 
 impl Pipelined for GpuExecutable {
-    fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()> {
-        let step = Step { tokens: &[token.unwrap_or(0)], runs: &[run], outputs: &[0], copies, ..Step::default() };
+    fn start(&mut self, tokens: &[NextToken], runs: &[Run<'_>], copies: &[(PageId, PageId)]) -> Result<()> {
+        let given = |token: &NextToken| if let NextToken::Given(id) = token { *id } else { 0 };
+        let ids: Vec<_> = tokens.iter().map(given).collect();
+        let outputs: Vec<_> = (0..tokens.len()).collect();
+        let step = Step { tokens: &ids, runs, outputs: &outputs, copies, ..Step::default() };
         self.bounds.check(&step)?;
         let start = Instant::now();
-        let sizes = self.prepare(&step, token.is_none())?;
+        let on_device = tokens.iter().all(|token| matches!(token, NextToken::Chosen(_)));
+        let sizes = self.prepare(&step, if on_device { &[] } else { &ids })?;
         self.copy_pages(copies)?;
-        let mut encoder = self.encode(&step, &sizes)?;
+        let mut encoder = self.context.device.create_command_encoder(&Default::default());
+        self.argmax.encode_ids(&self.buffers, &mut encoder, tokens)?;
+        let mut encoder = self.encode(encoder, &step, &sizes)?;
         let Self { context, buffers, weight_buffers, argmax, dispatches, .. } = self;
         *dispatches += argmax.program.encode(&mut encoder, context, buffers, weight_buffers, &sizes)?;
-        argmax.submit(context, buffers, encoder)?;
+        argmax.submit(context, buffers, encoder, tokens.len())?;
         self.encoding = start.elapsed();
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Option<u32>> {
+    fn take(&mut self) -> Result<Vec<Option<u32>>> {
         self.argmax.wait(&self.context)
     }
 }

@@ -63,8 +63,8 @@ pub(super) enum Resource {
     Mixes,
     /// The largest logit of each workgroup's share of the vocabulary, with its id.
     ArgmaxCandidates,
-    /// The id of the largest logit.
-    ArgmaxId,
+    /// The ids of the largest logits.
+    ArgmaxIds,
     /// The largest logits after a round of selection.
     Best(usize),
 }

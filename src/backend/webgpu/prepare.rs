@@ -219,7 +219,7 @@ fn depends_on_step(resource: Resource) -> bool {
         | Resource::Step
         | Resource::Partials
         | Resource::ArgmaxCandidates
-        | Resource::ArgmaxId
+        | Resource::ArgmaxIds
         | Resource::Best(_) => false,
         Resource::Ids
         | Resource::Given
@@ -305,7 +305,7 @@ fn bytes_of(resource: Resource, plan: &Plan, input_width: usize, capacity: Capac
         Resource::Step
         | Resource::Partials
         | Resource::ArgmaxCandidates
-        | Resource::ArgmaxId
+        | Resource::ArgmaxIds
         | Resource::Best(_)
         | Resource::Weight(..)
         | Resource::Cache(_)

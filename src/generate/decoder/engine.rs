@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Executable, Run, Step, TokenLogit},
+    backend::{Executable, Run, Step, TopLogits},
     kv_cache::{KvCache, PageId},
 };
 
@@ -20,20 +20,22 @@ pub(super) struct Engine {
     pub(super) copies: Vec<(PageId, PageId)>,
     /// Steps that were started before a caller asked for them.
     pub(super) pipelined: PipelinedSteps,
+    /// Number of steps so far, failed ones included.
+    pub(super) steps: u64,
 }
 
 /// The buffers for the logits of a call.
 pub(super) struct OutputBuffers<'a> {
     pub logits: &'a mut Vec<f32>,
-    /// The largest logits, if the device has selected them; `logits` is then empty.
-    pub top: &'a mut Vec<TokenLogit>,
-    /// Number of largest logits to return; `None` for all logits.
+    /// The largest logits of each output, if the device has selected them; `logits` is then empty.
+    pub top: &'a mut Vec<TopLogits>,
+    /// Number of largest logits of each output to return; `None` for all logits.
     pub top_k: Option<usize>,
 }
 
 impl Engine {
     pub fn new(executable: Box<dyn Executable>, cache: KvCache) -> Self {
-        Self { executable, cache, copies: vec![], pipelined: PipelinedSteps::default() }
+        Self { executable, cache, copies: vec![], pipelined: PipelinedSteps::default(), steps: 0 }
     }
 
     /// Computes requests. After an error, the cache has each sequence up to the start of its
@@ -102,6 +104,7 @@ impl Engine {
             rows: rows.input(),
             ..Step::default()
         };
+        self.steps += 1;
         let top = match buffers.top_k {
             Some(count) => self.executable.best(&step, count)?,
             None => None,

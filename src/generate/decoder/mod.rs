@@ -11,6 +11,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     ops::Range,
+    slice,
     sync::Arc,
 };
 
@@ -19,12 +20,13 @@ pub(super) use self::sequence::shared_tokens;
 use self::{
     batch::Request,
     engine::{Engine, OutputBuffers},
+    pipelined::Appended,
     sequence::{SequenceTokens, start_of_image, whole_images},
     turns::Turns,
 };
 use crate::{
     Error, Result,
-    backend::{Executable, OpTime, TokenLogit, Usage},
+    backend::{Executable, OpTime, TopLogits, Usage},
     kv_cache::{KvCache, SequenceId},
 };
 
@@ -53,9 +55,10 @@ pub struct Prefill {
 enum StepOutput {
     /// All logits.
     Logits,
-    /// This number of largest logits; all logits if the device does not select them.
+    /// This number of largest logits of each output; all logits if the device does not select them.
     Top(usize),
-    /// The most probable token after a single one; all logits if the device does not choose it.
+    /// The most probable token after each run of one token; all logits if the device does not
+    /// choose it.
     Greedy,
 }
 
@@ -103,8 +106,10 @@ pub struct Decoder {
     /// still have. The next step computes the missing tokens.
     tokens: HashMap<SequenceId, SequenceTokens>,
     logits: Vec<f32>,
-    /// The largest logits of the last step, if the device has selected them.
-    top: Vec<TokenLogit>,
+    /// The largest logits of each output of the last step, if the device has selected them.
+    top: Vec<TopLogits>,
+    /// The number of the engine's step that has selected them.
+    top_step: u64,
 }
 
 impl Decoder {
@@ -114,8 +119,8 @@ impl Decoder {
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
         let context_length = cache.context_length();
         let turns = Arc::new(Turns::new(Engine::new(executable, cache)));
-        let (tokens, logits, top) = (HashMap::new(), vec![], vec![]);
-        Self { turns, limits, context_length, trained_context: None, recompute: false, tokens, logits, top }
+        let (tokens, logits, top, top_step) = (HashMap::new(), vec![], vec![], 0);
+        Self { turns, limits, context_length, trained_context: None, recompute: false, tokens, logits, top, top_step }
     }
 
     /// Sets the longest context that the model was trained for, which errors mention.
@@ -214,28 +219,55 @@ impl Decoder {
         Ok(&mut self.logits)
     }
 
-    /// Appends one token to a sequence, and returns the `count` largest logits of the next token,
-    /// best first and equal ones by id, if the device selects them. Otherwise returns `None`, and
-    /// [`logits_mut`](Self::logits_mut) has all logits.
+    /// Appends one token to each sequence, in one step, and returns the `count` largest logits after
+    /// each, if the device selects them. [`all_logits`](Self::all_logits) returns the other ones.
+    /// Otherwise returns `None`, and [`logits_mut`](Self::logits_mut) has all logits.
     ///
     /// # Errors
     /// As [`step`](Self::step).
     #[doc(hidden)]
-    pub fn best(&mut self, id: SequenceId, token: u32, count: usize) -> Result<Option<&[TokenLogit]>> {
-        let output = if count == 0 { StepOutput::Logits } else { StepOutput::Top(count) };
-        self.extend(&[(id, &[token], LogitsFor::Last)], output, None)?;
+    pub fn best(&mut self, tokens: &[(SequenceId, u32)], count: usize) -> Result<Option<&[TopLogits]>> {
+        let Limits { max_tokens, max_outputs, .. } = self.limits;
+        // The device has the logits of one step.
+        let selects = count > 0 && tokens.len() <= max_tokens.min(max_outputs);
+        let output = if selects { StepOutput::Top(count) } else { StepOutput::Logits };
+        self.extend(&single_runs(tokens), output, None)?;
         Ok(if self.top.is_empty() { None } else { Some(&self.top) })
     }
 
-    /// Appends tokens to sequences, and returns the most probable next token if `output` asks for
-    /// it and the device has chosen it. `prompt_end`: end position of the enclosing prompt, if
+    /// Returns all logits after sequence `id`, whose token was number `index` of the tokens that
+    /// [`best`](Self::best) has just appended. The caller may change them.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    #[doc(hidden)]
+    pub fn all_logits(&mut self, id: SequenceId, index: usize) -> Result<&mut [f32]> {
+        let Self { turns, top_step, logits, .. } = self;
+        let is_read = turns.with_engine(|engine| {
+            if engine.steps != *top_step {
+                return Ok(false);
+            }
+            logits.clear();
+            logits.extend_from_slice(engine.executable.logits_of_last(index)?);
+            Ok(true)
+        });
+        // Another decoder has computed a step since, which replaced the logits.
+        if !is_read? && let [.., last] = *self.tokens(id)? {
+            self.truncate(id, self.tokens(id)?.len() - 1)?;
+            self.step(&[(id, &[last], LogitsFor::Last)])?;
+        }
+        Ok(&mut self.logits)
+    }
+
+    /// Appends tokens to sequences, and returns the most probable next tokens if `output` asks for
+    /// them and the device has chosen them. `prompt_end`: end position of the enclosing prompt, if
     /// these tokens are not its last.
     fn extend(
         &mut self,
         runs: &[(SequenceId, &[u32], LogitsFor)],
         output: StepOutput,
         prompt_end: Option<usize>,
-    ) -> Result<Option<u32>> {
+    ) -> Result<Option<Vec<u32>>> {
         let mut seen = HashSet::new();
         for (id, new, _) in runs {
             self.check_room(self.tokens(*id)?.len(), new.len())?;
@@ -244,10 +276,12 @@ impl Decoder {
                 return Err(Error::argument("sequence", "occurs twice in one batch: append its tokens in one run"));
             }
         }
-        let Self { turns, limits, recompute, tokens, logits, top, .. } = self;
+        let Self { turns, limits, recompute, tokens, logits, top, top_step, .. } = self;
         let next = turns.with_engine(|engine| {
-            if let (StepOutput::Greedy, [(id, [token], _)], false) = (output, runs, *recompute)
-                && let Some(next) = engine.greedy(*id, *token, &tokens[id])?
+            if matches!(output, StepOutput::Greedy)
+                && !*recompute
+                && runs.len() <= limits.max_tokens.min(limits.max_outputs)
+                && let Some(next) = engine.greedy(&appended(runs, tokens))?
             {
                 logits.clear();
                 return Ok(Some(next));
@@ -260,7 +294,9 @@ impl Decoder {
             };
             let requests = runs.iter().map(request).collect::<Result<Vec<_>>>()?;
             let top_k = if let StepOutput::Top(count) = output { Some(count) } else { None };
-            engine.compute(&requests, *limits, OutputBuffers { logits, top, top_k }).map(|()| None)
+            engine.compute(&requests, *limits, OutputBuffers { logits, top, top_k })?;
+            *top_step = engine.steps;
+            Ok(None)
         })?;
         for (id, new, _) in runs {
             tokens.entry(*id).or_default().ids.extend_from_slice(new);
@@ -449,13 +485,29 @@ impl Decoder {
     }
 }
 
+/// Returns a run for each token, with logits.
+fn single_runs(tokens: &[(SequenceId, u32)]) -> Vec<(SequenceId, &[u32], LogitsFor)> {
+    tokens.iter().map(|(id, token)| (*id, slice::from_ref(token), LogitsFor::Last)).collect()
+}
+
+/// Returns the tokens of runs of one token each.
+fn appended<'a>(
+    runs: &[(SequenceId, &[u32], LogitsFor)],
+    held: &'a HashMap<SequenceId, SequenceTokens>,
+) -> Vec<Appended<'a>> {
+    let appended = |(sequence, ids, _): &(SequenceId, &[u32], _)| {
+        ids.iter().map(|&token| Appended { sequence: *sequence, token, held: &held[sequence] }).collect::<Vec<_>>()
+    };
+    runs.iter().flat_map(appended).collect()
+}
+
 /// Returns a decoder without sequences for the same model and cache. Each decoder has its own
 /// sequences and logits; the steps of all run one at a time.
 impl Clone for Decoder {
     fn clone(&self) -> Self {
         let Self { limits, context_length, trained_context, recompute, .. } = *self;
         let (turns, tokens, logits, top) = (self.turns.clone(), HashMap::new(), vec![], vec![]);
-        Self { turns, limits, context_length, trained_context, recompute, tokens, logits, top }
+        Self { turns, limits, context_length, trained_context, recompute, tokens, logits, top, top_step: 0 }
     }
 }
 

@@ -1,48 +1,57 @@
 //! Pipelines greedy decoding: the device starts the next step before the caller asks for it.
 //!
-//! Each sequence has at most one pipelined step. The device runs the steps of all sequences in the
-//! order in which they were started, so a result may arrive while another sequence's result is
-//! awaited. It is kept until its caller asks for it.
+//! A step has a token of one or more sequences, and each sequence has at most one pipelined token.
+//! The device runs the steps in the order in which they were started, so a result may arrive while
+//! another sequence's result is awaited. It is kept until its caller asks for it.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{
-    Decoder, LogitsFor, StepOutput,
+    Decoder, StepOutput,
     engine::Engine,
-    images::PlacedImage,
     sequence::{RunImages, SequenceTokens},
+    single_runs,
 };
 use crate::{
     Error, Result,
-    backend::Run,
+    backend::{NextToken, Run},
     kv_cache::{SequenceId, Stage},
     sampler::largest,
 };
 
-/// Steps of one token that were started before a caller asked for them.
+/// Steps of one token of some sequences that were started before a caller asked for them.
 #[derive(Default)]
 pub(super) struct PipelinedSteps {
     /// Steps on the device, in order.
-    pending: VecDeque<(SequenceId, PendingStep)>,
-    finished: HashMap<SequenceId, FinishedStep>,
+    pending: VecDeque<Vec<PendingToken>>,
+    finished: HashMap<SequenceId, FinishedToken>,
 }
 
-/// A step that may still be running.
-struct PendingStep {
+/// The token of a sequence in a step that may still be running.
+struct PendingToken {
+    sequence: SequenceId,
     position: usize,
-    /// The token that is appended; `None` until the previous step of the sequence, which chooses
-    /// it, has ended.
+    /// The token that is appended; `None` until the step that chooses it has ended.
     token: Option<u32>,
     /// Whether a caller may still ask for the result.
     is_needed: bool,
 }
 
-/// A step with a result that no caller has asked for yet.
-struct FinishedStep {
+/// The token of a sequence in a step that has ended, with a result that no caller has asked for
+/// yet.
+struct FinishedToken {
     position: usize,
     token: u32,
     /// The most probable next token; `None` if a logit is NaN.
     next: Option<u32>,
+}
+
+/// A token to append to a sequence.
+#[derive(Clone, Copy)]
+pub(super) struct Appended<'a> {
+    pub sequence: SequenceId,
+    pub token: u32,
+    pub held: &'a SequenceTokens,
 }
 
 impl Decoder {
@@ -53,48 +62,68 @@ impl Decoder {
     /// # Errors
     /// As [`step`](Self::step); [`Error::Argument`] if a logit is NaN.
     pub fn greedy(&mut self, id: SequenceId, token: u32) -> Result<u32> {
-        match self.extend(&[(id, &[token], LogitsFor::Last)], StepOutput::Greedy, None)? {
+        self.greedy_many(&[(id, token)]).map(|next| next[0])
+    }
+
+    /// Appends one token to each sequence, in one step, and returns the most probable next token of
+    /// each as [`greedy`](Self::greedy) does.
+    ///
+    /// # Errors
+    /// As [`greedy`](Self::greedy).
+    pub fn greedy_many(&mut self, tokens: &[(SequenceId, u32)]) -> Result<Vec<u32>> {
+        match self.extend(&single_runs(tokens), StepOutput::Greedy, None)? {
             Some(next) => Ok(next),
-            None => largest(&self.logits).map(|best| best.id),
+            None => self.logits.chunks(self.limits.vocab_size).map(|row| Ok(largest(row)?.id)).collect(),
         }
     }
 }
 
 impl Engine {
-    /// Returns the most probable token after `token`, which follows `held`, and with which the
-    /// device continues. `None` if the device does not pipeline steps, or if the cache lacks a part
-    /// of the sequence.
-    pub fn greedy(&mut self, id: SequenceId, token: u32, held: &SequenceTokens) -> Result<Option<u32>> {
-        let position = held.ids.len();
+    /// Returns the most probable token after each appended token, with which the device continues.
+    /// `None` if the device does not pipeline steps, or if the cache lacks a part of a sequence.
+    pub fn greedy(&mut self, tokens: &[Appended<'_>]) -> Result<Option<Vec<u32>>> {
         if self.executable.pipelined().is_none() {
             return Ok(None);
         }
-        if !self.pipelined.has(id, position, token) {
-            self.discard_pipelined(id)?;
-            if self.cache.len(id)? < position {
-                return Ok(None);
+        let mut missing = vec![];
+        for appended in tokens {
+            let Appended { sequence, token, held } = *appended;
+            let position = held.ids.len();
+            if !self.pipelined.has(sequence, position, token) {
+                self.discard_pipelined(sequence)?;
+                if self.cache.len(sequence)? < position {
+                    return Ok(None);
+                }
+                missing.push((appended, NextToken::Given(token)));
             }
-            self.start(id, Some(token), &held.images)?;
         }
-        // The device keeps only the token of its last step. Starting fails at the end of the
-        // context.
-        let follows = self.pipelined.is_last(id) && self.start(id, None, &held.images).is_ok();
-        while !self.pipelined.finished.contains_key(&id) {
+        if !missing.is_empty() {
+            self.start(&missing)?;
+        }
+        // The device keeps only the tokens that its last step chose. Starting fails at the end of
+        // the context.
+        let next = tokens.iter().map(|appended| Some((appended, self.pipelined.next(appended.sequence)?)));
+        let next: Option<Vec<_>> = next.collect();
+        let follows = next.is_some_and(|next| self.start(&next).is_ok());
+        while !tokens.iter().all(|appended| self.pipelined.finished.contains_key(&appended.sequence)) {
             self.finish_earliest()?;
         }
-        let next = self.pipelined.finished.remove(&id).and_then(|finished| finished.next);
-        let Some(next) = next else {
-            self.discard_pipelined(id)?;
-            self.cache.truncate(id, position)?;
+        let finished = tokens.iter().map(|appended| self.pipelined.finished.remove(&appended.sequence)?.next);
+        let Some(next) = finished.collect::<Option<Vec<_>>>() else {
+            for Appended { sequence, held, .. } in tokens {
+                self.discard_pipelined(*sequence)?;
+                self.cache.truncate(*sequence, held.ids.len())?;
+            }
             return Err(Error::argument("logits", "contain NaN: the model file may be damaged"));
         };
         if !follows {
-            _ = self.start(id, Some(next), &held.images);
+            let given = tokens.iter().zip(&next).map(|(appended, next)| (appended, NextToken::Given(*next)));
+            _ = self.start(&given.collect::<Vec<_>>());
         }
         Ok(Some(next))
     }
 
-    /// Discards the pipelined step of a sequence, if there is one, so that the cache matches the
+    /// Discards the pipelined token of a sequence, if there is one, so that the cache matches the
     /// sequence's tokens.
     pub fn discard_pipelined(&mut self, id: SequenceId) -> Result<()> {
         match self.pipelined.discard(id) {
@@ -111,29 +140,48 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts a step of one token: `token`, or the token that the last started step chooses.
-    fn start(&mut self, id: SequenceId, token: Option<u32>, images: &[PlacedImage]) -> Result<()> {
-        let position = self.cache.extend(id, 1)?;
-        self.copies.extend(self.cache.take_copies());
-        let started = self.start_at(id, token, position, images);
+    /// Starts a step of one token of each sequence.
+    fn start(&mut self, tokens: &[(&Appended<'_>, NextToken)]) -> Result<()> {
+        let mut positions = Vec::with_capacity(tokens.len());
+        let started = self.start_at(tokens, &mut positions);
+        let pending = |((Appended { sequence, .. }, token), position): (&(&Appended<'_>, NextToken), &usize)| {
+            let token = if let NextToken::Given(id) = token { Some(*id) } else { None };
+            PendingToken { sequence: *sequence, position: *position, token, is_needed: true }
+        };
         match started {
             Ok(()) => {
                 self.copies.clear();
-                self.pipelined.pending.push_back((id, PendingStep { position, token, is_needed: true }));
+                self.pipelined.pending.push_back(tokens.iter().zip(&positions).map(pending).collect());
             }
-            Err(_) => _ = self.cache.truncate(id, position)?,
+            Err(_) => {
+                for ((Appended { sequence, .. }, _), position) in tokens.iter().zip(positions) {
+                    _ = self.cache.truncate(*sequence, position)?;
+                }
+            }
         }
         started
     }
 
-    fn start_at(&mut self, id: SequenceId, token: Option<u32>, position: usize, images: &[PlacedImage]) -> Result<()> {
-        let RunImages { rotary, .. } = RunImages::new(images, position..position + 1);
-        let state = self.cache.advance(id, position + 1, Stage::Pipelined)?;
-        let pages = self.cache.pages(id)?;
-        let run = Run { len: 1, start: position, pages, state: state.as_ref(), rotary: &rotary, ..Run::default() };
+    /// Starts a step, and lists the positions by which the sequences were extended.
+    fn start_at(&mut self, tokens: &[(&Appended<'_>, NextToken)], positions: &mut Vec<usize>) -> Result<()> {
+        let (mut states, mut rotary) = (vec![], vec![]);
+        for (Appended { sequence, held, .. }, _) in tokens {
+            let position = self.cache.extend(*sequence, 1)?;
+            positions.push(position);
+            self.copies.extend(self.cache.take_copies());
+            states.push(self.cache.advance(*sequence, position + 1, Stage::Pipelined)?);
+            rotary.push(RunImages::new(&held.images, position..position + 1).rotary);
+        }
+        let mut runs = vec![];
+        for (index, (Appended { sequence, .. }, _)) in tokens.iter().enumerate() {
+            let (pages, state) = (self.cache.pages(*sequence)?, states[index].as_ref());
+            runs.push(Run { len: 1, start: positions[index], pages, state, rotary: &rotary[index], ..Run::default() });
+        }
+        let ids: Vec<_> = tokens.iter().map(|(_, token)| *token).collect();
+        self.steps += 1;
         match self.executable.pipelined() {
-            Some(pipelined) => pipelined.start(token, run, &self.copies),
-            None => Err(Error::Unsupported("this device does not pipeline steps".into())),
+            Some(pipelined) => pipelined.start(&ids, &runs, &self.copies),
+            None => Err(not_pipelined()),
         }
     }
 
@@ -141,49 +189,61 @@ impl Engine {
     fn finish_earliest(&mut self) -> Result<()> {
         let result = match self.executable.pipelined() {
             Some(pipelined) => pipelined.take(),
-            None => Err(Error::Unsupported("this device does not pipeline steps".into())),
+            None => Err(not_pipelined()),
         };
         // A failed step has ended, too.
         let step = self.pipelined.pending.pop_front();
-        let next = result?;
-        if let Some((id, PendingStep { position, token: Some(token), is_needed: true })) = step {
-            self.pipelined.finish(id, FinishedStep { position, token, next });
+        let tokens = step.into_iter().flatten().zip(result?);
+        for (PendingToken { sequence, position, token, is_needed }, next) in tokens {
+            if let (Some(token), true) = (token, is_needed) {
+                self.pipelined.finish(sequence, FinishedToken { position, token, next });
+            }
         }
         Ok(())
     }
 }
 
+fn not_pipelined() -> Error {
+    Error::Unsupported("this device does not pipeline steps".into())
+}
+
 impl PipelinedSteps {
-    /// Returns whether this step was started and its result is needed.
-    fn has(&self, id: SequenceId, position: usize, token: u32) -> bool {
-        let finished = self.finished.get(&id).map(|step| (step.position, Some(step.token)));
-        finished.or_else(|| self.needed_step(id).map(|step| (step.position, step.token)))
-            == Some((position, Some(token)))
+    /// Returns whether this token was started and its result is needed.
+    fn has(&self, sequence: SequenceId, position: usize, token: u32) -> bool {
+        let finished = self.finished.get(&sequence).map(|step| (step.position, Some(step.token)));
+        let pending = || self.needed(sequence).map(|step| (step.position, step.token));
+        finished.or_else(pending) == Some((position, Some(token)))
     }
 
-    fn needed_step(&self, id: SequenceId) -> Option<&PendingStep> {
-        self.pending.iter().find(|(sequence, step)| *sequence == id && step.is_needed).map(|(_, step)| step)
+    fn needed(&self, sequence: SequenceId) -> Option<&PendingToken> {
+        self.pending.iter().flatten().find(|step| step.sequence == sequence && step.is_needed)
     }
 
-    /// Returns whether the last started step belongs to this sequence and is needed.
-    fn is_last(&self, id: SequenceId) -> bool {
-        self.pending.back().is_some_and(|(sequence, step)| *sequence == id && step.is_needed)
+    /// Returns the token that follows a sequence's started token, if the next step can have it: it
+    /// is known, or the last started step chooses it.
+    fn next(&self, sequence: SequenceId) -> Option<NextToken> {
+        if let Some(finished) = self.finished.get(&sequence) {
+            return finished.next.map(NextToken::Given);
+        }
+        let mut last = self.pending.back()?.iter();
+        last.position(|step| step.sequence == sequence && step.is_needed).map(NextToken::Chosen)
     }
 
     /// Keeps a result, and sets its next token in the step that appends it.
-    fn finish(&mut self, id: SequenceId, finished: FinishedStep) {
-        if let Some((_, step)) = self.pending.iter_mut().find(|(sequence, step)| *sequence == id && step.is_needed) {
+    fn finish(&mut self, sequence: SequenceId, finished: FinishedToken) {
+        let mut pending = self.pending.iter_mut().flatten();
+        if let Some(step) = pending.find(|step| step.sequence == sequence && step.is_needed) {
             step.token = finished.next;
             step.is_needed = finished.next.is_some();
         }
-        self.finished.insert(id, finished);
+        self.finished.insert(sequence, finished);
     }
 
-    /// Discards the steps of a sequence, and returns the position of the first one.
-    fn discard(&mut self, id: SequenceId) -> Option<usize> {
-        let finished = self.finished.remove(&id).map(|step| step.position);
-        let of_sequence = self.pending.iter_mut().filter(|(sequence, step)| *sequence == id && step.is_needed);
-        let discarded = of_sequence.map(|(_, step)| {
+    /// Discards the tokens of a sequence, and returns the position of the first one.
+    fn discard(&mut self, sequence: SequenceId) -> Option<usize> {
+        let finished = self.finished.remove(&sequence).map(|step| step.position);
+        let of_sequence = self.pending.iter_mut().flatten().filter(|step| step.sequence == sequence && step.is_needed);
+        let discarded = of_sequence.map(|step| {
             step.is_needed = false;
             step.position
         });

@@ -641,22 +641,104 @@ fn device_top_k_gives_the_same_text() {
         SamplerOptions { top_k: VOCAB + 1, min_p: 0.9, ..SamplerOptions::default() },
         SamplerOptions { top_k: 0, ..SamplerOptions::default() },
         SamplerOptions { presence_penalty: 0.5, ..SamplerOptions::default() },
+        SamplerOptions { presence_penalty: -0.5, ..SamplerOptions::default() },
+        SamplerOptions { repetition_penalty: 1.5, ..SamplerOptions::greedy() },
+        SamplerOptions { repetition_penalty: 0.5, ..SamplerOptions::default() },
         SamplerOptions { logit_bias: vec![(7, 0.5)], ..SamplerOptions::default() },
+        SamplerOptions { logit_bias: vec![(7, 30.0), (8, -30.0)], ..SamplerOptions::default() },
+        SamplerOptions {
+            logit_bias: (0..300).map(|id| (id, f32::NEG_INFINITY)).collect(),
+            ..SamplerOptions::default()
+        },
+        SamplerOptions { dry: Some(inkstone::sampler::Dry::new(&tokenizer())), ..SamplerOptions::greedy() },
         SamplerOptions::greedy(),
     ];
     // Coarse logits, so that many are equal.
     let coarse = |ids: &[u32]| fingerprint(ids).iter().map(|x| (8.0 * x).floor()).collect();
-    for (seed, sampler) in samplers.into_iter().enumerate() {
+    for (seed, sampler) in
+        samplers.into_iter().enumerate().flat_map(|(seed, sampler)| [(seed, sampler.clone()), (seed + 100, sampler)])
+    {
+        let logprobs = (seed >= 100).then_some(3);
         let sampler = SamplerOptions { seed: Some(seed as u64), ..sampler };
-        let options = GenerateOptions { sampler, max_tokens: Some(60), ..Default::default() };
+        let options = GenerateOptions { sampler, max_tokens: Some(60), logprobs, ..Default::default() };
         let text = |recorder: Recorder| {
             let mut decoder = recorder.into_decoder(CONTEXT);
             let id = decoder.open();
             let mut generation = Generation::new(&mut decoder, id, bytes("once"), &tokenizer(), &options).unwrap();
             generation.by_ref().for_each(|piece| drop(piece.unwrap()));
-            (generation.ids().to_vec(), generation.summary().stop.clone())
+            let logprobs = generation.logprobs().iter().flat_map(|of| [&of.token].into_iter().chain(&of.top));
+            // Rounded, because the logarithm of the sum of exponentials is rounded to f32.
+            let logprobs: Vec<_> = logprobs.map(|of| (of.id, (of.logprob * 1e3).round())).collect();
+            (generation.ids().to_vec(), logprobs, generation.summary().stop.clone())
         };
         assert_eq!(text(Recorder::new(LIMITS, coarse).sorting()), text(Recorder::new(LIMITS, coarse)), "{options:?}");
+    }
+}
+
+/// Penalties and biases that leave the largest logits among the candidates read no other logits.
+#[test]
+fn changed_logits_are_read_only_if_the_largest_do_not_suffice() {
+    let reads = |sampler: SamplerOptions| {
+        let recorder = Recorder::new(LIMITS, fingerprint).sorting();
+        let reads = recorder.rows_read();
+        let mut decoder = recorder.into_decoder(CONTEXT);
+        let id = decoder.open();
+        let options = GenerateOptions { sampler, max_tokens: Some(40), ..Default::default() };
+        let generation = Generation::new(&mut decoder, id, bytes("once"), &tokenizer(), &options).unwrap();
+        generation.for_each(|piece| drop(piece.unwrap()));
+        reads.load(Relaxed)
+    };
+    assert_eq!(reads(SamplerOptions { presence_penalty: 0.5, ..SamplerOptions::default() }), 0);
+    assert_eq!(reads(SamplerOptions { logit_bias: vec![(7, -1.0)], ..SamplerOptions::greedy() }), 0);
+    // A bias on a token that is not among the largest may make it the largest.
+    assert!(reads(SamplerOptions { logit_bias: vec![(7, 30.0)], ..SamplerOptions::greedy() }) > 20);
+}
+
+/// Several sequences are decoded greedily in one step, while others join and leave. The device
+/// starts the next step itself.
+#[test]
+fn steps_of_several_sequences_are_pipelined() {
+    let limits = Limits { max_outputs: 7, ..LIMITS };
+    for recurrent in [false, true] {
+        let recorder = Recorder::new(limits, fingerprint).running_pipelined();
+        let recorder = if recurrent { recorder.recurrent() } else { recorder };
+        let computed = recorder.computed();
+        let mut decoder = recorder.into_decoder(CONTEXT);
+        let mut texts: Vec<_> = (0..5u32)
+            .map(|text| {
+                let (id, ids) = (decoder.open(), vec![text + 1; 1 + text as usize]);
+                decoder.step(&[(id, &ids, LogitsFor::Last)]).unwrap();
+                (id, ids)
+            })
+            .collect();
+        let (before, mut needed, mut left_the_path) = (computed.load(Relaxed), 0, 0);
+        for turn in 0..60 {
+            // All but one text in most turns; the order changes.
+            texts.rotate_left(turn % 3);
+            let running = if turn % 4 == 3 { 5 } else { 4 };
+            let next = |(id, ids): &mut (SequenceId, Vec<u32>)| {
+                let mut token = best_of(&fingerprint(ids), 1)[0].id;
+                if (turn + ids.len()) % 29 == 28 {
+                    token = (token + 1) % VOCAB as u32;
+                    left_the_path += 1;
+                }
+                ids.push(token);
+                (*id, token)
+            };
+            let tokens: Vec<_> = texts[..running].iter_mut().map(next).collect();
+            needed += tokens.len();
+            let expected: Vec<_> =
+                texts[..running].iter().map(|(_, ids)| best_of(&fingerprint(ids), 1)[0].id).collect();
+            assert_eq!(decoder.greedy_many(&tokens).unwrap(), expected, "turn {turn}");
+        }
+        for (id, ids) in &texts {
+            assert_eq!(decoder.tokens(*id).unwrap(), ids);
+            let twin = decoder.fork(*id).unwrap();
+            decoder.close(twin).unwrap();
+        }
+        let tokens = computed.load(Relaxed) - before;
+        let most = needed + texts.len() + 2 * left_the_path;
+        assert!(left_the_path > 3 && (recurrent || tokens <= most), "{tokens} computed where {most} are enough");
     }
 }
 

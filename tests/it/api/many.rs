@@ -71,10 +71,14 @@ fn assert_same(found: &Completion, expected: &Completion, what: &str) {
 
 fn options() -> impl Strategy<Value = GenerateOptions> {
     let stops = prop::collection::vec("[a-z]{1,2}", 0..3);
-    (any::<Option<u64>>(), prop::option::of(0..40usize), stops).prop_map(|(seed, max_tokens, stop)| {
-        let options = seed.map_or(greedy(0), |seed| seeded(seed, None));
-        GenerateOptions { max_tokens, stop, ..options }
-    })
+    let logprobs = prop::option::of(0..3usize);
+    (any::<Option<u64>>(), prop::option::of(0..40usize), stops, logprobs, -1..2).prop_map(
+        |(seed, max_tokens, stop, logprobs, penalty)| {
+            let options = seed.map_or(greedy(0), |seed| seeded(seed, None));
+            let sampler = SamplerOptions { presence_penalty: penalty as f32, ..options.sampler };
+            GenerateOptions { max_tokens, stop, logprobs, sampler, ..options }
+        },
+    )
 }
 
 proptest! {

@@ -13,7 +13,7 @@ use std::{
 use inkstone::{
     CacheType, DType, Decoder, Error, Result,
     internals::{
-        backend::{Executable, Pipelined, Run, Step, TokenLogit},
+        backend::{Executable, NextToken, Pipelined, Run, Step, TokenLogit, TopLogits},
         generate::Limits,
         graph::{Builder, LayerCache, Scores},
         kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, StateId},
@@ -31,6 +31,7 @@ pub struct Recorder {
     /// The states of a model with recurrent layers, by id: all token ids that each has seen.
     states: Option<Vec<Vec<u32>>>,
     computed: Arc<AtomicUsize>,
+    rows_read: Arc<AtomicUsize>,
     limits: Limits,
     logits_of: Box<LogitsOf>,
     /// The number of steps before one fails.
@@ -38,12 +39,12 @@ pub struct Recorder {
     /// Whether it returns the largest logits itself.
     sorts: bool,
     logits: Vec<f32>,
-    best: Vec<TokenLogit>,
+    best: Vec<TopLogits>,
     /// The tokens that pipelined steps have chosen and that have not been taken; `None` without
     /// pipelining.
-    chosen: Option<VecDeque<u32>>,
-    /// The token that the last pipelined step has chosen.
-    last_chosen: u32,
+    chosen: Option<VecDeque<Vec<u32>>>,
+    /// The tokens that the last pipelined step has chosen.
+    last_chosen: Vec<u32>,
 }
 
 impl Recorder {
@@ -53,6 +54,7 @@ impl Recorder {
             pages: vec![vec![]],
             states: None,
             computed: Arc::default(),
+            rows_read: Arc::default(),
             limits,
             logits_of: Box::new(logits_of),
             failure: None,
@@ -60,7 +62,7 @@ impl Recorder {
             logits: vec![],
             best: vec![],
             chosen: None,
-            last_chosen: 0,
+            last_chosen: vec![],
         }
     }
 
@@ -93,6 +95,12 @@ impl Recorder {
     /// Returns the number of tokens that have been computed.
     pub fn computed(&self) -> Arc<AtomicUsize> {
         self.computed.clone()
+    }
+
+    /// Returns the number of rows of logits that were read after a step that returned the largest
+    /// ones.
+    pub fn rows_read(&self) -> Arc<AtomicUsize> {
+        self.rows_read.clone()
     }
 
     /// Returns the largest logits itself, by sorting them all.
@@ -200,14 +208,20 @@ impl Executable for Recorder {
         Ok(&self.logits)
     }
 
-    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TokenLogit]>> {
+    fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TopLogits]>> {
         if !self.sorts {
             return Ok(None);
         }
-        let logits = self.run(step)?.to_vec();
-        assert_eq!(step.outputs.len(), 1);
-        self.best = best_of(&logits, count);
+        let vocab_size = self.limits.vocab_size;
+        let top = |row: &[f32]| TopLogits { best: best_of(row, count), log_sum: log_sum(row) };
+        self.best = self.run(step)?.chunks(vocab_size).map(top).collect();
         Ok(Some(&self.best))
+    }
+
+    fn logits_of_last(&mut self, output: usize) -> Result<&[f32]> {
+        self.rows_read.fetch_add(1, Relaxed);
+        let vocab_size = self.limits.vocab_size;
+        Ok(&self.logits[output * vocab_size..(output + 1) * vocab_size])
     }
 
     fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
@@ -216,17 +230,23 @@ impl Executable for Recorder {
 }
 
 impl Pipelined for Recorder {
-    fn start(&mut self, token: Option<u32>, run: Run<'_>, copies: &[(PageId, PageId)]) -> Result<()> {
-        let tokens = [token.unwrap_or(self.last_chosen)];
-        let logits =
-            self.run(&Step { tokens: &tokens, runs: &[run], outputs: &[0], copies, ..Default::default() })?.to_vec();
-        self.last_chosen = best_of(&logits, 1)[0].id;
-        self.chosen.as_mut().expect("steps are pipelined").push_back(self.last_chosen);
+    fn start(&mut self, tokens: &[NextToken], runs: &[Run<'_>], copies: &[(PageId, PageId)]) -> Result<()> {
+        let id = |token: &NextToken| match *token {
+            NextToken::Given(id) => id,
+            NextToken::Chosen(row) => self.last_chosen[row],
+        };
+        let tokens: Vec<_> = tokens.iter().map(id).collect();
+        let outputs: Vec<_> = (0..tokens.len()).collect();
+        let vocab_size = self.limits.vocab_size;
+        let logits = self.run(&Step { tokens: &tokens, runs, outputs: &outputs, copies, ..Default::default() })?;
+        self.last_chosen = logits.chunks(vocab_size).map(|row| best_of(row, 1)[0].id).collect();
+        self.chosen.as_mut().expect("steps are pipelined").push_back(self.last_chosen.clone());
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Option<u32>> {
-        Ok(Some(self.chosen.as_mut().and_then(VecDeque::pop_front).expect("a step was started")))
+    fn take(&mut self) -> Result<Vec<Option<u32>>> {
+        let chosen = self.chosen.as_mut().and_then(VecDeque::pop_front).expect("a step was started");
+        Ok(chosen.into_iter().map(Some).collect())
     }
 }
 
@@ -239,6 +259,13 @@ fn check_states(step: &Step<'_>) {
             assert!(written().all(|id| other.ids().all(|used| used != *id)), "two runs share a state that one writes");
         }
     }
+}
+
+/// Returns the logarithm of the sum of exponentials, in f64.
+pub fn log_sum(logits: &[f32]) -> f32 {
+    let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|logit| f64::from(logit - highest).exp()).sum();
+    (f64::from(highest) + sum.ln()) as f32
 }
 
 /// Returns the `count` largest logits, largest first; NaN precedes numbers, and equal logits are in

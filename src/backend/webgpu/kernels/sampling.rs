@@ -47,25 +47,27 @@ impl Template for Argmax {
             ArgmaxRound::Join => {
                 vec![
                     reads("candidates", "vec2<u32>", Resource::ArgmaxCandidates),
-                    writes("result", "u32", Resource::ArgmaxId),
+                    writes("result", "u32", Resource::ArgmaxIds),
                 ]
             }
         }
     }
 }
 
-/// Finds the largest logits in descending order: each workgroup sorts its share of the candidates
-/// and keeps the first of them.
+/// Finds the largest logits of each row in descending order: each workgroup sorts its share of the
+/// candidates and keeps the first of them.
 #[derive(Debug, Serialize)]
 pub struct BestKernel {
     /// Invocations of a workgroup.
     pub workgroup: usize,
-    /// Candidates: logits, or the candidates that the previous round kept.
+    /// Candidates of a row: logits, or the candidates that the previous round kept.
     pub count: usize,
-    /// Candidates of a workgroup, a power of two.
+    /// Candidates of a workgroup, a power of two and a multiple of `kept`.
     pub share: usize,
-    /// Candidates that a workgroup keeps.
+    /// Candidates that a workgroup keeps, a power of two.
     pub kept: usize,
+    /// Elements from the start of a row of logits to the start of the next.
+    pub stride: usize,
     /// The buffer of the logits, in the first round.
     pub logits: Option<BoundBuffer>,
     /// The index of the round, which identifies the buffers between rounds.

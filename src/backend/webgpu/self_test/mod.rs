@@ -16,14 +16,13 @@ use self::{
     needs::{AttentionSample, Needs, needs},
 };
 use super::{
-    best::MAX_COUNT,
     context::{Context, lock},
     lower::GEMV_ROWS,
     step::{CHUNK, SPLIT},
 };
 use crate::{
     DType, Result,
-    backend::{Executable, Run, Step},
+    backend::{Executable, MAX_TOP_LOGITS, NextToken, Run, Step},
     graph::{DeltaSpec, Scores},
     kv_cache::{CacheLayout, CacheType, KvCache},
     plan::Plan,
@@ -116,12 +115,13 @@ fn choices(context: &Arc<Context>) -> Result<f64> {
     cache.extend(sequence, 1)?;
     let pages = cache.pages(sequence)?;
     let run = Run { len: 1, start: 0, pages, ..Run::default() };
-    let best = executable.best(&Step { tokens: &[0], runs: &[run], outputs: &[0], ..Step::default() }, MAX_COUNT)?;
-    let best: Vec<_> = best.unwrap_or_default().iter().map(|token| token.id).collect();
+    let best =
+        executable.best(&Step { tokens: &[0], runs: &[run], outputs: &[0], ..Step::default() }, MAX_TOP_LOGITS)?;
+    let best: Vec<_> = best.unwrap_or_default().iter().flat_map(|top| &top.best).map(|token| token.id).collect();
     let Some(pipelined) = executable.pipelined() else { return Ok(f64::NAN) };
-    pipelined.start(Some(0), run, &[])?;
+    pipelined.start(&[NextToken::Given(0)], &[run], &[])?;
     let first = pipelined.take()?;
-    Ok(if best == ids[..MAX_COUNT] && first == Some(ids[0]) { 0.0 } else { f64::NAN })
+    Ok(if best == ids[..MAX_TOP_LOGITS] && first == [Some(ids[0])] { 0.0 } else { f64::NAN })
 }
 
 /// Runs a test, which returns a relative squared error, unless the test `name` passed before.

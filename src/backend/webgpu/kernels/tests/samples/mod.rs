@@ -131,6 +131,7 @@ impl Sample for Argmax {
 impl Sample for BestKernel {
     fn sample(choices: &mut Choices) -> Self {
         let logits = choices.option("logits", |_| buffer());
-        Self { workgroup: 256, count: 5000, share: 1024, kept: 64, logits, round: usize::from(logits.is_none()) }
+        let (count, round) = if logits.is_some() { (5000, 0) } else { (5 * 64, 1) };
+        Self { workgroup: 256, count, share: 1024, kept: 64, stride: 5056, logits, round }
     }
 }
