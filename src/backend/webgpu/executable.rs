@@ -13,7 +13,7 @@ use super::{
     cache::PageBuffers,
     context::Context,
     kernel::{Resource, StepSizes},
-    lower::{GEMV_ROWS, GpuLowering, fuses},
+    lower::{GEMV_ROWS, GpuLowering, StepKind, fuses},
     prepare::{self, Capacity},
     profile,
     program::{Buffers, GpuProgram, STORAGE, read_buffer},
@@ -36,8 +36,8 @@ pub(super) struct GpuExecutable {
     context: Arc<Context>,
     plan: Plan,
     weight_buffers: WeightBuffers,
-    /// The programs of steps with up to [`GEMV_ROWS`] tokens, and of longer steps.
-    programs: [GpuProgram; 2],
+    /// The program of each [`StepKind`].
+    programs: Vec<GpuProgram>,
     buffers: Buffers,
     cache: CacheLayout,
     /// The pages of each group of layers.
@@ -93,11 +93,11 @@ impl GpuExecutable {
         let mut weight_buffers = WeightBuffers::new();
         let matrices = prepare::place_matrices(&context.traits, &plan, weights, &mut weight_buffers)?;
         let layout = prepare::layout(&context.traits, &plan, &vectors, &bounds, &cache)?;
-        let mut program = |small_steps: bool| {
+        let program = |steps: StepKind| {
             let lowering = GpuLowering::new(&plan, &mut weight_buffers, &context.traits, &cache, &layout, &vectors);
-            lowering.program(small_steps, bounds.max_outputs > GEMV_ROWS).map(GpuProgram::new)
+            lowering.program(steps).map(GpuProgram::new)
         };
-        let programs = [program(true)?, program(false)?];
+        let programs = StepKind::up_to(bounds.max_outputs).into_iter().map(program).collect::<Result<Vec<_>>>()?;
         weight_buffers.allocate(&context)?;
         weights.read_ahead();
         let mut chunks = 0;
@@ -245,7 +245,7 @@ impl GpuExecutable {
         sizes: &StepSizes,
     ) -> Result<wgpu::CommandEncoder> {
         let Self { context, programs, buffers, weight_buffers, cache, dispatches, profile, .. } = self;
-        let program = &mut programs[usize::from(sizes.long)];
+        let program = &mut programs[StepKind::of(sizes) as usize];
         if let Some(profile) = profile {
             let seen = |layer: &LayerPlace| -> usize {
                 let window = cache.groups[layer.group].window;

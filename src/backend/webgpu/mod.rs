@@ -1,7 +1,7 @@
 //! Runs graphs on any GPU through wgpu: Vulkan, DX12 or Metal.
 //!
-//! A plan is compiled to two programs of kernels (`lower`): one for steps of up to 16 tokens, such
-//! as decoding, and one for longer steps. A step writes its positions, page tables and runs into
+//! A plan is compiled to programs of kernels (`lower`): one for steps of up to 16 tokens, such as
+//! decoding, and others for longer steps. A step writes its positions, page tables and runs into
 //! one buffer (`step`), and encodes the dispatches of a program with the buffers and bind groups
 //! of earlier steps. The kernels are WGSL templates in `kernels/`.
 

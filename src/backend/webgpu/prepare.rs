@@ -178,28 +178,27 @@ pub(super) struct Capacity {
 
 impl Capacity {
     /// Returns the capacity before the first step: for every step of a text model, and for small
-    /// images of an encoder, whose largest step can take gigabytes.
+    /// images of an encoder, whose largest step can take gigabytes; for few outputs, whose logits
+    /// take half a megabyte each.
     pub fn at_first(bounds: &Bounds) -> Self {
-        const MOST: usize = 2048;
-        Self { tokens: bounds.max_tokens.min(MOST), outputs: bounds.max_outputs.min(MOST) }
+        Self { tokens: bounds.max_tokens.min(2048), outputs: bounds.max_outputs.min(GEMV_ROWS) }
     }
 
     /// Returns the capacity for a step that exceeds this one, within the bounds; `None` if the step
     /// fits.
     pub fn grown(self, step: &Step<'_>, bounds: &Bounds) -> Option<Self> {
-        const UNIT: usize = 512;
-        let grown = |now: usize, needed: usize, most: usize| match needed > now {
-            true => needed.next_multiple_of(UNIT).min(most),
+        let grown = |now: usize, needed: usize, unit: usize, most: usize| match needed > now {
+            true => needed.next_multiple_of(unit).min(most),
             false => now,
         };
-        let tokens = grown(self.tokens, step.tokens.len(), bounds.max_tokens);
-        let outputs = grown(self.outputs, step.outputs.len(), bounds.max_outputs);
+        let tokens = grown(self.tokens, step.tokens.len(), 512, bounds.max_tokens);
+        let outputs = grown(self.outputs, step.outputs.len(), 64, bounds.max_outputs);
         Some(Self { tokens, outputs }).filter(|grown| *grown != self)
     }
 }
 
 /// Returns the buffers that the programs bind, whose sizes follow from the capacity.
-pub(super) fn resources(plan: &Plan, programs: &[GpuProgram; 2]) -> Vec<Resource> {
+pub(super) fn resources(plan: &Plan, programs: &[GpuProgram]) -> Vec<Resource> {
     let bound = programs.iter().flat_map(|program| &program.commands).flat_map(|command| &command.variants);
     let logits = Resource::Slot(plan.logits().slot.index());
     let bound = bound.flat_map(|kernel| kernel.bindings.iter().map(|bound| bound.resource));

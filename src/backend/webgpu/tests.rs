@@ -11,7 +11,7 @@ use naga::{
 use super::{
     argmax, best,
     context::Traits,
-    lower::{GEMV_ROWS, GpuLowering},
+    lower::{GEMV_ROWS, GpuLowering, StepKind},
     prepare,
     templates::Templates,
     test_adapters::ADAPTERS,
@@ -148,9 +148,9 @@ fn sources(graph: &Graph, weights: &Weights, traits: &Traits, cache_type: CacheT
     let templates = Templates::new()?;
     let choices = argmax::kernels(&plan).into_iter().chain(best::kernels(&plan));
     let mut sources = choices.map(|kernel| kernel.source(&templates)).collect::<Result<BTreeSet<_>>>()?;
-    for small_steps in [true, false] {
+    for steps in StepKind::up_to(bounds.max_outputs) {
         let lowering = GpuLowering::new(&plan, &mut weight_buffers, traits, &cache, &layout, &vectors);
-        for command in lowering.program(small_steps, !small_steps)? {
+        for command in lowering.program(steps)? {
             for kernel in &command.variants {
                 sources.insert(kernel.source(&templates)?);
             }

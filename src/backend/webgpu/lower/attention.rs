@@ -66,7 +66,7 @@ impl GpuLowering<'_> {
             }),
             None => None,
         };
-        let fuses = self.small_steps && fuses(self.traits, spec, self.cache.cache_type);
+        let fuses = self.is_few() && fuses(self.traits, spec, self.cache.cache_type);
         if fuses {
             let new = NewToken { k: strided(&k), v: strided(&v), norms, rotation };
             let splits = Splits { within: StepCondition::SingleWithinSplit, beyond: StepCondition::SingleBeyondSplit };
@@ -96,7 +96,7 @@ impl GpuLowering<'_> {
 
     /// Pushes the kernels that attend to keys and values in the cache.
     fn attend(&mut self, layer: &AttentionOp<'_>, q: Strided) {
-        if self.small_steps {
+        if self.is_few() {
             let splits = Splits { within: StepCondition::WithinSplit, beyond: StepCondition::BeyondSplit };
             self.step_kernels(layer, &splits, q, None);
         } else {
@@ -107,7 +107,7 @@ impl GpuLowering<'_> {
     }
 
     fn convert_result(&mut self, layer: &AttentionOp<'_>) {
-        if !(self.small_steps && writes_q8(layer.output, layer.spec)) {
+        if !(self.is_few() && writes_q8(layer.output, layer.spec)) {
             self.convert(layer.op, layer.output);
         }
     }

@@ -1,5 +1,5 @@
-//! Translates a plan into two programs of kernels: one for steps of up to 16 tokens, which are
-//! limited by reading the weights, and one for longer steps, which are limited by arithmetic.
+//! Translates a plan into programs of kernels: one for steps of up to 16 tokens, which are limited
+//! by reading the weights, and others for longer steps, which are limited by arithmetic.
 //!
 //! A value is stored in one or several forms: f32, int8 for products with quantized matrices, f16
 //! for matrix units. The steps that read a value determine its forms. The kernel that computes the
@@ -23,7 +23,7 @@ use std::{
 
 use super::{
     context::Traits,
-    kernel::{Kernel, Resource, StepCondition, Workgroups},
+    kernel::{Kernel, Resource, StepCondition, StepSizes, Workgroups},
     kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, RowCount, StepRowSource, Strided},
     step::{AngleTable, Layout},
     weight_buffers::{GpuMatrix, WeightBuffers},
@@ -83,10 +83,8 @@ pub(super) struct GpuLowering<'a> {
     pub cache: &'a CacheLayout,
     pub layout: &'a Layout,
     pub vectors: &'a HashMap<TensorSlice, Arc<[f32]>>,
-    /// Whether steps have at most [`GEMV_ROWS`] tokens.
-    pub small_steps: bool,
-    /// Whether steps may have more than [`GEMV_ROWS`] outputs.
-    pub gemm_outputs: bool,
+    /// The steps of the program.
+    steps: StepKind,
     /// The forms of each output of each step of the plan.
     forms: Vec<Vec<Forms>>,
     /// The index of the plan's step that is being lowered.
@@ -96,6 +94,37 @@ pub(super) struct GpuLowering<'a> {
     /// Slots whose int8 rows are not yet divided by the root mean square of their norm.
     pending_norms: HashMap<usize, PendingNorm>,
     commands: Vec<Command>,
+}
+
+/// The steps that a program serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepKind {
+    /// Steps of up to [`GEMV_ROWS`] tokens.
+    Few,
+    /// Longer steps of up to [`GEMV_ROWS`] outputs.
+    Many,
+    /// Longer steps of more outputs.
+    ManyOutputs,
+}
+
+impl StepKind {
+    /// Returns the steps that an executable has programs for.
+    pub fn up_to(max_outputs: usize) -> Vec<Self> {
+        let mut kinds = vec![Self::Few, Self::Many];
+        if max_outputs > GEMV_ROWS {
+            kinds.push(Self::ManyOutputs);
+        }
+        kinds
+    }
+
+    /// Returns the kind of a step of these sizes.
+    pub fn of(sizes: &StepSizes) -> Self {
+        match (sizes.long, sizes.outputs > GEMV_ROWS) {
+            (false, _) => Self::Few,
+            (true, false) => Self::Many,
+            (true, true) => Self::ManyOutputs,
+        }
+    }
 }
 
 /// An output of a plan's step, and the forms in which it is stored.
@@ -114,7 +143,6 @@ impl<'a> GpuLowering<'a> {
         vectors: &'a HashMap<TensorSlice, Arc<[f32]>>,
     ) -> Self {
         let (forms, pending_norms, commands) = (vec![], HashMap::new(), vec![]);
-        let (small_steps, gemm_outputs) = (true, false);
         Self {
             plan,
             weight_buffers,
@@ -122,8 +150,7 @@ impl<'a> GpuLowering<'a> {
             cache,
             layout,
             vectors,
-            small_steps,
-            gemm_outputs,
+            steps: StepKind::Few,
             forms,
             step: 0,
             lowered: HashSet::new(),
@@ -132,9 +159,9 @@ impl<'a> GpuLowering<'a> {
         }
     }
 
-    /// Returns the commands of one program.
-    pub fn program(mut self, small_steps: bool, gemm_outputs: bool) -> Result<Vec<Command>> {
-        (self.small_steps, self.gemm_outputs) = (small_steps, gemm_outputs);
+    /// Returns the commands of the program of some steps.
+    pub fn program(mut self, steps: StepKind) -> Result<Vec<Command>> {
+        self.steps = steps;
         self.forms = self.forms_of_outputs()?;
         for (index, step) in self.plan.steps().iter().enumerate() {
             if self.lowered.contains(&index) {
@@ -270,11 +297,16 @@ impl<'a> GpuLowering<'a> {
         }
     }
 
+    /// Returns whether the steps have at most [`GEMV_ROWS`] tokens.
+    fn is_few(&self) -> bool {
+        self.steps == StepKind::Few
+    }
+
     /// Returns whether a value has at most [`GEMV_ROWS`] rows.
     fn is_gemv(&self, rows: Rows) -> bool {
         match rows {
-            Rows::Outputs => !self.gemm_outputs,
-            Rows::Tokens | Rows::Fixed(_) => self.small_steps,
+            Rows::Outputs => self.steps != StepKind::ManyOutputs,
+            Rows::Tokens | Rows::Fixed(_) => self.is_few(),
         }
     }
 

@@ -36,7 +36,7 @@ impl GpuLowering<'_> {
         let weights = self.vector_resource(&step.inputs[1])?;
         let conv = ShortConv {
             workgroup: WORKGROUP,
-            chunked: !self.small_steps,
+            chunked: !self.is_few(),
             channels: spec.channels,
             taps: spec.kernel,
             at_once: (CONV_REGISTERS / spec.kernel).clamp(1, 8),
@@ -47,7 +47,7 @@ impl GpuLowering<'_> {
             weights,
             states: Resource::State(spec.state),
         };
-        let pieces = if self.small_steps { Workgroups::Runs } else { Workgroups::Chunks };
+        let pieces = if self.is_few() { Workgroups::Runs } else { Workgroups::Chunks };
         let groups = [Workgroups::Fixed(spec.channels.div_ceil(WORKGROUP)), pieces, Workgroups::Fixed(1)];
         self.push(op, Kernel::new(conv, groups));
         self.convert(op, output);
@@ -65,7 +65,7 @@ impl GpuLowering<'_> {
         let [a, dt] = [self.vector_resource(&step.inputs[3])?, self.vector_resource(&step.inputs[4])?];
         let gates = [strided(&alpha), strided(&beta)];
         let delta = Delta::new(spec, strided(&qkv), gates, [a, dt], strided(&output.place));
-        let chunked = if self.small_steps { None } else { self.chunked(spec, delta) };
+        let chunked = if self.is_few() { None } else { self.chunked(spec, delta) };
         let kernel = self.by_token(spec, delta, chunked.is_some());
         self.push(op, kernel);
         chunked.into_iter().flatten().for_each(|kernel| self.push(op, kernel));
