@@ -1,5 +1,7 @@
 //! Measures the speed of a model: the median of several rounds.
 
+#[path = "common/batch.rs"]
+mod batch;
 mod common;
 #[path = "common/picture.rs"]
 mod picture;
@@ -9,6 +11,7 @@ mod profile;
 use std::{
     fs,
     io::{self, Write},
+    ops::Range,
     path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
@@ -16,6 +19,7 @@ use std::{
 
 use inkstone::{Device, OpTime, Runner, SamplerOptions, sampler::Sampler};
 
+use batch::{BatchSizes, Batches};
 use common::Failure;
 use picture::PictureSize;
 use profile::Profile;
@@ -33,6 +37,8 @@ Measures the speed of prefill and decode in tokens per second. A warm-up round i
   --device NAME      auto, cpu, gpu, or a part of a GPU's name (auto)
   --chunk N          tokens of the prompt per step (512 on a GPU, 256 on the CPU)
   --threads N        CPU threads (one per core)
+  --batch N,N,..     measures steps that append a token to each of N sequences instead, with --depth tokens in the cache
+                     of each (128)
   --sample           computes the 40 largest logits of each token, as sampling does by default, instead of one
   --image WxH        measures a picture of this size instead: the time to encode it, and the prefill of its rows
   --mmproj FILE      the vision encoder (the file mmproj*.gguf beside the model)
@@ -50,7 +56,7 @@ struct Settings {
 }
 
 /// The time of a round, and of its ops.
-struct Measured {
+pub struct Measured {
     wall: Duration,
     ops: Vec<OpTime>,
 }
@@ -108,10 +114,22 @@ fn main() -> ExitCode {
             let builder = mmproj.into_iter().fold(builder, |builder, mmproj| builder.vision(mmproj));
             return picture::measure(&mut builder.from_path(path)?, size, reps);
         }
+        let depth: Option<usize> = args.value("--depth")?;
+        let decode = args.value("--decode")?.unwrap_or(48);
+        if let Some(sizes) = args.value::<BatchSizes>("--batch")? {
+            let (profile, json) = (args.flag("--profile"), args.flag("--json"));
+            args.finish()?;
+            if decode == 0 || reps == 0 {
+                return Err("--decode and --reps must be at least 1".into());
+            }
+            let batches = Batches { sizes, depth: depth.unwrap_or(128), steps: decode, reps, profile, json };
+            let builder = builder.context_length(batches.context_length()).without_vision();
+            return batches.measure(&mut builder.from_path(path)?);
+        }
         let settings = Settings {
             prefill: args.value("--prefill")?.unwrap_or(256),
-            decode: args.value("--decode")?.unwrap_or(48),
-            depth: args.value("--depth")?.unwrap_or(0),
+            decode,
+            depth: depth.unwrap_or(0),
             reps,
             sample: args.flag("--sample"),
             profile: args.flag("--profile"),
@@ -136,10 +154,8 @@ fn main() -> ExitCode {
 /// Measures prefill and decode.
 fn measure(runner: &mut Runner, settings: &Settings) -> Result<[Phase; 2], Failure> {
     let vocab_size = runner.config().vocab_size;
-    // Spread over the vocabulary, without its end, where control tokens are.
-    let spread = |i: usize| ((i * 7919 + 13) % vocab_size.saturating_sub(100).max(1)) as u32;
-    let ids: Vec<u32> = (0..settings.prefill).map(spread).collect();
-    let depth: Vec<u32> = (settings.prefill..settings.prefill + settings.depth).map(spread).collect();
+    let ids = |range: Range<usize>| -> Vec<u32> { range.map(|index| spread(index, vocab_size)).collect() };
+    let (ids, depth) = (ids(0..settings.prefill), ids(settings.prefill..settings.prefill + settings.depth));
     let [mut prefill, mut decode] = [Phase::default(), Phase::default()];
     for rep in 0..=settings.reps {
         runner.reset();
@@ -229,6 +245,12 @@ fn report_json(runner: &mut Runner, settings: &Settings, load: f64, [prefill, de
         decode.encoding(),
         usage.device_bytes as f64 / 1e6,
     )
+}
+
+/// Returns an id for a token. The ids are spread over the vocabulary, without its end, where control
+/// tokens are.
+pub fn spread(index: usize, vocab_size: usize) -> u32 {
+    ((index * 7919 + 13) % vocab_size.saturating_sub(100).max(1)) as u32
 }
 
 fn largest(logits: &[f32]) -> u32 {

@@ -219,9 +219,9 @@ impl Decoder {
         Ok(&mut self.logits)
     }
 
-    /// Appends one token to each sequence, in one step, and returns the `count` largest logits after
-    /// each, if the device selects them. [`all_logits`](Self::all_logits) returns the other ones.
-    /// Otherwise returns `None`, and [`logits_mut`](Self::logits_mut) has all logits.
+    /// Appends one token to each sequence, in one step, and returns the `count` largest logits
+    /// after each, if the device selects them. [`all_logits`](Self::all_logits) returns the other
+    /// ones. Otherwise returns `None`, and [`logits_mut`](Self::logits_mut) has all logits.
     ///
     /// # Errors
     /// As [`step`](Self::step).
