@@ -247,8 +247,8 @@ fn report_json(runner: &mut Runner, settings: &Settings, load: f64, [prefill, de
     )
 }
 
-/// Returns an id for a token. The ids are spread over the vocabulary, without its end, where control
-/// tokens are.
+/// Returns an id for a token. The ids are spread over the vocabulary, without its end, where
+/// control tokens are.
 pub fn spread(index: usize, vocab_size: usize) -> u32 {
     ((index * 7919 + 13) % vocab_size.saturating_sub(100).max(1)) as u32
 }

@@ -13,7 +13,7 @@ use super::{
     cache::PageBuffers,
     context::Context,
     kernel::{Resource, StepSizes},
-    lower::{GEMV_ROWS, GpuLowering, StepKind, fuses},
+    lower::{GpuLowering, StepKind, fuses},
     prepare::{self, Capacity},
     profile,
     program::{Buffers, GpuProgram, STORAGE, read_buffer},
@@ -208,7 +208,7 @@ impl GpuExecutable {
             self.unbind();
             self.states.grow(&self.context, &mut self.buffers, count)?;
         }
-        if !sizes.long && sizes.splits > 1 {
+        if (sizes.single || !sizes.long) && sizes.splits > 1 {
             let words = (sizes.tokens * sizes.splits * prepare::widest_partials(&self.plan)) as u64;
             if 4 * words > self.partials_bytes {
                 self.unbind();
@@ -291,7 +291,7 @@ impl GpuExecutable {
         };
         self.context.queue.submit([commands]);
         self.encoding = start.elapsed();
-        if sizes.single && sizes.tokens <= GEMV_ROWS && self.profile.is_none() {
+        if sizes.single && self.profile.is_none() {
             let commands = self.commands(step, &sizes, readback)?;
             self.next_commands = Some(NextCommands { sizes, readback, commands });
         }

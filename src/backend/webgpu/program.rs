@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use super::{
     context::{Context, Pipeline},
     kernel::{Kernel, Resource, StepSizes},
-    kernels::RowCount,
-    lower::{Command, variant},
+    lower::Command,
     weight_buffers::WeightBuffers,
 };
 use crate::{Error, Result};
@@ -45,13 +44,8 @@ impl GpuProgram {
     pub fn kernels_of(&self, sizes: &StepSizes) -> Vec<KernelIndex> {
         let commands = self.commands.iter().enumerate();
         let dispatched = commands.filter(|(_, command)| command.condition.holds(sizes));
-        let index = |(index, command): (usize, &Command)| {
-            let rows = match command.variant_rows {
-                RowCount::Tokens => sizes.tokens,
-                RowCount::Outputs => sizes.outputs,
-            };
-            KernelIndex { command: index, variant: if command.variants.len() > 1 { variant(rows) } else { 0 } }
-        };
+        let index =
+            |(index, command): (usize, &Command)| KernelIndex { command: index, variant: command.variant(sizes) };
         dispatched.map(index).collect()
     }
 

@@ -220,6 +220,51 @@ fn a_seed_gives_the_same_text_from_the_largest_logits_as_from_all() {
     }
 }
 
+/// Appends a token to sequences of different lengths, of which one is long, in steps of few and of
+/// many rows.
+#[test]
+fn steps_of_many_sequences_equal_steps_of_one() {
+    for info in adapters() {
+        // Biases, windows, experts, recurrent layers, and a trained model.
+        let models =
+            ["models/llama_biased", "models/gemma3", "models/qwen3moe", "models/qwen35", "storyteller/storyteller"];
+        for path in models.map(|name| data(&format!("{name}.gguf"))) {
+            let mut runner = on(&info).cache_type(CacheType::F16).from_gguf(&path).unwrap();
+            let vocab_size = runner.config().vocab_size;
+            let ids =
+                |n: usize, len: usize| -> Vec<u32> { (0..len).map(|i| ((i * 29 + 7 * n) % 300) as u32).collect() };
+            let decoder = runner.decoder_mut();
+            let open = |n: usize| {
+                let sequence = decoder.open();
+                let longest = decoder.context_length().min(1100) - 1;
+                let len = if n == 17 { longest } else { 1 + n * 5 % 23 };
+                decoder.prefill(sequence, &ids(n, len), |_, _| true).unwrap();
+                sequence
+            };
+            let sequences: Vec<_> = (0..36).map(open).collect();
+            let tokens: Vec<_> = (0..36).map(|n| ids(n + 1, 1)).collect();
+            let mut alone = |n: &usize| {
+                let fork = decoder.fork(sequences[*n]).unwrap();
+                let logits = decoder.step(&[(fork, &tokens[*n], LogitsFor::Last)]).unwrap().to_vec();
+                decoder.close(fork).unwrap();
+                logits
+            };
+            let expected: Vec<_> = [0, 3, 12, 17, 35].iter().map(|n| (*n, alone(n))).collect();
+            for size in [13, 18, 36] {
+                let forks: Vec<_> = sequences[..size].iter().map(|id| decoder.fork(*id).unwrap()).collect();
+                let runs: Vec<_> = (0..size).map(|n| (forks[n], &tokens[n][..], LogitsFor::Last)).collect();
+                let logits = decoder.step(&runs).unwrap().to_vec();
+                for (n, expected) in expected.iter().filter(|(n, _)| *n < size) {
+                    let error = nmse(&logits[n * vocab_size..(n + 1) * vocab_size], expected);
+                    // Few rows are multiplied as int8 and many as f16 or f32.
+                    assert!(error < 2e-3, "{error} for sequence {n} of {size}, {} on {}", path.display(), info.name);
+                }
+                forks.into_iter().for_each(|id| decoder.close(id).unwrap());
+            }
+        }
+    }
+}
+
 /// Small workgroups, no subgroups, and bindings so small that matrices come in parts: other
 /// kernels, the same results.
 #[test]

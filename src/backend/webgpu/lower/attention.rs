@@ -66,7 +66,7 @@ impl GpuLowering<'_> {
             }),
             None => None,
         };
-        let fuses = self.is_few() && fuses(self.traits, spec, self.cache.cache_type);
+        let fuses = self.has_step_kernels(spec) && fuses(self.traits, spec, self.cache.cache_type);
         if fuses {
             let new = NewToken { k: strided(&k), v: strided(&v), norms, rotation };
             let splits = Splits { within: StepCondition::SingleWithinSplit, beyond: StepCondition::SingleBeyondSplit };
@@ -83,7 +83,11 @@ impl GpuLowering<'_> {
             y
         });
         self.append(&layer, condition, rotated_k, strided(&v));
-        if fuses {
+        if fuses && !self.is_few() {
+            let kernel = self.prefill_kernel(&layer, rotated_q);
+            self.push_if(op, condition, kernel);
+            self.convert_result(&layer);
+        } else if fuses {
             let splits =
                 Splits { within: StepCondition::SeveralWithinSplit, beyond: StepCondition::SeveralBeyondSplit };
             self.step_kernels(&layer, &splits, rotated_q, None);
@@ -99,11 +103,22 @@ impl GpuLowering<'_> {
         if self.is_few() {
             let splits = Splits { within: StepCondition::WithinSplit, beyond: StepCondition::BeyondSplit };
             self.step_kernels(layer, &splits, q, None);
+        } else if self.has_step_kernels(layer.spec) {
+            let splits = Splits { within: StepCondition::SingleWithinSplit, beyond: StepCondition::SingleBeyondSplit };
+            self.step_kernels(layer, &splits, q, None);
+            let kernel = self.prefill_kernel(layer, q);
+            self.push_if(layer.op, StepCondition::Several, kernel);
         } else {
             let kernel = self.prefill_kernel(layer, q);
             self.push(layer.op, kernel);
         }
         self.convert_result(layer);
+    }
+
+    /// Returns whether steps whose runs all have one token attend with the kernels for single
+    /// tokens, which see no later position.
+    fn has_step_kernels(&self, spec: &AttentionSpec) -> bool {
+        self.is_few() || matches!(spec.scores.sees, Sees::Past | Sees::PastAndSpan)
     }
 
     fn convert_result(&mut self, layer: &AttentionOp<'_>) {

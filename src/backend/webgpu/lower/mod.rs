@@ -13,7 +13,6 @@ mod recurrent;
 mod rows;
 
 pub(super) use attention::fuses;
-pub(super) use product::variant;
 pub(super) use recurrent::MIX;
 
 use std::{
@@ -54,7 +53,7 @@ pub(super) enum Form {
 
 type Forms = BTreeSet<Form>;
 
-/// A dispatch: one kernel, or variants of it for 1, 2, 4 and more rows.
+/// A dispatch: one kernel, or variants of it for different numbers of rows.
 #[derive(Debug)]
 pub(super) struct Command {
     /// The name of the op in profiles.
@@ -63,6 +62,8 @@ pub(super) struct Command {
     pub step: usize,
     pub condition: StepCondition,
     pub variants: Vec<Kernel>,
+    /// The largest number of rows of each variant but the last.
+    pub variant_limits: &'static [usize],
     /// The rows whose number selects the variant.
     pub variant_rows: RowCount,
 }
@@ -71,7 +72,17 @@ impl Command {
     /// Returns the command of a kernel that every step dispatches.
     pub fn always(op: &'static str, kernel: Kernel) -> Self {
         let (condition, variant_rows) = (StepCondition::Always, RowCount::Tokens);
-        Self { op, step: 0, condition, variants: vec![kernel], variant_rows }
+        Self { op, step: 0, condition, variants: vec![kernel], variant_limits: &[], variant_rows }
+    }
+
+    /// Returns the index of the variant for a step of these sizes.
+    pub fn variant(&self, sizes: &StepSizes) -> usize {
+        let rows = match self.variant_rows {
+            RowCount::Tokens => sizes.tokens,
+            RowCount::Outputs => sizes.outputs,
+        };
+        let limits = &self.variant_limits[..self.variants.len() - 1];
+        limits.iter().position(|limit| rows <= *limit).unwrap_or(limits.len())
     }
 }
 
@@ -354,6 +365,7 @@ impl<'a> GpuLowering<'a> {
             step: self.step,
             condition,
             variants: vec![kernel],
+            variant_limits: &[],
             variant_rows: RowCount::Tokens,
         });
     }

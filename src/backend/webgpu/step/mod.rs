@@ -175,7 +175,7 @@ impl EncodedStep {
             long_runs,
             chunks: encoded.chunks.len(),
             long_chunks,
-            single: step.runs.iter().all(|run| run.len == 1),
+            single: step.runs.iter().all(|run| run.len == 1 && run.spans.is_empty()),
             long: layout.encodes || step.tokens.len() > GEMV_ROWS || step.runs.iter().any(|run| !run.spans.is_empty()),
         };
         let header = StepHeader {

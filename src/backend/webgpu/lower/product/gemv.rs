@@ -54,6 +54,7 @@ impl GpuLowering<'_> {
                 step: self.step,
                 condition: StepCondition::Always,
                 variants,
+                variant_limits: &TOKENS,
                 variant_rows,
             });
         }
@@ -122,11 +123,6 @@ fn gemv_parts(products: &[PartProduct<'_>], shape: &GemvShape, stored: usize) ->
         });
     }
     (parts, block)
-}
-
-/// Returns the index of the variant for this many rows.
-pub(in crate::backend::webgpu) fn variant(rows: usize) -> usize {
-    TOKENS.iter().position(|tokens| rows <= *tokens).unwrap_or(TOKENS.len() - 1)
 }
 
 const _: () = assert!(GEMV_ROWS.is_multiple_of(TOKENS[TOKENS.len() - 1]));

@@ -5,8 +5,6 @@ mod after;
 mod gemm;
 mod gemv;
 
-pub(in crate::backend::webgpu) use gemv::variant;
-
 use std::sync::Arc;
 
 use self::{after::AfterProduct, gemv::Q8Result};
