@@ -72,9 +72,11 @@ pub fn long_cases() -> Vec<Case> {
 }
 
 /// Sequences that come to a section's end and go past it, in runs short and long, beside others of
-/// other lengths.
+/// other lengths; and a token of each of many sequences.
 fn long_steps() -> Vec<Step> {
-    let steps: [Runs; 10] = [
+    let mut many = vec![(0, 526, 1), (1, 520, 1), (2, 1026, 1), (3, 5, 1)];
+    many.extend((4..20).map(|sequence| (sequence, 0, 1)));
+    let steps: [Runs<'_>; 11] = [
         &[(0, 0, 511)],
         &[(0, 511, 1)],
         &[(0, 512, 1)],
@@ -85,13 +87,17 @@ fn long_steps() -> Vec<Step> {
         &[(1, 3, 509), (2, 1040, 33)],
         &[(2, 1020, 5), (1, 512, 1), (0, 525, 1), (3, 0, 1)],
         &[(2, 1025, 1), (3, 1, 4), (1, 513, 7)],
+        &many,
     ];
     steps.map(|runs| ragged(runs, LONG_VOCABULARY)).into()
 }
 
-/// Prefill in chunks that cross a page, one at a time and beside others, and in one piece.
+/// Prefill in chunks that cross a page, one at a time and beside others, and in one piece; and a
+/// token of each of many sequences.
 fn steps() -> Vec<Step> {
-    let steps: [Runs; 8] = [
+    let mut many = vec![(0, 69, 1), (1, 74, 1), (2, 68, 1), (3, 141, 1)];
+    many.extend((4..20).map(|sequence| (sequence, 0, 1)));
+    let steps: [Runs<'_>; 9] = [
         &[(0, 0, 5)],
         &[(0, 5, 58)],
         &[(0, 63, 1)],
@@ -100,6 +106,7 @@ fn steps() -> Vec<Step> {
         &[(1, 73, 1), (0, 66, 1), (2, 67, 1)],
         &[(3, 0, 140)],
         &[(0, 67, 2), (3, 140, 1)],
+        &many,
     ];
     steps.map(|runs| ragged(runs, VOCABULARY)).into()
 }
@@ -250,7 +257,7 @@ fn shared_cache(steps: Vec<Step>) -> Case {
 }
 
 /// Runs `(sequence, start, len)` of a step.
-type Runs = &'static [(usize, usize, usize)];
+type Runs<'a> = &'a [(usize, usize, usize)];
 
 /// Bit for bit, what the CPU makes of a token is the same on any number of threads, alone and in a
 /// run of any length.
