@@ -1,17 +1,17 @@
 //! Runs tokens through an executable, step by step.
 
 mod batch;
+mod best;
 mod engine;
 mod images;
 mod pipelined;
+mod prefill;
 mod sequence;
 mod turns;
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
-    ops::Range,
-    slice,
+    fmt, slice,
     sync::Arc,
 };
 
@@ -21,7 +21,7 @@ use self::{
     batch::Request,
     engine::{Engine, OutputBuffers},
     pipelined::Appended,
-    sequence::{SequenceTokens, start_of_image, whole_images},
+    sequence::{SequenceTokens, start_of_image},
     turns::Turns,
 };
 use crate::{
@@ -219,46 +219,6 @@ impl Decoder {
         Ok(&mut self.logits)
     }
 
-    /// Appends one token to each sequence, in one step, and returns the `count` largest logits
-    /// after each, if the device selects them. [`all_logits`](Self::all_logits) returns the other
-    /// ones. Otherwise returns `None`, and [`logits_mut`](Self::logits_mut) has all logits.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
-    #[doc(hidden)]
-    pub fn best(&mut self, tokens: &[(SequenceId, u32)], count: usize) -> Result<Option<&[TopLogits]>> {
-        let Limits { max_tokens, max_outputs, .. } = self.limits;
-        // The device has the logits of one step.
-        let selects = count > 0 && tokens.len() <= max_tokens.min(max_outputs);
-        let output = if selects { StepOutput::Top(count) } else { StepOutput::Logits };
-        self.extend(&single_runs(tokens), output, None)?;
-        Ok(if self.top.is_empty() { None } else { Some(&self.top) })
-    }
-
-    /// Returns all logits after sequence `id`, whose token was number `index` of the tokens that
-    /// [`best`](Self::best) has just appended. The caller may change them.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
-    #[doc(hidden)]
-    pub fn all_logits(&mut self, id: SequenceId, index: usize) -> Result<&mut [f32]> {
-        let Self { turns, top_step, logits, .. } = self;
-        let is_read = turns.with_engine(|engine| {
-            if engine.steps != *top_step {
-                return Ok(false);
-            }
-            logits.clear();
-            logits.extend_from_slice(engine.executable.logits_of_last(index)?);
-            Ok(true)
-        });
-        // Another decoder has computed a step since, which replaced the logits.
-        if !is_read? && let [.., last] = *self.tokens(id)? {
-            self.truncate(id, self.tokens(id)?.len() - 1)?;
-            self.step(&[(id, &[last], LogitsFor::Last)])?;
-        }
-        Ok(&mut self.logits)
-    }
-
     /// Appends tokens to sequences, and returns the most probable next tokens if `output` asks for
     /// them and the device has chosen them. `prompt_end`: end position of the enclosing prompt, if
     /// these tokens are not its last.
@@ -308,110 +268,6 @@ impl Decoder {
     #[doc(hidden)]
     pub fn usage(&self) -> Usage {
         self.turns.with_engine(|engine| engine.executable.usage())
-    }
-
-    /// Sets the tokens of a sequence to `ids`, and computes the logits after the last one, which
-    /// [`logits_mut`](Self::logits_mut) returns. Tokens at the start that the sequence already has
-    /// are not computed again (with recurrent layers up to a checkpoint, with sliding windows if
-    /// their pages still exist); the rest is computed in chunks of at most
-    /// [`prefill_chunk`](crate::RunnerBuilder::prefill_chunk) tokens.
-    ///
-    /// `progress` is called with the number of tokens in the cache and the number of all tokens,
-    /// before each chunk and at the end. If it returns false, the prefill ends with the chunks
-    /// computed so far.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step). For an unknown id or a prompt that is too long, the sequence is
-    /// unchanged.
-    pub fn prefill(
-        &mut self,
-        id: SequenceId,
-        ids: &[u32],
-        progress: impl FnMut(usize, usize) -> bool,
-    ) -> Result<Prefill> {
-        self.prefill_with_images(id, ids, &PromptImages::default(), progress)
-    }
-
-    /// Sets the tokens and images of a sequence like [`prefill`](Self::prefill). An image replaces
-    /// as many of `ids` as it has rows.
-    ///
-    /// Images that are not in the sequence are encoded first, unless they were encoded before; then
-    /// `progress` counts each of their rows twice, when it is encoded and when it is computed.
-    ///
-    /// # Errors
-    /// As [`prefill`](Self::prefill); [`Error::Argument`] for images that are not in order or
-    /// exceed the prompt.
-    #[doc(hidden)]
-    pub fn prefill_with_images(
-        &mut self,
-        id: SequenceId,
-        ids: &[u32],
-        images: &PromptImages,
-        mut progress: impl FnMut(usize, usize) -> bool,
-    ) -> Result<Prefill> {
-        self.check_prompt(ids)?;
-        let ends = images.placed.iter().flat_map(|image| [image.start, image.range().end]);
-        if !ends.chain([ids.len()]).is_sorted() {
-            return Err(Error::argument("images", "must be in the order of their places, within the prompt"));
-        }
-        // The last token is always computed, for its logits.
-        let shared = self.held(id)?.shared(&ids[..ids.len() - 1], &images.placed);
-        self.truncate(id, shared)?;
-        let cached = self.turns.with_engine(|engine| engine.cache.len(id))?;
-        self.truncate(id, cached)?;
-        let cached = self.tokens(id)?.len();
-        let encoding = |done, rows| progress(cached + done, ids.len() + rows);
-        let Some(rows) = images.encode(cached, encoding)? else { return Ok(Prefill { cached, complete: false }) };
-        self.place_images(id, &images.placed)?;
-        let result = self.compute_prompt(id, ids, cached, &mut |done, total| progress(done + rows, total + rows));
-        if !matches!(result, Ok(true)) {
-            // The images that the computed part of the prompt does not reach, or cuts, go.
-            let len = self.tokens(id)?.len();
-            self.truncate(id, len)?;
-        }
-        Ok(Prefill { cached, complete: result? })
-    }
-
-    /// Sets the images of a sequence and of the tokens that come next. They must be encoded, and
-    /// the sequence's tokens must have the rows of those that they reach.
-    pub(super) fn place_images(&mut self, id: SequenceId, images: &[PlacedImage]) -> Result<()> {
-        self.held(id)?;
-        self.tokens.entry(id).or_default().images = images.to_vec();
-        Ok(())
-    }
-
-    /// Returns the end of a chunk of a sequence's tokens from `start` on that has at most `room`
-    /// tokens: before an image that would not fit as a whole if its rows see each other. If it is
-    /// `start`, the image is larger than the room.
-    pub(super) fn chunk_end(&self, id: SequenceId, tokens: Range<usize>, room: usize) -> Result<usize> {
-        let end = tokens.end.min(tokens.start.saturating_add(room));
-        Ok(whole_images(&self.held(id)?.images, end).max(tokens.start))
-    }
-
-    /// Computes the tokens of a prompt from `done` on, chunk by chunk. Returns whether `progress`
-    /// let it come to the end.
-    fn compute_prompt(
-        &mut self,
-        id: SequenceId,
-        ids: &[u32],
-        mut done: usize,
-        progress: &mut impl FnMut(usize, usize) -> bool,
-    ) -> Result<bool> {
-        while done < ids.len() {
-            if !progress(done, ids.len()) {
-                return Ok(false);
-            }
-            let max_tokens = self.limits.max_tokens;
-            let mut end = self.chunk_end(id, done..ids.len(), max_tokens)?;
-            if end == done {
-                // The step says that an image does not fit in it.
-                end = ids.len().min(done + max_tokens);
-            }
-            let logits_for = if end == ids.len() { LogitsFor::Last } else { LogitsFor::None };
-            self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Some(ids.len()))?;
-            done = end;
-        }
-        Ok(progress(done, ids.len()))
     }
 
     /// Returns the logits of the last step, which the caller may change.
