@@ -12,14 +12,13 @@ mod template;
 
 use std::{
     io::{self, IsTerminal, Write},
-    mem,
     path::PathBuf,
     process::ExitCode,
 };
 
 use inkstone::{
     Answer, Image, Message,
-    chat::{AnswerEvent, ChatOptions, Part},
+    chat::{AnswerEvent, ChatOptions},
 };
 
 const USAGE: &str = "
@@ -56,7 +55,7 @@ fn main() -> ExitCode {
         let chat = ChatOptions::default();
         let chat = if no_thinking { chat.enable_thinking(false) } else { chat };
         let mut messages = system.clone();
-        let mut images: Vec<Part> = vec![];
+        let mut images = vec![];
         while let Some(line) = read_line()? {
             match line.trim() {
                 "" => continue,
@@ -66,13 +65,14 @@ fn main() -> ExitCode {
                     images.clear();
                 }
                 line if line.starts_with("/image ") => match Image::open(line["/image ".len()..].trim()) {
-                    Ok(image) => images.push(image.into()),
+                    Ok(image) => images.push(image),
                     Err(error) => eprintln!("error: {error}"),
                 },
                 text => {
-                    let mut parts = mem::take(&mut images);
-                    parts.push(text.into());
-                    messages.push(Message::user(parts));
+                    messages.push(match images.is_empty() {
+                        true => Message::user(text),
+                        false => images.drain(..).fold(Message::user(""), Message::image).text(text),
+                    });
                     let answer = runner.chat_with(&messages, &chat, &options).map_err(Into::into);
                     match answer.and_then(show) {
                         Ok(answer) => messages.push(answer),
