@@ -10,6 +10,8 @@
 //   patch: SubgroupTile - the part of the tile that a subgroup computes
 //   patch.tokens: u32 - rows x, a multiple of 16
 //   patch.rows: u32 - rows w, a multiple of 16
+//   patch.slices: u32 - number of subgroups that compute the same rows, each for its slice of the
+//     tile's columns
 //   subgroup_size: u32 - invocations of a subgroup
 //
 // Buffers:
@@ -39,6 +41,7 @@ diagnostic(off, derivative_uniformity);
 {% set w_loads = (w_units + threads - 1) // threads %}
 {% set tall = patch.tokens // 16 %}
 {% set wide = patch.rows // 16 %}
+{% set slices = patch.slices %}
 // Four columns beyond the tile keep the rows of a 16 by 16 load in different banks.
 const PITCH = {{quads + 2}}u;
 
@@ -63,8 +66,11 @@ fn product{{n}}(
     subgroup: u32,
     lane: u32{{ product_parameters(product) }},
 ) {
-    let patch_token = subgroup / {{tile.rows // patch.rows}}u * {{patch.tokens}}u;
-    let patch_row = subgroup % {{tile.rows // patch.rows}}u * {{patch.rows}}u;
+    let patch_index = subgroup / {{slices}}u;
+    let slice = subgroup % {{slices}}u;
+    let patch_token = patch_index / {{tile.rows // patch.rows}}u * {{patch.tokens}}u;
+    let patch_row = patch_index % {{tile.rows // patch.rows}}u * {{patch.rows}}u;
+    let slice_at = slice * {{quads // slices}}u;
     {% for i in range(tall) %}{% for j in range(wide) %}
     var sum{{i}}_{{j}} = coop_mat16x16<f32, C>();
     {% endfor %}{% endfor %}
@@ -109,14 +115,14 @@ fn product{{n}}(
         w{{l}} = {{ "unit" if matrix.coded else "values" }}{{n}}(w_row{{l}}, next / 32u + thread % {{tile_units}}u);
         {% endfor %}
 
-        {% for s in range(tile.columns // 16) %}
+        {% for s in range(tile.columns // 16 // slices) %}
         {
             {% for i in range(tall) %}
-            let x_corner{{i}} = (patch_token + {{16 * i}}u) * PITCH + {{4 * s}}u;
+            let x_corner{{i}} = (patch_token + {{16 * i}}u) * PITCH + slice_at + {{4 * s}}u;
             let left{{i}} = coopLoadT<coop_mat16x16<f16, A>>(&x_tile[x_corner{{i}}], PITCH);
             {% endfor %}
             {% for j in range(wide) %}
-            let w_corner{{j}} = (patch_row + {{16 * j}}u) * PITCH + {{4 * s}}u;
+            let w_corner{{j}} = (patch_row + {{16 * j}}u) * PITCH + slice_at + {{4 * s}}u;
             let right{{j}} = coopLoad<coop_mat16x16<f16, B>>(&w_tile[w_corner{{j}}], PITCH);
             {% for i in range(tall) %}
             sum{{i}}_{{j}} = coopMultiplyAdd(left{{i}}, right{{j}}, sum{{i}}_{{j}});
@@ -134,10 +140,17 @@ fn product{{n}}(
         workgroupBarrier();
         coopStoreT(block, &sums[corner], pitch);
         workgroupBarrier();
-        for (var e = lane; e < 256u; e += {{subgroup_size}}u) {
+        // The subgroups of a patch divide the elements of its block.
+        for (var e = slice * {{subgroup_size}}u + lane; e < 256u; e += {{slices * subgroup_size}}u) {
             let token = first_token + patch_token + {{16 * i}}u + e / 16u;
             let row = first_row + patch_row + {{16 * j}}u + e % 16u;
-            {{ store(part, "x_scale[" ~ x_row(product, "token") ~ "] * sums[corner + e]") }}
+            {% if slices == 1 %}
+            let total = sums[corner + e];
+            {% else %}
+            let first = patch_index * {{256 * slices}}u + e;
+            let total = {% for s in range(slices) %}{{ " + " if s }}sums[first + {{256 * s}}u]{% endfor %};
+            {% endif %}
+            {{ store(part, "x_scale[" ~ x_row(product, "token") ~ "] * total") }}
         }
     }
     {% endfor %}{% endfor %}

@@ -44,6 +44,7 @@
 //   y_scales: f32, written - the power of two of each row
 
 {% from "shared/entry" import entry, invocation %}
+{% from "shared/q8" import q8_word %}
 {% from "shared/reduce" import invocation_struct, reductions %}
 {% set embeds = source.kind == "embed" %}
 {% set blocks = (width + 31) // 32 %}
@@ -180,7 +181,7 @@ fn four_of(row: u32, start: u32, column: u32) -> vec4<f32> {
         var sums = vec2(0.0);
         for (var k = 0u; k < 8u; k++) {
             let code = round(inverse * values[k]);
-            y_q8[row * {{12 * blocks}}u + 8u * block + k] = pack4xI8(vec4<i32>(code));
+            y_q8[row * {{12 * blocks}}u + {{ q8_word(blocks, "block", "k") }}] = pack4xI8(vec4<i32>(code));
             sums[k / 4u] += dot(code, vec4(1.0));
         }
         let scale = largest / 127.0;

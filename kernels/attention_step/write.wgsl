@@ -27,8 +27,14 @@
         }
         {% endif %}
         {% if writes_q8 %}
-        let block = (kv_head * {{shape.group_heads}}u + chunk) * {{head_dim // 32}}u + d / 32u;
-        write_q8(sum, 1.0, token, block, d, d < {{dim}}u);
+        {% for l in range(shape.lanes) %}
+        {
+            let head = first_head + {{l}}u;
+            let block = (kv_head * {{shape.group_heads}}u + head) * {{head_dim // 32}}u + d / 32u;
+            let is_active = d < {{dim}}u{{ " && head < " ~ shape.group_heads ~ "u" if shape.group_heads % shape.lanes }};
+            write_q8(sum{{ "[" ~ l ~ "]" if shape.lanes > 1 }}, 1.0, token, block, d, is_active);
+        }
+        {% endfor %}
         {% endif %}
     }
     {% if not writes_q8 %}

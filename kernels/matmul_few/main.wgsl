@@ -33,18 +33,21 @@
     let last = to;
     {% endif %}
     {% if y_q8 %}
-    // In the end an invocation has one element of the result. Loading of the residual starts here.
-    let own_token = to + local / 32u;
+    // In the end an invocation has some elements of the result. Loading of the residual starts here.
+    {% set own_elements = (32 * tokens + shape.workgroup - 1) // shape.workgroup %}
     let own_row = group.x * 32u + local % 32u;
-    let is_own = local < {{32 * tokens}}u && own_token <= last;
+    {% for e in range(own_elements) %}
+    let own_token{{e}} = to + {{e * shape.workgroup // 32}}u + local / 32u;
+    let is_own{{e}} = {{ "local < " ~ (32 * tokens) ~ "u && " if shape.workgroup > 32 * tokens }}own_token{{e}} <= last;
     {% if parts[0].out %}
-    let own_at = min(own_token, last) * {{parts[0].out_stride}}u + own_row;
+    let own_at{{e}} = min(own_token{{e}}, last) * {{parts[0].out_stride}}u + own_row;
     {% endif %}
     {% if finish.kind == "add_in_place" %}
-    let added = out0[own_at];
+    let added{{e}} = out0[own_at{{e}}];
     {% elif finish.kind == "add" %}
-    let added = residual[min(own_token, last) * {{finish.stride}}u + own_row];
+    let added{{e}} = residual[min(own_token{{e}}, last) * {{finish.stride}}u + own_row];
     {% endif %}
+    {% endfor %}
     let norm_weight = {{ "norm[own_row]" if y_q8.norm else "1.0" }};
     {% endif %}
     {% if shape.passes > 1 %}
@@ -111,14 +114,17 @@
     }
     {% if y_q8 %}
     workgroupBarrier();
+    {% for e in range(own_elements) %}
     {
-        let y = results[min(local, {{32 * tokens - 1}}u)]{{ " + added" if finish.kind in ["add_in_place", "add"] }};
+        let element = min(local + {{e * shape.workgroup}}u, {{32 * tokens - 1}}u);
+        let y = results[element]{{ " + added" ~ e if finish.kind in ["add_in_place", "add"] }};
         {% if parts[0].out %}
-        if is_own {
-            out0[own_at] = y;
+        if is_own{{e}} {
+            out0[own_at{{e}}] = y;
         }
         {% endif %}
-        write_q8(y, norm_weight, own_token, group.x, local, is_own);
+        write_q8(y, norm_weight, own_token{{e}}, group.x, local, is_own{{e}});
     }
+    {% endfor %}
     {% endif %}
 }

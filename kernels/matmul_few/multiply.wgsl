@@ -10,8 +10,8 @@
     {% endfor %}{% endfor %}
     {% for t in range(tokens) %}
     {% if joined | selectattr("matrix.coded") %}
-    let lo{{t}} = x_q8[q8_{{t}} + 2u * u];
-    let hi{{t}} = x_q8[q8_{{t}} + 2u * u + 1u];
+    let lo{{t}} = x_q8[q8_{{t}} + u];
+    let hi{{t}} = x_q8[q8_{{t}} + {{joined[0].matrix.units}}u + u];
     let scales{{t}} = bitcast<vec4<f32>>(x_q8[q8_{{t}} + {{2 * joined[0].matrix.units}}u + u]);
     {% if x_norm %}
     sums.squares{{t}} += scales{{t}}.w;
@@ -27,7 +27,10 @@
     {% endfor %}
     {% endif %}
     {% for part in joined %}{% set first = loop.index0 * rows %}{% for r in range(rows) %}{% set n = first + r %}
-    {% if part.matrix.coded %}
+    {% if part.matrix.scales == 1 %}
+    sums.s{{n}}_{{t}} += scales{{t}}.x * (w{{n}}.scale.x * f32(dot_half(w{{n}}.lo, lo{{t}}) + dot_half(w{{n}}.hi, hi{{t}})))
+        - w{{n}}.min.x * (scales{{t}}.y + scales{{t}}.z);
+    {% elif part.matrix.coded %}
     sums.s{{n}}_{{t}} += scales{{t}}.x
             * (w{{n}}.scale.x * f32(dot_half(w{{n}}.lo, lo{{t}})) + w{{n}}.scale.y * f32(dot_half(w{{n}}.hi, hi{{t}})))
         - dot(w{{n}}.min, scales{{t}}.yz);

@@ -1,16 +1,21 @@
 // Writes rows as int8 in blocks of 32 columns.
 //
-// A row of n blocks has 8 n words of four int8, then four f32 for each block: the scale; the sum of
-// the first 16 int8, times the scale; the sum of the last 16, times the scale; and for rows with a
-// pending norm, the sum of the squares before the norm's weights.
+// A row of n blocks has four words of the first 16 int8 of each block, then four words of the last
+// 16 of each, then four f32 for each: the scale; the sum of the first 16 int8, times the scale; the
+// sum of the last 16, times the scale; and for rows with a pending norm, the sum of the squares
+// before the norm's weights. So invocations that read consecutive blocks read consecutive words.
 //
 // Macros:
+//   q8_word(blocks, block, word) - the place, in a row of `blocks` blocks, of word `word` of eight
+//     of a block
 //   write_q8(blocks, capacity, subgroup) - declares `write_q8(value, factor, row, block, local,
 //     is_active)`, which writes a block of `value * factor` to row `row` of `y_q8`. All invocations
 //     of a workgroup must call it. The 32 invocations of a block are consecutive, the first at a
 //     multiple of 32; inactive blocks are not written. `blocks` is the number of blocks of a row,
 //     `capacity` the largest number of active invocations, `subgroup` the smallest subgroup, if
 //     subgroup operations are used
+{% macro q8_word(blocks, block, word) %}4u * {{block}} + ({{word}}) % 4u + ({{word}}) / 4u * {{4 * blocks}}u{% endmacro %}
+
 {% macro write_q8(blocks, capacity, subgroup) %}
 {% if subgroup and subgroup >= 32 %}
 fn write_q8(value: f32, factor: f32, row: u32, block: u32, local: u32, is_active: bool) {
@@ -36,7 +41,7 @@ fn write_q8(value: f32, factor: f32, row: u32, block: u32, local: u32, is_active
     squares += subgroupShuffleXor(squares, 16u);
     let i = local % 32u;
     if i % 4u == 0u {
-        y_q8[row * {{12 * blocks}}u + 8u * block + i / 4u] = word;
+        y_q8[row * {{12 * blocks}}u + {{ q8_word(blocks, "block", "i / 4u") }}] = word;
     }
     if i == 0u {
         let scale = peak / 127.0;
@@ -72,7 +77,7 @@ fn write_q8(value: f32, factor: f32, row: u32, block: u32, local: u32, is_active
         block_values[local + 2u].x,
         block_values[local + 3u].x,
     );
-    y_q8[row * {{12 * blocks}}u + 8u * block + i / 4u] = pack4xI8(vec4<i32>(round(inverse * four)));
+    y_q8[row * {{12 * blocks}}u + {{ q8_word(blocks, "block", "i / 4u") }}] = pack4xI8(vec4<i32>(round(inverse * four)));
     if i == 0u {
         var sums = vec2(0.0);
         var squares = 0.0;

@@ -34,7 +34,7 @@ pub(super) const PLANES: Planes = Planes {
     bytes: &[128, 8],
     split,
     decoder: include_str!("../../kernels/format/iq4_xs.wgsl"),
-    coded: true,
+    scales: 1,
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

@@ -42,7 +42,7 @@ fn half_scale(exponent: u8) -> f32 {
 }
 
 pub(super) const PLANES: Planes =
-    Planes { units: 1, bytes: &[16, 1], split, decoder: include_str!("../../kernels/format/mxfp4.wgsl"), coded: true };
+    Planes { units: 1, bytes: &[16, 1], split, decoder: include_str!("../../kernels/format/mxfp4.wgsl"), scales: 1 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [exponent, codes] = bits::split(block, FIELDS);

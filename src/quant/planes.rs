@@ -21,8 +21,16 @@ pub(crate) struct Planes {
     pub split: fn(block: &[u8], planes: &mut [&mut [u8]]),
     /// WGSL template of the decoder.
     pub decoder: &'static str,
-    /// Whether weights are codes with a scale and a minimum, instead of floats.
-    pub coded: bool,
+    /// Number of scales, and of minima, in a unit of codes: 1, or 2 for 16 weights each. 0 if weights
+    /// are floats.
+    pub scales: usize,
+}
+
+impl Planes {
+    /// Returns whether weights are codes with a scale and a minimum, instead of floats.
+    pub fn coded(&self) -> bool {
+        self.scales > 0
+    }
 }
 
 const NIBBLES: u128 = 0x0f0f_0f0f_0f0f_0f0f_0f0f_0f0f_0f0f_0f0f;

@@ -34,7 +34,7 @@ pub(super) const PLANES: Planes = Planes {
     bytes: &[64, 16, 4],
     split,
     decoder: include_str!("../../kernels/format/q2_k.wgsl"),
-    coded: true,
+    scales: 2,
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

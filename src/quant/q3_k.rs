@@ -41,7 +41,7 @@ pub(super) const PLANES: Planes = Planes {
     bytes: &[64, 32, 12, 2],
     split,
     decoder: include_str!("../../kernels/format/q3_k.wgsl"),
-    coded: true,
+    scales: 2,
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

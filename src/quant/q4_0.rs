@@ -27,7 +27,7 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
 }
 
 pub(super) const PLANES: Planes =
-    Planes { units: 1, bytes: &[16, 2], split, decoder: include_str!("../../kernels/format/q4_0.wgsl"), coded: true };
+    Planes { units: 1, bytes: &[16, 2], split, decoder: include_str!("../../kernels/format/q4_0.wgsl"), scales: 1 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [d, codes] = bits::split(block, FIELDS);

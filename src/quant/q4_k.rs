@@ -31,7 +31,7 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
 }
 
 pub(super) const PLANES: Planes =
-    Planes { units: 8, bytes: &[128, 16], split, decoder: include_str!("../../kernels/format/q4_k.wgsl"), coded: true };
+    Planes { units: 8, bytes: &[128, 16], split, decoder: include_str!("../../kernels/format/q4_k.wgsl"), scales: 1 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [_, _, scales, codes] = bits::split(block, FIELDS);

@@ -33,7 +33,7 @@ pub(super) const PLANES: Planes = Planes {
     bytes: &[16, 4, 2],
     split,
     decoder: include_str!("../../kernels/format/q5_0.wgsl"),
-    coded: true,
+    scales: 1,
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

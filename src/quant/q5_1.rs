@@ -34,7 +34,7 @@ pub(super) const PLANES: Planes = Planes {
     bytes: &[16, 4, 4],
     split,
     decoder: include_str!("../../kernels/format/q5_1.wgsl"),
-    coded: true,
+    scales: 1,
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

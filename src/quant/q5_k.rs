@@ -37,7 +37,7 @@ pub(super) const PLANES: Planes = Planes {
     bytes: &[128, 32, 16],
     split,
     decoder: include_str!("../../kernels/format/q5_k.wgsl"),
-    coded: true,
+    scales: 1,
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

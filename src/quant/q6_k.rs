@@ -33,7 +33,7 @@ pub(super) const PLANES: Planes = Planes {
     bytes: &[128, 64, 16, 2],
     split,
     decoder: include_str!("../../kernels/format/q6_k.wgsl"),
-    coded: true,
+    scales: 2,
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

@@ -40,27 +40,36 @@ impl GemvShape {
     }
 }
 
-/// Divides a product with a matrix of `rows` rows of `units` units. `together` matrices are
-/// multiplied at a time: 2 if they are gate and up. If the result is int8, `q8_tokens` is the
-/// number of its rows that a workgroup writes, and the workgroup has a block of 32 rows of the
-/// matrix.
-pub(super) fn gemv(traits: &Traits, units: usize, rows: usize, q8_tokens: Option<usize>, together: usize) -> GemvShape {
+/// Divides a product of `tokens` rows with a matrix of `rows` rows of `units` units. `together`
+/// matrices are multiplied at a time: 2 if they are gate and up. If the result is int8, a workgroup
+/// has a block of 32 rows of the matrix.
+pub(super) fn gemv(
+    traits: &Traits,
+    units: usize,
+    rows: usize,
+    tokens: usize,
+    writes_q8: bool,
+    together: usize,
+) -> GemvShape {
+    // From four rows of the activations on, reading them would limit the speed. Then an invocation
+    // uses what it reads for four rows of matrices.
+    let shared = if tokens < 4 { 1 } else { 4 / together };
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
     let team = widest.min(units.next_power_of_two());
     let max_workgroup = traits.workgroup as usize;
     let unrolled = |rows: usize| (READ_AHEAD / (rows * together)).clamp(1, units.div_ceil(team));
-    if let Some(tokens) = q8_tokens {
-        // At least 8 invocations in a team, so that the 32 teams of a block's rows have an
-        // invocation for each element of up to 8 rows of the result. Two matrices take twice the
-        // registers, so half of the teams then compute two rows of the matrix, one after the other.
+    if writes_q8 {
+        // At least 8 invocations in a team, so that a workgroup has 32 or more. Two matrices take
+        // twice the registers, so half of the teams then compute two rows of the matrix, one after
+        // the other.
         let team = team.max(8).min(widest);
-        let workgroup = (32 * team / together).max(32 * tokens).min(32 * team).min(max_workgroup);
-        let passes = 32 * team / workgroup;
-        return GemvShape { team, rows: 1, passes, unrolled: unrolled(1), workgroup };
+        let workgroup = (32 * team / together.max(shared)).min(max_workgroup);
+        let passes = 32 * team / (workgroup * shared);
+        return GemvShape { team, rows: shared, passes, unrolled: unrolled(shared), workgroup };
     }
     let workgroup = max_workgroup.min(256).max(team);
     // A dispatch has at most 65,535 workgroups along a dimension.
-    let mut team_rows = 1;
+    let mut team_rows = shared;
     while rows.div_ceil(workgroup / team * team_rows) > 60_000 {
         team_rows *= 2;
     }
@@ -80,13 +89,15 @@ pub(super) struct ProductTile {
     pub threads: usize,
 }
 
-/// The part of a tile that a subgroup computes; both sizes are multiples of 16.
+/// The part of a tile that a subgroup computes; its rows are multiples of 16.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct SubgroupTile {
     /// Rows of the activations.
     pub tokens: usize,
     /// Rows of the matrix.
     pub rows: usize,
+    /// Number of subgroups that compute the same rows, each for its slice of the columns.
+    pub slices: usize,
 }
 
 /// Rows of the activations in a small tile. The slots of each expert are divided into tiles of this
@@ -98,21 +109,41 @@ pub(super) fn tile(traits: &Traits) -> ProductTile {
     ProductTile { tokens: SMALL_TILE_TOKENS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
 }
 
+/// The largest number of rows of the activations for each of the tiles of [`coop_tile`] but the last.
+pub(super) const COOP_TOKENS: [usize; 3] = [32, 64, 256];
+
 /// Chooses the tile of a product on matrix units, and the part of it that a subgroup computes. The
-/// matrix has `rows` rows and `columns` columns. A processor runs one large workgroup or two small
-/// ones at a time, so small tiles are for matrices whose workgroups all run at the same time.
-pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize) -> (ProductTile, SubgroupTile) {
-    let columns = if columns.is_multiple_of(2 * UNIT) { 2 * UNIT } else { UNIT };
+/// matrix has `rows` rows and `columns` columns; the activations have up to `tokens` rows.
+///
+/// A processor runs one or two workgroups at a time, and a GPU has about a hundred processors. So
+/// few rows have small tiles, whose subgroups divide the columns: there are as many subgroups to
+/// decode weights as in large tiles, and more workgroups.
+pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize, tokens: usize) -> (ProductTile, SubgroupTile) {
+    // Tokens, rows and columns of the tile; tokens and rows of a subgroup; slices.
+    let preferred: &[[usize; 6]] = match tokens {
+        ..=32 if rows <= 4224 => &[[32, 32, 256, 32, 32, 8], [32, 32, 128, 32, 32, 4]],
+        ..=32 => &[[32, 32, 128, 32, 32, 4]],
+        33..=64 if rows <= 4224 => &[[64, 32, 128, 32, 32, 4]],
+        33..=64 => &[[64, 64, 128, 32, 32, 2]],
+        65..=256 if rows <= 6144 => &[[64, 64, 128, 32, 32, 2]],
+        257.. if rows <= 2112 => &[],
+        65.. => &[[128, 128, 2 * UNIT, 32, 64, 1], [128, 128, UNIT, 32, 64, 1]],
+    };
+    let any = [[SMALL_TILE_TOKENS, 64, 2 * UNIT, 32, 32, 1], [SMALL_TILE_TOKENS, 64, UNIT, 32, 32, 1]];
     let subgroup = traits.subgroup.unwrap_or(32) as usize;
-    let large_bytes = 2 * 128 * (columns + 8) * 2 + 1024 * 8;
-    let fits = large_bytes <= traits.workgroup_bytes as usize && 8 * subgroup <= traits.workgroup as usize;
-    if rows > 2112 && fits {
-        let tile = ProductTile { tokens: 128, rows: 128, columns, threads: 8 * subgroup };
-        (tile, SubgroupTile { tokens: 32, rows: 64 })
-    } else {
-        let tile = ProductTile { tokens: SMALL_TILE_TOKENS, rows: 64, columns, threads: 4 * subgroup };
-        (tile, SubgroupTile { tokens: 32, rows: 32 })
-    }
+    let subgroups = |[t, r, _, own_t, own_r, slices]: [usize; 6]| t / own_t * (r / own_r) * slices;
+    let fits = |shape: &[usize; 6]| {
+        let [t, r, c, ..] = *shape;
+        let bytes = 2 * (t + r) * (c + 8) + 1024 * subgroups(*shape);
+        columns.is_multiple_of(c)
+            && bytes <= traits.workgroup_bytes as usize
+            && subgroups(*shape) * subgroup <= traits.workgroup as usize
+    };
+    let shape = preferred.iter().chain(&any).copied().find(fits).unwrap_or(any[1]);
+    let [tile_tokens, tile_rows, tile_columns, own_tokens, own_rows, slices] = shape;
+    let threads = subgroups(shape) * subgroup;
+    let tile = ProductTile { tokens: tile_tokens, rows: tile_rows, columns: tile_columns, threads };
+    (tile, SubgroupTile { tokens: own_tokens, rows: own_rows, slices })
 }
 
 /// The division of the attention of more than 16 tokens.
@@ -174,14 +205,18 @@ pub(super) fn unsplit_positions(traits: &Traits, cache: CacheType) -> usize {
     (traits.workgroup as usize * elements_per_word(cache)).min(traits.unsplit_positions)
 }
 
-/// Returns the invocations of a workgroup that attends to a single token, with `words` words of a
-/// key and `scores` partial scores for each invocation. The partial scores must fit the workgroup's
-/// memory.
-pub(super) fn step_workgroup(traits: &Traits, split: bool, words: usize, scores: usize) -> usize {
-    // Small workgroups for splits, so that several run on a processor at the same time.
-    let mut workgroup = if split { SPLIT_WORKGROUP.min(traits.workgroup as usize) } else { traits.workgroup as usize };
+/// Returns the invocations of a workgroup that attends to up to `split` positions of a single token
+/// with `lanes` query heads, if a word has `per_word` elements of a key. The partial scores must fit
+/// the workgroup's memory. `many` says whether a step has many workgroups.
+pub(super) fn step_workgroup(traits: &Traits, many: bool, split: usize, per_word: usize, lanes: usize) -> usize {
+    // An invocation for each word of a key, and otherwise small workgroups, so that several run on
+    // a processor at the same time.
+    let words = split / per_word;
+    let most = traits.workgroup as usize;
+    let mut workgroup = if many { SPLIT_WORKGROUP.max(words).min(most) } else { most };
     // 12 KB for the queries, a key, and reductions.
-    while workgroup > words.max(64) && workgroup * scores * 4 + (12 << 10) > traits.workgroup_bytes as usize {
+    let fits = |workgroup: usize| workgroup * per_word * lanes * 4 + (12 << 10) <= traits.workgroup_bytes as usize;
+    while workgroup > words.max(64) && !fits(workgroup) {
         workgroup /= 2;
     }
     workgroup

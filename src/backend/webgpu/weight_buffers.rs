@@ -225,7 +225,7 @@ fn split_rows(matrix: &GpuMatrix, bytes: &[u8], rows: usize, out: &mut [Vec<u8>]
 
 /// Splits the rows of one thread, and writes each plane to its slice of `out`.
 fn split_share(planes: &Planes, rows: &[u8], row_bytes: usize, blocks_per_row: usize, mut out: Vec<&mut [u8]>) {
-    let block_bytes = if planes.coded { row_bytes / blocks_per_row } else { planes.bytes[0] };
+    let block_bytes = if planes.coded() { row_bytes / blocks_per_row } else { planes.bytes[0] };
     // A row of floats may end within a unit, which is then padded with zeros.
     let mut padded = vec![0; block_bytes];
     for row in rows.chunks_exact(row_bytes) {

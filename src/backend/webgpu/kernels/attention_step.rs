@@ -6,6 +6,7 @@ use super::{F32, PagedCache, Records, Rotation, ScoreParams, Strided, Template};
 use crate::backend::webgpu::{
     context::Traits,
     kernel::{Binding, Resource, reads, writes},
+    lower::GEMV_ROWS,
     step::SPLIT,
     tiles,
 };
@@ -125,25 +126,41 @@ pub struct StepShape {
     pub shared: usize,
 }
 
+/// The largest number of tokens whose query heads have a workgroup each.
+pub const FEWEST_TOKENS: usize = 4;
+
 impl StepShape {
-    /// Divides the work of tokens that see up to `unsplit` cached positions, or of tokens whose
-    /// positions are split if it is `None`.
-    pub fn new(traits: &Traits, cache: &PagedCache, group_heads: usize, unsplit: Option<usize>) -> Self {
-        // Without splits, a workgroup for each query head occupies more processors. With splits
-        // there are enough workgroups, and keys and values are read once for several heads.
-        let lanes = match (unsplit, group_heads) {
-            (Some(_), _) => 1,
-            (None, 1 | 2) => group_heads,
-            (None, _) => 4,
-        };
+    /// Divides the work of steps of up to `tokens` tokens that see up to `unsplit` cached positions,
+    /// or of tokens whose positions are split if it is `None`.
+    pub fn new(
+        traits: &Traits,
+        cache: &PagedCache,
+        group_heads: usize,
+        unsplit: Option<usize>,
+        tokens: usize,
+    ) -> Self {
         let PagedCache { per_word, dim, .. } = *cache;
         let split = unsplit.unwrap_or(SPLIT);
-        let workgroup = tiles::step_workgroup(traits, unsplit.is_none(), split / per_word, per_word * lanes);
+        // With splits or many tokens there are enough workgroups, and keys and values are read once
+        // for several heads.
+        let many = unsplit.is_none() || tokens > GEMV_ROWS;
+        let workgroup_of = |lanes: usize| tiles::step_workgroup(traits, many, split, per_word, lanes);
+        let widest = if group_heads < 3 { group_heads } else { 4 };
+        let lanes = if many {
+            widest
+        } else if tokens <= FEWEST_TOKENS {
+            // A workgroup for each query head occupies more processors.
+            1
+        } else {
+            // Workgroups of the same size compute the same sums.
+            [widest, 2].into_iter().find(|lanes| workgroup_of(*lanes) == workgroup_of(1)).unwrap_or(1)
+        };
+        let workgroup = workgroup_of(lanes);
         let words_at_once = (dim / per_word).min(workgroup);
         // A power of two, so that a batch of positions covers whole pages or lies in one page.
         let groups = 1 << (workgroup / words_at_once).ilog2();
         // Small workgroups need more outstanding loads for each invocation.
-        let keys_at_once = if unsplit.is_none() { 16 } else { 8 };
+        let keys_at_once = if many { 16 } else { 8 };
         Self {
             workgroup,
             split,

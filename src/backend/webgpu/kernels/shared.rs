@@ -172,6 +172,8 @@ pub struct MatrixPlanes {
     /// Whether the decoder returns units of integers with a scale and a minimum, rather than
     /// floats.
     pub coded: bool,
+    /// Number of scales in a unit: 0 for floats, 1, or 2 for 16 columns each.
+    pub scales: usize,
     /// Units of 32 columns in a row.
     pub units: usize,
     /// The first word of each plane.
@@ -184,8 +186,9 @@ pub struct MatrixPlanes {
 impl MatrixPlanes {
     /// Returns the parameters of a part of a matrix, which has index `number` in its kernel.
     pub fn new(number: usize, matrix: &GpuMatrix, part: &MatrixPart) -> Self {
-        let (format, coded) = (matrix.dtype.name(), matrix.planes().coded);
-        Self { number, format, coded, units: matrix.units, planes: part.plane_offsets.clone(), range: part.range }
+        let (format, coded, scales) = (matrix.dtype.name(), matrix.planes().coded(), matrix.planes().scales);
+        let planes = part.plane_offsets.clone();
+        Self { number, format, coded, scales, units: matrix.units, planes, range: part.range }
     }
 
     /// Returns the bindings of the matrix: its planes as vectors of four words, and as single

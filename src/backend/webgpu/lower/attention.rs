@@ -1,7 +1,7 @@
 //! Lowers attention. For single tokens, one kernel norms and rotates heads, appends the keys and
 //! values, and attends; longer runs have a kernel for each of these operations.
 
-use super::{Form, Forms, GpuLowering, OutputForms, place, stride, strided};
+use super::{Command, Form, Forms, GEMV_ROWS, GpuLowering, OutputForms, place, stride, strided};
 use crate::{
     Result,
     backend::webgpu::{
@@ -9,7 +9,8 @@ use crate::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, HeadNorms, NewToken, Norm, PagedCache, SeenRange, StepShape, Strided, padded,
+            CacheShape, F32, FEWEST_TOKENS, HeadNorms, NewToken, Norm, PagedCache, RowCount, SeenRange, StepShape,
+            Strided, padded,
         },
         step::SPLIT,
         tiles::{self, PrefillShape},
@@ -150,9 +151,19 @@ impl GpuLowering<'_> {
     /// splits.
     fn step_kernels(&mut self, layer: &AttentionOp<'_>, splits: &Splits, q: Strided, new: Option<NewToken>) {
         let output = attention_output(layer);
-        let whole = self.step_kernel(layer.spec, q, new, Some(output));
-        self.push_if(layer.op, splits.within, whole);
-        let split = self.step_kernel(layer.spec, q, new, None);
+        let most = if self.is_few() { GEMV_ROWS } else { usize::MAX };
+        let limits: &[usize] = if self.is_few() { &[FEWEST_TOKENS] } else { &[] };
+        let tokens = limits.iter().copied().chain([most]);
+        let variants = tokens.map(|tokens| self.step_kernel(layer.spec, q, new, Some(output), tokens)).collect();
+        self.commands.push(Command {
+            op: layer.op,
+            step: self.step,
+            condition: splits.within,
+            variants,
+            variant_limits: limits,
+            variant_rows: RowCount::Tokens,
+        });
+        let split = self.step_kernel(layer.spec, q, new, None, most);
         self.push_if(layer.op, splits.beyond, split);
         let combine = self.combine_kernel(layer.spec, output);
         self.push_if(layer.op, splits.beyond, combine);
@@ -164,10 +175,11 @@ impl GpuLowering<'_> {
         q: Strided,
         new: Option<NewToken>,
         output: Option<AttentionOutput>,
+        tokens: usize,
     ) -> Kernel {
         let cache = self.paged_cache(spec);
         let unsplit = output.map(|_| self.layout.unsplit_positions);
-        let shape = StepShape::new(self.traits, &cache, spec.heads / spec.kv_heads, unsplit);
+        let shape = StepShape::new(self.traits, &cache, spec.heads / spec.kv_heads, unsplit, tokens);
         let step = AttentionStep {
             shape,
             subgroup: self.traits.subgroup,

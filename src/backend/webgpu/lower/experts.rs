@@ -121,7 +121,7 @@ impl GpuLowering<'_> {
             selected,
             spec,
         };
-        let kernel = self.gate_up(&x, &before, down.matrix.planes().coded);
+        let kernel = self.gate_up(&x, &before, down.matrix.planes().coded());
         self.push(op, kernel);
         let after = ExpertProduct {
             stacks: std::slice::from_ref(down),
@@ -167,7 +167,7 @@ impl GpuLowering<'_> {
     fn gate_up(&self, x: &Place, product: &ExpertProduct<'_>, writes_q8: bool) -> Kernel {
         let ffn = product.stacks[0].rows;
         let units = product.stacks[0].matrix.units;
-        let shape = tiles::gemv(self.traits, units, ffn, writes_q8.then_some(1), 2);
+        let shape = tiles::gemv(self.traits, units, ffn, 1, writes_q8, 2);
         let mut kernel = self.expert_product(product, shape, (!writes_q8).then_some(Resource::Slots(0)), false);
         kernel.x_q8 =
             kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending_norms.get(&x.slot.index()).copied(), ..x_q8 });
@@ -184,7 +184,7 @@ impl GpuLowering<'_> {
     /// Returns the kernel that multiplies the slots of a row with down, and sums them.
     fn down(&self, out: &Place, product: &ExpertProduct<'_>) -> Kernel {
         let Stacked { matrix, rows, .. } = &product.stacks[0];
-        let shape = tiles::gemv(self.traits, matrix.units, *rows, None, 1);
+        let shape = tiles::gemv(self.traits, matrix.units, *rows, 1, false, 1);
         let kernel = self.expert_product(product, shape, Some(slot(out)), true);
         let groups =
             [Workgroups::Fixed(rows.div_ceil(shape.group_rows())), workgroups(out.shape.rows, 1), Workgroups::Fixed(1)];
@@ -199,7 +199,7 @@ impl GpuLowering<'_> {
         out: Option<Resource>,
         sums: bool,
     ) -> MatMulFew {
-        let coded = |coded: bool| product.stacks.iter().any(|stack| stack.matrix.planes().coded == coded);
+        let coded = |coded: bool| product.stacks.iter().any(|stack| stack.matrix.planes().coded() == coded);
         let part = |(number, stack): (usize, &Stacked)| GemvPart {
             matrix: MatrixPlanes::new(number, &stack.matrix, &stack.matrix.parts[0]),
             rows: stack.rows,
@@ -238,7 +238,7 @@ impl GpuLowering<'_> {
         }
         let [first @ .., _] = step.matrices() else { return Err(super::not_computed()) };
         let rows = place(&step.inputs[0])?.shape.rows;
-        let form = |matrix: &GpuMatrix| match (self.groups(rows, top_k), matrix.planes().coded) {
+        let form = |matrix: &GpuMatrix| match (self.groups(rows, top_k), matrix.planes().coded()) {
             (true, _) => self.form_for(matrix, rows),
             (false, true) => Form::Q8,
             (false, false) => Form::F32,

@@ -299,7 +299,7 @@ impl<'a> GpuLowering<'a> {
 
     /// Returns the form of the rows that a matrix is multiplied with.
     fn form_for(&self, matrix: &GpuMatrix, rows: Rows) -> Form {
-        let coded = matrix.planes().coded;
+        let coded = matrix.planes().coded();
         match self.is_gemv(rows) {
             true if coded => Form::Q8,
             true => Form::F32,

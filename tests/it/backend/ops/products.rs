@@ -367,7 +367,7 @@ pub fn tiled(dtype: DType) -> Vec<Case> {
         let y = m.b.matmul(x, w);
         m.finish(format!("matmul {dtype} {rows}x{columns}"), y, steps_of(&[17, 64, 130, 300], VOCABULARY), HALF)
     };
-    [(64, 256), (65, 512), (130, 768), (2200, 256), (257, 1280)].iter().map(case).collect()
+    [(64, 256), (65, 512), (130, 768), (2200, 256), (257, 1280), (6208, 256)].iter().map(case).collect()
 }
 
 /// Products of the chosen rows alone, in every number of them.

@@ -1,23 +1,48 @@
 //! Lowers products of more than 16 rows.
 
-use super::{Form, GpuLowering, PartProduct, workgroups};
+use super::{Command, Form, GpuLowering, PartProduct, workgroups};
 use crate::{
     backend::webgpu::{
-        kernel::{Kernel, Resource, Workgroups},
+        kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{BoundBuffer, Function, MatMulCoop, MatMulTiled, MatrixPlanes, TiledPart, TiledProduct},
         lower::{slot, stride},
-        tiles::{self, ProductTile, SubgroupTile},
+        tiles::{self, COOP_TOKENS, ProductTile, SubgroupTile},
     },
     plan::Place,
     quant::UNIT,
 };
 
 impl GpuLowering<'_> {
-    /// Returns the kernel of products that all read one form of the rows.
-    pub(super) fn gemm(&self, x: &Place, products: &[PartProduct<'_>], form: Form) -> Kernel {
+    /// Pushes products that all read one form of the rows: on matrix units, with a variant of the
+    /// kernel for each number of rows in [`COOP_TOKENS`] and for more.
+    pub(super) fn gemm(&mut self, op: &'static str, x: &Place, products: &[PartProduct<'_>], form: Form) {
         let rows = products.iter().map(|product| product.part.rows).sum();
-        let (coop_tile, patch) = tiles::coop_tile(self.traits, rows, x.shape.width);
-        let tile = if form == Form::F16 { coop_tile } else { tiles::tile(self.traits) };
+        let variants = if form == Form::F16 {
+            let most = COOP_TOKENS.into_iter().chain([usize::MAX]);
+            let tiles = most.map(|tokens| tiles::coop_tile(self.traits, rows, x.shape.width, tokens));
+            tiles.map(|(tile, patch)| self.gemm_kernel(x, products, tile, Some(patch))).collect()
+        } else {
+            vec![self.gemm_kernel(x, products, tiles::tile(self.traits), None)]
+        };
+        self.commands.push(Command {
+            op,
+            step: self.step,
+            condition: StepCondition::Always,
+            variants,
+            variant_limits: &COOP_TOKENS,
+            variant_rows: x.shape.rows.into(),
+        });
+    }
+
+    /// Returns the kernel of products with a tile: on matrix units if there is the part of it that a
+    /// subgroup computes.
+    fn gemm_kernel(
+        &self,
+        x: &Place,
+        products: &[PartProduct<'_>],
+        tile: ProductTile,
+        patch: Option<SubgroupTile>,
+    ) -> Kernel {
         let (parts, blocks) = tiled_parts(products, &tile);
         let product = TiledProduct {
             tile,
@@ -29,7 +54,7 @@ impl GpuLowering<'_> {
             experts: None,
         };
         let number = x.slot.index();
-        let f16 = (form == Form::F16).then_some((patch, [Resource::F16(number), Resource::F16Scale(number)]));
+        let f16 = patch.map(|patch| (patch, [Resource::F16(number), Resource::F16Scale(number)]));
         let groups = [workgroups(x.shape.rows, tile.tokens), Workgroups::Fixed(blocks), Workgroups::Fixed(1)];
         self.tiled(product, f16, slot(x), groups)
     }

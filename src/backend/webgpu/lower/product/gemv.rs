@@ -72,9 +72,7 @@ impl GpuLowering<'_> {
         let glu = matches!(finish, Finish::Glu { .. });
         let rows: usize = products.iter().map(|product| product.part.rows).sum();
         let units = products[0].matrix.units;
-        let shape = tiles::gemv(self.traits, units, rows, q8.map(|_| tokens), if glu { 2 } else { 1 });
-        // An int8 result needs an invocation for each of its elements.
-        let tokens = if q8.is_some() { tokens.min(shape.workgroup / 32) } else { tokens };
+        let shape = tiles::gemv(self.traits, units, rows, tokens, q8.is_some(), if glu { 2 } else { 1 });
         // Gate and up have one result, which is not also stored as f32 if it is int8.
         let stored = match (glu, q8) {
             (true, Some(_)) => 0,
@@ -83,7 +81,7 @@ impl GpuLowering<'_> {
         };
         let (parts, blocks) = gemv_parts(products, &shape, stored);
         let blocks = if glu { parts[0].end_block } else { blocks };
-        let coded = |coded: bool| products.iter().any(|product| product.matrix.planes().coded == coded);
+        let coded = |coded: bool| products.iter().any(|product| product.matrix.planes().coded() == coded);
         let number = x.slot.index();
         let q8_input = Q8Input { norm: self.pending_norms.get(&number).copied(), rows: Resource::Q8(number) };
         let kernel = MatMulFew {

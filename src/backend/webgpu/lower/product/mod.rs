@@ -167,8 +167,7 @@ impl GpuLowering<'_> {
                 .filter(|part| of_form(part.matrix))
                 .collect();
             for parts in parts.chunks(tiles::MAX_PARTS) {
-                let kernel = self.gemm(x, parts, form);
-                self.push(op, kernel);
+                self.gemm(op, x, parts, form);
             }
         }
     }

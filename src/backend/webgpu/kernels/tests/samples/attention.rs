@@ -149,6 +149,7 @@ impl Sample for AttentionStep {
                 &cache,
                 group_heads,
                 output.map(|_| tiles::unsplit_positions(&traits, cache_type)),
+                choices.of("tokens", &[1, 16, usize::MAX]),
             ),
             subgroup: traits.subgroup,
             cache,

@@ -85,8 +85,7 @@ impl Sample for MatMulFew {
         let y_q8 = q8_output(choices, gemv);
         let units = matrices[0].units;
         let tokens = if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8]) };
-        let q8_tokens = y_q8.as_ref().map(|_| tokens);
-        let shape = tiles::gemv(&traits, units, ROWS * count, q8_tokens, if glu { 2 } else { 1 });
+        let shape = tiles::gemv(&traits, units, ROWS * count, tokens, y_q8.is_some(), if glu { 2 } else { 1 });
         let coded = matrices.iter().any(|matrix| matrix.coded);
         let floats = matrices.iter().any(|matrix| !matrix.coded);
         // Rows that lack a norm are int8 alone.
@@ -174,8 +173,9 @@ impl Sample for MatMulCoop {
         let subgroup_size = choices.of("subgroup_size", &[32, 64]);
         let traits = Traits { matrices: true, subgroup: Some(subgroup_size), workgroup_bytes: 64 << 10, ..ADAPTERS[0] };
         let rows = choices.of("rows of the parts", &[ROWS, 4096]);
-        let product = tiled_product(choices, |width| tiles::coop_tile(&traits, rows, width).0);
-        let (_, patch) = tiles::coop_tile(&traits, rows, product.width);
+        let tokens = choices.of("rows of the activations", &[32, 64, 256, usize::MAX]);
+        let product = tiled_product(choices, |width| tiles::coop_tile(&traits, rows, width, tokens).0);
+        let (_, patch) = tiles::coop_tile(&traits, rows, product.width, tokens);
         Self { product, patch, subgroup_size, x: Resource::F16(0), x_scale: Resource::F16Scale(0) }
     }
 }

@@ -84,7 +84,8 @@ fn matrix(number: usize, dtype: DType, columns: usize) -> MatrixPlanes {
     MatrixPlanes {
         number,
         format: dtype.name(),
-        coded: quant::format(dtype).planes.coded,
+        coded: quant::format(dtype).planes.coded(),
+        scales: quant::format(dtype).planes.scales,
         units: columns.div_ceil(UNIT),
         planes: vec![0, 4096, 8192, 12288],
         range: BufferRange { buffer: 0, offset: 0, size: 1 << 20 },
