@@ -8,6 +8,7 @@
 //   head_dim: u32 - elements of a head
 //   dim: u32 - elements of a head in the partial results, a multiple of 16
 //   window: u32? - sliding-window size in positions, if there is a window
+//   unsplit_positions: u32 - largest number of positions of a token that are not split
 //   split: u32 - positions of a split
 //   groups: u32 - partial results that are summed at the same time
 //   at_once: u32 - partial results that an invocation reads ahead
@@ -49,6 +50,9 @@ fn partial_at(first: u32, split: u32) -> u32 {
     let head = group.x;
     let token = group.y;
     let length = step[{{records.at}}u + token * {{records.words}}u + TOKEN_POSITION] + 1u;
+    if length <= {{unsplit_positions}}u {
+        return;
+    }
     {% if window %}
     // The first split that the attention window reaches.
     let sight = (max(length, {{window}}u) - {{window}}u) / {{split}}u;

@@ -3,11 +3,11 @@
 // A workgroup attends to a split of up to `shape.split` positions, with `shape.lanes` query heads
 // that share a key-value head. First each invocation scores the positions of one word of keys. Keys
 // are stored element by element, so this needs no sums across invocations. Then the values of the
-// split are summed, with an invocation for each word of elements. If a sequence has more than one
-// split, `attention_combine.wgsl` merges the partial results.
+// split are summed, with an invocation for each word of elements. The positions of a token that sees
+// more than `unsplit_positions` are split, and `attention_combine.wgsl` merges the partial results.
 //
-// With `new`, the token's own key and value are not in the cache yet, and the workgroup of the last
-// split appends them.
+// With `new`, the token's own key and value are not read from the cache. With `new.before` they are
+// not there yet, and the workgroup of the last split appends them.
 //
 // Parameters (`AttentionStep`):
 //   shape: StepShape - the division of the work
@@ -25,6 +25,7 @@
 //     a power of two
 //   shape.shared: u32 - elements of the workgroup's memory for partial scores, weights and partial
 //     sums, in turn
+//   unsplit_positions: u32 - largest number of positions of a token that are not split
 //   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
 //   cache: PagedCache - the layer's cache
 //   heads: u32 - number of query heads
@@ -32,15 +33,16 @@
 //   records: Records - the tokens' records
 //   tables_at: u32 - the first word, in the step's buffer, of its page tables
 //   q: Strided - the queries, `[tokens, heads, head_dim]`; before norm and rotation if there is
-//     `new`
+//     `new.before`
 //   output: AttentionOutput? - the result, if a workgroup attends to all positions of a token
-//   new: NewToken? - the tokens' own keys and values, if the kernel appends them
-//   new.k: Strided - the keys before norm and rotation, `[tokens, kv_heads, head_dim]`
+//   new: NewToken? - the tokens' own keys and values
+//   new.k: Strided - the keys, `[tokens, kv_heads, head_dim]`
 //   new.v: Strided - the values, `[tokens, kv_heads, head_dim]`
-//   new.norms: HeadNorms? - the norms of queries and keys
-//   new.norms.eps: F32 - added to the mean square
-//   new.norms.reciprocal: F32 - 1 / the elements of a head
-//   new.rotation: Rotation - the rotation of queries and keys, after the norms
+//   new.before: NormedRotation? - the operations on queries and keys before attention
+//   new.before.norms: HeadNorms? - the norms of queries and keys
+//   new.before.norms.eps: F32 - added to the mean square
+//   new.before.norms.reciprocal: F32 - 1 / the elements of a head
+//   new.before.rotation: Rotation - the rotation of queries and keys, after the norms
 //
 // Buffers:
 //   q: f32
@@ -56,10 +58,11 @@
 
 {% from "shared/entry" import entry, index, invocation %}
 {% from "shared/q8" import write_q8 %}
-{% from "shared/reduce" import invocation_struct, reductions %}
-{% from "shared/rotation" import is_first, pair, partner %}
+{% from "shared/reduce" import head_squares, invocation_struct, reductions %}
+{% from "shared/rotation" import is_first, pair, partner, rotated %}
 {% from "shared/soft_cap" import soft_cap %}
 {% set heads_type = "f32" if shape.lanes == 1 else "vec" ~ shape.lanes ~ "<f32>" %}
+{% set before = new.before if new else none %}
 {% set writes_q8 = output and output.kind == "q8" %}
 {% set dim = cache.dim %}
 {% set head_dim = cache.head_dim %}
@@ -76,7 +79,7 @@ alias Heads = {{heads_type}};
 
 {{ invocation_struct(subgroup) }}
 {{ reductions("_heads", "Heads", shape.workgroup, subgroup) }}
-{% if new and new.norms %}
+{% if before and before.norms %}
 {{ reductions("", "f32", shape.workgroup, subgroup) }}
 {% endif %}
 {% include "attention_step/cached" %}
@@ -140,7 +143,7 @@ var<workgroup> own_score: Heads;
         pages = step[record + TOKEN_PAGE_TABLE] + {{cache.table}}u;
     }
     let base = group.x * {{shape.split}}u;
-    if base >= length {
+    if base >= length || length {{ ">" if output else "<=" }} {{unsplit_positions}}u {
         return;
     }
     {% if scores.window %}
@@ -163,7 +166,7 @@ var<workgroup> own_score: Heads;
     let old = end;
     {% endif %}
 
-    {% if new %}
+    {% if before %}
     // Loading of the cache's words that receive the token's own key starts here; they are used
     // later.
     let position_now = length - 1u;
@@ -230,13 +233,15 @@ fn head_value(token: u32, at: u32, head: u32, d: u32) -> f32 {
     return q[token * {{q.stride}}u + at + head * {{head_dim}}u + d];
 }
 
-{% if new %}
+{% if before %}
 // The cosine and the sine of a pair's rotation.
 fn angle(record: u32, pair: u32) -> vec2<f32> {
-    let at = record + {{new.rotation.angles_at}}u + 2u * pair;
+    let at = record + {{before.rotation.angles_at}}u + 2u * pair;
     return bitcast<vec2<f32>>(vec2(step[at], step[at + 1u]));
 }
+{% endif %}
 
+{% if new %}
 // A number as the cache holds it.
 fn kept(x: f32) -> f32 {
     return {{ "unpack2x16float(pack2x16float(vec2(x, 0.0))).x" if cache.format == "f16" else "x" }};

@@ -16,8 +16,8 @@
 //   weight: f32 - the norm's weights, `[head_dim]`
 
 {% from "shared/entry" import entry, invocation %}
-{% from "shared/reduce" import invocation_struct, reductions %}
-{% from "shared/rotation" import is_first, pair, partner %}
+{% from "shared/reduce" import head_squares, invocation_struct, reductions %}
+{% from "shared/rotation" import is_first, pair, partner, rotated %}
 {% include "shared/bindings" %}
 {{ invocation_struct(subgroup) }}
 {{ reductions("", "f32", workgroup, subgroup) }}
@@ -34,17 +34,25 @@ var<workgroup> head: array<f32, {{head_dim}}>;
     {% endif %}
     let to = token * {{y.stride}}u + group.x * {{head_dim}}u;
     {% set element = "x[start + d]" if x else "y[to + d]" %}
-    var factor = 1.0;
     {% if norm %}
+    {% if subgroup %}
+    {{ head_squares("squares", "f32", element, head_dim, subgroup) }}
+    {% else %}
     var squares = 0.0;
     for (var d = index; d < {{head_dim}}u; d += {{workgroup}}u) {
         let value = {{element}};
         squares += value * value;
     }
-    factor = inverseSqrt(workgroup_sum(squares, at) * {{norm.reciprocal}} + {{norm.eps}});
+    squares = workgroup_sum(squares, at);
+    {% endif %}
+    let factor = inverseSqrt(fma(squares, {{norm.reciprocal}}, {{norm.eps}}));
+    {% endif %}
+    {% if norm and subgroup and not x and not rotation %}
+    // All invocations have read the head by now.
+    workgroupBarrier();
     {% endif %}
     for (var d = index; d < {{head_dim}}u; d += {{workgroup}}u) {
-        {{ "head[d]" if rotation else "y[to + d]" }} = factor * {{element}}{{ " * weight[d]" if norm }};
+        {{ "head[d]" if rotation else "y[to + d]" }} = {{element}}{{ " * (factor * weight[d])" if norm }};
     }
     {% if rotation %}
     workgroupBarrier();
@@ -56,8 +64,8 @@ var<workgroup> head: array<f32, {{head_dim}}>;
         let record = {{records.at}}u + token * {{records.words}}u;
         let angle = record + {{rotation.angles_at}}u + 2u * ({{ pair(rotation) }});
         let turn = bitcast<vec2<f32>>(vec2(step[angle], step[angle + 1u]));
-        y[to + d] = head[d] * turn.x
-            + head[{{ partner(rotation) }}] * select(turn.y, -turn.y, {{ is_first(rotation) }});
+        let other = head[{{ partner(rotation) }}];
+        y[to + d] = {{ rotated("head[d]", "other", "turn.x", "select(turn.y, -turn.y, " ~ is_first(rotation) ~ ")") }};
     }
     {% endif %}
 }

@@ -6,7 +6,7 @@
         var sum = Heads(0.0);
         {% for first in range(0, dim, subgroup) %}
         {{ "if lane < " ~ (dim - first) ~ "u " if first + subgroup > dim }}{
-            sum += queries[{{first}}u + lane] * new_key[{{first}}u + lane];
+            sum = fma(queries[{{first}}u + lane], Heads(new_key[{{first}}u + lane]), sum);
         }
         {% endfor %}
         sum = subgroupAdd(sum);
@@ -16,7 +16,7 @@
     }
     {% else %}
     let sum_now = workgroup_sum_heads(
-        select(Heads(0.0), queries[min(index, {{dim - 1}}u)] * own_key, index < {{head_dim}}u),
+        select(Heads(0.0), queries[min(index, {{dim - 1}}u)] * new_key[min(index, {{dim - 1}}u)], index < {{head_dim}}u),
         at,
     );
     if index == 0u {

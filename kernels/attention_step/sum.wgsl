@@ -1,6 +1,6 @@
-// Sums values times weights, and with `new` appends the token's own key and value; part of
+// Sums values times weights, and with `new.before` appends the token's own key and value; part of
 // `attention_step.wgsl`, whose parameters it reads.
-    {% if new %}
+    {% if before %}
     // All invocations have read the keys by now.
     if is_last && chunk == 0u && index < {{dim}}u {
         {% if cache.format == "f16" %}
@@ -51,7 +51,6 @@
     if is_last && index < {{shape.words_at_once}}u {
         let weight = own_score;
         let column = column0;
-        let to = page_starts[old / 64u] + values_at + old % 64u * {{words}}u + column;
         {% if cache.format == "f16" %}
         let packed = select(pack2x16float(vec2(v0, v1)), 0u, 2u * column >= {{head_dim}}u);
         let value = unpack2x16float(packed);
@@ -59,9 +58,11 @@
         let value = select(v0, 0.0, column >= {{head_dim}}u);
         let packed = bitcast<u32>(value);
         {% endif %}
+        {% if before %}
         if chunk == 0u {
-            cache[to] = packed;
+            cache[page_starts[old / 64u] + values_at + old % 64u * {{words}}u + column] = packed;
         }
+        {% endif %}
         {% for n in range(per_word) %}
         sum0_{{n}} += weight * value{{ "[" ~ n ~ "]" if per_word > 1 }};
         {% endfor %}

@@ -28,12 +28,18 @@
     {% endif %}
     {% for part in joined %}{% set first = loop.index0 * rows %}{% for r in range(rows) %}{% set n = first + r %}
     {% if part.matrix.scales == 1 %}
-    sums.s{{n}}_{{t}} += scales{{t}}.x * (w{{n}}.scale.x * f32(dot_half(w{{n}}.lo, lo{{t}}) + dot_half(w{{n}}.hi, hi{{t}})))
-        - w{{n}}.min.x * (scales{{t}}.y + scales{{t}}.z);
+    {
+        let product = w{{n}}.scale.x * f32(dot_half(w{{n}}.lo, lo{{t}}) + dot_half(w{{n}}.hi, hi{{t}}));
+        let before = fma(scales{{t}}.x, product, sums.s{{n}}_{{t}});
+        sums.s{{n}}_{{t}} = fma(-w{{n}}.min.x, scales{{t}}.y + scales{{t}}.z, before);
+    }
     {% elif part.matrix.coded %}
-    sums.s{{n}}_{{t}} += scales{{t}}.x
-            * (w{{n}}.scale.x * f32(dot_half(w{{n}}.lo, lo{{t}})) + w{{n}}.scale.y * f32(dot_half(w{{n}}.hi, hi{{t}})))
-        - dot(w{{n}}.min, scales{{t}}.yz);
+    {
+        let low = w{{n}}.scale.x * f32(dot_half(w{{n}}.lo, lo{{t}}));
+        let product = fma(w{{n}}.scale.y, f32(dot_half(w{{n}}.hi, hi{{t}})), low);
+        let before = fma(scales{{t}}.x, product, sums.s{{n}}_{{t}});
+        sums.s{{n}}_{{t}} = fma(-w{{n}}.min.y, scales{{t}}.z, fma(-w{{n}}.min.x, scales{{t}}.y, before));
+    }
     {% else %}
     sums.s{{n}}_{{t}} += {% for v in range(8) %}{{ " + " if v }}dot(w{{n}}.v{{v}}, f{{t}}_{{v}}){% endfor %};
     {% endif %}

@@ -6,6 +6,9 @@
 //   reductions(suffix, type, workgroup, subgroup) - declares `workgroup_sum{suffix}` and
 //     `workgroup_max{suffix}` for values of a type of WGSL; `workgroup` is the number of
 //     invocations, `subgroup` the smallest subgroup, if subgroup operations are used
+//   head_squares(name, type, element, head_dim, subgroup) - declares the sum of the squares of a head
+//     whose element `d` is `element`. Every subgroup computes it, in the same order in all kernels,
+//     which saves a barrier
 {% macro invocation_struct(subgroup) %}
 struct Invocation {
     // The index in the workgroup.
@@ -65,4 +68,16 @@ fn workgroup_{{op}}{{suffix}}(value: {{type}}, at: Invocation) -> {{type}} {
     {% endif %}
 }
 {% endfor %}
+{% endmacro %}
+
+{% macro head_squares(name, type, element, head_dim, subgroup) %}
+    var {{name}} = {{type}}(0.0);
+    {% for first in range(0, head_dim, subgroup) %}
+    {{ "if lane < " ~ (head_dim - first) ~ "u " if first + subgroup > head_dim }}{
+        let d = {{first}}u + lane;
+        let value = {{element}};
+        {{name}} = fma(value, value, {{name}});
+    }
+    {% endfor %}
+    {{name}} = subgroupAdd({{name}});
 {% endmacro %}

@@ -5,6 +5,8 @@
 //   pair(rotation) - the index of the pair of element `d`
 //   partner(rotation) - the other element of the pair
 //   is_first(rotation) - whether `d` is the pair's first element
+//   rotated(own, other, cosine, sine) - an element after the rotation with its partner `other`. The
+//     order of operations is given, so that kernels compute the same bits
 {% macro pair(rotation) %}
 {%- if rotation.style == "adjacent" %}d / 2u
 {%- elif rotation.style == "quarters" %}d / {{rotation.pairs}}u * {{rotation.pairs // 2}}u + d % {{rotation.pairs // 2}}u
@@ -23,3 +25,5 @@
 {%- elif rotation.style == "quarters" %}d % {{rotation.pairs}}u < {{rotation.pairs // 2}}u
 {%- else %}d < {{rotation.pairs}}u{% endif %}
 {%- endmacro %}
+
+{% macro rotated(own, other, cosine, sine) %}fma({{own}}, {{cosine}}, {{other}} * {{sine}}){% endmacro %}

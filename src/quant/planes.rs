@@ -21,8 +21,8 @@ pub(crate) struct Planes {
     pub split: fn(block: &[u8], planes: &mut [&mut [u8]]),
     /// WGSL template of the decoder.
     pub decoder: &'static str,
-    /// Number of scales, and of minima, in a unit of codes: 1, or 2 for 16 weights each. 0 if weights
-    /// are floats.
+    /// Number of scales, and of minima, in a unit of codes: 1, or 2 for 16 weights each. 0 if
+    /// weights are floats.
     pub scales: usize,
 }
 

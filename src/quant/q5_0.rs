@@ -28,13 +28,8 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-pub(super) const PLANES: Planes = Planes {
-    units: 1,
-    bytes: &[16, 4, 2],
-    split,
-    decoder: include_str!("../../kernels/format/q5_0.wgsl"),
-    scales: 1,
-};
+pub(super) const PLANES: Planes =
+    Planes { units: 1, bytes: &[16, 4, 2], split, decoder: include_str!("../../kernels/format/q5_0.wgsl"), scales: 1 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [d, high, low] = bits::split(block, FIELDS);

@@ -40,9 +40,9 @@ impl Runner {
     /// handles, and its prompt can be a rendered chat template.
     ///
     /// On a CPU, each text equals the text of [`generate`](Self::generate), because logits are
-    /// identical bit for bit in steps of any size. On a GPU, steps of one, of a few and of many
-    /// tokens use different kernels, which round differently, so a text may differ if two tokens
-    /// are almost equally probable.
+    /// identical bit for bit in steps of any size. On a GPU, steps of up to 16 tokens and longer
+    /// steps use different kernels, which round differently, so a text may differ if two tokens are
+    /// almost equally probable.
     ///
     /// If a [`memory_limit`](super::RunnerBuilder::memory_limit) has no room for all texts at once,
     /// some of them wait. Afterwards the runner's sequence has the common beginning, for the next

@@ -208,7 +208,7 @@ impl GpuExecutable {
             self.unbind();
             self.states.grow(&self.context, &mut self.buffers, count)?;
         }
-        if (sizes.single || !sizes.long) && sizes.splits > 1 {
+        if (sizes.single || !sizes.long) && sizes.splits > 0 {
             let words = (sizes.tokens * sizes.splits * prepare::widest_partials(&self.plan)) as u64;
             if 4 * words > self.partials_bytes {
                 self.unbind();

@@ -155,7 +155,9 @@ pub(super) enum Workgroups {
 pub(super) struct StepSizes {
     pub tokens: usize,
     pub outputs: usize,
-    /// Splits of the longest sequence.
+    /// Whether a token's positions are not split.
+    pub has_unsplit: bool,
+    /// Splits of the longest sequence; 0 if no token's positions are split.
     pub splits: usize,
     pub append_ranges: usize,
     pub query_blocks: usize,
@@ -209,35 +211,35 @@ impl Workgroups {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepCondition {
     Always,
-    /// Every run has one token, and no sequence is split.
-    SingleWithinSplit,
-    /// Every run has one token, and a sequence is split.
-    SingleBeyondSplit,
+    /// Every run has one token, and the positions of a token are not split.
+    SingleUnsplit,
+    /// Every run has one token, and the positions of a token are split.
+    SingleSplit,
     /// A run has several tokens.
     Several,
-    /// A run has several tokens, and no sequence is split.
-    SeveralWithinSplit,
-    /// A run has several tokens, and a sequence is split.
-    SeveralBeyondSplit,
-    /// No sequence is split.
-    WithinSplit,
-    /// A sequence is split.
-    BeyondSplit,
+    /// A run has several tokens, and the positions of a token are not split.
+    SeveralUnsplit,
+    /// A run has several tokens, and the positions of a token are split.
+    SeveralSplit,
+    /// The positions of a token are not split.
+    Unsplit,
+    /// The positions of a token are split.
+    Split,
 }
 
 impl StepCondition {
     /// Returns whether a step of these sizes meets the condition.
     pub fn holds(self, sizes: &StepSizes) -> bool {
-        let beyond = sizes.splits > 1;
+        let split = sizes.splits > 0;
         match self {
             Self::Always => true,
-            Self::SingleWithinSplit => sizes.single && !beyond,
-            Self::SingleBeyondSplit => sizes.single && beyond,
+            Self::SingleUnsplit => sizes.single && sizes.has_unsplit,
+            Self::SingleSplit => sizes.single && split,
             Self::Several => !sizes.single,
-            Self::SeveralWithinSplit => !sizes.single && !beyond,
-            Self::SeveralBeyondSplit => !sizes.single && beyond,
-            Self::WithinSplit => !beyond,
-            Self::BeyondSplit => beyond,
+            Self::SeveralUnsplit => !sizes.single && sizes.has_unsplit,
+            Self::SeveralSplit => !sizes.single && split,
+            Self::Unsplit => sizes.has_unsplit,
+            Self::Split => split,
         }
     }
 }

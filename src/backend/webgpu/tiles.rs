@@ -51,10 +51,17 @@ pub(super) fn gemv(
     writes_q8: bool,
     together: usize,
 ) -> GemvShape {
-    // From four rows of the activations on, reading them would limit the speed. Then an invocation
-    // uses what it reads for four rows of matrices.
-    let shared = if tokens < 4 { 1 } else { 4 / together };
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
+    // From four rows of the activations on, reading them would limit the speed. Then an invocation
+    // multiplies them with several rows of matrices; with small teams, a workgroup has more rows in
+    // any case. The result of one matrix as int8 has few workgroups, whose number of invocations
+    // matters more up to eight rows.
+    let shared = match tokens {
+        ..4 => 1,
+        4..=8 if writes_q8 && together == 1 => 1,
+        4.. if widest < 32 => 2 / together,
+        4.. => 4 / together,
+    };
     let team = widest.min(units.next_power_of_two());
     let max_workgroup = traits.workgroup as usize;
     let unrolled = |rows: usize| (READ_AHEAD / (rows * together)).clamp(1, units.div_ceil(team));
@@ -109,7 +116,7 @@ pub(super) fn tile(traits: &Traits) -> ProductTile {
     ProductTile { tokens: SMALL_TILE_TOKENS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
 }
 
-/// The largest number of rows of the activations for each of the tiles of [`coop_tile`] but the last.
+/// The largest number of rows of the activations for each tile of [`coop_tile`] but the last.
 pub(super) const COOP_TOKENS: [usize; 3] = [32, 64, 256];
 
 /// Chooses the tile of a product on matrix units, and the part of it that a subgroup computes. The
@@ -206,8 +213,8 @@ pub(super) fn unsplit_positions(traits: &Traits, cache: CacheType) -> usize {
 }
 
 /// Returns the invocations of a workgroup that attends to up to `split` positions of a single token
-/// with `lanes` query heads, if a word has `per_word` elements of a key. The partial scores must fit
-/// the workgroup's memory. `many` says whether a step has many workgroups.
+/// with `lanes` query heads, if a word has `per_word` elements of a key. The partial scores must
+/// fit the workgroup's memory. `many` says whether a step has many workgroups.
 pub(super) fn step_workgroup(traits: &Traits, many: bool, split: usize, per_word: usize, lanes: usize) -> usize {
     // An invocation for each word of a key, and otherwise small workgroups, so that several run on
     // a processor at the same time.

@@ -38,7 +38,7 @@ const ROUNDING: f64 = 1e-10;
 /// What it costs besides that matrix units multiply in half precision.
 const HALVES: f64 = 2e-6;
 
-fn adapters() -> Vec<DeviceInfo> {
+pub fn adapters() -> Vec<DeviceInfo> {
     let adapters = Gpu::adapters();
     if adapters.is_empty() {
         eprintln!("skipped: this machine has no adapter, not even a software one");

@@ -3,6 +3,7 @@
 mod cpu;
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 mod gpu;
+mod invariance;
 mod ops;
 mod profile;
 mod quant;

@@ -3,12 +3,15 @@
 use serde::Serialize;
 
 use super::{F32, PagedCache, Records, Rotation, ScoreParams, Strided, Template};
-use crate::backend::webgpu::{
-    context::Traits,
-    kernel::{Binding, Resource, reads, writes},
-    lower::GEMV_ROWS,
-    step::SPLIT,
-    tiles,
+use crate::{
+    backend::webgpu::{
+        context::Traits,
+        kernel::{Binding, Resource, reads, writes},
+        lower::GEMV_ROWS,
+        step::SPLIT,
+        tiles,
+    },
+    kv_cache::PAGE_POSITIONS,
 };
 
 /// Attention of single tokens over the cache.
@@ -19,6 +22,8 @@ use crate::backend::webgpu::{
 pub struct AttentionStep {
     /// The division of the work.
     pub shape: StepShape,
+    /// Largest number of positions of a token that are not split.
+    pub unsplit_positions: usize,
     /// The smallest subgroup in invocations, if subgroup operations are used.
     pub subgroup: Option<u32>,
     /// The layer's cache.
@@ -71,13 +76,21 @@ impl AttentionOutput {
     }
 }
 
-/// The keys and values of the step's tokens, which are not in the cache yet.
+/// The keys and values of the step's tokens.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct NewToken {
-    /// The keys before norm and rotation, `[tokens, kv_heads, head_dim]`.
+    /// The keys, `[tokens, kv_heads, head_dim]`.
     pub k: Strided,
     /// The values, `[tokens, kv_heads, head_dim]`.
     pub v: Strided,
+    /// The operations on queries and keys before attention. `None` if other kernels have computed
+    /// them and appended the keys and values to the cache, which this kernel then only reads.
+    pub before: Option<NormedRotation>,
+}
+
+/// The norms and the rotation of queries and keys.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct NormedRotation {
     /// The norms of queries and keys.
     pub norms: Option<HeadNorms>,
     /// The rotation of queries and keys, after the norms.
@@ -130,15 +143,9 @@ pub struct StepShape {
 pub const FEWEST_TOKENS: usize = 4;
 
 impl StepShape {
-    /// Divides the work of steps of up to `tokens` tokens that see up to `unsplit` cached positions,
-    /// or of tokens whose positions are split if it is `None`.
-    pub fn new(
-        traits: &Traits,
-        cache: &PagedCache,
-        group_heads: usize,
-        unsplit: Option<usize>,
-        tokens: usize,
-    ) -> Self {
+    /// Divides the work of steps of up to `tokens` tokens that see up to `unsplit` positions, or of
+    /// tokens whose positions are split if it is `None`.
+    pub fn new(traits: &Traits, cache: &PagedCache, group_heads: usize, unsplit: Option<usize>, tokens: usize) -> Self {
         let PagedCache { per_word, dim, .. } = *cache;
         let split = unsplit.unwrap_or(SPLIT);
         // With splits or many tokens there are enough workgroups, and keys and values are read once
@@ -157,8 +164,9 @@ impl StepShape {
         };
         let workgroup = workgroup_of(lanes);
         let words_at_once = (dim / per_word).min(workgroup);
-        // A power of two, so that a batch of positions covers whole pages or lies in one page.
-        let groups = 1 << (workgroup / words_at_once).ilog2();
+        // A power of two, so that a batch of positions covers whole pages or lies in one page; and
+        // not more than a page, so that positions read at the same time lie in one.
+        let groups = (1 << (workgroup / words_at_once).ilog2()).min(PAGE_POSITIONS);
         // Small workgroups need more outstanding loads for each invocation.
         let keys_at_once = if many { 16 } else { 8 };
         Self {
@@ -181,13 +189,14 @@ impl Template for AttentionStep {
     const NAME: &'static str = "attention_step";
 
     fn bindings(&self) -> Vec<Binding> {
-        let cache = if self.new.is_some() { writes } else { reads };
+        let before = self.new.and_then(|new| new.before);
+        let cache = if before.is_some() { writes } else { reads };
         let output =
             self.output.map_or_else(|| writes("partials", "f32", Resource::Partials), AttentionOutput::binding);
         let mut bindings = vec![reads("q", "f32", self.q.rows), cache("cache", "u32", self.cache.pages), output];
         if let Some(new) = self.new {
             bindings.extend([reads("k", "f32", new.k.rows), reads("v", "f32", new.v.rows)]);
-            if let Some(norms) = new.norms {
+            if let Some(norms) = before.and_then(|before| before.norms) {
                 bindings.extend([reads("q_norm", "f32", norms.q), reads("k_norm", "f32", norms.k)]);
             }
         }
@@ -211,6 +220,8 @@ pub struct AttentionCombine {
     pub dim: usize,
     /// Sliding-window size in positions; `None` for full attention.
     pub window: Option<usize>,
+    /// Largest number of positions of a token that are not split.
+    pub unsplit_positions: usize,
     /// Positions of a split.
     pub split: usize,
     /// Partial results that are summed at the same time.

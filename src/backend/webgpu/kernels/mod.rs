@@ -24,7 +24,9 @@ pub(super) use self::{
         Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, PagedCache, ScoreParams, SeenRange,
         elements_per_word, padded,
     },
-    attention_step::{AttentionCombine, AttentionOutput, AttentionStep, FEWEST_TOKENS, HeadNorms, NewToken, StepShape},
+    attention_step::{
+        AttentionCombine, AttentionOutput, AttentionStep, FEWEST_TOKENS, HeadNorms, NewToken, NormedRotation, StepShape,
+    },
     elementwise::{ElementKernel, ElementOp, Operator, SecondOperand},
     experts::{Combine, GroupKernel, Route},
     matmul_few::{Finish, GemvExperts, GemvPart, MatMulFew, PendingNorm, Q8Input, Q8Output},

@@ -9,8 +9,8 @@ use crate::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, FEWEST_TOKENS, HeadNorms, NewToken, Norm, PagedCache, RowCount, SeenRange, StepShape,
-            Strided, padded,
+            CacheShape, F32, FEWEST_TOKENS, HeadNorms, NewToken, Norm, NormedRotation, PagedCache, RowCount, SeenRange,
+            StepShape, Strided, padded,
         },
         step::SPLIT,
         tiles::{self, PrefillShape},
@@ -31,10 +31,11 @@ struct AttentionOp<'a> {
     spec: &'a AttentionSpec,
 }
 
-/// The conditions of steps in which no sequence is split, and of steps in which one is.
+/// The conditions of steps with a token whose positions are not split, and of steps with a token
+/// whose positions are.
 struct Splits {
-    within: StepCondition,
-    beyond: StepCondition,
+    without: StepCondition,
+    with: StepCondition,
 }
 
 impl GpuLowering<'_> {
@@ -69,8 +70,8 @@ impl GpuLowering<'_> {
         };
         let fuses = self.has_step_kernels(spec) && fuses(self.traits, spec, self.cache.cache_type);
         if fuses {
-            let new = NewToken { k: strided(&k), v: strided(&v), norms, rotation };
-            let splits = Splits { within: StepCondition::SingleWithinSplit, beyond: StepCondition::SingleBeyondSplit };
+            let new = NewToken { k: strided(&k), v: strided(&v), before: Some(NormedRotation { norms, rotation }) };
+            let splits = Splits { without: StepCondition::SingleUnsplit, with: StepCondition::SingleSplit };
             self.step_kernels(&layer, &splits, strided(&q), Some(new));
         }
         let condition = if fuses { StepCondition::Several } else { StepCondition::Always };
@@ -89,9 +90,10 @@ impl GpuLowering<'_> {
             self.push_if(op, condition, kernel);
             self.convert_result(&layer);
         } else if fuses {
-            let splits =
-                Splits { within: StepCondition::SeveralWithinSplit, beyond: StepCondition::SeveralBeyondSplit };
-            self.step_kernels(&layer, &splits, rotated_q, None);
+            // The same kernel, so that a token's result is the same in a run of one token.
+            let new = NewToken { k: rotated_k, v: strided(&v), before: None };
+            let splits = Splits { without: StepCondition::SeveralUnsplit, with: StepCondition::SeveralSplit };
+            self.step_kernels(&layer, &splits, rotated_q, Some(new));
             self.convert_result(&layer);
         } else {
             self.attend(&layer, rotated_q);
@@ -102,10 +104,10 @@ impl GpuLowering<'_> {
     /// Pushes the kernels that attend to keys and values in the cache.
     fn attend(&mut self, layer: &AttentionOp<'_>, q: Strided) {
         if self.is_few() {
-            let splits = Splits { within: StepCondition::WithinSplit, beyond: StepCondition::BeyondSplit };
+            let splits = Splits { without: StepCondition::Unsplit, with: StepCondition::Split };
             self.step_kernels(layer, &splits, q, None);
         } else if self.has_step_kernels(layer.spec) {
-            let splits = Splits { within: StepCondition::SingleWithinSplit, beyond: StepCondition::SingleBeyondSplit };
+            let splits = Splits { without: StepCondition::SingleUnsplit, with: StepCondition::SingleSplit };
             self.step_kernels(layer, &splits, q, None);
             let kernel = self.prefill_kernel(layer, q);
             self.push_if(layer.op, StepCondition::Several, kernel);
@@ -147,8 +149,9 @@ impl GpuLowering<'_> {
         self.push_if(layer.op, condition, kernel);
     }
 
-    /// Pushes the kernels for single tokens: one for steps without splits, and two for steps with
-    /// splits.
+    /// Pushes the kernels for single tokens: one for tokens without splits, and two for tokens with
+    /// splits. The number of a token's own positions decides, so that a token's result does not
+    /// depend on other tokens.
     fn step_kernels(&mut self, layer: &AttentionOp<'_>, splits: &Splits, q: Strided, new: Option<NewToken>) {
         let output = attention_output(layer);
         let most = if self.is_few() { GEMV_ROWS } else { usize::MAX };
@@ -158,15 +161,15 @@ impl GpuLowering<'_> {
         self.commands.push(Command {
             op: layer.op,
             step: self.step,
-            condition: splits.within,
+            condition: splits.without,
             variants,
             variant_limits: limits,
             variant_rows: RowCount::Tokens,
         });
         let split = self.step_kernel(layer.spec, q, new, None, most);
-        self.push_if(layer.op, splits.beyond, split);
+        self.push_if(layer.op, splits.with, split);
         let combine = self.combine_kernel(layer.spec, output);
-        self.push_if(layer.op, splits.beyond, combine);
+        self.push_if(layer.op, splits.with, combine);
     }
 
     fn step_kernel(
@@ -178,10 +181,12 @@ impl GpuLowering<'_> {
         tokens: usize,
     ) -> Kernel {
         let cache = self.paged_cache(spec);
-        let unsplit = output.map(|_| self.layout.unsplit_positions);
+        let unsplit_positions = self.layout.unsplit_positions;
+        let unsplit = output.map(|_| unsplit_positions);
         let shape = StepShape::new(self.traits, &cache, spec.heads / spec.kv_heads, unsplit, tokens);
         let step = AttentionStep {
             shape,
+            unsplit_positions,
             subgroup: self.traits.subgroup,
             cache,
             heads: spec.heads,
@@ -192,7 +197,8 @@ impl GpuLowering<'_> {
             output,
             new,
         };
-        Kernel::new(step, [Workgroups::Splits, Workgroups::Fixed(spec.kv_heads * shape.chunks), Workgroups::Tokens(1)])
+        let splits = if output.is_some() { Workgroups::Fixed(1) } else { Workgroups::Splits };
+        Kernel::new(step, [splits, Workgroups::Fixed(spec.kv_heads * shape.chunks), Workgroups::Tokens(1)])
     }
 
     fn combine_kernel(&self, spec: &AttentionSpec, output: AttentionOutput) -> Kernel {
@@ -207,6 +213,7 @@ impl GpuLowering<'_> {
             head_dim: spec.head_dim,
             dim,
             window: spec.scores.window,
+            unsplit_positions: self.layout.unsplit_positions,
             split: SPLIT,
             groups: workgroup as usize / dim,
             at_once: 8,

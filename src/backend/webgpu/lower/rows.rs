@@ -120,7 +120,7 @@ impl GpuLowering<'_> {
         norm: Option<Norm>,
         rotation: Option<Rotation>,
     ) -> Kernel {
-        let workgroup = (head_dim as u32).next_power_of_two().clamp(32, self.traits.workgroup.min(128));
+        let workgroup = (head_dim as u32).next_power_of_two().clamp(32, self.traits.workgroup.min(256));
         let heads = Heads {
             workgroup,
             subgroup: self.traits.subgroup,

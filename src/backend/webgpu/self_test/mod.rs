@@ -19,6 +19,7 @@ use super::{
     context::{Context, lock},
     lower::GEMV_ROWS,
     step::{CHUNK, SPLIT},
+    tiles::COOP_TOKENS,
 };
 use crate::{
     DType, Result,
@@ -34,6 +35,8 @@ use crate::{
 const TOLERANCE: f64 = 2e-2;
 /// Lengths of the steps of recurrent sequences: shorter and longer than convolutions and chunks.
 const RECURRENT: [usize; 6] = [3, 1, GEMV_ROWS + 4, 1, 2 * CHUNK + 7, 1];
+/// Rows whose products have the tile for the longest steps.
+const MANY_ROWS: usize = COOP_TOKENS[COOP_TOKENS.len() - 1] + 8;
 /// Size of the vocabulary in the test of sampling kernels: large enough for several rounds.
 const CHOICES: usize = 3000;
 
@@ -53,7 +56,7 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
         once(context, &format!("products with {dtype} and {activation:?}{cap}"), || {
             let mut case = Case::new();
             case.products(dtype, activation, capped);
-            case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4])
+            case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4, MANY_ROWS])
         })?;
     }
     for experts in experts {

@@ -154,13 +154,14 @@ impl EncodedStep {
     pub fn new(layout: &Layout, step: &Step<'_>) -> (Self, StepSizes) {
         let mut encoded = Self::default();
         encoded.records.resize(RECORDS, 0);
-        let (mut token, mut longest) = (0, 0);
+        let (mut token, mut shortest, mut longest) = (0, usize::MAX, 0);
         for run in step.runs {
             let table = layout.tables_at() + encoded.tables.len();
             encoded.add_tables(layout, run);
             encoded.add_records(layout, step, run, token, table);
             encoded.add_append_ranges(run, token, table);
             encoded.add_query_blocks(layout, run, token, table);
+            shortest = shortest.min(run.start + 1);
             longest = longest.max(run.start + run.len);
             token += run.len;
         }
@@ -168,7 +169,8 @@ impl EncodedStep {
         let sizes = StepSizes {
             tokens: step.tokens.len(),
             outputs: step.outputs.len(),
-            splits: if longest <= layout.unsplit_positions { 1 } else { longest.div_ceil(SPLIT) },
+            has_unsplit: shortest <= layout.unsplit_positions,
+            splits: if longest <= layout.unsplit_positions { 0 } else { longest.div_ceil(SPLIT) },
             append_ranges: encoded.append_ranges.len(),
             query_blocks: encoded.query_blocks.len(),
             runs: step.runs.len(),

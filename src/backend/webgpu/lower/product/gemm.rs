@@ -34,8 +34,8 @@ impl GpuLowering<'_> {
         });
     }
 
-    /// Returns the kernel of products with a tile: on matrix units if there is the part of it that a
-    /// subgroup computes.
+    /// Returns the kernel of products with a tile: on matrix units if there is `patch`, the part of
+    /// the tile that a subgroup computes.
     fn gemm_kernel(
         &self,
         x: &Place,

@@ -15,8 +15,10 @@ use crate::{
     plan::Place,
 };
 
-/// Rows that a kernel multiplies at a time, for each of its variants.
-const TOKENS: [usize; 4] = [1, 2, 4, 8];
+/// The largest number of rows of each variant of a kernel.
+const VARIANT_ROWS: [usize; 5] = [1, 2, 4, 8, GEMV_ROWS];
+/// The largest number of rows that a workgroup multiplies.
+const MAX_TOKENS: usize = 8;
 
 /// The int8 result of a product.
 #[derive(Clone, Copy)]
@@ -31,7 +33,7 @@ pub(super) struct Q8Result {
 
 impl GpuLowering<'_> {
     /// Pushes a product of up to 16 rows, with a variant of the kernel for each number of rows in
-    /// [`TOKENS`].
+    /// [`VARIANT_ROWS`].
     pub(super) fn gemv(
         &mut self,
         op: &'static str,
@@ -47,14 +49,14 @@ impl GpuLowering<'_> {
             matrices.iter().zip(outs).flat_map(|(matrix, out)| parts(matrix, out, AfterProduct::default())).collect();
         let at_once = if glu { 2 } else { tiles::MAX_PARTS };
         for products in products.chunks(at_once) {
-            let variants = TOKENS.iter().map(|tokens| self.variant(x, products, finish, q8, *tokens)).collect();
+            let variants = VARIANT_ROWS.iter().map(|most| self.variant(x, products, finish, q8, *most)).collect();
             let variant_rows = x.shape.rows.into();
             self.commands.push(Command {
                 op,
                 step: self.step,
                 condition: StepCondition::Always,
                 variants,
-                variant_limits: &TOKENS,
+                variant_limits: &VARIANT_ROWS,
                 variant_rows,
             });
         }
@@ -67,12 +69,13 @@ impl GpuLowering<'_> {
         products: &[PartProduct<'_>],
         finish: Finish,
         q8: Option<Q8Result>,
-        tokens: usize,
+        most: usize,
     ) -> Kernel {
+        let tokens = most.min(MAX_TOKENS);
         let glu = matches!(finish, Finish::Glu { .. });
         let rows: usize = products.iter().map(|product| product.part.rows).sum();
         let units = products[0].matrix.units;
-        let shape = tiles::gemv(self.traits, units, rows, tokens, q8.is_some(), if glu { 2 } else { 1 });
+        let shape = tiles::gemv(self.traits, units, rows, most, q8.is_some(), if glu { 2 } else { 1 });
         // Gate and up have one result, which is not also stored as f32 if it is int8.
         let stored = match (glu, q8) {
             (true, Some(_)) => 0,
@@ -122,5 +125,3 @@ fn gemv_parts(products: &[PartProduct<'_>], shape: &GemvShape, stored: usize) ->
     }
     (parts, block)
 }
-
-const _: () = assert!(GEMV_ROWS.is_multiple_of(TOKENS[TOKENS.len() - 1]));

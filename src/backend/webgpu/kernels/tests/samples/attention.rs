@@ -7,8 +7,8 @@ use crate::{
         kernel::Resource,
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, HeadNorms, NewToken, PagedCache, ScoreParams, SeenRange, StepShape, padded,
-            tests::choices::Choices,
+            CacheShape, F32, HeadNorms, NewToken, NormedRotation, PagedCache, ScoreParams, SeenRange, StepShape,
+            padded, tests::choices::Choices,
         },
         lower::fuses,
         step::SPLIT,
@@ -135,22 +135,26 @@ impl Sample for AttentionStep {
         let new = (fuses(&traits, &spec, cache_type) && choices.flag("new")).then(|| NewToken {
             k: rows(512),
             v: rows(512),
-            norms: choices.option("norms", |_| HeadNorms {
-                eps: F32(1e-6),
-                reciprocal: F32(1.0 / head_dim as f32),
-                q: Resource::Temp(1),
-                k: Resource::Temp(2),
+            before: choices.option("before", |choices| NormedRotation {
+                norms: choices.option("norms", |_| HeadNorms {
+                    eps: F32(1e-6),
+                    reciprocal: F32(1.0 / head_dim as f32),
+                    q: Resource::Temp(1),
+                    k: Resource::Temp(2),
+                }),
+                rotation: rotation(choices, head_dim),
             }),
-            rotation: rotation(choices, head_dim),
         });
+        let unsplit_positions = tiles::unsplit_positions(&traits, cache_type);
         Self {
             shape: StepShape::new(
                 &traits,
                 &cache,
                 group_heads,
-                output.map(|_| tiles::unsplit_positions(&traits, cache_type)),
+                output.map(|_| unsplit_positions),
                 choices.of("tokens", &[1, 16, usize::MAX]),
             ),
+            unsplit_positions,
             subgroup: traits.subgroup,
             cache,
             heads,
@@ -177,6 +181,7 @@ impl Sample for AttentionCombine {
             head_dim,
             dim,
             window: choices.option("window", |_| 100),
+            unsplit_positions: 1024,
             split: SPLIT,
             groups: workgroup as usize / dim,
             at_once: 8,

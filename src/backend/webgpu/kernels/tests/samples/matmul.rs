@@ -84,7 +84,7 @@ impl Sample for MatMulFew {
         let (matrices, columns) = matrices(choices, count);
         let y_q8 = q8_output(choices, gemv);
         let units = matrices[0].units;
-        let tokens = if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8]) };
+        let tokens = if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8, 16]) };
         let shape = tiles::gemv(&traits, units, ROWS * count, tokens, y_q8.is_some(), if glu { 2 } else { 1 });
         let coded = matrices.iter().any(|matrix| matrix.coded);
         let floats = matrices.iter().any(|matrix| !matrix.coded);
@@ -110,7 +110,7 @@ impl Sample for MatMulFew {
         Self {
             shape,
             subgroup: traits.subgroup,
-            tokens,
+            tokens: tokens.min(8),
             rows: if of_experts { RowCount::Tokens } else { row_count(choices) },
             columns,
             x_q8: coded.then(|| Q8Input { norm: norm.flatten(), rows: Resource::Q8(0) }),
