@@ -208,8 +208,8 @@ impl Decoder {
     /// requested logits, `[tokens with logits, vocabulary]`, in the order of `runs`. The caller may
     /// change them.
     ///
-    /// A token's logits are the same bits whichever tokens are computed beside it: on the CPU in any
-    /// step, on a GPU in steps of up to 16 tokens.
+    /// A token's logits are the same bits whichever tokens are computed beside it: on the CPU in
+    /// any step, on a GPU in steps of up to 16 tokens.
     ///
     /// After an error, every sequence is unchanged.
     ///

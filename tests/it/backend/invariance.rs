@@ -5,9 +5,10 @@ use std::ops::Range;
 
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 use inkstone::{Adapter, Device};
-use inkstone::{CacheType, LogitsFor, Runner, RunnerBuilder, SequenceId};
+use inkstone::{CacheType, DType, LogitsFor, Runner, RunnerBuilder, SequenceId};
 
-use crate::support::{data, on_cpu};
+use super::ops;
+use crate::support::{data, drive, on_cpu};
 
 /// The largest number of tokens in a step.
 const MOST: usize = 16;
@@ -137,4 +138,25 @@ fn logits_on_gpus_do_not_depend_on_other_tokens_of_a_step() {
     for info in super::gpu::adapters() {
         check_all(&|| Runner::builder().device(Device::Gpu(Adapter::Named(info.name.clone()))));
     }
+}
+
+#[test]
+fn products_on_the_cpu_do_not_depend_on_other_tokens_of_a_step() {
+    let cases = DType::ALL.iter().map(|dtype| ops::chained_products(*dtype, false));
+    let lengths = [2, 3, 5, 8, 13, 16, 17, 33, 40];
+    let differences: Vec<_> = cases
+        .flat_map(|case| drive::cpus().into_iter().filter_map(move |cpu| case.difference_in_company(&*cpu, &lengths)))
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn products_on_gpus_do_not_depend_on_other_tokens_of_a_step() {
+    let cases = DType::ALL.iter().map(|dtype| ops::chained_products(*dtype, true));
+    let differences: Vec<_> = cases
+        .flat_map(|case| {
+            drive::gpus().into_iter().filter_map(move |gpu| case.difference_in_company(&*gpu, &[2, 3, 5, 8, 13, MOST]))
+        })
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -63,6 +63,29 @@ impl Case {
         self.check_on(backend, &self.expected()).map_err(|what| format!("{}: {what}", self.name)).err()
     }
 
+    /// Runs steps of several tokens, and returns the first difference between the bits of a token's
+    /// logits there and in a step of its own.
+    pub fn difference_in_company(&self, backend: &dyn Backend, lengths: &[usize]) -> Option<String> {
+        let weights = packed(&self.tensors);
+        let most = lengths.iter().copied().max().unwrap_or(1);
+        let mut driver = Driver::new(backend, &self.graph, &weights, self.cache_type, [most; 2]).expect("a driver");
+        let mut bits = |tokens: Vec<u32>| -> Vec<u32> {
+            let (runs, outputs) = (vec![Run::new(0, 0, tokens.len())], (0..tokens.len()).collect());
+            let logits = driver.run(&Step { tokens, runs, outputs, ..Step::default() }).expect("logits");
+            logits.iter().map(|logit| logit.to_bits()).collect()
+        };
+        let alone: Vec<_> = (0..most as u32).map(|token| bits(vec![token])).collect();
+        for len in lengths {
+            let together = bits((0..*len as u32).rev().collect());
+            let expected = alone[..*len].iter().rev();
+            let rows = together.chunks_exact(alone[0].len());
+            if let Some(row) = rows.zip(expected).position(|(found, expected)| found != expected) {
+                return Some(format!("{} on {}: row {row} of {len}", self.name, label(backend)));
+            }
+        }
+        None
+    }
+
     /// Returns whether kernels of many tokens compute a step. For encoders and spans there are no
     /// other kernels.
     fn is_long(&self, step: &Step) -> bool {

@@ -50,6 +50,11 @@ const LONG_ATTENTION: &[Cases] = &[attention::long_cases];
 const EXPERTS: &[Cases] = &[experts::route, || for_dtypes(experts::experts), experts::unusual];
 const STATES: &[Cases] = &[recurrent::short_conv, recurrent::gated_delta];
 
+/// Products of every kind with matrices of a format.
+pub fn chained_products(dtype: DType, fuses_norm: bool) -> Case {
+    products::chained(dtype, fuses_norm)
+}
+
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 /// Formats of each kind: floats, blocks, superblocks with one scale for 32 and for 16.
 const KINDS: [DType; 5] = [DType::F32, DType::F16, DType::Q4_0, DType::Q4_K, DType::Q6_K];

@@ -216,6 +216,32 @@ fn product_and_norm(dtype: DType, columns: usize, width: usize, read_again: bool
     )
 }
 
+/// Products of every kind, one after the other: joined, with a sum and a norm after them, which are
+/// fused with the product or not, of gate and up, and plain.
+pub fn chained(dtype: DType, fuses_norm: bool) -> Case {
+    let (width, vocabulary) = (256, 40);
+    let mut m = Maker::new(13);
+    let x = m.normal_rows(2 * width, vocabulary);
+    let [first, second] = [(); 2].map(|()| m.random_weight(dtype, width, 2 * width));
+    let [a, b] = m.b.push_all(FusedOp::MatMulJoined, &[x, first, second])[..] else { panic!("two products") };
+    let norm = normal(width, &mut m.random);
+    let (w, norm) = (m.random_weight(dtype, width, width), m.floats(width, &norm));
+    let eps = 1e-5;
+    let (sum, normed) = if fuses_norm {
+        let results = m.b.push_all(FusedOp::MatMulAddRmsNorm { eps }, &[a, w, b, norm]);
+        (results[0], results[1])
+    } else {
+        let sum = m.b.push(FusedOp::MatMulAdd, &[a, w, b]);
+        (sum, m.b.rms_norm(sum, norm, eps))
+    };
+    let [gate, up] = [(); 2].map(|()| m.random_weight(dtype, width, width));
+    let gated = m.b.push(FusedOp::MatMulGlu(Activation::Silu), &[normed, gate, up]);
+    let down = m.random_weight(dtype, 40, width);
+    let (y, sum) = (m.b.matmul(gated, down), m.b.push(Op::Slice { first: 0, len: 40, every: width }, &[sum]));
+    let y = m.b.add(y, sum);
+    m.finish(format!("chained products {dtype}"), y, vec![], EIGHT_BITS)
+}
+
 /// Products with a bias, an activation and a residual after them, which kernels of many tokens may
 /// compute as well, and graphs in which they must not.
 pub fn finished() -> Vec<Case> {
