@@ -200,15 +200,24 @@ pub trait Executable: Send {
     /// device fails.
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]>;
 
-    /// Runs a step like [`run`](Self::run), and calls `progress` on this thread while it runs.
-    /// Returns `None` if `progress` returns false; the outputs are then lost, and the cache has
-    /// arbitrary elements in the positions that the step writes. The default implementation calls
-    /// it once, before the step.
+    /// Runs a step like [`run`](Self::run), calls `progress` on this thread while it runs, and
+    /// `read` with the logits where they lie. Returns false if `progress` returns false; the
+    /// outputs are then lost, and the cache has arbitrary elements in the positions that the step
+    /// writes. The default implementation calls `progress` once, before the step.
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    fn run_with_progress(&mut self, step: &Step<'_>, progress: &mut StepProgress<'_>) -> Result<Option<&[f32]>> {
-        if progress(0, 1) { self.run(step).map(Some) } else { Ok(None) }
+    fn run_with_progress(
+        &mut self,
+        step: &Step<'_>,
+        progress: &mut StepProgress<'_>,
+        read: &mut dyn FnMut(&[f32]),
+    ) -> Result<bool> {
+        let runs = progress(0, 1);
+        if runs {
+            read(self.run(step)?);
+        }
+        Ok(runs)
     }
 
     /// Runs a step and returns the `count` largest logits of each output. Returns `None`, without

@@ -3,6 +3,7 @@
 use super::{
     patches::{Patches, Picture},
     plan::{BATCH_PATCHES, EncoderPlan},
+    shares::for_each_share,
 };
 use crate::{
     Error, Result,
@@ -153,22 +154,38 @@ impl VisionEncoder {
             taps: &input.taps,
             ..Step::default()
         };
-        let Some(mut rows) = self.executable.run_with_progress(&step, progress)? else { return Ok(None) };
         let width = self.config.row_width;
-        let encoded = batch.iter().map(|patches| {
-            let (own, rest) = rows.split_at(patches.blocks.len() * width);
-            rows = rest;
-            if patches.blocks.is_sorted() {
-                return EncodedPicture { grid: patches.grid, rows: own.to_vec() };
+        let mut encoded = vec![];
+        let mut read = |mut rows: &[f32]| {
+            for patches in batch {
+                let (own, rest) = rows.split_at(patches.blocks.len() * width);
+                encoded.push(EncodedPicture { grid: patches.grid, rows: in_order(own, &patches.blocks) });
+                rows = rest;
             }
-            let mut ordered = vec![0.0; own.len()];
-            for (row, block) in own.chunks_exact(width).zip(&patches.blocks) {
-                ordered[block * width..(block + 1) * width].copy_from_slice(row);
-            }
-            EncodedPicture { grid: patches.grid, rows: ordered }
-        });
-        Ok(Some(encoded.collect()))
+        };
+        let finished = self.executable.run_with_progress(&step, progress, &mut read)?;
+        Ok(finished.then_some(encoded))
     }
+}
+
+/// Returns the rows of a picture's blocks, which `rows` has in the order of `blocks`, row by row of
+/// the picture.
+fn in_order(rows: &[f32], blocks: &[usize]) -> Vec<f32> {
+    /// Rows that a thread copies at a time. Most of the time of a copy goes into memory that the
+    /// system has to provide.
+    const SHARE: usize = 64;
+    let width = rows.len() / blocks.len();
+    let mut row_of = vec![0; blocks.len()];
+    for (row, block) in blocks.iter().enumerate() {
+        row_of[*block] = row;
+    }
+    let mut ordered = vec![0.0; rows.len()];
+    for_each_share(row_of.chunks(SHARE).zip(ordered.chunks_mut(SHARE * width)), |(row_of, ordered)| {
+        for (row, to) in row_of.iter().zip(ordered.chunks_exact_mut(width)) {
+            to.copy_from_slice(&rows[row * width..(row + 1) * width]);
+        }
+    });
+    ordered
 }
 
 /// The patches of several pictures, one after the other.

@@ -8,6 +8,7 @@ mod encoder;
 mod patches;
 mod pictures;
 mod plan;
+mod shares;
 
 pub use encoder::{EncodedPicture, VisionEncoder};
 pub use patches::{Patches, Picture};

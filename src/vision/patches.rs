@@ -1,13 +1,8 @@
 //! Divides pictures into patches, block by block.
 
-use std::{
-    array,
-    num::NonZero,
-    ops::Range,
-    sync::{Mutex, PoisonError},
-    thread,
-};
+use std::{array, ops::Range};
 
+use super::shares::for_each_share;
 use crate::{
     Error, Result,
     backend::Taps,
@@ -115,7 +110,8 @@ fn normalised(config: &VisionConfig, picture: &Picture<'_>, places: &[Place]) ->
     let table: [[f32; 256]; 3] =
         array::from_fn(|channel| array::from_fn(|value| (value as f32 / 255.0 - mean[channel]) / std[channel]));
     let mut pixels = vec![0.0; places.len() * 3 * patch * patch];
-    let divide = |places: &[Place], pixels: &mut [f32]| {
+    let shares = places.chunks(SHARE).zip(pixels.chunks_mut(SHARE * 3 * patch * patch));
+    for_each_share(shares, |(places, pixels)| {
         for (place, pixels) in places.iter().zip(pixels.chunks_exact_mut(3 * patch * patch)) {
             for y in 0..patch {
                 let first = (place.row * patch + y) * picture.width + place.column * patch;
@@ -128,21 +124,6 @@ fn normalised(config: &VisionConfig, picture: &Picture<'_>, places: &[Place]) ->
                 }
             }
         }
-    };
-    let shares = Mutex::new(places.chunks(SHARE).zip(pixels.chunks_mut(SHARE * 3 * patch * patch)));
-    let next = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || {
-        while let Some((places, pixels)) = next() {
-            divide(places, pixels);
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(places.len() / SHARE);
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            // This thread does the work of a thread that the system refuses.
-            let _ = thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
     });
     pixels
 }

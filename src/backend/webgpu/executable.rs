@@ -23,7 +23,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{
-        Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, TopLogits, Usage,
+        Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, StepProgress, TopLogits, Usage,
     },
     graph::Op,
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
@@ -303,22 +303,32 @@ impl GpuExecutable {
         let place = self.plan.logits();
         let (width, stride) = (place.shape.width as u64 * 4, super::lower::stride(&place) as u64 * 4);
         let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
-        for (index, row) in outputs.enumerate() {
-            encoder.copy_buffer_to_buffer(from, row as u64 * stride, &self.staging, index as u64 * width, width);
+        let rows_in_copy = if width == stride { outputs.len() } else { 1 };
+        for (copy, row) in outputs.clone().step_by(rows_in_copy.max(1)).enumerate() {
+            let bytes = rows_in_copy as u64 * width;
+            encoder.copy_buffer_to_buffer(from, row as u64 * stride, &self.staging, copy as u64 * bytes, bytes);
         }
+        Ok(())
+    }
+
+    /// Waits for the submitted copy of the logits of this number of outputs, and calls `read` with
+    /// them.
+    fn read_copied(&self, outputs: usize, mut read: impl FnMut(&[f32])) -> Result<()> {
+        let bytes = (outputs * self.plan.logits().shape.width * 4) as u64;
+        if bytes > 0 {
+            return read_buffer(&self.context, &self.staging, bytes, |found| read(bytemuck::cast_slice(found)));
+        }
+        read(&[]);
         Ok(())
     }
 
     /// Waits for the submitted copy of the logits of this number of outputs.
     fn wait_for_logits(&mut self, outputs: usize) -> Result<&[f32]> {
-        let Self { context, staging, logits, .. } = self;
+        let mut logits = std::mem::take(&mut self.logits);
         logits.clear();
-        let bytes = (outputs * self.plan.logits().shape.width * 4) as u64;
-        if bytes > 0 {
-            let copy = |found: &[u8]| logits.extend_from_slice(bytemuck::cast_slice(found));
-            read_buffer(context, staging, bytes, copy)?;
-        }
-        Ok(logits)
+        let result = self.read_copied(outputs, |found| logits.extend_from_slice(found));
+        self.logits = logits;
+        result.map(|()| self.logits.as_slice())
     }
 }
 
@@ -335,6 +345,20 @@ impl Executable for GpuExecutable {
     fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
         let sizes = self.submit(step, Readback::Logits)?;
         self.wait_for_logits(sizes.outputs)
+    }
+
+    fn run_with_progress(
+        &mut self,
+        step: &Step<'_>,
+        progress: &mut StepProgress<'_>,
+        read: &mut dyn FnMut(&[f32]),
+    ) -> Result<bool> {
+        if !progress(0, 1) {
+            return Ok(false);
+        }
+        let sizes = self.submit(step, Readback::Logits)?;
+        self.read_copied(sizes.outputs, read)?;
+        Ok(true)
     }
 
     fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TopLogits]>> {

@@ -116,8 +116,13 @@ impl Executable for CpuExecutable {
         logits.ok_or_else(|| Error::internal("a step stopped that nothing can stop"))
     }
 
-    fn run_with_progress(&mut self, step: &Step<'_>, progress: &mut StepProgress<'_>) -> Result<Option<&[f32]>> {
-        self.run_until(step, Some(progress))
+    fn run_with_progress(
+        &mut self,
+        step: &Step<'_>,
+        progress: &mut StepProgress<'_>,
+        read: &mut dyn FnMut(&[f32]),
+    ) -> Result<bool> {
+        Ok(self.run_until(step, Some(progress))?.map(read).is_some())
     }
 
     fn set_shared(&mut self, shared: bool) {

@@ -219,6 +219,7 @@ impl EncodedStep {
     /// Adds the records of a run whose first token has index `token` in the step, and whose page
     /// tables start at word `table`.
     fn add_records(&mut self, layout: &Layout, step: &Step<'_>, run: &Run<'_>, token: usize, table: usize) {
+        let angles: Vec<_> = layout.angles.iter().map(|table| RunAngles::new(table, run)).collect();
         for i in 0..run.len {
             let row = step.rows.tokens.binary_search(&(token + i));
             let record = TokenRecord {
@@ -229,9 +230,8 @@ impl EncodedStep {
             };
             self.records.extend_from_slice(bytemuck::cast_slice(&[record]));
             let positions = run.rotary.get(i).copied().unwrap_or([record.position; 3]);
-            for AngleTable { frequencies, axes } in &layout.angles {
-                let pairs = frequencies.iter().enumerate();
-                self.records.extend(pairs.flat_map(|(pair, frequency)| angle(positions[axes.axis(pair)], *frequency)));
+            for angles in &angles {
+                self.records.extend(angles.of(positions).flatten());
             }
             if layout.has_spans {
                 self.records.extend_from_slice(bytemuck::cast_slice(&[span_of(run, i)]));
@@ -319,6 +319,33 @@ impl EncodedStep {
                 pages: table as u32,
             });
         }
+    }
+}
+
+/// The angles of a table for the tokens of a run.
+struct RunAngles<'a> {
+    table: &'a AngleTable,
+    /// `[positions, pairs]`: the angles of the first positions, where tokens share positions, as
+    /// the patches of a row or a column of a picture do.
+    shared: Vec<[u32; 2]>,
+}
+
+impl<'a> RunAngles<'a> {
+    fn new(table: &'a AngleTable, run: &Run<'_>) -> Self {
+        let positions = run.rotary.iter().flatten().max().map_or(0, |last| *last as usize + 1);
+        let computed = if positions < run.len { 0..positions as u32 } else { 0..0 };
+        let pairs = |position| table.frequencies.iter().map(move |frequency| angle(position, *frequency));
+        Self { table, shared: computed.flat_map(pairs).collect() }
+    }
+
+    /// Returns the angles of the pairs of a token with these rotary positions.
+    fn of(&self, positions: [u32; 3]) -> impl Iterator<Item = [u32; 2]> {
+        let AngleTable { frequencies, axes } = self.table;
+        frequencies.iter().enumerate().map(move |(pair, frequency)| {
+            let position = positions[axes.axis(pair)];
+            let shared = self.shared.get(position as usize * frequencies.len() + pair);
+            shared.copied().unwrap_or_else(|| angle(position, *frequency))
+        })
     }
 }
 
