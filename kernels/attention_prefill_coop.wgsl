@@ -29,7 +29,7 @@ enable f16;
 enable wgpu_cooperative_matrix;
 diagnostic(off, derivative_uniformity);
 
-{% from "shared/prefill" import block_end, block_range, seen, sight %}
+{% from "shared/prefill" import block_end, block_range, partly_seen, seen, sight %}
 {% from "shared/soft_cap" import soft_cap %}
 {% set threads = block // 16 * subgroup_size %}
 {% set sharers = subgroup_size // 16 %}
@@ -157,9 +157,10 @@ fn main(
         var score{{i}} = SCALE * sums[mine + {{i * sharers}}u];
         {% endif %}
         {% endfor %}
-        {{ "" if scores.window or seen_range else "if start + " ~ (tile - 1) ~ "u > first_position " }}{
+        {% set limit = "bounds" if seen_range else "first_position + token" %}
+        // Most tiles are seen whole.
+        if {{ partly_seen(scores.window, seen_range, tile, limit) }} {
             {% for i in range(shares) %}
-            {% set limit = "bounds" if seen_range else "first_position + token" %}
             score{{i}} = seen(start + ({{i * sharers}}u + share) * 4u, {{limit}}, score{{i}});
             {% endfor %}
         }
@@ -226,7 +227,7 @@ fn main(
     {% endfor %}
     if token < tokens {
         let to = (first_token + token) * {{y.stride // 4}}u + head * {{head_quads}}u + share;
-        {% for i in range(quads // sharers) %}
+        {% for i in range(quads // sharers) if i * sharers < head_quads %}
         {{ "if share < " ~ (head_quads - i * sharers) ~ "u " if (i + 1) * sharers > head_quads }}{
             y[to + {{i * sharers}}u] = vec4<f32>(result{{i}} / total);
         }

@@ -96,8 +96,8 @@ impl Sample for AttentionPrefillCoop {
         let subgroup = Some(choices.of("subgroup_size", &[32, 64]));
         let workgroup_bytes = choices.of("workgroup_bytes", &[48 << 10, 96 << 10]);
         let traits = Traits { matrices: true, subgroup, workgroup_bytes, ..ADAPTERS[0] };
-        // Heads of 72 elements are padded to 80 in the cache.
-        let head_dim = choices.of("head_dim", &[64, 72, 80, 128]);
+        // Heads of 20 and 72 elements are padded to 32 and 80 in the cache.
+        let head_dim = choices.of("head_dim", &[20, 64, 72, 80, 128]);
         let kv_heads = KV_HEADS;
         let cache = CacheShape { cache_type: CacheType::F16, layer: 0, table: 1, tables: 2, kv_heads, head_dim }.into();
         let PrefillShape::Coop { block, tile, subgroup_size } = tiles::prefill(&traits, head_dim, CacheType::F16)
