@@ -101,6 +101,7 @@ mod kv_cache;
 mod models;
 mod optimize;
 mod plan;
+mod profile;
 mod quant;
 mod runner;
 mod safetensors;
@@ -123,6 +124,7 @@ pub use generate::{
 pub use image::Image;
 pub use kv_cache::{CacheType, SequenceId};
 pub use models::Config;
+pub use profile::{GpuProfile, MadeFor, Profile, ProfileFile};
 #[cfg(feature = "chat")]
 pub use runner::{Answer, AnswerEvents};
 #[cfg(all(feature = "async", feature = "chat"))]

@@ -25,6 +25,7 @@ use crate::{
     graph::{FusedOp, Graph},
     kv_cache::{CacheLayout, CacheType, PageId},
     plan::Plan,
+    profile::{MAX_THREADS, Profile, ProfileFile},
     weights::Weights,
 };
 
@@ -41,6 +42,8 @@ pub struct DeviceInfo {
     pub memory: Option<u64>,
     /// The reason why the model runs on the CPU although a GPU was looked for.
     pub fallback: Option<String>,
+    /// The file of the profile that was found beside the model.
+    pub profile: Option<ProfileFile>,
 }
 
 /// The device that a model is to run on.
@@ -71,7 +74,6 @@ pub enum Adapter {
 impl Device {
     /// Checks a number of CPU threads.
     pub(crate) fn check_threads(threads: usize) -> Result<()> {
-        const MAX_THREADS: usize = 1024;
         match threads {
             1..=MAX_THREADS => Ok(()),
             _ => Err(Error::argument("threads", format!("must be from 1 to {MAX_THREADS}, not {threads}"))),
@@ -127,6 +129,10 @@ pub struct OpTime {
 pub trait Backend: Send + Sync {
     /// Describes the device.
     fn device(&self) -> &DeviceInfo;
+
+    /// Makes the choices of a valid profile for graphs that are compiled later. Choices that do not
+    /// concern the device have no effect.
+    fn set_profile(&mut self, profile: &Profile);
 
     /// Returns whether the device has a kernel for a fused op. Every backend has all plain ops.
     fn supports(&self, op: &FusedOp) -> bool;
@@ -351,6 +357,11 @@ impl Fallback {
 impl Backend for Fallback {
     fn device(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn set_profile(&mut self, profile: &Profile) {
+        self.backend.set_profile(profile);
+        self.info.threads = self.backend.device().threads;
     }
 
     fn supports(&self, op: &FusedOp) -> bool {

@@ -1,5 +1,7 @@
 //! Computes the layout and size in bytes of cache pages and recurrent states.
 
+use serde::{Deserialize, Serialize};
+
 use super::PAGE_POSITIONS;
 use crate::{
     Error, Result,
@@ -7,7 +9,8 @@ use crate::{
 };
 
 /// The format of cached keys and values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum CacheType {
     /// f32: 4 bytes per element.
     F32,

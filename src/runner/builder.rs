@@ -15,14 +15,12 @@ use crate::{
     image::size::Convention,
     kv_cache::CacheType,
     models::{self, Config},
+    profile::{MAX_CHUNK, Profile},
 };
 
 /// The default context length, if the model was trained for more. Most machines have memory for its
 /// cache.
 const DEFAULT_CONTEXT: usize = 4096;
-
-/// The largest prefill chunk. Longer chunks are not faster, and need too much scratch memory.
-const MAX_CHUNK: usize = 1 << 14;
 
 /// The largest number of tokens with logits in one step: of texts that are generated at once. Only
 /// scoring whole texts needs more, and uses several steps. The logits of one token take about half
@@ -45,7 +43,7 @@ pub struct RunnerBuilder {
     pub(super) device: Device,
     pub(super) threads: Option<usize>,
     pub(super) context_length: Option<usize>,
-    pub(super) cache_type: CacheType,
+    pub(super) cache_type: Option<CacheType>,
     pub(super) prefill_chunk: Option<usize>,
     pub(super) memory_limit: Option<u64>,
     pub(super) copy_weights: bool,
@@ -54,6 +52,7 @@ pub struct RunnerBuilder {
     pub(super) chat_template: Option<Arc<str>>,
     pub(super) on_progress: Option<OnProgress>,
     pub(super) vision: VisionFile,
+    pub(super) profile: Option<Profile>,
     pub(super) convention: Convention,
 }
 
@@ -93,7 +92,7 @@ impl RunnerBuilder {
 
     /// Sets the format of cached keys and values. Default: f16.
     pub fn cache_type(mut self, cache_type: CacheType) -> Self {
-        self.cache_type = cache_type;
+        self.cache_type = Some(cache_type);
         self
     }
 
@@ -101,6 +100,17 @@ impl RunnerBuilder {
     /// point, need more scratch memory, and delay a stop. Default: 256 on a CPU and 512 on a GPU.
     pub fn prefill_chunk(mut self, tokens: usize) -> Self {
         self.prefill_chunk = Some(tokens);
+        self
+    }
+
+    /// Sets the choices that the other settings leave open, measured by the example `tune` for
+    /// instance. Default: the profile in the file [`Profile::path_for`] of the model, if there is
+    /// one; [`DeviceInfo::profile`](crate::DeviceInfo::profile) names it. If that file was made for
+    /// another device or model, it is not used, and the field says why. A profile that is set here
+    /// has to fit: otherwise loading is an [`Error::Argument`]. `Profile::default()` leaves all
+    /// choices to inkstone.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = Some(profile);
         self
     }
 
@@ -294,15 +304,17 @@ impl RunnerBuilder {
     }
 
     /// Returns the sizes that the executable is compiled for.
-    /// `whole` is the number of tokens that a step must be able to compute.
+    /// `whole` is the number of tokens that a step must be able to compute, `chunk` the prefill
+    /// chunk if it is chosen.
     pub(super) fn limits_for(
         &self,
         config: &Config,
         context_length: usize,
         whole: usize,
+        chunk: Option<usize>,
         backend: &dyn Backend,
     ) -> Result<Limits> {
-        let chunk = self.prefill_chunk.unwrap_or_else(|| backend.prefill_chunk());
+        let chunk = chunk.unwrap_or_else(|| backend.prefill_chunk());
         if !(1..=MAX_CHUNK).contains(&chunk) {
             let what = format!("is {chunk}, but must be from 1 to {MAX_CHUNK}");
             return Err(Error::argument("prefill_chunk", what));

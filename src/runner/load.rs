@@ -13,7 +13,7 @@ use super::{
 use crate::chat::ChatTemplate;
 use crate::{
     Error, Result,
-    backend::{Adapter, Backend, Device, Fallback, LoadProgress},
+    backend::{Adapter, Backend, Device, DeviceInfo, Fallback, LoadProgress},
     generate::{Decoder, Limits},
     gguf::{Gguf, Origin},
     graph::Graph,
@@ -22,7 +22,8 @@ use crate::{
         self, Config, Model,
         vision::{ImageInputs, VisionModel},
     },
-    optimize::{Target, optimize},
+    optimize::{PASSES, Target, optimize_with},
+    profile::{Profile, ProfileFile},
     tokenizer::Tokenizer,
     vision::EncoderPlan,
     weights::Weights,
@@ -80,6 +81,8 @@ pub(super) struct PreparedModel {
     layout: CacheLayout,
     limits: Limits,
     vision: Result<EncoderPlan, NoVision>,
+    profile: Profile,
+    profile_file: Option<ProfileFile>,
     pub(super) memory: MemoryPlan,
 }
 
@@ -102,13 +105,18 @@ impl RunnerBuilder {
         act(Box::new(Fallback::new(self.cpu()?, reason)))
     }
 
-    pub(super) fn prepare(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<PreparedModel> {
+    pub(super) fn prepare(&self, gguf: Gguf, mut backend: Box<dyn Backend>) -> Result<PreparedModel> {
+        let (profile, profile_file) = self.profile_for(&gguf, backend.device())?;
+        backend.set_profile(&profile);
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
         let (Model { config, graph }, vision) = self.model(&gguf, &weights)?;
         let context_length = self.context_length_for(&config)?;
         let whole = vision.as_ref().map_or(0, |vision| largest_whole_image(&config, &vision.config));
-        let limits = self.limits_for(&config, context_length, whole, &*backend)?;
-        let graph = optimize(
+        let limits = self.limits_for(&config, context_length, whole, profile.prefill_chunk, &*backend)?;
+        let passes: Vec<_> =
+            PASSES.into_iter().filter(|pass| !profile.without_passes.iter().any(|name| name == pass.name())).collect();
+        let graph = optimize_with(
+            &passes,
             &graph,
             &Target {
                 supports: &|op| backend.supports(op),
@@ -116,7 +124,7 @@ impl RunnerBuilder {
             },
         )?
         .graph;
-        let layout = CacheLayout::new(&graph, self.cache_type)?;
+        let layout = CacheLayout::new(&graph, profile.cache_type.unwrap_or_default())?;
         let mut memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
         let vision = match vision {
             Ok(model) => Ok(plan_encoder(model, &*backend, context_length)?),
@@ -125,7 +133,19 @@ impl RunnerBuilder {
         if let Ok(encoder) = &vision {
             memory.add_encoder(&encoder.memory(&*backend)?);
         }
-        Ok(PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, memory })
+        Ok(PreparedModel {
+            gguf,
+            weights,
+            config,
+            backend,
+            graph,
+            layout,
+            limits,
+            vision,
+            profile,
+            profile_file,
+            memory,
+        })
     }
 
     /// Returns the text model, and its vision encoder or the reason why it has none.
@@ -168,8 +188,19 @@ impl RunnerBuilder {
         // Parsed before the weights are loaded, so that an error in it is reported at once.
         #[cfg(feature = "chat")]
         let custom = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
-        let PreparedModel { gguf, weights, config, backend, graph, layout, limits, vision, memory } =
-            self.prepare(gguf, backend)?;
+        let PreparedModel {
+            gguf,
+            weights,
+            config,
+            backend,
+            graph,
+            layout,
+            limits,
+            vision,
+            profile,
+            profile_file,
+            memory,
+        } = self.prepare(gguf, backend)?;
         let cache = KvCache::new(&layout, memory.context_length);
         let cache = match memory.cache_limits(self.memory_limit)? {
             Some(limits) => cache.with_limits(limits.page_bytes, limits.states),
@@ -207,7 +238,8 @@ impl RunnerBuilder {
         Ok(Runner {
             config,
             memory,
-            device: backend.device().clone(),
+            device: DeviceInfo { profile: profile_file, ..backend.device().clone() },
+            profile,
             tokenizer,
             #[cfg(feature = "chat")]
             template,

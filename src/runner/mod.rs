@@ -12,6 +12,7 @@ mod ids;
 mod lm;
 mod load;
 mod memory;
+mod profile;
 mod score;
 mod text;
 #[cfg(feature = "chat")]
@@ -37,7 +38,10 @@ use self::{vision::Vision, vision_file::NoVision};
 use crate::grammar::Grammars;
 #[cfg(feature = "chat")]
 use crate::{Error, Result, chat::ChatTemplate};
-use crate::{backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, tokenizer::Tokenizer};
+use crate::{
+    backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, profile::Profile,
+    tokenizer::Tokenizer,
+};
 
 /// A loaded model with one sequence of tokens.
 ///
@@ -54,6 +58,7 @@ pub struct Runner {
     config: Config,
     memory: MemoryPlan,
     device: DeviceInfo,
+    profile: Profile,
     tokenizer: Tokenizer,
     /// The template of the builder or of the file, or the error of the latter: a model without a
     /// template can still generate from plain prompts.
@@ -73,13 +78,14 @@ pub struct Runner {
 /// one at a time.
 impl Clone for Runner {
     fn clone(&self) -> Self {
-        let Self { config, memory, device, tokenizer, decoder, .. } = self;
+        let Self { config, memory, device, profile, tokenizer, decoder, .. } = self;
         let mut decoder = decoder.clone();
         let sequence = decoder.open();
         Self {
             config: config.clone(),
             memory: *memory,
             device: device.clone(),
+            profile: profile.clone(),
             tokenizer: tokenizer.clone(),
             #[cfg(feature = "chat")]
             template: self.template.clone(),
@@ -101,6 +107,12 @@ impl Runner {
     /// Returns the device that the model runs on.
     pub fn device(&self) -> &DeviceInfo {
         &self.device
+    }
+
+    /// Returns the choices of the builder and its profile, with the device and the model that they
+    /// are now made for.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
     }
 
     /// Returns the model's tokenizer.

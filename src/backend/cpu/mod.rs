@@ -31,12 +31,15 @@ use crate::{
     graph::{FusedOp, Graph},
     kv_cache::CacheLayout,
     plan::Plan,
+    profile::Profile,
     weights::Weights,
 };
 
 /// The CPU backend.
 pub struct Cpu {
     info: DeviceInfo,
+    /// Number of threads in steps of up to 16 tokens, if it is less than in others.
+    decode_threads: Option<usize>,
     kernels: &'static Kernels,
 }
 
@@ -68,15 +71,26 @@ impl Cpu {
             let known = Self::instruction_sets().join(", ");
             Error::argument("instruction set", format!("{name} is not one of this machine's: {known}"))
         })?;
-        let info =
-            DeviceInfo { name: "CPU".into(), details: kernels.name.into(), threads, memory: None, fallback: None };
-        Ok(Self { info, kernels })
+        let info = DeviceInfo {
+            name: "CPU".into(),
+            details: kernels.name.into(),
+            threads,
+            memory: None,
+            fallback: None,
+            profile: None,
+        };
+        Ok(Self { info, decode_threads: None, kernels })
     }
 }
 
 impl Backend for Cpu {
     fn device(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn set_profile(&mut self, profile: &Profile) {
+        self.info.threads = profile.threads.unwrap_or(self.info.threads);
+        self.decode_threads = profile.decode_threads;
     }
 
     fn supports(&self, op: &FusedOp) -> bool {
@@ -125,6 +139,10 @@ impl Backend for Cpu {
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
         let pool = Pool::new(self.info.threads)?;
+        let pool = match self.decode_threads {
+            Some(threads) => pool.with_small_threads(threads),
+            None => pool,
+        };
         let executable = CpuExecutable::new(plan, weights, cache, bounds, self.kernels, pool, progress)?;
         Ok(Box::new(executable))
     }

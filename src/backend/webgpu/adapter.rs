@@ -1,7 +1,7 @@
 //! Lists the adapters of this machine, chooses one, and opens it.
 
 use super::{
-    context::{Context, Traits},
+    context::{Context, GpuChoices, Traits},
     instance::instance,
 };
 use crate::{
@@ -11,9 +11,6 @@ use crate::{
 
 /// Largest number of invocations in a workgroup that kernels use.
 const MAX_WORKGROUP: u32 = 1024;
-/// Largest number of cached positions that one workgroup attends to: for more, several workgroups
-/// and a dispatch that merges their results are faster.
-const MAX_UNSPLIT: usize = 1024;
 /// Largest size in bytes of a buffer of weights: some drivers fail with larger ones.
 const MAX_BUFFER: u64 = (1 << 30) - 4096;
 
@@ -58,7 +55,7 @@ pub(super) fn describe(adapter: &wgpu::Adapter) -> DeviceInfo {
     let driver = [info.driver.as_str(), info.driver_info.as_str()].join(" ");
     let software = if is_software(adapter) { ", software" } else { "" };
     let details = format!("{}, {}{software}", info.backend, driver.trim());
-    DeviceInfo { name: info.name.clone(), details, threads: 1, memory: memory(adapter), fallback: None }
+    DeviceInfo { name: info.name.clone(), details, threads: 1, memory: memory(adapter), fallback: None, profile: None }
 }
 
 /// Finds the requested adapter.
@@ -152,7 +149,7 @@ pub(super) fn open(adapter: &wgpu::Adapter, allowed: &GpuLimits) -> Result<Conte
         buffer_bytes: limits.max_buffer_size,
         alignment: u64::from(limits.min_storage_buffer_offset_alignment.max(16)),
         timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
-        unsplit_positions: MAX_UNSPLIT,
+        choices: GpuChoices::default(),
     };
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("inkstone"),
@@ -200,7 +197,14 @@ mod tests {
     use super::*;
 
     fn info(name: &str, details: &str) -> DeviceInfo {
-        DeviceInfo { name: name.into(), details: details.into(), threads: 1, memory: None, fallback: None }
+        DeviceInfo {
+            name: name.into(),
+            details: details.into(),
+            threads: 1,
+            memory: None,
+            fallback: None,
+            profile: None,
+        }
     }
 
     #[test]

@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::templates::Templates;
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    profile::{FEW_ROWS, GpuProfile, MAX_UNSPLIT},
+};
 
 /// The time between two questions whether a mapping is delivered.
 const MAPPING_POLL: Duration = Duration::from_millis(1);
@@ -36,9 +39,48 @@ pub(super) struct Traits {
     pub alignment: u64,
     /// Whether kernels can be timed.
     pub timestamps: bool,
+    /// The choices that a profile can make.
+    pub choices: GpuChoices,
+}
+
+/// Choices between kernels, which change the speed of executables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GpuChoices {
+    /// The largest number of rows of each kernel for products of up to [`FEW_ROWS`] rows; numbers
+    /// that repeat have one kernel.
+    pub row_counts: [usize; 5],
+    /// The largest number of rows of the activations for each tile of matrix units but the last.
+    pub tile_rows: [usize; 3],
     /// Largest number of cached positions that a single workgroup attends to for one token. The
-    /// positions of longer sequences are split among several workgroups.
+    /// positions of longer sequences are split among several workgroups: for them, a dispatch that
+    /// merges the results takes less time than it saves.
     pub unsplit_positions: usize,
+}
+
+impl GpuChoices {
+    /// The choices without a profile.
+    pub const DEFAULT: Self =
+        Self { row_counts: [1, 2, 4, 8, FEW_ROWS], tile_rows: [32, 64, 256], unsplit_positions: MAX_UNSPLIT };
+
+    /// Makes the choices of a profile.
+    pub fn new(profile: &GpuProfile) -> Self {
+        let mut choices = Self::DEFAULT;
+        if !profile.row_counts.is_empty() {
+            let counts = profile.row_counts.iter().copied().chain(std::iter::repeat(FEW_ROWS));
+            choices.row_counts.iter_mut().zip(counts).for_each(|(choice, count)| *choice = count);
+        }
+        if let [small, middle, large] = *profile.tile_rows {
+            choices.tile_rows = [small, middle, large];
+        }
+        choices.unsplit_positions = profile.unsplit_positions.unwrap_or(choices.unsplit_positions);
+        choices
+    }
+}
+
+impl Default for GpuChoices {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 /// An open device.
@@ -77,14 +119,14 @@ impl Context {
         Ok(Self { name, device, queue, traits, templates, pipelines, failure })
     }
 
-    /// Returns a context of the same device, with the same pipelines, for executables that split
-    /// sequences of more than `unsplit_positions` positions.
-    pub fn with_unsplit_positions(&self, unsplit_positions: usize) -> Self {
+    /// Returns a context of the same device, with the same pipelines, for executables with other
+    /// choices.
+    pub fn with_choices(&self, choices: GpuChoices) -> Self {
         Self {
             name: self.name.clone(),
             device: self.device.clone(),
             queue: self.queue.clone(),
-            traits: Traits { unsplit_positions, ..self.traits },
+            traits: Traits { choices, ..self.traits },
             templates: self.templates.clone(),
             pipelines: self.pipelines.clone(),
             failure: self.failure.clone(),

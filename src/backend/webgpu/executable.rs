@@ -23,7 +23,8 @@ use super::{
 use crate::{
     Error, Result,
     backend::{
-        Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, StepProgress, TopLogits, Usage,
+        Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, StepProgress,
+        TopLogits, Usage,
     },
     graph::Op,
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},

@@ -32,13 +32,17 @@ use std::{sync::Arc, thread};
 
 pub use adapter::GpuLimits;
 
-use self::{context::Context, executable::GpuExecutable};
+use self::{
+    context::{Context, GpuChoices},
+    executable::GpuExecutable,
+};
 use super::{Adapter, Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
     kv_cache::{CacheLayout, CacheType},
     plan::Plan,
+    profile::Profile,
     weights::Weights,
 };
 
@@ -90,6 +94,10 @@ impl Gpu {
 impl Backend for Gpu {
     fn device(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    fn set_profile(&mut self, profile: &Profile) {
+        self.context = Arc::new(self.context.with_choices(GpuChoices::new(&profile.gpu)));
     }
 
     fn supports(&self, op: &FusedOp) -> bool {

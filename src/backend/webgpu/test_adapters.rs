@@ -1,6 +1,6 @@
 //! The properties of adapters for which tests build kernels.
 
-use super::context::Traits;
+use super::context::{GpuChoices, Traits};
 
 /// The properties of a common adapter, without matrix units.
 const PLAIN: Traits = Traits {
@@ -12,7 +12,7 @@ const PLAIN: Traits = Traits {
     buffer_bytes: 1 << 30,
     alignment: 256,
     timestamps: false,
-    unsplit_positions: 1024,
+    choices: GpuChoices::DEFAULT,
 };
 
 /// Adapters with and without matrix units, with subgroups of several sizes, and without subgroups.

@@ -116,25 +116,39 @@ pub(super) fn tile(traits: &Traits) -> ProductTile {
     ProductTile { tokens: SMALL_TILE_TOKENS, rows: 64, columns: UNIT, threads: traits.workgroup.min(128) as usize }
 }
 
-/// The largest number of rows of the activations for each tile of [`coop_tile`] but the last.
-pub(super) const COOP_TOKENS: [usize; 3] = [32, 64, 256];
+/// The number of rows of the activations for which a tile is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TileRows {
+    /// Up to 32, by default.
+    Smallest,
+    /// Up to 64, by default.
+    Small,
+    /// Up to 256, by default.
+    Large,
+    /// More.
+    Largest,
+}
+
+impl TileRows {
+    pub const ALL: [Self; 4] = [Self::Smallest, Self::Small, Self::Large, Self::Largest];
+}
 
 /// Chooses the tile of a product on matrix units, and the part of it that a subgroup computes. The
-/// matrix has `rows` rows and `columns` columns; the activations have up to `tokens` rows.
+/// matrix has `rows` rows and `columns` columns.
 ///
 /// A processor runs one or two workgroups at a time, and a GPU has about a hundred processors. So
 /// few rows have small tiles, whose subgroups divide the columns: there are as many subgroups to
 /// decode weights as in large tiles, and more workgroups.
-pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize, tokens: usize) -> (ProductTile, SubgroupTile) {
+pub(super) fn coop_tile(traits: &Traits, rows: usize, columns: usize, step: TileRows) -> (ProductTile, SubgroupTile) {
     // Tokens, rows and columns of the tile; tokens and rows of a subgroup; slices.
-    let preferred: &[[usize; 6]] = match tokens {
-        ..=32 if rows <= 4224 => &[[32, 32, 256, 32, 32, 8], [32, 32, 128, 32, 32, 4]],
-        ..=32 => &[[32, 32, 128, 32, 32, 4]],
-        33..=64 if rows <= 4224 => &[[64, 32, 128, 32, 32, 4]],
-        33..=64 => &[[64, 64, 128, 32, 32, 2]],
-        65..=256 if rows <= 6144 => &[[64, 64, 128, 32, 32, 2]],
-        257.. if rows <= 2112 => &[],
-        65.. => &[[128, 128, 2 * UNIT, 32, 64, 1], [128, 128, UNIT, 32, 64, 1]],
+    let preferred: &[[usize; 6]] = match step {
+        TileRows::Smallest if rows <= 4224 => &[[32, 32, 256, 32, 32, 8], [32, 32, 128, 32, 32, 4]],
+        TileRows::Smallest => &[[32, 32, 128, 32, 32, 4]],
+        TileRows::Small if rows <= 4224 => &[[64, 32, 128, 32, 32, 4]],
+        TileRows::Small => &[[64, 64, 128, 32, 32, 2]],
+        TileRows::Large if rows <= 6144 => &[[64, 64, 128, 32, 32, 2]],
+        TileRows::Largest if rows <= 2112 => &[],
+        TileRows::Large | TileRows::Largest => &[[128, 128, 2 * UNIT, 32, 64, 1], [128, 128, UNIT, 32, 64, 1]],
     };
     let any = [[SMALL_TILE_TOKENS, 64, 2 * UNIT, 32, 32, 1], [SMALL_TILE_TOKENS, 64, UNIT, 32, 32, 1]];
     let subgroup = traits.subgroup.unwrap_or(32) as usize;
@@ -209,7 +223,7 @@ pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> Pre
 /// Returns the largest number of cached positions that one workgroup attends to for a single token:
 /// at most a word of keys for each invocation.
 pub(super) fn unsplit_positions(traits: &Traits, cache: CacheType) -> usize {
-    (traits.workgroup as usize * elements_per_word(cache)).min(traits.unsplit_positions)
+    (traits.workgroup as usize * elements_per_word(cache)).min(traits.choices.unsplit_positions)
 }
 
 /// Returns the invocations of a workgroup that attends to up to `split` positions of a single token

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use inkstone::{CacheType, Runner};
+use inkstone::{CacheType, Profile, Runner};
 
 use crate::support::{
     gguf_file::{Folder, GgufFile},
@@ -35,7 +35,7 @@ fn printed(program: &Path, args: &[&str]) -> String {
 
 #[test]
 fn every_example_has_a_usage_text() {
-    for name in ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize"] {
+    for name in ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize", "tune"] {
         let program = example(name);
         assert!(printed(&program, &["--help"]).starts_with(&format!("Usage: {name} ")), "{name}");
         let output = run(&program, &["--nonsense", "1"]);
@@ -196,6 +196,29 @@ fn bench_example_writes_a_profile() {
     let table = printed(&program, &args);
     assert!(table.contains("\nprefill, a prompt of 20 tokens\n") && table.contains("\ndecode, a token\n"), "{table}");
     assert_eq!(table.lines().filter(|line| line.starts_with("  attention  ")).count(), 2, "{table}");
+}
+
+/// Measurements this short choose by chance, but each choice has to load and run.
+#[test]
+fn tune_example_writes_a_profile_that_runners_find() {
+    let folder = Folder::new();
+    let model = folder.write("tiny.gguf", fs::read(MODELS[0].path()).unwrap());
+    let file = Profile::path_for(&model);
+    let base = ["--model", model.to_str().unwrap(), "--device", "cpu", "--reps", "1", "--seconds", "0"];
+    let text = printed(&example("tune"), &[&base[..], &["--cache-types", "--dry-run"]].concat());
+    assert!(!file.exists(), "a dry run writes no file: {text}");
+    for _ in 0..3 {
+        let text = printed(&example("tune"), &base);
+        if text.contains("there is nothing to write") {
+            assert!(!file.exists(), "{text}");
+            continue;
+        }
+        assert!(text.contains(file.to_str().unwrap()) && text.contains(" tokens/s (+"), "{text}");
+        let runner = Runner::builder().device(inkstone::Device::Cpu).from_gguf(&model).unwrap();
+        assert_eq!(runner.profile(), &Profile::open(&file).unwrap());
+        assert_eq!(runner.device().profile.as_ref().map(|found| &found.unused), Some(&None));
+        return;
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use self::{
 const COMMON: [&str; 4] = ["error", "dtype", "image", "tool_call"];
 
 /// The stages, from the file down; each may use those before it.
-const STAGES: [&str; 14] = [
+const STAGES: [&str; 15] = [
     "gguf",
     "safetensors",
     "weights",
@@ -31,6 +31,7 @@ const STAGES: [&str; 14] = [
     "optimize",
     "plan",
     "kv_cache",
+    "profile",
     "backend",
     "generate",
     "vision",

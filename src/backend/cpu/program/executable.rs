@@ -18,12 +18,13 @@ use crate::{
         Bounds, Executable, LoadProgress, OpTime, Step, StepProgress,
         cpu::{
             kernels::Kernels,
-            threads::pool::Pool,
+            threads::pool::{Pool, Worker},
             weights::prepare::{PreparedWeights, widest_quantized},
         },
     },
     kv_cache::CacheLayout,
     plan::Plan,
+    profile::FEW_ROWS,
     weights::Weights,
 };
 
@@ -85,14 +86,19 @@ impl CpuExecutable {
         let context = StepContext::new(step, kernels, weights, cache, memory, &slots);
         let (failure, stop) = (Mutex::new(None), StopPoint::default());
         let callers_work = Mutex::new(CallersWork { profile: profile.as_mut(), progress });
-        pool.run(&|worker| {
+        let job = |worker: Worker<'_>| {
             let work = if worker.number == 0 { mem::take(&mut *lock(&callers_work)) } else { CallersWork::default() };
             // SAFETY: `prepare` checked the step and made room for it; every thread of the pool
             // runs the same tasks of the plan that the memory is for.
             if let Err(e) = unsafe { run_tasks(&program.tasks, &context, worker, work, &stop) } {
                 lock(&failure).get_or_insert(e);
             }
-        })?;
+        };
+        if step.tokens.len() <= FEW_ROWS {
+            pool.run_small(&job)?
+        } else {
+            pool.run(&job)?
+        }
         if let Some(profile) = profile.as_mut() {
             profile.record(WAIT, 0);
         }

@@ -68,6 +68,8 @@ pub(crate) struct Pool {
     workers: Vec<JoinHandle<()>>,
     threads: usize,
     throttle: ThreadThrottle,
+    /// The throttle of small jobs, if they have fewer threads than others.
+    small_throttle: Option<ThreadThrottle>,
     /// Whether several threads use the pool in turn.
     has_several_callers: bool,
 }
@@ -106,7 +108,7 @@ impl Pool {
             queue: WorkQueue::new(threads),
         });
         let (workers, throttle) = (Vec::new(), ThreadThrottle::new(threads));
-        let mut pool = Self { state, workers, threads, throttle, has_several_callers: false };
+        let mut pool = Self { state, workers, threads, throttle, small_throttle: None, has_several_callers: false };
         for number in 1..threads {
             let state = pool.state.clone();
             let worker = thread::Builder::new()
@@ -121,6 +123,12 @@ impl Pool {
         Ok(pool)
     }
 
+    /// Returns the pool with at most `threads` threads for small jobs.
+    pub fn with_small_threads(mut self, threads: usize) -> Self {
+        self.small_throttle = (threads < self.threads).then(|| ThreadThrottle::new(threads));
+        self
+    }
+
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -130,7 +138,8 @@ impl Pool {
     /// then off.
     pub fn set_shared(&mut self, shared: bool) {
         self.has_several_callers = shared;
-        self.throttle = ThreadThrottle::new(self.threads);
+        self.throttle.reset();
+        self.small_throttle.iter_mut().for_each(ThreadThrottle::reset);
     }
 
     /// Runs `job` on every active thread at once, and returns when all have finished.
@@ -138,8 +147,21 @@ impl Pool {
     /// # Errors
     /// If the job panicked on a thread.
     pub fn run(&mut self, job: &ThreadJob<'_>) -> Result<()> {
+        self.run_job(false, job)
+    }
+
+    /// Runs a job like [`run`](Self::run), on the threads for small jobs.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_small(&mut self, job: &ThreadJob<'_>) -> Result<()> {
+        self.run_job(true, job)
+    }
+
+    fn run_job(&mut self, small: bool, job: &ThreadJob<'_>) -> Result<()> {
         let started = Instant::now();
-        let active = self.throttle.active();
+        let throttle = self.small_throttle.as_mut().filter(|_| small).unwrap_or(&mut self.throttle);
+        let active = throttle.active();
         self.state.barrier.reset(active);
         self.state.queue.reset();
         if active > 1 {
@@ -156,7 +178,7 @@ impl Pool {
             return Err(Error::internal("a kernel panicked"));
         }
         if !self.has_several_callers {
-            self.throttle.record(started.elapsed(), self.state.barrier.waited());
+            throttle.record(started.elapsed(), self.state.barrier.waited());
         }
         Ok(())
     }
@@ -305,6 +327,28 @@ mod tests {
         assert_eq!(pool.throttle.active(), 1, "a lone caller waits for another process");
         pool.set_shared(true);
         assert_eq!(pool.throttle.active(), 2);
+    }
+
+    #[test]
+    fn small_jobs_have_fewer_threads() {
+        let mut pool = Pool::new(3).unwrap().with_small_threads(2);
+        let threads = |pool: &mut Pool, small| {
+            let seen = AtomicUsize::new(0);
+            pool.run_job(small, &|worker| {
+                seen.fetch_add(1, Relaxed);
+                assert!(worker.wait());
+                assert_eq!(seen.load(Relaxed), worker.threads);
+            })
+            .unwrap();
+            seen.into_inner()
+        };
+        // All threads but those that the throttle leaves out on a busy machine.
+        assert!(threads(&mut pool, false) <= 3 && threads(&mut pool, true) <= 2);
+        pool.set_shared(true);
+        assert_eq!([threads(&mut pool, false), threads(&mut pool, true), threads(&mut pool, false)], [3, 2, 3]);
+        let mut pool = Pool::new(2).unwrap().with_small_threads(5);
+        pool.set_shared(true);
+        assert_eq!(threads(&mut pool, true), 2);
     }
 
     /// Covers each thread, before a barrier and after it.

@@ -33,6 +33,11 @@ impl ThreadThrottle {
         Self { threads, active: threads, rest: 0, next_rest: FIRST_REST, strained: false }
     }
 
+    /// Lets all threads take part again.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.threads);
+    }
+
     /// Returns the number of threads that take part in the next call.
     pub fn active(&self) -> usize {
         self.active

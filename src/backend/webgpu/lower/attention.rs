@@ -163,7 +163,7 @@ impl GpuLowering<'_> {
             step: self.step,
             condition: splits.without,
             variants,
-            variant_limits: limits,
+            variant_limits: limits.to_vec(),
             variant_rows: RowCount::Tokens,
         });
         let split = self.step_kernel(layer.spec, q, new, None, most);

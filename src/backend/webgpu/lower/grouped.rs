@@ -16,7 +16,7 @@ use crate::{
         kernels::{
             Combine, F16Output, GroupKernel, MatrixPlanes, RowCount, Strided, TiledExperts, TiledPart, TiledProduct,
         },
-        tiles::{self, ProductTile},
+        tiles::{self, ProductTile, TileRows},
     },
     graph::{ExpertsSpec, Rows},
     plan::Place,
@@ -141,7 +141,7 @@ impl GpuLowering<'_> {
     ) -> Kernel {
         let ExpertsSpec { experts, top_k, .. } = layer.spec;
         // 0 rows select the small tile, because an expert has few slots.
-        let (coop_tile, patch) = tiles::coop_tile(self.traits, 0, x.width, usize::MAX);
+        let (coop_tile, patch) = tiles::coop_tile(self.traits, 0, x.width, TileRows::Largest);
         let tile = if form == Form::F16 { coop_tile } else { tiles::tile(self.traits) };
         let (parts, blocks) = slots_parts(stacks, &tile, out_stride);
         let product = TiledProduct {

@@ -32,11 +32,12 @@ use crate::{
     graph::{FusedOp, Op, RopeSpec, Rows},
     kv_cache::CacheLayout,
     plan::{Operand, Place, Plan, PlanStep},
+    profile::FEW_ROWS,
     weights::TensorSlice,
 };
 
 /// The largest number of rows that `matmul_few` multiplies, and of tokens in the first program.
-pub(super) const GEMV_ROWS: usize = 16;
+pub(super) const GEMV_ROWS: usize = FEW_ROWS;
 
 /// A storage form of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +64,7 @@ pub(super) struct Command {
     pub condition: StepCondition,
     pub variants: Vec<Kernel>,
     /// The largest number of rows of each variant but the last.
-    pub variant_limits: &'static [usize],
+    pub variant_limits: Vec<usize>,
     /// The rows whose number selects the variant.
     pub variant_rows: RowCount,
 }
@@ -72,7 +73,7 @@ impl Command {
     /// Returns the command of a kernel that every step dispatches.
     pub fn always(op: &'static str, kernel: Kernel) -> Self {
         let (condition, variant_rows) = (StepCondition::Always, RowCount::Tokens);
-        Self { op, step: 0, condition, variants: vec![kernel], variant_limits: &[], variant_rows }
+        Self { op, step: 0, condition, variants: vec![kernel], variant_limits: vec![], variant_rows }
     }
 
     /// Returns the index of the variant for a step of these sizes.
@@ -365,7 +366,7 @@ impl<'a> GpuLowering<'a> {
             step: self.step,
             condition,
             variants: vec![kernel],
-            variant_limits: &[],
+            variant_limits: vec![],
             variant_rows: RowCount::Tokens,
         });
     }

@@ -16,10 +16,9 @@ use self::{
     needs::{AttentionSample, Needs, needs},
 };
 use super::{
-    context::{Context, lock},
+    context::{Context, GpuChoices, lock},
     lower::GEMV_ROWS,
     step::{CHUNK, SPLIT},
-    tiles::COOP_TOKENS,
 };
 use crate::{
     DType, Result,
@@ -35,8 +34,6 @@ use crate::{
 const TOLERANCE: f64 = 2e-2;
 /// Lengths of the steps of recurrent sequences: shorter and longer than convolutions and chunks.
 const RECURRENT: [usize; 6] = [3, 1, GEMV_ROWS + 4, 1, 2 * CHUNK + 7, 1];
-/// Rows whose products have the tile for the longest steps.
-const MANY_ROWS: usize = COOP_TOKENS[COOP_TOKENS.len() - 1] + 8;
 /// Size of the vocabulary in the test of sampling kernels: large enough for several rounds.
 const CHOICES: usize = 3000;
 
@@ -56,7 +53,9 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
         once(context, &format!("products with {dtype} and {activation:?}{cap}"), || {
             let mut case = Case::new();
             case.products(dtype, activation, capped);
-            case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4, MANY_ROWS])
+            // The last has the tile for the longest steps.
+            let steps = [1, GEMV_ROWS + 4, context.traits.choices.tile_rows[2] + 8];
+            case.check(context, CacheType::F32, &steps)
         })?;
     }
     for experts in experts {
@@ -67,7 +66,8 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
         })?;
     }
     // Sequences without splits, and with splits.
-    let splitting = Arc::new(context.with_unsplit_positions(SPLIT / 4));
+    let short_splits = GpuChoices { unsplit_positions: SPLIT / 4, ..context.traits.choices };
+    let splitting = Arc::new(context.with_choices(short_splits));
     let lengths = [(context, vec![3, 1, GEMV_ROWS + 4, 1]), (&splitting, vec![SPLIT + 40, 1])];
     for AttentionSample { spec, rope, norm } in attention {
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);

@@ -6,7 +6,7 @@ use crate::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{BoundBuffer, Function, MatMulCoop, MatMulTiled, MatrixPlanes, TiledPart, TiledProduct},
         lower::{slot, stride},
-        tiles::{self, COOP_TOKENS, ProductTile, SubgroupTile},
+        tiles::{self, ProductTile, SubgroupTile, TileRows},
     },
     plan::Place,
     quant::UNIT,
@@ -14,13 +14,12 @@ use crate::{
 
 impl GpuLowering<'_> {
     /// Pushes products that all read one form of the rows: on matrix units, with a variant of the
-    /// kernel for each number of rows in [`COOP_TOKENS`] and for more.
+    /// kernel for each of [`TileRows`].
     pub(super) fn gemm(&mut self, op: &'static str, x: &Place, products: &[PartProduct<'_>], form: Form) {
         let rows = products.iter().map(|product| product.part.rows).sum();
         let variants = if form == Form::F16 {
-            let most = COOP_TOKENS.into_iter().chain([usize::MAX]);
-            let tiles = most.map(|tokens| tiles::coop_tile(self.traits, rows, x.shape.width, tokens));
-            tiles.map(|(tile, patch)| self.gemm_kernel(x, products, tile, Some(patch))).collect()
+            let tiles = TileRows::ALL.map(|step| tiles::coop_tile(self.traits, rows, x.shape.width, step));
+            tiles.into_iter().map(|(tile, patch)| self.gemm_kernel(x, products, tile, Some(patch))).collect()
         } else {
             vec![self.gemm_kernel(x, products, tiles::tile(self.traits), None)]
         };
@@ -29,7 +28,7 @@ impl GpuLowering<'_> {
             step: self.step,
             condition: StepCondition::Always,
             variants,
-            variant_limits: &COOP_TOKENS,
+            variant_limits: self.traits.choices.tile_rows.to_vec(),
             variant_rows: x.shape.rows.into(),
         });
     }

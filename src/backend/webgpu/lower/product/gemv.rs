@@ -8,15 +8,13 @@ use crate::{
     backend::webgpu::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{BoundBuffer, Finish, GemvPart, MatMulFew, MatrixPlanes, Q8Input, Q8Output, Strided},
-        lower::{GEMV_ROWS, slot, stride},
+        lower::{slot, stride},
         tiles::{self, GemvShape},
         weight_buffers::GpuMatrix,
     },
     plan::Place,
 };
 
-/// The largest number of rows of each variant of a kernel.
-const VARIANT_ROWS: [usize; 5] = [1, 2, 4, 8, GEMV_ROWS];
 /// The largest number of rows that a workgroup multiplies.
 const MAX_TOKENS: usize = 8;
 
@@ -32,8 +30,8 @@ pub(super) struct Q8Result {
 }
 
 impl GpuLowering<'_> {
-    /// Pushes a product of up to 16 rows, with a variant of the kernel for each number of rows in
-    /// [`VARIANT_ROWS`].
+    /// Pushes a product of up to 16 rows, with a variant of the kernel for each number of rows that
+    /// the choices name.
     pub(super) fn gemv(
         &mut self,
         op: &'static str,
@@ -48,15 +46,17 @@ impl GpuLowering<'_> {
         let products: Vec<_> =
             matrices.iter().zip(outs).flat_map(|(matrix, out)| parts(matrix, out, AfterProduct::default())).collect();
         let at_once = if glu { 2 } else { tiles::MAX_PARTS };
+        let mut limits = self.traits.choices.row_counts.to_vec();
+        limits.dedup();
         for products in products.chunks(at_once) {
-            let variants = VARIANT_ROWS.iter().map(|most| self.variant(x, products, finish, q8, *most)).collect();
+            let variants = limits.iter().map(|most| self.variant(x, products, finish, q8, *most)).collect();
             let variant_rows = x.shape.rows.into();
             self.commands.push(Command {
                 op,
                 step: self.step,
                 condition: StepCondition::Always,
                 variants,
-                variant_limits: &VARIANT_ROWS,
+                variant_limits: limits.clone(),
                 variant_rows,
             });
         }

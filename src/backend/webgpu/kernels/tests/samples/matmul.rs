@@ -12,7 +12,7 @@ use crate::{
             tests::choices::Choices,
         },
         test_adapters::ADAPTERS,
-        tiles::{self, ProductTile},
+        tiles::{self, ProductTile, TileRows},
     },
     quant::UNIT,
 };
@@ -173,9 +173,9 @@ impl Sample for MatMulCoop {
         let subgroup_size = choices.of("subgroup_size", &[32, 64]);
         let traits = Traits { matrices: true, subgroup: Some(subgroup_size), workgroup_bytes: 64 << 10, ..ADAPTERS[0] };
         let rows = choices.of("rows of the parts", &[ROWS, 4096]);
-        let tokens = choices.of("rows of the activations", &[32, 64, 256, usize::MAX]);
-        let product = tiled_product(choices, |width| tiles::coop_tile(&traits, rows, width, tokens).0);
-        let (_, patch) = tiles::coop_tile(&traits, rows, product.width, tokens);
+        let step = choices.of("rows of the activations", &TileRows::ALL);
+        let product = tiled_product(choices, |width| tiles::coop_tile(&traits, rows, width, step).0);
+        let (_, patch) = tiles::coop_tile(&traits, rows, product.width, step);
         Self { product, patch, subgroup_size, x: Resource::F16(0), x_scale: Resource::F16Scale(0) }
     }
 }
