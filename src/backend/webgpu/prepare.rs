@@ -347,13 +347,15 @@ fn mix_bytes(plan: &Plan) -> usize {
 /// Returns an upper bound of the bytes of a plan's buffers, without weights, cache and states.
 pub(super) fn scratch_bytes(plan: &Plan, max_tokens: usize, max_outputs: usize, max_positions: usize) -> usize {
     let slots = plan.bytes(max_tokens, max_outputs);
-    let splits = max_positions
-        .div_ceil(SPLIT)
-        .saturating_mul(max_tokens.min(GEMV_ROWS))
-        .saturating_mul(4 * widest_partials(plan));
+    // Steps of more than 16 tokens split attention too if each of their sequences has one token.
+    let split_tokens = max_tokens.min(GEMV_ROWS.max(max_outputs));
+    let splits = max_positions.div_ceil(SPLIT).saturating_mul(split_tokens);
+    // The buffer grows by powers of two.
+    let partials = splits.saturating_mul(4 * widest_partials(plan));
+    let partials = partials.checked_next_power_of_two().unwrap_or(usize::MAX);
     // 14 bytes for an element of a slot: two f32 and one f16 with its scale, or less as int8.
     let experts = self::slots(plan, max_tokens.max(max_outputs)).saturating_mul(widest_slot(plan)).saturating_mul(14);
     let mixes = max_tokens.saturating_mul(mix_bytes(plan));
     // Twice the slots: values also have int8 or f16 forms, and two temporary buffers.
-    slots.saturating_mul(2).saturating_add(splits).saturating_add(experts).saturating_add(mixes)
+    slots.saturating_mul(2).saturating_add(partials).saturating_add(experts).saturating_add(mixes)
 }
