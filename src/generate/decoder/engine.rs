@@ -10,6 +10,7 @@ use crate::{
     Error, Result,
     backend::{Executable, Run, Step, TopLogits},
     kv_cache::{KvCache, PageId},
+    sampler::largest,
 };
 
 /// Runs the steps of all decoders, one at a time.
@@ -31,6 +32,8 @@ pub(super) struct OutputBuffers<'a> {
     pub top: &'a mut Vec<TopLogits>,
     /// Number of largest logits of each output to return; `None` for all logits.
     pub top_k: Option<usize>,
+    /// The most probable token of each output, if only these are wanted; `logits` is then empty.
+    pub most_probable: Option<&'a mut Vec<u32>>,
 }
 
 impl Engine {
@@ -65,12 +68,18 @@ impl Engine {
                     format!("an image has more rows than the {max_tokens} tokens of a step, which must have all");
                 return Err(Error::argument("prefill_chunk", what));
             }
-            self.run(requests, &spans, outputs)?;
+            self.run(requests, &spans, limits, outputs)?;
         }
         Ok(())
     }
 
-    fn run(&mut self, requests: &[Request], spans: &[TokenSpan], buffers: &mut OutputBuffers) -> Result<()> {
+    fn run(
+        &mut self,
+        requests: &[Request],
+        spans: &[TokenSpan],
+        limits: Limits,
+        buffers: &mut OutputBuffers,
+    ) -> Result<()> {
         let (mut tokens, mut outputs, mut runs) = (vec![], vec![], Vec::with_capacity(spans.len()));
         let advance = |&TokenSpan { request, from, len }: &TokenSpan| {
             let request = &requests[request];
@@ -109,9 +118,14 @@ impl Engine {
             Some(count) => self.executable.best(&step, count)?,
             None => None,
         };
-        match top {
-            Some(top) => buffers.top.extend_from_slice(top),
-            None => buffers.logits.extend_from_slice(self.executable.run(&step)?),
+        match (top, &mut buffers.most_probable) {
+            (Some(top), _) => buffers.top.extend_from_slice(top),
+            (None, None) => buffers.logits.extend_from_slice(self.executable.run(&step)?),
+            (None, Some(most_probable)) => {
+                for row in self.executable.run(&step)?.chunks(limits.vocab_size) {
+                    most_probable.push(largest(row)?.id);
+                }
+            }
         }
         // Kept until a step succeeds: after a failure, the next step has to make the copies.
         self.copies.clear();

@@ -223,7 +223,7 @@ impl Decoder {
     }
 
     /// Appends tokens to sequences, and returns the most probable next tokens if `output` asks for
-    /// them and the device has chosen them. `prompt_end`: end position of the enclosing prompt, if
+    /// them. `prompt_end`: end position of the enclosing prompt, if
     /// these tokens are not its last.
     fn extend(
         &mut self,
@@ -257,9 +257,11 @@ impl Decoder {
             };
             let requests = runs.iter().map(request).collect::<Result<Vec<_>>>()?;
             let top_k = if let StepOutput::Top(count) = output { Some(count) } else { None };
-            engine.compute(&requests, *limits, OutputBuffers { logits, top, top_k })?;
+            let mut next = matches!(output, StepOutput::Greedy).then(Vec::new);
+            let outputs = OutputBuffers { logits, top, top_k, most_probable: next.as_mut() };
+            engine.compute(&requests, *limits, outputs)?;
             *top_step = engine.steps;
-            Ok(None)
+            Ok(next)
         })?;
         for (id, new, _) in runs {
             tokens.entry(*id).or_default().ids.extend_from_slice(new);

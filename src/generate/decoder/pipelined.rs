@@ -16,7 +16,6 @@ use crate::{
     Error, Result,
     backend::{NextToken, Run},
     kv_cache::{SequenceId, Stage},
-    sampler::largest,
 };
 
 /// Steps of one token of some sequences that were started before a caller asked for them.
@@ -56,8 +55,8 @@ pub(super) struct Appended<'a> {
 
 impl Decoder {
     /// Appends one token to a sequence, and returns the most probable next token, the lowest id of
-    /// equal ones. A device that supports it starts the step of that token at once, so that
-    /// decoding does not wait for logits; these are then not available.
+    /// equal ones. The logits are not kept. A device that supports it starts the step of that token
+    /// at once, so that decoding does not wait for the result.
     ///
     /// # Errors
     /// As [`step`](Self::step); [`Error::Argument`] if a logit is NaN.
@@ -71,10 +70,7 @@ impl Decoder {
     /// # Errors
     /// As [`greedy`](Self::greedy).
     pub fn greedy_many(&mut self, tokens: &[(SequenceId, u32)]) -> Result<Vec<u32>> {
-        match self.extend(&single_runs(tokens), StepOutput::Greedy, None)? {
-            Some(next) => Ok(next),
-            None => self.logits.chunks(self.limits.vocab_size).map(|row| Ok(largest(row)?.id)).collect(),
-        }
+        Ok(self.extend(&single_runs(tokens), StepOutput::Greedy, None)?.unwrap_or_default())
     }
 }
 
