@@ -6,6 +6,7 @@ mod common;
 mod workload;
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -44,6 +45,9 @@ const CLEAR_LOSS: f64 = 0.93;
 /// Passes without which graphs compute more than they must.
 const NEEDED_PASSES: [&str; 4] = ["dead_code", "constant_folding", "common_subexpressions", "prune_rows"];
 
+/// The context length of the measurements, if the model was trained for it.
+const CONTEXT: usize = 2048;
+
 /// Settings of the measurements.
 struct Tuning {
     model: PathBuf,
@@ -81,13 +85,16 @@ fn main() -> ExitCode {
         let tuning = Tuning {
             model: args.required("--model")?,
             device: args.value("--device")?.unwrap_or_default(),
-            reps: args.value("--reps")?.unwrap_or(3).max(1),
+            reps: args.value("--reps")?.unwrap_or(3),
             least: Duration::try_from_secs_f64(args.value("--seconds")?.unwrap_or(0.7))
                 .map_err(|e| format!("--seconds: {e}"))?,
             cache_types: args.flag("--cache-types"),
         };
         let is_dry = args.flag("--dry-run");
         args.finish()?;
+        if tuning.reps == 0 {
+            return Err("--reps must be at least 1".into());
+        }
         let (before, after) = tuning.tune()?;
         write_profile(&tuning, &before, &after, is_dry)
     })
@@ -114,7 +121,7 @@ fn write_profile(tuning: &Tuning, before: &Profile, after: &Profile, is_dry: boo
     if gains.mean < LEAST_GAIN || gains.least < LARGEST_LOSS {
         return Ok(writeln!(out, "These choices gain too little over the default ones: {nothing}.")?);
     }
-    let mut text = after.to_toml();
+    let mut text = after.to_toml()?;
     text.insert_str(0, "# Written by inkstone's example `tune`. Delete this file for the default choices.\n");
     if is_dry {
         return Ok(write!(out, "\n{text}")?);
@@ -132,16 +139,16 @@ fn replace(path: &Path, text: &str) -> Result<(), Failure> {
 impl Tuning {
     /// Returns the default profile, and the profile of the fastest choices.
     fn tune(&self) -> Result<(Profile, Profile), Failure> {
-        let runner = self.load(&Profile::default(), 2048)?;
-        let is_cpu = runner.device().name == "CPU";
+        let runner = self.load(&Profile::default())?;
+        let threads = (runner.device().name == "CPU").then_some(runner.device().threads);
         eprintln!("{} ({}), {} threads", runner.device().name, runner.device().details, runner.device().threads);
         let defaults = runner.profile().clone();
         drop(runner);
         let mut best = defaults.clone();
-        let count = self.choices(&best, is_cpu).len();
+        let count = self.choices(&best, threads).len();
         for number in 0..count {
             // The choices made so far hold for those that follow.
-            let Choice { name, profiles, workloads } = self.choices(&best, is_cpu).swap_remove(number);
+            let Choice { name, profiles, workloads } = self.choices(&best, threads).swap_remove(number);
             for (tried, profile) in profiles.iter().enumerate() {
                 progress(name, number as f64 + tried as f64 / profiles.len() as f64, count as f64);
                 let gains = Gains::new(&self.compare(&best, profile, workloads)?);
@@ -154,9 +161,9 @@ impl Tuning {
         Ok((defaults, best))
     }
 
-    fn load(&self, profile: &Profile, context_length: usize) -> Result<Runner, Failure> {
+    fn load(&self, profile: &Profile) -> Result<Runner, Failure> {
         let builder = Runner::builder().device(self.device.clone()).profile(profile.clone()).without_vision();
-        match builder.clone().context_length(context_length).from_path(&self.model) {
+        match builder.clone().context_length(CONTEXT).from_path(&self.model) {
             // The model was trained for a shorter context.
             Err(inkstone::Error::Argument { .. }) => Ok(builder.from_path(&self.model)?),
             runner => Ok(runner?),
@@ -169,7 +176,7 @@ impl Tuning {
         let (mut speeds, mut medians) = (vec![[vec![], vec![]]; workloads.len()], vec![]);
         for _ in 0..self.reps {
             for (side, profile) in [one, other].into_iter().enumerate() {
-                let mut runner = self.load(profile, 2048)?;
+                let mut runner = self.load(profile)?;
                 for (workload, speeds) in workloads.iter().zip(&mut speeds) {
                     speeds[side].push(workload.measure(&mut runner, self.least)?);
                 }
@@ -182,8 +189,9 @@ impl Tuning {
         Ok(medians)
     }
 
-    /// Returns the choices, each with the ways to make it other than in `now`.
-    fn choices(&self, now: &Profile, is_cpu: bool) -> Vec<Choice> {
+    /// Returns the choices, each with the ways to make it other than in `now`. A CPU has `threads`
+    /// threads by default.
+    fn choices(&self, now: &Profile, threads: Option<usize>) -> Vec<Choice> {
         let with = |change: &dyn Fn(&mut Profile)| {
             let mut profile = now.clone();
             change(&mut profile);
@@ -191,14 +199,15 @@ impl Tuning {
         };
         let mut choices = vec![];
         let mut add = |name, workloads, profiles| choices.push(Choice { name, profiles, workloads });
-        if is_cpu {
+        if let Some(default) = threads {
             let processors = thread::available_parallelism().map_or(1, usize::from);
-            let mut counts = vec![processors, processors.div_ceil(2), (3 * processors).div_ceil(4)];
-            counts.dedup();
-            let threads = |count: &usize| with(&|profile| profile.threads = Some(*count));
-            add("threads", Workload::BASIC, counts.iter().map(threads).collect());
-            let threads = |count: &usize| with(&|profile| profile.decode_threads = Some(*count));
-            add("decode_threads", Workload::DECODE, counts.iter().map(threads).collect());
+            let counts = BTreeSet::from([processors, (3 * processors).div_ceil(4), processors.div_ceil(2)]);
+            let others = counts.iter().filter(|count| **count != default);
+            let others = others.map(|count| with(&|profile| profile.threads = Some(*count)));
+            add("threads", Workload::BASIC, others.collect());
+            let fewer = counts.iter().filter(|count| **count < now.threads.unwrap_or(default));
+            let fewer = fewer.map(|count| with(&|profile| profile.decode_threads = Some(*count)));
+            add("decode_threads", Workload::DECODE, fewer.collect());
         } else {
             let counts = [[1, 16].as_slice(), &[1, 4, 16], &[1, 2, 4, 16], &[1, 2, 3, 4, 16]];
             let rows = counts.map(|counts| with(&|profile| profile.gpu.row_counts = counts.into()));
@@ -211,9 +220,9 @@ impl Tuning {
         }
         let chunks = [128, 256, 512, 1024, 2048].map(|chunk| with(&|profile| profile.prefill_chunk = Some(chunk)));
         add("prefill_chunk", Workload::PREFILL, chunks.into());
-        let passes = Profile::passes().filter(|pass| !NEEDED_PASSES.contains(pass));
-        let passes = passes.map(|pass| with(&|profile| profile.without_passes.push(pass.into())));
-        add("without_passes", Workload::BASIC, passes.collect());
+        for pass in Profile::passes().filter(|pass| !NEEDED_PASSES.contains(pass)) {
+            add("without_passes", Workload::BASIC, vec![with(&|profile| profile.without_passes.push(pass.into()))]);
+        }
         if self.cache_types {
             let types = [CacheType::Q8_0, CacheType::F32].map(|kind| with(&|profile| profile.cache_type = Some(kind)));
             add("cache_type", Workload::BASIC, types.into());

@@ -29,7 +29,7 @@ enable f16;
 enable wgpu_cooperative_matrix;
 diagnostic(off, derivative_uniformity);
 
-{% from "shared/prefill" import block_end, block_range, partly_seen, seen, sight %}
+{% from "shared/prefill" import block_end, block_range, seen, sight %}
 {% from "shared/soft_cap" import soft_cap %}
 {% set threads = block // 16 * subgroup_size %}
 {% set sharers = subgroup_size // 16 %}
@@ -157,10 +157,9 @@ fn main(
         var score{{i}} = SCALE * sums[mine + {{i * sharers}}u];
         {% endif %}
         {% endfor %}
-        {% set limit = "bounds" if seen_range else "first_position + token" %}
-        // Most tiles are seen whole.
-        if {{ partly_seen(scores.window, seen_range, tile, limit) }} {
+        {{ "" if scores.window or seen_range else "if start + " ~ (tile - 1) ~ "u > first_position " }}{
             {% for i in range(shares) %}
+            {% set limit = "bounds" if seen_range else "first_position + token" %}
             score{{i}} = seen(start + ({{i * sharers}}u + share) * 4u, {{limit}}, score{{i}});
             {% endfor %}
         }

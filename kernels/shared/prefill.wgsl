@@ -6,8 +6,6 @@
 //     positions, and of positions before the last `window` ones, become LOWEST. With a range,
 //     declares `bounds_of(token, position)`, the first position that a token sees and the end, and
 //     `seen(position, bounds, scores)`, which masks the scores of positions outside
-//   partly_seen(window, seen_range, tile, limit) - whether a token does not see all of the `tile`
-//     positions from `start` on; `limit` is the second argument of `seen`
 //   block_range(query_blocks_at, table) - binds the block's `first_token`, number of `tokens`,
 //     `first_position` and page table `pages`; the `PositionRange`s of the blocks start at word
 //     `query_blocks_at`
@@ -41,12 +39,6 @@ fn seen(position: u32, last: u32, scores: vec4<f32>) -> vec4<f32> {
 }
 {% endif %}
 {% endmacro %}
-
-{% macro partly_seen(window, seen_range, tile, limit) %}
-{%- if seen_range %}start < {{limit}}.x || start + {{tile}}u > {{limit}}.y
-{%- else %}start + {{tile - 1}}u > {{limit}}{{ " || start + " ~ window ~ "u <= " ~ limit if window else "" }}
-{%- endif %}
-{%- endmacro %}
 
 {% macro block_range(query_blocks_at, table) %}
     // The last blocks of a run have the most positions, so they start first.

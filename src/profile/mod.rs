@@ -37,7 +37,7 @@ const MAX_TILE_ROWS: usize = 4096;
 /// profile.threads = Some(2);
 /// profile.prefill_chunk = Some(128);
 /// let runner = Runner::builder().profile(profile).from_gguf("tests/data/storyteller/storyteller.gguf")?;
-/// println!("{}", runner.profile().to_toml());
+/// println!("{}", runner.profile().to_toml()?);
 /// # Ok::<(), inkstone::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,15 +128,26 @@ impl Profile {
     }
 
     /// Returns the profile as a TOML file. Choices that are left to inkstone are not in it.
-    pub fn to_toml(&self) -> String {
-        toml::write(self)
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an impossible value, with which the file could not be read.
+    pub fn to_toml(&self) -> Result<String> {
+        self.check()?;
+        toml::write(self).map_err(Error::internal)
     }
 
     /// Returns the path of the profile that a builder reads for a model at `model`, a file or a
     /// directory.
     pub fn path_for(model: impl AsRef<Path>) -> PathBuf {
         let model = model.as_ref();
-        if model.is_dir() { model.join("model.inkstone.toml") } else { model.with_extension("inkstone.toml") }
+        if model.is_dir() {
+            return model.join("model.inkstone.toml");
+        }
+        // The end of another name, such as `Qwen3-0.6B`, is not an extension.
+        let is_gguf = model.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+        let mut name = if is_gguf { model.with_extension("") } else { model.to_path_buf() }.into_os_string();
+        name.push(".inkstone.toml");
+        name.into()
     }
 
     /// Returns the names of the optimizer's passes, in the order in which they run.

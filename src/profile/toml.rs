@@ -15,10 +15,9 @@ pub(super) fn parse(text: &str) -> Result<Profile, String> {
     })
 }
 
-/// Returns the text of a profile.
-pub(super) fn write(profile: &Profile) -> String {
-    // Numbers, names and lists of them are always valid TOML.
-    toml::to_string(profile).unwrap_or_default()
+/// Returns the text of a profile, or the problem.
+pub(super) fn write(profile: &Profile) -> Result<String, String> {
+    toml::to_string(profile).map_err(|error| error.to_string())
 }
 
 /// Deserializes a value and checks it, so that the error has the value's line.

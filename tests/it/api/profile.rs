@@ -1,7 +1,7 @@
 //! Profiles: their files, how they are found and combined with settings, and that they leave
 //! results as they are.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use inkstone::{CacheType, Device, Error, MadeFor, Profile, Runner, RunnerBuilder};
 
@@ -45,9 +45,19 @@ fn files_are_read_and_written() {
     assert_eq!(profile.gpu.unsplit_positions, Some(64));
     let made_for = MadeFor { device: "CPU".into(), architecture: "qwen3".into(), weight_bytes: 12 };
     assert_eq!(profile.made_for, Some(made_for));
-    assert_eq!(profile.to_toml(), FULL);
+    assert_eq!(profile.to_toml().unwrap(), FULL);
     assert_eq!(parsed(&folder, "").unwrap(), Profile::default());
-    assert_eq!(Profile::default().to_toml(), "");
+    assert_eq!(Profile::default().to_toml().unwrap(), "");
+    let mut huge = Profile::default();
+    huge.threads = Some(usize::MAX);
+    assert!(matches!(huge.to_toml(), Err(Error::Argument { .. })));
+    for (model, file) in [
+        ("a/Qwen3-0.6B.Q4_K_M.gguf", "a/Qwen3-0.6B.Q4_K_M.inkstone.toml"),
+        ("Qwen3-0.6B", "Qwen3-0.6B.inkstone.toml"),
+        ("M.GGUF", "M.inkstone.toml"),
+    ] {
+        assert_eq!(Profile::path_for(model), Path::new(file));
+    }
 }
 
 #[test]
@@ -112,7 +122,7 @@ fn settings_precede_profiles_and_profiles_precede_files() {
     let mut profile = own.profile().clone();
     assert!(profile.made_for.is_some());
     (profile.threads, profile.decode_threads, profile.prefill_chunk) = (Some(3), Some(1), Some(7));
-    fs::write(&file, profile.to_toml()).unwrap();
+    fs::write(&file, profile.to_toml().unwrap()).unwrap();
     let runner = builder().from_gguf(&path).unwrap();
     assert_eq!(runner.profile(), &profile);
     assert_eq!(runner.device().threads, 3);
@@ -132,7 +142,7 @@ fn settings_precede_profiles_and_profiles_precede_files() {
 
     // A file that was made for another model is not used, and the runner says so.
     profile.made_for.as_mut().unwrap().weight_bytes += 1;
-    fs::write(&file, profile.to_toml()).unwrap();
+    fs::write(&file, profile.to_toml().unwrap()).unwrap();
     let runner = builder().from_gguf(&path).unwrap();
     assert_eq!(runner.profile(), own.profile());
     let found = runner.device().profile.as_ref().unwrap();
@@ -146,7 +156,7 @@ fn settings_precede_profiles_and_profiles_precede_files() {
 /// Returns the logits after a prompt and after each of some tokens.
 fn logits(builder: RunnerBuilder, model: &str) -> Vec<f32> {
     let mut runner = builder.from_gguf(data(&format!("models/{model}.gguf"))).unwrap();
-    let ids: Vec<u32> = (3..3 + 40).collect();
+    let ids: Vec<u32> = (3..3 + 90).collect();
     let mut logits = runner.prefill(&ids).unwrap().to_vec();
     for id in [5, 9, 11] {
         logits.extend_from_slice(runner.decode(id).unwrap());
