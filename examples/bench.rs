@@ -35,7 +35,7 @@ Measures the speed of prefill and decode in tokens per second. A warm-up round i
   --depth N          tokens in the cache before the prompt (0)
   --reps N           rounds, of which the median is reported (3)
   --device NAME      auto, cpu, gpu, or a part of a GPU's name (auto)
-  --chunk N          tokens of the prompt per step (512 on a GPU, 256 on the CPU)
+  --chunk N          tokens of the prompt per step (1024 or 512 on a GPU, 256 on the CPU)
   --threads N        CPU threads (one per core)
   --batch N,N,..     measures steps that append a token to each of N sequences instead, with --depth tokens in the cache
                      of each (128)

@@ -97,7 +97,8 @@ impl RunnerBuilder {
     }
 
     /// Sets the largest number of prompt tokens in one step. Larger chunks are faster up to a
-    /// point, need more scratch memory, and delay a stop. Default: 256 on a CPU and 512 on a GPU.
+    /// point, need more scratch memory, and delay a stop. Default: 256 on a CPU, 1,024 on a GPU
+    /// with matrix units, 512 on other GPUs.
     pub fn prefill_chunk(mut self, tokens: usize) -> Self {
         self.prefill_chunk = Some(tokens);
         self

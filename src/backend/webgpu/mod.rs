@@ -112,7 +112,8 @@ impl Backend for Gpu {
     }
 
     fn prefill_chunk(&self) -> usize {
-        512
+        // Larger steps are faster, but without matrix units they would delay a stop by seconds.
+        if self.context.traits.matrices { 1024 } else { 512 }
     }
 
     fn step_cache_type(&self) -> CacheType {
