@@ -3,6 +3,8 @@
 #[path = "common/batch.rs"]
 mod batch;
 mod common;
+#[path = "common/drafts.rs"]
+mod drafts;
 #[path = "common/picture.rs"]
 mod picture;
 #[path = "common/profile.rs"]
@@ -17,10 +19,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use inkstone::{Device, OpTime, Runner, SamplerOptions, sampler::Sampler};
+use inkstone::{Device, OpTime, Runner, SamplerOptions, Speculation, sampler::Sampler};
 
 use batch::{BatchSizes, Batches};
 use common::Failure;
+use drafts::Drafts;
 use picture::PictureSize;
 use profile::Profile;
 
@@ -40,6 +43,10 @@ Measures the speed of prefill and decode in tokens per second. A warm-up round i
   --batch N,N,..     measures steps that append a token to each of N sequences instead, with --depth tokens in the cache
                      of each (128)
   --sample           computes the 40 largest logits of each token, as sampling does by default, instead of one
+  --draft FILE       measures decoding with the drafts of a smaller model instead, and in turn without
+  --accept P         the same with a drafter that knows the text, and spoils it so that the share P of drafts is right
+  --draft-tokens N   maximum number of tokens to draft per step (as many as are fast)
+  --ngram            the same with drafts from repetitions in the text
   --image WxH        measures a picture of this size instead: the time to encode it, and the prefill of its rows
   --mmproj FILE      the vision encoder (the file mmproj*.gguf beside the model)
   --profile          reports the time of each op, per prompt and per token; measuring costs a little time
@@ -125,6 +132,22 @@ fn main() -> ExitCode {
             let batches = Batches { sizes, depth: depth.unwrap_or(128), steps: decode, reps, profile, json };
             let builder = builder.context_length(batches.context_length()).without_vision();
             return batches.measure(&mut builder.from_path(path)?);
+        }
+        let draft: Option<PathBuf> = args.value("--draft")?;
+        let accepted: Option<f64> = args.value("--accept")?;
+        let ngrams = args.flag("--ngram");
+        if draft.is_some() || accepted.is_some() || ngrams {
+            let limit: Option<usize> = args.value("--draft-tokens")?;
+            let (prefill, json) = (args.value("--prefill")?.unwrap_or(256), args.flag("--json"));
+            args.finish()?;
+            let builder = builder.without_vision().context_length(prefill + decode);
+            let builder = if ngrams { builder } else { builder.without_ngrams() };
+            let mut runner = draft.into_iter().fold(builder, |builder, path| builder.draft(path)).from_path(path)?;
+            let vocab_size = runner.config().vocab_size;
+            let prompt = (0..prefill).map(|index| spread(index, vocab_size)).collect();
+            let speculation = limit.map_or(Speculation::Auto, Speculation::AtMost);
+            let drafts = Drafts { prompt, tokens: decode, reps, speculation, accepted };
+            return drafts.measure(&mut runner, json);
         }
         let settings = Settings {
             prefill: args.value("--prefill")?.unwrap_or(256),

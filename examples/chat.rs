@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         let system: Vec<_> = args.value::<String>("--system")?.into_iter().map(Message::system).collect();
         let no_thinking = args.flag("--no-thinking");
         let options = sampling::generate_options(&mut args)?;
-        let builder = model::builder(&mut args)?;
+        let builder = sampling::with_draft(model::builder(&mut args)?, &mut args)?;
         let mmproj: Option<PathBuf> = args.value("--mmproj")?;
         let builder = mmproj.into_iter().fold(builder, |builder, mmproj| builder.vision(mmproj));
         let builder = match template::source(&mut args)? {

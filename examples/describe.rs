@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         let model: Option<PathBuf> = args.value("--model")?;
         let mmproj: Option<PathBuf> = args.value("--mmproj")?;
         let options = sampling::generate_options(&mut args)?;
-        let builder = model::builder(&mut args)?;
+        let builder = sampling::with_draft(model::builder(&mut args)?, &mut args)?;
         let question = args.positional()?.unwrap_or_else(|| QUESTION.to_owned());
         args.finish()?;
         let builder = match mmproj {

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         let raw = args.flag("--raw");
         let system: Option<String> = args.value("--system")?;
         let options = sampling::generate_options(&mut args)?;
-        let builder = model::builder(&mut args)?;
+        let builder = sampling::with_draft(model::builder(&mut args)?, &mut args)?;
         let builder = match template::source(&mut args)? {
             Some(_) if raw => return Err("--raw ignores chat templates: pass either --raw or --template".into()),
             Some(source) => builder.chat_template(source),

@@ -13,7 +13,10 @@ use std::{
 };
 
 use common::{Args, Failure};
-use inkstone::{Image, image::Alpha, internals::image::Convention};
+use inkstone::{
+    GenerateOptions, Image, Runner, SamplerOptions, Speculation, SpeculationSummary, image::Alpha,
+    internals::image::Convention,
+};
 
 const USAGE: &str = "
 Usage: logits --model FILE --ids 1,2,3 [--out FILE] [--greedy N] [OPTIONS]
@@ -31,6 +34,8 @@ largest.
   --embeddings FILE  writes the rows of all images to FILE, as little-endian f32
   --out FILE         writes the logits after the last id to FILE, as little-endian f32
   --greedy N         prints N ids of the greedy continuation on one line, including end-of-generation tokens
+  --speculate K      with --greedy, drafts K tokens in each step, and prints a line of JSON with the accepted drafts
+  --draft WHAT       drafts by the model in this file, or from repetitions in the text (ngram)
   --chunk N          maximum number of ids per step (256)
   --recompute        computes each step from all previous ids, without the cache";
 
@@ -42,11 +47,19 @@ fn main() -> ExitCode {
         let embeddings: Option<PathBuf> = args.value("--embeddings")?;
         let out: Option<PathBuf> = args.value("--out")?;
         let greedy: Option<usize> = args.value("--greedy")?;
+        let speculate: Option<usize> = args.value("--speculate")?;
+        let draft: Option<String> = args.value("--draft")?;
         let mut builder = model::builder(&mut args)?.recompute(args.flag("--recompute"));
         if let Some(chunk) = args.value("--chunk")? {
             builder = builder.prefill_chunk(chunk);
         }
         args.finish()?;
+        builder = match (speculate, draft.as_deref()) {
+            (None, Some(_)) => return Err("--draft needs --speculate".into()),
+            (Some(_), _) if greedy.is_none() => return Err("--speculate needs --greedy".into()),
+            (_, None | Some("ngram")) => builder,
+            (_, Some(path)) => builder.draft(path).without_ngrams(),
+        };
         if let Input::Images { mmproj, convention, .. } = &input {
             builder = builder.vision(mmproj).vision_convention(*convention);
         }
@@ -62,6 +75,9 @@ fn main() -> ExitCode {
         };
         if let Some(out) = &out {
             write_floats(out, &logits)?;
+        }
+        if let (Some(n), Some(drafts), Input::Ids(ids)) = (greedy, speculate, &input) {
+            return speculation(&mut runner, ids, n, drafts);
         }
         if let Some(n) = greedy {
             let mut continuation: Vec<String> = vec![];
@@ -79,6 +95,28 @@ fn main() -> ExitCode {
         }
         Ok(())
     })
+}
+
+/// Prints `n` ids of the greedy continuation with drafts, and the number of accepted ones.
+fn speculation(runner: &mut Runner, ids: &[u32], n: usize, drafts: usize) -> Result<(), Failure> {
+    let options = GenerateOptions {
+        sampler: SamplerOptions::greedy(),
+        max_tokens: Some(n),
+        speculation: Speculation::Exactly(drafts),
+        ..Default::default()
+    };
+    let mut generation = runner.generate(ids, &options)?.past_the_end();
+    generation.by_ref().try_for_each(|piece| piece.map(drop))?;
+    let continuation: Vec<_> = generation.ids().iter().map(u32::to_string).collect();
+    let SpeculationSummary { drafted, accepted, .. } = &generation.summary().speculation;
+    let per_step = generation.accepted_per_step();
+    writeln!(
+        io::stdout(),
+        "{}\n{{\"steps\":{},\"drafted\":{drafted},\"accepted\":{accepted},\"accepted_per_step\":{per_step:?}}}",
+        continuation.join(","),
+        per_step.len(),
+    )?;
+    Ok(())
 }
 
 /// The tokens whose logits are computed.

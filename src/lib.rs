@@ -118,8 +118,8 @@ pub use chat::Message;
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use generate::{
-    Completion, Decoder, GenerateOptions, GenerateRequest, GeneratedToken, GeneratedTokens, Generation, LogitsFor,
-    Prefill, Prompt, PromptPart, StopHandle, StopReason, Summary,
+    Completion, Decoder, Drafter, GenerateOptions, GenerateRequest, GeneratedToken, GeneratedTokens, Generation,
+    LogitsFor, Prefill, Prompt, PromptPart, Speculation, SpeculationSummary, StopHandle, StopReason, Summary,
 };
 pub use image::Image;
 pub use kv_cache::{CacheType, SequenceId};

@@ -1,9 +1,9 @@
 //! Parses the options for generation, and prints a summary of a generated text.
 
-use std::{fmt::Display, str::FromStr};
+use std::{fmt::Display, path::PathBuf, str::FromStr};
 
 use inkstone::{
-    GenerateOptions, SamplerOptions, Summary,
+    GenerateOptions, RunnerBuilder, SamplerOptions, Speculation, SpeculationSummary, Summary,
     sampler::{Mirostat, MirostatVersion, Xtc},
 };
 
@@ -21,7 +21,10 @@ pub const SAMPLING_OPTIONS: &str = "  --max-tokens N     maximum number of token
   --mirostat TAU     keeps the surprise at TAU bits per token, instead of the five options above
   --repetition-penalty R  above 1, makes recent tokens less probable (1)
   --presence-penalty X    above 0, makes tokens that already occurred less probable (0)
-  --seed S           random seed; the same seed generates the same text";
+  --seed S           random seed; the same seed generates the same text
+  --draft FILE       a smaller model with the same vocabulary, which drafts tokens; the text stays the same
+  --draft-tokens N   maximum number of tokens to draft per step (as many as are fast)
+  --no-speculation   drafts no tokens";
 
 /// Parses the options for generation.
 pub fn generate_options(args: &mut Args) -> Result<GenerateOptions, Failure> {
@@ -37,9 +40,28 @@ pub fn generate_options(args: &mut Args) -> Result<GenerateOptions, Failure> {
     sampler.mirostat = args.value("--mirostat")?.map(|tau| Mirostat { version: MirostatVersion::Two, tau, eta: 0.1 });
     sampler.seed = args.value("--seed")?;
     let stop = args.value::<String>("--stop")?.into_iter().collect();
+    let speculation = speculation(args)?;
     let default = GenerateOptions::default();
     let max_tokens = args.value("--max-tokens")?.or(default.max_tokens);
-    Ok(GenerateOptions { sampler, max_tokens, stop, ..default })
+    Ok(GenerateOptions { sampler, max_tokens, stop, speculation, ..default })
+}
+
+/// Parses the number of tokens to draft.
+fn speculation(args: &mut Args) -> Result<Speculation, Failure> {
+    match (args.value("--draft-tokens")?, args.flag("--no-speculation")) {
+        (Some(_), true) => Err("pass either --draft-tokens or --no-speculation".into()),
+        (Some(tokens), false) => Ok(Speculation::AtMost(tokens)),
+        (None, true) => Ok(Speculation::Off),
+        (None, false) => Ok(Speculation::Auto),
+    }
+}
+
+/// Parses the draft model.
+pub fn with_draft(builder: RunnerBuilder, args: &mut Args) -> Result<RunnerBuilder, Failure> {
+    Ok(match args.value::<PathBuf>("--draft")? {
+        Some(path) => builder.draft(path),
+        None => builder,
+    })
 }
 
 fn set<T: FromStr<Err: Display>>(args: &mut Args, name: &str, option: &mut T) -> Result<(), Failure> {
@@ -61,4 +83,9 @@ pub fn report(summary: &Summary) {
         summary.seed,
         summary.stop,
     );
+    let speculation @ SpeculationSummary { drafted, accepted, steps, .. } = &summary.speculation;
+    if *steps > 0 {
+        let per_step = speculation.tokens_per_step();
+        eprintln!("[drafts: {accepted} of {drafted} accepted, {per_step:.1} tokens in each of {steps} steps]");
+    }
 }

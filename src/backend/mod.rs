@@ -134,6 +134,12 @@ pub trait Backend: Send + Sync {
     /// concern the device have no effect.
     fn set_profile(&mut self, profile: &Profile);
 
+    /// Returns the same device for several graphs that run in turn, and so share their threads.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the system refuses to start a thread.
+    fn for_turns(&self) -> Result<Box<dyn Backend>>;
+
     /// Returns whether the device has a kernel for a fused op. Every backend has all plain ops.
     fn supports(&self, op: &FusedOp) -> bool;
 
@@ -362,6 +368,10 @@ impl Backend for Fallback {
     fn set_profile(&mut self, profile: &Profile) {
         self.backend.set_profile(profile);
         self.info.threads = self.backend.device().threads;
+    }
+
+    fn for_turns(&self) -> Result<Box<dyn Backend>> {
+        Ok(Box::new(Self { backend: self.backend.for_turns()?, info: self.info.clone() }))
     }
 
     fn supports(&self, op: &FusedOp) -> bool {

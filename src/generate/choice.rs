@@ -1,40 +1,56 @@
-//! Appends a token to each of several texts in one step, and chooses their next tokens.
+//! Appends tokens to each of several texts in one step, and chooses the tokens that follow.
 
-use super::{Decoder, continuation::Continuation};
-use crate::{Result, backend::TopLogits, kv_cache::SequenceId, sampler::Candidate};
+use super::{
+    Decoder,
+    continuation::Continuation,
+    decoder::{ChoiceAt, Choices},
+};
+use crate::{Result, kv_cache::SequenceId, sampler::Candidate};
 
 /// A text whose last token is not in its sequence yet.
 pub(super) struct DecodingText<'a> {
-    pub continuation: &'a mut Continuation,
+    pub continuation: &'a Continuation,
     pub sequence: SequenceId,
-    /// The last token.
-    pub token: u32,
+    /// The last token, and drafts of the tokens after it.
+    pub tokens: &'a [u32],
 }
 
-/// Appends the last token of each text to its sequence, in one step, and chooses the next tokens.
-/// The device chooses them, or selects the largest logits, if it can and these suffice.
+/// Appends the tokens of each text to its sequence, in one step. The device chooses the next
+/// tokens, or selects the largest logits, if it can and these suffice.
 ///
 /// # Errors
-/// Errors of the step. The result of a text is an error if its token cannot be chosen.
-pub(super) fn decode(decoder: &mut Decoder, texts: &mut [DecodingText<'_>]) -> Result<Vec<Result<u32>>> {
-    let tokens: Vec<_> = texts.iter().map(|text| (text.sequence, text.token)).collect();
-    if texts.iter().all(|text| text.continuation.is_greedy()) {
-        return Ok(decoder.greedy_many(&tokens)?.into_iter().map(Ok).collect());
-    }
-    let count = texts.iter().filter_map(|text| text.continuation.top_count()).max().unwrap_or(0);
-    let top = decoder.best(&tokens, count)?.map(<[TopLogits]>::to_vec);
-    let Some(top) = top else {
-        let vocab_size = decoder.limits().vocab_size;
-        let rows = texts.iter_mut().zip(decoder.logits_mut().chunks_exact_mut(vocab_size));
-        return Ok(rows.map(|(text, row)| text.continuation.sample(row)).collect());
+/// Errors of the step.
+pub(super) fn step(decoder: &mut Decoder, texts: &[DecodingText<'_>]) -> Result<Choices> {
+    let runs: Vec<_> = texts.iter().map(|text| (text.sequence, text.tokens)).collect();
+    let count = if texts.iter().all(|text| text.continuation.is_greedy()) {
+        None
+    } else {
+        Some(texts.iter().filter_map(|text| text.continuation.top_count()).max().unwrap_or(0))
     };
-    let mut row = vec![];
-    let chosen = texts.iter_mut().zip(top).enumerate().map(|(index, (text, top))| {
-        let best: Vec<_> = top.best.iter().map(|token| Candidate { logit: token.logit, id: token.id }).collect();
-        match text.continuation.sample_top(&best, top.log_sum, &mut row)? {
-            Some(id) => Ok(id),
-            None => text.continuation.sample(decoder.all_logits(text.sequence, index)?),
+    decoder.choose(&runs, count)
+}
+
+/// Chooses the token after one of the tokens of a step.
+pub(super) fn choose(
+    decoder: &mut Decoder,
+    choices: &Choices,
+    at: ChoiceAt,
+    continuation: &mut Continuation,
+) -> Result<u32> {
+    let vocab_size = decoder.limits().vocab_size;
+    match choices {
+        Choices::MostProbable(ids) => Ok(ids[at.output]),
+        Choices::Logits => {
+            let row = at.output * vocab_size..(at.output + 1) * vocab_size;
+            continuation.sample(&mut decoder.logits_mut()[row])
         }
-    });
-    Ok(chosen.collect())
+        Choices::Top(top) => {
+            let top = &top[at.output];
+            let best: Vec<_> = top.best.iter().map(|token| Candidate { logit: token.logit, id: token.id }).collect();
+            match continuation.sample_top(&best, top.log_sum)? {
+                Some(id) => Ok(id),
+                None => continuation.sample(decoder.all_logits(at)?),
+            }
+        }
+    }
 }

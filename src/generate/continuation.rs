@@ -1,6 +1,6 @@
 //! Chooses the tokens of a text, and decides when the text ends.
 
-use super::{GenerateOptions, PlacedPrompt, StopHandle, StopReason, Summary, stop::StopStrings};
+use super::{GenerateOptions, PlacedPrompt, SpeculationSummary, StopHandle, StopReason, Summary, stop::StopStrings};
 use crate::{
     Result,
     backend::MAX_TOP_LOGITS,
@@ -21,6 +21,10 @@ pub(super) struct Continuation {
     /// Number of most probable tokens to keep for each token; `None` keeps no log-probabilities.
     top_logprobs: Option<usize>,
     logprobs: Vec<Logprobs>,
+    /// Scratch for choosing from the largest logits.
+    row: Vec<f32>,
+    /// Whether the text goes on after end-of-generation tokens.
+    past_the_end: bool,
     done: bool,
     pub summary: Summary,
 }
@@ -46,6 +50,7 @@ impl Continuation {
             generated_tokens: 0,
             prefill: Default::default(),
             decode: Default::default(),
+            speculation: SpeculationSummary::default(),
         };
         Ok(Self {
             sampler,
@@ -57,6 +62,8 @@ impl Continuation {
             ids: vec![],
             top_logprobs: options.logprobs,
             logprobs: vec![],
+            row: vec![],
+            past_the_end: false,
             done: false,
             summary,
         })
@@ -73,6 +80,10 @@ impl Continuation {
 
     pub fn showing(self, ids: impl IntoIterator<Item = u32>) -> Self {
         Self { stream: self.stream.showing(ids), ..self }
+    }
+
+    pub fn past_the_end(self) -> Self {
+        Self { past_the_end: true, ..self }
     }
 
     /// Replaces the stop handles; each of them stops the text.
@@ -131,12 +142,12 @@ impl Continuation {
     }
 
     /// Chooses the next token by the largest logits, if they determine the choice. `log_sum` is the
-    /// logarithm of the sum of the exponentials of all logits, and `row` is scratch.
-    pub fn sample_top(&mut self, best: &[Candidate], log_sum: f32, row: &mut Vec<f32>) -> Result<Option<u32>> {
+    /// logarithm of the sum of the exponentials of all logits.
+    pub fn sample_top(&mut self, best: &[Candidate], log_sum: f32) -> Result<Option<u32>> {
         if self.top_count().is_none() {
             return Ok(None);
         }
-        let Some(id) = self.sampler.sample_top(best, row)? else { return Ok(None) };
+        let Some(id) = self.sampler.sample_top(best, &mut self.row)? else { return Ok(None) };
         if let Some(n) = self.top_logprobs
             && !self.tokenizer.is_end_of_generation(id)
         {
@@ -156,10 +167,23 @@ impl Continuation {
         Ok(id)
     }
 
+    /// Returns the number of tokens that can still be generated.
+    pub fn room(&self) -> usize {
+        self.max_tokens - self.ids.len()
+    }
+
+    /// Shortens drafts of the next tokens to those before the end of the text that the constraint
+    /// allows.
+    pub fn cut_drafts(&mut self, drafts: &mut Vec<u32>) -> Result<()> {
+        let end = drafts.iter().position(|id| self.tokenizer.is_end_of_generation(*id));
+        drafts.truncate(end.filter(|_| !self.past_the_end).unwrap_or(drafts.len()));
+        self.sampler.cut_drafts(drafts)
+    }
+
     /// Adds a chosen token, and returns the text that is certain now, which may be empty. The token
     /// may end the text.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        if self.tokenizer.is_end_of_generation(id) {
+        if self.tokenizer.is_end_of_generation(id) && !self.past_the_end {
             return Ok(self.finish(StopReason::EndOfGeneration(id)));
         }
         let text = self.stream.push(id)?.unwrap_or_default();

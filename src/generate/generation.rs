@@ -3,9 +3,9 @@
 use std::{fmt, iter::FusedIterator, mem, time::Instant};
 
 use super::{
-    Decoder, GenerateOptions, GeneratedTokens, PlacedPrompt, StopHandle, StopReason, Summary,
-    choice::{self, DecodingText},
+    Decoder, GenerateOptions, GeneratedTokens, PlacedPrompt, Prefill, StopHandle, StopReason, Summary,
     continuation::Continuation,
+    speculation::{Drafter, TextSteps},
 };
 use crate::{
     Result,
@@ -21,8 +21,7 @@ use crate::{
 /// ends it. The sequence keeps the prompt and the generated tokens, so that a longer prompt that
 /// continues them only computes its new tokens.
 pub struct Generation<'a> {
-    decoder: &'a mut Decoder,
-    sequence: SequenceId,
+    steps: TextSteps<'a>,
     prompt: PlacedPrompt,
     state: GenerationState,
     text: Continuation,
@@ -70,7 +69,8 @@ impl<'a> Generation<'a> {
         decoder.tokens(sequence)?;
         decoder.check_prompt(&prompt.ids)?;
         let text = Continuation::new(&prompt, tokenizer, options, decoder.limits().vocab_size)?;
-        Ok(Self { decoder, sequence, prompt, state: GenerationState::Prompt, text, leftover: String::new() })
+        let steps = TextSteps::new(decoder, sequence, options.speculation);
+        Ok(Self { steps, prompt, state: GenerationState::Prompt, text, leftover: String::new() })
     }
 
     /// Adds a stage to the sampler, after the processors added earlier and before all other stages.
@@ -78,6 +78,13 @@ impl<'a> Generation<'a> {
     #[must_use]
     pub fn with_processor(self, processor: impl LogitsProcessor + 'static) -> Self {
         Self { text: self.text.with_processor(processor), ..self }
+    }
+
+    /// Adds a drafter of tokens. Drafters change the speed of the generation, and never the text.
+    #[must_use]
+    pub fn with_drafter(mut self, drafter: impl Drafter + 'static) -> Self {
+        self.steps.add_drafter(drafter);
+        self
     }
 
     /// Sets the stage that constrains the text.
@@ -119,6 +126,19 @@ impl<'a> Generation<'a> {
         self.text.logprobs()
     }
 
+    /// Returns the number of accepted drafts of each step so far, for comparisons.
+    #[doc(hidden)]
+    pub fn accepted_per_step(&self) -> &[usize] {
+        self.steps.accepted_per_step()
+    }
+
+    /// Goes on after end-of-generation tokens, for comparisons.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn past_the_end(self) -> Self {
+        Self { text: self.text.past_the_end(), ..self }
+    }
+
     /// Returns the statistics, which are complete after the iterator has ended.
     pub fn summary(&self) -> &Summary {
         &self.text.summary
@@ -136,18 +156,26 @@ impl<'a> Generation<'a> {
             return Ok(());
         }
         let started = Instant::now();
-        let Self { decoder, sequence, prompt, text, .. } = self;
-        let progress = |done, total| !text.is_stopped() && progress(done, total);
-        let result = decoder.prefill_with_images(*sequence, &prompt.ids, &prompt.images, progress);
-        text.summary.prefill = started.elapsed();
-        let prefill = result.inspect_err(|_| text.end(StopReason::Error))?;
-        text.summary.cached_tokens = prefill.cached;
+        let prefill = self.compute_prompt(&mut progress);
+        self.text.summary.prefill = started.elapsed();
+        let prefill = prefill.inspect_err(|_| self.text.end(StopReason::Error))?;
+        self.text.summary.cached_tokens = prefill.cached;
         if prefill.complete {
             self.state = GenerationState::Logits;
         } else {
-            text.end(StopReason::Caller);
+            self.text.end(StopReason::Caller);
         }
         Ok(())
+    }
+
+    fn compute_prompt(&mut self, progress: &mut dyn FnMut(usize, usize) -> bool) -> Result<Prefill> {
+        let Self { steps, prompt, text, .. } = self;
+        let progress = |done, total| !text.is_stopped() && progress(done, total);
+        let prefill = steps.decoder.prefill_with_images(steps.sequence, &prompt.ids, &prompt.images, progress)?;
+        if prefill.complete {
+            steps.start(&prompt.ids, text)?;
+        }
+        Ok(prefill)
     }
 
     /// Returns an iterator over the tokens of the text, with their ids, texts and
@@ -207,18 +235,17 @@ impl<'a> Generation<'a> {
     }
 
     fn next_piece(&mut self) -> Result<String> {
-        let Self { decoder, sequence, state, text, .. } = self;
-        let has_room =
-            !matches!(state, GenerationState::Token(_)) || decoder.tokens(*sequence)?.len() < decoder.context_length();
+        let Self { steps, state, text, .. } = self;
+        let has_room = match *state {
+            GenerationState::Token(token) => steps.has_room(token)?,
+            GenerationState::Prompt | GenerationState::Logits => true,
+        };
         if let Some(rest) = text.end_if_due(has_room) {
             return Ok(rest);
         }
         let id = match *state {
-            GenerationState::Token(token) => {
-                let mut text = [DecodingText { continuation: text, sequence: *sequence, token }];
-                choice::decode(decoder, &mut text)?.remove(0)?
-            }
-            GenerationState::Prompt | GenerationState::Logits => text.sample(decoder.logits_mut())?,
+            GenerationState::Token(token) => steps.next_after(token, text)?,
+            GenerationState::Prompt | GenerationState::Logits => text.sample(steps.decoder.logits_mut())?,
         };
         *state = GenerationState::Token(id);
         text.push(id)
@@ -249,9 +276,9 @@ impl FusedIterator for Generation<'_> {}
 
 impl fmt::Debug for Generation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sequence, prompt, text, .. } = self;
+        let Self { steps, prompt, text, .. } = self;
         f.debug_struct("Generation")
-            .field("sequence", sequence)
+            .field("sequence", &steps.sequence)
             .field("prompt", &prompt.ids)
             .field("generated", &text.ids())
             .field("summary", &text.summary)

@@ -12,7 +12,7 @@ use super::{
     Completion, Decoder, GenerateRequest, LogitsFor, PlacedPrompt, PromptImages, StopReason,
     choice::{self, DecodingText},
     continuation::Continuation,
-    decoder::shared_tokens,
+    decoder::{ChoiceAt, shared_tokens},
     request::RequestPrompt,
 };
 use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
@@ -81,11 +81,11 @@ struct RunningText {
 }
 
 impl RunningText {
-    /// Returns the text for its next step; `None` if it has no token.
-    fn decoding(&mut self) -> Option<DecodingText<'_>> {
+    /// Returns the text for its next step.
+    fn decoding(&self) -> DecodingText<'_> {
         let Self { sequence, text } = self;
-        let token = *text.ids.last()?;
-        Some(DecodingText { continuation: &mut text.continuation, sequence: *sequence, token })
+        let tokens = &text.ids[text.ids.len() - 1..];
+        DecodingText { continuation: &text.continuation, sequence: *sequence, tokens }
     }
 }
 
@@ -230,11 +230,13 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     /// Computes a step of one token of each text, and chooses the next tokens.
     fn decode(&mut self, started: Instant) -> Result<()> {
         let Self { decoder, running, on_piece, .. } = self;
-        let mut texts: Vec<_> = running.iter_mut().filter_map(RunningText::decoding).collect();
-        let chosen = choice::decode(decoder, &mut texts)?;
+        let texts: Vec<_> = running.iter().map(RunningText::decoding).collect();
+        let choices = choice::step(decoder, &texts)?;
         let elapsed = started.elapsed();
-        for (RunningText { text, .. }, id) in running.iter_mut().zip(chosen) {
+        for (output, RunningText { sequence, text }) in running.iter_mut().enumerate() {
             text.continuation.summary.decode += elapsed;
+            let at = ChoiceAt { sequence: *sequence, len: text.ids.len(), output };
+            let id = choice::choose(decoder, &choices, at, &mut text.continuation);
             id.and_then(|id| text.push(id, on_piece)).map_err(|error| error.in_request(text.index))?;
         }
         Ok(())

@@ -12,6 +12,7 @@ mod generation;
 mod many;
 mod prompt;
 mod request;
+mod speculation;
 mod stop;
 mod tokens;
 
@@ -25,6 +26,7 @@ pub use self::{
     many::generate_many,
     prompt::{EncodedPart, Prompt, PromptPart},
     request::{Completion, GenerateRequest},
+    speculation::{Drafter, Speculation, SpeculationSummary},
     stop::{StopHandle, StopReason},
     tokens::{GeneratedToken, GeneratedTokens},
 };
@@ -63,6 +65,9 @@ pub struct GenerateOptions {
     pub grammar: Option<Grammar>,
     /// Strings that end the text, and are not part of it. Default: none.
     pub stop: Vec<String>,
+    /// The number of tokens to draft, which changes the speed and not the text. Default: as many as
+    /// make the text fastest.
+    pub speculation: Speculation,
     #[doc(hidden)]
     pub non_exhaustive: (),
 }
@@ -79,6 +84,7 @@ impl Default for GenerateOptions {
             #[cfg(feature = "constrained")]
             grammar: None,
             stop: vec![],
+            speculation: Speculation::Auto,
             non_exhaustive: (),
         }
     }
@@ -102,6 +108,8 @@ pub struct Summary {
     pub prefill: Duration,
     /// Time for generating tokens, without the time that the caller spent between them.
     pub decode: Duration,
+    /// Statistics of drafted tokens.
+    pub speculation: SpeculationSummary,
 }
 
 impl Summary {

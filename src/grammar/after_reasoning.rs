@@ -151,6 +151,16 @@ impl LogitsProcessor for AfterReasoning {
             AnswerState::Answer => self.constrain(ids, logits, None),
         }
     }
+
+    fn allowed(&mut self, ids: &[u32], next: &[u32]) -> Result<usize> {
+        let seen = self.seen.replace(ids.len()).unwrap_or(ids.len());
+        ids[seen..].iter().try_for_each(|&id| self.accept(id))?;
+        // Elsewhere the constraint begins within the drafts, or an exception applies.
+        match self.state {
+            AnswerState::Answer => self.constraint.allowed(ids, next),
+            _ => Ok(next.len()),
+        }
+    }
 }
 
 /// A mark that must not be generated.

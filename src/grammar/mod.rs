@@ -351,6 +351,14 @@ impl LogitsProcessor for Constraint {
         forbid_all_but(&mask, logits);
         Ok(())
     }
+
+    fn allowed(&mut self, ids: &[u32], next: &[u32]) -> Result<usize> {
+        // The constrained text begins with the first processed token.
+        let Some(seen) = self.seen.replace(ids.len()) else { return Ok(next.len()) };
+        let matcher = self.matcher();
+        matcher.consume_tokens(&ids[seen..]).map_err(error)?;
+        matcher.validate_tokens(next).map_err(error)
+    }
 }
 
 fn forbid_all_but(mask: &SimpleVob, logits: &mut [f32]) {

@@ -43,8 +43,8 @@ pub enum Stage {
         /// End position of the prompt.
         end: usize,
     },
-    /// A token that may be discarded: truncation to the position before it must be possible.
-    Pipelined,
+    /// Tokens that may be discarded: truncation to the position before them must be possible.
+    Tentative,
 }
 
 /// The states that a run reads and writes.
@@ -73,7 +73,7 @@ pub(super) struct SequenceState {
     position: usize,
     /// State at `position`; `None` for an empty sequence.
     current: Option<StateId>,
-    /// Position and state before the last run, if its token may be discarded.
+    /// Position and state before the last run, if its tokens may be discarded.
     previous: Option<(usize, StateId)>,
     /// Positions and states of the checkpoints, in order, at most `position`.
     checkpoints: Vec<(usize, StateId)>,
@@ -152,7 +152,7 @@ impl States {
         let at_start = from.filter(|_| due.first() == Some(&start) && is_new(sequence));
         let inner = due.iter().copied().filter(|position| (start + 1..to).contains(position));
         let in_place =
-            from.filter(|id| stage != Stage::Pipelined && at_start.is_none() && self.ref_counts[id.index()] == 1);
+            from.filter(|id| stage != Stage::Tentative && at_start.is_none() && self.ref_counts[id.index()] == 1);
         self.make_room(sequence, inner.clone().count() + usize::from(in_place.is_none()))?;
 
         if let Some(id) = at_start {
@@ -167,7 +167,7 @@ impl States {
             sequence.checkpoints.push((to, current));
         }
         match from.filter(|_| in_place.is_none()) {
-            Some(id) if stage == Stage::Pipelined => sequence.previous = Some((start, id)),
+            Some(id) if stage == Stage::Tentative => sequence.previous = Some((start, id)),
             Some(id) => self.release_after_step.push(id),
             None => {}
         }
@@ -243,7 +243,7 @@ impl States {
 fn due_checkpoints(start: usize, to: usize, stage: Stage) -> Vec<usize> {
     let mut due = match stage {
         Stage::Prompt { end } => vec![end.saturating_sub(PROMPT_END_MARGIN), end.saturating_sub(1)],
-        Stage::Within | Stage::Pipelined => vec![],
+        Stage::Within | Stage::Tentative => vec![],
     };
     due.push(to / INTERVAL * INTERVAL);
     due.retain(|position| *position > 0 && (start..=to).contains(position));

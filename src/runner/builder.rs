@@ -43,6 +43,8 @@ pub struct RunnerBuilder {
     pub(super) device: Device,
     pub(super) threads: Option<usize>,
     pub(super) context_length: Option<usize>,
+    /// Whether a model that was trained for fewer tokens has a shorter context.
+    pub(super) shortens_context: bool,
     pub(super) cache_type: Option<CacheType>,
     pub(super) prefill_chunk: Option<usize>,
     pub(super) memory_limit: Option<u64>,
@@ -52,6 +54,8 @@ pub struct RunnerBuilder {
     pub(super) chat_template: Option<Arc<str>>,
     pub(super) on_progress: Option<OnProgress>,
     pub(super) vision: VisionFile,
+    pub(super) draft: Option<PathBuf>,
+    pub(super) without_ngrams: bool,
     pub(super) profile: Option<Profile>,
     pub(super) convention: Convention,
 }
@@ -221,6 +225,40 @@ impl RunnerBuilder {
         self
     }
 
+    /// Sets the file of a smaller model with the same vocabulary, which drafts tokens for this one;
+    /// a step of this model then verifies several. It runs on the same device, and takes the
+    /// memory [`MemoryPlan::draft`]. The text stays the same; [`Summary::speculation`] says how
+    /// many drafts were accepted, and [`GenerateOptions::speculation`] bounds them. Default: none.
+    /// Repetitions in the text are drafted without a model.
+    ///
+    /// ```
+    /// use inkstone::{GenerateOptions, Runner};
+    ///
+    /// # let storyteller = "tests/data/storyteller/storyteller.gguf";
+    /// # let small = storyteller;
+    /// let mut runner = Runner::builder().draft(small).from_gguf(storyteller)?;
+    /// let mut text = runner.generate("Once upon a time", &GenerateOptions::default())?;
+    /// while let Some(piece) = text.next() {
+    ///     print!("{}", piece?);
+    /// }
+    /// println!("{:.1} tokens per step", text.summary().speculation.tokens_per_step());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    ///
+    /// [`Summary::speculation`]: crate::Summary::speculation
+    /// [`GenerateOptions::speculation`]: crate::GenerateOptions::speculation
+    pub fn draft(mut self, path: impl Into<PathBuf>) -> Self {
+        self.draft = Some(path.into());
+        self
+    }
+
+    /// Leaves out drafts from repetitions, so that only a [`draft`](Self::draft) model and the
+    /// drafters of a [`Generation`](crate::Generation) draft.
+    pub fn without_ngrams(mut self) -> Self {
+        self.without_ngrams = true;
+        self
+    }
+
     /// Sets the implementation that is followed where transformers and llama.cpp compute images
     /// differently. Default: transformers. Meant for comparisons with llama.cpp.
     #[doc(hidden)]
@@ -243,7 +281,11 @@ impl RunnerBuilder {
     /// As [`from_path`](Self::from_path), except for the memory limit.
     pub fn plan(&self, path: impl AsRef<Path>) -> Result<MemoryPlan> {
         let gguf = models::open(path)?;
-        self.with_backend(|backend| Ok(self.prepare(gguf.clone(), backend)?.memory))
+        self.with_backend(|backend| {
+            let mut prepared = self.prepare(gguf.clone(), backend)?;
+            self.prepare_draft(&mut prepared)?;
+            Ok(prepared.memory)
+        })
     }
 
     /// Loads a model from a GGUF file. For a split model, pass the first file. The file is mapped
@@ -291,10 +333,17 @@ impl RunnerBuilder {
         self.context_length.unwrap_or(DEFAULT_CONTEXT)
     }
 
+    /// Sets the context length for a model that may be trained for fewer tokens, and then has
+    /// these.
+    pub(super) fn shortened_to(self, tokens: usize) -> Self {
+        Self { context_length: Some(tokens), shortens_context: true, ..self }
+    }
+
     pub(super) fn context_length_for(&self, config: &Config) -> Result<usize> {
         let trained = config.context_length;
         match self.context_length {
             None => Ok(trained.min(self.positions())),
+            Some(tokens) if self.shortens_context && tokens > 0 => Ok(tokens.min(trained)),
             Some(0) => Err(Error::argument("context_length", "must be at least 1")),
             Some(tokens) if tokens > trained => Err(Error::argument(
                 "context_length",

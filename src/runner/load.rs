@@ -6,6 +6,8 @@ use std::{path::Path, sync::Arc, thread};
 
 use super::{
     MemoryPlan, Runner, RunnerBuilder,
+    draft::PreparedDraft,
+    memory::CacheLimits,
     vision::{Vision, largest_whole_image, plan_encoder},
     vision_file::{self, NoVision, VisionFile},
 };
@@ -84,6 +86,32 @@ pub(super) struct PreparedModel {
     profile: Profile,
     profile_file: Option<ProfileFile>,
     pub(super) memory: MemoryPlan,
+    /// The device for a model that runs in turn with another one.
+    turns: Option<Box<dyn Backend>>,
+}
+
+impl PreparedModel {
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        Tokenizer::from_gguf(&self.gguf)
+    }
+
+    /// Compiles the model, with an unlimited cache.
+    pub fn compile(&self, progress: &LoadProgress<'_>) -> Result<Decoder> {
+        self.compile_limited(None, progress)
+    }
+
+    fn compile_limited(&self, cache_limits: Option<CacheLimits>, progress: &LoadProgress<'_>) -> Result<Decoder> {
+        let Self { weights, config, graph, layout, limits, memory, .. } = self;
+        let backend = self.turns.as_ref().unwrap_or(&self.backend);
+        let cache = KvCache::new(layout, memory.context_length);
+        let cache = match cache_limits {
+            Some(limits) => cache.with_limits(limits.page_bytes, limits.states),
+            None => cache,
+        };
+        let Limits { max_tokens, max_outputs, .. } = *limits;
+        let executable = backend.compile_with_progress(graph, weights, layout, max_tokens, max_outputs, progress)?;
+        Ok(Decoder::new(executable, cache, *limits).with_trained_context(config.context_length))
+    }
 }
 
 impl RunnerBuilder {
@@ -145,6 +173,7 @@ impl RunnerBuilder {
             profile,
             profile_file,
             memory,
+            turns: None,
         })
     }
 
@@ -188,57 +217,44 @@ impl RunnerBuilder {
         // Parsed before the weights are loaded, so that an error in it is reported at once.
         #[cfg(feature = "chat")]
         let custom = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
-        let PreparedModel {
-            gguf,
-            weights,
-            config,
-            backend,
-            graph,
-            layout,
-            limits,
-            vision,
-            profile,
-            profile_file,
-            memory,
-        } = self.prepare(gguf, backend)?;
-        let cache = KvCache::new(&layout, memory.context_length);
-        let cache = match memory.cache_limits(self.memory_limit)? {
-            Some(limits) => cache.with_limits(limits.page_bytes, limits.states),
-            None => cache,
-        };
-        let progress = LoadProgress::new(memory.weights, self.on_progress.as_ref().map(|callback| &*callback.0));
+        let mut prepared = self.prepare(gguf, backend)?;
+        let draft = self.prepare_draft(&mut prepared)?;
+        let memory = prepared.memory;
+        let cache_limits = memory.cache_limits(self.memory_limit)?;
+        let weights = memory.weights + draft.as_ref().map_or(0, |draft| draft.model.memory.weights);
+        let progress = LoadProgress::new(weights, self.on_progress.as_ref().map(|callback| &*callback.0));
         progress.start()?;
         // Indexing a large vocabulary takes as long as preparing the weights.
-        let (executable, tokenizer) = thread::scope(|scope| {
-            let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&gguf));
-            let Limits { max_tokens, max_outputs, .. } = limits;
-            let executable =
-                backend.compile_with_progress(&graph, &weights, &layout, max_tokens, max_outputs, &progress);
-            (executable, tokenizer.join())
+        let (decoder, tokenizer) = thread::scope(|scope| {
+            let tokenizer = scope.spawn(|| prepared.tokenizer());
+            (prepared.compile_limited(cache_limits, &progress), tokenizer.join())
         });
         let tokenizer = tokenizer.map_err(|_| Error::internal("building the tokenizer panicked"))??;
         #[cfg(feature = "chat")]
         let template = match custom {
             Some(template) => Ok(template.for_tokenizer(&tokenizer)?),
-            None => ChatTemplate::from_gguf(&gguf, &tokenizer).map_err(|error| match error {
+            None => ChatTemplate::from_gguf(&prepared.gguf, &tokenizer).map_err(|error| match error {
                 Error::ChatTemplate(what) => what,
                 other => other.to_string(),
             }),
         };
-        let executable = executable?;
+        let mut decoder = decoder?.with_recompute(self.recompute).with_ngrams(!self.without_ngrams);
+        if let Some(draft) = draft {
+            draft.check(&tokenizer)?;
+            decoder = decoder.with_draft_model(draft.compile(&progress)?);
+        }
+        let device = prepared.backend.device().clone();
+        let PreparedModel { backend, config, vision, profile, profile_file, .. } = prepared;
         let vision = match vision {
             Ok(encoder) => Ok(Arc::new(Vision::new(encoder.compile(&*backend, &progress)?, &config))),
             Err(reason) => Err(reason),
         };
         progress.finish()?;
-        let mut decoder = Decoder::new(executable, cache, limits)
-            .with_recompute(self.recompute)
-            .with_trained_context(config.context_length);
         let sequence = decoder.open();
         Ok(Runner {
             config,
             memory,
-            device: DeviceInfo { profile: profile_file, ..backend.device().clone() },
+            device: DeviceInfo { profile: profile_file, ..device },
             profile,
             tokenizer,
             #[cfg(feature = "chat")]
@@ -249,6 +265,16 @@ impl RunnerBuilder {
             #[cfg(feature = "constrained")]
             grammars: Default::default(),
         })
+    }
+
+    /// Prepares the draft model, if there is one, to run in turn with the model.
+    pub(super) fn prepare_draft(&self, model: &mut PreparedModel) -> Result<Option<PreparedDraft<'_>>> {
+        let Some(path) = &self.draft else { return Ok(None) };
+        model.turns = Some(model.backend.for_turns()?);
+        let device = model.turns.as_deref().unwrap_or(&*model.backend);
+        let draft = PreparedDraft::new(path, self, &model.profile, model.memory.context_length, device)?;
+        model.memory.draft = draft.model.memory.total();
+        Ok(Some(draft))
     }
 
     #[cfg(feature = "cpu")]

@@ -46,6 +46,8 @@ pub struct MemoryPlan {
     /// Working memory of the vision encoder for the largest picture that it takes and whose tokens
     /// fit in the context; 0 without an encoder. Smaller pictures take less.
     pub vision_scratch: u64,
+    /// All memory of the draft model with a full context; 0 without one.
+    pub draft: u64,
 }
 
 impl MemoryPlan {
@@ -68,6 +70,7 @@ impl MemoryPlan {
             context_length,
             scratch: backend.scratch_bytes(&plan, max_tokens, max_outputs, context_length) as u64,
             vision_scratch: 0,
+            draft: 0,
         })
     }
 
@@ -91,7 +94,8 @@ impl MemoryPlan {
 
     /// Returns the size of everything but the cache's pages.
     fn besides_pages(&self) -> u64 {
-        [self.weights, self.scratch, self.vision_scratch, self.states].into_iter().fold(0, u64::saturating_add)
+        let parts = [self.weights, self.scratch, self.vision_scratch, self.states, self.draft];
+        parts.into_iter().fold(0, u64::saturating_add)
     }
 
     /// Returns the cache's share of a memory limit; `None` without a limit.
@@ -130,6 +134,9 @@ impl fmt::Display for MemoryPlan {
         writeln!(f, "scratch          {:>12}", bytes(self.scratch))?;
         if self.vision_scratch > 0 {
             writeln!(f, "vision scratch   {:>12}", bytes(self.vision_scratch))?;
+        }
+        if self.draft > 0 {
+            writeln!(f, "draft model      {:>12}", bytes(self.draft))?;
         }
         if self.states > 0 {
             writeln!(f, "recurrent states {:>12}", bytes(self.states))?;

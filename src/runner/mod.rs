@@ -8,6 +8,7 @@ mod answer;
 #[cfg(feature = "async")]
 mod asynchronous;
 mod builder;
+mod draft;
 mod ids;
 mod lm;
 mod load;

@@ -81,6 +81,18 @@ pub trait LogitsProcessor: Send {
     /// # Errors
     /// Any error ends the call of [`Sampler::sample`], whose history is then unchanged.
     fn process(&mut self, ids: &[u32], logits: &mut [f32]) -> Result<()>;
+
+    /// Returns the number of tokens at the start of `next` that may follow `ids`, one after the
+    /// other. Drafts of tokens are shortened by it before the model verifies them; each token is
+    /// chosen by [`process`](Self::process) all the same. The default implementation returns the
+    /// number of all.
+    ///
+    /// # Errors
+    /// Any error ends the generation.
+    fn allowed(&mut self, ids: &[u32], next: &[u32]) -> Result<usize> {
+        let _ = ids;
+        Ok(next.len())
+    }
 }
 
 impl<F: FnMut(&[u32], &mut [f32]) -> Result<()> + Send> LogitsProcessor for F {
@@ -92,6 +104,10 @@ impl<F: FnMut(&[u32], &mut [f32]) -> Result<()> + Send> LogitsProcessor for F {
 impl LogitsProcessor for Box<dyn LogitsProcessor> {
     fn process(&mut self, ids: &[u32], logits: &mut [f32]) -> Result<()> {
         (**self).process(ids, logits)
+    }
+
+    fn allowed(&mut self, ids: &[u32], next: &[u32]) -> Result<usize> {
+        (**self).allowed(ids, next)
     }
 }
 
@@ -194,6 +210,16 @@ impl Sampler {
         let id = if self.options.temperature == 0.0 { best.id } else { self.draw(logits, best) };
         self.history.push(id, &self.options);
         Ok(id)
+    }
+
+    /// Shortens drafts of the next tokens to those that the caller's processors and the constraint
+    /// allow.
+    pub(crate) fn cut_drafts(&mut self, drafts: &mut Vec<u32>) -> Result<()> {
+        for processor in self.processors.iter_mut().chain(&mut self.constraint) {
+            let allowed = processor.allowed(self.history.ids(), drafts)?;
+            drafts.truncate(allowed);
+        }
+        Ok(())
     }
 
     /// Applies the stages between the caller's processors and the truncations.

@@ -15,7 +15,11 @@ mod program;
 mod threads;
 mod weights;
 
-use std::{fs, sync::Arc, thread};
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use self::{
     kernels::Kernels,
@@ -41,6 +45,8 @@ pub struct Cpu {
     /// Number of threads in steps of up to 16 tokens, if it is less than in others.
     decode_threads: Option<usize>,
     kernels: &'static Kernels,
+    /// The threads of all graphs, if these run in turn.
+    pool: Option<Arc<Mutex<Pool>>>,
 }
 
 impl Cpu {
@@ -79,7 +85,20 @@ impl Cpu {
             fallback: None,
             profile: None,
         };
-        Ok(Self { info, decode_threads: None, kernels })
+        Ok(Self { info, decode_threads: None, kernels, pool: None })
+    }
+
+    /// Returns the threads for a graph.
+    fn pool(&self) -> Result<Arc<Mutex<Pool>>> {
+        if let Some(pool) = &self.pool {
+            return Ok(pool.clone());
+        }
+        let pool = Pool::new(self.info.threads)?;
+        let pool = match self.decode_threads {
+            Some(threads) => pool.with_small_threads(threads),
+            None => pool,
+        };
+        Ok(Arc::new(Mutex::new(pool)))
     }
 }
 
@@ -91,6 +110,11 @@ impl Backend for Cpu {
     fn set_profile(&mut self, profile: &Profile) {
         self.info.threads = profile.threads.unwrap_or(self.info.threads);
         self.decode_threads = profile.decode_threads;
+    }
+
+    fn for_turns(&self) -> Result<Box<dyn Backend>> {
+        let Self { ref info, decode_threads, kernels, .. } = *self;
+        Ok(Box::new(Self { info: info.clone(), decode_threads, kernels, pool: Some(self.pool()?) }))
     }
 
     fn supports(&self, op: &FusedOp) -> bool {
@@ -138,12 +162,7 @@ impl Backend for Cpu {
         let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
-        let pool = Pool::new(self.info.threads)?;
-        let pool = match self.decode_threads {
-            Some(threads) => pool.with_small_threads(threads),
-            None => pool,
-        };
-        let executable = CpuExecutable::new(plan, weights, cache, bounds, self.kernels, pool, progress)?;
+        let executable = CpuExecutable::new(plan, weights, cache, bounds, self.kernels, self.pool()?, progress)?;
         Ok(Box::new(executable))
     }
 }

@@ -100,6 +100,10 @@ impl Backend for Gpu {
         self.context = Arc::new(self.context.with_choices(GpuChoices::new(&profile.gpu)));
     }
 
+    fn for_turns(&self) -> Result<Box<dyn Backend>> {
+        Ok(Box::new(Self { info: self.info.clone(), context: self.context.clone() }))
+    }
+
     fn supports(&self, op: &FusedOp) -> bool {
         match op {
             FusedOp::MatMulJoined

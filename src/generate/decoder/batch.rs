@@ -21,14 +21,13 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Returns the request of a sequence with the tokens `held`; the cache has the first `start` of
-    /// them. `prompt_end` is the end position of the enclosing prompt, if these tokens are not its
-    /// last.
+    /// them. Without a `stage`, several tokens with logits are a prompt.
     pub fn new(
         (sequence, new, logits_for): (SequenceId, &'a [u32], LogitsFor),
         held: &[u32],
         images: &'a [PlacedImage],
         start: usize,
-        prompt_end: Option<usize>,
+        stage: Option<Stage>,
     ) -> Self {
         let missing = &held[start..];
         let tokens = if missing.is_empty() { Cow::Borrowed(new) } else { Cow::Owned([missing, new].concat()) };
@@ -37,8 +36,9 @@ impl<'a> Request<'a> {
             LogitsFor::Last => 1,
             LogitsFor::All => new.len(),
         };
-        let end = Some(held.len() + new.len()).filter(|_| new.len() > 1 && outputs > 0);
-        let stage = prompt_end.or(end).map_or(Stage::Within, |end| Stage::Prompt { end });
+        let is_prompt = new.len() > 1 && outputs > 0;
+        let own = if is_prompt { Stage::Prompt { end: held.len() + new.len() } } else { Stage::Within };
+        let stage = stage.unwrap_or(own);
         Self { sequence, start, images, first_output: tokens.len() - outputs, tokens, stage }
     }
 }

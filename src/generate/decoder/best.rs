@@ -1,12 +1,38 @@
-//! Runs steps after which the device selects the largest logits.
+//! Runs steps of the last tokens of texts, after which the device selects the largest logits.
 
 use super::{Decoder, Limits, LogitsFor, StepOutput, single_runs};
-use crate::{Result, backend::TopLogits, kv_cache::SequenceId};
+use crate::{
+    Result,
+    backend::TopLogits,
+    kv_cache::{SequenceId, Stage},
+};
+
+/// The choice that a step makes after each of its tokens.
+#[derive(Debug, Default)]
+pub(in crate::generate) enum Choices {
+    /// The most probable next token.
+    MostProbable(Vec<u32>),
+    /// The largest logits.
+    Top(Vec<TopLogits>),
+    /// None: [`Decoder::logits_mut`] has all logits.
+    #[default]
+    Logits,
+}
+
+/// A token of a step, after which another one is chosen.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::generate) struct ChoiceAt {
+    pub sequence: SequenceId,
+    /// Number of tokens in the sequence up to the token.
+    pub len: usize,
+    /// The token's number among the tokens of the step.
+    pub output: usize,
+}
 
 impl Decoder {
     /// Appends one token to each sequence, in one step, and returns the `count` largest logits
-    /// after each, if the device selects them. [`all_logits`](Self::all_logits) returns the other
-    /// ones. Otherwise returns `None`, and [`logits_mut`](Self::logits_mut) has all logits.
+    /// after each, if the device selects them. Otherwise returns `None`, and
+    /// [`logits_mut`](Self::logits_mut) has all logits.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -20,13 +46,48 @@ impl Decoder {
         Ok(if self.top.is_empty() { None } else { Some(&self.top) })
     }
 
-    /// Returns all logits after sequence `id`, whose token was number `index` of the tokens that
-    /// [`best`](Self::best) has just appended. The caller may change them.
+    /// Appends tokens to sequences, in one step, and chooses after each: `count` largest logits, or
+    /// the most probable token if it is `None`. All but the first token of a sequence count as
+    /// drafted. They are removed by the next call for the sequence, unless
+    /// [`accept_drafted`](Self::accept_drafted) accepts them before.
     ///
     /// # Errors
     /// As [`step`](Self::step).
-    #[doc(hidden)]
-    pub fn all_logits(&mut self, id: SequenceId, index: usize) -> Result<&mut [f32]> {
+    pub(in crate::generate) fn choose(
+        &mut self,
+        runs: &[(SequenceId, &[u32])],
+        count: Option<usize>,
+    ) -> Result<Choices> {
+        let Limits { max_tokens, max_outputs, .. } = self.limits;
+        let outputs: usize = runs.iter().map(|(_, tokens)| tokens.len()).sum();
+        // The device has the logits of one step.
+        let selects = outputs <= max_tokens.min(max_outputs);
+        let output = match count {
+            None => StepOutput::Greedy,
+            Some(count) if count > 0 && selects => StepOutput::Top(count),
+            Some(_) => StepOutput::Logits,
+        };
+        let stage = (outputs > runs.len()).then_some(Stage::Tentative);
+        let with_logits: Vec<_> = runs.iter().map(|(id, tokens)| (*id, *tokens, LogitsFor::All)).collect();
+        let next = self.extend(&with_logits, output, stage)?;
+        for (id, tokens) in runs {
+            self.tokens.entry(*id).or_default().drafted = tokens.len() - 1;
+        }
+        Ok(match next {
+            Some(next) => Choices::MostProbable(next),
+            None if self.top.is_empty() => Choices::Logits,
+            None => Choices::Top(std::mem::take(&mut self.top)),
+        })
+    }
+
+    /// Returns all logits after a token of the last step, which selected the largest ones. The
+    /// caller may change them. If another decoder has computed a step since, the token is computed
+    /// again, and the tokens after it are removed.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub(in crate::generate) fn all_logits(&mut self, at: ChoiceAt) -> Result<&mut [f32]> {
+        let ChoiceAt { sequence: id, len, output: index } = at;
         let Self { turns, top_step, logits, .. } = self;
         let is_read = turns.with_engine(|engine| {
             if engine.steps != *top_step {
@@ -36,9 +97,8 @@ impl Decoder {
             logits.extend_from_slice(engine.executable.logits_of_last(index)?);
             Ok(true)
         });
-        // Another decoder has computed a step since, which replaced the logits.
-        if !is_read? && let [.., last] = *self.tokens(id)? {
-            self.truncate(id, self.tokens(id)?.len() - 1)?;
+        if !is_read? && let Some(&last) = self.tokens(id)?.get(len - 1) {
+            self.truncate(id, len - 1)?;
             self.step(&[(id, &[last], LogitsFor::Last)])?;
         }
         Ok(&mut self.logits)

@@ -114,12 +114,20 @@ impl Engine {
             ..Step::default()
         };
         self.steps += 1;
-        let top = match buffers.top_k {
+        let wanted = if buffers.most_probable.is_some() { Some(1) } else { buffers.top_k };
+        let top = match wanted {
             Some(count) => self.executable.best(&step, count)?,
             None => None,
         };
         match (top, &mut buffers.most_probable) {
-            (Some(top), _) => buffers.top.extend_from_slice(top),
+            (Some(top), None) => buffers.top.extend_from_slice(top),
+            (Some(top), Some(most_probable)) => {
+                for first in top.iter().filter_map(|top| top.best.first()) {
+                    // Checks that it is a number.
+                    largest(&[first.logit])?;
+                    most_probable.push(first.id);
+                }
+            }
             (None, None) => buffers.logits.extend_from_slice(self.executable.run(&step)?),
             (None, Some(most_probable)) => {
                 for row in self.executable.run(&step)?.chunks(limits.vocab_size) {

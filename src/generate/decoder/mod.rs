@@ -7,6 +7,7 @@ mod images;
 mod pipelined;
 mod prefill;
 mod sequence;
+mod speculation;
 mod turns;
 
 use std::{
@@ -15,6 +16,7 @@ use std::{
     sync::Arc,
 };
 
+pub(super) use self::best::{ChoiceAt, Choices};
 pub use self::images::{EncodeImages, ImageRows, PlacedImage, PlacedPrompt, PromptImages};
 pub(super) use self::sequence::shared_tokens;
 use self::{
@@ -24,10 +26,11 @@ use self::{
     sequence::{SequenceTokens, start_of_image},
     turns::Turns,
 };
+use super::speculation::{DraftModel, Speculator, StepTimes};
 use crate::{
     Error, Result,
     backend::{Executable, OpTime, TopLogits, Usage},
-    kv_cache::{KvCache, SequenceId},
+    kv_cache::{KvCache, SequenceId, Stage},
 };
 
 /// The tokens of a run whose logits are returned.
@@ -57,8 +60,8 @@ enum StepOutput {
     Logits,
     /// This number of largest logits of each output; all logits if the device does not select them.
     Top(usize),
-    /// The most probable token after each run of one token; all logits if the device does not
-    /// choose it.
+    /// The most probable next token after each token with logits. Steps of one token of each
+    /// sequence are pipelined if the device can.
     Greedy,
 }
 
@@ -110,6 +113,13 @@ pub struct Decoder {
     top: Vec<TopLogits>,
     /// The number of the engine's step that has selected them.
     top_step: u64,
+    /// Whether repetitions in a text are drafted.
+    drafts_ngrams: bool,
+    /// A model that drafts tokens.
+    draft_model: Option<Box<DraftModel>>,
+    /// The drafters of each sequence that has had any.
+    speculators: HashMap<SequenceId, Speculator>,
+    step_times: StepTimes,
 }
 
 impl Decoder {
@@ -119,8 +129,21 @@ impl Decoder {
     pub fn new(executable: Box<dyn Executable>, cache: KvCache, limits: Limits) -> Self {
         let context_length = cache.context_length();
         let turns = Arc::new(Turns::new(Engine::new(executable, cache)));
-        let (tokens, logits, top, top_step) = (HashMap::new(), vec![], vec![], 0);
-        Self { turns, limits, context_length, trained_context: None, recompute: false, tokens, logits, top, top_step }
+        Self {
+            turns,
+            limits,
+            context_length,
+            trained_context: None,
+            recompute: false,
+            tokens: HashMap::new(),
+            logits: vec![],
+            top: vec![],
+            top_step: 0,
+            drafts_ngrams: true,
+            draft_model: None,
+            speculators: HashMap::new(),
+            step_times: StepTimes::default(),
+        }
     }
 
     /// Sets the longest context that the model was trained for, which errors mention.
@@ -161,6 +184,7 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
+        self.remove_drafted(id)?;
         let tokens = self.held(id)?.clone();
         let fork = self.with_cache_of(id, |cache| cache.fork(id))?;
         self.tokens.insert(fork, tokens);
@@ -175,6 +199,7 @@ impl Decoder {
         self.tokens(id)?;
         self.with_cache_of(id, |cache| cache.close(id))?;
         self.tokens.remove(&id);
+        self.speculators.remove(&id);
         Ok(())
     }
 
@@ -197,7 +222,7 @@ impl Decoder {
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
     pub fn tokens(&self, id: SequenceId) -> Result<&[u32]> {
-        self.held(id).map(|held| held.ids.as_slice())
+        self.held(id).map(|held| held.text_and_drafted().0)
     }
 
     fn held(&self, id: SequenceId) -> Result<&SequenceTokens> {
@@ -223,16 +248,16 @@ impl Decoder {
     }
 
     /// Appends tokens to sequences, and returns the most probable next tokens if `output` asks for
-    /// them. `prompt_end`: end position of the enclosing prompt, if
-    /// these tokens are not its last.
+    /// them. `stage` is the role of the tokens if it is a special one.
     fn extend(
         &mut self,
         runs: &[(SequenceId, &[u32], LogitsFor)],
         output: StepOutput,
-        prompt_end: Option<usize>,
+        stage: Option<Stage>,
     ) -> Result<Option<Vec<u32>>> {
         let mut seen = HashSet::new();
         for (id, new, _) in runs {
+            self.remove_drafted(*id)?;
             self.check_room(self.tokens(*id)?.len(), new.len())?;
             self.check_ids(new)?;
             if !seen.insert(*id) {
@@ -243,6 +268,7 @@ impl Decoder {
         let next = turns.with_engine(|engine| {
             if matches!(output, StepOutput::Greedy)
                 && !*recompute
+                && runs.iter().all(|(_, new, _)| new.len() == 1)
                 && runs.len() <= limits.max_tokens.min(limits.max_outputs)
                 && let Some(next) = engine.greedy(&appended(runs, tokens))?
             {
@@ -252,8 +278,8 @@ impl Decoder {
             let request = |run: &(SequenceId, _, _)| {
                 engine.discard_pipelined(run.0)?;
                 let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
-                let SequenceTokens { ids, images } = &tokens[&run.0];
-                Ok(Request::new(*run, ids, images, start, prompt_end))
+                let SequenceTokens { ids, images, .. } = &tokens[&run.0];
+                Ok(Request::new(*run, ids, images, start, stage))
             };
             let requests = runs.iter().map(request).collect::<Result<Vec<_>>>()?;
             let top_k = if let StepOutput::Top(count) = output { Some(count) } else { None };
@@ -366,9 +392,22 @@ fn appended<'a>(
 /// sequences and logits; the steps of all run one at a time.
 impl Clone for Decoder {
     fn clone(&self) -> Self {
-        let Self { limits, context_length, trained_context, recompute, .. } = *self;
-        let (turns, tokens, logits, top) = (self.turns.clone(), HashMap::new(), vec![], vec![]);
-        Self { turns, limits, context_length, trained_context, recompute, tokens, logits, top, top_step: 0 }
+        let Self { limits, context_length, trained_context, recompute, drafts_ngrams, .. } = *self;
+        Self {
+            turns: self.turns.clone(),
+            limits,
+            context_length,
+            trained_context,
+            recompute,
+            tokens: HashMap::new(),
+            logits: vec![],
+            top: vec![],
+            top_step: 0,
+            drafts_ngrams,
+            draft_model: self.draft_model.clone(),
+            speculators: HashMap::new(),
+            step_times: self.step_times.clone(),
+        }
     }
 }
 

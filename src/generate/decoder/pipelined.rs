@@ -165,7 +165,7 @@ impl Engine {
             let position = self.cache.extend(*sequence, 1)?;
             positions.push(position);
             self.copies.extend(self.cache.take_copies());
-            states.push(self.cache.advance(*sequence, position + 1, Stage::Pipelined)?);
+            states.push(self.cache.advance(*sequence, position + 1, Stage::Tentative)?);
             rotary.push(RunImages::new(&held.images, position..position + 1).rotary);
         }
         let mut runs = vec![];

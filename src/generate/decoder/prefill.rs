@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use super::{Decoder, LogitsFor, PlacedImage, Prefill, PromptImages, StepOutput, sequence::whole_images};
-use crate::{Error, Result, kv_cache::SequenceId};
+use crate::{
+    Error, Result,
+    kv_cache::{SequenceId, Stage},
+};
 
 impl Decoder {
     /// Sets the tokens of a sequence to `ids`, and computes the logits after the last one, which
@@ -46,6 +49,7 @@ impl Decoder {
         mut progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Prefill> {
         self.check_prompt(ids)?;
+        self.remove_drafted(id)?;
         let ends = images.placed.iter().flat_map(|image| [image.start, image.range().end]);
         if !ends.chain([ids.len()]).is_sorted() {
             return Err(Error::argument("images", "must be in the order of their places, within the prompt"));
@@ -104,7 +108,8 @@ impl Decoder {
                 end = ids.len().min(done + max_tokens);
             }
             let logits_for = if end == ids.len() { LogitsFor::Last } else { LogitsFor::None };
-            self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Some(ids.len()))?;
+            let stage = Stage::Prompt { end: ids.len() };
+            self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Some(stage))?;
             done = end;
         }
         Ok(progress(done, ids.len()))

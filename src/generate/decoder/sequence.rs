@@ -11,6 +11,8 @@ pub(super) struct SequenceTokens {
     pub ids: Vec<u32>,
     /// The images, by place.
     pub images: Vec<PlacedImage>,
+    /// Number of tokens at the end that were only drafted.
+    pub drafted: usize,
 }
 
 /// The rotary positions and spans of a run of a sequence with images.
@@ -28,9 +30,15 @@ impl SequenceTokens {
         shared_tokens((&self.ids, &self.images), (ids, images))
     }
 
+    /// Returns the tokens but the drafted ones, and these.
+    pub fn text_and_drafted(&self) -> (&[u32], &[u32]) {
+        self.ids.split_at(self.ids.len() - self.drafted)
+    }
+
     /// Removes the tokens from `len` on, and the whole image that `len` cuts.
     pub fn truncate(&mut self, len: usize) {
         let len = start_of_image(&self.images, len);
+        self.drafted = self.drafted.saturating_sub(self.ids.len().saturating_sub(len));
         self.ids.truncate(len);
         self.images.retain(|image| image.start < len);
     }
@@ -196,7 +204,7 @@ mod tests {
     #[test]
     fn images_are_shared_truncated_and_computed_whole() {
         let images = vec![image(3, [2, 4], false), image(12, [3, 2], true)];
-        let held = SequenceTokens { ids: vec![7; 20], images: images.clone() };
+        let held = SequenceTokens { ids: vec![7; 20], images: images.clone(), drafted: 0 };
         assert_eq!(held.shared(&[7; 25], &images), 20);
         assert_eq!(held.shared(&[7; 25], &images[..1]), 12);
         assert_eq!(held.shared(&[7; 25], &[]), 3);

@@ -10,7 +10,8 @@ use std::{
 };
 
 use inkstone::{
-    Decoder, Error, GenerateOptions, Generation, LogitsFor, Prefill, SamplerOptions, SequenceId, StopReason,
+    Decoder, Error, GenerateOptions, Generation, LogitsFor, Prefill, SamplerOptions, SequenceId, Speculation,
+    StopReason,
     gguf::Gguf,
     internals::generate::Limits,
     tokenizer::{SpecialTokens, Tokenizer},
@@ -847,7 +848,7 @@ fn pieces_and_tokens_together_have_the_whole_text() {
 /// A token is returned before the next step is computed, unless its text may become a stop string.
 #[test]
 fn tokens_are_returned_as_soon_as_their_text_is_certain() {
-    let options = GenerateOptions { stop: vec!["stop".into()], ..greedy() };
+    let options = GenerateOptions { stop: vec!["stop".into()], speculation: Speculation::Off, ..greedy() };
     let steps = Arc::new(AtomicUsize::new(0));
     let (counter, script) = (steps.clone(), bytes("ab star stop"));
     let next = move |ids: &[u32]| {

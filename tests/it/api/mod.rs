@@ -16,5 +16,6 @@ mod runner;
 mod sampler;
 mod score;
 mod score_many;
+mod speculation;
 #[cfg(feature = "constrained")]
 mod typed;

@@ -2,7 +2,7 @@
 
 use std::{
     mem,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
@@ -35,7 +35,8 @@ pub(crate) struct CpuExecutable {
     weights: PreparedWeights,
     bounds: Bounds,
     kernels: &'static Kernels,
-    pool: Pool,
+    /// Other executables that run in turn with this one may use it, too.
+    pool: Arc<Mutex<Pool>>,
     cache: CacheMemory,
     memory: Memory,
     /// The times of ops, while profiling is on.
@@ -54,16 +55,17 @@ impl CpuExecutable {
         cache: CacheLayout,
         bounds: Bounds,
         kernels: &'static Kernels,
-        mut pool: Pool,
+        pool: Arc<Mutex<Pool>>,
         progress: &LoadProgress<'_>,
     ) -> Result<Self> {
-        let mut weights = PreparedWeights::new(&plan, weights, &mut pool, progress)?;
+        let mut weights = PreparedWeights::new(&plan, weights, &mut lock(&pool), progress)?;
         let program = CpuProgram::new(&plan, &weights)?;
         weights.keep_in_place(&plan)?;
         // After the program has read its vectors, which would otherwise wait for the read-ahead.
         weights.read_ahead();
         let size = StepSize { tokens: 1, outputs: 1 };
-        let memory = Memory::new(&plan, &program, widest_quantized(&plan), pool.threads(), size)?;
+        let threads = lock(&pool).threads();
+        let memory = Memory::new(&plan, &program, widest_quantized(&plan), threads, size)?;
         let cache = CacheMemory::new(cache);
         Ok(Self { plan, program, weights, bounds, kernels, pool, cache, memory, profile: None })
     }
@@ -95,9 +97,9 @@ impl CpuExecutable {
             }
         };
         if step.tokens.len() <= FEW_ROWS {
-            pool.run_small(&job)?
+            lock(pool).run_small(&job)?
         } else {
-            pool.run(&job)?
+            lock(pool).run(&job)?
         }
         if let Some(profile) = profile.as_mut() {
             profile.record(WAIT, 0);
@@ -132,7 +134,7 @@ impl Executable for CpuExecutable {
     }
 
     fn set_shared(&mut self, shared: bool) {
-        self.pool.set_shared(shared);
+        lock(&self.pool).set_shared(shared);
     }
 
     fn set_profiling(&mut self, on: bool) -> Result<()> {

@@ -1,0 +1,296 @@
+//! Decides how many tokens to draft.
+//!
+//! A draft of `k` tokens gives `E(k)` tokens on average, by the acceptance so far, and takes the
+//! time of a step of `k + 1` rows and of drafting. The number with the most tokens per second is
+//! drafted. All of these are estimates, so an account of the time that drafts saved and lost limits
+//! the loss: steps without drafts add a little to it, and drafts stop while it is overdrawn.
+
+use std::{cmp::Ordering, time::Duration, time::Instant};
+
+use super::{Drafter, MAX_ROWS, Speculation, StepTimes, acceptance::Acceptance, ngrams::Ngrams};
+use crate::Result;
+
+/// The time that drafts may lose, as a share of the time without drafts.
+const ALLOWANCE: f64 = 0.01;
+/// The balance of the account at first, and its maximum, in steps without drafts.
+const FIRST_BALANCE: f64 = 2.0;
+const MAX_BALANCE: f64 = 4.0;
+/// The least gain, as a factor, for which tokens are drafted.
+const LEAST_GAIN: f64 = 1.03;
+/// Number of steps without drafts before the first one, to measure their time.
+const FIRST_STEPS: usize = 3;
+/// Number of steps with drafts after which the time of a step without is measured again.
+const REMEASURE_AFTER: usize = 64;
+/// Number of steps without drafts after which drafts are tried again although they did not pay, and
+/// the number of tokens of such a draft.
+const RETRY_AFTER: usize = 16;
+const RETRY_TOKENS: usize = 2;
+
+/// Drafters of a text, with their records.
+#[derive(Debug)]
+pub(in crate::generate) struct Speculator {
+    sources: Vec<DraftSource>,
+    /// The time that drafts may still lose, in steps without drafts.
+    balance: f64,
+    /// Numbers of steps without drafts: all, and those since the last draft.
+    plain_steps: usize,
+    plain_since_draft: usize,
+    /// Number of steps with drafts since the last one without.
+    drafts_since_plain: usize,
+}
+
+/// A drafter and the record of its drafts.
+pub(in crate::generate) struct DraftSource {
+    drafter: Box<dyn Drafter>,
+    acceptance: Acceptance,
+    /// The average time for drafting a token, in seconds.
+    token_time: Option<f64>,
+}
+
+/// The bounds of a draft.
+#[derive(Clone, Copy)]
+pub(super) struct DraftBounds {
+    /// The number of rows of a step without drafts.
+    pub rows: usize,
+    /// The largest number of tokens to draft.
+    pub max: usize,
+    /// The number of tokens in the vocabulary.
+    pub vocab_size: usize,
+}
+
+/// A draft and the time that it took.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub tokens: Vec<u32>,
+    /// Index of the source.
+    pub source: usize,
+    pub time: Duration,
+}
+
+impl DraftSource {
+    pub fn new(drafter: impl Drafter + 'static) -> Self {
+        Self { drafter: Box::new(drafter), acceptance: Acceptance::default(), token_time: None }
+    }
+
+    /// Returns the best number of tokens to draft, and its gain over a step without drafts as a
+    /// factor.
+    fn best_len(&self, times: &StepTimes, bounds: DraftBounds) -> (usize, f64) {
+        let expected = self.acceptance.expected_tokens();
+        let token_time = self.token_time.unwrap_or(0.0);
+        let rate = |len: usize| {
+            let time = times.of(bounds.rows + len)? + len as f64 * token_time;
+            Some(expected[len] / time)
+        };
+        let Some(plain) = rate(0) else { return (0, 1.0) };
+        let rates = (1..=bounds.max).filter_map(|len| Some((len, rate(len)? / plain)));
+        rates.max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or((0, 1.0))
+    }
+
+    fn draft(&mut self, ids: &[u32], len: usize, vocab_size: usize) -> Result<(Vec<u32>, Duration)> {
+        let (mut tokens, began) = (vec![], Instant::now());
+        self.drafter.draft(ids, len, &mut tokens)?;
+        let time = began.elapsed();
+        tokens.truncate(len);
+        let valid = tokens.iter().take_while(|id| (**id as usize) < vocab_size).count();
+        tokens.truncate(valid);
+        if !tokens.is_empty() {
+            let new = time.as_secs_f64() / tokens.len() as f64;
+            let old = self.token_time.unwrap_or(new);
+            self.token_time = Some(old + 0.2 * (new - old));
+        }
+        Ok((tokens, time))
+    }
+}
+
+impl std::fmt::Debug for DraftSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DraftSource").field("token_time", &self.token_time).finish_non_exhaustive()
+    }
+}
+
+impl Speculator {
+    /// Returns a speculator that drafts from repetitions, if `ngrams` is true, and by `model`.
+    pub fn new(ngrams: bool, model: Option<impl Drafter + 'static>) -> Self {
+        let ngrams = ngrams.then(|| DraftSource::new(Ngrams::default()));
+        Self {
+            sources: ngrams.into_iter().chain(model.map(DraftSource::new)).collect(),
+            balance: FIRST_BALANCE,
+            plain_steps: 0,
+            plain_since_draft: 0,
+            drafts_since_plain: 0,
+        }
+    }
+
+    /// Adds sources before the others.
+    pub fn add_first(&mut self, sources: &mut Vec<DraftSource>) {
+        self.sources.splice(..0, sources.drain(..));
+    }
+
+    /// Removes and returns the first `count` sources.
+    pub fn take_first(&mut self, count: usize) -> impl Iterator<Item = DraftSource> {
+        self.sources.drain(..count)
+    }
+
+    /// Prepares the drafters for a text.
+    pub fn start(&mut self, prompt: &[u32], goes_on: &dyn Fn() -> bool) -> Result<()> {
+        self.sources.iter_mut().try_for_each(|source| source.drafter.start(prompt, goes_on))
+    }
+
+    /// Drafts tokens that may follow `ids`, if they probably save time.
+    pub(super) fn draft(
+        &mut self,
+        ids: &[u32],
+        speculation: Speculation,
+        bounds: DraftBounds,
+        times: &StepTimes,
+    ) -> Result<Option<Draft>> {
+        for (source, len) in self.lengths(speculation, bounds, times) {
+            let (tokens, time) = self.sources[source].draft(ids, len, bounds.vocab_size)?;
+            if !tokens.is_empty() {
+                return Ok(Some(Draft { tokens, source, time }));
+            }
+            if let Some(plain) = times.of(1) {
+                self.balance -= time.as_secs_f64() / plain;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the sources to try, the best first, and the number of tokens for each to draft.
+    fn lengths(&self, speculation: Speculation, bounds: DraftBounds, times: &StepTimes) -> Vec<(usize, usize)> {
+        let max = match speculation {
+            Speculation::Exactly(len) => {
+                return (0..self.sources.len())
+                    .map(|source| (source, len.min(bounds.max)))
+                    .filter(|s| s.1 > 0)
+                    .collect();
+            }
+            Speculation::Off => 0,
+            Speculation::AtMost(len) => len.min(bounds.max),
+            Speculation::Auto => bounds.max,
+        };
+        let measures = self.plain_steps < FIRST_STEPS || self.drafts_since_plain >= REMEASURE_AFTER;
+        if max == 0 || measures || self.balance < 0.0 {
+            return vec![];
+        }
+        let bounds = DraftBounds { max, ..bounds };
+        let best = |(source, record): (usize, &DraftSource)| (source, record.best_len(times, bounds));
+        let mut best: Vec<_> = self.sources.iter().enumerate().map(best).collect();
+        best.sort_by(|(_, (_, a)), (_, (_, b))| b.partial_cmp(a).unwrap_or(Ordering::Equal));
+        let retries = self.balance >= 1.0 && self.plain_since_draft >= RETRY_AFTER;
+        let len = |(source, (len, gain))| match (gain >= LEAST_GAIN, retries) {
+            (true, _) => Some((source, len)),
+            (false, true) => Some((source, RETRY_TOKENS.min(max))),
+            (false, false) => None,
+        };
+        best.into_iter().filter_map(len).collect()
+    }
+
+    /// Counts a step without drafts.
+    pub fn count_plain(&mut self) {
+        self.plain_steps += 1;
+        self.plain_since_draft += 1;
+        self.drafts_since_plain = 0;
+        self.balance = (self.balance + ALLOWANCE).min(MAX_BALANCE);
+    }
+
+    /// Counts a step that verified a draft of `source` with `drafted` tokens, of which the first
+    /// `accepted` were accepted. `time` is the time of drafting and of the step.
+    pub(super) fn count_draft(
+        &mut self,
+        source: usize,
+        drafted: usize,
+        accepted: usize,
+        time: Duration,
+        times: &StepTimes,
+    ) {
+        self.sources[source].acceptance.record(accepted, accepted < drafted);
+        self.plain_since_draft = 0;
+        self.drafts_since_plain += 1;
+        if let Some(plain) = times.of(1) {
+            let saved = (accepted + 1) as f64 - time.as_secs_f64() / plain;
+            self.balance = (self.balance + saved).min(MAX_BALANCE);
+        }
+    }
+}
+
+/// The largest number of tokens to draft beside `rows` other rows of a step.
+pub(super) fn max_drafts(rows: usize) -> usize {
+    MAX_ROWS.saturating_sub(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Drafts ones.
+    struct Ones;
+
+    impl Drafter for Ones {
+        fn draft(&mut self, _: &[u32], max: usize, draft: &mut Vec<u32>) -> Result<()> {
+            draft.extend(vec![1; max]);
+            Ok(())
+        }
+    }
+
+    /// Returns the speed of a text of `tokens` tokens as a factor of the speed without drafts, and
+    /// the average length of the drafts of the second half. A draft's next token is accepted with
+    /// the probability `accepted`; `time` is the time of a step with a number of rows.
+    fn simulate(tokens: usize, accepted: f64, time: impl Fn(usize) -> f64) -> (f64, f64) {
+        let mut speculator = Speculator::new(false, Some(Ones));
+        let mut times = StepTimes::default();
+        let mut random = 1u64;
+        let mut accepts = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((random >> 33) as f64 / (1u64 << 31) as f64) < accepted
+        };
+        let (mut done, mut spent, mut lens, mut steps) = (0, 0.0, 0, 0);
+        while done < tokens {
+            let bounds = DraftBounds { rows: 1, max: max_drafts(1), vocab_size: 2 };
+            let draft = speculator.draft(&[], Speculation::Auto, bounds, &times).unwrap();
+            let len = draft.as_ref().map_or(0, |draft| draft.tokens.len());
+            let step = Duration::from_secs_f64(time(1 + len));
+            times.record(1 + len, step);
+            let right = (0..len).take_while(|_| accepts()).count();
+            match draft {
+                Some(draft) => speculator.count_draft(draft.source, len, right, step, &times),
+                None => speculator.count_plain(),
+            }
+            (done, spent) = (done + 1 + right, spent + step.as_secs_f64());
+            if done > tokens / 2 {
+                (lens, steps) = (lens + len, steps + 1);
+            }
+        }
+        (done as f64 * time(1) / spent, lens as f64 / steps as f64)
+    }
+
+    #[test]
+    fn useless_drafts_cost_little() {
+        // As on two cores, as on a GPU, and a step whose time is proportional to its rows.
+        let times: [fn(usize) -> f64; 3] = [
+            |rows| 0.010 * (1.0 + 0.2 * rows.saturating_sub(3) as f64),
+            |rows| 0.002 * (1.0 + 0.15 * (rows - 1) as f64),
+            |rows| 0.010 * rows as f64,
+        ];
+        for (number, time) in times.into_iter().enumerate() {
+            for accepted in [0.0, 0.1, 0.3] {
+                let (speed, _) = simulate(1000, accepted, time);
+                assert!(speed >= 0.97, "{number}, {accepted}: {speed}");
+            }
+        }
+    }
+
+    #[test]
+    fn useful_drafts_have_about_the_best_length() {
+        let time = |rows: usize| 0.010 * (1.0 + 0.2 * rows.saturating_sub(3) as f64);
+        for accepted in [0.6, 0.8, 0.9] {
+            let best = (0..MAX_ROWS).map(|len| {
+                let tokens: f64 = (0..=len).map(|position| f64::powi(accepted, position as i32)).sum();
+                tokens * time(1) / time(1 + len)
+            });
+            let best = best.fold(0.0, f64::max);
+            let (speed, len) = simulate(4000, accepted, time);
+            assert!(speed > 0.93 * best, "{accepted}: {speed} of {best} with drafts of {len}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Keeps the measured times of steps by their number of rows.
+
+use std::time::Duration;
+
+use super::MAX_ROWS;
+
+/// The weight of a new measurement.
+const WEIGHT: f64 = 0.2;
+/// The largest ratio of a measurement to the average: more is an interruption by the system.
+const MAX_RATIO: f64 = 4.0;
+
+/// The averages of the times of steps, in seconds.
+#[derive(Clone, Debug, Default)]
+pub(in crate::generate) struct StepTimes([Option<f64>; MAX_ROWS]);
+
+impl StepTimes {
+    /// Adds a measurement of a step of `rows` rows.
+    pub fn record(&mut self, rows: usize, time: Duration) {
+        let Some(average) = rows.checked_sub(1).and_then(|index| self.0.get_mut(index)) else { return };
+        let time = time.as_secs_f64();
+        let old = average.unwrap_or(time);
+        *average = Some(old + WEIGHT * (time.min(MAX_RATIO * old) - old));
+    }
+
+    /// Returns the time of a step of `rows` rows, between measured ones if it was not measured.
+    /// More rows than were measured count as if they took no more time, so that they are tried.
+    pub fn of(&self, rows: usize) -> Option<f64> {
+        let measured = |rows: &usize| Some((*rows, (*self.0.get(rows - 1)?)?));
+        let below = (1..=rows.min(MAX_ROWS)).rev().find_map(|rows| measured(&rows));
+        let above = (rows..=MAX_ROWS).find_map(|rows| measured(&rows));
+        match (below, above) {
+            (Some((less, low)), Some((more, high))) if less < more => {
+                Some(low + (high - low) * (rows - less) as f64 / (more - less) as f64)
+            }
+            (Some((_, time)), _) | (None, Some((_, time))) => Some(time),
+            (None, None) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn times_between_measured_ones_are_interpolated() {
+        let mut times = StepTimes::default();
+        assert_eq!(times.of(1), None);
+        times.record(2, millis(10));
+        times.record(6, millis(30));
+        times.record(17, millis(1));
+        for (rows, expected) in [(1, 0.010), (2, 0.010), (3, 0.015), (4, 0.020), (6, 0.030), (16, 0.030)] {
+            assert!((times.of(rows).unwrap() - expected).abs() < 1e-12, "{rows}");
+        }
+    }
+
+    #[test]
+    fn averages_follow_measurements_but_not_interruptions() {
+        let mut times = StepTimes::default();
+        times.record(1, millis(10));
+        times.record(1, Duration::from_secs(9));
+        assert!((times.of(1).unwrap() - 0.016).abs() < 1e-12);
+        (0..60).for_each(|_| times.record(1, millis(20)));
+        assert!((times.of(1).unwrap() - 0.020).abs() < 1e-5);
+    }
+}

@@ -1,0 +1,330 @@
+//! Tests of drafts: they never change a text, and are counted.
+
+use std::sync::{Arc, Mutex};
+
+use inkstone::{
+    Decoder, Drafter, Error, GenerateOptions, Generation, Result, Runner, SamplerOptions, Speculation, StopReason,
+    gguf::Gguf, internals::generate::Limits, tokenizer::Tokenizer,
+};
+use proptest::prelude::*;
+
+use crate::support::{
+    data, on_cpu,
+    recorder::Recorder,
+    tiny::{MODELS, RECURRENT},
+};
+
+const VOCAB: usize = 320;
+const LIMITS: Limits = Limits { vocab_size: VOCAB, max_tokens: 9, max_outputs: 7 };
+const CONTEXT: usize = 60;
+
+/// Logits that differ for different histories; few tokens are probable, and some end the text.
+fn fingerprint(ids: &[u32]) -> Vec<f32> {
+    let hash = ids.iter().fold(17u32, |hash, &id| hash.wrapping_mul(31).wrapping_add(id + 1));
+    let logit = |i: u32| (hash.wrapping_mul(2 * i + 1) >> 8) as f32 / (1 << 24) as f32;
+    (0..VOCAB as u32).map(|i| logit(i) + if (97..101).contains(&i) { 1.5 } else { 0.0 }).collect()
+}
+
+fn tokenizer() -> Tokenizer {
+    Tokenizer::from_gguf(&Gguf::open(data("models/qwen3.gguf")).unwrap()).unwrap()
+}
+
+/// Proposes the tokens of a text that it knows, and spoils some.
+#[derive(Clone)]
+struct Knowing {
+    prompt: usize,
+    text: Vec<u32>,
+    /// The drafts of this many tokens are right, one after the other.
+    right: Vec<usize>,
+    drafts: usize,
+}
+
+impl Drafter for Knowing {
+    fn draft(&mut self, ids: &[u32], max: usize, draft: &mut Vec<u32>) -> Result<()> {
+        let right = self.right[self.drafts % self.right.len()];
+        self.drafts += 1;
+        let known = self.text.get(ids.len() - self.prompt..).unwrap_or_default();
+        draft.extend_from_slice(&known[..right.min(known.len())]);
+        // Beyond the vocabulary and beyond `max`, too.
+        draft.extend((draft.len()..max + 2).map(|index| 95 + index as u32 * 60));
+        Ok(())
+    }
+}
+
+/// What a generation shows.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    ids: Vec<u32>,
+    pieces: Vec<String>,
+    logprobs: String,
+    stop: StopReason,
+    /// The tokens of the sequence afterwards.
+    held: Vec<u32>,
+}
+
+fn generate(decoder: &mut Decoder, prompt: &[u32], options: &GenerateOptions, drafter: Option<Knowing>) -> Shown {
+    let sequence = decoder.open();
+    let generation = Generation::new(decoder, sequence, prompt.to_vec(), &tokenizer(), options).unwrap();
+    let mut generation = match drafter {
+        Some(drafter) => generation.with_drafter(drafter),
+        None => generation,
+    };
+    let pieces = generation.by_ref().map(Result::unwrap).collect();
+    let speculation = generation.summary().speculation.clone();
+    assert_eq!(speculation.drafted_by_position.iter().sum::<usize>(), speculation.drafted);
+    assert_eq!(speculation.accepted_by_position.iter().sum::<usize>(), speculation.accepted);
+    assert_eq!(speculation.off.is_some(), speculation.steps == 0);
+    let (ids, logprobs) = (generation.ids().to_vec(), format!("{:?}", generation.logprobs()));
+    let stop = generation.summary().stop.clone();
+    let held = decoder.tokens(sequence).unwrap().to_vec();
+    Shown { ids, pieces, logprobs, stop, held }
+}
+
+fn options() -> impl Strategy<Value = GenerateOptions> {
+    let stops = prop::collection::vec("[a-d]{1,3}", 0..2);
+    let sampler = (any::<u64>(), 0..4usize, 0..2u8, prop::option::of(1.0..3.0f32));
+    let others = (prop::option::of(0..45usize), stops, prop::option::of(0..3usize));
+    (sampler, others).prop_map(|((seed, temperature, penalty, mirostat), (max_tokens, stop, logprobs))| {
+        let sampler = SamplerOptions {
+            seed: Some(seed),
+            temperature: [0.0, 0.0, 0.3, 1.0][temperature],
+            presence_penalty: f32::from(penalty),
+            mirostat: mirostat.map(|tau| inkstone::sampler::Mirostat {
+                version: inkstone::sampler::MirostatVersion::Two,
+                tau,
+                eta: 0.1,
+            }),
+            ..Default::default()
+        };
+        GenerateOptions { max_tokens, stop, logprobs, sampler, ..Default::default() }
+    })
+}
+
+fn speculation() -> impl Strategy<Value = Speculation> {
+    prop_oneof![
+        (0..20usize).prop_map(Speculation::Exactly),
+        (0..20usize).prop_map(Speculation::AtMost),
+        Just(Speculation::Auto)
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// For all samplers, limits and stop strings, with right and wrong drafts.
+    #[test]
+    fn drafts_do_not_change_the_text(
+        prompt in prop::collection::vec(0..256u32, 1..20),
+        options in options(),
+        speculation in speculation(),
+        right in prop::collection::vec(0..9usize, 1..6),
+        kind in 0..4u8,
+    ) {
+        let decoder = || {
+            let recorder = Recorder::new(LIMITS, fingerprint);
+            match kind {
+                0 => recorder,
+                1 => recorder.windowed(9).sorting(),
+                2 => recorder.recurrent().sorting(),
+                _ => recorder.recurrent().running_pipelined(),
+            }.into_decoder(CONTEXT)
+        };
+        let off = GenerateOptions { speculation: Speculation::Off, ..options.clone() };
+        let plain = generate(&mut decoder(), &prompt, &off, None);
+        let drafter = Knowing { prompt: prompt.len(), text: plain.ids.clone(), right, drafts: 0 };
+        let options = GenerateOptions { speculation, ..options };
+        let mut decoder = decoder();
+        prop_assert_eq!(&generate(&mut decoder, &prompt, &options, Some(drafter.clone())), &plain);
+        // Again, with what the decoder has learnt.
+        prop_assert_eq!(&generate(&mut decoder, &prompt, &options, Some(drafter)), &plain);
+        prop_assert_eq!(&generate(&mut decoder, &prompt, &options, None), &plain);
+    }
+}
+
+/// A generation that ends early leaves no drafted tokens behind, and the next prompt goes on.
+#[test]
+fn unread_drafts_are_removed() {
+    for recurrent in [false, true] {
+        let recorder = || {
+            let recorder = Recorder::new(LIMITS, fingerprint);
+            if recurrent { recorder.recurrent() } else { recorder }
+        };
+        let off = GenerateOptions {
+            sampler: SamplerOptions::greedy(),
+            max_tokens: Some(30),
+            speculation: Speculation::Off,
+            ..Default::default()
+        };
+        let prompt = [5, 6, 7];
+        let plain = generate(&mut recorder().into_decoder(CONTEXT), &prompt, &off, None);
+        assert!(plain.ids.len() > 12, "{}", plain.ids.len());
+        for read in 1..12 {
+            let mut decoder = recorder().into_decoder(CONTEXT);
+            let sequence = decoder.open();
+            let options = GenerateOptions { speculation: Speculation::Exactly(5), ..off.clone() };
+            let drafter = Knowing { prompt: 3, text: plain.ids.clone(), right: vec![9], drafts: 0 };
+            let generation = Generation::new(&mut decoder, sequence, prompt.to_vec(), &tokenizer(), &options).unwrap();
+            let mut generation = generation.with_drafter(drafter);
+            let tokens: Vec<_> = generation.tokens().take(read).map(|token| token.unwrap().id).collect();
+            assert_eq!(tokens, plain.ids[..read]);
+            let (before_last, last) = (&plain.ids[..read - 1], plain.ids[read - 1]);
+            assert_eq!(decoder.tokens(sequence).unwrap(), [&prompt, before_last].concat());
+            let fork = decoder.fork(sequence).unwrap();
+            for sequence in [sequence, fork] {
+                assert_eq!(decoder.greedy(sequence, last).unwrap(), plain.ids[read]);
+            }
+        }
+    }
+}
+
+/// Real models draft for themselves: their own tokens are all accepted.
+#[test]
+fn drafted_texts_of_models_are_the_same() {
+    let models = MODELS.iter().chain([&RECURRENT]);
+    for tiny in models {
+        let mut runner = on_cpu().from_gguf(tiny.path()).unwrap();
+        for temperature in [0.0, 1.0] {
+            let sampler = SamplerOptions { temperature, seed: Some(3), ..Default::default() };
+            let off =
+                GenerateOptions { sampler, max_tokens: Some(24), speculation: Speculation::Off, ..Default::default() };
+            let prompt = [3, 7, 11, 4];
+            let mut plain = runner.generate(&prompt[..], &off).unwrap().past_the_end();
+            plain.by_ref().for_each(|piece| drop(piece.unwrap()));
+            let ids = plain.ids().to_vec();
+            for right in [vec![15], vec![0, 3, 1, 15]] {
+                let all = right == [15];
+                let drafter = Knowing { prompt: prompt.len(), text: ids.clone(), right, drafts: 0 };
+                let options = GenerateOptions { speculation: Speculation::Exactly(4), ..off.clone() };
+                let generation = runner.generate(&prompt[..], &options).unwrap().past_the_end();
+                let mut generation = generation.with_drafter(drafter);
+                generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+                assert_eq!(generation.ids(), ids, "{}", tiny.0);
+                let speculation = &generation.summary().speculation;
+                assert_eq!(speculation.acceptance() == 1.0, all, "{}: {speculation:?}", tiny.0);
+            }
+        }
+    }
+}
+
+fn storyteller() -> std::path::PathBuf {
+    data("storyteller/storyteller.gguf")
+}
+
+fn story(runner: &mut Runner, options: &GenerateOptions) -> (String, inkstone::SpeculationSummary) {
+    let mut generation = runner.generate("Once upon a time", options).unwrap();
+    let text = generation.by_ref().map(Result::unwrap).collect();
+    (text, generation.summary().speculation.clone())
+}
+
+#[test]
+fn a_draft_model_drafts() {
+    let mut plain = on_cpu().from_gguf(storyteller()).unwrap();
+    let mut drafting = on_cpu().draft(storyteller()).without_ngrams().from_gguf(storyteller()).unwrap();
+    assert!(drafting.memory().draft > 5_000_000 && plain.memory().draft == 0);
+    let sampler = SamplerOptions { seed: Some(5), ..Default::default() };
+    let greedy = SamplerOptions::greedy();
+    for sampler in [greedy, sampler] {
+        let options = GenerateOptions { sampler: sampler.clone(), speculation: Speculation::Off, ..Default::default() };
+        let (expected, off) = story(&mut plain, &options);
+        assert_eq!(off.off.as_deref(), Some("the options switch drafts off"));
+        let options = GenerateOptions { speculation: Speculation::Exactly(4), ..options };
+        // Twice: the draft model's sequence has the first text then.
+        for _ in 0..2 {
+            let (text, speculation) = story(&mut drafting, &options);
+            assert_eq!(text, expected);
+            if sampler.temperature == 0.0 {
+                assert_eq!(speculation.accepted, speculation.drafted);
+                assert!(speculation.tokens_per_step() > 4.5);
+            }
+        }
+    }
+    let clone_text =
+        story(&mut drafting.clone(), &GenerateOptions { sampler: SamplerOptions::greedy(), ..Default::default() });
+    assert_eq!(
+        clone_text.0,
+        story(&mut plain, &GenerateOptions { sampler: SamplerOptions::greedy(), ..Default::default() }).0
+    );
+}
+
+#[test]
+fn draft_models_that_do_not_fit_are_refused() {
+    let refusal = |path: &std::path::Path| match on_cpu().draft(path).from_gguf(storyteller()) {
+        Err(Error::Argument { what, .. }) => what,
+        other => panic!("{:?}", other.map(drop)),
+    };
+    let other = refusal(&data("models/qwen3.gguf"));
+    assert!(other.contains("qwen3.gguf`: has 320 tokens, but the model has"), "{other}");
+    let missing = refusal("nowhere.gguf".as_ref());
+    assert!(missing.contains("nowhere.gguf"), "{missing}");
+    let limit = on_cpu().draft(storyteller()).plan(storyteller()).unwrap().total();
+    let builder = on_cpu().draft(storyteller());
+    assert!(builder.clone().memory_limit(limit).from_gguf(storyteller()).is_ok());
+    assert!(matches!(builder.memory_limit(limit - 1).from_gguf(storyteller()), Err(Error::Memory { .. })));
+}
+
+/// Records the drafts that it is asked for, and proposes the same token again and again.
+#[derive(Clone, Default)]
+struct Asked(Arc<Mutex<Vec<(usize, usize)>>>);
+
+impl Drafter for Asked {
+    fn draft(&mut self, ids: &[u32], max: usize, draft: &mut Vec<u32>) -> Result<()> {
+        self.0.lock().unwrap().push((ids.len(), max));
+        draft.extend(vec![1; max]);
+        Ok(())
+    }
+}
+
+/// Drafts end where the text or the context must end.
+#[test]
+fn drafts_have_room() {
+    for (max_tokens, context) in [(Some(12), CONTEXT), (None, 15)] {
+        let mut decoder = Recorder::new(LIMITS, |ids| {
+            let mut logits = vec![0.0; VOCAB];
+            logits[98 + ids.len() % 2] = 9.0;
+            logits
+        })
+        .into_decoder(context);
+        let sequence = decoder.open();
+        let options = GenerateOptions {
+            sampler: SamplerOptions::greedy(),
+            max_tokens,
+            speculation: Speculation::Exactly(100),
+            ..Default::default()
+        };
+        let asked = Asked::default();
+        let generation = Generation::new(&mut decoder, sequence, vec![5; 4], &tokenizer(), &options).unwrap();
+        let mut generation = generation.with_drafter(asked.clone());
+        generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+        assert_eq!(generation.ids().len(), 12);
+        // Six rows besides the last token's fit in a step; at the end there is no room.
+        let expected: Vec<_> = (5..15).map(|len| (len, (15 - len).min(6))).collect();
+        assert_eq!(*asked.0.lock().unwrap(), expected, "{max_tokens:?}");
+    }
+}
+
+#[cfg(feature = "constrained")]
+#[test]
+fn drafts_that_the_grammar_forbids_are_not_verified() {
+    let mut runner = on_cpu().from_gguf(storyteller()).unwrap();
+    let ids = |runner: &Runner, text: &str| runner.tokenizer().encode_continuation(text).unwrap();
+    let grammars = inkstone::grammar::Grammars::new(runner.tokenizer()).unwrap();
+    let options = GenerateOptions {
+        grammar: Some(grammars.regex("(yes|no|maybe)( (yes|no|maybe)){5}").unwrap()),
+        sampler: SamplerOptions { temperature: 2.0, seed: Some(9), ..Default::default() },
+        speculation: Speculation::Off,
+        ..Default::default()
+    };
+    let mut plain = runner.generate("Well?", &options).unwrap();
+    let expected: String = plain.by_ref().map(Result::unwrap).collect();
+    let known = plain.ids().to_vec();
+    let prompt = plain.prompt().len();
+    let wrong = ids(&runner, "the fox");
+    let options = GenerateOptions { speculation: Speculation::Exactly(4), ..options };
+    for text in [known.clone(), [&known[..2], &[wrong[0]; 30]].concat()] {
+        let drafter = Knowing { prompt, text, right: vec![9], drafts: 0 };
+        let mut generation = runner.generate("Well?", &options).unwrap().with_drafter(drafter);
+        assert_eq!(generation.by_ref().map(Result::unwrap).collect::<String>(), expected);
+        let speculation = &generation.summary().speculation;
+        assert_eq!(speculation.accepted, speculation.drafted, "{speculation:?}");
+    }
+}
