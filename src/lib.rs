@@ -29,6 +29,7 @@
 //! | to save and load a conversation | [`Message`], with serde |
 //! | to show the model a picture | [`Message::image`], [`Image`], [`guide::images`] |
 //! | many texts in one batch | [`Runner::generate_many`] |
+//! | a small model that drafts tokens, so that text comes faster | [`RunnerBuilder::draft`], [`Drafter`] |
 //! | the probability of tokens, a text, or labels | [`GenerateOptions::logprobs`], [`Runner::score`], [`Runner::score_many`] |
 //! | token ids or logits | [`Runner::generate_ids`], [`Runner::prefill`], [`Runner::decode`] |
 //! | sequences that share a beginning, logits of every token | [`Runner::decoder_mut`], [`Decoder`] |

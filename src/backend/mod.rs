@@ -252,6 +252,13 @@ pub trait Executable: Send {
         Err(Error::Unsupported("this device does not find the largest logits".into()))
     }
 
+    /// Starts to prepare steps of up to 16 tokens of one sequence, unless that was done before, and
+    /// returns whether they are prepared. Until then, the first of them may take much longer. The
+    /// default implementation has nothing to prepare.
+    fn warm_up(&mut self) -> bool {
+        true
+    }
+
     /// Returns the interface for pipelined greedy decoding, or `None` if the device lacks it.
     fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
         None

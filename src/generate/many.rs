@@ -12,8 +12,9 @@ use super::{
     Completion, Decoder, GenerateRequest, LogitsFor, PlacedPrompt, PromptImages, StopReason,
     choice::{self, DecodingText},
     continuation::Continuation,
-    decoder::{ChoiceAt, shared_tokens},
+    decoder::{ChoiceAt, Choices, shared_tokens},
     request::RequestPrompt,
+    speculation::{Draft, DraftedText, SharedStep},
 };
 use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
 
@@ -70,6 +71,7 @@ struct BatchText {
     /// The images of the prompt.
     images: PromptImages,
     continuation: Continuation,
+    drafted: DraftedText,
     /// The text so far.
     output: String,
 }
@@ -81,11 +83,35 @@ struct RunningText {
 }
 
 impl RunningText {
-    /// Returns the text for its next step.
-    fn decoding(&self) -> DecodingText<'_> {
+    /// Drafts tokens for the next step.
+    fn draft(&mut self, decoder: &mut Decoder, step: SharedStep) -> Result<Option<Draft>> {
+        let Self { sequence, text: BatchText { ids, continuation, drafted, .. } } = self;
+        if continuation.ids().len() == 1 && step.has_room() {
+            drafted.start(decoder, *sequence, &ids[..ids.len() - 1], continuation)?;
+        }
+        drafted.draft(decoder, *sequence, ids, step, continuation)
+    }
+
+    /// Chooses the tokens that follow the text's tokens of a step, as far as these are right.
+    /// `first` is the number of the first one in the step.
+    fn choose(
+        &mut self,
+        decoder: &mut Decoder,
+        choices: &Choices,
+        first: usize,
+        on_piece: &mut impl FnMut(usize, &str) -> bool,
+    ) -> Result<()> {
         let Self { sequence, text } = self;
-        let tokens = &text.ids[text.ids.len() - 1..];
-        DecodingText { continuation: &text.continuation, sequence: *sequence, tokens }
+        loop {
+            let output = first + text.drafted.accepted();
+            let at = ChoiceAt { sequence: *sequence, len: text.ids.len(), output };
+            let id = choice::choose(decoder, choices, at, &mut text.continuation)?;
+            text.push(id, on_piece)?;
+            let BatchText { drafted, continuation, .. } = text;
+            if continuation.is_done() || !drafted.accept(decoder, *sequence, id, continuation)? {
+                return drafted.settle(decoder, *sequence);
+            }
+        }
     }
 }
 
@@ -230,14 +256,38 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     /// Computes a step of one token of each text, and chooses the next tokens.
     fn decode(&mut self, started: Instant) -> Result<()> {
         let Self { decoder, running, on_piece, .. } = self;
-        let texts: Vec<_> = running.iter().map(RunningText::decoding).collect();
-        let choices = choice::step(decoder, &texts)?;
-        let elapsed = started.elapsed();
-        for (output, RunningText { sequence, text }) in running.iter_mut().enumerate() {
-            text.continuation.summary.decode += elapsed;
-            let at = ChoiceAt { sequence: *sequence, len: text.ids.len(), output };
-            let id = choice::choose(decoder, &choices, at, &mut text.continuation);
-            id.and_then(|id| text.push(id, on_piece)).map_err(|error| error.in_request(text.index))?;
+        let mut step = SharedStep { texts: running.len(), rows: running.len() };
+        for RunningText { sequence, .. } in running.iter() {
+            step.rows += decoder.missing(*sequence)?;
+        }
+        let drafts = running.iter_mut().map(|running| running.draft(decoder, step));
+        let mut drafts = drafts.collect::<Result<Vec<_>>>()?;
+        let mut tokens = tokens_of_step(running, &drafts);
+        let stepped = Instant::now();
+        let choices = match decode_tokens(decoder, running, &tokens) {
+            // There may be memory for a step without drafts.
+            Err(error) if error.is_out_of_memory() && drafts.iter().any(Option::is_some) => {
+                drafts.fill_with(|| None);
+                tokens = tokens_of_step(running, &drafts);
+                decode_tokens(decoder, running, &tokens)?
+            }
+            choices => choices?,
+        };
+        let (time, elapsed) = (stepped.elapsed(), started.elapsed());
+        let mut counted = time;
+        let missing = step.rows - step.texts;
+        let mut first = 0;
+        if let Some(RunningText { sequence, .. }) = running.first() {
+            let rows = missing + tokens.iter().map(Vec::len).sum::<usize>();
+            counted = decoder.speculator(*sequence).1.record(rows, time);
+        }
+        for ((one, draft), tokens) in running.iter_mut().zip(drafts).zip(&tokens) {
+            let BatchText { index, drafted, continuation, .. } = &mut one.text;
+            let index = *index;
+            continuation.summary.decode += elapsed;
+            drafted.count_step(decoder, one.sequence, draft, (step, [time, counted]), continuation);
+            one.choose(decoder, &choices, first, on_piece).map_err(|error| error.in_request(index))?;
+            first += tokens.len();
         }
         Ok(())
     }
@@ -277,6 +327,25 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     }
 }
 
+/// Returns the last token of each text and its draft.
+fn tokens_of_step(running: &[RunningText], drafts: &[Option<Draft>]) -> Vec<Vec<u32>> {
+    let tokens = |(RunningText { text, .. }, draft): (&RunningText, &Option<Draft>)| {
+        let drafted = draft.iter().flat_map(|draft| &draft.tokens);
+        text.ids.last().into_iter().chain(drafted).copied().collect()
+    };
+    running.iter().zip(drafts).map(tokens).collect()
+}
+
+/// Runs a step that appends tokens to each text.
+fn decode_tokens(decoder: &mut Decoder, running: &[RunningText], tokens: &[Vec<u32>]) -> Result<Choices> {
+    let texts = running.iter().zip(tokens).map(|(RunningText { sequence, text }, tokens)| DecodingText {
+        continuation: &text.continuation,
+        sequence: *sequence,
+        tokens,
+    });
+    choice::step(decoder, &texts.collect::<Vec<_>>())
+}
+
 /// Closes the sequences of texts that ended by an error or a panic of `on_piece`.
 impl<F> Drop for Batch<'_, F> {
     fn drop(&mut self) {
@@ -299,7 +368,8 @@ impl BatchText {
         let continuation = processors.into_iter().fold(continuation, Continuation::with_processor);
         let continuation = continuation.with_stop_handles(stop_handles);
         let PlacedPrompt { ids, images } = prompt;
-        Ok(Self { index, ids, images, continuation, output: String::new() })
+        let drafted = DraftedText::new(options.speculation);
+        Ok(Self { index, ids, images, continuation, drafted, output: String::new() })
     }
 
     /// Returns the ids without the last one, which has to be computed for its logits.

@@ -18,6 +18,7 @@ use super::{
     profile,
     program::{Buffers, GpuProgram, STORAGE, read_buffer},
     step::{EncodedStep, Layout},
+    warm_up::WarmUp,
     weight_buffers::WeightBuffers,
 };
 use crate::{
@@ -64,6 +65,8 @@ pub(super) struct GpuExecutable {
     dispatches: u64,
     encoding: Duration,
     profile: Option<Vec<OpTime>>,
+    /// The compilation of the kernels of short steps, if it was started.
+    warm_up: Option<WarmUp>,
 }
 
 /// The result of a step that the host reads.
@@ -142,6 +145,7 @@ impl GpuExecutable {
             dispatches: 0,
             encoding: Duration::ZERO,
             profile: None,
+            warm_up: None,
         })
     }
 
@@ -375,6 +379,12 @@ impl Executable for GpuExecutable {
         self.read_logits(&mut encoder, output..output + 1)?;
         self.context.queue.submit([encoder.finish()]);
         self.wait_for_logits(1)
+    }
+
+    fn warm_up(&mut self) -> bool {
+        let Self { context, programs, best, warm_up, .. } = self;
+        let short = &programs[StepKind::Few as usize];
+        warm_up.get_or_insert_with(|| WarmUp::start(context, [short, &best.program])).is_done()
     }
 
     fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {

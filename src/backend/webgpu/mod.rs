@@ -26,6 +26,7 @@ mod test_adapters;
 #[cfg(all(test, feature = "_kernel-tests"))]
 mod tests;
 mod tiles;
+mod warm_up;
 mod weight_buffers;
 
 use std::{sync::Arc, thread};

@@ -47,6 +47,12 @@ impl Decoder {
         self.truncate(id, held.ids.len() - held.drafted)
     }
 
+    /// Returns whether the device is prepared for steps that verify drafts; starts to prepare it if
+    /// not.
+    pub(in crate::generate) fn is_warm(&self) -> bool {
+        self.turns.with_engine(|engine| engine.executable.warm_up())
+    }
+
     /// Returns whether every step computes its sequences from their first token.
     pub(in crate::generate) fn recomputes(&self) -> bool {
         self.recompute

@@ -12,6 +12,7 @@
 
 mod acceptance;
 mod draft_model;
+mod drafted_text;
 mod ngrams;
 mod speculator;
 mod step_times;
@@ -23,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::draft_model::DraftModel;
 pub(super) use self::{
-    speculator::{DraftSource, Speculator},
+    drafted_text::{DraftedText, SharedStep},
+    speculator::{Draft, DraftSource, Speculator},
     step_times::StepTimes,
     text_steps::TextSteps,
 };

@@ -7,8 +7,8 @@
 
 use std::{cmp::Ordering, time::Duration, time::Instant};
 
-use super::{Drafter, MAX_ROWS, Speculation, StepTimes, acceptance::Acceptance, ngrams::Ngrams};
-use crate::Result;
+use super::{Drafter, MAX_ROWS, SharedStep, Speculation, StepTimes, acceptance::Acceptance, ngrams::Ngrams};
+use crate::{Result, generate::Limits};
 
 /// The time that drafts may lose, as a share of the time without drafts.
 const ALLOWANCE: f64 = 0.01;
@@ -50,8 +50,8 @@ pub(in crate::generate) struct DraftSource {
 /// The bounds of a draft.
 #[derive(Clone, Copy)]
 pub(super) struct DraftBounds {
-    /// The number of rows of a step without drafts.
-    pub rows: usize,
+    /// The step that verifies the draft.
+    pub step: SharedStep,
     /// The largest number of tokens to draft.
     pub max: usize,
     /// The number of tokens in the vocabulary.
@@ -60,7 +60,7 @@ pub(super) struct DraftBounds {
 
 /// A draft and the time that it took.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(in crate::generate) struct Draft {
     pub tokens: Vec<u32>,
     /// Index of the source.
     pub source: usize,
@@ -77,8 +77,10 @@ impl DraftSource {
     fn best_len(&self, times: &StepTimes, bounds: DraftBounds) -> (usize, f64) {
         let expected = self.acceptance.expected_tokens();
         let token_time = self.token_time.unwrap_or(0.0);
+        let SharedStep { texts, rows } = bounds.step;
         let rate = |len: usize| {
-            let time = times.of(bounds.rows + len)? + len as f64 * token_time;
+            let drafts = texts * len;
+            let time = times.of(rows + drafts)? + drafts as f64 * token_time;
             Some(expected[len] / time)
         };
         let Some(plain) = rate(0) else { return (0, 1.0) };
@@ -149,7 +151,7 @@ impl Speculator {
             if !tokens.is_empty() {
                 return Ok(Some(Draft { tokens, source, time }));
             }
-            if let Some(plain) = times.of(1) {
+            if let Some(plain) = times.of(bounds.step.rows) {
                 self.balance -= time.as_secs_f64() / plain;
             }
         }
@@ -195,28 +197,32 @@ impl Speculator {
     }
 
     /// Counts a step that verified a draft of `source` with `drafted` tokens, of which the first
-    /// `accepted` were accepted. `time` is the time of drafting and of the step.
+    /// `accepted` were accepted. `time` is the time of drafting and of the step, and `plain` that
+    /// of the step without drafts, in seconds.
     pub(super) fn count_draft(
         &mut self,
         source: usize,
-        drafted: usize,
-        accepted: usize,
+        [drafted, accepted]: [usize; 2],
         time: Duration,
-        times: &StepTimes,
+        plain: Option<f64>,
     ) {
         self.sources[source].acceptance.record(accepted, accepted < drafted);
         self.plain_since_draft = 0;
         self.drafts_since_plain += 1;
-        if let Some(plain) = times.of(1) {
+        if let Some(plain) = plain {
             let saved = (accepted + 1) as f64 - time.as_secs_f64() / plain;
             self.balance = (self.balance + saved).min(MAX_BALANCE);
         }
     }
 }
 
-/// The largest number of tokens to draft beside `rows` other rows of a step.
-pub(super) fn max_drafts(rows: usize) -> usize {
-    MAX_ROWS.saturating_sub(rows)
+impl DraftBounds {
+    /// Returns the bounds of a draft for a text that has room for `room` tokens of it.
+    pub fn new(step: SharedStep, room: usize, limits: Limits) -> Self {
+        let rows = MAX_ROWS.min(limits.max_outputs).min(limits.max_tokens);
+        let max = rows.saturating_sub(step.rows) / step.texts;
+        Self { step, max: max.min(room), vocab_size: limits.vocab_size }
+    }
 }
 
 #[cfg(test)]
@@ -246,14 +252,15 @@ mod tests {
         };
         let (mut done, mut spent, mut lens, mut steps) = (0, 0.0, 0, 0);
         while done < tokens {
-            let bounds = DraftBounds { rows: 1, max: max_drafts(1), vocab_size: 2 };
+            let limits = Limits { vocab_size: 2, max_tokens: 512, max_outputs: 128 };
+            let bounds = DraftBounds::new(SharedStep { texts: 1, rows: 1 }, 1000, limits);
             let draft = speculator.draft(&[], Speculation::Auto, bounds, &times).unwrap();
             let len = draft.as_ref().map_or(0, |draft| draft.tokens.len());
             let step = Duration::from_secs_f64(time(1 + len));
             times.record(1 + len, step);
             let right = (0..len).take_while(|_| accepts()).count();
             match draft {
-                Some(draft) => speculator.count_draft(draft.source, len, right, step, &times),
+                Some(draft) => speculator.count_draft(draft.source, [len, right], step, times.of(1)),
                 None => speculator.count_plain(),
             }
             (done, spent) = (done + 1 + right, spent + step.as_secs_f64());

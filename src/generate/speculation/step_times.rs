@@ -9,23 +9,39 @@ const WEIGHT: f64 = 0.2;
 /// The largest ratio of a measurement to the average: more is an interruption by the system.
 const MAX_RATIO: f64 = 4.0;
 
-/// The averages of the times of steps, in seconds.
+/// The averages of the times of steps, by number of rows.
 #[derive(Clone, Debug, Default)]
-pub(in crate::generate) struct StepTimes([Option<f64>; MAX_ROWS]);
+pub(in crate::generate) struct StepTimes([StepTime; MAX_ROWS]);
+
+/// The times of steps with the same number of rows.
+#[derive(Clone, Copy, Debug, Default)]
+struct StepTime {
+    /// Whether there was a step.
+    is_known: bool,
+    /// The average in seconds, without the first step, which is slower on some devices.
+    average: Option<f64>,
+}
 
 impl StepTimes {
-    /// Adds a measurement of a step of `rows` rows.
-    pub fn record(&mut self, rows: usize, time: Duration) {
-        let Some(average) = rows.checked_sub(1).and_then(|index| self.0.get_mut(index)) else { return };
-        let time = time.as_secs_f64();
-        let old = average.unwrap_or(time);
-        *average = Some(old + WEIGHT * (time.min(MAX_RATIO * old) - old));
+    /// Adds a measurement of a step of `rows` rows. Returns the time that counts: for the first
+    /// such step an estimate of later ones.
+    pub fn record(&mut self, rows: usize, time: Duration) -> Duration {
+        let estimate = self.of(rows).map_or(time, Duration::from_secs_f64);
+        let Some(known) = rows.checked_sub(1).and_then(|index| self.0.get_mut(index)) else { return time };
+        if !known.is_known {
+            known.is_known = true;
+            return estimate.min(time);
+        }
+        let seconds = time.as_secs_f64();
+        let old = known.average.unwrap_or(seconds);
+        known.average = Some(old + WEIGHT * (seconds.min(MAX_RATIO * old) - old));
+        time
     }
 
     /// Returns the time of a step of `rows` rows, between measured ones if it was not measured.
     /// More rows than were measured count as if they took no more time, so that they are tried.
     pub fn of(&self, rows: usize) -> Option<f64> {
-        let measured = |rows: &usize| Some((*rows, (*self.0.get(rows - 1)?)?));
+        let measured = |rows: &usize| Some((*rows, self.0.get(rows - 1)?.average?));
         let below = (1..=rows.min(MAX_ROWS)).rev().find_map(|rows| measured(&rows));
         let above = (rows..=MAX_ROWS).find_map(|rows| measured(&rows));
         match (below, above) {
@@ -50,8 +66,12 @@ mod tests {
     fn times_between_measured_ones_are_interpolated() {
         let mut times = StepTimes::default();
         assert_eq!(times.of(1), None);
-        times.record(2, millis(10));
-        times.record(6, millis(30));
+        assert_eq!(times.record(2, millis(99)), millis(99));
+        assert_eq!(times.of(2), None);
+        assert_eq!(times.record(2, millis(10)), millis(10));
+        // The first step counts as the ones before.
+        assert_eq!(times.record(6, millis(70)), millis(10));
+        assert_eq!(times.record(6, millis(30)), millis(30));
         times.record(17, millis(1));
         for (rows, expected) in [(1, 0.010), (2, 0.010), (3, 0.015), (4, 0.020), (6, 0.030), (16, 0.030)] {
             assert!((times.of(rows).unwrap() - expected).abs() < 1e-12, "{rows}");
@@ -61,10 +81,11 @@ mod tests {
     #[test]
     fn averages_follow_measurements_but_not_interruptions() {
         let mut times = StepTimes::default();
+        times.record(1, millis(40));
         times.record(1, millis(10));
         times.record(1, Duration::from_secs(9));
         assert!((times.of(1).unwrap() - 0.016).abs() < 1e-12);
-        (0..60).for_each(|_| times.record(1, millis(20)));
+        (0..60).for_each(|_| _ = times.record(1, millis(20)));
         assert!((times.of(1).unwrap() - 0.020).abs() < 1e-5);
     }
 }

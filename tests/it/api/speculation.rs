@@ -246,6 +246,41 @@ fn a_draft_model_drafts() {
     );
 }
 
+/// Several texts are drafted in the same steps, of which some end early.
+#[test]
+fn texts_of_a_batch_are_drafted() {
+    let mut runner = on_cpu().draft(storyteller()).from_gguf(storyteller()).unwrap();
+    for temperature in [0.0, 0.9] {
+        let options = |index: usize, speculation| GenerateOptions {
+            sampler: SamplerOptions { temperature, seed: Some(index as u64), ..Default::default() },
+            max_tokens: Some([30, 7, 21][index]),
+            speculation,
+            ..Default::default()
+        };
+        let prompts = ["Once upon a time", "The fox", "A lantern"];
+        let mut texts = |speculation: [Speculation; 3]| {
+            let requests = (0..3).map(|index| (prompts[index], options(index, speculation[index])));
+            runner.generate_many(requests, |_, _| true).unwrap()
+        };
+        let plain = texts([Speculation::Off; 3]);
+        for speculation in [
+            [Speculation::Exactly(4); 3],
+            [Speculation::Exactly(3), Speculation::Off, Speculation::Exactly(1)],
+            [Speculation::Auto; 3],
+        ] {
+            let drafted = texts(speculation);
+            for (text, plain) in drafted.iter().zip(&plain) {
+                assert_eq!((&text.ids, &text.text), (&plain.ids, &plain.text));
+                assert_eq!(text.summary.stop, plain.summary.stop);
+            }
+            if temperature == 0.0 && speculation[0] != Speculation::Auto {
+                let summary = &drafted[0].summary.speculation;
+                assert!(summary.accepted > 0 && summary.off.is_none(), "{summary:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn draft_models_that_do_not_fit_are_refused() {
     let refusal = |path: &std::path::Path| match on_cpu().draft(path).from_gguf(storyteller()) {
