@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use inkstone::{
-    Decoder, Drafter, Error, GenerateOptions, Generation, Result, Runner, SamplerOptions, Speculation, StopReason,
-    gguf::Gguf, internals::generate::Limits, tokenizer::Tokenizer,
+    Decoder, Drafter, Error, GenerateOptions, Generation, Result, Runner, RunnerBuilder, SamplerOptions, Speculation,
+    StopReason, gguf::Gguf, internals::generate::Limits, tokenizer::Tokenizer,
 };
 use proptest::prelude::*;
 
 use crate::support::{
     data, on_cpu,
     recorder::Recorder,
-    tiny::{MODELS, RECURRENT},
+    tiny::{MODELS, Tiny},
 };
 
 const VOCAB: usize = 320;
@@ -180,28 +180,42 @@ fn unread_drafts_are_removed() {
 /// Real models draft for themselves: their own tokens are all accepted.
 #[test]
 fn drafted_texts_of_models_are_the_same() {
-    let models = MODELS.iter().chain([&RECURRENT]);
-    for tiny in models {
-        let mut runner = on_cpu().from_gguf(tiny.path()).unwrap();
-        for temperature in [0.0, 1.0] {
-            let sampler = SamplerOptions { temperature, seed: Some(3), ..Default::default() };
-            let off =
-                GenerateOptions { sampler, max_tokens: Some(24), speculation: Speculation::Off, ..Default::default() };
-            let prompt = [3, 7, 11, 4];
-            let mut plain = runner.generate(&prompt[..], &off).unwrap().past_the_end();
-            plain.by_ref().for_each(|piece| drop(piece.unwrap()));
-            let ids = plain.ids().to_vec();
-            for right in [vec![15], vec![0, 3, 1, 15]] {
-                let all = right == [15];
-                let drafter = Knowing { prompt: prompt.len(), text: ids.clone(), right, drafts: 0 };
-                let options = GenerateOptions { speculation: Speculation::Exactly(4), ..off.clone() };
-                let generation = runner.generate(&prompt[..], &options).unwrap().past_the_end();
-                let mut generation = generation.with_drafter(drafter);
-                generation.by_ref().for_each(|piece| drop(piece.unwrap()));
-                assert_eq!(generation.ids(), ids, "{}", tiny.0);
-                let speculation = &generation.summary().speculation;
-                assert_eq!(speculation.acceptance() == 1.0, all, "{}: {speculation:?}", tiny.0);
-            }
+    MODELS.iter().for_each(|tiny| check_drafts_of(*tiny, &on_cpu()));
+}
+
+/// The same on GPUs, whose steps of up to 16 tokens compute a token alike: with windows, recurrent
+/// layers and experts.
+#[cfg(feature = "wgpu")]
+#[test]
+fn drafted_texts_of_models_are_the_same_on_gpus() {
+    for info in inkstone::Device::gpus() {
+        let builder = Runner::builder().device(inkstone::Device::Gpu(inkstone::Adapter::Named(info.name)));
+        for tiny in [Tiny("qwen3", 0.0), Tiny("gemma3", 0.0), Tiny("qwen3moe", 0.0), Tiny("qwen35", 0.0)] {
+            check_drafts_of(tiny, &builder);
+        }
+    }
+}
+
+fn check_drafts_of(tiny: Tiny, builder: &RunnerBuilder) {
+    let mut runner = builder.from_gguf(tiny.path()).unwrap();
+    for temperature in [0.0, 1.0] {
+        let sampler = SamplerOptions { temperature, seed: Some(3), ..Default::default() };
+        let off =
+            GenerateOptions { sampler, max_tokens: Some(24), speculation: Speculation::Off, ..Default::default() };
+        let prompt = [3, 7, 11, 4];
+        let mut plain = runner.generate(&prompt[..], &off).unwrap().past_the_end();
+        plain.by_ref().for_each(|piece| drop(piece.unwrap()));
+        let ids = plain.ids().to_vec();
+        for right in [vec![15], vec![0, 3, 1, 15]] {
+            let all = right == [15];
+            let drafter = Knowing { prompt: prompt.len(), text: ids.clone(), right, drafts: 0 };
+            let options = GenerateOptions { speculation: Speculation::Exactly(4), ..off.clone() };
+            let generation = runner.generate(&prompt[..], &options).unwrap().past_the_end();
+            let mut generation = generation.with_drafter(drafter);
+            generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+            assert_eq!(generation.ids(), ids, "{}", tiny.0);
+            let speculation = &generation.summary().speculation;
+            assert_eq!(speculation.acceptance() == 1.0, all, "{}: {speculation:?}", tiny.0);
         }
     }
 }
