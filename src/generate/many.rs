@@ -14,7 +14,7 @@ use super::{
     continuation::Continuation,
     decoder::{ChoiceAt, Choices, shared_tokens},
     request::RequestPrompt,
-    speculation::{Draft, DraftedText, SharedStep},
+    speculation::{Draft, DraftedText, SharedStep, TimedStep},
 };
 use crate::{Result, kv_cache::SequenceId, tokenizer::Tokenizer};
 
@@ -274,18 +274,18 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
             choices => choices?,
         };
         let (time, elapsed) = (stepped.elapsed(), started.elapsed());
-        let mut counted = time;
+        let mut timed = TimedStep { step, time, usual: time };
         let missing = step.rows - step.texts;
         let mut first = 0;
         if let Some(RunningText { sequence, .. }) = running.first() {
             let rows = missing + tokens.iter().map(Vec::len).sum::<usize>();
-            counted = decoder.speculator(*sequence).1.record(rows, time);
+            timed.usual = decoder.speculator(*sequence).1.record(rows, time);
         }
         for ((one, draft), tokens) in running.iter_mut().zip(drafts).zip(&tokens) {
             let BatchText { index, drafted, continuation, .. } = &mut one.text;
             let index = *index;
             continuation.summary.decode += elapsed;
-            drafted.count_step(decoder, one.sequence, draft, (step, [time, counted]), continuation);
+            drafted.count_step(decoder, one.sequence, draft, timed, continuation);
             one.choose(decoder, &choices, first, on_piece).map_err(|error| error.in_request(index))?;
             first += tokens.len();
         }

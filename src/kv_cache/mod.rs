@@ -94,6 +94,11 @@ impl KvCache {
         self.context_length
     }
 
+    /// Returns whether sequences have states of recurrent layers.
+    pub fn is_recurrent(&self) -> bool {
+        self.states.is_some()
+    }
+
     /// Returns the size in bytes of all pages in use.
     pub fn bytes(&self) -> u64 {
         self.groups.iter().zip(&self.pools).map(|(group, pool)| (pool.in_use() * group.page_bytes) as u64).sum()

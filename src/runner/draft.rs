@@ -3,7 +3,14 @@
 use std::path::Path;
 
 use super::{RunnerBuilder, load::PreparedModel, vision_file::VisionFile};
-use crate::{Error, Result, backend::Backend, generate::Decoder, models, profile::Profile, tokenizer::Tokenizer};
+use crate::{
+    Error, Result,
+    backend::{Backend, LoadProgress},
+    generate::Decoder,
+    models,
+    profile::Profile,
+    tokenizer::Tokenizer,
+};
 
 /// The largest difference between the numbers of tokens of two vocabularies that count as the same:
 /// some models have unused ones at the end.
@@ -52,7 +59,8 @@ impl<'a> PreparedDraft<'a> {
         }
     }
 
-    pub fn compile(self, progress: &crate::backend::LoadProgress<'_>) -> Result<Decoder> {
+    /// Compiles the model, and counts its weights in `progress`.
+    pub fn compile(self, progress: &LoadProgress<'_>) -> Result<Decoder> {
         self.model.compile(progress)
     }
 }

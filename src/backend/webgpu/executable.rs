@@ -296,7 +296,7 @@ impl GpuExecutable {
         };
         self.context.queue.submit([commands]);
         self.encoding = start.elapsed();
-        if sizes.single && self.profile.is_none() {
+        if !sizes.long && self.profile.is_none() {
             let commands = self.commands(step, &sizes, readback)?;
             self.next_commands = Some(NextCommands { sizes, readback, commands });
         }

@@ -290,7 +290,9 @@ impl Decoder {
             Ok(next)
         })?;
         for (id, new, _) in runs {
-            tokens.entry(*id).or_default().ids.extend_from_slice(new);
+            let held = tokens.entry(*id).or_default();
+            held.ids.extend_from_slice(new);
+            held.ends_pipeline = false;
         }
         Ok(next)
     }

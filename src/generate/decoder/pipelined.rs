@@ -98,9 +98,10 @@ impl Engine {
         }
         // The device keeps only the tokens that its last step chose. Starting fails at the end of
         // the context.
+        let goes_on = !tokens.iter().any(|appended| appended.held.ends_pipeline);
         let next = tokens.iter().map(|appended| Some((appended, self.pipelined.next(appended.sequence)?)));
         let next: Option<Vec<_>> = next.collect();
-        let follows = next.is_some_and(|next| self.start(&next).is_ok());
+        let follows = goes_on && next.is_some_and(|next| self.start(&next).is_ok());
         while !tokens.iter().all(|appended| self.pipelined.finished.contains_key(&appended.sequence)) {
             self.finish_earliest()?;
         }
@@ -112,7 +113,7 @@ impl Engine {
             }
             return Err(Error::argument("logits", "contain NaN: the model file may be damaged"));
         };
-        if !follows {
+        if !follows && goes_on {
             let given = tokens.iter().zip(&next).map(|(appended, next)| (appended, NextToken::Given(*next)));
             _ = self.start(&given.collect::<Vec<_>>());
         }
@@ -213,6 +214,11 @@ impl PipelinedSteps {
 
     fn needed(&self, sequence: SequenceId) -> Option<&PendingToken> {
         self.pending.iter().flatten().find(|step| step.sequence == sequence && step.is_needed)
+    }
+
+    /// Returns whether a token of a sequence was started whose result is needed.
+    pub fn has_started(&self, sequence: SequenceId) -> bool {
+        self.finished.contains_key(&sequence) || self.needed(sequence).is_some()
     }
 
     /// Returns the token that follows a sequence's started token, if the next step can have it: it

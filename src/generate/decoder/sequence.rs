@@ -13,6 +13,8 @@ pub(super) struct SequenceTokens {
     pub images: Vec<PlacedImage>,
     /// Number of tokens at the end that were only drafted.
     pub drafted: usize,
+    /// Whether the next pipelined step is the last one for now.
+    pub ends_pipeline: bool,
 }
 
 /// The rotary positions and spans of a run of a sequence with images.
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn images_are_shared_truncated_and_computed_whole() {
         let images = vec![image(3, [2, 4], false), image(12, [3, 2], true)];
-        let held = SequenceTokens { ids: vec![7; 20], images: images.clone(), drafted: 0 };
+        let held = SequenceTokens { ids: vec![7; 20], images: images.clone(), ..SequenceTokens::default() };
         assert_eq!(held.shared(&[7; 25], &images), 20);
         assert_eq!(held.shared(&[7; 25], &images[..1]), 12);
         assert_eq!(held.shared(&[7; 25], &[]), 3);

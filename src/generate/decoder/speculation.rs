@@ -53,6 +53,21 @@ impl Decoder {
         self.turns.with_engine(|engine| engine.executable.warm_up())
     }
 
+    /// Returns whether the device has started the next step of a sequence. If so, that step is the
+    /// last pipelined one for now.
+    pub(in crate::generate) fn ends_pipeline(&mut self, id: SequenceId) -> bool {
+        let is_started = self.turns.with_engine(|engine| engine.pipelined.has_started(id));
+        if let Some(held) = self.tokens.get_mut(&id) {
+            held.ends_pipeline = is_started;
+        }
+        is_started
+    }
+
+    /// Returns whether sequences have recurrent states.
+    pub(in crate::generate) fn is_recurrent(&self) -> bool {
+        self.turns.with_engine(|engine| engine.cache.is_recurrent())
+    }
+
     /// Returns whether every step computes its sequences from their first token.
     pub(in crate::generate) fn recomputes(&self) -> bool {
         self.recompute

@@ -38,15 +38,23 @@ impl DraftModel {
         ids.len() + more <= self.decoder.context_length() && ids.iter().all(|id| (*id as usize) < vocab_size)
     }
 
-    /// Appends tokens, and returns the most probable next one.
-    fn next(&mut self, ids: &[u32]) -> Result<Option<u32>> {
-        let sequence = self.sequence();
+    /// Appends tokens to a sequence, and returns the most probable next one.
+    fn next(&mut self, sequence: SequenceId, ids: &[u32]) -> Result<Option<u32>> {
         let choices = self.decoder.choose(&[(sequence, ids)], None)?;
         self.decoder.accept_drafted(sequence, ids.len() - 1);
         Ok(match choices {
             Choices::MostProbable(next) => next.last().copied(),
             Choices::Top(_) | Choices::Logits => None,
         })
+    }
+
+    /// Drafts up to `max` tokens from `next` on, which the sequence lacks.
+    fn extend(&mut self, sequence: SequenceId, mut next: Option<u32>, max: usize, draft: &mut Vec<u32>) -> Result<()> {
+        while let Some(token) = next {
+            draft.push(token);
+            next = if draft.len() < max { self.next(sequence, &[token])? } else { None };
+        }
+        Ok(())
     }
 }
 
@@ -71,11 +79,14 @@ impl Drafter for DraftModel {
             self.decoder.prefill(sequence, &ids[..ids.len() - 1], |_, _| true)?;
         }
         let held = self.decoder.tokens(sequence)?.len();
-        let mut next = self.next(&ids[held..])?;
-        while let Some(token) = next {
-            draft.push(token);
-            next = if draft.len() < max { self.next(&[token])? } else { None };
+        let next = self.next(sequence, &ids[held..])?;
+        if !self.decoder.is_recurrent() {
+            return self.extend(sequence, next, max, draft);
         }
-        Ok(())
+        // A state cannot be truncated, so the drafted tokens are appended to a fork.
+        let fork = self.decoder.fork(sequence)?;
+        let extended = self.extend(fork, next, max, draft);
+        self.decoder.close(fork)?;
+        extended
     }
 }

@@ -46,6 +46,15 @@ pub(in crate::generate) struct SharedStep {
     pub rows: usize,
 }
 
+/// A step and its time.
+#[derive(Clone, Copy)]
+pub(in crate::generate) struct TimedStep {
+    pub step: SharedStep,
+    pub time: Duration,
+    /// The time that later such steps are going to take.
+    pub usual: Duration,
+}
+
 impl SharedStep {
     /// Returns whether a step may have drafts of all texts.
     pub fn has_room(self) -> bool {
@@ -111,32 +120,34 @@ impl DraftedText {
         let speculation = self.speculation;
         let draft = self
             .with_speculator(decoder, sequence, |speculator, times| speculator.draft(ids, speculation, bounds, times));
-        let mut draft = draft?;
-        if let Some(draft) = &mut draft {
-            text.cut_drafts(&mut draft.tokens)?;
-            text.summary.speculation.drafting += began.elapsed();
+        let Some(mut draft) = draft? else { return Ok(None) };
+        text.cut_drafts(&mut draft.tokens)?;
+        text.summary.speculation.drafting += began.elapsed();
+        let is_forced = matches!(speculation, Speculation::Exactly(_));
+        if draft.tokens.is_empty() || !(is_forced || decoder.is_warm()) {
+            return Ok(None);
         }
-        let waits = |speculation| !matches!(speculation, Speculation::Exactly(_)) && !decoder.is_warm();
-        Ok(draft.filter(|draft| !draft.tokens.is_empty() && !waits(speculation)))
+        // A step that the device has started already is not discarded, but the last of its kind.
+        let is_due = is_forced || !decoder.ends_pipeline(sequence);
+        Ok(Some(draft).filter(|_| is_due))
     }
 
-    /// Counts a step that computed the text's last token, and a draft if there is one. It took
-    /// `time`, of which `counted` is the part that later steps will take, too.
+    /// Counts a step that computed the text's last token, and a draft if there is one.
     pub fn count_step(
         &mut self,
         decoder: &mut Decoder,
         sequence: SequenceId,
         draft: Option<Draft>,
-        (step, [time, counted]): (SharedStep, [Duration; 2]),
+        timed: TimedStep,
         text: &mut Continuation,
     ) {
         self.accepted_per_step.push(0);
         let Some(Draft { tokens, source, time: drafting }) = draft else {
             return self.with_speculator(decoder, sequence, |speculator, _| speculator.count_plain());
         };
-        text.summary.speculation.count_draft(tokens.len(), time);
-        let (len, time) = (tokens.len(), counted + drafting);
-        self.draft = Some(VerifiedDraft { len, source, time, plain_rows: step.rows });
+        text.summary.speculation.count_draft(tokens.len(), timed.time);
+        let (len, time) = (tokens.len(), timed.usual + drafting);
+        self.draft = Some(VerifiedDraft { len, source, time, plain_rows: timed.step.rows });
     }
 
     /// Returns the number of accepted drafts of the last step, and so the number of its row after

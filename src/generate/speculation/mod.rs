@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::draft_model::DraftModel;
 pub(super) use self::{
-    drafted_text::{DraftedText, SharedStep},
+    drafted_text::{DraftedText, SharedStep, TimedStep},
     speculator::{Draft, DraftSource, Speculator},
     step_times::StepTimes,
     text_steps::TextSteps,
@@ -38,6 +38,7 @@ const MAX_ROWS: usize = 16;
 /// The number of tokens to draft in each step of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Speculation {
     /// As many as make the text fastest, by the measured times and acceptance; none where drafts
     /// do not pay.

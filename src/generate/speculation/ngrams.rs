@@ -13,7 +13,7 @@ const MAX_MATCH: usize = 32;
 const CANDIDATES: usize = 16;
 /// Number of drafted tokens for each token of the repetition: short ones are often accidental.
 const DRAFTS_PER_MATCH: usize = 2;
-/// The largest number of tokens that are kept, about 10 bytes each.
+/// The largest number of tokens that are kept, about 40 bytes each.
 const MAX_TOKENS: usize = 1 << 17;
 /// A removed end of a text is kept as an earlier text if it has more tokens than this.
 const MAX_REMOVED: usize = 16;

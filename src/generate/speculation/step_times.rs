@@ -23,8 +23,8 @@ struct StepTime {
 }
 
 impl StepTimes {
-    /// Adds a measurement of a step of `rows` rows. Returns the time that counts: for the first
-    /// such step an estimate of later ones.
+    /// Adds a measurement of a step of `rows` rows. Returns it, or for the first such step an
+    /// estimate of the time of later ones.
     pub fn record(&mut self, rows: usize, time: Duration) -> Duration {
         let estimate = self.of(rows).map_or(time, Duration::from_secs_f64);
         let Some(known) = rows.checked_sub(1).and_then(|index| self.0.get_mut(index)) else { return time };

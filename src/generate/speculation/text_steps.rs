@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{DraftedText, Drafter, SharedStep, Speculation};
+use super::{DraftedText, Drafter, SharedStep, Speculation, TimedStep};
 use crate::{
     Result,
     generate::{
@@ -71,7 +71,7 @@ impl<'a> TextSteps<'a> {
     fn run(&mut self, token: u32, text: &mut Continuation) -> Result<Choices> {
         let step = SharedStep { texts: 1, rows: 1 + self.decoder.missing(self.sequence)? };
         let mut draft = self.drafted.draft(self.decoder, self.sequence, &self.ids, step, text)?;
-        let (choices, time) = loop {
+        let (choices, timed) = loop {
             let drafted = draft.as_ref().map_or(&[][..], |draft| &draft.tokens);
             let tokens = [&[token], drafted].concat();
             let rows = step.rows + drafted.len();
@@ -82,12 +82,12 @@ impl<'a> TextSteps<'a> {
                 Err(error) if error.is_out_of_memory() && draft.is_some() => draft = None,
                 choices => {
                     let time = began.elapsed();
-                    let counted = self.decoder.speculator(self.sequence).1.record(rows, time);
-                    break (choices?, [time, counted]);
+                    let usual = self.decoder.speculator(self.sequence).1.record(rows, time);
+                    break (choices?, TimedStep { step, time, usual });
                 }
             }
         };
-        self.drafted.count_step(self.decoder, self.sequence, draft, (step, time), text);
+        self.drafted.count_step(self.decoder, self.sequence, draft, timed, text);
         Ok(choices)
     }
 }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::support::{
     data, on_cpu,
     recorder::Recorder,
-    tiny::{MODELS, Tiny},
+    tiny::{MODELS, RECURRENT, Tiny},
 };
 
 const VOCAB: usize = 320;
@@ -258,6 +258,31 @@ fn a_draft_model_drafts() {
         clone_text.0,
         story(&mut plain, &GenerateOptions { sampler: SamplerOptions::greedy(), ..Default::default() }).0
     );
+}
+
+/// A draft model with recurrent layers does not compute the text again after each draft.
+#[test]
+fn a_recurrent_draft_model_drafts() {
+    let path = RECURRENT.path();
+    let mut runner = on_cpu().draft(&path).without_ngrams().from_gguf(&path).unwrap();
+    let prompt: Vec<u32> = (3..40).collect();
+    let options = |speculation| GenerateOptions {
+        sampler: SamplerOptions { temperature: 1.0, seed: Some(2), ..Default::default() },
+        max_tokens: Some(30),
+        speculation,
+        ..Default::default()
+    };
+    let mut plain = runner.generate(&prompt[..], &options(Speculation::Off)).unwrap().past_the_end();
+    plain.by_ref().for_each(|piece| drop(piece.unwrap()));
+    let ids = plain.ids().to_vec();
+    for drafts in 1..6 {
+        let options = options(Speculation::Exactly(drafts));
+        let mut generation = runner.generate(&prompt[..], &options).unwrap().past_the_end();
+        generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+        assert_eq!(generation.ids(), ids);
+        let summary = &generation.summary().speculation;
+        assert!(summary.drafted > summary.accepted, "{summary:?}");
+    }
 }
 
 /// Several texts are drafted in the same steps, of which some end early.
