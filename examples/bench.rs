@@ -140,6 +140,9 @@ fn main() -> ExitCode {
             let limit: Option<usize> = args.value("--draft-tokens")?;
             let (prefill, json) = (args.value("--prefill")?.unwrap_or(256), args.flag("--json"));
             args.finish()?;
+            if prefill == 0 || decode == 0 || reps == 0 {
+                return Err("--prefill, --decode and --reps must be at least 1".into());
+            }
             let builder = builder.without_vision().context_length(prefill + decode);
             let builder = if ngrams { builder } else { builder.without_ngrams() };
             let mut runner = draft.into_iter().fold(builder, |builder, path| builder.draft(path)).from_path(path)?;

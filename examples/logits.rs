@@ -35,7 +35,7 @@ largest.
   --out FILE         writes the logits after the last id to FILE, as little-endian f32
   --greedy N         prints N ids of the greedy continuation on one line, including end-of-generation tokens
   --speculate K      with --greedy, drafts K tokens in each step, and prints a line of JSON with the accepted drafts
-  --draft WHAT       drafts by the model in this file, or from repetitions in the text (ngram)
+  --draft WHAT       drafts by the model in this file, or from repetitions in the text: ngram (ngram)
   --chunk N          maximum number of ids per step (256)
   --recompute        computes each step from all previous ids, without the cache";
 
@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         builder = match (speculate, draft.as_deref()) {
             (None, Some(_)) => return Err("--draft needs --speculate".into()),
             (Some(_), _) if greedy.is_none() => return Err("--speculate needs --greedy".into()),
+            (Some(_), _) if matches!(input, Input::Images { .. }) => return Err("--speculate needs --ids".into()),
             (_, None | Some("ngram")) => builder,
             (_, Some(path)) => builder.draft(path).without_ngrams(),
         };

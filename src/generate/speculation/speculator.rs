@@ -5,7 +5,7 @@
 //! drafted. All of these are estimates, so an account of the time that drafts saved and lost limits
 //! the loss: steps without drafts add a little to it, and drafts stop while it is overdrawn.
 
-use std::{cmp::Ordering, time::Duration, time::Instant};
+use std::time::{Duration, Instant};
 
 use super::{Drafter, MAX_ROWS, SharedStep, Speculation, StepTimes, acceptance::Acceptance, ngrams::Ngrams};
 use crate::{Result, generate::Limits};
@@ -178,7 +178,7 @@ impl Speculator {
         let bounds = DraftBounds { max, ..bounds };
         let best = |(source, record): (usize, &DraftSource)| (source, record.best_len(times, bounds));
         let mut best: Vec<_> = self.sources.iter().enumerate().map(best).collect();
-        best.sort_by(|(_, (_, a)), (_, (_, b))| b.partial_cmp(a).unwrap_or(Ordering::Equal));
+        best.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));
         let retries = self.balance >= 1.0 && self.plain_since_draft >= RETRY_AFTER;
         let len = |(source, (len, gain))| match (gain >= LEAST_GAIN, retries) {
             (true, _) => Some((source, len)),

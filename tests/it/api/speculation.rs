@@ -370,7 +370,8 @@ fn drafts_have_room() {
         let mut generation = generation.with_drafter(asked.clone());
         generation.by_ref().for_each(|piece| drop(piece.unwrap()));
         assert_eq!(generation.ids().len(), 12);
-        // Six rows besides the last token's fit in a step; at the end there is no room.
+        // A step has seven rows: the last token and six drafts. Near the end of the text or of the
+        // context, fewer drafts have room.
         let expected: Vec<_> = (5..15).map(|len| (len, (15 - len).min(6))).collect();
         assert_eq!(*asked.0.lock().unwrap(), expected, "{max_tokens:?}");
     }
