@@ -47,6 +47,7 @@ Measures the speed of prefill and decode in tokens per second. A warm-up round i
   --accept P         the same with a drafter that knows the text, and spoils it so that the share P of drafts is right
   --draft-tokens N   maximum number of tokens to draft per step (as many as are fast)
   --ngram            the same with drafts from repetitions in the text
+  --mtp              the same with drafts of the model's head for multi-token prediction
   --image WxH        measures a picture of this size instead: the time to encode it, and the prefill of its rows
   --mmproj FILE      the vision encoder (the file mmproj*.gguf beside the model)
   --profile          reports the time of each op, per prompt and per token; measuring costs a little time
@@ -135,8 +136,8 @@ fn main() -> ExitCode {
         }
         let draft: Option<PathBuf> = args.value("--draft")?;
         let accepted: Option<f64> = args.value("--accept")?;
-        let ngrams = args.flag("--ngram");
-        if draft.is_some() || accepted.is_some() || ngrams {
+        let (ngrams, mtp) = (args.flag("--ngram"), args.flag("--mtp"));
+        if draft.is_some() || accepted.is_some() || ngrams || mtp {
             let limit: Option<usize> = args.value("--draft-tokens")?;
             let (prefill, json) = (args.value("--prefill")?.unwrap_or(256), args.flag("--json"));
             args.finish()?;
@@ -145,6 +146,7 @@ fn main() -> ExitCode {
             }
             let builder = builder.without_vision().context_length(prefill + decode);
             let builder = if ngrams { builder } else { builder.without_ngrams() };
+            let builder = if mtp { builder } else { builder.without_mtp() };
             let mut runner = draft.into_iter().fold(builder, |builder, path| builder.draft(path)).from_path(path)?;
             let vocab_size = runner.config().vocab_size;
             let prompt = (0..prefill).map(|index| spread(index, vocab_size)).collect();

@@ -14,7 +14,7 @@ use std::{
 
 use common::{Args, Failure};
 use inkstone::{
-    GenerateOptions, Image, Runner, SamplerOptions, Speculation, SpeculationSummary, image::Alpha,
+    GenerateOptions, Image, LogitsFor, Runner, SamplerOptions, Speculation, SpeculationSummary, image::Alpha,
     internals::image::Convention,
 };
 
@@ -35,7 +35,10 @@ largest.
   --out FILE         writes the logits after the last id to FILE, as little-endian f32
   --greedy N         prints N ids of the greedy continuation on one line, including end-of-generation tokens
   --speculate K      with --greedy, drafts K tokens in each step, and prints a line of JSON with the accepted drafts
-  --draft WHAT       drafts by the model in this file, or from repetitions in the text: ngram (ngram)
+  --draft WHAT       drafts by the model in this file, or from repetitions in the text: ngram; without it, the model's
+                     own head drafts
+  --mtp-out FILE     writes the logits of the model's head for multi-token prediction, after each id but the last, to
+                     FILE, as little-endian f32
   --chunk N          maximum number of ids per step (256)
   --recompute        computes each step from all previous ids, without the cache";
 
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         let greedy: Option<usize> = args.value("--greedy")?;
         let speculate: Option<usize> = args.value("--speculate")?;
         let draft: Option<String> = args.value("--draft")?;
+        let mtp_out: Option<PathBuf> = args.value("--mtp-out")?;
         let mut builder = model::builder(&mut args)?.recompute(args.flag("--recompute"));
         if let Some(chunk) = args.value("--chunk")? {
             builder = builder.prefill_chunk(chunk);
@@ -58,8 +62,10 @@ fn main() -> ExitCode {
             (None, Some(_)) => return Err("--draft needs --speculate".into()),
             (Some(_), _) if greedy.is_none() => return Err("--speculate needs --greedy".into()),
             (Some(_), _) if matches!(input, Input::Images { .. }) => return Err("--speculate needs --ids".into()),
-            (_, None | Some("ngram")) => builder,
-            (_, Some(path)) => builder.draft(path).without_ngrams(),
+            (None, None) => builder,
+            (Some(_), None) => builder.without_ngrams(),
+            (_, Some("ngram")) => builder.without_mtp(),
+            (_, Some(path)) => builder.draft(path).without_ngrams().without_mtp(),
         };
         if let Input::Images { mmproj, convention, .. } = &input {
             builder = builder.vision(mmproj).vision_convention(*convention);
@@ -77,6 +83,11 @@ fn main() -> ExitCode {
         if let Some(out) = &out {
             write_floats(out, &logits)?;
         }
+        match (&mtp_out, &input) {
+            (Some(out), Input::Ids(ids)) => write_floats(out, &mtp_logits(&mut runner, ids)?)?,
+            (Some(_), Input::Images { .. }) => return Err("--mtp-out needs --ids".into()),
+            (None, _) => {}
+        }
         if let (Some(n), Some(drafts), Input::Ids(ids)) = (greedy, speculate, &input) {
             return speculation(&mut runner, ids, n, drafts);
         }
@@ -91,11 +102,24 @@ fn main() -> ExitCode {
             }
             writeln!(io::stdout(), "{}", continuation.join(","))?;
         }
-        if out.is_none() && greedy.is_none() {
+        if out.is_none() && greedy.is_none() && mtp_out.is_none() {
             show_largest(&logits)?;
         }
         Ok(())
     })
+}
+
+/// Returns the logits of the head for multi-token prediction, `[ids - 1, vocabulary]`.
+fn mtp_logits(runner: &mut Runner, ids: &[u32]) -> inkstone::Result<Vec<f32>> {
+    let decoder = runner.decoder_mut();
+    let sequence = decoder.open();
+    let mut logits = vec![];
+    for pair in ids.windows(2) {
+        decoder.step(&[(sequence, &pair[..1], LogitsFor::None)])?;
+        logits.extend(decoder.mtp_logits(sequence, pair[1])?);
+    }
+    decoder.close(sequence)?;
+    Ok(logits)
 }
 
 /// Prints `n` ids of the greedy continuation with drafts, and the number of accepted ones.

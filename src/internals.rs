@@ -13,7 +13,7 @@ pub mod backend {
 
 /// The decode loop's parts.
 pub mod generate {
-    pub use crate::generate::{Limits, generate_many};
+    pub use crate::generate::{Limits, MtpHead, generate_many};
 }
 
 /// Graphs of ops.

@@ -106,6 +106,7 @@ pub struct Plan {
     steps: Vec<PlanStep>,
     slots: Vec<Slot>,
     logits: Place,
+    hidden: Option<Place>,
 }
 
 impl Plan {
@@ -132,7 +133,8 @@ impl Plan {
                 outputs: node.outputs.iter().map(placed).collect::<Result<_>>()?,
             });
         }
-        Ok(Self { steps, slots, logits: placed(&graph.logits())? })
+        let hidden = graph.hidden().as_ref().map(placed).transpose()?;
+        Ok(Self { steps, slots, logits: placed(&graph.logits())?, hidden })
     }
 
     /// Returns the steps, in order of execution.
@@ -148,6 +150,11 @@ impl Plan {
     /// Returns the place of the logits after the last step, `[Outputs, vocabulary]`.
     pub fn logits(&self) -> Place {
         self.logits
+    }
+
+    /// Returns the place of the graph's second result after the last step, if it has one.
+    pub fn hidden(&self) -> Option<Place> {
+        self.hidden
     }
 
     /// Returns the bytes of all slots for a step of `tokens` tokens that returns the logits of
@@ -227,7 +234,7 @@ impl Lifetimes {
 }
 
 /// Returns the last node that reads each value, by value: the node that makes it if no node reads
-/// it, and `usize::MAX` for the logits.
+/// it, and `usize::MAX` for a result.
 fn last_reads(graph: &Graph) -> Vec<usize> {
     let mut last = vec![0; graph.values().len()];
     for (index, node) in graph.nodes().iter().enumerate() {
@@ -235,7 +242,7 @@ fn last_reads(graph: &Graph) -> Vec<usize> {
             last[id.index()] = index;
         }
     }
-    last[graph.logits().index()] = usize::MAX;
+    graph.results().for_each(|id| last[id.index()] = usize::MAX);
     last
 }
 

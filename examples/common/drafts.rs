@@ -9,6 +9,9 @@ use inkstone::{Drafter, GenerateOptions, Result, Runner, SamplerOptions, Specula
 
 use crate::{common::Failure, median};
 
+/// The largest number of texts that are generated before drafts are measured.
+const MAX_WARM_UPS: usize = 20;
+
 /// The sizes of the measurement, and the drafts.
 pub struct Drafts {
     /// Tokens of the prompt.
@@ -52,6 +55,9 @@ impl Drafts {
             let (plain, ids, _) = self.generate(runner, Speculation::Off, &text)?;
             text = ids;
             let (drafted, ids, summary) = self.generate(runner, self.speculation, &text)?;
+            if rep == 0 && summary.steps == 0 {
+                self.warm_up(runner, &text)?;
+            }
             if ids != text {
                 return Err("the text with drafts is another one: this is a bug of inkstone".into());
             }
@@ -80,6 +86,17 @@ impl Drafts {
         writeln!(out, "drafting        {:?}; steps with drafts {:?}", drafts.drafting, drafts.verifying)?;
         if let Some(why) = off {
             writeln!(out, "no drafts       {why}")?;
+        }
+        Ok(())
+    }
+
+    /// Generates texts until one has drafts: GPUs compile the kernels for them in the background.
+    fn warm_up(&self, runner: &mut Runner, text: &[u32]) -> Result<(), Failure> {
+        for _ in 0..MAX_WARM_UPS {
+            let (_, _, summary) = self.generate(runner, self.speculation, text)?;
+            if summary.steps > 0 {
+                break;
+            }
         }
         Ok(())
     }

@@ -252,6 +252,32 @@ pub trait Executable: Send {
         Err(Error::Unsupported("this device does not find the largest logits".into()))
     }
 
+    /// Returns the rows of the last step's second result, [`Graph::hidden`], row-major.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the graph or the device has no such result. Another error if the
+    /// device fails.
+    fn hidden(&mut self) -> Result<&[f32]> {
+        Err(Error::Unsupported("this graph has no second result".into()))
+    }
+
+    /// Compiles another graph, as [`Backend::compile_with_progress`] does, that runs in turn with
+    /// this one. Matrices that both read, which must be of the same file, are in memory once.
+    ///
+    /// # Errors
+    /// As [`Backend::compile`]; [`Error::Unsupported`] if the device cannot share its weights.
+    fn compile_beside(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        limits: [usize; 2],
+        progress: &LoadProgress<'_>,
+    ) -> Result<Box<dyn Executable>> {
+        let _ = (graph, weights, cache, limits, progress);
+        Err(Error::Unsupported("this device does not share the weights of a graph".into()))
+    }
+
     /// Starts to prepare steps of up to 16 tokens of one sequence, unless that was done before, and
     /// returns whether they are prepared. Until then, the first of them may take much longer. The
     /// default implementation has nothing to prepare.

@@ -21,7 +21,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    decoder::{Decoder, EncodeImages, ImageRows, Limits, LogitsFor, PlacedImage, PlacedPrompt, Prefill, PromptImages},
+    decoder::{
+        Decoder, EncodeImages, ImageRows, Limits, LogitsFor, MtpHead, PlacedImage, PlacedPrompt, Prefill, PromptImages,
+    },
     generation::Generation,
     many::generate_many,
     prompt::{EncodedPart, Prompt, PromptPart},

@@ -242,19 +242,33 @@ impl Builder {
         outputs
     }
 
+    /// Returns the rows of `x` for the tokens whose logits the step returns.
+    pub fn select_outputs(&mut self, x: ValueId) -> ValueId {
+        match self.values[x.index()].shape.rows {
+            Rows::Outputs => x,
+            Rows::Tokens | Rows::Fixed(_) => self.push(Op::SelectOutputs, &[x]),
+        }
+    }
+
     /// Returns the graph. Its result is `logits`, for the rows whose logits the step returns.
     ///
     /// # Errors
     /// [`Error::Internal`] that names the first op with operands that do not fit.
-    pub fn finish(mut self, logits: ValueId) -> Result<Graph> {
-        let logits = match self.values[logits.index()].shape.rows {
-            Rows::Outputs => logits,
-            Rows::Tokens | Rows::Fixed(_) => self.push(Op::SelectOutputs, &[logits]),
-        };
+    pub fn finish(self, logits: ValueId) -> Result<Graph> {
+        self.finish_with(logits, None)
+    }
+
+    /// Returns the graph like [`finish`](Self::finish), with a second result, [`Graph::hidden`].
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn finish_with(mut self, logits: ValueId, hidden: Option<ValueId>) -> Result<Graph> {
+        let logits = self.select_outputs(logits);
         if let Some(error) = self.error {
             return Err(Error::internal(error));
         }
-        let graph = Graph { values: self.values, nodes: self.nodes, caches: self.caches, states: self.states, logits };
+        let Self { values, nodes, caches, states, .. } = self;
+        let graph = Graph { values, nodes, caches, states, logits, hidden };
         graph.verify()?;
         Ok(graph)
     }

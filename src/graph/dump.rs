@@ -129,7 +129,7 @@ impl RopeStyle {
 }
 
 /// One line for each node, for example
-/// `%17 [Tokens, 1024] = matmul (%12, blk.0.attn_q.weight Q4_K [1024, 1024])`, then the logits.
+/// `%17 [Tokens, 1024] = matmul (%12, blk.0.attn_q.weight Q4_K [1024, 1024])`, then the results.
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for node in &self.nodes {
@@ -138,7 +138,8 @@ impl fmt::Display for Graph {
             let inputs: Vec<_> = node.inputs.iter().map(|id| self.describe(*id)).collect();
             writeln!(f, "{} = {} ({})", outputs.join(", "), node.op, inputs.join(", "))?;
         }
-        writeln!(f, "logits %{} {}", self.logits.index(), self.shape(self.logits))
+        writeln!(f, "logits %{} {}", self.logits.index(), self.shape(self.logits))?;
+        self.hidden.map_or(Ok(()), |hidden| writeln!(f, "hidden %{} {}", hidden.index(), self.shape(hidden)))
     }
 }
 
@@ -159,8 +160,11 @@ impl Graph {
             let label: Vec<_> = lines.iter().map(|line| escape(line)).collect();
             line(&mut boxes, format_args!("n{index} [label=\"{}\"];", label.join("\\n")));
         }
-        self.arrow(&mut arrows, self.logits, "logits");
-        format!("digraph {{\n  node [shape=box];\n  tokens;\n{boxes}  logits;\n{arrows}}}\n")
+        for (result, name) in self.results().zip(["logits", "hidden"]) {
+            line(&mut boxes, format_args!("{name};"));
+            self.arrow(&mut arrows, result, name);
+        }
+        format!("digraph {{\n  node [shape=box];\n  tokens;\n{boxes}{arrows}}}\n")
     }
 
     fn arrow(&self, out: &mut String, value: ValueId, to: &str) {

@@ -133,6 +133,7 @@ pub struct Graph {
     caches: Vec<LayerCache>,
     states: Vec<LayerState>,
     logits: ValueId,
+    hidden: Option<ValueId>,
 }
 
 impl Graph {
@@ -172,6 +173,24 @@ impl Graph {
         self.logits
     }
 
+    /// Returns the second result, the rows from which the logits are computed, for a graph that
+    /// works together with a head that predicts further tokens: `[Tokens, width]` or
+    /// `[Outputs, width]`.
+    pub fn hidden(&self) -> Option<ValueId> {
+        self.hidden
+    }
+
+    /// Returns the graph without its second result.
+    #[must_use]
+    pub fn without_hidden(self) -> Self {
+        Self { hidden: None, ..self }
+    }
+
+    /// Returns the results.
+    pub fn results(&self) -> impl Iterator<Item = ValueId> + use<> {
+        [self.logits].into_iter().chain(self.hidden)
+    }
+
     /// Returns the value with this id.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.index()]
@@ -201,13 +220,13 @@ impl Graph {
         self.producer_index(id).and_then(|node| self.nodes.get(node))
     }
 
-    /// Returns the number of operands that each value is, by value; the logits have one more use.
+    /// Returns the number of operands that each value is, by value; a result has one more use.
     pub fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.values.len()];
         for id in self.nodes.iter().flat_map(|node| &node.inputs) {
             uses[id.index()] += 1;
         }
-        uses[self.logits.index()] += 1;
+        self.results().for_each(|id| uses[id.index()] += 1);
         uses
     }
 

@@ -78,19 +78,24 @@ impl<'g> Rewriter<'g> {
     ///
     /// # Errors
     /// [`Error::Internal`](crate::Error::Internal) if operands do not fit their op.
-    pub fn finish(mut self) -> Result<Graph> {
+    pub fn finish(self) -> Result<Graph> {
+        self.finish_results()?.without_dead_code()
+    }
+
+    fn finish_results(mut self) -> Result<Graph> {
         let logits = self.renamed(self.graph.logits);
-        self.builder.finish(logits)?.without_dead_code()
+        let hidden = self.graph.hidden.map(|hidden| self.renamed(hidden));
+        self.builder.finish_with(logits, hidden)
     }
 }
 
 impl Graph {
-    /// Returns the graph without the nodes, weights and constants that the logits do not depend on.
-    /// An attention whose result nothing reads is removed too, as only other attentions read its
-    /// cache.
+    /// Returns the graph without the nodes, weights and constants that the results do not depend
+    /// on. An attention whose result nothing reads is removed too, as only other attentions read
+    /// its cache.
     pub(crate) fn without_dead_code(&self) -> Result<Graph> {
         let mut read = vec![false; self.values.len()];
-        read[self.logits.index()] = true;
+        self.results().for_each(|id| read[id.index()] = true);
         let mut live = Vec::new();
         for (index, node) in self.nodes.iter().enumerate().rev() {
             if node.outputs.iter().any(|id| read[id.index()]) {
@@ -102,7 +107,6 @@ impl Graph {
         for node in live.into_iter().rev() {
             rewriter.copy(node);
         }
-        let logits = rewriter.renamed(self.logits);
-        rewriter.builder.finish(logits)
+        rewriter.finish_results()
     }
 }

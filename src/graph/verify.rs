@@ -1,6 +1,6 @@
 //! Checks the invariants of a graph.
 
-use super::{Graph, LayerCache, Node, Op, Rows, Shape, Source, Value};
+use super::{Graph, LayerCache, Node, Op, Rows, Shape, Source, Value, ValueId};
 use crate::{Error, Result};
 
 pub(super) fn verify(graph: &Graph) -> Result<()> {
@@ -15,10 +15,14 @@ pub(super) fn verify(graph: &Graph) -> Result<()> {
             .and_then(|()| check_state(graph, &node.op, &mut carried))
             .map_err(|error| Error::internal(format!("node {index} ({}): {error}", node.op.name())))?;
     }
-    match graph.values.get(graph.logits.index()) {
-        Some(value) if value.shape.rows == Rows::Outputs => Ok(()),
-        _ => Err(Error::internal("the logits do not have the rows `Outputs`")),
+    let shape = |id: ValueId| graph.values.get(id.index()).map(|value| value.shape);
+    if shape(graph.logits).is_none_or(|logits| logits.rows != Rows::Outputs) {
+        return Err(Error::internal("the logits do not have the rows `Outputs`"));
     }
+    if graph.hidden.is_some_and(|id| graph.producer_index(id).is_none()) {
+        return Err(Error::internal("no node makes the hidden rows"));
+    }
+    Ok(())
 }
 
 /// Checks that a value is a result of its source's node, and that its shape fits its source.

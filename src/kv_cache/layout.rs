@@ -131,6 +131,17 @@ impl CacheLayout {
         Ok(Self { layers, groups, cache_type, states, state_offsets, state_bytes })
     }
 
+    /// Returns the layout of the pages and states of this layout, with the layers of `head`, which
+    /// all have full attention, in the pages of the first group. `None` if that group has a window.
+    #[must_use]
+    pub fn with_pages_of(&self, head: &Self) -> Option<Self> {
+        let mut joined = self.clone();
+        let [own] = &head.groups[..] else { return None };
+        let first = joined.groups.first_mut().filter(|group| group.window.is_none() && own.window.is_none())?;
+        first.page_bytes += own.page_bytes;
+        Some(joined)
+    }
+
     /// Returns the size in bytes of one more position in the layers with full attention. Layers
     /// with a window release their pages again.
     pub fn bytes_per_token(&self) -> usize {

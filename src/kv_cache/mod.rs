@@ -66,6 +66,8 @@ pub struct KvCache {
     copies: Vec<(PageId, PageId)>,
     /// States of recurrent layers, if the model has any.
     states: Option<States>,
+    /// Whether the next step also writes the last position of a sequence.
+    rewrites_last: bool,
 }
 
 impl KvCache {
@@ -79,7 +81,15 @@ impl KvCache {
             sequences: vec![],
             copies: vec![],
             states: (layout.state_bytes > 0).then(|| States::new(usize::MAX, layout.state_bytes)),
+            rewrites_last: false,
         }
+    }
+
+    /// Lets the next step of a sequence also write the last position that it has, so that the page
+    /// of that position is not shared either.
+    #[must_use]
+    pub fn rewriting_last(self) -> Self {
+        Self { rewrites_last: true, ..self }
     }
 
     /// Limits the pages of all sequences to `bytes`, and the recurrent states of all sequences and
@@ -243,11 +253,13 @@ impl KvCache {
         Ok(())
     }
 
-    /// Returns the last page of each group if it is partly filled and shared with another sequence.
+    /// Returns the last page of each group if the next step writes to it and it is shared with
+    /// another sequence.
     fn shared_tails(&self, id: SequenceId) -> impl Iterator<Item = PageId> {
         let sequence = self.sequences.get(id.0).and_then(Option::as_ref);
-        let partly_filled = sequence.filter(|sequence| !sequence.len.is_multiple_of(PAGE_POSITIONS));
-        let tails = partly_filled.into_iter().flat_map(|s| s.tables.iter().filter_map(|table| table.page(s.len)));
+        let is_written = |len: usize| !len.is_multiple_of(PAGE_POSITIONS) || (self.rewrites_last && len > 0);
+        let written = sequence.filter(|sequence| is_written(sequence.len));
+        let tails = written.into_iter().flat_map(|s| s.tables.iter().filter_map(|table| table.page(s.len - 1)));
         tails.filter(|page| self.pools[page.group()].is_shared(*page))
     }
 

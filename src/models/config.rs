@@ -58,6 +58,10 @@ pub struct Config {
     /// The layers, each of attention and a feed-forward network.
     #[doc(hidden)]
     pub layers: Vec<LayerConfig>,
+    /// The layer of the head that predicts the token after the next, if the model has one. It
+    /// follows the last layer.
+    #[doc(hidden)]
+    pub mtp: Option<LayerConfig>,
     /// Prefixes of the names of tensors that the logits do not depend on: tensors of layers that
     /// predict further tokens, and keys and values of layers that read another layer's cache.
     #[doc(hidden)]
@@ -105,6 +109,7 @@ impl Config {
             deepstack: 0,
             reference_layout: keys.str("tensor_data_layout")? == Some("reference"),
             layers: layers(keys)?,
+            mtp: None,
             left_out: vec![],
         })
     }
@@ -112,7 +117,8 @@ impl Config {
     /// Sets the positions that turn the pairs of all rotated heads, if the model takes images.
     /// `axes` gets the number of pairs that each position turns.
     pub(super) fn set_axes(&mut self, keys: &Keys, axes: fn([u16; 3]) -> RopeAxes) -> Result<()> {
-        let ropes = self.layers.iter_mut().filter(|_| keys.images.is_some()).filter_map(|layer| layer.rope.as_mut());
+        let layers = self.layers.iter_mut().chain(&mut self.mtp);
+        let ropes = layers.filter(|_| keys.images.is_some()).filter_map(|layer| layer.rope.as_mut());
         for rope in ropes {
             rope.axes = axes(RopeConfig::read_sections(keys, rope.dim)?);
         }
@@ -126,12 +132,14 @@ impl Config {
         layers.for_each(|layer| layer.scores.sees = Sees::PastAndSpan);
     }
 
-    /// Leaves out the layers at the end that only predict further tokens.
-    pub(super) fn leave_out_nextn(&mut self, keys: &Keys) -> Result<()> {
+    /// Takes the layers at the end that only predict further tokens from the others. If there is
+    /// one, [`mtp`](Self::mtp) has it.
+    pub(super) fn split_mtp(&mut self, keys: &Keys) -> Result<()> {
         let blocks = self.layers.len();
-        let nextn = keys.count("nextn_predict_layers", blocks - 1)?;
-        self.layers.truncate(blocks - nextn);
-        self.left_out.extend((blocks - nextn..blocks).map(|index| format!("blk.{index}.")));
+        let count = keys.count("nextn_predict_layers", blocks - 1)?;
+        let heads = self.layers.split_off(blocks - count);
+        self.left_out.extend((blocks - count..blocks).map(|index| format!("blk.{index}.")));
+        self.mtp = heads.into_iter().next().filter(|_| count == 1);
         Ok(())
     }
 

@@ -38,7 +38,7 @@ impl Config {
             return Err(keys.error("expert_weights_norm", what));
         }
         let ffn = keys.expert_width()?;
-        for layer in &mut self.layers {
+        for layer in self.layers.iter_mut().chain(&mut self.mtp) {
             layer.experts = Some(Experts { count, top_k, ffn: ffn.unwrap_or_else(|| width(layer.ffn, top_k)) });
         }
         Ok(())

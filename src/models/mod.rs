@@ -19,6 +19,7 @@ mod granite;
 mod keys;
 mod llama;
 mod model_builder;
+mod mtp;
 mod phi3;
 mod qwen2;
 mod qwen2_vl;
@@ -80,7 +81,7 @@ impl Family {
         }
         keys.refuse_unhandled_keys()?;
         let left_out = |name: &str| model.config.left_out.iter().any(|prefix| name.starts_with(prefix));
-        refuse_unused(gguf, &model.graph, left_out)?;
+        refuse_unused(gguf, [&model.graph].into_iter().chain(&model.mtp), left_out)?;
         Ok(model)
     }
 }
@@ -132,6 +133,12 @@ pub struct Model {
     pub config: Config,
     /// The computation of one step, in plain ops.
     pub graph: Graph,
+    /// The head for multi-token prediction, if the file has one that this crate runs
+    /// ([Gloeckle et al. 2024](https://arxiv.org/abs/2404.19737), [DeepSeek-AI
+    /// 2024](https://arxiv.org/abs/2412.19437)): a graph that takes a token of each position and
+    /// [`Graph::hidden`] of the position before, and predicts the token after it. Its own hidden
+    /// rows, of its outputs, take the place of the model's for the next prediction.
+    pub mtp: Option<Graph>,
 }
 
 impl Model {
@@ -174,12 +181,16 @@ impl Model {
     }
 }
 
-/// Refuses a file with tensors that the graph does not read, besides those for which `left_out`
+/// Refuses a file with tensors that the graphs do not read, besides those for which `left_out`
 /// returns true: without them, another model would be computed.
-fn refuse_unused(gguf: &Gguf, graph: &Graph, left_out: impl Fn(&str) -> bool) -> Result<()> {
-    let used: HashSet<&str> = graph
-        .values()
-        .iter()
+fn refuse_unused<'a>(
+    gguf: &Gguf,
+    graphs: impl IntoIterator<Item = &'a Graph>,
+    left_out: impl Fn(&str) -> bool,
+) -> Result<()> {
+    let used: HashSet<&str> = graphs
+        .into_iter()
+        .flat_map(Graph::values)
         .filter_map(|value| match &value.source {
             Source::Weight { slice, .. } => Some(&*slice.name),
             Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,

@@ -266,12 +266,24 @@ impl<'a> ModelBuilder<'a> {
     /// if the file has none, the embedding.
     pub fn finish(mut self, config: Config, x: ValueId) -> Result<Model> {
         let x = self.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
+        let logits = self.logits(&config, x, &[])?;
+        Ok(Model { graph: self.ops.finish(logits)?, config, mtp: None })
+    }
+
+    /// Returns the logits of normed rows, with the first of the matrices `names` that the file has,
+    /// else with `output.weight` or the embedding.
+    pub(super) fn logits(&mut self, config: &Config, x: ValueId, names: &[&str]) -> Result<ValueId> {
         // A row of `x` is shorter than a row of logits.
         let x = self.scale(x, config.logit_scale);
-        let head = if self.has("output.weight") { "output" } else { "token_embd" };
+        let has = |name: &&str| self.has(&format!("{name}.weight"));
+        let head = names.iter().copied().chain(["output"]).find(has).unwrap_or("token_embd");
         let logits = self.linear(x, head, config.vocab_size, config.hidden)?;
-        let logits = config.logit_softcap.map_or(logits, |cap| self.ops.soft_cap(logits, cap));
-        Ok(Model { graph: self.ops.finish(logits)?, config })
+        Ok(config.logit_softcap.map_or(logits, |cap| self.ops.soft_cap(logits, cap)))
+    }
+
+    /// Returns a builder of another graph over the same tensors.
+    pub(super) fn another(&self) -> Self {
+        Self::new(self.weights, self.images)
     }
 
     fn value_of(&mut self, weight: Weight<'_>, rows: usize, columns: usize) -> ValueId {

@@ -12,6 +12,7 @@ use super::{
     },
     keys::Keys,
     model_builder::{FeedForward, ModelBuilder},
+    mtp,
 };
 use crate::{
     Result,
@@ -74,6 +75,8 @@ fn inner_size(settings: &Settings, _: &[TensorInfo]) -> Result<KeyValues> {
 struct RecurrentSizes {
     /// Whether each layer is a DeltaNet, for all layers of the file.
     is_recurrent: Vec<bool>,
+    /// The number of layers without heads for multi-token prediction.
+    layers: usize,
     /// The number of tokens that a short convolution reads.
     kernel: usize,
     delta: DeltaSpec,
@@ -85,7 +88,8 @@ impl RecurrentSizes {
         if kernel == 1 {
             return Err(keys.error("ssm.conv_kernel", "is 1, but must be at least 2"));
         }
-        Ok(Self { is_recurrent: is_recurrent(config, keys)?, kernel, delta: delta(config, keys)? })
+        let layers = config.layers.len();
+        Ok(Self { is_recurrent: is_recurrent(config, keys)?, layers, kernel, delta: delta(config, keys)? })
     }
 }
 
@@ -132,7 +136,7 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
 
 pub(super) fn config(keys: &Keys) -> Result<Config> {
     let mut config = Config::read(keys)?;
-    config.leave_out_nextn(keys)?;
+    config.split_mtp(keys)?;
     config.set_axes(keys, RopeAxes::Interleaved)?;
     Ok(config)
 }
@@ -146,26 +150,33 @@ pub(super) fn model(
     feed_forward: impl Fn(&mut ModelBuilder, &LayerConfig, ValueId, &str) -> Result<ValueId>,
 ) -> Result<Model> {
     let sizes = RecurrentSizes::read(&config, keys)?;
+    mtp::refuse_alone(&graph, &config)?;
+    let (hidden, rms_eps) = (config.hidden, config.rms_eps);
+    let add_layer = |graph: &mut ModelBuilder, layer: &LayerConfig, x: ValueId, index: usize| {
+        let normed = graph.rms_norm(x, &format!("blk.{index}.attn_norm"), hidden, rms_eps)?;
+        // The head for multi-token prediction, after the last layer, is never recurrent.
+        let output = if index < sizes.layers && sizes.is_recurrent[index] {
+            delta_net(hidden, &sizes, graph, normed, index)?
+        } else {
+            attention(hidden, rms_eps, layer, graph, normed, index)?
+        };
+        let x = graph.ops.add(x, output);
+        let normed = graph.rms_norm(x, &format!("blk.{index}.post_attention_norm"), hidden, rms_eps)?;
+        let output = feed_forward(graph, layer, normed, &format!("blk.{index}.ffn"))?;
+        Ok(graph.ops.add(x, output))
+    };
     let mut x = graph.embedding(&config)?;
     for (index, layer) in config.layers.iter().enumerate() {
-        let normed = graph.rms_norm(x, &format!("blk.{index}.attn_norm"), config.hidden, config.rms_eps)?;
-        let output = if sizes.is_recurrent[index] {
-            delta_net(&config, &sizes, &mut graph, normed, index)?
-        } else {
-            attention(&config, layer, &mut graph, normed, index)?
-        };
-        x = graph.ops.add(x, output);
-        let normed = graph.rms_norm(x, &format!("blk.{index}.post_attention_norm"), config.hidden, config.rms_eps)?;
-        let output = feed_forward(&mut graph, layer, normed, &format!("blk.{index}.ffn"))?;
-        x = graph.ops.add(x, output);
+        x = add_layer(&mut graph, layer, x, index)?;
     }
-    graph.finish(config, x)
+    mtp::finish(graph, config, x, &add_layer)
 }
 
 /// Returns gated attention over the normed rows `x`. Each head of `attn_q` is a query, then the
 /// gate of the head's result.
 fn attention(
-    config: &Config,
+    hidden: usize,
+    rms_eps: f32,
     layer: &LayerConfig,
     graph: &mut ModelBuilder,
     x: ValueId,
@@ -175,22 +186,22 @@ fn attention(
     let &LayerConfig { heads, kv_heads, head_dim, .. } = layer;
     let (q_width, kv_width) = (heads * head_dim, kv_heads * head_dim);
 
-    let q = graph.linear(x, &name("q"), 2 * q_width, config.hidden)?;
-    let k = graph.linear(x, &name("k"), kv_width, config.hidden)?;
-    let v = graph.linear(x, &name("v"), kv_width, config.hidden)?;
+    let q = graph.linear(x, &name("q"), 2 * q_width, hidden)?;
+    let k = graph.linear(x, &name("k"), kv_width, hidden)?;
+    let v = graph.linear(x, &name("v"), kv_width, hidden)?;
     let [q, gate] = [0, head_dim].map(|first| graph.ops.slice(q, first, head_dim, 2 * head_dim));
-    let q = graph.rms_norm(q, &name("q_norm"), head_dim, config.rms_eps)?;
-    let k = graph.rms_norm(k, &name("k_norm"), head_dim, config.rms_eps)?;
+    let q = graph.rms_norm(q, &name("q_norm"), head_dim, rms_eps)?;
+    let k = graph.rms_norm(k, &name("k_norm"), head_dim, rms_eps)?;
     let ([q, k], scores) = graph.rotate(layer, RopeStyle::Halves, [q, k])?;
     let attended = graph.ops.attention([q, k, v], LayerCache { kv_heads, head_dim }, heads, scores);
     let gate = graph.ops.activate(Activation::Sigmoid, gate);
     let attended = graph.ops.mul(attended, gate);
-    graph.linear(attended, &name("output"), config.hidden, q_width)
+    graph.linear(attended, &name("output"), hidden, q_width)
 }
 
 /// Returns a gated DeltaNet over the normed rows `x`.
 fn delta_net(
-    config: &Config,
+    hidden: usize,
     sizes: &RecurrentSizes,
     graph: &mut ModelBuilder,
     x: ValueId,
@@ -201,17 +212,17 @@ fn delta_net(
     let inner = value_heads * head_dim;
     let channels = 2 * key_heads * head_dim + inner;
 
-    let qkv = graph.linear(x, &name("attn_qkv"), channels, config.hidden)?;
-    let z = graph.linear(x, &name("attn_gate"), inner, config.hidden)?;
-    let alpha = graph.linear(x, &name("ssm_alpha"), value_heads, config.hidden)?;
-    let beta = graph.linear(x, &name("ssm_beta"), value_heads, config.hidden)?;
+    let qkv = graph.linear(x, &name("attn_qkv"), channels, hidden)?;
+    let z = graph.linear(x, &name("attn_gate"), inner, hidden)?;
+    let alpha = graph.linear(x, &name("ssm_alpha"), value_heads, hidden)?;
+    let beta = graph.linear(x, &name("ssm_beta"), value_heads, hidden)?;
     let kernel = graph.weight(&name("ssm_conv1d.weight"), channels, sizes.kernel)?;
     let qkv = graph.ops.short_conv(qkv, kernel);
     let a = graph.weight(&name("ssm_a"), 1, value_heads)?;
     let dt = graph.weight(&name("ssm_dt.bias"), 1, value_heads)?;
     let y = graph.ops.gated_delta([qkv, alpha, beta, a, dt], sizes.delta);
-    let y = graph.rms_norm(y, &name("ssm_norm"), head_dim, config.rms_eps)?;
+    let y = graph.rms_norm(y, &name("ssm_norm"), head_dim, sizes.delta.eps)?;
     let gate = graph.ops.silu(z);
     let y = graph.ops.mul(y, gate);
-    graph.linear(y, &name("ssm_out"), config.hidden, inner)
+    graph.linear(y, &name("ssm_out"), hidden, inner)
 }

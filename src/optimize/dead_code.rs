@@ -1,7 +1,7 @@
 use super::{Pass, Target};
 use crate::{Result, graph::Graph};
 
-/// Removes the nodes, weights and constants that the logits do not depend on.
+/// Removes the nodes, weights and constants that the results do not depend on.
 #[derive(Debug)]
 pub struct DeadCode;
 

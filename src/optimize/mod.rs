@@ -108,9 +108,12 @@ pub fn optimize_with(passes: &[&dyn Pass], graph: &Graph, target: &Target<'_>) -
         let blame = |error: &dyn fmt::Display| Error::internal(format!("after pass `{}`: {error}", pass.name()));
         let (rewritten, rewrites) = pass.run(&optimized.graph, target).map_err(|error| blame(&error))?;
         rewritten.verify().map_err(|error| blame(&error))?;
-        let interface = |graph: &Graph| (graph.shape(graph.logits()), graph.caches().to_vec(), graph.states().to_vec());
+        let interface = |graph: &Graph| {
+            let results: Vec<_> = graph.results().map(|id| graph.shape(id)).collect();
+            (results, graph.caches().to_vec(), graph.states().to_vec())
+        };
         if interface(&rewritten) != interface(graph) {
-            return Err(blame(&"the pass changed the shape of the logits, the cache layers or the states"));
+            return Err(blame(&"the pass changed the shape of a result, the cache layers or the states"));
         }
         optimized.graph = rewritten;
         optimized.report.push((pass.name(), rewrites));

@@ -43,6 +43,7 @@ impl Pass for PruneRows {
 fn prunable_nodes(graph: &Graph) -> Vec<bool> {
     let uses = graph.uses();
     let mut all_rows_read = vec![false; graph.values().len()];
+    graph.hidden().into_iter().for_each(|id| all_rows_read[id.index()] = true);
     let mut pruned = vec![false; graph.nodes().len()];
     for (index, node) in graph.nodes().iter().enumerate().rev() {
         let only_outputs_read = |id: &ValueId| graph.shape(*id).rows == Rows::Tokens && !all_rows_read[id.index()];

@@ -56,6 +56,7 @@ pub struct RunnerBuilder {
     pub(super) vision: VisionFile,
     pub(super) draft: Option<PathBuf>,
     pub(super) without_ngrams: bool,
+    pub(super) without_mtp: bool,
     pub(super) profile: Option<Profile>,
     pub(super) convention: Convention,
 }
@@ -229,7 +230,8 @@ impl RunnerBuilder {
     /// a step of this model then verifies several. It runs on the same device, and takes the
     /// memory [`MemoryPlan::draft`]. The text stays the same; [`Summary::speculation`] says how
     /// many drafts were accepted, and [`GenerateOptions::speculation`] bounds them. Default: none.
-    /// Repetitions in the text are drafted without a model.
+    /// Repetitions in the text are drafted without a model, and a model with a head for multi-token
+    /// prediction drafts itself.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner};
@@ -252,10 +254,18 @@ impl RunnerBuilder {
         self
     }
 
-    /// Leaves out drafts from repetitions, so that only a [`draft`](Self::draft) model and the
-    /// drafters of a [`Generation`](crate::Generation) draft.
+    /// Leaves out drafts from repetitions, so that only the model's own head, a
+    /// [`draft`](Self::draft) model and the drafters of a [`Generation`](crate::Generation) draft.
     pub fn without_ngrams(mut self) -> Self {
         self.without_ngrams = true;
+        self
+    }
+
+    /// Leaves out the head for multi-token prediction (MTP) that some files of Qwen3.5 have. With
+    /// it, the model drafts tokens itself. It takes the memory of one more layer and a little time
+    /// for each prompt, and on a GPU, steps without drafts wait for its rows.
+    pub fn without_mtp(mut self) -> Self {
+        self.without_mtp = true;
         self
     }
 

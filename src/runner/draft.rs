@@ -40,6 +40,7 @@ impl<'a> PreparedDraft<'a> {
                 profile: Some(Profile { made_for: None, ..profile.clone() }),
                 copy_weights: builder.copy_weights,
                 vision: VisionFile::Without,
+                without_mtp: true,
                 ..RunnerBuilder::default()
             };
             builder.shortened_to(context_length).prepare(gguf, device.for_turns()?)

@@ -16,7 +16,7 @@ use crate::chat::ChatTemplate;
 use crate::{
     Error, Result,
     backend::{Adapter, Backend, Device, DeviceInfo, Fallback, LoadProgress},
-    generate::{Decoder, Limits},
+    generate::{Decoder, Limits, MtpHead},
     gguf::{Gguf, Origin},
     graph::Graph,
     kv_cache::{CacheLayout, KvCache},
@@ -81,6 +81,7 @@ pub(super) struct PreparedModel {
     backend: Box<dyn Backend>,
     graph: Graph,
     layout: CacheLayout,
+    mtp: Option<PreparedHead>,
     limits: Limits,
     vision: Result<EncoderPlan, NoVision>,
     profile: Profile,
@@ -88,6 +89,23 @@ pub(super) struct PreparedModel {
     pub(super) memory: MemoryPlan,
     /// The device for a model that runs in turn with another one.
     turns: Option<Box<dyn Backend>>,
+}
+
+/// The model's head for multi-token prediction.
+struct PreparedHead {
+    graph: Graph,
+    layout: CacheLayout,
+    /// The layout of pages with the layers of the model and of the head.
+    pages: CacheLayout,
+}
+
+impl PreparedHead {
+    /// Prepares the head for a model whose cache has the layout `model`. Returns `None` if the
+    /// model's pages have no room for the head's layers.
+    fn new(graph: Graph, model: &CacheLayout) -> Result<Option<Self>> {
+        let layout = CacheLayout::new(&graph, model.cache_type)?;
+        Ok(model.with_pages_of(&layout).map(|pages| Self { graph, layout, pages }))
+    }
 }
 
 impl PreparedModel {
@@ -101,16 +119,23 @@ impl PreparedModel {
     }
 
     fn compile_limited(&self, cache_limits: Option<CacheLimits>, progress: &LoadProgress<'_>) -> Result<Decoder> {
-        let Self { weights, config, graph, layout, limits, memory, .. } = self;
+        let Self { weights, config, graph, layout, mtp, limits, memory, .. } = self;
         let backend = self.turns.as_ref().unwrap_or(&self.backend);
-        let cache = KvCache::new(layout, memory.context_length);
+        let pages = mtp.as_ref().map_or(layout, |head| &head.pages);
+        let cache = KvCache::new(pages, memory.context_length);
         let cache = match cache_limits {
             Some(limits) => cache.with_limits(limits.page_bytes, limits.states),
             None => cache,
         };
         let Limits { max_tokens, max_outputs, .. } = *limits;
         let executable = backend.compile_with_progress(graph, weights, layout, max_tokens, max_outputs, progress)?;
-        Ok(Decoder::new(executable, cache, *limits).with_trained_context(config.context_length))
+        let Some(PreparedHead { graph, layout, .. }) = mtp else {
+            return Ok(Decoder::new(executable, cache, *limits).with_trained_context(config.context_length));
+        };
+        let head = executable.compile_beside(graph, weights, layout, [max_tokens, 1], progress)?;
+        let head = MtpHead::new(head, config.hidden, max_tokens);
+        let decoder = Decoder::new(executable, cache.rewriting_last(), *limits).with_mtp_head(head);
+        Ok(decoder.with_trained_context(config.context_length))
     }
 }
 
@@ -137,23 +162,30 @@ impl RunnerBuilder {
         let (profile, profile_file) = self.profile_for(&gguf, backend.device())?;
         backend.set_profile(&profile);
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
-        let (Model { config, graph }, vision) = self.model(&gguf, &weights)?;
+        let (Model { config, graph, mtp }, vision) = self.model(&gguf, &weights)?;
+        let mtp = mtp.filter(|_| !self.without_mtp && !self.recompute);
+        let graph = if mtp.is_some() { graph } else { graph.without_hidden() };
         let context_length = self.context_length_for(&config)?;
         let whole = vision.as_ref().map_or(0, |vision| largest_whole_image(&config, &vision.config));
         let limits = self.limits_for(&config, context_length, whole, profile.prefill_chunk, &*backend)?;
         let passes: Vec<_> =
             PASSES.into_iter().filter(|pass| !profile.without_passes.iter().any(|name| name == pass.name())).collect();
-        let graph = optimize_with(
-            &passes,
-            &graph,
-            &Target {
-                supports: &|op| backend.supports(op),
-                vector: &|slice, width| weights.vector(slice, width).ok().map(Arc::from),
-            },
-        )?
-        .graph;
+        let target = Target {
+            supports: &|op| backend.supports(op),
+            vector: &|slice, width| weights.vector(slice, width).ok().map(Arc::from),
+        };
+        let optimized = |graph: &Graph| Ok::<_, Error>(optimize_with(&passes, graph, &target)?.graph);
+        let graph = optimized(&graph)?;
         let layout = CacheLayout::new(&graph, profile.cache_type.unwrap_or_default())?;
-        let mut memory = MemoryPlan::new(&*backend, &graph, &weights, &layout, context_length, limits)?;
+        let mtp = match mtp {
+            Some(head) => PreparedHead::new(optimized(&head)?, &layout)?,
+            None => None,
+        };
+        let pages = mtp.as_ref().map_or(&layout, |head| &head.pages);
+        let mut memory = MemoryPlan::new(&*backend, &graph, &weights, pages, context_length, limits)?;
+        if let Some(head) = &mtp {
+            memory.add_head(&*backend, &head.graph, limits)?;
+        }
         let vision = match vision {
             Ok(model) => Ok(plan_encoder(model, &*backend, context_length)?),
             Err(reason) => Err(reason),
@@ -168,6 +200,7 @@ impl RunnerBuilder {
             backend,
             graph,
             layout,
+            mtp,
             limits,
             vision,
             profile,
@@ -238,7 +271,10 @@ impl RunnerBuilder {
                 other => other.to_string(),
             }),
         };
-        let mut decoder = decoder?.with_recompute(self.recompute).with_ngrams(!self.without_ngrams);
+        let mut decoder = decoder?.with_recompute(self.recompute);
+        if self.without_ngrams {
+            decoder = decoder.without_ngrams();
+        }
         if let Some(draft) = draft {
             draft.check(&tokenizer)?;
             decoder = decoder.with_draft_model(draft.compile(&progress)?);

@@ -74,6 +74,13 @@ impl MemoryPlan {
         })
     }
 
+    /// Counts the steps of the head for multi-token prediction.
+    pub(super) fn add_head(&mut self, backend: &dyn Backend, head: &Graph, limits: Limits) -> Result<()> {
+        let plan = Plan::new(head)?;
+        self.scratch += backend.scratch_bytes(&plan, limits.max_tokens, 1, self.context_length) as u64;
+        Ok(())
+    }
+
     /// Counts a vision encoder.
     pub(super) fn add_encoder(&mut self, encoder: &EncoderMemory) {
         self.weights += encoder.weights;

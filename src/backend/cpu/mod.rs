@@ -162,7 +162,8 @@ impl Backend for Cpu {
         let cache = Bounds::layout_for(graph, cache)?;
         let plan = Plan::new(graph)?;
         let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
-        let executable = CpuExecutable::new(plan, weights, cache, bounds, self.kernels, self.pool()?, progress)?;
+        let device = (self.kernels, self.pool()?);
+        let executable = CpuExecutable::new(plan, weights, None, cache, bounds, device, progress)?;
         Ok(Box::new(executable))
     }
 }

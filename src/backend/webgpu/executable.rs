@@ -27,7 +27,7 @@ use crate::{
         Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, StepProgress,
         TopLogits, Usage,
     },
-    graph::Op,
+    graph::{Graph, Op, Rows},
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
     plan::Plan,
     weights::Weights,
@@ -59,6 +59,9 @@ pub(super) struct GpuExecutable {
     partials_bytes: u64,
     staging: wgpu::Buffer,
     logits: Vec<f32>,
+    /// The rows of the last step's second result, and the number of them.
+    hidden: Vec<f32>,
+    hidden_rows: usize,
     argmax: ArgmaxQueue,
     best: TopSelection,
     next_commands: Option<NextCommands>,
@@ -84,17 +87,18 @@ struct NextCommands {
 }
 
 impl GpuExecutable {
+    /// Places the weights of `plan` that `weight_buffers` does not have yet.
     pub fn new(
         context: Arc<Context>,
         plan: Plan,
         weights: &Weights,
+        mut weight_buffers: WeightBuffers,
         cache: CacheLayout,
         bounds: Bounds,
         progress: &LoadProgress<'_>,
     ) -> Result<Self> {
         prepare::check_heads(&context, &plan)?;
         let vectors = prepare::vectors(&plan, weights)?;
-        let mut weight_buffers = WeightBuffers::new();
         let matrices = prepare::place_matrices(&context.traits, &plan, weights, &mut weight_buffers)?;
         let layout = prepare::layout(&context.traits, &plan, &vectors, &bounds, &cache)?;
         let program = |steps: StepKind| {
@@ -139,6 +143,8 @@ impl GpuExecutable {
             partials_bytes: 0,
             staging,
             logits: vec![],
+            hidden: vec![],
+            hidden_rows: 0,
             argmax,
             best,
             next_commands: None,
@@ -290,6 +296,9 @@ impl GpuExecutable {
         }
         let sizes = self.prepare(step, step.tokens)?;
         self.copy_pages(step.copies)?;
+        if let Some(place) = self.plan.hidden() {
+            self.hidden_rows = if place.shape.rows == Rows::Outputs { sizes.outputs } else { sizes.tokens };
+        }
         let commands = match self.next_commands.take() {
             Some(next) if next.sizes == sizes && next.readback == readback => next.commands,
             _ => self.commands(step, &sizes, readback)?,
@@ -379,6 +388,38 @@ impl Executable for GpuExecutable {
         self.read_logits(&mut encoder, output..output + 1)?;
         self.context.queue.submit([encoder.finish()]);
         self.wait_for_logits(1)
+    }
+
+    fn hidden(&mut self) -> Result<&[f32]> {
+        let Some(place) = self.plan.hidden() else {
+            return Err(Error::internal("the graph has no second result"));
+        };
+        let (width, stride) = (place.shape.width, super::lower::stride(&place));
+        let bytes = (4 * stride * self.hidden_rows) as u64;
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let readback = self.context.buffer("the readback of hidden rows", bytes, usage)?;
+        let mut encoder = self.context.device.create_command_encoder(&Default::default());
+        let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
+        encoder.copy_buffer_to_buffer(from, 0, &readback, 0, bytes);
+        self.context.queue.submit([encoder.finish()]);
+        let hidden = &mut self.hidden;
+        hidden.clear();
+        read_buffer(&self.context, &readback, bytes, |found| {
+            let rows = bytemuck::cast_slice::<_, f32>(found).chunks(stride);
+            rows.for_each(|row| hidden.extend_from_slice(&row[..width]));
+        })?;
+        Ok(&self.hidden)
+    }
+
+    fn compile_beside(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        limits: [usize; 2],
+        progress: &LoadProgress<'_>,
+    ) -> Result<Box<dyn Executable>> {
+        super::compile(&self.context, graph, weights, self.weight_buffers.beside(), cache, limits, progress)
     }
 
     fn warm_up(&mut self) -> bool {

@@ -36,6 +36,7 @@ pub use adapter::GpuLimits;
 use self::{
     context::{Context, GpuChoices},
     executable::GpuExecutable,
+    weight_buffers::WeightBuffers,
 };
 use super::{Adapter, Backend, Bounds, DeviceInfo, Executable, LoadProgress};
 use crate::{
@@ -149,21 +150,34 @@ impl Backend for Gpu {
         max_outputs: usize,
         progress: &LoadProgress<'_>,
     ) -> Result<Box<dyn Executable>> {
-        let cache = Bounds::layout_for(graph, cache)?;
-        let plan = Plan::new(graph)?;
-        let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
-        // Side by side: a self-test mostly waits for the driver's compiler, loading for the disk.
-        let (tested, executable) = thread::scope(|scope| {
-            let (tested_plan, cache_type) = (plan.clone(), cache.cache_type);
-            let test = scope.spawn(move || self_test::run(&self.context, &tested_plan, cache_type));
-            let executable = GpuExecutable::new(self.context.clone(), plan, weights, cache, bounds, progress);
-            (test.join(), executable)
-        });
-        // Any other error makes callers try another device, which a cancelled load must not do.
-        if let Err(Error::Cancelled) = executable {
-            return Err(Error::Cancelled);
-        }
-        tested.map_err(|_| self.context.error("the self-test's thread failed".into()))??;
-        Ok(Box::new(executable?))
+        compile(&self.context, graph, weights, WeightBuffers::new(), cache, [max_tokens, max_outputs], progress)
     }
+}
+
+/// Compiles a graph, with the weights that are not in `weight_buffers` yet.
+fn compile(
+    context: &Arc<Context>,
+    graph: &Graph,
+    weights: &Weights,
+    weight_buffers: WeightBuffers,
+    cache: &CacheLayout,
+    [max_tokens, max_outputs]: [usize; 2],
+    progress: &LoadProgress<'_>,
+) -> Result<Box<dyn Executable>> {
+    let cache = Bounds::layout_for(graph, cache)?;
+    let plan = Plan::new(graph)?;
+    let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
+    // Side by side: a self-test mostly waits for the driver's compiler, loading for the disk.
+    let (tested, executable) = thread::scope(|scope| {
+        let (tested_plan, cache_type) = (plan.clone(), cache.cache_type);
+        let test = scope.spawn(move || self_test::run(context, &tested_plan, cache_type));
+        let executable = GpuExecutable::new(context.clone(), plan, weights, weight_buffers, cache, bounds, progress);
+        (test.join(), executable)
+    });
+    // Any other error makes callers try another device, which a cancelled load must not do.
+    if let Err(Error::Cancelled) = executable {
+        return Err(Error::Cancelled);
+    }
+    tested.map_err(|_| context.error("the self-test's thread failed".into()))??;
+    Ok(Box::new(executable?))
 }

@@ -200,10 +200,11 @@ impl Capacity {
 /// Returns the buffers that the programs bind, whose sizes follow from the capacity.
 pub(super) fn resources(plan: &Plan, programs: &[GpuProgram]) -> Vec<Resource> {
     let bound = programs.iter().flat_map(|program| &program.commands).flat_map(|command| &command.variants);
-    let logits = Resource::Slot(plan.logits().slot.index());
+    let results = [plan.logits()].into_iter().chain(plan.hidden());
+    let results = results.map(|place| Resource::Slot(place.slot.index()));
     let bound = bound.flat_map(|kernel| kernel.bindings.iter().map(|bound| bound.resource));
     let mut resources: Vec<_> =
-        bound.chain([Resource::Ids, logits]).filter(|resource| depends_on_step(*resource)).collect();
+        bound.chain([Resource::Ids]).chain(results).filter(|resource| depends_on_step(*resource)).collect();
     let mut seen = HashSet::new();
     resources.retain(|resource| seen.insert(*resource));
     resources

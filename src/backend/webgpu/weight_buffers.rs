@@ -67,6 +67,8 @@ impl GpuMatrix {
 /// The buffers of all weights.
 pub(super) struct WeightBuffers {
     pub buffers: Vec<wgpu::Buffer>,
+    /// Number of buffers at the start that belong to another executable.
+    shared: usize,
     sizes: Vec<u64>,
     matrices: HashMap<TensorSlice, Arc<GpuMatrix>>,
     vectors: Vec<(Arc<[f32]>, BufferRange)>,
@@ -74,12 +76,24 @@ pub(super) struct WeightBuffers {
 
 impl WeightBuffers {
     pub fn new() -> Self {
-        Self { buffers: vec![], sizes: vec![], matrices: HashMap::new(), vectors: vec![] }
+        Self { buffers: vec![], shared: 0, sizes: vec![], matrices: HashMap::new(), vectors: vec![] }
     }
 
-    /// Returns the bytes of all buffers.
+    /// Returns buffers that share these, for the weights of another graph over the same file.
+    pub fn beside(&self) -> Self {
+        let Self { buffers, sizes, matrices, vectors, .. } = self;
+        Self {
+            buffers: buffers.clone(),
+            shared: buffers.len(),
+            sizes: sizes.clone(),
+            matrices: matrices.clone(),
+            vectors: vectors.clone(),
+        }
+    }
+
+    /// Returns the bytes of the executable's own buffers.
     pub fn bytes(&self) -> u64 {
-        self.sizes.iter().sum()
+        self.sizes[self.shared..].iter().sum()
     }
 
     pub fn matrix(&self, slice: &TensorSlice) -> Option<&Arc<GpuMatrix>> {
@@ -130,11 +144,12 @@ impl WeightBuffers {
     fn reserve(&mut self, traits: &Traits, size: u64) -> BufferRange {
         let max_bytes = traits.binding_bytes.min(traits.buffer_bytes);
         let aligned = |end: u64| end.next_multiple_of(traits.alignment);
-        match self.sizes.last_mut().filter(|end| aligned(**end) + size <= max_bytes) {
+        let last = self.sizes.len().saturating_sub(1);
+        match self.sizes[self.shared..].last_mut().filter(|end| aligned(**end) + size <= max_bytes) {
             Some(end) => {
                 let offset = aligned(*end);
                 *end = offset + size;
-                BufferRange { buffer: self.sizes.len() - 1, offset, size }
+                BufferRange { buffer: last, offset, size }
             }
             None => {
                 self.sizes.push(size);
@@ -146,10 +161,10 @@ impl WeightBuffers {
     /// Allocates the buffers after all places are reserved, and uploads the vectors.
     pub fn allocate(&mut self, context: &Context) -> Result<()> {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
-        for size in &self.sizes {
+        for size in &self.sizes[self.shared..] {
             self.buffers.push(context.buffer("weights", *size, usage)?);
         }
-        for (row, range) in &self.vectors {
+        for (row, range) in self.vectors.iter().filter(|(_, range)| range.buffer >= self.shared) {
             context.queue.write_buffer(&self.buffers[range.buffer], range.offset, bytemuck::cast_slice(row));
         }
         Ok(())

@@ -12,6 +12,8 @@ pub(super) struct Request<'a> {
     pub tokens: Cow<'a, [u32]>,
     /// Position of the first token.
     pub start: usize,
+    /// Number of tokens in the sequence before the new ones.
+    pub held: usize,
     /// The images of the sequence.
     pub images: &'a [PlacedImage],
     /// Index of the first token with logits.
@@ -39,7 +41,8 @@ impl<'a> Request<'a> {
         let is_prompt = new.len() > 1 && outputs > 0;
         let own = if is_prompt { Stage::Prompt { end: held.len() + new.len() } } else { Stage::Within };
         let stage = stage.unwrap_or(own);
-        Self { sequence, start, images, first_output: tokens.len() - outputs, tokens, stage }
+        let first_output = tokens.len() - outputs;
+        Self { sequence, start, held: held.len(), images, first_output, tokens, stage }
     }
 }
 

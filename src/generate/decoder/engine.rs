@@ -3,13 +3,14 @@
 use super::{
     Limits,
     batch::{BatchPosition, Request, TokenSpan, take_spans},
+    mtp::{ComputedTokens, MtpHead},
     pipelined::PipelinedSteps,
     sequence::{RunImages, StepRows},
 };
 use crate::{
     Error, Result,
     backend::{Executable, Run, Step, TopLogits},
-    kv_cache::{KvCache, PageId},
+    kv_cache::{KvCache, PageId, SequenceId, Stage, StateUpdate},
     sampler::largest,
 };
 
@@ -17,6 +18,8 @@ use crate::{
 pub(super) struct Engine {
     pub executable: Box<dyn Executable>,
     pub cache: KvCache,
+    /// The head that drafts tokens, if the model has one.
+    pub(super) head: Option<MtpHead>,
     /// Page copies that the next step has to make.
     pub(super) copies: Vec<(PageId, PageId)>,
     /// Steps that were started before a caller asked for them.
@@ -38,7 +41,7 @@ pub(super) struct OutputBuffers<'a> {
 
 impl Engine {
     pub fn new(executable: Box<dyn Executable>, cache: KvCache) -> Self {
-        Self { executable, cache, copies: vec![], pipelined: PipelinedSteps::default(), steps: 0 }
+        Self { executable, cache, head: None, copies: vec![], pipelined: PipelinedSteps::default(), steps: 0 }
     }
 
     /// Computes requests. After an error, the cache has each sequence up to the start of its
@@ -47,17 +50,66 @@ impl Engine {
         let done = self.try_compute(requests, limits, &mut outputs);
         if done.is_err() {
             for request in requests {
-                self.cache.truncate(request.sequence, request.start)?;
+                self.truncate(request.sequence, request.held, request.start)?;
             }
         }
         done
     }
 
+    /// Opens a sequence with the tokens of another one.
+    pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
+        self.discard_pipelined(id)?;
+        let fork = self.cache.fork(id)?;
+        self.head.iter_mut().for_each(|head| head.fork(id, fork));
+        Ok(fork)
+    }
+
+    /// Closes a sequence.
+    pub fn close(&mut self, id: SequenceId) -> Result<()> {
+        self.discard_pipelined(id)?;
+        self.head.iter_mut().for_each(|head| head.close(id));
+        self.cache.close(id)
+    }
+
+    /// Shortens a sequence to `len` tokens, of which the cache may keep `cached`.
+    pub fn truncate(&mut self, id: SequenceId, len: usize, cached: usize) -> Result<()> {
+        let mut kept = self.cache.truncate(id, cached.min(len))?;
+        while let Some(head) = &mut self.head {
+            let known = head.truncate(id, len, kept);
+            if known == kept {
+                break;
+            }
+            kept = self.cache.truncate(id, known)?;
+        }
+        Ok(())
+    }
+
+    /// Drafts up to `max` tokens after `ids`, of which the sequence has all but the last one.
+    pub fn draft(&mut self, id: SequenceId, ids: &[u32], max: usize, draft: &mut Vec<u32>) -> Result<()> {
+        let (Some(head), Some((last, held))) = (&mut self.head, ids.split_last()) else { return Ok(()) };
+        if max == 0 || !head.can_draft(id, held.len()) {
+            return Ok(());
+        }
+        let cached = self.cache.len(id)?;
+        let new = held.len() + max - 1 - cached;
+        match self.cache.extend(id, new.max(1)) {
+            // A step without drafts may still have memory.
+            Err(error) if error.is_out_of_memory() => return Ok(()),
+            extended => extended?,
+        };
+        let copies = self.cache.take_copies();
+        head.add_copies(&copies);
+        self.copies.extend(copies);
+        let drafted = head.draft(&self.cache, id, *last, [max, cached], draft);
+        self.cache.truncate(id, cached)?;
+        drafted
+    }
+
     fn try_compute(&mut self, requests: &[Request], limits: Limits, outputs: &mut OutputBuffers) -> Result<()> {
         outputs.logits.clear();
         outputs.top.clear();
-        for request in requests {
-            self.cache.truncate(request.sequence, request.start)?;
+        for request in requests.iter().filter(|request| request.start == 0) {
+            self.truncate(request.sequence, 0, 0)?;
         }
         let mut next = BatchPosition::default();
         while next.request < requests.len() {
@@ -87,7 +139,9 @@ impl Engine {
             self.cache.advance(request.sequence, request.start + from + len, request.stage)
         };
         let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
-        self.copies.extend(self.cache.take_copies());
+        let copies = self.cache.take_copies();
+        self.head.iter_mut().for_each(|head| head.add_copies(&copies));
+        self.copies.extend(copies);
         let images = spans.iter().map(|span| {
             let request = &requests[span.request];
             RunImages::new(request.images, span.range(request))
@@ -137,6 +191,34 @@ impl Engine {
         }
         // Kept until a step succeeds: after a failure, the next step has to make the copies.
         self.copies.clear();
+        self.pass_to_head(requests, spans, &states, &tokens)
+    }
+
+    /// Passes the hidden rows of a step to the head.
+    fn pass_to_head(
+        &mut self,
+        requests: &[Request],
+        spans: &[TokenSpan],
+        states: &[Option<StateUpdate>],
+        tokens: &[u32],
+    ) -> Result<()> {
+        let Some(head) = &mut self.head else { return Ok(()) };
+        let hidden = self.executable.hidden()?;
+        let width = hidden.len() / tokens.len();
+        let mut first = 0;
+        for (&TokenSpan { request, from, len }, state) in spans.iter().zip(states) {
+            let request = &requests[request];
+            let within = state.iter().flat_map(|state| state.checkpoints.iter().map(|(position, _)| *position));
+            let end = matches!(request.stage, Stage::Prompt { .. }).then_some(request.start + from + len);
+            let computed = ComputedTokens {
+                start: request.start + from,
+                ids: &tokens[first..first + len],
+                hidden: &hidden[first * width..(first + len) * width],
+                checkpoints: &within.chain(end).collect::<Vec<_>>(),
+            };
+            head.append(&self.cache, request.sequence, &computed, request.images)?;
+            first += len;
+        }
         Ok(())
     }
 }

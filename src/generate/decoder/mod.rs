@@ -4,6 +4,7 @@ mod batch;
 mod best;
 mod engine;
 mod images;
+mod mtp;
 mod pipelined;
 mod prefill;
 mod sequence;
@@ -18,6 +19,7 @@ use std::{
 
 pub(super) use self::best::{ChoiceAt, Choices};
 pub use self::images::{EncodeImages, ImageRows, PlacedImage, PlacedPrompt, PromptImages};
+pub use self::mtp::MtpHead;
 pub(super) use self::sequence::shared_tokens;
 use self::{
     batch::Request,
@@ -146,6 +148,13 @@ impl Decoder {
         }
     }
 
+    /// Sets the head that drafts tokens. The cache must rewrite last positions.
+    #[doc(hidden)]
+    pub fn with_mtp_head(self, head: MtpHead) -> Self {
+        self.turns.with_engine(|engine| engine.head = Some(head));
+        self
+    }
+
     /// Sets the longest context that the model was trained for, which errors mention.
     pub(crate) fn with_trained_context(mut self, tokens: usize) -> Self {
         self.trained_context = Some(tokens);
@@ -186,7 +195,7 @@ impl Decoder {
     pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
         self.remove_drafted(id)?;
         let tokens = self.held(id)?.clone();
-        let fork = self.with_cache_of(id, |cache| cache.fork(id))?;
+        let fork = self.turns.with_engine(|engine| engine.fork(id))?;
         self.tokens.insert(fork, tokens);
         Ok(fork)
     }
@@ -197,7 +206,7 @@ impl Decoder {
     /// [`Error::Argument`] if the sequence is not open.
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
         self.tokens(id)?;
-        self.with_cache_of(id, |cache| cache.close(id))?;
+        self.turns.with_engine(|engine| engine.close(id))?;
         self.tokens.remove(&id);
         self.speculators.remove(&id);
         Ok(())
@@ -210,7 +219,10 @@ impl Decoder {
     /// [`Error::Argument`] if the sequence is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
         let len = start_of_image(&self.held(id)?.images, len);
-        self.with_cache_of(id, |cache| cache.truncate(id, len))?;
+        self.turns.with_engine(|engine| {
+            engine.discard_pipelined(id)?;
+            engine.truncate(id, len, len)
+        })?;
         if let Some(tokens) = self.tokens.get_mut(&id) {
             tokens.truncate(len);
         }
@@ -364,14 +376,6 @@ impl Decoder {
             None => Ok(()),
         }
     }
-
-    /// Calls `act` with the cache, after discarding the pipelined steps of the sequence.
-    fn with_cache_of<T: Send>(&self, id: SequenceId, act: impl FnOnce(&mut KvCache) -> Result<T> + Send) -> Result<T> {
-        self.turns.with_engine(|engine| {
-            engine.discard_pipelined(id)?;
-            act(&mut engine.cache)
-        })
-    }
 }
 
 /// Returns a run for each token, with logits.
@@ -418,9 +422,8 @@ impl Drop for Decoder {
         let Self { turns, tokens, .. } = self;
         turns.with_engine(|engine| {
             for id in tokens.keys() {
-                // Both only fail for sequences that are not open.
-                _ = engine.discard_pipelined(*id);
-                _ = engine.cache.close(*id);
+                // Only fails for sequences that are not open.
+                _ = engine.close(*id);
             }
         });
     }

@@ -78,7 +78,8 @@ impl Engine {
     /// Returns the most probable token after each appended token, with which the device continues.
     /// `None` if the device does not pipeline steps, or if the cache lacks a part of a sequence.
     pub fn greedy(&mut self, tokens: &[Appended<'_>]) -> Result<Option<Vec<u32>>> {
-        if self.executable.pipelined().is_none() {
+        // The head needs the hidden rows of each step.
+        if self.head.is_some() || self.executable.pipelined().is_none() {
             return Ok(None);
         }
         let mut missing = vec![];
@@ -109,7 +110,8 @@ impl Engine {
         let Some(next) = finished.collect::<Option<Vec<_>>>() else {
             for Appended { sequence, held, .. } in tokens {
                 self.discard_pipelined(*sequence)?;
-                self.cache.truncate(*sequence, held.ids.len())?;
+                let len = held.ids.len();
+                self.truncate(*sequence, len, len)?;
             }
             return Err(Error::argument("logits", "contain NaN: the model file may be damaged"));
         };

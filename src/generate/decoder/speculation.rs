@@ -1,9 +1,9 @@
 //! Keeps the drafters of sequences, and the times of steps, from text to text.
 
-use super::{Decoder, SequenceId};
+use super::{Decoder, SequenceId, mtp::MtpDrafter};
 use crate::{
-    Result,
-    generate::speculation::{DraftModel, Speculator, StepTimes},
+    Error, Result,
+    generate::speculation::{DraftModel, DraftSource, Ngrams, Speculator, StepTimes},
 };
 
 impl Decoder {
@@ -13,17 +13,39 @@ impl Decoder {
         self
     }
 
-    /// Sets whether repetitions in a text are drafted. They are by default.
-    pub(crate) fn with_ngrams(mut self, drafts: bool) -> Self {
-        self.drafts_ngrams = drafts;
+    /// Leaves out drafts from repetitions in a text.
+    #[doc(hidden)]
+    pub fn without_ngrams(mut self) -> Self {
+        self.drafts_ngrams = false;
         self
     }
 
     /// Returns the drafters of a sequence, and the times of steps.
     pub(in crate::generate) fn speculator(&mut self, id: SequenceId) -> (&mut Speculator, &mut StepTimes) {
-        let Self { speculators, draft_model, drafts_ngrams, step_times, .. } = self;
-        let new = || Speculator::new(*drafts_ngrams, draft_model.as_deref().cloned());
+        let Self { turns, speculators, draft_model, drafts_ngrams, step_times, .. } = self;
+        let new = || {
+            let ngrams = drafts_ngrams.then(|| DraftSource::new(Ngrams::default()));
+            let has_head = turns.with_engine(|engine| engine.head.is_some());
+            let head = has_head.then(|| DraftSource::new(MtpDrafter { turns: turns.clone(), sequence: id }));
+            let model = draft_model.as_deref().map(|model| DraftSource::new(model.clone()));
+            Speculator::new(ngrams.into_iter().chain(head).chain(model).collect())
+        };
         (speculators.entry(id).or_insert_with(new), step_times)
+    }
+
+    /// Returns the logits of the model's head for multi-token prediction after `token`, which
+    /// follows the tokens of a sequence: for the token after it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the model has no head, or if it has no row for the token; errors
+    /// of the device.
+    #[doc(hidden)]
+    pub fn mtp_logits(&mut self, id: SequenceId, token: u32) -> Result<Vec<f32>> {
+        let len = self.tokens(id)?.len();
+        self.turns.with_engine(|engine| match &mut engine.head {
+            Some(head) if head.can_draft(id, len) => head.logits(&engine.cache, id, token),
+            _ => Err(Error::Unsupported("the model has no head that predicts further tokens".into())),
+        })
     }
 
     /// Returns the drafted tokens at the end of a sequence.

@@ -7,6 +7,9 @@
 //! depend on drafts: the same seed gives the same text, as far as a token's logits are the same in
 //! steps of several tokens ([`Decoder::step`](crate::Decoder::step)).
 //!
+//! Drafts come from repetitions in the text, from a smaller model, or from the model's own head for
+//! multi-token prediction, which `decoder/mtp.rs` runs.
+//!
 //! A `Speculator` decides how many tokens to draft, by their acceptance so far and by the measured
 //! times of steps.
 
@@ -25,6 +28,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::draft_model::DraftModel;
 pub(super) use self::{
     drafted_text::{DraftedText, SharedStep, TimedStep},
+    ngrams::Ngrams,
     speculator::{Draft, DraftSource, Speculator},
     step_times::StepTimes,
     text_steps::TextSteps,

@@ -23,7 +23,7 @@ type Ngram = [u32; MIN];
 /// Drafts from the text so far and from earlier texts ([Saxena
 /// 2023](https://github.com/apoorvumang/prompt-lookup-decoding)).
 #[derive(Debug, Default)]
-pub(super) struct Ngrams {
+pub(in crate::generate) struct Ngrams {
     /// The tokens of earlier texts, then those of the current one.
     tokens: Vec<u32>,
     /// Index of the first token of the current text.

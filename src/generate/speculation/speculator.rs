@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Drafter, MAX_ROWS, SharedStep, Speculation, StepTimes, acceptance::Acceptance, ngrams::Ngrams};
+use super::{Drafter, MAX_ROWS, SharedStep, Speculation, StepTimes, acceptance::Acceptance};
 use crate::{Result, generate::Limits};
 
 /// The time that drafts may lose, as a share of the time without drafts.
@@ -111,16 +111,8 @@ impl std::fmt::Debug for DraftSource {
 }
 
 impl Speculator {
-    /// Returns a speculator that drafts from repetitions, if `ngrams` is true, and by `model`.
-    pub fn new(ngrams: bool, model: Option<impl Drafter + 'static>) -> Self {
-        let ngrams = ngrams.then(|| DraftSource::new(Ngrams::default()));
-        Self {
-            sources: ngrams.into_iter().chain(model.map(DraftSource::new)).collect(),
-            balance: FIRST_BALANCE,
-            plain_steps: 0,
-            plain_since_draft: 0,
-            drafts_since_plain: 0,
-        }
+    pub fn new(sources: Vec<DraftSource>) -> Self {
+        Self { sources, balance: FIRST_BALANCE, plain_steps: 0, plain_since_draft: 0, drafts_since_plain: 0 }
     }
 
     /// Adds sources before the others.
@@ -243,7 +235,7 @@ mod tests {
     /// the average length of the drafts of the second half. A draft's next token is accepted with
     /// the probability `accepted`; `time` is the time of a step with a number of rows.
     fn simulate(tokens: usize, accepted: f64, time: impl Fn(usize) -> f64) -> (f64, f64) {
-        let mut speculator = Speculator::new(false, Some(Ones));
+        let mut speculator = Speculator::new(vec![DraftSource::new(Ones)]);
         let mut times = StepTimes::default();
         let mut random = 1u64;
         let mut accepts = || {

@@ -123,7 +123,7 @@ impl VisionModel {
         }
         let config = VisionConfig::read(&Keys::vision(gguf), weights, convention)?;
         let model = Self::new(config, weights)?;
-        refuse_unused(gguf, &model.graph, |name| model.config.leaves_out(name))?;
+        refuse_unused(gguf, [&model.graph], |name| model.config.leaves_out(name))?;
         Ok(model)
     }
 

@@ -1,16 +1,21 @@
 //! Tests of drafts: they never change a text, and are counted.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
 
 use inkstone::{
-    Decoder, Drafter, Error, GenerateOptions, Generation, Result, Runner, RunnerBuilder, SamplerOptions, Speculation,
-    StopReason, gguf::Gguf, internals::generate::Limits, tokenizer::Tokenizer,
+    Decoder, Drafter, Error, GenerateOptions, Generation, LogitsFor, Result, Runner, RunnerBuilder, SamplerOptions,
+    SequenceId, Speculation, SpeculationSummary, StopReason, gguf::Gguf, internals::generate::Limits,
+    tokenizer::Tokenizer,
 };
 use proptest::prelude::*;
+use serde_json::Value;
 
 use crate::support::{
     data, on_cpu,
-    recorder::Recorder,
+    recorder::{Recorder, best_of, history},
     tiny::{MODELS, RECURRENT, Tiny},
 };
 
@@ -20,7 +25,10 @@ const CONTEXT: usize = 60;
 
 /// Logits that differ for different histories; few tokens are probable, and some end the text.
 fn fingerprint(ids: &[u32]) -> Vec<f32> {
-    let hash = ids.iter().fold(17u32, |hash, &id| hash.wrapping_mul(31).wrapping_add(id + 1));
+    logits_of(history(ids))
+}
+
+fn logits_of(hash: u32) -> Vec<f32> {
     let logit = |i: u32| (hash.wrapping_mul(2 * i + 1) >> 8) as f32 / (1 << 24) as f32;
     (0..VOCAB as u32).map(|i| logit(i) + if (97..101).contains(&i) { 1.5 } else { 0.0 }).collect()
 }
@@ -401,5 +409,192 @@ fn drafts_that_the_grammar_forbids_are_not_verified() {
         assert_eq!(generation.by_ref().map(Result::unwrap).collect::<String>(), expected);
         let speculation = &generation.summary().speculation;
         assert_eq!(speculation.accepted, speculation.drafted, "{speculation:?}");
+    }
+}
+
+/// Generates a text with the drafts of a head, and checks it.
+fn text_with_head(
+    decoder: &mut Decoder,
+    sequence: SequenceId,
+    prompt: Vec<u32>,
+    [tokens, drafts]: [usize; 2],
+) -> SpeculationSummary {
+    let options = GenerateOptions {
+        sampler: SamplerOptions::greedy(),
+        max_tokens: Some(tokens),
+        speculation: Speculation::Exactly(drafts),
+        ..Default::default()
+    };
+    let mut generation = Generation::new(decoder, sequence, prompt.clone(), &tokenizer(), &options).unwrap();
+    generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+    let mut ids = prompt;
+    for id in generation.ids() {
+        assert_eq!(*id, best_of(&fingerprint(&ids), 1)[0].id);
+        ids.push(*id);
+    }
+    let speculation = generation.summary().speculation.clone();
+    assert!(generation.ids().len() < 4 || speculation.drafted > 0, "{speculation:?}");
+    speculation
+}
+
+/// What happens to a sequence.
+#[derive(Clone, Debug)]
+enum Turn {
+    /// Appends this number of tokens, and generates this number.
+    Generate(usize, usize),
+    /// Shortens the sequence to this share of its tokens, in percent.
+    Truncate(usize),
+    /// Goes on with a fork, and keeps the sequence for a later turn.
+    Fork,
+    /// Goes on with an earlier sequence.
+    Return(usize),
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![
+        4 => (1..80usize, 1..70usize).prop_map(|(prompt, text)| Turn::Generate(prompt, text)),
+        1 => (0..120usize).prop_map(Turn::Truncate),
+        2 => Just(Turn::Fork),
+        1 => (0..9usize).prop_map(Turn::Return),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Whatever happens to sequences, a perfect head stays perfect: all its rows follow one another
+    /// (which the recorder checks), so all its drafts are accepted.
+    #[test]
+    fn heads_keep_up_with_their_sequences(
+        turns in prop::collection::vec(turn(), 1..12),
+        drafts in 1..8usize,
+        recurrent in any::<bool>(),
+        spoils in any::<bool>(),
+    ) {
+        const LIMITS: Limits = Limits { vocab_size: VOCAB, max_tokens: 40, max_outputs: 16 };
+        let recorder = Recorder::new(LIMITS, fingerprint);
+        let recorder = if recurrent { recorder.recurrent() } else { recorder };
+        // A head that knows less has its drafts rejected, at other lengths in each step.
+        let spoiled = |history: u32| logits_of(history ^ u32::from(history.is_multiple_of(3)));
+        let mut decoder = recorder.with_head(700, if spoils { spoiled } else { logits_of }).without_ngrams();
+        let mut sequences = vec![decoder.open()];
+        for turn in turns {
+            let sequence = *sequences.last().unwrap();
+            let held = decoder.tokens(sequence).unwrap().to_vec();
+            match turn {
+                Turn::Generate(prompt, text) if held.len() + prompt + text < 600 => {
+                    let new = (0..prompt as u32).map(|token| (token * 7 + held.len() as u32) % 256);
+                    let prompt: Vec<u32> = held.iter().copied().chain(new).collect();
+                    let speculation = text_with_head(&mut decoder, sequence, prompt, [text, drafts]);
+                    prop_assert!(spoils || speculation.accepted == speculation.drafted);
+                }
+                Turn::Generate(..) => {}
+                Turn::Truncate(percent) => decoder.truncate(sequence, held.len() * percent / 100).unwrap(),
+                Turn::Fork => sequences.push(decoder.fork(sequence).unwrap()),
+                Turn::Return(index) => {
+                    let other = sequences.remove(index % sequences.len());
+                    sequences.push(other);
+                }
+            }
+        }
+    }
+}
+
+/// The head's row of the last token, which is computed with the next one, is in a page that forks
+/// share, even if the page is full.
+#[test]
+fn heads_of_forks_do_not_share_their_last_row() {
+    for len in 60..70 {
+        let mut decoder = Recorder::new(LIMITS, fingerprint).with_head(200, logits_of).without_ngrams();
+        let first = decoder.open();
+        decoder.step(&[(first, &vec![5; len], LogitsFor::Last)]).unwrap();
+        let second = decoder.fork(first).unwrap();
+        for (sequence, token) in [(first, 7), (second, 8), (first, 9), (second, 10)] {
+            let prompt = [decoder.tokens(sequence).unwrap(), &[token]].concat();
+            let speculation = text_with_head(&mut decoder, sequence, prompt, [6, 3]);
+            assert_eq!(speculation.accepted, speculation.drafted, "{len}");
+        }
+    }
+}
+
+/// The head of a trained model: its logits, and the accepted drafts of each step.
+#[test]
+fn heads_draft_as_the_reference_does() {
+    let expected: Value =
+        serde_json::from_slice(&fs::read(data("speculation/correlated-blurred.json")).unwrap()).unwrap();
+    let numbers = |value: &Value| -> Vec<u32> {
+        value.as_array().unwrap().iter().map(|number| number.as_u64().unwrap() as u32).collect()
+    };
+    let rows = fs::read(data("speculation/correlated-blurred.mtp.f32")).unwrap();
+    let rows: Vec<f32> = rows.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+    let ids = numbers(&expected["ids"]);
+    for builder in everywhere() {
+        let path = data("speculation/correlated-blurred.gguf");
+        let mut runner = builder.clone().without_ngrams().from_gguf(path).unwrap();
+        let decoder = runner.decoder_mut();
+        let sequence = decoder.open();
+        for (pair, expected) in ids.windows(2).zip(rows.chunks(384)) {
+            decoder.step(&[(sequence, &pair[..1], LogitsFor::None)]).unwrap();
+            let logits = decoder.mtp_logits(sequence, pair[1]).unwrap();
+            let error: f32 = logits.iter().zip(expected).map(|(a, b)| (a - b).powi(2)).sum();
+            let power: f32 = expected.iter().map(|x| x.powi(2)).sum();
+            assert!(error <= 1e-6 * power, "{error} of {power}");
+        }
+        let greedy = &expected["greedy"];
+        let text = numbers(&greedy["ids"]);
+        let options = GenerateOptions {
+            sampler: SamplerOptions::greedy(),
+            max_tokens: Some(text.len()),
+            speculation: Speculation::Exactly(3),
+            ..Default::default()
+        };
+        let mut generation = runner.generate(&ids[..], &options).unwrap().past_the_end();
+        generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+        assert_eq!(generation.ids(), text);
+        let accepted =
+            greedy["steps"].as_array().unwrap().iter().map(|step| step["accepted"].as_u64().unwrap() as usize);
+        assert_eq!(generation.accepted_per_step(), accepted.collect::<Vec<_>>());
+    }
+}
+
+/// Returns builders for the CPU and all GPUs.
+fn everywhere() -> Vec<RunnerBuilder> {
+    let gpus = inkstone::Device::gpus().into_iter();
+    let on_gpu = |info: inkstone::DeviceInfo| {
+        Runner::builder().device(inkstone::Device::Gpu(inkstone::Adapter::Named(info.name)))
+    };
+    [on_cpu()].into_iter().chain(gpus.map(on_gpu)).collect()
+}
+
+/// With its head, a model writes the same texts, and a text of another sequence, a continued one
+/// and a model without its head have the same tokens.
+#[test]
+fn texts_with_heads_are_the_same() {
+    let load = || on_cpu().without_ngrams();
+    let path = || data("speculation/correlated-blurred.gguf");
+    let mut plain = load().without_mtp().from_gguf(path()).unwrap();
+    let mut runner = load().from_gguf(path()).unwrap();
+    for seed in 0..40u64 {
+        let prompt: Vec<u32> = (0..3 + seed as u32 % 60).map(|token| (token * 37 + seed as u32) % 256).collect();
+        let sampler = SamplerOptions {
+            temperature: (seed % 3) as f32 / 2.0,
+            presence_penalty: (seed % 2) as f32,
+            seed: Some(seed),
+            ..Default::default()
+        };
+        let off =
+            GenerateOptions { sampler, max_tokens: Some(30), speculation: Speculation::Off, ..Default::default() };
+        let text = |runner: &mut Runner, options: &GenerateOptions| {
+            let mut generation = runner.generate(&prompt[..], options).unwrap().past_the_end();
+            generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+            (generation.ids().to_vec(), generation.summary().speculation.drafted)
+        };
+        let (expected, _) = text(&mut plain, &off);
+        assert_eq!(text(&mut runner, &off), (expected.clone(), 0));
+        for drafts in [1, 2, 5, 15] {
+            let options = GenerateOptions { speculation: Speculation::Exactly(drafts), ..off.clone() };
+            let (ids, drafted) = text(&mut runner, &options);
+            assert!(ids == expected && drafted > 0, "{seed}, {drafts}: {drafted}");
+        }
     }
 }

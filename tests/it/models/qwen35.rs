@@ -125,19 +125,33 @@ fn missing_misshapen_and_unused_tensors_are_named() {
     refused(zeros(file(&[]), "blk.0.ffn_norm.weight", &[8]), "blk.0.ffn_norm.weight");
 }
 
-/// All tensors of a layer that predicts further tokens are left out, and no other tensor is.
+/// Without its projection, a layer that predicts further tokens is left out, and no other tensor
+/// is. With it, the layer's tensors are looked up.
 #[test]
 fn layers_that_predict_further_tokens_are_left_out() {
     let with = |tensor: &str| {
         let keys = [("block_count", u32(3)), ("nextn_predict_layers", u32(1))];
         load(&zeros(file(&keys), tensor, &[8]))
     };
-    let model = with("blk.2.nextn.eh_proj.weight").unwrap();
+    let model = with("blk.2.nextn.enorm.weight").unwrap();
+    assert!(model.mtp.is_none() && model.graph.hidden().is_none());
     assert_eq!((model.config.layers.len(), model.config.left_out.as_slice()), (2, &["blk.2.".to_string()][..]));
+    let error = with("blk.2.nextn.eh_proj.weight").unwrap_err();
+    assert!(matches!(error, Error::Tensor { tensor, .. } if tensor == "blk.2.nextn.enorm.weight"));
     for name in ["blk.1.nextn.eh_proj.weight", "blk.3.nextn.eh_proj.weight", "blk.20.attn_norm.weight"] {
         assert!(matches!(with(name).unwrap_err(), Error::Tensor { tensor, .. } if tensor == name));
     }
     refused_without_the_key();
+}
+
+/// A file with only the head says so.
+#[test]
+fn heads_without_their_model_are_refused() {
+    let keys = [("block_count", u32(3)), ("nextn_predict_layers", u32(1))];
+    let mut head = zeros(file(&keys), "blk.2.nextn.eh_proj.weight", &[16, 8]);
+    head.tensors.retain(|tensor| !tensor.name.starts_with("blk.0.") && !tensor.name.starts_with("blk.1."));
+    let error = load(&head).unwrap_err().to_string();
+    assert!(error.contains("blk.0.attn_norm.weight") && error.contains("only the head"), "{error}");
 }
 
 fn refused_without_the_key() {

@@ -20,7 +20,7 @@ use crate::support::{data, tiny::MODELS};
 /// Returns the logits after each of `ids`, computed in steps of `len` tokens.
 fn logits_in_steps(backend: &dyn Backend, gguf: &Gguf, ids: &[u32], len: usize) -> Vec<f32> {
     let weights = Weights::from_gguf(gguf);
-    let Model { config, graph } = Model::from_gguf(gguf, &weights).unwrap();
+    let Model { config, graph, .. } = Model::from_gguf(gguf, &weights).unwrap();
     let vector = |slice: &TensorSlice, width| weights.vector(slice, width).ok().map(Arc::from);
     let graph = optimize(&graph, &Target { supports: &|op| backend.supports(op), vector: &vector }).unwrap().graph;
     let layout = CacheLayout::new(&graph, CacheType::F16).unwrap();

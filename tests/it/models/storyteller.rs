@@ -45,7 +45,7 @@ fn requantized(gguf: &Gguf, dtype: DType) -> [Weights; 2] {
 
 /// Returns the perplexity of `ids`: of each id but the first, given the ids before it.
 fn perplexity(gguf: &Gguf, weights: &Weights, cache_type: CacheType, ids: &[u32]) -> f64 {
-    let Model { config, graph } = Model::from_gguf(gguf, weights).unwrap();
+    let Model { config, graph, .. } = Model::from_gguf(gguf, weights).unwrap();
     let layout = CacheLayout::new(&graph, cache_type).unwrap();
     let limits = Limits { vocab_size: config.vocab_size, max_tokens: 64, max_outputs: 64 };
     let executable = Cpu::new(Some(2)).unwrap().compile(&graph, weights, &layout, 64, 64).unwrap();

@@ -68,7 +68,7 @@ fn logits_match_llama_cpp_in_every_float_format() {
 /// heads.
 fn graph(gguf: &Gguf) -> String {
     let model = Model::from_gguf(gguf, &Weights::from_gguf(gguf)).unwrap();
-    let text = model.graph.to_string();
+    let text = model.graph.without_hidden().to_string();
     ["style=halves", "style=adjacent", "order=grouped", "order=tiled"]
         .iter()
         .fold(text, |text, attribute| text.replace(attribute, ""))
@@ -86,6 +86,8 @@ fn graphs_and_configs_match_gguf_files() {
         ours.reference_layout = theirs.reference_layout;
         ours.name = theirs.name.clone();
         ours.left_out = theirs.left_out.clone();
+        // Heads for multi-token prediction are not read from directories.
+        ours.mtp = theirs.mtp.clone();
         assert_eq!(ours, theirs);
     }
 }

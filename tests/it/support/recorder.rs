@@ -14,7 +14,7 @@ use inkstone::{
     CacheType, DType, Decoder, Error, Result,
     internals::{
         backend::{Executable, NextToken, Pipelined, Run, Step, TokenLogit, TopLogits},
-        generate::Limits,
+        generate::{Limits, MtpHead},
         graph::{Builder, LayerCache, Scores},
         kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, StateId},
     },
@@ -39,6 +39,8 @@ pub struct Recorder {
     /// Whether it returns the largest logits itself.
     sorts: bool,
     logits: Vec<f32>,
+    /// The history of each token of the last step, as two numbers.
+    hidden: Vec<f32>,
     best: Vec<TopLogits>,
     /// The tokens that pipelined steps have chosen and that have not been taken; `None` without
     /// pipelining.
@@ -60,6 +62,7 @@ impl Recorder {
             failure: None,
             sorts: false,
             logits: vec![],
+            hidden: vec![],
             best: vec![],
             chosen: None,
             last_chosen: vec![],
@@ -113,6 +116,15 @@ impl Recorder {
         let limits = self.limits;
         let cache = KvCache::new(&self.layout(), context_length);
         Decoder::new(Box::new(self), cache, limits)
+    }
+
+    /// Adds a head that predicts, for a token after a history, `logits_of` the history.
+    pub fn with_head(self, context_length: usize, logits_of: fn(u32) -> Vec<f32>) -> Decoder {
+        let limits = self.limits;
+        let cache = KvCache::new(&self.layout(), context_length).rewriting_last();
+        let head = HeadRecorder { pages: vec![], logits_of, logits: vec![], hidden: vec![] };
+        let head = MtpHead::new(Box::new(head), 2, limits.max_tokens);
+        Decoder::new(Box::new(self), cache, limits).with_mtp_head(head)
     }
 
     /// Returns the cache layout of a graph with these layers.
@@ -183,6 +195,7 @@ impl Executable for Recorder {
             *self.page(to) = copy;
         }
         self.logits.clear();
+        self.hidden.clear();
         check_states(step);
         let mut first = 0;
         self.computed.fetch_add(step.tokens.len(), Relaxed);
@@ -193,6 +206,12 @@ impl Executable for Recorder {
                 for table in run.pages {
                     self.page(table.page(position).unwrap())[position % PAGE_POSITIONS] = token;
                 }
+            }
+            let seen_last = self.seen(run, 0, run.start + run.len - 1);
+            for len in run.start + 1..=run.start + run.len {
+                // With windows, no history is known; heads are tested without.
+                let known = &seen_last[..len.min(seen_last.len())];
+                self.hidden.extend(to_row(history(known)));
             }
             for &output in step.outputs.iter().filter(|&&output| (first..first + run.len).contains(&output)) {
                 let len = run.start + output - first + 1;
@@ -206,6 +225,10 @@ impl Executable for Recorder {
             first += run.len;
         }
         Ok(&self.logits)
+    }
+
+    fn hidden(&mut self) -> Result<&[f32]> {
+        Ok(&self.hidden)
     }
 
     fn best(&mut self, step: &Step<'_>, count: usize) -> Result<Option<&[TopLogits]>> {
@@ -247,6 +270,71 @@ impl Pipelined for Recorder {
     fn take(&mut self) -> Result<Vec<Option<u32>>> {
         let chosen = self.chosen.as_mut().and_then(VecDeque::pop_front).expect("a step was started");
         Ok(chosen.into_iter().map(Some).collect())
+    }
+}
+
+/// Returns a number for a history of tokens.
+pub fn history(ids: &[u32]) -> u32 {
+    ids.iter().fold(17, |history, id| follow(history, *id))
+}
+
+/// Returns the history of which a token is the last one.
+fn follow(history: u32, id: u32) -> u32 {
+    history.wrapping_mul(31).wrapping_add(id + 1)
+}
+
+/// Returns a history as two numbers that f32 has exactly.
+fn to_row(history: u32) -> [f32; 2] {
+    [(history >> 16) as f32, (history & 0xffff) as f32]
+}
+
+/// Simulates a head for multi-token prediction: a hidden row is the history of a token, and the
+/// cache holds the history and the token of each row. The head checks that every row follows the
+/// rows before it, so that errors in pages, positions, copies and pending rows are found.
+struct HeadRecorder {
+    pages: Vec<[Option<(u32, u32)>; PAGE_POSITIONS]>,
+    logits_of: fn(u32) -> Vec<f32>,
+    logits: Vec<f32>,
+    hidden: Vec<f32>,
+}
+
+impl HeadRecorder {
+    fn page(&mut self, id: PageId) -> &mut [Option<(u32, u32)>; PAGE_POSITIONS] {
+        if self.pages.len() <= id.index() {
+            self.pages.resize(id.index() + 1, [None; PAGE_POSITIONS]);
+        }
+        &mut self.pages[id.index()]
+    }
+}
+
+impl Executable for HeadRecorder {
+    fn run(&mut self, step: &Step<'_>) -> Result<&[f32]> {
+        for &(from, to) in step.copies {
+            *self.page(to) = *self.page(from);
+        }
+        let [run] = step.runs else { panic!("a head computes one sequence") };
+        assert_eq!((run.len, step.rows.tokens.len()), (step.tokens.len(), step.tokens.len()));
+        let page = |position: usize| run.pages[0].page(position).expect("the position has a page");
+        for (index, (id, row)) in step.tokens.iter().zip(step.rows.elements.chunks(2)).enumerate() {
+            let before = (row[0] as u32) << 16 | row[1] as u32;
+            let position = run.start + index;
+            self.page(page(position))[position % PAGE_POSITIONS] = Some((before, *id));
+        }
+        let last = run.start + run.len - 1;
+        let rows: Vec<_> =
+            (0..=last).map(|row| self.page(page(row))[row % PAGE_POSITIONS].expect("the row was computed")).collect();
+        for pair in rows.windows(2) {
+            assert_eq!(follow(pair[0].0, pair[0].1), pair[1].0, "a row does not follow the row before it");
+        }
+        assert_eq!(step.outputs, [run.len - 1]);
+        let now = follow(rows[last].0, rows[last].1);
+        self.logits = (self.logits_of)(now);
+        self.hidden = to_row(now).to_vec();
+        Ok(&self.logits)
+    }
+
+    fn hidden(&mut self) -> Result<&[f32]> {
+        Ok(&self.hidden)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
             weights::prepare::{PreparedWeights, widest_quantized},
         },
     },
+    graph::Graph,
     kv_cache::CacheLayout,
     plan::Plan,
     profile::FEW_ROWS,
@@ -39,12 +40,17 @@ pub(crate) struct CpuExecutable {
     pool: Arc<Mutex<Pool>>,
     cache: CacheMemory,
     memory: Memory,
+    /// Number of tokens and outputs of the last step.
+    last: StepSize,
+    /// The rows of the last step's second result.
+    hidden: Vec<f32>,
     /// The times of ops, while profiling is on.
     profile: Option<Profile>,
 }
 
 impl CpuExecutable {
-    /// Prepares the weights of `plan` and allocates memory for steps of one token.
+    /// Prepares the weights of `plan`, except those of `shared`, and allocates memory for steps of
+    /// one token.
     ///
     /// # Errors
     /// If a weight is missing, unreadable or not as the plan says, the memory is refused, or the
@@ -52,13 +58,13 @@ impl CpuExecutable {
     pub fn new(
         plan: Plan,
         weights: &Weights,
+        shared: Option<&PreparedWeights>,
         cache: CacheLayout,
         bounds: Bounds,
-        kernels: &'static Kernels,
-        pool: Arc<Mutex<Pool>>,
+        (kernels, pool): (&'static Kernels, Arc<Mutex<Pool>>),
         progress: &LoadProgress<'_>,
     ) -> Result<Self> {
-        let mut weights = PreparedWeights::new(&plan, weights, &mut lock(&pool), progress)?;
+        let mut weights = PreparedWeights::new(&plan, weights, shared, &mut lock(&pool), progress)?;
         let program = CpuProgram::new(&plan, &weights)?;
         weights.keep_in_place(&plan)?;
         // After the program has read its vectors, which would otherwise wait for the read-ahead.
@@ -67,13 +73,15 @@ impl CpuExecutable {
         let threads = lock(&pool).threads();
         let memory = Memory::new(&plan, &program, widest_quantized(&plan), threads, size)?;
         let cache = CacheMemory::new(cache);
-        Ok(Self { plan, program, weights, bounds, kernels, pool, cache, memory, profile: None })
+        let hidden = vec![];
+        Ok(Self { plan, program, weights, bounds, kernels, pool, cache, memory, last: size, hidden, profile: None })
     }
 
     /// Checks the step against the bounds of the compilation, and allocates memory for it.
     fn prepare(&mut self, step: &Step<'_>) -> Result<()> {
         self.bounds.check(step)?;
         self.cache.prepare(step)?;
+        self.last = StepSize { tokens: step.tokens.len(), outputs: step.outputs.len() };
         self.memory.grow(&self.plan, &self.program, widest_quantized(&self.plan), step)
     }
 
@@ -131,6 +139,41 @@ impl Executable for CpuExecutable {
         read: &mut dyn FnMut(&[f32]),
     ) -> Result<bool> {
         Ok(self.run_until(step, Some(progress))?.map(read).is_some())
+    }
+
+    fn hidden(&mut self) -> Result<&[f32]> {
+        let Some(place) = self.plan.hidden() else {
+            return Err(Error::internal("the graph has no second result"));
+        };
+        let slots = slot_places(&self.plan, self.memory.size);
+        let SlotPlace { offset, stride } = slots[place.slot.index()];
+        let (rows, width) = (self.last.rows_of(place.shape.rows), place.shape.width);
+        self.hidden.clear();
+        for row in 0..rows {
+            // SAFETY: the slot has all rows of the step, which has written them, and the threads
+            // are idle.
+            let row = unsafe {
+                let start = self.memory.slots.as_ptr().cast::<f32>().add(offset + row * stride);
+                std::slice::from_raw_parts(start, width)
+            };
+            self.hidden.extend_from_slice(row);
+        }
+        Ok(&self.hidden)
+    }
+
+    fn compile_beside(
+        &self,
+        graph: &Graph,
+        weights: &Weights,
+        cache: &CacheLayout,
+        [max_tokens, max_outputs]: [usize; 2],
+        progress: &LoadProgress<'_>,
+    ) -> Result<Box<dyn Executable>> {
+        let cache = Bounds::layout_for(graph, cache)?;
+        let plan = Plan::new(graph)?;
+        let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
+        let device = (self.kernels, self.pool.clone());
+        Ok(Box::new(Self::new(plan, weights, Some(&self.weights), cache, bounds, device, progress)?))
     }
 
     fn set_shared(&mut self, shared: bool) {

@@ -27,6 +27,15 @@ impl StepSize {
     fn rows(self) -> usize {
         self.tokens.max(self.outputs)
     }
+
+    /// Returns the number of rows of values with such rows.
+    pub fn rows_of(self, rows: Rows) -> usize {
+        match rows {
+            Rows::Fixed(rows) => rows,
+            Rows::Tokens => self.tokens,
+            Rows::Outputs => self.outputs,
+        }
+    }
 }
 
 /// The memory of steps up to a size.
@@ -119,14 +128,9 @@ pub(crate) fn slot_places(plan: &Plan, size: StepSize) -> Vec<SlotPlace> {
     let mut offset = 0;
     let mut places = Vec::with_capacity(plan.slots().len() + 1);
     for slot in plan.slots() {
-        let rows = match slot.rows {
-            Rows::Fixed(rows) => rows,
-            Rows::Tokens => size.tokens,
-            Rows::Outputs => size.outputs,
-        };
         let stride = row_stride(slot.width);
         places.push(SlotPlace { offset, stride });
-        offset += rows * stride;
+        offset += size.rows_of(slot.rows) * stride;
     }
     places.push(SlotPlace { offset, stride: 0 });
     places

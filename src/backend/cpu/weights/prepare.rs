@@ -32,17 +32,27 @@ pub(crate) enum EmbeddingTable {
 
 impl PreparedWeights {
     /// Interleaves the quantized matrices that the products of `plan` read, and locates the float
-    /// ones.
+    /// ones. The matrices of `shared` are used again.
     ///
     /// # Errors
     /// If a weight is missing, unreadable or not as the graph says, the memory is refused, or
     /// the caller of `progress` cancels.
-    pub fn new(plan: &Plan, weights: &Weights, pool: &mut Pool, progress: &LoadProgress<'_>) -> Result<Self> {
+    pub fn new(
+        plan: &Plan,
+        weights: &Weights,
+        shared: Option<&Self>,
+        pool: &mut Pool,
+        progress: &LoadProgress<'_>,
+    ) -> Result<Self> {
         let mut prepared = Self { matrices: HashMap::new(), weights: weights.clone() };
         let mut quantized = HashMap::new();
         for step in plan.steps() {
             for (index, operand) in step.matrices().iter().enumerate() {
                 let (weight, stack) = matrix_weight(operand, step.stacked(index), weights)?;
+                if let Some(known) = shared.and_then(|shared| shared.matrices.get(&weight.slice)) {
+                    prepared.matrices.insert(weight.slice.clone(), known.clone());
+                    continue;
+                }
                 if weight.dtype.is_float() {
                     let matrix = FloatMatrix::new(&weight, stack)?;
                     prepared.add(weight.slice, Matrix::Float(matrix));

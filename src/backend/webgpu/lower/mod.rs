@@ -282,8 +282,10 @@ impl<'a> GpuLowering<'a> {
                 makers.insert(place.slot.index(), (index, output));
             }
         }
-        let (step, output) = makers[&self.plan.logits().slot.index()];
-        forms[step][output].insert(Form::F32);
+        for result in [self.plan.logits()].into_iter().chain(self.plan.hidden()) {
+            let (step, output) = makers[&result.slot.index()];
+            forms[step][output].insert(Form::F32);
+        }
         Ok(forms)
     }
 

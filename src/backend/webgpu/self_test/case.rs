@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    super::{context::Context, executable::GpuExecutable},
+    super::{context::Context, executable::GpuExecutable, weight_buffers::WeightBuffers},
     needs::ExpertsSample,
     reference::{self, DenseMatrix},
 };
@@ -245,5 +245,6 @@ pub(super) fn compile(
     let layout = CacheLayout::new(&graph, cache_type)?;
     let plan = Plan::new(&graph)?;
     let bounds = Bounds::new(&plan, &layout, most, most);
-    GpuExecutable::new(context.clone(), plan, weights, layout, bounds, &LoadProgress::unobserved())
+    let buffers = WeightBuffers::new();
+    GpuExecutable::new(context.clone(), plan, weights, buffers, layout, bounds, &LoadProgress::unobserved())
 }
