@@ -5,6 +5,9 @@
 //! the sequence. The head computes its rows later than the model: with the next draft, or when some
 //! have come together. Hidden rows of drafted tokens, which the head makes itself, are replaced by
 //! the model's as soon as these exist.
+//!
+//! In the place of an image's rows the head reads the embedding of token 0, so drafts soon after an
+//! image may be worse.
 
 use std::{
     collections::{HashMap, VecDeque},
