@@ -29,9 +29,13 @@ use crate::{
     },
     graph::{Graph, Op, Rows},
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
-    plan::Plan,
+    plan::{Place, Plan},
+    profile::FEW_ROWS,
     weights::Weights,
 };
+
+/// The use of buffers that the host reads.
+const READBACK: wgpu::BufferUsages = wgpu::BufferUsages::MAP_READ.union(wgpu::BufferUsages::COPY_DST);
 
 /// A compiled plan with its weights, cache and buffers.
 pub(super) struct GpuExecutable {
@@ -62,6 +66,8 @@ pub(super) struct GpuExecutable {
     /// The rows of the last step's second result, and the number of them.
     hidden: Vec<f32>,
     hidden_rows: usize,
+    /// The buffer in which the host reads the hidden rows of short steps, if there are any.
+    hidden_staging: Option<wgpu::Buffer>,
     argmax: ArgmaxQueue,
     best: TopSelection,
     next_commands: Option<NextCommands>,
@@ -125,6 +131,10 @@ impl GpuExecutable {
         context.wait()?;
         let argmax = ArgmaxQueue::new(&context, &plan, bounds.max_outputs, &mut buffers)?;
         let best = TopSelection::new(&plan);
+        let hidden_bytes = |place: Place| (4 * super::lower::stride(&place) * FEW_ROWS) as u64;
+        let hidden_staging =
+            plan.hidden().map(|place| context.buffer("the readback of hidden rows", hidden_bytes(place), READBACK));
+        let hidden_staging = hidden_staging.transpose()?;
         Ok(Self {
             context,
             plan,
@@ -145,6 +155,7 @@ impl GpuExecutable {
             logits: vec![],
             hidden: vec![],
             hidden_rows: 0,
+            hidden_staging,
             argmax,
             best,
             next_commands: None,
@@ -282,7 +293,19 @@ impl GpuExecutable {
                 best.encode_readback(buffers, &mut encoder, sizes.outputs)?;
             }
         }
+        self.read_hidden(&mut encoder, sizes)?;
         Ok(encoder.finish())
+    }
+
+    /// Encodes the copy of the hidden rows of a short step to the buffer that the host reads.
+    fn read_hidden(&self, encoder: &mut wgpu::CommandEncoder, sizes: &StepSizes) -> Result<()> {
+        let (Some(place), Some(staging)) = (self.plan.hidden(), &self.hidden_staging) else { return Ok(()) };
+        let rows = hidden_rows(&place, sizes);
+        if rows <= FEW_ROWS {
+            let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
+            encoder.copy_buffer_to_buffer(from, 0, staging, 0, (4 * super::lower::stride(&place) * rows) as u64);
+        }
+        Ok(())
     }
 
     /// Submits a step. While the device runs it, the host encodes another step of the same sizes,
@@ -297,7 +320,7 @@ impl GpuExecutable {
         let sizes = self.prepare(step, step.tokens)?;
         self.copy_pages(step.copies)?;
         if let Some(place) = self.plan.hidden() {
-            self.hidden_rows = if place.shape.rows == Rows::Outputs { sizes.outputs } else { sizes.tokens };
+            self.hidden_rows = hidden_rows(&place, &sizes);
         }
         let commands = match self.next_commands.take() {
             Some(next) if next.sizes == sizes && next.readback == readback => next.commands,
@@ -344,6 +367,11 @@ impl GpuExecutable {
         self.logits = logits;
         result.map(|()| self.logits.as_slice())
     }
+}
+
+/// Returns the number of rows of the second result of a step.
+fn hidden_rows(place: &Place, sizes: &StepSizes) -> usize {
+    if place.shape.rows == Rows::Outputs { sizes.outputs } else { sizes.tokens }
 }
 
 /// Returns whether the kernels of all attention layers also append the keys and values of single
@@ -396,15 +424,21 @@ impl Executable for GpuExecutable {
         };
         let (width, stride) = (place.shape.width, super::lower::stride(&place));
         let bytes = (4 * stride * self.hidden_rows) as u64;
-        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let readback = self.context.buffer("the readback of hidden rows", bytes, usage)?;
-        let mut encoder = self.context.device.create_command_encoder(&Default::default());
-        let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
-        encoder.copy_buffer_to_buffer(from, 0, &readback, 0, bytes);
-        self.context.queue.submit([encoder.finish()]);
+        let readback = match &self.hidden_staging {
+            // The step's own commands have copied them.
+            Some(staging) if self.hidden_rows <= FEW_ROWS => staging,
+            _ => {
+                let readback = self.context.buffer("the readback of hidden rows", bytes, READBACK)?;
+                let mut encoder = self.context.device.create_command_encoder(&Default::default());
+                let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
+                encoder.copy_buffer_to_buffer(from, 0, &readback, 0, bytes);
+                self.context.queue.submit([encoder.finish()]);
+                &readback.clone()
+            }
+        };
         let hidden = &mut self.hidden;
         hidden.clear();
-        read_buffer(&self.context, &readback, bytes, |found| {
+        read_buffer(&self.context, readback, bytes, |found| {
             let rows = bytemuck::cast_slice::<_, f32>(found).chunks(stride);
             rows.for_each(|row| hidden.extend_from_slice(&row[..width]));
         })?;
