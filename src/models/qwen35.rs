@@ -28,7 +28,7 @@ const MAX_KERNEL: usize = 1 << 6;
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["qwen3_5_text"],
     settings: &[LAYERS, SIZES, SILU, BIASES],
-    tensors: &[DELTA_NET, NORMS, TENSORS],
+    tensors: &[HEAD, DELTA_NET, NORMS, TENSORS],
     partial_rotary_factor: Some(0.25),
     permuted: true,
     derived: inner_size,
@@ -55,6 +55,13 @@ pub(super) const DELTA_NET: &[TensorMapping] = &[
     transformed("linear_attn.A_log", "ssm_a", Transform::NegateExp),
     tensor("linear_attn.norm", "ssm_norm"),
     tensor("linear_attn.out_proj", "ssm_out"),
+];
+/// The head for multi-token prediction.
+pub(super) const HEAD: &[TensorMapping] = &[
+    tensor("mtp.fc", "nextn.eh_proj"),
+    transformed("mtp.pre_fc_norm_embedding", "nextn.enorm", Transform::AddOne),
+    transformed("mtp.pre_fc_norm_hidden", "nextn.hnorm", Transform::AddOne),
+    transformed("mtp.norm", "nextn.shared_head_norm", Transform::AddOne),
 ];
 pub(super) const NORMS: &[TensorMapping] = &[
     transformed("norm", "output_norm", Transform::AddOne),

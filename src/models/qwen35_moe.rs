@@ -37,6 +37,7 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
             tensor("mlp.shared_expert.down_proj", "ffn_down_shexp"),
         ],
         MIXTURE,
+        qwen35::HEAD,
         qwen35::DELTA_NET,
         qwen35::NORMS,
         TENSORS,

@@ -30,7 +30,7 @@ pub(super) use table::{
 use super::{FAMILIES, Family, unsupported};
 use crate::{
     Error, Result,
-    gguf::{Gguf, Value},
+    gguf::{Array, Gguf, Value},
     safetensors::Directory,
 };
 
@@ -59,10 +59,14 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
         keys.push(("general.name".into(), Value::String(name.into())));
     }
     let full_key = |(key, value): (&str, Value)| (format!("{}.{key}", family.architecture), value);
-    let mut tensors = tensors::translate(&directory.tensors, checkpoint, &settings)?;
+    let head = tensors::head_layer(&directory.tensors, checkpoint, &settings)?;
+    let mut tensors = tensors::translate(&directory.tensors, checkpoint, &settings, head)?;
     let mut key_values = settings.keys(checkpoint.all_settings())?;
     key_values.extend((checkpoint.derived)(&settings, &tensors)?);
     let rope = rope::read(&settings, checkpoint, &key_values)?;
+    if head.is_some() {
+        count_head(&mut key_values);
+    }
     keys.extend(key_values.into_iter().chain(rope.keys).map(full_key));
     if checkpoint.permuted {
         keys.push(full_key(("tensor_data_layout", Value::String("reference".into()))));
@@ -72,6 +76,18 @@ pub(crate) fn open_directory(path: &Path) -> Result<Gguf> {
     tensors.extend(rope.divisors);
     keys.extend(directory.tokenizer);
     Gguf::translated(path, keys, tensors)
+}
+
+/// Counts the layer of a head for multi-token prediction, which is not recurrent, in the keys.
+fn count_head(keys: &mut KeyValues) {
+    for (key, value) in keys.iter_mut() {
+        match (*key, value) {
+            ("block_count", Value::U32(count)) => *count = count.saturating_add(1),
+            (_, Value::Array(Array::Bool(layers))) => layers.push(false),
+            _ => {}
+        }
+    }
+    keys.push(("nextn_predict_layers", Value::U32(1)));
 }
 
 /// Returns the family, and its table, for a `model_type`.

@@ -25,8 +25,10 @@ const OTHER_MODALITIES: &[&str] = &[
     "model.embed_audio.",
 ];
 
-/// The prefix of layers that predict further tokens, which the logits do not depend on.
-const PREDICTION_LAYERS: &str = "mtp.";
+/// The prefix of heads for multi-token prediction, which the logits do not depend on.
+const HEADS: &str = "mtp.";
+/// The projection of such a head, by the name in the table.
+const HEAD_PROJECTION: &str = "mtp.fc";
 
 /// The GGUF name of the output matrix.
 const OUTPUT: &str = "output.weight";
@@ -42,16 +44,20 @@ struct Destination {
 /// Returns the tensors with their GGUF names. A tensor without one keeps its name, and the family
 /// refuses it. Tied output matrices, and parts of the model other than its text decoder, are left
 /// out.
+///
+/// `head` is the number of the layer that the head for multi-token prediction becomes; without it,
+/// its tensors are left out.
 pub(super) fn translate(
     tensors: &[TensorInfo],
     checkpoint: &Checkpoint,
     settings: &Settings,
+    head: Option<u32>,
 ) -> Result<Vec<TensorInfo>> {
     let tied = settings.tied(checkpoint.tied)?;
     let width = settings.size("hidden_size")?.unwrap_or(0) as usize;
     let other_parts = if settings.is_multimodal() { OTHER_MODALITIES } else { &[] };
     let is_of_decoder = |tensor: &&TensorInfo| {
-        let mut other_prefixes = other_parts.iter().copied().chain([PREDICTION_LAYERS]);
+        let mut other_prefixes = other_parts.iter().copied().chain(head.is_none().then_some(HEADS));
         !other_prefixes.any(|prefix| tensor.name.starts_with(prefix))
     };
     let mut translated = vec![];
@@ -59,7 +65,8 @@ pub(super) fn translate(
     let mut sources: HashMap<String, &str> = HashMap::new();
     let mut has_output = false;
     for tensor in tensors.iter().filter(is_of_decoder) {
-        let Some(destination) = checkpoint.destination(&tensor.name) else {
+        let in_head = head.and_then(|layer| name_in_layer(&tensor.name, layer));
+        let Some(destination) = checkpoint.destination(in_head.as_deref().unwrap_or(&tensor.name)) else {
             translated.push(tensor.clone());
             continue;
         };
@@ -82,6 +89,30 @@ pub(super) fn translate(
     }
     translated.extend(stacks.finish()?);
     Ok(translated)
+}
+
+/// Returns the number of the layer that the head for multi-token prediction becomes: the one after
+/// the model's layers. Returns `None` if the checkpoint has no head, or one of several layers or
+/// with further tensors, which this crate does not run.
+pub(super) fn head_layer(tensors: &[TensorInfo], checkpoint: &Checkpoint, settings: &Settings) -> Result<Option<u32>> {
+    let Some(layers) = settings.size("num_hidden_layers")? else { return Ok(None) };
+    let mut of_head = tensors.iter().map(|tensor| tensor.name.as_str()).filter(|name| name.starts_with(HEADS));
+    let is_known = |name: &str| {
+        let in_layer = name_in_layer(name, layers);
+        in_layer.is_some_and(|name| checkpoint.destination(&name).is_some())
+    };
+    let has_projection = of_head.clone().any(|name| suffix_after(name, HEAD_PROJECTION).is_some());
+    Ok((has_projection && of_head.all(is_known)).then_some(layers))
+}
+
+/// Returns the name that a tensor of a head for multi-token prediction would have in a layer of
+/// this number, or `None` for a tensor of another part, or of a further layer of the head.
+fn name_in_layer(name: &str, layer: u32) -> Option<String> {
+    let part = name.strip_prefix(HEADS)?;
+    match part.strip_prefix("layers.") {
+        Some(numbered) => numbered.strip_prefix("0.").map(|part| format!("layers.{layer}.{part}")),
+        None => Some(format!("layers.{layer}.{name}")),
+    }
 }
 
 pub(super) fn stored_twice(name: &str, other: &str) -> Error {
@@ -154,6 +185,9 @@ impl Checkpoint {
             None => (String::new(), gguf),
         };
         let (row, suffix) = self.mappings().find_map(|row| Some((row, suffix_after(part, row.gguf)?)))?;
+        if row.name.starts_with(HEADS) {
+            return Some(format!("{}{suffix}", row.name));
+        }
         let model = if row.name == "lm_head" { "" } else { "model." };
         Some(format!("{model}{layer}{}{suffix}", row.name))
     }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use inkstone::{
-    CacheType, Error, Runner, RunnerBuilder,
+    CacheType, Error, LogitsFor, Runner, RunnerBuilder,
     gguf::Gguf,
     internals::{
         models::{self, Model},
@@ -86,7 +86,7 @@ fn graphs_and_configs_match_gguf_files() {
         ours.reference_layout = theirs.reference_layout;
         ours.name = theirs.name.clone();
         ours.left_out = theirs.left_out.clone();
-        // Heads for multi-token prediction are not read from directories.
+        // These directories have no heads for multi-token prediction.
         ours.mtp = theirs.mtp.clone();
         assert_eq!(ours, theirs);
     }
@@ -144,22 +144,78 @@ fn vision_tensors_of_multimodal_models_are_ignored() {
     assert!(matches!(&error, Error::Tensor { tensor, .. } if vision_names.contains(&tensor.as_str())), "{error}");
 }
 
-/// Loads a Qwen3.5 model, which is stored with a vision encoder and layers for multi-token
-/// prediction.
+/// Loads a Qwen3.5 model, which is stored with a vision encoder, and with a head for multi-token
+/// prediction of a kind that is not known.
 #[test]
-fn vision_and_multi_token_prediction_layers_are_ignored() {
+fn vision_and_unknown_heads_are_ignored() {
     let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "qwen35").unwrap();
     let mut checkpoint = Checkpoint::of(tiny);
     for tensor in checkpoint.tensors.iter_mut().filter(|tensor| tensor.name.starts_with("model.")) {
         tensor.name = tensor.name.replacen("model.", "model.language_model.", 1);
     }
-    for name in ["model.visual.merger.norm.bias", "mtp.fc.weight", "mtp.layers.0.mlp.up_proj.weight"] {
+    for name in ["model.visual.merger.norm.bias", "mtp.fc.weight", "mtp.layers.1.mlp.up_proj.weight"] {
         checkpoint.tensors.push(Tensor { name: name.into(), ..checkpoint.tensors[0].clone() });
     }
     let config = json!({ "model_type": "qwen3_5", "text_config": checkpoint.json("config.json") });
     let folder = Folder::new();
     let directory = checkpoint.with_file("config.json", config.to_string()).write(&folder);
     assert_logits(tiny, &mut exact().from_path(&directory).unwrap(), tiny.1);
+}
+
+/// Adds the head of a Qwen3.5 model with three layers.
+fn with_head(tiny: Tiny) -> Checkpoint {
+    let norms = [
+        ["mtp.pre_fc_norm_embedding", "nextn.enorm"],
+        ["mtp.pre_fc_norm_hidden", "nextn.hnorm"],
+        ["mtp.norm", "nextn.shared_head_norm"],
+        ["mtp.layers.0.input_layernorm", "attn_norm"],
+        ["mtp.layers.0.post_attention_layernorm", "post_attention_norm"],
+        ["mtp.layers.0.self_attn.q_norm", "attn_q_norm"],
+        ["mtp.layers.0.self_attn.k_norm", "attn_k_norm"],
+    ];
+    let matrices = [
+        ["mtp.fc", "nextn.eh_proj"],
+        ["mtp.layers.0.self_attn.q_proj", "attn_q"],
+        ["mtp.layers.0.self_attn.k_proj", "attn_k"],
+        ["mtp.layers.0.self_attn.v_proj", "attn_v"],
+        ["mtp.layers.0.self_attn.o_proj", "attn_output"],
+        ["mtp.layers.0.mlp.gate_proj", "ffn_gate"],
+        ["mtp.layers.0.mlp.up_proj", "ffn_up"],
+        ["mtp.layers.0.mlp.down_proj", "ffn_down"],
+    ];
+    let line = |[name, gguf]: [&str; 2], change: &str| format!("{name}.weight blk.3.{gguf}.weight {change}");
+    let lines =
+        norms.map(|norm| line(norm, "plus-one")).into_iter().chain(matrices.map(|matrix| line(matrix, "as-is")));
+    let mut checkpoint = Checkpoint::of(tiny);
+    checkpoint.add(tiny, lines);
+    checkpoint
+}
+
+/// The head of a directory drafts as the one of the GGUF file.
+#[test]
+fn heads_are_those_of_gguf_files() {
+    let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "qwen35").unwrap();
+    let folder = Folder::new();
+    let directory = models::open(with_head(tiny).write(&folder)).unwrap();
+    let model = |gguf: &Gguf| Model::from_gguf(gguf, &Weights::from_gguf(gguf)).unwrap();
+    let file = models::open(tiny.path()).unwrap();
+    let [ours, theirs] = [&directory, &file].map(|gguf| model(gguf).mtp.unwrap().to_string());
+    assert_eq!(ours, theirs);
+    assert_eq!(model(&directory).config.mtp, model(&file).config.mtp);
+    let [ours, theirs] = [folder.path(), &tiny.path()].map(|path| {
+        let mut runner = exact().from_path(path).unwrap();
+        let decoder = runner.decoder_mut();
+        let sequence = decoder.open();
+        decoder.step(&[(sequence, &[3, 7, 11], LogitsFor::None)]).unwrap();
+        decoder.mtp_logits(sequence, 4).unwrap()
+    });
+    assert!(nmse(&ours, &theirs) < 1e-10);
+    // A tensor of the head that is missing is an error.
+    let mut checkpoint = with_head(tiny);
+    checkpoint.tensors.retain(|tensor| tensor.name != "mtp.pre_fc_norm_hidden.weight");
+    let folder = Folder::new();
+    let error = exact().from_path(checkpoint.write(&folder)).unwrap_err();
+    assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == "mtp.pre_fc_norm_hidden.weight"), "{error}");
 }
 
 /// Stacks the experts of each layer in one tensor, with the gate and up projections of an expert in

@@ -48,6 +48,12 @@ impl Checkpoint {
         Self { files, tensors }
     }
 
+    /// Adds tensors of the GGUF file, by lines as those of tensors.txt.
+    pub fn add(&mut self, tiny: Tiny, lines: impl IntoIterator<Item = String>) {
+        let gguf = Gguf::open(tiny.path()).unwrap();
+        self.tensors.extend(lines.into_iter().map(|line| tensor(&gguf, &line)));
+    }
+
     /// A file as JSON.
     pub fn json(&self, name: &str) -> Map<String, Value> {
         let (_, bytes) = self.files.iter().find(|(file, _)| file == name).unwrap();
