@@ -108,6 +108,23 @@ impl Gguf {
         Self::new(path, Origin::Directory, metadata, tensors)
     }
 
+    /// Returns the same model with further tensors, and with these keys in the place of its own.
+    ///
+    /// # Errors
+    /// [`Error::InvalidFile`] if a tensor occurs twice.
+    pub(crate) fn extended(
+        &self,
+        keys: Vec<(String, Value)>,
+        tensors: impl IntoIterator<Item = TensorInfo>,
+    ) -> Result<Self> {
+        let Contents { path, origin, metadata, tensors: own, .. } = &*self.0;
+        let kept = metadata.iter().filter(|(key, _)| !keys.iter().any(|(new, _)| new == key));
+        let kept: Vec<_> = kept.map(|(key, value)| (key.to_owned(), value.clone())).collect();
+        let metadata = Metadata::new(kept.into_iter().chain(keys).collect());
+        let metadata = metadata.map_err(|what| Error::InvalidFile { path: path.clone(), what })?;
+        Self::new(path, *origin, metadata, own.iter().cloned().chain(tensors).collect())
+    }
+
     fn new(path: &Path, origin: Origin, metadata: Metadata, tensors: Vec<TensorInfo>) -> Result<Self> {
         let mut index = HashMap::new();
         for (position, tensor) in tensors.iter().enumerate() {

@@ -42,6 +42,7 @@ pub use config::{Config, LayerConfig};
 pub use experts::Experts;
 use keys::Keys;
 use model_builder::ModelBuilder;
+pub use mtp::{is_only_head, join_head};
 pub use rope::{RopeConfig, RopeScaling};
 use vision::ImageInputs;
 

@@ -6,8 +6,14 @@
 use super::{Config, LayerConfig, Model, model_builder::ModelBuilder};
 use crate::{
     Error, Result,
+    gguf::{Gguf, Value},
     graph::{Graph, ValueId},
 };
+
+/// The first tensor of the first layer, which a file with only a head lacks.
+const FIRST: &str = "blk.0.attn_norm.weight";
+/// The key of the number of layers that predict further tokens.
+const COUNT: &str = "nextn_predict_layers";
 
 /// Adds a layer to a graph, given its index and the residual stream, which it returns.
 type AddLayer<'a> = dyn Fn(&mut ModelBuilder, &LayerConfig, ValueId, usize) -> Result<ValueId> + 'a;
@@ -29,12 +35,11 @@ pub(super) fn finish(mut graph: ModelBuilder, config: Config, x: ValueId, layer:
 /// # Errors
 /// [`Error::Tensor`] with the first tensor that the file lacks.
 pub(super) fn refuse_alone(graph: &ModelBuilder, config: &Config) -> Result<()> {
-    const FIRST: &str = "blk.0.attn_norm.weight";
     if graph.has(FIRST) || !graph.has(&format!("blk.{}.nextn.eh_proj.weight", config.layers.len())) {
         return Ok(());
     }
     let what = "is missing: the file has only the head for multi-token prediction of a model; load a file with the whole \
-                model";
+                model, and pass this one to `RunnerBuilder::draft`";
     Err(Error::tensor(FIRST, what))
 }
 
@@ -70,4 +75,76 @@ fn build(
     let x = graph.ops.select_outputs(x);
     let logits = graph.logits(config, x, &[&name("shared_head_head")])?;
     graph.ops.finish_with(logits, Some(x))
+}
+
+/// Returns whether a file has only the head for multi-token prediction of a model, to be used
+/// beside a file of the model.
+///
+/// # Errors
+/// [`Error::Metadata`] for a key of another type.
+pub fn is_only_head(gguf: &Gguf) -> Result<bool> {
+    let sizes = Sizes::read(gguf)?;
+    let projection = format!("blk.{}.nextn.eh_proj.weight", sizes.layers);
+    Ok(gguf.tensor(FIRST).is_none() && gguf.tensor(&projection).is_some())
+}
+
+/// Returns a model with the head of another file, which has only that.
+///
+/// # Errors
+/// [`Error::Argument`] if the head is that of another model, or the model has one already.
+pub fn join_head(model: &Gguf, head: &Gguf) -> Result<Gguf> {
+    let refuse = |what: String| Err(Error::argument("draft", format!("`{}`: {what}", head.path().display())));
+    let (ours, theirs) = (Sizes::read(model)?, Sizes::read(head)?);
+    let architecture = model.architecture()?;
+    if head.architecture()? != architecture {
+        return refuse(format!("is a head for `{}`, but the model is `{architecture}`", head.architecture()?));
+    }
+    for (name, ours, theirs) in [("layers", ours.layers, theirs.layers), ("columns", ours.width, theirs.width)] {
+        if ours != theirs {
+            return refuse(format!("is a head for a model with {theirs} {name}, but the model has {ours}"));
+        }
+    }
+    if let Some(what) = other_vocabulary(model, head)? {
+        return refuse(what);
+    }
+    let prefix = format!("blk.{}.", ours.layers);
+    if model.tensor(&format!("{prefix}nextn.eh_proj.weight")).is_some() {
+        return refuse("is a head, but the model has one already".into());
+    }
+    // Lists have an element for each layer, and the head's too.
+    let of_layers = |(key, value): &(&str, &Value)| {
+        let key = key.strip_prefix(architecture).and_then(|key| key.strip_prefix('.'));
+        key.is_some_and(|key| ["block_count", COUNT].contains(&key) || matches!(value, Value::Array(_)))
+    };
+    let keys = head.metadata().filter(of_layers).map(|(key, value)| (key.to_owned(), value.clone())).collect();
+    model.extended(keys, head.tensors().iter().filter(|tensor| tensor.name.starts_with(&prefix)).cloned())
+}
+
+/// The sizes of a model that its head has to have.
+struct Sizes {
+    /// Number of layers without heads.
+    layers: u64,
+    width: u64,
+}
+
+impl Sizes {
+    fn read(gguf: &Gguf) -> Result<Self> {
+        let architecture = gguf.architecture()?;
+        let size = |key: &str| Ok::<_, Error>(gguf.u64(&format!("{architecture}.{key}"))?.unwrap_or(0));
+        Ok(Self { layers: size("block_count")?.saturating_sub(size(COUNT)?), width: size("embedding_length")? })
+    }
+}
+
+/// Returns the difference between the vocabularies of a model and of a head, if there is one.
+fn other_vocabulary(model: &Gguf, head: &Gguf) -> Result<Option<String>> {
+    let rows = |gguf: &Gguf| gguf.tensor("token_embd.weight")?.shape.first().copied();
+    if let (Some(ours), Some(theirs)) = (rows(model), rows(head))
+        && ours != theirs
+    {
+        return Ok(Some(format!("has a vocabulary of {theirs} tokens, but the model has {ours}")));
+    }
+    const TOKENS: &str = "tokenizer.ggml.tokens";
+    let (Some(ours), Some(theirs)) = (model.strings(TOKENS)?, head.strings(TOKENS)?) else { return Ok(None) };
+    let differs = ours.iter().zip(theirs.iter()).enumerate().find(|(_, (ours, theirs))| ours != theirs);
+    Ok(differs.map(|(id, (ours, theirs))| format!("its token {id} is {theirs:?}, but the model's is {ours:?}")))
 }

@@ -231,7 +231,8 @@ impl RunnerBuilder {
     /// memory [`MemoryPlan::draft`]. The text stays the same; [`Summary::speculation`] says how
     /// many drafts were accepted, and [`GenerateOptions::speculation`] bounds them. Default: none.
     /// Repetitions in the text are drafted without a model, and a model with a head for multi-token
-    /// prediction drafts itself.
+    /// prediction (MTP) drafts itself. If the file has only such a head (`mtp-*.gguf`), the model
+    /// gets it.
     ///
     /// ```
     /// use inkstone::{GenerateOptions, Runner};
@@ -290,10 +291,11 @@ impl RunnerBuilder {
     /// # Errors
     /// As [`from_path`](Self::from_path), except for the memory limit.
     pub fn plan(&self, path: impl AsRef<Path>) -> Result<MemoryPlan> {
-        let gguf = models::open(path)?;
+        let mut gguf = models::open(path)?;
+        let draft = self.open_draft(&mut gguf)?;
         self.with_backend(|backend| {
             let mut prepared = self.prepare(gguf.clone(), backend)?;
-            self.prepare_draft(&mut prepared)?;
+            self.prepare_draft(draft.as_ref(), &mut prepared)?;
             Ok(prepared.memory)
         })
     }

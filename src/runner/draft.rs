@@ -7,6 +7,7 @@ use crate::{
     Error, Result,
     backend::{Backend, LoadProgress},
     generate::Decoder,
+    gguf::Gguf,
     models,
     profile::Profile,
     tokenizer::Tokenizer,
@@ -24,18 +25,36 @@ pub(super) struct PreparedDraft<'a> {
     pub model: PreparedModel,
 }
 
+impl RunnerBuilder {
+    /// Opens the file of the draft model, if there is one. A file with only a head is joined with
+    /// the model's instead, which it changes.
+    pub(super) fn open_draft(&self, model: &mut Gguf) -> Result<Option<Gguf>> {
+        let Some(path) = &self.draft else { return Ok(None) };
+        let draft = models::open(path).map_err(|error| in_draft(path, error))?;
+        if !models::is_only_head(&draft).map_err(|error| in_draft(path, error))? {
+            return Ok(Some(draft));
+        }
+        if self.without_mtp {
+            let what = format!("`{}` is a head, which `without_mtp` leaves out", path.display());
+            return Err(Error::argument("draft", what));
+        }
+        *model = models::join_head(model, &draft)?;
+        Ok(None)
+    }
+}
+
 impl<'a> PreparedDraft<'a> {
-    /// Prepares the model in `path` with the settings of `builder` for a model whose context has
+    /// Prepares the model in `gguf` with the settings of `builder` for a model whose context has
     /// `context_length` tokens, on its device.
     pub fn new(
-        path: &'a Path,
+        gguf: &'a Gguf,
         builder: &RunnerBuilder,
         profile: &Profile,
         context_length: usize,
         device: &dyn Backend,
     ) -> Result<Self> {
+        let path = gguf.path();
         let prepare = || {
-            let gguf = models::open(path)?;
             let builder = RunnerBuilder {
                 profile: Some(Profile { made_for: None, ..profile.clone() }),
                 copy_weights: builder.copy_weights,
@@ -43,7 +62,7 @@ impl<'a> PreparedDraft<'a> {
                 without_mtp: true,
                 ..RunnerBuilder::default()
             };
-            builder.shortened_to(context_length).prepare(gguf, device.for_turns()?)
+            builder.shortened_to(context_length).prepare(gguf.clone(), device.for_turns()?)
         };
         Ok(Self { path, model: prepare().map_err(|error| in_draft(path, error))? })
     }

@@ -242,16 +242,17 @@ impl RunnerBuilder {
         Ok((model, vision))
     }
 
-    pub(super) fn load(&self, gguf: Gguf) -> Result<Runner> {
-        self.with_backend(|backend| self.load_on(gguf.clone(), backend))
+    pub(super) fn load(&self, mut gguf: Gguf) -> Result<Runner> {
+        let draft = self.open_draft(&mut gguf)?;
+        self.with_backend(|backend| self.load_on(gguf.clone(), draft.as_ref(), backend))
     }
 
-    fn load_on(&self, gguf: Gguf, backend: Box<dyn Backend>) -> Result<Runner> {
+    fn load_on(&self, gguf: Gguf, draft: Option<&Gguf>, backend: Box<dyn Backend>) -> Result<Runner> {
         // Parsed before the weights are loaded, so that an error in it is reported at once.
         #[cfg(feature = "chat")]
         let custom = self.chat_template.as_deref().map(|source| ChatTemplate::new(source, "", "")).transpose()?;
         let mut prepared = self.prepare(gguf, backend)?;
-        let draft = self.prepare_draft(&mut prepared)?;
+        let draft = self.prepare_draft(draft, &mut prepared)?;
         let memory = prepared.memory;
         let cache_limits = memory.cache_limits(self.memory_limit)?;
         let weights = memory.weights + draft.as_ref().map_or(0, |draft| draft.model.memory.weights);
@@ -304,11 +305,15 @@ impl RunnerBuilder {
     }
 
     /// Prepares the draft model, if there is one, to run in turn with the model.
-    pub(super) fn prepare_draft(&self, model: &mut PreparedModel) -> Result<Option<PreparedDraft<'_>>> {
-        let Some(path) = &self.draft else { return Ok(None) };
+    pub(super) fn prepare_draft<'a>(
+        &self,
+        draft: Option<&'a Gguf>,
+        model: &mut PreparedModel,
+    ) -> Result<Option<PreparedDraft<'a>>> {
+        let Some(draft) = draft else { return Ok(None) };
         model.turns = Some(model.backend.for_turns()?);
         let device = model.turns.as_deref().unwrap_or(&*model.backend);
-        let draft = PreparedDraft::new(path, self, &model.profile, model.memory.context_length, device)?;
+        let draft = PreparedDraft::new(draft, self, &model.profile, model.memory.context_length, device)?;
         model.memory.draft = draft.model.memory.total();
         Ok(Some(draft))
     }

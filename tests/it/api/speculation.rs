@@ -14,7 +14,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::support::{
-    data, on_cpu,
+    data,
+    gguf_file::{Folder, GgufFile},
+    on_cpu,
     recorder::{Recorder, best_of, history},
     tiny::{MODELS, RECURRENT, Tiny},
 };
@@ -597,4 +599,75 @@ fn texts_with_heads_are_the_same() {
             assert!(ids == expected && drafted > 0, "{seed}, {drafts}: {drafted}");
         }
     }
+}
+
+/// A file that has only a head, beside a file of its model without one.
+#[test]
+fn heads_in_their_own_file_draft() {
+    let whole = Gguf::open(data("speculation/correlated-blurred.gguf")).unwrap();
+    let is_of_head = |name: &str| name.starts_with("blk.2.");
+    let part = |keeps: &dyn Fn(&str) -> bool| {
+        let mut file = GgufFile::of(&whole);
+        file.tensors.retain(|tensor| keeps(&tensor.name));
+        file
+    };
+    let without_key = |mut file: GgufFile| {
+        file.keys.retain(|(key, ..)| ![&b"qwen35.nextn_predict_layers"[..], b"qwen35.block_count"].contains(&&key[..]));
+        file.u32("qwen35.block_count", 2)
+    };
+    let trunk = || part(&|name| !is_of_head(name));
+    let head = || part(&|name| !name.starts_with("blk.") || is_of_head(name));
+    let folder = Folder::new();
+    let head_path = folder.write("mtp-model.gguf", head().bytes());
+    let accepted = |runner: &mut Runner| {
+        let options = GenerateOptions {
+            sampler: SamplerOptions::greedy(),
+            max_tokens: Some(60),
+            speculation: Speculation::Exactly(3),
+            ..Default::default()
+        };
+        let ids: Vec<u32> = (0..40).map(|token| (token * 37) % 256).collect();
+        let mut generation = runner.generate(&ids[..], &options).unwrap().past_the_end();
+        generation.by_ref().for_each(|piece| drop(piece.unwrap()));
+        (generation.ids().to_vec(), generation.accepted_per_step().to_vec())
+    };
+    let load = |builder: RunnerBuilder, file: &GgufFile| {
+        builder.without_ngrams().from_gguf(folder.write("model.gguf", file.bytes()))
+    };
+    let expected = accepted(&mut load(on_cpu(), &GgufFile::of(&whole)).unwrap());
+    assert!(expected.1.iter().sum::<usize>() > 0);
+    for trunk in [trunk(), without_key(trunk())] {
+        assert_eq!(accepted(&mut load(on_cpu().draft(&head_path), &trunk).unwrap()), expected);
+        assert_eq!(accepted(&mut load(on_cpu(), &trunk).unwrap()).1.iter().sum::<usize>(), 0);
+    }
+    let plan = on_cpu().draft(&head_path).plan(folder.write("model.gguf", trunk().bytes())).unwrap();
+    assert!(
+        plan.draft == 0
+            && plan.cache_per_token > on_cpu().plan(folder.path().join("model.gguf")).unwrap().cache_per_token
+    );
+
+    let refused = |builder: RunnerBuilder, model: GgufFile, head: GgufFile, expected: &str| {
+        let head = folder.write("other.gguf", head.bytes());
+        let error = load(builder.draft(head), &model).unwrap_err().to_string();
+        assert!(error.contains("other.gguf") && error.contains(expected), "{error}");
+    };
+    refused(on_cpu(), GgufFile::of(&whole), head(), "has one already");
+    refused(on_cpu().without_mtp(), trunk(), head(), "`without_mtp`");
+    let with_key = |key: &str, number: u32| {
+        let mut file = head();
+        file.keys.retain(|(known, ..)| known != key.as_bytes());
+        file.u32(key, number)
+    };
+    refused(on_cpu(), trunk(), with_key("qwen35.embedding_length", 96), "96 columns");
+    let mut shorter = head();
+    let table = shorter.tensors.iter_mut().find(|tensor| tensor.name == "token_embd.weight").unwrap();
+    let columns = table.dimensions[0] as usize;
+    table.dimensions[1] -= 1;
+    table.data.truncate(table.data.len() - columns * 2);
+    refused(on_cpu(), trunk(), shorter, "383 tokens");
+    let mut renamed = head();
+    let (.., tokens) = renamed.keys.iter_mut().find(|(key, ..)| key == b"tokenizer.ggml.tokens").unwrap();
+    let last = tokens.len() - 1;
+    tokens[last] = b'~';
+    refused(on_cpu(), trunk(), renamed, "its token 383 is");
 }

@@ -7,6 +7,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+use inkstone::gguf::{Array, Gguf, Value};
+
 /// A file to be written.
 #[derive(Clone, Debug)]
 pub struct GgufFile {
@@ -34,6 +36,19 @@ impl GgufFile {
     /// Version 3, with nothing in it.
     pub fn new() -> Self {
         Self { version: 3, keys: Vec::new(), tensors: Vec::new(), alignment: 32 }
+    }
+
+    /// Returns a file with the keys and tensors of another one, in F32 or F16.
+    pub fn of(gguf: &Gguf) -> Self {
+        let file = gguf.metadata().fold(Self::new(), |file, (key, value)| {
+            let (number, bytes) = stored(value);
+            file.key(key, number, bytes)
+        });
+        gguf.tensors().iter().fold(file, |file, tensor| {
+            let number = if tensor.dtype.name() == "F16" { 1 } else { 0 };
+            let dimensions: Vec<_> = tensor.shape.iter().rev().map(|size| *size as u64).collect();
+            file.tensor(&tensor.name, &dimensions, number, gguf.bytes(tensor))
+        })
     }
 
     pub fn key(mut self, key: &str, type_number: u32, value: impl AsRef<[u8]>) -> Self {
@@ -146,4 +161,23 @@ impl Drop for Folder {
         // What stays behind lies in the build folder.
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Returns the number of a value's type, and the value as it stands in a file.
+fn stored(value: &Value) -> (u32, Vec<u8>) {
+    match value {
+        Value::U32(number) => (4, number.to_le_bytes().into()),
+        Value::F32(number) => (6, number.to_le_bytes().into()),
+        Value::Bool(value) => (7, vec![u8::from(*value)]),
+        Value::String(text) => (8, string(text)),
+        Value::Array(Array::I32(numbers)) => (9, array(5, &bytes_of(numbers.iter().map(|n| n.to_le_bytes())))),
+        Value::Array(Array::U32(numbers)) => (9, array(4, &bytes_of(numbers.iter().map(|n| n.to_le_bytes())))),
+        Value::Array(Array::F32(numbers)) => (9, array(6, &bytes_of(numbers.iter().map(|n| n.to_le_bytes())))),
+        Value::Array(Array::String(texts)) => (9, array(8, &texts.iter().map(string).collect::<Vec<_>>())),
+        other => panic!("{other}"),
+    }
+}
+
+fn bytes_of(elements: impl Iterator<Item = [u8; 4]>) -> Vec<Vec<u8>> {
+    elements.map(Vec::from).collect()
 }
