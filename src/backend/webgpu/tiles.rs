@@ -18,6 +18,9 @@ pub(super) const MAX_PARTS: usize = 3;
 /// wait for memory at the same time.
 const READ_AHEAD: usize = 2;
 
+/// The number of multiprocessors of the largest GPUs: an H100 and an H200 have 132.
+const MULTIPROCESSORS: usize = 132;
+
 /// The division of a product of up to 16 rows (`matmul_few`).
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct GemvShape {
@@ -71,6 +74,10 @@ pub(super) fn gemv(
         // the other.
         let team = team.max(8).min(widest);
         let workgroup = (32 * team / together.max(shared)).min(max_workgroup);
+        // With a few rows of the activations, such a workgroup fills a multiprocessor. If there are
+        // more of them than multiprocessors, the rest would wait, so they are half as large.
+        let waits = rows.div_ceil(32) > MULTIPROCESSORS && (4..8).contains(&tokens) && workgroup == 32 * team;
+        let workgroup = if waits { workgroup / 2 } else { workgroup };
         let passes = 32 * team / (workgroup * shared);
         return GemvShape { team, rows: shared, passes, unrolled: unrolled(shared), workgroup };
     }
