@@ -271,10 +271,11 @@ pub trait Executable: Send {
         graph: &Graph,
         weights: &Weights,
         cache: &CacheLayout,
-        limits: [usize; 2],
+        max_tokens: usize,
+        max_outputs: usize,
         progress: &LoadProgress<'_>,
     ) -> Result<Box<dyn Executable>> {
-        let _ = (graph, weights, cache, limits, progress);
+        let _ = (graph, weights, cache, max_tokens, max_outputs, progress);
         Err(Error::Unsupported("this device does not share the weights of a graph".into()))
     }
 

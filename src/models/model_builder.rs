@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Config, Experts, LayerConfig, Model, RopeConfig, vision::ImageInputs};
 use crate::{
     Error, Result,
-    graph::{Activation, Builder, ExpertsSpec, RopeSpec, RopeStyle, Scores, ValueId},
+    graph::{Activation, Builder, ExpertsSpec, Graph, RopeSpec, RopeStyle, Scores, ValueId},
     weights::{TensorSlice, Weight, Weights},
 };
 
@@ -264,15 +264,21 @@ impl<'a> ModelBuilder<'a> {
 
     /// Returns the model whose output head reads `x`: a norm, then the matrix `output.weight` or,
     /// if the file has none, the embedding.
-    pub fn finish(mut self, config: Config, x: ValueId) -> Result<Model> {
+    pub fn finish(self, config: Config, x: ValueId) -> Result<Model> {
+        self.finish_with(config, x, None)
+    }
+
+    /// Returns the model like [`finish`](Self::finish), with its head for multi-token prediction.
+    pub fn finish_with(mut self, config: Config, x: ValueId, mtp: Option<Graph>) -> Result<Model> {
         let x = self.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
         let logits = self.logits(&config, x, &[])?;
-        Ok(Model { graph: self.ops.finish(logits)?, config, mtp: None })
+        let hidden = mtp.is_some().then_some(x);
+        Ok(Model { graph: self.ops.finish_with(logits, hidden)?, config, mtp })
     }
 
     /// Returns the logits of normed rows, with the first of the matrices `names` that the file has,
     /// else with `output.weight` or the embedding.
-    pub(super) fn logits(&mut self, config: &Config, x: ValueId, names: &[&str]) -> Result<ValueId> {
+    pub fn logits(&mut self, config: &Config, x: ValueId, names: &[&str]) -> Result<ValueId> {
         // A row of `x` is shorter than a row of logits.
         let x = self.scale(x, config.logit_scale);
         let has = |name: &&str| self.has(&format!("{name}.weight"));
@@ -282,7 +288,7 @@ impl<'a> ModelBuilder<'a> {
     }
 
     /// Returns a builder of another graph over the same tensors.
-    pub(super) fn another(&self) -> Self {
+    pub fn another(&self) -> Self {
         Self::new(self.weights, self.images)
     }
 

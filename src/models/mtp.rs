@@ -20,14 +20,12 @@ type AddLayer<'a> = dyn Fn(&mut ModelBuilder, &LayerConfig, ValueId, usize) -> R
 
 /// Returns the model whose output head reads `x`, with its head for multi-token prediction if the
 /// file has one.
-pub(super) fn finish(mut graph: ModelBuilder, config: Config, x: ValueId, layer: &AddLayer<'_>) -> Result<Model> {
+pub(super) fn finish(graph: ModelBuilder, config: Config, x: ValueId, layer: &AddLayer<'_>) -> Result<Model> {
     let index = config.layers.len();
     let is_there = graph.has(&format!("blk.{index}.nextn.eh_proj.weight"));
-    let Some(head) = config.mtp.as_ref().filter(|_| is_there) else { return graph.finish(config, x) };
-    let mtp = build(graph.another(), &config, head, index, layer)?;
-    let x = graph.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
-    let logits = graph.logits(&config, x, &[])?;
-    Ok(Model { graph: graph.ops.finish_with(logits, Some(x))?, config, mtp: Some(mtp) })
+    let head = config.mtp.as_ref().filter(|_| is_there);
+    let head = head.map(|head| build(graph.another(), &config, head, index, layer)).transpose()?;
+    graph.finish_with(config, x, head)
 }
 
 /// Checks that a file does not have only the head of a model.
@@ -145,6 +143,9 @@ fn other_vocabulary(model: &Gguf, head: &Gguf) -> Result<Option<String>> {
     }
     const TOKENS: &str = "tokenizer.ggml.tokens";
     let (Some(ours), Some(theirs)) = (model.strings(TOKENS)?, head.strings(TOKENS)?) else { return Ok(None) };
+    if ours.len() != theirs.len() {
+        return Ok(Some(format!("has a vocabulary of {} tokens, but the model has {}", theirs.len(), ours.len())));
+    }
     let differs = ours.iter().zip(theirs.iter()).enumerate().find(|(_, (ours, theirs))| ours != theirs);
     Ok(differs.map(|(id, (ours, theirs))| format!("its token {id} is {theirs:?}, but the model's is {ours:?}")))
 }

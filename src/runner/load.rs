@@ -132,7 +132,7 @@ impl PreparedModel {
         let Some(PreparedHead { graph, layout, .. }) = mtp else {
             return Ok(Decoder::new(executable, cache, *limits).with_trained_context(config.context_length));
         };
-        let head = executable.compile_beside(graph, weights, layout, [max_tokens, 1], progress)?;
+        let head = executable.compile_beside(graph, weights, layout, max_tokens, 1, progress)?;
         let head = MtpHead::new(head, config.hidden, max_tokens);
         let decoder = Decoder::new(executable, cache.rewriting_last(), *limits).with_mtp_head(head);
         Ok(decoder.with_trained_context(config.context_length))
@@ -182,10 +182,8 @@ impl RunnerBuilder {
             None => None,
         };
         let pages = mtp.as_ref().map_or(&layout, |head| &head.pages);
-        let mut memory = MemoryPlan::new(&*backend, &graph, &weights, pages, context_length, limits)?;
-        if let Some(head) = &mtp {
-            memory.add_head(&*backend, &head.graph, limits)?;
-        }
+        let head = mtp.as_ref().map(|head| &head.graph);
+        let mut memory = MemoryPlan::new(&*backend, &graph, head, &weights, pages, context_length, limits)?;
         let vision = match vision {
             Ok(model) => Ok(plan_encoder(model, &*backend, context_length)?),
             Err(reason) => Err(reason),

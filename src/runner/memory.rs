@@ -54,6 +54,7 @@ impl MemoryPlan {
     pub(super) fn new(
         backend: &dyn Backend,
         graph: &Graph,
+        head: Option<&Graph>,
         weights: &Weights,
         layout: &CacheLayout,
         context_length: usize,
@@ -61,24 +62,21 @@ impl MemoryPlan {
     ) -> Result<Self> {
         let Limits { max_tokens, max_outputs, .. } = limits;
         let plan = Plan::new(graph)?;
+        let head = head.map(Plan::new).transpose()?;
+        let in_place: Vec<_> = [&plan].into_iter().chain(&head).flat_map(|plan| backend.reads_in_place(plan)).collect();
+        let scratch =
+            |plan: &Plan, outputs: usize| backend.scratch_bytes(plan, max_tokens, outputs, context_length) as u64;
         Ok(Self {
             weights: weights.total_bytes(),
-            mapped: weights.mapped_bytes(backend.reads_in_place(&plan).iter().map(|name| &**name)),
+            mapped: weights.mapped_bytes(in_place.iter().map(|name| &**name)),
             cache_per_token: layout.bytes_per_token() as u64,
             windows: layout.window_bytes(context_length, max_tokens),
             states: (layout.state_bytes as u64).saturating_mul(STATES as u64),
             context_length,
-            scratch: backend.scratch_bytes(&plan, max_tokens, max_outputs, context_length) as u64,
+            scratch: scratch(&plan, max_outputs) + head.as_ref().map_or(0, |head| scratch(head, 1)),
             vision_scratch: 0,
             draft: 0,
         })
-    }
-
-    /// Counts the steps of the head for multi-token prediction.
-    pub(super) fn add_head(&mut self, backend: &dyn Backend, head: &Graph, limits: Limits) -> Result<()> {
-        let plan = Plan::new(head)?;
-        self.scratch += backend.scratch_bytes(&plan, limits.max_tokens, 1, self.context_length) as u64;
-        Ok(())
     }
 
     /// Counts a vision encoder.

@@ -29,7 +29,7 @@ use self::{
     },
     threads::pool::Pool,
 };
-use super::{Backend, Bounds, Device, DeviceInfo, Executable, LoadProgress};
+use super::{Backend, Device, DeviceInfo, Executable, LoadProgress};
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
@@ -159,12 +159,9 @@ impl Backend for Cpu {
         max_outputs: usize,
         progress: &LoadProgress<'_>,
     ) -> Result<Box<dyn Executable>> {
-        let cache = Bounds::layout_for(graph, cache)?;
-        let plan = Plan::new(graph)?;
-        let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
+        let limits = StepSize { tokens: max_tokens, outputs: max_outputs };
         let device = (self.kernels, self.pool()?);
-        let executable = CpuExecutable::new(plan, weights, None, cache, bounds, device, progress)?;
-        Ok(Box::new(executable))
+        Ok(Box::new(CpuExecutable::new(graph, weights, None, cache, limits, device, progress)?))
     }
 }
 

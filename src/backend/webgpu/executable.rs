@@ -12,6 +12,7 @@ use super::{
     best::TopSelection,
     cache::PageBuffers,
     context::Context,
+    hidden::HiddenRows,
     kernel::{Resource, StepSizes},
     lower::{GpuLowering, StepKind, fuses},
     prepare::{self, Capacity},
@@ -27,15 +28,11 @@ use crate::{
         Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, StepProgress,
         TopLogits, Usage,
     },
-    graph::{Graph, Op, Rows},
+    graph::{Graph, Op},
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
-    plan::{Place, Plan},
-    profile::FEW_ROWS,
+    plan::Plan,
     weights::Weights,
 };
-
-/// The use of buffers that the host reads.
-const READBACK: wgpu::BufferUsages = wgpu::BufferUsages::MAP_READ.union(wgpu::BufferUsages::COPY_DST);
 
 /// A compiled plan with its weights, cache and buffers.
 pub(super) struct GpuExecutable {
@@ -63,11 +60,7 @@ pub(super) struct GpuExecutable {
     partials_bytes: u64,
     staging: wgpu::Buffer,
     logits: Vec<f32>,
-    /// The rows of the last step's second result, and the number of them.
-    hidden: Vec<f32>,
-    hidden_rows: usize,
-    /// The buffer in which the host reads the hidden rows of short steps, if there are any.
-    hidden_staging: Option<wgpu::Buffer>,
+    hidden: HiddenRows,
     argmax: ArgmaxQueue,
     best: TopSelection,
     next_commands: Option<NextCommands>,
@@ -131,10 +124,7 @@ impl GpuExecutable {
         context.wait()?;
         let argmax = ArgmaxQueue::new(&context, &plan, bounds.max_outputs, &mut buffers)?;
         let best = TopSelection::new(&plan);
-        let hidden_bytes = |place: Place| (4 * super::lower::stride(&place) * FEW_ROWS) as u64;
-        let hidden_staging =
-            plan.hidden().map(|place| context.buffer("the readback of hidden rows", hidden_bytes(place), READBACK));
-        let hidden_staging = hidden_staging.transpose()?;
+        let hidden = HiddenRows::new(&context, &plan)?;
         Ok(Self {
             context,
             plan,
@@ -153,9 +143,7 @@ impl GpuExecutable {
             partials_bytes: 0,
             staging,
             logits: vec![],
-            hidden: vec![],
-            hidden_rows: 0,
-            hidden_staging,
+            hidden,
             argmax,
             best,
             next_commands: None,
@@ -293,19 +281,8 @@ impl GpuExecutable {
                 best.encode_readback(buffers, &mut encoder, sizes.outputs)?;
             }
         }
-        self.read_hidden(&mut encoder, sizes)?;
+        self.hidden.encode_copy(&self.buffers, &mut encoder, sizes)?;
         Ok(encoder.finish())
-    }
-
-    /// Encodes the copy of the hidden rows of a short step to the buffer that the host reads.
-    fn read_hidden(&self, encoder: &mut wgpu::CommandEncoder, sizes: &StepSizes) -> Result<()> {
-        let (Some(place), Some(staging)) = (self.plan.hidden(), &self.hidden_staging) else { return Ok(()) };
-        let rows = hidden_rows(&place, sizes);
-        if rows <= FEW_ROWS {
-            let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
-            encoder.copy_buffer_to_buffer(from, 0, staging, 0, (4 * super::lower::stride(&place) * rows) as u64);
-        }
-        Ok(())
     }
 
     /// Submits a step. While the device runs it, the host encodes another step of the same sizes,
@@ -319,9 +296,7 @@ impl GpuExecutable {
         }
         let sizes = self.prepare(step, step.tokens)?;
         self.copy_pages(step.copies)?;
-        if let Some(place) = self.plan.hidden() {
-            self.hidden_rows = hidden_rows(&place, &sizes);
-        }
+        self.hidden.start_step(&sizes);
         let commands = match self.next_commands.take() {
             Some(next) if next.sizes == sizes && next.readback == readback => next.commands,
             _ => self.commands(step, &sizes, readback)?,
@@ -369,11 +344,6 @@ impl GpuExecutable {
     }
 }
 
-/// Returns the number of rows of the second result of a step.
-fn hidden_rows(place: &Place, sizes: &StepSizes) -> usize {
-    if place.shape.rows == Rows::Outputs { sizes.outputs } else { sizes.tokens }
-}
-
 /// Returns whether the kernels of all attention layers also append the keys and values of single
 /// tokens.
 fn fuses_append(context: &Context, plan: &Plan, cache: &CacheLayout) -> bool {
@@ -419,30 +389,7 @@ impl Executable for GpuExecutable {
     }
 
     fn hidden(&mut self) -> Result<&[f32]> {
-        let Some(place) = self.plan.hidden() else {
-            return Err(Error::internal("the graph has no second result"));
-        };
-        let (width, stride) = (place.shape.width, super::lower::stride(&place));
-        let bytes = (4 * stride * self.hidden_rows) as u64;
-        let readback = match &self.hidden_staging {
-            // The step's own commands have copied them.
-            Some(staging) if self.hidden_rows <= FEW_ROWS => staging,
-            _ => {
-                let readback = self.context.buffer("the readback of hidden rows", bytes, READBACK)?;
-                let mut encoder = self.context.device.create_command_encoder(&Default::default());
-                let from = self.buffers.get(Resource::Slot(place.slot.index()))?;
-                encoder.copy_buffer_to_buffer(from, 0, &readback, 0, bytes);
-                self.context.queue.submit([encoder.finish()]);
-                &readback.clone()
-            }
-        };
-        let hidden = &mut self.hidden;
-        hidden.clear();
-        read_buffer(&self.context, readback, bytes, |found| {
-            let rows = bytemuck::cast_slice::<_, f32>(found).chunks(stride);
-            rows.for_each(|row| hidden.extend_from_slice(&row[..width]));
-        })?;
-        Ok(&self.hidden)
+        self.hidden.read(&self.context, &self.buffers)
     }
 
     fn compile_beside(
@@ -450,9 +397,11 @@ impl Executable for GpuExecutable {
         graph: &Graph,
         weights: &Weights,
         cache: &CacheLayout,
-        limits: [usize; 2],
+        max_tokens: usize,
+        max_outputs: usize,
         progress: &LoadProgress<'_>,
     ) -> Result<Box<dyn Executable>> {
+        let limits = [max_tokens, max_outputs];
         super::compile(&self.context, graph, weights, self.weight_buffers.beside(), cache, limits, progress)
     }
 

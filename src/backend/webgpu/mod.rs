@@ -11,6 +11,7 @@ mod best;
 mod cache;
 mod context;
 mod executable;
+mod hidden;
 mod instance;
 mod kernel;
 mod kernels;

@@ -108,6 +108,7 @@ impl Engine {
     fn try_compute(&mut self, requests: &[Request], limits: Limits, outputs: &mut OutputBuffers) -> Result<()> {
         outputs.logits.clear();
         outputs.top.clear();
+        // All others go on at the end of their cache.
         for request in requests.iter().filter(|request| request.start == 0) {
             self.truncate(request.sequence, 0, 0)?;
         }

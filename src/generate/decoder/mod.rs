@@ -312,7 +312,11 @@ impl Decoder {
     /// Returns the executable's counts of work and memory.
     #[doc(hidden)]
     pub fn usage(&self) -> Usage {
-        self.turns.with_engine(|engine| engine.executable.usage())
+        self.turns.with_engine(|engine| {
+            let usage = engine.executable.usage();
+            let head = engine.head.as_ref().map_or(0, MtpHead::device_bytes);
+            Usage { device_bytes: usage.device_bytes + head, ..usage }
+        })
     }
 
     /// Returns the logits of the last step, which the caller may change.

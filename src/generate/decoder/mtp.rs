@@ -128,9 +128,15 @@ impl MtpHead {
         Self { executable, width, max_tokens, copies: vec![], sequences: HashMap::new() }
     }
 
+    /// Returns the device memory in use, in bytes.
+    pub(super) fn device_bytes(&self) -> u64 {
+        self.executable.usage().device_bytes
+    }
+
     /// Adds page copies, which the head makes in its own cache layer.
     pub(super) fn add_copies(&mut self, copies: &[(PageId, PageId)]) {
-        self.copies.extend_from_slice(copies);
+        // Its layer has full attention, as the first group has.
+        self.copies.extend(copies.iter().filter(|(from, _)| from.group() == 0));
     }
 
     pub(super) fn fork(&mut self, id: SequenceId, fork: SequenceId) {

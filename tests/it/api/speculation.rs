@@ -640,11 +640,13 @@ fn heads_in_their_own_file_draft() {
         assert_eq!(accepted(&mut load(on_cpu().draft(&head_path), &trunk).unwrap()), expected);
         assert_eq!(accepted(&mut load(on_cpu(), &trunk).unwrap()).1.iter().sum::<usize>(), 0);
     }
-    let plan = on_cpu().draft(&head_path).plan(folder.write("model.gguf", trunk().bytes())).unwrap();
-    assert!(
-        plan.draft == 0
-            && plan.cache_per_token > on_cpu().plan(folder.path().join("model.gguf")).unwrap().cache_per_token
-    );
+    let path = folder.write("model.gguf", trunk().bytes());
+    let [plan, without] = [on_cpu().draft(&head_path), on_cpu()].map(|builder| builder.plan(&path).unwrap());
+    assert!(plan.cache_per_token > without.cache_per_token && plan.scratch > without.scratch && plan.draft == 0);
+    // The head's matrices of floats stay in the file.
+    let matrices = whole.tensors().iter().filter(|tensor| is_of_head(&tensor.name) && tensor.shape.len() == 2);
+    let bytes: usize = matrices.map(|tensor| tensor.byte_len()).sum();
+    assert_eq!(plan.mapped - without.mapped, bytes as u64);
 
     let refused = |builder: RunnerBuilder, model: GgufFile, head: GgufFile, expected: &str| {
         let head = folder.write("other.gguf", head.bytes());

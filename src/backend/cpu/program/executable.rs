@@ -49,21 +49,24 @@ pub(crate) struct CpuExecutable {
 }
 
 impl CpuExecutable {
-    /// Prepares the weights of `plan`, except those of `shared`, and allocates memory for steps of
-    /// one token.
+    /// Compiles a graph for steps of up to `limits` tokens and outputs: prepares its weights,
+    /// except those of `shared`, and allocates memory for steps of one token.
     ///
     /// # Errors
-    /// If a weight is missing, unreadable or not as the plan says, the memory is refused, or the
-    /// caller of `progress` cancels.
+    /// If the cache is laid out for other layers, a weight is missing, unreadable or not as the
+    /// graph says, the memory is refused, or the caller of `progress` cancels.
     pub fn new(
-        plan: Plan,
+        graph: &Graph,
         weights: &Weights,
         shared: Option<&PreparedWeights>,
-        cache: CacheLayout,
-        bounds: Bounds,
+        cache: &CacheLayout,
+        limits: StepSize,
         (kernels, pool): (&'static Kernels, Arc<Mutex<Pool>>),
         progress: &LoadProgress<'_>,
     ) -> Result<Self> {
+        let cache = Bounds::layout_for(graph, cache)?;
+        let plan = Plan::new(graph)?;
+        let bounds = Bounds::new(&plan, &cache, limits.tokens, limits.outputs);
         let mut weights = PreparedWeights::new(&plan, weights, shared, &mut lock(&pool), progress)?;
         let program = CpuProgram::new(&plan, &weights)?;
         weights.keep_in_place(&plan)?;
@@ -166,14 +169,13 @@ impl Executable for CpuExecutable {
         graph: &Graph,
         weights: &Weights,
         cache: &CacheLayout,
-        [max_tokens, max_outputs]: [usize; 2],
+        max_tokens: usize,
+        max_outputs: usize,
         progress: &LoadProgress<'_>,
     ) -> Result<Box<dyn Executable>> {
-        let cache = Bounds::layout_for(graph, cache)?;
-        let plan = Plan::new(graph)?;
-        let bounds = Bounds::new(&plan, &cache, max_tokens, max_outputs);
+        let limits = StepSize { tokens: max_tokens, outputs: max_outputs };
         let device = (self.kernels, self.pool.clone());
-        Ok(Box::new(Self::new(plan, weights, Some(&self.weights), cache, bounds, device, progress)?))
+        Ok(Box::new(Self::new(graph, weights, Some(&self.weights), cache, limits, device, progress)?))
     }
 
     fn set_shared(&mut self, shared: bool) {
