@@ -1,22 +1,38 @@
-// Appends keys and values to the cache. A workgroup appends up to four positions of a head.
+// Appends keys and values to the cache. A workgroup appends up to four positions of a head. With
+// `before` it norms and rotates the keys first.
 //
 // In formats of less than 32 bits positions share words, so one workgroup writes four consecutive
 // positions. Those that are not in the step keep their content.
 //
 // Parameters (`Append`):
 //   workgroup: u32 - invocations of a workgroup
+//   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
 //   cache: PagedCache - the layer's cache
 //   append_ranges_at: u32 - the first word, in the step's buffer, of the `PositionRange`s that are
 //     appended
 //   k: Strided - the keys, `[tokens, kv_heads, head_dim]`
 //   v: Strided - the values, `[tokens, kv_heads, head_dim]`
+//   before: KeyRotation? - the operations on keys before they are appended
+//   before.norm: Norm? - the norm of each key
+//   before.rotation: Rotation - the rotation after it
+//   before.records: Records - the tokens' records
 //
 // Buffers:
 //   k: f32
 //   v: f32
+//   weight: f32 - the norm's weights, `[head_dim]`
 //   cache: u32, written - the layer's pages
 
+{% from "shared/entry" import entry, invocation %}
+{% from "shared/reduce" import head_squares, invocation_struct, reductions %}
+{% from "shared/rotation" import is_first, pair, partner, rotated %}
 {% include "shared/bindings" %}
+
+{% set norm = before.norm if before else none %}
+{% if norm %}
+{{ invocation_struct(subgroup) }}
+{{ reductions("", "f32", workgroup, subgroup) }}
+{% endif %}
 
 {# Words and blocks of 32 elements of a head in a page, and the first word of the values' scales. #}
 {% set head_words = 64 * cache.dim // cache.per_word %}
@@ -28,11 +44,20 @@
 var<workgroup> scales: array<f32, {{8 * blocks}}>;
 {% endif %}
 
+{% if norm %}
+// The keys of the four positions before the rotation.
+var<workgroup> normed: array<f32, {{4 * cache.head_dim}}>;
+{% endif %}
+{% if before %}
+// The keys of the four positions.
+var<workgroup> keys_now: array<f32, {{4 * cache.head_dim}}>;
+{% endif %}
+
 // Up to four consecutive positions of one page.
 struct Positions {
     // The index in the step of the first token.
     token: u32,
-    // Number of positions.
+    // Number of positions; 0 if the range is unused.
     count: u32,
     // The first position.
     position: u32,
@@ -44,6 +69,11 @@ fn key(range: Positions, head: u32, n: u32, d: u32) -> f32 {
     if d >= {{cache.head_dim}}u {
         return 0.0;
     }
+    return {{ "keys_now[n * " ~ cache.head_dim ~ "u + d]" if before else "key_given(range, head, n, d)" }};
+}
+
+// Element `d` of the key of position `n`, as the step gives it.
+fn key_given(range: Positions, head: u32, n: u32, d: u32) -> f32 {
     return k[(range.token + n) * {{k.stride}}u + head * {{cache.head_dim}}u + d];
 }
 
@@ -54,8 +84,7 @@ fn value(range: Positions, head: u32, n: u32, d: u32) -> f32 {
     return v[(range.token + n) * {{v.stride}}u + head * {{cache.head_dim}}u + d];
 }
 
-@compute @workgroup_size({{workgroup}})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) index: u32) {
+{{ entry(workgroup, subgroup if norm else none) }} {
     let at = {{append_ranges_at}}u + RANGE_WORDS * group.x;
     let range = Positions(
         step[at + RANGE_FIRST_TOKEN],
@@ -67,6 +96,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let page = step[range.entries + {{cache.table}}u] * {{cache.page_words}}u;
     let keys = page + head * {{head_words}}u;
     let values = page + ({{cache.kv_heads}}u + head) * {{head_words}}u;
+    {% if before %}
+    {% include "append/rotate" %}
+    {% endif %}
     // The place of the first position among the four.
     let skipped = range.position % 4u;
     let first = range.position % 64u - skipped;
@@ -114,7 +146,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var n = 0u; n < range.count; n++) {
             codes[skipped + n] = code(key(range, head, n, d), scales[d / 32u * 8u + 2u * n]);
         }
-        cache[to] = pack4xI8(codes);
+        if range.count > 0u {
+            // An unused range would undo another workgroup's change.
+            cache[to] = pack4xI8(codes);
+        }
         if d % 4u == 0u {
             for (var n = 0u; n < range.count; n++) {
                 let scale = scales[d / 32u * 8u + 2u * n + 1u];

@@ -6,7 +6,7 @@
 // split are summed, with an invocation for each word of elements. The positions of a token that sees
 // more than `unsplit_positions` are split, and `attention_combine.wgsl` merges the partial results.
 //
-// With `new`, the token's own key and value are not read from the cache. With `new.before` they are
+// With `new`, the token's own key and value are not read from the cache. With `new.appends` they are
 // not there yet, and the workgroup of the last split appends them.
 //
 // Parameters (`AttentionStep`):
@@ -38,7 +38,8 @@
 //   new: NewToken? - the tokens' own keys and values
 //   new.k: Strided - the keys, `[tokens, kv_heads, head_dim]`
 //   new.v: Strided - the values, `[tokens, kv_heads, head_dim]`
-//   new.before: NormedRotation? - the operations on queries and keys before attention
+//   new.appends: bool - whether this kernel appends the keys and values to the cache
+//   new.before: NormedRotation - the operations on queries and keys before attention
 //   new.before.norms: HeadNorms? - the norms of queries and keys
 //   new.before.norms.eps: F32 - added to the mean square
 //   new.before.norms.reciprocal: F32 - 1 / the elements of a head
@@ -63,6 +64,7 @@
 {% from "shared/soft_cap" import soft_cap %}
 {% set heads_type = "f32" if shape.lanes == 1 else "vec" ~ shape.lanes ~ "<f32>" %}
 {% set before = new.before if new else none %}
+{% set appends = new and new.appends %}
 {% set writes_q8 = output and output.kind == "q8" %}
 {% set dim = cache.dim %}
 {% set head_dim = cache.head_dim %}
@@ -166,7 +168,7 @@ var<workgroup> own_score: Heads;
     let old = end;
     {% endif %}
 
-    {% if before %}
+    {% if appends %}
     // Loading of the cache's words that receive the token's own key starts here; they are used
     // later.
     let position_now = length - 1u;

@@ -1,6 +1,6 @@
 // Reads the queries, and with `new` the token's own key, and norms and rotates both if there is
 // `new.before`; part of `attention_step.wgsl`, whose parameters it reads.
-    {% if before %}
+    {% if appends %}
     let old_word = cache[keys_now + min(index, {{dim - 1}}u) * {{64 // per_word}}u];
     {% endif %}
     {% if new %}

@@ -1,6 +1,6 @@
-// Sums values times weights, and with `new.before` appends the token's own key and value; part of
+// Sums values times weights, and with `new.appends` appends the token's own key and value; part of
 // `attention_step.wgsl`, whose parameters it reads.
-    {% if before %}
+    {% if appends %}
     // All invocations have read the keys by now.
     if is_last && chunk == 0u && index < {{dim}}u {
         {% if cache.format == "f16" %}
@@ -58,7 +58,7 @@
         let value = select(v0, 0.0, column >= {{head_dim}}u);
         let packed = bitcast<u32>(value);
         {% endif %}
-        {% if before %}
+        {% if appends %}
         if chunk == 0u {
             cache[page_starts[old / 64u] + values_at + old % 64u * {{words}}u + column] = packed;
         }

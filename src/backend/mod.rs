@@ -242,6 +242,17 @@ pub trait Executable: Send {
         Ok(None)
     }
 
+    /// Runs a step and returns the most probable token after each output, the lowest id of equal
+    /// logits, or `None` after an output of which a logit is NaN. Returns no list, without running
+    /// the step, if the device does not choose tokens.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    fn most_probable(&mut self, step: &Step<'_>) -> Result<Option<Vec<Option<u32>>>> {
+        let _ = step;
+        Ok(None)
+    }
+
     /// Returns all logits of an output of the last step, which [`best`](Self::best) has run.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl ArgmaxQueue {
     /// Allocates the buffers for steps of up to `max_outputs` rows of logits.
     pub fn new(context: &Context, plan: &Plan, max_outputs: usize, buffers: &mut Buffers) -> Result<Self> {
         let candidates = plan.logits().shape.width.div_ceil(SHARE) * max_outputs.max(1);
-        let bytes = 4 * max_outputs.max(1) as u64;
+        let bytes = bytes(max_outputs.max(1));
         buffers.set(Resource::ArgmaxCandidates, context.buffer("argmax candidates", 8 * candidates as u64, STORAGE)?);
         buffers.set(Resource::ArgmaxIds, context.buffer("the argmax ids", bytes, STORAGE)?);
         let program = GpuProgram::new(kernels(plan).map(|kernel| Command::always("argmax", kernel)).into());
@@ -81,6 +81,18 @@ impl ArgmaxQueue {
         Ok(())
     }
 
+    /// Encodes the copy of the ids of `count` outputs to a buffer that the host reads.
+    pub fn encode_readback(
+        &self,
+        buffers: &Buffers,
+        encoder: &mut wgpu::CommandEncoder,
+        to: &wgpu::Buffer,
+        count: usize,
+    ) -> Result<()> {
+        encoder.copy_buffer_to_buffer(buffers.get(Resource::ArgmaxIds)?, 0, to, 0, bytes(count));
+        Ok(())
+    }
+
     /// Submits a step of `count` outputs that ends with the program, after a copy of the ids to a
     /// buffer that the host reads.
     pub fn submit(
@@ -95,11 +107,10 @@ impl ArgmaxQueue {
             Some(buffer) => buffer,
             None => context.buffer("the readback of ids", self.bytes, usage)?,
         };
-        let bytes = 4 * count as u64;
-        encoder.copy_buffer_to_buffer(buffers.get(Resource::ArgmaxIds)?, 0, &staging, 0, bytes);
+        self.encode_readback(buffers, &mut encoder, &staging, count)?;
         let submission = context.queue.submit([encoder.finish()]);
         let (sender, mapped) = channel();
-        staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| {
+        staging.map_async(wgpu::MapMode::Read, 0..bytes(count), move |result| {
             // Sending fails if the queue was dropped meanwhile.
             let _ = sender.send(result);
         });
@@ -119,15 +130,25 @@ impl ArgmaxQueue {
         context.device.poll(wait).map_err(|error| context.error(error.to_string()))?;
         context.check()?;
         context.finish_mapping(&mapped)?;
-        let range = staging.slice(..4 * count as u64);
+        let range = staging.slice(..bytes(count));
         let view = range.get_mapped_range().map_err(|error| context.error(error.to_string()))?;
-        let id = |word: &[u8]| u32::from_le_bytes(std::array::from_fn(|i| word[i]));
-        let ids = view.chunks_exact(4).map(id).map(|id| (id != NO_ID).then_some(id)).collect();
+        let ids = ids(&view);
         drop(view);
         staging.unmap();
         self.free.push(staging);
         Ok(ids)
     }
+}
+
+/// Returns the bytes of the ids of `count` outputs.
+pub(super) fn bytes(count: usize) -> u64 {
+    4 * count as u64
+}
+
+/// Returns the ids that the host has read, or `None` where a logit is NaN.
+pub(super) fn ids(bytes: &[u8]) -> Vec<Option<u32>> {
+    let id = |word: &[u8]| u32::from_le_bytes(std::array::from_fn(|i| word[i]));
+    bytes.chunks_exact(4).map(id).map(|id| (id != NO_ID).then_some(id)).collect()
 }
 
 /// Returns whether the last step chose both tokens, one after the other.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    argmax::ArgmaxQueue,
+    argmax::{self, ArgmaxQueue},
     best::TopSelection,
     cache::PageBuffers,
     context::Context,
@@ -76,6 +76,7 @@ pub(super) struct GpuExecutable {
 enum Readback {
     Logits,
     Best,
+    MostProbable,
 }
 
 /// The commands of the most probable next step, encoded while the device runs the current step.
@@ -280,6 +281,11 @@ impl GpuExecutable {
                 *dispatches += best.program.encode(&mut encoder, context, buffers, weight_buffers, sizes)?;
                 best.encode_readback(buffers, &mut encoder, sizes.outputs)?;
             }
+            Readback::MostProbable => {
+                let Self { context, buffers, weight_buffers, argmax, dispatches, staging, .. } = self;
+                *dispatches += argmax.program.encode(&mut encoder, context, buffers, weight_buffers, sizes)?;
+                argmax.encode_readback(buffers, &mut encoder, staging, sizes.outputs)?;
+            }
         }
         self.hidden.encode_copy(&self.buffers, &mut encoder, sizes)?;
         Ok(encoder.finish())
@@ -381,6 +387,16 @@ impl Executable for GpuExecutable {
         self.best.wait(&self.context, sizes.outputs, count).map(Some)
     }
 
+    fn most_probable(&mut self, step: &Step<'_>) -> Result<Option<Vec<Option<u32>>>> {
+        if step.outputs.is_empty() || self.profile.is_some() {
+            return Ok(None);
+        }
+        let sizes = self.submit(step, Readback::MostProbable)?;
+        let mut ids = vec![];
+        read_buffer(&self.context, &self.staging, argmax::bytes(sizes.outputs), |found| ids = argmax::ids(found))?;
+        Ok(Some(ids))
+    }
+
     fn logits_of_last(&mut self, output: usize) -> Result<&[f32]> {
         let mut encoder = self.context.device.create_command_encoder(&Default::default());
         self.read_logits(&mut encoder, output..output + 1)?;
@@ -406,9 +422,9 @@ impl Executable for GpuExecutable {
     }
 
     fn warm_up(&mut self) -> bool {
-        let Self { context, programs, best, warm_up, .. } = self;
-        let short = &programs[StepKind::Few as usize];
-        warm_up.get_or_insert_with(|| WarmUp::start(context, [short, &best.program])).is_done()
+        let Self { context, programs, best, argmax, warm_up, .. } = self;
+        let kernels = [&programs[StepKind::Few as usize], &best.program, &argmax.program];
+        warm_up.get_or_insert_with(|| WarmUp::start(context, kernels)).is_done()
     }
 
     fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {

@@ -14,6 +14,7 @@ macro_rules! sources {
 
 sources! {
     "append",
+    "append/rotate",
     "argmax",
     "attention_combine",
     "attention_prefill",

@@ -4,7 +4,7 @@ use super::{
     Limits,
     batch::{BatchPosition, Request, TokenSpan, take_spans},
     mtp::{ComputedTokens, MtpHead},
-    pipelined::PipelinedSteps,
+    pipelined::{PipelinedSteps, not_a_number},
     sequence::{RunImages, StepRows},
 };
 use crate::{
@@ -169,26 +169,13 @@ impl Engine {
             ..Step::default()
         };
         self.steps += 1;
-        let wanted = if buffers.most_probable.is_some() { Some(1) } else { buffers.top_k };
-        let top = match wanted {
-            Some(count) => self.executable.best(&step, count)?,
-            None => None,
-        };
-        match (top, &mut buffers.most_probable) {
-            (Some(top), None) => buffers.top.extend_from_slice(top),
-            (Some(top), Some(most_probable)) => {
-                for first in top.iter().filter_map(|top| top.best.first()) {
-                    // Checks that it is a number.
-                    largest(&[first.logit])?;
-                    most_probable.push(first.id);
-                }
-            }
-            (None, None) => buffers.logits.extend_from_slice(self.executable.run(&step)?),
-            (None, Some(most_probable)) => {
-                for row in self.executable.run(&step)?.chunks(limits.vocab_size) {
-                    most_probable.push(largest(row)?.id);
-                }
-            }
+        let Self { executable, .. } = self;
+        match (&mut buffers.most_probable, buffers.top_k) {
+            (Some(chosen), _) => chosen.extend(most_probable(executable.as_mut(), &step, limits.vocab_size)?),
+            (None, top_k) => match top_k.map(|count| executable.best(&step, count)).transpose()?.flatten() {
+                Some(top) => buffers.top.extend_from_slice(top),
+                None => buffers.logits.extend_from_slice(executable.run(&step)?),
+            },
         }
         // Kept until a step succeeds: after a failure, the next step has to make the copies.
         self.copies.clear();
@@ -221,5 +208,13 @@ impl Engine {
             first += len;
         }
         Ok(())
+    }
+}
+
+/// Runs a step, and returns the most probable token after each output.
+fn most_probable(executable: &mut dyn Executable, step: &Step<'_>, vocab_size: usize) -> Result<Vec<u32>> {
+    match executable.most_probable(step)? {
+        Some(ids) => ids.into_iter().map(|id| id.ok_or_else(not_a_number)).collect(),
+        None => executable.run(step)?.chunks(vocab_size).map(|row| Ok(largest(row)?.id)).collect(),
     }
 }

@@ -113,7 +113,7 @@ impl Engine {
                 let len = held.ids.len();
                 self.truncate(*sequence, len, len)?;
             }
-            return Err(Error::argument("logits", "contain NaN: the model file may be damaged"));
+            return Err(not_a_number());
         };
         if !follows && goes_on {
             let given = tokens.iter().zip(&next).map(|(appended, next)| (appended, NextToken::Given(*next)));
@@ -200,6 +200,11 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Returns the error of logits of which one is NaN.
+pub(super) fn not_a_number() -> Error {
+    Error::argument("logits", "contain NaN: the model file may be damaged")
 }
 
 fn not_pipelined() -> Error {

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{F32, Records, SoftCap, Strided, Template};
+use super::{F32, Norm, Records, Rotation, SoftCap, Strided, Template};
 use crate::{
     backend::webgpu::kernel::{Binding, Resource, reads, writes},
     kv_cache::{CacheType, PAGE_POSITIONS},
@@ -104,6 +104,8 @@ pub fn elements_per_word(cache_type: CacheType) -> usize {
 pub struct Append {
     /// Invocations of a workgroup, which appends up to four positions of a head.
     pub workgroup: u32,
+    /// The smallest subgroup in invocations, if subgroup operations are used.
+    pub subgroup: Option<u32>,
     /// The layer's cache.
     pub cache: PagedCache,
     /// The first word, in the step's buffer, of the `PositionRange`s that are appended.
@@ -112,13 +114,30 @@ pub struct Append {
     pub k: Strided,
     /// The values, `[tokens, kv_heads, head_dim]`.
     pub v: Strided,
+    /// The operations on keys before they are appended.
+    pub before: Option<KeyRotation>,
+}
+
+/// The norm and the rotation of keys.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct KeyRotation {
+    /// The norm of each key.
+    pub norm: Option<Norm>,
+    /// The rotation after it.
+    pub rotation: Rotation,
+    /// The tokens' records.
+    pub records: Records,
 }
 
 impl Template for Append {
     const NAME: &'static str = "append";
 
     fn bindings(&self) -> Vec<Binding> {
-        vec![reads("k", "f32", self.k.rows), reads("v", "f32", self.v.rows), writes("cache", "u32", self.cache.pages)]
+        let norm = self.before.and_then(|before| before.norm);
+        let mut bindings = vec![reads("k", "f32", self.k.rows), reads("v", "f32", self.v.rows)];
+        bindings.extend(norm.map(|norm| reads("weight", "f32", norm.weight)));
+        bindings.push(writes("cache", "u32", self.cache.pages));
+        bindings
     }
 }
 

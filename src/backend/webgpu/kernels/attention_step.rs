@@ -41,7 +41,7 @@ pub struct AttentionStep {
     /// The result, if a workgroup attends to all positions of a token. Otherwise
     /// `attention_combine` merges the partial results of the splits.
     pub output: Option<AttentionOutput>,
-    /// The keys and values of the step's tokens, if this kernel appends them.
+    /// The keys and values of the step's tokens, if this kernel norms and rotates them.
     pub new: Option<NewToken>,
 }
 
@@ -83,9 +83,10 @@ pub struct NewToken {
     pub k: Strided,
     /// The values, `[tokens, kv_heads, head_dim]`.
     pub v: Strided,
-    /// The operations on queries and keys before attention. `None` if other kernels have computed
-    /// them and appended the keys and values to the cache, which this kernel then only reads.
-    pub before: Option<NormedRotation>,
+    /// Whether this kernel appends them to the cache. Otherwise another kernel has.
+    pub appends: bool,
+    /// The operations on queries and keys before attention.
+    pub before: NormedRotation,
 }
 
 /// The norms and the rotation of queries and keys.
@@ -189,14 +190,13 @@ impl Template for AttentionStep {
     const NAME: &'static str = "attention_step";
 
     fn bindings(&self) -> Vec<Binding> {
-        let before = self.new.and_then(|new| new.before);
-        let cache = if before.is_some() { writes } else { reads };
+        let cache = if self.new.is_some_and(|new| new.appends) { writes } else { reads };
         let output =
             self.output.map_or_else(|| writes("partials", "f32", Resource::Partials), AttentionOutput::binding);
         let mut bindings = vec![reads("q", "f32", self.q.rows), cache("cache", "u32", self.cache.pages), output];
         if let Some(new) = self.new {
             bindings.extend([reads("k", "f32", new.k.rows), reads("v", "f32", new.v.rows)]);
-            if let Some(norms) = before.and_then(|before| before.norms) {
+            if let Some(norms) = new.before.norms {
                 bindings.extend([reads("q_norm", "f32", norms.q), reads("k_norm", "f32", norms.k)]);
             }
         }

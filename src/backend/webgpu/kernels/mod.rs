@@ -21,7 +21,7 @@ mod tests;
 
 pub(super) use self::{
     attention::{
-        Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, PagedCache, ScoreParams, SeenRange,
+        Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, KeyRotation, PagedCache, ScoreParams, SeenRange,
         elements_per_word, padded,
     },
     attention_step::{

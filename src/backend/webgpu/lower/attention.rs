@@ -1,5 +1,5 @@
 //! Lowers attention. For single tokens, one kernel norms and rotates heads, appends the keys and
-//! values, and attends; longer runs have a kernel for each of these operations.
+//! values, and attends; in runs of several tokens, another kernel appends before.
 
 use super::{Command, Form, Forms, GEMV_ROWS, GpuLowering, OutputForms, place, stride, strided};
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, FEWEST_TOKENS, HeadNorms, NewToken, Norm, NormedRotation, PagedCache, RowCount, SeenRange,
-            StepShape, Strided, padded,
+            CacheShape, F32, FEWEST_TOKENS, HeadNorms, KeyRotation, NewToken, Norm, NormedRotation, PagedCache,
+            RowCount, SeenRange, StepShape, Strided, padded,
         },
         step::SPLIT,
         tiles::{self, PrefillShape},
@@ -53,8 +53,9 @@ impl GpuLowering<'_> {
             return Ok(());
         }
         let [q, k, v] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];
+        let [k, v] = [strided(&k), strided(&v)];
         let Some((rope, norm)) = rotation else {
-            self.append(&layer, StepCondition::Always, strided(&k), strided(&v));
+            self.append(&layer, StepCondition::Always, k, v, None);
             self.attend(&layer, strided(&q));
             return Ok(());
         };
@@ -68,32 +69,30 @@ impl GpuLowering<'_> {
             }),
             None => None,
         };
+        let norm_of = |weight: fn(HeadNorms) -> Resource| Some(Norm::new(spec.head_dim, norm?, weight(norms?)));
+        let of_keys = KeyRotation { norm: norm_of(|norms| norms.k), rotation, records: self.records() };
+        let new = |appends| NewToken { k, v, appends, before: NormedRotation { norms, rotation } };
         let fuses = self.has_step_kernels(spec) && fuses(self.traits, spec, self.cache.cache_type);
         if fuses {
-            let new = NewToken { k: strided(&k), v: strided(&v), before: Some(NormedRotation { norms, rotation }) };
             let splits = Splits { without: StepCondition::SingleUnsplit, with: StepCondition::SingleSplit };
-            self.step_kernels(&layer, &splits, strided(&q), Some(new));
+            self.step_kernels(&layer, &splits, strided(&q), Some(new(true)));
         }
         let condition = if fuses { StepCondition::Several } else { StepCondition::Always };
-        let norm_of = |weight: Resource| norm.map(|eps| Norm::new(spec.head_dim, eps, weight));
-        let inputs =
-            [(0, q, norms.and_then(|norms| norm_of(norms.q))), (1, k, norms.and_then(|norms| norm_of(norms.k)))];
-        let [rotated_q, rotated_k] = inputs.map(|(number, x, norm)| {
-            let y = Strided { stride: stride(&x), rows: Resource::Temp(number) };
-            let kernel = self.heads(&x, Rows::Tokens, y, spec.head_dim, norm, Some(rotation));
-            self.push_if(op, condition, kernel);
-            y
-        });
-        self.append(&layer, condition, rotated_k, strided(&v));
-        if fuses && !self.is_few() {
+        self.append(&layer, condition, k, v, Some(of_keys));
+        if fuses && self.is_few() {
+            // The kernel of single tokens, so that a token's result is the same in a run of several.
+            // It norms and rotates the token's own key again.
+            let splits = Splits { without: StepCondition::SeveralUnsplit, with: StepCondition::SeveralSplit };
+            self.step_kernels(&layer, &splits, strided(&q), Some(new(false)));
+            self.convert_result(&layer);
+            return Ok(());
+        }
+        let rotated_q = Strided { stride: stride(&q), rows: Resource::Temp(0) };
+        let kernel = self.heads(&q, Rows::Tokens, rotated_q, spec.head_dim, norm_of(|norms| norms.q), Some(rotation));
+        self.push_if(op, condition, kernel);
+        if fuses {
             let kernel = self.prefill_kernel(&layer, rotated_q);
             self.push_if(op, condition, kernel);
-            self.convert_result(&layer);
-        } else if fuses {
-            // The same kernel, so that a token's result is the same in a run of one token.
-            let new = NewToken { k: rotated_k, v: strided(&v), before: None };
-            let splits = Splits { without: StepCondition::SeveralUnsplit, with: StepCondition::SeveralSplit };
-            self.step_kernels(&layer, &splits, rotated_q, Some(new));
             self.convert_result(&layer);
         } else {
             self.attend(&layer, rotated_q);
@@ -142,11 +141,25 @@ impl GpuLowering<'_> {
         shape.into()
     }
 
-    fn append(&mut self, layer: &AttentionOp<'_>, condition: StepCondition, k: Strided, v: Strided) {
-        let (cache, append_ranges_at) = (self.paged_cache(layer.spec), self.layout.append_ranges_at());
+    fn append(
+        &mut self,
+        layer: &AttentionOp<'_>,
+        condition: StepCondition,
+        k: Strided,
+        v: Strided,
+        before: Option<KeyRotation>,
+    ) {
+        let append = Append {
+            workgroup: self.head_workgroup(layer.spec.head_dim).max(64),
+            subgroup: self.traits.subgroup,
+            cache: self.paged_cache(layer.spec),
+            append_ranges_at: self.layout.append_ranges_at(),
+            k,
+            v,
+            before,
+        };
         let groups = [Workgroups::AppendRanges, Workgroups::Fixed(layer.spec.kv_heads), Workgroups::Fixed(1)];
-        let kernel = Kernel::new(Append { workgroup: 64, cache, append_ranges_at, k, v }, groups);
-        self.push_if(layer.op, condition, kernel);
+        self.push_if(layer.op, condition, Kernel::new(append, groups));
     }
 
     /// Pushes the kernels for single tokens: one for tokens without splits, and two for tokens with

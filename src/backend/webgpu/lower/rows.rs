@@ -110,6 +110,12 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
+    /// Returns the size of workgroups that norm a head. Without subgroups it determines the order
+    /// in which squares are added, so all kernels that norm heads have the same.
+    pub(super) fn head_workgroup(&self, head_dim: usize) -> u32 {
+        (head_dim as u32).next_power_of_two().clamp(32, self.traits.workgroup.min(256))
+    }
+
     /// Returns the kernel that norms heads, rotates them, or both.
     pub(super) fn heads(
         &self,
@@ -120,9 +126,8 @@ impl GpuLowering<'_> {
         norm: Option<Norm>,
         rotation: Option<Rotation>,
     ) -> Kernel {
-        let workgroup = (head_dim as u32).next_power_of_two().clamp(32, self.traits.workgroup.min(256));
         let heads = Heads {
-            workgroup,
+            workgroup: self.head_workgroup(head_dim),
             subgroup: self.traits.subgroup,
             head_dim,
             x: Some(strided(x)).filter(|x| x.rows != y.rows),

@@ -294,9 +294,12 @@ impl EncodedStep {
         }
     }
 
-    /// Adds the ranges that are appended together: they end at multiples of [`APPEND_RANGE`].
+    /// Adds the ranges that are appended together: they end at multiples of [`APPEND_RANGE`]. Their
+    /// number depends on the run's length alone, so that the commands of one step serve the next;
+    /// unused ranges are empty.
     fn add_append_ranges(&mut self, run: &Run<'_>, token: usize, table: usize) {
         let (start, end) = (run.start, run.start + run.len);
+        let first = self.append_ranges.len();
         let mut position = start;
         while position < end {
             let next = ((position / APPEND_RANGE + 1) * APPEND_RANGE).min(end);
@@ -308,6 +311,8 @@ impl EncodedStep {
             });
             position = next;
         }
+        let most = (run.len + APPEND_RANGE - 2) / APPEND_RANGE + 1;
+        self.append_ranges.resize(first + most, PositionRange::default());
     }
 
     fn add_query_blocks(&mut self, layout: &Layout, run: &Run<'_>, token: usize, table: usize) {

@@ -45,7 +45,7 @@ pub(super) struct SpanRecord {
 
 /// Consecutive positions of a sequence, whose tokens are consecutive in the step.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PositionRange {
     /// The index in the step of the first token.
     pub first_token: u32,

@@ -7,8 +7,8 @@ use crate::{
         kernel::Resource,
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, HeadNorms, NewToken, NormedRotation, PagedCache, ScoreParams, SeenRange, StepShape,
-            padded, tests::choices::Choices,
+            CacheShape, F32, HeadNorms, KeyRotation, NewToken, Norm, NormedRotation, PagedCache, ScoreParams,
+            SeenRange, StepShape, padded, tests::choices::Choices,
         },
         lower::fuses,
         step::SPLIT,
@@ -61,8 +61,22 @@ fn output(choices: &mut Choices, head_dim: usize) -> AttentionOutput {
 
 impl Sample for Append {
     fn sample(choices: &mut Choices) -> Self {
+        let traits = adapter(choices);
         let cache_type = cache_type(choices);
-        Self { workgroup: 64, cache: cache(choices, cache_type), append_ranges_at: 1000, k: rows(512), v: rows(512) }
+        let cache = cache(choices, cache_type);
+        Self {
+            workgroup: choices.of("workgroup", &[64, 128]),
+            subgroup: traits.subgroup,
+            append_ranges_at: 1000,
+            k: rows(512),
+            v: rows(512),
+            before: choices.option("before", |choices| KeyRotation {
+                norm: choices.option("norm", |_| Norm::new(cache.head_dim, 1e-6, Resource::Temp(1))),
+                rotation: rotation(choices, cache.head_dim),
+                records: records(),
+            }),
+            cache,
+        }
     }
 }
 
@@ -135,7 +149,8 @@ impl Sample for AttentionStep {
         let new = (fuses(&traits, &spec, cache_type) && choices.flag("new")).then(|| NewToken {
             k: rows(512),
             v: rows(512),
-            before: choices.option("before", |choices| NormedRotation {
+            appends: choices.flag("appends"),
+            before: NormedRotation {
                 norms: choices.option("norms", |_| HeadNorms {
                     eps: F32(1e-6),
                     reciprocal: F32(1.0 / head_dim as f32),
@@ -143,7 +158,7 @@ impl Sample for AttentionStep {
                     k: Resource::Temp(2),
                 }),
                 rotation: rotation(choices, head_dim),
-            }),
+            },
         });
         let unsplit_positions = tiles::unsplit_positions(&traits, cache_type);
         Self {
