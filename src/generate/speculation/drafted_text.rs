@@ -63,8 +63,8 @@ impl SharedStep {
 }
 
 impl DraftedText {
-    pub fn new(speculation: Speculation) -> Self {
-        Self { speculation, drafters: vec![], draft: None, accepted_per_step: vec![] }
+    pub fn new(speculation: Speculation, drafters: Vec<DraftSource>) -> Self {
+        Self { speculation, drafters, draft: None, accepted_per_step: vec![] }
     }
 
     /// Adds a drafter before the model's.

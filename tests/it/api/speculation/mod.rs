@@ -1,5 +1,7 @@
 //! Tests of drafts: they never change a text, and are counted.
 
+mod batches;
+
 use std::{
     fs,
     sync::{Arc, Mutex},
