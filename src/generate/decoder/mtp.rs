@@ -173,7 +173,7 @@ impl MtpHead {
             let rows = self.sequences.entry(id).or_default();
             // The row of the last token needs the next one.
             let end = rows.end().saturating_sub(1).min(cache.len(id)?);
-            if end < rows.done + ROWS_TOGETHER {
+            if end < rows.done + ROWS_TOGETHER.min(self.max_tokens) {
                 return Ok(());
             }
             let range = rows.done..end.min(rows.done + self.max_tokens);
