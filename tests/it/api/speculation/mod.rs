@@ -1,6 +1,7 @@
 //! Tests of drafts: they never change a text, and are counted.
 
 mod batches;
+mod distribution;
 
 use std::{
     fs,
