@@ -2,6 +2,7 @@
 
 mod batches;
 mod distribution;
+mod same_text;
 
 use std::{
     fs,
