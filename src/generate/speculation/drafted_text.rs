@@ -179,7 +179,7 @@ impl DraftedText {
         let accepted = self.accepted();
         if let Some(VerifiedDraft { len, source, time, plain_rows }) = self.draft.take() {
             self.with_speculator(decoder, sequence, |speculator, times| {
-                speculator.count_draft(source, [len, accepted], time, times.of(plain_rows));
+                speculator.count_draft(source, [len, accepted], time, times, plain_rows);
             });
         }
         decoder.remove_drafted(sequence)
