@@ -305,8 +305,7 @@ fn with_images(hidden: &[f32], images: &[PlacedImage], first: usize, width: usiz
     let mut elements = Vec::with_capacity(hidden.len() * 2 + hidden.len() / width);
     for (token, hidden) in (first + 1..).zip(hidden.chunks_exact(width)) {
         elements.extend_from_slice(hidden);
-        let rows = images.iter().filter_map(|image| image.row(token).transpose());
-        match rows.last().transpose()? {
+        match images.iter().find_map(|image| image.row(token).transpose()).transpose()? {
             Some(row) => {
                 elements.push(1.0);
                 elements.extend_from_slice(&row[..width]);
