@@ -10,6 +10,8 @@
 //     `x` of an output's token and of the tokens after it; "interpolated": the weighted sum of four
 //     rows of the table
 //   source.first: u32 - the first column of a given row that is read ("placed", "added")
+//   source.marked: bool - whether only given rows whose column before the first one is not 0 are
+//     placed ("placed")
 //   source.given_width: u32 - columns of a given row ("given", "placed", "added")
 //   source.part: u32 - columns of a row of `x` ("joined")
 //   source.taps_at: u32 - the first word, in a token's record, of its four pairs of a row and a
@@ -55,7 +57,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     {% else %}
     var value = y[to];
     {% endif %}
+    {% if source.kind == "placed" and source.marked %}
+    if number > 0u && given[(number - 1u) * {{source.given_width}}u + {{source.first - 1}}u] != 0.0 {
+    {% else %}
     if number > 0u {
+    {% endif %}
         {% set first = source.first if source.kind != "given" else 0 %}
         let element = given[(number - 1u) * {{source.given_width}}u + {{first}}u + column];
         value = {{ "value + element" if source.kind == "added" else "element" }};

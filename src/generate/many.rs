@@ -358,7 +358,7 @@ impl<F> Drop for Batch<'_, F> {
 
 impl BatchText {
     fn new(index: usize, request: GenerateRequest<'_>, decoder: &Decoder, tokenizer: &Tokenizer) -> Result<Self> {
-        let GenerateRequest { prompt, options, processors, stop_handles } = request;
+        let GenerateRequest { prompt, options, processors, drafters, stop_handles } = request;
         let prompt = match prompt {
             RequestPrompt::Given(prompt) => prompt.into_ids(tokenizer)?.into(),
             RequestPrompt::Placed(prompt) => prompt,
@@ -368,7 +368,7 @@ impl BatchText {
         let continuation = processors.into_iter().fold(continuation, Continuation::with_processor);
         let continuation = continuation.with_stop_handles(stop_handles);
         let PlacedPrompt { ids, images } = prompt;
-        let drafted = DraftedText::new(options.speculation);
+        let drafted = DraftedText::new(options.speculation, drafters);
         Ok(Self { index, ids, images, continuation, drafted, output: String::new() })
     }
 

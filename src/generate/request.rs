@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{GenerateOptions, PlacedPrompt, Prompt, StopHandle, Summary};
+use super::{
+    GenerateOptions, PlacedPrompt, Prompt, StopHandle, Summary,
+    speculation::{DraftSource, Drafter},
+};
 use crate::{
     Result,
     sampler::{LogitsProcessor, Logprobs},
@@ -25,6 +28,7 @@ pub struct GenerateRequest<'p> {
     pub(super) prompt: RequestPrompt<'p>,
     pub(super) options: GenerateOptions,
     pub(super) processors: Vec<Box<dyn LogitsProcessor>>,
+    pub(super) drafters: Vec<DraftSource>,
     pub(super) stop_handles: Vec<StopHandle>,
 }
 
@@ -38,7 +42,8 @@ pub(super) enum RequestPrompt<'p> {
 impl<'p> GenerateRequest<'p> {
     /// Returns a request for a continuation of `prompt`.
     pub fn new(prompt: impl Into<Prompt<'p>>, options: GenerateOptions) -> Self {
-        Self { prompt: RequestPrompt::Given(prompt.into()), options, processors: vec![], stop_handles: vec![] }
+        let prompt = RequestPrompt::Given(prompt.into());
+        Self { prompt, options, processors: vec![], drafters: vec![], stop_handles: vec![] }
     }
 
     /// Adds a stage to the sampler of this text; see
@@ -46,6 +51,14 @@ impl<'p> GenerateRequest<'p> {
     #[must_use]
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
         self.processors.push(Box::new(processor));
+        self
+    }
+
+    /// Adds a drafter of tokens of this text; see
+    /// [`Generation::with_drafter`](crate::Generation::with_drafter).
+    #[must_use]
+    pub fn with_drafter(mut self, drafter: impl Drafter + 'static) -> Self {
+        self.drafters.push(DraftSource::new(drafter));
         self
     }
 
@@ -59,12 +72,12 @@ impl<'p> GenerateRequest<'p> {
 
     /// Returns a request with owned data.
     pub fn into_owned(self) -> GenerateRequest<'static> {
-        let Self { prompt, options, processors, stop_handles } = self;
+        let Self { prompt, options, processors, drafters, stop_handles } = self;
         let prompt = match prompt {
             RequestPrompt::Given(prompt) => RequestPrompt::Given(prompt.into_owned()),
             RequestPrompt::Placed(prompt) => RequestPrompt::Placed(prompt),
         };
-        GenerateRequest { prompt, options, processors, stop_handles }
+        GenerateRequest { prompt, options, processors, drafters, stop_handles }
     }
 
     /// Gives the images of the prompt their places, unless they have them.
@@ -91,11 +104,12 @@ impl<'p, P: Into<Prompt<'p>>> From<(P, &GenerateOptions)> for GenerateRequest<'p
 
 impl fmt::Debug for GenerateRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { prompt, options, processors, .. } = self;
+        let Self { prompt, options, processors, drafters, .. } = self;
         f.debug_struct("GenerateRequest")
             .field("prompt", prompt)
             .field("options", options)
             .field("processors", &processors.len())
+            .field("drafters", &drafters.len())
             .finish_non_exhaustive()
     }
 }

@@ -169,7 +169,12 @@ impl Builder {
 
     /// Returns `x` with elements of the step's rows, from `first` on, in the place of its rows.
     pub fn place_rows(&mut self, x: ValueId, first: usize) -> ValueId {
-        self.push(Op::PlaceRows { first }, &[x])
+        self.push(Op::PlaceRows { first, marked: false }, &[x])
+    }
+
+    /// Appends an [`Op::PlaceRows`] of the rows whose element before `first` is not 0.
+    pub fn place_marked_rows(&mut self, x: ValueId, first: usize) -> ValueId {
+        self.push(Op::PlaceRows { first, marked: true }, &[x])
     }
 
     /// Returns `x` plus elements of the step's rows, from `first` on.

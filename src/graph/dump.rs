@@ -38,7 +38,8 @@ impl fmt::Display for Op {
             Self::Rope(spec) => write!(f, "{name} {spec} head_dim={}", spec.head_dim),
             Self::JoinRows { count } => write!(f, "{name} count={count}"),
             Self::InputRows { width } => write!(f, "{name} width={width}"),
-            Self::PlaceRows { first } | Self::AddRows { first } => write!(f, "{name} first={first}"),
+            Self::PlaceRows { first, marked: true } => write!(f, "{name} first={first} marked"),
+            Self::PlaceRows { first, marked: false } | Self::AddRows { first } => write!(f, "{name} first={first}"),
             Self::Interpolate { taps } => write!(f, "{name} taps={taps}"),
             Self::Attention(spec) => {
                 f.write_str(name)?;

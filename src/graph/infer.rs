@@ -50,6 +50,9 @@ impl Op {
             }
             Self::InputRows { width } if inputs.is_empty() => Ok(vec![Shape::new(Rows::Tokens, *width)]),
             Self::InputRows { .. } => Err(mismatch("no operand", inputs)),
+            Self::PlaceRows { first: 0, marked: true } => {
+                Err(mismatch("a mark before the rows that it places", inputs))
+            }
             Self::PlaceRows { .. } | Self::AddRows { .. } => of_tokens(inputs).map(|x| vec![x]),
             Self::Interpolate { .. } => match inputs {
                 [Shape { rows: Rows::Fixed(_), width }] => Ok(vec![Shape::new(Rows::Tokens, *width)]),

@@ -109,6 +109,8 @@ pub enum Op {
     PlaceRows {
         /// The first of these elements.
         first: usize,
+        /// Whether a row has a mark before them, and is only placed if the mark is not 0.
+        marked: bool,
     },
     /// `(x [Tokens, n]) -> [Tokens, n]`: `x` plus `n` elements of the rows that the step gives for
     /// tokens.

@@ -134,7 +134,7 @@ impl Op {
             Self::InputRows { .. } => {
                 OpProperties { name: "input_rows", input: Some(StepInput::Rows { first: 0 }), ..PURE }
             }
-            Self::PlaceRows { first } => OpProperties { name: "place_rows", ..mixes_rows(*first) },
+            Self::PlaceRows { first, .. } => OpProperties { name: "place_rows", ..mixes_rows(*first) },
             Self::AddRows { first } => OpProperties { name: "add_rows", ..mixes_rows(*first) },
             Self::Interpolate { taps } => {
                 OpProperties { name: "interpolate", table: Some(0), input: Some(StepInput::Taps(*taps)), ..PURE }

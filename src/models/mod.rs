@@ -177,7 +177,7 @@ impl Model {
         })?;
         family.model(gguf, weights, positions, images).map_err(|error| match gguf.origin() {
             Origin::File { .. } => error,
-            Origin::Directory => checkpoint::reword(family, gguf.path(), error),
+            Origin::Directory => checkpoint::reword(family, gguf, error),
         })
     }
 }

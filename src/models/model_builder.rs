@@ -254,6 +254,13 @@ impl<'a> ModelBuilder<'a> {
         Ok(if self.images.is_some() { self.ops.place_rows(x, 0) } else { x })
     }
 
+    /// Returns the embeddings `x` of the tokens of a head for multi-token prediction, with the rows
+    /// of images in the place of their tokens' embeddings. The head's step gives, for each token, a
+    /// hidden row of width `hidden`, a mark that is not 0 for a token of an image, and the row.
+    pub fn place_images_of_head(&mut self, x: ValueId, hidden: usize) -> ValueId {
+        if self.images.is_some() { self.ops.place_marked_rows(x, hidden + 1) } else { x }
+    }
+
     /// Returns the residual stream `x` after layer `index` of width `hidden`. To the first layers
     /// the rows of images add their further parts ([Meng et al.
     /// 2024](https://arxiv.org/abs/2406.04334)).

@@ -59,6 +59,7 @@ fn build(
     };
     let embedding = graph.ops.embed(table, tokens);
     let embedding = graph.scale(embedding, config.embedding_scale);
+    let embedding = graph.place_images_of_head(embedding, hidden);
     let embedding = graph.rms_norm(embedding, &name("enorm"), hidden, rms_eps)?;
     let before = graph.ops.input_rows(hidden);
     let before = graph.rms_norm(before, &name("hnorm"), hidden, rms_eps)?;

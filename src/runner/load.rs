@@ -119,7 +119,7 @@ impl PreparedModel {
     }
 
     fn compile_limited(&self, cache_limits: Option<CacheLimits>, progress: &LoadProgress<'_>) -> Result<Decoder> {
-        let Self { weights, config, graph, layout, mtp, limits, memory, .. } = self;
+        let Self { weights, config, graph, layout, mtp, limits, vision, memory, .. } = self;
         let backend = self.turns.as_ref().unwrap_or(&self.backend);
         let pages = mtp.as_ref().map_or(layout, |head| &head.pages);
         let cache = KvCache::new(pages, memory.context_length);
@@ -133,7 +133,7 @@ impl PreparedModel {
             return Ok(Decoder::new(executable, cache, *limits).with_trained_context(config.context_length));
         };
         let head = executable.compile_beside(graph, weights, layout, max_tokens, 1, progress)?;
-        let head = MtpHead::new(head, config.hidden, max_tokens);
+        let head = MtpHead::new(head, config.hidden, max_tokens).reading_images(vision.is_ok());
         let decoder = Decoder::new(executable, cache.rewriting_last(), *limits).with_mtp_head(head);
         Ok(decoder.with_trained_context(config.context_length))
     }

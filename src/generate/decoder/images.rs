@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::{Result, image::Image};
+use crate::{Error, Result, image::Image};
 
 /// A picture and its rows, which an encoder computes when a prefill needs them.
 #[derive(Debug)]
@@ -53,6 +53,20 @@ impl PlacedImage {
     /// Returns the tokens that the rows replace.
     pub fn range(&self) -> Range<usize> {
         self.start..self.start + self.rows.count
+    }
+
+    /// Returns the row of a token of the sequence, if it is one of the image.
+    ///
+    /// # Errors
+    /// An internal error if the rows are not computed.
+    pub(super) fn row(&self, token: usize) -> Result<Option<&[f32]>> {
+        if !self.range().contains(&token) {
+            return Ok(None);
+        }
+        let elements = self.rows.elements().ok_or_else(|| Error::internal("a step has an image without rows"))?;
+        let width = elements.len() / self.rows.count;
+        let first = (token - self.start) * width;
+        Ok(elements.get(first..first + width))
     }
 
     /// Returns whether two images are the same at the same place.

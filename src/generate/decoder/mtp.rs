@@ -6,10 +6,11 @@
 //! have come together. Hidden rows of drafted tokens, which the head makes itself, are replaced by
 //! the model's as soon as these exist.
 //!
-//! In the place of an image's rows the head reads the embedding of token 0, so drafts soon after an
-//! image may be worse.
+//! If the token of a row is one of an image, the head reads the image's row in the place of the
+//! token's embedding, as the model does. The rotary position of row `i` is that of token `i`.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, VecDeque},
     ops::Range,
     sync::Arc,
@@ -34,6 +35,8 @@ pub struct MtpHead {
     executable: Box<dyn Executable>,
     /// The number of elements in a hidden row.
     width: usize,
+    /// Whether the executable reads the rows of images.
+    reads_images: bool,
     /// The largest number of tokens in one step.
     max_tokens: usize,
     /// Page copies that the head's next step has to make.
@@ -125,7 +128,13 @@ impl MtpHead {
     /// Returns the head of an executable that takes rows of `width` elements and up to `max_tokens`
     /// tokens in a step.
     pub fn new(executable: Box<dyn Executable>, width: usize, max_tokens: usize) -> Self {
-        Self { executable, width, max_tokens, copies: vec![], sequences: HashMap::new() }
+        Self { executable, width, reads_images: false, max_tokens, copies: vec![], sequences: HashMap::new() }
+    }
+
+    /// Gives the executable the rows of images: after each hidden row an element that is not 0 for
+    /// a token of an image, and the image's row.
+    pub fn reading_images(self, reads_images: bool) -> Self {
+        Self { reads_images, ..self }
     }
 
     /// Returns the device memory in use, in bytes.
@@ -173,7 +182,7 @@ impl MtpHead {
             let rows = self.sequences.entry(id).or_default();
             // The row of the last token needs the next one.
             let end = rows.end().saturating_sub(1).min(cache.len(id)?);
-            if end < rows.done + ROWS_TOGETHER {
+            if end < rows.done + ROWS_TOGETHER.min(self.max_tokens) {
                 return Ok(());
             }
             let range = rows.done..end.min(rows.done + self.max_tokens);
@@ -259,10 +268,14 @@ impl MtpHead {
         run: impl FnOnce(&mut dyn Executable, &Step<'_>) -> Result<T>,
     ) -> Result<T> {
         let rows = self.sequences.entry(id).or_default();
-        let elements = own.unwrap_or_else(|| {
+        let hidden = own.unwrap_or_else(|| {
             let of = |number: usize| (number - rows.first) * self.width;
             &rows.hidden[of(range.start)..of(range.end)]
         });
+        let elements = match self.reads_images {
+            true => Cow::Owned(with_images(hidden, &rows.images, range.start, self.width)?),
+            false => Cow::Borrowed(hidden),
+        };
         let images = RunImages::new(&rows.images, range.clone());
         let tokens: Vec<_> = (0..ids.len()).collect();
         let run_of_rows = Run {
@@ -277,13 +290,30 @@ impl MtpHead {
             runs: &[run_of_rows],
             outputs: &[ids.len() - 1],
             copies: &self.copies,
-            rows: InputRows { tokens: &tokens, elements },
+            rows: InputRows { tokens: &tokens, elements: &elements },
             ..Step::default()
         };
         let result = run(&mut *self.executable, &step)?;
         self.copies.clear();
         Ok(result)
     }
+}
+
+/// Returns the hidden rows from number `first` on, each with an element that is not 0 if its token,
+/// the next one, is one of an image, and the image's row.
+fn with_images(hidden: &[f32], images: &[PlacedImage], first: usize, width: usize) -> Result<Vec<f32>> {
+    let mut elements = Vec::with_capacity(hidden.len() * 2 + hidden.len() / width);
+    for (token, hidden) in (first + 1..).zip(hidden.chunks_exact(width)) {
+        elements.extend_from_slice(hidden);
+        match images.iter().find_map(|image| image.row(token).transpose()).transpose()? {
+            Some(row) => {
+                elements.push(1.0);
+                elements.extend_from_slice(&row[..width]);
+            }
+            None => elements.resize(elements.len() + 1 + width, 0.0),
+        }
+    }
+    Ok(elements)
 }
 
 /// Drafts the tokens of a sequence.

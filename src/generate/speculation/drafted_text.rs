@@ -63,8 +63,8 @@ impl SharedStep {
 }
 
 impl DraftedText {
-    pub fn new(speculation: Speculation) -> Self {
-        Self { speculation, drafters: vec![], draft: None, accepted_per_step: vec![] }
+    pub fn new(speculation: Speculation, drafters: Vec<DraftSource>) -> Self {
+        Self { speculation, drafters, draft: None, accepted_per_step: vec![] }
     }
 
     /// Adds a drafter before the model's.
@@ -179,7 +179,7 @@ impl DraftedText {
         let accepted = self.accepted();
         if let Some(VerifiedDraft { len, source, time, plain_rows }) = self.draft.take() {
             self.with_speculator(decoder, sequence, |speculator, times| {
-                speculator.count_draft(source, [len, accepted], time, times.of(plain_rows));
+                speculator.count_draft(source, [len, accepted], time, times, plain_rows);
             });
         }
         decoder.remove_drafted(sequence)

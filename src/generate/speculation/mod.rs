@@ -59,8 +59,8 @@ pub enum Speculation {
 
 /// Proposes the next tokens of a text.
 ///
-/// Drafts change the speed of a generation, and never its text. [`Generation::with_drafter`] adds
-/// a drafter to a text.
+/// Drafts change the speed of a generation, and never its text. [`Generation::with_drafter`] and
+/// [`GenerateRequest::with_drafter`] add a drafter to a text.
 ///
 /// ```
 /// use inkstone::{Drafter, GenerateOptions, Result, Runner};
@@ -84,6 +84,7 @@ pub enum Speculation {
 /// ```
 ///
 /// [`Generation::with_drafter`]: crate::Generation::with_drafter
+/// [`GenerateRequest::with_drafter`]: crate::GenerateRequest::with_drafter
 pub trait Drafter: Send + Sync {
     /// Prepares for a text that begins with `prompt`, before its first token. `goes_on` returns
     /// false when the text has been stopped; the rest of the work is then in vain. The default

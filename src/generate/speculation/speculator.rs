@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Drafter, MAX_ROWS, SharedStep, Speculation, StepTimes, acceptance::Acceptance};
+use super::{Drafter, MAX_ROWS, SharedStep, Speculation, StepTimes, acceptance::Acceptance, step_times::MAX_RATIO};
 use crate::{Result, generate::Limits};
 
 /// The time that drafts may lose, as a share of the time without drafts.
@@ -17,6 +17,9 @@ const FIRST_BALANCE: f64 = 2.0;
 const MAX_BALANCE: f64 = 4.0;
 /// The least gain, as a factor, for which tokens are drafted.
 const LEAST_GAIN: f64 = 1.03;
+/// The largest ratio of the time of a draft to the usual time, if steps without drafts precede it:
+/// more is an interruption by the system.
+const MAX_FIRST_RATIO: f64 = 4.0;
 /// Number of steps without drafts before the first one, to measure their time.
 const FIRST_STEPS: usize = 3;
 /// Number of steps with drafts after which the time of a step without is measured again.
@@ -88,7 +91,9 @@ impl DraftSource {
         rates.max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or((0, 1.0))
     }
 
-    fn draft(&mut self, ids: &[u32], len: usize, vocab_size: usize) -> Result<(Vec<u32>, Duration)> {
+    /// Drafts tokens, and returns them with the time that this took. `catches_up`: whether there
+    /// were steps without drafts, whose tokens the drafter may compute first.
+    fn draft(&mut self, ids: &[u32], len: usize, vocab_size: usize, catches_up: bool) -> Result<(Vec<u32>, Duration)> {
         let (mut tokens, began) = (vec![], Instant::now());
         self.drafter.draft(ids, len, &mut tokens)?;
         let time = began.elapsed();
@@ -98,7 +103,11 @@ impl DraftSource {
         if !tokens.is_empty() {
             let new = time.as_secs_f64() / tokens.len() as f64;
             let old = self.token_time.unwrap_or(new);
-            self.token_time = Some(old + 0.2 * (new - old));
+            self.token_time = Some(match catches_up {
+                // Further drafts in a row do not catch up, so their tokens take at most this time.
+                true => new.min(old),
+                false => old + 0.2 * (new.min(MAX_RATIO * old) - old),
+            });
         }
         Ok((tokens, time))
     }
@@ -139,7 +148,8 @@ impl Speculator {
         times: &StepTimes,
     ) -> Result<Option<Draft>> {
         for (source, len) in self.lengths(speculation, bounds, times) {
-            let (tokens, time) = self.sources[source].draft(ids, len, bounds.vocab_size)?;
+            let catches_up = self.plain_since_draft > 0;
+            let (tokens, time) = self.sources[source].draft(ids, len, bounds.vocab_size, catches_up)?;
             if !tokens.is_empty() {
                 return Ok(Some(Draft { tokens, source, time }));
             }
@@ -189,20 +199,27 @@ impl Speculator {
     }
 
     /// Counts a step that verified a draft of `source` with `drafted` tokens, of which the first
-    /// `accepted` were accepted. `time` is the time of drafting and of the step, and `plain` that
-    /// of the step without drafts, in seconds.
+    /// `accepted` were accepted. `time` is the time of drafting and of the step, which would have
+    /// had `plain_rows` rows without drafts.
     pub(super) fn count_draft(
         &mut self,
         source: usize,
         [drafted, accepted]: [usize; 2],
         time: Duration,
-        plain: Option<f64>,
+        times: &StepTimes,
+        plain_rows: usize,
     ) {
         self.sources[source].acceptance.record(accepted, accepted < drafted);
+        // The first draft after steps without may have computed these steps' tokens, too.
+        let max_ratio = if self.plain_since_draft > 0 { MAX_FIRST_RATIO } else { MAX_RATIO };
         self.plain_since_draft = 0;
         self.drafts_since_plain += 1;
-        if let Some(plain) = plain {
-            let saved = (accepted + 1) as f64 - time.as_secs_f64() / plain;
+        if let Some(plain) = times.of(plain_rows) {
+            let DraftSource { token_time, .. } = self.sources[source];
+            let usual =
+                times.measured(plain_rows + drafted).zip(token_time).map(|(step, token)| step + drafted as f64 * token);
+            let time = time.as_secs_f64().min(usual.map_or(f64::MAX, |usual| max_ratio * usual));
+            let saved = (accepted + 1) as f64 - time / plain;
             self.balance = (self.balance + saved).min(MAX_BALANCE);
         }
     }
@@ -235,27 +252,36 @@ mod tests {
     /// the average length of the drafts of the second half. A draft's next token is accepted with
     /// the probability `accepted`; `time` is the time of a step with a number of rows.
     fn simulate(tokens: usize, accepted: f64, time: impl Fn(usize) -> f64) -> (f64, f64) {
+        simulate_interrupted(tokens, accepted, 0.0, time)
+    }
+
+    /// As [`simulate`], with steps that the system interrupts for 30 times their time with the
+    /// probability `interrupted`. The interruptions do not count for the speed.
+    fn simulate_interrupted(tokens: usize, accepted: f64, interrupted: f64, time: impl Fn(usize) -> f64) -> (f64, f64) {
         let mut speculator = Speculator::new(vec![DraftSource::new(Ones)]);
         let mut times = StepTimes::default();
         let mut random = 1u64;
-        let mut accepts = || {
+        let mut happens = |probability: f64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            ((random >> 33) as f64 / (1u64 << 31) as f64) < accepted
+            ((random >> 33) as f64 / (1u64 << 31) as f64) < probability
         };
         let (mut done, mut spent, mut lens, mut steps) = (0, 0.0, 0, 0);
         while done < tokens {
             let limits = Limits { vocab_size: 2, max_tokens: 512, max_outputs: 128 };
             let bounds = DraftBounds::new(SharedStep { texts: 1, rows: 1 }, 1000, limits);
             let draft = speculator.draft(&[], Speculation::Auto, bounds, &times).unwrap();
+            // Its real time would depend on the machine's other work.
+            speculator.sources[0].token_time = Some(0.0);
             let len = draft.as_ref().map_or(0, |draft| draft.tokens.len());
-            let step = Duration::from_secs_f64(time(1 + len));
+            let factor = if interrupted > 0.0 && happens(interrupted) { 30.0 } else { 1.0 };
+            let step = Duration::from_secs_f64(factor * time(1 + len));
             times.record(1 + len, step);
-            let right = (0..len).take_while(|_| accepts()).count();
+            let right = (0..len).take_while(|_| happens(accepted)).count();
             match draft {
-                Some(draft) => speculator.count_draft(draft.source, [len, right], step, times.of(1)),
+                Some(draft) => speculator.count_draft(draft.source, [len, right], step, &times, 1),
                 None => speculator.count_plain(),
             }
-            (done, spent) = (done + 1 + right, spent + step.as_secs_f64());
+            (done, spent) = (done + 1 + right, spent + time(1 + len));
             if done > tokens / 2 {
                 (lens, steps) = (lens + len, steps + 1);
             }
@@ -277,6 +303,46 @@ mod tests {
                 assert!(speed >= 0.97, "{number}, {accepted}: {speed}");
             }
         }
+    }
+
+    /// Interruptions lengthen steps with drafts and without alike, so they are no reason not to
+    /// draft.
+    #[test]
+    fn interruptions_do_not_stop_useful_drafts() {
+        let time = |rows: usize| 0.010 * (1.0 + 0.4 * (rows - 1) as f64);
+        let best = simulate(4000, 0.95, time).0;
+        let (speed, len) = simulate_interrupted(4000, 0.95, 0.01, time);
+        assert!(speed > 0.8 * best && best > 1.5, "{speed} of {best} with drafts of {len}");
+        for interrupted in [0.01, 0.03, 0.1] {
+            let (speed, _) = simulate_interrupted(4000, 0.1, interrupted, time);
+            assert!(speed >= 0.97, "{interrupted}: {speed} with useless drafts");
+        }
+    }
+
+    /// Waits before it drafts.
+    struct Waiting(Duration);
+
+    impl Drafter for Waiting {
+        fn draft(&mut self, ids: &[u32], max: usize, draft: &mut Vec<u32>) -> Result<()> {
+            std::thread::sleep(self.0 * ids.len() as u32);
+            draft.extend(vec![1; max]);
+            Ok(())
+        }
+    }
+
+    /// The time of a draft's token does not include that for tokens of the steps without drafts.
+    #[test]
+    fn catching_up_does_not_count_for_the_time_of_drafts() {
+        let mut source = DraftSource::new(Waiting(Duration::from_millis(1)));
+        let mut token_time = |ids: usize, catches_up| {
+            source.draft(&vec![0; ids], 1, 2, catches_up).unwrap();
+            source.token_time.unwrap()
+        };
+        assert!(token_time(40, true) >= 0.040);
+        let short = token_time(1, true);
+        assert!((0.001..0.020).contains(&short), "{short}");
+        assert_eq!(token_time(40, true), short);
+        assert!(token_time(40, false) <= 1.1 * short + 1e-9);
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::MAX_ROWS;
 
-/// The weight of a new measurement.
+/// The least weight of a new measurement.
 const WEIGHT: f64 = 0.2;
 /// The largest ratio of a measurement to the average: more is an interruption by the system.
-const MAX_RATIO: f64 = 4.0;
+pub(super) const MAX_RATIO: f64 = 1.5;
 
 /// The averages of the times of steps, by number of rows.
 #[derive(Clone, Debug, Default)]
@@ -16,8 +16,8 @@ pub(in crate::generate) struct StepTimes([StepTime; MAX_ROWS]);
 /// The times of steps with the same number of rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct StepTime {
-    /// Whether there was a step.
-    is_known: bool,
+    /// Number of steps.
+    count: usize,
     /// The average in seconds, without the first step, which is slower on some devices.
     average: Option<f64>,
 }
@@ -28,29 +28,40 @@ impl StepTimes {
     pub fn record(&mut self, rows: usize, time: Duration) -> Duration {
         let estimate = self.of(rows).map_or(time, Duration::from_secs_f64);
         let Some(known) = rows.checked_sub(1).and_then(|index| self.0.get_mut(index)) else { return time };
-        if !known.is_known {
-            known.is_known = true;
+        known.count += 1;
+        if known.count == 1 {
             return estimate.min(time);
         }
+        // The first ones have equal weights, because rare lengths have no others for long.
+        let weight = WEIGHT.max(1.0 / (known.count - 1) as f64);
         let seconds = time.as_secs_f64();
         let old = known.average.unwrap_or(seconds);
-        known.average = Some(old + WEIGHT * (seconds.min(MAX_RATIO * old) - old));
+        known.average = Some(old + weight * (seconds.min(MAX_RATIO * old) - old));
         time
     }
 
     /// Returns the time of a step of `rows` rows, between measured ones if it was not measured.
     /// More rows than were measured count as if they took no more time, so that they are tried.
     pub fn of(&self, rows: usize) -> Option<f64> {
-        let measured = |rows: &usize| Some((*rows, self.0.get(rows - 1)?.average?));
-        let below = (1..=rows.min(MAX_ROWS)).rev().find_map(|rows| measured(&rows));
-        let above = (rows..=MAX_ROWS).find_map(|rows| measured(&rows));
-        match (below, above) {
-            (Some((less, low)), Some((more, high))) if less < more => {
+        match self.around(rows) {
+            [Some((less, low)), Some((more, high))] if less < more => {
                 Some(low + (high - low) * (rows - less) as f64 / (more - less) as f64)
             }
-            (Some((_, time)), _) | (None, Some((_, time))) => Some(time),
-            (None, None) => None,
+            [Some((_, time)), _] | [None, Some((_, time))] => Some(time),
+            [None, None] => None,
         }
+    }
+
+    /// Returns the time of a step of `rows` rows, if steps of at least so many rows were measured.
+    pub fn measured(&self, rows: usize) -> Option<f64> {
+        let [_, above] = self.around(rows);
+        above.and_then(|_| self.of(rows))
+    }
+
+    /// Returns the nearest measured numbers of rows, at most and at least `rows`, with their times.
+    fn around(&self, rows: usize) -> [Option<(usize, f64)>; 2] {
+        let measured = |rows: usize| Some((rows, self.0.get(rows - 1)?.average?));
+        [(1..=rows.min(MAX_ROWS)).rev().find_map(measured), (rows..=MAX_ROWS).find_map(measured)]
     }
 }
 
@@ -84,7 +95,8 @@ mod tests {
         times.record(1, millis(40));
         times.record(1, millis(10));
         times.record(1, Duration::from_secs(9));
-        assert!((times.of(1).unwrap() - 0.016).abs() < 1e-12);
+        // It counts as one and a half times the average, and has half of the weight.
+        assert!((times.of(1).unwrap() - 0.0125).abs() < 1e-12);
         (0..60).for_each(|_| _ = times.record(1, millis(20)));
         assert!((times.of(1).unwrap() - 0.020).abs() < 1e-5);
     }

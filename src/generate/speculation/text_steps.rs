@@ -28,7 +28,7 @@ pub(in crate::generate) struct TextSteps<'a> {
 
 impl<'a> TextSteps<'a> {
     pub fn new(decoder: &'a mut Decoder, sequence: SequenceId, speculation: Speculation) -> Self {
-        let drafted = DraftedText::new(speculation);
+        let drafted = DraftedText::new(speculation, vec![]);
         Self { decoder, sequence, drafted, ids: vec![], choices: Choices::default() }
     }
 

@@ -90,6 +90,13 @@ fn count_head(keys: &mut KeyValues) {
     keys.push(("nextn_predict_layers", Value::U32(1)));
 }
 
+/// Returns the number of the layer that a head for multi-token prediction has become, if there is
+/// one.
+fn counted_head(family: &Family, translated: &Gguf) -> Option<u64> {
+    let count = |key: &str| translated.u64(&format!("{}.{key}", family.architecture)).ok().flatten();
+    count("block_count")?.checked_sub(count("nextn_predict_layers")?)
+}
+
 /// Returns the family, and its table, for a `model_type`.
 fn find(model_type: &str) -> Result<(&'static Family, &'static Checkpoint)> {
     let mut all =
@@ -99,17 +106,20 @@ fn find(model_type: &str) -> Result<(&'static Family, &'static Checkpoint)> {
         .ok_or_else(|| unsupported(model_type, &types.collect::<Vec<_>>()))
 }
 
-/// Returns an error about a translated model of the `family` as an error about the directory at
-/// `path`: with settings instead of GGUF keys, and the checkpoint's names of tensors.
-pub(super) fn reword(family: &Family, path: &Path, error: Error) -> Error {
+/// Returns an error about a translated model of the `family` as an error about its directory: with
+/// settings instead of GGUF keys, and the checkpoint's names of tensors.
+pub(super) fn reword(family: &Family, translated: &Gguf, error: Error) -> Error {
     let checkpoints = || family.checkpoints.iter();
     match error {
         Error::Metadata { key, what } => match checkpoints().find_map(|checkpoint| checkpoint.setting_for(&key)) {
-            Some(name) => Error::InvalidFile { path: path.join("config.json"), what: format!("`{name}` {what}") },
+            Some(name) => {
+                Error::InvalidFile { path: translated.path().join("config.json"), what: format!("`{name}` {what}") }
+            }
             None => Error::Metadata { key, what },
         },
         Error::Tensor { tensor, what } => {
-            let name = checkpoints().find_map(|checkpoint| checkpoint.name_of(&tensor));
+            let head = counted_head(family, translated);
+            let name = checkpoints().find_map(|checkpoint| checkpoint.name_of(&tensor, head));
             Error::Tensor { tensor: name.unwrap_or(tensor), what }
         }
         other => other,

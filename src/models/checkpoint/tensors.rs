@@ -178,18 +178,22 @@ impl Checkpoint {
         })
     }
 
-    /// Returns the checkpoint's name of a GGUF tensor, for messages.
-    pub fn name_of(&self, gguf: &str) -> Option<String> {
-        let (layer, part) = match gguf.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
-            Some((number, part)) => (format!("layers.{number}."), part),
-            None => (String::new(), gguf),
+    /// Returns the checkpoint's name of a GGUF tensor, for messages. `head` is the number of the
+    /// layer that the head for multi-token prediction has become.
+    pub fn name_of(&self, gguf: &str, head: Option<u64>) -> Option<String> {
+        let (place, part) = match gguf.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+            Some((number, part)) if head.is_some_and(|head| head.to_string() == number) => {
+                (format!("{HEADS}layers.0."), part)
+            }
+            Some((number, part)) => (format!("model.layers.{number}."), part),
+            None => ("model.".to_owned(), gguf),
         };
         let (row, suffix) = self.mappings().find_map(|row| Some((row, suffix_after(part, row.gguf)?)))?;
         if row.name.starts_with(HEADS) {
             return Some(format!("{}{suffix}", row.name));
         }
-        let model = if row.name == "lm_head" { "" } else { "model." };
-        Some(format!("{model}{layer}{}{suffix}", row.name))
+        let place = if row.name == "lm_head" { "" } else { &place };
+        Some(format!("{place}{}{suffix}", row.name))
     }
 }
 

@@ -49,8 +49,8 @@ impl AnswerStream {
         self.updates.stop_handle()
     }
 
-    /// Returns the statistics; `None` before the stream has ended, and if the answer could not
-    /// start.
+    /// Returns the statistics up to the last event, which are complete after the stream has ended;
+    /// `None` before the first event, and if the answer could not start.
     pub fn summary(&self) -> Option<&Summary> {
         self.updates.summary()
     }

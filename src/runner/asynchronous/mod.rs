@@ -106,7 +106,9 @@ impl AsyncRunner {
         let (prompt, options) = (prompt.into().into_owned(), options.clone());
         GenerationStream::new(self.stream(move |runner, updates, stop| {
             let mut generation = runner.generate(prompt, &options)?.with_stop_handle(stop);
-            generation.by_ref().for_each(|piece| updates.send(piece));
+            while let Some(piece) = generation.next() {
+                updates.send(piece, generation.summary());
+            }
             Ok(generation.summary().clone())
         }))
     }
@@ -141,7 +143,9 @@ impl AsyncRunner {
         let (messages, chat, options) = (messages.to_vec(), chat.clone(), options.clone());
         AnswerStream::new(self.stream(move |runner, updates, stop| {
             let mut answer = runner.chat_with(&messages, &chat, &options)?.with_stop_handle(stop);
-            answer.events().for_each(|event| updates.send(event));
+            while let Some(event) = answer.events().next() {
+                updates.send(event, answer.summary());
+            }
             Ok(answer.summary().clone())
         }))
     }

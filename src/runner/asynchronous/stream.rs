@@ -23,22 +23,22 @@ pub(super) fn channel<T>() -> (UpdateSender<T>, Updates<T>) {
 }
 
 enum Update<T> {
-    Item(Result<T>),
-    /// The end of the request, without a summary if it could not start.
-    End(Option<Summary>),
+    /// An item, and the statistics so far.
+    Item(Result<T>, Summary),
+    /// The end of the request, with the error if it could not start.
+    End(Result<Summary>),
 }
 
 /// The sending end, on the runner's thread. Updates are dropped if the receiver was dropped.
 pub(super) struct UpdateSender<T>(UnboundedSender<Update<T>>);
 
 impl<T> UpdateSender<T> {
-    pub fn send(&self, item: Result<T>) {
-        _ = self.0.unbounded_send(Update::Item(item));
+    pub fn send(&self, item: Result<T>, summary: &Summary) {
+        _ = self.0.unbounded_send(Update::Item(item, summary.clone()));
     }
 
     pub fn end(&self, result: Result<Summary>) {
-        let summary = result.map_err(|error| self.send(Err(error))).ok();
-        _ = self.0.unbounded_send(Update::End(summary));
+        _ = self.0.unbounded_send(Update::End(result));
     }
 }
 
@@ -65,10 +65,17 @@ impl<T> Updates<T> {
         }
         let update = ready!(Pin::new(&mut self.receiver).poll_next(context));
         Poll::Ready(match update {
-            Some(Update::Item(item)) => Some(item),
-            Some(Update::End(summary)) => {
-                (self.summary, self.ended) = (summary, true);
+            Some(Update::Item(item, summary)) => {
+                self.summary = Some(summary);
+                Some(item)
+            }
+            Some(Update::End(Ok(summary))) => {
+                (self.summary, self.ended) = (Some(summary), true);
                 None
+            }
+            Some(Update::End(Err(error))) => {
+                self.ended = true;
+                Some(Err(error))
             }
             None => {
                 self.ended = true;
@@ -101,8 +108,8 @@ impl GenerationStream {
         self.0.stop_handle()
     }
 
-    /// Returns the statistics; `None` before the stream has ended, and if the generation could not
-    /// start.
+    /// Returns the statistics up to the last piece, which are complete after the stream has ended;
+    /// `None` before the first piece, and if the generation could not start.
     pub fn summary(&self) -> Option<&Summary> {
         self.0.summary()
     }

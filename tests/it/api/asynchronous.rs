@@ -1,10 +1,11 @@
 //! Tests of runners for async code: results equal those of the runner, and dropping stops requests.
 
-use std::sync::mpsc;
+use std::{sync::mpsc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, executor::block_on, future::join};
 use inkstone::{
-    AsyncRunner, Error, GenerateOptions, Message, Runner, SamplerOptions, StopReason,
+    AsyncRunner, Error, GenerateOptions, Message, Runner, SamplerOptions, Speculation, SpeculationSummary, StopReason,
+    Summary,
     chat::{AnswerEvent, ChatOptions},
 };
 
@@ -82,6 +83,55 @@ fn answer_stream_yields_the_events_of_the_answer() {
         assert_eq!(events, text.into_iter().map(AnswerEvent::Text).collect::<Vec<_>>());
         assert_eq!(stream.message(), message);
         assert_eq!(stream.summary().unwrap().stop, StopReason::TokenLimit);
+    });
+}
+
+/// The statistics of streams are those of the runner's iterators, after every piece.
+#[test]
+fn streams_count_drafts() {
+    let folder = Folder::new();
+    let path = folder.write("chat.gguf", with_template(MODELS[0], TEMPLATE));
+    let load = || on_cpu().draft(&path).without_ngrams().from_gguf(&path).unwrap();
+    let options = GenerateOptions { speculation: Speculation::Exactly(3), ..short(7) };
+    let messages = [Message::user("Hello")];
+    let counts = |summary: &Summary| {
+        let SpeculationSummary { steps, drafted, accepted, accepted_by_position, off, .. } = &summary.speculation;
+        let drafts = (*steps, *drafted, *accepted, accepted_by_position.clone(), off.clone());
+        (summary.stop.clone(), summary.prompt_tokens, summary.generated_tokens, drafts)
+    };
+    let (mut texts, mut runner) = ([vec![], vec![]], load());
+    let mut generation = runner.generate(PROMPT, &options).unwrap();
+    while generation.next().is_some() {
+        texts[0].push(counts(generation.summary()));
+    }
+    texts[0].push(counts(generation.summary()));
+    let mut answer = runner.chat(&messages, &options).unwrap();
+    while answer.next().is_some() {
+        texts[1].push(counts(answer.summary()));
+    }
+    texts[1].push(counts(answer.summary()));
+    let [text, answer] = &texts;
+    assert!(text.len() > 4 && answer.len() > 4);
+    assert!(text.iter().chain(answer).all(|(.., drafts)| drafts.1 >= drafts.2));
+    let runner = AsyncRunner::new(load()).unwrap();
+    block_on(async {
+        let mut stream = runner.generate(PROMPT, &options);
+        let mut found = vec![];
+        while stream.next().await.is_some() {
+            found.push(counts(stream.summary().unwrap()));
+        }
+        found.push(counts(stream.summary().unwrap()));
+        assert_eq!(&found, text);
+        let mut stream = runner.chat(&messages, &options);
+        assert!(stream.summary().is_none());
+        let mut found = vec![];
+        while stream.events().next().await.is_some() {
+            found.push(counts(stream.summary().unwrap()));
+        }
+        found.push(counts(stream.summary().unwrap()));
+        assert_eq!(&found, answer);
+        let summary = &stream.summary().unwrap().speculation;
+        assert!(summary.drafted > 0 && summary.drafting + summary.verifying > Duration::ZERO, "{summary:?}");
     });
 }
 

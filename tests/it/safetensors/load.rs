@@ -210,12 +210,32 @@ fn heads_are_those_of_gguf_files() {
         decoder.mtp_logits(sequence, 4).unwrap()
     });
     assert!(nmse(&ours, &theirs) < 1e-10);
-    // A tensor of the head that is missing is an error.
-    let mut checkpoint = with_head(tiny);
-    checkpoint.tensors.retain(|tensor| tensor.name != "mtp.pre_fc_norm_hidden.weight");
-    let folder = Folder::new();
-    let error = exact().from_path(checkpoint.write(&folder)).unwrap_err();
-    assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == "mtp.pre_fc_norm_hidden.weight"), "{error}");
+}
+
+/// A tensor of the head that is missing or has another shape is an error with its name in the
+/// directory.
+#[test]
+fn errors_about_heads_have_the_names_of_the_directory() {
+    let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "qwen35").unwrap();
+    let refused = |name: &str, change: &dyn Fn(&mut Vec<Tensor>)| {
+        let mut checkpoint = with_head(tiny);
+        change(&mut checkpoint.tensors);
+        let folder = Folder::new();
+        let error = exact().from_path(checkpoint.write(&folder)).unwrap_err();
+        assert!(matches!(&error, Error::Tensor { tensor, .. } if tensor == name), "{name}: {error}");
+    };
+    let layer = ["input_layernorm", "post_attention_layernorm", "self_attn.k_norm", "self_attn.q_proj", "mlp.up_proj"];
+    let of_layer = layer.map(|part| format!("mtp.layers.0.{part}.weight"));
+    let others = ["mtp.pre_fc_norm_hidden.weight", "model.layers.2.input_layernorm.weight"].map(String::from);
+    for name in of_layer.iter().chain(&others) {
+        refused(name, &|tensors| tensors.retain(|tensor| tensor.name != *name));
+        let name = name.as_str();
+        refused(name, &|tensors| {
+            let tensor = tensors.iter_mut().find(|tensor| tensor.name == name).unwrap();
+            tensor.shape[0] /= 2;
+            tensor.data.truncate(tensor.data.len() / 2);
+        });
+    }
 }
 
 /// Stacks the experts of each layer in one tensor, with the gate and up projections of an expert in

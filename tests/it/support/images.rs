@@ -111,6 +111,14 @@ pub fn mix_rows(x: &Matrix, first: usize, step: &Step, mix: impl Fn(f64, f64) ->
     mixed
 }
 
+/// Returns `x` with elements of the rows that the step gives in the place of its own; if `marked`,
+/// only of rows whose element before these is not 0.
+pub fn place_rows(x: &Matrix, first: usize, marked: bool, step: &Step) -> Matrix {
+    let rows = step.rows.iter().filter(|(_, given)| !marked || given[first - 1] != 0.0);
+    let placed = Step { rows: rows.cloned().collect(), ..step.clone() };
+    mix_rows(x, first, &placed, |_, given| given)
+}
+
 pub fn interpolate(table: &Matrix, taps: usize, step: &Step) -> Matrix {
     let sum = |taps: &[(u32, f32); 4]| {
         let part = |column: usize| {

@@ -181,7 +181,7 @@ impl<'w> Interpreter<'w> {
             (Op::LayerNorm { eps }, [x, w, b]) => vec![images::layer_norm(x, [w, b], *eps)],
             (Op::JoinRows { count }, [x]) => vec![images::join_rows(x, *count, step)],
             (Op::InputRows { width }, []) => vec![images::input_rows(*width, step)],
-            (Op::PlaceRows { first }, [x]) => vec![images::mix_rows(x, *first, step, |_, given| given)],
+            (Op::PlaceRows { first, marked }, [x]) => vec![images::place_rows(x, *first, *marked, step)],
             (Op::AddRows { first }, [x]) => vec![images::mix_rows(x, *first, step, |x, given| x + given)],
             (Op::Interpolate { taps }, [table]) => vec![images::interpolate(table, *taps, step)],
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],

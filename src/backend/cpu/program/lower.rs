@@ -103,7 +103,9 @@ impl CpuLowering<'_> {
             Op::SelectOutputs => Task::Select { x: buffer(0)?, out },
             Op::JoinRows { count } => Task::JoinRows { count: *count, x: buffer(0)?, out },
             Op::InputRows { .. } => Task::InputRows { out },
-            Op::PlaceRows { first } => Task::MixRows { mix: MixRows::Place, first: *first, x: buffer(0)?, out },
+            Op::PlaceRows { first, marked } => {
+                Task::MixRows { mix: MixRows::Place { marked: *marked }, first: *first, x: buffer(0)?, out }
+            }
             Op::AddRows { first } => Task::MixRows { mix: MixRows::Add, first: *first, x: buffer(0)?, out },
             Op::Interpolate { taps } => Task::Interpolate { table: self.weights.table(&inputs[0])?, taps: *taps, out },
             Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. }) => {

@@ -88,7 +88,10 @@ pub(crate) struct Angles {
 /// The use that [`Task::MixRows`] makes of the step's rows.
 #[derive(Clone, Copy)]
 pub(crate) enum MixRows {
-    Place,
+    Place {
+        /// Whether only rows whose element before the first one is not 0 are placed.
+        marked: bool,
+    },
     Add,
 }
 

@@ -36,6 +36,8 @@ pub enum StepRowSource {
     Placed {
         /// The first column of a given row that is read.
         first: usize,
+        /// Whether only given rows whose column before the first one is not 0 are placed.
+        marked: bool,
         /// Columns of a given row.
         given_width: usize,
     },

@@ -224,8 +224,9 @@ impl<'a> GpuLowering<'a> {
             Op::InputRows { .. } => {
                 self.step_rows(name, step, &outputs[0], StepRowSource::Given { given_width: self.layout.input_width })
             }
-            Op::PlaceRows { first } => {
-                let source = StepRowSource::Placed { first: *first, given_width: self.layout.input_width };
+            Op::PlaceRows { first, marked } => {
+                let given_width = self.layout.input_width;
+                let source = StepRowSource::Placed { first: *first, marked: *marked, given_width };
                 self.step_rows(name, step, &outputs[0], source)
             }
             Op::AddRows { first } => {

@@ -81,7 +81,8 @@ pub fn join_rows() -> Vec<Case> {
     vec![case((64, 4)), case((30, 9)), case((1, 2)), case((70, 1)), case((200, 16))]
 }
 
-/// Rows that are all there is, that replace rows, and whose parts are added to rows.
+/// Rows that are all there is, that replace rows, all or the marked ones, and whose parts are added
+/// to rows.
 pub fn given_rows() -> Vec<Case> {
     let case = |width: usize| {
         let mut m = Maker::new(44);
@@ -90,11 +91,15 @@ pub fn given_rows() -> Vec<Case> {
         let x = m.b.place_rows(x, 0);
         let y = m.b.add_rows(x, width);
         let z = m.b.add_rows(y, 2 * width);
+        let z = m.b.place_marked_rows(z, 3 * width + 1);
         let sum = m.b.add(z, given);
         let mut steps = steps_of(&TOKENS, VOCABULARY);
         let mut random = Random::new(45);
         for (step, tokens) in steps.iter_mut().skip(1).zip([vec![0, 8], vec![], (3..66).collect()]) {
-            step.rows = tokens.into_iter().map(|token| (token, normal(3 * width, &mut random))).collect();
+            let mark = |token: usize| [0.0, 1.0, -0.0, -0.5][token % 4];
+            let mut row =
+                |token| [normal(3 * width, &mut random), vec![mark(token)], normal(width, &mut random)].concat();
+            step.rows = tokens.into_iter().map(|token| (token, row(token))).collect();
         }
         m.finish(format!("given rows, width {width}"), sum, steps, SINGLE)
     };

@@ -3,6 +3,7 @@
 //! results of llama.cpp.
 
 mod errors;
+mod heads;
 mod hostile;
 mod prompts;
 mod results;

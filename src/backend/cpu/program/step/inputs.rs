@@ -61,11 +61,13 @@ impl StepContext<'_> {
     pub unsafe fn mix_rows(&self, mix: MixRows, first: usize, x: Buffer, out: Buffer, worker: Worker<'_>) {
         for token in worker.share(self.step.tokens.len()) {
             let (from, to) = (self.row(x, token), self.row(out, token));
-            let given = self.step.rows.row(token).map(|row| row[first..first + out.width].as_ptr());
+            let marked = matches!(mix, MixRows::Place { marked: true });
+            let given = self.step.rows.row(token).filter(|row| !marked || row[first - 1] != 0.0);
+            let given = given.map(|row| row[first..first + out.width].as_ptr());
             // SAFETY: by the caller; the row of `out` is this thread's alone.
             unsafe {
                 match (mix, given) {
-                    (MixRows::Place, Some(given)) => to.copy_from_nonoverlapping(given, out.width),
+                    (MixRows::Place { .. }, Some(given)) => to.copy_from_nonoverlapping(given, out.width),
                     (MixRows::Add, Some(given)) => (self.kernels.add)(from, given, to, out.width),
                     (_, None) => to.copy_from(from, out.width),
                 }

@@ -61,7 +61,7 @@ impl Sample for StepRows {
     fn sample(choices: &mut Choices) -> Self {
         let source = match choices.of("source", &[0, 1, 2, 3, 4]) {
             0 => StepRowSource::Given { given_width: 80 },
-            1 => StepRowSource::Placed { first: 0, given_width: 160 },
+            1 => StepRowSource::Placed { first: 80, marked: choices.flag("marked"), given_width: 160 },
             2 => StepRowSource::Added { first: 80, given_width: 160 },
             3 => StepRowSource::Joined { part: 20 },
             _ => StepRowSource::Interpolated { taps_at: 40, table: Resource::Temp(3) },

@@ -1,5 +1,9 @@
 //! Tests of drafts: they never change a text, and are counted.
 
+mod batches;
+mod distribution;
+mod same_text;
+
 use std::{
     fs,
     sync::{Arc, Mutex},
