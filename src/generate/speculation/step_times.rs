@@ -40,16 +40,27 @@ impl StepTimes {
         time
     }
 
-    /// Returns the time of a step of `rows` rows, between measured ones if it was not measured.
-    /// More rows than were measured count as if they took no more time, so that they are tried.
+    /// Returns the time of a step of `rows` rows. If it was not measured, it is on the line through
+    /// the nearest numbers of rows that were: one below and one above, or the two largest.
     pub fn of(&self, rows: usize) -> Option<f64> {
-        match self.around(rows) {
-            [Some((less, low)), Some((more, high))] if less < more => {
-                Some(low + (high - low) * (rows - less) as f64 / (more - less) as f64)
+        let [below, above] = self.around(rows);
+        let other = match (below, above) {
+            (Some((less, _)), None) => self.below(less - 1),
+            _ => above,
+        };
+        match (below, other) {
+            (Some((at, time)), Some((other, other_time))) if at != other => {
+                let slope = (other_time - time) / (other as f64 - at as f64);
+                Some(time + slope.max(0.0) * (rows - at) as f64)
             }
-            [Some((_, time)), _] | [None, Some((_, time))] => Some(time),
-            [None, None] => None,
+            (Some((_, time)), _) | (None, Some((_, time))) => Some(time),
+            (None, None) => None,
         }
+    }
+
+    /// Returns the largest number of rows of any step.
+    pub fn most_rows(&self) -> usize {
+        self.0.iter().rposition(|step| step.count > 0).map_or(0, |index| index + 1)
     }
 
     /// Returns the time of a step of `rows` rows, if steps of at least so many rows were measured.
@@ -60,8 +71,16 @@ impl StepTimes {
 
     /// Returns the nearest measured numbers of rows, at most and at least `rows`, with their times.
     fn around(&self, rows: usize) -> [Option<(usize, f64)>; 2] {
-        let measured = |rows: usize| Some((rows, self.0.get(rows - 1)?.average?));
-        [(1..=rows.min(MAX_ROWS)).rev().find_map(measured), (rows..=MAX_ROWS).find_map(measured)]
+        [self.below(rows), (rows..=MAX_ROWS).find_map(|rows| self.average(rows))]
+    }
+
+    /// Returns the largest measured number of rows that is at most `rows`, with its time.
+    fn below(&self, rows: usize) -> Option<(usize, f64)> {
+        (1..=rows.min(MAX_ROWS)).rev().find_map(|rows| self.average(rows))
+    }
+
+    fn average(&self, rows: usize) -> Option<(usize, f64)> {
+        Some((rows, self.0.get(rows - 1)?.average?))
     }
 }
 
@@ -74,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn times_between_measured_ones_are_interpolated() {
+    fn other_times_are_on_the_line_through_measured_ones() {
         let mut times = StepTimes::default();
         assert_eq!(times.of(1), None);
         assert_eq!(times.record(2, millis(99)), millis(99));
@@ -84,7 +103,7 @@ mod tests {
         assert_eq!(times.record(6, millis(70)), millis(10));
         assert_eq!(times.record(6, millis(30)), millis(30));
         times.record(17, millis(1));
-        for (rows, expected) in [(1, 0.010), (2, 0.010), (3, 0.015), (4, 0.020), (6, 0.030), (16, 0.030)] {
+        for (rows, expected) in [(1, 0.010), (2, 0.010), (3, 0.015), (4, 0.020), (6, 0.030), (16, 0.080)] {
             assert!((times.of(rows).unwrap() - expected).abs() < 1e-12, "{rows}");
         }
     }

@@ -80,8 +80,8 @@ impl GpuLowering<'_> {
         let condition = if fuses { StepCondition::Several } else { StepCondition::Always };
         self.append(&layer, condition, k, v, Some(of_keys));
         if fuses && self.is_few() {
-            // The kernel of single tokens, so that a token's result is the same in a run of several.
-            // It norms and rotates the token's own key again.
+            // The kernel of single tokens, so that a token's result is the same in every run. It
+            // norms and rotates the token's own key again.
             let splits = Splits { without: StepCondition::SeveralUnsplit, with: StepCondition::SeveralSplit };
             self.step_kernels(&layer, &splits, strided(&q), Some(new(false)));
             self.convert_result(&layer);
