@@ -35,6 +35,11 @@
 //   parts[].out_at: u32 - the first column of the result that the part computes
 //   parts[].out_stride: u32 - elements from row to row of the result
 //   parts[].out: BoundBuffer? - the result, if f32 is written
+//   tables: SharedTable[] - the tables that a workgroup copies to its memory first
+//   tables[].name: str - the name of the array
+//   tables[].number: u32 - the number of a matrix that the table follows
+//   tables[].at: u32 - the first word of the table, in the words of that matrix
+//   tables[].words: u32 - the number of words
 //   finish: Finish - the last operation on the products
 //   finish.kind: str - "store": stores the products; "add_in_place": adds them to `out0`; "add":
 //     adds them to `residual`; "glu": multiplies the product of the first part, after an
@@ -106,6 +111,10 @@ fn team_sum(value: f32, local: u32) -> f32 {
     return sum;
     {% endif %}
 }
+
+{% for table in tables %}
+var<workgroup> {{table.name}}: array<u32, {{table.words}}>;
+{% endfor %}
 
 // By row w, then by row x.
 struct Sums {

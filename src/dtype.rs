@@ -55,10 +55,22 @@ dtypes! {
     Q4_K = 12, "Q4_K", 256 weights in 144 bytes: "4-bit codes, a 6-bit scale and minimum for 32 weights.";
     Q5_K = 13, "Q5_K", 256 weights in 176 bytes: "5-bit codes, a 6-bit scale and minimum for 32 weights.";
     Q6_K = 14, "Q6_K", 256 weights in 210 bytes: "6-bit codes, an 8-bit scale for 16 weights.";
+    IQ2_XXS = 16, "IQ2_XXS", 256 weights in 66 bytes: "Points of a grid for 8 weights, a 4-bit scale for 32 weights.";
+    IQ2_XS = 17, "IQ2_XS", 256 weights in 74 bytes: "Points of a grid for 8 weights, a 4-bit scale for 16 weights.";
+    IQ3_XXS = 18, "IQ3_XXS", 256 weights in 98 bytes: "Points of a grid for 4 weights, a 4-bit scale for 32 weights.";
+    IQ1_S = 19, "IQ1_S", 256 weights in 50 bytes: "Points of a grid for 8 weights, a 3-bit scale for 32 weights.";
     IQ4_NL = 20, "IQ4_NL", 32 weights in 18 bytes: "4-bit indices into a non-linear table, a scale for 32 weights.";
+    IQ3_S = 21, "IQ3_S", 256 weights in 110 bytes: "Points of a grid for 4 weights, a 4-bit scale for 32 weights.";
+    IQ2_S = 22, "IQ2_S", 256 weights in 82 bytes: "Points of a grid for 8 weights, a 4-bit scale for 16 weights.";
     IQ4_XS = 23, "IQ4_XS", 256 weights in 136 bytes: "4-bit indices as in `IQ4_NL`, a 6-bit scale for 32 weights.";
+    IQ1_M = 29, "IQ1_M", 256 weights in 56 bytes: "Points of a grid for 8 weights, a 3-bit scale for 16 weights.";
     BF16 = 30, "BF16", 1 weights in 2 bytes: "16-bit brain float: the upper half of an f32.";
+    TQ1_0 = 34, "TQ1_0", 256 weights in 54 bytes: "Ternary digits, five in a byte, a scale for 256 weights.";
+    TQ2_0 = 35, "TQ2_0", 256 weights in 66 bytes: "Ternary digits of two bits, a scale for 256 weights.";
     MXFP4 = 39, "MXFP4", 32 weights in 17 bytes: "4-bit floats (E2M1), an 8-bit exponent for 32 weights (OCP).";
+    NVFP4 = 40, "NVFP4", 64 weights in 36 bytes: "4-bit floats (E2M1), an 8-bit float (E4M3) for 16 weights.";
+    Q1_0 = 41, "Q1_0", 128 weights in 18 bytes: "Signs, a scale for 128 weights.";
+    Q2_0 = 42, "Q2_0", 64 weights in 18 bytes: "2-bit codes, a scale for 64 weights.";
 }
 
 impl DType {

@@ -10,6 +10,14 @@
 {{ entry(shape.workgroup, subgroup, numbered=true, counted=false) }} {
     let local = {{ index(subgroup) }};
     let member = local % {{team}}u;
+    {% for table in tables %}
+    for (var i = local; i < {{table.words}}u; i += {{shape.workgroup}}u) {
+        {{table.name}}[i] = small{{table.number}}[{{table.at}}u + i];
+    }
+    {% endfor %}
+    {% if tables %}
+    workgroupBarrier();
+    {% endif %}
     {% if experts %}
     let token = group.y;
     {% elif tokens == 1 %}

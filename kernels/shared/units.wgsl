@@ -19,7 +19,7 @@ struct Values {
 
 // The values of the indices of IQ4_NL and IQ4_XS, four signed bytes a word.
 const UNEVEN = vec4<u32>(0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u);
-// Twice the values of the codes of MXFP4, four signed bytes a word.
+// Twice the values of the codes of MXFP4 and NVFP4, four signed bytes a word.
 const DOUBLED = vec4<u32>(0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu);
 
 {% include "shared/half" %}
@@ -88,6 +88,38 @@ fn looked_up_half(codes: vec4<u32>, entries: vec4<u32>) -> vec4<u32> {
 // A unit whose codes are replaced by the table's entries.
 fn looked_up(unit: Unit, entries: vec4<u32>) -> Unit {
     return Unit(looked_up_half(unit.lo, entries), looked_up_half(unit.hi, entries), unit.scale, unit.min);
+}
+
+// The eight signs of which `seven` has seven in its low bits: the number of ones is even.
+fn even_signs(seven: u32) -> u32 {
+    return (seven & 127u) | ((countOneBits(seven & 127u) & 1u) << 7u);
+}
+
+// Four values, negated where the bit of `signs` is set. No value is zero.
+fn with_signs(values: u32, signs: u32) -> u32 {
+    let negative = ((signs & 15u) * 0x00204081u) & 0x01010101u;
+    return (values ^ (negative * 255u)) + negative;
+}
+
+// The values 8, 25 and 43 of the levels in the low nibbles, for IQ2_XXS, IQ2_XS and IQ2_S.
+fn uneven_values(point: u32) -> u32 {
+    let levels = point & 0x0f0f0f0fu;
+    return levels * 17u + 0x08080808u + ((levels >> 1u) & 0x01010101u);
+}
+
+// Eight times the levels in the low nibbles, less 7, or less 9 with the lesser shift, for IQ1_S and
+// IQ1_M.
+fn shifted(point: u32, is_less: u32) -> u32 {
+    return ((point & 0x0f0f0f0fu) * 8u + 0x79797979u - is_less * 0x02020202u) ^ 0x80808080u;
+}
+
+// A digit of each byte, which is a fraction of 256 in base three, for TQ1_0.
+fn digits(fractions: vec4<u32>, place: vec4<u32>) -> vec4<u32> {
+    let small = (vec4(0x1b090301u) >> (place % vec4(4u) * 8u)) & vec4(255u);
+    let power = select(small, vec4(81u), place == vec4(4u));
+    let even = (fractions & vec4(0x00ff00ffu)) * power & vec4(0x00ff00ffu);
+    let odd = ((fractions >> vec4(8u)) & vec4(0x00ff00ffu)) * power & vec4(0x00ff00ffu);
+    return ((even * 3u >> vec4(8u)) & vec4(0x00ff00ffu)) | (odd * 3u & vec4(0xff00ff00u));
 }
 
 // Four weights of a half of a unit.

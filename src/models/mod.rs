@@ -197,7 +197,10 @@ fn refuse_unused<'a>(
             Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
         })
         .collect();
-    let unused = gguf.tensors().iter().find(|tensor| !used.contains(tensor.name.as_str()) && !left_out(&tensor.name));
+    // Files in NVFP4 have scales for quantizing activations to that format, which are not needed
+    // where activations have more bits.
+    let is_unused = |name: &str| !used.contains(name) && !left_out(name) && !name.ends_with(".input_scale");
+    let unused = gguf.tensors().iter().find(|tensor| is_unused(&tensor.name));
     unused.map_or(Ok(()), |tensor| {
         let what = "is in the file, but this architecture has no use for it: the file may be of a variant that is not \
                     supported";

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Config, Experts, LayerConfig, Model, RopeConfig, vision::ImageInputs};
 use crate::{
-    Error, Result,
+    DType, Error, Result,
     graph::{Activation, Builder, ExpertsSpec, Graph, RopeSpec, RopeStyle, Scores, ValueId},
     weights::{TensorSlice, Weight, Weights},
 };
@@ -83,10 +83,27 @@ impl<'a> ModelBuilder<'a> {
     /// Returns `x w^T` for the matrix `NAME.weight` `[rows, columns]`, plus `NAME.bias` if the file
     /// has it.
     pub fn linear(&mut self, x: ValueId, name: &str, rows: usize, columns: usize) -> Result<ValueId> {
-        let weight = self.weight(&format!("{name}.weight"), rows, columns)?;
-        let product = self.ops.matmul(x, weight);
+        let product = self.product(x, &format!("{name}.weight").as_str().into(), rows, columns)?;
         let bias = self.optional_weight(&format!("{name}.bias"), 1, rows)?;
         Ok(bias.map_or(product, |bias| self.ops.add(product, bias)))
+    }
+
+    /// Returns `x w^T`, times the scale that the file may have for a matrix in `NVFP4`.
+    fn product(&mut self, x: ValueId, slice: &TensorSlice, rows: usize, columns: usize) -> Result<ValueId> {
+        let weight = self.weight(slice, rows, columns)?;
+        let product = self.ops.matmul(x, weight);
+        self.scaled(product, &slice.name, 1)
+    }
+
+    /// Returns `x` times the tensor `NAME.scale`, a factor for each of `count` matrices that are
+    /// stacked in the tensor `NAME.weight`, if these are in `NVFP4` and the file has it.
+    fn scaled(&mut self, x: ValueId, weight: &str, count: usize) -> Result<ValueId> {
+        let Some(name) = weight.strip_suffix(".weight").filter(|_| self.weights.dtype(weight) == Some(DType::NVFP4))
+        else {
+            return Ok(x);
+        };
+        let scales = self.optional_weight(&format!("{name}.scale"), 1, count)?;
+        Ok(scales.map_or(x, |scales| self.ops.mul(x, scales)))
     }
 
     /// Returns [`linear`](Self::linear) for each of several matrices, which the file may also have
@@ -111,9 +128,8 @@ impl<'a> ModelBuilder<'a> {
                     TensorSlice::from(&format!("{name}.{suffix}"))
                 }
             };
-            let weight = self.weight(slice("weight"), rows, columns)?;
+            let product = self.product(x, &slice("weight"), rows, columns)?;
             let bias = self.optional_weight(slice("bias"), 1, rows)?;
-            let product = self.ops.matmul(x, weight);
             *result = bias.map_or(product, |bias| self.ops.add(product, bias));
             first += rows;
         }
@@ -145,7 +161,11 @@ impl<'a> ModelBuilder<'a> {
         activation: Activation,
     ) -> Result<ValueId> {
         let logits = self.linear(x, &format!("{name}_gate_inp"), experts.count, hidden)?;
-        let weights = self.ops.route(logits, experts.top_k);
+        let mut weights = self.ops.route(logits, experts.top_k);
+        // The results are linear in these two scales, but not in that of the gate.
+        for part in ["up", "down"] {
+            weights = self.scaled(weights, &format!("{name}_{part}_exps.weight"), experts.count)?;
+        }
         self.experts(x, weights, name, hidden, experts, activation)
     }
 

@@ -20,6 +20,11 @@ pub(super) fn f16(field: &[u8]) -> f32 {
     half::f16::from_le_bytes([field[0], field[1]]).to_f32()
 }
 
+/// Returns word `index` of a field.
+pub(super) fn u32(field: &[u8], index: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| field[4 * index + i]))
+}
+
 /// Returns code `i` of codes of `width` bits, packed in runs of `run` bytes.
 ///
 /// A run contains `run * 8 / width` codes: first the codes in the lowest bits of each of its bytes,
@@ -72,20 +77,34 @@ pub(super) unsafe fn extract<S: Simd>(words: S::I, from: usize, to: usize, width
     unsafe { S::shl(S::and(S::shr(words, from as u32), S::splat_i(i32::from_le_bytes([mask; 4]))), to as u32) }
 }
 
-/// Returns bits `4 * word` to `4 * word + 3` of each lane, each in bit 4 of its own byte, with all
-/// other bits cleared.
+/// Returns bits `4 * word` to `4 * word + 3` of each lane, each in bit `to` of its own byte, with
+/// all other bits cleared.
 ///
 /// # Safety
 /// The machine has `S`.
 #[inline(always)]
-pub(super) unsafe fn fifth_bits<S: Simd>(high: S::I, word: usize) -> S::I {
+pub(super) unsafe fn one_bit<S: Simd>(words: S::I, word: usize, to: usize) -> S::I {
     // The two lowest binary digits of a bit's index are its byte in the result. Exchanging them
     // with the two highest digits moves the bit to that byte. This is the same for all words, so it
     // is computed once. SAFETY: by the caller.
     unsafe {
-        let exchanged = exchange_bits::<S>(high, 14, 0x0000_cccc);
+        let exchanged = exchange_bits::<S>(words, 14, 0x0000_cccc);
         let exchanged = exchange_bits::<S>(exchanged, 7, 0x00aa_00aa);
-        extract::<S>(exchanged, word % 2 * 4 + word / 2, 4, 1)
+        extract::<S>(exchanged, word % 2 * 4 + word / 2, to, 1)
+    }
+}
+
+/// Returns bits `8 * word` to `8 * word + 7` of each lane, two in each byte, with all other bits
+/// cleared.
+///
+/// # Safety
+/// The machine has `S`.
+#[inline(always)]
+pub(super) unsafe fn two_bits<S: Simd>(words: S::I, word: usize) -> S::I {
+    // Transposes the 4 by 4 pairs of bits, which is the same for all words. SAFETY: by the caller.
+    unsafe {
+        let exchanged = exchange_bits::<S>(words, 6, 0x00cc_00cc);
+        extract::<S>(exchange_bits::<S>(exchanged, 12, 0x0000_f0f0), 2 * word, 0, 2)
     }
 }
 

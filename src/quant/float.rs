@@ -28,5 +28,5 @@ pub(super) const F16_PLANES: Planes = planes_of(&[64], include_str!("../../kerne
 pub(super) const BF16_PLANES: Planes = planes_of(&[64], include_str!("../../kernels/format/bf16.wgsl"));
 
 const fn planes_of(bytes: &'static [usize], decoder: &'static str) -> Planes {
-    Planes { units: 1, bytes, split: |units, planes| planes::copy([units], planes), decoder, scales: 0 }
+    Planes { units: 1, bytes, split: |units, planes| planes::copy([units], planes), decoder, scales: 0, table: &[] }
 }

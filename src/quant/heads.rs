@@ -1,18 +1,20 @@
 //! Decodes the scales and minima that several formats share.
 
+use std::marker::PhantomData;
+
 use super::{Lanes, bits, tile::TileHead};
 use crate::simd::Simd;
 
-/// An f16 scale `d` at byte 0 of the block: weight = `d * (code - OFFSET)`.
+/// An f16 scale `d` at byte `AT` of the block: weight = `d * (code - OFFSET)`.
 #[derive(Clone, Copy)]
-pub(crate) struct ScaleHead<S: Simd, const OFFSET: u8>(S::F);
+pub(crate) struct ScaleHead<S: Simd, const AT: usize, const OFFSET: u8>(S::F);
 
-impl<S: Simd, const OFFSET: u8> TileHead<S> for ScaleHead<S, OFFSET> {
+impl<S: Simd, const AT: usize, const OFFSET: u8> TileHead<S> for ScaleHead<S, AT, OFFSET> {
     /// # Safety: as [`TileHead::decode`].
     #[inline(always)]
     unsafe fn decode(lanes: Lanes) -> Self {
         // SAFETY: by the caller.
-        unsafe { Self(lanes.f16::<S>(0)) }
+        unsafe { Self(lanes.f16::<S>(AT)) }
     }
 
     /// # Safety: as [`TileHead::scale_min`].
@@ -43,6 +45,53 @@ impl<S: Simd> TileHead<S> for ScaleMinHead<S> {
     #[inline(always)]
     unsafe fn scale_min(&self, _group: usize) -> (S::F, S::F) {
         (self.d, self.min)
+    }
+}
+
+/// A format with an f16 scale `d` at byte 0 of the block and a scale of four bits per group: weight
+/// = `d * (scale + 1/2) * STEP * (code - OFFSET)`.
+pub(crate) trait HalfScale: Copy + 'static {
+    /// Factor of codes.
+    const STEP: f32;
+    /// What is subtracted from codes.
+    const OFFSET: f32;
+
+    /// Returns the scale of a group.
+    ///
+    /// # Safety
+    /// The tile is readable, the machine has `S`, and the block has the group.
+    unsafe fn scale<S: Simd>(lanes: Lanes, group: usize) -> S::I;
+}
+
+/// The head of a format that is a [`HalfScale`]. Scales are loaded from the tile when they are
+/// used.
+#[derive(Clone, Copy)]
+pub(crate) struct HalfScaleHead<S: Simd, T> {
+    step: S::F,
+    half_step: S::F,
+    lanes: Lanes,
+    format: PhantomData<T>,
+}
+
+impl<S: Simd, T: HalfScale> TileHead<S> for HalfScaleHead<S, T> {
+    /// # Safety: as [`TileHead::decode`].
+    #[inline(always)]
+    unsafe fn decode(lanes: Lanes) -> Self {
+        // SAFETY: by the caller.
+        unsafe {
+            let step = S::mul(lanes.f16::<S>(0), S::splat(T::STEP));
+            Self { step, half_step: S::mul(step, S::splat(0.5)), lanes, format: PhantomData }
+        }
+    }
+
+    /// # Safety: as [`TileHead::scale_min`].
+    #[inline(always)]
+    unsafe fn scale_min(&self, group: usize) -> (S::F, S::F) {
+        // SAFETY: by the caller.
+        unsafe {
+            let scale = S::fma(self.step, S::to_f(T::scale::<S>(self.lanes, group)), self.half_step);
+            (scale, S::mul(scale, S::splat(T::OFFSET)))
+        }
     }
 }
 

@@ -32,8 +32,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
 /// The values plus 128, as unsigned codes of a tile.
 pub(super) static CODES: [u8; 16] = bits::raise(VALUES, 128);
 
-pub(super) const PLANES: Planes =
-    Planes { units: 1, bytes: &[16, 2], split, decoder: include_str!("../../kernels/format/iq4_nl.wgsl"), scales: 1 };
+pub(super) const PLANES: Planes = Planes {
+    units: 1,
+    bytes: &[16, 2],
+    split,
+    decoder: include_str!("../../kernels/format/iq4_nl.wgsl"),
+    scales: 1,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [d, codes] = bits::split(block, FIELDS);
@@ -49,7 +55,7 @@ impl Tile for Iq4Nl {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 8;
-    type Head<S: Simd> = ScaleHead<S, 128>;
+    type Head<S: Simd> = ScaleHead<S, 0, 128>;
 
     /// # Safety: as [`Tile::codes`].
     #[inline(always)]

@@ -29,8 +29,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-pub(super) const PLANES: Planes =
-    Planes { units: 8, bytes: &[128, 8], split, decoder: include_str!("../../kernels/format/iq4_xs.wgsl"), scales: 1 };
+pub(super) const PLANES: Planes = Planes {
+    units: 8,
+    bytes: &[128, 8],
+    split,
+    decoder: include_str!("../../kernels/format/iq4_xs.wgsl"),
+    scales: 1,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let (scales, codes) = block.split_at(8);

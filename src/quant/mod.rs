@@ -10,11 +10,23 @@
 
 mod bits;
 mod float;
+mod grid;
+mod grids;
 mod heads;
+mod iq1_m;
+mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
+mod nvfp4;
 mod planes;
+mod q1_0;
+mod q2_0;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -26,6 +38,8 @@ mod q5_k;
 mod q6_k;
 mod q8_0;
 mod tile;
+mod tq1_0;
+mod tq2_0;
 
 use crate::{DType, Error, Result};
 
@@ -60,10 +74,22 @@ static FORMATS: [Format; DType::ALL.len()] = [
     Format { dtype: DType::Q4_K, fields: &q4_k::FIELDS, dequantize: q4_k::dequantize, planes: q4_k::PLANES },
     Format { dtype: DType::Q5_K, fields: &q5_k::FIELDS, dequantize: q5_k::dequantize, planes: q5_k::PLANES },
     Format { dtype: DType::Q6_K, fields: &q6_k::FIELDS, dequantize: q6_k::dequantize, planes: q6_k::PLANES },
+    Format { dtype: DType::IQ2_XXS, fields: &iq2_xxs::FIELDS, dequantize: iq2_xxs::dequantize, planes: iq2_xxs::PLANES },
+    Format { dtype: DType::IQ2_XS, fields: &iq2_xs::FIELDS, dequantize: iq2_xs::dequantize, planes: iq2_xs::PLANES },
+    Format { dtype: DType::IQ3_XXS, fields: &iq3_xxs::FIELDS, dequantize: iq3_xxs::dequantize, planes: iq3_xxs::PLANES },
+    Format { dtype: DType::IQ1_S, fields: &iq1_s::FIELDS, dequantize: iq1_s::dequantize, planes: iq1_s::PLANES },
     Format { dtype: DType::IQ4_NL, fields: &iq4_nl::FIELDS, dequantize: iq4_nl::dequantize, planes: iq4_nl::PLANES },
+    Format { dtype: DType::IQ3_S, fields: &iq3_s::FIELDS, dequantize: iq3_s::dequantize, planes: iq3_s::PLANES },
+    Format { dtype: DType::IQ2_S, fields: &iq2_s::FIELDS, dequantize: iq2_s::dequantize, planes: iq2_s::PLANES },
     Format { dtype: DType::IQ4_XS, fields: &iq4_xs::FIELDS, dequantize: iq4_xs::dequantize, planes: iq4_xs::PLANES },
+    Format { dtype: DType::IQ1_M, fields: &iq1_m::FIELDS, dequantize: iq1_m::dequantize, planes: iq1_m::PLANES },
     Format { dtype: DType::BF16, fields: &float::BF16_FIELDS, dequantize: float::dequantize_bf16, planes: float::BF16_PLANES },
+    Format { dtype: DType::TQ1_0, fields: &tq1_0::FIELDS, dequantize: tq1_0::dequantize, planes: tq1_0::PLANES },
+    Format { dtype: DType::TQ2_0, fields: &tq2_0::FIELDS, dequantize: tq2_0::dequantize, planes: tq2_0::PLANES },
     Format { dtype: DType::MXFP4, fields: &mxfp4::FIELDS, dequantize: mxfp4::dequantize, planes: mxfp4::PLANES },
+    Format { dtype: DType::NVFP4, fields: &nvfp4::FIELDS, dequantize: nvfp4::dequantize, planes: nvfp4::PLANES },
+    Format { dtype: DType::Q1_0, fields: &q1_0::FIELDS, dequantize: q1_0::dequantize, planes: q1_0::PLANES },
+    Format { dtype: DType::Q2_0, fields: &q2_0::FIELDS, dequantize: q2_0::dequantize, planes: q2_0::PLANES },
 ];
 
 // `format` indexes the table with the enum, so the rows must be in the order of its variants.
@@ -125,9 +151,21 @@ tiles! {
     Q4_K: q4_k::Q4K,
     Q5_K: q5_k::Q5K,
     Q6_K: q6_k::Q6K,
+    IQ2_XXS: iq2_xxs::Iq2Xxs,
+    IQ2_XS: iq2_xs::Iq2Xs,
+    IQ3_XXS: iq3_xxs::Iq3Xxs,
+    IQ1_S: iq1_s::Iq1S,
     IQ4_NL: iq4_nl::Iq4Nl,
+    IQ3_S: iq3_s::Iq3S,
+    IQ2_S: iq2_s::Iq2S,
     IQ4_XS: iq4_xs::Iq4Xs,
+    IQ1_M: iq1_m::Iq1M,
+    TQ1_0: tq1_0::Tq10,
+    TQ2_0: tq2_0::Tq20,
     MXFP4: mxfp4::Mxfp4,
+    NVFP4: nvfp4::Nvfp4,
+    Q1_0: q1_0::Q10,
+    Q2_0: q2_0::Q20,
 }
 
 /// Decodes a row of `bytes` in the format `dtype` to f32.

@@ -21,7 +21,7 @@ use crate::simd::Simd;
 
 pub(super) const FIELDS: [usize; 2] = [1, 16];
 
-/// Twice the value of each code, so that all are integers.
+/// Twice the value of each code, so that all are integers, also for `NVFP4`.
 pub(super) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
@@ -41,16 +41,22 @@ fn half_scale(exponent: u8) -> f32 {
     }
 }
 
-pub(super) const PLANES: Planes =
-    Planes { units: 1, bytes: &[16, 1], split, decoder: include_str!("../../kernels/format/mxfp4.wgsl"), scales: 1 };
+pub(super) const PLANES: Planes = Planes {
+    units: 1,
+    bytes: &[16, 1],
+    split,
+    decoder: include_str!("../../kernels/format/mxfp4.wgsl"),
+    scales: 1,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [exponent, codes] = bits::split(block, FIELDS);
     planes::copy([codes, exponent], planes);
 }
 
-/// The doubled values plus 16, as unsigned codes of a tile.
-static CODES: [u8; 16] = bits::raise(DOUBLED, 16);
+/// The doubled values plus 16, as unsigned codes of a tile, also for `NVFP4`.
+pub(super) static CODES: [u8; 16] = bits::raise(DOUBLED, 16);
 
 /// Scales and minima of a tile's rows.
 #[derive(Clone, Copy)]

@@ -3,8 +3,9 @@
 //! A matrix is stored as planes, one after the other. Each plane contains one part of every block,
 //! such as the codes or the scales, in units of 32 weights: neighboring invocations read
 //! neighboring units, which must be contiguous and aligned to words. All planes together have
-//! exactly the bytes of the blocks. Within a unit, codes are in the order in which kernels extract
-//! them (`kernels/prelude.wgsl`): byte j of word k of either half is the code of column 4 k + j.
+//! exactly the bytes of the blocks. A table that the decoder looks up follows them. Within a unit,
+//! codes are in the order in which kernels extract them (`kernels/shared/units.wgsl`): byte j of
+//! word k of either half is the code of column 4 k + j.
 
 /// Number of weights in a unit.
 pub(crate) const UNIT: usize = 32;
@@ -21,6 +22,8 @@ pub(crate) struct Planes {
     pub split: fn(block: &[u8], planes: &mut [&mut [u8]]),
     /// WGSL template of the decoder.
     pub decoder: &'static str,
+    /// Words that the decoder looks up, which follow the planes: a grid's points, or nothing.
+    pub table: &'static [u32],
     /// Number of scales, and of minima, in a unit of codes: 1, or 2 for 16 weights each. 0 if
     /// weights are floats.
     pub scales: usize,

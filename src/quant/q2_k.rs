@@ -29,8 +29,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-pub(super) const PLANES: Planes =
-    Planes { units: 8, bytes: &[64, 16, 4], split, decoder: include_str!("../../kernels/format/q2_k.wgsl"), scales: 2 };
+pub(super) const PLANES: Planes = Planes {
+    units: 8,
+    bytes: &[64, 16, 4],
+    split,
+    decoder: include_str!("../../kernels/format/q2_k.wgsl"),
+    scales: 2,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [scales, codes, ..] = bits::split(block, FIELDS);

@@ -42,6 +42,7 @@ pub(super) const PLANES: Planes = Planes {
     split,
     decoder: include_str!("../../kernels/format/q3_k.wgsl"),
     scales: 2,
+    table: &[],
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

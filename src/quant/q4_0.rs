@@ -26,8 +26,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-pub(super) const PLANES: Planes =
-    Planes { units: 1, bytes: &[16, 2], split, decoder: include_str!("../../kernels/format/q4_0.wgsl"), scales: 1 };
+pub(super) const PLANES: Planes = Planes {
+    units: 1,
+    bytes: &[16, 2],
+    split,
+    decoder: include_str!("../../kernels/format/q4_0.wgsl"),
+    scales: 1,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [d, codes] = bits::split(block, FIELDS);
@@ -43,7 +49,7 @@ impl Tile for Q40 {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 4;
-    type Head<S: Simd> = ScaleHead<S, 8>;
+    type Head<S: Simd> = ScaleHead<S, 0, 8>;
 
     /// # Safety: as [`Tile::codes`].
     #[inline(always)]

@@ -27,8 +27,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-pub(super) const PLANES: Planes =
-    Planes { units: 1, bytes: &[16, 4], split, decoder: include_str!("../../kernels/format/q4_1.wgsl"), scales: 1 };
+pub(super) const PLANES: Planes = Planes {
+    units: 1,
+    bytes: &[16, 4],
+    split,
+    decoder: include_str!("../../kernels/format/q4_1.wgsl"),
+    scales: 1,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let (scale_and_min, codes) = block.split_at(4);

@@ -30,8 +30,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-pub(super) const PLANES: Planes =
-    Planes { units: 8, bytes: &[128, 16], split, decoder: include_str!("../../kernels/format/q4_k.wgsl"), scales: 1 };
+pub(super) const PLANES: Planes = Planes {
+    units: 8,
+    bytes: &[128, 16],
+    split,
+    decoder: include_str!("../../kernels/format/q4_k.wgsl"),
+    scales: 1,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [_, _, scales, codes] = bits::split(block, FIELDS);

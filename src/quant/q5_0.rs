@@ -28,8 +28,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-pub(super) const PLANES: Planes =
-    Planes { units: 1, bytes: &[16, 4, 2], split, decoder: include_str!("../../kernels/format/q5_0.wgsl"), scales: 1 };
+pub(super) const PLANES: Planes = Planes {
+    units: 1,
+    bytes: &[16, 4, 2],
+    split,
+    decoder: include_str!("../../kernels/format/q5_0.wgsl"),
+    scales: 1,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let [d, high, low] = bits::split(block, FIELDS);
@@ -47,7 +53,7 @@ impl Tile for Q50 {
     const FIELDS: &'static [usize] = &FIELDS;
     const GROUP: usize = 32;
     const BITS: u32 = 5;
-    type Head<S: Simd> = ScaleHead<S, 16>;
+    type Head<S: Simd> = ScaleHead<S, 0, 16>;
 
     /// # Safety: as [`Tile::codes`].
     #[inline(always)]
@@ -55,7 +61,7 @@ impl Tile for Q50 {
         // SAFETY: by the caller; the high bits are at byte 2, the low bits start at byte 6.
         unsafe {
             let low = bits::extract::<S>(lanes.word::<S>(6, word % 4), word / 4 * 4, 0, 4);
-            S::or(low, bits::fifth_bits::<S>(lanes.word::<S>(2, 0), word))
+            S::or(low, bits::one_bit::<S>(lanes.word::<S>(2, 0), word, 4))
         }
     }
 }

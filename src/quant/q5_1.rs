@@ -29,8 +29,14 @@ pub(super) fn dequantize(block: &[u8], out: &mut [f32]) {
     }
 }
 
-pub(super) const PLANES: Planes =
-    Planes { units: 1, bytes: &[16, 4, 4], split, decoder: include_str!("../../kernels/format/q5_1.wgsl"), scales: 1 };
+pub(super) const PLANES: Planes = Planes {
+    units: 1,
+    bytes: &[16, 4, 4],
+    split,
+    decoder: include_str!("../../kernels/format/q5_1.wgsl"),
+    scales: 1,
+    table: &[],
+};
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {
     let (scale_and_min, rest) = block.split_at(4);
@@ -57,7 +63,7 @@ impl Tile for Q51 {
         // SAFETY: by the caller; the high bits are at byte 4, the low bits start at byte 8.
         unsafe {
             let low = bits::extract::<S>(lanes.word::<S>(8, word % 4), word / 4 * 4, 0, 4);
-            S::or(low, bits::fifth_bits::<S>(lanes.word::<S>(4, 0), word))
+            S::or(low, bits::one_bit::<S>(lanes.word::<S>(4, 0), word, 4))
         }
     }
 }

@@ -38,6 +38,7 @@ pub(super) const PLANES: Planes = Planes {
     split,
     decoder: include_str!("../../kernels/format/q5_k.wgsl"),
     scales: 1,
+    table: &[],
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

@@ -34,6 +34,7 @@ pub(super) const PLANES: Planes = Planes {
     split,
     decoder: include_str!("../../kernels/format/q6_k.wgsl"),
     scales: 2,
+    table: &[],
 };
 
 fn split(block: &[u8], planes: &mut [&mut [u8]]) {

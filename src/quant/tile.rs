@@ -100,6 +100,16 @@ pub(crate) trait Tile: 'static {
     /// The tile is readable, the machine has `S`, and `word` is less than `COLUMNS / 4`.
     unsafe fn codes<S: Simd>(lanes: Lanes, word: usize) -> S::I;
 
+    /// Returns the codes of words `2 * pair` and `2 * pair + 1`, which may be decoded together.
+    ///
+    /// # Safety
+    /// As [`Tile::codes`] for both words.
+    #[inline(always)]
+    unsafe fn pair<S: Simd>(lanes: Lanes, pair: usize) -> [S::I; 2] {
+        // SAFETY: by the caller.
+        unsafe { [Self::codes::<S>(lanes, 2 * pair), Self::codes::<S>(lanes, 2 * pair + 1)] }
+    }
+
     /// Decodes the scales and minima of all scale groups.
     ///
     /// # Safety

@@ -31,6 +31,10 @@ impl<D: ByteDot<__m256i>> Simd for Avx2<D> {
         fn sar(a: __m256i, n: u32) -> __m256i = _mm256_sra_epi32(a, _mm_cvtsi32_si128(n as i32));
         fn lookup(table: &[u8; 16], index: __m256i) -> __m256i =
             _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())), index);
+        fn mul_shorts(a: __m256i, b: __m256i) -> __m256i = _mm256_mullo_epi16(a, b);
+        fn mul_shorts_high(a: __m256i, b: __m256i) -> __m256i = _mm256_mulhi_epu16(a, b);
+        fn gather(table: &[u32], index: __m256i) -> __m256i =
+            _mm256_i32gather_epi32::<4>(table.as_ptr().cast(), index);
         fn to_f(a: __m256i) -> __m256 = _mm256_cvtepi32_ps(a);
         fn as_f(a: __m256i) -> __m256 = _mm256_castsi256_ps(a);
         fn store_i(to: *mut u8, a: __m256i) = _mm256_storeu_si256(to.cast(), a);

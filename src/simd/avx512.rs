@@ -30,6 +30,10 @@ impl<U: MatrixUnit> Simd for Avx512<U> {
         fn sar(a: __m512i, n: u32) -> __m512i = _mm512_sra_epi32(a, _mm_cvtsi32_si128(n as i32));
         fn lookup(table: &[u8; 16], index: __m512i) -> __m512i =
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
+        fn mul_shorts(a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi16(a, b);
+        fn mul_shorts_high(a: __m512i, b: __m512i) -> __m512i = _mm512_mulhi_epu16(a, b);
+        fn gather(table: &[u32], index: __m512i) -> __m512i =
+            _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast());
         fn to_f(a: __m512i) -> __m512 = _mm512_cvtepi32_ps(a);
         fn as_f(a: __m512i) -> __m512 = _mm512_castsi512_ps(a);
         fn store_i(to: *mut u8, a: __m512i) = _mm512_storeu_si512(to.cast(), a);

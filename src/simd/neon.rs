@@ -58,6 +58,45 @@ unsafe fn entries(table: uint8x16_t, index: int32x4_t) -> int32x4_t {
     unsafe { vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(index))) }
 }
 
+/// Multiplies the 16-bit halves of words, modulo 2^16.
+///
+/// # Safety
+/// The machine has NEON.
+#[inline(always)]
+unsafe fn multiply_shorts(a: int32x4_t, b: int32x4_t) -> int32x4_t {
+    // SAFETY: by the caller, the machine has NEON.
+    unsafe { vreinterpretq_s32_s16(vmulq_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b))) }
+}
+
+/// Multiplies the unsigned 16-bit halves of words, and divides the products by 2^16.
+///
+/// # Safety
+/// The machine has NEON.
+#[inline(always)]
+unsafe fn multiply_shorts_high(a: int32x4_t, b: int32x4_t) -> int32x4_t {
+    // SAFETY: by the caller, the machine has NEON.
+    unsafe {
+        let (a, b) = (vreinterpretq_u16_s32(a), vreinterpretq_u16_s32(b));
+        let low = vreinterpretq_u16_u32(vmull_u16(vget_low_u16(a), vget_low_u16(b)));
+        vreinterpretq_s32_u16(vuzp2q_u16(low, vreinterpretq_u16_u32(vmull_high_u16(a, b))))
+    }
+}
+
+/// Returns the entry of `table` for each word of `index`.
+///
+/// # Safety
+/// The table has the entries, and the machine has NEON.
+#[inline(always)]
+unsafe fn gathered(table: *const u32, index: int32x4_t) -> int32x4_t {
+    // SAFETY: by the caller.
+    unsafe {
+        let mut entries = [0; 4];
+        vst1q_s32(entries.as_mut_ptr(), index);
+        let entries = entries.map(|index| *table.add(index as usize));
+        vreinterpretq_s32_u32(vld1q_u32(entries.as_ptr()))
+    }
+}
+
 impl<D: ByteDot<int32x4_t>> Simd for Neon<D> {
     const WIDTH: usize = 8;
     const SIGNED_BYTES: bool = D::SIGNED_BYTES;
@@ -84,6 +123,12 @@ impl<D: ByteDot<int32x4_t>> Simd for Neon<D> {
         fn lookup(table: &[u8; 16], index: I) -> I = {
             let table = [vld1q_u8(table.as_ptr()); 2];
             both!(entries(table, index))
+        };
+        fn mul_shorts(a: I, b: I) -> I = both!(multiply_shorts(a, b));
+        fn mul_shorts_high(a: I, b: I) -> I = both!(multiply_shorts_high(a, b));
+        fn gather(table: &[u32], index: I) -> I = {
+            let table = [table.as_ptr(); 2];
+            both!(gathered(table, index))
         };
         fn to_f(a: I) -> F = both!(vcvtq_f32_s32(a));
         fn as_f(a: I) -> F = both!(vreinterpretq_f32_s32(a));

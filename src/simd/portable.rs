@@ -84,6 +84,13 @@ impl Simd for Portable {
             let entry = |index: u32, shift: u32| u32::from(table[(index >> shift & 15) as usize]) << shift;
             lanes!(i => entry(index[i], 0) | entry(index[i], 8) | entry(index[i], 16) | entry(index[i], 24))
         };
+        fn mul_shorts(a: I, b: I) -> I = {
+            let product = |a: u32, b: u32| (a as u16).wrapping_mul(b as u16);
+            lanes!(i => u32::from(product(a[i], b[i])) | u32::from(product(a[i] >> 16, b[i] >> 16)) << 16)
+        };
+        fn mul_shorts_high(a: I, b: I) -> I =
+            lanes!(i => ((a[i] & 0xffff) * (b[i] & 0xffff)) >> 16 | ((a[i] >> 16) * (b[i] >> 16)) & 0xffff_0000);
+        fn gather(table: &[u32], index: I) -> I = lanes!(i => *table.get_unchecked(index[i] as usize));
         fn to_f(a: I) -> F = lanes!(i => a[i] as i32 as f32);
         fn as_f(a: I) -> F = lanes!(i => f32::from_bits(a[i]));
         fn store_i(to: *mut u8, a: I) = to.cast::<I>().write_unaligned(a);

@@ -61,8 +61,14 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         fn shr(a: Self::I, n: u32) -> Self::I;
         /// Shifts each lane right by `n` bits, filled with the sign.
         fn sar(a: Self::I, n: u32) -> Self::I;
+        /// Returns the products of the 16-bit halves of each lane, modulo 2^16.
+        fn mul_shorts(a: Self::I, b: Self::I) -> Self::I;
+        /// Returns the products of the unsigned 16-bit halves of each lane, divided by 2^16.
+        fn mul_shorts_high(a: Self::I, b: Self::I) -> Self::I;
         /// Replaces each byte of `index`, which must be less than 16, by that entry of `table`.
         fn lookup(table: &[u8; 16], index: Self::I) -> Self::I;
+        /// Returns the entry of `table` for each lane of `index`, which must be below its length.
+        fn gather(table: &[u32], index: Self::I) -> Self::I;
         /// Converts signed integers to f32.
         fn to_f(a: Self::I) -> Self::F;
         /// Reinterprets the bits of integers as f32.

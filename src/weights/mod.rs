@@ -174,6 +174,11 @@ impl Weights {
         self.0.get(name).map(|stored| stored.tensor.shape.as_slice())
     }
 
+    /// Returns the format of the tensor `name`, or `None` if it is missing or only listed.
+    pub(crate) fn dtype(&self, name: &str) -> Option<DType> {
+        self.0.get(name)?.tensor.dtype.dtype()
+    }
+
     /// Returns an optional tensor like [`get`](Self::get), or `None` if it is missing.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ pub(super) struct MatrixPart {
     /// The index in the matrix of the first row.
     pub first_row: usize,
     pub rows: usize,
-    /// The first word, in the range, of each plane.
+    /// The first word, in the range, of each plane, and of the table if the format has one.
     pub plane_offsets: Vec<u32>,
 }
 
@@ -61,6 +61,15 @@ impl GpuMatrix {
         let planes = self.planes();
         let blocks = rows * self.units / planes.units;
         planes.bytes.iter().map(move |bytes| blocks * bytes)
+    }
+
+    /// Uploads the table that the decoder of a part looks up, if the format has one.
+    fn upload_table(&self, context: &Context, buffers: &[wgpu::Buffer], part: &MatrixPart) {
+        let Planes { bytes, table, .. } = self.planes();
+        if let Some(first) = part.plane_offsets.get(bytes.len()) {
+            let offset = part.range.offset + u64::from(*first) * 4;
+            context.queue.write_buffer(&buffers[part.range.buffer], offset, bytemuck::cast_slice(table));
+        }
     }
 }
 
@@ -110,7 +119,8 @@ impl WeightBuffers {
         let limit = traits.binding_bytes as usize;
         let row_bytes: usize = matrix.plane_bytes(1).sum::<usize>() + 1;
         // A multiple of 64 rows, so that each plane of a part starts at a word.
-        let most = (limit.saturating_sub(64 * 16) / row_bytes).min(rows.max(1));
+        let table_bytes = 4 * matrix.planes().table.len();
+        let most = (limit.saturating_sub(64 * 16 + table_bytes) / row_bytes).min(rows.max(1));
         let most = if most < rows { most / 64 * 64 } else { most };
         if most == 0 {
             return Err(Error::tensor(&weight.slice, format!("has rows of {row_bytes} bytes, {limit} fit a binding")));
@@ -122,6 +132,11 @@ impl WeightBuffers {
             for bytes in matrix.plane_bytes(rows) {
                 plane_offsets.push((size / 4) as u32);
                 size += bytes.next_multiple_of(16);
+            }
+            let table = matrix.planes().table;
+            if !table.is_empty() {
+                plane_offsets.push((size / 4) as u32);
+                size += (4 * table.len()).next_multiple_of(16);
             }
             let range = self.reserve(traits, size as u64);
             matrix.parts.push(MatrixPart { range, first_row, rows, plane_offsets });
@@ -183,6 +198,7 @@ impl WeightBuffers {
         // A multiple of 64 rows, so that each plane of a chunk is whole words.
         let rows_per_chunk = (CHUNK / row_bytes.max(1) / 64 * 64).max(64);
         for part in &matrix.parts {
+            matrix.upload_table(context, &self.buffers, part);
             for first in (0..part.rows).step_by(rows_per_chunk) {
                 let rows = rows_per_chunk.min(part.rows - first);
                 let from = (part.first_row + first) * row_bytes;

@@ -5,6 +5,7 @@ pub mod checkpoint;
 pub mod drive;
 pub mod gguf_file;
 pub mod graphs;
+mod grids;
 pub mod images;
 pub mod interpret;
 pub mod mmproj;

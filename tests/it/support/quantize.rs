@@ -7,6 +7,8 @@
 use half::{bf16, f16};
 use inkstone::DType;
 
+use super::grids;
+
 /// What the codes of `IQ4_NL` and `IQ4_XS` stand for.
 const IQ4: [f32; 16] =
     [-127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0, 89.0, 113.0];
@@ -39,6 +41,14 @@ pub fn quantize(dtype: DType, weights: &[f32]) -> Vec<u8> {
         DType::IQ4_NL => iq4_nl,
         DType::IQ4_XS => iq4_xs,
         DType::MXFP4 => mxfp4,
+        DType::NVFP4 => nvfp4,
+        DType::TQ1_0 => tq1_0,
+        DType::TQ2_0 => tq2_0,
+        DType::Q1_0 => q1_0,
+        DType::Q2_0 => q2_0,
+        DType::IQ1_S | DType::IQ1_M | DType::IQ2_XXS | DType::IQ2_XS | DType::IQ2_S | DType::IQ3_XXS | DType::IQ3_S => {
+            return weights.chunks_exact(block_weights).flat_map(|x| grids::quantize(dtype, x)).collect();
+        }
     };
     weights.chunks_exact(block_weights).flat_map(block).collect()
 }
@@ -130,6 +140,76 @@ fn mxfp4(x: &[f32]) -> Vec<u8> {
     });
     let (_, exponent, codes) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
     [&[(exponent + 127) as u8], &*pack(&codes, 0, 4, 16)].concat()
+}
+
+fn nvfp4(x: &[f32]) -> Vec<u8> {
+    let (scales, codes): (Vec<_>, Vec<_>) = x.chunks(16).map(nvfp4_group).unzip();
+    [scales, pack(&codes.concat(), 0, 4, 8)].concat()
+}
+
+/// The scale and codes of 16 weights: the greatest code is 6, so the peak decides the scale to
+/// within a few.
+fn nvfp4_group(x: &[f32]) -> (u8, Vec<u8>) {
+    // E4M3 without sign.
+    let value = |scale: u8| match (i32::from(scale >> 3), f32::from(scale & 7)) {
+        (0, mantissa) => mantissa / 512.0,
+        (exponent, mantissa) => (1.0 + mantissa / 8.0) * 2f32.powi(exponent - 7),
+    };
+    let peak = peak(x).abs();
+    let first = (1..127).take_while(|&scale| value(scale) * 6.0 < peak).count() as u8;
+    let candidates = (first.saturating_sub(3)..=(first + 8).min(126)).map(|scale| {
+        let codes = x.iter().map(|&x| index(&E2M1, nearest(&E2M1, ratio(x, value(scale))))).collect::<Vec<_>>();
+        let error = |(x, &code): (&f32, &u8)| (x - value(scale) * E2M1[usize::from(code)]).powi(2);
+        (x.iter().zip(&codes).map(error).sum::<f32>(), scale, codes)
+    });
+    let (_, scale, codes) = candidates.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+    (scale, codes)
+}
+
+fn tq1_0(x: &[f32]) -> Vec<u8> {
+    let (d, digits) = ternary(x);
+    // The digits of byte `b` of some bytes follow each other at the distance of these bytes.
+    let bytes = |digits: &[u8], bytes: usize| -> Vec<u8> {
+        let byte = |b: usize| {
+            let number = (0..5).fold(0u32, |n, i| n * 3 + u32::from(digits.get(b + i * bytes).copied().unwrap_or(0)));
+            ((number * 256).div_ceil(243)) as u8
+        };
+        (0..bytes).map(byte).collect()
+    };
+    [&*bytes(&digits[..160], 32), &bytes(&digits[160..240], 16), &bytes(&digits[240..], 4), &d.to_le_bytes()].concat()
+}
+
+fn tq2_0(x: &[f32]) -> Vec<u8> {
+    let (d, digits) = ternary(x);
+    [&*pack(&digits, 0, 2, 32), &d.to_le_bytes()].concat()
+}
+
+fn q2_0(x: &[f32]) -> Vec<u8> {
+    let level = integer(-1.0, 2.0);
+    let d = f16::from_f32(swept_scale(x, &level));
+    let codes = x.iter().map(|&x| (level(ratio(x, d.to_f32())) + 1.0) as u8).collect::<Vec<_>>();
+    [&d.to_le_bytes(), &*pack(&codes, 0, 2, 1)].concat()
+}
+
+fn q1_0(x: &[f32]) -> Vec<u8> {
+    let d = f16::from_f32(x.iter().map(|x| x.abs()).sum::<f32>() / x.len() as f32);
+    let codes = x.iter().map(|&x| u8::from(x >= 0.0)).collect::<Vec<_>>();
+    [&d.to_le_bytes(), &*pack(&codes, 0, 1, 1)].concat()
+}
+
+/// The scale and the digits, 0 to 2, of weight = scale * (digit - 1).
+fn ternary(x: &[f32]) -> (f16, Vec<u8>) {
+    let level = integer(-1.0, 1.0);
+    let d = f16::from_f32(swept_scale(x, &level));
+    (d, x.iter().map(|&x| (level(ratio(x, d.to_f32())) + 1.0) as u8).collect())
+}
+
+/// The best scale among those of either sign that take the peak to any level up to 4.
+fn swept_scale(x: &[f32], level: impl Fn(f32) -> f32) -> f32 {
+    let targets = (4..=16).flat_map(|quarter| [quarter as f32 / 4.0, quarter as f32 / -4.0]);
+    let scales = targets.map(|target| best_scale(x, target, &level));
+    let error = |scale: f32| x.iter().map(|&x| (x - scale * level(ratio(x, scale))).powi(2)).sum::<f32>();
+    scales.min_by(|a, b| error(*a).total_cmp(&error(*b))).unwrap()
 }
 
 /// The scale and codes of weight = scale * (code - half), with 2 * half codes.
@@ -279,7 +359,7 @@ fn index(values: &[f32], value: f32) -> u8 {
 
 /// Bits `from` to `from + width` of each code, `8 / width` codes to a byte, those that lie `run`
 /// apart together, the first in the lowest bits.
-fn pack(codes: &[u8], from: usize, width: usize, run: usize) -> Vec<u8> {
+pub(super) fn pack(codes: &[u8], from: usize, width: usize, run: usize) -> Vec<u8> {
     let per_byte = 8 / width;
     let mut bytes = vec![0; codes.len() / per_byte];
     for (i, code) in codes.iter().enumerate() {

@@ -32,6 +32,8 @@ pub struct MatMulFew {
     pub x_f32: Option<Resource>,
     /// The matrices, all with the same number of columns.
     pub parts: Vec<GemvPart>,
+    /// The tables that a workgroup copies to its memory first.
+    pub tables: Vec<SharedTable>,
     /// The last operation on the products.
     pub finish: Finish,
     /// The int8 result, if the kernel writes one. A workgroup then computes 32 rows of the matrix.
@@ -79,6 +81,43 @@ pub struct GemvPart {
     pub out_stride: usize,
     /// The buffer of the result, if f32 is written.
     pub out: Option<BoundBuffer>,
+}
+
+/// A table that the decoder of a format looks up, in the memory of a workgroup, where look-ups at
+/// different places do not wait for one another as much as in a cache.
+#[derive(Debug, Serialize)]
+pub struct SharedTable {
+    /// The name of the array.
+    pub name: String,
+    /// The number of a matrix that the table follows.
+    pub number: usize,
+    /// The first word of the table, in the words of that matrix.
+    pub at: u32,
+    /// The number of words.
+    pub words: usize,
+}
+
+/// Words of all tables of a kernel, in a workgroup's memory of at least 16 KB.
+const MAX_TABLE_WORDS: usize = 2048;
+
+/// Lets the decoders of the parts look up copies of their tables, one for each format, as far as a
+/// workgroup's memory has room.
+pub fn share_tables(parts: &mut [GemvPart]) -> Vec<SharedTable> {
+    let mut tables: Vec<SharedTable> = vec![];
+    for GemvPart { matrix, .. } in parts {
+        let name = format!("table_{}", matrix.format);
+        let used: usize = tables.iter().map(|table| table.words).sum();
+        let is_shared = tables.iter().any(|table| table.name == name);
+        if matrix.table_words == 0 || !is_shared && used + matrix.table_words > MAX_TABLE_WORDS {
+            continue;
+        }
+        if !is_shared {
+            let (number, at, words) = (matrix.number, matrix.table_at, matrix.table_words);
+            tables.push(SharedTable { name: name.clone(), number, at, words });
+        }
+        (matrix.table, matrix.table_at) = (name, 0);
+    }
+    tables
 }
 
 /// The last operation on products.

@@ -29,7 +29,7 @@ pub(super) use self::{
     },
     elementwise::{ElementKernel, ElementOp, Operator, SecondOperand},
     experts::{Combine, GroupKernel, Route},
-    matmul_few::{Finish, GemvExperts, GemvPart, MatMulFew, PendingNorm, Q8Input, Q8Output},
+    matmul_few::{Finish, GemvExperts, GemvPart, MatMulFew, PendingNorm, Q8Input, Q8Output, share_tables},
     matmul_tiled::{MatMulCoop, MatMulTiled, TiledExperts, TiledPart, TiledProduct},
     recurrent::{ChunkShape, Delta, GatedDeltaChunks, GatedDeltaKernel, GatedDeltaPass, RunTable, ShortConv},
     rows::{F16Output, Heads, IdRange, InputName, RowInput, RowSource, RowsKernel},

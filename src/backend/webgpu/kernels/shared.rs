@@ -176,8 +176,15 @@ pub struct MatrixPlanes {
     pub scales: usize,
     /// Units of 32 columns in a row.
     pub units: usize,
-    /// The first word of each plane.
+    /// The first word of each plane, and of the table that the decoder looks up, if there is one.
     pub planes: Vec<u32>,
+    /// The name of the array with the table.
+    pub table: String,
+    /// The first word of the table in that array.
+    pub table_at: u32,
+    /// The number of words of the table, or 0.
+    #[serde(skip)]
+    pub table_words: usize,
     /// The buffer's range of the planes.
     #[serde(skip)]
     pub range: BufferRange,
@@ -187,8 +194,18 @@ impl MatrixPlanes {
     /// Returns the parameters of a part of a matrix, which has index `number` in its kernel.
     pub fn new(number: usize, matrix: &GpuMatrix, part: &MatrixPart) -> Self {
         let (format, coded, scales) = (matrix.dtype.name(), matrix.planes().coded(), matrix.planes().scales);
-        let planes = part.plane_offsets.clone();
-        Self { number, format, coded, scales, units: matrix.units, planes, range: part.range }
+        Self {
+            number,
+            format,
+            coded,
+            scales,
+            units: matrix.units,
+            planes: part.plane_offsets.clone(),
+            table: format!("small{number}"),
+            table_at: part.plane_offsets.last().copied().unwrap_or(0),
+            table_words: matrix.planes().table.len(),
+            range: part.range,
+        }
     }
 
     /// Returns the bindings of the matrix: its planes as vectors of four words, and as single

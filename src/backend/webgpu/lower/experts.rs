@@ -13,7 +13,7 @@ use crate::{
         kernel::{Kernel, Resource, Workgroups},
         kernels::{
             BoundBuffer, ExpertStack, Finish, Function, GemvExperts, GemvPart, MatMulFew, MatrixPlanes, Q8Input,
-            Q8Output, Route, RowCount, Strided,
+            Q8Output, Route, RowCount, Strided, share_tables,
         },
         tiles::{self, GemvShape},
         weight_buffers::GpuMatrix,
@@ -210,6 +210,8 @@ impl GpuLowering<'_> {
             out_stride: product.out_stride,
             out: out.filter(|_| number == 0).map(BoundBuffer),
         };
+        let mut parts: Vec<_> = product.stacks.iter().enumerate().map(part).collect();
+        let tables = share_tables(&mut parts);
         MatMulFew {
             shape,
             subgroup: self.traits.subgroup,
@@ -219,7 +221,8 @@ impl GpuLowering<'_> {
             x_q8: coded(true).then_some(Q8Input { norm: None, rows: product.x_q8 }),
             x_stride: product.x_f32.stride,
             x_f32: coded(false).then_some(product.x_f32.rows),
-            parts: product.stacks.iter().enumerate().map(part).collect(),
+            parts,
+            tables,
             finish: Finish::Store,
             y_q8: None,
             experts: Some(GemvExperts {

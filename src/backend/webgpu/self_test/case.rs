@@ -74,6 +74,10 @@ impl Case {
             for (index, field) in quant::format(dtype).fields.iter().enumerate() {
                 match (dtype, field) {
                     (DType::MXFP4, 1) => bytes.push(120),
+                    (DType::NVFP4, 4) => bytes.extend([8, 9, 10, 11]),
+                    // The last field of IQ1_M has four bits of the scale in each of four pairs of
+                    // bytes: 2^-7.
+                    (DType::IQ1_M, 8) => bytes.extend([0x53, 0x01, 0xac, 0x02, 0x6f, 0x00, 0x91, 0x23]),
                     // The second field of IQ4_XS has the upper bits of its scales.
                     (_, 2) if !(dtype == DType::IQ4_XS && index == 1) => {
                         let scale = half::f16::from_f32(0.01 + 0.005 * self.number());

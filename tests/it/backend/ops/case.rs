@@ -252,6 +252,13 @@ fn random_blocks(dtype: DType, count: usize, random: &mut Random) -> Vec<u8> {
         for (index, &field) in quant::format(dtype).fields.iter().enumerate() {
             match (dtype, field, index) {
                 (DType::MXFP4, 1, 0) => bytes.push(116 + random.below(8) as u8),
+                (DType::NVFP4, 4, 0) => bytes.extend((0..4).map(|_| 4 + random.below(12) as u8)),
+                // The last field of IQ1_M has four bits of the scale in each of four pairs.
+                (DType::IQ1_M, 8, 2) => {
+                    let scale = half::f16::from_f32(random.between(0.5, 2.0) / 256.0).to_bits();
+                    let pair = |i: usize| (random.below(4096) as u16 | ((scale >> (4 * i)) << 12)).to_le_bytes();
+                    bytes.extend((0..4).flat_map(pair));
+                }
                 // The second field of IQ4_XS holds bits of its scales.
                 (_, 2, _) if !(dtype == DType::IQ4_XS && index == 1) => {
                     let scale = random.between(0.5, 2.0) / 256.0 * [1.0, -1.0][random.below(2)];

@@ -82,6 +82,9 @@ fn blocks_of(dtype: DType, columns: usize, byte: u8) -> Vec<u8> {
     }
     let field = |(index, &field): (usize, &usize)| match (dtype, field, index) {
         (DType::MXFP4, 1, 0) => vec![120],
+        (DType::NVFP4, 4, 0) => vec![8; 4],
+        // The last field of IQ1_M has four bits of the scale in each of four pairs.
+        (DType::IQ1_M, 8, 2) => [0, 0, 0, 2].iter().flat_map(|four| [byte, (byte & 15) | (four << 4)]).collect(),
         (_, 2, _) if !(dtype == DType::IQ4_XS && index == 1) => half::f16::from_f32(0.0117).to_le_bytes().to_vec(),
         _ => vec![byte; field],
     };

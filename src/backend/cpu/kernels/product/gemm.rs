@@ -71,9 +71,11 @@ unsafe fn unpack<S: Simd, T: Tile>(tile: *const u8, column: usize, to: &mut Unpa
                 if row == 0 {
                     prefetch::<S, T>(tile, group);
                 }
-                for word in 0..T::GROUP / 4 {
-                    let word = group * (T::GROUP / 4) + word;
-                    S::store_i(to.codes[column / 4 + word].as_mut_ptr().add(row).cast(), T::codes::<S>(lanes, word));
+                for pair in 0..T::GROUP / 8 {
+                    let pair = group * (T::GROUP / 8) + pair;
+                    for (half, codes) in T::pair::<S>(lanes, pair).into_iter().enumerate() {
+                        S::store_i(to.codes[column / 4 + 2 * pair + half].as_mut_ptr().add(row).cast(), codes);
+                    }
                 }
             }
         }
@@ -93,11 +95,14 @@ impl<const GROUP: usize, const BITS: u32> GroupCodes for UnpackedCodes<'_, GROUP
     const GROUP: usize = GROUP;
     const BITS: u32 = BITS;
 
-    /// # Safety: as [`GroupCodes::word`].
+    /// # Safety: as [`GroupCodes::pair`].
     #[inline(always)]
-    unsafe fn word<S: Simd>(&self, index: usize) -> S::I {
-        // SAFETY: by the caller, the chunk has the word.
-        unsafe { S::load_i(self.unpacked.codes.as_ptr().add(self.first + index).cast::<u32>().add(self.row).cast()) }
+    unsafe fn pair<S: Simd>(&self, index: usize) -> [S::I; 2] {
+        // SAFETY: by the caller, the chunk has the words.
+        unsafe {
+            let word = |word: usize| self.unpacked.codes.as_ptr().add(word).cast::<u32>().add(self.row).cast();
+            [S::load_i(word(self.first + 2 * index)), S::load_i(word(self.first + 2 * index + 1))]
+        }
     }
 }
 
@@ -107,12 +112,14 @@ impl<const GROUP: usize, const BITS: u32> GroupCodes for UnpackedCodes<'_, GROUP
 /// As [`multiply`]; `product` has its operands.
 #[inline(always)]
 unsafe fn multiply_chunk<S: Simd, T: Tile>(product: ChunkProduct<'_>) {
-    const { assert!(matches!((T::GROUP, dot_bits::<S>(T::BITS)), (16, 4 | 6) | (32, 4 | 5 | 8))) };
+    const { assert!(matches!((T::GROUP, dot_bits::<S>(T::BITS)), (16, 4 | 6 | 8) | (32, 4 | 5 | 8))) };
     // The conditions are constants: of these functions a format compiles only the one that it uses.
     // SAFETY: by the caller.
     unsafe {
         if const { T::GROUP == 16 && dot_bits::<S>(T::BITS) == 4 } {
             S::call(CodedProduct::<16, 4>(product));
+        } else if const { T::GROUP == 16 && dot_bits::<S>(T::BITS) == 8 } {
+            S::call(CodedProduct::<16, 8>(product));
         } else if const { T::GROUP == 16 } {
             S::call(CodedProduct::<16, 6>(product));
         } else if const { dot_bits::<S>(T::BITS) == 4 } {

@@ -64,10 +64,10 @@ impl<T: Tile> GroupCodes for TileCodes<T> {
     const GROUP: usize = T::GROUP;
     const BITS: u32 = T::BITS;
 
-    /// # Safety: as [`GroupCodes::word`].
+    /// # Safety: as [`GroupCodes::pair`].
     #[inline(always)]
-    unsafe fn word<S: Simd>(&self, index: usize) -> S::I {
+    unsafe fn pair<S: Simd>(&self, index: usize) -> [S::I; 2] {
         // SAFETY: by the caller.
-        unsafe { T::codes::<S>(self.lanes, self.first + index) }
+        unsafe { T::pair::<S>(self.lanes, self.first / 2 + index) }
     }
 }

@@ -21,11 +21,12 @@ pub(super) trait GroupCodes {
     /// Bits of a code.
     const BITS: u32;
 
-    /// Returns word `index` of each row: four codes of successive columns.
+    /// Returns words `2 * index` and `2 * index + 1` of each row: four codes of successive columns
+    /// each.
     ///
     /// # Safety
-    /// The group has the word, and the machine has `S`.
-    unsafe fn word<S: Simd>(&self, index: usize) -> S::I;
+    /// The group has the words, and the machine has `S`.
+    unsafe fn pair<S: Simd>(&self, index: usize) -> [S::I; 2];
 }
 
 /// Prefetches memory ahead of the tile. The calls for all groups of a tile together request the
@@ -74,11 +75,13 @@ pub(super) unsafe fn accumulate<S: Simd, C: GroupCodes, const N: usize>(
         let mut totals = [S::splat_i(0); N];
         for first in (0..words).step_by(span) {
             let mut sums = [S::splat_i(0); N];
-            for word in first..first + span {
-                let code = codes.word::<S>(word);
-                for t in 0..N {
-                    let four = x.q8.add(t * CHUNK + column + 4 * word).cast::<i32>().read_unaligned();
-                    sums[t] = S::dot4_accumulate(C::BITS, sums[t], code, S::splat_i(four));
+            for pair in first / 2..(first + span) / 2 {
+                let codes = codes.pair::<S>(pair);
+                for half in 0..2 {
+                    for t in 0..N {
+                        let four = x.q8.add(t * CHUNK + column + 8 * pair + 4 * half).cast::<i32>().read_unaligned();
+                        sums[t] = S::dot4_accumulate(C::BITS, sums[t], codes[half], S::splat_i(four));
+                    }
                 }
             }
             for t in 0..N {

@@ -19,7 +19,7 @@ use crate::backend::cpu::weights::packed::PackedMatrix;
 use crate::{
     backend::cpu::weights::matrix::Matrix,
     quant::{self, Tile, TileVisitor},
-    simd::Simd,
+    simd::{Simd, SimdKernel},
 };
 
 /// Largest number of tokens that [`gemv`] multiplies.
@@ -38,7 +38,7 @@ pub(crate) unsafe fn group_product<S: Simd>(matrix: &Matrix, group: usize, input
         match matrix {
             Matrix::Packed(packed) => {
                 let (tiles, x) = (packed.group(group), &input.q8);
-                let product = PackedProduct::<S> { tiles, x, tokens: input.tokens, c, set: PhantomData };
+                let product = PackedProduct::<S, true> { tiles, x, tokens: input.tokens, c, set: PhantomData };
                 quant::visit_tile(packed.dtype, product);
             }
             Matrix::Float(matrix) => float::group_product::<S>(matrix, group, input, c),
@@ -60,30 +60,14 @@ pub(crate) fn is_gemm(input: &Input) -> bool {
 #[inline(always)]
 pub(crate) unsafe fn group_gemm<S: Simd>(packed: &PackedMatrix, group: usize, input: &Input, c: *mut f32) {
     let (tiles, x, tokens) = (packed.group(group), &input.q8, input.tokens);
-    let product = PackedProduct::<S> { tiles, x, tokens, c, set: PhantomData };
+    let product = PackedProduct::<S, false> { tiles, x, tokens, c, set: PhantomData };
     // SAFETY: by the caller.
-    unsafe { quant::visit_tile(packed.dtype, GemmProduct(product)) };
+    unsafe { quant::visit_tile(packed.dtype, product) };
 }
 
-/// The operands of [`group_gemm`].
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-struct GemmProduct<'a, S>(PackedProduct<'a, S>);
-
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-impl<S: Simd> TileVisitor for GemmProduct<'_, S> {
-    type Output = ();
-
-    /// # Safety: as [`group_gemm`], and `T` is the format of the tiles.
-    #[inline(always)]
-    unsafe fn visit<T: Tile>(self) {
-        let PackedProduct { tiles, x, tokens, c, .. } = self.0;
-        // SAFETY: by the caller of `group_gemm`.
-        unsafe { gemm::multiply::<S, T>(tiles, x, tokens, c) }
-    }
-}
-
-/// The operands of [`group_product`] for a packed matrix of any format.
-struct PackedProduct<'a, S> {
+/// The operands of [`group_product`] for a packed matrix of any format. Few tokens are multiplied
+/// by [`gemv`] only with `FEW`.
+struct PackedProduct<'a, S, const FEW: bool> {
     /// The tiles of the group.
     tiles: *const u8,
     x: &'a Q8Activations,
@@ -92,16 +76,36 @@ struct PackedProduct<'a, S> {
     set: PhantomData<S>,
 }
 
-impl<S: Simd> TileVisitor for PackedProduct<'_, S> {
+impl<S: Simd, const FEW: bool> TileVisitor for PackedProduct<'_, S, FEW> {
     type Output = ();
 
     /// # Safety: as [`group_product`], and `T` is the format of the tiles.
     #[inline(always)]
     unsafe fn visit<T: Tile>(self) {
         let Self { tiles, x, tokens, c, .. } = self;
+        // A function for each format: one for all would have the stack of all.
+        // SAFETY: by the caller of `group_product`.
+        unsafe { S::call(FormatProduct::<T, FEW> { tiles, x, tokens, c, format: PhantomData }) }
+    }
+}
+
+/// The operands of a [`PackedProduct`] whose format is known.
+struct FormatProduct<'a, T, const FEW: bool> {
+    tiles: *const u8,
+    x: &'a Q8Activations,
+    tokens: usize,
+    c: *mut f32,
+    format: PhantomData<T>,
+}
+
+impl<T: Tile, const FEW: bool> SimdKernel for FormatProduct<'_, T, FEW> {
+    /// # Safety: as [`group_product`], and `T` is the format of the tiles.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Self { tiles, x, tokens, c, .. } = self;
         // SAFETY: by the caller of `group_product`.
         unsafe {
-            if const { !S::DECODES_IN_PLACE } || tokens > GEMV_TOKENS {
+            if const { !FEW || !S::DECODES_IN_PLACE } || tokens > GEMV_TOKENS {
                 return gemm::multiply::<S, T>(tiles, x, tokens, c);
             }
             let mut token = 0;

@@ -105,6 +105,43 @@ impl Check for Computes {
     }
 }
 
+/// Checks look-ups in tables, and products of 16-bit halves.
+struct LooksUp;
+
+impl Check for LooksUp {
+    /// # Safety: as [`Check::run`].
+    #[inline(always)]
+    unsafe fn run<S: Simd>(&self, set: &str) {
+        let random = Random::new(7);
+        for len in [1, 2, 255, 256, 2048] {
+            // Numbers of 24 bits, which f32 has exactly.
+            let table: Vec<u32> = (0..len).map(|_| random.next() as u32 >> 8).collect();
+            let index: [u32; ROWS] =
+                std::array::from_fn(|i| if i % 3 == 0 { len - 1 } else { random.next() as u32 % len });
+            // SAFETY: by the caller; a vector has at most `ROWS` lanes, the table has the entries.
+            let entries = unsafe { to_floats::<S>(S::gather(&table, S::load_i(index.as_ptr().cast()))) };
+            for (lane, entry) in entries.into_iter().enumerate() {
+                assert_eq!(entry, table[index[lane] as usize] as f32, "{set}, entry {} of {len}", index[lane]);
+            }
+        }
+        for _ in 0..100 {
+            let [a, b]: [[u16; 2 * ROWS]; 2] = [(); 2].map(|()| [(); 2 * ROWS].map(|()| random.next() as u16));
+            let mut products = [[0u16; 2 * ROWS]; 2];
+            // SAFETY: by the caller; a vector has at most `ROWS` lanes of two halves each.
+            unsafe {
+                let [a, b] = [a, b].map(|x| S::load_i(x.as_ptr().cast()));
+                S::store_i(products[0].as_mut_ptr().cast(), S::mul_shorts(a, b));
+                S::store_i(products[1].as_mut_ptr().cast(), S::mul_shorts_high(a, b));
+            }
+            for i in 0..2 * S::WIDTH {
+                let product = u32::from(a[i]) * u32::from(b[i]);
+                let got = u32::from(products[0][i]) | (u32::from(products[1][i]) << 16);
+                assert_eq!(got, product, "{set}, {} times {}", a[i], b[i]);
+            }
+        }
+    }
+}
+
 /// Checks that bytes load and store exactly, and that f32 rounds to the nearest byte.
 struct Rounds;
 
@@ -167,6 +204,11 @@ fn f32_rounds_to_the_nearest_f16() {
 #[test]
 fn arithmetic_is_exact_on_whole_numbers() {
     on_each_set(&Computes);
+}
+
+#[test]
+fn tables_and_products_of_halves_are_exact() {
+    on_each_set(&LooksUp);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::{
     Result,
     backend::webgpu::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
-        kernels::{BoundBuffer, Finish, GemvPart, MatMulFew, MatrixPlanes, Q8Input, Q8Output, Strided},
+        kernels::{BoundBuffer, Finish, GemvPart, MatMulFew, MatrixPlanes, Q8Input, Q8Output, Strided, share_tables},
         lower::{slot, stride},
         tiles::{self, GemvShape},
         weight_buffers::GpuMatrix,
@@ -82,7 +82,7 @@ impl GpuLowering<'_> {
             (true, None) => 1,
             (false, _) => products.len(),
         };
-        let (parts, blocks) = gemv_parts(products, &shape, stored);
+        let (mut parts, blocks) = gemv_parts(products, &shape, stored);
         let blocks = if glu { parts[0].end_block } else { blocks };
         let coded = |coded: bool| products.iter().any(|product| product.matrix.planes().coded() == coded);
         let number = x.slot.index();
@@ -96,6 +96,7 @@ impl GpuLowering<'_> {
             x_q8: coded(true).then_some(q8_input),
             x_stride: stride(x),
             x_f32: coded(false).then(|| slot(x)),
+            tables: share_tables(&mut parts),
             parts,
             finish,
             y_q8: q8.map(|Q8Result { rows, blocks, norm }| Q8Output { blocks, norm: norm.map(BoundBuffer), rows }),

@@ -9,7 +9,7 @@ use crate::{
         kernels::{
             BoundBuffer, ExpertStack, F32, Finish, GemvExperts, GemvPart, MatMulCoop, MatMulFew, MatMulTiled,
             MatrixPlanes, PendingNorm, Q8Input, Q8Output, RowCount, TiledExperts, TiledPart, TiledProduct,
-            tests::choices::Choices,
+            share_tables, tests::choices::Choices,
         },
         test_adapters::ADAPTERS,
         tiles::{self, ProductTile, TileRows},
@@ -107,7 +107,9 @@ impl Sample for MatMulFew {
             out: (matrix.number < stored).then_some(BoundBuffer(Resource::Temp(matrix.number))),
             matrix,
         };
+        let mut parts: Vec<_> = matrices.into_iter().map(part).collect();
         Self {
+            tables: share_tables(&mut parts),
             shape,
             subgroup: traits.subgroup,
             tokens: tokens.min(8),
@@ -116,7 +118,7 @@ impl Sample for MatMulFew {
             x_q8: coded.then(|| Q8Input { norm: norm.flatten(), rows: Resource::Q8(0) }),
             x_stride: 256,
             x_f32: floats.then_some(Resource::Slot(0)),
-            parts: matrices.into_iter().map(part).collect(),
+            parts,
             finish: finish(choices, gemv),
             y_q8,
             experts: of_experts.then(|| GemvExperts {

@@ -87,7 +87,10 @@ fn matrix(number: usize, dtype: DType, columns: usize) -> MatrixPlanes {
         coded: quant::format(dtype).planes.coded(),
         scales: quant::format(dtype).planes.scales,
         units: columns.div_ceil(UNIT),
-        planes: vec![0, 4096, 8192, 12288],
+        planes: vec![0, 4096, 8192, 12288, 16384],
+        table: format!("small{number}"),
+        table_at: 16384,
+        table_words: quant::format(dtype).planes.table.len(),
         range: BufferRange { buffer: 0, offset: 0, size: 1 << 20 },
     }
 }
