@@ -11,7 +11,7 @@ use super::{Drafter, MAX_ROWS, SharedStep, Speculation, StepTimes, acceptance::A
 use crate::{Result, generate::Limits};
 
 /// The time that drafts may lose, as a share of the time without drafts.
-const ALLOWANCE: f64 = 0.015;
+const ALLOWANCE: f64 = 0.01;
 /// The balance of the account at first, and its maximum, in steps without drafts.
 const FIRST_BALANCE: f64 = 1.5;
 const MAX_BALANCE: f64 = 32.0;
@@ -381,7 +381,7 @@ mod tests {
         let texts = 100;
         let slowness = (0..texts).map(|seed| 1.0 / simulate_seed(256, 0.9, 0.0, seed, time).0);
         let speed = f64::from(texts) / slowness.sum::<f64>();
-        // Drafts of three tokens are the best, and 1.56 times as fast.
-        assert!(speed > 1.35, "{speed}");
+        // Drafts of four tokens are the best, and 1.57 times as fast.
+        assert!(speed > 1.45, "{speed}");
     }
 }

@@ -18,7 +18,8 @@ pub(in crate::generate) struct StepTimes([StepTime; MAX_ROWS]);
 struct StepTime {
     /// Number of steps.
     count: usize,
-    /// The average in seconds, without the first step, which is slower on some devices.
+    /// The average in seconds, without the first step, which is slower on some devices. After that
+    /// step alone, its time, but at most the time of as many steps of one row.
     average: Option<f64>,
 }
 
@@ -27,15 +28,17 @@ impl StepTimes {
     /// estimate of the time of later ones.
     pub fn record(&mut self, rows: usize, time: Duration) -> Duration {
         let estimate = self.of(rows).map_or(time, Duration::from_secs_f64);
+        let single = self.0[0].average.filter(|_| rows > 1);
         let Some(known) = rows.checked_sub(1).and_then(|index| self.0.get_mut(index)) else { return time };
         known.count += 1;
         if known.count == 1 {
+            known.average = single.map(|single| time.as_secs_f64().min(rows as f64 * single));
             return estimate.min(time);
         }
         // The first ones have equal weights, because rare lengths have no others for long.
         let weight = WEIGHT.max(1.0 / (known.count - 1) as f64);
         let seconds = time.as_secs_f64();
-        let old = known.average.unwrap_or(seconds);
+        let old = known.average.filter(|_| known.count > 2).unwrap_or(seconds);
         known.average = Some(old + weight * (seconds.min(MAX_RATIO * old) - old));
         time
     }
@@ -106,6 +109,21 @@ mod tests {
         for (rows, expected) in [(1, 0.010), (2, 0.010), (3, 0.015), (4, 0.020), (6, 0.030), (16, 0.080)] {
             assert!((times.of(rows).unwrap() - expected).abs() < 1e-12, "{rows}");
         }
+    }
+
+    #[test]
+    fn the_first_step_counts_until_there_is_another() {
+        let mut times = StepTimes::default();
+        times.record(1, millis(10));
+        times.record(1, millis(10));
+        times.record(3, millis(17));
+        times.record(4, millis(900));
+        let of = |times: &StepTimes, rows| times.of(rows).unwrap();
+        assert!((of(&times, 3) - 0.017).abs() < 1e-12);
+        // The second step of three rows replaces the first; four steps of one row bound the other.
+        times.record(3, millis(15));
+        assert!((of(&times, 3) - 0.015).abs() < 1e-12);
+        assert!((of(&times, 4) - 0.040).abs() < 1e-12);
     }
 
     #[test]
