@@ -356,9 +356,9 @@ fn missing_misshapen_and_unused_tensors_are_named() {
     refused(zeros(valid(), "blk.0.attn_gate.weight", &[8]), "blk.0.attn_gate.weight");
     refused(zeros(valid(), "rope_freqs.weight", &[3]), "rope_freqs.weight");
     refused(zeros(valid(), "blk.0.attn_q.bias", &[8]), "blk.0.attn_q.bias");
-    // A format without kernels: IQ1_S, with blocks of 256 elements.
+    // A format without kernels: Q8_K, with blocks of 256 elements.
     let mut packed = file("llama", &[("embedding_length", u32(256))]);
-    packed.tensors[0] = GgufFile::new().tensor("token_embd.weight", &[256, 5], 19, vec![0; 250]).tensors.remove(0);
+    packed.tensors[0] = GgufFile::new().tensor("token_embd.weight", &[256, 5], 15, vec![0; 1460]).tensors.remove(0);
     refused(packed, "token_embd.weight");
 }
 
