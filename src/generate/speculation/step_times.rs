@@ -66,7 +66,8 @@ impl StepTimes {
         self.0.iter().rposition(|step| step.count > 0).map_or(0, |index| index + 1)
     }
 
-    /// Returns the time of a step of `rows` rows, if steps of at least so many rows were measured.
+    /// Returns the time of a step of `rows` rows, if steps with that number of rows or more were
+    /// measured.
     pub fn measured(&self, rows: usize) -> Option<f64> {
         let [_, above] = self.around(rows);
         above.and_then(|_| self.of(rows))
