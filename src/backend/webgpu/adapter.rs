@@ -135,6 +135,7 @@ pub(super) fn open(adapter: &wgpu::Adapter, allowed: &GpuLimits) -> Result<Conte
     }
     let limits = adapter.limits();
     let traits = Traits {
+        software: is_software(adapter),
         subgroup: features
             .contains(wgpu::Features::SUBGROUP)
             .then_some(info.subgroup_min_size)

@@ -23,6 +23,8 @@ const MAPPING_TIMEOUT: Duration = Duration::from_secs(60);
 /// The properties of an adapter that kernels depend on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
+    /// Whether software emulates the GPU.
+    pub software: bool,
     /// The smallest subgroup in invocations; `None` if kernels must not use subgroup operations.
     pub subgroup: Option<u32>,
     /// Whether subgroups have matrix units: products of 16 by 16 matrices of f16 with f32 sums.
@@ -90,8 +92,8 @@ pub(super) struct Context {
     pub queue: wgpu::Queue,
     pub traits: Traits,
     pub templates: Arc<Templates>,
-    /// The pipeline of each source that was compiled.
-    pipelines: Arc<Mutex<HashMap<String, Pipeline>>>,
+    /// The pipeline of each source, locked while it is compiled.
+    pipelines: Arc<Mutex<HashMap<String, Arc<Mutex<Option<Pipeline>>>>>>,
     /// The first error that the driver reported outside of a call.
     failure: Arc<Mutex<Option<String>>>,
 }
@@ -136,12 +138,14 @@ impl Context {
     /// Returns the pipeline of a source, which is compiled at its first use. `writes` says for each
     /// binding, in order, whether the kernel writes it.
     pub fn pipeline(&self, label: &str, source: &str, writes: &[bool]) -> Result<Pipeline> {
-        if let Some(known) = lock(&self.pipelines).get(source) {
-            return Ok(known.clone());
+        let known = lock(&self.pipelines).get(source).cloned();
+        let place = known.unwrap_or_else(|| lock(&self.pipelines).entry(source.into()).or_default().clone());
+        let mut place = lock(&place);
+        if let Some(pipeline) = &*place {
+            return Ok(pipeline.clone());
         }
         let pipeline = self.validated(|device| make_pipeline(device, label, source, writes))?;
-        lock(&self.pipelines).insert(source.into(), pipeline.clone());
-        Ok(pipeline)
+        Ok(place.insert(pipeline).clone())
     }
 
     /// Allocates a buffer of zeros.
@@ -179,7 +183,16 @@ impl Context {
 
     /// Waits until the device has finished all submitted work.
     pub fn wait(&self) -> Result<()> {
-        let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
+        self.poll(wgpu::PollType::wait_indefinitely())
+    }
+
+    /// Waits until the device has finished a submission and all earlier ones.
+    pub fn wait_for(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
+        self.poll(wgpu::PollType::Wait { submission_index: Some(submission), timeout: None })
+    }
+
+    fn poll(&self, until: wgpu::PollType) -> Result<()> {
+        let polled = self.device.poll(until);
         polled.map_err(|error| self.error(error.to_string()))?;
         self.check()
     }

@@ -16,6 +16,7 @@ mod instance;
 mod kernel;
 mod kernels;
 mod lower;
+mod parallel;
 mod prepare;
 mod profile;
 mod program;
@@ -172,7 +173,13 @@ fn compile(
     let (tested, executable) = thread::scope(|scope| {
         let (tested_plan, cache_type) = (plan.clone(), cache.cache_type);
         let test = scope.spawn(move || self_test::run(context, &tested_plan, cache_type));
-        let executable = GpuExecutable::new(context.clone(), plan, weights, weight_buffers, cache, bounds, progress);
+        let load = || {
+            let mut executable = GpuExecutable::new(context.clone(), plan, weights, weight_buffers, cache, bounds)?;
+            executable.start_first_kernels();
+            executable.upload(weights, progress)?;
+            Ok(executable)
+        };
+        let executable = load();
         (test.join(), executable)
     });
     // Any other error makes callers try another device, which a cancelled load must not do.

@@ -199,7 +199,7 @@ impl Capacity {
 
 /// Returns the buffers that the programs bind, whose sizes follow from the capacity.
 pub(super) fn resources(plan: &Plan, programs: &[GpuProgram]) -> Vec<Resource> {
-    let bound = programs.iter().flat_map(|program| &program.commands).flat_map(|command| &command.variants);
+    let bound = programs.iter().flat_map(GpuProgram::commands).flat_map(|command| &command.variants);
     let results = [plan.logits()].into_iter().chain(plan.hidden());
     let results = results.map(|place| Resource::Slot(place.slot.index()));
     let bound = bound.flat_map(|kernel| kernel.bindings.iter().map(|bound| bound.resource));

@@ -1,6 +1,9 @@
 //! Encodes the dispatches of programs. Pipelines and bind groups are created at their first use.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     context::{Context, Pipeline},
@@ -21,28 +24,68 @@ pub(super) struct KernelIndex {
     variant: usize,
 }
 
-/// The pipeline of a kernel, and the bind group of its buffers if they are bound.
-struct PreparedKernel {
-    pipeline: Pipeline,
-    bind_group: Option<wgpu::BindGroup>,
+/// The kernels of a program, and their pipelines as far as they are compiled.
+pub(super) struct Kernels {
+    commands: Vec<Command>,
+    /// The pipelines by command and variant.
+    pipelines: Vec<Vec<OnceLock<Pipeline>>>,
 }
 
-/// A list of commands, and their kernels as far as they are prepared.
+impl Kernels {
+    /// Returns the pipeline of a kernel, which is compiled if it is missing.
+    pub fn pipeline(&self, context: &Context, index: KernelIndex) -> Result<&Pipeline> {
+        let place = &self.pipelines[index.command][index.variant];
+        if let Some(pipeline) = place.get() {
+            return Ok(pipeline);
+        }
+        let command = &self.commands[index.command];
+        let kernel = &command.variants[index.variant];
+        let pipeline = context.pipeline(command.op, &kernel.source(&context.templates)?, &kernel.writes())?;
+        Ok(place.get_or_init(|| pipeline))
+    }
+}
+
+/// A list of commands with their pipelines and bind groups.
 pub(super) struct GpuProgram {
-    pub commands: Vec<Command>,
-    /// The prepared kernels, by command and variant.
-    prepared: Vec<Vec<Option<PreparedKernel>>>,
+    kernels: Arc<Kernels>,
+    /// The bind groups by command and variant.
+    bind_groups: Vec<Vec<Option<wgpu::BindGroup>>>,
 }
 
 impl GpuProgram {
     pub fn new(commands: Vec<Command>) -> Self {
-        let prepared = commands.iter().map(|command| command.variants.iter().map(|_| None).collect()).collect();
-        Self { commands, prepared }
+        fn by_variant<T>(commands: &[Command], empty: impl Fn() -> T) -> Vec<Vec<T>> {
+            commands.iter().map(|command| command.variants.iter().map(|_| empty()).collect()).collect()
+        }
+        let (pipelines, bind_groups) = (by_variant(&commands, OnceLock::new), by_variant(&commands, || None));
+        Self { kernels: Arc::new(Kernels { commands, pipelines }), bind_groups }
+    }
+
+    pub fn commands(&self) -> &[Command] {
+        &self.kernels.commands
+    }
+
+    /// Returns the program's kernels, for threads that compile them.
+    pub fn kernels(&self) -> Arc<Kernels> {
+        self.kernels.clone()
+    }
+
+    /// Returns all kernels.
+    pub fn all(&self) -> impl Iterator<Item = KernelIndex> {
+        let commands = self.commands().iter().enumerate();
+        commands.flat_map(|(command, kernels)| {
+            (0..kernels.variants.len()).map(move |variant| KernelIndex { command, variant })
+        })
+    }
+
+    /// Returns the kernels of steps with one row.
+    pub fn single_row(&self) -> impl Iterator<Item = KernelIndex> {
+        (0..self.commands().len()).map(|command| KernelIndex { command, variant: 0 })
     }
 
     /// Returns the kernels that a step of these sizes dispatches, in order.
     pub fn kernels_of(&self, sizes: &StepSizes) -> Vec<KernelIndex> {
-        let commands = self.commands.iter().enumerate();
+        let commands = self.commands().iter().enumerate();
         let dispatched = commands.filter(|(_, command)| command.condition.holds(sizes));
         let index =
             |(index, command): (usize, &Command)| KernelIndex { command: index, variant: command.variant(sizes) };
@@ -50,18 +93,16 @@ impl GpuProgram {
     }
 
     pub fn kernel(&self, index: KernelIndex) -> &Kernel {
-        &self.commands[index.command].variants[index.variant]
+        &self.command(index).variants[index.variant]
     }
 
     pub fn command(&self, index: KernelIndex) -> &Command {
-        &self.commands[index.command]
+        &self.commands()[index.command]
     }
 
     /// Drops all bind groups, so that buffers can be replaced.
     pub fn unbind(&mut self) {
-        for kernel in self.prepared.iter_mut().flatten().flatten() {
-            kernel.bind_group = None;
-        }
+        self.bind_groups.iter_mut().flatten().for_each(|group| *group = None);
     }
 
     /// Returns the pipeline and the bind group of a kernel, which are created if they are missing.
@@ -72,19 +113,17 @@ impl GpuProgram {
         weight_buffers: &WeightBuffers,
         index: KernelIndex,
     ) -> Result<(&wgpu::ComputePipeline, &wgpu::BindGroup)> {
-        let KernelIndex { command, variant } = index;
-        if self.prepared[command][variant].is_none() {
-            let kernel = self.kernel(index);
-            let pipeline =
-                context.pipeline(self.commands[command].op, &kernel.source(&context.templates)?, &kernel.writes())?;
-            self.prepared[command][variant] = Some(PreparedKernel { pipeline, bind_group: None });
-        }
-        let kernel = &self.commands[command].variants[variant];
-        let Some(prepared) = &mut self.prepared[command][variant] else { return Err(not_prepared()) };
-        if prepared.bind_group.is_none() {
-            prepared.bind_group = Some(bind(context, buffers, weight_buffers, kernel, &prepared.pipeline)?);
-        }
-        prepared.bind_group.as_ref().map(|group| (&prepared.pipeline.pipeline, group)).ok_or_else(not_prepared)
+        let Self { kernels, bind_groups } = self;
+        let pipeline = kernels.pipeline(context, index)?;
+        let place = &mut bind_groups[index.command][index.variant];
+        let group = match place {
+            Some(group) => group,
+            None => {
+                let kernel = &kernels.commands[index.command].variants[index.variant];
+                place.insert(bind(context, buffers, weight_buffers, kernel, pipeline)?)
+            }
+        };
+        Ok((&pipeline.pipeline, group))
     }
 
     /// Encodes the dispatches of a step, and returns their number.
@@ -124,10 +163,6 @@ impl GpuProgram {
         pass.dispatch_workgroups(workgroups[0], workgroups[1], workgroups[2]);
         Ok(true)
     }
-}
-
-fn not_prepared() -> Error {
-    Error::internal("a kernel was dispatched before it was prepared")
 }
 
 /// Creates the bind group of a kernel's buffers.

@@ -4,6 +4,7 @@ use super::context::{GpuChoices, Traits};
 
 /// The properties of a common adapter, without matrix units.
 const PLAIN: Traits = Traits {
+    software: false,
     subgroup: Some(32),
     matrices: false,
     workgroup: 1024,

@@ -1,11 +1,15 @@
 //! Places weights on the device, as planes of units (`quant/planes.rs`), in a few large buffers.
 //!
 //! Ranges of the buffers are reserved for all weights first. Then the bytes are uploaded in chunks,
-//! each repacked separately, so that the host never has a second copy of the weights.
+//! each repacked separately, so that the host never has a second copy of the weights. Several
+//! threads upload, because one thread repacks and copies slower than the device receives.
 
 use std::{collections::HashMap, ops::Range, sync::Arc, thread};
 
-use super::context::{Context, Traits};
+use super::{
+    context::{Context, Traits},
+    parallel,
+};
 use crate::{
     DType, Error, Result,
     backend::LoadProgress,
@@ -14,9 +18,9 @@ use crate::{
 };
 
 /// Bytes of weights in a chunk.
-const CHUNK: usize = 16 << 20;
-/// Chunks after which the upload waits for the device, which limits the staging memory.
-const CHUNKS_PER_SUBMISSION: usize = 8;
+const CHUNK: usize = 8 << 20;
+/// Largest number of threads that upload. Each has one chunk in repacked and in staging memory.
+const UPLOAD_THREADS: usize = 12;
 /// Largest number of planes in a format.
 const MAX_PLANES: usize = 4;
 
@@ -185,45 +189,57 @@ impl WeightBuffers {
         Ok(())
     }
 
-    /// Uploads a matrix. `chunks` counts the chunks of all matrices.
-    pub fn upload(
+    /// Uploads matrices.
+    pub fn upload(&self, context: &Context, weights: &[Weight<'_>], progress: &LoadProgress<'_>) -> Result<()> {
+        let mut chunks = vec![];
+        for weight in weights {
+            let Some(matrix) = self.matrices.get(&weight.slice) else { continue };
+            let row_bytes = weight.byte_len() / matrix.rows.max(1);
+            // A multiple of 64 rows, so that each plane of a chunk is whole words.
+            let most = (CHUNK / row_bytes.max(1) / 64 * 64).max(64);
+            for part in &matrix.parts {
+                matrix.upload_table(context, &self.buffers, part);
+                let starts = (0..part.rows).step_by(most);
+                chunks.extend(starts.map(|first| (weight, matrix, part, first..part.rows.min(first + most))));
+            }
+        }
+        let loading_thread = thread::current().id();
+        parallel::for_each(chunks, UPLOAD_THREADS, |(weight, matrix, part, rows)| {
+            if progress.is_cancelled() {
+                return progress.check();
+            }
+            self.upload_chunk(context, weight, matrix, part, rows, progress)?;
+            if thread::current().id() == loading_thread {
+                progress.report();
+            }
+            Ok(())
+        })
+    }
+
+    /// Uploads the rows `rows` of a part, and waits until the device has them.
+    fn upload_chunk(
         &self,
         context: &Context,
         weight: &Weight<'_>,
-        chunks: &mut usize,
+        matrix: &GpuMatrix,
+        part: &MatrixPart,
+        rows: Range<usize>,
         progress: &LoadProgress<'_>,
     ) -> Result<()> {
-        let Some(matrix) = self.matrices.get(&weight.slice) else { return Ok(()) };
         let row_bytes = weight.byte_len() / matrix.rows.max(1);
-        // A multiple of 64 rows, so that each plane of a chunk is whole words.
-        let rows_per_chunk = (CHUNK / row_bytes.max(1) / 64 * 64).max(64);
-        for part in &matrix.parts {
-            matrix.upload_table(context, &self.buffers, part);
-            for first in (0..part.rows).step_by(rows_per_chunk) {
-                let rows = rows_per_chunk.min(part.rows - first);
-                let from = (part.first_row + first) * row_bytes;
-                let range = from..from + rows * row_bytes;
-                weight.will_need(range.clone());
-                self.upload_rows(context, matrix, part, first..first + rows, &weight.read(range.clone())?);
-                progress.add(range.len());
-                weight.done_with(range);
-                progress.report();
-                progress.check()?;
-                *chunks += 1;
-                if chunks.is_multiple_of(CHUNKS_PER_SUBMISSION) {
-                    context.queue.submit([]);
-                    context.wait()?;
-                }
-            }
-        }
-        Ok(())
+        let range = (part.first_row + rows.start) * row_bytes..(part.first_row + rows.end) * row_bytes;
+        weight.will_need(range.clone());
+        self.upload_rows(context, matrix, part, rows, &weight.read(range.clone())?);
+        progress.add(range.len());
+        weight.done_with(range);
+        context.wait_for(context.queue.submit([]))
     }
 
     /// Uploads the rows `rows` of a part, whose blocks are `bytes`.
     fn upload_rows(&self, context: &Context, matrix: &GpuMatrix, part: &MatrixPart, rows: Range<usize>, bytes: &[u8]) {
         let mut planes: Vec<Vec<u8>> =
             matrix.plane_bytes(rows.len()).map(|bytes| vec![0; bytes.next_multiple_of(4)]).collect();
-        split_rows(matrix, bytes, rows.len(), &mut planes);
+        split_rows(matrix.planes(), bytes, bytes.len() / rows.len().max(1), matrix.units, &mut planes);
         let before: Vec<usize> = matrix.plane_bytes(rows.start).collect();
         for ((plane, plane_offset), before) in planes.iter().zip(&part.plane_offsets).zip(before) {
             let offset = part.range.offset + u64::from(*plane_offset) * 4 + before as u64;
@@ -232,31 +248,10 @@ impl WeightBuffers {
     }
 }
 
-/// Splits rows of blocks into planes, on several threads.
-fn split_rows(matrix: &GpuMatrix, bytes: &[u8], rows: usize, out: &mut [Vec<u8>]) {
-    let planes = matrix.planes();
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(rows.div_ceil(64)).max(1);
-    let share = rows.div_ceil(threads);
-    let row_bytes = bytes.len() / rows.max(1);
-    let blocks_per_row = matrix.units / planes.units;
-    let mut rest: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
-    thread::scope(|scope| {
-        for rows in bytes.chunks(share * row_bytes) {
-            let blocks = rows.len() / row_bytes * blocks_per_row;
-            let mut share = vec![];
-            for (rest, bytes) in rest.iter_mut().zip(planes.bytes) {
-                let (head, tail) = std::mem::take(rest).split_at_mut(blocks * bytes);
-                share.push(head);
-                *rest = tail;
-            }
-            scope.spawn(move || split_share(planes, rows, row_bytes, blocks_per_row, share));
-        }
-    });
-}
-
-/// Splits the rows of one thread, and writes each plane to its slice of `out`.
-fn split_share(planes: &Planes, rows: &[u8], row_bytes: usize, blocks_per_row: usize, mut out: Vec<&mut [u8]>) {
-    let block_bytes = if planes.coded() { row_bytes / blocks_per_row } else { planes.bytes[0] };
+/// Splits rows of blocks into planes. A row has `units` units.
+fn split_rows(planes: &Planes, rows: &[u8], row_bytes: usize, units: usize, out: &mut [Vec<u8>]) {
+    let block_bytes = if planes.coded() { row_bytes * planes.units / units } else { planes.bytes[0] };
+    let mut out: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
     // A row of floats may end within a unit, which is then padded with zeros.
     let mut padded = vec![0; block_bytes];
     for row in rows.chunks_exact(row_bytes) {

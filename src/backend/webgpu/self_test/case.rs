@@ -250,5 +250,7 @@ pub(super) fn compile(
     let plan = Plan::new(&graph)?;
     let bounds = Bounds::new(&plan, &layout, most, most);
     let buffers = WeightBuffers::new();
-    GpuExecutable::new(context.clone(), plan, weights, buffers, layout, bounds, &LoadProgress::unobserved())
+    let mut executable = GpuExecutable::new(context.clone(), plan, weights, buffers, layout, bounds)?;
+    executable.upload(weights, &LoadProgress::unobserved())?;
+    Ok(executable)
 }

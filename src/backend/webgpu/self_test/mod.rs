@@ -18,6 +18,7 @@ use self::{
 use super::{
     context::{Context, GpuChoices, lock},
     lower::GEMV_ROWS,
+    parallel,
     step::{CHUNK, SPLIT},
 };
 use crate::{
@@ -40,66 +41,100 @@ const CHOICES: usize = 3000;
 /// The tests that passed in this process, each with its adapter.
 static PASSED: OnceLock<Mutex<HashSet<String>>> = OnceLock::new();
 
+/// Largest number of threads that run tests: a test mostly waits for the driver's compiler.
+const THREADS: usize = 8;
+
+/// A test by its name, and the function that returns a relative squared error.
+type Test<'a> = (String, Box<dyn FnOnce() -> Result<f64> + Send + 'a>);
+
 /// Runs the tests of the kernels that a plan uses, except tests that passed before.
 ///
 /// # Errors
 /// [`Error::Device`](crate::Error::Device) that names the failed test.
 pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) -> Result<()> {
-    let Needs { formats, activations, capped, attention, experts, convolutions, deltas } = needs(plan);
-    let formats = formats.into_iter().filter_map(DType::from_ggml);
+    let needs = needs(plan);
+    // Sequences without splits, and with splits.
+    let short_splits = GpuChoices { unsplit_positions: SPLIT / 4, ..context.traits.choices };
+    let splitting = Arc::new(context.with_choices(short_splits));
+    let mut tests: Vec<Test<'_>> = vec![("the choice of tokens".into(), Box::new(|| choices(context)))];
+    product_tests(context, &needs, &mut tests);
+    attention_tests([context, &splitting], &needs, cache_type, &mut tests);
+    recurrent_tests(context, &needs, cache_type, &mut tests);
+    let mut names = HashSet::new();
+    tests.retain(|(name, _)| names.insert(name.clone()));
+    parallel::for_each(tests, THREADS, |(name, test)| once(context, &name, test))
+}
+
+fn product_tests<'a>(context: &'a Arc<Context>, needs: &Needs, tests: &mut Vec<Test<'a>>) {
+    let Needs { formats, activations, capped, experts, .. } = needs;
+    let capped = *capped;
+    let formats = formats.iter().filter_map(|format| DType::from_ggml(*format));
     for (dtype, activation) in formats.flat_map(|dtype| activations.iter().map(move |activation| (dtype, *activation)))
     {
         let cap = if capped { ", capped" } else { "" };
-        once(context, &format!("products with {dtype} and {activation:?}{cap}"), || {
+        let test = move || {
             let mut case = Case::new();
             case.products(dtype, activation, capped);
             // The last has the tile for the longest steps.
             let steps = [1, GEMV_ROWS + 4, context.traits.choices.tile_rows[2] + 8];
             case.check(context, CacheType::F32, &steps)
-        })?;
+        };
+        tests.push((format!("products with {dtype} and {activation:?}{cap}"), Box::new(test)));
     }
-    for experts in experts {
-        once(context, &format!("{experts:?}"), || {
+    for experts in experts.iter().cloned() {
+        let name = format!("{experts:?}");
+        let test = move || {
             let mut case = Case::new();
             case.experts(&experts);
             case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4])
-        })?;
+        };
+        tests.push((name, Box::new(test)));
     }
-    // Sequences without splits, and with splits.
-    let short_splits = GpuChoices { unsplit_positions: SPLIT / 4, ..context.traits.choices };
-    let splitting = Arc::new(context.with_choices(short_splits));
-    let lengths = [(context, vec![3, 1, GEMV_ROWS + 4, 1]), (&splitting, vec![SPLIT + 40, 1])];
-    for AttentionSample { spec, rope, norm } in attention {
+}
+
+fn attention_tests<'a>(
+    [context, splitting]: [&'a Arc<Context>; 2],
+    needs: &Needs,
+    cache_type: CacheType,
+    tests: &mut Vec<Test<'a>>,
+) {
+    let lengths = [(context, vec![3, 1, GEMV_ROWS + 4, 1]), (splitting, vec![SPLIT + 40, 1])];
+    for AttentionSample { spec, rope, norm } in needs.attention.iter().copied() {
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);
-        for (context, steps) in &lengths {
+        for (context, steps) in lengths.clone() {
             let tokens: usize = steps.iter().sum();
             let Scores { softcap, window, .. } = spec.scores;
-            let kind = format!(
+            let name = format!(
                 "attention to {tokens} tokens with {group} heads of {dim}, {cache_type:?}, {rope:?}, {norm:?}, softcap {softcap:?}, window {window:?}"
             );
-            once(context, &kind, || {
+            let test = move || {
                 let mut case = Case::new();
                 case.attention(spec, rope, norm);
-                case.check(context, cache_type, steps)
-            })?;
+                case.check(context, cache_type, &steps)
+            };
+            tests.push((name, Box::new(test)));
         }
     }
-    for kernel in convolutions {
-        once(context, &format!("convolutions over {kernel} tokens"), || {
+}
+
+fn recurrent_tests<'a>(context: &'a Arc<Context>, needs: &Needs, cache_type: CacheType, tests: &mut Vec<Test<'a>>) {
+    for kernel in needs.convolutions.iter().copied() {
+        let test = move || {
             let mut case = Case::new();
             case.convolution(kernel);
             case.check(context, cache_type, &RECURRENT)
-        })?;
+        };
+        tests.push((format!("convolutions over {kernel} tokens"), Box::new(test)));
     }
-    for DeltaSpec { key_heads, value_heads, order, head_dim, eps, .. } in deltas {
+    for DeltaSpec { key_heads, value_heads, order, head_dim, eps, .. } in needs.deltas.iter().copied() {
         let group = value_heads / key_heads;
-        once(context, &format!("the gated delta rule with {group} heads of {head_dim}, {order:?}"), || {
+        let test = move || {
             let mut case = Case::new();
             case.delta(DeltaSpec { state: 0, key_heads: 2, value_heads: 2 * group, order, head_dim, eps });
             case.check(context, cache_type, &RECURRENT)
-        })?;
+        };
+        tests.push((format!("the gated delta rule with {group} heads of {head_dim}, {order:?}"), Box::new(test)));
     }
-    once(context, "the choice of tokens", || choices(context))
 }
 
 /// Returns 0 if the kernels find the tokens with the largest logits, and NaN otherwise.
