@@ -19,14 +19,15 @@ use super::{
     profile,
     program::{Buffers, GpuProgram, STORAGE, read_buffer},
     step::{EncodedStep, Layout},
+    stored::PartTransfer,
     warm_up::WarmUp,
     weight_buffers::WeightBuffers,
 };
 use crate::{
     Error, Result,
     backend::{
-        Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, StepProgress,
-        TopLogits, Usage,
+        Bounds, CacheAccess, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step,
+        StepProgress, TopLogits, Usage,
     },
     graph::{Graph, Op},
     kv_cache::{CacheLayout, LayerPlace, PageId, StateUpdate},
@@ -36,16 +37,17 @@ use crate::{
 
 /// A compiled plan with its weights, cache and buffers.
 pub(super) struct GpuExecutable {
-    context: Arc<Context>,
+    pub(super) context: Arc<Context>,
     plan: Plan,
     weight_buffers: WeightBuffers,
     /// The program of each [`StepKind`].
     programs: Vec<GpuProgram>,
-    buffers: Buffers,
-    cache: CacheLayout,
+    pub(super) buffers: Buffers,
+    pub(super) cache: CacheLayout,
     /// The pages of each group of layers.
-    pages: Vec<PageBuffers>,
-    states: PageBuffers,
+    pub(super) pages: Vec<PageBuffers>,
+    pub(super) states: PageBuffers,
+    pub(super) transfer: PartTransfer,
     layout: Layout,
     bounds: Bounds,
     /// The size of steps for which `values` are allocated.
@@ -135,6 +137,7 @@ impl GpuExecutable {
             cache,
             pages,
             states,
+            transfer: PartTransfer::default(),
             layout,
             bounds,
             capacity,
@@ -206,19 +209,9 @@ impl GpuExecutable {
             self.staging = prepare::allocate(context, plan, values, bounds.input_width(), capacity, buffers)?;
             self.capacity = capacity;
         }
-        for group in 0..self.pages.len() {
-            let count = step.page_count(group);
-            if self.pages[group].must_grow(count) {
-                self.unbind();
-                self.pages[group].grow(&self.context, &mut self.buffers, count)?;
-            }
-        }
         let states = step.runs.iter().filter_map(|run| run.state).flat_map(StateUpdate::ids);
-        let count = states.map(|id| id.index() + 1).max().unwrap_or(0);
-        if self.states.must_grow(count) {
-            self.unbind();
-            self.states.grow(&self.context, &mut self.buffers, count)?;
-        }
+        let counts: Vec<_> = (0..self.pages.len()).map(|group| step.page_count(group)).collect();
+        self.grow_cache(&counts, states.map(|id| id.index() + 1).max().unwrap_or(0))?;
         if (sizes.single || !sizes.long) && sizes.splits > 0 {
             let words = (sizes.tokens * sizes.splits * prepare::widest_partials(&self.plan)) as u64;
             if 4 * words > self.partials_bytes {
@@ -231,7 +224,22 @@ impl GpuExecutable {
         Ok(())
     }
 
-    fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<()> {
+    /// Grows the buffers of pages to `counts` pages of each group, and the buffers of states.
+    pub(super) fn grow_cache(&mut self, counts: &[usize], states: usize) -> Result<()> {
+        for (group, count) in counts.iter().enumerate() {
+            if self.pages[group].must_grow(*count) {
+                self.unbind();
+                self.pages[group].grow(&self.context, &mut self.buffers, *count)?;
+            }
+        }
+        if self.states.must_grow(states) {
+            self.unbind();
+            self.states.grow(&self.context, &mut self.buffers, states)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn copy_pages(&mut self, copies: &[(PageId, PageId)]) -> Result<()> {
         for (group, pages) in self.pages.iter_mut().enumerate() {
             let of_group = copies.iter().filter(|(from, _)| from.group() == group);
             let numbers: Vec<_> = of_group.map(|(from, to)| (from.index(), to.index())).collect();
@@ -429,6 +437,10 @@ impl Executable for GpuExecutable {
 
     fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
         if self.profile.is_some() { None } else { Some(self) }
+    }
+
+    fn cache(&mut self) -> Option<&mut dyn CacheAccess> {
+        Some(self)
     }
 
     fn usage(&self) -> Usage {

@@ -21,6 +21,7 @@ mod profile;
 mod program;
 mod self_test;
 mod step;
+mod stored;
 mod templates;
 #[cfg(test)]
 mod test_adapters;
