@@ -155,6 +155,9 @@ pub enum Error {
         /// The problem with the encoder.
         error: Arc<Error>,
     },
+    /// A saved session could not be written or read, is damaged, or is of another model.
+    #[error("session: {0}")]
+    Session(String),
     /// One request of a batch failed.
     #[error("request {index}: {error}")]
     Request {
@@ -275,6 +278,10 @@ impl Error {
 
     pub(crate) fn tensor(tensor: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Tensor { tensor: tensor.into(), what: what.into() }
+    }
+
+    pub(crate) fn session(what: impl Into<String>) -> Self {
+        Self::Session(what.into())
     }
 
     /// Returns the error of the request `index` of a batch.

@@ -23,7 +23,7 @@ use self::check::Bounds;
 use crate::{
     Error, Result,
     graph::{FusedOp, Graph},
-    kv_cache::{CacheLayout, CacheType, PageId},
+    kv_cache::{CacheLayout, CachePart, CacheType, PageId},
     plan::Plan,
     profile::{MAX_THREADS, Profile, ProfileFile},
     weights::Weights,
@@ -302,6 +302,11 @@ pub trait Executable: Send {
         None
     }
 
+    /// Returns access to the cache's memory, or `None` if the device lacks it.
+    fn cache(&mut self) -> Option<&mut dyn CacheAccess> {
+        None
+    }
+
     /// Sets whether several threads use the executable in turn; at first a single one does. Their
     /// own work then occupies cores between the steps.
     fn set_shared(&mut self, shared: bool) {
@@ -370,6 +375,31 @@ pub trait Pipelined {
     /// # Errors
     /// [`Error::Argument`] if no step has been started. Another error if the device fails.
     fn take(&mut self) -> Result<Vec<Option<u32>>>;
+}
+
+/// Access to the pages and states of a cache, between steps.
+pub trait CacheAccess {
+    /// Returns the layout of the cache.
+    fn layout(&self) -> &CacheLayout;
+
+    /// Copies pages, in order, and allocates memory for `parts`.
+    ///
+    /// # Errors
+    /// Errors of the device, which may have too little memory.
+    fn prepare(&mut self, copies: &[(PageId, PageId)], parts: &[CachePart]) -> Result<()>;
+
+    /// Reads a page or a state in the order of elements that `kv_cache/parts.rs` describes.
+    ///
+    /// # Errors
+    /// An internal error unless the part was prepared and has the size of `bytes`. Another error if
+    /// the device fails.
+    fn read(&mut self, part: CachePart, bytes: &mut [u8]) -> Result<()>;
+
+    /// Writes a page or a state, as [`read`](Self::read) reads it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn write(&mut self, part: CachePart, bytes: &[u8]) -> Result<()>;
 }
 
 /// A token of a pipelined step.

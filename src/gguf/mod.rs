@@ -9,6 +9,7 @@
 //! [format](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), little-endian, in one file
 //! or split into shards.
 
+mod fingerprint;
 mod map;
 mod metadata;
 mod read;
@@ -28,6 +29,7 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use fingerprint::Fingerprint;
 #[cfg(feature = "safetensors")]
 pub(crate) use map::Map;
 use metadata::Metadata;

@@ -8,10 +8,12 @@
 
 mod layout;
 mod pages;
+mod parts;
 mod states;
 
 pub use layout::{CacheLayout, CacheType, LayerPlace, PageGroup};
 pub use pages::{PageId, PageTable};
+pub use parts::{CachePart, SequenceExtent, SequencePart};
 pub use states::{CHECKPOINTS, RUN_CHECKPOINTS, Stage, StateId, StateUpdate};
 
 use pages::PagePool;
@@ -102,6 +104,11 @@ impl KvCache {
     /// Returns the maximum number of positions of a sequence.
     pub fn context_length(&self) -> usize {
         self.context_length
+    }
+
+    /// Returns the groups of layers with the same window.
+    pub fn groups(&self) -> &[PageGroup] {
+        &self.groups
     }
 
     /// Returns whether sequences have states of recurrent layers.
@@ -275,7 +282,12 @@ impl KvCache {
         let page_bytes = |group: usize| self.groups[group].page_bytes as u64;
         let new: u64 = (0..self.groups.len()).map(|group| (pages as u64).saturating_mul(page_bytes(group))).sum();
         let copied: u64 = shared.iter().map(|page| page_bytes(page.group())).sum();
-        let needed = self.bytes().saturating_add(new).saturating_add(copied);
+        self.check_bytes(new.saturating_add(copied))
+    }
+
+    /// Checks that the limit has room for `new` bytes of pages.
+    fn check_bytes(&self, new: u64) -> Result<()> {
+        let needed = self.bytes().saturating_add(new);
         if needed <= self.max_bytes {
             return Ok(());
         }

@@ -80,6 +80,19 @@ pub(super) struct SequenceState {
 }
 
 impl SequenceState {
+    /// Returns the positions and states of the checkpoints, in order.
+    pub fn checkpoints(&self) -> &[(usize, StateId)] {
+        &self.checkpoints
+    }
+
+    /// Returns the states of the checkpoints, and the current state unless it is that of a
+    /// checkpoint.
+    pub fn distinct_ids(&self) -> impl Iterator<Item = StateId> {
+        let last = self.checkpoints.last().filter(|(position, _)| *position == self.position);
+        let current = self.current.filter(|_| last.is_none());
+        self.checkpoints.iter().map(|(_, id)| *id).chain(current)
+    }
+
     fn ids(&self) -> impl Iterator<Item = StateId> {
         let earlier = self.previous.iter().chain(&self.checkpoints).map(|(_, id)| *id);
         self.current.into_iter().chain(earlier)
@@ -173,6 +186,22 @@ impl States {
         }
         (sequence.position, sequence.current) = (to, Some(current));
         Ok(StateUpdate { from, to: current, checkpoints })
+    }
+
+    /// Returns the state of a sequence of `len` positions with new states at `checkpoints`, which
+    /// are ascending positions up to `len`.
+    pub fn restore(&mut self, checkpoints: &[usize], len: usize) -> Result<SequenceState> {
+        let ends_at_checkpoint = checkpoints.last() == Some(&len);
+        self.make_room(&mut SequenceState::default(), checkpoints.len() + usize::from(len > 0 && !ends_at_checkpoint))?;
+        let checkpoints: Vec<_> = checkpoints.iter().map(|position| (*position, self.allocate())).collect();
+        let current = match checkpoints.last() {
+            Some((_, id)) if ends_at_checkpoint => {
+                self.ref_counts[id.index()] += 1;
+                Some(*id)
+            }
+            _ => (len > 0).then(|| self.allocate()),
+        };
+        Ok(SequenceState { position: len, current, previous: None, checkpoints })
     }
 
     /// Ends a step: releases the states that only its runs read.

@@ -2,7 +2,7 @@
 //!
 //! The stages, in order: file, weights and config, graph, optimized graph, cache and executable.
 
-use std::{path::Path, sync::Arc, thread};
+use std::{collections::BTreeSet, path::Path, sync::Arc, thread};
 
 use super::{
     MemoryPlan, Runner, RunnerBuilder,
@@ -17,8 +17,8 @@ use crate::{
     Error, Result,
     backend::{Adapter, Backend, Device, DeviceInfo, Fallback, LoadProgress},
     generate::{Decoder, Limits, MtpHead},
-    gguf::{Gguf, Origin},
-    graph::Graph,
+    gguf::{Fingerprint, Gguf, Origin},
+    graph::{Graph, Source},
     kv_cache::{CacheLayout, KvCache},
     models::{
         self, Config, Model,
@@ -79,6 +79,8 @@ pub(super) struct PreparedModel {
     weights: Weights,
     config: Config,
     backend: Box<dyn Backend>,
+    /// The tensors that the model reads, which differ by context length in models with LongRoPE.
+    tensors: Vec<Arc<str>>,
     graph: Graph,
     layout: CacheLayout,
     mtp: Option<PreparedHead>,
@@ -111,6 +113,13 @@ impl PreparedHead {
 impl PreparedModel {
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         Tokenizer::from_gguf(&self.gguf)
+    }
+
+    /// Returns a fingerprint of the model, for its sessions.
+    fn fingerprint(&self) -> Fingerprint {
+        let mut fingerprint = self.gguf.fingerprint();
+        self.tensors.iter().for_each(|name| fingerprint.add_text(name));
+        fingerprint
     }
 
     /// Compiles the model, with an unlimited cache.
@@ -163,6 +172,7 @@ impl RunnerBuilder {
         backend.set_profile(&profile);
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
         let (Model { config, graph, mtp }, vision) = self.model(&gguf, &weights)?;
+        let tensors = tensors_of(&graph);
         let mtp = mtp.filter(|_| !self.without_mtp && !self.recompute);
         let graph = if mtp.is_some() { graph } else { graph.without_hidden() };
         let context_length = self.context_length_for(&config)?;
@@ -196,6 +206,7 @@ impl RunnerBuilder {
             weights,
             config,
             backend,
+            tensors,
             graph,
             layout,
             mtp,
@@ -258,10 +269,11 @@ impl RunnerBuilder {
         progress.start()?;
         // Indexing a large vocabulary takes as long as preparing the weights.
         let (decoder, tokenizer) = thread::scope(|scope| {
-            let tokenizer = scope.spawn(|| prepared.tokenizer());
+            let tokenizer = scope.spawn(|| (prepared.tokenizer(), prepared.fingerprint()));
             (prepared.compile_limited(cache_limits, &progress), tokenizer.join())
         });
-        let tokenizer = tokenizer.map_err(|_| Error::internal("building the tokenizer panicked"))??;
+        let (tokenizer, fingerprint) = tokenizer.map_err(|_| Error::internal("building the tokenizer panicked"))?;
+        let tokenizer = tokenizer?;
         #[cfg(feature = "chat")]
         let template = match custom {
             Some(template) => Ok(template.for_tokenizer(&tokenizer)?),
@@ -291,6 +303,7 @@ impl RunnerBuilder {
             memory,
             device: DeviceInfo { profile: profile_file, ..device },
             profile,
+            fingerprint,
             tokenizer,
             #[cfg(feature = "chat")]
             template,
@@ -339,4 +352,13 @@ impl RunnerBuilder {
             "this program was built without the GPU backend: enable the feature `wgpu` of inkstone".into(),
         ))
     }
+}
+
+/// Returns the names of the tensors that a graph reads, without repetitions.
+fn tensors_of(graph: &Graph) -> Vec<Arc<str>> {
+    let names = graph.values().iter().filter_map(|value| match &value.source {
+        Source::Weight { slice, .. } => Some(slice.name.clone()),
+        Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,
+    });
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -15,6 +15,7 @@ mod load;
 mod memory;
 mod profile;
 mod score;
+mod session;
 mod text;
 #[cfg(feature = "chat")]
 mod tool_choice;
@@ -40,7 +41,7 @@ use crate::grammar::Grammars;
 #[cfg(feature = "chat")]
 use crate::{Error, Result, chat::ChatTemplate};
 use crate::{
-    backend::DeviceInfo, generate::Decoder, kv_cache::SequenceId, models::Config, profile::Profile,
+    backend::DeviceInfo, generate::Decoder, gguf::Fingerprint, kv_cache::SequenceId, models::Config, profile::Profile,
     tokenizer::Tokenizer,
 };
 
@@ -60,6 +61,8 @@ pub struct Runner {
     memory: MemoryPlan,
     device: DeviceInfo,
     profile: Profile,
+    /// Identifies the model of a session.
+    fingerprint: Fingerprint,
     tokenizer: Tokenizer,
     /// The template of the builder or of the file, or the error of the latter: a model without a
     /// template can still generate from plain prompts.
@@ -79,7 +82,7 @@ pub struct Runner {
 /// one at a time.
 impl Clone for Runner {
     fn clone(&self) -> Self {
-        let Self { config, memory, device, profile, tokenizer, decoder, .. } = self;
+        let Self { config, memory, device, profile, fingerprint, tokenizer, decoder, .. } = self;
         let mut decoder = decoder.clone();
         let sequence = decoder.open();
         Self {
@@ -87,6 +90,7 @@ impl Clone for Runner {
             memory: *memory,
             device: device.clone(),
             profile: profile.clone(),
+            fingerprint: *fingerprint,
             tokenizer: tokenizer.clone(),
             #[cfg(feature = "chat")]
             template: self.template.clone(),

@@ -43,6 +43,12 @@ impl PageBuffers {
         count > self.capacity || self.capacity == 0
     }
 
+    /// Returns the places of a page or state: buffer, offset and bytes; none if it has no memory.
+    pub fn places(&self, index: usize) -> Vec<(Resource, u64, u64)> {
+        let place = |(resource, bytes): &(Resource, u64)| (*resource, index as u64 * bytes, *bytes);
+        if index < self.capacity { self.buffers.iter().map(place).collect() } else { vec![] }
+    }
+
     /// Replaces the buffers by larger ones with space for at least `count` pages, and for half more
     /// than before. No bind group may refer to the old buffers, so that each is freed before the
     /// next is allocated.

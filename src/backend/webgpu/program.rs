@@ -229,16 +229,21 @@ pub(super) fn read_buffer(
     use_bytes: impl FnOnce(&[u8]),
 ) -> Result<()> {
     let slice = buffer.slice(..bytes);
-    let (sender, receiver) = std::sync::mpsc::channel();
-    slice.map_async(wgpu::MapMode::Read, move |result| {
-        // Sending fails if the step failed meanwhile and dropped the receiver.
-        let _ = sender.send(result);
-    });
-    context.wait()?;
-    context.finish_mapping(&receiver)?;
+    map_buffer(context, &slice, wgpu::MapMode::Read)?;
     let view = slice.get_mapped_range().map_err(|error| context.error(error.to_string()))?;
     use_bytes(&view);
     drop(view);
     buffer.unmap();
     Ok(())
+}
+
+/// Waits for the device, and maps a part of a buffer.
+pub(super) fn map_buffer(context: &Context, slice: &wgpu::BufferSlice<'_>, mode: wgpu::MapMode) -> Result<()> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    slice.map_async(mode, move |result| {
+        // Sending fails if the step failed meanwhile and dropped the receiver.
+        let _ = sender.send(result);
+    });
+    context.wait()?;
+    context.finish_mapping(&receiver)
 }

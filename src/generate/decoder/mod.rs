@@ -8,6 +8,7 @@ mod mtp;
 mod pipelined;
 mod prefill;
 mod sequence;
+mod session;
 mod speculation;
 mod turns;
 

@@ -16,6 +16,7 @@ mod runner;
 mod sampler;
 mod score;
 mod score_many;
+mod session;
 mod speculation;
 #[cfg(feature = "constrained")]
 mod typed;

@@ -131,7 +131,7 @@ pub(crate) struct GatedDeltaRun<'a> {
 ///
 /// With heads of 128 elements a piece has 32 KB, about the first-level cache. A larger piece shares
 /// the work on gates, norms and scalars among more columns.
-fn columns_per_piece(head_dim: usize) -> usize {
+pub(crate) fn columns_per_piece(head_dim: usize) -> usize {
     1 << head_dim.trailing_zeros().min(6)
 }
 

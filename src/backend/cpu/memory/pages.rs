@@ -33,6 +33,11 @@ impl PageSlabs {
         Ok(())
     }
 
+    /// Returns the number of pages.
+    pub fn len(&self) -> usize {
+        self.slabs.len() * self.pages_per_slab
+    }
+
     /// Returns the first byte of a page below the pool's size.
     pub fn start(&self, page: usize) -> *mut u8 {
         let slab = self.slabs[page / self.pages_per_slab].as_ptr();

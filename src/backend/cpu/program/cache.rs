@@ -12,7 +12,9 @@ use crate::{
             memory::pages::PageSlabs,
         },
     },
-    kv_cache::{CacheLayout, LayerPlace, StateId, StateUpdate},
+    graph::Op,
+    kv_cache::{CacheLayout, CachePart, LayerPlace, PageId, StateId, StateUpdate},
+    plan::Plan,
 };
 
 /// The pages and states of all sequences.
@@ -21,14 +23,19 @@ pub(crate) struct CacheMemory {
     /// The pages of each group of layers.
     pages: Vec<PageSlabs>,
     states: PageSlabs,
+    /// Whether the state of each recurrent op has the matrices of a gated delta rule.
+    matrices: Vec<bool>,
 }
 
 impl CacheMemory {
-    /// Returns memory without any page.
-    pub fn new(layout: CacheLayout) -> Self {
+    /// Returns memory without any page, for the steps of a plan.
+    pub fn new(layout: CacheLayout, plan: &Plan) -> Self {
         let pages = layout.groups.iter().map(|group| PageSlabs::new(group.page_bytes)).collect();
         let states = PageSlabs::new(layout.state_bytes);
-        Self { layout, pages, states }
+        let is_matrix =
+            |state| plan.steps().iter().any(|step| matches!(&step.op, Op::GatedDelta(spec) if spec.state == state));
+        let matrices = (0..layout.states.len()).map(is_matrix).collect();
+        Self { layout, pages, states, matrices }
     }
 
     /// Allocates the pages and states that the step names for the first time, and copies pages as
@@ -43,6 +50,36 @@ impl CacheMemory {
         step.copies.iter().for_each(|(from, to)| self.pages[from.group()].copy(from.index(), to.index()));
         let ids = step.runs.iter().filter_map(|run| run.state).flat_map(StateUpdate::ids);
         self.states.grow(ids.map(|id| id.index() + 1).max().unwrap_or(0))
+    }
+
+    /// Copies pages, in order, and allocates memory for `parts`.
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub fn prepare_parts(&mut self, copies: &[(PageId, PageId)], parts: &[CachePart]) -> Result<()> {
+        let copied = copies.iter().flat_map(|(from, to)| [*from, *to]).map(CachePart::Page);
+        for part in copied.chain(parts.iter().copied()) {
+            match part {
+                CachePart::Page(page) => self.pages[page.group()].grow(page.index() + 1)?,
+                CachePart::State(state) => self.states.grow(state.index() + 1)?,
+            }
+        }
+        copies.iter().for_each(|(from, to)| self.pages[from.group()].copy(from.index(), to.index()));
+        Ok(())
+    }
+
+    /// Returns the first byte of a part, if it has memory.
+    pub fn start(&self, part: CachePart) -> Option<*mut u8> {
+        let (slabs, index) = match part {
+            CachePart::Page(page) => (self.pages.get(page.group())?, page.index()),
+            CachePart::State(state) => (&self.states, state.index()),
+        };
+        (index < slabs.len()).then(|| slabs.start(index))
+    }
+
+    /// Returns whether a recurrent op's state has the matrices of a gated delta rule.
+    pub fn is_matrix(&self, op: usize) -> bool {
+        self.matrices[op]
     }
 
     /// Returns the first byte of a page.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{
-        Bounds, Executable, LoadProgress, OpTime, Step, StepProgress,
+        Bounds, CacheAccess, Executable, LoadProgress, OpTime, Step, StepProgress,
         cpu::{
             kernels::Kernels,
             threads::pool::{Pool, Worker},
@@ -23,7 +23,7 @@ use crate::{
         },
     },
     graph::Graph,
-    kv_cache::CacheLayout,
+    kv_cache::{CacheLayout, CachePart, PageId},
     plan::Plan,
     profile::FEW_ROWS,
     weights::Weights,
@@ -75,7 +75,7 @@ impl CpuExecutable {
         let size = StepSize { tokens: 1, outputs: 1 };
         let threads = lock(&pool).threads();
         let memory = Memory::new(&plan, &program, widest_quantized(&plan), threads, size)?;
-        let cache = CacheMemory::new(cache);
+        let cache = CacheMemory::new(cache, &plan);
         let hidden = vec![];
         Ok(Self { plan, program, weights, bounds, kernels, pool, cache, memory, last: size, hidden, profile: None })
     }
@@ -178,6 +178,10 @@ impl Executable for CpuExecutable {
         Ok(Box::new(Self::new(graph, weights, Some(&self.weights), cache, limits, device, progress)?))
     }
 
+    fn cache(&mut self) -> Option<&mut dyn CacheAccess> {
+        Some(self)
+    }
+
     fn set_shared(&mut self, shared: bool) {
         lock(&self.pool).set_shared(shared);
     }
@@ -189,6 +193,24 @@ impl Executable for CpuExecutable {
 
     fn take_profile(&mut self) -> Vec<OpTime> {
         self.profile.as_mut().map(Profile::take).unwrap_or_default()
+    }
+}
+
+impl CacheAccess for CpuExecutable {
+    fn layout(&self) -> &CacheLayout {
+        &self.cache.layout
+    }
+
+    fn prepare(&mut self, copies: &[(PageId, PageId)], parts: &[CachePart]) -> Result<()> {
+        self.cache.prepare_parts(copies, parts)
+    }
+
+    fn read(&mut self, part: CachePart, bytes: &mut [u8]) -> Result<()> {
+        self.cache.read(part, bytes, &mut lock(&self.pool))
+    }
+
+    fn write(&mut self, part: CachePart, bytes: &[u8]) -> Result<()> {
+        self.cache.write(part, bytes, &mut lock(&self.pool))
     }
 }
 

@@ -10,4 +10,5 @@ mod lower;
 pub(super) mod memory;
 mod profile;
 mod step;
+mod stored;
 mod task;

@@ -1,6 +1,7 @@
 //! Runs the steps of a plan on a GPU.
 
 mod step_buffers;
+mod stored;
 mod submit;
 
 use std::{
@@ -9,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::submit::{NextCommands, Readback};
+use self::{
+    stored::PartTransfer,
+    submit::{NextCommands, Readback},
+};
 use super::{
     argmax::{self, ArgmaxQueue},
     best::TopSelection,
@@ -27,8 +31,8 @@ use super::{
 use crate::{
     Error, Result,
     backend::{
-        Bounds, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step, StepProgress,
-        TopLogits, Usage,
+        Bounds, CacheAccess, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step,
+        StepProgress, TopLogits, Usage,
     },
     graph::{Graph, Op},
     kv_cache::{CacheLayout, PageId},
@@ -50,6 +54,7 @@ pub(super) struct GpuExecutable {
     /// The pages of each group of layers.
     pages: Vec<PageBuffers>,
     states: PageBuffers,
+    transfer: PartTransfer,
     layout: Layout,
     bounds: Bounds,
     /// The size of steps for which `values` are allocated.
@@ -120,6 +125,7 @@ impl GpuExecutable {
             cache,
             pages,
             states,
+            transfer: PartTransfer::default(),
             layout,
             bounds,
             capacity,
@@ -248,6 +254,10 @@ impl Executable for GpuExecutable {
 
     fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
         if self.profile.is_some() { None } else { Some(self) }
+    }
+
+    fn cache(&mut self) -> Option<&mut dyn CacheAccess> {
+        Some(self)
     }
 
     fn usage(&self) -> Usage {

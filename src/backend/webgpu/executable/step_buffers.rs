@@ -67,19 +67,9 @@ impl GpuExecutable {
             self.staging = prepare::allocate(context, plan, values, bounds.input_width(), capacity, buffers)?;
             self.capacity = capacity;
         }
-        for group in 0..self.pages.len() {
-            let count = step.page_count(group);
-            if self.pages[group].must_grow(count) {
-                self.unbind();
-                self.pages[group].grow(&self.context, &mut self.buffers, count)?;
-            }
-        }
         let states = step.runs.iter().filter_map(|run| run.state).flat_map(StateUpdate::ids);
-        let count = states.map(|id| id.index() + 1).max().unwrap_or(0);
-        if self.states.must_grow(count) {
-            self.unbind();
-            self.states.grow(&self.context, &mut self.buffers, count)?;
-        }
+        let counts: Vec<_> = (0..self.pages.len()).map(|group| step.page_count(group)).collect();
+        self.grow_cache(&counts, states.map(|id| id.index() + 1).max().unwrap_or(0))?;
         if (sizes.single || !sizes.long) && sizes.splits > 0 {
             let words = (sizes.tokens * sizes.splits * prepare::widest_partials(&self.plan)) as u64;
             if 4 * words > self.partials_bytes {
@@ -88,6 +78,21 @@ impl GpuExecutable {
                 let buffer = self.context.buffer("attention's partial results", self.partials_bytes, STORAGE)?;
                 self.buffers.set(Resource::Partials, buffer);
             }
+        }
+        Ok(())
+    }
+
+    /// Grows the buffers of pages to `counts` pages of each group, and the buffers of states.
+    pub(super) fn grow_cache(&mut self, counts: &[usize], states: usize) -> Result<()> {
+        for (group, count) in counts.iter().enumerate() {
+            if self.pages[group].must_grow(*count) {
+                self.unbind();
+                self.pages[group].grow(&self.context, &mut self.buffers, *count)?;
+            }
+        }
+        if self.states.must_grow(states) {
+            self.unbind();
+            self.states.grow(&self.context, &mut self.buffers, states)?;
         }
         Ok(())
     }

@@ -9,6 +9,8 @@
 //! If the token of a row is one of an image, the head reads the image's row in the place of the
 //! token's embedding, as the model does. The rotary position of row `i` is that of token `i`.
 
+mod stored;
+
 use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},
@@ -16,6 +18,7 @@ use std::{
     sync::Arc,
 };
 
+pub(super) use self::stored::StoredRows;
 use super::{images::PlacedImage, sequence::RunImages, turns::Turns};
 use crate::{
     Result,
@@ -28,7 +31,7 @@ use crate::{
 /// Number of rows that the head computes together, when no draft needs them earlier.
 const ROWS_TOGETHER: usize = 16;
 /// Number of hidden rows that a sequence keeps for truncation.
-const KEPT_ROWS: usize = 16;
+pub(super) const KEPT_ROWS: usize = 16;
 
 /// The head of a model, and its part of each sequence.
 pub struct MtpHead {
