@@ -368,13 +368,21 @@ pub trait Pipelined {
     /// As [`Executable::run`].
     fn start(&mut self, tokens: &[NextToken], runs: &[Run<'_>], copies: &[(PageId, PageId)]) -> Result<()>;
 
-    /// Waits for the earliest started step whose result has not been taken, and returns the token
-    /// with the largest logit after each of its tokens, the lowest id of equal ones; `None` if a
-    /// logit is NaN.
+    /// Waits for the earliest started step whose result has not been taken, and returns its result.
     ///
     /// # Errors
     /// [`Error::Argument`] if no step has been started. Another error if the device fails.
-    fn take(&mut self) -> Result<Vec<Option<u32>>>;
+    fn take(&mut self) -> Result<ChosenTokens>;
+}
+
+/// The result of a pipelined step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChosenTokens {
+    /// The token with the largest logit after each token of the step, the lowest id of equal ones;
+    /// `None` if a logit is NaN.
+    pub ids: Vec<Option<u32>>,
+    /// The second result of the graph, its hidden rows, `[ids, width]`; empty if it has none.
+    pub hidden: Vec<f32>,
 }
 
 /// Access to the pages and states of a cache, between steps.

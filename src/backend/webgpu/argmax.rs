@@ -1,5 +1,5 @@
 //! Chooses the tokens with the largest logits on the device. The next step reads their ids there;
-//! the host reads them one step later.
+//! the host reads them, and the hidden rows of the step, one step later.
 
 use std::{
     collections::VecDeque,
@@ -8,12 +8,17 @@ use std::{
 
 use super::{
     context::Context,
+    hidden,
     kernel::{Kernel, Resource, Workgroups},
     kernels::{Argmax, ArgmaxRound},
     lower::{Command, stride},
     program::{Buffers, GpuProgram, STORAGE},
 };
-use crate::{Error, Result, backend::NextToken, plan::Plan};
+use crate::{
+    Error, Result,
+    backend::{ChosenTokens, NextToken},
+    plan::{Place, Plan},
+};
 
 /// Logits of a workgroup.
 const SHARE: usize = 2048;
@@ -24,15 +29,17 @@ const NO_ID: u32 = u32::MAX;
 /// The kernels that choose tokens, and the ids that the host has not read yet.
 pub(super) struct ArgmaxQueue {
     pub program: GpuProgram,
-    /// Bytes of the ids of the largest step.
-    bytes: u64,
+    /// The hidden rows of a step, if the plan has such a result.
+    hidden: Option<Place>,
+    /// The largest number of outputs of a step.
+    max_outputs: usize,
     /// Unused buffers for readbacks; one for each step that was pending at the same time.
     free: Vec<wgpu::Buffer>,
-    pending: VecDeque<PendingIds>,
+    pending: VecDeque<PendingStep>,
 }
 
-/// The ids of a submitted step.
-struct PendingIds {
+/// The ids and the hidden rows of a submitted step.
+struct PendingStep {
     count: usize,
     staging: wgpu::Buffer,
     submission: wgpu::SubmissionIndex,
@@ -55,11 +62,11 @@ impl ArgmaxQueue {
     /// Allocates the buffers for steps of up to `max_outputs` rows of logits.
     pub fn new(context: &Context, plan: &Plan, max_outputs: usize, buffers: &mut Buffers) -> Result<Self> {
         let candidates = plan.logits().shape.width.div_ceil(SHARE) * max_outputs.max(1);
-        let bytes = bytes(max_outputs.max(1));
+        let max_outputs = max_outputs.max(1);
         buffers.set(Resource::ArgmaxCandidates, context.buffer("argmax candidates", 8 * candidates as u64, STORAGE)?);
-        buffers.set(Resource::ArgmaxIds, context.buffer("the argmax ids", bytes, STORAGE)?);
+        buffers.set(Resource::ArgmaxIds, context.buffer("the argmax ids", bytes(max_outputs), STORAGE)?);
         let program = GpuProgram::new(kernels(plan).map(|kernel| Command::always("argmax", kernel)).into());
-        Ok(Self { program, bytes, free: vec![], pending: VecDeque::new() })
+        Ok(Self { program, hidden: plan.hidden(), max_outputs, free: vec![], pending: VecDeque::new() })
     }
 
     /// Encodes the copies of the ids that the last step chose to the ids of the next step, where
@@ -93,8 +100,8 @@ impl ArgmaxQueue {
         Ok(())
     }
 
-    /// Submits a step of `count` outputs that ends with the program, after a copy of the ids to a
-    /// buffer that the host reads.
+    /// Submits a step of `count` tokens with logits that ends with the program, after a copy of the
+    /// ids and the hidden rows to a buffer that the host reads.
     pub fn submit(
         &mut self,
         context: &Context,
@@ -105,38 +112,45 @@ impl ArgmaxQueue {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let staging = match self.free.pop() {
             Some(buffer) => buffer,
-            None => context.buffer("the readback of ids", self.bytes, usage)?,
+            None => context.buffer("the readback of ids", self.readback_bytes(self.max_outputs), usage)?,
         };
         self.encode_readback(buffers, &mut encoder, &staging, count)?;
+        if let Some(place) = &self.hidden {
+            hidden::encode_copy(place, buffers, &mut encoder, (&staging, bytes(count)), count)?;
+        }
         let submission = context.queue.submit([encoder.finish()]);
         let (sender, mapped) = channel();
-        staging.map_async(wgpu::MapMode::Read, 0..bytes(count), move |result| {
+        staging.map_async(wgpu::MapMode::Read, 0..self.readback_bytes(count), move |result| {
             // Sending fails if the queue was dropped meanwhile.
             let _ = sender.send(result);
         });
-        self.pending.push_back(PendingIds { count, staging, submission, mapped });
+        self.pending.push_back(PendingStep { count, staging, submission, mapped });
         Ok(())
     }
 
-    /// Waits for the earliest pending step, and returns the id of each output, or `None` if a logit
-    /// of it is NaN.
+    /// Returns the bytes of the ids and the hidden rows of a step.
+    fn readback_bytes(&self, count: usize) -> u64 {
+        bytes(count) + self.hidden.as_ref().map_or(0, |place| hidden::bytes(place, count))
+    }
+
+    /// Waits for the earliest pending step, and returns its result.
     ///
     /// # Errors
     /// [`Error::Argument`] if no step is pending.
-    pub fn wait(&mut self, context: &Context) -> Result<Vec<Option<u32>>> {
+    pub fn wait(&mut self, context: &Context) -> Result<ChosenTokens> {
         let none_pending = || Error::argument("step", "none is pending: start one first");
-        let PendingIds { count, staging, submission, mapped } = self.pending.pop_front().ok_or_else(none_pending)?;
-        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-        context.device.poll(wait).map_err(|error| context.error(error.to_string()))?;
-        context.check()?;
+        let PendingStep { count, staging, submission, mapped } = self.pending.pop_front().ok_or_else(none_pending)?;
+        context.wait_for(submission)?;
         context.finish_mapping(&mapped)?;
-        let range = staging.slice(..bytes(count));
+        let range = staging.slice(..self.readback_bytes(count));
         let view = range.get_mapped_range().map_err(|error| context.error(error.to_string()))?;
-        let ids = ids(&view);
+        let (id_bytes, rows) = view.split_at(bytes(count) as usize);
+        let hidden = self.hidden.as_ref().map_or(vec![], |place| hidden::rows_in(place, rows));
+        let chosen = ChosenTokens { ids: ids(id_bytes), hidden };
         drop(view);
         staging.unmap();
         self.free.push(staging);
-        Ok(ids)
+        Ok(chosen)
     }
 }
 

@@ -70,11 +70,8 @@ impl HiddenRows {
             context.queue.submit([encoder.finish()]);
         }
         let Readback { place, staging, elements, .. } = readback;
-        let width = place.shape.width;
-        elements.clear();
         read_buffer(context, long.as_ref().unwrap_or(staging), bytes(place, rows), |found| {
-            let rows = bytemuck::cast_slice::<_, f32>(found).chunks(stride(place));
-            rows.for_each(|row| elements.extend_from_slice(&row[..width]));
+            *elements = rows_in(place, found);
         })?;
         Ok(elements)
     }
@@ -96,13 +93,31 @@ impl Readback {
         to: &wgpu::Buffer,
         rows: usize,
     ) -> Result<()> {
-        let from = buffers.get(Resource::Slot(self.place.slot.index()))?;
-        encoder.copy_buffer_to_buffer(from, 0, to, 0, bytes(&self.place, rows));
-        Ok(())
+        encode_copy(&self.place, buffers, encoder, (to, 0), rows)
     }
 }
 
-fn bytes(place: &Place, rows: usize) -> u64 {
+/// Encodes the copy of rows of `place` to a buffer, from an offset in bytes on.
+pub(super) fn encode_copy(
+    place: &Place,
+    buffers: &Buffers,
+    encoder: &mut wgpu::CommandEncoder,
+    (to, offset): (&wgpu::Buffer, u64),
+    rows: usize,
+) -> Result<()> {
+    let from = buffers.get(Resource::Slot(place.slot.index()))?;
+    encoder.copy_buffer_to_buffer(from, 0, to, offset, bytes(place, rows));
+    Ok(())
+}
+
+/// Returns the rows of `place` that were copied to `bytes`.
+pub(super) fn rows_in(place: &Place, bytes: &[u8]) -> Vec<f32> {
+    let rows = bytemuck::cast_slice::<_, f32>(bytes).chunks(stride(place));
+    rows.flat_map(|row| &row[..place.shape.width]).copied().collect()
+}
+
+/// Returns the size of the copy of rows of `place`.
+pub(super) fn bytes(place: &Place, rows: usize) -> u64 {
     (size_of::<f32>() * stride(place) * rows) as u64
 }
 

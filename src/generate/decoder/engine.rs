@@ -91,7 +91,7 @@ impl Engine {
             return Ok(());
         }
         let cached = self.cache.len(id)?;
-        let new = held.len() + max - 1 - cached;
+        let new = (held.len() + max - 1).saturating_sub(cached);
         match self.cache.extend(id, new.max(1)) {
             // A step without drafts may still have memory.
             Err(error) if error.is_out_of_memory() => return Ok(()),

@@ -9,12 +9,13 @@ use std::collections::{HashMap, VecDeque};
 use super::{
     Decoder, StepOutput,
     engine::Engine,
+    mtp::ComputedTokens,
     sequence::{RunImages, SequenceTokens},
     single_runs,
 };
 use crate::{
     Error, Result,
-    backend::{NextToken, Run},
+    backend::{ChosenTokens, NextToken, Run},
     kv_cache::{SequenceId, Stage},
 };
 
@@ -43,6 +44,8 @@ struct FinishedToken {
     token: u32,
     /// The most probable next token; `None` if a logit is NaN.
     next: Option<u32>,
+    /// The token's hidden row, if the model has a head that needs it.
+    hidden: Vec<f32>,
 }
 
 /// A token to append to a sequence.
@@ -78,8 +81,7 @@ impl Engine {
     /// Returns the most probable token after each appended token, with which the device continues.
     /// `None` if the device does not pipeline steps, or if the cache lacks a part of a sequence.
     pub fn greedy(&mut self, tokens: &[Appended<'_>]) -> Result<Option<Vec<u32>>> {
-        // The head needs the hidden rows of each step.
-        if self.head.is_some() || self.executable.pipelined().is_none() {
+        if self.executable.pipelined().is_none() {
             return Ok(None);
         }
         let mut missing = vec![];
@@ -106,20 +108,36 @@ impl Engine {
         while !tokens.iter().all(|appended| self.pipelined.finished.contains_key(&appended.sequence)) {
             self.finish_earliest()?;
         }
-        let finished = tokens.iter().map(|appended| self.pipelined.finished.remove(&appended.sequence)?.next);
-        let Some(next) = finished.collect::<Option<Vec<_>>>() else {
-            for Appended { sequence, held, .. } in tokens {
-                self.discard_pipelined(*sequence)?;
-                let len = held.ids.len();
-                self.truncate(*sequence, len, len)?;
+        let finished = tokens.iter().map(|appended| self.pipelined.finished.remove(&appended.sequence));
+        let finished: Vec<_> = finished.flatten().collect();
+        let next = finished.iter().map(|finished| finished.next.ok_or_else(not_a_number)).collect::<Result<Vec<_>>>();
+        let next = match next.and_then(|next| self.pass_chosen_to_head(tokens, &finished).map(|()| next)) {
+            Ok(next) => next,
+            Err(error) => {
+                for Appended { sequence, held, .. } in tokens {
+                    self.discard_pipelined(*sequence)?;
+                    let len = held.ids.len();
+                    self.truncate(*sequence, len, len)?;
+                }
+                return Err(error);
             }
-            return Err(not_a_number());
         };
         if !follows && goes_on {
             let given = tokens.iter().zip(&next).map(|(appended, next)| (appended, NextToken::Given(*next)));
             _ = self.start(&given.collect::<Vec<_>>());
         }
         Ok(Some(next))
+    }
+
+    /// Passes the hidden rows of appended tokens to the head.
+    fn pass_chosen_to_head(&mut self, tokens: &[Appended<'_>], finished: &[FinishedToken]) -> Result<()> {
+        let Some(head) = &mut self.head else { return Ok(()) };
+        for (Appended { sequence, held, .. }, finished) in tokens.iter().zip(finished) {
+            let FinishedToken { position, token, hidden, .. } = finished;
+            let computed = ComputedTokens { start: *position, ids: &[*token], hidden, checkpoints: &[] };
+            head.append(&self.cache, *sequence, &computed, &held.images)?;
+        }
+        Ok(())
     }
 
     /// Discards the pipelined token of a sequence, if there is one, so that the cache matches the
@@ -167,7 +185,9 @@ impl Engine {
         for (Appended { sequence, held, .. }, _) in tokens {
             let position = self.cache.extend(*sequence, 1)?;
             positions.push(position);
-            self.copies.extend(self.cache.take_copies());
+            let copies = self.cache.take_copies();
+            self.head.iter_mut().for_each(|head| head.add_copies(&copies));
+            self.copies.extend(copies);
             states.push(self.cache.advance(*sequence, position + 1, Stage::Tentative)?);
             rotary.push(RunImages::new(&held.images, position..position + 1).rotary);
         }
@@ -192,10 +212,13 @@ impl Engine {
         };
         // A failed step has ended, too.
         let step = self.pipelined.pending.pop_front();
-        let tokens = step.into_iter().flatten().zip(result?);
-        for (PendingToken { sequence, position, token, is_needed }, next) in tokens {
+        let ChosenTokens { ids, hidden } = result?;
+        let width = hidden.len() / ids.len().max(1);
+        let tokens = step.into_iter().flatten().zip(ids);
+        for (row, (PendingToken { sequence, position, token, is_needed }, next)) in tokens.enumerate() {
             if let (Some(token), true) = (token, is_needed) {
-                self.pipelined.finish(sequence, FinishedToken { position, token, next });
+                let hidden = hidden[row * width..(row + 1) * width].to_vec();
+                self.pipelined.finish(sequence, FinishedToken { position, token, next, hidden });
             }
         }
         Ok(())

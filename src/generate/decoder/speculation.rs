@@ -75,14 +75,14 @@ impl Decoder {
         self.turns.with_engine(|engine| engine.executable.warm_up())
     }
 
-    /// Returns whether the device has started the next step of a sequence. If so, that step is the
-    /// last pipelined one for now.
-    pub(in crate::generate) fn ends_pipeline(&mut self, id: SequenceId) -> bool {
-        let is_started = self.turns.with_engine(|engine| engine.pipelined.has_started(id));
-        if let Some(held) = self.tokens.get_mut(&id) {
-            held.ends_pipeline = is_started;
-        }
-        is_started
+    /// Returns whether the device has started the next step of a sequence.
+    pub(in crate::generate) fn has_started(&self, id: SequenceId) -> bool {
+        self.turns.with_engine(|engine| engine.pipelined.has_started(id))
+    }
+
+    /// Makes the step of a sequence that the device has started the last pipelined one for now.
+    pub(in crate::generate) fn end_pipeline(&mut self, id: SequenceId) {
+        self.tokens.entry(id).and_modify(|held| held.ends_pipeline = true);
     }
 
     /// Returns whether sequences have recurrent states.

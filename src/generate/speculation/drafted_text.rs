@@ -116,20 +116,26 @@ impl DraftedText {
         let held = decoder.tokens(sequence)?.len();
         // The last drafted token and the one that is chosen after it have room, too.
         let room = text.room().saturating_sub(1).min(decoder.context_length().saturating_sub(held + 1));
-        let bounds = DraftBounds::new(step, room, decoder.limits());
         let speculation = self.speculation;
+        let is_forced = matches!(speculation, Speculation::Exactly(_));
+        let is_started = !is_forced && decoder.has_started(sequence);
+        let bounds = DraftBounds::new(step, room, decoder.limits(), is_started);
         let draft = self
             .with_speculator(decoder, sequence, |speculator, times| speculator.draft(ids, speculation, bounds, times));
         let Some(mut draft) = draft? else { return Ok(None) };
+        let is_postponed = draft.tokens.is_empty();
         text.cut_drafts(&mut draft.tokens)?;
         text.summary.speculation.drafting += began.elapsed();
-        let is_forced = matches!(speculation, Speculation::Exactly(_));
-        if draft.tokens.is_empty() || !(is_forced || decoder.is_warm()) {
+        let is_cut = draft.tokens.is_empty() && !is_postponed;
+        if is_cut || !(is_forced || decoder.is_warm()) {
             return Ok(None);
         }
-        // A step that the device has started already is not discarded, but the last of its kind.
-        let is_due = is_forced || !decoder.ends_pipeline(sequence);
-        Ok(Some(draft).filter(|_| is_due))
+        if is_started {
+            // That step is not discarded, but the last of its kind.
+            decoder.end_pipeline(sequence);
+            return Ok(None);
+        }
+        Ok(Some(draft))
     }
 
     /// Counts a step that computed the text's last token, and a draft if there is one.

@@ -26,6 +26,9 @@ const FIRST_STEPS: usize = 3;
 const REMEASURE_AFTER: usize = 64;
 /// Number of steps without drafts after which drafts are tried again although they did not pay.
 const RETRY_AFTER: usize = 16;
+/// The time for drafting a token, as a share of a step without drafts, above which nothing is
+/// drafted in vain.
+const COSTLY: f64 = 0.01;
 /// Number of tokens of a draft that is tried first, or again.
 const FIRST_TOKENS: usize = 2;
 
@@ -59,11 +62,14 @@ pub(super) struct DraftBounds {
     pub max: usize,
     /// The number of tokens in the vocabulary.
     pub vocab_size: usize,
+    /// Whether the device has started a step without drafts, for which the draft has to wait.
+    pub waits: bool,
 }
 
 /// A draft and the time that it took.
 #[derive(Debug)]
 pub(in crate::generate) struct Draft {
+    /// The tokens; none if drafting takes long and has to wait.
     pub tokens: Vec<u32>,
     /// Index of the source.
     pub source: usize,
@@ -148,6 +154,10 @@ impl Speculator {
         times: &StepTimes,
     ) -> Result<Option<Draft>> {
         for (source, len) in self.lengths(speculation, bounds, times) {
+            let costs = self.sources[source].token_time.zip(times.of(bounds.step.rows));
+            if bounds.waits && costs.is_some_and(|(token, plain)| token > COSTLY * plain) {
+                return Ok(Some(Draft { tokens: vec![], source, time: Duration::ZERO }));
+            }
             let catches_up = self.plain_since_draft > 0;
             let (tokens, time) = self.sources[source].draft(ids, len, bounds.vocab_size, catches_up)?;
             if !tokens.is_empty() {
@@ -230,11 +240,12 @@ impl Speculator {
 }
 
 impl DraftBounds {
-    /// Returns the bounds of a draft for a text that has room for `room` tokens of it.
-    pub fn new(step: SharedStep, room: usize, limits: Limits) -> Self {
+    /// Returns the bounds of a draft for a text that has room for `room` tokens of it. `waits`: see
+    /// the field.
+    pub fn new(step: SharedStep, room: usize, limits: Limits, waits: bool) -> Self {
         let rows = MAX_ROWS.min(limits.max_outputs).min(limits.max_tokens);
         let max = rows.saturating_sub(step.rows) / step.texts;
-        Self { step, max: max.min(room), vocab_size: limits.vocab_size }
+        Self { step, max: max.min(room), vocab_size: limits.vocab_size, waits }
     }
 }
 
@@ -283,7 +294,7 @@ mod tests {
         let (mut done, mut spent, mut lens, mut steps) = (0, 0.0, 0, 0);
         while done < tokens {
             let limits = Limits { vocab_size: 2, max_tokens: 512, max_outputs: 128 };
-            let bounds = DraftBounds::new(SharedStep { texts: 1, rows: 1 }, 1000, limits);
+            let bounds = DraftBounds::new(SharedStep { texts: 1, rows: 1 }, 1000, limits, false);
             let draft = speculator.draft(&[], Speculation::Auto, bounds, &times).unwrap();
             // Its real time would depend on the machine's other work.
             speculator.sources[0].token_time = Some(0.0);

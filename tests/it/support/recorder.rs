@@ -13,7 +13,7 @@ use std::{
 use inkstone::{
     CacheType, DType, Decoder, Error, Result,
     internals::{
-        backend::{Executable, NextToken, Pipelined, Run, Step, TokenLogit, TopLogits},
+        backend::{ChosenTokens, Executable, NextToken, Pipelined, Run, Step, TokenLogit, TopLogits},
         generate::{Limits, MtpHead},
         graph::{Builder, LayerCache, Scores},
         kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, StateId},
@@ -44,7 +44,7 @@ pub struct Recorder {
     best: Vec<TopLogits>,
     /// The tokens that pipelined steps have chosen and that have not been taken; `None` without
     /// pipelining.
-    chosen: Option<VecDeque<Vec<u32>>>,
+    chosen: Option<VecDeque<ChosenTokens>>,
     /// The tokens that the last pipelined step has chosen.
     last_chosen: Vec<u32>,
 }
@@ -263,13 +263,14 @@ impl Pipelined for Recorder {
         let vocab_size = self.limits.vocab_size;
         let logits = self.run(&Step { tokens: &tokens, runs, outputs: &outputs, copies, ..Default::default() })?;
         self.last_chosen = logits.chunks(vocab_size).map(|row| best_of(row, 1)[0].id).collect();
-        self.chosen.as_mut().expect("steps are pipelined").push_back(self.last_chosen.clone());
+        let ids = self.last_chosen.iter().copied().map(Some).collect();
+        let step = ChosenTokens { ids, hidden: self.hidden.clone() };
+        self.chosen.as_mut().expect("steps are pipelined").push_back(step);
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Vec<Option<u32>>> {
-        let chosen = self.chosen.as_mut().and_then(VecDeque::pop_front).expect("a step was started");
-        Ok(chosen.into_iter().map(Some).collect())
+    fn take(&mut self) -> Result<ChosenTokens> {
+        Ok(self.chosen.as_mut().and_then(VecDeque::pop_front).expect("a step was started"))
     }
 }
 
@@ -326,7 +327,7 @@ impl Executable for HeadRecorder {
         for pair in rows.windows(2) {
             assert_eq!(follow(pair[0].0, pair[0].1), pair[1].0, "a row does not follow the row before it");
         }
-        assert_eq!(step.outputs, [run.len - 1]);
+        assert!(step.outputs.is_empty() || step.outputs == [run.len - 1]);
         let now = follow(rows[last].0, rows[last].1);
         self.logits = (self.logits_of)(now);
         self.hidden = to_row(now).to_vec();

@@ -31,8 +31,8 @@ use super::{
 use crate::{
     Error, Result,
     backend::{
-        Bounds, CacheAccess, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run, Step,
-        StepProgress, TopLogits, Usage,
+        Bounds, CacheAccess, ChosenTokens, Executable, LoadProgress, MAX_TOP_LOGITS, NextToken, OpTime, Pipelined, Run,
+        Step, StepProgress, TopLogits, Usage,
     },
     graph::{Graph, Op},
     kv_cache::{CacheLayout, PageId},
@@ -302,7 +302,7 @@ impl Pipelined for GpuExecutable {
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Vec<Option<u32>>> {
+    fn take(&mut self) -> Result<ChosenTokens> {
         self.argmax.wait(&self.context)
     }
 }

@@ -158,7 +158,7 @@ fn choices(context: &Arc<Context>) -> Result<f64> {
     let best: Vec<_> = best.unwrap_or_default().iter().flat_map(|top| &top.best).map(|token| token.id).collect();
     let Some(pipelined) = executable.pipelined() else { return Ok(f64::NAN) };
     pipelined.start(&[NextToken::Given(0)], &[run], &[])?;
-    let first = pipelined.take()?;
+    let first = pipelined.take()?.ids;
     Ok(if best == ids[..MAX_TOP_LOGITS] && first == [Some(ids[0])] { 0.0 } else { f64::NAN })
 }
 

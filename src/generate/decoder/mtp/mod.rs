@@ -62,6 +62,17 @@ struct HeadRows {
     kept: VecDeque<(usize, u32, Vec<f32>)>,
 }
 
+/// Rows of a sequence that the head is to compute.
+struct RowsToCompute<'a> {
+    range: Range<usize>,
+    /// The next token of each row.
+    ids: &'a [u32],
+    /// The head's own hidden row, for a row that the model has not computed.
+    own: Option<&'a [f32]>,
+    /// The indices of the rows after which logits are computed.
+    outputs: &'a [usize],
+}
+
 /// Tokens that the model has computed.
 pub(super) struct ComputedTokens<'a> {
     /// The number of the first token in its sequence.
@@ -190,7 +201,8 @@ impl MtpHead {
             }
             let range = rows.done..end.min(rows.done + self.max_tokens);
             let ids = rows.ids[range.start + 1 - rows.first..range.end + 1 - rows.first].to_vec();
-            self.run(cache, id, range.clone(), &ids, None)?;
+            let rows = RowsToCompute { range: range.clone(), ids: &ids, own: None, outputs: &[] };
+            self.with_step(cache, id, rows, |executable, step| executable.run(step).map(drop))?;
             if let Some(rows) = self.sequences.get_mut(&id) {
                 rows.done = range.end;
                 rows.drop_done(width);
@@ -239,20 +251,21 @@ impl MtpHead {
         let rows = self.sequences.entry(id).or_default();
         let range = rows.done..rows.end();
         let ids = [&rows.ids[range.start + 1 - rows.first..], &[token]].concat();
-        self.with_step(cache, id, range, &ids, None, |executable, step| Ok(executable.run(step)?.to_vec()))
+        let rows = RowsToCompute { range, ids: &ids, own: None, outputs: &[ids.len() - 1] };
+        self.with_step(cache, id, rows, |executable, step| Ok(executable.run(step)?.to_vec()))
     }
 
-    /// Computes rows of a sequence, and returns the most probable token after the last one. `own`
-    /// is the head's hidden row, for a row that the model has not computed.
+    /// Computes rows of a sequence, and returns the most probable token after the last one.
     fn run(
         &mut self,
         cache: &KvCache,
         id: SequenceId,
-        rows: Range<usize>,
+        range: Range<usize>,
         ids: &[u32],
         own: Option<&[f32]>,
     ) -> Result<u32> {
-        self.with_step(cache, id, rows, ids, own, |executable, step| {
+        let rows = RowsToCompute { range, ids, own, outputs: &[ids.len() - 1] };
+        self.with_step(cache, id, rows, |executable, step| {
             if let Some(top) = executable.best(step, 1)? {
                 let first = top.first().and_then(|top| top.best.first());
                 return first.map_or(Ok(0), |first| largest(&[first.logit]).map(|_| first.id));
@@ -265,11 +278,10 @@ impl MtpHead {
         &mut self,
         cache: &KvCache,
         id: SequenceId,
-        range: Range<usize>,
-        ids: &[u32],
-        own: Option<&[f32]>,
+        computed: RowsToCompute<'_>,
         run: impl FnOnce(&mut dyn Executable, &Step<'_>) -> Result<T>,
     ) -> Result<T> {
+        let RowsToCompute { range, ids, own, outputs } = computed;
         let rows = self.sequences.entry(id).or_default();
         let hidden = own.unwrap_or_else(|| {
             let of = |number: usize| (number - rows.first) * self.width;
@@ -291,7 +303,7 @@ impl MtpHead {
         let step = Step {
             tokens: ids,
             runs: &[run_of_rows],
-            outputs: &[ids.len() - 1],
+            outputs,
             copies: &self.copies,
             rows: InputRows { tokens: &tokens, elements: &elements },
             ..Step::default()

@@ -423,12 +423,13 @@ fn text_with_head(
     decoder: &mut Decoder,
     sequence: SequenceId,
     prompt: Vec<u32>,
-    [tokens, drafts]: [usize; 2],
+    tokens: usize,
+    speculation: Speculation,
 ) -> SpeculationSummary {
     let options = GenerateOptions {
         sampler: SamplerOptions::greedy(),
         max_tokens: Some(tokens),
-        speculation: Speculation::Exactly(drafts),
+        speculation,
         ..Default::default()
     };
     let mut generation = Generation::new(decoder, sequence, prompt.clone(), &tokenizer(), &options).unwrap();
@@ -438,8 +439,9 @@ fn text_with_head(
         assert_eq!(*id, best_of(&fingerprint(&ids), 1)[0].id);
         ids.push(*id);
     }
+    let is_forced = matches!(speculation, Speculation::Exactly(_));
     let speculation = generation.summary().speculation.clone();
-    assert!(generation.ids().len() < 4 || speculation.drafted > 0, "{speculation:?}");
+    assert!(!is_forced || generation.ids().len() < 4 || speculation.drafted > 0, "{speculation:?}");
     speculation
 }
 
@@ -447,7 +449,7 @@ fn text_with_head(
 #[derive(Clone, Debug)]
 enum Turn {
     /// Appends this number of tokens, and generates this number.
-    Generate(usize, usize),
+    Generate(usize, usize, Speculation),
     /// Shortens the sequence to this share of its tokens, in percent.
     Truncate(usize),
     /// Goes on with a fork, and keeps the sequence for a later turn.
@@ -457,8 +459,15 @@ enum Turn {
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
+    let speculation = prop_oneof![
+        4 => (1..8usize).prop_map(Speculation::Exactly),
+        1 => Just(Speculation::Auto),
+        1 => Just(Speculation::Off),
+    ];
     prop_oneof![
-        4 => (1..80usize, 1..70usize).prop_map(|(prompt, text)| Turn::Generate(prompt, text)),
+        4 => (1..80usize, 1..70usize, speculation).prop_map(|(prompt, text, speculation)| {
+            Turn::Generate(prompt, text, speculation)
+        }),
         1 => (0..120usize).prop_map(Turn::Truncate),
         2 => Just(Turn::Fork),
         1 => (0..9usize).prop_map(Turn::Return),
@@ -473,13 +482,14 @@ proptest! {
     #[test]
     fn heads_keep_up_with_their_sequences(
         turns in prop::collection::vec(turn(), 1..12),
-        drafts in 1..8usize,
         recurrent in any::<bool>(),
+        pipelined in any::<bool>(),
         spoils in any::<bool>(),
     ) {
         const LIMITS: Limits = Limits { vocab_size: VOCAB, max_tokens: 40, max_outputs: 16 };
         let recorder = Recorder::new(LIMITS, fingerprint);
         let recorder = if recurrent { recorder.recurrent() } else { recorder };
+        let recorder = if pipelined { recorder.running_pipelined() } else { recorder };
         // A head that knows less has its drafts rejected, at other lengths in each step.
         let spoiled = |history: u32| logits_of(history ^ u32::from(history.is_multiple_of(3)));
         let mut decoder = recorder.with_head(700, if spoils { spoiled } else { logits_of }).without_ngrams();
@@ -488,10 +498,10 @@ proptest! {
             let sequence = *sequences.last().unwrap();
             let held = decoder.tokens(sequence).unwrap().to_vec();
             match turn {
-                Turn::Generate(prompt, text) if held.len() + prompt + text < 600 => {
+                Turn::Generate(prompt, text, speculation) if held.len() + prompt + text < 600 => {
                     let new = (0..prompt as u32).map(|token| (token * 7 + held.len() as u32) % 256);
                     let prompt: Vec<u32> = held.iter().copied().chain(new).collect();
-                    let speculation = text_with_head(&mut decoder, sequence, prompt, [text, drafts]);
+                    let speculation = text_with_head(&mut decoder, sequence, prompt, text, speculation);
                     prop_assert!(spoils || speculation.accepted == speculation.drafted);
                 }
                 Turn::Generate(..) => {}
@@ -517,7 +527,7 @@ fn heads_of_forks_do_not_share_their_last_row() {
         let second = decoder.fork(first).unwrap();
         for (sequence, token) in [(first, 7), (second, 8), (first, 9), (second, 10)] {
             let prompt = [decoder.tokens(sequence).unwrap(), &[token]].concat();
-            let speculation = text_with_head(&mut decoder, sequence, prompt, [6, 3]);
+            let speculation = text_with_head(&mut decoder, sequence, prompt, 6, Speculation::Exactly(3));
             assert_eq!(speculation.accepted, speculation.drafted, "{len}");
         }
     }
