@@ -42,6 +42,14 @@ impl Acceptance {
     }
 }
 
+/// Returns the probability that exactly `accepted` tokens of a longer draft are accepted, given the
+/// expected numbers of tokens.
+pub(super) fn probability_of(expected: &[f64; MAX_ROWS], accepted: usize) -> f64 {
+    // The difference is the probability that all tokens up to a position are accepted.
+    let reached = |len: usize| if len == 0 { 1.0 } else { expected[len] - expected[len - 1] };
+    reached(accepted) - reached(accepted + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +66,10 @@ mod tests {
         assert_eq!(expected[0], 1.0);
         for (len, tokens) in [(1, 2.0), (2, 2.5), (3, 2.5)] {
             assert!((expected[len] - tokens).abs() < 0.15, "{len}: {}", expected[len]);
+        }
+        for (accepted, probability) in [(0, 0.0), (1, 0.5), (2, 0.5), (3, 0.0)] {
+            let found = probability_of(&expected, accepted);
+            assert!((found - probability).abs() < 0.15, "{accepted}: {found}");
         }
     }
 

@@ -33,7 +33,7 @@ struct VerifiedDraft {
     source: usize,
     /// Time for drafting and for the step.
     time: Duration,
-    /// Number of rows of the same step without drafts.
+    /// Number of rows of the same step if nothing had ever been drafted.
     plain_rows: usize,
 }
 
@@ -42,7 +42,8 @@ struct VerifiedDraft {
 pub(in crate::generate) struct SharedStep {
     /// Number of texts that draft.
     pub texts: usize,
-    /// Number of rows without drafts, of all texts.
+    /// Number of rows without drafts, of all texts. It exceeds the number of texts if tokens are
+    /// computed again, since the drafts after them were refused.
     pub rows: usize,
 }
 
@@ -119,7 +120,11 @@ impl DraftedText {
         let speculation = self.speculation;
         let is_forced = matches!(speculation, Speculation::Exactly(_));
         let is_started = !is_forced && decoder.has_started(sequence);
-        let bounds = DraftBounds::new(step, room, decoder.limits(), is_started);
+        let bounds = DraftBounds {
+            waits: is_started,
+            recomputes: decoder.is_recurrent(),
+            ..DraftBounds::new(step, room, decoder.limits())
+        };
         let draft = self
             .with_speculator(decoder, sequence, |speculator, times| speculator.draft(ids, speculation, bounds, times));
         let Some(mut draft) = draft? else { return Ok(None) };
@@ -149,11 +154,12 @@ impl DraftedText {
     ) {
         self.accepted_per_step.push(0);
         let Some(Draft { tokens, source, time: drafting }) = draft else {
-            return self.with_speculator(decoder, sequence, |speculator, _| speculator.count_plain());
+            let count = |speculator: &mut Speculator, times: &StepTimes| speculator.count_plain(timed.step, times);
+            return self.with_speculator(decoder, sequence, count);
         };
         text.summary.speculation.count_draft(tokens.len(), timed.time);
         let (len, time) = (tokens.len(), timed.usual + drafting);
-        self.draft = Some(VerifiedDraft { len, source, time, plain_rows: timed.step.rows });
+        self.draft = Some(VerifiedDraft { len, source, time, plain_rows: timed.step.texts });
     }
 
     /// Returns the number of accepted drafts of the last step, and so the number of its row after
