@@ -27,6 +27,7 @@
 //! | why and how fast a generation ended | [`Generation::summary`] |
 //! | each token with its text and probability | [`Generation::tokens`] |
 //! | to save and load a conversation | [`Message`], with serde |
+//! | to keep what the model has computed for a text after the process ends | [`Runner::save`], [`Runner::restore`] |
 //! | to show the model a picture | [`Message::image`], [`Image`], [`guide::images`] |
 //! | many texts in one batch | [`Runner::generate_many`] |
 //! | a small model that drafts tokens, so that text comes faster | [`RunnerBuilder::draft`], [`Drafter`] |
