@@ -120,7 +120,8 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use generate::{
     Completion, Decoder, Drafter, GenerateOptions, GenerateRequest, GeneratedToken, GeneratedTokens, Generation,
-    LogitsFor, Prefill, Prompt, PromptPart, Speculation, SpeculationSummary, StopHandle, StopReason, Summary,
+    LogitsFor, Prefill, Prompt, PromptPart, Speculation, SpeculationSummary, Statistics, StopHandle, StopReason,
+    Summary,
 };
 pub use image::Image;
 pub use kv_cache::{CacheType, SequenceId};
