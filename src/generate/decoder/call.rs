@@ -1,6 +1,6 @@
 //! The call of a caller that wants tokens appended to its sequences.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Instant};
 
 use super::{
     Limits, LogitsFor, StepOutput,
@@ -13,6 +13,7 @@ use crate::{
     Result,
     backend::TopLogits,
     kv_cache::{SequenceId, Stage},
+    profile::FEW_ROWS,
 };
 
 /// Tokens to append to sequences, and the results.
@@ -69,10 +70,24 @@ impl<'a> StepCall<'a> {
             most_probable: next.as_mut(),
             leaves_choice: false,
         };
+        let started = Instant::now();
         engine.compute(&requests, self.limits, outputs)?;
+        if !self.is_plain() || requests.iter().all(|request| request.tokens.len() <= FEW_ROWS) {
+            engine.pace.record(0, started.elapsed());
+        }
         self.most_probable = next;
         self.rows = StepRowsAt { step: engine.steps, first: 0 };
         Ok(())
+    }
+
+    /// Returns whether the results are all logits, which several steps may compute.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.output, StepOutput::Logits) && self.stage != Some(Stage::Tentative)
+    }
+
+    /// Returns whether the call has many tokens, which several steps may compute.
+    pub fn is_prompt(&self) -> bool {
+        self.is_plain() && self.runs.iter().map(|(_, tokens, _)| tokens.len()).sum::<usize>() > FEW_ROWS
     }
 
     /// Returns the requests of the call. Pipelined steps of its sequences are discarded.

@@ -114,7 +114,7 @@ pub struct Limits {
 /// ```
 ///
 /// A clone starts without sequences, and shares the weights and the memory of the cache. Clones can
-/// be used from several threads; their steps run one at a time.
+/// be used from several threads; steps that they want at the same time are computed as one.
 pub struct Decoder {
     turns: Arc<Turns>,
     limits: Limits,

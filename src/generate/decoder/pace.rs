@@ -7,6 +7,8 @@ use std::time::Duration;
 const LONGEST: f64 = 1.5;
 /// Number of prompt tokens in a step before the times of steps are known.
 const FIRST_PIECE: usize = 8;
+/// Number of steps without a text's tokens after which none is expected.
+const PAUSE: usize = 4;
 /// The weight of a new measurement.
 const WEIGHT: f64 = 0.2;
 
@@ -17,6 +19,8 @@ pub(super) struct Pace {
     decode: Option<f64>,
     /// The time of a prompt token in a step that also decodes.
     prompt_token: Option<f64>,
+    /// Number of steps since the last one that decodes.
+    since_decode: usize,
 }
 
 impl Pace {
@@ -28,8 +32,19 @@ impl Pace {
         }
     }
 
+    /// Returns whether a text is likely to want the next step, or the one after it.
+    pub fn decodes(&self) -> bool {
+        self.decode.is_some() && self.since_decode < PAUSE
+    }
+
+    /// Takes note of a step with tokens of prompts alone.
+    pub fn record_prompt(&mut self) {
+        self.since_decode += 1;
+    }
+
     /// Takes the time of a step that decodes, with `prompt` tokens of prompts beside.
     pub fn record(&mut self, prompt: usize, time: Duration) {
+        self.since_decode = 0;
         let time = time.as_secs_f64();
         match (prompt, self.decode) {
             (0, _) => average(&mut self.decode, time),

@@ -15,7 +15,7 @@ use super::{
     engine::{Engine, OutputBuffers},
     pipelined::not_a_number,
 };
-use crate::{Result, backend::TopLogits, kv_cache::Stage, profile::FEW_ROWS};
+use crate::{Result, backend::TopLogits, profile::FEW_ROWS};
 
 /// A call that takes part in common steps.
 pub(super) struct SharedCall<'c, 'a> {
@@ -62,12 +62,14 @@ impl<'c, 'a> SharedCall<'c, 'a> {
 
     /// Returns whether several steps may compute the call. The results of others refer to one step.
     fn is_divisible(&self) -> bool {
-        let is_plain = matches!(self.call.output, StepOutput::Logits) && self.call.stage != Some(Stage::Tentative);
-        is_plain && self.remaining() > FEW_ROWS
+        self.call.is_plain() && self.remaining() > FEW_ROWS
     }
 
     /// Returns the number of tokens that are not computed.
     fn remaining(&self) -> usize {
+        if self.is_new() {
+            return self.new_tokens();
+        }
         let tokens = self.requests.iter().skip(self.next.request).map(|request| request.tokens.len());
         tokens.sum::<usize>().saturating_sub(self.next.token)
     }
@@ -123,7 +125,7 @@ impl Engine {
     pub fn step_together(&mut self, calls: &mut [SharedCall<'_, '_>]) {
         let most = self.executable.exact_tokens();
         let is_apart = |call: &SharedCall<'_, '_>| call.has_images() || call.new_tokens() > most;
-        let alone = calls.len() == 1 && calls[0].is_new();
+        let alone = calls.len() == 1 && calls[0].is_new() && !(calls[0].is_divisible() && self.pace.decodes());
         if let Some(first) = calls.first_mut().filter(|first| alone || is_apart(first)) {
             return first.run_alone(self);
         }
@@ -143,8 +145,9 @@ impl Engine {
         let started = Instant::now();
         match self.run_parts(calls, &parts) {
             Ok(outputs) => {
-                if parts.iter().map(StepPart::tokens).sum::<usize>() > prompt_tokens {
-                    self.pace.record(prompt_tokens, started.elapsed());
+                match parts.iter().map(StepPart::tokens).sum::<usize>() > prompt_tokens {
+                    true => self.pace.record(prompt_tokens, started.elapsed()),
+                    false => self.pace.record_prompt(),
                 }
                 self.most_calls = self.most_calls.max(parts.len());
                 self.distribute(calls, &parts, &outputs);
@@ -171,7 +174,7 @@ impl Engine {
             }
         }
         let room = left.max_tokens;
-        let piece = if room == limits.max_tokens.min(most) { room } else { self.pace.piece().min(room) };
+        let piece = if parts.is_empty() && !self.pace.decodes() { room } else { self.pace.piece().min(room) };
         left.max_tokens = piece;
         for (index, call) in ready().filter(|(_, call)| call.is_divisible()) {
             if let Some(part) = call.part(index, left, true) {

@@ -15,7 +15,7 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::*},
     },
-    thread::{self, JoinHandle, Thread},
+    thread::{self, JoinHandle, Thread, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -28,6 +28,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_millis(1);
 /// The part of the last step's time, as a divisor, that a step waits for the callers of the last
 /// one. Meanwhile they choose a token.
 const PATIENCE: u32 = 8;
+/// The time since a thread's step within which it is likely to want the next one.
+const BESIDE: Duration = Duration::from_millis(250);
 /// Number of spins before the waiting thread yields: some tens of microseconds.
 const SPINS: usize = 2000;
 
@@ -56,6 +58,17 @@ struct Queue {
     user: EngineUser,
     /// Whether the engine's thread has to end.
     ended: bool,
+    /// The caller of the last step that had the engine alone, and the time.
+    last: Option<(ThreadId, Instant)>,
+}
+
+impl Queue {
+    /// Returns whether another thread has just computed a step, and takes note of this one.
+    fn is_beside_others(&mut self) -> bool {
+        let (now, caller) = (Instant::now(), thread::current().id());
+        let last = self.last.replace((caller, now));
+        last.is_some_and(|(other, at)| other != caller && now - at < BESIDE)
+    }
 }
 
 /// The current user of the engine.
@@ -137,12 +150,18 @@ impl Turns {
     pub fn step(&self, call: &mut StepCall<'_>) -> Result<()> {
         let mut queue = lock(&self.shared.queue);
         if queue.user == EngineUser::Nobody {
-            queue.user = EngineUser::Caller;
-            drop(queue);
-            let _end = EndOfTurn(self);
-            return call.run_alone(&mut lock(&self.shared.engine));
+            let is_beside = queue.is_beside_others() && call.is_prompt() && self.start();
+            queue.user = if is_beside { EngineUser::Server } else { EngineUser::Caller };
+            if !is_beside {
+                drop(queue);
+                let _end = EndOfTurn(self);
+                return call.run_alone(&mut lock(&self.shared.engine));
+            }
+            // The engine's thread computes it in pieces, between the steps of the others.
+            self.shared.called.notify_one();
+        } else {
+            self.start();
         }
-        self.start();
         let (mut result, done) = (None, AtomicBool::new(false));
         let call: *mut StepCall<'_> = call;
         // SAFETY: only the lifetime changes. This function returns after `done` is true, and then
@@ -173,12 +192,13 @@ impl Turns {
         }
     }
 
-    /// Starts the engine's thread if it is not running.
-    fn start(&self) {
-        self.thread.get_or_init(|| {
+    /// Starts the engine's thread if it is not running, and returns whether it runs.
+    fn start(&self) -> bool {
+        let thread = self.thread.get_or_init(|| {
             let shared = self.shared.clone();
             thread::Builder::new().name("inkstone-engine".into()).spawn(move || shared.serve()).ok()
         });
+        thread.is_some()
     }
 }
 
@@ -252,7 +272,6 @@ impl SharedEngine {
     /// thread.
     fn drain(&self) {
         let mut engine = lock(&self.engine);
-        engine.executable.set_shared(true);
         let (mut steps, mut last, mut is_alone) = (WaitingSteps::default(), None, false);
         loop {
             for Job { work, done, caller } in self.take_jobs() {
@@ -270,11 +289,12 @@ impl SharedEngine {
                 }
             }
             if steps.calls.is_empty() {
-                if (is_alone || !self.await_job(IDLE_TIMEOUT)) && self.release(&mut engine) {
+                if (is_alone || !self.await_job(IDLE_TIMEOUT)) && self.release(&mut engine, &steps) {
                     return;
                 }
             } else if !steps.awaits_others() || !self.await_job(steps.patience()) {
                 self.running.store(steps.calls.len(), Release);
+                steps.set_shared(&mut engine);
                 steps.run(&mut engine);
                 self.running.store(steps.calls.len(), Release);
                 steps.expected += self.waiting.load(Acquire);
@@ -289,12 +309,14 @@ impl SharedEngine {
     }
 
     /// Releases the engine if no job waits, and returns whether it did.
-    fn release(&self, engine: &mut Engine) -> bool {
+    fn release(&self, engine: &mut Engine, steps: &WaitingSteps) -> bool {
         let mut queue = lock(&self.queue);
         if !queue.jobs.is_empty() {
             return false;
         }
-        engine.executable.set_shared(false);
+        if steps.is_shared {
+            engine.executable.set_shared(false);
+        }
         queue.user = EngineUser::Nobody;
         true
     }
@@ -323,6 +345,8 @@ struct WaitingSteps {
     ends: Vec<EndOfStep>,
     /// Number of callers that are expected to want the next step.
     expected: usize,
+    /// Whether the executable knows that callers work while steps run.
+    is_shared: bool,
     /// The end of the last step, and its time.
     last: Option<(Instant, Duration)>,
 }
@@ -349,6 +373,14 @@ impl WaitingSteps {
     /// Returns how long to wait for the callers of the last step.
     fn patience(&self) -> Duration {
         self.last.map_or(Duration::ZERO, |(end, time)| (time / PATIENCE).saturating_sub(end.elapsed()))
+    }
+
+    /// Tells the executable whether most callers work while the next step runs.
+    fn set_shared(&mut self, engine: &mut Engine) {
+        let is_shared = 2 * self.calls.len() < self.expected;
+        if mem::replace(&mut self.is_shared, is_shared) != is_shared {
+            engine.executable.set_shared(is_shared);
+        }
     }
 
     /// Computes a step, and lets the callers go on whose calls have ended.
