@@ -27,6 +27,7 @@
 //! | why and how fast a generation ended | [`Generation::summary`] |
 //! | each token with its text and probability | [`Generation::tokens`] |
 //! | to save and load a conversation | [`Message`], with serde |
+//! | to keep what the model has computed for a text after the process ends | [`Runner::save`], [`Runner::restore`] |
 //! | to show the model a picture | [`Message::image`], [`Image`], [`guide::images`] |
 //! | many texts in one batch | [`Runner::generate_many`] |
 //! | a small model that drafts tokens, so that text comes faster | [`RunnerBuilder::draft`], [`Drafter`] |
@@ -73,8 +74,8 @@
 //!
 //! # Not here
 //!
-//! Downloads from a hub, audio, video, embeddings, LoRA adapters, continuous batching of requests
-//! from several threads, and an HTTP server. Quantizing and training are out of scope.
+//! Downloads from a hub, audio, video, embeddings, LoRA adapters, and an HTTP server. Quantizing
+//! and training are out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "async", feature = "constrained", feature = "image")),
@@ -119,7 +120,8 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use generate::{
     Completion, Decoder, Drafter, GenerateOptions, GenerateRequest, GeneratedToken, GeneratedTokens, Generation,
-    LogitsFor, Prefill, Prompt, PromptPart, Speculation, SpeculationSummary, StopHandle, StopReason, Summary,
+    LogitsFor, Prefill, Prompt, PromptPart, Speculation, SpeculationSummary, Statistics, StopHandle, StopReason,
+    Summary,
 };
 pub use image::Image;
 pub use kv_cache::{CacheType, SequenceId};

@@ -302,6 +302,12 @@ pub trait Executable: Send {
         None
     }
 
+    /// Returns the largest number of tokens of a step in which the bits of a token's results do not
+    /// depend on the other tokens. By default any step is exact.
+    fn exact_tokens(&self) -> usize {
+        usize::MAX
+    }
+
     /// Returns access to the cache's memory, or `None` if the device lacks it.
     fn cache(&mut self) -> Option<&mut dyn CacheAccess> {
         None

@@ -13,6 +13,7 @@ mod many;
 mod prompt;
 mod request;
 mod speculation;
+mod statistics;
 mod stop;
 mod tokens;
 
@@ -29,6 +30,7 @@ pub use self::{
     prompt::{EncodedPart, Prompt, PromptPart},
     request::{Completion, GenerateRequest},
     speculation::{Drafter, Speculation, SpeculationSummary},
+    statistics::Statistics,
     stop::{StopHandle, StopReason},
     tokens::{GeneratedToken, GeneratedTokens},
 };

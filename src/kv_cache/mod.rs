@@ -121,6 +121,16 @@ impl KvCache {
         self.groups.iter().zip(&self.pools).map(|(group, pool)| (pool.in_use() * group.page_bytes) as u64).sum()
     }
 
+    /// Returns the number of pages in use.
+    pub fn pages_in_use(&self) -> usize {
+        self.pools.iter().map(PagePool::in_use).sum()
+    }
+
+    /// Returns the number of open sequences.
+    pub fn open_sequences(&self) -> usize {
+        self.sequences.iter().flatten().count()
+    }
+
     /// Opens a new, empty sequence.
     pub fn open(&mut self) -> SequenceId {
         let tables = vec![PageTable::default(); self.groups.len()];

@@ -3,7 +3,7 @@
 use super::Runner;
 use crate::{
     Result,
-    generate::{Decoder, LogitsFor},
+    generate::{Decoder, LogitsFor, Statistics},
     kv_cache::SequenceId,
     sampler::{Sampler, SamplerOptions},
 };
@@ -98,6 +98,12 @@ impl Runner {
         if self.truncate(0).is_err() {
             self.sequence = self.decoder.open();
         }
+    }
+
+    /// Returns a snapshot of the work of this runner and its clones: calls that run and wait, the
+    /// cache, and steps.
+    pub fn statistics(&self) -> Statistics {
+        self.decoder.statistics()
     }
 
     /// Returns the decoder that runs the steps, for several sequences at once or the logits of

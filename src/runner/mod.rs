@@ -78,8 +78,8 @@ pub struct Runner {
 }
 
 /// Returns a runner of the same model with a separate, empty sequence: for another thread or
-/// conversation. Both share the weights, the cache's memory and the memory limit; their steps run
-/// one at a time.
+/// conversation. Both share the weights, the cache's memory and the memory limit. Steps that they
+/// want at the same time are computed as one.
 impl Clone for Runner {
     fn clone(&self) -> Self {
         let Self { config, memory, device, profile, fingerprint, tokenizer, decoder, .. } = self;

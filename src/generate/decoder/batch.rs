@@ -64,7 +64,7 @@ impl TokenSpan {
 }
 
 /// The next token to compute.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct BatchPosition {
     /// Index of the request.
     pub request: usize,

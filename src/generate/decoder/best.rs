@@ -88,13 +88,13 @@ impl Decoder {
     /// As [`step`](Self::step).
     pub(in crate::generate) fn all_logits(&mut self, at: ChoiceAt) -> Result<&mut [f32]> {
         let ChoiceAt { sequence: id, len, output: index } = at;
-        let Self { turns, top_step, logits, .. } = self;
+        let Self { turns, top_rows, logits, .. } = self;
         let is_read = turns.with_engine(|engine| {
-            if engine.steps != *top_step {
+            if engine.steps != top_rows.step {
                 return Ok(false);
             }
             logits.clear();
-            logits.extend_from_slice(engine.executable.logits_of_last(index)?);
+            logits.extend_from_slice(engine.executable.logits_of_last(top_rows.first + index)?);
             Ok(true)
         });
         if !is_read? && let Some(&last) = self.tokens(id)?.get(len - 1) {

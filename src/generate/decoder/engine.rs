@@ -1,9 +1,12 @@
 //! The state that all decoders of a model share: the executable, and the cache of their sequences.
 
+use std::time::{Duration, Instant};
+
 use super::{
     Limits,
     batch::{BatchPosition, Request, TokenSpan, take_spans},
     mtp::{ComputedTokens, MtpHead},
+    pace::Pace,
     pipelined::{PipelinedSteps, not_a_number},
     sequence::{RunImages, StepRows},
 };
@@ -26,6 +29,14 @@ pub(super) struct Engine {
     pub(super) pipelined: PipelinedSteps,
     /// Number of steps so far, failed ones included.
     pub(super) steps: u64,
+    /// Number of tokens in all steps that were not pipelined.
+    pub(super) tokens: u64,
+    /// The time of these steps.
+    pub(super) busy: Duration,
+    /// The number of calls that a step served at once, at most.
+    pub(super) most_calls: usize,
+    /// The pace of steps that several calls share.
+    pub(super) pace: Pace,
 }
 
 /// The buffers for the logits of a call.
@@ -37,11 +48,24 @@ pub(super) struct OutputBuffers<'a> {
     pub top_k: Option<usize>,
     /// The most probable token of each output, if only these are wanted; `logits` is then empty.
     pub most_probable: Option<&'a mut Vec<u32>>,
+    /// Whether a device that does not choose the most probable tokens returns all logits.
+    pub leaves_choice: bool,
 }
 
 impl Engine {
     pub fn new(executable: Box<dyn Executable>, cache: KvCache) -> Self {
-        Self { executable, cache, head: None, copies: vec![], pipelined: PipelinedSteps::default(), steps: 0 }
+        Self {
+            executable,
+            cache,
+            head: None,
+            copies: vec![],
+            pipelined: PipelinedSteps::default(),
+            steps: 0,
+            tokens: 0,
+            busy: Duration::ZERO,
+            most_calls: 0,
+            pace: Pace::default(),
+        }
     }
 
     /// Computes requests. After an error, the cache has each sequence up to the start of its
@@ -121,21 +145,22 @@ impl Engine {
                     format!("an image has more rows than the {max_tokens} tokens of a step, which must have all");
                 return Err(Error::argument("prefill_chunk", what));
             }
-            self.run(requests, &spans, limits, outputs)?;
+            self.run(&requests.iter().collect::<Vec<_>>(), &spans, limits.vocab_size, outputs)?;
         }
         Ok(())
     }
 
-    fn run(
+    /// Runs one step of these spans, and appends its outputs to the buffers.
+    pub(super) fn run(
         &mut self,
-        requests: &[Request],
+        requests: &[&Request],
         spans: &[TokenSpan],
-        limits: Limits,
+        vocab_size: usize,
         buffers: &mut OutputBuffers,
     ) -> Result<()> {
         let (mut tokens, mut outputs, mut runs) = (vec![], vec![], Vec::with_capacity(spans.len()));
         let advance = |&TokenSpan { request, from, len }: &TokenSpan| {
-            let request = &requests[request];
+            let request = requests[request];
             self.cache.extend(request.sequence, len)?;
             self.cache.advance(request.sequence, request.start + from + len, request.stage)
         };
@@ -144,14 +169,14 @@ impl Engine {
         self.head.iter_mut().for_each(|head| head.add_copies(&copies));
         self.copies.extend(copies);
         let images = spans.iter().map(|span| {
-            let request = &requests[span.request];
+            let request = requests[span.request];
             RunImages::new(request.images, span.range(request))
         });
         let images: Vec<_> = images.collect();
         let mut rows = StepRows::default();
         for ((span, state), images) in spans.iter().zip(&states).zip(&images) {
             let &TokenSpan { request, from, len } = span;
-            let request = &requests[request];
+            let request = requests[request];
             let with_logits = request.first_output.max(from)..from + len;
             outputs.extend(with_logits.map(|index| tokens.len() + index - from));
             rows.push(request.images, span.range(request), tokens.len())?;
@@ -169,14 +194,26 @@ impl Engine {
             ..Step::default()
         };
         self.steps += 1;
+        self.tokens += tokens.len() as u64;
+        let started = Instant::now();
         let Self { executable, .. } = self;
         match (&mut buffers.most_probable, buffers.top_k) {
-            (Some(chosen), _) => chosen.extend(most_probable(executable.as_mut(), &step, limits.vocab_size)?),
+            (Some(chosen), _) => match executable.most_probable(&step)? {
+                Some(ids) => {
+                    ids.into_iter().try_for_each(|id| id.map(|id| chosen.push(id)).ok_or_else(not_a_number))?
+                }
+                None if buffers.leaves_choice => buffers.logits.extend_from_slice(executable.run(&step)?),
+                None => {
+                    let rows = executable.run(&step)?.chunks(vocab_size);
+                    rows.map(largest).try_for_each(|best| best.map(|best| chosen.push(best.id)))?;
+                }
+            },
             (None, top_k) => match top_k.map(|count| executable.best(&step, count)).transpose()?.flatten() {
                 Some(top) => buffers.top.extend_from_slice(top),
                 None => buffers.logits.extend_from_slice(executable.run(&step)?),
             },
         }
+        self.busy += started.elapsed();
         // Kept until a step succeeds: after a failure, the next step has to make the copies.
         self.copies.clear();
         self.pass_to_head(requests, spans, &states, &tokens)
@@ -185,7 +222,7 @@ impl Engine {
     /// Passes the hidden rows of a step to the head.
     fn pass_to_head(
         &mut self,
-        requests: &[Request],
+        requests: &[&Request],
         spans: &[TokenSpan],
         states: &[Option<StateUpdate>],
         tokens: &[u32],
@@ -195,7 +232,7 @@ impl Engine {
         let width = hidden.len() / tokens.len();
         let mut first = 0;
         for (&TokenSpan { request, from, len }, state) in spans.iter().zip(states) {
-            let request = &requests[request];
+            let request = requests[request];
             let within = state.iter().flat_map(|state| state.checkpoints.iter().map(|(position, _)| *position));
             let end = matches!(request.stage, Stage::Prompt { .. }).then_some(request.start + from + len);
             let computed = ComputedTokens {
@@ -208,13 +245,5 @@ impl Engine {
             first += len;
         }
         Ok(())
-    }
-}
-
-/// Runs a step, and returns the most probable token after each output.
-fn most_probable(executable: &mut dyn Executable, step: &Step<'_>, vocab_size: usize) -> Result<Vec<u32>> {
-    match executable.most_probable(step)? {
-        Some(ids) => ids.into_iter().map(|id| id.ok_or_else(not_a_number)).collect(),
-        None => executable.run(step)?.chunks(vocab_size).map(|row| Ok(largest(row)?.id)).collect(),
     }
 }

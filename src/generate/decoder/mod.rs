@@ -2,13 +2,16 @@
 
 mod batch;
 mod best;
+mod call;
 mod engine;
 mod images;
 mod mtp;
+mod pace;
 mod pipelined;
 mod prefill;
 mod sequence;
 mod session;
+mod shared;
 mod speculation;
 mod turns;
 
@@ -23,17 +26,20 @@ pub use self::images::{EncodeImages, ImageRows, PlacedImage, PlacedPrompt, Promp
 pub use self::mtp::MtpHead;
 pub(super) use self::sequence::shared_tokens;
 use self::{
-    batch::Request,
-    engine::{Engine, OutputBuffers},
-    pipelined::Appended,
+    call::{StepCall, StepRowsAt},
+    engine::Engine,
     sequence::{SequenceTokens, start_of_image},
     turns::Turns,
 };
-use super::speculation::{DraftModel, Speculator, StepTimes};
+use super::{
+    Statistics,
+    speculation::{DraftModel, Speculator, StepTimes},
+};
 use crate::{
     Error, Result,
     backend::{Executable, OpTime, TopLogits, Usage},
     kv_cache::{KvCache, SequenceId, Stage},
+    sampler::largest,
 };
 
 /// The tokens of a run whose logits are returned.
@@ -68,6 +74,17 @@ enum StepOutput {
     Greedy,
 }
 
+impl StepOutput {
+    /// Returns the number of largest logits that a device may select; `None` if all are needed.
+    fn selected(self) -> Option<usize> {
+        match self {
+            Self::Logits => None,
+            Self::Top(count) => Some(count),
+            Self::Greedy => Some(1),
+        }
+    }
+}
+
 /// The sizes that an executable was compiled for.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -97,7 +114,7 @@ pub struct Limits {
 /// ```
 ///
 /// A clone starts without sequences, and shares the weights and the memory of the cache. Clones can
-/// be used from several threads; their steps run one at a time.
+/// be used from several threads; steps that they want at the same time are computed as one.
 pub struct Decoder {
     turns: Arc<Turns>,
     limits: Limits,
@@ -114,8 +131,8 @@ pub struct Decoder {
     logits: Vec<f32>,
     /// The largest logits of each output of the last step, if the device has selected them.
     top: Vec<TopLogits>,
-    /// The number of the engine's step that has selected them.
-    top_step: u64,
+    /// The rows of the engine's step that has selected them.
+    top_rows: StepRowsAt,
     /// Whether repetitions in a text are drafted.
     drafts_ngrams: bool,
     /// A model that drafts tokens.
@@ -141,7 +158,7 @@ impl Decoder {
             tokens: HashMap::new(),
             logits: vec![],
             top: vec![],
-            top_step: 0,
+            top_rows: StepRowsAt::default(),
             drafts_ngrams: true,
             draft_model: None,
             speculators: HashMap::new(),
@@ -277,31 +294,27 @@ impl Decoder {
                 return Err(Error::argument("sequence", "occurs twice in one batch: append its tokens in one run"));
             }
         }
-        let Self { turns, limits, recompute, tokens, logits, top, top_step, .. } = self;
-        let next = turns.with_engine(|engine| {
-            if matches!(output, StepOutput::Greedy)
-                && !*recompute
-                && runs.iter().all(|(_, new, _)| new.len() == 1)
-                && runs.len() <= limits.max_tokens.min(limits.max_outputs)
-                && let Some(next) = engine.greedy(&appended(runs, tokens))?
-            {
-                logits.clear();
-                return Ok(Some(next));
-            }
-            let request = |run: &(SequenceId, _, _)| {
-                engine.discard_pipelined(run.0)?;
-                let start = if *recompute { 0 } else { engine.cache.len(run.0)? };
-                let SequenceTokens { ids, images, .. } = &tokens[&run.0];
-                Ok(Request::new(*run, ids, images, start, stage))
-            };
-            let requests = runs.iter().map(request).collect::<Result<Vec<_>>>()?;
-            let top_k = if let StepOutput::Top(count) = output { Some(count) } else { None };
-            let mut next = matches!(output, StepOutput::Greedy).then(Vec::new);
-            let outputs = OutputBuffers { logits, top, top_k, most_probable: next.as_mut() };
-            engine.compute(&requests, *limits, outputs)?;
-            *top_step = engine.steps;
-            Ok(next)
-        })?;
+        let Self { turns, limits, recompute, tokens, logits, top, top_rows, .. } = self;
+        let (limits, recompute) = (*limits, *recompute);
+        let mut call = StepCall {
+            runs,
+            held: tokens,
+            limits,
+            recompute,
+            output,
+            stage,
+            logits,
+            top,
+            most_probable: None,
+            rows: StepRowsAt::default(),
+        };
+        turns.step(&mut call)?;
+        let StepCall { most_probable, rows, .. } = call;
+        *top_rows = rows;
+        let next = match (output, most_probable) {
+            (StepOutput::Greedy, None) => Some(chosen_from(logits, limits.vocab_size)?),
+            (StepOutput::Logits | StepOutput::Top(_) | StepOutput::Greedy, chosen) => chosen,
+        };
         for (id, new, _) in runs {
             let held = tokens.entry(*id).or_default();
             held.ids.extend_from_slice(new);
@@ -317,6 +330,22 @@ impl Decoder {
             let usage = engine.executable.usage();
             let head = engine.head.as_ref().map_or(0, MtpHead::device_bytes);
             Usage { device_bytes: usage.device_bytes + head, ..usage }
+        })
+    }
+
+    /// Returns a snapshot of the engine's work, at the end of the current step.
+    pub fn statistics(&self) -> Statistics {
+        let (running, waiting) = self.turns.load();
+        self.turns.with_engine(|engine| Statistics {
+            running,
+            waiting,
+            sequences: engine.cache.open_sequences(),
+            pages: engine.cache.pages_in_use(),
+            cache_bytes: engine.cache.bytes(),
+            steps: engine.steps,
+            tokens: engine.tokens,
+            busy: engine.busy,
+            most_calls: engine.most_calls,
         })
     }
 
@@ -388,15 +417,11 @@ fn single_runs(tokens: &[(SequenceId, u32)]) -> Vec<(SequenceId, &[u32], LogitsF
     tokens.iter().map(|(id, token)| (*id, slice::from_ref(token), LogitsFor::Last)).collect()
 }
 
-/// Returns the tokens of runs of one token each.
-fn appended<'a>(
-    runs: &[(SequenceId, &[u32], LogitsFor)],
-    held: &'a HashMap<SequenceId, SequenceTokens>,
-) -> Vec<Appended<'a>> {
-    let appended = |(sequence, ids, _): &(SequenceId, &[u32], _)| {
-        ids.iter().map(|&token| Appended { sequence: *sequence, token, held: &held[sequence] }).collect::<Vec<_>>()
-    };
-    runs.iter().flat_map(appended).collect()
+/// Returns the most probable token of each row of logits, which are then removed.
+fn chosen_from(logits: &mut Vec<f32>, vocab_size: usize) -> Result<Vec<u32>> {
+    let chosen = logits.chunks(vocab_size).map(|row| Ok(largest(row)?.id)).collect();
+    logits.clear();
+    chosen
 }
 
 /// Returns a decoder without sequences for the same model and cache. Each decoder has its own
@@ -413,7 +438,7 @@ impl Clone for Decoder {
             tokens: HashMap::new(),
             logits: vec![],
             top: vec![],
-            top_step: 0,
+            top_rows: StepRowsAt::default(),
             drafts_ngrams,
             draft_model: self.draft_model.clone(),
             speculators: HashMap::new(),

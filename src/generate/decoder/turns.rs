@@ -1,28 +1,35 @@
 //! Schedules the threads that share an engine.
 //!
 //! A thread that finds the engine idle uses it directly. Threads that find it in use wait in a
-//! queue, which a thread of the engine serves. This way, one step follows another without waiting
+//! queue, which a thread of the engine serves. It computes the steps that wait at a moment as one
+//! step. This way, one step follows another without waiting
 //! for a caller to wake up, and the CPU's worker threads keep their cores, because they always have
 //! the same leader. With a mutex, each caller would wake up on a core where a worker runs.
 
 use std::{
     any::Any,
     collections::VecDeque,
-    hint,
+    hint, mem,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::*},
     },
-    thread::{self, JoinHandle, Thread},
+    thread::{self, JoinHandle, Thread, ThreadId},
     time::{Duration, Instant},
 };
 
-use super::engine::Engine;
+use super::{call::StepCall, engine::Engine, shared::SharedCall};
+use crate::{Error, Result};
 
 /// The time that the engine's thread waits for the next job before it releases the engine.
 /// Meanwhile callers usually choose a token.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(1);
+/// The part of the last step's time, as a divisor, that a step waits for the callers of the last
+/// one. Meanwhile they choose a token.
+const PATIENCE: u32 = 8;
+/// The time since a thread's step within which it is likely to want the next one.
+const BESIDE: Duration = Duration::from_millis(250);
 /// Number of spins before the waiting thread yields: some tens of microseconds.
 const SPINS: usize = 2000;
 
@@ -41,6 +48,8 @@ struct SharedEngine {
     called: Condvar,
     /// Length of the queue, readable without its lock.
     waiting: AtomicUsize,
+    /// Number of calls that the engine's thread has taken from the queue for steps.
+    running: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -49,6 +58,17 @@ struct Queue {
     user: EngineUser,
     /// Whether the engine's thread has to end.
     ended: bool,
+    /// The caller of the last step that had the engine alone, and the time.
+    last: Option<(ThreadId, Instant)>,
+}
+
+impl Queue {
+    /// Returns whether another thread has just computed a step, and takes note of this one.
+    fn is_beside_others(&mut self) -> bool {
+        let (now, caller) = (Instant::now(), thread::current().id());
+        let last = self.last.replace((caller, now));
+        last.is_some_and(|(other, at)| other != caller && now - at < BESIDE)
+    }
 }
 
 /// The current user of the engine.
@@ -63,21 +83,33 @@ enum EngineUser {
 
 type Act<'a> = dyn FnMut(&mut Engine) + Send + 'a;
 
-/// The function that a waiting caller wants to run.
+/// The work of a waiting caller.
 struct Job {
-    act: *mut Act<'static>,
+    work: Work,
     done: *const AtomicBool,
     caller: Thread,
 }
 
-// SAFETY: the caller keeps both pointees alive, and does not access them, until `done` is true;
-// `Act` is `Send`.
+/// The function that a caller wants to run, or its step with the place of the result.
+enum Work {
+    Act(*mut Act<'static>),
+    Step(*mut StepCall<'static>, *mut Option<Result<()>>),
+}
+
+// SAFETY: the caller keeps all pointees alive, and does not access them, until `done` is true;
+// `Act` and `StepCall` are `Send`.
 unsafe impl Send for Job {}
 
 impl Turns {
     pub fn new(engine: Engine) -> Self {
         let (engine, queue) = (Mutex::new(engine), Mutex::default());
-        let shared = SharedEngine { engine, queue, called: Condvar::new(), waiting: AtomicUsize::new(0) };
+        let shared = SharedEngine {
+            engine,
+            queue,
+            called: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+        };
         Self { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 
@@ -95,7 +127,7 @@ impl Turns {
     }
 
     /// Adds `act` to the queue, and sleeps until it has run.
-    fn wait<T: Send>(&self, mut queue: MutexGuard<'_, Queue>, act: impl FnOnce(&mut Engine) -> T + Send) -> T {
+    fn wait<T: Send>(&self, queue: MutexGuard<'_, Queue>, act: impl FnOnce(&mut Engine) -> T + Send) -> T {
         // Started before the job is queued, so that the thread which releases the engine finds it.
         self.start();
         let mut state = JobState::Waiting(act);
@@ -104,13 +136,8 @@ impl Turns {
         let act: *mut Act<'_> = &mut run;
         // SAFETY: only the lifetime changes. This function returns after `done` is true, and then
         // `act` is not used any more.
-        let act = unsafe { std::mem::transmute::<*mut Act<'_>, *mut Act<'static>>(act) };
-        queue.jobs.push_back(Job { act, done: &done, caller: thread::current() });
-        self.shared.waiting.store(queue.jobs.len(), Release);
-        drop(queue);
-        while !done.load(Acquire) {
-            thread::park();
-        }
+        let act = unsafe { mem::transmute::<*mut Act<'_>, *mut Act<'static>>(act) };
+        self.wait_in(queue, Work::Act(act), &done);
         match state {
             JobState::Done(result) => result,
             JobState::Panicked(panic) => resume_unwind(panic),
@@ -118,12 +145,60 @@ impl Turns {
         }
     }
 
-    /// Starts the engine's thread if it is not running.
-    fn start(&self) {
-        self.thread.get_or_init(|| {
+    /// Computes a call, in the order of the calls from all threads, or in common steps with the
+    /// calls of other threads.
+    pub fn step(&self, call: &mut StepCall<'_>) -> Result<()> {
+        let mut queue = lock(&self.shared.queue);
+        if queue.user == EngineUser::Nobody {
+            let is_beside = queue.is_beside_others() && call.is_prompt() && self.start();
+            queue.user = if is_beside { EngineUser::Server } else { EngineUser::Caller };
+            if !is_beside {
+                drop(queue);
+                let _end = EndOfTurn(self);
+                return call.run_alone(&mut lock(&self.shared.engine));
+            }
+            // The engine's thread computes it in pieces, between the steps of the others.
+            self.shared.called.notify_one();
+        } else {
+            self.start();
+        }
+        let (mut result, done) = (None, AtomicBool::new(false));
+        let call: *mut StepCall<'_> = call;
+        // SAFETY: only the lifetime changes. This function returns after `done` is true, and then
+        // `call` is not used any more.
+        let call = unsafe { mem::transmute::<*mut StepCall<'_>, *mut StepCall<'static>>(call) };
+        self.wait_in(queue, Work::Step(call, &mut result), &done);
+        result.unwrap_or_else(|| Err(Error::internal("a step has ended without a result")))
+    }
+
+    /// Returns the number of calls that use the engine, and of calls that wait for it.
+    pub fn load(&self) -> (usize, usize) {
+        let queue = lock(&self.shared.queue);
+        let running = match queue.user {
+            EngineUser::Nobody => 0,
+            EngineUser::Caller => 1,
+            EngineUser::Server => self.shared.running.load(Acquire),
+        };
+        (running, queue.jobs.len())
+    }
+
+    /// Adds a job to the queue, and sleeps until it has ended.
+    fn wait_in(&self, mut queue: MutexGuard<'_, Queue>, work: Work, done: &AtomicBool) {
+        queue.jobs.push_back(Job { work, done, caller: thread::current() });
+        self.shared.waiting.store(queue.jobs.len(), Release);
+        drop(queue);
+        while !done.load(Acquire) {
+            thread::park();
+        }
+    }
+
+    /// Starts the engine's thread if it is not running, and returns whether it runs.
+    fn start(&self) -> bool {
+        let thread = self.thread.get_or_init(|| {
             let shared = self.shared.clone();
             thread::Builder::new().name("inkstone-engine".into()).spawn(move || shared.serve()).ok()
         });
+        thread.is_some()
     }
 }
 
@@ -137,7 +212,7 @@ enum JobState<A, T> {
 
 impl<A: FnOnce(&mut Engine) -> T, T> JobState<A, T> {
     fn run(&mut self, engine: &mut Engine) {
-        if let Self::Waiting(act) = std::mem::replace(self, Self::Running) {
+        if let Self::Waiting(act) = mem::replace(self, Self::Running) {
             *self = match catch_unwind(AssertUnwindSafe(|| act(engine))) {
                 Ok(result) => Self::Done(result),
                 Err(panic) => Self::Panicked(panic),
@@ -197,41 +272,153 @@ impl SharedEngine {
     /// thread.
     fn drain(&self) {
         let mut engine = lock(&self.engine);
-        engine.executable.set_shared(true);
-        let mut last = None;
+        let (mut steps, mut last, mut is_alone) = (WaitingSteps::default(), None, false);
         loop {
-            let mut queue = lock(&self.queue);
-            let Some(Job { act, done, caller }) = queue.jobs.pop_front() else {
-                engine.executable.set_shared(false);
-                queue.user = EngineUser::Nobody;
-                return;
-            };
-            self.waiting.store(queue.jobs.len(), Release);
-            drop(queue);
-            // SAFETY: the caller waits for `done`, and keeps the pointee of `act` alive until then.
-            unsafe { (*act)(&mut engine) };
-            // SAFETY: as above. After this, only the thread handle is used, which the job owns.
-            unsafe { (*done).store(true, Release) };
-            caller.unpark();
-            if last.replace(caller.id()) != Some(caller.id()) {
-                self.await_job();
+            for Job { work, done, caller } in self.take_jobs() {
+                is_alone = last.replace(caller.id()) == Some(caller.id());
+                match work {
+                    Work::Act(act) => {
+                        // SAFETY: the caller waits for `done`, and keeps the pointee of `act` alive
+                        // until then.
+                        unsafe { (*act)(&mut engine) };
+                        // SAFETY: as above.
+                        unsafe { end(done, &caller) };
+                    }
+                    // SAFETY: as above, for the pointee of `call`.
+                    Work::Step(call, result) => steps.push(unsafe { &mut *call }, EndOfStep { result, done, caller }),
+                }
+            }
+            if steps.calls.is_empty() {
+                if (is_alone || !self.await_job(IDLE_TIMEOUT)) && self.release(&mut engine, &steps) {
+                    return;
+                }
+            } else if !steps.awaits_others() || !self.await_job(steps.patience()) {
+                self.running.store(steps.calls.len(), Release);
+                steps.set_shared(&mut engine);
+                steps.run(&mut engine);
+                self.running.store(steps.calls.len(), Release);
+                steps.expected += self.waiting.load(Acquire);
             }
         }
     }
 
-    /// Waits for a job, at most for [`IDLE_TIMEOUT`].
-    fn await_job(&self) {
+    fn take_jobs(&self) -> VecDeque<Job> {
+        let mut queue = lock(&self.queue);
+        self.waiting.store(0, Release);
+        mem::take(&mut queue.jobs)
+    }
+
+    /// Releases the engine if no job waits, and returns whether it did.
+    fn release(&self, engine: &mut Engine, steps: &WaitingSteps) -> bool {
+        let mut queue = lock(&self.queue);
+        if !queue.jobs.is_empty() {
+            return false;
+        }
+        if steps.is_shared {
+            engine.executable.set_shared(false);
+        }
+        queue.user = EngineUser::Nobody;
+        true
+    }
+
+    /// Waits for a job, at most for `limit`, and returns whether there is one.
+    fn await_job(&self, limit: Duration) -> bool {
         let started = Instant::now();
-        while self.waiting.load(Acquire) == 0 && started.elapsed() < IDLE_TIMEOUT {
+        while self.waiting.load(Acquire) == 0 && started.elapsed() < limit {
             for _ in 0..SPINS {
                 if self.waiting.load(Acquire) > 0 {
-                    return;
+                    return true;
                 }
                 hint::spin_loop();
             }
             thread::yield_now();
         }
+        self.waiting.load(Acquire) > 0
     }
+}
+
+/// The steps for which callers wait.
+#[derive(Default)]
+struct WaitingSteps {
+    calls: Vec<SharedCall<'static, 'static>>,
+    /// The callers of `calls`.
+    ends: Vec<EndOfStep>,
+    /// Number of callers that are expected to want the next step.
+    expected: usize,
+    /// Whether the executable knows that callers work while steps run.
+    is_shared: bool,
+    /// The end of the last step, and its time.
+    last: Option<(Instant, Duration)>,
+}
+
+/// The caller of a step, and the place for the result.
+struct EndOfStep {
+    result: *mut Option<Result<()>>,
+    done: *const AtomicBool,
+    caller: Thread,
+}
+
+impl WaitingSteps {
+    fn push(&mut self, call: &'static mut StepCall<'static>, end: EndOfStep) {
+        self.calls.push(SharedCall::new(call));
+        self.ends.push(end);
+    }
+
+    /// Returns whether callers of the last step may soon want the next one: they choose a token
+    /// now.
+    fn awaits_others(&self) -> bool {
+        self.calls.len() < self.expected && !self.patience().is_zero()
+    }
+
+    /// Returns how long to wait for the callers of the last step.
+    fn patience(&self) -> Duration {
+        self.last.map_or(Duration::ZERO, |(end, time)| (time / PATIENCE).saturating_sub(end.elapsed()))
+    }
+
+    /// Tells the executable whether most callers work while the next step runs.
+    fn set_shared(&mut self, engine: &mut Engine) {
+        let is_shared = 2 * self.calls.len() < self.expected;
+        if mem::replace(&mut self.is_shared, is_shared) != is_shared {
+            engine.executable.set_shared(is_shared);
+        }
+    }
+
+    /// Computes a step, and lets the callers go on whose calls have ended.
+    fn run(&mut self, engine: &mut Engine) {
+        let started = Instant::now();
+        let Self { calls, ends, .. } = self;
+        if catch_unwind(AssertUnwindSafe(|| engine.step_together(calls))).is_err() {
+            let failed = || Some(Err(Error::internal("a step panicked")));
+            calls.iter_mut().for_each(|call| call.result = failed());
+        }
+        self.last = Some((Instant::now(), started.elapsed()));
+        self.expected = calls.len();
+        let mut index = 0;
+        while let Some(call) = calls.get_mut(index) {
+            let Some(found) = call.result.take() else {
+                index += 1;
+                continue;
+            };
+            drop(calls.remove(index));
+            let EndOfStep { result, done, caller } = ends.remove(index);
+            // SAFETY: the caller waits for `done`, and keeps the pointee of `result` alive until
+            // then. Nothing else refers to its call any more.
+            unsafe {
+                *result = Some(found);
+                end(done, &caller);
+            }
+        }
+    }
+}
+
+/// Lets a caller go on.
+///
+/// # Safety
+/// The caller waits for `done`, which it keeps alive until it is true.
+unsafe fn end(done: *const AtomicBool, caller: &Thread) {
+    // SAFETY: by the caller of this function.
+    unsafe { (*done).store(true, Release) };
+    caller.unpark();
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -35,7 +35,7 @@ fn printed(program: &Path, args: &[&str]) -> String {
 
 #[test]
 fn every_example_has_a_usage_text() {
-    for name in ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize", "tune"] {
+    for name in ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize", "tune", "session"] {
         let program = example(name);
         assert!(printed(&program, &["--help"]).starts_with(&format!("Usage: {name} ")), "{name}");
         let output = run(&program, &["--nonsense", "1"]);
@@ -242,4 +242,50 @@ fn inspect_example_shows_every_part() {
         line.trim().parse().unwrap()
     };
     assert_eq!((figure("parameters"), figure("used by a token")), (132_352, 132_352 - 2 * 4 * 3 * 64 * 32));
+}
+
+#[test]
+fn a_session_goes_on_from_run_to_run() {
+    let (session, folder) = (example("session"), Folder::new());
+    let run = |name: &str, args: &[&str]| {
+        let file = folder.path().join(name);
+        let always = ["--temperature", "0", "--file", file.to_str().unwrap()];
+        printed(&session, &[&always, args].concat()).trim_end_matches('\n').to_owned()
+    };
+    let whole = run("whole", &["--max-tokens", "30", "Once upon a time"]);
+    for options in
+        [&["--max-tokens", "15"][..], &["--max-tokens", "15", "--tokens-alone"], &["--max-tokens", "15", "--each"]]
+    {
+        let name = options.last().unwrap().trim_start_matches('-');
+        let parts = [run(name, &[options, &["Once upon a time"]].concat()), run(name, options)];
+        assert_eq!(parts.concat(), whole, "{options:?}");
+    }
+}
+
+/// A program that is killed at any moment leaves the old session or the new one.
+#[cfg(unix)]
+#[test]
+fn a_killed_program_leaves_a_whole_session() {
+    let (session, folder) = (example("session"), Folder::new());
+    let file = folder.path().join("session");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/storyteller/storyteller.gguf");
+    let mut runner = Runner::from_gguf(model).unwrap();
+    let mut lengths = vec![];
+    for round in 0..12 {
+        let path = file.to_str().unwrap();
+        let args = ["--each", "--max-tokens", "60", "--device", "cpu", "--threads", "1", "--file", path];
+        let mut child = Command::new(&session).args(args).stdout(Stdio::null()).spawn().unwrap();
+        while !file.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(40 + 17 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        runner.restore(fs::File::open(&file).unwrap()).unwrap();
+        lengths.push(runner.tokens().len());
+        if runner.tokens().len() > 150 {
+            fs::remove_file(&file).unwrap();
+        }
+    }
+    assert!(lengths.iter().any(|len| *len > 5), "{lengths:?}");
 }

@@ -17,6 +17,7 @@ mod sampler;
 mod score;
 mod score_many;
 mod session;
+mod shared;
 mod speculation;
 #[cfg(feature = "constrained")]
 mod typed;

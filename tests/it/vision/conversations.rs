@@ -397,3 +397,20 @@ fn the_only_encoder_beside_a_model_is_found() {
     let error = load(&folder_with(&[])).unwrap().chat(&[about("00.png", QUESTION)], &greedy()).unwrap_err();
     assert!(error.to_string().contains("no file `mmproj*.gguf`"), "{error}");
 }
+
+/// A session has no images, but the text before the first one can be saved.
+#[test]
+fn a_sequence_with_an_image_is_not_saved() {
+    let (mut runner, mut session) = (seer(), vec![]);
+    answer(&mut runner, &[about("00.png", QUESTION)]);
+    let error = runner.save(&mut session).unwrap_err();
+    assert!(matches!(error, Error::Session(_)) && error.to_string().contains("image at token"), "{error}");
+    let start = error.to_string().split_once("at token ").unwrap().1.split(':').next().unwrap().parse().unwrap();
+    runner.truncate(start).unwrap();
+    runner.save(&mut session).unwrap();
+    let held = runner.tokens().to_vec();
+    let mut other = seer();
+    other.restore(&session[..]).unwrap();
+    assert_eq!(other.tokens(), held);
+    assert_eq!(answer(&mut other, &[about("00.png", QUESTION)]), answer(&mut runner, &[about("00.png", QUESTION)]));
+}

@@ -37,6 +37,7 @@ use crate::{
     graph::{Graph, Op},
     kv_cache::{CacheLayout, PageId},
     plan::Plan,
+    profile::FEW_ROWS,
     weights::{TensorSlice, Weights},
 };
 
@@ -254,6 +255,10 @@ impl Executable for GpuExecutable {
 
     fn pipelined(&mut self) -> Option<&mut dyn Pipelined> {
         if self.profile.is_some() { None } else { Some(self) }
+    }
+
+    fn exact_tokens(&self) -> usize {
+        FEW_ROWS
     }
 
     fn cache(&mut self) -> Option<&mut dyn CacheAccess> {
