@@ -38,3 +38,8 @@ fn gelu(x: vec4<f32>) -> vec4<f32> {
     let y = x / (1.0 + exp(-near * (1.5957691 + 0.07135482 * near * near)));
     return select(y, vec4(0.0), x < vec4(-10.0));
 }
+
+fn squared_relu(x: vec4<f32>) -> vec4<f32> {
+    let positive = max(x, vec4(0.0));
+    return positive * positive;
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, LayerCache, LayerState, Node, Op, RopeSpec,
-    Rows, Scores, Shape, Source, Value, ValueId,
+    RouteSpec, Rows, Scores, Shape, Source, Value, ValueId,
 };
 use crate::{DType, Error, Result, weights::TensorSlice};
 
@@ -106,7 +106,12 @@ impl Builder {
 
     /// Returns the layer norm of each row, with weight `w` and bias `b`.
     pub fn layer_norm(&mut self, x: ValueId, [w, b]: [ValueId; 2], eps: f32) -> ValueId {
-        self.push(Op::LayerNorm { eps }, &[x, w, b])
+        self.layer_norms(x, [w, b], eps, 1)
+    }
+
+    /// Returns the layer norm of each of `groups` groups of elements of a row.
+    pub fn layer_norms(&mut self, x: ValueId, [w, b]: [ValueId; 2], eps: f32, groups: usize) -> ValueId {
+        self.push(Op::LayerNorm { eps, groups }, &[x, w, b])
     }
 
     /// Returns `x` with rotary position embedding.
@@ -191,7 +196,12 @@ impl Builder {
     /// Returns the softmax over the `top_k` largest elements of each row, and 0 for all other
     /// elements.
     pub fn route(&mut self, logits: ValueId, top_k: usize) -> ValueId {
-        self.push(Op::Route { top_k }, &[logits])
+        self.push(Op::Route(top_k.into()), &[logits])
+    }
+
+    /// Returns the weights of the experts that are selected by their probabilities plus `bias`.
+    pub fn route_with(&mut self, logits: ValueId, bias: Option<ValueId>, spec: RouteSpec) -> ValueId {
+        self.push(Op::Route(spec), &[Some(logits), bias].into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// Returns the weighted sum of the experts' results for each row. [`Op::Experts`] describes the
@@ -203,8 +213,17 @@ impl Builder {
     /// Returns a causal convolution of each channel with its row of `w`, then SiLU, with a new
     /// state.
     pub fn short_conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
+        self.short_conv_with(x, w, true)
+    }
+
+    /// Returns a causal convolution like [`short_conv`](Self::short_conv), without SiLU.
+    pub fn linear_conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
+        self.short_conv_with(x, w, false)
+    }
+
+    fn short_conv_with(&mut self, x: ValueId, w: ValueId, silu: bool) -> ValueId {
         let (channels, kernel) = (self.values[x.index()].shape.width, self.values[w.index()].shape.width);
-        let spec = ConvSpec { state: self.states.len(), channels, kernel };
+        let spec = ConvSpec { state: self.states.len(), channels, kernel, silu };
         self.states.push(spec.layer_state());
         self.push(Op::ShortConv(spec), &[x, w])
     }

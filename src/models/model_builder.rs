@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Config, Experts, LayerConfig, Model, RopeConfig, vision::ImageInputs};
+use super::{Config, Experts, LayerConfig, Model, NormKind, RopeConfig, vision::ImageInputs};
 use crate::{
     DType, Error, Result,
     graph::{Activation, Builder, ExpertsSpec, Graph, RopeSpec, RopeStyle, Scores, ValueId},
@@ -38,8 +38,10 @@ pub(super) struct FeedForward {
     pub hidden: usize,
     /// The width between the two halves of the network.
     pub ffn: usize,
-    /// The function of the gate.
+    /// The function of the gate or, without a gate, between the two halves.
     pub activation: Activation,
+    /// Whether there is a gate.
+    pub gated: bool,
 }
 
 impl<'a> ModelBuilder<'a> {
@@ -138,10 +140,16 @@ impl<'a> ModelBuilder<'a> {
 
     /// Returns the feed-forward network `down(f(gate x) * up x)` of the matrices `NAME_gate`,
     /// `NAME_up` and `NAME_down` ([Shazeer 2020](https://arxiv.org/abs/2002.05202)). If the file
-    /// has no `NAME_gate`, the gate is the first half of `NAME_up`.
+    /// has no `NAME_gate`, the gate is the first half of `NAME_up`. A network without a gate is
+    /// `down f(up x)`.
     pub fn feed_forward(&mut self, x: ValueId, name: &str, network: FeedForward) -> Result<ValueId> {
-        let FeedForward { hidden, ffn, activation } = network;
+        let FeedForward { hidden, ffn, activation, gated } = network;
         let [gate, up] = [format!("{name}_gate"), format!("{name}_up")];
+        if !gated {
+            let up = self.linear(x, &up, ffn, hidden)?;
+            let up = self.ops.activate(activation, up);
+            return self.linear(up, &format!("{name}_down"), hidden, ffn);
+        }
         let projections = [&gate, &up].map(|name| Projection { name, rows: ffn });
         let [gate, up] = self.linears(x, &up, projections, hidden)?;
         let gate = self.ops.activate(activation, gate);
@@ -149,9 +157,10 @@ impl<'a> ModelBuilder<'a> {
         self.linear(product, &format!("{name}_down"), hidden, ffn)
     }
 
-    /// Returns a mixture of experts: the matrix `NAME_gate_inp` scores the experts, and the results
-    /// of the best are added up, weighted with the softmax of their scores
-    /// ([Jiang et al. 2024](https://arxiv.org/abs/2401.04088)).
+    /// Returns the mixture of experts of the layer `NAME`: the matrix `NAME.ffn_gate_inp` scores the
+    /// experts, and the results of the best are added up, weighted by their scores
+    /// ([Jiang et al. 2024](https://arxiv.org/abs/2401.04088)). Experts are selected with the bias
+    /// `NAME.exp_probs_b`, if the file has it. The expert that all tokens share is added.
     pub fn mixture(
         &mut self,
         x: ValueId,
@@ -160,13 +169,41 @@ impl<'a> ModelBuilder<'a> {
         experts: &Experts,
         activation: Activation,
     ) -> Result<ValueId> {
-        let logits = self.linear(x, &format!("{name}_gate_inp"), experts.count, hidden)?;
-        let mut weights = self.ops.route(logits, experts.top_k);
+        let logits = self.linear(x, &format!("{name}.ffn_gate_inp"), experts.count, hidden)?;
+        let bias = match experts.biased {
+            true => self.optional_weight(&format!("{name}.exp_probs_b.bias"), 1, experts.count)?,
+            false => None,
+        };
+        let mut weights = self.ops.route_with(logits, bias, experts.router);
         // The results are linear in these two scales, but not in that of the gate.
         for part in ["up", "down"] {
-            weights = self.scaled(weights, &format!("{name}_{part}_exps.weight"), experts.count)?;
+            weights = self.scaled(weights, &format!("{name}.ffn_{part}_exps.weight"), experts.count)?;
         }
-        self.experts(x, weights, name, hidden, experts, activation)
+        let routed = self.experts(x, weights, &format!("{name}.ffn"), hidden, experts, activation)?;
+        let Some(shared) = experts.shared else { return Ok(routed) };
+        let network = FeedForward { hidden, ffn: shared.ffn, activation, gated: true };
+        let shared = self.shared_expert(x, name, network, shared.gated)?;
+        Ok(self.ops.add(routed, shared))
+    }
+
+    /// Returns the result of the expert of the layer `NAME` that all tokens share. With a gate it is
+    /// a mixture of one expert, whose weight is the sigmoid of the gate.
+    fn shared_expert(&mut self, x: ValueId, name: &str, network: FeedForward, gated: bool) -> Result<ValueId> {
+        let FeedForward { hidden, ffn, activation, .. } = network;
+        if !gated {
+            let names = ["gate", "up", "down"].map(|part| format!("{name}.ffn_{part}_shexp"));
+            let [gate, up] = [&names[0], &names[1]].map(|name| Projection { name, rows: ffn });
+            let [gate, up] = self.linears(x, &names[1], [gate, up], hidden)?;
+            let gate = self.ops.activate(activation, gate);
+            let product = self.ops.mul(gate, up);
+            return self.linear(product, &names[2], hidden, ffn);
+        }
+        let weight = self.linear(x, &format!("{name}.ffn_gate_inp_shexp"), 1, hidden)?;
+        let weight = self.ops.activate(Activation::Sigmoid, weight);
+        let mut matrix =
+            |part: &str, rows, columns| self.weight(&format!("{name}.ffn_{part}_shexp.weight"), rows, columns);
+        let matrices = [matrix("gate", ffn, hidden)?, matrix("up", ffn, hidden)?, matrix("down", hidden, ffn)?];
+        Ok(self.ops.experts(x, weight, &matrices, ExpertsSpec { experts: 1, top_k: 1, activation }))
     }
 
     /// Returns the sum of the experts' results, weighted with `weights` `[rows, experts]`. The
@@ -181,7 +218,7 @@ impl<'a> ModelBuilder<'a> {
         experts: &Experts,
         activation: Activation,
     ) -> Result<ValueId> {
-        let &Experts { count, top_k, ffn } = experts;
+        let &Experts { count, top_k, ffn, .. } = experts;
         let stack_name = |part: &str| format!("{name}_{part}_exps.weight");
         let mut matrices = match self.optional_stack(&stack_name("gate_up"), count, 2 * ffn, hidden)? {
             Some(gate_up) => vec![gate_up],
@@ -209,6 +246,28 @@ impl<'a> ModelBuilder<'a> {
     pub fn rms_norm(&mut self, x: ValueId, name: &str, width: usize, eps: f32) -> Result<ValueId> {
         let weight = self.weight(&format!("{name}.weight"), 1, width)?;
         Ok(self.ops.rms_norm(x, weight, eps))
+    }
+
+    /// Returns the norm `NAME` of rows of the residual stream, of the model's kind.
+    pub fn norm(&mut self, x: ValueId, name: &str, config: &Config) -> Result<ValueId> {
+        match config.norm {
+            NormKind::Rms => self.rms_norm(x, name, config.hidden, config.rms_eps),
+            NormKind::Layer => self.layer_norms(x, name, [1, config.hidden], config.rms_eps),
+        }
+    }
+
+    /// Returns the layer norm of each of `groups` groups of `width` elements, with the weights
+    /// `NAME.weight`, and the biases `NAME.bias` if the file has them. Several groups have a row of
+    /// weights each.
+    pub fn layer_norms(&mut self, x: ValueId, name: &str, [groups, width]: [usize; 2], eps: f32) -> Result<ValueId> {
+        let weight = self.weights.get(&format!("{name}.weight"), &[groups, width])?;
+        let weight = self.value_of(weight, 1, groups * width);
+        let bias = self.weights.find(&format!("{name}.bias"), &[groups, width])?;
+        let bias = match bias {
+            Some(bias) => self.value_of(bias, 1, groups * width),
+            None => self.ops.constant(vec![0.0; groups * width]),
+        };
+        Ok(self.ops.layer_norms(x, [weight, bias], eps, groups))
     }
 
     /// Returns the frequency of each pair of a head's elements, in radians per position.
@@ -297,7 +356,11 @@ impl<'a> ModelBuilder<'a> {
 
     /// Returns the model like [`finish`](Self::finish), with its head for multi-token prediction.
     pub fn finish_with(mut self, config: Config, x: ValueId, mtp: Option<Graph>) -> Result<Model> {
-        let x = self.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
+        const NORM: &str = "output_norm";
+        // Files of LFM2 name it as if it followed the embedding.
+        let other = ["token_embd_norm"].into_iter().find(|name| self.has(&format!("{name}.weight")));
+        let is_there = self.has(&format!("{NORM}.weight"));
+        let x = self.norm(x, other.filter(|_| !is_there).unwrap_or(NORM), &config)?;
         let logits = self.logits(&config, x, &[])?;
         let hidden = mtp.is_some().then_some(x);
         Ok(Model { graph: self.ops.finish_with(logits, hidden)?, config, mtp })

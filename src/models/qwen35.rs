@@ -137,7 +137,8 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let config = config(keys)?;
     let hidden = config.hidden;
     model(keys, config, graph, |graph, layer, x, name| {
-        graph.feed_forward(x, name, FeedForward { hidden, ffn: layer.ffn, activation: Activation::Silu })
+        let network = FeedForward { hidden, ffn: layer.ffn, activation: Activation::Silu, gated: true };
+        graph.feed_forward(x, &format!("{name}.ffn"), network)
     })
 }
 
@@ -149,7 +150,7 @@ pub(super) fn config(keys: &Keys) -> Result<Config> {
 }
 
 /// Builds a model. `feed_forward` adds the feed-forward network of a layer, given its input and the
-/// prefix of its tensors' names.
+/// prefix of the layer's tensors' names.
 pub(super) fn model(
     keys: &Keys,
     config: Config,
@@ -159,7 +160,7 @@ pub(super) fn model(
     let sizes = RecurrentSizes::read(&config, keys)?;
     mtp::refuse_alone(&graph, &config)?;
     let (hidden, rms_eps) = (config.hidden, config.rms_eps);
-    let add_layer = |graph: &mut ModelBuilder, layer: &LayerConfig, x: ValueId, index: usize| {
+    let add_layer = |graph: &mut ModelBuilder, _: &Config, layer: &LayerConfig, x: ValueId, index: usize| {
         let normed = graph.rms_norm(x, &format!("blk.{index}.attn_norm"), hidden, rms_eps)?;
         // The head for multi-token prediction, after the last layer, is never recurrent.
         let output = if index < sizes.layers && sizes.is_recurrent[index] {
@@ -169,12 +170,12 @@ pub(super) fn model(
         };
         let x = graph.ops.add(x, output);
         let normed = graph.rms_norm(x, &format!("blk.{index}.post_attention_norm"), hidden, rms_eps)?;
-        let output = feed_forward(graph, layer, normed, &format!("blk.{index}.ffn"))?;
+        let output = feed_forward(graph, layer, normed, &format!("blk.{index}"))?;
         Ok(graph.ops.add(x, output))
     };
     let mut x = graph.embedding(&config)?;
     for (index, layer) in config.layers.iter().enumerate() {
-        x = add_layer(&mut graph, layer, x, index)?;
+        x = add_layer(&mut graph, &config, layer, x, index)?;
     }
     mtp::finish(graph, config, x, &add_layer)
 }

@@ -5,15 +5,13 @@
 use super::{
     Checkpoint, Model,
     checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, size, tensor},
+    experts::{Mixture, SHARED_WIDTH},
     keys::{Keys, MAX_WIDTH},
-    model_builder::{FeedForward, ModelBuilder},
+    model_builder::ModelBuilder,
     qwen3_moe::MIXTURE,
     qwen35,
 };
-use crate::{
-    Result,
-    graph::{Activation, ExpertsSpec, ValueId},
-};
+use crate::{Result, graph::Activation};
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["qwen3_5_moe_text"],
@@ -45,27 +43,18 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     ..qwen35::CHECKPOINT
 };
 
+const MIXTURE_WITH_SHARED: Mixture = Mixture {
+    shared: |keys, _, _| keys.size(SHARED_WIDTH, MAX_WIDTH).map(Some),
+    shared_gate: true,
+    ..Mixture::SOFTMAX
+};
+
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = qwen35::config(keys)?;
-    config.require_experts(keys, |ffn, _| ffn)?;
+    config.require_experts(keys, &MIXTURE_WITH_SHARED)?;
     let hidden = config.hidden;
-    let ffn = keys.size("expert_shared_feed_forward_length", MAX_WIDTH)?;
-    let network = FeedForward { hidden, ffn, activation: Activation::Silu };
-    qwen35::model(keys, config, graph, |graph, layer, x, name| {
-        let shared = shared_expert(graph, x, name, network)?;
-        let Some(experts) = &layer.experts else { return Ok(shared) };
-        let routed = graph.mixture(x, name, hidden, experts, Activation::Silu)?;
-        Ok(graph.ops.add(routed, shared))
+    qwen35::model(keys, config, graph, |graph, layer, x, name| match &layer.experts {
+        Some(experts) => graph.mixture(x, name, hidden, experts, Activation::Silu),
+        None => Ok(x),
     })
-}
-
-/// Returns the result of the expert that all tokens share: a mixture of one expert, whose weight is
-/// the sigmoid of its gate.
-fn shared_expert(graph: &mut ModelBuilder, x: ValueId, name: &str, network: FeedForward) -> Result<ValueId> {
-    let FeedForward { hidden, ffn, activation } = network;
-    let weight = graph.linear(x, &format!("{name}_gate_inp_shexp"), 1, hidden)?;
-    let weight = graph.ops.activate(Activation::Sigmoid, weight);
-    let mut matrix = |part: &str, rows, columns| graph.weight(&format!("{name}_{part}_shexp.weight"), rows, columns);
-    let matrices = [matrix("gate", ffn, hidden)?, matrix("up", ffn, hidden)?, matrix("down", hidden, ffn)?];
-    Ok(graph.ops.experts(x, weight, &matrices, ExpertsSpec { experts: 1, top_k: 1, activation }))
 }

@@ -73,7 +73,7 @@ fn attention_reads_its_sequence_up_to_the_tokens_position() {
 #[test]
 fn experts_are_selected_and_summed_by_weight() {
     let ln_3 = 3f64.ln();
-    check(&Op::Route { top_k: 2 }, &[&[&[0.0, ln_3, -9.0, 0.0]]], 0, &[&[0.25, 0.75, 0.0, 0.0]]);
+    check(&Op::Route(2.into()), &[&[&[0.0, ln_3, -9.0, 0.0]]], 0, &[&[0.25, 0.75, 0.0, 0.0]]);
     // Two experts of one element on rows of two. silu(ln 3) is 3/4 ln 3.
     let op = Op::Experts(ExpertsSpec { experts: 2, top_k: 2, activation: Activation::Silu });
     let x: &[&[f64]] = &[&[ln_3, 1.0]];

@@ -39,6 +39,7 @@ pub fn dense(gguf: &Gguf) -> interpret::Weights {
 
 #[test]
 fn logits_are_llama_cpps_and_transformers() {
+    let mut failures = vec![];
     for tiny in MODELS {
         let (gguf, _, model) = open(tiny);
         let weights = dense(&gguf);
@@ -54,11 +55,13 @@ fn logits_are_llama_cpps_and_transformers() {
         for (number, reference) in [expected.prompt_logits, expected.end_logits].iter().enumerate() {
             let row: Vec<_> = logits.row(number).iter().map(|&x| x as f32).collect();
             let error = nmse(&row, reference);
-            assert!(error <= tiny.1, "{}: {error:.1e}", tiny.0);
             let exact = expected.transformers.as_ref().map_or(0.0, |rows| nmse(&row, &rows[number]));
-            assert!(exact <= EXACT, "{} against transformers: {exact:.1e}", tiny.0);
+            if error > tiny.1 || exact > EXACT {
+                failures.push(format!("{}: {error:.1e} from llama.cpp, {exact:.1e} from transformers", tiny.0));
+            }
         }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
@@ -75,7 +78,10 @@ fn configs_have_the_files_sizes_and_constants() {
     assert_eq!(sizes(&llama), [2, 96, 6, 2, 16, 128, 320, 512]);
     assert_eq!((qwen3.rms_eps, rope(&qwen3).base, rope(&qwen3).dim), (1e-6, 1e6, 32));
     assert_eq!((llama.rms_eps, rope(&llama).scaling), (1e-5, RopeScaling::None));
-    assert_eq!(rope(&yarn).scaling, RopeScaling::Yarn { factor: 4.0, original_context: 128 });
+    assert_eq!(
+        rope(&yarn).scaling,
+        RopeScaling::Yarn { factor: 4.0, original_context: 128, betas: [32.0, 1.0], log_multiplier: 0.0 }
+    );
     assert_eq!(rope(&biased).scaling, RopeScaling::Linear { factor: 4.0 });
 }
 
@@ -199,7 +205,7 @@ fn keys_out_of_range_are_named() {
     }
     let yarn =
         [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0)), ("rope.dimension_count", u32(4))];
-    assert!(load(&file("llama", &yarn)).unwrap_err().to_string().contains("rope.scaling.type"));
+    load(&file("llama", &yarn)).unwrap();
     let yarn = [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0))];
     load(&file("llama", &yarn)).unwrap();
     for (key, built) in [("beta_fast", 32.0), ("beta_slow", 1.0), ("ext_factor", 1.0), ("attn_factor", 1.0)] {
@@ -474,7 +480,7 @@ fn unsupported_architectures_are_refused_by_name() {
         }
         other => panic!("{other:?}"),
     };
-    assert!(["qwen2moe", "mamba", "t5", "gpt-oss"].into_iter().all(refused));
+    assert!(["rwkv7", "mamba", "t5", "bert"].into_iter().all(refused));
     assert!(!["", "Llama", "qwen9"].into_iter().any(refused));
     assert!(
         matches!(load(&GgufFile::new()).unwrap_err(), Error::Metadata { key, .. } if key == "general.architecture")

@@ -6,8 +6,8 @@ use std::{collections::HashMap, ops::Range};
 use inkstone::internals::{
     backend::Taps,
     graph::{
-        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, Graph, HeadOrder, Op, RopeSpec,
-        RopeStyle, Rows, Scores, Shape, Source, Value,
+        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertScore, ExpertsSpec, FusedOp, Graph, HeadOrder, Op,
+        RopeSpec, RopeStyle, RouteSpec, Rows, Scores, Shape, Source, Value,
     },
     weights::TensorSlice,
 };
@@ -178,7 +178,7 @@ impl<'w> Interpreter<'w> {
                 vec![Matrix::new(x.rows, x.width, x.data.iter().map(clamp).collect())]
             }
             (Op::Concat, operands) => vec![images::concat(operands)],
-            (Op::LayerNorm { eps }, [x, w, b]) => vec![images::layer_norm(x, [w, b], *eps)],
+            (Op::LayerNorm { eps, groups }, [x, w, b]) => vec![images::layer_norm(x, [w, b], *eps, *groups)],
             (Op::JoinRows { count }, [x]) => vec![images::join_rows(x, *count, step)],
             (Op::InputRows { width }, []) => vec![images::input_rows(*width, step)],
             (Op::PlaceRows { first, marked }, [x]) => vec![images::place_rows(x, *first, *marked, step)],
@@ -195,7 +195,9 @@ impl<'w> Interpreter<'w> {
             (Op::SelectOutputs, [x]) => {
                 vec![Matrix::from_rows(x.width, step.outputs.iter().map(|row| x.row(*row).to_vec()))]
             }
-            (Op::Route { top_k }, [logits]) => vec![logits.map_rows(logits.width, |row| route(row, *top_k))],
+            (Op::Route(spec), [logits, bias @ ..]) => {
+                vec![logits.map_rows(logits.width, |row| route(row, bias.first().map(|bias| bias.row(0)), spec))]
+            }
             (Op::Experts(spec), [x, weights, matrices @ ..]) => vec![experts(spec, x, weights, matrices)],
             (Op::Fused(FusedOp::MatMulJoined), [x, matrices @ ..]) => matrices.iter().map(|w| product(x, w)).collect(),
             (Op::Fused(FusedOp::MatMulGlu(activation)), [x, gate, up]) => {
@@ -245,7 +247,7 @@ impl<'w> Interpreter<'w> {
                 | Op::PlaceRows { .. }
                 | Op::AddRows { .. }
                 | Op::Interpolate { .. }
-                | Op::Route { .. }
+                | Op::Route(_)
                 | Op::Experts(_)
                 | Op::Fused(_),
                 _,
@@ -303,7 +305,7 @@ impl Interpreter<'_> {
             };
             let sums: Vec<_> = (0..spec.channels).map(sum).collect();
             inputs.drain(..spec.channels);
-            sums.iter().map(|x| x / (1.0 + (-x).exp())).collect()
+            if spec.silu { sums.iter().map(|x| x / (1.0 + (-x).exp())).collect() } else { sums }
         });
         Matrix::from_rows(spec.channels, rows)
     }
@@ -397,6 +399,7 @@ fn activate(activation: Activation, x: &Matrix) -> Matrix {
     let f = match activation {
         Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
         Activation::Sigmoid => |x: &f64| 1.0 / (1.0 + (-x).exp()),
+        Activation::SquaredRelu => |x: &f64| x.max(0.0).powi(2),
         Activation::GeluErf => |x: &f64| 0.5 * x * (1.0 + images::erf(x / 2.0_f64.sqrt())),
         Activation::QuickGelu => |x: &f64| x / (1.0 + (-1.702 * x).exp()),
         Activation::Gelu => |x: &f64| {
@@ -419,13 +422,38 @@ fn rms_norm(x: &Matrix, w: &Matrix, eps: f32) -> Matrix {
     })
 }
 
-fn route(logits: &[f64], top_k: usize) -> Vec<f64> {
-    let mut order: Vec<_> = (0..logits.len()).collect();
-    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-    let power = |index: usize| (logits[index] - logits[order[0]]).exp();
-    let selected = &order[..top_k];
-    let sum: f64 = selected.iter().map(|index| power(*index)).sum();
-    (0..logits.len()).map(|index| if selected.contains(&index) { power(index) / sum } else { 0.0 }).collect()
+fn route(logits: &[f64], bias: Option<&[f64]>, spec: &RouteSpec) -> Vec<f64> {
+    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let powers: Vec<_> = logits.iter().map(|logit| (logit - largest).exp()).collect();
+    let probabilities: Vec<_> = match spec.score {
+        ExpertScore::Softmax => powers.iter().map(|power| power / powers.iter().sum::<f64>()).collect(),
+        ExpertScore::Sigmoid => logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
+    };
+    // Without a bias, the logits tell equal experts apart where their probabilities underflow.
+    let mut keys = match bias {
+        Some(bias) => probabilities.iter().zip(bias).map(|(probability, bias)| probability + bias).collect(),
+        None if spec.groups.is_none() => logits.to_vec(),
+        None => probabilities.clone(),
+    };
+    if let Some(groups) = spec.groups {
+        let size = keys.len() / groups.count;
+        let best = |group: &[f64]| ranked(group)[..2].iter().map(|index| group[*index]).sum::<f64>();
+        let scores: Vec<_> = keys.chunks(size).map(best).collect();
+        ranked(&scores)[groups.top_k..].iter().for_each(|group| keys[group * size..][..size].fill(f64::NEG_INFINITY));
+    }
+    let order = ranked(&keys);
+    let selected = &order[..spec.top_k];
+    let weights = if spec.score == ExpertScore::Softmax && spec.normalized { powers } else { probabilities };
+    let sum: f64 = if spec.normalized { selected.iter().map(|index| weights[*index]).sum() } else { 1.0 };
+    let weight = |index: usize| f64::from(spec.scale) * weights[index] / sum;
+    (0..logits.len()).map(|index| if selected.contains(&index) { weight(index) } else { 0.0 }).collect()
+}
+
+/// Returns the positions of numbers, from the largest on; of equal ones the first comes first.
+fn ranked(numbers: &[f64]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..numbers.len()).collect();
+    order.sort_by(|a, b| numbers[*b].total_cmp(&numbers[*a]));
+    order
 }
 
 fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[Matrix]) -> Matrix {

@@ -108,6 +108,12 @@ elementwise! {
         let negated = S::mul(a, S::splat(-1.702));
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
+    /// `max(a, 0)^2 * b`
+    SquaredReluMul, |a, b| {
+        // A NaN stays a NaN, as above.
+        let a = S::max(S::splat(0.0), a);
+        S::mul(S::mul(a, a), b)
+    };
     /// `b tanh(a / b)`
     SoftCap, |a, b| {
         // tanh(u) = 1 - 2 / (exp(2u) + 1)

@@ -44,6 +44,7 @@ pub(crate) struct Kernels {
     pub gelu_erf: ActivationKernels,
     pub quick_gelu: ActivationKernels,
     pub sigmoid: ActivationKernels,
+    pub squared_relu: ActivationKernels,
     /// `(x, cap, out, len)`: [`math::elementwise_scalar`] with [`math::SoftCap`].
     pub soft_cap: unsafe fn(*const f32, f32, *mut f32, usize),
     /// [`math::rms_norm`]
@@ -77,6 +78,7 @@ impl Kernels {
             Activation::GeluErf => self.gelu_erf,
             Activation::QuickGelu => self.quick_gelu,
             Activation::Sigmoid => self.sigmoid,
+            Activation::SquaredRelu => self.squared_relu,
         }
     }
 }
@@ -120,9 +122,11 @@ macro_rules! kernels {
             elementwise_kernels!($features $simd:
                 add = math::Add, mul = math::Mul, div = math::Div,
                 silu_mul = math::SiluMul, gelu_mul = math::GeluMul, gelu_erf_mul = math::GeluErfMul,
-                quick_gelu_mul = math::QuickGeluMul, sigmoid_mul = math::SigmoidMul;
+                quick_gelu_mul = math::QuickGeluMul, sigmoid_mul = math::SigmoidMul,
+                squared_relu_mul = math::SquaredReluMul;
                 silu = math::SiluMul, gelu = math::GeluMul, gelu_erf = math::GeluErfMul,
-                quick_gelu = math::QuickGeluMul, sigmoid = math::SigmoidMul);
+                quick_gelu = math::QuickGeluMul, sigmoid = math::SigmoidMul,
+                squared_relu = math::SquaredReluMul);
             entry_point!($features soft_cap(x: *const f32, cap: f32, out: *mut f32, len: usize)
                 = math::elementwise_scalar::<$simd, math::SoftCap>(x, cap, out, len));
             entry_point!($features rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize)
@@ -150,6 +154,7 @@ macro_rules! kernels {
                 gelu_erf: ActivationKernels { gated: gelu_erf_mul, plain: gelu_erf },
                 quick_gelu: ActivationKernels { gated: quick_gelu_mul, plain: quick_gelu },
                 sigmoid: ActivationKernels { gated: sigmoid_mul, plain: sigmoid },
+                squared_relu: ActivationKernels { gated: squared_relu_mul, plain: squared_relu },
                 soft_cap,
                 rms_norm,
                 layer_norm,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::{
     buffer::Buffer,
     experts::{ExpertStage, ExpertsLayer},
-    task::{AddRmsNorm, Angles, BinaryOp, Epilogue, GatedDelta, MixRows, Product, RightOperand, Slice, Task},
+    task::{
+        AddRmsNorm, Angles, BinaryOp, Epilogue, GatedDelta, LayerNorm, MixRows, Product, RightOperand, Slice, Task,
+    },
 };
 use crate::{
     Error, Result,
@@ -75,7 +77,10 @@ impl CpuLowering<'_> {
                 let [a, b] = [buffer(0)?, buffer(1)?];
                 Task::AddRmsNorm(AddRmsNorm { a, b, w: vector(2)?, eps: *eps, sum: out, out: outs[1] })
             }
-            Op::LayerNorm { eps } => Task::LayerNorm { x: buffer(0)?, w: vector(1)?, b: vector(2)?, eps: *eps, out },
+            Op::LayerNorm { eps, groups } => {
+                let norm = LayerNorm { x: buffer(0)?, w: vector(1)?, b: vector(2)?, eps: *eps, groups: *groups, out };
+                Task::LayerNorm(norm)
+            }
             Op::Rope(spec) => {
                 Task::Rope { spec: *spec, x: buffer(0)?, angles: self.angles(&inputs[1], spec.axes)?, out }
             }
@@ -85,7 +90,10 @@ impl CpuLowering<'_> {
                 }
                 Task::Attend { spec: *spec, q: buffer(0)?, out }
             }
-            Op::Route { top_k } => Task::Route { top_k: *top_k, logits: buffer(0)?, out },
+            Op::Route(spec) => {
+                let bias = (inputs.len() > 1).then(|| vector(1)).transpose()?;
+                Task::Route { spec: *spec, logits: buffer(0)?, bias, out }
+            }
             Op::Experts(spec) => {
                 let layer = Arc::new(ExpertsLayer::new(step, *spec, self.weights, out)?);
                 let stages = ExpertStage::ALL.map(|(name, stage)| (name, Task::Experts(stage, layer.clone())));

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     backend::cpu::weights::{matrix::Matrix, prepare::EmbeddingTable},
-    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, Rows},
+    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, RouteSpec, Rows},
     kv_cache::CacheLayout,
 };
 
@@ -43,7 +43,7 @@ pub(crate) enum Task {
     /// Computes a sum, and its RMS norm.
     AddRmsNorm(AddRmsNorm),
     /// Computes the layer norm of each row.
-    LayerNorm { x: Buffer, w: Arc<[f32]>, b: Arc<[f32]>, eps: f32, out: Buffer },
+    LayerNorm(LayerNorm),
     /// Rotates heads by the table of angles number `angles`.
     Rope { spec: RopeSpec, x: Buffer, angles: usize, out: Buffer },
     /// Writes keys and values to the cache.
@@ -65,7 +65,7 @@ pub(crate) enum Task {
     /// Computes weighted sums of rows of a table.
     Interpolate { table: EmbeddingTable, taps: usize, out: Buffer },
     /// Computes the softmax over the `top_k` largest logits of each row, and 0 elsewhere.
-    Route { top_k: usize, logits: Buffer, out: Buffer },
+    Route { spec: RouteSpec, logits: Buffer, bias: Option<Arc<[f32]>>, out: Buffer },
     /// Does a stage of a layer of experts.
     Experts(ExpertStage, Arc<ExpertsLayer>),
 }
@@ -119,6 +119,17 @@ pub(crate) struct AddRmsNorm {
     pub w: Arc<[f32]>,
     pub eps: f32,
     pub sum: Buffer,
+    pub out: Buffer,
+}
+
+/// The operands of layer norms of groups of elements.
+pub(crate) struct LayerNorm {
+    pub x: Buffer,
+    pub w: Arc<[f32]>,
+    pub b: Arc<[f32]>,
+    pub eps: f32,
+    /// The number of groups of a row.
+    pub groups: usize,
     pub out: Buffer,
 }
 
@@ -220,7 +231,7 @@ impl Task {
             | Self::Slice { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm(AddRmsNorm { out, .. })
-            | Self::LayerNorm { out, .. }
+            | Self::LayerNorm(LayerNorm { out, .. })
             | Self::Rope { out, .. }
             | Self::Route { out, .. } => Some(out.rows),
             Self::Experts(ExpertStage::Sum, layer) => Some(layer.out.rows),
@@ -266,7 +277,7 @@ impl Task {
             | Self::SoftCap { .. }
             | Self::Clamp { .. }
             | Self::Concat { .. }
-            | Self::LayerNorm { .. }
+            | Self::LayerNorm(_)
             | Self::JoinRows { .. }
             | Self::InputRows { .. }
             | Self::MixRows { .. }

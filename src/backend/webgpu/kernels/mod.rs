@@ -28,7 +28,7 @@ pub(super) use self::{
         AttentionCombine, AttentionOutput, AttentionStep, FEWEST_TOKENS, HeadNorms, NewToken, NormedRotation, StepShape,
     },
     elementwise::{ElementKernel, ElementOp, Operator, SecondOperand},
-    experts::{Combine, GroupKernel, Route},
+    experts::{Combine, GroupKernel, Route, RouteGroups, RouteScore, RouteWeights},
     matmul_few::{Finish, GemvExperts, GemvPart, MatMulFew, PendingNorm, Q8Input, Q8Output, share_tables},
     matmul_tiled::{MatMulCoop, MatMulTiled, TiledExperts, TiledPart, TiledProduct},
     recurrent::{ChunkShape, Delta, GatedDeltaChunks, GatedDeltaKernel, GatedDeltaPass, RunTable, ShortConv},

@@ -33,6 +33,7 @@ impl Serialize for Function {
             Activation::GeluErf => "gelu_erf",
             Activation::QuickGelu => "quick_gelu",
             Activation::Sigmoid => "sigmoid",
+            Activation::SquaredRelu => "squared_relu",
         };
         serializer.serialize_newtype_struct("Function", name)
     }

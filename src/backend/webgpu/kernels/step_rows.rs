@@ -80,18 +80,18 @@ impl Template for StepRows {
     }
 }
 
-/// Computes the layer norm of rows.
+/// Computes the layer norms of rows, or of groups of their elements.
 #[derive(Debug, Serialize)]
 pub struct LayerNormKernel {
-    /// Invocations of a workgroup, which computes a row.
+    /// Invocations of a workgroup, which computes a group.
     pub workgroup: u32,
     /// The smallest subgroup in invocations, if subgroup operations are used.
     pub subgroup: Option<u32>,
-    /// Elements of a row.
+    /// Elements of a group.
     pub width: usize,
     /// Added to the variance.
     pub eps: F32,
-    /// 1 / the elements of a row.
+    /// 1 / the elements of a group.
     pub reciprocal: F32,
     /// The rows; `None` if they are `y` itself.
     pub x: Option<Strided>,

@@ -12,13 +12,13 @@ use crate::{
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
         kernels::{
-            BoundBuffer, ExpertStack, Finish, Function, GemvExperts, GemvPart, MatMulFew, MatrixPlanes, Q8Input,
-            Q8Output, Route, RowCount, Strided, share_tables,
+            BoundBuffer, ExpertStack, F32, Finish, Function, GemvExperts, GemvPart, MatMulFew, MatrixPlanes, Q8Input,
+            Q8Output, Route, RouteGroups, RouteScore, RouteWeights, RowCount, Strided, share_tables,
         },
         tiles::{self, GemvShape},
         weight_buffers::GpuMatrix,
     },
-    graph::ExpertsSpec,
+    graph::{ExpertScore, ExpertsSpec, RouteSpec},
     plan::{Place, PlanStep},
     quant::UNIT,
 };
@@ -50,20 +50,43 @@ struct ExpertProduct<'a> {
     spec: ExpertsSpec,
 }
 
+/// Returns the kernel's parameters for a router of `experts` experts.
+fn route_weights(spec: &RouteSpec, experts: usize, bias: Option<Resource>) -> RouteWeights {
+    // The order of logits is that of probabilities, and those of other experts cancel.
+    let by_logits = spec.score == ExpertScore::Softmax && spec.normalized && spec.groups.is_none() && bias.is_none();
+    let score = match spec.score {
+        ExpertScore::Softmax => RouteScore::Softmax,
+        ExpertScore::Sigmoid => RouteScore::Sigmoid,
+    };
+    RouteWeights {
+        score: (!by_logits).then_some(score),
+        normalized: spec.normalized,
+        groups: spec.groups.map(|groups| RouteGroups {
+            count: groups.count,
+            size: experts / groups.count,
+            top_k: groups.top_k,
+        }),
+        scale: F32(spec.scale),
+        bias: bias.map(BoundBuffer),
+    }
+}
+
 impl GpuLowering<'_> {
     pub(super) fn route(
         &mut self,
         op: &'static str,
         step: &PlanStep,
         output: &OutputForms,
-        top_k: usize,
+        spec: &RouteSpec,
     ) -> Result<()> {
         let x = place(&step.inputs[0])?;
+        let bias = step.inputs.get(1).map(|bias| self.vector_resource(bias)).transpose()?;
+        let top_k = spec.top_k;
         let selected = Form::Selected(top_k);
         let others: Forms = output.forms.iter().copied().filter(|form| *form != selected).collect();
         let list = output.forms.contains(&selected).then(|| Resource::Selected(output.place.slot.index(), top_k));
         let y = (!others.is_empty()).then(|| strided(&output.place));
-        let kernel = self.chooser(&x, top_k, true, list, y);
+        let kernel = self.chooser(&x, top_k, Some(route_weights(spec, x.shape.width, bias)), list, y);
         self.push(op, kernel);
         self.convert(op, output);
         // Other readers may need lists of other lengths.
@@ -76,18 +99,25 @@ impl GpuLowering<'_> {
         for form in &output.forms {
             if let Form::Selected(top_k) = form {
                 let list = Resource::Selected(output.place.slot.index(), *top_k);
-                let kernel = self.chooser(&output.place, *top_k, false, Some(list), None);
+                let kernel = self.chooser(&output.place, *top_k, None, Some(list), None);
                 self.push(op, kernel);
             }
         }
     }
 
-    fn chooser(&self, x: &Place, top_k: usize, softmax: bool, list: Option<Resource>, y: Option<Strided>) -> Kernel {
+    fn chooser(
+        &self,
+        x: &Place,
+        top_k: usize,
+        weights: Option<RouteWeights>,
+        list: Option<Resource>,
+        y: Option<Strided>,
+    ) -> Kernel {
         let route = Route {
             workgroup: WORKGROUP.min(self.traits.workgroup),
             experts: x.shape.width,
             top_k,
-            softmax,
+            weights,
             x: strided(x),
             selected: list.map(BoundBuffer),
             y,

@@ -221,10 +221,11 @@ impl GpuLowering<'_> {
         step: &PlanStep,
         output: &OutputForms,
         eps: f32,
+        norms: usize,
     ) -> Result<()> {
         let (x, y) = (strided(&place(&step.inputs[0])?), strided(&output.place));
         let [weight, bias] = [self.vector_resource(&step.inputs[1])?, self.vector_resource(&step.inputs[2])?];
-        let width = output.place.shape.width;
+        let width = output.place.shape.width / norms;
         let norm = LayerNormKernel {
             workgroup: WORKGROUP.min(self.traits.workgroup),
             subgroup: self.traits.subgroup,
@@ -236,7 +237,7 @@ impl GpuLowering<'_> {
             weight,
             bias,
         };
-        let groups = [workgroups(output.place.shape.rows, 1), Workgroups::Fixed(1), Workgroups::Fixed(1)];
+        let groups = [workgroups(output.place.shape.rows, 1), Workgroups::Fixed(norms), Workgroups::Fixed(1)];
         self.push(op, Kernel::new(norm, groups));
         self.convert(op, output);
         Ok(())

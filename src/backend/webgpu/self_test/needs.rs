@@ -85,7 +85,7 @@ pub(super) fn needs(plan: &Plan) -> Needs {
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::SelectOutputs
-            | Op::Route { .. }
+            | Op::Route(_)
             | Op::Fused(
                 FusedOp::MatMulJoined
                 | FusedOp::MatMulAdd

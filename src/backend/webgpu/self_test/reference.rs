@@ -77,9 +77,9 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
         Op::RmsNorm { eps } => operands(op, inputs).map(|[x, w]| rms_norm(x, w, f64::from(*eps))),
         Op::Rope(spec) => operands(op, inputs).map(|[x, frequencies]| rope(spec, x, frequencies)),
         Op::Attention(spec) => operands(op, inputs).map(|[q, k, v]| attention(spec, q, k, v)),
-        Op::Route { top_k } => {
+        Op::Route(spec) => {
             let [logits] = operands(op, inputs)?;
-            Ok(DenseMatrix::of(logits.width, logits.rows().map(|row| route(row, *top_k))))
+            Ok(DenseMatrix::of(logits.width, logits.rows().map(|row| route(row, spec.top_k))))
         }
         Op::Experts(spec) => match inputs {
             [x, weights, matrices @ ..] => Ok(experts(spec, x, weights, matrices)),
@@ -120,6 +120,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::SquaredRelu => x.max(0.0).powi(2),
         Activation::GeluErf => 0.5 * x * (1.0 + erf(x / 2.0_f64.sqrt())),
         Activation::QuickGelu => x / (1.0 + (-1.702 * x).exp()),
         Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),

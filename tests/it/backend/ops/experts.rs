@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    internals::graph::{Activation, ExpertsSpec, ValueId},
+    internals::graph::{Activation, ExpertGroups, ExpertScore, ExpertsSpec, RouteSpec, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, normal, steps_of};
@@ -27,7 +27,39 @@ pub fn route() -> Vec<Case> {
     let mut cases: Vec<_> =
         [(1, 1), (2, 1), (5, 5), (8, 2), (17, 4), (33, 8), (128, 8), (300, 10)].iter().map(case).collect();
     cases.push(route_equal());
+    cases.extend(routers());
     cases
+}
+
+/// Routers of every kind: probabilities, biases, groups and scales.
+fn routers() -> Vec<Case> {
+    let plain = RouteSpec::from(4);
+    let sigmoid = RouteSpec { score: ExpertScore::Sigmoid, ..plain };
+    let groups = |count, top_k| Some(ExpertGroups { count, top_k });
+    let specs = [
+        (24, false, RouteSpec { normalized: false, ..plain }),
+        (24, true, plain),
+        (24, true, RouteSpec { normalized: false, scale: 0.5, ..plain }),
+        (24, false, RouteSpec { scale: 2.5, ..plain }),
+        (24, false, sigmoid),
+        (24, true, RouteSpec { scale: 2.5, ..sigmoid }),
+        (24, true, RouteSpec { normalized: false, ..sigmoid }),
+        (24, true, RouteSpec { groups: groups(4, 2), ..sigmoid }),
+        (24, false, RouteSpec { groups: groups(12, 2), ..sigmoid }),
+        (24, false, RouteSpec { groups: groups(3, 1), ..plain }),
+        (256, true, RouteSpec { top_k: 8, groups: groups(8, 4), scale: 2.5, ..sigmoid }),
+    ];
+    let case = |(width, biased, spec): (usize, bool, RouteSpec)| {
+        let mut m = Maker::new(24);
+        let logits = m.normal_rows(width, VOCABULARY);
+        let bias = biased.then(|| {
+            let bias = normal(width, &mut m.random);
+            m.floats(width, &bias)
+        });
+        let weights = m.b.route_with(logits, bias, spec);
+        m.finish(format!("{spec:?} of {width}, biased {biased}"), weights, steps_of(&TOKENS, VOCABULARY), SINGLE)
+    };
+    specs.map(case).into()
 }
 
 /// Of equal logits the first are taken, also where others were there before.

@@ -170,7 +170,7 @@ fn number(op: &Op) -> usize {
         Op::Fused(FusedOp::RotatedAttention { .. }) => 15,
         Op::SoftCap { .. } => 16,
         Op::Slice { .. } => 17,
-        Op::Route { .. } => 18,
+        Op::Route(_) => 18,
         Op::Experts(_) => 19,
         Op::ShortConv(_) => 20,
         Op::GatedDelta(_) => 21,

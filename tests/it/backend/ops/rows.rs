@@ -62,14 +62,24 @@ fn away_from_zero_weight(m: &mut Maker, dtype: DType, width: usize) -> ValueId {
 }
 
 pub fn activations() -> Vec<Case> {
-    [Activation::Silu, Activation::Gelu, Activation::GeluErf, Activation::QuickGelu, Activation::Sigmoid]
-        .into_iter()
-        .flat_map(activation)
-        .collect()
+    [
+        Activation::Silu,
+        Activation::Gelu,
+        Activation::GeluErf,
+        Activation::QuickGelu,
+        Activation::Sigmoid,
+        Activation::SquaredRelu,
+    ]
+    .into_iter()
+    .flat_map(activation)
+    .collect()
 }
 
 fn activation(activation: Activation) -> Vec<Case> {
+    // The square of a number beyond 1e19 is not finite.
+    let largest = if activation == Activation::SquaredRelu { 1e19 } else { f32::MAX };
     let extremes = [0.0, -0.0, 100.0, -100.0, 87.0, -87.0, 88.7, -88.7, 89.0, -89.0, 3.0e38, -3.0e38, 1e-30, -1e-30];
+    let extremes = extremes.map(|x: f32| x.min(largest));
     let case = |width: usize| {
         let mut m = Maker::new(11);
         let x = m.normal_rows(width, VOCABULARY);

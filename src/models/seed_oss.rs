@@ -1,0 +1,16 @@
+//! Seed-OSS ([ByteDance Seed Team 2025](https://github.com/ByteDance-Seed/seed-oss)): pre-norm blocks
+//! and grouped-query attention with biases of queries, keys and values.
+
+use super::{
+    Config, Model,
+    block::{Block, FeedForwardInput},
+    keys::Keys,
+    model_builder::ModelBuilder,
+};
+use crate::Result;
+
+const BLOCK: Block = Block { feed_forward_input: FeedForwardInput::Norm("post_attention_norm"), ..Block::DECODER };
+
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
+    BLOCK.model(Config::read(keys)?, graph)
+}
