@@ -134,6 +134,22 @@ impl Builder {
         self.push(Op::Attention(spec), &[q, k, v])
     }
 
+    /// Returns causal attention like [`attention`](Self::attention), whose softmax has one more
+    /// score for each head, `sinks` `[1, heads]`.
+    pub fn attention_with_sinks(
+        &mut self,
+        [q, k, v]: [ValueId; 3],
+        sinks: ValueId,
+        cache: LayerCache,
+        heads: usize,
+        scores: impl Into<Scores>,
+    ) -> ValueId {
+        let LayerCache { kv_heads, head_dim } = cache;
+        let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scores: scores.into() };
+        self.caches.push(cache);
+        self.push(Op::Attention(spec), &[q, k, v, sinks])
+    }
+
     /// Returns causal attention like [`attention`](Self::attention), over the keys and values that
     /// an earlier attention has appended to cache layer `layer`.
     pub fn shared_attention(&mut self, q: ValueId, layer: usize, heads: usize, scores: impl Into<Scores>) -> ValueId {
@@ -187,6 +203,11 @@ impl Builder {
         self.push(Op::AddRows { first }, &[x])
     }
 
+    /// Returns each row times `1 + scale ln(1 + floor(position / interval))`.
+    pub fn temper(&mut self, x: ValueId, scale: f32, interval: usize) -> ValueId {
+        self.push(Op::Temper { scale, interval }, &[x])
+    }
+
     /// Returns the weighted sum of rows of `table` that set number `taps` of the step names for
     /// each token.
     pub fn interpolate(&mut self, table: ValueId, taps: usize) -> ValueId {
@@ -205,7 +226,7 @@ impl Builder {
     }
 
     /// Returns the weighted sum of the experts' results for each row. [`Op::Experts`] describes the
-    /// two forms of `matrices`.
+    /// two forms of `matrices`, before which biases come if `spec` has them.
     pub fn experts(&mut self, x: ValueId, weights: ValueId, matrices: &[ValueId], spec: ExpertsSpec) -> ValueId {
         self.push(Op::Experts(spec), &[&[x, weights], matrices].concat())
     }

@@ -41,14 +41,16 @@ impl fmt::Display for Op {
             Self::InputRows { width } => write!(f, "{name} width={width}"),
             Self::PlaceRows { first, marked: true } => write!(f, "{name} first={first} marked"),
             Self::PlaceRows { first, marked: false } | Self::AddRows { first } => write!(f, "{name} first={first}"),
+            Self::Temper { scale, interval } => write!(f, "{name} scale={scale:?} interval={interval}"),
             Self::Interpolate { taps } => write!(f, "{name} taps={taps}"),
             Self::Attention(spec) => {
                 f.write_str(name)?;
                 write_attention(f, spec)
             }
             Self::Route(spec) => write!(f, "{name} {spec}"),
-            Self::Experts(ExpertsSpec { experts, top_k, activation }) => {
-                write!(f, "{name} experts={experts} top_k={top_k} {}", activation.name())
+            Self::Experts(ExpertsSpec { experts, top_k, glu, biased }) => {
+                let biased = if *biased { " biased" } else { "" };
+                write!(f, "{name} experts={experts} top_k={top_k} {}{biased}", glu.name())
             }
             Self::ShortConv(ConvSpec { state, kernel, silu, .. }) => {
                 write!(f, "{name} state={state} kernel={kernel}{}", if *silu { "" } else { " linear" })

@@ -10,8 +10,37 @@ pub struct ExpertsSpec {
     pub experts: usize,
     /// The largest number of experts that a row is computed with.
     pub top_k: usize,
-    /// The function of an expert's gate.
-    pub activation: Activation,
+    /// The gated linear unit of an expert.
+    pub glu: Glu,
+    /// Whether gate, up and down have biases.
+    pub biased: bool,
+}
+
+/// A gated linear unit of two rows, `gate` and `up` ([Shazeer
+/// 2020](https://arxiv.org/abs/2002.05202)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Glu {
+    /// `f(gate) * up`.
+    Plain(Activation),
+    /// `g / (1 + exp(-1.702 g)) * (u + 1)` with `g = min(gate, 7)` and `u` the number of `up` limited
+    /// to -7 to 7 ([OpenAI 2025](https://arxiv.org/abs/2508.10925)).
+    Clamped,
+}
+
+impl From<Activation> for Glu {
+    fn from(activation: Activation) -> Self {
+        Self::Plain(activation)
+    }
+}
+
+impl Glu {
+    /// Returns the name in dumps.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain(activation) => activation.name(),
+            Self::Clamped => "clamped",
+        }
+    }
 }
 
 /// The attributes of a router: how it selects and weighs experts.
@@ -82,12 +111,16 @@ impl RouteSpec {
 
 impl ExpertsSpec {
     pub(super) fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
-        let Self { experts, top_k, .. } = *self;
+        let Self { experts, top_k, biased, .. } = *self;
         if top_k == 0 || top_k > experts {
             return Err(format!("selects {top_k} of {experts} experts, but needs from 1 to {experts}"));
         }
         let error = || Err(mismatch("x, a weight for each expert, and the experts' matrices", inputs));
-        let ([x, weights, matrices @ ..], Some(down)) = (inputs, inputs.last()) else { return error() };
+        let ([x, weights, rest @ ..], Some(down)) = (inputs, inputs.last()) else { return error() };
+        let (biases, matrices) = match rest {
+            [biases, matrices @ ..] if biased => (Some(biases), matrices),
+            matrices => (None, matrices),
+        };
         let stacked = |rows: usize, width| Shape::new(Rows::Fixed(experts.saturating_mul(rows)), width);
         let (n, m) = (x.width, down.width);
         let matrices_fit = match matrices {
@@ -95,6 +128,9 @@ impl ExpertsSpec {
             [gate, up, _] => gate == up && *gate == stacked(m, n),
             _ => false,
         };
+        let expert_biases = m.saturating_mul(2).saturating_add(n);
+        let row = Shape::new(Rows::Fixed(1), experts.saturating_mul(expert_biases));
+        let matrices_fit = matrices_fit && biases.is_none_or(|biases| *biases == row);
         if matrices_fit && *weights == Shape::new(x.rows, experts) && *down == stacked(n, m) {
             Ok(vec![*x])
         } else {

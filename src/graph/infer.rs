@@ -54,6 +54,8 @@ impl Op {
                 Err(mismatch("a mark before the rows that it places", inputs))
             }
             Self::PlaceRows { .. } | Self::AddRows { .. } => of_tokens(inputs).map(|x| vec![x]),
+            Self::Temper { interval: 0, .. } => Err("has an interval of 0 positions, but needs at least 1".into()),
+            Self::Temper { .. } => of_tokens(inputs).map(|x| vec![x]),
             Self::Interpolate { .. } => match inputs {
                 [Shape { rows: Rows::Fixed(_), width }] => Ok(vec![Shape::new(Rows::Tokens, *width)]),
                 _ => Err(mismatch("a table", inputs)),

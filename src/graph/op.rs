@@ -79,8 +79,10 @@ pub enum Op {
     Rope(RopeSpec),
     /// `(q [Tokens, heads * head_dim], k, v [Tokens, kv_heads * head_dim])
     /// -> [Tokens, heads * head_dim]`: appends `k` and `v` to the layer's cache of each run's
-    /// sequence, then computes attention over the positions that each token sees. With the operand
-    /// `q` only, attention over the keys and values of an earlier attention.
+    /// sequence, then computes attention over the positions that each token sees. A fourth operand
+    /// `[1, heads]` are sinks: each head's softmax has this score too, of a value of 0
+    /// ([Xiao et al. 2023](https://arxiv.org/abs/2309.17453)). With the operand `q` only, attention
+    /// over the keys and values of an earlier attention.
     Attention(AttentionSpec),
     /// `(x [Tokens, channels], w [channels, kernel]) -> [Tokens, channels]`: a causal convolution
     /// of each channel with its row of `w`, whose last element is for the token itself, then SiLU
@@ -124,6 +126,15 @@ pub enum Op {
         /// The first of these elements.
         first: usize,
     },
+    /// `(x [Tokens, n]) -> [Tokens, n]`: each row times
+    /// `1 + scale ln(1 + floor(position / interval))`, which sharpens attention to long contexts
+    /// ([Nakanishi 2025](https://arxiv.org/abs/2501.19399)).
+    Temper {
+        /// The factor of the logarithm.
+        scale: f32,
+        /// The number of positions with the same factor, at least 1.
+        interval: usize,
+    },
     /// `(table [rows, n]) -> [Tokens, n]`: the weighted sum of rows of the table that the step
     /// names for each token.
     Interpolate {
@@ -136,11 +147,13 @@ pub enum Op {
     Route(RouteSpec),
     /// `(x [r, n], weights [r, experts], gate [experts * m, n], up [experts * m, n],
     /// down [experts * n, m]) -> [r, n]`: the sum over experts of the expert's weight times
-    /// `down (f(gate x) * (up x))`.
+    /// `down glu(gate x, up x)`.
     ///
     /// The matrices are stacks: expert after expert, each with its `m` or `n` rows. `gate` and `up`
     /// may be joined in `[experts * 2m, n]`, each expert's gate before its up. An expert with a
     /// weight of 0 is skipped; if more than `top_k` weights are not 0, the first `top_k` count.
+    /// Biases come before the matrices, `[1, experts * (2m + n)]`: those of all gates, all ups and
+    /// all downs.
     /// Row-wise.
     Experts(ExpertsSpec),
 

@@ -136,11 +136,15 @@ impl Op {
             }
             Self::PlaceRows { first, .. } => OpProperties { name: "place_rows", ..mixes_rows(*first) },
             Self::AddRows { first } => OpProperties { name: "add_rows", ..mixes_rows(*first) },
+            Self::Temper { .. } => OpProperties { name: "temper", in_place: Some(0), ..PURE },
             Self::Interpolate { taps } => {
                 OpProperties { name: "interpolate", table: Some(0), input: Some(StepInput::Taps(*taps)), ..PURE }
             }
             Self::Route(_) => OpProperties { name: "route", ..ROW_WISE },
-            Self::Experts(_) => OpProperties { name: "experts", matrices: Matrices::From(2), ..ROW_WISE },
+            Self::Experts(spec) => {
+                let matrices = Matrices::From(2 + usize::from(spec.biased));
+                OpProperties { name: "experts", matrices, ..ROW_WISE }
+            }
             Self::Fused(op) => op.properties(),
         }
     }

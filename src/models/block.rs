@@ -18,6 +18,9 @@ pub(super) struct Block {
     pub style: RopeStyle,
     /// Whether attention reads the norm `attn_norm` of the residual stream, rather than the stream.
     pub attention_norm: bool,
+    /// Whether each head's softmax has one more score, `attn_sinks`
+    /// ([Xiao et al. 2023](https://arxiv.org/abs/2309.17453)).
+    pub sinks: bool,
     /// The norms of queries and keys.
     pub head_norms: HeadNorms,
     /// What the feed-forward network reads.
@@ -68,6 +71,7 @@ impl Block {
     pub const DECODER: Self = Self {
         style: RopeStyle::Halves,
         attention_norm: true,
+        sinks: false,
         head_norms: HeadNorms::None,
         feed_forward_input: FeedForwardInput::Norm("ffn_norm"),
         post_norms: false,
@@ -142,7 +146,15 @@ impl Block {
         if self.head_norms == HeadNorms::Rotated {
             [q, k] = self.norm_heads(config, layer, graph, [q, k], index)?;
         }
-        let attended = graph.ops.attention([q, k, v], cache, layer.heads, scores);
+        if let Some((scale, interval)) = config.temperature {
+            q = graph.ops.temper(q, scale, interval);
+        }
+        let attended = if self.sinks {
+            let sinks = graph.weight(&name("attn_sinks.weight"), 1, layer.heads)?;
+            graph.ops.attention_with_sinks([q, k, v], sinks, cache, layer.heads, scores)
+        } else {
+            graph.ops.attention([q, k, v], cache, layer.heads, scores)
+        };
         graph.linear(attended, &name("attn_output"), config.hidden, q_width)
     }
 

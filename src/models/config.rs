@@ -47,6 +47,10 @@ pub struct Config {
     pub residual_scale: f32,
     /// The factor of the logits.
     pub logit_scale: f32,
+    /// The growth of queries with their position: the factor of the logarithm, and the number of
+    /// positions with the same factor.
+    #[doc(hidden)]
+    pub temperature: Option<(f32, usize)>,
     /// The cap `c` of the logits, which turns a logit `x` into `c tanh(x / c)`.
     pub logit_softcap: Option<f32>,
     /// The number of first layers to which the rows of images add further elements.
@@ -143,6 +147,7 @@ impl Config {
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
+            temperature: None,
             logit_softcap: None,
             deepstack: 0,
             reference_layout: keys.str("tensor_data_layout")? == Some("reference"),

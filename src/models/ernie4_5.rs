@@ -3,7 +3,7 @@
 //! softmax selects with a bias, beside a shared one.
 
 use super::{
-    Config, Model,
+    Checkpoint, Config, Model,
     experts::{Mixture, shared_width},
     keys::Keys,
     llama::BLOCK,
@@ -12,6 +12,9 @@ use super::{
 use crate::Result;
 
 const MIXTURE: Mixture = Mixture { biased: true, shared: |keys, _, _| shared_width(keys), ..Mixture::SOFTMAX };
+
+pub(super) const CHECKPOINT: Checkpoint =
+    Checkpoint { model_types: &["ernie4_5"], tied: true, rope_theta: 500_000.0, ..Checkpoint::DECODER };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     BLOCK.model(Config::read(keys)?, graph)

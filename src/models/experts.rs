@@ -41,6 +41,9 @@ pub struct Experts {
     /// Whether a bias is added to the probabilities that experts are selected by, if the file has
     /// it.
     pub biased: bool,
+    /// Whether the experts have biases and clamped gated linear units
+    /// ([OpenAI 2025](https://arxiv.org/abs/2508.10925)).
+    pub clamped: bool,
     /// The expert that all tokens share, if there is one.
     pub shared: Option<SharedExpert>,
 }
@@ -68,6 +71,8 @@ pub(super) struct Mixture {
     pub normalized: Choice<bool>,
     /// Whether files may select groups of experts first, and scale the weights.
     pub grouped: bool,
+    /// Whether the experts have biases and clamped gated linear units.
+    pub clamped: bool,
     /// Whether files may have a bias that experts are selected by.
     pub biased: bool,
     /// Returns the width of the shared expert from `feed_forward_length` and the width of an
@@ -94,6 +99,7 @@ impl Mixture {
         score: Choice::Always(ExpertScore::Softmax),
         normalized: Choice::Always(true),
         grouped: false,
+        clamped: false,
         biased: false,
         shared: |_, _, _| Ok(None),
         shared_gate: false,
@@ -184,7 +190,8 @@ impl Config {
             let ffn = width.unwrap_or_else(|| (mixture.width)(layer.ffn, top_k));
             let shared = (mixture.shared)(keys, layer.ffn, ffn)?;
             let shared = shared.map(|ffn| SharedExpert { ffn, gated: mixture.shared_gate });
-            layer.experts = Some(Experts { count, top_k, ffn, router, biased: mixture.biased, shared });
+            layer.experts =
+                Some(Experts { count, top_k, ffn, router, biased: mixture.biased, clamped: mixture.clamped, shared });
         }
         Ok(())
     }

@@ -3,8 +3,9 @@
 //! shared one.
 
 use super::{
-    Config, Model,
+    Checkpoint, Config, Model,
     block::{Block, HeadNorms},
+    checkpoint::{BIASES, FULL_ATTENTION, SILU, SIZES, TENSORS, tensor},
     experts::{Mixture, shared_width},
     keys::Keys,
     model_builder::ModelBuilder,
@@ -17,6 +18,16 @@ const MIXTURE: Mixture = Mixture {
     has_width: false,
     shared: |keys, ffn, _| Ok(Some(shared_width(keys)?.unwrap_or(ffn))),
     ..Mixture::SOFTMAX
+};
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["hunyuan_v1_dense"],
+    settings: &[SIZES, SILU, FULL_ATTENTION, BIASES],
+    tensors: &[
+        &[tensor("self_attn.query_layernorm", "attn_q_norm"), tensor("self_attn.key_layernorm", "attn_k_norm")],
+        TENSORS,
+    ],
+    ..Checkpoint::DECODER
 };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {

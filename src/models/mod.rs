@@ -22,6 +22,7 @@ mod gemma4;
 mod gemma4_layers;
 mod glm4;
 mod glm4_moe;
+mod gpt_oss;
 mod granite;
 mod hunyuan;
 mod internlm2;
@@ -29,6 +30,7 @@ mod keys;
 mod lfm2;
 mod llama;
 mod minimax_m2;
+mod mistral3;
 mod model_builder;
 mod mtp;
 mod olmo2;
@@ -41,6 +43,7 @@ mod qwen3;
 mod qwen35;
 mod qwen35_moe;
 mod qwen3_moe;
+mod qwen3_next;
 mod qwen3_vl;
 mod rope;
 mod seed_oss;
@@ -110,37 +113,40 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "arcee", models: "Arcee AFM", build: arcee::build, checkpoints: &[] },
     Family { architecture: "cohere2", models: "Command R7B, Command A", build: cohere2::build, checkpoints: &[] },
     Family { architecture: "command-r", models: "Command R, Command R+", build: command_r::build, checkpoints: &[] },
-    Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[] },
+    Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[&ernie4_5::CHECKPOINT] },
     Family { architecture: "ernie4_5-moe", models: "ERNIE 4.5 with experts", build: ernie4_5::build_moe, checkpoints: &[] },
     Family { architecture: "exaone4", models: "EXAONE 4", build: exaone4::build, checkpoints: &[] },
     Family { architecture: "gemma", models: "Gemma (1)", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoints: &[&gemma3::CHECKPOINT] },
     Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[&gemma4::CHECKPOINT] },
-    Family { architecture: "glm4", models: "GLM-4 of 2025", build: glm4::build, checkpoints: &[] },
+    Family { architecture: "glm4", models: "GLM-4 of 2025", build: glm4::build, checkpoints: &[&glm4::CHECKPOINT] },
     Family { architecture: "glm4moe", models: "GLM-4.5, GLM-4.6", build: glm4_moe::build, checkpoints: &[] },
+    Family { architecture: "gpt-oss", models: "gpt-oss", build: gpt_oss::build, checkpoints: &[] },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoints: &[&granite::CHECKPOINT] },
     Family { architecture: "granitemoe", models: "Granite 3 with experts", build: granite::build_moe, checkpoints: &[] },
-    Family { architecture: "hunyuan-dense", models: "Hunyuan, dense", build: hunyuan::build, checkpoints: &[] },
+    Family { architecture: "hunyuan-dense", models: "Hunyuan, dense", build: hunyuan::build, checkpoints: &[&hunyuan::CHECKPOINT] },
     Family { architecture: "hunyuan-moe", models: "Hunyuan with experts", build: hunyuan::build_moe, checkpoints: &[] },
     Family { architecture: "internlm2", models: "InternLM2, InternLM2.5", build: internlm2::build, checkpoints: &[] },
     Family { architecture: "lfm2", models: "LFM2", build: lfm2::build, checkpoints: &[] },
     Family { architecture: "lfm2moe", models: "LFM2 with experts", build: lfm2::build_moe, checkpoints: &[] },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and models of the same architecture", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
     Family { architecture: "minimax-m2", models: "MiniMax-M2", build: minimax_m2::build, checkpoints: &[] },
-    Family { architecture: "olmo2", models: "OLMo 2, OLMo 3", build: olmo2::build, checkpoints: &[] },
+    Family { architecture: "mistral3", models: "Ministral 3", build: mistral3::build, checkpoints: &[] },
+    Family { architecture: "olmo2", models: "OLMo 2, OLMo 3", build: olmo2::build, checkpoints: &[&olmo2::CHECKPOINT] },
     Family { architecture: "phi2", models: "Phi-1, Phi-1.5, Phi-2", build: phi2::build, checkpoints: &[] },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
-    Family { architecture: "qwen2moe", models: "Qwen1.5 and Qwen2 with experts", build: qwen2_moe::build, checkpoints: &[] },
+    Family { architecture: "qwen2moe", models: "Qwen1.5 and Qwen2 with experts", build: qwen2_moe::build, checkpoints: &[&qwen2_moe::CHECKPOINT] },
     Family { architecture: "qwen2vl", models: "Qwen2-VL, Qwen2.5-VL", build: qwen2_vl::build, checkpoints: &[&qwen2_vl::CHECKPOINT] },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoints: &[&qwen3::CHECKPOINT] },
     Family { architecture: "qwen35", models: "Qwen3.5, dense", build: qwen35::build, checkpoints: &[&qwen35::CHECKPOINT] },
     Family { architecture: "qwen35moe", models: "Qwen3.5 with experts", build: qwen35_moe::build, checkpoints: &[&qwen35_moe::CHECKPOINT] },
     Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoints: &[&qwen3_moe::CHECKPOINT] },
+    Family { architecture: "qwen3next", models: "Qwen3-Next", build: qwen3_next::build, checkpoints: &[] },
     Family { architecture: "qwen3vl", models: "Qwen3-VL, dense", build: qwen3_vl::build, checkpoints: &[&qwen3_vl::CHECKPOINT] },
     Family { architecture: "qwen3vlmoe", models: "Qwen3-VL with experts", build: qwen3_vl::build_moe, checkpoints: &[&qwen3_vl::CHECKPOINT_MOE] },
-    Family { architecture: "seed_oss", models: "Seed-OSS", build: seed_oss::build, checkpoints: &[] },
+    Family { architecture: "seed_oss", models: "Seed-OSS", build: seed_oss::build, checkpoints: &[&seed_oss::CHECKPOINT] },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
     Family { architecture: "stablelm", models: "StableLM 2", build: stablelm::build, checkpoints: &[] },
     Family { architecture: "starcoder2", models: "StarCoder2", build: starcoder2::build, checkpoints: &[] },
@@ -152,7 +158,7 @@ pub const FAMILIES: &[Family] = &[
 const UNSUPPORTED: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
-    "bloom", "qwen", "qwen3next",
+    "bloom", "qwen", 
     "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", 
     "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "dbrx", "olmo",
@@ -160,8 +166,8 @@ const UNSUPPORTED: &[&str] = &[
     "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "nemotron_h", "nemotron_h_moe", "exaone",
     "exaone-moe", "granitehybrid", "chameleon", "wavtokenizer-dec", "plm",
     "bailingmoe", "bailingmoe2", "dots1", "afmoe", "falcon-h1", 
-    "hunyuan_vl", "gpt-oss", "dream", "smallthinker", "llada",
-    "llada-moe", "grovemoe", "apertus", "cogvlm", "rnd1", "pangu-embedded", "mistral3",
+    "hunyuan_vl", "dream", "smallthinker", "llada",
+    "llada-moe", "grovemoe", "apertus", "cogvlm", "rnd1", "pangu-embedded", 
     "mistral4", "paddleocr", "mimo2", "step35", "llama-embed", "maincoder", "kimi-linear",
 ];
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Config, Experts, LayerConfig, Model, NormKind, RopeConfig, vision::ImageInputs};
 use crate::{
     DType, Error, Result,
-    graph::{Activation, Builder, ExpertsSpec, Graph, RopeSpec, RopeStyle, Scores, ValueId},
+    graph::{Activation, Builder, ExpertsSpec, Glu, Graph, RopeSpec, RopeStyle, Scores, ValueId},
     weights::{TensorSlice, Weight, Weights},
 };
 
@@ -203,7 +203,12 @@ impl<'a> ModelBuilder<'a> {
         let mut matrix =
             |part: &str, rows, columns| self.weight(&format!("{name}.ffn_{part}_shexp.weight"), rows, columns);
         let matrices = [matrix("gate", ffn, hidden)?, matrix("up", ffn, hidden)?, matrix("down", hidden, ffn)?];
-        Ok(self.ops.experts(x, weight, &matrices, ExpertsSpec { experts: 1, top_k: 1, activation }))
+        Ok(self.ops.experts(
+            x,
+            weight,
+            &matrices,
+            ExpertsSpec { experts: 1, top_k: 1, glu: activation.into(), biased: false },
+        ))
     }
 
     /// Returns the sum of the experts' results, weighted with `weights` `[rows, experts]`. The
@@ -220,6 +225,14 @@ impl<'a> ModelBuilder<'a> {
     ) -> Result<ValueId> {
         let &Experts { count, top_k, ffn, .. } = experts;
         let stack_name = |part: &str| format!("{name}_{part}_exps.weight");
+        let mut biases = vec![];
+        if experts.clamped {
+            let parts = [("gate", ffn), ("up", ffn), ("down", hidden)];
+            let rows = parts.map(|(part, width)| self.bias_row(&format!("{name}_{part}_exps.bias"), count, width));
+            let rows = rows.into_iter().collect::<Result<Vec<_>>>()?;
+            biases.push(self.ops.concat(&rows));
+        }
+        let glu = if experts.clamped { Glu::Clamped } else { activation.into() };
         let mut matrices = match self.optional_stack(&stack_name("gate_up"), count, 2 * ffn, hidden)? {
             Some(gate_up) => vec![gate_up],
             None => vec![
@@ -228,13 +241,20 @@ impl<'a> ModelBuilder<'a> {
             ],
         };
         matrices.push(self.stack(&stack_name("down"), count, hidden, ffn)?);
-        Ok(self.ops.experts(x, weights, &matrices, ExpertsSpec { experts: count, top_k, activation }))
+        let spec = ExpertsSpec { experts: count, top_k, glu, biased: experts.clamped };
+        Ok(self.ops.experts(x, weights, &[biases, matrices].concat(), spec))
     }
 
     /// Returns a tensor of `count` matrices `[rows, columns]`, as one matrix.
     pub fn stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<ValueId> {
         let stack = self.optional_stack(name, count, rows, columns)?;
         stack.ok_or_else(|| Error::tensor(name, "is missing from the file"))
+    }
+
+    /// Returns a bias of `width` elements for each of `count` experts, as one row.
+    fn bias_row(&mut self, name: &str, count: usize, width: usize) -> Result<ValueId> {
+        let weight = self.weights.get(name, &[count, width])?;
+        Ok(self.value_of(weight, 1, count * width))
     }
 
     fn optional_stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<Option<ValueId>> {

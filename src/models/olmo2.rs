@@ -3,8 +3,9 @@
 //! OLMo 3 three of four layers have a sliding window, and only the others stretch frequencies.
 
 use super::{
-    Config, Model, RopeConfig,
+    Checkpoint, Config, Model, RopeConfig,
     block::{Block, FeedForwardInput, HeadNorms},
+    checkpoint::{BIASES, FULL_ATTENTION, Need, SILU, SIZES, TENSORS, float, tensor},
     keys::{Keys, MAX_CONTEXT},
     model_builder::ModelBuilder,
 };
@@ -19,6 +20,25 @@ const BLOCK: Block = Block {
 };
 /// The last of each `PERIOD` layers has full attention.
 const PERIOD: usize = 4;
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["olmo2"],
+    settings: &[
+        &[float("rms_norm_eps", "attention.layer_norm_rms_epsilon", Need::Or(1e-5))],
+        SIZES,
+        SILU,
+        FULL_ATTENTION,
+        BIASES,
+    ],
+    tensors: &[
+        &[
+            tensor("post_attention_layernorm", "post_attention_norm"),
+            tensor("post_feedforward_layernorm", "post_ffw_norm"),
+        ],
+        TENSORS,
+    ],
+    ..Checkpoint::DECODER
+};
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = Config::read(keys)?;

@@ -2,11 +2,14 @@
 //! a mixture of experts, whose weights are not divided by their sum, and a shared one with a gate.
 
 use super::{
-    Config, Model,
+    Checkpoint, Config, Model,
+    checkpoint::{EXPERTS, FULL_ATTENTION, Meaning, Need, SILU, SIZES, TENSORS, one_of, setting, size},
     experts::{Choice, Mixture, shared_width},
     keys::Keys,
     model_builder::ModelBuilder,
     qwen2::BLOCK,
+    qwen3_moe::MIXTURE as MIXTURE_TENSORS,
+    qwen35_moe::SHARED_EXPERT,
 };
 use crate::Result;
 
@@ -16,6 +19,25 @@ const MIXTURE: Mixture = Mixture {
     shared: |keys, ffn, _| Ok(Some(shared_width(keys)?.unwrap_or(ffn))),
     shared_gate: true,
     ..Mixture::SOFTMAX
+};
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["qwen2_moe"],
+    settings: &[
+        EXPERTS,
+        &[
+            size("shared_expert_intermediate_size", "expert_shared_feed_forward_length", Need::Or(5632)),
+            setting("norm_topk_prob", Meaning::Flag("expert_weights_norm", false)),
+            // Some layers without experts are not supported.
+            one_of("decoder_sparse_step", &["1"]),
+            one_of("mlp_only_layers", &["[]"]),
+        ],
+        SIZES,
+        SILU,
+        FULL_ATTENTION,
+    ],
+    tensors: &[SHARED_EXPERT, MIXTURE_TENSORS, TENSORS],
+    ..Checkpoint::DECODER
 };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {

@@ -4,7 +4,7 @@
 
 use super::{
     Checkpoint, Model,
-    checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, size, tensor},
+    checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, TensorMapping, size, tensor},
     experts::{Mixture, SHARED_WIDTH},
     keys::{Keys, MAX_WIDTH},
     model_builder::ModelBuilder,
@@ -27,21 +27,17 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
         SILU,
         BIASES,
     ],
-    tensors: &[
-        &[
-            tensor("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
-            tensor("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
-            tensor("mlp.shared_expert.up_proj", "ffn_up_shexp"),
-            tensor("mlp.shared_expert.down_proj", "ffn_down_shexp"),
-        ],
-        MIXTURE,
-        qwen35::HEAD,
-        qwen35::DELTA_NET,
-        qwen35::NORMS,
-        TENSORS,
-    ],
+    tensors: &[SHARED_EXPERT, MIXTURE, qwen35::HEAD, qwen35::DELTA_NET, qwen35::NORMS, TENSORS],
     ..qwen35::CHECKPOINT
 };
+
+/// The tensors of the shared expert and of its gate.
+pub(super) const SHARED_EXPERT: &[TensorMapping] = &[
+    tensor("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+    tensor("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
+    tensor("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+    tensor("mlp.shared_expert.down_proj", "ffn_down_shexp"),
+];
 
 const MIXTURE_WITH_SHARED: Mixture = Mixture {
     shared: |keys, _, _| keys.size(SHARED_WIDTH, MAX_WIDTH).map(Some),
@@ -50,10 +46,15 @@ const MIXTURE_WITH_SHARED: Mixture = Mixture {
 };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
+    model(keys, graph, false)
+}
+
+/// Builds a model, whose matrices of DeltaNets may be `joined`.
+pub(super) fn model(keys: &Keys, graph: ModelBuilder, joined: bool) -> Result<Model> {
     let mut config = qwen35::config(keys)?;
     config.require_experts(keys, &MIXTURE_WITH_SHARED)?;
     let hidden = config.hidden;
-    qwen35::model(keys, config, graph, |graph, layer, x, name| match &layer.experts {
+    qwen35::model(keys, config, graph, joined, |graph, layer, x, name| match &layer.experts {
         Some(experts) => graph.mixture(x, name, hidden, experts, Activation::Silu),
         None => Ok(x),
     })

@@ -99,6 +99,7 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         | Op::InputRows { .. }
         | Op::PlaceRows { .. }
         | Op::AddRows { .. }
+        | Op::Temper { .. }
         | Op::Interpolate { .. }
         | Op::Route(_)
         | Op::Experts(_)

@@ -33,8 +33,8 @@ use crate::{
     },
 };
 
-/// What rounding in another order may cost in single precision.
-const ROUNDING: f64 = 1e-10;
+/// What rounding in another order may cost in single precision, in up to 64 layers.
+const ROUNDING: f64 = 1e-9;
 /// What it costs besides that matrix units multiply in half precision.
 const HALVES: f64 = 2e-6;
 

@@ -98,7 +98,8 @@ fn builder_reports_the_first_error() {
         Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() })
     };
     let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim, axes: RopeAxes::First });
-    let experts = |experts, top_k| Op::Experts(ExpertsSpec { experts, top_k, activation: Activation::Silu });
+    let experts =
+        |experts, top_k| Op::Experts(ExpertsSpec { experts, top_k, glu: Activation::Silu.into(), biased: false });
     let cases: [(Op, &[usize]); 24] = [
         (Op::Embed, &[1, 0]),
         (Op::MatMul, &[0, 0]),

@@ -31,6 +31,20 @@ pub fn dense(gguf: &Gguf) -> interpret::Weights {
     let decode = |dtype, bytes: &[u8]| match dtype {
         DType::F32 => bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
         DType::F16 => bytes.chunks(2).map(|b| half::f16::from_le_bytes(b.try_into().unwrap()).to_f32()).collect(),
+        // A shared exponent, then numbers of 4 bits
+        // ([Open Compute Project](https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf)).
+        DType::MXFP4 => bytes
+            .chunks(17)
+            .flat_map(|block| {
+                let number = move |code: u8| {
+                    let size = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
+                    let sign = if code & 8 == 0 { 1.0 } else { -1.0 };
+                    sign * size * 2f32.powi(i32::from(block[0]) - 127)
+                };
+                let codes = block[1..].iter().map(|byte| byte & 15).chain(block[1..].iter().map(|byte| byte >> 4));
+                codes.map(number)
+            })
+            .collect(),
         other => panic!("{other}"),
     };
     let tensors = gguf.tensors().iter();

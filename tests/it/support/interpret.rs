@@ -6,7 +6,7 @@ use std::{collections::HashMap, ops::Range};
 use inkstone::internals::{
     backend::Taps,
     graph::{
-        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertScore, ExpertsSpec, FusedOp, Graph, HeadOrder, Op,
+        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertScore, ExpertsSpec, FusedOp, Glu, Graph, HeadOrder, Op,
         RopeSpec, RopeStyle, RouteSpec, Rows, Scores, Shape, Source, Value,
     },
     weights::TensorSlice,
@@ -182,12 +182,16 @@ impl<'w> Interpreter<'w> {
             (Op::JoinRows { count }, [x]) => vec![images::join_rows(x, *count, step)],
             (Op::InputRows { width }, []) => vec![images::input_rows(*width, step)],
             (Op::PlaceRows { first, marked }, [x]) => vec![images::place_rows(x, *first, *marked, step)],
+            (Op::Temper { scale, interval }, [x]) => vec![temper(x, *scale, *interval, step)],
             (Op::AddRows { first }, [x]) => vec![images::mix_rows(x, *first, step, |x, given| x + given)],
             (Op::Interpolate { taps }, [table]) => vec![images::interpolate(table, *taps, step)],
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
             (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
-            (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], step)],
-            (Op::Attention(spec), [q]) => vec![self.shared_attention(spec, q, step)],
+            (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], None, step)],
+            (Op::Attention(spec), [q, k, v, sinks]) => {
+                vec![self.attention(spec, [q, k, v], Some(sinks.row(0)), step)]
+            }
+            (Op::Attention(spec), [q]) => vec![self.shared_attention(spec, q, None, step)],
             (Op::ShortConv(spec), [x, w]) => vec![self.short_conv(spec, [x, w], step)],
             (Op::GatedDelta(spec), [qkv, alpha, beta, a, dt]) => {
                 vec![self.gated_delta(spec, [qkv, alpha, beta, a, dt], step)]
@@ -217,7 +221,7 @@ impl<'w> Interpreter<'w> {
                     None => x.clone(),
                 };
                 let [q, k] = [normed(q, 0), normed(k, 1)].map(|x| rope(spec, &x, frequencies, step));
-                vec![self.attention(attention, [&q, &k, v], step)]
+                vec![self.attention(attention, [&q, &k, v], None, step)]
             }
             (Op::Fused(FusedOp::MatMulAdd), [x, w, residual]) => vec![pairwise(residual, &product(x, w), |a, b| a + b)],
             (Op::Fused(FusedOp::AddRmsNorm { eps }), [a, b, w]) => {
@@ -246,6 +250,7 @@ impl<'w> Interpreter<'w> {
                 | Op::InputRows { .. }
                 | Op::PlaceRows { .. }
                 | Op::AddRows { .. }
+                | Op::Temper { .. }
                 | Op::Interpolate { .. }
                 | Op::Route(_)
                 | Op::Experts(_)
@@ -256,21 +261,27 @@ impl<'w> Interpreter<'w> {
     }
 
     /// Returns attention over the keys and values that an earlier attention has appended.
-    fn shared_attention(&self, spec: &AttentionSpec, q: &Matrix, step: &Step) -> Matrix {
+    fn shared_attention(&self, spec: &AttentionSpec, q: &Matrix, sinks: Option<&[f64]>, step: &Step) -> Matrix {
         let rows = step.positions().into_iter().enumerate().map(|(row, (sequence, position))| {
-            attend(spec, q.row(row), &self.caches[&(sequence, spec.layer)][step.seen(spec, row, position)])
+            attend(spec, q.row(row), sinks, &self.caches[&(sequence, spec.layer)][step.seen(spec, row, position)])
         });
         Matrix::from_rows(q.width, rows)
     }
 
-    fn attention(&mut self, spec: &AttentionSpec, [q, k, v]: [&Matrix; 3], step: &Step) -> Matrix {
+    fn attention(
+        &mut self,
+        spec: &AttentionSpec,
+        [q, k, v]: [&Matrix; 3],
+        sinks: Option<&[f64]>,
+        step: &Step,
+    ) -> Matrix {
         for (row, (sequence, position)) in step.positions().into_iter().enumerate() {
             let cache = self.caches.entry((sequence, spec.layer)).or_default();
             assert!(position <= cache.len(), "position {position} of sequence {sequence} leaves a gap");
             cache.truncate(position);
             cache.push((k.row(row).to_vec(), v.row(row).to_vec()));
         }
-        self.shared_attention(spec, q, step)
+        self.shared_attention(spec, q, sinks, step)
     }
 }
 
@@ -359,7 +370,7 @@ pub fn constant_row(row: &[f32]) -> Matrix {
     Matrix::new(1, row.len(), row.iter().copied().map(f64::from).collect())
 }
 
-fn attend(spec: &AttentionSpec, q: &[f64], cache: &[(Vec<f64>, Vec<f64>)]) -> Vec<f64> {
+fn attend(spec: &AttentionSpec, q: &[f64], sinks: Option<&[f64]>, cache: &[(Vec<f64>, Vec<f64>)]) -> Vec<f64> {
     let mut result = Vec::new();
     for head in 0..spec.heads {
         let kv = head / (spec.heads / spec.kv_heads) * spec.head_dim;
@@ -368,9 +379,10 @@ fn attend(spec: &AttentionSpec, q: &[f64], cache: &[(Vec<f64>, Vec<f64>)]) -> Ve
         let scaled = |k: &[f64]| f64::from(scale) * q.iter().zip(&k[kv..]).map(|(q, k)| q * k).sum::<f64>();
         let score = |k: &[f64]| softcap.map_or(scaled(k), |cap| soft_cap(scaled(k), cap));
         let scores: Vec<_> = cache.iter().map(|(k, _)| score(k)).collect();
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sink = sinks.map_or(f64::NEG_INFINITY, |sinks| sinks[head]);
+        let max = scores.iter().copied().fold(sink, f64::max);
         let weights: Vec<_> = scores.iter().map(|score| (score - max).exp()).collect();
-        let total: f64 = weights.iter().sum();
+        let total: f64 = weights.iter().sum::<f64>() + (sink - max).exp();
         for i in 0..spec.head_dim {
             result.push(weights.iter().zip(cache).map(|(weight, (_, v))| weight * v[kv + i]).sum::<f64>() / total);
         }
@@ -456,7 +468,8 @@ fn ranked(numbers: &[f64]) -> Vec<usize> {
     order
 }
 
-fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[Matrix]) -> Matrix {
+fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, rest: &[Matrix]) -> Matrix {
+    let (biases, matrices) = if spec.biased { (Some(&rest[0].data), &rest[1..]) } else { (None, rest) };
     let down = &matrices[matrices.len() - 1];
     let (n, m) = (x.width, down.width);
     // One expert's rows of a stack.
@@ -472,13 +485,40 @@ fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[Matrix]
                 [gate_up, _] => (part(gate_up, 2 * expert * m, m), part(gate_up, (2 * expert + 1) * m, m)),
                 _ => (part(&matrices[0], expert * m, m), part(&matrices[1], expert * m, m)),
             };
-            let gated = pairwise(&activate(spec.activation, &product(&x, &gate)), &product(&x, &up), |a, b| a * b);
+            let biased = |mut y: Matrix, first: usize| {
+                let biases = biases.map(|biases| &biases[first..]).into_iter().flatten();
+                y.data.iter_mut().zip(biases).for_each(|(y, bias)| *y += bias);
+                y
+            };
+            let gate = biased(product(&x, &gate), expert * m);
+            let up = biased(product(&x, &up), (spec.experts + expert) * m);
+            let gated = glu(spec.glu, &gate, &up);
             let y = product(&gated, &part(down, expert * n, n));
+            let y = biased(y, 2 * spec.experts * m + expert * n);
             sum.iter_mut().zip(y.row(0)).for_each(|(sum, y)| *sum += weights.row(row)[expert] * y);
         }
         sum
     });
     Matrix::from_rows(n, rows)
+}
+
+fn temper(x: &Matrix, scale: f32, interval: usize, step: &Step) -> Matrix {
+    let mut positions = step.positions().into_iter();
+    x.map_rows(x.width, |row| {
+        let (_, position) = positions.next().expect("a position for each row");
+        let steps = (position as f64 / interval as f64).floor();
+        row.iter().map(|x| x * (1.0 + f64::from(scale) * (1.0 + steps).ln())).collect()
+    })
+}
+
+fn glu(glu: Glu, gate: &Matrix, up: &Matrix) -> Matrix {
+    match glu {
+        Glu::Plain(activation) => pairwise(&activate(activation, gate), up, |a, b| a * b),
+        Glu::Clamped => pairwise(gate, up, |gate, up| {
+            let gate = gate.min(7.0);
+            gate / (1.0 + (-1.702 * gate).exp()) * (up.clamp(-7.0, 7.0) + 1.0)
+        }),
+    }
 }
 
 fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix, step: &Step) -> Matrix {

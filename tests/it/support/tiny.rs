@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 66] = [
+pub const MODELS: [Tiny; 72] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -73,6 +73,12 @@ pub const MODELS: [Tiny; 66] = [
     Tiny("lfm2_attention", EXACT),
     Tiny("lfm2moe", EXACT),
     Tiny("lfm2moe_alone", EXACT),
+    Tiny("gpt_oss", EXACT),
+    Tiny("gpt_oss_mxfp4", EIGHT_BITS),
+    Tiny("qwen3next", EXACT),
+    Tiny("qwen3next_pairs", EXACT),
+    Tiny("mistral3", EXACT),
+    Tiny("mistral3_betas", EXACT),
 ];
 
 /// One with recurrent layers.
@@ -83,6 +89,9 @@ pub const EXACT: f64 = 1e-8;
 /// Where llama.cpp itself rounds to half precision: the activations that it multiplies with F16
 /// matrices, and what GELU makes of its operand.
 const ROUNDED: f64 = 2e-5;
+
+/// Where llama.cpp rounds activations to 8 bits.
+pub const EIGHT_BITS: f64 = 5e-3;
 
 /// A model by name; and the NMSE within which logits are to be llama.cpp's, with a cache in single
 /// precision.

@@ -85,10 +85,11 @@ impl CpuLowering<'_> {
                 Task::Rope { spec: *spec, x: buffer(0)?, angles: self.angles(&inputs[1], spec.axes)?, out }
             }
             Op::Attention(spec) => {
-                if let [_, k, v] = &inputs[..] {
+                if let [_, k, v, ..] = &inputs[..] {
                     self.tasks.push(("append", Task::Append { spec: *spec, k: Buffer::of(k)?, v: Buffer::of(v)? }));
                 }
-                Task::Attend { spec: *spec, q: buffer(0)?, out }
+                let sinks = (inputs.len() > 3).then(|| vector(3)).transpose()?;
+                Task::Attend { spec: *spec, q: buffer(0)?, sinks, out }
             }
             Op::Route(spec) => {
                 let bias = (inputs.len() > 1).then(|| vector(1)).transpose()?;
@@ -115,6 +116,7 @@ impl CpuLowering<'_> {
                 Task::MixRows { mix: MixRows::Place { marked: *marked }, first: *first, x: buffer(0)?, out }
             }
             Op::AddRows { first } => Task::MixRows { mix: MixRows::Add, first: *first, x: buffer(0)?, out },
+            Op::Temper { scale, interval } => Task::Temper { scale: *scale, interval: *interval, x: buffer(0)?, out },
             Op::Interpolate { taps } => Task::Interpolate { table: self.weights.table(&inputs[0])?, taps: *taps, out },
             Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. }) => {
                 return Err(Error::internal(format!("the CPU does not support the op {}", step.op.name())));

@@ -49,7 +49,7 @@ pub(crate) enum Task {
     /// Writes keys and values to the cache.
     Append { spec: AttentionSpec, k: Buffer, v: Buffer },
     /// Computes attention over the cache.
-    Attend { spec: AttentionSpec, q: Buffer, out: Buffer },
+    Attend { spec: AttentionSpec, q: Buffer, sinks: Option<Arc<[f32]>>, out: Buffer },
     /// Computes a short convolution with weights `[kernel, channels]`.
     ShortConv { spec: ConvSpec, x: Buffer, w: Arc<[f32]>, out: Buffer },
     /// Computes a gated delta rule.
@@ -60,6 +60,8 @@ pub(crate) enum Task {
     JoinRows { count: usize, x: Buffer, out: Buffer },
     /// Copies the rows that the step gives for tokens; all other rows become 0.
     InputRows { out: Buffer },
+    /// Multiplies rows by a factor of their positions.
+    Temper { scale: f32, interval: usize, x: Buffer, out: Buffer },
     /// Copies `x`, with the step's rows in the place of its own, or added to them.
     MixRows { mix: MixRows, first: usize, x: Buffer, out: Buffer },
     /// Computes weighted sums of rows of a table.
@@ -228,6 +230,7 @@ impl Task {
             | Self::Clamp { out, .. }
             | Self::Concat { out, .. }
             | Self::MixRows { out, .. }
+            | Self::Temper { out, .. }
             | Self::Slice { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm(AddRmsNorm { out, .. })
@@ -281,6 +284,7 @@ impl Task {
             | Self::JoinRows { .. }
             | Self::InputRows { .. }
             | Self::MixRows { .. }
+            | Self::Temper { .. }
             | Self::Interpolate { .. }
             | Self::Slice { .. }
             | Self::RmsNorm { .. }

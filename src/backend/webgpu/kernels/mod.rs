@@ -35,7 +35,8 @@ pub(super) use self::{
     rows::{F16Output, Heads, IdRange, InputName, RowInput, RowSource, RowsKernel},
     sampling::{Argmax, ArgmaxRound, BestKernel},
     shared::{
-        BoundBuffer, ExpertStack, F32, Function, MatrixPlanes, Norm, Records, Rotation, RowCount, SoftCap, Strided,
+        BoundBuffer, ExpertStack, F32, Function, GluFunction, MatrixPlanes, Norm, Records, Rotation, RowCount, SoftCap,
+        Strided,
     },
     step_rows::{LayerNormKernel, StepRowSource, StepRows},
 };

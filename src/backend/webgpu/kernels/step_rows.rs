@@ -53,6 +53,13 @@ pub enum StepRowSource {
         /// Columns of a row of the operand.
         part: usize,
     },
+    /// The operand times `1 + scale ln(1 + floor(position / interval))`.
+    Tempered {
+        /// The factor of the logarithm.
+        scale: F32,
+        /// The number of positions with the same factor.
+        interval: usize,
+    },
     /// The weighted sum of four rows of a table.
     Interpolated {
         /// The first word, in a token's record, of its four pairs of a row and a weight.
@@ -74,7 +81,7 @@ impl Template for StepRows {
                 bindings.push(reads("given", "f32", Resource::Given));
             }
             StepRowSource::Interpolated { table, .. } => bindings.push(reads("table", "f32", table)),
-            StepRowSource::Joined { .. } => {}
+            StepRowSource::Joined { .. } | StepRowSource::Tempered { .. } => {}
         }
         bindings
     }

@@ -23,7 +23,7 @@ use std::{
 use super::{
     context::Traits,
     kernel::{Kernel, Resource, StepCondition, StepSizes, Workgroups},
-    kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, RowCount, StepRowSource, Strided},
+    kernels::{ElementOp, F32, Function, Operator, PendingNorm, Records, Rotation, RowCount, StepRowSource, Strided},
     step::{AngleTable, Layout},
     weight_buffers::{GpuMatrix, WeightBuffers},
 };
@@ -227,6 +227,10 @@ impl<'a> GpuLowering<'a> {
             Op::PlaceRows { first, marked } => {
                 let given_width = self.layout.input_width;
                 let source = StepRowSource::Placed { first: *first, marked: *marked, given_width };
+                self.step_rows(name, step, &outputs[0], source)
+            }
+            Op::Temper { scale, interval } => {
+                let source = StepRowSource::Tempered { scale: F32(*scale), interval: *interval };
                 self.step_rows(name, step, &outputs[0], source)
             }
             Op::AddRows { first } => {

@@ -5,8 +5,8 @@ use std::{collections::HashMap, f64::consts::PI};
 use crate::{
     Error, Result,
     graph::{
-        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, HeadOrder, Op, RopeSpec, RopeStyle, Scores,
-        Source, ValueId,
+        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Glu, Graph, HeadOrder, Op, RopeSpec, RopeStyle,
+        Scores, Source, ValueId,
     },
 };
 
@@ -99,6 +99,7 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
         | Op::InputRows { .. }
         | Op::PlaceRows { .. }
         | Op::AddRows { .. }
+        | Op::Temper { .. }
         | Op::Interpolate { .. }
         | Op::Fused(_) => Err(Error::internal(format!("the self-test does not compute {op}"))),
     }
@@ -114,6 +115,16 @@ fn wrong_operands(op: &Op) -> Error {
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn glu(glu: Glu, gate: f64, up: f64) -> f64 {
+    match glu {
+        Glu::Plain(activation) => activate(activation, gate) * up,
+        Glu::Clamped => {
+            let gate = gate.min(7.0);
+            gate / (1.0 + (-1.702 * gate).exp()) * (up.clamp(-7.0, 7.0) + 1.0)
+        }
+    }
 }
 
 fn activate(activation: Activation, x: f64) -> f64 {
@@ -161,7 +172,7 @@ fn experts(spec: &ExpertsSpec, x: &DenseMatrix, weights: &DenseMatrix, matrices:
                     [both, _] => [2 * expert, 2 * expert + 1].map(|part| row(both, part * ffn + i, x)),
                     _ => [0, 1].map(|part| row(matrices[part], expert * ffn + i, x)),
                 })
-                .map(|[gate, up]| activate(spec.activation, gate) * up)
+                .map(|[gate, up]| glu(spec.glu, gate, up))
                 .collect();
             sum.iter_mut().enumerate().for_each(|(i, sum)| *sum += weight * row(down, expert * x.len() + i, &gated));
         }

@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    internals::graph::{Activation, ExpertGroups, ExpertScore, ExpertsSpec, RouteSpec, ValueId},
+    internals::graph::{Activation, ExpertGroups, ExpertScore, ExpertsSpec, Glu, RouteSpec, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, normal, steps_of};
@@ -77,7 +77,7 @@ struct Sizes([usize; 4]);
 impl Sizes {
     fn spec(self, activation: Activation) -> ExpertsSpec {
         let Self([_, _, experts, top_k]) = self;
-        ExpertsSpec { experts, top_k, activation }
+        ExpertsSpec { experts, top_k, glu: activation.into(), biased: false }
     }
 }
 
@@ -123,12 +123,34 @@ pub fn unusual() -> Vec<Case> {
     let weights = [1.5, 0.0, -0.25, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.5, 1.0, 9.0];
     let crowd = [0.0, 0.75, 0.0];
     let shared = Sizes([256, 512, 1, 1]);
-    vec![
+    let mut cases: Vec<_> = [DType::F32, DType::MXFP4, DType::Q4_K].map(biased).into();
+    cases.extend([
         of_weights("experts in mixed formats", sizes, mixed, &weights),
         of_weights("experts in several coded formats", sizes, coded, &weights),
         of_weights("experts of which all take one", sizes, [DType::Q4_K; 3], &crowd),
         of_weights("an expert that takes all", shared, [DType::Q4_0; 3], &[0.25, 0.75, 1.0]),
-    ]
+    ]);
+    cases
+}
+
+/// Experts with biases and clamped gated linear units, of which some numbers are beyond the limits.
+fn biased(dtype: DType) -> Case {
+    let sizes = sizes(dtype);
+    let Sizes([hidden, ffn, experts, top_k]) = sizes;
+    let mut m = Maker::new(25);
+    let (x, logits) = (m.exact_rows(hidden, VOCABULARY), m.normal_rows(experts, VOCABULARY));
+    let weights = m.b.route(logits, top_k);
+    let of_gates_and_ups = normal(2 * experts * ffn, &mut m.random).into_iter().map(|x| 6.0 * x);
+    let of_downs = normal(experts * hidden, &mut m.random).into_iter().map(|x| 2.0 * x);
+    let biases: Vec<_> = of_gates_and_ups.chain(of_downs).collect();
+    let biases = m.floats(biases.len(), &biases);
+    let gate = m.random_weight(dtype, experts * ffn, hidden);
+    let up = m.random_weight(dtype, experts * ffn, hidden);
+    let down = m.random_weight(dtype, experts * hidden, ffn);
+    let spec = ExpertsSpec { experts, top_k, glu: Glu::Clamped, biased: true };
+    let y = m.b.experts(x, weights, &[biases, gate, up, down], spec);
+    let nmse = if dtype.is_float() { SUMS } else { EIGHT_BITS };
+    m.finish(format!("experts {dtype} with biases"), y, steps_of(&TOKENS, VOCABULARY), nmse)
 }
 
 fn of_weights(name: &str, sizes: Sizes, formats: [DType; 3], weights: &[f32]) -> Case {

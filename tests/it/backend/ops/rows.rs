@@ -190,6 +190,24 @@ pub fn rope() -> Vec<Case> {
     cases
 }
 
+/// Positions around the ends of intervals, and far from the start.
+pub fn temper() -> Vec<Case> {
+    let case = |(width, scale, interval): (usize, f32, usize)| {
+        let mut m = Maker::new(19);
+        let x = m.normal_rows(width, VOCABULARY);
+        let y = m.b.temper(x, scale, interval);
+        // In place, and the operand once more.
+        let y = m.b.temper(y, scale, 2 * interval);
+        let y = m.b.add(y, x);
+        let steps = vec![
+            ragged(&[(0, 0, 20)], VOCABULARY),
+            ragged(&[(0, 20, 1), (1, 130_000, 3), (2, 1_000_003, 2)], VOCABULARY),
+        ];
+        m.finish(format!("temper by {scale} each {interval}, width {width}"), y, steps, SINGLE)
+    };
+    [(1, 0.1, 8192), (17, 0.4, 12), (64, 2.0, 1), (33, -0.5, 7)].map(case).into()
+}
+
 /// Two sets of frequencies in one graph, of which one is a weight.
 fn two_ropes() -> Case {
     let mut m = Maker::new(17);

@@ -130,6 +130,7 @@ impl StepContext<'_> {
                 Task::LayerNorm(norm) => self.layer_norm(norm, worker),
                 Task::JoinRows { count, x, out } => self.join_rows(*count, *x, *out, worker),
                 Task::InputRows { out } => self.input_rows(*out, worker),
+                Task::Temper { scale, interval, x, out } => self.temper(*scale, *interval, [*x, *out], worker),
                 Task::MixRows { mix, first, x, out } => self.mix_rows(*mix, *first, *x, *out, worker),
                 Task::Interpolate { table, taps, out } => return self.interpolate(table, *taps, *out, worker),
                 Task::Slice { slice, x, out } => self.slice(*slice, *x, *out, worker),
@@ -139,7 +140,9 @@ impl StepContext<'_> {
                 Task::Route { spec, logits, bias, out } => self.route(spec, *logits, bias.as_deref(), *out, worker),
                 Task::Experts(stage, layer) => self.experts(index, *stage, layer, worker),
                 Task::Append { spec, k, v } => self.append(spec, *k, *v, worker),
-                Task::Attend { spec, q, out } => self.attend(index, spec, *q, *out, worker),
+                Task::Attend { spec, q, sinks, out } => {
+                    self.attend(index, spec, [*q, *out], sinks.as_deref(), worker);
+                }
                 Task::ShortConv { spec, x, w, out } => self.short_conv(index, spec, *x, w, *out, worker),
                 Task::GatedDelta(delta) => self.gated_delta(index, delta, worker),
                 Task::Select { x, out } => self.select(*x, *out, worker),

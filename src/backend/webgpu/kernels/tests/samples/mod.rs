@@ -14,14 +14,14 @@ use crate::{
         context::Traits,
         kernel::Resource,
         kernels::{
-            Argmax, ArgmaxRound, BestKernel, BoundBuffer, Combine, F32, Function, GroupKernel, MatrixPlanes, Route,
-            RouteGroups, RouteScore, RouteWeights, RowCount, Strided, Template,
+            Argmax, ArgmaxRound, BestKernel, BoundBuffer, Combine, F32, Function, GluFunction, GroupKernel,
+            MatrixPlanes, Route, RouteGroups, RouteScore, RouteWeights, RowCount, Strided, Template,
             shared::{Records, Rotation, RotationStyle},
         },
         test_adapters::ADAPTERS,
         weight_buffers::BufferRange,
     },
-    graph::Activation,
+    graph::{Activation, Glu},
     quant::{self, UNIT},
 };
 
@@ -69,6 +69,13 @@ fn function(choices: &mut Choices) -> Function {
     Function(choices.of("function", &all!(Activation: Silu, Gelu, GeluErf, QuickGelu, Sigmoid, SquaredRelu)))
 }
 
+fn glu(choices: &mut Choices) -> GluFunction {
+    match choices.flag("clamped") {
+        true => GluFunction(Glu::Clamped),
+        false => GluFunction(Glu::Plain(function(choices).0)),
+    }
+}
+
 fn rotation(choices: &mut Choices, head_dim: usize) -> Rotation {
     let style = choices.of("rotation style", &all!(RotationStyle: Adjacent, Halves, Quarters));
     let pairs = head_dim / choices.of("rotated share of a head", &[2, 4]);
@@ -101,7 +108,7 @@ impl Sample for Route {
         // A kernel that wrote neither would not be dispatched.
         let y = if selected.is_some() { choices.option("y", |_| rows(64)) } else { Some(rows(64)) };
         let weights = choices.option("weights", |choices| RouteWeights {
-            score: choices.option("score", |choices| choices.of("score", &all!(RouteScore: Softmax, Sigmoid))),
+            score: choices.option("by probability", |choices| choices.of("score", &all!(RouteScore: Softmax, Sigmoid))),
             normalized: choices.flag("normalized"),
             groups: choices.option("groups", |_| RouteGroups { count: 3, size: 2, top_k: 2 }),
             scale: F32(2.5),
