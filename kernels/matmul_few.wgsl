@@ -35,7 +35,7 @@
 //   parts[].out_at: u32 - the first column of the result that the part computes
 //   parts[].out_stride: u32 - elements from row to row of the result
 //   parts[].out: BoundBuffer? - the result, if f32 is written
-//   parts[].bias_at: u32 - the first of the part's elements in `biases`, `[experts, rows]`
+//   parts[].bias_at: u32 - the first of the part's elements in `expert_biases`, `[experts, rows]`
 //   tables: SharedTable[] - the tables that a workgroup copies to its memory first
 //   tables[].name: str - the name of the array
 //   tables[].number: u32 - the number of a matrix that the table follows
@@ -66,7 +66,7 @@
 //   out{n}: f32, written
 //   norm: f32
 //   y_q8: u32, written
-//   biases: f32
+//   expert_biases: f32
 
 {% from "matmul_few/multiply" import multiply %}
 {% from "shared/entry" import entry, index %}

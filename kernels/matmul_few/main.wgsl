@@ -77,7 +77,7 @@
             {% if biases %}
             {% set row = "min(first + " ~ r ~ "u, " ~ (parts[0].rows - 1) ~ "u)" %}
             // One member of the team adds the bias.
-            let bias{{r}} = biases[{{parts[0].bias_at}}u + own.x * {{parts[0].rows}}u + {{row}}];
+            let bias{{r}} = expert_biases[{{parts[0].bias_at}}u + own.x * {{parts[0].rows}}u + {{row}}];
             sums.s{{r}}_0 += bitcast<f32>(own.y) * (one.s{{r}}_0 + select(0.0, bias{{r}}, member == 0u));
             {% else %}
             sums.s{{r}}_0 += bitcast<f32>(own.y) * one.s{{r}}_0;
@@ -109,7 +109,7 @@
         {% if glu %}
         {% set of_row = "expert * " ~ parts[0].rows ~ "u + min(first + " ~ r ~ "u, " ~ (parts[0].rows - 1) ~ "u)" %}
         {% for sum in [r, team_rows + r] %}
-        {% set bias = " + biases[" ~ parts[loop.index0].bias_at ~ "u + " ~ of_row ~ "]" if biases else "" %}
+        {% set bias = " + expert_biases[" ~ parts[loop.index0].bias_at ~ "u + " ~ of_row ~ "]" if biases else "" %}
         let {{ "gate" if loop.first else "up" }}{{r}} = team_sum(sums.s{{sum}}_{{t}}, local){{scaled}}{{bias}};
         {% endfor %}
         {% if finish.function == "clamped_glu" %}

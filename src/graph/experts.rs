@@ -22,8 +22,8 @@ pub struct ExpertsSpec {
 pub enum Glu {
     /// `f(gate) * up`.
     Plain(Activation),
-    /// `g / (1 + exp(-1.702 g)) * (u + 1)` with `g = min(gate, 7)` and `u` the number of `up` limited
-    /// to -7 to 7 ([OpenAI 2025](https://arxiv.org/abs/2508.10925)).
+    /// `g / (1 + exp(-1.702 g)) * (u + 1)` with `g = min(gate, 7)` and `u` the number of `up`
+    /// limited to -7 to 7 ([OpenAI 2025](https://arxiv.org/abs/2508.10925)).
     Clamped,
 }
 

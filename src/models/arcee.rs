@@ -1,4 +1,4 @@
-//! Arcee AFM ([Arcee 2025](https://www.arcee.ai/blog/deep-dive-afm-4-5b-the-first-arcee-foundational-model)):
+//! Arcee AFM ([Arcee 2025](https://huggingface.co/arcee-ai/AFM-4.5B)):
 //! Llama with a feed-forward network of squared ReLU without a gate
 //! ([So et al. 2021](https://arxiv.org/abs/2109.08668)).
 

@@ -168,8 +168,8 @@ impl Config {
         Ok(())
     }
 
-    /// Divides the frequencies of all layers by the elements of `rope_freqs.weight`, if the file has
-    /// it.
+    /// Divides the frequencies of all layers by the elements of `rope_freqs.weight`, if the file
+    /// has it.
     pub(super) fn divide_frequencies(&mut self) {
         let ropes = self.layers.iter_mut().chain(&mut self.mtp).filter_map(|layer| layer.rope.as_mut());
         ropes.for_each(|rope| rope.divisors = Some("rope_freqs.weight"));

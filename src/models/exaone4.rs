@@ -1,6 +1,6 @@
-//! EXAONE 4 ([LG AI Research 2025](https://arxiv.org/abs/2507.11407)): no norms before attention and
-//! the feed-forward network but one after each, and norms of the heads of queries and keys. In the
-//! large model three of four layers have a sliding window, and the others are not rotated.
+//! EXAONE 4 ([LG AI Research 2025](https://arxiv.org/abs/2507.11407)): no norms before attention
+//! and the feed-forward network but one after each, and norms of the heads of queries and keys. In
+//! the large model three of four layers have a sliding window, and the others are not rotated.
 
 use super::{
     Config, Model,

@@ -1,5 +1,5 @@
-//! gpt-oss ([OpenAI 2025](https://arxiv.org/abs/2508.10925)): attention with sinks, a sliding window
-//! in every other layer, and experts with biases and clamped gated linear units.
+//! gpt-oss ([OpenAI 2025](https://arxiv.org/abs/2508.10925)): attention with sinks, a sliding
+//! window in every other layer, and experts with biases and clamped gated linear units.
 
 use super::{
     Config, Model,

@@ -1,5 +1,5 @@
-//! Ministral 3 ([Mistral AI 2025](https://mistral.ai/news/mistral-3)): Llama whose queries grow with
-//! their position.
+//! Ministral 3 ([Mistral AI 2025](https://mistral.ai/news/mistral-3)): Llama whose queries grow
+//! with their position.
 
 use super::{
     Config, Model,

@@ -157,9 +157,9 @@ impl<'a> ModelBuilder<'a> {
         self.linear(product, &format!("{name}_down"), hidden, ffn)
     }
 
-    /// Returns the mixture of experts of the layer `NAME`: the matrix `NAME.ffn_gate_inp` scores the
-    /// experts, and the results of the best are added up, weighted by their scores
-    /// ([Jiang et al. 2024](https://arxiv.org/abs/2401.04088)). Experts are selected with the bias
+    /// Returns the mixture of experts of the layer `NAME`: the matrix `NAME.ffn_gate_inp` scores
+    /// the experts, and the results of the best are added up, weighted by their scores ([Jiang et
+    /// al. 2024](https://arxiv.org/abs/2401.04088)). Experts are selected with the bias
     /// `NAME.exp_probs_b`, if the file has it. The expert that all tokens share is added.
     pub fn mixture(
         &mut self,
@@ -186,8 +186,8 @@ impl<'a> ModelBuilder<'a> {
         Ok(self.ops.add(routed, shared))
     }
 
-    /// Returns the result of the expert of the layer `NAME` that all tokens share. With a gate it is
-    /// a mixture of one expert, whose weight is the sigmoid of the gate.
+    /// Returns the result of the expert of the layer `NAME` that all tokens share. With a gate it
+    /// is a mixture of one expert, whose weight is the sigmoid of the gate.
     fn shared_expert(&mut self, x: ValueId, name: &str, network: FeedForward, gated: bool) -> Result<ValueId> {
         let FeedForward { hidden, ffn, activation, .. } = network;
         if !gated {

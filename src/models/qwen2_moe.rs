@@ -1,5 +1,6 @@
-//! Qwen1.5 and Qwen2 with experts ([Yang et al. 2024](https://arxiv.org/abs/2407.10671)): Qwen2 with
-//! a mixture of experts, whose weights are not divided by their sum, and a shared one with a gate.
+//! Qwen1.5 and Qwen2 with experts ([Yang et al. 2024](https://arxiv.org/abs/2407.10671)): Qwen2
+//! with a mixture of experts, whose weights are not divided by their sum, and a shared one with a
+//! gate.
 
 use super::{
     Checkpoint, Config, Model,

@@ -87,8 +87,8 @@ struct RecurrentSizes {
     /// The number of tokens that a short convolution reads.
     kernel: usize,
     delta: DeltaSpec,
-    /// Whether the matrices of the gates, and of queries, keys, values and their gate, are joined by
-    /// key head.
+    /// Whether the matrices of the gates, and of queries, keys, values and their gate, are joined
+    /// by key head.
     joined: bool,
 }
 

@@ -125,8 +125,8 @@ impl RopeConfig {
         }
     }
 
-    /// Returns YaRN's blend for each pair: 0 (not divided) if the pair turns `fast` times or more in
-    /// the original context, 1 (divided) if it turns `slow` times or less.
+    /// Returns YaRN's blend for each pair: 0 (not divided) if the pair turns `fast` times or more
+    /// in the original context, 1 (divided) if it turns `slow` times or less.
     fn yarn_ramp(&self, original_context: f64, [fast, slow]: [f64; 2]) -> impl Fn(usize) -> f64 {
         let dim = self.dim as f64;
         let pair_turning = |turns: f64| {

@@ -1,5 +1,5 @@
-//! Seed-OSS ([ByteDance Seed Team 2025](https://github.com/ByteDance-Seed/seed-oss)): pre-norm blocks
-//! and grouped-query attention with biases of queries, keys and values.
+//! Seed-OSS ([ByteDance Seed Team 2025](https://github.com/ByteDance-Seed/seed-oss)): pre-norm
+//! blocks and grouped-query attention with biases of queries, keys and values.
 
 use super::{
     Checkpoint, Config, Model,

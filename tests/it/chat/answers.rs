@@ -130,12 +130,13 @@ fn calls_that_templates_render_are_parsed() {
     }
 }
 
-/// Answers as the template of gpt-oss writes them into the next prompt, and as the model writes them:
-/// the end of the prompt, the answer, its reasoning, text and calls.
+/// Answers as the template of gpt-oss writes them into the next prompt, and as the model writes
+/// them: the end of the prompt, the answer, its reasoning, text and calls.
 #[test]
 fn messages_of_gpt_oss_are_split_by_channel() {
     const PROMPT: &str = "<|end|><|start|>assistant";
-    let cases: [(&str, &str, &str, &str, &[(&str, Value)]); 9] = [
+    type Calls = &'static [(&'static str, &'static str)];
+    let cases: [(&str, &str, &str, &str, Calls); 9] = [
         ("", "<|channel|>final<|message|>It is 4.", "", "It is 4.", &[]),
         (
             "",
@@ -150,14 +151,14 @@ fn messages_of_gpt_oss_are_split_by_channel() {
              json<|message|>{\"n\": 1}<|call|>",
             "Stop.",
             "",
-            &[("stop", json!({"n": 1}))],
+            &[("stop", "{\"n\":1}")],
         ),
         (
             "",
             "<|channel|>commentary to=functions.store <|constrain|>json<|message|>{\"n\":-2}",
             "",
             "",
-            &[("store", json!({"n": -2}))],
+            &[("store", "{\"n\":-2}")],
         ),
         (
             "",
@@ -166,7 +167,7 @@ fn messages_of_gpt_oss_are_split_by_channel() {
              <|constrain|>json<|message|>{\"n\": 3}<|call|><|start|>assistant<|channel|>final<|message|>Done.",
             "",
             "Two steps.\n\nDone.",
-            &[("stop", json!({})), ("store", json!({"n": 3}))],
+            &[("stop", "{}"), ("store", "{\"n\":3}")],
         ),
         (
             "<|channel|>analysis<|message|>",
@@ -188,8 +189,11 @@ fn messages_of_gpt_oss_are_split_by_channel() {
         for lengths in [&[usize::MAX][..], &[1], &[3, 1, 7]] {
             let whole = parse(parser.clone(), answer, lengths);
             assert_eq!((whole.reasoning.as_str(), whole.text.as_str()), (reasoning, text), "{answer}");
-            let found: Vec<_> = whole.calls.iter().map(|c| (c.name.as_str(), json!(c.arguments))).collect();
-            assert_eq!(found, calls, "{answer}");
+            let calls_of = |c: &ToolCall| (c.name.clone(), json!(c.arguments).to_string());
+            let found: Vec<_> = whole.calls.iter().map(calls_of).collect();
+            let wanted: Vec<_> =
+                calls.iter().map(|(name, arguments)| (name.to_string(), arguments.to_string())).collect();
+            assert_eq!(found, wanted, "{answer}");
             assert_eq!(whole.wrong, []);
         }
     }

@@ -32,7 +32,7 @@ pub fn dense(gguf: &Gguf) -> interpret::Weights {
         DType::F32 => bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
         DType::F16 => bytes.chunks(2).map(|b| half::f16::from_le_bytes(b.try_into().unwrap()).to_f32()).collect(),
         // A shared exponent, then numbers of 4 bits
-        // ([Open Compute Project](https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf)).
+        // ([Rouhani et al. 2023](https://arxiv.org/abs/2310.10537)).
         DType::MXFP4 => bytes
             .chunks(17)
             .flat_map(|block| {

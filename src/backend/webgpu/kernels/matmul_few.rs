@@ -194,7 +194,7 @@ impl Template for MatMulFew {
             bindings.extend(y.norm.map(|norm| reads("norm", "f32", norm.0)));
             bindings.push(writes("y_q8", "u32", y.rows));
         }
-        bindings.extend(self.biases.map(|biases| reads("biases", "f32", biases.0)));
+        bindings.extend(self.biases.map(|biases| reads("expert_biases", "f32", biases.0)));
         bindings
     }
 }
