@@ -6,11 +6,13 @@
 //   experts: u32 - number of experts in the layer
 //   top_k: u32 - largest number of active experts of a row
 //   weights: RouteWeights? - the computation of weights from logits, if `x` are not weights
-//   weights.score: str? - "softmax" or "sigmoid", the probabilities that experts are selected by;
+//   weights.score: RouteScore? - "softmax" or "sigmoid", the probabilities that experts are selected by;
 //     none for a softmax over the selected experts
 //   weights.normalized: bool - whether the weights are divided by their sum
-//   weights.groups: RouteGroups? - the number of groups, the experts of a group, and the number of
-//     groups that are selected before experts are
+//   weights.groups: RouteGroups? - the groups that are selected before experts are
+//   weights.groups.count: u32 - the number of groups
+//   weights.groups.size: u32 - the experts of a group
+//   weights.groups.top_k: u32 - the number of groups that are selected
 //   weights.scale: F32 - the factor of the weights
 //   weights.bias: BoundBuffer? - added to the probabilities when experts are selected
 //   x: Strided - the logits or weights, `[rows, experts]`
