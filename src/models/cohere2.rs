@@ -2,8 +2,9 @@
 //! sliding window in three of four layers, and no rotation in the others.
 
 use super::{
-    Model,
+    Checkpoint, Model,
     block::{Block, HeadNorms},
+    checkpoint::{BIASES, Meaning, Need, SILU, SIZES, float, setting, size},
     command_r,
     keys::Keys,
     model_builder::ModelBuilder,
@@ -13,6 +14,24 @@ use crate::Result;
 const BLOCK: Block = Block { head_norms: HeadNorms::None, ..command_r::BLOCK };
 /// The last of each `PERIOD` layers has full attention.
 const PERIOD: usize = 4;
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["cohere2"],
+    settings: &[
+        &[
+            float("layer_norm_eps", "attention.layer_norm_epsilon", Need::Or(1e-5)),
+            float("logit_scale", "logit_scale", Need::Or(0.0625)),
+            size("sliding_window", "attention.sliding_window", Need::Or(4096)),
+            setting("layer_types", Meaning::Kinds("attention.sliding_window_pattern", "sliding_attention")),
+            size("sliding_window_pattern", "attention.sliding_window_pattern", Need::Optional),
+        ],
+        SIZES,
+        SILU,
+        BIASES,
+    ],
+    tied: true,
+    ..Checkpoint::DECODER
+};
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = command_r::config(keys)?;

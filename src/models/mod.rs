@@ -110,8 +110,8 @@ impl Family {
 /// All families.
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
-    Family { architecture: "arcee", models: "Arcee AFM", build: arcee::build, checkpoints: &[] },
-    Family { architecture: "cohere2", models: "Command R7B, Command A", build: cohere2::build, checkpoints: &[] },
+    Family { architecture: "arcee", models: "Arcee AFM", build: arcee::build, checkpoints: &[&arcee::CHECKPOINT] },
+    Family { architecture: "cohere2", models: "Command R7B, Command A", build: cohere2::build, checkpoints: &[&cohere2::CHECKPOINT] },
     Family { architecture: "command-r", models: "Command R, Command R+", build: command_r::build, checkpoints: &[] },
     Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[&ernie4_5::CHECKPOINT] },
     Family { architecture: "ernie4_5-moe", models: "ERNIE 4.5 with experts", build: ernie4_5::build_moe, checkpoints: &[] },
@@ -149,7 +149,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "seed_oss", models: "Seed-OSS", build: seed_oss::build, checkpoints: &[&seed_oss::CHECKPOINT] },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
     Family { architecture: "stablelm", models: "StableLM 2", build: stablelm::build, checkpoints: &[] },
-    Family { architecture: "starcoder2", models: "StarCoder2", build: starcoder2::build, checkpoints: &[] },
+    Family { architecture: "starcoder2", models: "StarCoder2", build: starcoder2::build, checkpoints: &[&starcoder2::CHECKPOINT] },
 ];
 
 /// The architectures without a family here that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of

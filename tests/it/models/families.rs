@@ -423,6 +423,28 @@ fn expert_keys_out_of_range_are_named() {
 }
 
 #[test]
+fn settings_of_routers_out_of_range_are_named() {
+    let flag = |flag: u8| Some((7, vec![flag]));
+    let groups = ("expert_group_count", u32(2));
+    let cases: [(&str, &str, Vec<(&str, Option<Stored>)>); 9] = [
+        ("glm4moe", "expert_gating_func", vec![("expert_gating_func", u32(7))]),
+        ("glm4moe", "expert_group_count", vec![("expert_group_count", u32(3))]),
+        ("glm4moe", "expert_group_count", vec![("expert_group_count", u32(4))]),
+        ("glm4moe", "expert_group_used_count", vec![groups.clone()]),
+        ("glm4moe", "expert_group_used_count", vec![groups.clone(), ("expert_group_used_count", u32(3))]),
+        ("glm4moe", "leading_dense_block_count", vec![("leading_dense_block_count", u32(2))]),
+        ("qwen2moe", "expert_weights_norm", vec![("expert_weights_norm", flag(1))]),
+        ("qwen2moe", "expert_group_count", vec![groups]),
+        ("gpt-oss", "attention.sliding_window", vec![]),
+    ];
+    for (architecture, key, changes) in cases {
+        let error = load(&mixture(architecture, &changes)).unwrap_err();
+        let named = matches!(&error, Error::Metadata { key: named, .. } if *named == format!("{architecture}.{key}"));
+        assert!(named, "{key} {changes:?}: {error:?}");
+    }
+}
+
+#[test]
 fn width_of_experts_has_a_default() {
     let absent = [("expert_feed_forward_length", None)];
     // The width of two experts together is 12.
