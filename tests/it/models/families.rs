@@ -426,7 +426,8 @@ fn expert_keys_out_of_range_are_named() {
 fn settings_of_routers_out_of_range_are_named() {
     let flag = |flag: u8| Some((7, vec![flag]));
     let groups = ("expert_group_count", u32(2));
-    let cases: [(&str, &str, Vec<(&str, Option<Stored>)>); 9] = [
+    type Changes = Vec<(&'static str, Option<Stored>)>;
+    let cases: [(&str, &str, Changes); 9] = [
         ("glm4moe", "expert_gating_func", vec![("expert_gating_func", u32(7))]),
         ("glm4moe", "expert_group_count", vec![("expert_group_count", u32(3))]),
         ("glm4moe", "expert_group_count", vec![("expert_group_count", u32(4))]),
