@@ -31,6 +31,7 @@ mod lfm2;
 mod llama;
 mod minimax_m2;
 mod mistral3;
+mod mixture;
 mod model_builder;
 mod mtp;
 mod olmo2;

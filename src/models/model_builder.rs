@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Config, Experts, LayerConfig, Model, NormKind, RopeConfig, vision::ImageInputs};
+use super::{Config, LayerConfig, Model, NormKind, RopeConfig, vision::ImageInputs};
 use crate::{
     DType, Error, Result,
-    graph::{Activation, Builder, ExpertsSpec, Glu, Graph, RopeSpec, RopeStyle, Scores, ValueId},
+    graph::{Activation, Builder, Graph, RopeSpec, RopeStyle, Scores, ValueId},
     weights::{TensorSlice, Weight, Weights},
 };
 
@@ -99,7 +99,7 @@ impl<'a> ModelBuilder<'a> {
 
     /// Returns `x` times the tensor `NAME.scale`, a factor for each of `count` matrices that are
     /// stacked in the tensor `NAME.weight`, if these are in `NVFP4` and the file has it.
-    fn scaled(&mut self, x: ValueId, weight: &str, count: usize) -> Result<ValueId> {
+    pub fn scaled(&mut self, x: ValueId, weight: &str, count: usize) -> Result<ValueId> {
         let Some(name) = weight.strip_suffix(".weight").filter(|_| self.weights.dtype(weight) == Some(DType::NVFP4))
         else {
             return Ok(x);
@@ -157,107 +157,14 @@ impl<'a> ModelBuilder<'a> {
         self.linear(product, &format!("{name}_down"), hidden, ffn)
     }
 
-    /// Returns the mixture of experts of the layer `NAME`: the matrix `NAME.ffn_gate_inp` scores
-    /// the experts, and the results of the best are added up, weighted by their scores ([Jiang et
-    /// al. 2024](https://arxiv.org/abs/2401.04088)). Experts are selected with the bias
-    /// `NAME.exp_probs_b`, if the file has it. The expert that all tokens share is added.
-    pub fn mixture(
-        &mut self,
-        x: ValueId,
-        name: &str,
-        hidden: usize,
-        experts: &Experts,
-        activation: Activation,
-    ) -> Result<ValueId> {
-        let logits = self.linear(x, &format!("{name}.ffn_gate_inp"), experts.count, hidden)?;
-        let bias = match experts.biased {
-            true => self.optional_weight(&format!("{name}.exp_probs_b.bias"), 1, experts.count)?,
-            false => None,
-        };
-        let mut weights = self.ops.route_with(logits, bias, experts.router);
-        // The results are linear in these two scales, but not in that of the gate.
-        for part in ["up", "down"] {
-            weights = self.scaled(weights, &format!("{name}.ffn_{part}_exps.weight"), experts.count)?;
-        }
-        let routed = self.experts(x, weights, &format!("{name}.ffn"), hidden, experts, activation)?;
-        let Some(shared) = experts.shared else { return Ok(routed) };
-        let network = FeedForward { hidden, ffn: shared.ffn, activation, gated: true };
-        let shared = self.shared_expert(x, name, network, shared.gated)?;
-        Ok(self.ops.add(routed, shared))
-    }
-
-    /// Returns the result of the expert of the layer `NAME` that all tokens share. With a gate it
-    /// is a mixture of one expert, whose weight is the sigmoid of the gate.
-    fn shared_expert(&mut self, x: ValueId, name: &str, network: FeedForward, gated: bool) -> Result<ValueId> {
-        let FeedForward { hidden, ffn, activation, .. } = network;
-        if !gated {
-            let names = ["gate", "up", "down"].map(|part| format!("{name}.ffn_{part}_shexp"));
-            let [gate, up] = [&names[0], &names[1]].map(|name| Projection { name, rows: ffn });
-            let [gate, up] = self.linears(x, &names[1], [gate, up], hidden)?;
-            let gate = self.ops.activate(activation, gate);
-            let product = self.ops.mul(gate, up);
-            return self.linear(product, &names[2], hidden, ffn);
-        }
-        let weight = self.linear(x, &format!("{name}.ffn_gate_inp_shexp"), 1, hidden)?;
-        let weight = self.ops.activate(Activation::Sigmoid, weight);
-        let mut matrix =
-            |part: &str, rows, columns| self.weight(&format!("{name}.ffn_{part}_shexp.weight"), rows, columns);
-        let matrices = [matrix("gate", ffn, hidden)?, matrix("up", ffn, hidden)?, matrix("down", hidden, ffn)?];
-        Ok(self.ops.experts(
-            x,
-            weight,
-            &matrices,
-            ExpertsSpec { experts: 1, top_k: 1, glu: activation.into(), biased: false },
-        ))
-    }
-
-    /// Returns the sum of the experts' results, weighted with `weights` `[rows, experts]`. The
-    /// matrices are `NAME_gate_exps`, `NAME_up_exps` and `NAME_down_exps`, or the first two joined
-    /// in `NAME_gate_up_exps`.
-    pub fn experts(
-        &mut self,
-        x: ValueId,
-        weights: ValueId,
-        name: &str,
-        hidden: usize,
-        experts: &Experts,
-        activation: Activation,
-    ) -> Result<ValueId> {
-        let &Experts { count, top_k, ffn, .. } = experts;
-        let stack_name = |part: &str| format!("{name}_{part}_exps.weight");
-        let mut biases = vec![];
-        if experts.clamped {
-            let parts = [("gate", ffn), ("up", ffn), ("down", hidden)];
-            let rows = parts.map(|(part, width)| self.bias_row(&format!("{name}_{part}_exps.bias"), count, width));
-            let rows = rows.into_iter().collect::<Result<Vec<_>>>()?;
-            biases.push(self.ops.concat(&rows));
-        }
-        let glu = if experts.clamped { Glu::Clamped } else { activation.into() };
-        let mut matrices = match self.optional_stack(&stack_name("gate_up"), count, 2 * ffn, hidden)? {
-            Some(gate_up) => vec![gate_up],
-            None => vec![
-                self.stack(&stack_name("gate"), count, ffn, hidden)?,
-                self.stack(&stack_name("up"), count, ffn, hidden)?,
-            ],
-        };
-        matrices.push(self.stack(&stack_name("down"), count, hidden, ffn)?);
-        let spec = ExpertsSpec { experts: count, top_k, glu, biased: experts.clamped };
-        Ok(self.ops.experts(x, weights, &[biases, matrices].concat(), spec))
-    }
-
     /// Returns a tensor of `count` matrices `[rows, columns]`, as one matrix.
     pub fn stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<ValueId> {
         let stack = self.optional_stack(name, count, rows, columns)?;
         stack.ok_or_else(|| Error::tensor(name, "is missing from the file"))
     }
 
-    /// Returns a bias of `width` elements for each of `count` experts, as one row.
-    fn bias_row(&mut self, name: &str, count: usize, width: usize) -> Result<ValueId> {
-        let weight = self.weights.get(name, &[count, width])?;
-        Ok(self.value_of(weight, 1, count * width))
-    }
-
-    fn optional_stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<Option<ValueId>> {
+    /// Returns an optional tensor like [`stack`](Self::stack), or `None` if the file has none.
+    pub fn optional_stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<Option<ValueId>> {
         let found = self.weights.find(name, &[count, rows, columns])?;
         Ok(found.map(|weight| self.value_of(weight, count * rows, columns)))
     }
@@ -400,6 +307,12 @@ impl<'a> ModelBuilder<'a> {
     /// Returns a builder of another graph over the same tensors.
     pub fn another(&self) -> Self {
         Self::new(self.weights, self.images)
+    }
+
+    /// Returns a tensor of the shape `[rows, columns]` as one row.
+    pub fn row(&mut self, name: &str, [rows, columns]: [usize; 2]) -> Result<ValueId> {
+        let weight = self.weights.get(name, &[rows, columns])?;
+        Ok(self.value_of(weight, 1, rows * columns))
     }
 
     fn value_of(&mut self, weight: Weight<'_>, rows: usize, columns: usize) -> ValueId {
