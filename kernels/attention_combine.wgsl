@@ -13,6 +13,7 @@
 //   groups: u32 - partial results that are summed at the same time
 //   at_once: u32 - partial results that an invocation reads ahead
 //   records: Records - the tokens' records
+//   sinks: BoundBuffer? - a further score of each head, of a value of 0, if there are sinks
 //   output: AttentionOutput - the result
 //
 // Buffers:
@@ -20,6 +21,7 @@
 //     weighted sum of the values, `[tokens, splits, heads, dim + 2]`
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
+//   sinks: f32 - `[heads]`
 
 {% from "shared/entry" import entry, index, invocation %}
 {% from "shared/q8" import write_q8 %}
@@ -77,6 +79,10 @@ fn partial_at(first: u32, split: u32) -> u32 {
         total += exp(partials[partial_at(first, s)] - most) * partials[partial_at(first, s) + 1u];
     }
     total = {{sum_of_total}};
+    {% if sinks %}
+    // A sink that exceeds all scores by so much leaves nothing either way.
+    total += exp(min(sinks[head] - most, 80.0));
+    {% endif %}
     var sum = 0.0;
     if group_of < {{groups}}u {
         for (var start = group_of; start < splits; start += {{groups * at_once}}u) {

@@ -17,6 +17,7 @@
 //   scores: ScoreParams - the operations on scores
 //   seen_range: SeenRange? - the positions that a token sees; none for its own and all before it
 //   records: Records - the tokens' records
+//   sinks: BoundBuffer? - a further score of each head, of a value of 0, if there are sinks
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
 //
@@ -24,6 +25,7 @@
 //   q: f32 or vec4<f32>
 //   kv: u32 or vec2<u32> or vec4<u32> - the layer's pages, four elements at a time
 //   y: f32, written
+//   sinks: f32 - `[heads]`
 
 {% from "shared/prefill" import block_end, block_range, seen, sight %}
 {% from "shared/soft_cap" import soft_cap %}
@@ -215,7 +217,13 @@ fn main(
     {% for r in range(rows) %}
     if row{{r}} < tokens {
         let c = row{{r}} * 4u;
-        let total = dot(columns[c] + columns[c + 1u] + columns[c + 2u] + columns[c + 3u], vec4(1.0));
+        let seen_total = dot(columns[c] + columns[c + 1u] + columns[c + 2u] + columns[c + 3u], vec4(1.0));
+        {% if sinks %}
+        // A sink that exceeds all scores by so much leaves nothing either way.
+        let total = seen_total + exp2(min(1.442695 * sinks[head] - max{{r}}, 100.0));
+        {% else %}
+        let total = seen_total;
+        {% endif %}
         let to = (first_token + row{{r}}) * {{y.stride}}u + head * {{cache.head_dim}}u;
         {% for j in range(held) %}{% for e in "xyzw" %}
         {

@@ -17,6 +17,7 @@
 //   scores: ScoreParams - the operations on scores
 //   seen_range: SeenRange? - the positions that a token sees; none for its own and all before it
 //   records: Records - the tokens' records
+//   sinks: BoundBuffer? - a further score of each head, of a value of 0, if there are sinks
 //   q: Strided - the queries, `[tokens, heads, head_dim]`
 //   y: Strided - the result, `[tokens, heads, head_dim]`
 //
@@ -24,6 +25,7 @@
 //   q: vec4<f32>
 //   kv: vec4<f16> - the layer's pages
 //   y: vec4<f32>, written
+//   sinks: f32 - `[heads]`
 
 enable f16;
 enable wgpu_cooperative_matrix;
@@ -224,6 +226,10 @@ fn main(
     {% for m in [1, 2, 4, 8] if m < sharers %}
     total += subgroupShuffleXor(total, {{m}}u);
     {% endfor %}
+    {% if sinks %}
+    // A sink that exceeds all scores by so much leaves nothing either way.
+    total += exp2(min(1.442695 * sinks[head] - highest, 100.0));
+    {% endif %}
     if token < tokens {
         let to = (first_token + token) * {{y.stride // 4}}u + head * {{head_quads}}u + share;
         {% for i in range(quads // sharers) if i * sharers < head_quads %}

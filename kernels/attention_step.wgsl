@@ -32,6 +32,7 @@
 //   scores: ScoreParams - the operations on scores
 //   records: Records - the tokens' records
 //   tables_at: u32 - the first word, in the step's buffer, of its page tables
+//   sinks: BoundBuffer? - a further score of each head, of a value of 0, if there are sinks
 //   q: Strided - the queries, `[tokens, heads, head_dim]`; before norm and rotation if there is
 //     `new.before`
 //   output: AttentionOutput? - the result, if a workgroup attends to all positions of a token
@@ -50,6 +51,7 @@
 //   cache: u32, written by some - the layer's pages
 //   y: f32, written - the result, `[tokens, heads, head_dim]`
 //   y_q8: u32, written - the result as int8 (`shared/q8.wgsl`)
+//   sinks: f32 - `[heads]`
 //   partials: f32, written - for each split and head the maximum score, the sum of the weights, and
 //     the weighted sum of the values, `[tokens, splits, heads, dim + 2]`
 //   k: f32

@@ -1,20 +1,20 @@
-// Computes the layer norm of rows: y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias. A
-// workgroup computes a row.
+// Computes the layer norm of groups of the elements of rows: y = (x - mean(x)) / sqrt(variance(x) +
+// eps) * weight + bias. A workgroup computes a group.
 //
 // Parameters (`LayerNormKernel`):
 //   workgroup: u32 - invocations of a workgroup
 //   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
-//   width: u32 - elements of a row
+//   width: u32 - elements of a group
 //   eps: F32 - added to the variance
-//   reciprocal: F32 - 1 / the elements of a row
+//   reciprocal: F32 - 1 / the elements of a group
 //   x: Strided? - the rows; none if they are `y` itself
 //   y: Strided - the result
 //
 // Buffers:
 //   y: f32, written
 //   x: f32
-//   weight: f32 - `[width]`
-//   bias: f32 - `[width]`
+//   weight: f32 - `[groups, width]`
+//   bias: f32 - `[groups, width]`
 
 {% from "shared/entry" import entry, invocation %}
 {% from "shared/reduce" import invocation_struct, reductions %}
@@ -25,9 +25,10 @@
 {{ entry(workgroup, subgroup) }} {
     let at = {{ invocation(subgroup) }};
     let row = group.x;
-    let to = row * {{y.stride}}u;
+    let first = group.y * {{width}}u;
+    let to = row * {{y.stride}}u + first;
     {% if x %}
-    let start = row * {{x.stride}}u;
+    let start = row * {{x.stride}}u + first;
     {% endif %}
     {% set element = "x[start + column]" if x else "y[to + column]" %}
     var sum = 0.0;
@@ -42,6 +43,6 @@
     }
     let factor = inverseSqrt(workgroup_sum(squares, at) * {{reciprocal}} + {{eps}});
     for (var column = index; column < {{width}}u; column += {{workgroup}}u) {
-        y[to + column] = ({{element}} - mean) * factor * weight[column] + bias[column];
+        y[to + column] = ({{element}} - mean) * factor * weight[first + column] + bias[first + column];
     }
 }

@@ -35,6 +35,7 @@
 //   parts[].out_at: u32 - the first column of the result that the part computes
 //   parts[].out_stride: u32 - elements from row to row of the result
 //   parts[].out: BoundBuffer? - the result, if f32 is written
+//   parts[].bias_at: u32 - the first of the part's elements in `expert_biases`, `[experts, rows]`
 //   tables: SharedTable[] - the tables that a workgroup copies to its memory first
 //   tables[].name: str - the name of the array
 //   tables[].number: u32 - the number of a matrix that the table follows
@@ -45,7 +46,8 @@
 //     adds them to `residual`; "glu": multiplies the product of the first part, after an
 //     activation, with the product of the second
 //   finish.stride: u32 - elements from row to row of `residual` ("add")
-//   finish.function: Function - the activation ("glu")
+//   finish.function: GluFunction - the activation, or "clamped_glu" ("glu")
+//   biases: BoundBuffer? - the biases of experts, if there are any
 //   y_q8: Q8Output? - the int8 result; a workgroup then computes 32 rows w
 //   y_q8.blocks: u32 - blocks of a row
 //   y_q8.norm: BoundBuffer? - the weights that the result is multiplied by
@@ -64,6 +66,7 @@
 //   out{n}: f32, written
 //   norm: f32
 //   y_q8: u32, written
+//   expert_biases: f32
 
 {% from "matmul_few/multiply" import multiply %}
 {% from "shared/entry" import entry, index %}

@@ -15,7 +15,7 @@
 //   source.b.name: InputName - the buffer: "b", or the output that overwrites it
 //   source.b.stride: u32 - elements from row to row
 //   source.records: Records - the tokens' records ("select")
-//   source.function: Function - the activation of the first operand ("glu")
+//   source.function: GluFunction - the activation of the first operand, or "clamped_glu" ("glu")
 //   source.table: MatrixPlanes - the table that ids are looked up in, `[vocabulary, width]`
 //     ("embed")
 //   source.ids: IdRange? - the ids of the rows in the table, if it is a part of the vocabulary
@@ -77,8 +77,12 @@ fn four_of(row: u32, start: u32, column: u32) -> vec4<f32> {
     {% if source.kind == "sum" %}
     let x = {{source.a.name}}[at] + {{source.b.name}}[row * {{source.b.stride // 4}}u + column / 4u];
     {% elif source.kind == "glu" %}
-    let x = {{source.function}}({{source.a.name}}[at])
-        * {{source.b.name}}[row * {{source.b.stride // 4}}u + column / 4u];
+    let other = {{source.b.name}}[row * {{source.b.stride // 4}}u + column / 4u];
+    {% if source.function == "clamped_glu" %}
+    let x = clamped_glu({{source.a.name}}[at], other);
+    {% else %}
+    let x = {{source.function}}({{source.a.name}}[at]) * other;
+    {% endif %}
     {% else %}
     let x = {{source.a.name}}[at];
     {% endif %}

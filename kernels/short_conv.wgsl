@@ -1,5 +1,5 @@
-// Computes a short convolution over the tokens of a run, then SiLU: y[t] = silu(sum over i of w[i]
-// x[t + i + 1 - taps]).
+// Computes a short convolution over the tokens of a run, then SiLU if wanted: y[t] = silu(sum over i
+// of w[i] x[t + i + 1 - taps]).
 //
 // An invocation computes a channel, and keeps the inputs of later tokens in registers. If chunks
 // are computed in parallel, only the first chunk of a run reads and writes states.
@@ -9,6 +9,7 @@
 //   chunked: bool - whether a workgroup computes a chunk of a run, rather than a whole run
 //   channels: u32 - number of channels
 //   taps: u32 - length of the convolution in tokens, including the result's own token
+//   silu: bool - whether SiLU follows
 //   at_once: u32 - tokens that an invocation reads ahead
 //   runs: RunTable - the runs
 //   state: u32 - elements of a state, `[taps - 1, channels]`
@@ -85,7 +86,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         if start + {{j}}u < end {
             let token = start + {{j}}u;
             let sum = w{{taps - 1}} * now{{j}}{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
-            y[(first + token) * {{y.stride}}u + channel] = silu(vec4(sum)).x;
+            y[(first + token) * {{y.stride}}u + channel] = {{ "silu(vec4(sum)).x" if silu else "sum" }};
             {% for i in past %}
             x{{i}} = {{ "x" ~ (i + 1) if not loop.last else "now" ~ j }};
             {% endfor %}

@@ -68,7 +68,7 @@ fn graph() -> Graph {
     let [gate, up] = [("gate", DType::Q3_K), ("up", DType::Q2_K)]
         .map(|(name, dtype)| b.weight(name, dtype, EXPERTS * FEED_FORWARD, WIDTH));
     let down = b.weight("down", DType::IQ4_NL, EXPERTS * WIDTH, FEED_FORWARD);
-    let spec = ExpertsSpec { experts: EXPERTS, top_k: 1, activation: Activation::Silu };
+    let spec = ExpertsSpec { experts: EXPERTS, top_k: 1, glu: Activation::Silu.into(), biased: false };
     let y = b.experts(h, weights, &[gate, up, down], spec);
     let x = b.add(x, y);
     let x = b.soft_cap(x, 30.0);

@@ -1,6 +1,16 @@
 // Writes the result, or the partial result of a split; part of `attention_step.wgsl`, whose
 // parameters it reads.
     {% set of_head = "" if shape.lanes == 1 else "[head]" %}
+    {% if output and sinks %}
+    {% for l in range(shape.lanes) %}
+    {
+        // A sink that exceeds all scores by so much leaves nothing either way.
+        let own = kv_head * {{shape.group_heads}}u + min(first_head + {{l}}u, {{shape.group_heads - 1}}u);
+        let lane_of = {{ "most[" ~ l ~ "]" if shape.lanes > 1 else "most" }};
+        total{{ "[" ~ l ~ "]" if shape.lanes > 1 }} += exp(min(sinks[own] - lane_of, 80.0));
+    }
+    {% endfor %}
+    {% endif %}
     for (var start = 0u; start < {{dim}}u; start += {{shape.workgroup}}u) {
         let d = start + index;
         var sum = Heads(0.0);

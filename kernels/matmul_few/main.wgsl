@@ -74,7 +74,14 @@
         if own.x < {{experts.count}}u {
             let one = products0(first, slot, slot, member, own.x);
             {% for r in range(team_rows) %}
+            {% if biases %}
+            {% set row = "min(first + " ~ r ~ "u, " ~ (parts[0].rows - 1) ~ "u)" %}
+            // One member of the team adds the bias.
+            let bias{{r}} = expert_biases[{{parts[0].bias_at}}u + own.x * {{parts[0].rows}}u + {{row}}];
+            sums.s{{r}}_0 += bitcast<f32>(own.y) * (one.s{{r}}_0 + select(0.0, bias{{r}}, member == 0u));
+            {% else %}
             sums.s{{r}}_0 += bitcast<f32>(own.y) * one.s{{r}}_0;
+            {% endif %}
             {% endfor %}
         }
     }
@@ -100,8 +107,16 @@
         {% set scaled = " * factor" if x_norm else "" %}
         {% for r in range(team_rows) %}
         {% if glu %}
-        let gate{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
-        let y{{r}} = {{finish.function}}(vec4(gate{{r}})).x * team_sum(sums.s{{team_rows + r}}_{{t}}, local){{scaled}};
+        {% set of_row = "expert * " ~ parts[0].rows ~ "u + min(first + " ~ r ~ "u, " ~ (parts[0].rows - 1) ~ "u)" %}
+        {% for sum in [r, team_rows + r] %}
+        {% set bias = " + expert_biases[" ~ parts[loop.index0].bias_at ~ "u + " ~ of_row ~ "]" if biases else "" %}
+        let {{ "gate" if loop.first else "up" }}{{r}} = team_sum(sums.s{{sum}}_{{t}}, local){{scaled}}{{bias}};
+        {% endfor %}
+        {% if finish.function == "clamped_glu" %}
+        let y{{r}} = clamped_glu(vec4(gate{{r}}), vec4(up{{r}})).x;
+        {% else %}
+        let y{{r}} = {{finish.function}}(vec4(gate{{r}})).x * up{{r}};
+        {% endif %}
         {% else %}
         let y{{r}} = team_sum(sums.s{{r}}_{{t}}, local){{scaled}};
         {% endif %}

@@ -38,3 +38,14 @@ fn gelu(x: vec4<f32>) -> vec4<f32> {
     let y = x / (1.0 + exp(-near * (1.5957691 + 0.07135482 * near * near)));
     return select(y, vec4(0.0), x < vec4(-10.0));
 }
+
+fn squared_relu(x: vec4<f32>) -> vec4<f32> {
+    let positive = max(x, vec4(0.0));
+    return positive * positive;
+}
+
+// The gated linear unit of gpt-oss, of both rows. Below -45 the result is 0, and exp stays finite.
+fn clamped_glu(gate: vec4<f32>, up: vec4<f32>) -> vec4<f32> {
+    let g = clamp(gate, vec4(-45.0), vec4(7.0));
+    return g / (1.0 + exp(-1.702 * g)) * (clamp(up, vec4(-7.0), vec4(7.0)) + 1.0);
+}

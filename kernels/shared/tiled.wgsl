@@ -36,7 +36,8 @@
 {% macro store(part, value) %}
         {% set n = part.matrix.number %}
         {% set column = "row + " ~ part.out_at ~ "u" %}
-        {% set biased = value ~ " + biases" ~ n ~ "[" ~ column ~ "]" if part.bias else value %}
+        {% set of_bias = "expert * " ~ part.rows ~ "u + " ~ part.bias_at ~ "u + row" if part.stack else column %}
+        {% set biased = value ~ " + biases" ~ n ~ "[" ~ of_bias ~ "]" if part.bias else value %}
         if token < tokens && row < {{part.rows}}u {
             let at = token * {{part.out_stride}}u + {{column}};
             {% set result = part.function ~ "(vec4(" ~ biased ~ ")).x" if part.function else biased %}

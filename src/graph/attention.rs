@@ -166,10 +166,11 @@ impl AttentionSpec {
         if self.scores.window == Some(0) {
             return Err("has a window of 0 positions, but needs at least 1".into());
         }
-        if inputs == [q, kv, kv] || inputs == [q] {
+        let sinks = Shape::new(Rows::Fixed(1), self.heads);
+        if inputs == [q, kv, kv] || inputs == [q] || inputs == [q, kv, kv, sinks] {
             Ok(vec![q])
         } else {
-            Err(mismatch("q of the heads' width, and k and v or neither", inputs))
+            Err(mismatch("q of the heads' width, k and v or neither, and with these sinks or none", inputs))
         }
     }
 }

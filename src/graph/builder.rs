@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, LayerCache, LayerState, Node, Op, RopeSpec,
-    Rows, Scores, Shape, Source, Value, ValueId,
+    RouteSpec, Rows, Scores, Shape, Source, Value, ValueId,
 };
 use crate::{DType, Error, Result, weights::TensorSlice};
 
@@ -106,7 +106,12 @@ impl Builder {
 
     /// Returns the layer norm of each row, with weight `w` and bias `b`.
     pub fn layer_norm(&mut self, x: ValueId, [w, b]: [ValueId; 2], eps: f32) -> ValueId {
-        self.push(Op::LayerNorm { eps }, &[x, w, b])
+        self.layer_norms(x, [w, b], eps, 1)
+    }
+
+    /// Returns the layer norm of each of `groups` groups of elements of a row.
+    pub fn layer_norms(&mut self, x: ValueId, [w, b]: [ValueId; 2], eps: f32, groups: usize) -> ValueId {
+        self.push(Op::LayerNorm { eps, groups }, &[x, w, b])
     }
 
     /// Returns `x` with rotary position embedding.
@@ -127,6 +132,22 @@ impl Builder {
         let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scores: scores.into() };
         self.caches.push(cache);
         self.push(Op::Attention(spec), &[q, k, v])
+    }
+
+    /// Returns causal attention like [`attention`](Self::attention), whose softmax has one more
+    /// score for each head, `sinks` `[1, heads]`.
+    pub fn attention_with_sinks(
+        &mut self,
+        [q, k, v]: [ValueId; 3],
+        sinks: ValueId,
+        cache: LayerCache,
+        heads: usize,
+        scores: impl Into<Scores>,
+    ) -> ValueId {
+        let LayerCache { kv_heads, head_dim } = cache;
+        let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scores: scores.into() };
+        self.caches.push(cache);
+        self.push(Op::Attention(spec), &[q, k, v, sinks])
     }
 
     /// Returns causal attention like [`attention`](Self::attention), over the keys and values that
@@ -182,6 +203,11 @@ impl Builder {
         self.push(Op::AddRows { first }, &[x])
     }
 
+    /// Returns each row times `1 + scale ln(1 + floor(position / interval))`.
+    pub fn temper(&mut self, x: ValueId, scale: f32, interval: usize) -> ValueId {
+        self.push(Op::Temper { scale, interval }, &[x])
+    }
+
     /// Returns the weighted sum of rows of `table` that set number `taps` of the step names for
     /// each token.
     pub fn interpolate(&mut self, table: ValueId, taps: usize) -> ValueId {
@@ -191,11 +217,16 @@ impl Builder {
     /// Returns the softmax over the `top_k` largest elements of each row, and 0 for all other
     /// elements.
     pub fn route(&mut self, logits: ValueId, top_k: usize) -> ValueId {
-        self.push(Op::Route { top_k }, &[logits])
+        self.push(Op::Route(top_k.into()), &[logits])
+    }
+
+    /// Returns the weights of the experts that are selected by their probabilities plus `bias`.
+    pub fn route_with(&mut self, logits: ValueId, bias: Option<ValueId>, spec: RouteSpec) -> ValueId {
+        self.push(Op::Route(spec), &[Some(logits), bias].into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// Returns the weighted sum of the experts' results for each row. [`Op::Experts`] describes the
-    /// two forms of `matrices`.
+    /// two forms of `matrices`, before which biases come if `spec` has them.
     pub fn experts(&mut self, x: ValueId, weights: ValueId, matrices: &[ValueId], spec: ExpertsSpec) -> ValueId {
         self.push(Op::Experts(spec), &[&[x, weights], matrices].concat())
     }
@@ -203,8 +234,17 @@ impl Builder {
     /// Returns a causal convolution of each channel with its row of `w`, then SiLU, with a new
     /// state.
     pub fn short_conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
+        self.short_conv_with(x, w, true)
+    }
+
+    /// Returns a causal convolution like [`short_conv`](Self::short_conv), without SiLU.
+    pub fn linear_conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
+        self.short_conv_with(x, w, false)
+    }
+
+    fn short_conv_with(&mut self, x: ValueId, w: ValueId, silu: bool) -> ValueId {
         let (channels, kernel) = (self.values[x.index()].shape.width, self.values[w.index()].shape.width);
-        let spec = ConvSpec { state: self.states.len(), channels, kernel };
+        let spec = ConvSpec { state: self.states.len(), channels, kernel, silu };
         self.states.push(spec.layer_state());
         self.push(Op::ShortConv(spec), &[x, w])
     }

@@ -3,7 +3,8 @@
 use std::fmt::{self, Write as _};
 
 use super::{
-    AttentionSpec, ExpertsSpec, FusedOp, Graph, Op, RopeAxes, RopeSpec, RopeStyle, Rows, Sees, Shape, Source, ValueId,
+    AttentionSpec, ConvSpec, ExpertScore, ExpertsSpec, FusedOp, Graph, Op, RopeAxes, RopeSpec, RopeStyle, RouteSpec,
+    Rows, Sees, Shape, Source, ValueId,
 };
 
 /// The number of elements of a constant that are shown.
@@ -34,22 +35,26 @@ impl fmt::Display for Op {
             Self::RmsNorm { eps } => write!(f, "{name} eps={eps:?}"),
             Self::SoftCap { cap } => write!(f, "{name} cap={cap:?}"),
             Self::Slice { first, len, every } => write!(f, "{name} first={first} len={len} every={every}"),
-            Self::LayerNorm { eps } => write!(f, "{name} eps={eps:?}"),
+            Self::LayerNorm { eps, groups } => write!(f, "{name} eps={eps:?} groups={groups}"),
             Self::Rope(spec) => write!(f, "{name} {spec} head_dim={}", spec.head_dim),
             Self::JoinRows { count } => write!(f, "{name} count={count}"),
             Self::InputRows { width } => write!(f, "{name} width={width}"),
             Self::PlaceRows { first, marked: true } => write!(f, "{name} first={first} marked"),
             Self::PlaceRows { first, marked: false } | Self::AddRows { first } => write!(f, "{name} first={first}"),
+            Self::Temper { scale, interval } => write!(f, "{name} scale={scale:?} interval={interval}"),
             Self::Interpolate { taps } => write!(f, "{name} taps={taps}"),
             Self::Attention(spec) => {
                 f.write_str(name)?;
                 write_attention(f, spec)
             }
-            Self::Route { top_k } => write!(f, "{name} top_k={top_k}"),
-            Self::Experts(ExpertsSpec { experts, top_k, activation }) => {
-                write!(f, "{name} experts={experts} top_k={top_k} {}", activation.name())
+            Self::Route(spec) => write!(f, "{name} {spec}"),
+            Self::Experts(ExpertsSpec { experts, top_k, glu, biased }) => {
+                let biased = if *biased { " biased" } else { "" };
+                write!(f, "{name} experts={experts} top_k={top_k} {}{biased}", glu.name())
             }
-            Self::ShortConv(spec) => write!(f, "{name} state={} kernel={}", spec.state, spec.kernel),
+            Self::ShortConv(ConvSpec { state, kernel, silu, .. }) => {
+                write!(f, "{name} state={state} kernel={kernel}{}", if *silu { "" } else { " linear" })
+            }
             Self::GatedDelta(spec) => write!(
                 f,
                 "{name} state={} key_heads={} value_heads={} order={} head_dim={} eps={:?}",
@@ -116,6 +121,22 @@ impl fmt::Display for RopeSpec {
             RopeAxes::Sections(pairs) => write!(f, " sections={pairs:?}"),
             RopeAxes::Interleaved(pairs) => write!(f, " interleaved={pairs:?}"),
         }
+    }
+}
+
+/// The number of experts, then what differs from a softmax over them.
+impl fmt::Display for RouteSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "top_k={}", self.top_k)?;
+        f.write_str(match self.score {
+            ExpertScore::Softmax => "",
+            ExpertScore::Sigmoid => " sigmoid",
+        })?;
+        f.write_str(if self.normalized { "" } else { " unnormalized" })?;
+        if let Some(groups) = self.groups {
+            write!(f, " groups={} top_groups={}", groups.count, groups.top_k)?;
+        }
+        if self.scale == 1.0 { Ok(()) } else { write!(f, " scale={:?}", self.scale) }
     }
 }
 

@@ -39,7 +39,7 @@ impl Op {
                 [x, w] if w.rows == Rows::Fixed(1) && w.width > 0 && x.width.is_multiple_of(w.width) => Ok(vec![*x]),
                 _ => Err(mismatch("x and a weight whose width divides that of x", inputs)),
             },
-            Self::LayerNorm { .. } => layer_norm(inputs),
+            Self::LayerNorm { groups, .. } => layer_norm(*groups, inputs),
             Self::Rope(spec) => spec.infer(inputs),
             Self::Attention(spec) => spec.infer(inputs),
             Self::ShortConv(spec) => spec.infer(inputs),
@@ -54,17 +54,13 @@ impl Op {
                 Err(mismatch("a mark before the rows that it places", inputs))
             }
             Self::PlaceRows { .. } | Self::AddRows { .. } => of_tokens(inputs).map(|x| vec![x]),
+            Self::Temper { interval: 0, .. } => Err("has an interval of 0 positions, but needs at least 1".into()),
+            Self::Temper { .. } => of_tokens(inputs).map(|x| vec![x]),
             Self::Interpolate { .. } => match inputs {
                 [Shape { rows: Rows::Fixed(_), width }] => Ok(vec![Shape::new(Rows::Tokens, *width)]),
                 _ => Err(mismatch("a table", inputs)),
             },
-            Self::Route { top_k } => match inputs {
-                [logits] if (1..=logits.width).contains(top_k) => Ok(vec![*logits]),
-                _ => Err(mismatch(
-                    &format!("one operand of at least {top_k} elements, and a top_k of 1 or more"),
-                    inputs,
-                )),
-            },
+            Self::Route(spec) => spec.infer(inputs),
             Self::Experts(spec) => spec.infer(inputs),
             Self::Fused(op) => op.infer(inputs),
         }
@@ -137,10 +133,16 @@ fn concat(inputs: &[Shape]) -> Result<Vec<Shape>, String> {
 }
 
 /// Returns the shape of rows with a norm that has a weight and a bias.
-fn layer_norm(inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+fn layer_norm(groups: usize, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
     match inputs {
-        [x, w, b] if [w, b].iter().all(|row| **row == Shape::new(Rows::Fixed(1), x.width)) => Ok(vec![*x]),
-        _ => Err(mismatch("x, and a weight and a bias of its width", inputs)),
+        [x, w, b]
+            if groups > 0
+                && x.width.is_multiple_of(groups)
+                && [w, b].iter().all(|row| **row == Shape::new(Rows::Fixed(1), x.width)) =>
+        {
+            Ok(vec![*x])
+        }
+        _ => Err(mismatch("x of whole groups, and a weight and a bias of its width", inputs)),
     }
 }
 

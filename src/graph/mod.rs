@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use attention::{AttentionSpec, RopeAxes, RopeSpec, RopeStyle, Scores, Sees};
 pub use builder::Builder;
-pub use experts::ExpertsSpec;
+pub use experts::{ExpertGroups, ExpertScore, ExpertsSpec, Glu, RouteSpec};
 pub use fused::FusedOp;
 pub use op::{Activation, Op};
 pub use properties::{Matrices, OpProperties, Results, StepInput};

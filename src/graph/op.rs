@@ -1,6 +1,6 @@
 //! Defines the ops, as a closed list: the compiler names every `match` that lacks a new op.
 
-use super::{AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, RopeSpec};
+use super::{AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, RopeSpec, RouteSpec};
 
 /// A function applied to each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +17,8 @@ pub enum Activation {
     QuickGelu,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
+    /// `max(x, 0)^2` ([So et al. 2021](https://arxiv.org/abs/2109.08668)).
+    SquaredRelu,
 }
 
 /// An op. Operands and results are `[rows, width]`. "Row-wise" means that each row of the result
@@ -64,21 +66,27 @@ pub enum Op {
         eps: f32,
     },
     /// `(x [r, n], w, b [1, n]) -> [r, n]`: `(x - mean(x)) / sqrt(variance(x) + eps) * w + b`
-    /// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)). Row-wise.
+    /// ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)), with the mean and the variance of each
+    /// of `groups` groups of neighboring elements. Row-wise.
     LayerNorm {
         /// Added to the variance.
         eps: f32,
+        /// The number of groups, a divisor of `n`: 1 for the whole row, or the number of heads.
+        groups: usize,
     },
     /// `(x [Tokens, heads * head_dim], frequencies [1, pairs]) -> x` with each pair rotated by
     /// position times frequency, in radians.
     Rope(RopeSpec),
     /// `(q [Tokens, heads * head_dim], k, v [Tokens, kv_heads * head_dim])
     /// -> [Tokens, heads * head_dim]`: appends `k` and `v` to the layer's cache of each run's
-    /// sequence, then computes attention over the positions that each token sees. With the operand
-    /// `q` only, attention over the keys and values of an earlier attention.
+    /// sequence, then computes attention over the positions that each token sees. A fourth operand
+    /// `[1, heads]` are sinks: each head's softmax has this score too, of a value of 0
+    /// ([Xiao et al. 2023](https://arxiv.org/abs/2309.17453)). With the operand `q` only, attention
+    /// over the keys and values of an earlier attention.
     Attention(AttentionSpec),
     /// `(x [Tokens, channels], w [channels, kernel]) -> [Tokens, channels]`: a causal convolution
-    /// of each channel with its row of `w`, whose last element is for the token itself, then SiLU.
+    /// of each channel with its row of `w`, whose last element is for the token itself, then SiLU
+    /// if the attributes say so.
     /// Zeros precede a sequence's first token.
     ShortConv(ConvSpec),
     /// `(q|k|v [Tokens, (2 key_heads + value_heads) head_dim], alpha, beta [Tokens, value_heads],
@@ -118,26 +126,34 @@ pub enum Op {
         /// The first of these elements.
         first: usize,
     },
+    /// `(x [Tokens, n]) -> [Tokens, n]`: each row times
+    /// `1 + scale ln(1 + floor(position / interval))`, which sharpens attention to long contexts
+    /// ([Nakanishi 2025](https://arxiv.org/abs/2501.19399)).
+    Temper {
+        /// The factor of the logarithm.
+        scale: f32,
+        /// The number of positions with the same factor, at least 1.
+        interval: usize,
+    },
     /// `(table [rows, n]) -> [Tokens, n]`: the weighted sum of rows of the table that the step
     /// names for each token.
     Interpolate {
         /// The number of the step's set of [`Taps`](crate::backend::Taps).
         taps: usize,
     },
-    /// `(logits [r, n]) -> [r, n]`: the softmax over the `top_k` largest elements of a row, and 0
-    /// for all other elements; of equal elements the first are selected. The result equals a
-    /// softmax over the whole row whose selected elements are divided by their sum. Row-wise.
-    Route {
-        /// The number of elements of a row that are selected, from 1 to `n`.
-        top_k: usize,
-    },
+    /// `(logits [r, n]) -> [r, n]` or `(logits, bias [1, n]) -> [r, n]`: the weights of the `top_k`
+    /// experts with the largest probabilities, plus `bias`, and 0 for all other experts; of equal
+    /// ones the first are selected. [`RouteSpec`] describes probabilities and weights. Row-wise.
+    Route(RouteSpec),
     /// `(x [r, n], weights [r, experts], gate [experts * m, n], up [experts * m, n],
     /// down [experts * n, m]) -> [r, n]`: the sum over experts of the expert's weight times
-    /// `down (f(gate x) * (up x))`.
+    /// `down glu(gate x, up x)`.
     ///
     /// The matrices are stacks: expert after expert, each with its `m` or `n` rows. `gate` and `up`
     /// may be joined in `[experts * 2m, n]`, each expert's gate before its up. An expert with a
     /// weight of 0 is skipped; if more than `top_k` weights are not 0, the first `top_k` count.
+    /// Biases come before the matrices, `[1, experts * (2m + n)]`: those of all gates, all ups and
+    /// all downs.
     /// Row-wise.
     Experts(ExpertsSpec),
 

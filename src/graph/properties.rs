@@ -136,11 +136,15 @@ impl Op {
             }
             Self::PlaceRows { first, .. } => OpProperties { name: "place_rows", ..mixes_rows(*first) },
             Self::AddRows { first } => OpProperties { name: "add_rows", ..mixes_rows(*first) },
+            Self::Temper { .. } => OpProperties { name: "temper", in_place: Some(0), ..PURE },
             Self::Interpolate { taps } => {
                 OpProperties { name: "interpolate", table: Some(0), input: Some(StepInput::Taps(*taps)), ..PURE }
             }
-            Self::Route { .. } => OpProperties { name: "route", ..ROW_WISE },
-            Self::Experts(_) => OpProperties { name: "experts", matrices: Matrices::From(2), ..ROW_WISE },
+            Self::Route(_) => OpProperties { name: "route", ..ROW_WISE },
+            Self::Experts(spec) => {
+                let matrices = Matrices::From(2 + usize::from(spec.biased));
+                OpProperties { name: "experts", matrices, ..ROW_WISE }
+            }
             Self::Fused(op) => op.properties(),
         }
     }
@@ -225,6 +229,7 @@ impl Activation {
             Self::GeluErf => "gelu_erf",
             Self::QuickGelu => "quick_gelu",
             Self::Sigmoid => "sigmoid",
+            Self::SquaredRelu => "squared_relu",
         }
     }
 }
@@ -237,5 +242,6 @@ fn glu_name(activation: Activation) -> &'static str {
         Activation::GeluErf => "matmul_geglu_erf",
         Activation::QuickGelu => "matmul_quick_geglu",
         Activation::Sigmoid => "matmul_glu",
+        Activation::SquaredRelu => "matmul_squared_reglu",
     }
 }

@@ -23,6 +23,8 @@ pub struct ConvSpec {
     pub channels: usize,
     /// The number of tokens that a result depends on, the token itself included: at least 2.
     pub kernel: usize,
+    /// Whether the result is SiLU of the convolution, rather than the convolution itself.
+    pub silu: bool,
 }
 
 /// The attributes of a gated delta rule.

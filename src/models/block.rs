@@ -1,10 +1,11 @@
-//! Builds the layer that most families share: a norm, grouped-query attention and a residual, then
-//! a norm, a gated feed-forward network and a residual. Biases are added if the file has them, and
-//! a mixture of experts may replace the feed-forward network.
+//! Builds the layer that most families share: attention and a feed-forward network, each with a
+//! norm and a residual. Biases are added if the file has them, and a mixture of experts may replace
+//! the feed-forward network.
 
 use super::{
     Config, LayerConfig, Model,
     model_builder::{FeedForward, ModelBuilder, Projection},
+    mtp,
 };
 use crate::{
     Result,
@@ -15,29 +16,111 @@ use crate::{
 pub(super) struct Block {
     /// The elements of a head that are rotated together, in the layout of GGUF files.
     pub style: RopeStyle,
-    /// Whether each head of queries and keys is normed before it is rotated.
-    pub head_norms: bool,
+    /// Whether attention reads the norm `attn_norm` of the residual stream, rather than the stream.
+    pub attention_norm: bool,
+    /// Whether each head's softmax has one more score, `attn_sinks`
+    /// ([Xiao et al. 2023](https://arxiv.org/abs/2309.17453)).
+    pub sinks: bool,
+    /// The norms of queries and keys.
+    pub head_norms: HeadNorms,
+    /// What the feed-forward network reads.
+    pub feed_forward_input: FeedForwardInput,
     /// Whether the results of attention and feed-forward are normed before they are added to the
     /// residual stream.
     pub post_norms: bool,
-    /// The function of the feed-forward network's gate.
+    /// The function of the feed-forward network.
     pub activation: Activation,
+    /// Whether the feed-forward network has a gate.
+    pub gated: bool,
+}
+
+/// The norms of queries and keys, with the weights `attn_q_norm` and `attn_k_norm`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadNorms {
+    /// No norms.
+    None,
+    /// RMS norms of each head, with one weight for all heads.
+    Each,
+    /// RMS norms of each head, if the file has them.
+    IfThere,
+    /// RMS norms of each head after it is rotated.
+    Rotated,
+    /// RMS norms of all heads together.
+    Together,
+    /// Layer norms of each head with a weight of its own, if the file has them.
+    Own,
+}
+
+/// What a feed-forward network reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FeedForwardInput {
+    /// The norm with this name of the residual stream after attention.
+    Norm(&'static str),
+    /// The residual stream after attention.
+    Stream,
+    /// The rows that attention reads too ([Wang and Komatsuzaki
+    /// 2021](https://github.com/kingoflolz/mesh-transformer-jax)).
+    Shared,
+    /// The norm with this name if the file has it, and otherwise the rows that attention reads.
+    NormOrShared(&'static str),
 }
 
 impl Block {
-    /// Builds a model of such layers.
+    /// A layer with a norm before attention and one before the feed-forward network, which SiLU
+    /// gates.
+    pub const DECODER: Self = Self {
+        style: RopeStyle::Halves,
+        attention_norm: true,
+        sinks: false,
+        head_norms: HeadNorms::None,
+        feed_forward_input: FeedForwardInput::Norm("ffn_norm"),
+        post_norms: false,
+        activation: Activation::Silu,
+        gated: true,
+    };
+
+    /// Builds a model of such layers, with its head for multi-token prediction if the config has
+    /// one.
     pub fn model(&self, config: Config, mut graph: ModelBuilder) -> Result<Model> {
+        mtp::refuse_alone(&graph, &config)?;
         let mut x = graph.embedding(&config)?;
         for (index, layer) in config.layers.iter().enumerate() {
-            x = self.attention(&config, layer, &mut graph, x, index)?;
-            x = self.feed_forward(&config, layer, &mut graph, x, index)?;
+            x = self.layer(&mut graph, &config, layer, x, index)?;
             x = graph.add_deepstack(x, config.hidden, index);
         }
-        graph.finish(config, x)
+        let add_layer = |graph: &mut ModelBuilder, config: &Config, layer: &LayerConfig, x, index| {
+            self.layer(graph, config, layer, x, index)
+        };
+        mtp::finish(graph, config, x, &add_layer)
     }
 
-    /// Returns the residual stream `x` after the attention of layer `index`.
-    fn attention(
+    /// Returns the residual stream `x` after layer `index`.
+    fn layer(
+        &self,
+        graph: &mut ModelBuilder,
+        config: &Config,
+        layer: &LayerConfig,
+        x: ValueId,
+        index: usize,
+    ) -> Result<ValueId> {
+        let name = |part: &str| format!("blk.{index}.{part}");
+        let input = if self.attention_norm { graph.norm(x, &name("attn_norm"), config)? } else { x };
+        let output = self.attention(config, layer, graph, input, index)?;
+        let after = self.add_residual(config, graph, x, output, &name("post_attention_norm"))?;
+        match self.feed_forward_input {
+            FeedForwardInput::NormOrShared(norm) if graph.has(&name(&format!("{norm}.weight"))) => {
+                self.normed_feed_forward(config, layer, graph, after, norm, index)
+            }
+            FeedForwardInput::Norm(norm) => self.normed_feed_forward(config, layer, graph, after, norm, index),
+            FeedForwardInput::Stream => self.feed_forward_of(config, layer, graph, [after, after], index),
+            FeedForwardInput::Shared | FeedForwardInput::NormOrShared(_) => {
+                self.feed_forward_of(config, layer, graph, [after, input], index)
+            }
+        }
+    }
+
+    /// Returns the result of the attention of layer `index` over the normed rows `x`.
+    pub fn attention(
         &self,
         config: &Config,
         layer: &LayerConfig,
@@ -49,22 +132,53 @@ impl Block {
         let (q_width, kv_width) = (layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim);
         let cache = LayerCache { kv_heads: layer.kv_heads, head_dim: layer.head_dim };
 
-        let normed = graph.rms_norm(x, &name("attn_norm"), config.hidden, config.rms_eps)?;
         let projections = [
             Projection { name: &name("attn_q"), rows: q_width },
             Projection { name: &name("attn_k"), rows: kv_width },
             Projection { name: &name("attn_v"), rows: kv_width },
         ];
-        let [mut q, mut k, v] = graph.linears(normed, &name("attn_qkv"), projections, config.hidden)?;
-        if self.head_norms {
-            q = graph.rms_norm(q, &name("attn_q_norm"), layer.head_dim, config.rms_eps)?;
-            k = graph.rms_norm(k, &name("attn_k_norm"), layer.head_dim, config.rms_eps)?;
+        let [mut q, mut k, v] = graph.linears(x, &name("attn_qkv"), projections, config.hidden)?;
+        if self.head_norms != HeadNorms::Rotated {
+            [q, k] = self.norm_heads(config, layer, graph, [q, k], index)?;
         }
         let style = if config.reference_layout { RopeStyle::Halves } else { self.style };
-        let ([q, k], scores) = graph.rotate(layer, style, [q, k])?;
-        let attended = graph.ops.attention([q, k, v], cache, layer.heads, scores);
-        let output = graph.linear(attended, &name("attn_output"), config.hidden, q_width)?;
-        self.add_residual(config, graph, x, output, &name("post_attention_norm"))
+        let ([mut q, mut k], scores) = graph.rotate(layer, style, [q, k])?;
+        if self.head_norms == HeadNorms::Rotated {
+            [q, k] = self.norm_heads(config, layer, graph, [q, k], index)?;
+        }
+        if let Some((scale, interval)) = config.temperature {
+            q = graph.ops.temper(q, scale, interval);
+        }
+        let attended = if self.sinks {
+            let sinks = graph.weight(&name("attn_sinks.weight"), 1, layer.heads)?;
+            graph.ops.attention_with_sinks([q, k, v], sinks, cache, layer.heads, scores)
+        } else {
+            graph.ops.attention([q, k, v], cache, layer.heads, scores)
+        };
+        graph.linear(attended, &name("attn_output"), config.hidden, q_width)
+    }
+
+    /// Returns the normed queries and keys of layer `index`.
+    fn norm_heads(
+        &self,
+        config: &Config,
+        layer: &LayerConfig,
+        graph: &mut ModelBuilder,
+        [q, k]: [ValueId; 2],
+        index: usize,
+    ) -> Result<[ValueId; 2]> {
+        let names = ["q", "k"].map(|part| format!("blk.{index}.attn_{part}_norm"));
+        let is_there = graph.has(&format!("{}.weight", names[0]));
+        let mut norm = |x: ValueId, name: &str, heads: usize| match self.head_norms {
+            HeadNorms::None => Ok(x),
+            HeadNorms::IfThere | HeadNorms::Own if !is_there => Ok(x),
+            HeadNorms::Each | HeadNorms::IfThere | HeadNorms::Rotated => {
+                graph.rms_norm(x, name, layer.head_dim, config.rms_eps)
+            }
+            HeadNorms::Together => graph.rms_norm(x, name, heads * layer.head_dim, config.rms_eps),
+            HeadNorms::Own => graph.layer_norms(x, name, [heads, layer.head_dim], config.rms_eps),
+        };
+        Ok([norm(q, &names[0], layer.heads)?, norm(k, &names[1], layer.kv_heads)?])
     }
 
     /// Returns the residual stream `x` after the feed-forward network, or the experts, of layer
@@ -77,18 +191,44 @@ impl Block {
         x: ValueId,
         index: usize,
     ) -> Result<ValueId> {
-        let name = |part: &str| format!("blk.{index}.{part}");
-        let normed = graph.rms_norm(x, &name("ffn_norm"), config.hidden, config.rms_eps)?;
+        self.normed_feed_forward(config, layer, graph, x, "ffn_norm", index)
+    }
+
+    fn normed_feed_forward(
+        &self,
+        config: &Config,
+        layer: &LayerConfig,
+        graph: &mut ModelBuilder,
+        x: ValueId,
+        norm: &str,
+        index: usize,
+    ) -> Result<ValueId> {
+        let normed = graph.norm(x, &format!("blk.{index}.{norm}"), config)?;
+        self.feed_forward_of(config, layer, graph, [x, normed], index)
+    }
+
+    /// Returns the residual stream `x` after the feed-forward network, or the experts, of layer
+    /// `index` over the rows `input`.
+    fn feed_forward_of(
+        &self,
+        config: &Config,
+        layer: &LayerConfig,
+        graph: &mut ModelBuilder,
+        [x, input]: [ValueId; 2],
+        index: usize,
+    ) -> Result<ValueId> {
+        let name = format!("blk.{index}");
         let output = match &layer.experts {
-            Some(experts) => graph.mixture(normed, &name("ffn"), config.hidden, experts, self.activation)?,
-            None => graph.feed_forward(normed, &name("ffn"), self.network(config, layer))?,
+            Some(experts) => graph.mixture(input, &name, config.hidden, experts, self.activation)?,
+            None => graph.feed_forward(input, &format!("{name}.ffn"), self.network(config, layer))?,
         };
-        self.add_residual(config, graph, x, output, &name("post_ffw_norm"))
+        self.add_residual(config, graph, x, output, &format!("{name}.post_ffw_norm"))
     }
 
     /// Returns the sizes of a layer's feed-forward network.
     pub fn network(&self, config: &Config, layer: &LayerConfig) -> FeedForward {
-        FeedForward { hidden: config.hidden, ffn: layer.ffn, activation: self.activation }
+        let &Self { activation, gated, .. } = self;
+        FeedForward { hidden: config.hidden, ffn: layer.ffn, activation, gated }
     }
 
     /// Returns the residual stream `x` plus the `output` of a part of the layer, normed by `norm`
@@ -101,8 +241,7 @@ impl Block {
         output: ValueId,
         norm: &str,
     ) -> Result<ValueId> {
-        let output =
-            if self.post_norms { graph.rms_norm(output, norm, config.hidden, config.rms_eps)? } else { output };
+        let output = if self.post_norms { graph.norm(output, norm, config)? } else { output };
         let output = graph.scale(output, config.residual_scale);
         Ok(graph.ops.add(x, output))
     }

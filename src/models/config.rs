@@ -37,14 +37,20 @@ pub struct Config {
     pub vocab_size: usize,
     /// The number of positions that the model was trained for.
     pub context_length: usize,
-    /// The number that RMS norms add to the mean square.
+    /// The number that norms add to the mean square, or to the variance.
     pub rms_eps: f32,
+    /// The norms of the residual stream.
+    pub norm: NormKind,
     /// The factor of the embedding's rows.
     pub embedding_scale: f32,
     /// The factor of the results of attention and feed-forward in the residual stream.
     pub residual_scale: f32,
     /// The factor of the logits.
     pub logit_scale: f32,
+    /// The growth of queries with their position: the factor of the logarithm, and the number of
+    /// positions with the same factor.
+    #[doc(hidden)]
+    pub temperature: Option<(f32, usize)>,
     /// The cap `c` of the logits, which turns a logit `x` into `c tanh(x / c)`.
     pub logit_softcap: Option<f32>,
     /// The number of first layers to which the rows of images add further elements.
@@ -68,13 +74,22 @@ pub struct Config {
     pub left_out: Vec<String>,
 }
 
+/// The kind of a model's norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// RMS norms ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)).
+    Rms,
+    /// Layer norms, with a bias or without ([Ba et al. 2016](https://arxiv.org/abs/1607.06450)).
+    Layer,
+}
+
 /// The sizes and constants of one layer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LayerConfig {
     /// The number of query heads.
     pub heads: usize,
-    /// The number of key-value heads, a divisor of `heads`.
+    /// The number of key-value heads, a divisor of `heads`; 0 for a layer that is not attention.
     pub kv_heads: usize,
     /// The number of elements in a head; `heads * head_dim` need not be the model's width.
     pub head_dim: usize,
@@ -88,10 +103,36 @@ pub struct LayerConfig {
     pub rope: Option<RopeConfig>,
 }
 
+/// The keys that a family's files have.
+#[derive(Clone, Copy)]
+pub(super) struct Conventions {
+    /// The kind of norm.
+    pub norm: NormKind,
+    /// Whether files may have other values of YaRN's constants than its paper.
+    pub has_yarn_keys: bool,
+    /// Whether layers with 0 key-value heads are something else than attention.
+    pub has_other_layers: bool,
+}
+
+impl Default for Conventions {
+    fn default() -> Self {
+        Self { norm: NormKind::Rms, has_yarn_keys: false, has_other_layers: false }
+    }
+}
+
 impl Config {
     /// Reads the keys that all families share. The scales are 1, and every layer has full attention
     /// and rotated heads.
     pub(super) fn read(keys: &Keys) -> Result<Self> {
+        Self::read_as(keys, &Conventions::default())
+    }
+
+    /// Reads the keys that all families share, by the conventions of a family.
+    pub(super) fn read_as(keys: &Keys, conventions: &Conventions) -> Result<Self> {
+        let eps = match conventions.norm {
+            NormKind::Rms => "attention.layer_norm_rms_epsilon",
+            NormKind::Layer => "attention.layer_norm_epsilon",
+        };
         if keys.bool("attention.causal")? == Some(false) {
             return Err(keys.error("attention.causal", "is false: only causal models are supported"));
         }
@@ -101,14 +142,16 @@ impl Config {
             hidden: hidden(keys)?,
             vocab_size: vocab_size(keys.gguf)?,
             context_length: keys.size("context_length", MAX_CONTEXT)?,
-            rms_eps: keys.float("attention.layer_norm_rms_epsilon", 0.0..1.0, None)?,
+            rms_eps: keys.float(eps, 0.0..1.0, None)?,
+            norm: conventions.norm,
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
+            temperature: None,
             logit_softcap: None,
             deepstack: 0,
             reference_layout: keys.str("tensor_data_layout")? == Some("reference"),
-            layers: layers(keys)?,
+            layers: layers(keys, conventions)?,
             mtp: None,
             left_out: vec![],
         })
@@ -123,6 +166,13 @@ impl Config {
             rope.axes = axes(RopeConfig::read_sections(keys, rope.dim)?);
         }
         Ok(())
+    }
+
+    /// Divides the frequencies of all layers by the elements of `rope_freqs.weight`, if the file
+    /// has it.
+    pub(super) fn divide_frequencies(&mut self) {
+        let ropes = self.layers.iter_mut().chain(&mut self.mtp).filter_map(|layer| layer.rope.as_mut());
+        ropes.for_each(|rope| rope.divisors = Some("rope_freqs.weight"));
     }
 
     /// Lets the rows of an image see each other in the layers for which `layers` returns true, if
@@ -159,13 +209,17 @@ fn hidden(keys: &Keys) -> Result<usize> {
     keys.size("embedding_length", MAX_WIDTH)
 }
 
-fn layers(keys: &Keys) -> Result<Vec<LayerConfig>> {
+fn layers(keys: &Keys, conventions: &Conventions) -> Result<Vec<LayerConfig>> {
     const HEADS: &str = "attention.head_count";
     const KV_HEADS: &str = "attention.head_count_kv";
     const FFN: &str = "feed_forward_length";
     let count = keys.size("block_count", MAX_LAYERS)?;
     let heads = keys.required(HEADS, keys.per_layer(HEADS, count, MAX_HEADS)?)?;
-    let kv_heads = keys.per_layer(KV_HEADS, count, MAX_HEADS)?.unwrap_or_else(|| heads.clone());
+    let kv_heads = match conventions.has_other_layers {
+        true => keys.counts_per_layer(KV_HEADS, count, MAX_HEADS)?,
+        false => keys.per_layer(KV_HEADS, count, MAX_HEADS)?,
+    };
+    let kv_heads = kv_heads.unwrap_or_else(|| heads.clone());
     // Files of models whose feed-forward networks are all experts may lack the key.
     let ffn = match keys.expert_width()? {
         Some(width) if keys.is_zero(FFN) => vec![width; count],
@@ -173,11 +227,11 @@ fn layers(keys: &Keys) -> Result<Vec<LayerConfig>> {
     };
     let layer = |index: usize| {
         let (heads, kv_heads) = (heads[index], kv_heads[index]);
-        if !heads.is_multiple_of(kv_heads) {
+        if kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
             return Err(keys.error(KV_HEADS, format!("is {kv_heads}, which does not divide the {heads} query heads")));
         }
         let head_dim = head_dim(keys, heads)?;
-        let rope = Some(RopeConfig::read(keys, head_dim)?);
+        let rope = Some(RopeConfig::read(keys, head_dim, conventions.has_yarn_keys)?);
         let scores = (head_dim as f32).sqrt().recip().into();
         Ok(LayerConfig { heads, kv_heads, head_dim, ffn: ffn[index], experts: None, scores, rope })
     };

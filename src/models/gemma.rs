@@ -9,13 +9,9 @@ use super::{
     keys::Keys,
     model_builder::ModelBuilder,
 };
-use crate::{
-    Result,
-    graph::{Activation, RopeStyle},
-};
+use crate::{Result, graph::Activation};
 
-const BLOCK: Block =
-    Block { style: RopeStyle::Halves, head_norms: false, post_norms: false, activation: Activation::Gelu };
+const BLOCK: Block = Block { activation: Activation::Gelu, ..Block::DECODER };
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["gemma"],

@@ -12,13 +12,9 @@ use super::{
     keys::Keys,
     model_builder::ModelBuilder,
 };
-use crate::{
-    Result,
-    graph::{Activation, RopeStyle},
-};
+use crate::{Result, graph::Activation};
 
-const BLOCK: Block =
-    Block { style: RopeStyle::Halves, head_norms: false, post_norms: true, activation: Activation::Gelu };
+const BLOCK: Block = Block { post_norms: true, activation: Activation::Gelu, ..Block::DECODER };
 /// The last of each `PERIOD` layers has full attention.
 const PERIOD: usize = 2;
 /// The window of all released models, in positions. Early files have no key for it, nor for the

@@ -4,19 +4,16 @@
 
 use super::{
     Checkpoint, Model, RopeConfig,
-    block::Block,
+    block::{Block, HeadNorms},
     checkpoint::{BIASES, Meaning, Need, SIZES, TENSORS, Transform, one_of, setting, size, transformed},
     gemma, gemma2,
     keys::Keys,
     model_builder::ModelBuilder,
 };
-use crate::{
-    Result,
-    graph::{Activation, RopeStyle},
-};
+use crate::{Result, graph::Activation};
 
 const BLOCK: Block =
-    Block { style: RopeStyle::Halves, head_norms: true, post_norms: true, activation: Activation::Gelu };
+    Block { head_norms: HeadNorms::Each, post_norms: true, activation: Activation::Gelu, ..Block::DECODER };
 /// The last of each `PERIOD` layers has full attention.
 const PERIOD: usize = 6;
 /// The default base of rotary embedding in layers with a sliding window.

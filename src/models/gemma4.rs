@@ -5,9 +5,10 @@
 
 use super::{
     Checkpoint, Config, Experts, LayerConfig, Model, RopeConfig,
-    block::Block,
+    block::{Block, HeadNorms},
     checkpoint::{BIASES, Meaning, Need, SIZES, TENSORS, one_of, setting, size, tensor},
     config::{HeadDimKeys, PATTERN, optional_head_dim},
+    experts::Mixture,
     gemma,
     gemma3::SLIDING_BASE,
     gemma4_layers,
@@ -16,11 +17,11 @@ use super::{
 };
 use crate::{
     Result,
-    graph::{Activation, LayerCache, RopeStyle, ValueId},
+    graph::{Activation, LayerCache, ValueId},
 };
 
 const BLOCK: Block =
-    Block { style: RopeStyle::Halves, head_norms: true, post_norms: true, activation: Activation::Gelu };
+    Block { head_norms: HeadNorms::Each, post_norms: true, activation: Activation::Gelu, ..Block::DECODER };
 
 /// The widths of E2B and E4B, in which the rows of an image see only the rows before them.
 const CAUSAL_WIDTHS: [usize; 2] = [1536, 2560];
@@ -131,7 +132,7 @@ fn config(keys: &Keys) -> Result<Config> {
     }
     // As in transformers, no key means no cap; llama.cpp uses a cap of 30 then.
     config.logit_softcap = keys.factor("final_logit_softcapping", None)?;
-    config.read_experts(keys, |ffn, _| ffn)?;
+    config.read_experts(keys, &Mixture::SOFTMAX)?;
     if !CAUSAL_WIDTHS.contains(&config.hidden) {
         config.see_images_whole(keys, |layer| layer.scores.window.is_some());
     }

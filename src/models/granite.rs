@@ -1,9 +1,11 @@
 //! Granite 3 ([Granite Team 2024](https://github.com/ibm-granite/granite-3.0-language-models)),
-//! dense: Llama with factors of the embedding, the scores, the residual stream and the logits.
+//! dense and with experts: Llama with factors of the embedding, the scores, the residual stream and
+//! the logits. There may be a shared expert.
 
 use super::{
     Checkpoint, Config, Model,
     checkpoint::{BIASES, Need, SILU, SIZES, Setting, float},
+    experts::{Mixture, shared_width},
     keys::Keys,
     llama::BLOCK,
     model_builder::ModelBuilder,
@@ -24,8 +26,21 @@ const FACTORS: &[Setting] = &[
     float("logits_scaling", "logit_scale", Need::Or(1.0)),
 ];
 
+const MIXTURE: Mixture = Mixture { has_width: false, shared: |keys, _, _| shared_width(keys), ..Mixture::SOFTMAX };
+
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
+    BLOCK.model(config(keys)?, graph)
+}
+
+pub(super) fn build_moe(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
+    let mut config = config(keys)?;
+    config.require_experts(keys, &MIXTURE)?;
+    BLOCK.model(config, graph)
+}
+
+fn config(keys: &Keys) -> Result<Config> {
     let mut config = Config::read(keys)?;
+    config.divide_frequencies();
     config.embedding_scale = keys.factor("embedding_scale", None)?.unwrap_or(1.0);
     config.residual_scale = keys.factor("residual_scale", None)?.unwrap_or(1.0);
     config.logit_scale = keys.float("logit_scale", f32::MIN_POSITIVE..f32::MAX, None)?.recip();
@@ -35,5 +50,5 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
         layer.scores.scale = scale.unwrap_or(layer.scores.scale);
         layer.rope = layer.rope.filter(|_| rotated);
     }
-    BLOCK.model(config, graph)
+    Ok(config)
 }

@@ -111,6 +111,18 @@ impl<'a> Keys<'a> {
         sizes.into_iter().map(|size| self.check_size(key, size, max)).collect::<Result<_>>().map(Some)
     }
 
+    /// Reads an integer from 0 to `max` for each layer like [`per_layer`](Self::per_layer).
+    pub fn counts_per_layer(&self, key: &str, layers: usize, max: usize) -> Result<Option<Vec<usize>>> {
+        let Some(Value::Array(array)) = self.gguf.get(&self.full(key)) else {
+            return self.per_layer(key, layers, max);
+        };
+        let counts = integers(array).filter(|counts| counts.len() == layers && counts.iter().all(|n| *n <= max));
+        let counts = counts.ok_or_else(|| {
+            self.error(key, format!("is not an array of {layers} numbers from 0 to {max}, one for each layer"))
+        })?;
+        Ok(Some(counts))
+    }
+
     /// Reads an array of integers, or `None` if the key is absent.
     pub fn sizes(&self, key: &str) -> Result<Option<Vec<usize>>> {
         match self.gguf.get(&self.full(key)) {

@@ -6,19 +6,16 @@
 //! frequency by an element of `rope_freqs.weight`.
 
 use super::{
-    Checkpoint, Config, Model, RopeConfig,
+    Checkpoint, Config, Model,
     block::Block,
     checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, float, one_of, tensor},
+    experts::Mixture,
     keys::Keys,
     model_builder::ModelBuilder,
 };
-use crate::{
-    Result,
-    graph::{Activation, RopeStyle},
-};
+use crate::{Result, graph::RopeStyle};
 
-pub(super) const BLOCK: Block =
-    Block { style: RopeStyle::Adjacent, head_norms: false, post_norms: false, activation: Activation::Silu };
+pub(super) const BLOCK: Block = Block { style: RopeStyle::Adjacent, ..Block::DECODER };
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["llama", "mistral"],
@@ -53,9 +50,7 @@ pub(super) const MIXTRAL: Checkpoint = Checkpoint {
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = Config::read(keys)?;
-    config.read_experts(keys, |ffn, _| ffn)?;
-    for layer in &mut config.layers {
-        layer.rope = layer.rope.map(|rope| RopeConfig { divisors: Some("rope_freqs.weight"), ..rope });
-    }
+    config.read_experts(keys, &Mixture::SOFTMAX)?;
+    config.divide_frequencies();
     BLOCK.model(config, graph)
 }

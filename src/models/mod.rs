@@ -6,30 +6,51 @@
 //! and `model_builder` (parts of a layer). Families use plain ops only: the optimizer fuses them.
 //! Nothing here depends on the backend that will run the graph.
 
+mod arcee;
 mod block;
 mod checkpoint;
+mod cohere2;
+mod command_r;
 mod config;
+mod ernie4_5;
+mod exaone4;
 mod experts;
 mod gemma;
 mod gemma2;
 mod gemma3;
 mod gemma4;
 mod gemma4_layers;
+mod glm4;
+mod glm4_moe;
+mod gpt_oss;
 mod granite;
+mod hunyuan;
+mod internlm2;
 mod keys;
+mod lfm2;
 mod llama;
+mod minimax_m2;
+mod mistral3;
+mod mixture;
 mod model_builder;
 mod mtp;
+mod olmo2;
+mod phi2;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen2_vl;
 mod qwen3;
 mod qwen35;
 mod qwen35_moe;
 mod qwen3_moe;
+mod qwen3_next;
 mod qwen3_vl;
 mod rope;
+mod seed_oss;
 mod smollm3;
+mod stablelm;
+mod starcoder2;
 pub mod vision;
 
 use std::collections::HashSet;
@@ -38,8 +59,8 @@ use checkpoint::Checkpoint;
 #[cfg(feature = "safetensors")]
 pub(crate) use checkpoint::open_directory;
 pub use checkpoint::{open, open_encoder};
-pub use config::{Config, LayerConfig};
-pub use experts::Experts;
+pub use config::{Config, LayerConfig, NormKind};
+pub use experts::{Experts, SharedExpert};
 use keys::Keys;
 use model_builder::ModelBuilder;
 pub use mtp::{is_only_head, join_head};
@@ -90,22 +111,46 @@ impl Family {
 /// All families.
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
+    Family { architecture: "arcee", models: "Arcee AFM", build: arcee::build, checkpoints: &[&arcee::CHECKPOINT] },
+    Family { architecture: "cohere2", models: "Command R7B, Command A", build: cohere2::build, checkpoints: &[&cohere2::CHECKPOINT] },
+    Family { architecture: "command-r", models: "Command R, Command R+", build: command_r::build, checkpoints: &[] },
+    Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[&ernie4_5::CHECKPOINT] },
+    Family { architecture: "ernie4_5-moe", models: "ERNIE 4.5 with experts", build: ernie4_5::build_moe, checkpoints: &[] },
+    Family { architecture: "exaone4", models: "EXAONE 4", build: exaone4::build, checkpoints: &[] },
     Family { architecture: "gemma", models: "Gemma (1)", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoints: &[&gemma3::CHECKPOINT] },
     Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[&gemma4::CHECKPOINT] },
+    Family { architecture: "glm4", models: "GLM-4 of 2025", build: glm4::build, checkpoints: &[&glm4::CHECKPOINT] },
+    Family { architecture: "glm4moe", models: "GLM-4.5, GLM-4.6", build: glm4_moe::build, checkpoints: &[] },
+    Family { architecture: "gpt-oss", models: "gpt-oss", build: gpt_oss::build, checkpoints: &[] },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoints: &[&granite::CHECKPOINT] },
+    Family { architecture: "granitemoe", models: "Granite 3 with experts", build: granite::build_moe, checkpoints: &[] },
+    Family { architecture: "hunyuan-dense", models: "Hunyuan, dense", build: hunyuan::build, checkpoints: &[&hunyuan::CHECKPOINT] },
+    Family { architecture: "hunyuan-moe", models: "Hunyuan with experts", build: hunyuan::build_moe, checkpoints: &[] },
+    Family { architecture: "internlm2", models: "InternLM2, InternLM2.5", build: internlm2::build, checkpoints: &[] },
+    Family { architecture: "lfm2", models: "LFM2", build: lfm2::build, checkpoints: &[] },
+    Family { architecture: "lfm2moe", models: "LFM2 with experts", build: lfm2::build_moe, checkpoints: &[] },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and models of the same architecture", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
+    Family { architecture: "minimax-m2", models: "MiniMax-M2", build: minimax_m2::build, checkpoints: &[] },
+    Family { architecture: "mistral3", models: "Ministral 3", build: mistral3::build, checkpoints: &[] },
+    Family { architecture: "olmo2", models: "OLMo 2, OLMo 3", build: olmo2::build, checkpoints: &[&olmo2::CHECKPOINT] },
+    Family { architecture: "phi2", models: "Phi-1, Phi-1.5, Phi-2", build: phi2::build, checkpoints: &[] },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
+    Family { architecture: "qwen2moe", models: "Qwen1.5 and Qwen2 with experts", build: qwen2_moe::build, checkpoints: &[&qwen2_moe::CHECKPOINT] },
     Family { architecture: "qwen2vl", models: "Qwen2-VL, Qwen2.5-VL", build: qwen2_vl::build, checkpoints: &[&qwen2_vl::CHECKPOINT] },
     Family { architecture: "qwen3", models: "Qwen3, dense", build: qwen3::build, checkpoints: &[&qwen3::CHECKPOINT] },
     Family { architecture: "qwen35", models: "Qwen3.5, dense", build: qwen35::build, checkpoints: &[&qwen35::CHECKPOINT] },
     Family { architecture: "qwen35moe", models: "Qwen3.5 with experts", build: qwen35_moe::build, checkpoints: &[&qwen35_moe::CHECKPOINT] },
     Family { architecture: "qwen3moe", models: "Qwen3 with experts", build: qwen3_moe::build, checkpoints: &[&qwen3_moe::CHECKPOINT] },
+    Family { architecture: "qwen3next", models: "Qwen3-Next", build: qwen3_next::build, checkpoints: &[] },
     Family { architecture: "qwen3vl", models: "Qwen3-VL, dense", build: qwen3_vl::build, checkpoints: &[&qwen3_vl::CHECKPOINT] },
     Family { architecture: "qwen3vlmoe", models: "Qwen3-VL with experts", build: qwen3_vl::build_moe, checkpoints: &[&qwen3_vl::CHECKPOINT_MOE] },
+    Family { architecture: "seed_oss", models: "Seed-OSS", build: seed_oss::build, checkpoints: &[&seed_oss::CHECKPOINT] },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
+    Family { architecture: "stablelm", models: "StableLM 2", build: stablelm::build, checkpoints: &[] },
+    Family { architecture: "starcoder2", models: "StarCoder2", build: starcoder2::build, checkpoints: &[&starcoder2::CHECKPOINT] },
 ];
 
 /// The architectures without a family here that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of
@@ -114,16 +159,16 @@ pub const FAMILIES: &[Family] = &[
 const UNSUPPORTED: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
-    "bloom", "stablelm", "qwen", "qwen2moe", "qwen3next",
-    "phi2", "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", "internlm2",
-    "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "starcoder2", "rwkv6",
-    "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "command-r", "cohere2", "dbrx", "olmo",
-    "olmo2", "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", "glm4", "glm4moe",
+    "bloom", "qwen", 
+    "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", 
+    "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "rwkv6",
+    "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "dbrx", "olmo",
+    "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", 
     "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "nemotron_h", "nemotron_h_moe", "exaone",
-    "exaone4", "exaone-moe", "granitemoe", "granitehybrid", "chameleon", "wavtokenizer-dec", "plm",
-    "bailingmoe", "bailingmoe2", "dots1", "arcee", "afmoe", "ernie4_5", "ernie4_5-moe", "falcon-h1", "hunyuan-moe",
-    "hunyuan-dense", "hunyuan_vl", "gpt-oss", "lfm2", "lfm2moe", "dream", "smallthinker", "llada",
-    "llada-moe", "seed_oss", "grovemoe", "apertus", "minimax-m2", "cogvlm", "rnd1", "pangu-embedded", "mistral3",
+    "exaone-moe", "granitehybrid", "chameleon", "wavtokenizer-dec", "plm",
+    "bailingmoe", "bailingmoe2", "dots1", "afmoe", "falcon-h1", 
+    "hunyuan_vl", "dream", "smallthinker", "llada",
+    "llada-moe", "grovemoe", "apertus", "cogvlm", "rnd1", "pangu-embedded", 
     "mistral4", "paddleocr", "mimo2", "step35", "llama-embed", "maincoder", "kimi-linear",
 ];
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Config, Experts, LayerConfig, Model, RopeConfig, vision::ImageInputs};
+use super::{Config, LayerConfig, Model, NormKind, RopeConfig, vision::ImageInputs};
 use crate::{
     DType, Error, Result,
-    graph::{Activation, Builder, ExpertsSpec, Graph, RopeSpec, RopeStyle, Scores, ValueId},
+    graph::{Activation, Builder, Graph, RopeSpec, RopeStyle, Scores, ValueId},
     weights::{TensorSlice, Weight, Weights},
 };
 
@@ -38,8 +38,10 @@ pub(super) struct FeedForward {
     pub hidden: usize,
     /// The width between the two halves of the network.
     pub ffn: usize,
-    /// The function of the gate.
+    /// The function of the gate or, without a gate, between the two halves.
     pub activation: Activation,
+    /// Whether there is a gate.
+    pub gated: bool,
 }
 
 impl<'a> ModelBuilder<'a> {
@@ -97,7 +99,7 @@ impl<'a> ModelBuilder<'a> {
 
     /// Returns `x` times the tensor `NAME.scale`, a factor for each of `count` matrices that are
     /// stacked in the tensor `NAME.weight`, if these are in `NVFP4` and the file has it.
-    fn scaled(&mut self, x: ValueId, weight: &str, count: usize) -> Result<ValueId> {
+    pub fn scaled(&mut self, x: ValueId, weight: &str, count: usize) -> Result<ValueId> {
         let Some(name) = weight.strip_suffix(".weight").filter(|_| self.weights.dtype(weight) == Some(DType::NVFP4))
         else {
             return Ok(x);
@@ -138,60 +140,21 @@ impl<'a> ModelBuilder<'a> {
 
     /// Returns the feed-forward network `down(f(gate x) * up x)` of the matrices `NAME_gate`,
     /// `NAME_up` and `NAME_down` ([Shazeer 2020](https://arxiv.org/abs/2002.05202)). If the file
-    /// has no `NAME_gate`, the gate is the first half of `NAME_up`.
+    /// has no `NAME_gate`, the gate is the first half of `NAME_up`. A network without a gate is
+    /// `down f(up x)`.
     pub fn feed_forward(&mut self, x: ValueId, name: &str, network: FeedForward) -> Result<ValueId> {
-        let FeedForward { hidden, ffn, activation } = network;
+        let FeedForward { hidden, ffn, activation, gated } = network;
         let [gate, up] = [format!("{name}_gate"), format!("{name}_up")];
+        if !gated {
+            let up = self.linear(x, &up, ffn, hidden)?;
+            let up = self.ops.activate(activation, up);
+            return self.linear(up, &format!("{name}_down"), hidden, ffn);
+        }
         let projections = [&gate, &up].map(|name| Projection { name, rows: ffn });
         let [gate, up] = self.linears(x, &up, projections, hidden)?;
         let gate = self.ops.activate(activation, gate);
         let product = self.ops.mul(gate, up);
         self.linear(product, &format!("{name}_down"), hidden, ffn)
-    }
-
-    /// Returns a mixture of experts: the matrix `NAME_gate_inp` scores the experts, and the results
-    /// of the best are added up, weighted with the softmax of their scores
-    /// ([Jiang et al. 2024](https://arxiv.org/abs/2401.04088)).
-    pub fn mixture(
-        &mut self,
-        x: ValueId,
-        name: &str,
-        hidden: usize,
-        experts: &Experts,
-        activation: Activation,
-    ) -> Result<ValueId> {
-        let logits = self.linear(x, &format!("{name}_gate_inp"), experts.count, hidden)?;
-        let mut weights = self.ops.route(logits, experts.top_k);
-        // The results are linear in these two scales, but not in that of the gate.
-        for part in ["up", "down"] {
-            weights = self.scaled(weights, &format!("{name}_{part}_exps.weight"), experts.count)?;
-        }
-        self.experts(x, weights, name, hidden, experts, activation)
-    }
-
-    /// Returns the sum of the experts' results, weighted with `weights` `[rows, experts]`. The
-    /// matrices are `NAME_gate_exps`, `NAME_up_exps` and `NAME_down_exps`, or the first two joined
-    /// in `NAME_gate_up_exps`.
-    pub fn experts(
-        &mut self,
-        x: ValueId,
-        weights: ValueId,
-        name: &str,
-        hidden: usize,
-        experts: &Experts,
-        activation: Activation,
-    ) -> Result<ValueId> {
-        let &Experts { count, top_k, ffn } = experts;
-        let stack_name = |part: &str| format!("{name}_{part}_exps.weight");
-        let mut matrices = match self.optional_stack(&stack_name("gate_up"), count, 2 * ffn, hidden)? {
-            Some(gate_up) => vec![gate_up],
-            None => vec![
-                self.stack(&stack_name("gate"), count, ffn, hidden)?,
-                self.stack(&stack_name("up"), count, ffn, hidden)?,
-            ],
-        };
-        matrices.push(self.stack(&stack_name("down"), count, hidden, ffn)?);
-        Ok(self.ops.experts(x, weights, &matrices, ExpertsSpec { experts: count, top_k, activation }))
     }
 
     /// Returns a tensor of `count` matrices `[rows, columns]`, as one matrix.
@@ -200,7 +163,8 @@ impl<'a> ModelBuilder<'a> {
         stack.ok_or_else(|| Error::tensor(name, "is missing from the file"))
     }
 
-    fn optional_stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<Option<ValueId>> {
+    /// Returns an optional tensor like [`stack`](Self::stack), or `None` if the file has none.
+    pub fn optional_stack(&mut self, name: &str, count: usize, rows: usize, columns: usize) -> Result<Option<ValueId>> {
         let found = self.weights.find(name, &[count, rows, columns])?;
         Ok(found.map(|weight| self.value_of(weight, count * rows, columns)))
     }
@@ -209,6 +173,28 @@ impl<'a> ModelBuilder<'a> {
     pub fn rms_norm(&mut self, x: ValueId, name: &str, width: usize, eps: f32) -> Result<ValueId> {
         let weight = self.weight(&format!("{name}.weight"), 1, width)?;
         Ok(self.ops.rms_norm(x, weight, eps))
+    }
+
+    /// Returns the norm `NAME` of rows of the residual stream, of the model's kind.
+    pub fn norm(&mut self, x: ValueId, name: &str, config: &Config) -> Result<ValueId> {
+        match config.norm {
+            NormKind::Rms => self.rms_norm(x, name, config.hidden, config.rms_eps),
+            NormKind::Layer => self.layer_norms(x, name, [1, config.hidden], config.rms_eps),
+        }
+    }
+
+    /// Returns the layer norm of each of `groups` groups of `width` elements, with the weights
+    /// `NAME.weight`, and the biases `NAME.bias` if the file has them. Several groups have a row of
+    /// weights each.
+    pub fn layer_norms(&mut self, x: ValueId, name: &str, [groups, width]: [usize; 2], eps: f32) -> Result<ValueId> {
+        let weight = self.weights.get(&format!("{name}.weight"), &[groups, width])?;
+        let weight = self.value_of(weight, 1, groups * width);
+        let bias = self.weights.find(&format!("{name}.bias"), &[groups, width])?;
+        let bias = match bias {
+            Some(bias) => self.value_of(bias, 1, groups * width),
+            None => self.ops.constant(vec![0.0; groups * width]),
+        };
+        Ok(self.ops.layer_norms(x, [weight, bias], eps, groups))
     }
 
     /// Returns the frequency of each pair of a head's elements, in radians per position.
@@ -297,7 +283,11 @@ impl<'a> ModelBuilder<'a> {
 
     /// Returns the model like [`finish`](Self::finish), with its head for multi-token prediction.
     pub fn finish_with(mut self, config: Config, x: ValueId, mtp: Option<Graph>) -> Result<Model> {
-        let x = self.rms_norm(x, "output_norm", config.hidden, config.rms_eps)?;
+        const NORM: &str = "output_norm";
+        // Files of LFM2 name it as if it followed the embedding.
+        let other = ["token_embd_norm"].into_iter().find(|name| self.has(&format!("{name}.weight")));
+        let is_there = self.has(&format!("{NORM}.weight"));
+        let x = self.norm(x, other.filter(|_| !is_there).unwrap_or(NORM), &config)?;
         let logits = self.logits(&config, x, &[])?;
         let hidden = mtp.is_some().then_some(x);
         Ok(Model { graph: self.ops.finish_with(logits, hidden)?, config, mtp })
@@ -317,6 +307,12 @@ impl<'a> ModelBuilder<'a> {
     /// Returns a builder of another graph over the same tensors.
     pub fn another(&self) -> Self {
         Self::new(self.weights, self.images)
+    }
+
+    /// Returns a tensor of the shape `[rows, columns]` as one row.
+    pub fn row(&mut self, name: &str, [rows, columns]: [usize; 2]) -> Result<ValueId> {
+        let weight = self.weights.get(name, &[rows, columns])?;
+        Ok(self.value_of(weight, 1, rows * columns))
     }
 
     fn value_of(&mut self, weight: Weight<'_>, rows: usize, columns: usize) -> ValueId {

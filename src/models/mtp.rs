@@ -16,7 +16,7 @@ const FIRST: &str = "blk.0.attn_norm.weight";
 const COUNT: &str = "nextn_predict_layers";
 
 /// Adds a layer to a graph, given its index and the residual stream, which it returns.
-type AddLayer<'a> = dyn Fn(&mut ModelBuilder, &LayerConfig, ValueId, usize) -> Result<ValueId> + 'a;
+type AddLayer<'a> = dyn Fn(&mut ModelBuilder, &Config, &LayerConfig, ValueId, usize) -> Result<ValueId> + 'a;
 
 /// Returns the model whose output head reads `x`, with its head for multi-token prediction if the
 /// file has one.
@@ -66,7 +66,7 @@ fn build(
     let both = graph.ops.concat(&[embedding, before]);
     let x = graph.linear(both, &name("eh_proj"), hidden, 2 * hidden)?;
 
-    let x = layer(&mut graph, head, x, index)?;
+    let x = layer(&mut graph, config, head, x, index)?;
 
     let own_norm = name("shared_head_norm");
     let norm = if graph.has(&format!("{own_norm}.weight")) { &own_norm } else { "output_norm" };

@@ -19,13 +19,9 @@ use super::{
     model_builder::ModelBuilder,
     rope::{LONG, SHORT},
 };
-use crate::{
-    Error, Result,
-    graph::{Activation, RopeStyle},
-};
+use crate::{Error, Result};
 
-const BLOCK: Block =
-    Block { style: RopeStyle::Halves, head_norms: false, post_norms: false, activation: Activation::Silu };
+const BLOCK: Block = Block::DECODER;
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["phi3"],

@@ -3,13 +3,9 @@
 //! network.
 
 use super::{Checkpoint, Config, Model, block::Block, keys::Keys, model_builder::ModelBuilder};
-use crate::{
-    Result,
-    graph::{Activation, RopeStyle},
-};
+use crate::Result;
 
-pub(super) const BLOCK: Block =
-    Block { style: RopeStyle::Halves, head_norms: false, post_norms: false, activation: Activation::Silu };
+pub(super) const BLOCK: Block = Block::DECODER;
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint { model_types: &["qwen2"], ..Checkpoint::DECODER };
 

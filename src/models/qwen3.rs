@@ -4,18 +4,14 @@
 
 use super::{
     Checkpoint, Config, Model,
-    block::Block,
+    block::{Block, HeadNorms},
     checkpoint::{BIASES, FULL_ATTENTION, Need, SILU, SIZES, Setting, size},
     keys::Keys,
     model_builder::ModelBuilder,
 };
-use crate::{
-    Result,
-    graph::{Activation, RopeStyle},
-};
+use crate::Result;
 
-pub(super) const BLOCK: Block =
-    Block { style: RopeStyle::Halves, head_norms: true, post_norms: false, activation: Activation::Silu };
+pub(super) const BLOCK: Block = Block { head_norms: HeadNorms::Each, ..Block::DECODER };
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["qwen3"],

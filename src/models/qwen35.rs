@@ -87,16 +87,25 @@ struct RecurrentSizes {
     /// The number of tokens that a short convolution reads.
     kernel: usize,
     delta: DeltaSpec,
+    /// Whether the matrices of the gates, and of queries, keys, values and their gate, are joined
+    /// by key head.
+    joined: bool,
 }
 
 impl RecurrentSizes {
-    fn read(config: &Config, keys: &Keys) -> Result<Self> {
+    fn read(config: &Config, keys: &Keys, joined: bool) -> Result<Self> {
         let kernel = keys.size("ssm.conv_kernel", MAX_KERNEL)?;
         if kernel == 1 {
             return Err(keys.error("ssm.conv_kernel", "is 1, but must be at least 2"));
         }
         let layers = config.layers.len();
-        Ok(Self { is_recurrent: is_recurrent(config, keys)?, layers, kernel, delta: delta(config, keys)? })
+        Ok(Self {
+            is_recurrent: is_recurrent(config, keys)?,
+            layers,
+            kernel,
+            delta: delta(config, keys, joined)?,
+            joined,
+        })
     }
 }
 
@@ -110,7 +119,7 @@ fn is_recurrent(config: &Config, keys: &Keys) -> Result<Vec<bool>> {
     Ok((1..=config.layers.len()).map(|number| !number.is_multiple_of(interval)).collect())
 }
 
-fn delta(config: &Config, keys: &Keys) -> Result<DeltaSpec> {
+fn delta(config: &Config, keys: &Keys, joined: bool) -> Result<DeltaSpec> {
     let key_heads = keys.size("ssm.group_count", MAX_HEADS)?;
     let value_heads = keys.size("ssm.time_step_rank", MAX_HEADS)?;
     let head_dim = keys.size("ssm.state_size", MAX_HEAD_DIM)?;
@@ -129,15 +138,16 @@ fn delta(config: &Config, keys: &Keys) -> Result<DeltaSpec> {
             format!("is {inner}, but {value_heads} heads of {head_dim} elements have {}", value_heads * head_dim);
         return Err(keys.error("ssm.inner_size", what));
     }
-    let order = if config.reference_layout { HeadOrder::Grouped } else { HeadOrder::Tiled };
+    let order = if config.reference_layout || joined { HeadOrder::Grouped } else { HeadOrder::Tiled };
     Ok(DeltaSpec { state: 0, key_heads, value_heads, order, head_dim, eps: config.rms_eps })
 }
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let config = config(keys)?;
     let hidden = config.hidden;
-    model(keys, config, graph, |graph, layer, x, name| {
-        graph.feed_forward(x, name, FeedForward { hidden, ffn: layer.ffn, activation: Activation::Silu })
+    model(keys, config, graph, false, |graph, layer, x, name| {
+        let network = FeedForward { hidden, ffn: layer.ffn, activation: Activation::Silu, gated: true };
+        graph.feed_forward(x, &format!("{name}.ffn"), network)
     })
 }
 
@@ -149,17 +159,19 @@ pub(super) fn config(keys: &Keys) -> Result<Config> {
 }
 
 /// Builds a model. `feed_forward` adds the feed-forward network of a layer, given its input and the
-/// prefix of its tensors' names.
+/// prefix of the layer's tensors' names. With `joined` value heads are in the order of their key
+/// heads, and so are joined matrices.
 pub(super) fn model(
     keys: &Keys,
     config: Config,
     mut graph: ModelBuilder,
+    joined: bool,
     feed_forward: impl Fn(&mut ModelBuilder, &LayerConfig, ValueId, &str) -> Result<ValueId>,
 ) -> Result<Model> {
-    let sizes = RecurrentSizes::read(&config, keys)?;
+    let sizes = RecurrentSizes::read(&config, keys, joined)?;
     mtp::refuse_alone(&graph, &config)?;
     let (hidden, rms_eps) = (config.hidden, config.rms_eps);
-    let add_layer = |graph: &mut ModelBuilder, layer: &LayerConfig, x: ValueId, index: usize| {
+    let add_layer = |graph: &mut ModelBuilder, _: &Config, layer: &LayerConfig, x: ValueId, index: usize| {
         let normed = graph.rms_norm(x, &format!("blk.{index}.attn_norm"), hidden, rms_eps)?;
         // The head for multi-token prediction, after the last layer, is never recurrent.
         let output = if index < sizes.layers && sizes.is_recurrent[index] {
@@ -169,12 +181,12 @@ pub(super) fn model(
         };
         let x = graph.ops.add(x, output);
         let normed = graph.rms_norm(x, &format!("blk.{index}.post_attention_norm"), hidden, rms_eps)?;
-        let output = feed_forward(graph, layer, normed, &format!("blk.{index}.ffn"))?;
+        let output = feed_forward(graph, layer, normed, &format!("blk.{index}"))?;
         Ok(graph.ops.add(x, output))
     };
     let mut x = graph.embedding(&config)?;
     for (index, layer) in config.layers.iter().enumerate() {
-        x = add_layer(&mut graph, layer, x, index)?;
+        x = add_layer(&mut graph, &config, layer, x, index)?;
     }
     mtp::finish(graph, config, x, &add_layer)
 }
@@ -219,10 +231,26 @@ fn delta_net(
     let inner = value_heads * head_dim;
     let channels = 2 * key_heads * head_dim + inner;
 
-    let qkv = graph.linear(x, &name("attn_qkv"), channels, hidden)?;
-    let z = graph.linear(x, &name("attn_gate"), inner, hidden)?;
-    let alpha = graph.linear(x, &name("ssm_alpha"), value_heads, hidden)?;
-    let beta = graph.linear(x, &name("ssm_beta"), value_heads, hidden)?;
+    let each = value_heads / key_heads;
+    let [qkv, z] = if sizes.joined && graph.has(&name("ssm_in.weight")) {
+        // Of each key head the query, the key, its values and their gates.
+        let (dim, values) = (head_dim, each * head_dim);
+        let all = graph.linear(x, &name("ssm_in"), channels + inner, hidden)?;
+        let mut part = |first, len| graph.ops.slice(all, first, len, 2 * dim + 2 * values);
+        let [q, k, v] = [part(0, dim), part(dim, dim), part(2 * dim, values)];
+        let z = part(2 * dim + values, values);
+        [graph.ops.concat(&[q, k, v]), z]
+    } else {
+        let qkv = graph.linear(x, &name("attn_qkv"), channels, hidden)?;
+        [qkv, graph.linear(x, &name("attn_gate"), inner, hidden)?]
+    };
+    let [beta, alpha] = if sizes.joined {
+        let both = graph.linear(x, &name("ssm_ba"), 2 * value_heads, hidden)?;
+        [0, each].map(|first| graph.ops.slice(both, first, each, 2 * each))
+    } else {
+        let beta = graph.linear(x, &name("ssm_beta"), value_heads, hidden)?;
+        [beta, graph.linear(x, &name("ssm_alpha"), value_heads, hidden)?]
+    };
     let kernel = graph.weight(&name("ssm_conv1d.weight"), channels, sizes.kernel)?;
     let qkv = graph.ops.short_conv(qkv, kernel);
     let a = graph.weight(&name("ssm_a"), 1, value_heads)?;

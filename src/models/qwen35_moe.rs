@@ -4,16 +4,14 @@
 
 use super::{
     Checkpoint, Model,
-    checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, size, tensor},
+    checkpoint::{BIASES, EXPERTS, Need, SILU, SIZES, TENSORS, TensorMapping, size, tensor},
+    experts::{Mixture, SHARED_WIDTH},
     keys::{Keys, MAX_WIDTH},
-    model_builder::{FeedForward, ModelBuilder},
+    model_builder::ModelBuilder,
     qwen3_moe::MIXTURE,
     qwen35,
 };
-use crate::{
-    Result,
-    graph::{Activation, ExpertsSpec, ValueId},
-};
+use crate::{Result, graph::Activation};
 
 pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     model_types: &["qwen3_5_moe_text"],
@@ -29,43 +27,35 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
         SILU,
         BIASES,
     ],
-    tensors: &[
-        &[
-            tensor("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
-            tensor("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
-            tensor("mlp.shared_expert.up_proj", "ffn_up_shexp"),
-            tensor("mlp.shared_expert.down_proj", "ffn_down_shexp"),
-        ],
-        MIXTURE,
-        qwen35::HEAD,
-        qwen35::DELTA_NET,
-        qwen35::NORMS,
-        TENSORS,
-    ],
+    tensors: &[SHARED_EXPERT, MIXTURE, qwen35::HEAD, qwen35::DELTA_NET, qwen35::NORMS, TENSORS],
     ..qwen35::CHECKPOINT
 };
 
+/// The tensors of the shared expert and of its gate.
+pub(super) const SHARED_EXPERT: &[TensorMapping] = &[
+    tensor("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+    tensor("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
+    tensor("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+    tensor("mlp.shared_expert.down_proj", "ffn_down_shexp"),
+];
+
+const MIXTURE_WITH_SHARED: Mixture = Mixture {
+    shared: |keys, _, _| keys.size(SHARED_WIDTH, MAX_WIDTH).map(Some),
+    shared_gate: true,
+    ..Mixture::SOFTMAX
+};
+
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
-    let mut config = qwen35::config(keys)?;
-    config.require_experts(keys, |ffn, _| ffn)?;
-    let hidden = config.hidden;
-    let ffn = keys.size("expert_shared_feed_forward_length", MAX_WIDTH)?;
-    let network = FeedForward { hidden, ffn, activation: Activation::Silu };
-    qwen35::model(keys, config, graph, |graph, layer, x, name| {
-        let shared = shared_expert(graph, x, name, network)?;
-        let Some(experts) = &layer.experts else { return Ok(shared) };
-        let routed = graph.mixture(x, name, hidden, experts, Activation::Silu)?;
-        Ok(graph.ops.add(routed, shared))
-    })
+    model(keys, graph, false)
 }
 
-/// Returns the result of the expert that all tokens share: a mixture of one expert, whose weight is
-/// the sigmoid of its gate.
-fn shared_expert(graph: &mut ModelBuilder, x: ValueId, name: &str, network: FeedForward) -> Result<ValueId> {
-    let FeedForward { hidden, ffn, activation } = network;
-    let weight = graph.linear(x, &format!("{name}_gate_inp_shexp"), 1, hidden)?;
-    let weight = graph.ops.activate(Activation::Sigmoid, weight);
-    let mut matrix = |part: &str, rows, columns| graph.weight(&format!("{name}_{part}_shexp.weight"), rows, columns);
-    let matrices = [matrix("gate", ffn, hidden)?, matrix("up", ffn, hidden)?, matrix("down", hidden, ffn)?];
-    Ok(graph.ops.experts(x, weight, &matrices, ExpertsSpec { experts: 1, top_k: 1, activation }))
+/// Builds a model, whose matrices of DeltaNets may be `joined`.
+pub(super) fn model(keys: &Keys, graph: ModelBuilder, joined: bool) -> Result<Model> {
+    let mut config = qwen35::config(keys)?;
+    config.require_experts(keys, &MIXTURE_WITH_SHARED)?;
+    let hidden = config.hidden;
+    qwen35::model(keys, config, graph, joined, |graph, layer, x, name| match &layer.experts {
+        Some(experts) => graph.mixture(x, name, hidden, experts, Activation::Silu),
+        None => Ok(x),
+    })
 }

@@ -6,6 +6,7 @@ use super::{
     checkpoint::{
         BIASES, EXPERTS, FULL_ATTENTION, Meaning, SILU, SIZES, TENSORS, TensorMapping, one_of, setting, tensor,
     },
+    experts::Mixture,
     keys::Keys,
     model_builder::ModelBuilder,
     qwen3::{self, BLOCK},
@@ -43,10 +44,11 @@ pub(super) const MIXTURE: &[TensorMapping] = &[
     tensor("mlp.experts.down_proj", "ffn_down_exps.weight"),
 ];
 
+/// In a file without a width of an expert, `feed_forward_length` is the width of `top_k` experts.
+pub(super) const EXPERTS_OF_FFN: Mixture = Mixture { width: |ffn, top_k| ffn / top_k, ..Mixture::SOFTMAX };
+
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = Config::read(keys)?;
-    // In a file without a width of an expert, `feed_forward_length` is the width of `top_k`
-    // experts.
-    config.require_experts(keys, |ffn, top_k| ffn / top_k)?;
+    config.require_experts(keys, &EXPERTS_OF_FFN)?;
     BLOCK.model(config, graph)
 }

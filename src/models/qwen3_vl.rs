@@ -10,7 +10,7 @@ use super::{
     keys::Keys,
     model_builder::ModelBuilder,
     qwen3::{self, BLOCK},
-    qwen3_moe::MIXTURE,
+    qwen3_moe::{EXPERTS_OF_FFN, MIXTURE},
     vision::DEEPSTACK,
 };
 use crate::{
@@ -59,7 +59,7 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
 
 pub(super) fn build_moe(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = config(keys)?;
-    config.require_experts(keys, |ffn, top_k| ffn / top_k)?;
+    config.require_experts(keys, &EXPERTS_OF_FFN)?;
     BLOCK.model(config, graph)
 }
 

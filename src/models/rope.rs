@@ -5,21 +5,23 @@ use super::{
     keys::{Keys, MAX_CONTEXT},
     vision::ImageInputs,
 };
-use crate::{Result, graph::RopeAxes};
+use crate::{Error, Result, graph::RopeAxes};
 
 /// LongRoPE's divisors of the frequencies for sequences within the original context.
 pub(super) const SHORT: &str = "rope_factors_short.weight";
 /// LongRoPE's divisors of the frequencies for longer sequences.
 pub(super) const LONG: &str = "rope_factors_long.weight";
 
-/// YaRN's constants that a file may set, and the only value of each that is supported.
+/// YaRN's constants that a file may set, and the value of each in its paper. Some families' files
+/// may have other values of the first [`YARN_READ`].
 const YARN: [(&str, u64); 5] = [
     ("rope.scaling.yarn_beta_fast", 32),
     ("rope.scaling.yarn_beta_slow", 1),
+    ("rope.scaling.yarn_log_multiplier", 0),
     ("rope.scaling.yarn_ext_factor", 1),
     ("rope.scaling.yarn_attn_factor", 1),
-    ("rope.scaling.yarn_log_multiplier", 0),
 ];
+const YARN_READ: usize = 3;
 
 /// The constants of rotary position embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,20 +58,21 @@ pub enum RopeScaling {
         factor: f32,
         /// The context length before stretching, in positions.
         original_context: usize,
+        /// The turns within the original context from which on a frequency is kept, and those up to
+        /// which it is divided.
+        betas: [f32; 2],
+        /// The factor `m` that divides the attention factor by `1 + 0.1 m ln(factor)`.
+        log_multiplier: f32,
     },
 }
 
 impl RopeConfig {
-    pub(super) fn read(keys: &Keys, head_dim: usize) -> Result<Self> {
+    /// Reads the rotary embedding of all layers. With `has_yarn_keys` a file may set YaRN's
+    /// constants.
+    pub(super) fn read(keys: &Keys, head_dim: usize, has_yarn_keys: bool) -> Result<Self> {
         let base = keys.float("rope.freq_base", f32::MIN_POSITIVE..f32::MAX, Some(10_000.0))?;
         let dim = Self::read_dim(keys, "rope.dimension_count", head_dim)?;
-        let scaling = RopeScaling::read(keys)?;
-        if matches!(scaling, RopeScaling::Yarn { .. }) && dim != head_dim {
-            let what = format!(
-                "is yarn, which is only supported for heads that are rotated whole: {dim} of {head_dim} elements are"
-            );
-            return Err(keys.error("rope.scaling.type", what));
-        }
+        let scaling = RopeScaling::read(keys, has_yarn_keys)?;
         let attention_factor = keys.factor("rope.scaling.attn_factor", None)?.unwrap_or(1.0);
         Ok(Self { base, dim, scaling, divisors: None, attention_factor, axes: RopeAxes::First })
     }
@@ -114,23 +117,23 @@ impl RopeConfig {
         match self.scaling {
             RopeScaling::None => plain.map(|f| f as f32).collect(),
             RopeScaling::Linear { factor } => plain.map(|f| (f / f64::from(factor)) as f32).collect(),
-            RopeScaling::Yarn { factor, original_context } => {
-                let ramp = self.yarn_ramp(original_context as f64);
+            RopeScaling::Yarn { factor, original_context, betas, .. } => {
+                let ramp = self.yarn_ramp(original_context as f64, betas.map(f64::from));
                 let stretched = |(i, f): (usize, f64)| f * (1.0 - ramp(i) + ramp(i) / f64::from(factor));
                 plain.enumerate().map(|pair| stretched(pair) as f32).collect()
             }
         }
     }
 
-    /// Returns YaRN's blend for each pair: 0 (not divided) if the pair turns 32 times or more in
-    /// the original context, 1 (divided) if it turns once or less.
-    fn yarn_ramp(&self, original_context: f64) -> impl Fn(usize) -> f64 {
+    /// Returns YaRN's blend for each pair: 0 (not divided) if the pair turns `fast` times or more
+    /// in the original context, 1 (divided) if it turns `slow` times or less.
+    fn yarn_ramp(&self, original_context: f64, [fast, slow]: [f64; 2]) -> impl Fn(usize) -> f64 {
         let dim = self.dim as f64;
         let pair_turning = |turns: f64| {
             dim * (original_context / (turns * std::f64::consts::TAU)).ln() / (2.0 * f64::from(self.base).ln())
         };
-        let low = pair_turning(32.0).floor().max(0.0);
-        let high = pair_turning(1.0).ceil().min(dim - 1.0);
+        let low = pair_turning(fast).floor().max(0.0);
+        let high = pair_turning(slow).ceil().min(dim - 1.0);
         move |i| ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
     }
 
@@ -139,14 +142,17 @@ impl RopeConfig {
     pub(super) fn score_factor(&self) -> f32 {
         let yarn_factor = match self.scaling {
             RopeScaling::None | RopeScaling::Linear { .. } => 1.0,
-            RopeScaling::Yarn { factor, .. } => 1.0 + 0.1 * f64::from(factor).ln(),
+            RopeScaling::Yarn { factor, log_multiplier, .. } => {
+                let growth = 0.1 * f64::from(factor).ln();
+                (1.0 + growth) / (1.0 + f64::from(log_multiplier) * growth)
+            }
         };
         (yarn_factor * f64::from(self.attention_factor)).powi(2) as f32
     }
 }
 
 impl RopeScaling {
-    fn read(keys: &Keys) -> Result<Self> {
+    fn read(keys: &Keys, has_yarn_keys: bool) -> Result<Self> {
         const TYPE: &str = "rope.scaling.type";
         const FACTOR: &str = "rope.scaling.factor";
         // The key of files from before `rope.scaling.*`.
@@ -163,13 +169,16 @@ impl RopeScaling {
                 }
             }
             Some("yarn") => {
-                for (key, supported) in YARN {
+                for (key, supported) in YARN.into_iter().skip(if has_yarn_keys { YARN_READ } else { 0 }) {
                     keys.expect(key, supported)?;
                 }
+                let positive = |key, default| Ok::<_, Error>(keys.factor(key, Some(default))?.unwrap_or(default));
                 let original = keys.optional_size("rope.scaling.original_context_length", MAX_CONTEXT)?;
                 Ok(Self::Yarn {
                     factor: keys.float(FACTOR, 1.0..f32::MAX, None)?,
                     original_context: original.map_or_else(|| keys.size("context_length", MAX_CONTEXT), Ok)?,
+                    betas: [positive(YARN[0].0, 32.0)?, positive(YARN[1].0, 1.0)?],
+                    log_multiplier: keys.factor(YARN[2].0, None)?.unwrap_or(0.0),
                 })
             }
             Some("longrope") => {

@@ -99,8 +99,9 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         | Op::InputRows { .. }
         | Op::PlaceRows { .. }
         | Op::AddRows { .. }
+        | Op::Temper { .. }
         | Op::Interpolate { .. }
-        | Op::Route { .. }
+        | Op::Route(_)
         | Op::Experts(_)
         | Op::Fused(_) => return None,
     })
@@ -115,6 +116,7 @@ fn activate(activation: Activation, x: f64) -> Option<f64> {
     Some(match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::SquaredRelu => x.max(0.0).powi(2),
         Activation::GeluErf => return None,
         Activation::QuickGelu => x / (1.0 + (-1.702 * x).exp()),
         Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),

@@ -249,7 +249,7 @@ impl Weights {
     /// # Errors
     /// [`Error::Tensor`] if the tensor has another shape or format.
     pub fn find_vector(&self, slice: impl Into<TensorSlice>, len: usize) -> Result<Option<&[f32]>> {
-        let Some(weight) = self.find(slice, &[len])? else { return Ok(None) };
+        let Some(weight) = self.find_row(slice, len)? else { return Ok(None) };
         match weight.dtype {
             DType::F32 => match bytemuck::try_cast_slice(weight.bytes_in_place(0..weight.byte_len())?) {
                 Ok(elements) => Ok(Some(elements)),
@@ -261,6 +261,17 @@ impl Weights {
                 Err(Error::tensor(&weight.slice, format!("is stored as {other}: a vector can be F32, F16 or BF16")))
             }
         }
+    }
+
+    /// Returns an optional tensor of `len` elements in any shape, as one row.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub fn find_row(&self, slice: impl Into<TensorSlice>, len: usize) -> Result<Option<Weight<'_>>> {
+        let slice = slice.into();
+        let whole = self.shape(&slice.name).filter(|_| slice.rows.is_none());
+        let own = whole.filter(|shape| shape.iter().product::<usize>() == len).map(<[usize]>::to_vec);
+        self.find(slice, &own.unwrap_or_else(|| vec![len]))
     }
 
     /// Starts to read all tensors from the disk in one stream, in the file's order, and does not

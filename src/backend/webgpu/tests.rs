@@ -101,7 +101,8 @@ fn mixture(dtype: DType) -> (Graph, Weights) {
     let router = weight(&mut b, "router", DType::F32, EXPERTS);
     let logits = b.matmul(x, router);
     let weights = b.route(logits, TOP_K);
-    let spec = |activation| ExpertsSpec { experts: EXPERTS, top_k: TOP_K, activation };
+    let spec =
+        |activation: Activation| ExpertsSpec { experts: EXPERTS, top_k: TOP_K, glu: activation.into(), biased: false };
     let apart = ["gate", "up", "down"].map(|name| weight(&mut b, name, dtype, EXPERTS * WIDTH));
     let x = b.experts(x, weights, &apart, spec(Activation::Silu));
     let factors = b.constant(vec![0.5; EXPERTS]);

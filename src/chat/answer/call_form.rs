@@ -24,4 +24,6 @@ pub enum CallForm {
     /// `[TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}]` or `[TOOL_CALLS]f[ARGS]{"a": 1}`:
     /// Mistral.
     Mistral,
+    /// `<|channel|>commentary to=functions.f json<|message|>{"a": 1}<|call|>`: gpt-oss.
+    Harmony,
 }

@@ -13,6 +13,8 @@ mod event;
 mod formats;
 #[cfg(feature = "constrained")]
 mod grammar;
+mod harmony;
+mod marks;
 mod offered_tools;
 mod parser;
 mod reasoning;

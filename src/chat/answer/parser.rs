@@ -4,8 +4,10 @@ use super::{
     call_form::CallForm,
     call_format::{CallEnd, CallFormat},
     event::AnswerEvent,
+    harmony::{self, Messages, Part},
+    marks::{MarkMatch, match_mark, take_up_to},
     offered_tools::OfferedTools,
-    reasoning::ReasoningMarks,
+    reasoning::{self, ReasoningMarks},
     scanner::{CallRange, CallScanner},
 };
 use crate::{
@@ -50,16 +52,10 @@ enum ParserState {
     Reasoning { begun: bool },
     /// Within text.
     Text,
+    /// In a list of messages, as gpt-oss writes.
+    Messages(Messages),
     /// Within a call, after its opening mark, which was removed from the held text.
     Call { mark: &'static str, scanner: CallScanner },
-}
-
-/// The result of looking for a mark at the start of a text.
-enum MarkMatch {
-    None,
-    /// The text is the beginning of the mark.
-    Partial,
-    Full,
 }
 
 type Events = Vec<Result<AnswerEvent>>;
@@ -82,6 +78,12 @@ impl ChatTemplate {
                 return Err(Error::ChatTemplate(what.to_owned()));
             }
         };
+        if form == Some(CallForm::Harmony) || reasoning.is_some_and(|marks| marks.open == reasoning::HARMONY.open) {
+            let (messages, held) = Messages::after(prompt, calls.is_some());
+            let (state, reasoning) = (ParserState::Messages(messages), Some(&reasoning::HARMONY));
+            let offered = OfferedTools::new(options)?;
+            return Ok(AnswerParser { reasoning, calls, offered, call_count: 0, state, held });
+        }
         let state = match reasoning {
             Some(reasoning) if prompt.trim_end().ends_with(reasoning.open) => ParserState::Reasoning { begun: false },
             _ => ParserState::Start { first: true },
@@ -110,7 +112,9 @@ impl AnswerParser {
     /// so that [`push`](Self::push) has to receive it.
     pub fn reads(&self, token: &str) -> bool {
         let reasoning = self.reasoning.into_iter().flat_map(|reasoning| [reasoning.open, reasoning.close]);
-        self.calls.into_iter().flat_map(CallFormat::marks).chain(reasoning).any(|mark| mark.contains(token))
+        let messages = matches!(self.state, ParserState::Messages(_)).then_some(harmony::MARKS).into_iter().flatten();
+        let calls = self.calls.into_iter().flat_map(CallFormat::marks);
+        calls.chain(reasoning).chain(messages).any(|mark| mark.contains(token))
     }
 
     /// Returns the marks before and after reasoning; `None` for models without reasoning.
@@ -145,17 +149,25 @@ impl AnswerParser {
     /// Returns whether the next text is reasoning.
     #[cfg(feature = "constrained")]
     pub(crate) fn is_reasoning(&self) -> bool {
-        matches!(self.state, ParserState::Reasoning { .. })
+        match &self.state {
+            ParserState::Reasoning { .. } => true,
+            ParserState::Messages(messages) => messages.is_reasoning(),
+            ParserState::Start { .. } | ParserState::Text | ParserState::Call { .. } => false,
+        }
     }
 
     fn settle(&mut self, last: bool) -> Events {
         let mut events = vec![];
         loop {
-            let goes_on = match self.state {
-                ParserState::Start { first } => self.start(first, last),
-                ParserState::Reasoning { begun } => self.reasoning(begun, last, &mut events),
+            let goes_on = match &mut self.state {
+                &mut ParserState::Start { first } => self.start(first, last),
+                &mut ParserState::Reasoning { begun } => self.reasoning(begun, last, &mut events),
                 ParserState::Text => self.text(last, &mut events),
                 ParserState::Call { .. } => self.call(last, &mut events),
+                ParserState::Messages(messages) => {
+                    let part = messages.next(&mut self.held, last);
+                    part.is_some_and(|part| self.part(part, &mut events))
+                }
             };
             if !goes_on {
                 return events;
@@ -214,7 +226,7 @@ impl AnswerParser {
             let space = self.held.len() - self.held.trim_start().len();
             self.held.drain(..space);
         }
-        let (text, found) = self.take_up_to(&end, last);
+        let (text, found) = take_up_to(&mut self.held, &end, last);
         let text = if found.is_some() || last { text.trim_end() } else { &text };
         if !text.is_empty() {
             events.push(Ok(AnswerEvent::Reasoning(text.to_owned())));
@@ -234,7 +246,7 @@ impl AnswerParser {
         let reasoning = self.reasoning.filter(|reasoning| reasoning.anywhere).map(|reasoning| reasoning.open);
         let open = self.calls.map(|calls| calls.open).filter(|open| !open.is_empty());
         let marks: Vec<&'static str> = open.into_iter().chain(reasoning).collect();
-        let (text, found) = self.take_up_to(&marks, last);
+        let (text, found) = take_up_to(&mut self.held, &marks, last);
         let text = if found.is_some() { text.trim_end() } else { &text };
         if !text.is_empty() {
             events.push(Ok(AnswerEvent::Text(text.to_owned())));
@@ -279,6 +291,28 @@ impl AnswerParser {
         true
     }
 
+    /// Adds the events of a part of a message. Returns whether there may be text to continue with.
+    fn part(&mut self, part: Part, events: &mut Events) -> bool {
+        let text = match part {
+            Part::Nothing => return true,
+            Part::Reasoning(text) => {
+                events.push(Ok(AnswerEvent::Reasoning(text)));
+                return true;
+            }
+            Part::Text(text) => {
+                events.push(Ok(AnswerEvent::Text(text)));
+                return true;
+            }
+            Part::Call(text) => text,
+        };
+        match self.calls.map(|format| (format.parse)(&text, &self.offered.tools)) {
+            Some(Ok(calls)) => events.extend(calls.into_iter().map(|call| self.check_call(call, &text))),
+            Some(Err(what)) => events.push(Err(Error::ToolCall { what, text, call: None })),
+            None => {}
+        }
+        true
+    }
+
     fn check_call(&mut self, call: ToolCall, text: &str) -> Result<AnswerEvent> {
         let checked = self.offered.check(&call, self.call_count);
         self.call_count += 1;
@@ -287,38 +321,8 @@ impl AnswerParser {
             Err(what) => Err(Error::ToolCall { what, text: text.to_owned(), call: Some(Box::new(call)) }),
         }
     }
-
-    /// Removes and returns the held text before the first mark, and the mark. Without a mark, text
-    /// that may be the beginning of one stays held, and white space before it.
-    fn take_up_to(&mut self, marks: &[&'static str], last: bool) -> (String, Option<&'static str>) {
-        let found = marks.iter().filter_map(|mark| Some((self.held.find(mark)?, *mark))).min_by_key(|(at, _)| *at);
-        if let Some((at, mark)) = found {
-            let text = self.held[..at].to_owned();
-            self.held.drain(..at + mark.len());
-            return (text, Some(mark));
-        }
-        if last || marks.is_empty() {
-            return (std::mem::take(&mut self.held), None);
-        }
-        let may_become = |at: &usize| marks.iter().any(|mark| mark.starts_with(&self.held[*at..]));
-        let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);
-        let end = self.held.char_indices().map(|(at, _)| at).filter(|at| self.held.len() - at < longest);
-        let settled = end.clone().find(may_become).unwrap_or(self.held.len());
-        let rest = self.held.split_off(self.held[..settled].trim_end().len());
-        (std::mem::replace(&mut self.held, rest), None)
-    }
 }
 
 fn call_after(mark: &'static str) -> ParserState {
     ParserState::Call { mark, scanner: CallScanner::default() }
-}
-
-fn match_mark(mark: &str, text: &str) -> MarkMatch {
-    if text.starts_with(mark) {
-        MarkMatch::Full
-    } else if mark.starts_with(text) {
-        MarkMatch::Partial
-    } else {
-        MarkMatch::None
-    }
 }

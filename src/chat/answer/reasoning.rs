@@ -13,7 +13,16 @@ pub(super) struct ReasoningMarks {
     pub anywhere: bool,
 }
 
+/// The marks of gpt-oss: reasoning ends where a message for the user begins.
+pub(super) const HARMONY: ReasoningMarks = ReasoningMarks {
+    template_marks: &["<|channel|>analysis"],
+    open: "<|channel|>analysis<|message|>",
+    close: "<|start|>assistant<|channel|>final<|message|>",
+    anywhere: true,
+};
+
 const MARKS: &[ReasoningMarks] = &[
+    HARMONY,
     ReasoningMarks { template_marks: &["<|channel>"], open: "<|channel>thought", close: "<channel|>", anywhere: true },
     ReasoningMarks { template_marks: &["[THINK]"], open: "[THINK]", close: "[/THINK]", anywhere: true },
     ReasoningMarks { template_marks: &["<think>", "</think>"], open: "<think>", close: "</think>", anywhere: false },

@@ -129,7 +129,7 @@ pub(super) fn build(mut encoder: Encoder) -> Result<Graph> {
         x = encoder.graph.ops.add(x, output);
         let normed = encoder.norm(norm, x, &format!("v.blk.{index}.ln2"), hidden, eps)?;
         let output = if gated {
-            let network = FeedForward { hidden, ffn: config.ffn, activation: config.activation };
+            let network = FeedForward { hidden, ffn: config.ffn, activation: config.activation, gated: true };
             encoder.graph.feed_forward(normed, &format!("v.blk.{index}.ffn"), network)?
         } else {
             encoder.feed_forward(normed, index)?

@@ -49,10 +49,20 @@ MODELS = {
     "qwen35": ("qwen3_5_text", {}),
     "qwen35_ungrouped": ("qwen3_5_text", {}),
     "qwen35moe": ("qwen3_5_moe_text", {}),
+    "olmo2": ("olmo2", {}),
+    "glm4": ("glm4", {"attention_bias": True}),
+    "qwen2moe": ("qwen2_moe", {"norm_topk_prob": False, "decoder_sparse_step": 1, "mlp_only_layers": []}),
+    "ernie4_5": ("ernie4_5", {"use_bias": False}),
+    "hunyuan": ("hunyuan_v1_dense", {}),
+    "arcee": ("arcee", {}),
+    "starcoder2": ("starcoder2", {"norm_epsilon": 1e-5, "use_bias": True}),
+    "cohere2": ("cohere2", {"layer_norm_eps": 1e-5, "logit_scale": 0.25,
+                            "layer_types": ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"]}),
+    "seed_oss": ("seed_oss", {"attention_bias": True, "attention_out_bias": False}),
     "gemma4": ("gemma4_text", {}),
     "gemma4_uneven": ("gemma4_text", {"enable_moe_block": True, "attention_k_eq_v": True}),
 }
-PERMUTED = {"llama", "smollm3", "granite", "mixtral"}
+PERMUTED = {"llama", "smollm3", "granite", "mixtral", "arcee"}
 PLUS_ONE = {"gemma", "gemma2", "gemma3_text", "qwen3_5_text", "qwen3_5_moe_text"}
 # Settings that need no more than another name.
 SETTINGS = {
@@ -98,6 +108,11 @@ GEMMA_4 = GEMMA_2 | {
 }
 QWEN_35 = {"post_attention_layernorm": "post_attention_norm"}
 OWN_NAMES = {
+    "olmo2": {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"},
+    "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
+    "hunyuan_v1_dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
+    "starcoder2": {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+    "seed_oss": {"post_attention_layernorm": "post_attention_norm"},
     "gemma2": GEMMA_2, "gemma3_text": GEMMA_2, "gemma4_text": GEMMA_4, "qwen3_5_text": QWEN_35, "qwen3_5_moe_text": QWEN_35,
 }
 SPLIT = {
@@ -124,7 +139,8 @@ def rope(tiny):
                        "partial_rotary_factor": keys["rope.dimension_count"] / tiny["head_dim"]}
     if "rope_dim" in tiny:
         parameters["partial_rotary_factor"] = tiny["rope_dim"] / tiny["head_dim"]
-        parameters["mrope_section"] = tiny["rope_sections"][:3]
+        if "rope_sections" in tiny:
+            parameters["mrope_section"] = tiny["rope_sections"][:3]
     if base := tiny.get("rope_base_swa"):
         return {"full_attention": parameters, "sliding_attention": {"rope_type": "default", "rope_theta": base}}
     return parameters

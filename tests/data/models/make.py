@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Make the tiny models of this folder from their configs, and llama.cpp's results with them.
 
-    make.py [PEER]        needs numpy and gguf (both on PyPI)
+    make.py [PEER [NAME ...]]        needs numpy and gguf (both on PyPI)
 
-Writes NAME.gguf for each NAME.json by make_tiny.py, whose fields it describes. Further fields: `keys` are metadata that
+Writes NAME.gguf for each NAME.json, or for those named, by make_tiny.py, whose fields it describes. Further fields: `keys` are metadata that
 make_tiny.py does not know, `joined` stores matrices in one tensor, `rope_factors` are LongRoPE's.
 
 With PEER, a program around llama.cpp, also writes NAME.expected:
@@ -30,10 +30,12 @@ PROMPT = [(i * 7919 + 13) % 300 for i in range(70)]
 
 
 def main():
-    if len(sys.argv) > 2 or "--help" in sys.argv:
+    if "--help" in sys.argv:
         sys.exit(__doc__)
-    peer = sys.argv[1] if len(sys.argv) == 2 else None
+    peer, names = sys.argv[1] if len(sys.argv) > 1 else None, sys.argv[2:]
     for config in sorted(pathlib.Path(__file__).parent.glob("*.json")):
+        if names and config.stem not in names:
+            continue
         model = config.with_suffix(".gguf")
         write(config, model)
         if peer is None:

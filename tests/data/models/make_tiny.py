@@ -17,6 +17,7 @@ gemma4: head_dim_swa shared_kv_layers per_layer_dim k_eq_v.
 import argparse, json, re, zlib
 import numpy as np
 import gguf
+import make_tiny_more
 
 TEXT = """the quick brown fox jumps over the lazy dog and then the dog runs after the fox through
 the green field where other animals are sleeping under the warm light of the morning sun when
@@ -408,12 +409,13 @@ def main():
     seed = args.seed if args.seed is not None else cfg.get("seed", 1)
     ty = gguf.GGMLQuantizationType[(args.type or cfg.get("type", "f32")).upper()]
     w = gguf.GGUFWriter(args.out, cfg["arch"])
-    add_metadata(w, cfg)
+    more = cfg["arch"] in make_tiny_more.FAMILIES
+    made = make_tiny_more.write(w, cfg, seed) if more else add_metadata(w, cfg) or tensors(cfg, seed)
     w.add_file_type(gguf.LlamaFileType["ALL_F32" if ty.name == "F32" else f"MOSTLY_{ty.name}"])
     w.add_quantization_version(gguf.GGML_QUANT_VERSION)
     add_tokenizer(w, cfg)
     n = 0
-    for name, x, matrix in tensors(cfg, seed):
+    for name, x, matrix in made:
         n += x.size
         t = gguf.GGMLQuantizationType[matrix.upper()] if isinstance(matrix, str) else ty if matrix else gguf.GGMLQuantizationType.F32
         if x.shape[-1] % gguf.GGML_QUANT_SIZES[t][0]:

@@ -29,12 +29,12 @@ use crate::{
         on_cpu,
         quantize::quantize,
         recorder::{best_of, log_sum},
-        tiny::{EXACT, MODELS, RECURRENT, argmax, nmse},
+        tiny::{EIGHT_BITS, EXACT, MODELS, RECURRENT, argmax, nmse},
     },
 };
 
-/// What rounding in another order may cost in single precision.
-const ROUNDING: f64 = 1e-10;
+/// What rounding in another order may cost in single precision, in up to 64 layers.
+const ROUNDING: f64 = 1e-9;
 /// What it costs besides that matrix units multiply in half precision.
 const HALVES: f64 = 2e-6;
 
@@ -56,8 +56,12 @@ fn logits_and_greedy_ids_are_llama_cpps() {
         for tiny in MODELS {
             let expected = tiny.expected();
             let mut runner = on(&info).from_gguf(tiny.path()).unwrap();
-            let rounding =
-                if runner.device().details.contains("matrix units") && tiny.1 > EXACT { HALVES } else { ROUNDING };
+            let rounding = match tiny.1 {
+                // Activations in 8 bits differ between the devices.
+                EIGHT_BITS => EIGHT_BITS,
+                error if runner.device().details.contains("matrix units") && error > EXACT => HALVES,
+                _ => ROUNDING,
+            };
             let error = nmse(&runner.predict_logits(&expected.prompt).unwrap(), &expected.prompt_logits);
             assert!(error <= tiny.1 + rounding, "{} on {}: {error:.1e}", tiny.0, info.name);
             // As far as rounding cannot have made the choice.

@@ -130,6 +130,86 @@ fn calls_that_templates_render_are_parsed() {
     }
 }
 
+/// Answers as the template of gpt-oss writes them into the next prompt, and as the model writes
+/// them: the end of the prompt, the answer, its reasoning, text and calls.
+#[test]
+fn messages_of_gpt_oss_are_split_by_channel() {
+    const PROMPT: &str = "<|end|><|start|>assistant";
+    type Calls = &'static [(&'static str, &'static str)];
+    let cases: [(&str, &str, &str, &str, Calls); 9] = [
+        ("", "<|channel|>final<|message|>It is 4.", "", "It is 4.", &[]),
+        (
+            "",
+            "<|channel|>analysis<|message|>A sum.\n2 + 2.<|end|><|start|>assistant<|channel|>final<|message|>It is 4.<|return|>",
+            "A sum.\n2 + 2.",
+            "It is 4.",
+            &[],
+        ),
+        (
+            "",
+            "<|channel|>analysis<|message|>Stop.<|end|><|start|>assistant to=functions.stop<|channel|>commentary \
+             json<|message|>{\"n\": 1}<|call|>",
+            "Stop.",
+            "",
+            &[("stop", "{\"n\":1}")],
+        ),
+        (
+            "",
+            "<|channel|>commentary to=functions.store <|constrain|>json<|message|>{\"n\":-2}",
+            "",
+            "",
+            &[("store", "{\"n\":-2}")],
+        ),
+        (
+            "",
+            "<|channel|>commentary<|message|>Two steps.<|end|><|start|>assistant<|channel|>commentary \
+             to=functions.stop<|message|>{}<|call|><|start|>assistant<|channel|>commentary to=functions.store \
+             <|constrain|>json<|message|>{\"n\": 3}<|call|><|start|>assistant<|channel|>final<|message|>Done.",
+            "",
+            "Two steps.\n\nDone.",
+            &[("stop", "{}"), ("store", "{\"n\":3}")],
+        ),
+        (
+            "<|channel|>analysis<|message|>",
+            "Hm.<|end|><|start|>assistant<|channel|>final<|message|>a < b",
+            "Hm.",
+            "a < b",
+            &[],
+        ),
+        ("<|channel|>final<|message|>", "Yes<|return|>", "", "Yes", &[]),
+        ("<|channel|>", "final<|message|>Yes", "", "Yes", &[]),
+        ("", "{\"n\": 4}", "", "{\"n\": 4}", &[]),
+    ];
+    let source = "{{ tools }}<|start|>assistant<|channel|>analysis<|message|> to=functions.";
+    let template = ChatTemplate::new(source, "", "").unwrap();
+    for (begun, answer, reasoning, text, calls) in cases {
+        let parser = template.parser(&options(), &format!("{PROMPT}{begun}")).unwrap();
+        let marks = ["<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>"];
+        assert!(marks.iter().all(|mark| parser.reads(mark)) && !parser.reads("<|endoftext|>"));
+        for lengths in [&[usize::MAX][..], &[1], &[3, 1, 7]] {
+            let whole = parse(parser.clone(), answer, lengths);
+            assert_eq!((whole.reasoning.as_str(), whole.text.as_str()), (reasoning, text), "{answer}");
+            let calls_of = |c: &ToolCall| (c.name.clone(), json!(c.arguments).to_string());
+            let found: Vec<_> = whole.calls.iter().map(calls_of).collect();
+            let wanted: Vec<_> =
+                calls.iter().map(|(name, arguments)| (name.to_string(), arguments.to_string())).collect();
+            assert_eq!(found, wanted, "{answer}");
+            assert_eq!(whole.wrong, []);
+        }
+    }
+    // Arguments that are not JSON, a function that is not offered, and calls without tools.
+    let of = |options: &ChatOptions, answer: &str| parse(template.parser(options, PROMPT).unwrap(), answer, &[5]);
+    let cut = of(&options(), "<|channel|>commentary to=functions.stop<|message|>{\"n\": ");
+    assert!(cut.wrong[0].1.contains("to=functions.stop<|message|>{\"n\": "), "{cut:?}");
+    let other = of(
+        &options(),
+        "<|channel|>analysis to=python<|message|>{}<|call|><|start|>assistant<|channel|>final<|message|>x",
+    );
+    assert!(other.wrong.len() == 1 && other.text == "x", "{other:?}");
+    let none = of(&ChatOptions::default(), "<|channel|>commentary to=functions.stop<|message|>{}<|call|>");
+    assert_eq!((none.text.as_str(), none.wrong.len()), ("{}", 0));
+}
+
 fn options() -> ChatOptions {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     ChatOptions::default().tools([Tool::new("stop", "Stops", schema.clone()), Tool::new("store", "Stores", schema)])

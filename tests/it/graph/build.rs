@@ -98,7 +98,8 @@ fn builder_reports_the_first_error() {
         Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() })
     };
     let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim, axes: RopeAxes::First });
-    let experts = |experts, top_k| Op::Experts(ExpertsSpec { experts, top_k, activation: Activation::Silu });
+    let experts =
+        |experts, top_k| Op::Experts(ExpertsSpec { experts, top_k, glu: Activation::Silu.into(), biased: false });
     let cases: [(Op, &[usize]); 24] = [
         (Op::Embed, &[1, 0]),
         (Op::MatMul, &[0, 0]),
@@ -114,8 +115,8 @@ fn builder_reports_the_first_error() {
         (attention(usize::MAX, 1, 8), &[0, 0, 0]),
         (attention(1, 1, 8), &[0, 0, 0]),
         (Op::SelectOutputs, &[1]),
-        (Op::Route { top_k: 0 }, &[0]),
-        (Op::Route { top_k: 9 }, &[0]),
+        (Op::Route(0.into()), &[0]),
+        (Op::Route(9.into()), &[0]),
         (experts(8, 9), &[0, 0, 1, 1]),
         (experts(8, 0), &[0, 0, 1, 1]),
         (experts(8, 2), &[0, 0, 1, 1, 1]),

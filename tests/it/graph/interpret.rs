@@ -73,9 +73,9 @@ fn attention_reads_its_sequence_up_to_the_tokens_position() {
 #[test]
 fn experts_are_selected_and_summed_by_weight() {
     let ln_3 = 3f64.ln();
-    check(&Op::Route { top_k: 2 }, &[&[&[0.0, ln_3, -9.0, 0.0]]], 0, &[&[0.25, 0.75, 0.0, 0.0]]);
+    check(&Op::Route(2.into()), &[&[&[0.0, ln_3, -9.0, 0.0]]], 0, &[&[0.25, 0.75, 0.0, 0.0]]);
     // Two experts of one element on rows of two. silu(ln 3) is 3/4 ln 3.
-    let op = Op::Experts(ExpertsSpec { experts: 2, top_k: 2, activation: Activation::Silu });
+    let op = Op::Experts(ExpertsSpec { experts: 2, top_k: 2, glu: Activation::Silu.into(), biased: false });
     let x: &[&[f64]] = &[&[ln_3, 1.0]];
     let weights: &[&[f64]] = &[&[0.5, 2.0]];
     let (gate, up): (&[&[f64]], &[&[f64]]) = (&[&[1.0, 0.0], &[0.0, 0.0]], &[&[0.0, 4.0], &[5.0, 5.0]]);
@@ -85,7 +85,7 @@ fn experts_are_selected_and_summed_by_weight() {
     let gate_up: &[&[f64]] = &[gate[0], up[0], gate[1], up[1]];
     check(&op, &[x, weights, gate_up, down], 0, &[&[1.5 * ln_3, 3.0 * ln_3]]);
     // With a top_k of 1, only the first expert counts.
-    let op = Op::Experts(ExpertsSpec { experts: 2, top_k: 1, activation: Activation::Silu });
+    let op = Op::Experts(ExpertsSpec { experts: 2, top_k: 1, glu: Activation::Silu.into(), biased: false });
     check(
         &op,
         &[x, weights, up, gate, down],

@@ -31,6 +31,20 @@ pub fn dense(gguf: &Gguf) -> interpret::Weights {
     let decode = |dtype, bytes: &[u8]| match dtype {
         DType::F32 => bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect(),
         DType::F16 => bytes.chunks(2).map(|b| half::f16::from_le_bytes(b.try_into().unwrap()).to_f32()).collect(),
+        // A shared exponent, then numbers of 4 bits
+        // ([Rouhani et al. 2023](https://arxiv.org/abs/2310.10537)).
+        DType::MXFP4 => bytes
+            .chunks(17)
+            .flat_map(|block| {
+                let number = move |code: u8| {
+                    let size = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
+                    let sign = if code & 8 == 0 { 1.0 } else { -1.0 };
+                    sign * size * 2f32.powi(i32::from(block[0]) - 127)
+                };
+                let codes = block[1..].iter().map(|byte| byte & 15).chain(block[1..].iter().map(|byte| byte >> 4));
+                codes.map(number)
+            })
+            .collect(),
         other => panic!("{other}"),
     };
     let tensors = gguf.tensors().iter();
@@ -39,6 +53,7 @@ pub fn dense(gguf: &Gguf) -> interpret::Weights {
 
 #[test]
 fn logits_are_llama_cpps_and_transformers() {
+    let mut failures = vec![];
     for tiny in MODELS {
         let (gguf, _, model) = open(tiny);
         let weights = dense(&gguf);
@@ -54,11 +69,13 @@ fn logits_are_llama_cpps_and_transformers() {
         for (number, reference) in [expected.prompt_logits, expected.end_logits].iter().enumerate() {
             let row: Vec<_> = logits.row(number).iter().map(|&x| x as f32).collect();
             let error = nmse(&row, reference);
-            assert!(error <= tiny.1, "{}: {error:.1e}", tiny.0);
             let exact = expected.transformers.as_ref().map_or(0.0, |rows| nmse(&row, &rows[number]));
-            assert!(exact <= EXACT, "{} against transformers: {exact:.1e}", tiny.0);
+            if error > tiny.1 || exact > EXACT {
+                failures.push(format!("{}: {error:.1e} from llama.cpp, {exact:.1e} from transformers", tiny.0));
+            }
         }
     }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
@@ -75,7 +92,10 @@ fn configs_have_the_files_sizes_and_constants() {
     assert_eq!(sizes(&llama), [2, 96, 6, 2, 16, 128, 320, 512]);
     assert_eq!((qwen3.rms_eps, rope(&qwen3).base, rope(&qwen3).dim), (1e-6, 1e6, 32));
     assert_eq!((llama.rms_eps, rope(&llama).scaling), (1e-5, RopeScaling::None));
-    assert_eq!(rope(&yarn).scaling, RopeScaling::Yarn { factor: 4.0, original_context: 128 });
+    assert_eq!(
+        rope(&yarn).scaling,
+        RopeScaling::Yarn { factor: 4.0, original_context: 128, betas: [32.0, 1.0], log_multiplier: 0.0 }
+    );
     assert_eq!(rope(&biased).scaling, RopeScaling::Linear { factor: 4.0 });
 }
 
@@ -199,7 +219,7 @@ fn keys_out_of_range_are_named() {
     }
     let yarn =
         [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0)), ("rope.dimension_count", u32(4))];
-    assert!(load(&file("llama", &yarn)).unwrap_err().to_string().contains("rope.scaling.type"));
+    load(&file("llama", &yarn)).unwrap();
     let yarn = [("rope.scaling.type", text("yarn")), ("rope.scaling.factor", f32(2.0))];
     load(&file("llama", &yarn)).unwrap();
     for (key, built) in [("beta_fast", 32.0), ("beta_slow", 1.0), ("ext_factor", 1.0), ("attn_factor", 1.0)] {
@@ -403,6 +423,29 @@ fn expert_keys_out_of_range_are_named() {
 }
 
 #[test]
+fn settings_of_routers_out_of_range_are_named() {
+    let flag = |flag: u8| Some((7, vec![flag]));
+    let groups = ("expert_group_count", u32(2));
+    type Changes = Vec<(&'static str, Option<Stored>)>;
+    let cases: [(&str, &str, Changes); 9] = [
+        ("glm4moe", "expert_gating_func", vec![("expert_gating_func", u32(7))]),
+        ("glm4moe", "expert_group_count", vec![("expert_group_count", u32(3))]),
+        ("glm4moe", "expert_group_count", vec![("expert_group_count", u32(4))]),
+        ("glm4moe", "expert_group_used_count", vec![groups.clone()]),
+        ("glm4moe", "expert_group_used_count", vec![groups.clone(), ("expert_group_used_count", u32(3))]),
+        ("glm4moe", "leading_dense_block_count", vec![("leading_dense_block_count", u32(2))]),
+        ("qwen2moe", "expert_weights_norm", vec![("expert_weights_norm", flag(1))]),
+        ("qwen2moe", "expert_group_count", vec![groups]),
+        ("gpt-oss", "attention.sliding_window", vec![]),
+    ];
+    for (architecture, key, changes) in cases {
+        let error = load(&mixture(architecture, &changes)).unwrap_err();
+        let named = matches!(&error, Error::Metadata { key: named, .. } if *named == format!("{architecture}.{key}"));
+        assert!(named, "{key} {changes:?}: {error:?}");
+    }
+}
+
+#[test]
 fn width_of_experts_has_a_default() {
     let absent = [("expert_feed_forward_length", None)];
     // The width of two experts together is 12.
@@ -474,7 +517,7 @@ fn unsupported_architectures_are_refused_by_name() {
         }
         other => panic!("{other:?}"),
     };
-    assert!(["qwen2moe", "mamba", "t5", "gpt-oss"].into_iter().all(refused));
+    assert!(["rwkv7", "mamba", "t5", "bert"].into_iter().all(refused));
     assert!(!["", "Llama", "qwen9"].into_iter().any(refused));
     assert!(
         matches!(load(&GgufFile::new()).unwrap_err(), Error::Metadata { key, .. } if key == "general.architecture")

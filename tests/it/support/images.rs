@@ -78,16 +78,18 @@ pub fn concat(operands: &[Matrix]) -> Matrix {
     Matrix::new(rows, operands.iter().map(|x| x.width).sum(), data)
 }
 
-pub fn layer_norm(x: &Matrix, [w, b]: [&Matrix; 2], eps: f32) -> Matrix {
-    let normed = |row: usize| {
-        let row = x.row(row);
+pub fn layer_norm(x: &Matrix, [w, b]: [&Matrix; 2], eps: f32, groups: usize) -> Matrix {
+    let len = x.width / groups;
+    let normed = |index: usize| {
+        let first = index % groups * len;
+        let row = &x.data[index * len..][..len];
         let mean = row.iter().sum::<f64>() / row.len() as f64;
         let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / row.len() as f64;
         let root = (variance + f64::from(eps)).sqrt();
         let affine = |(x, (w, b)): (&f64, (&f64, &f64))| (x - mean) / root * w + b;
-        row.iter().zip(w.row(0).iter().zip(b.row(0))).map(affine).collect::<Vec<_>>()
+        row.iter().zip(w.data[first..].iter().zip(&b.data[first..])).map(affine).collect::<Vec<_>>()
     };
-    Matrix::new(x.rows, x.width, (0..x.rows).flat_map(normed).collect())
+    Matrix::new(x.rows, x.width, (0..x.rows * groups).flat_map(normed).collect())
 }
 
 pub fn join_rows(x: &Matrix, count: usize, step: &Step) -> Matrix {

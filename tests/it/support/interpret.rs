@@ -6,8 +6,8 @@ use std::{collections::HashMap, ops::Range};
 use inkstone::internals::{
     backend::Taps,
     graph::{
-        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, Graph, HeadOrder, Op, RopeSpec,
-        RopeStyle, Rows, Scores, Shape, Source, Value,
+        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertScore, ExpertsSpec, FusedOp, Glu, Graph, HeadOrder, Op,
+        RopeSpec, RopeStyle, RouteSpec, Rows, Scores, Shape, Source, Value,
     },
     weights::TensorSlice,
 };
@@ -178,16 +178,20 @@ impl<'w> Interpreter<'w> {
                 vec![Matrix::new(x.rows, x.width, x.data.iter().map(clamp).collect())]
             }
             (Op::Concat, operands) => vec![images::concat(operands)],
-            (Op::LayerNorm { eps }, [x, w, b]) => vec![images::layer_norm(x, [w, b], *eps)],
+            (Op::LayerNorm { eps, groups }, [x, w, b]) => vec![images::layer_norm(x, [w, b], *eps, *groups)],
             (Op::JoinRows { count }, [x]) => vec![images::join_rows(x, *count, step)],
             (Op::InputRows { width }, []) => vec![images::input_rows(*width, step)],
             (Op::PlaceRows { first, marked }, [x]) => vec![images::place_rows(x, *first, *marked, step)],
+            (Op::Temper { scale, interval }, [x]) => vec![temper(x, *scale, *interval, step)],
             (Op::AddRows { first }, [x]) => vec![images::mix_rows(x, *first, step, |x, given| x + given)],
             (Op::Interpolate { taps }, [table]) => vec![images::interpolate(table, *taps, step)],
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
             (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
-            (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], step)],
-            (Op::Attention(spec), [q]) => vec![self.shared_attention(spec, q, step)],
+            (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], None, step)],
+            (Op::Attention(spec), [q, k, v, sinks]) => {
+                vec![self.attention(spec, [q, k, v], Some(sinks.row(0)), step)]
+            }
+            (Op::Attention(spec), [q]) => vec![self.shared_attention(spec, q, None, step)],
             (Op::ShortConv(spec), [x, w]) => vec![self.short_conv(spec, [x, w], step)],
             (Op::GatedDelta(spec), [qkv, alpha, beta, a, dt]) => {
                 vec![self.gated_delta(spec, [qkv, alpha, beta, a, dt], step)]
@@ -195,7 +199,9 @@ impl<'w> Interpreter<'w> {
             (Op::SelectOutputs, [x]) => {
                 vec![Matrix::from_rows(x.width, step.outputs.iter().map(|row| x.row(*row).to_vec()))]
             }
-            (Op::Route { top_k }, [logits]) => vec![logits.map_rows(logits.width, |row| route(row, *top_k))],
+            (Op::Route(spec), [logits, bias @ ..]) => {
+                vec![logits.map_rows(logits.width, |row| route(row, bias.first().map(|bias| bias.row(0)), spec))]
+            }
             (Op::Experts(spec), [x, weights, matrices @ ..]) => vec![experts(spec, x, weights, matrices)],
             (Op::Fused(FusedOp::MatMulJoined), [x, matrices @ ..]) => matrices.iter().map(|w| product(x, w)).collect(),
             (Op::Fused(FusedOp::MatMulGlu(activation)), [x, gate, up]) => {
@@ -215,7 +221,7 @@ impl<'w> Interpreter<'w> {
                     None => x.clone(),
                 };
                 let [q, k] = [normed(q, 0), normed(k, 1)].map(|x| rope(spec, &x, frequencies, step));
-                vec![self.attention(attention, [&q, &k, v], step)]
+                vec![self.attention(attention, [&q, &k, v], None, step)]
             }
             (Op::Fused(FusedOp::MatMulAdd), [x, w, residual]) => vec![pairwise(residual, &product(x, w), |a, b| a + b)],
             (Op::Fused(FusedOp::AddRmsNorm { eps }), [a, b, w]) => {
@@ -244,8 +250,9 @@ impl<'w> Interpreter<'w> {
                 | Op::InputRows { .. }
                 | Op::PlaceRows { .. }
                 | Op::AddRows { .. }
+                | Op::Temper { .. }
                 | Op::Interpolate { .. }
-                | Op::Route { .. }
+                | Op::Route(_)
                 | Op::Experts(_)
                 | Op::Fused(_),
                 _,
@@ -254,21 +261,27 @@ impl<'w> Interpreter<'w> {
     }
 
     /// Returns attention over the keys and values that an earlier attention has appended.
-    fn shared_attention(&self, spec: &AttentionSpec, q: &Matrix, step: &Step) -> Matrix {
+    fn shared_attention(&self, spec: &AttentionSpec, q: &Matrix, sinks: Option<&[f64]>, step: &Step) -> Matrix {
         let rows = step.positions().into_iter().enumerate().map(|(row, (sequence, position))| {
-            attend(spec, q.row(row), &self.caches[&(sequence, spec.layer)][step.seen(spec, row, position)])
+            attend(spec, q.row(row), sinks, &self.caches[&(sequence, spec.layer)][step.seen(spec, row, position)])
         });
         Matrix::from_rows(q.width, rows)
     }
 
-    fn attention(&mut self, spec: &AttentionSpec, [q, k, v]: [&Matrix; 3], step: &Step) -> Matrix {
+    fn attention(
+        &mut self,
+        spec: &AttentionSpec,
+        [q, k, v]: [&Matrix; 3],
+        sinks: Option<&[f64]>,
+        step: &Step,
+    ) -> Matrix {
         for (row, (sequence, position)) in step.positions().into_iter().enumerate() {
             let cache = self.caches.entry((sequence, spec.layer)).or_default();
             assert!(position <= cache.len(), "position {position} of sequence {sequence} leaves a gap");
             cache.truncate(position);
             cache.push((k.row(row).to_vec(), v.row(row).to_vec()));
         }
-        self.shared_attention(spec, q, step)
+        self.shared_attention(spec, q, sinks, step)
     }
 }
 
@@ -303,7 +316,7 @@ impl Interpreter<'_> {
             };
             let sums: Vec<_> = (0..spec.channels).map(sum).collect();
             inputs.drain(..spec.channels);
-            sums.iter().map(|x| x / (1.0 + (-x).exp())).collect()
+            if spec.silu { sums.iter().map(|x| x / (1.0 + (-x).exp())).collect() } else { sums }
         });
         Matrix::from_rows(spec.channels, rows)
     }
@@ -357,7 +370,7 @@ pub fn constant_row(row: &[f32]) -> Matrix {
     Matrix::new(1, row.len(), row.iter().copied().map(f64::from).collect())
 }
 
-fn attend(spec: &AttentionSpec, q: &[f64], cache: &[(Vec<f64>, Vec<f64>)]) -> Vec<f64> {
+fn attend(spec: &AttentionSpec, q: &[f64], sinks: Option<&[f64]>, cache: &[(Vec<f64>, Vec<f64>)]) -> Vec<f64> {
     let mut result = Vec::new();
     for head in 0..spec.heads {
         let kv = head / (spec.heads / spec.kv_heads) * spec.head_dim;
@@ -366,9 +379,10 @@ fn attend(spec: &AttentionSpec, q: &[f64], cache: &[(Vec<f64>, Vec<f64>)]) -> Ve
         let scaled = |k: &[f64]| f64::from(scale) * q.iter().zip(&k[kv..]).map(|(q, k)| q * k).sum::<f64>();
         let score = |k: &[f64]| softcap.map_or(scaled(k), |cap| soft_cap(scaled(k), cap));
         let scores: Vec<_> = cache.iter().map(|(k, _)| score(k)).collect();
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sink = sinks.map_or(f64::NEG_INFINITY, |sinks| sinks[head]);
+        let max = scores.iter().copied().fold(sink, f64::max);
         let weights: Vec<_> = scores.iter().map(|score| (score - max).exp()).collect();
-        let total: f64 = weights.iter().sum();
+        let total: f64 = weights.iter().sum::<f64>() + (sink - max).exp();
         for i in 0..spec.head_dim {
             result.push(weights.iter().zip(cache).map(|(weight, (_, v))| weight * v[kv + i]).sum::<f64>() / total);
         }
@@ -397,6 +411,7 @@ fn activate(activation: Activation, x: &Matrix) -> Matrix {
     let f = match activation {
         Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
         Activation::Sigmoid => |x: &f64| 1.0 / (1.0 + (-x).exp()),
+        Activation::SquaredRelu => |x: &f64| x.max(0.0).powi(2),
         Activation::GeluErf => |x: &f64| 0.5 * x * (1.0 + images::erf(x / 2.0_f64.sqrt())),
         Activation::QuickGelu => |x: &f64| x / (1.0 + (-1.702 * x).exp()),
         Activation::Gelu => |x: &f64| {
@@ -419,16 +434,42 @@ fn rms_norm(x: &Matrix, w: &Matrix, eps: f32) -> Matrix {
     })
 }
 
-fn route(logits: &[f64], top_k: usize) -> Vec<f64> {
-    let mut order: Vec<_> = (0..logits.len()).collect();
-    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-    let power = |index: usize| (logits[index] - logits[order[0]]).exp();
-    let selected = &order[..top_k];
-    let sum: f64 = selected.iter().map(|index| power(*index)).sum();
-    (0..logits.len()).map(|index| if selected.contains(&index) { power(index) / sum } else { 0.0 }).collect()
+fn route(logits: &[f64], bias: Option<&[f64]>, spec: &RouteSpec) -> Vec<f64> {
+    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let powers: Vec<_> = logits.iter().map(|logit| (logit - largest).exp()).collect();
+    let probabilities: Vec<_> = match spec.score {
+        ExpertScore::Softmax => powers.iter().map(|power| power / powers.iter().sum::<f64>()).collect(),
+        ExpertScore::Sigmoid => logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
+    };
+    // Without a bias, the logits tell equal experts apart where their probabilities underflow.
+    let mut keys = match bias {
+        Some(bias) => probabilities.iter().zip(bias).map(|(probability, bias)| probability + bias).collect(),
+        None if spec.groups.is_none() => logits.to_vec(),
+        None => probabilities.clone(),
+    };
+    if let Some(groups) = spec.groups {
+        let size = keys.len() / groups.count;
+        let best = |group: &[f64]| ranked(group)[..2].iter().map(|index| group[*index]).sum::<f64>();
+        let scores: Vec<_> = keys.chunks(size).map(best).collect();
+        ranked(&scores)[groups.top_k..].iter().for_each(|group| keys[group * size..][..size].fill(f64::NEG_INFINITY));
+    }
+    let order = ranked(&keys);
+    let selected = &order[..spec.top_k];
+    let weights = if spec.score == ExpertScore::Softmax && spec.normalized { powers } else { probabilities };
+    let sum: f64 = if spec.normalized { selected.iter().map(|index| weights[*index]).sum() } else { 1.0 };
+    let weight = |index: usize| f64::from(spec.scale) * weights[index] / sum;
+    (0..logits.len()).map(|index| if selected.contains(&index) { weight(index) } else { 0.0 }).collect()
 }
 
-fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[Matrix]) -> Matrix {
+/// Returns the positions of numbers, from the largest on; of equal ones the first comes first.
+fn ranked(numbers: &[f64]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..numbers.len()).collect();
+    order.sort_by(|a, b| numbers[*b].total_cmp(&numbers[*a]));
+    order
+}
+
+fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, rest: &[Matrix]) -> Matrix {
+    let (biases, matrices) = if spec.biased { (Some(&rest[0].data), &rest[1..]) } else { (None, rest) };
     let down = &matrices[matrices.len() - 1];
     let (n, m) = (x.width, down.width);
     // One expert's rows of a stack.
@@ -444,13 +485,40 @@ fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, matrices: &[Matrix]
                 [gate_up, _] => (part(gate_up, 2 * expert * m, m), part(gate_up, (2 * expert + 1) * m, m)),
                 _ => (part(&matrices[0], expert * m, m), part(&matrices[1], expert * m, m)),
             };
-            let gated = pairwise(&activate(spec.activation, &product(&x, &gate)), &product(&x, &up), |a, b| a * b);
+            let biased = |mut y: Matrix, first: usize| {
+                let biases = biases.map(|biases| &biases[first..]).into_iter().flatten();
+                y.data.iter_mut().zip(biases).for_each(|(y, bias)| *y += bias);
+                y
+            };
+            let gate = biased(product(&x, &gate), expert * m);
+            let up = biased(product(&x, &up), (spec.experts + expert) * m);
+            let gated = glu(spec.glu, &gate, &up);
             let y = product(&gated, &part(down, expert * n, n));
+            let y = biased(y, 2 * spec.experts * m + expert * n);
             sum.iter_mut().zip(y.row(0)).for_each(|(sum, y)| *sum += weights.row(row)[expert] * y);
         }
         sum
     });
     Matrix::from_rows(n, rows)
+}
+
+fn temper(x: &Matrix, scale: f32, interval: usize, step: &Step) -> Matrix {
+    let mut positions = step.positions().into_iter();
+    x.map_rows(x.width, |row| {
+        let (_, position) = positions.next().expect("a position for each row");
+        let steps = (position as f64 / interval as f64).floor();
+        row.iter().map(|x| x * (1.0 + f64::from(scale) * (1.0 + steps).ln())).collect()
+    })
+}
+
+fn glu(glu: Glu, gate: &Matrix, up: &Matrix) -> Matrix {
+    match glu {
+        Glu::Plain(activation) => pairwise(&activate(activation, gate), up, |a, b| a * b),
+        Glu::Clamped => pairwise(gate, up, |gate, up| {
+            let gate = gate.min(7.0);
+            gate / (1.0 + (-1.702 * gate).exp()) * (up.clamp(-7.0, 7.0) + 1.0)
+        }),
+    }
 }
 
 fn rope(spec: &RopeSpec, x: &Matrix, frequencies: &Matrix, step: &Step) -> Matrix {

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 24] = [
+pub const MODELS: [Tiny; 72] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -31,6 +31,54 @@ pub const MODELS: [Tiny; 24] = [
     Tiny("qwen35moe", EXACT),
     Tiny("gemma4_moe", ROUNDED),
     Tiny("gemma4_uneven", ROUNDED),
+    Tiny("olmo2", EXACT),
+    Tiny("olmo3", EXACT),
+    Tiny("exaone4", EXACT),
+    Tiny("exaone4_windows", EXACT),
+    Tiny("glm4", EXACT),
+    Tiny("glm4_tied", EXACT),
+    Tiny("glm4moe", EXACT),
+    Tiny("glm4moe_groups", EXACT),
+    Tiny("qwen2moe", EXACT),
+    Tiny("qwen2moe_two", EXACT),
+    Tiny("ernie4_5", EXACT),
+    Tiny("ernie4_5_biased", EXACT),
+    Tiny("ernie4_5moe", EXACT),
+    Tiny("ernie4_5moe_alone", EXACT),
+    Tiny("hunyuan", EXACT),
+    Tiny("hunyuan_untied", EXACT),
+    Tiny("hunyuanmoe", EXACT),
+    Tiny("hunyuanmoe_one", EXACT),
+    Tiny("seed_oss", EXACT),
+    Tiny("seed_oss_tied", EXACT),
+    Tiny("cohere2", EXACT),
+    Tiny("cohere2_halved", EXACT),
+    Tiny("command_r", EXACT),
+    Tiny("command_r_norms", EXACT),
+    Tiny("starcoder2", ROUNDED),
+    Tiny("starcoder2_untied", ROUNDED),
+    Tiny("stablelm", EXACT),
+    Tiny("stablelm_parallel", EXACT),
+    Tiny("phi2", ROUNDED),
+    Tiny("phi2_grouped", ROUNDED),
+    Tiny("internlm2", EXACT),
+    Tiny("internlm2_biased", EXACT),
+    Tiny("arcee", EXACT),
+    Tiny("arcee_yarn", EXACT),
+    Tiny("granitemoe", EXACT),
+    Tiny("granitemoe_alone", EXACT),
+    Tiny("minimax_m2", EXACT),
+    Tiny("minimax_m2_whole", EXACT),
+    Tiny("lfm2", EXACT),
+    Tiny("lfm2_attention", EXACT),
+    Tiny("lfm2moe", EXACT),
+    Tiny("lfm2moe_alone", EXACT),
+    Tiny("gpt_oss", EXACT),
+    Tiny("gpt_oss_mxfp4", EIGHT_BITS),
+    Tiny("qwen3next", EXACT),
+    Tiny("qwen3next_pairs", EXACT),
+    Tiny("mistral3", EXACT),
+    Tiny("mistral3_betas", EXACT),
 ];
 
 /// One with recurrent layers.
@@ -41,6 +89,9 @@ pub const EXACT: f64 = 1e-8;
 /// Where llama.cpp itself rounds to half precision: the activations that it multiplies with F16
 /// matrices, and what GELU makes of its operand.
 const ROUNDED: f64 = 2e-5;
+
+/// Where llama.cpp rounds activations to 8 bits.
+pub const EIGHT_BITS: f64 = 5e-3;
 
 /// A model by name; and the NMSE within which logits are to be llama.cpp's, with a cache in single
 /// precision.

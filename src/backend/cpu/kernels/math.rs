@@ -108,6 +108,20 @@ elementwise! {
         let negated = S::mul(a, S::splat(-1.702));
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
+    /// `max(a, 0)^2 * b`
+    SquaredReluMul, |a, b| {
+        // A NaN stays a NaN, as above.
+        let a = S::max(S::splat(0.0), a);
+        S::mul(S::mul(a, a), b)
+    };
+    /// [`Glu::Clamped`](crate::graph::Glu::Clamped) of `a` and `b`
+    ClampedGlu, |a, b| {
+        // A NaN stays a NaN, as above. Below -51.8, `exp` is clamped.
+        let a = S::max(S::splat(-51.8), S::min(S::splat(7.0), a));
+        let b = S::max(S::splat(-7.0), S::min(S::splat(7.0), b));
+        let negated = S::mul(a, S::splat(-1.702));
+        S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), S::add(b, S::splat(1.0)))
+    };
     /// `b tanh(a / b)`
     SoftCap, |a, b| {
         // tanh(u) = 1 - 2 / (exp(2u) + 1)

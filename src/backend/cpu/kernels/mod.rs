@@ -20,7 +20,10 @@ use self::{
 use super::weights::matrix::Matrix;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::weights::packed::PackedMatrix;
-use crate::{graph::Activation, simd::*};
+use crate::{
+    graph::{Activation, Glu},
+    simd::*,
+};
 
 /// A function `(a, b, out, len)` of two rows: [`math::elementwise`].
 type ElementwiseKernel = unsafe fn(*const f32, *const f32, *mut f32, usize);
@@ -44,6 +47,9 @@ pub(crate) struct Kernels {
     pub gelu_erf: ActivationKernels,
     pub quick_gelu: ActivationKernels,
     pub sigmoid: ActivationKernels,
+    pub squared_relu: ActivationKernels,
+    /// [`math::elementwise`] with [`math::ClampedGlu`].
+    pub clamped_glu: ElementwiseKernel,
     /// `(x, cap, out, len)`: [`math::elementwise_scalar`] with [`math::SoftCap`].
     pub soft_cap: unsafe fn(*const f32, f32, *mut f32, usize),
     /// [`math::rms_norm`]
@@ -70,6 +76,14 @@ pub(crate) struct ActivationKernels {
 }
 
 impl Kernels {
+    /// Returns the kernel of a gated linear unit.
+    pub fn glu(&self, glu: Glu) -> ElementwiseKernel {
+        match glu {
+            Glu::Plain(activation) => self.activation(activation).gated,
+            Glu::Clamped => self.clamped_glu,
+        }
+    }
+
     pub fn activation(&self, activation: Activation) -> ActivationKernels {
         match activation {
             Activation::Silu => self.silu,
@@ -77,6 +91,7 @@ impl Kernels {
             Activation::GeluErf => self.gelu_erf,
             Activation::QuickGelu => self.quick_gelu,
             Activation::Sigmoid => self.sigmoid,
+            Activation::SquaredRelu => self.squared_relu,
         }
     }
 }
@@ -120,9 +135,11 @@ macro_rules! kernels {
             elementwise_kernels!($features $simd:
                 add = math::Add, mul = math::Mul, div = math::Div,
                 silu_mul = math::SiluMul, gelu_mul = math::GeluMul, gelu_erf_mul = math::GeluErfMul,
-                quick_gelu_mul = math::QuickGeluMul, sigmoid_mul = math::SigmoidMul;
+                quick_gelu_mul = math::QuickGeluMul, sigmoid_mul = math::SigmoidMul,
+                squared_relu_mul = math::SquaredReluMul, clamped_glu = math::ClampedGlu;
                 silu = math::SiluMul, gelu = math::GeluMul, gelu_erf = math::GeluErfMul,
-                quick_gelu = math::QuickGeluMul, sigmoid = math::SigmoidMul);
+                quick_gelu = math::QuickGeluMul, sigmoid = math::SigmoidMul,
+                squared_relu = math::SquaredReluMul);
             entry_point!($features soft_cap(x: *const f32, cap: f32, out: *mut f32, len: usize)
                 = math::elementwise_scalar::<$simd, math::SoftCap>(x, cap, out, len));
             entry_point!($features rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize)
@@ -150,6 +167,8 @@ macro_rules! kernels {
                 gelu_erf: ActivationKernels { gated: gelu_erf_mul, plain: gelu_erf },
                 quick_gelu: ActivationKernels { gated: quick_gelu_mul, plain: quick_gelu },
                 sigmoid: ActivationKernels { gated: sigmoid_mul, plain: sigmoid },
+                squared_relu: ActivationKernels { gated: squared_relu_mul, plain: squared_relu },
+                clamped_glu,
                 soft_cap,
                 rms_norm,
                 layer_norm,

@@ -65,7 +65,7 @@ pub(crate) struct ShortConvRun<'a> {
     pub state: RunState,
 }
 
-/// Convolves the channels of piece `piece`, and applies SiLU.
+/// Convolves the channels of piece `piece`, and applies SiLU if wanted.
 ///
 /// # Safety
 /// The rows of `x` and `out` and the states have the shapes above, `piece * CONV_CHANNELS` is below
@@ -73,7 +73,7 @@ pub(crate) struct ShortConvRun<'a> {
 /// `S`.
 #[inline(always)]
 pub(crate) unsafe fn short_conv<S: Simd>(run: &ShortConvRun<'_>, piece: usize) {
-    let ConvSpec { channels, kernel, .. } = run.spec;
+    let ConvSpec { channels, kernel, silu, .. } = run.spec;
     let first = piece * CONV_CHANNELS;
     let len = CONV_CHANNELS.min(channels - first);
     let past = kernel - 1;
@@ -93,7 +93,7 @@ pub(crate) unsafe fn short_conv<S: Simd>(run: &ShortConvRun<'_>, piece: usize) {
                     let w = S::load(run.w.as_ptr().add(tap * channels + first + i));
                     sum = S::fma(w, S::load(input(token, past - tap).add(i)), sum);
                 }
-                S::store(out.add(i), SiluMul::apply::<S>(sum, S::splat(1.0)));
+                S::store(out.add(i), if silu { SiluMul::apply::<S>(sum, S::splat(1.0)) } else { sum });
             }
         }
         // The state itself comes last, as it holds the inputs before the run until then. Its rows

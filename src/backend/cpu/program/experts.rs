@@ -60,12 +60,34 @@ impl ExpertMatrix {
     }
 }
 
+/// The biases of one kind of layer: `[2 experts, ffn]` of gate and up, then `[experts, hidden]`.
+pub(crate) struct ExpertBiases {
+    pub row: Arc<[f32]>,
+    pub experts: usize,
+    pub ffn: usize,
+    pub hidden: usize,
+}
+
+impl ExpertBiases {
+    /// Returns the biases of an expert's gate and up, from row `first` on.
+    pub fn gate_up(&self, expert: usize, first: usize) -> [&[f32]; 2] {
+        [expert, self.experts + expert].map(|number| &self.row[number * self.ffn + first..])
+    }
+
+    /// Returns the biases of an expert's down, from row `first` on.
+    pub fn down(&self, expert: usize, first: usize) -> &[f32] {
+        &self.row[2 * self.experts * self.ffn + expert * self.hidden + first..]
+    }
+}
+
 /// A layer of experts.
 pub(crate) struct ExpertsLayer {
     pub spec: ExpertsSpec,
     pub x: Buffer,
     /// `[rows, experts]`: the weight of each expert, 0 for experts that are not chosen.
     pub weights: Buffer,
+    /// The biases of all gates, of all ups and of all downs, if there are biases.
+    pub biases: Option<ExpertBiases>,
     pub gate: ExpertMatrix,
     pub up: ExpertMatrix,
     pub down: ExpertMatrix,
@@ -92,7 +114,10 @@ impl ExpertsLayer {
         let down = separate(step.matrices().len() - 1)?;
         let [x, weights] = [Buffer::of(&step.inputs[0])?, Buffer::of(&step.inputs[1])?];
         let sizes = ExpertSizes::of(step).ok_or_else(|| Error::internal("a layer of experts has no matrices"))?;
-        Ok(Self { spec, x, weights, gate, up, down, out, sizes })
+        let biases = spec.biased.then(|| prepared.vector(&step.inputs[2])).transpose()?;
+        let (experts, ffn, hidden) = (spec.experts, sizes.ffn, sizes.hidden);
+        let biases = biases.map(|row| ExpertBiases { row, experts, ffn, hidden });
+        Ok(Self { spec, x, weights, biases, gate, up, down, out, sizes })
     }
 
     /// Returns the bytes of weights that a stage reads for each expert that has tokens.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::{
     buffer::Buffer,
     experts::{ExpertStage, ExpertsLayer},
-    task::{AddRmsNorm, Angles, BinaryOp, Epilogue, GatedDelta, MixRows, Product, RightOperand, Slice, Task},
+    task::{
+        AddRmsNorm, Angles, BinaryOp, Epilogue, GatedDelta, LayerNorm, MixRows, Product, RightOperand, Slice, Task,
+    },
 };
 use crate::{
     Error, Result,
@@ -75,17 +77,24 @@ impl CpuLowering<'_> {
                 let [a, b] = [buffer(0)?, buffer(1)?];
                 Task::AddRmsNorm(AddRmsNorm { a, b, w: vector(2)?, eps: *eps, sum: out, out: outs[1] })
             }
-            Op::LayerNorm { eps } => Task::LayerNorm { x: buffer(0)?, w: vector(1)?, b: vector(2)?, eps: *eps, out },
+            Op::LayerNorm { eps, groups } => {
+                let norm = LayerNorm { x: buffer(0)?, w: vector(1)?, b: vector(2)?, eps: *eps, groups: *groups, out };
+                Task::LayerNorm(norm)
+            }
             Op::Rope(spec) => {
                 Task::Rope { spec: *spec, x: buffer(0)?, angles: self.angles(&inputs[1], spec.axes)?, out }
             }
             Op::Attention(spec) => {
-                if let [_, k, v] = &inputs[..] {
+                if let [_, k, v, ..] = &inputs[..] {
                     self.tasks.push(("append", Task::Append { spec: *spec, k: Buffer::of(k)?, v: Buffer::of(v)? }));
                 }
-                Task::Attend { spec: *spec, q: buffer(0)?, out }
+                let sinks = (inputs.len() > 3).then(|| vector(3)).transpose()?;
+                Task::Attend { spec: *spec, q: buffer(0)?, sinks, out }
             }
-            Op::Route { top_k } => Task::Route { top_k: *top_k, logits: buffer(0)?, out },
+            Op::Route(spec) => {
+                let bias = (inputs.len() > 1).then(|| vector(1)).transpose()?;
+                Task::Route { spec: *spec, logits: buffer(0)?, bias, out }
+            }
             Op::Experts(spec) => {
                 let layer = Arc::new(ExpertsLayer::new(step, *spec, self.weights, out)?);
                 let stages = ExpertStage::ALL.map(|(name, stage)| (name, Task::Experts(stage, layer.clone())));
@@ -107,6 +116,7 @@ impl CpuLowering<'_> {
                 Task::MixRows { mix: MixRows::Place { marked: *marked }, first: *first, x: buffer(0)?, out }
             }
             Op::AddRows { first } => Task::MixRows { mix: MixRows::Add, first: *first, x: buffer(0)?, out },
+            Op::Temper { scale, interval } => Task::Temper { scale: *scale, interval: *interval, x: buffer(0)?, out },
             Op::Interpolate { taps } => Task::Interpolate { table: self.weights.table(&inputs[0])?, taps: *taps, out },
             Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. }) => {
                 return Err(Error::internal(format!("the CPU does not support the op {}", step.op.name())));

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     backend::cpu::weights::{matrix::Matrix, prepare::EmbeddingTable},
-    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, Rows},
+    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, RouteSpec, Rows},
     kv_cache::CacheLayout,
 };
 
@@ -43,13 +43,13 @@ pub(crate) enum Task {
     /// Computes a sum, and its RMS norm.
     AddRmsNorm(AddRmsNorm),
     /// Computes the layer norm of each row.
-    LayerNorm { x: Buffer, w: Arc<[f32]>, b: Arc<[f32]>, eps: f32, out: Buffer },
+    LayerNorm(LayerNorm),
     /// Rotates heads by the table of angles number `angles`.
     Rope { spec: RopeSpec, x: Buffer, angles: usize, out: Buffer },
     /// Writes keys and values to the cache.
     Append { spec: AttentionSpec, k: Buffer, v: Buffer },
     /// Computes attention over the cache.
-    Attend { spec: AttentionSpec, q: Buffer, out: Buffer },
+    Attend { spec: AttentionSpec, q: Buffer, sinks: Option<Arc<[f32]>>, out: Buffer },
     /// Computes a short convolution with weights `[kernel, channels]`.
     ShortConv { spec: ConvSpec, x: Buffer, w: Arc<[f32]>, out: Buffer },
     /// Computes a gated delta rule.
@@ -60,12 +60,14 @@ pub(crate) enum Task {
     JoinRows { count: usize, x: Buffer, out: Buffer },
     /// Copies the rows that the step gives for tokens; all other rows become 0.
     InputRows { out: Buffer },
+    /// Multiplies rows by a factor of their positions.
+    Temper { scale: f32, interval: usize, x: Buffer, out: Buffer },
     /// Copies `x`, with the step's rows in the place of its own, or added to them.
     MixRows { mix: MixRows, first: usize, x: Buffer, out: Buffer },
     /// Computes weighted sums of rows of a table.
     Interpolate { table: EmbeddingTable, taps: usize, out: Buffer },
     /// Computes the softmax over the `top_k` largest logits of each row, and 0 elsewhere.
-    Route { top_k: usize, logits: Buffer, out: Buffer },
+    Route { spec: RouteSpec, logits: Buffer, bias: Option<Arc<[f32]>>, out: Buffer },
     /// Does a stage of a layer of experts.
     Experts(ExpertStage, Arc<ExpertsLayer>),
 }
@@ -119,6 +121,17 @@ pub(crate) struct AddRmsNorm {
     pub w: Arc<[f32]>,
     pub eps: f32,
     pub sum: Buffer,
+    pub out: Buffer,
+}
+
+/// The operands of layer norms of groups of elements.
+pub(crate) struct LayerNorm {
+    pub x: Buffer,
+    pub w: Arc<[f32]>,
+    pub b: Arc<[f32]>,
+    pub eps: f32,
+    /// The number of groups of a row.
+    pub groups: usize,
     pub out: Buffer,
 }
 
@@ -217,10 +230,11 @@ impl Task {
             | Self::Clamp { out, .. }
             | Self::Concat { out, .. }
             | Self::MixRows { out, .. }
+            | Self::Temper { out, .. }
             | Self::Slice { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm(AddRmsNorm { out, .. })
-            | Self::LayerNorm { out, .. }
+            | Self::LayerNorm(LayerNorm { out, .. })
             | Self::Rope { out, .. }
             | Self::Route { out, .. } => Some(out.rows),
             Self::Experts(ExpertStage::Sum, layer) => Some(layer.out.rows),
@@ -266,10 +280,11 @@ impl Task {
             | Self::SoftCap { .. }
             | Self::Clamp { .. }
             | Self::Concat { .. }
-            | Self::LayerNorm { .. }
+            | Self::LayerNorm(_)
             | Self::JoinRows { .. }
             | Self::InputRows { .. }
             | Self::MixRows { .. }
+            | Self::Temper { .. }
             | Self::Interpolate { .. }
             | Self::Slice { .. }
             | Self::RmsNorm { .. }

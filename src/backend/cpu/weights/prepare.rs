@@ -128,7 +128,8 @@ impl PreparedWeights {
             Operand::Constant(row) => Ok(row.clone()),
             Operand::Weight { slice, shape, .. } => {
                 let (rows, columns) = dimensions(*shape)?;
-                let weight = self.weights.get(slice, &[rows, columns])?;
+                let row = if rows == 1 { self.weights.find_row(slice, columns)? } else { None };
+                let weight = row.map_or_else(|| self.weights.get(slice, &[rows, columns]), Ok)?;
                 let mut out = vec![0.0; rows * columns];
                 quant::dequantize_row(weight.dtype, &weight.read(0..weight.byte_len())?, &mut out)?;
                 // A vector of a few kilobytes can keep a page of two megabytes of the file

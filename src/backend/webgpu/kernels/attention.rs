@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{F32, Norm, Records, Rotation, SoftCap, Strided, Template};
+use super::{BoundBuffer, F32, Norm, Records, Rotation, SoftCap, Strided, Template};
 use crate::{
     backend::webgpu::kernel::{Binding, Resource, reads, writes},
     kv_cache::{CacheType, PAGE_POSITIONS},
@@ -190,6 +190,8 @@ pub struct AttentionPrefill {
     pub seen_range: Option<SeenRange>,
     /// The tokens' records.
     pub records: Records,
+    /// A further score of each head, of a value of 0, if there are sinks.
+    pub sinks: Option<BoundBuffer>,
     /// The queries, `[tokens, heads, head_dim]`.
     pub q: Strided,
     /// The result, `[tokens, heads, head_dim]`.
@@ -207,7 +209,13 @@ impl Template for AttentionPrefill {
             CacheType::Q8_0 => "u32",
         };
         let query = if self.cache.head_dim.is_multiple_of(4) { "vec4<f32>" } else { "f32" };
-        vec![reads("q", query, self.q.rows), reads("kv", cached, self.cache.pages), writes("y", "f32", self.y.rows)]
+        let mut bindings = vec![
+            reads("q", query, self.q.rows),
+            reads("kv", cached, self.cache.pages),
+            writes("y", "f32", self.y.rows),
+        ];
+        bindings.extend(self.sinks.map(|sinks| reads("sinks", "f32", sinks.0)));
+        bindings
     }
 }
 
@@ -232,6 +240,8 @@ pub struct AttentionPrefillCoop {
     pub seen_range: Option<SeenRange>,
     /// The tokens' records.
     pub records: Records,
+    /// A further score of each head, of a value of 0, if there are sinks.
+    pub sinks: Option<BoundBuffer>,
     /// The queries, `[tokens, heads, head_dim]`.
     pub q: Strided,
     /// The result, `[tokens, heads, head_dim]`.
@@ -242,10 +252,12 @@ impl Template for AttentionPrefillCoop {
     const NAME: &'static str = "attention_prefill_coop";
 
     fn bindings(&self) -> Vec<Binding> {
-        vec![
+        let mut bindings = vec![
             reads("q", "vec4<f32>", self.q.rows),
             reads("kv", "vec4<f16>", self.cache.pages),
             writes("y", "vec4<f32>", self.y.rows),
-        ]
+        ];
+        bindings.extend(self.sinks.map(|sinks| reads("sinks", "f32", sinks.0)));
+        bindings
     }
 }

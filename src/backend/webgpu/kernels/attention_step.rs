@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{F32, PagedCache, Records, Rotation, ScoreParams, Strided, Template};
+use super::{BoundBuffer, F32, PagedCache, Records, Rotation, ScoreParams, Strided, Template};
 use crate::{
     backend::webgpu::{
         context::Traits,
@@ -36,6 +36,8 @@ pub struct AttentionStep {
     pub records: Records,
     /// The first word, in the step's buffer, of its page tables.
     pub tables_at: usize,
+    /// A further score of each head, of a value of 0, if there are sinks.
+    pub sinks: Option<BoundBuffer>,
     /// The queries, `[tokens, heads, head_dim]`; with `new`, before norm and rotation.
     pub q: Strided,
     /// The result, if a workgroup attends to all positions of a token. Otherwise
@@ -200,6 +202,7 @@ impl Template for AttentionStep {
                 bindings.extend([reads("q_norm", "f32", norms.q), reads("k_norm", "f32", norms.k)]);
             }
         }
+        bindings.extend(self.sinks.filter(|_| self.output.is_some()).map(|sinks| reads("sinks", "f32", sinks.0)));
         bindings
     }
 }
@@ -230,6 +233,8 @@ pub struct AttentionCombine {
     pub at_once: usize,
     /// The tokens' records.
     pub records: Records,
+    /// A further score of each head, of a value of 0, if there are sinks.
+    pub sinks: Option<BoundBuffer>,
     /// The result.
     pub output: AttentionOutput,
 }
@@ -238,6 +243,8 @@ impl Template for AttentionCombine {
     const NAME: &'static str = "attention_combine";
 
     fn bindings(&self) -> Vec<Binding> {
-        vec![reads("partials", "f32", Resource::Partials), self.output.binding()]
+        let mut bindings = vec![reads("partials", "f32", Resource::Partials), self.output.binding()];
+        bindings.extend(self.sinks.map(|sinks| reads("sinks", "f32", sinks.0)));
+        bindings
     }
 }

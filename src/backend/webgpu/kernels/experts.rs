@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{BoundBuffer, RowCount, Strided, Template};
+use super::{BoundBuffer, F32, RowCount, Strided, Template};
 use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
 /// Selects the active experts of each row, with their weights.
@@ -15,15 +15,52 @@ pub struct Route {
     pub experts: usize,
     /// Largest number of active experts of a row.
     pub top_k: usize,
-    /// Whether `x` are logits, whose `top_k` largest become weights by a softmax. Otherwise they
-    /// are weights, at most `top_k` of which are not 0.
-    pub softmax: bool,
+    /// The computation of weights from `x`, which are logits; `None` if they are weights, at most
+    /// `top_k` of which are not 0.
+    pub weights: Option<RouteWeights>,
     /// Logits or weights, `[rows, experts]`.
     pub x: Strided,
     /// The list of each row's (expert, weight), `[rows, top_k]`, if it is written.
     pub selected: Option<BoundBuffer>,
     /// The weights of all experts, `[rows, experts]`, if they are written.
     pub y: Option<Strided>,
+}
+
+/// The computation of weights from the logits of a router.
+#[derive(Debug, Serialize)]
+pub struct RouteWeights {
+    /// The probabilities that experts are selected by; `None` for a softmax over the selected
+    /// experts.
+    pub score: Option<RouteScore>,
+    /// Whether the weights are divided by their sum.
+    pub normalized: bool,
+    /// The groups of experts that are selected first, if any.
+    pub groups: Option<RouteGroups>,
+    /// The factor of the weights.
+    pub scale: F32,
+    /// The bias of the probabilities, one for each expert, if there is one.
+    pub bias: Option<BoundBuffer>,
+}
+
+/// The function that turns logits into probabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteScore {
+    /// The softmax over all experts.
+    Softmax,
+    /// The sigmoid of each logit.
+    Sigmoid,
+}
+
+/// Groups of neighboring experts.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RouteGroups {
+    /// The number of groups.
+    pub count: usize,
+    /// The number of experts in a group.
+    pub size: usize,
+    /// The number of groups that are selected.
+    pub top_k: usize,
 }
 
 impl Template for Route {
@@ -33,6 +70,8 @@ impl Template for Route {
         let mut bindings = vec![reads("x", "f32", self.x.rows)];
         bindings.extend(self.selected.map(|selected| writes("selected", "vec2<u32>", selected.0)));
         bindings.extend(self.y.map(|y| writes("y", "f32", y.rows)));
+        let bias = self.weights.as_ref().and_then(|weights| weights.bias);
+        bindings.extend(bias.map(|bias| reads("bias", "f32", bias.0)));
         bindings
     }
 }

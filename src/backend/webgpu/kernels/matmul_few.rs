@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{BoundBuffer, ExpertStack, F32, Function, MatrixPlanes, RowCount, Template};
+use super::{BoundBuffer, ExpertStack, F32, GluFunction, MatrixPlanes, RowCount, Template};
 use crate::backend::webgpu::{
     kernel::{Binding, Resource, reads, writes},
     tiles::GemvShape,
@@ -38,6 +38,8 @@ pub struct MatMulFew {
     pub finish: Finish,
     /// The int8 result, if the kernel writes one. A workgroup then computes 32 rows of the matrix.
     pub y_q8: Option<Q8Output>,
+    /// The biases of experts, if there are any.
+    pub biases: Option<BoundBuffer>,
     /// The experts, if the parts are stacked matrices of experts.
     pub experts: Option<GemvExperts>,
 }
@@ -79,6 +81,8 @@ pub struct GemvPart {
     pub out_at: usize,
     /// Elements from the start of a row of the result to the start of the next.
     pub out_stride: usize,
+    /// The first of the part's biases, `[experts, rows]`, in the buffer of biases.
+    pub bias_at: usize,
     /// The buffer of the result, if f32 is written.
     pub out: Option<BoundBuffer>,
 }
@@ -139,8 +143,8 @@ pub enum Finish {
     /// Multiplies the product of the first part, after an activation, with the product of the
     /// second part.
     Glu {
-        /// The activation.
-        function: Function,
+        /// The gated linear unit.
+        function: GluFunction,
     },
 }
 
@@ -190,6 +194,7 @@ impl Template for MatMulFew {
             bindings.extend(y.norm.map(|norm| reads("norm", "f32", norm.0)));
             bindings.push(writes("y_q8", "u32", y.rows));
         }
+        bindings.extend(self.biases.map(|biases| reads("expert_biases", "f32", biases.0)));
         bindings
     }
 }

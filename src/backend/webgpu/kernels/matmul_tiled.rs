@@ -43,8 +43,10 @@ pub struct TiledPart {
     pub out_at: usize,
     /// Elements from the start of a row of the result to the start of the next.
     pub out_stride: usize,
-    /// A vector that is added to each row of products.
+    /// A vector that is added to each row of products, or with experts a vector for each expert.
     pub bias: Option<BoundBuffer>,
+    /// The first of the part's elements in that buffer.
+    pub bias_at: usize,
     /// The function of the products, and of the bias if there is one.
     pub function: Option<Function>,
     /// Whether products are added to the content of the result.

@@ -28,14 +28,15 @@ pub(super) use self::{
         AttentionCombine, AttentionOutput, AttentionStep, FEWEST_TOKENS, HeadNorms, NewToken, NormedRotation, StepShape,
     },
     elementwise::{ElementKernel, ElementOp, Operator, SecondOperand},
-    experts::{Combine, GroupKernel, Route},
+    experts::{Combine, GroupKernel, Route, RouteGroups, RouteScore, RouteWeights},
     matmul_few::{Finish, GemvExperts, GemvPart, MatMulFew, PendingNorm, Q8Input, Q8Output, share_tables},
     matmul_tiled::{MatMulCoop, MatMulTiled, TiledExperts, TiledPart, TiledProduct},
     recurrent::{ChunkShape, Delta, GatedDeltaChunks, GatedDeltaKernel, GatedDeltaPass, RunTable, ShortConv},
     rows::{F16Output, Heads, IdRange, InputName, RowInput, RowSource, RowsKernel},
     sampling::{Argmax, ArgmaxRound, BestKernel},
     shared::{
-        BoundBuffer, ExpertStack, F32, Function, MatrixPlanes, Norm, Records, Rotation, RowCount, SoftCap, Strided,
+        BoundBuffer, ExpertStack, F32, Function, GluFunction, MatrixPlanes, Norm, Records, Rotation, RowCount, SoftCap,
+        Strided,
     },
     step_rows::{LayerNormKernel, StepRowSource, StepRows},
 };

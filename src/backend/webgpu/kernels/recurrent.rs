@@ -42,7 +42,7 @@ impl From<&Layout> for RunTable {
     }
 }
 
-/// A short convolution over the tokens of a run, then SiLU.
+/// A short convolution over the tokens of a run, then SiLU if wanted.
 #[derive(Debug, Serialize)]
 pub struct ShortConv {
     /// Invocations of a workgroup, each of which computes a channel.
@@ -53,6 +53,8 @@ pub struct ShortConv {
     pub channels: usize,
     /// Length of the convolution in tokens, including the result's own token.
     pub taps: usize,
+    /// Whether SiLU follows.
+    pub silu: bool,
     /// Tokens that an invocation reads ahead.
     pub at_once: usize,
     /// The runs.

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{BoundBuffer, Function, MatrixPlanes, Norm, Records, Rotation, Strided, Template};
+use super::{BoundBuffer, GluFunction, MatrixPlanes, Norm, Records, Rotation, Strided, Template};
 use crate::backend::webgpu::kernel::{Binding, Resource, reads, writes};
 
 /// Computes rows, applies a norm if there is one, and writes the rows in one or several forms.
@@ -54,8 +54,8 @@ pub enum RowSource {
     },
     /// Multiplies two rows, the first after an activation.
     Glu {
-        /// The activation.
-        function: Function,
+        /// The gated linear unit.
+        function: GluFunction,
         /// The operand of the activation.
         a: RowInput,
         /// The second factor.

@@ -8,7 +8,7 @@ use crate::{
         step::{Layout, RECORDS},
         weight_buffers::{BufferRange, GpuMatrix, MatrixPart},
     },
-    graph::{Activation, RopeStyle, Rows},
+    graph::{Activation, Glu, RopeStyle, Rows},
 };
 
 /// A number that templates write as an `f32` literal of WGSL.
@@ -25,16 +25,36 @@ impl Serialize for F32 {
 #[derive(Clone, Copy, Debug)]
 pub struct Function(pub Activation);
 
-impl Serialize for Function {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let name = match self.0 {
+impl Function {
+    fn name(self) -> &'static str {
+        match self.0 {
             Activation::Silu => "silu",
             Activation::Gelu => "gelu",
             Activation::GeluErf => "gelu_erf",
             Activation::QuickGelu => "quick_gelu",
             Activation::Sigmoid => "sigmoid",
+            Activation::SquaredRelu => "squared_relu",
+        }
+    }
+}
+
+impl Serialize for Function {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_newtype_struct("Function", self.name())
+    }
+}
+
+/// A gated linear unit: the name of the activation, or "clamped_glu", a function of both rows.
+#[derive(Clone, Copy, Debug)]
+pub struct GluFunction(pub Glu);
+
+impl Serialize for GluFunction {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = match self.0 {
+            Glu::Plain(activation) => Function(activation).name(),
+            Glu::Clamped => "clamped_glu",
         };
-        serializer.serialize_newtype_struct("Function", name)
+        serializer.serialize_newtype_struct("GluFunction", name)
     }
 }
 

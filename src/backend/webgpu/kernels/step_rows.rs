@@ -53,6 +53,13 @@ pub enum StepRowSource {
         /// Columns of a row of the operand.
         part: usize,
     },
+    /// The operand times `1 + scale ln(1 + floor(position / interval))`.
+    Tempered {
+        /// The factor of the logarithm.
+        scale: F32,
+        /// The number of positions with the same factor.
+        interval: usize,
+    },
     /// The weighted sum of four rows of a table.
     Interpolated {
         /// The first word, in a token's record, of its four pairs of a row and a weight.
@@ -74,24 +81,24 @@ impl Template for StepRows {
                 bindings.push(reads("given", "f32", Resource::Given));
             }
             StepRowSource::Interpolated { table, .. } => bindings.push(reads("table", "f32", table)),
-            StepRowSource::Joined { .. } => {}
+            StepRowSource::Joined { .. } | StepRowSource::Tempered { .. } => {}
         }
         bindings
     }
 }
 
-/// Computes the layer norm of rows.
+/// Computes the layer norms of rows, or of groups of their elements.
 #[derive(Debug, Serialize)]
 pub struct LayerNormKernel {
-    /// Invocations of a workgroup, which computes a row.
+    /// Invocations of a workgroup, which computes a group.
     pub workgroup: u32,
     /// The smallest subgroup in invocations, if subgroup operations are used.
     pub subgroup: Option<u32>,
-    /// Elements of a row.
+    /// Elements of a group.
     pub width: usize,
     /// Added to the variance.
     pub eps: F32,
-    /// 1 / the elements of a row.
+    /// 1 / the elements of a group.
     pub reciprocal: F32,
     /// The rows; `None` if they are `y` itself.
     pub x: Option<Strided>,

@@ -9,8 +9,8 @@ use crate::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, FEWEST_TOKENS, HeadNorms, KeyRotation, NewToken, Norm, NormedRotation, PagedCache,
-            RowCount, SeenRange, StepShape, Strided, padded,
+            BoundBuffer, CacheShape, F32, FEWEST_TOKENS, HeadNorms, KeyRotation, NewToken, Norm, NormedRotation,
+            PagedCache, RowCount, SeenRange, StepShape, Strided, padded,
         },
         step::SPLIT,
         tiles::{self, PrefillShape},
@@ -29,6 +29,8 @@ struct AttentionOp<'a> {
     op: &'static str,
     output: &'a OutputForms,
     spec: &'a AttentionSpec,
+    /// The buffer of the sinks, if there are any.
+    sinks: Option<BoundBuffer>,
 }
 
 /// The conditions of steps with a token whose positions are not split, and of steps with a token
@@ -47,7 +49,9 @@ impl GpuLowering<'_> {
         spec: &AttentionSpec,
         rotation: FusedRotation<'_>,
     ) -> Result<()> {
-        let layer = AttentionOp { op, output, spec };
+        let sinks = step.inputs.get(3).filter(|_| rotation.is_none());
+        let sinks = sinks.map(|sinks| self.vector_resource(sinks)).transpose()?.map(BoundBuffer);
+        let layer = AttentionOp { op, output, spec, sinks };
         if let [q] = &step.inputs[..] {
             self.attend(&layer, strided(&place(q)?));
             return Ok(());
@@ -170,7 +174,7 @@ impl GpuLowering<'_> {
         let most = if self.is_few() { GEMV_ROWS } else { usize::MAX };
         let limits: &[usize] = if self.is_few() { &[FEWEST_TOKENS] } else { &[] };
         let tokens = limits.iter().copied().chain([most]);
-        let variants = tokens.map(|tokens| self.step_kernel(layer.spec, q, new, Some(output), tokens)).collect();
+        let variants = tokens.map(|tokens| self.step_kernel(layer, q, new, Some(output), tokens)).collect();
         self.commands.push(Command {
             op: layer.op,
             step: self.step,
@@ -179,20 +183,21 @@ impl GpuLowering<'_> {
             variant_limits: limits.to_vec(),
             variant_rows: RowCount::Tokens,
         });
-        let split = self.step_kernel(layer.spec, q, new, None, most);
+        let split = self.step_kernel(layer, q, new, None, most);
         self.push_if(layer.op, splits.with, split);
-        let combine = self.combine_kernel(layer.spec, output);
+        let combine = self.combine_kernel(layer, output);
         self.push_if(layer.op, splits.with, combine);
     }
 
     fn step_kernel(
         &self,
-        spec: &AttentionSpec,
+        layer: &AttentionOp<'_>,
         q: Strided,
         new: Option<NewToken>,
         output: Option<AttentionOutput>,
         tokens: usize,
     ) -> Kernel {
+        let spec = layer.spec;
         let cache = self.paged_cache(spec);
         let unsplit_positions = self.layout.unsplit_positions;
         let unsplit = output.map(|_| unsplit_positions);
@@ -206,6 +211,7 @@ impl GpuLowering<'_> {
             scores: spec.scores.into(),
             records: self.records(),
             tables_at: self.layout.tables_at(),
+            sinks: layer.sinks,
             q,
             output,
             new,
@@ -214,7 +220,8 @@ impl GpuLowering<'_> {
         Kernel::new(step, [splits, Workgroups::Fixed(spec.kv_heads * shape.chunks), Workgroups::Tokens(1)])
     }
 
-    fn combine_kernel(&self, spec: &AttentionSpec, output: AttentionOutput) -> Kernel {
+    fn combine_kernel(&self, layer: &AttentionOp<'_>, output: AttentionOutput) -> Kernel {
+        let spec = layer.spec;
         // At least one invocation for each element of a head: `prepare::check_heads` has checked
         // that the adapter's workgroups are that large.
         let dim = padded(spec.head_dim);
@@ -231,6 +238,7 @@ impl GpuLowering<'_> {
             groups: workgroup as usize / dim,
             at_once: 8,
             records: self.records(),
+            sinks: layer.sinks,
             output,
         };
         Kernel::new(combine, [Workgroups::Fixed(spec.heads), Workgroups::Tokens(1), Workgroups::Fixed(1)])
@@ -253,6 +261,7 @@ impl GpuLowering<'_> {
                     scores,
                     seen_range,
                     records,
+                    sinks: layer.sinks,
                     q,
                     y,
                 };
@@ -269,6 +278,7 @@ impl GpuLowering<'_> {
                     scores,
                     seen_range,
                     records,
+                    sinks: layer.sinks,
                     q,
                     y,
                 };

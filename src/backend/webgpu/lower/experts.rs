@@ -12,13 +12,13 @@ use crate::{
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
         kernels::{
-            BoundBuffer, ExpertStack, Finish, Function, GemvExperts, GemvPart, MatMulFew, MatrixPlanes, Q8Input,
-            Q8Output, Route, RowCount, Strided, share_tables,
+            BoundBuffer, ExpertStack, F32, Finish, GemvExperts, GemvPart, GluFunction, MatMulFew, MatrixPlanes,
+            Q8Input, Q8Output, Route, RouteGroups, RouteScore, RouteWeights, RowCount, Strided, share_tables,
         },
         tiles::{self, GemvShape},
         weight_buffers::GpuMatrix,
     },
-    graph::ExpertsSpec,
+    graph::{ExpertScore, ExpertsSpec, RouteSpec},
     plan::{Place, PlanStep},
     quant::UNIT,
 };
@@ -32,6 +32,8 @@ pub(super) struct Stacked {
     pub rows: usize,
     /// The rows of each expert in `matrix`.
     pub stack: ExpertStack,
+    /// The buffer of the experts' biases, and the first of this stack's, if there are biases.
+    pub biases: Option<(BoundBuffer, usize)>,
 }
 
 /// One of the two products of experts: with gate and up, or with down.
@@ -50,20 +52,43 @@ struct ExpertProduct<'a> {
     spec: ExpertsSpec,
 }
 
+/// Returns the kernel's parameters for a router of `experts` experts.
+fn route_weights(spec: &RouteSpec, experts: usize, bias: Option<Resource>) -> RouteWeights {
+    // The order of logits is that of probabilities, and those of other experts cancel.
+    let by_logits = spec.score == ExpertScore::Softmax && spec.normalized && spec.groups.is_none() && bias.is_none();
+    let score = match spec.score {
+        ExpertScore::Softmax => RouteScore::Softmax,
+        ExpertScore::Sigmoid => RouteScore::Sigmoid,
+    };
+    RouteWeights {
+        score: (!by_logits).then_some(score),
+        normalized: spec.normalized,
+        groups: spec.groups.map(|groups| RouteGroups {
+            count: groups.count,
+            size: experts / groups.count,
+            top_k: groups.top_k,
+        }),
+        scale: F32(spec.scale),
+        bias: bias.map(BoundBuffer),
+    }
+}
+
 impl GpuLowering<'_> {
     pub(super) fn route(
         &mut self,
         op: &'static str,
         step: &PlanStep,
         output: &OutputForms,
-        top_k: usize,
+        spec: &RouteSpec,
     ) -> Result<()> {
         let x = place(&step.inputs[0])?;
+        let bias = step.inputs.get(1).map(|bias| self.vector_resource(bias)).transpose()?;
+        let top_k = spec.top_k;
         let selected = Form::Selected(top_k);
         let others: Forms = output.forms.iter().copied().filter(|form| *form != selected).collect();
         let list = output.forms.contains(&selected).then(|| Resource::Selected(output.place.slot.index(), top_k));
         let y = (!others.is_empty()).then(|| strided(&output.place));
-        let kernel = self.chooser(&x, top_k, true, list, y);
+        let kernel = self.chooser(&x, top_k, Some(route_weights(spec, x.shape.width, bias)), list, y);
         self.push(op, kernel);
         self.convert(op, output);
         // Other readers may need lists of other lengths.
@@ -76,18 +101,25 @@ impl GpuLowering<'_> {
         for form in &output.forms {
             if let Form::Selected(top_k) = form {
                 let list = Resource::Selected(output.place.slot.index(), *top_k);
-                let kernel = self.chooser(&output.place, *top_k, false, Some(list), None);
+                let kernel = self.chooser(&output.place, *top_k, None, Some(list), None);
                 self.push(op, kernel);
             }
         }
     }
 
-    fn chooser(&self, x: &Place, top_k: usize, softmax: bool, list: Option<Resource>, y: Option<Strided>) -> Kernel {
+    fn chooser(
+        &self,
+        x: &Place,
+        top_k: usize,
+        weights: Option<RouteWeights>,
+        list: Option<Resource>,
+        y: Option<Strided>,
+    ) -> Kernel {
         let route = Route {
             workgroup: WORKGROUP.min(self.traits.workgroup),
             experts: x.shape.width,
             top_k,
-            softmax,
+            weights,
             x: strided(x),
             selected: list.map(BoundBuffer),
             y,
@@ -139,7 +171,7 @@ impl GpuLowering<'_> {
     }
 
     /// Returns the stacks of gate, up and down.
-    fn stacks(&self, step: &PlanStep, spec: ExpertsSpec) -> Result<Vec<Stacked>> {
+    fn stacks(&mut self, step: &PlanStep, spec: ExpertsSpec) -> Result<Vec<Stacked>> {
         let matrices = step.matrices().iter().map(|operand| self.matrix(operand)).collect::<Result<Vec<_>>>()?;
         if matrices.iter().any(|matrix| matrix.parts.len() != 1) {
             let most = self.traits.binding_bytes;
@@ -149,17 +181,30 @@ impl GpuLowering<'_> {
         }
         let separate = |matrix: &Arc<GpuMatrix>| {
             let rows = matrix.rows / spec.experts;
-            Stacked { matrix: matrix.clone(), rows, stack: ExpertStack { offset: 0, stride: rows } }
+            Stacked { matrix: matrix.clone(), rows, stack: ExpertStack { offset: 0, stride: rows }, biases: None }
         };
-        Ok(match matrices.as_slice() {
+        let mut stacks: Vec<_> = match matrices.as_slice() {
             [both, down] => {
                 let rows = both.rows / (2 * spec.experts);
-                let half =
-                    |offset| Stacked { matrix: both.clone(), rows, stack: ExpertStack { offset, stride: 2 * rows } };
+                let half = |offset| Stacked {
+                    matrix: both.clone(),
+                    rows,
+                    stack: ExpertStack { offset, stride: 2 * rows },
+                    biases: None,
+                };
                 vec![half(0), half(rows), separate(down)]
             }
             matrices => matrices.iter().map(separate).collect(),
-        })
+        };
+        if spec.biased {
+            let biases = BoundBuffer(self.vector_resource(&step.inputs[2])?);
+            let mut first = 0;
+            for stack in &mut stacks {
+                stack.biases = Some((biases, first));
+                first += spec.experts * stack.rows;
+            }
+        }
+        Ok(stacks)
     }
 
     /// Returns the kernel of `activation(gate x) * up x` for each slot. With `writes_q8` it writes
@@ -171,7 +216,7 @@ impl GpuLowering<'_> {
         let mut kernel = self.expert_product(product, shape, (!writes_q8).then_some(Resource::Slots(0)), false);
         kernel.x_q8 =
             kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending_norms.get(&x.slot.index()).copied(), ..x_q8 });
-        kernel.finish = Finish::Glu { function: Function(product.spec.activation) };
+        kernel.finish = Finish::Glu { function: GluFunction(product.spec.glu) };
         kernel.y_q8 = writes_q8.then_some(Q8Output { blocks: ffn / UNIT, norm: None, rows: Resource::SlotQ8 });
         let groups = [
             Workgroups::Fixed(ffn.div_ceil(shape.group_rows())),
@@ -208,6 +253,7 @@ impl GpuLowering<'_> {
             end_block: 0,
             out_at: 0,
             out_stride: product.out_stride,
+            bias_at: stack.biases.map_or(0, |(_, at)| at),
             out: out.filter(|_| number == 0).map(BoundBuffer),
         };
         let mut parts: Vec<_> = product.stacks.iter().enumerate().map(part).collect();
@@ -225,6 +271,7 @@ impl GpuLowering<'_> {
             tables,
             finish: Finish::Store,
             y_q8: None,
+            biases: product.stacks[0].biases.map(|(biases, _)| biases),
             experts: Some(GemvExperts {
                 count: product.spec.experts,
                 top_k: product.spec.top_k,

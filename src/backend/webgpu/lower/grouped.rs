@@ -170,7 +170,7 @@ impl GpuLowering<'_> {
             y_q8: Resource::SlotQ8,
             y_f16: F16Output { stride, rows: Resource::SlotF16, scales: Resource::SlotF16Scale },
         };
-        self.rows_to(RowOp::Glu(layer.spec.activation, [gate, up]), &target, None, None)
+        self.rows_to(RowOp::Glu(layer.spec.glu, [gate, up]), &target, None, None)
     }
 }
 
@@ -186,7 +186,8 @@ fn slots_parts(stacks: &[(&Stacked, &Resource)], tile: &ProductTile, out_stride:
             first_block: block,
             out_at: 0,
             out_stride,
-            bias: None,
+            bias: stacked.biases.map(|(biases, _)| biases),
+            bias_at: stacked.biases.map_or(0, |(_, at)| at),
             function: None,
             adds: false,
             out: **out,

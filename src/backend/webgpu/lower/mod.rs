@@ -23,7 +23,7 @@ use std::{
 use super::{
     context::Traits,
     kernel::{Kernel, Resource, StepCondition, StepSizes, Workgroups},
-    kernels::{ElementOp, Function, Operator, PendingNorm, Records, Rotation, RowCount, StepRowSource, Strided},
+    kernels::{ElementOp, F32, Function, Operator, PendingNorm, Records, Rotation, RowCount, StepRowSource, Strided},
     step::{AngleTable, Layout},
     weight_buffers::{GpuMatrix, WeightBuffers},
 };
@@ -194,7 +194,7 @@ impl<'a> GpuLowering<'a> {
         }
         self.compute(step, outputs)?;
         // `Route` writes its list itself.
-        if !matches!(step.op, Op::Route { .. }) {
+        if !matches!(step.op, Op::Route(_)) {
             outputs.iter().for_each(|output| self.select_experts(step.op.name(), output));
         }
         Ok(())
@@ -220,13 +220,17 @@ impl<'a> GpuLowering<'a> {
                 self.elementwise(name, step, &outputs[0], ElementOp::Clamp { lower, upper })
             }
             Op::Concat => self.concat(name, step, &outputs[0]),
-            Op::LayerNorm { eps } => self.layer_norm(name, step, &outputs[0], *eps),
+            Op::LayerNorm { eps, groups } => self.layer_norm(name, step, &outputs[0], *eps, *groups),
             Op::InputRows { .. } => {
                 self.step_rows(name, step, &outputs[0], StepRowSource::Given { given_width: self.layout.input_width })
             }
             Op::PlaceRows { first, marked } => {
                 let given_width = self.layout.input_width;
                 let source = StepRowSource::Placed { first: *first, marked: *marked, given_width };
+                self.step_rows(name, step, &outputs[0], source)
+            }
+            Op::Temper { scale, interval } => {
+                let source = StepRowSource::Tempered { scale: F32(*scale), interval: *interval };
                 self.step_rows(name, step, &outputs[0], source)
             }
             Op::AddRows { first } => {
@@ -256,7 +260,7 @@ impl<'a> GpuLowering<'a> {
             Op::ShortConv(spec) => self.short_conv(name, step, &outputs[0], spec),
             Op::GatedDelta(spec) => self.gated_delta(name, step, &outputs[0], spec),
             Op::SelectOutputs => self.select(name, step, &outputs[0]),
-            Op::Route { top_k } => self.route(name, step, &outputs[0], *top_k),
+            Op::Route(spec) => self.route(name, step, &outputs[0], spec),
             Op::Experts(spec) => self.experts(name, step, &outputs[0], *spec),
         }
     }
@@ -273,7 +277,7 @@ impl<'a> GpuLowering<'a> {
                 let read = self.forms_read(step, operand)?;
                 // Lists are made from rows of f32, except by `Route`, which writes its list itself.
                 if read.iter().any(|form| matches!(form, Form::Selected(_)))
-                    && !matches!(steps[step_of].op, Op::Route { .. })
+                    && !matches!(steps[step_of].op, Op::Route(_))
                 {
                     forms[step_of][output].insert(Form::F32);
                 }

@@ -6,12 +6,12 @@ use crate::{
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
         kernels::{
-            BoundBuffer, ElementKernel, ElementOp, F16Output, F32, Function, Heads, IdRange, InputName,
+            BoundBuffer, ElementKernel, ElementOp, F16Output, F32, GluFunction, Heads, IdRange, InputName,
             LayerNormKernel, MatrixPlanes, Norm, Operator, Records, Rotation, RowInput, RowSource, RowsKernel,
             SecondOperand, StepRowSource, StepRows, Strided,
         },
     },
-    graph::{Activation, RopeSpec, Rows},
+    graph::{Glu, RopeSpec, Rows},
     plan::{Operand, Place, PlanStep},
 };
 
@@ -27,7 +27,7 @@ pub(super) enum RowOp {
     /// Adds two values.
     Sum([Strided; 2]),
     /// Multiplies two values, the first after an activation.
-    Glu(Activation, [Strided; 2]),
+    Glu(Glu, [Strided; 2]),
 }
 
 impl RowOp {
@@ -47,8 +47,8 @@ impl RowOp {
             Self::Copy(a) => RowSource::Copy { a: input(InputName::A, a) },
             Self::Select(a) => RowSource::Select { a: input(InputName::A, a), records },
             Self::Sum([a, b]) => RowSource::Sum { a: input(InputName::A, a), b: input(InputName::B, b) },
-            Self::Glu(activation, [a, b]) => {
-                RowSource::Glu { function: Function(activation), a: input(InputName::A, a), b: input(InputName::B, b) }
+            Self::Glu(glu, [a, b]) => {
+                RowSource::Glu { function: GluFunction(glu), a: input(InputName::A, a), b: input(InputName::B, b) }
             }
         }
     }
@@ -221,10 +221,11 @@ impl GpuLowering<'_> {
         step: &PlanStep,
         output: &OutputForms,
         eps: f32,
+        norms: usize,
     ) -> Result<()> {
         let (x, y) = (strided(&place(&step.inputs[0])?), strided(&output.place));
         let [weight, bias] = [self.vector_resource(&step.inputs[1])?, self.vector_resource(&step.inputs[2])?];
-        let width = output.place.shape.width;
+        let width = output.place.shape.width / norms;
         let norm = LayerNormKernel {
             workgroup: WORKGROUP.min(self.traits.workgroup),
             subgroup: self.traits.subgroup,
@@ -236,7 +237,7 @@ impl GpuLowering<'_> {
             weight,
             bias,
         };
-        let groups = [workgroups(output.place.shape.rows, 1), Workgroups::Fixed(1), Workgroups::Fixed(1)];
+        let groups = [workgroups(output.place.shape.rows, 1), Workgroups::Fixed(norms), Workgroups::Fixed(1)];
         self.push(op, Kernel::new(norm, groups));
         self.convert(op, output);
         Ok(())

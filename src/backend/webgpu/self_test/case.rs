@@ -120,7 +120,7 @@ impl Case {
 
     /// Adds two layers of experts: one with the weights of a router, one with scaled weights.
     pub fn experts(&mut self, sample: &ExpertsSample) {
-        let spec = ExpertsSpec { experts: 5, top_k: 2, activation: sample.activation };
+        let spec = ExpertsSpec { experts: 5, top_k: 2, glu: sample.glu, biased: false };
         let (mut x, logits) = (self.rows(WIDTH), self.rows(spec.experts));
         let chosen = self.builder.route(logits, spec.top_k);
         let factors = self.builder.constant(vec![0.5; spec.experts]);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     DType,
-    graph::{Activation, AttentionSpec, DeltaSpec, FusedOp, Op, RopeSpec},
+    graph::{Activation, AttentionSpec, DeltaSpec, FusedOp, Glu, Op, RopeSpec},
     plan::{Operand, Plan},
 };
 
@@ -21,11 +21,11 @@ pub(super) struct Needs {
     pub deltas: Vec<DeltaSpec>,
 }
 
-/// Layers of experts: the formats of their matrices, and the activation of the gate.
+/// Layers of experts: the formats of their matrices, and the gated linear unit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExpertsSample {
     pub formats: Vec<DType>,
-    pub activation: Activation,
+    pub glu: Glu,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub(super) fn needs(plan: &Plan) -> Needs {
                     Operand::Weight { dtype, .. } => Some(*dtype),
                     Operand::Tokens | Operand::Constant(_) | Operand::Slot(_) => None,
                 });
-                needs.experts.push(ExpertsSample { formats: formats.collect(), activation: spec.activation });
+                needs.experts.push(ExpertsSample { formats: formats.collect(), glu: spec.glu });
             }
             Op::Attention(spec) => needs.attention.push(AttentionSample { spec: *spec, rope: None, norm: None }),
             Op::Fused(FusedOp::RotatedAttention { attention, rope, norm }) => {
@@ -81,11 +81,12 @@ pub(super) fn needs(plan: &Plan) -> Needs {
             | Op::InputRows { .. }
             | Op::PlaceRows { .. }
             | Op::AddRows { .. }
+            | Op::Temper { .. }
             | Op::Interpolate { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)
             | Op::SelectOutputs
-            | Op::Route { .. }
+            | Op::Route(_)
             | Op::Fused(
                 FusedOp::MatMulJoined
                 | FusedOp::MatMulAdd

@@ -5,8 +5,8 @@ use std::{collections::HashMap, f64::consts::PI};
 use crate::{
     Error, Result,
     graph::{
-        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, HeadOrder, Op, RopeSpec, RopeStyle, Scores,
-        Source, ValueId,
+        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Glu, Graph, HeadOrder, Op, RopeSpec, RopeStyle,
+        Scores, Source, ValueId,
     },
 };
 
@@ -77,9 +77,9 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
         Op::RmsNorm { eps } => operands(op, inputs).map(|[x, w]| rms_norm(x, w, f64::from(*eps))),
         Op::Rope(spec) => operands(op, inputs).map(|[x, frequencies]| rope(spec, x, frequencies)),
         Op::Attention(spec) => operands(op, inputs).map(|[q, k, v]| attention(spec, q, k, v)),
-        Op::Route { top_k } => {
+        Op::Route(spec) => {
             let [logits] = operands(op, inputs)?;
-            Ok(DenseMatrix::of(logits.width, logits.rows().map(|row| route(row, *top_k))))
+            Ok(DenseMatrix::of(logits.width, logits.rows().map(|row| route(row, spec.top_k))))
         }
         Op::Experts(spec) => match inputs {
             [x, weights, matrices @ ..] => Ok(experts(spec, x, weights, matrices)),
@@ -99,6 +99,7 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
         | Op::InputRows { .. }
         | Op::PlaceRows { .. }
         | Op::AddRows { .. }
+        | Op::Temper { .. }
         | Op::Interpolate { .. }
         | Op::Fused(_) => Err(Error::internal(format!("the self-test does not compute {op}"))),
     }
@@ -116,10 +117,21 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+fn glu(glu: Glu, gate: f64, up: f64) -> f64 {
+    match glu {
+        Glu::Plain(activation) => activate(activation, gate) * up,
+        Glu::Clamped => {
+            let gate = gate.min(7.0);
+            gate / (1.0 + (-1.702 * gate).exp()) * (up.clamp(-7.0, 7.0) + 1.0)
+        }
+    }
+}
+
 fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::SquaredRelu => x.max(0.0).powi(2),
         Activation::GeluErf => 0.5 * x * (1.0 + erf(x / 2.0_f64.sqrt())),
         Activation::QuickGelu => x / (1.0 + (-1.702 * x).exp()),
         Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
@@ -160,7 +172,7 @@ fn experts(spec: &ExpertsSpec, x: &DenseMatrix, weights: &DenseMatrix, matrices:
                     [both, _] => [2 * expert, 2 * expert + 1].map(|part| row(both, part * ffn + i, x)),
                     _ => [0, 1].map(|part| row(matrices[part], expert * ffn + i, x)),
                 })
-                .map(|[gate, up]| activate(spec.activation, gate) * up)
+                .map(|[gate, up]| glu(spec.glu, gate, up))
                 .collect();
             sum.iter_mut().enumerate().for_each(|(i, sum)| *sum += weight * row(down, expert * x.len() + i, &gated));
         }

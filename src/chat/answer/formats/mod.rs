@@ -1,6 +1,7 @@
 //! The formats of tool calls, one file for each family of formats.
 
 mod gemma;
+mod harmony;
 mod json;
 mod mistral;
 mod parameters;
@@ -11,6 +12,7 @@ use super::{call_form::CallForm, call_format::CallFormat};
 /// Every format, in the order in which templates are searched for them: formats with marks that no
 /// other format has come first.
 const SEARCH_ORDER: &[CallForm] = &[
+    CallForm::Harmony,
     CallForm::Gemma4,
     CallForm::FunctionGemma,
     CallForm::Mistral,
@@ -39,6 +41,7 @@ impl CallForm {
             Self::Gemma4 => &gemma::GEMMA_4,
             Self::FunctionGemma => &gemma::FUNCTION_GEMMA,
             Self::Mistral => &mistral::FORMAT,
+            Self::Harmony => &harmony::FORMAT,
         }
     }
 }

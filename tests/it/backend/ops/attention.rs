@@ -55,7 +55,25 @@ pub fn cases() -> Vec<Case> {
         cases.push(seen_through(softcap, window, steps()));
     }
     cases.push(shared_cache(steps()));
+    cases.extend(
+        [(4, 2, 32, 1.0), (6, 2, 20, 3.0), (4, 1, 64, 40.0), (2, 2, 16, 200.0)].map(|sizes| sinks(sizes, steps())),
+    );
     cases
+}
+
+/// Sinks around the scores, and far above and below them.
+fn sinks((heads, kv_heads, head_dim, size): (usize, usize, usize, f32), steps: Vec<Step>) -> Case {
+    let mut m = Maker::new(26);
+    let tokens = vocabulary(&steps);
+    let widths = [heads, kv_heads, kv_heads].map(|heads| heads * head_dim);
+    let qkv = widths.map(|width| m.exact_rows(width, tokens));
+    let sinks: Vec<_> = (0..heads).map(|head| [1.0, -1.0, 0.5, 0.0][head % 4] * size).collect();
+    let row = m.floats(heads, &sinks);
+    let window = (head_dim == 20).then_some(67);
+    let scores = Scores { scale: 0.2, softcap: None, window, sees: Sees::Past };
+    let y = m.b.attention_with_sinks(qkv, row, LayerCache { kv_heads, head_dim }, heads, scores);
+    let case = m.finish(format!("attention of {heads} heads with sinks up to {size}"), y, steps, SOFTMAX);
+    Case { cache_type: CacheType::F32, ..case }
 }
 
 /// The cache comes in sections of 512 positions.
@@ -68,6 +86,7 @@ pub fn long_cases() -> Vec<Case> {
     for window in [64, 500, 513] {
         cases.push(seen_through(None, Some(window), long_steps()));
     }
+    cases.push(sinks((4, 2, 32, 3.0), long_steps()));
     cases
 }
 

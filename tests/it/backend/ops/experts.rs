@@ -2,7 +2,7 @@
 
 use inkstone::{
     DType,
-    internals::graph::{Activation, ExpertsSpec, ValueId},
+    internals::graph::{Activation, ExpertGroups, ExpertScore, ExpertsSpec, Glu, RouteSpec, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, normal, steps_of};
@@ -27,7 +27,39 @@ pub fn route() -> Vec<Case> {
     let mut cases: Vec<_> =
         [(1, 1), (2, 1), (5, 5), (8, 2), (17, 4), (33, 8), (128, 8), (300, 10)].iter().map(case).collect();
     cases.push(route_equal());
+    cases.extend(routers());
     cases
+}
+
+/// Routers of every kind: probabilities, biases, groups and scales.
+fn routers() -> Vec<Case> {
+    let plain = RouteSpec::from(4);
+    let sigmoid = RouteSpec { score: ExpertScore::Sigmoid, ..plain };
+    let groups = |count, top_k| Some(ExpertGroups { count, top_k });
+    let specs = [
+        (24, false, RouteSpec { normalized: false, ..plain }),
+        (24, true, plain),
+        (24, true, RouteSpec { normalized: false, scale: 0.5, ..plain }),
+        (24, false, RouteSpec { scale: 2.5, ..plain }),
+        (24, false, sigmoid),
+        (24, true, RouteSpec { scale: 2.5, ..sigmoid }),
+        (24, true, RouteSpec { normalized: false, ..sigmoid }),
+        (24, true, RouteSpec { groups: groups(4, 2), ..sigmoid }),
+        (24, false, RouteSpec { groups: groups(12, 2), ..sigmoid }),
+        (24, false, RouteSpec { groups: groups(3, 1), ..plain }),
+        (256, true, RouteSpec { top_k: 8, groups: groups(8, 4), scale: 2.5, ..sigmoid }),
+    ];
+    let case = |(width, biased, spec): (usize, bool, RouteSpec)| {
+        let mut m = Maker::new(24);
+        let logits = m.normal_rows(width, VOCABULARY);
+        let bias = biased.then(|| {
+            let bias = normal(width, &mut m.random);
+            m.floats(width, &bias)
+        });
+        let weights = m.b.route_with(logits, bias, spec);
+        m.finish(format!("{spec:?} of {width}, biased {biased}"), weights, steps_of(&TOKENS, VOCABULARY), SINGLE)
+    };
+    specs.map(case).into()
 }
 
 /// Of equal logits the first are taken, also where others were there before.
@@ -45,7 +77,7 @@ struct Sizes([usize; 4]);
 impl Sizes {
     fn spec(self, activation: Activation) -> ExpertsSpec {
         let Self([_, _, experts, top_k]) = self;
-        ExpertsSpec { experts, top_k, activation }
+        ExpertsSpec { experts, top_k, glu: activation.into(), biased: false }
     }
 }
 
@@ -91,12 +123,34 @@ pub fn unusual() -> Vec<Case> {
     let weights = [1.5, 0.0, -0.25, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.5, 1.0, 9.0];
     let crowd = [0.0, 0.75, 0.0];
     let shared = Sizes([256, 512, 1, 1]);
-    vec![
+    let mut cases: Vec<_> = [DType::F32, DType::MXFP4, DType::Q4_K].map(biased).into();
+    cases.extend([
         of_weights("experts in mixed formats", sizes, mixed, &weights),
         of_weights("experts in several coded formats", sizes, coded, &weights),
         of_weights("experts of which all take one", sizes, [DType::Q4_K; 3], &crowd),
         of_weights("an expert that takes all", shared, [DType::Q4_0; 3], &[0.25, 0.75, 1.0]),
-    ]
+    ]);
+    cases
+}
+
+/// Experts with biases and clamped gated linear units, of which some numbers are beyond the limits.
+fn biased(dtype: DType) -> Case {
+    let sizes = sizes(dtype);
+    let Sizes([hidden, ffn, experts, top_k]) = sizes;
+    let mut m = Maker::new(25);
+    let (x, logits) = (m.exact_rows(hidden, VOCABULARY), m.normal_rows(experts, VOCABULARY));
+    let weights = m.b.route(logits, top_k);
+    let of_gates_and_ups = normal(2 * experts * ffn, &mut m.random).into_iter().map(|x| 6.0 * x);
+    let of_downs = normal(experts * hidden, &mut m.random).into_iter().map(|x| 2.0 * x);
+    let biases: Vec<_> = of_gates_and_ups.chain(of_downs).collect();
+    let biases = m.floats(biases.len(), &biases);
+    let gate = m.random_weight(dtype, experts * ffn, hidden);
+    let up = m.random_weight(dtype, experts * ffn, hidden);
+    let down = m.random_weight(dtype, experts * hidden, ffn);
+    let spec = ExpertsSpec { experts, top_k, glu: Glu::Clamped, biased: true };
+    let y = m.b.experts(x, weights, &[biases, gate, up, down], spec);
+    let nmse = if dtype.is_float() { SUMS } else { EIGHT_BITS };
+    m.finish(format!("experts {dtype} with biases"), y, steps_of(&TOKENS, VOCABULARY), nmse)
 }
 
 fn of_weights(name: &str, sizes: Sizes, formats: [DType; 3], weights: &[f32]) -> Case {

@@ -60,8 +60,20 @@ pub fn layer_norm() -> Vec<Case> {
         let z = m.b.add(y, x);
         m.finish(format!("layer_norm, width {width}, mean {mean}"), z, steps_of(&TOKENS, VOCABULARY), SINGLE)
     };
+    let heads = |(groups, len): (usize, usize)| {
+        let mut m = Maker::new(48);
+        let width = groups * len;
+        let x = m.normal_rows(width, VOCABULARY);
+        let [w, b] = [0, 1].map(|_| {
+            let row = normal(width, &mut m.random);
+            m.floats(width, &row)
+        });
+        let y = m.b.layer_norms(x, [w, b], 1e-5, groups);
+        m.finish(format!("layer_norm of {groups} groups of {len}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE)
+    };
     let mut cases: Vec<_> = WIDTHS.map(|width| case((width, 0.0))).into();
     cases.push(case((130, 30.0)));
+    cases.extend([(2, 8), (3, 17), (5, 2), (16, 64)].map(heads));
     cases
 }
 

@@ -34,7 +34,7 @@ const FUSED: &[Cases] = &[
     products::wide_rows,
 ];
 const ROWS: &[Cases] = &[rows::pairwise, rows::activations, rows::soft_cap, rows::rms_norm, rows::add_rms_norm];
-const PLACES: &[Cases] = &[rows::rope, rows::select_outputs, rows::slice];
+const PLACES: &[Cases] = &[rows::rope, rows::temper, rows::select_outputs, rows::slice];
 const IMAGES: &[Cases] = &[
     images::clamp,
     images::concat,
@@ -147,7 +147,7 @@ fn recurrences() {
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 30;
+const OPS: usize = 31;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -170,7 +170,7 @@ fn number(op: &Op) -> usize {
         Op::Fused(FusedOp::RotatedAttention { .. }) => 15,
         Op::SoftCap { .. } => 16,
         Op::Slice { .. } => 17,
-        Op::Route { .. } => 18,
+        Op::Route(_) => 18,
         Op::Experts(_) => 19,
         Op::ShortConv(_) => 20,
         Op::GatedDelta(_) => 21,
@@ -182,6 +182,7 @@ fn number(op: &Op) -> usize {
         Op::PlaceRows { .. } => 27,
         Op::AddRows { .. } => 28,
         Op::Interpolate { .. } => 29,
+        Op::Temper { .. } => 30,
     }
 }
 

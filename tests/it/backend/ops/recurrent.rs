@@ -62,14 +62,24 @@ pub fn short_conv() -> Vec<Case> {
         let steps = [steps(), long_steps(VOCABULARY)].concat();
         m.finish(format!("short_conv of {channels} channels by {kernel}"), y, steps, SINGLE)
     };
-    [(16, 4), (48, 2), (272, 3), (528, 7), (16, 34)].map(case).into()
+    let mut cases: Vec<_> = [(16, 4), (48, 2), (272, 3), (528, 7), (16, 34)].map(case).into();
+    let mut m = Maker::new(32);
+    let (x, w) = conv_operands(&mut m, 48, 3);
+    let y = m.b.linear_conv(x, w);
+    let steps = [steps(), long_steps(VOCABULARY)].concat();
+    cases.push(m.finish("short_conv of 48 channels by 3 without SiLU", y, steps, SINGLE));
+    cases
 }
 
 fn conv(m: &mut Maker, channels: usize, kernel: usize) -> ValueId {
+    let (x, w) = conv_operands(m, channels, kernel);
+    m.b.short_conv(x, w)
+}
+
+fn conv_operands(m: &mut Maker, channels: usize, kernel: usize) -> (ValueId, ValueId) {
     let x = m.normal_rows(channels, VOCABULARY);
     let w = super::case::normal(channels * kernel, &mut m.random);
-    let w = m.floats(kernel, &w);
-    m.b.short_conv(x, w)
+    (x, m.floats(kernel, &w))
 }
 
 pub fn gated_delta() -> Vec<Case> {

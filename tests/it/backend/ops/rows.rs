@@ -62,14 +62,24 @@ fn away_from_zero_weight(m: &mut Maker, dtype: DType, width: usize) -> ValueId {
 }
 
 pub fn activations() -> Vec<Case> {
-    [Activation::Silu, Activation::Gelu, Activation::GeluErf, Activation::QuickGelu, Activation::Sigmoid]
-        .into_iter()
-        .flat_map(activation)
-        .collect()
+    [
+        Activation::Silu,
+        Activation::Gelu,
+        Activation::GeluErf,
+        Activation::QuickGelu,
+        Activation::Sigmoid,
+        Activation::SquaredRelu,
+    ]
+    .into_iter()
+    .flat_map(activation)
+    .collect()
 }
 
 fn activation(activation: Activation) -> Vec<Case> {
+    // The square of a number beyond 1e19 is not finite.
+    let largest = if activation == Activation::SquaredRelu { 1e19 } else { f32::MAX };
     let extremes = [0.0, -0.0, 100.0, -100.0, 87.0, -87.0, 88.7, -88.7, 89.0, -89.0, 3.0e38, -3.0e38, 1e-30, -1e-30];
+    let extremes = extremes.map(|x: f32| x.min(largest));
     let case = |width: usize| {
         let mut m = Maker::new(11);
         let x = m.normal_rows(width, VOCABULARY);
@@ -178,6 +188,24 @@ pub fn rope() -> Vec<Case> {
     }
     cases.push(two_ropes());
     cases
+}
+
+/// Positions around the ends of intervals, and far from the start.
+pub fn temper() -> Vec<Case> {
+    let case = |(width, scale, interval): (usize, f32, usize)| {
+        let mut m = Maker::new(19);
+        let x = m.normal_rows(width, VOCABULARY);
+        let y = m.b.temper(x, scale, interval);
+        // In place, and the operand once more.
+        let y = m.b.temper(y, scale, 2 * interval);
+        let y = m.b.add(y, x);
+        let steps = vec![
+            ragged(&[(0, 0, 20)], VOCABULARY),
+            ragged(&[(0, 20, 1), (1, 130_000, 3), (2, 1_000_003, 2)], VOCABULARY),
+        ];
+        m.finish(format!("temper by {scale} each {interval}, width {width}"), y, steps, SINGLE)
+    };
+    [(1, 0.1, 8192), (17, 0.4, 12), (64, 2.0, 1), (33, -0.5, 7)].map(case).into()
 }
 
 /// Two sets of frequencies in one graph, of which one is a weight.

@@ -44,6 +44,8 @@ pub(crate) struct Queries<'a> {
     pub cache: LayerPages<'a>,
     /// `[tokens, heads * head_dim]`.
     pub q: StridedRows,
+    /// `[heads]`: a further score of each head, of a value of 0, if there are sinks.
+    pub sinks: Option<&'a [f32]>,
     /// `[tokens, heads * head_dim]`.
     pub out: StridedRows,
     /// The position of the first token.

@@ -272,7 +272,9 @@ impl<'a> QueryBlock<'a> {
             // SAFETY: by the caller.
             unsafe {
                 let out = queries.out.row(self.rows.token(row)).add(offset);
-                let factor = 1.0 / from.weight_sum::<S>(row);
+                let head = self.rows.query_head(row);
+                let sink = queries.sinks.map_or(0.0, |sinks| (sinks[head] - *from.max(row)).exp());
+                let factor = 1.0 / (from.weight_sum::<S>(row) + sink);
                 for i in 0..self.head_dim {
                     *out.add(i) = *from.values(row).add(i) * factor;
                 }

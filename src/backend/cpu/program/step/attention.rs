@@ -32,7 +32,14 @@ impl StepContext<'_> {
     ///
     /// # Safety
     /// As [`super::run_tasks`].
-    pub unsafe fn attend(&self, index: usize, spec: &AttentionSpec, q: Buffer, out: Buffer, worker: Worker<'_>) {
+    pub unsafe fn attend(
+        &self,
+        index: usize,
+        spec: &AttentionSpec,
+        [q, out]: [Buffer; 2],
+        sinks: Option<&[f32]>,
+        worker: Worker<'_>,
+    ) {
         let scratch = self.scratch(worker);
         // The first work item and the partial results of each run.
         let (mut places, mut items, mut partials) = (Vec::with_capacity(self.runs.len()), 0, self.partials);
@@ -48,6 +55,7 @@ impl StepContext<'_> {
                 spec: *spec,
                 cache: self.layer_pages(run, spec.layer),
                 q: self.rows(q).skip(run.first),
+                sinks,
                 out: self.rows(out).skip(run.first),
                 start: run.start,
                 tokens: run.len,

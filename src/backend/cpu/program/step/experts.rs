@@ -16,6 +16,19 @@ use crate::{
     quant::ROWS,
 };
 
+/// Adds `biases` to each of `tokens` groups of [`ROWS`] numbers.
+///
+/// # Safety
+/// `c` has the numbers, which no other thread uses; there are at most [`ROWS`] biases.
+unsafe fn add_to_each(c: *mut f32, biases: &[f32], tokens: usize) {
+    for token in 0..tokens {
+        for (i, bias) in biases.iter().enumerate() {
+            // SAFETY: by the caller.
+            unsafe { *c.add(token * ROWS + i) += bias };
+        }
+    }
+}
+
 impl StepContext<'_> {
     /// Does a thread's share of a stage, which is task number `index`.
     ///
@@ -77,7 +90,7 @@ impl StepContext<'_> {
     unsafe fn gate_up(&self, index: usize, layer: &ExpertsLayer, slots: &ExpertSlots, worker: Worker<'_>) {
         let ExpertsLayer { gate, up, .. } = layer;
         let c = self.scratch(worker);
-        let gated = self.kernels.activation(layer.spec.activation).gated;
+        let gated = self.kernels.glu(layer.spec.glu);
         let bytes = layer.bytes_per_expert(ExpertStage::GateUp);
         // SAFETY: by the caller; the scratch holds two results of sixteen rows, and a group's
         // columns are this thread's alone.
@@ -89,9 +102,14 @@ impl StepContext<'_> {
                 let c_up = c.add(ROWS * tokens);
                 (self.kernels.product)(&gate.matrix, gate.group(expert, group), &input, c);
                 (self.kernels.product)(&up.matrix, up.group(expert, group), &input, c_up);
-                gated(c, c_up, c, ROWS * tokens);
                 let first = group * ROWS;
                 let len = ROWS.min(layer.sizes.ffn - first);
+                if let Some(biases) = &layer.biases {
+                    let [of_gate, of_up] = biases.gate_up(expert, first);
+                    add_to_each(c, &of_gate[..len], tokens);
+                    add_to_each(c_up, &of_up[..len], tokens);
+                }
+                gated(c, c_up, c, ROWS * tokens);
                 for (token, slot) in of_expert.enumerate() {
                     slots.gated.row(slot).add(first).copy_from_nonoverlapping(c.add(token * ROWS), len);
                 }
@@ -115,6 +133,9 @@ impl StepContext<'_> {
                 (self.kernels.product)(&down.matrix, down.group(expert, group), &input, c);
                 let first = group * ROWS;
                 let len = ROWS.min(layer.sizes.hidden - first);
+                if let Some(biases) = &layer.biases {
+                    add_to_each(c, &biases.down(expert, first)[..len], of_expert.len());
+                }
                 for (token, slot) in of_expert.enumerate() {
                     let (from, to) = (c.add(token * ROWS), slots.results.row(slot).add(first));
                     let weight = slots.weight(slot);

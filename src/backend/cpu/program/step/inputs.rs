@@ -54,6 +54,19 @@ impl StepContext<'_> {
         }
     }
 
+    /// Multiplies each row by `1 + scale ln(1 + floor(position / interval))`.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn temper(&self, scale: f32, interval: usize, [x, out]: [Buffer; 2], worker: Worker<'_>) {
+        for token in worker.share(self.row_count(out.rows)) {
+            let factor = 1.0 + scale * ((self.position(token) / interval) as f32).ln_1p();
+            let (from, to) = (self.row(x, token), self.row(out, token));
+            // SAFETY: by the caller; the row of `out` is this thread's alone.
+            (0..out.width).for_each(|i| unsafe { *to.add(i) = factor * *from.add(i) });
+        }
+    }
+
     /// Copies `x`, with the step's rows in the place of its own, or added to them.
     ///
     /// # Safety

@@ -6,15 +6,15 @@ use super::context::StepContext;
 use crate::{
     Result,
     backend::cpu::{
-        kernels::{quantize::Q8Activations, rope, route::route},
+        kernels::{quantize::Q8Activations, rope, route::Router},
         program::{
             buffer::Buffer,
-            task::{AddRmsNorm, Angles, BinaryOp, RightOperand, Slice},
+            task::{AddRmsNorm, Angles, BinaryOp, LayerNorm, RightOperand, Slice},
         },
         threads::pool::Worker,
         weights::prepare::EmbeddingTable,
     },
-    graph::{Activation, RopeSpec},
+    graph::{Activation, RopeSpec, RouteSpec},
 };
 
 impl StepContext<'_> {
@@ -183,14 +183,20 @@ impl StepContext<'_> {
         }
     }
 
-    /// Computes the layer norm of each row.
+    /// Computes the layer norms of each row.
     ///
     /// # Safety
     /// As [`super::run_tasks`].
-    pub unsafe fn layer_norm(&self, x: Buffer, [w, b]: [&[f32]; 2], eps: f32, out: Buffer, worker: Worker<'_>) {
+    pub unsafe fn layer_norm(&self, task: &LayerNorm, worker: Worker<'_>) {
+        let LayerNorm { x, w, b, eps, groups, out } = task;
+        let len = out.width / groups;
         for row in worker.share(self.row_count(out.rows)) {
-            // SAFETY: by the caller; the row of `out` is this thread's alone.
-            unsafe { (self.kernels.layer_norm)(self.row(x, row), w, b, eps, self.row(out, row)) };
+            let (x, out) = (self.row(*x, row), self.row(*out, row));
+            for (group, (w, b)) in w.chunks_exact(len).zip(b.chunks_exact(len)).enumerate() {
+                // SAFETY: by the caller; the row of `out` is this thread's alone, and has the
+                // groups that `w` has.
+                unsafe { (self.kernels.layer_norm)(x.add(group * len), w, b, *eps, out.add(group * len)) };
+            }
         }
     }
 
@@ -214,15 +220,22 @@ impl StepContext<'_> {
     ///
     /// # Safety
     /// As [`super::run_tasks`].
-    pub unsafe fn route(&self, top_k: usize, logits: Buffer, out: Buffer, worker: Worker<'_>) {
-        let mut chosen = Vec::with_capacity(top_k);
+    pub unsafe fn route(
+        &self,
+        spec: &RouteSpec,
+        logits: Buffer,
+        bias: Option<&[f32]>,
+        out: Buffer,
+        worker: Worker<'_>,
+    ) {
+        let mut router = Router::new(spec, bias);
         for row in worker.share(self.row_count(out.rows)) {
             // SAFETY: by the caller; the row of `out` is this thread's alone, and `logits` is in
             // another slot.
             unsafe {
                 let logits = slice::from_raw_parts(self.row(logits, row), out.width);
                 let out = slice::from_raw_parts_mut(self.row(out, row), out.width);
-                route(logits, top_k, &mut chosen, out);
+                router.route(logits, out);
             }
         }
     }

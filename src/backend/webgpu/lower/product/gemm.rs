@@ -89,6 +89,7 @@ fn tiled_parts(products: &[PartProduct<'_>], tile: &ProductTile) -> (Vec<TiledPa
             out_at: part.first_row,
             out_stride: out.stride,
             bias: after.bias.map(BoundBuffer),
+            bias_at: 0,
             function: after.function.map(Function),
             adds: after.adds,
             out: out.rows,

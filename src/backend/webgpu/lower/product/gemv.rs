@@ -100,6 +100,7 @@ impl GpuLowering<'_> {
             parts,
             finish,
             y_q8: q8.map(|Q8Result { rows, blocks, norm }| Q8Output { blocks, norm: norm.map(BoundBuffer), rows }),
+            biases: None,
             experts: None,
         };
         Kernel::new(kernel, [Workgroups::Fixed(blocks), workgroups(x.shape.rows, tokens), Workgroups::Fixed(1)])
@@ -121,6 +122,7 @@ fn gemv_parts(products: &[PartProduct<'_>], shape: &GemvShape, stored: usize) ->
             end_block: block,
             out_at: part.first_row,
             out_stride: out.stride,
+            bias_at: 0,
             out: (number < stored).then_some(BoundBuffer(out.rows)),
         });
     }

@@ -17,7 +17,7 @@ use crate::{
     Error, Result,
     backend::webgpu::{
         kernel::Resource,
-        kernels::{ElementOp, F32, Finish, Function, Norm, PendingNorm, Strided},
+        kernels::{ElementOp, F32, Finish, GluFunction, Norm, PendingNorm, Strided},
         tiles,
         weight_buffers::{GpuMatrix, MatrixPart},
     },
@@ -105,7 +105,7 @@ impl GpuLowering<'_> {
             let writes_q8 = self.writes_q8(&output.place, &matrices) && output.forms == Forms::from([Form::Q8]);
             let rows = Resource::Q8(output.place.slot.index());
             let q8 = writes_q8.then_some(Q8Result { rows, blocks: output.place.shape.width / UNIT, norm: None });
-            let finish = Finish::Glu { function: Function(activation) };
+            let finish = Finish::Glu { function: GluFunction(activation.into()) };
             self.gemv(op, &x, &matrices, &[strided(&output.place)], finish, q8)?;
             if !writes_q8 {
                 self.convert(op, output);
@@ -115,7 +115,7 @@ impl GpuLowering<'_> {
         let stride = strided(&output.place).stride;
         let outs = [0, 1].map(|number| Strided { stride, rows: Resource::Temp(number) });
         self.multiply(op, &x, &matrices, &outs, Finish::Store)?;
-        self.rows(op, RowOp::Glu(activation, outs), output, None, None);
+        self.rows(op, RowOp::Glu(activation.into(), outs), output, None, None);
         Ok(())
     }
 

@@ -39,6 +39,7 @@ impl GpuLowering<'_> {
             chunked: !self.is_few(),
             channels: spec.channels,
             taps: spec.kernel,
+            silu: spec.silu,
             at_once: (CONV_REGISTERS / spec.kernel).clamp(1, 8),
             runs: self.runs(),
             state: self.state_elements(spec.state),

@@ -7,8 +7,8 @@ use crate::{
         kernel::Resource,
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            CacheShape, F32, HeadNorms, KeyRotation, NewToken, Norm, NormedRotation, PagedCache, ScoreParams,
-            SeenRange, StepShape, padded, tests::choices::Choices,
+            BoundBuffer, CacheShape, F32, HeadNorms, KeyRotation, NewToken, Norm, NormedRotation, PagedCache,
+            ScoreParams, SeenRange, StepShape, padded, tests::choices::Choices,
         },
         lower::fuses,
         step::SPLIT,
@@ -80,6 +80,10 @@ impl Sample for Append {
     }
 }
 
+fn sinks(choices: &mut Choices) -> Option<BoundBuffer> {
+    choices.option("sinks", |_| BoundBuffer(Resource::Weight(9, 0, 512)))
+}
+
 impl Sample for AttentionPrefill {
     fn sample(choices: &mut Choices) -> Self {
         // An adapter without matrix units.
@@ -99,6 +103,7 @@ impl Sample for AttentionPrefill {
             scores,
             seen_range: seen_range(choices),
             records: records(),
+            sinks: sinks(choices),
             q: rows(1024),
             y: rows(1024),
         }
@@ -129,6 +134,7 @@ impl Sample for AttentionPrefillCoop {
             scores,
             seen_range: seen_range(choices),
             records: records(),
+            sinks: sinks(choices),
             q: rows(1024),
             y: rows(1024),
         }
@@ -176,6 +182,7 @@ impl Sample for AttentionStep {
             scores: ScoreParams::from(scores),
             records: records(),
             tables_at: 3000,
+            sinks: sinks(choices),
             q: rows(2048),
             output,
             new,
@@ -201,6 +208,7 @@ impl Sample for AttentionCombine {
             groups: workgroup as usize / dim,
             at_once: 8,
             records: records(),
+            sinks: sinks(choices),
             output: output(choices, head_dim),
         }
     }

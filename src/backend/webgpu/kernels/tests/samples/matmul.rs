@@ -1,6 +1,6 @@
 //! Makes samples of kernels of products with matrices.
 
-use super::{Sample, adapter, buffer, function, matrix, none_missing, row_count};
+use super::{Sample, adapter, buffer, function, glu, matrix, none_missing, row_count};
 use crate::{
     DType,
     backend::webgpu::{
@@ -61,7 +61,7 @@ fn finish(choices: &mut Choices, gemv: GemvUse) -> Finish {
         GemvUse::Store | GemvUse::Down => Finish::Store,
         GemvUse::Add => Finish::Add { stride: 128, rows: Resource::Temp(3) },
         GemvUse::AddInPlace => Finish::AddInPlace,
-        GemvUse::Glu | GemvUse::GateUp => Finish::Glu { function: function(choices) },
+        GemvUse::Glu | GemvUse::GateUp => Finish::Glu { function: glu(choices) },
     }
 }
 
@@ -104,6 +104,7 @@ impl Sample for MatMulFew {
             end_block: matrix.number + 1,
             out_at: 0,
             out_stride: 128,
+            bias_at: 96 * matrix.number,
             out: (matrix.number < stored).then_some(BoundBuffer(Resource::Temp(matrix.number))),
             matrix,
         };
@@ -121,6 +122,7 @@ impl Sample for MatMulFew {
             parts,
             finish: finish(choices, gemv),
             y_q8,
+            biases: if of_experts { choices.option("biases", |_| buffer()) } else { None },
             experts: of_experts.then(|| GemvExperts {
                 count: 6,
                 top_k: 2,
@@ -147,6 +149,7 @@ fn tiled_product(choices: &mut Choices, tile_of: impl Fn(usize) -> ProductTile) 
         out_at: 0,
         out_stride: 128,
         bias,
+        bias_at: 96 * matrix.number,
         function,
         adds,
         out: Resource::Temp(matrix.number),

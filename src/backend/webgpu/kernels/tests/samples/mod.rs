@@ -14,14 +14,14 @@ use crate::{
         context::Traits,
         kernel::Resource,
         kernels::{
-            Argmax, ArgmaxRound, BestKernel, BoundBuffer, Combine, Function, GroupKernel, MatrixPlanes, Route,
-            RowCount, Strided, Template,
+            Argmax, ArgmaxRound, BestKernel, BoundBuffer, Combine, F32, Function, GluFunction, GroupKernel,
+            MatrixPlanes, Route, RouteGroups, RouteScore, RouteWeights, RowCount, Strided, Template,
             shared::{Records, Rotation, RotationStyle},
         },
         test_adapters::ADAPTERS,
         weight_buffers::BufferRange,
     },
-    graph::Activation,
+    graph::{Activation, Glu},
     quant::{self, UNIT},
 };
 
@@ -66,7 +66,14 @@ fn row_count(choices: &mut Choices) -> RowCount {
 }
 
 fn function(choices: &mut Choices) -> Function {
-    Function(choices.of("function", &all!(Activation: Silu, Gelu, GeluErf, QuickGelu, Sigmoid)))
+    Function(choices.of("function", &all!(Activation: Silu, Gelu, GeluErf, QuickGelu, Sigmoid, SquaredRelu)))
+}
+
+fn glu(choices: &mut Choices) -> GluFunction {
+    match choices.flag("clamped") {
+        true => GluFunction(Glu::Clamped),
+        false => GluFunction(Glu::Plain(function(choices).0)),
+    }
 }
 
 fn rotation(choices: &mut Choices, head_dim: usize) -> Rotation {
@@ -100,8 +107,14 @@ impl Sample for Route {
         let selected = choices.option("selected", |_| buffer());
         // A kernel that wrote neither would not be dispatched.
         let y = if selected.is_some() { choices.option("y", |_| rows(64)) } else { Some(rows(64)) };
-        let softmax = choices.flag("softmax");
-        Self { workgroup: 128, experts: 6, top_k: 2, softmax, x: rows(64), selected, y }
+        let weights = choices.option("weights", |choices| RouteWeights {
+            score: choices.option("by probability", |choices| choices.of("score", &all!(RouteScore: Softmax, Sigmoid))),
+            normalized: choices.flag("normalized"),
+            groups: choices.option("groups", |_| RouteGroups { count: 3, size: 2, top_k: 2 }),
+            scale: F32(2.5),
+            bias: choices.option("bias", |_| BoundBuffer(Resource::Temp(1))),
+        });
+        Self { workgroup: 128, experts: 6, top_k: 2, weights, x: rows(64), selected, y }
     }
 }
 

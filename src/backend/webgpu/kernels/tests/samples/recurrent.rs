@@ -45,6 +45,7 @@ impl Sample for ShortConv {
             chunked: choices.flag("chunked"),
             channels: 192,
             taps: choices.of("taps", &[2, 3, 4]),
+            silu: choices.flag("silu"),
             at_once: 8,
             runs: runs(),
             state: 576,

@@ -1,6 +1,6 @@
 //! Makes samples of kernels of rows, heads and elements.
 
-use super::{Sample, adapter, all, buffer, function, matrix, none_missing, records, rotation, rows};
+use super::{Sample, adapter, all, buffer, function, glu, matrix, none_missing, records, rotation, rows};
 use crate::{
     DType,
     backend::webgpu::{
@@ -55,20 +55,23 @@ impl Sample for Heads {
     }
 }
 
-none_missing!(StepRowSource: Given, Placed, Added, Joined, Interpolated);
+none_missing!(StepRowSource: Given, Placed, Added, Joined, Tempered, Interpolated);
 
 impl Sample for StepRows {
     fn sample(choices: &mut Choices) -> Self {
-        let source = match choices.of("source", &[0, 1, 2, 3, 4]) {
+        let source = match choices.of("source", &[0, 1, 2, 3, 4, 5]) {
             0 => StepRowSource::Given { given_width: 80 },
             1 => StepRowSource::Placed { first: 80, marked: choices.flag("marked"), given_width: 160 },
             2 => StepRowSource::Added { first: 80, given_width: 160 },
             3 => StepRowSource::Joined { part: 20 },
+            4 => StepRowSource::Tempered { scale: F32(0.1), interval: 8192 },
             _ => StepRowSource::Interpolated { taps_at: 40, table: Resource::Temp(3) },
         };
         let x = match source {
             StepRowSource::Given { .. } | StepRowSource::Interpolated { .. } => None,
-            StepRowSource::Placed { .. } | StepRowSource::Added { .. } => choices.option("x", |_| rows(128)),
+            StepRowSource::Placed { .. } | StepRowSource::Added { .. } | StepRowSource::Tempered { .. } => {
+                choices.option("x", |_| rows(128))
+            }
             // The operand has other rows than the result.
             StepRowSource::Joined { .. } => Some(rows(64)),
         };
@@ -104,7 +107,7 @@ fn source(choices: &mut Choices, width: usize, outputs: [Option<Strided>; 2]) ->
         0 => RowSource::Copy { a: a(choices) },
         1 => RowSource::Select { a: a(choices), records: records() },
         2 => RowSource::Sum { a: a(choices), b: b(choices) },
-        3 => RowSource::Glu { function: function(choices), a: a(choices), b: b(choices) },
+        3 => RowSource::Glu { function: glu(choices), a: a(choices), b: b(choices) },
         _ => RowSource::Embed {
             table: matrix(0, choices.of("format", DType::ALL), width),
             ids: choices.option("ids", |_| IdRange { first: 64, end: 128 }),

@@ -1,0 +1,33 @@
+//! Command R and Command R+ ([Cohere 2024](https://docs.cohere.com/docs/command-r)): attention and
+//! the feed-forward network read the same layer norm, without a bias, and both are added. The
+//! largest models norm each head of queries and keys.
+
+use super::{
+    Config, Model,
+    block::{Block, FeedForwardInput, HeadNorms},
+    config::{Conventions, NormKind},
+    keys::Keys,
+    model_builder::ModelBuilder,
+};
+use crate::{Result, graph::RopeStyle};
+
+pub(super) const BLOCK: Block = Block {
+    style: RopeStyle::Adjacent,
+    head_norms: HeadNorms::Own,
+    feed_forward_input: FeedForwardInput::Shared,
+    ..Block::DECODER
+};
+
+pub(super) const LAYER_NORM: Conventions =
+    Conventions { norm: NormKind::Layer, has_yarn_keys: false, has_other_layers: false };
+
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
+    BLOCK.model(config(keys)?, graph)
+}
+
+/// Reads the config that Command R shares with later families.
+pub(super) fn config(keys: &Keys) -> Result<Config> {
+    let mut config = Config::read_as(keys, &LAYER_NORM)?;
+    config.logit_scale = keys.factor("logit_scale", None)?.unwrap_or(1.0);
+    Ok(config)
+}

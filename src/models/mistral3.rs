@@ -1,0 +1,27 @@
+//! Ministral 3 ([Mistral AI 2025](https://mistral.ai/news/mistral-3)): Llama whose queries grow
+//! with their position.
+
+use super::{
+    Config, Model,
+    block::Block,
+    config::{Conventions, NormKind},
+    keys::{Keys, MAX_CONTEXT},
+    llama,
+    model_builder::ModelBuilder,
+};
+use crate::Result;
+
+const CONVENTIONS: Conventions = Conventions { norm: NormKind::Rms, has_yarn_keys: true, has_other_layers: false };
+
+pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
+    const ORIGINAL: &str = "rope.scaling.original_context_length";
+    let mut config = Config::read_as(keys, &CONVENTIONS)?;
+    config.divide_frequencies();
+    if let Some(scale) = keys.factor("attention.temperature_scale", None)? {
+        let interval = keys.optional_size(ORIGINAL, MAX_CONTEXT)?.unwrap_or(config.context_length);
+        config.temperature = Some((scale, interval));
+    }
+    BLOCK.model(config, graph)
+}
+
+const BLOCK: Block = llama::BLOCK;
