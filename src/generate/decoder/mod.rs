@@ -14,6 +14,7 @@ mod session;
 mod shared;
 mod speculation;
 mod turns;
+mod waiting;
 
 use std::{
     collections::{HashMap, HashSet},

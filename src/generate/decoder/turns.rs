@@ -19,15 +19,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{call::StepCall, engine::Engine, shared::SharedCall};
+use super::{
+    call::StepCall,
+    engine::Engine,
+    waiting::{EndOfStep, WaitingSteps, end},
+};
 use crate::{Error, Result};
 
 /// The time that the engine's thread waits for the next job before it releases the engine.
 /// Meanwhile callers usually choose a token.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(1);
-/// The part of the last step's time, as a divisor, that a step waits for the callers of the last
-/// one. Meanwhile they choose a token.
-const PATIENCE: u32 = 8;
 /// The time since a thread's step within which it is likely to want the next one.
 const BESIDE: Duration = Duration::from_millis(250);
 /// Number of spins before the waiting thread yields: some tens of microseconds.
@@ -288,16 +289,16 @@ impl SharedEngine {
                     Work::Step(call, result) => steps.push(unsafe { &mut *call }, EndOfStep { result, done, caller }),
                 }
             }
-            if steps.calls.is_empty() {
+            if steps.is_empty() {
                 if (is_alone || !self.await_job(IDLE_TIMEOUT)) && self.release(&mut engine, &steps) {
                     return;
                 }
             } else if !steps.awaits_others() || !self.await_job(steps.patience()) {
-                self.running.store(steps.calls.len(), Release);
+                self.running.store(steps.len(), Release);
                 steps.set_shared(&mut engine);
                 steps.run(&mut engine);
-                self.running.store(steps.calls.len(), Release);
-                steps.expected += self.waiting.load(Acquire);
+                self.running.store(steps.len(), Release);
+                steps.expect(self.waiting.load(Acquire));
             }
         }
     }
@@ -314,7 +315,7 @@ impl SharedEngine {
         if !queue.jobs.is_empty() {
             return false;
         }
-        if steps.is_shared {
+        if steps.is_shared() {
             engine.executable.set_shared(false);
         }
         queue.user = EngineUser::Nobody;
@@ -335,90 +336,6 @@ impl SharedEngine {
         }
         self.waiting.load(Acquire) > 0
     }
-}
-
-/// The steps for which callers wait.
-#[derive(Default)]
-struct WaitingSteps {
-    calls: Vec<SharedCall<'static, 'static>>,
-    /// The callers of `calls`.
-    ends: Vec<EndOfStep>,
-    /// Number of callers that are expected to want the next step.
-    expected: usize,
-    /// Whether the executable knows that callers work while steps run.
-    is_shared: bool,
-    /// The end of the last step, and its time.
-    last: Option<(Instant, Duration)>,
-}
-
-/// The caller of a step, and the place for the result.
-struct EndOfStep {
-    result: *mut Option<Result<()>>,
-    done: *const AtomicBool,
-    caller: Thread,
-}
-
-impl WaitingSteps {
-    fn push(&mut self, call: &'static mut StepCall<'static>, end: EndOfStep) {
-        self.calls.push(SharedCall::new(call));
-        self.ends.push(end);
-    }
-
-    /// Returns whether callers of the last step may soon want the next one: they choose a token
-    /// now.
-    fn awaits_others(&self) -> bool {
-        self.calls.len() < self.expected && !self.patience().is_zero()
-    }
-
-    /// Returns how long to wait for the callers of the last step.
-    fn patience(&self) -> Duration {
-        self.last.map_or(Duration::ZERO, |(end, time)| (time / PATIENCE).saturating_sub(end.elapsed()))
-    }
-
-    /// Tells the executable whether most callers work while the next step runs.
-    fn set_shared(&mut self, engine: &mut Engine) {
-        let is_shared = 2 * self.calls.len() < self.expected;
-        if mem::replace(&mut self.is_shared, is_shared) != is_shared {
-            engine.executable.set_shared(is_shared);
-        }
-    }
-
-    /// Computes a step, and lets the callers go on whose calls have ended.
-    fn run(&mut self, engine: &mut Engine) {
-        let started = Instant::now();
-        let Self { calls, ends, .. } = self;
-        if catch_unwind(AssertUnwindSafe(|| engine.step_together(calls))).is_err() {
-            let failed = || Some(Err(Error::internal("a step panicked")));
-            calls.iter_mut().for_each(|call| call.result = failed());
-        }
-        self.last = Some((Instant::now(), started.elapsed()));
-        self.expected = calls.len();
-        let mut index = 0;
-        while let Some(call) = calls.get_mut(index) {
-            let Some(found) = call.result.take() else {
-                index += 1;
-                continue;
-            };
-            drop(calls.remove(index));
-            let EndOfStep { result, done, caller } = ends.remove(index);
-            // SAFETY: the caller waits for `done`, and keeps the pointee of `result` alive until
-            // then. Nothing else refers to its call any more.
-            unsafe {
-                *result = Some(found);
-                end(done, &caller);
-            }
-        }
-    }
-}
-
-/// Lets a caller go on.
-///
-/// # Safety
-/// The caller waits for `done`, which it keeps alive until it is true.
-unsafe fn end(done: *const AtomicBool, caller: &Thread) {
-    // SAFETY: by the caller of this function.
-    unsafe { (*done).store(true, Release) };
-    caller.unpark();
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
