@@ -92,11 +92,13 @@ pub(super) struct Context {
     pub queue: wgpu::Queue,
     pub traits: Traits,
     pub templates: Arc<Templates>,
-    /// The pipeline of each source, locked while it is compiled.
-    pipelines: Arc<Mutex<HashMap<String, Arc<Mutex<Option<Pipeline>>>>>>,
+    pipelines: Arc<Mutex<PipelinesBySource>>,
     /// The first error that the driver reported outside of a call.
     failure: Arc<Mutex<Option<String>>>,
 }
+
+/// The pipeline of each source, locked while it is compiled.
+type PipelinesBySource = HashMap<String, Arc<Mutex<Option<Pipeline>>>>;
 
 /// A compiled kernel, and the layout of its bind group.
 #[derive(Clone)]

@@ -65,7 +65,7 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
     parallel::for_each(tests, THREADS, |(name, test)| once(context, &name, test))
 }
 
-fn product_tests<'a>(context: &'a Arc<Context>, needs: &Needs, tests: &mut Vec<Test<'a>>) {
+fn product_tests<'a>(context: &'a Arc<Context>, needs: &'a Needs, tests: &mut Vec<Test<'a>>) {
     let Needs { formats, activations, capped, experts, .. } = needs;
     let capped = *capped;
     let formats = formats.iter().filter_map(|format| DType::from_ggml(*format));
@@ -81,11 +81,11 @@ fn product_tests<'a>(context: &'a Arc<Context>, needs: &Needs, tests: &mut Vec<T
         };
         tests.push((format!("products with {dtype} and {activation:?}{cap}"), Box::new(test)));
     }
-    for experts in experts.iter().cloned() {
+    for experts in experts {
         let name = format!("{experts:?}");
         let test = move || {
             let mut case = Case::new();
-            case.experts(&experts);
+            case.experts(experts);
             case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4])
         };
         tests.push((name, Box::new(test)));
