@@ -1,5 +1,5 @@
-//! Compiles kernels ahead of their first step, on threads of its own: otherwise that step would wait
-//! for the driver's compiler, a second and more.
+//! Compiles kernels ahead of their first step, on threads of its own: otherwise that step would
+//! wait for the driver's compiler, a second and more.
 
 use std::{
     sync::{

@@ -127,7 +127,8 @@ impl DraftSource {
     }
 }
 
-/// Returns the expected time, in the step after a draft of `len` tokens, for computing tokens again.
+/// Returns the expected time, in the step after a draft of `len` tokens, for computing tokens
+/// again.
 fn expected_again(expected: &[f64; MAX_ROWS], len: usize, texts: usize, times: &StepTimes) -> Option<f64> {
     let plain = times.of(texts)?;
     let again = |accepted: usize| {
@@ -368,8 +369,8 @@ mod tests {
         }
     }
 
-    /// As of a hybrid model of 27 billion parameters on a GPU, whose steps after a refused token have
-    /// more rows.
+    /// As of a hybrid model of 27 billion parameters on a GPU, whose steps after a refused token
+    /// have more rows.
     #[test]
     fn tokens_that_are_computed_again_are_counted() {
         let steps = [1.0, 1.44, 1.83, 1.86, 2.4, 3.0, 3.4, 3.76];
