@@ -140,8 +140,7 @@ impl Context {
     /// Returns the pipeline of a source, which is compiled at its first use. `writes` says for each
     /// binding, in order, whether the kernel writes it.
     pub fn pipeline(&self, label: &str, source: &str, writes: &[bool]) -> Result<Pipeline> {
-        let known = lock(&self.pipelines).get(source).cloned();
-        let place = known.unwrap_or_else(|| lock(&self.pipelines).entry(source.into()).or_default().clone());
+        let place = lock(&self.pipelines).entry(source.into()).or_default().clone();
         let mut place = lock(&place);
         if let Some(pipeline) = &*place {
             return Ok(pipeline.clone());
@@ -274,7 +273,6 @@ fn entry(binding: u32, writes: bool) -> wgpu::BindGroupLayoutEntry {
     }
 }
 
-/// Locks a mutex, also after a panic of a thread that held it.
 /// Locks a mutex, also after a panic of a thread that held it.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -2,7 +2,7 @@
 //!
 //! Ranges of the buffers are reserved for all weights first. Then the bytes are uploaded in chunks,
 //! each repacked separately, so that the host never has a second copy of the weights. Several
-//! threads upload, because one thread repacks and copies slower than the device receives.
+//! threads upload, so that reading, repacking and copying overlap.
 
 use std::{collections::HashMap, ops::Range, sync::Arc, thread};
 
