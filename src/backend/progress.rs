@@ -16,10 +16,14 @@ use crate::{Error, Result};
 /// weights. It returns `false` to cancel loading.
 pub type ProgressCallback = dyn Fn(u64, u64) -> bool + Send + Sync;
 
-/// Bytes between two calls of the callback.
+/// Largest number of bytes between two calls of the callback, if the weights are ready in as small
+/// parts.
 const INTERVAL: u64 = 4 << 20;
+/// Smallest number of calls, likewise.
+const CALLS: u64 = 16;
 
-/// A count of the bytes of weights that are ready, which calls back every few megabytes.
+/// A count of the bytes of weights that are ready, which calls back every few megabytes, and more
+/// often for small models.
 pub struct LoadProgress<'a> {
     callback: Option<&'a ProgressCallback>,
     total: u64,
@@ -58,11 +62,12 @@ impl<'a> LoadProgress<'a> {
         self.done.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Calls back if some megabytes have been added since the last call. Only the loading thread
+    /// Calls back if enough bytes have been added since the last call. Only the loading thread
     /// may call this, so that the callback never runs twice at the same time.
     pub fn report(&self) {
         let done = self.done.load(Relaxed).min(self.total);
-        if done >= self.reported.load(Relaxed) + INTERVAL && done < self.total {
+        let interval = INTERVAL.min(self.total / CALLS);
+        if done >= self.reported.load(Relaxed) + interval && done < self.total {
             self.call(done);
         }
     }

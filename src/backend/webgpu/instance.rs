@@ -7,6 +7,9 @@ use std::sync::LazyLock;
 static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    // In debug builds wgpu's default writes the line of every expression into shaders, which makes
+    // loading much slower, and looks for validation layers.
+    descriptor.flags = wgpu::InstanceFlags::empty();
     without_wayland(&descriptor).unwrap_or_else(|| wgpu::Instance::new(descriptor))
 });
 

@@ -32,10 +32,11 @@ impl WarmUp {
         let stopped = stop.clone();
         let compile = move || {
             // The step that needs the kernel returns the error.
-            _ = parallel::for_each(kernels, THREADS, |(kernels, index)| match stopped.load(Relaxed) {
+            let compile = |(kernels, index): (Arc<Kernels>, _)| match stopped.load(Relaxed) {
                 true => Err(Error::Cancelled),
                 false => kernels.pipeline(&context, index).map(drop),
-            });
+            };
+            _ = parallel::for_each(kernels, THREADS, compile, |()| ());
         };
         // Without a thread, the first step compiles its kernels.
         Self { stop, thread: thread::Builder::new().name("inkstone-kernels".into()).spawn(compile).ok() }

@@ -4,7 +4,7 @@
 //! each repacked separately, so that the host never has a second copy of the weights. Several
 //! threads upload, so that reading, repacking and copying overlap.
 
-use std::{collections::HashMap, ops::Range, sync::Arc, thread};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use super::{
     context::{Context, Traits},
@@ -203,20 +203,20 @@ impl WeightBuffers {
                 chunks.extend(starts.map(|first| (weight, matrix, part, first..part.rows.min(first + most))));
             }
         }
-        let loading_thread = thread::current().id();
-        parallel::for_each(chunks, UPLOAD_THREADS, |(weight, matrix, part, rows)| {
-            if progress.is_cancelled() {
-                return progress.check();
-            }
-            self.upload_chunk(context, weight, matrix, part, rows, progress)?;
-            if thread::current().id() == loading_thread {
-                progress.report();
-            }
-            Ok(())
-        })
+        let count = |bytes| {
+            progress.add(bytes);
+            progress.report();
+        };
+        let upload = |(weight, matrix, part, rows): (_, &Arc<_>, _, _)| match progress.is_cancelled() {
+            true => Err(Error::Cancelled),
+            false => self.upload_chunk(context, weight, matrix, part, rows),
+        };
+        let uploaded = parallel::for_each(chunks, UPLOAD_THREADS, upload, count);
+        progress.check().and(uploaded)
     }
 
-    /// Uploads the rows `rows` of a part, and waits until the device has them.
+    /// Uploads the rows `rows` of a part, waits until the device has them, and returns the number
+    /// of their bytes.
     fn upload_chunk(
         &self,
         context: &Context,
@@ -224,15 +224,14 @@ impl WeightBuffers {
         matrix: &GpuMatrix,
         part: &MatrixPart,
         rows: Range<usize>,
-        progress: &LoadProgress<'_>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let row_bytes = weight.byte_len() / matrix.rows.max(1);
         let range = (part.first_row + rows.start) * row_bytes..(part.first_row + rows.end) * row_bytes;
         weight.will_need(range.clone());
         self.upload_rows(context, matrix, part, rows, &weight.read(range.clone())?);
-        progress.add(range.len());
-        weight.done_with(range);
-        context.wait_for(context.queue.submit([]))
+        weight.done_with(range.clone());
+        context.wait_for(context.queue.submit([]))?;
+        Ok(range.len())
     }
 
     /// Uploads the rows `rows` of a part, whose blocks are `bytes`.

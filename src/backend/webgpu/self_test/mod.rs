@@ -62,7 +62,7 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
     recurrent_tests(context, &needs, cache_type, &mut tests);
     let mut names = HashSet::new();
     tests.retain(|(name, _)| names.insert(name.clone()));
-    parallel::for_each(tests, THREADS, |(name, test)| once(context, &name, test))
+    parallel::for_each(tests, THREADS, |(name, test)| once(context, &name, test), |()| ())
 }
 
 fn product_tests<'a>(context: &'a Arc<Context>, needs: &'a Needs, tests: &mut Vec<Test<'a>>) {
