@@ -29,7 +29,7 @@ use crate::{
         on_cpu,
         quantize::quantize,
         recorder::{best_of, log_sum},
-        tiny::{EIGHT_BITS, EXACT, MODELS, RECURRENT, argmax, nmse},
+        tiny::{EIGHT_BITS, EXACT, MODELS, RECURRENT, Tiny, argmax, nmse},
     },
 };
 
@@ -50,61 +50,58 @@ fn on(info: &DeviceInfo) -> RunnerBuilder {
     Runner::builder().cache_type(CacheType::F32).device(Device::Gpu(Adapter::Named(info.name.clone())))
 }
 
+/// Logits and greedy ids are llama.cpp's, and prompts of the lengths at which kernels change have
+/// the CPU's logits.
 #[test]
-fn logits_and_greedy_ids_are_llama_cpps() {
+fn tiny_models_compute_what_llama_cpp_and_the_cpu_do() {
     for info in adapters() {
         for tiny in MODELS {
-            let expected = tiny.expected();
-            let mut runner = on(&info).from_gguf(tiny.path()).unwrap();
+            let mut gpu = on(&info).from_gguf(tiny.path()).unwrap();
+            let mut cpu = on_cpu().cache_type(CacheType::F32).from_gguf(tiny.path()).unwrap();
             let rounding = match tiny.1 {
                 // Activations in 8 bits differ between the devices.
                 EIGHT_BITS => EIGHT_BITS,
-                error if runner.device().details.contains("matrix units") && error > EXACT => HALVES,
+                error if gpu.device().details.contains("matrix units") && error > EXACT => HALVES,
                 _ => ROUNDING,
             };
-            let error = nmse(&runner.predict_logits(&expected.prompt).unwrap(), &expected.prompt_logits);
-            assert!(error <= tiny.1 + rounding, "{} on {}: {error:.1e}", tiny.0, info.name);
-            // As far as rounding cannot have made the choice.
-            let least_gap = 30.0 * tiny.1.sqrt() as f32;
-            for &id in &expected.greedy {
-                let next = runner.decode_greedy(id).unwrap();
-                let following = runner.tokens().len() - expected.prompt.len();
-                if let Some(wanted) = expected.greedy.get(following)
-                    && expected.gaps[following] > least_gap
-                {
-                    assert_eq!(next, *wanted, "{} on {}, token {following}", tiny.0, info.name);
-                }
+            compare_with_llama_cpp(&mut gpu, &mut cpu, tiny, rounding);
+            if tiny.1 <= EXACT {
+                compare_short_prompts(&mut gpu, &mut cpu, tiny);
             }
-            let end = nmse(runner.decode(0).unwrap(), &{
-                let mut ids = expected.prompt.clone();
-                ids.extend(&expected.greedy);
-                ids.push(0);
-                let cpu = on_cpu().cache_type(CacheType::F32);
-                cpu.from_gguf(tiny.path()).unwrap().predict_logits(&ids).unwrap()
-            });
-            assert!(end <= rounding, "{} on {} in the end: {end:.1e}", tiny.0, info.name);
         }
     }
 }
 
-/// Prompts of the lengths at which kernels change have the CPU's logits.
-#[test]
-fn logits_of_short_prompts_match_the_cpu() {
-    for info in adapters() {
-        for tiny in MODELS.iter().filter(|tiny| tiny.1 <= EXACT) {
-            let prompt = tiny.expected().prompt;
-            let mut cpu = on_cpu().cache_type(CacheType::F32).from_gguf(tiny.path()).unwrap();
-            let mut gpu = on(&info).from_gguf(tiny.path()).unwrap();
-            for length in [2, 4, 7, 8, 9, 16, 17].into_iter().filter(|length| *length <= prompt.len()) {
-                let logits = |runner: &mut Runner| {
-                    runner.reset();
-                    runner.predict_logits(&prompt[..length]).unwrap().to_vec()
-                };
-                let (cpu, gpu) = (logits(&mut cpu), logits(&mut gpu));
-                let error = nmse(&gpu, &cpu);
-                assert!(error <= ROUNDING, "{} on {}, {length} ids: {error:.1e}", tiny.0, info.name);
-            }
+fn compare_with_llama_cpp(gpu: &mut Runner, cpu: &mut Runner, tiny: Tiny, rounding: f64) {
+    let name = format!("{} on {}", tiny.0, gpu.device().name);
+    let expected = tiny.expected();
+    let error = nmse(&gpu.predict_logits(&expected.prompt).unwrap(), &expected.prompt_logits);
+    assert!(error <= tiny.1 + rounding, "{name}: {error:.1e}");
+    // As far as rounding cannot have made the choice.
+    let least_gap = 30.0 * tiny.1.sqrt() as f32;
+    for &id in &expected.greedy {
+        let next = gpu.decode_greedy(id).unwrap();
+        let following = gpu.tokens().len() - expected.prompt.len();
+        if let Some(wanted) = expected.greedy.get(following)
+            && expected.gaps[following] > least_gap
+        {
+            assert_eq!(next, *wanted, "{name}, token {following}");
         }
+    }
+    let ids = [&*expected.prompt, &expected.greedy, &[0]].concat();
+    let error = nmse(gpu.decode(0).unwrap(), &cpu.predict_logits(&ids).unwrap());
+    assert!(error <= rounding, "{name} in the end: {error:.1e}");
+}
+
+fn compare_short_prompts(gpu: &mut Runner, cpu: &mut Runner, tiny: Tiny) {
+    let prompt = tiny.expected().prompt;
+    for length in [2, 4, 7, 8, 9, 16, 17].into_iter().filter(|length| *length <= prompt.len()) {
+        let logits = |runner: &mut Runner| {
+            runner.reset();
+            runner.predict_logits(&prompt[..length]).unwrap().to_vec()
+        };
+        let error = nmse(&logits(gpu), &logits(cpu));
+        assert!(error <= ROUNDING, "{} on {}, {length} ids: {error:.1e}", tiny.0, gpu.device().name);
     }
 }
 

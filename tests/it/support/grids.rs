@@ -147,7 +147,7 @@ fn best_scale(dtype: DType, x: &[f32]) -> f32 {
     }
     let levels = &grids(dtype)[0].levels;
     let most = levels[levels.len() - 1];
-    let sweep = (-8..=8).map(|step| most * (1.0 + 0.06 * step as f32));
+    let sweep = (-4..=4).map(|step| most * (1.0 + 0.12 * step as f32));
     let fits = levels.iter().copied().filter(|&level| level > 0.0).chain(sweep).map(|target| {
         let scale = peak / target;
         let decoded = nearest(dtype, x, scale).1;

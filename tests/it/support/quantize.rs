@@ -329,7 +329,7 @@ fn fit_line(x: &[f32], codes: &[f32], limit: f32) -> (f32, f32) {
 /// How far beyond the greatest code the peak is taken: below 1, codes are left unused; above,
 /// weights are clipped.
 fn stretches() -> impl Iterator<Item = f32> {
-    (-6..=15).map(|step| 1.0 + 0.02 * step as f32)
+    (-3..=7).map(|step| 1.0 + 0.04 * step as f32)
 }
 
 /// The value of greatest magnitude.
@@ -342,7 +342,8 @@ fn ratio(x: f32, scale: f32) -> f32 {
 }
 
 fn integer(low: f32, high: f32) -> impl Fn(f32) -> f32 {
-    move |x| x.round().clamp(low, high)
+    // `round` is a call of a function on x86-64 without SSE4.1.
+    move |x| ((x + 0.5f32.copysign(x)) as i32 as f32).clamp(low, high)
 }
 
 fn nearest_iq4(x: f32) -> f32 {
@@ -350,7 +351,8 @@ fn nearest_iq4(x: f32) -> f32 {
 }
 
 fn nearest(values: &[f32], x: f32) -> f32 {
-    values.iter().copied().min_by(|a, b| (a - x).abs().total_cmp(&(b - x).abs())).unwrap()
+    let nearer = |a: f32, b: f32| if (b - x).abs() < (a - x).abs() { b } else { a };
+    values.iter().copied().reduce(nearer).unwrap()
 }
 
 fn index(values: &[f32], value: f32) -> u8 {
