@@ -11,7 +11,7 @@ use axum::{
     routing::{get, post},
 };
 
-use crate::{chat, completions, embeddings, engine::Engine, error, error::ApiError, health, id, models, tokenize};
+use crate::{chat, completions, embeddings, engine::Engine, error, error::ApiError, health, id, messages, models, tokenize};
 
 /// The state that all requests share.
 #[derive(Clone)]
@@ -45,6 +45,8 @@ impl App {
             .route("/v1/chat/completions", post(chat::create))
             .route("/v1/completions", post(completions::create))
             .route("/v1/embeddings", post(embeddings::create))
+            .route("/v1/messages", post(messages::create))
+            .route("/v1/messages/count_tokens", post(messages::count_tokens))
             .route("/v1/models", get(models::list))
             .route("/v1/models/{id}", get(models::get))
             .route("/tokenize", post(tokenize::create))

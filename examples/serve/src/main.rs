@@ -12,6 +12,7 @@ mod error;
 mod health;
 mod id;
 mod limits;
+mod messages;
 #[path = "../../common/model.rs"]
 mod model;
 mod models;

@@ -11,7 +11,10 @@ use axum::{
 };
 use serde_json::{Map, Value, json};
 
-pub use self::request::StreamOptions;
+pub use self::{
+    message::{check, content_of},
+    request::StreamOptions,
+};
 use self::{request::ChatRequest, stream::ChatStream};
 use crate::{
     app::App,

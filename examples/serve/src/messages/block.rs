@@ -1,0 +1,280 @@
+//! The blocks of messages of Anthropic's API.
+
+use std::{collections::HashMap, mem};
+
+use inkstone::{
+    Message,
+    chat::{Part, ToolCall},
+};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
+
+use crate::{
+    body::{Null, TextOr},
+    chat::content_of,
+    error::ApiError,
+    limits,
+    openai::image,
+};
+
+/// A message.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase", deny_unknown_fields)]
+pub enum AnthropicMessage {
+    /// A message of the user, with results of calls.
+    User {
+        /// The content.
+        content: TextOr<UserBlock>,
+    },
+    /// An answer.
+    Assistant {
+        /// The content.
+        content: TextOr<AssistantBlock>,
+    },
+}
+
+/// A block with text.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TextBlock {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+        /// Has no effect: every prompt is cached.
+        #[serde(rename = "cache_control")]
+        _cache_control: Option<IgnoredAny>,
+        /// Not supported.
+        #[serde(rename = "citations", default)]
+        _citations: Null,
+    },
+}
+
+/// A block of a user's message.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum UserBlock {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+        /// Has no effect: every prompt is cached.
+        #[serde(rename = "cache_control")]
+        _cache_control: Option<IgnoredAny>,
+        /// Not supported.
+        #[serde(rename = "citations", default)]
+        _citations: Null,
+    },
+    /// An image.
+    Image {
+        /// The file.
+        source: ImageSource,
+        /// Has no effect: every prompt is cached.
+        #[serde(rename = "cache_control")]
+        _cache_control: Option<IgnoredAny>,
+    },
+    /// The result of a call.
+    ToolResult {
+        /// The id of the call.
+        tool_use_id: String,
+        /// The result.
+        content: Option<TextOr<ResultBlock>>,
+        /// Whether the call failed.
+        is_error: Option<bool>,
+        /// Has no effect: every prompt is cached.
+        #[serde(rename = "cache_control")]
+        _cache_control: Option<IgnoredAny>,
+    },
+}
+
+/// A block of a call's result.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ResultBlock {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+        /// Has no effect: every prompt is cached.
+        #[serde(rename = "cache_control")]
+        _cache_control: Option<IgnoredAny>,
+    },
+    /// An image.
+    Image {
+        /// The file.
+        source: ImageSource,
+        /// Has no effect: every prompt is cached.
+        #[serde(rename = "cache_control")]
+        _cache_control: Option<IgnoredAny>,
+    },
+}
+
+/// The file of an image.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ImageSource {
+    /// The file in base64.
+    Base64 {
+        /// The file.
+        data: String,
+        /// Has no effect: the file says what it is.
+        #[serde(rename = "media_type")]
+        _media_type: String,
+    },
+}
+
+/// A block of an answer.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum AssistantBlock {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+        /// Has no effect: every prompt is cached.
+        #[serde(rename = "cache_control")]
+        _cache_control: Option<IgnoredAny>,
+        /// Not supported.
+        #[serde(rename = "citations", default)]
+        _citations: Null,
+    },
+    /// Reasoning.
+    Thinking {
+        /// The text.
+        thinking: String,
+        /// Has no effect: reasoning is not signed.
+        #[serde(rename = "signature")]
+        _signature: Option<String>,
+    },
+    /// A call.
+    ToolUse {
+        /// The id.
+        id: String,
+        /// The name of the tool.
+        name: String,
+        /// The arguments.
+        input: Value,
+        /// Has no effect: every prompt is cached.
+        #[serde(rename = "cache_control")]
+        _cache_control: Option<IgnoredAny>,
+    },
+}
+
+/// The start of a block with which Claude Code begins its instructions. It differs from request to
+/// request, so that no prompt would be in the cache.
+const BILLING: &str = "x-anthropic-billing-header:";
+
+/// Returns the text of instructions.
+fn system_text(texts: TextOr<TextBlock>) -> String {
+    match texts {
+        TextOr::Text(text) => text,
+        TextOr::List(blocks) => {
+            let texts = blocks.into_iter().map(|TextBlock::Text { text, .. }| text);
+            texts.filter(|text| !text.starts_with(BILLING)).collect::<Vec<_>>().join("\n\n")
+        }
+    }
+}
+
+/// Returns the messages for the library.
+///
+/// # Errors
+/// [`ApiError`] with the field that cannot be served.
+pub fn conversation(
+    system: Option<TextOr<TextBlock>>,
+    messages: Vec<AnthropicMessage>,
+) -> Result<Vec<Message>, ApiError> {
+    if messages.len() > limits::MESSAGES {
+        return Err(ApiError::field("messages", &format!("has more than {} messages", limits::MESSAGES)));
+    }
+    let mut conversation = Conversation::default();
+    conversation.messages.extend(system.map(system_text).filter(|text| !text.is_empty()).map(Message::system));
+    for (index, message) in messages.into_iter().enumerate() {
+        match message {
+            AnthropicMessage::User { content: TextOr::Text(text) } => conversation.user.push(text.into()),
+            AnthropicMessage::User { content: TextOr::List(blocks) } => {
+                for (block, content) in blocks.into_iter().enumerate() {
+                    conversation.add_user(content, &format!("messages[{index}].content[{block}]"))?;
+                }
+            }
+            AnthropicMessage::Assistant { content } => conversation.add_answer(content),
+        }
+    }
+    conversation.end_user();
+    Ok(conversation.messages)
+}
+
+/// Messages so far.
+#[derive(Default)]
+struct Conversation {
+    messages: Vec<Message>,
+    /// Parts of the user's message that goes on: messages of the user that follow each other are
+    /// one.
+    user: Vec<Part>,
+    /// The names of tools by the ids of their calls.
+    names: HashMap<String, String>,
+}
+
+impl Conversation {
+    fn end_user(&mut self) {
+        if !self.user.is_empty() {
+            self.messages.push(Message::user(content_of(mem::take(&mut self.user))));
+        }
+    }
+
+    fn add_user(&mut self, block: UserBlock, at: &str) -> Result<(), ApiError> {
+        match block {
+            UserBlock::Text { text, .. } => self.user.push(text.into()),
+            UserBlock::Image { source, .. } => self.user.push(Part::Image(decode(source, at)?)),
+            UserBlock::ToolResult { tool_use_id, content, is_error, .. } => {
+                self.end_user();
+                let Some(name) = self.names.get(&tool_use_id) else {
+                    return Err(ApiError::field(format!("{at}.tool_use_id"), "is the id of no earlier call"));
+                };
+                let error = is_error.unwrap_or(false).then(|| Part::text("error:"));
+                let parts: Vec<_> = error.into_iter().chain(result_parts(content, at)?).collect();
+                self.messages.push(Message::tool(name, content_of(parts)).for_call(tool_use_id));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_answer(&mut self, content: TextOr<AssistantBlock>) {
+        self.end_user();
+        let blocks = match content {
+            TextOr::Text(text) => return self.messages.push(Message::assistant(text)),
+            TextOr::List(blocks) => blocks,
+        };
+        let (mut texts, mut reasoning, mut calls) = (vec![], None::<String>, vec![]);
+        for block in blocks {
+            match block {
+                AssistantBlock::Text { text, .. } => texts.push(text),
+                AssistantBlock::Thinking { thinking, .. } => *reasoning.get_or_insert_default() += &thinking,
+                AssistantBlock::ToolUse { id, name, input, .. } => {
+                    self.names.insert(id.clone(), name.clone());
+                    calls.push(ToolCall::new(name, input).with_id(id));
+                }
+            }
+        }
+        let answer = Message::assistant(texts.join("\n")).with_tool_calls(calls);
+        self.messages.push(reasoning.into_iter().fold(answer, Message::with_reasoning));
+    }
+}
+
+fn result_parts(content: Option<TextOr<ResultBlock>>, at: &str) -> Result<Vec<Part>, ApiError> {
+    let blocks = match content {
+        None => return Ok(vec![]),
+        Some(TextOr::Text(text)) => return Ok(vec![text.into()]),
+        Some(TextOr::List(blocks)) => blocks,
+    };
+    let part = |(index, block)| {
+        Ok(match block {
+            ResultBlock::Text { text, .. } => text.into(),
+            ResultBlock::Image { source, .. } => Part::Image(decode(source, &format!("{at}.content[{index}]"))?),
+        })
+    };
+    blocks.into_iter().enumerate().map(part).collect()
+}
+
+fn decode(ImageSource::Base64 { data, .. }: ImageSource, at: &str) -> Result<inkstone::Image, ApiError> {
+    image::from_base64(&data, &format!("{at}.source.data"))
+}
