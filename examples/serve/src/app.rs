@@ -11,7 +11,10 @@ use axum::{
     routing::{get, post},
 };
 
-use crate::{chat, completions, embeddings, engine::Engine, error, error::ApiError, health, id, messages, models, tokenize};
+use crate::{
+    chat, completions, embeddings, engine::Engine, error, error::ApiError, health, id, messages, models, responses,
+    tokenize,
+};
 
 /// The state that all requests share.
 #[derive(Clone)]
@@ -49,6 +52,7 @@ impl App {
             .route("/v1/messages/count_tokens", post(messages::count_tokens))
             .route("/v1/models", get(models::list))
             .route("/v1/models/{id}", get(models::get))
+            .route("/v1/responses", post(responses::create))
             .route("/tokenize", post(tokenize::create))
             .route("/metrics", get(health::metrics))
             .route_layer(middleware::from_fn_with_state(self.clone(), authorize));

@@ -17,6 +17,7 @@ mod messages;
 mod model;
 mod models;
 mod openai;
+mod responses;
 mod serve;
 mod sse;
 #[path = "../../common/template.rs"]
