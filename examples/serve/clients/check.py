@@ -1,4 +1,4 @@
-"""Runs all checks of the server: `check.py [PART OF A NAME]`."""
+"""Runs all checks of the server; `--help` explains the arguments."""
 
 import sys
 import tempfile
@@ -7,6 +7,7 @@ from pathlib import Path
 import chat_checks
 import limit_checks
 import messages_checks
+import page_checks
 import responses_checks
 from harness import DATA, Server
 
@@ -41,6 +42,7 @@ def main():
             with Server(*arguments) as server:
                 results += [checks.run(title, server) for checks in suites]
         results.append(limit_checks.limits.run("limits and ends"))
+    results += page_checks.run()
     good, bad = (sum(numbers) for numbers in zip(*results))
     print(f"\n{good} checks passed, {bad} failed")
     sys.exit(bad > 0)

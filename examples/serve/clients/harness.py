@@ -1,11 +1,11 @@
 """Starts servers, and runs checks against them."""
 
+import argparse
+import base64
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import traceback
 import urllib.error
@@ -14,7 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data"
-BINARY = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "examples" / "serve" / "target")) / "debug" / "inkstone-serve"
+
+parser = argparse.ArgumentParser(description="Checks the server with the clients of OpenAI and Anthropic, and in Chromium.")
+parser.add_argument("binary", help="the server, inkstone-serve")
+parser.add_argument("--only", default="", metavar="NAME", help="a part of the names of the checks to run")
+parser.add_argument("--picture", metavar="FILE", help="where a picture of the page goes, a PNG file")
+ARGUMENTS = parser.parse_args()
 
 
 class Server:
@@ -22,7 +27,7 @@ class Server:
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen(
-            [str(BINARY), "--port", "0", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [ARGUMENTS.binary, "--port", "0", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         line = self.process.stdout.readline()
         match = re.search(r"http://\S+", line)
@@ -87,12 +92,11 @@ class Checks:
         return function
 
     def run(self, title, *arguments):
-        """Runs the checks that match the command line, and returns the numbers of good and bad ones."""
+        """Runs the checks that the command line asks for, and returns the numbers of good and bad ones."""
         print(f"\n== {title}", flush=True)
-        wanted = sys.argv[1] if len(sys.argv) > 1 else ""
         good = bad = 0
         for function in self.functions:
-            if wanted not in function.__name__:
+            if ARGUMENTS.only not in function.__name__:
                 continue
             start = time.monotonic()
             try:
@@ -123,8 +127,6 @@ def image_url(name):
 
 
 def image_data(name):
-    import base64
-
     return base64.b64encode((DATA / name).read_bytes()).decode()
 
 

@@ -7,7 +7,7 @@ use axum::{
     extract::{Request, State},
     http::{HeaderMap, Uri, header},
     middleware::{self, Next},
-    response::{Html, Response},
+    response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
 
@@ -67,9 +67,14 @@ impl App {
     }
 }
 
+/// What the page may do: talk to this server, and show images that it has itself.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                           connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+                           frame-ancestors 'none'";
+
 /// Returns the page for people.
-async fn page() -> Html<&'static str> {
-    Html(include_str!("page.html"))
+async fn page() -> impl IntoResponse {
+    ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(include_str!("page.html")))
 }
 
 /// Refuses requests without the key.

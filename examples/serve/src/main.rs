@@ -22,6 +22,8 @@ mod serve;
 mod sse;
 #[path = "../../common/template.rs"]
 mod template;
+#[cfg(test)]
+mod tests;
 mod tokenize;
 
 use std::{

@@ -133,7 +133,7 @@ fn continue_text(
     if options.logprobs.is_some() {
         send_tokens(&mut generation, &tokenizer, send)?;
     } else {
-        while let Some(text) = generation.next() {
+        for text in generation.by_ref() {
             send(Event::Piece(Piece::Text(text?), vec![]));
         }
     }

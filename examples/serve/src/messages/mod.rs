@@ -11,7 +11,8 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use self::{request::MessagesRequest, stream::MessageStream};
+use self::request::MessagesRequest;
+pub use self::stream::MessageStream;
 use crate::{
     app::App,
     body,
@@ -29,17 +30,24 @@ struct MessagesCall {
 }
 
 /// The fields that an answer has from the start.
-struct Head {
+pub struct Head {
     id: String,
     model: String,
     omits_thinking: bool,
+}
+
+impl Head {
+    /// Returns the fields of a new answer of a model, which may leave its reasoning out.
+    pub fn new(model: String, omits_thinking: bool) -> Self {
+        Self { id: id::unique("msg_"), model, omits_thinking }
+    }
 }
 
 /// Answers a conversation.
 pub async fn create(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
     let (call, admission) = body::read(&app, request, MessagesRequest::into_call).await?;
     let MessagesCall { job, stream, omits_thinking } = call;
-    let head = Head { id: id::unique("msg_"), model: app.name.clone(), omits_thinking };
+    let head = Head::new(app.name.clone(), omits_thinking);
     let mut reply = app.engine.start(job, admission);
     if stream {
         let first = reply.first().await?;

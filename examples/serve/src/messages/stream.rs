@@ -24,7 +24,8 @@ enum Block {
 }
 
 impl MessageStream {
-    pub(super) fn new(head: Head) -> Self {
+    /// Returns a writer of an answer.
+    pub fn new(head: Head) -> Self {
         Self { head, blocks: 0, open: None }
     }
 

@@ -9,9 +9,10 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use self::{output::ResponseWriter, request::ResponsesRequest};
+pub use self::output::ResponseWriter;
+use self::request::ResponsesRequest;
 use crate::{app::App, body, engine::Job, error::ApiError, sse};
 
 /// A request that has been checked.
@@ -23,9 +24,9 @@ struct ResponsesCall {
 
 /// The settings of a request that its response repeats, and what the response includes.
 #[derive(Default)]
-struct Settings {
+pub struct Settings {
     /// The fields of the request, as they were sent.
-    fields: serde_json::Map<String, Value>,
+    fields: Map<String, Value>,
     /// Whether reasoning comes with a form that clients send back.
     encrypted_reasoning: bool,
     /// Whether text comes with log-probabilities.

@@ -74,7 +74,8 @@ impl OpenItem {
 }
 
 impl ResponseWriter {
-    pub(super) fn new(model: String, settings: Settings) -> Self {
+    /// Returns a writer of a new response of a model.
+    pub fn new(model: String, settings: Settings) -> Self {
         Self {
             id: id::unique("resp_"),
             created: id::now(),
