@@ -3,7 +3,7 @@
 use std::{fmt, marker::PhantomData};
 
 use axum::{
-    body,
+    body::{self, Bytes},
     extract::Request,
     http::{HeaderMap, header},
 };
@@ -32,9 +32,7 @@ where
 {
     let admission = app.engine.admit()?;
     check_type(request.headers())?;
-    let bytes = time::timeout(limits::BODY_TIME, body::to_bytes(request.into_body(), limits::BODY_BYTES)).await;
-    let bytes = bytes.map_err(|_| ApiError::invalid("the body did not arrive in time"))?;
-    let bytes = bytes.map_err(|_| ApiError::too_large(limits::BODY_BYTES))?;
+    let bytes = bytes(request).await?;
     // Images take much more memory than their files.
     static PARSERS: Semaphore = Semaphore::const_new(limits::PARSERS);
     let permit = PARSERS.acquire().await;
@@ -43,6 +41,17 @@ where
     drop(permit);
     let parsed = parsed.map_err(|_| ApiError::internal("reading the request has panicked"))?;
     Ok((parsed?, admission))
+}
+
+/// Returns the body of a request. Few large ones are in memory at a time.
+async fn bytes(request: Request) -> Result<Bytes, ApiError> {
+    static LARGE_BODIES: Semaphore = Semaphore::const_new(limits::LARGE_BODIES);
+    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let is_large = length.is_none_or(|length: usize| length > limits::LARGE_BODY);
+    let _permit = if is_large { LARGE_BODIES.acquire().await.ok() } else { None };
+    let bytes = time::timeout(limits::BODY_TIME, body::to_bytes(request.into_body(), limits::BODY_BYTES)).await;
+    let bytes = bytes.map_err(|_| ApiError::invalid("the body did not arrive in time"))?;
+    bytes.map_err(|_| ApiError::too_large(limits::BODY_BYTES))
 }
 
 /// Refuses bodies that a browser sends to other servers without asking them.

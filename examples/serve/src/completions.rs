@@ -103,10 +103,11 @@ impl CompletionRequest {
             seed: self.seed,
             stop: self.stop,
             max_tokens: Some((self.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS), "max_tokens")),
-            logprobs: self.logprobs,
+            logprobs: self.logprobs.map(|top| (top, "logprobs")),
         };
         let include_usage = self.stream_options.is_some_and(|options| options.include_usage);
-        let job = Job { input: Input::Prompts(prompts), options: sampling.options()?, form: None, choices };
+        let job =
+            Job { input: Input::Prompts(prompts), field: "prompt", options: sampling.options()?, form: None, choices };
         Ok(CompletionCall { job, stream: self.stream, include_usage, n })
     }
 }

@@ -140,6 +140,12 @@ impl ApiError {
         self
     }
 
+    /// Sets the field of the prompt, if the prompt is the reason.
+    #[must_use]
+    pub fn in_prompt(self, field: &str) -> Self {
+        if self.kind == ErrorKind::ContextLength { self.or_field(field) } else { self }
+    }
+
     /// Returns the error as OpenAI's API has it.
     pub fn openai(&self) -> Value {
         let (kind, code) = self.kind.openai();
@@ -173,7 +179,7 @@ impl From<Error> for ApiError {
             Error::Argument { name, .. } => {
                 Self { field: Some(name.to_owned()), ..Self::new(ErrorKind::Invalid, message) }
             }
-            Error::ContextFull { .. } => Self::new(ErrorKind::ContextLength, message).or_field("messages"),
+            Error::ContextFull { .. } => Self::new(ErrorKind::ContextLength, message),
             Error::ChatTemplate(_)
             | Error::Grammar(_)
             | Error::Image { .. }

@@ -198,7 +198,7 @@ impl ChatRequest {
         let include_usage = self.stream_options.as_ref().is_some_and(|options| options.include_usage);
         let tools = offered(self.tools, self.tool_choice, self.parallel_tool_calls);
         let form = self.response_format.and_then(ResponseFormat::form);
-        format::check(&form, tools.may_call(), "response_format")?;
+        format::check(form.as_ref(), tools.may_call())?;
         let mut chat = tools.add_to(ChatOptions::default())?;
         if let Some(effort) = &self.reasoning_effort {
             chat = tools::with_effort(chat, effort, app.engine.model(), "reasoning_effort")?;
@@ -219,11 +219,11 @@ impl ChatRequest {
             seed: self.seed,
             stop: self.stop,
             max_tokens,
-            logprobs: self.logprobs.then(|| self.top_logprobs.unwrap_or(0)),
+            logprobs: self.logprobs.then(|| (self.top_logprobs.unwrap_or(0), "top_logprobs")),
         };
         let input =
             Input::Chat { messages: message::conversation(self.messages)?, chat, parallel_tool_calls: tools.parallel };
-        let job = Job { input, options: sampling.options()?, form, choices };
+        let job = Job { input, field: "messages", options: sampling.options()?, form, choices };
         Ok(ChatCall { job, stream, include_usage })
     }
 

@@ -12,6 +12,8 @@ use crate::error::ApiError;
 pub struct Job {
     /// The conversation or the text.
     pub input: Input,
+    /// The field of the request that has it.
+    pub field: &'static str,
     /// The options, without a grammar.
     pub options: GenerateOptions,
     /// The form of the text.
@@ -35,12 +37,12 @@ pub enum Input {
     Prompts(Vec<Prompt<'static>>),
 }
 
-/// A form that text must have.
-pub enum Form {
-    /// A JSON object.
-    Object,
-    /// JSON of this schema.
-    Schema(Value),
+/// A form that text must have: JSON of a schema.
+pub struct Form {
+    /// The schema.
+    pub schema: Value,
+    /// The field of the request that has it.
+    pub field: &'static str,
 }
 
 /// A step of an answer.

@@ -1,15 +1,13 @@
 //! Generates one answer on a thread.
 
+use super::{Counters, Ended, Event, Finish, Form, Input, Job, Piece, TokenLogprob};
+use crate::{error::ApiError, id};
 use inkstone::{
     Error, GenerateOptions, Generation, Message, Prompt, Runner, StopHandle, Summary,
     chat::{AnswerEvent, ChatOptions, ToolCall},
     sampler::{Logprobs, TokenLogprob as LibraryLogprob},
     tokenizer::Tokenizer,
 };
-use serde_json::json;
-
-use super::{Counters, Ended, Event, Finish, Form, Input, Job, Piece, TokenLogprob};
-use crate::{error::ApiError, id};
 
 /// Generates the answer `choice` of a job, and sends its events.
 pub fn run(
@@ -30,7 +28,7 @@ pub fn run(
             continue_text(runner, prompt.clone(), &options, stop, &mut send)
         }
     });
-    match result {
+    match result.map_err(|error| error.in_prompt(job.field)) {
         Ok(ended) => {
             counters.add(&ended.summary);
             send(Event::Ended(ended));
@@ -46,18 +44,10 @@ pub fn run(
 fn options_of(runner: &Runner, job: &Job, choice: usize) -> Result<GenerateOptions, ApiError> {
     let mut options = job.options.clone();
     options.sampler.seed = options.sampler.seed.map(|seed| seed.wrapping_add(choice as u64));
-    options.grammar = match &job.form {
-        None => None,
-        Some(form) => {
-            let any_object = json!({"type": "object"});
-            let schema = match form {
-                Form::Object => &any_object,
-                Form::Schema(schema) => schema,
-            };
-            let grammar = runner.grammars().and_then(|grammars| grammars.json_schema(schema));
-            Some(grammar.map_err(|error| ApiError::from(error).or_field("response_format"))?)
-        }
-    };
+    if let Some(Form { schema, field }) = &job.form {
+        let grammar = runner.grammars().and_then(|grammars| grammars.json_schema(schema));
+        options.grammar = Some(grammar.map_err(|error| ApiError::from(error).or_field(field))?);
+    }
     Ok(options)
 }
 

@@ -184,8 +184,9 @@ impl MessagesRequest {
         };
         let tools = offered(self.tools, self.tool_choice);
         let config = self.output_config.unwrap_or(OutputConfig { effort: None, format: None });
-        let form = config.format.map(|OutputFormat::JsonSchema { schema }| Form::Schema(schema));
-        format::check(&form, tools.may_call(), "output_config.format")?;
+        let form =
+            config.format.map(|OutputFormat::JsonSchema { schema }| Form { schema, field: "output_config.format" });
+        format::check(form.as_ref(), tools.may_call())?;
         let display = match &self.thinking {
             Some(Thinking::Enabled { display, .. } | Thinking::Adaptive { display }) => *display,
             Some(Thinking::Disabled {}) | None => None,
@@ -194,7 +195,7 @@ impl MessagesRequest {
         let chat = options(&tools, self.thinking.as_ref(), config.effort.as_deref(), model)?;
         let messages = chat::check(block::conversation(self.system, self.messages)?)?;
         let input = Input::Chat { messages, chat, parallel_tool_calls: tools.parallel };
-        let job = Job { input, options: sampling.options()?, form, choices: 1 };
+        let job = Job { input, field: "messages", options: sampling.options()?, form, choices: 1 };
         Ok(MessagesCall { job, stream: self.stream, omits_thinking: display == Some(Display::Omitted) })
     }
 

@@ -1,7 +1,7 @@
 //! The form of an answer's text.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{engine::Form, error::ApiError};
 
@@ -61,22 +61,24 @@ pub enum TextFormat {
 impl ResponseFormat {
     /// Returns the form for the engine, `None` for any text.
     pub fn form(self) -> Option<Form> {
-        match self {
-            Self::Text => None,
-            Self::JsonObject => Some(Form::Object),
-            Self::JsonSchema { json_schema } => Some(Form::Schema(json_schema.schema)),
-        }
+        let schema = match self {
+            Self::Text => return None,
+            Self::JsonObject => json!({"type": "object"}),
+            Self::JsonSchema { json_schema } => json_schema.schema,
+        };
+        Some(Form { schema, field: "response_format" })
     }
 }
 
 impl TextFormat {
     /// Returns the form for the engine, `None` for any text.
     pub fn form(self) -> Option<Form> {
-        match self {
-            Self::Text {} => None,
-            Self::JsonObject {} => Some(Form::Object),
-            Self::JsonSchema { schema, .. } => Some(Form::Schema(schema)),
-        }
+        let schema = match self {
+            Self::Text {} => return None,
+            Self::JsonObject {} => json!({"type": "object"}),
+            Self::JsonSchema { schema, .. } => schema,
+        };
+        Some(Form { schema, field: "text.format" })
     }
 }
 
@@ -84,9 +86,12 @@ impl TextFormat {
 ///
 /// # Errors
 /// [`ApiError`] with the field of the form.
-pub fn check(form: &Option<Form>, may_call: bool, field: &str) -> Result<(), ApiError> {
-    if form.is_none() || !may_call {
-        return Ok(());
+pub fn check(form: Option<&Form>, may_call: bool) -> Result<(), ApiError> {
+    match form {
+        Some(form) if may_call => {
+            let what = "cannot be combined with tools: leave them out, or set `tool_choice` to `none`";
+            Err(ApiError::field(form.field, what))
+        }
+        Some(_) | None => Ok(()),
     }
-    Err(ApiError::field(field, "cannot be combined with tools: leave them out, or set `tool_choice` to `none`"))
 }

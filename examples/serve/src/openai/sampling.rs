@@ -31,8 +31,9 @@ pub struct Sampling {
     pub stop: Option<TextOr<String>>,
     /// The largest number of tokens, and the name of the field that limits it.
     pub max_tokens: Option<(usize, &'static str)>,
-    /// The number of most probable tokens to return at each position.
-    pub logprobs: Option<usize>,
+    /// The number of most probable tokens to return at each position, and the name of the field that
+    /// has it.
+    pub logprobs: Option<(usize, &'static str)>,
 }
 
 /// The bias by which OpenAI's API forbids a token.
@@ -51,8 +52,8 @@ impl Sampling {
         if let Some((0, name)) = self.max_tokens {
             return Err(ApiError::field(name, "must be at least 1"));
         }
-        if self.logprobs.is_some_and(|top| top > limits::TOP_LOGPROBS) {
-            return Err(ApiError::field("top_logprobs", &format!("must be at most {}", limits::TOP_LOGPROBS)));
+        if let Some((limits::TOO_MANY_LOGPROBS.., name)) = self.logprobs {
+            return Err(ApiError::field(name, &format!("must be less than {}", limits::TOO_MANY_LOGPROBS)));
         }
         let default = SamplerOptions::default();
         Ok(GenerateOptions {
@@ -69,7 +70,7 @@ impl Sampling {
                 ..default
             },
             max_tokens: self.max_tokens.map(|(tokens, _)| tokens),
-            logprobs: self.logprobs,
+            logprobs: self.logprobs.map(|(top, _)| top),
             stop,
             ..GenerateOptions::default()
         })

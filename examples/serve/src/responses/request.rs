@@ -163,7 +163,7 @@ impl ResponsesRequest {
         let settings = self.settings();
         let tools = offered(self.tools, self.tool_choice, self.parallel_tool_calls)?;
         let form = self.text.and_then(|text| text.format).and_then(TextFormat::form);
-        format::check(&form, tools.may_call(), "text.format")?;
+        format::check(form.as_ref(), tools.may_call())?;
         let mut chat = tools.add_to(ChatOptions::default())?;
         if let Some(effort) = self.reasoning.and_then(|reasoning| reasoning.effort) {
             chat = tools::with_effort(chat, &effort, app.engine.model(), "reasoning.effort")?;
@@ -172,12 +172,12 @@ impl ResponsesRequest {
             temperature: self.temperature,
             top_p: self.top_p,
             max_tokens: self.max_output_tokens.map(|tokens| (tokens, "max_output_tokens")),
-            logprobs: settings.logprobs.then(|| self.top_logprobs.unwrap_or(0)),
+            logprobs: settings.logprobs.then(|| (self.top_logprobs.unwrap_or(0), "top_logprobs")),
             ..Sampling::default()
         };
         let messages = input::conversation(self.instructions, self.input)?;
         let input = Input::Chat { messages, chat, parallel_tool_calls: tools.parallel };
-        let job = Job { input, options: sampling.options()?, form, choices: 1 };
+        let job = Job { input, field: "input", options: sampling.options()?, form, choices: 1 };
         Ok(ResponsesCall { job, stream: self.stream, settings })
     }
 
