@@ -12,7 +12,7 @@ use super::{
     acceptance::{Acceptance, probability_of},
     step_times::MAX_RATIO,
 };
-use crate::{Result, generate::Limits};
+use crate::{Result, generate::Limits, kv_cache::tentative_offsets};
 
 /// The time that drafts may lose, as a share of the time without drafts.
 const ALLOWANCE: f64 = 0.01;
@@ -68,8 +68,8 @@ pub(super) struct DraftBounds {
     pub vocab_size: usize,
     /// Whether the device has started a step without drafts, for which the draft has to wait.
     pub waits: bool,
-    /// Whether the step after a refused token computes the accepted tokens again, as for recurrent
-    /// layers.
+    /// Whether sequences have recurrent states, so that the step after a refused token may compute
+    /// accepted tokens again.
     pub recomputes: bool,
 }
 
@@ -132,10 +132,15 @@ impl DraftSource {
 fn expected_again(expected: &[f64; MAX_ROWS], len: usize, texts: usize, times: &StepTimes) -> Option<f64> {
     let plain = times.of(texts)?;
     let again = |accepted: usize| {
-        let longer = times.of((texts + accepted + 1).min(MAX_ROWS))? - plain;
+        let longer = times.of((texts + recomputed(len, accepted)).min(MAX_ROWS))? - plain;
         Some(texts as f64 * probability_of(expected, accepted) * longer)
     };
     (0..len).map(again).sum()
+}
+
+/// Returns the number of accepted tokens, of a draft of `len`, after the last stored state.
+fn recomputed(len: usize, accepted: usize) -> usize {
+    tentative_offsets(len).take_while(|stored| *stored <= accepted).last().map_or(0, |stored| accepted - stored)
 }
 
 impl std::fmt::Debug for DraftSource {
@@ -345,7 +350,7 @@ mod tests {
                 None => speculator.count_plain(shared, &times),
             }
             (done, spent) = (done + 1 + right, spent + time(shared.rows + len));
-            again = if recomputes && right < len { 1 + right } else { 0 };
+            again = if recomputes && right < len { recomputed(len, right) } else { 0 };
             if done > tokens / 2 {
                 (lens, steps) = (lens + len, steps + 1);
             }
