@@ -451,6 +451,19 @@ mod tests {
     }
 
     #[test]
+    fn lengths_between_the_tried_ones_are_found() {
+        // A GPU's steps of 3 and 4 rows take about the same time, and of 5 to 8.
+        let rows = [1.0, 1.28, 1.78, 1.84, 2.63, 2.69, 2.79, 2.84, 3.38, 3.44, 3.5, 3.6, 4.1, 4.2, 4.3, 4.4];
+        let time = |count: usize| 0.010 * rows[count - 1];
+        let texts = 100;
+        for (accepted, best) in [(0.6, 1.25), (0.8, 1.60), (0.9, 2.0)] {
+            let slowness = |seed| 1.0 / simulate_with(Speculation::Auto, true, 256, [accepted, 0.0], seed, time).0;
+            let speed = f64::from(texts) / (0..texts).map(slowness).sum::<f64>();
+            assert!(speed > 0.91 * best, "{accepted}: {speed} of {best}");
+        }
+    }
+
+    #[test]
     fn useful_drafts_pay_in_short_texts() {
         // As on a GPU, whose steps of few rows cost more from row to row.
         let time = |rows: usize| 0.002 * (1.0 + 0.4 * (rows - 1) as f64);
