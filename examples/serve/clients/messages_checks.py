@@ -141,11 +141,12 @@ def a_conversation_of_claude_code_is_understood(server):
         {"role": "user", "content": [{"type": "text", "text": "<system-reminder>x</system-reminder>"}, {"type": "text", "text": "Hi"}]},
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": ""}, *call.content]},
         {"role": "user", "content": [result, {"type": "text", "text": "Go on."}]},
+        {"role": "system", "content": "Be kind."},
     ]
     options = {
         "system": [{"type": "text", "text": "x-anthropic-billing-header: cc_version=1; cch=2;"}, {"type": "text", "text": "You help."}],
         "tools": [{**TOOL, "cache_control": {"type": "ephemeral"}, "eager_input_streaming": True}],
-        "thinking": {"type": "adaptive"}, "metadata": {"user_id": "u"},
+        "thinking": {"type": "adaptive"}, "metadata": {"user_id": "u"}, "output_config": {"effort": "high"},
         "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
     }
     events = client(server).beta.messages.create(
@@ -153,7 +154,7 @@ def a_conversation_of_claude_code_is_understood(server):
     )
     assert [event.type for event in events][-1] == "message_stop"
     status, count = server.post("/v1/messages/count_tokens?beta=true", {"model": server.model, "messages": [
-        {"role": m["role"], "content": [b if isinstance(b, dict) else b.to_dict() for b in m["content"]]} for m in conversation
+        {"role": m["role"], "content": [b if isinstance(b, dict) else b.to_dict() for b in m["content"]]} for m in conversation[:3]
     ], "tools": options["tools"]})
     assert status == 200 and count["input_tokens"] > 50, count
 

@@ -80,6 +80,8 @@ def the_request_of_codex_is_understood(server):
     }
     status, text = server.post("/v1/responses", body)
     assert status == 200 and "event: response.completed" in text, text
+    status, text = server.post("/v1/responses", {**body, "reasoning": {"summary": "auto"}})
+    assert status == 200, text
 
 
 @responses
@@ -138,6 +140,16 @@ def a_call_streams(server):
         assert "response." + kind in kinds, kinds
     done = next(event for event in events if event.type == "response.function_call_arguments.done")
     assert done.arguments == events[-1].response.output[0].arguments
+
+
+@tools
+def a_tool_of_a_namespace_is_called(server):
+    space = {"type": "namespace", "name": "sky", "description": "The sky", "tools": [TOOL]}
+    options = {"tools": [space], "parallel_tool_calls": False, "tool_choice": "required"}
+    [call] = ask(server, max_output_tokens=200, **options).output
+    assert call.name == "weather" and call.namespace == "sky", call
+    items = [{"role": "user", "content": FOX}, call, {"type": "function_call_output", "call_id": call.call_id, "output": "fair"}]
+    assert ask(server, items, **{**options, "tool_choice": "none"}).output_text
 
 
 @images

@@ -31,6 +31,11 @@ pub enum AnthropicMessage {
         /// The content.
         content: TextOr<AssistantBlock>,
     },
+    /// Instructions in the course of a conversation.
+    System {
+        /// The content.
+        content: TextOr<TextBlock>,
+    },
 }
 
 /// A block with text.
@@ -197,6 +202,12 @@ pub fn conversation(
                 }
             }
             AnthropicMessage::Assistant { content } => conversation.add_answer(content),
+            // Many templates take instructions at the start alone. This is how Claude Code marks those
+            // that are in messages of the user.
+            AnthropicMessage::System { content } => {
+                let text = system_text(content);
+                conversation.user.push(format!("<system-reminder>\n{text}\n</system-reminder>").into());
+            }
         }
     }
     conversation.end_user();

@@ -223,12 +223,14 @@ fn options(
     model: &Runner,
 ) -> Result<ChatOptions, ApiError> {
     let chat = tools.add_to(ChatOptions::default())?;
+    let template = model.chat_template()?;
+    let reads_switch = template.reads("enable_thinking");
     let chat = match effort {
+        // The default, which Claude Code sends to every model.
+        Some("high") if !template.reads("reasoning_effort") => chat,
         Some(effort) => tools::with_effort(chat, effort, model, "output_config.effort")?,
         None => chat,
     };
-    let template = model.chat_template()?;
-    let reads_switch = template.reads("enable_thinking");
     match thinking {
         Some(Thinking::Enabled { .. }) if !reads_switch && !template.source().contains("think") => {
             Err(ApiError::field("thinking", "the model does not reason: leave it out"))

@@ -10,6 +10,7 @@ use inkstone::{
 use serde::{Deserialize, Deserializer, de, de::IgnoredAny};
 use serde_json::Value;
 
+use super::tools::qualified;
 use crate::{
     body::TextOr,
     chat::{self, content_of},
@@ -39,6 +40,7 @@ enum Item {
     FunctionCall {
         call_id: String,
         name: String,
+        namespace: Option<String>,
         arguments: String,
         #[serde(rename = "id")]
         _id: Option<String>,
@@ -169,7 +171,8 @@ impl Conversation {
                     Role::System | Role::Developer => Message::system(content),
                 });
             }
-            Item::FunctionCall { call_id, name, arguments, .. } => {
+            Item::FunctionCall { call_id, name, namespace, arguments, .. } => {
+                let name = namespace.map_or_else(|| name.clone(), |namespace| qualified(&namespace, &name));
                 let arguments: Value = serde_json::from_str(&arguments)
                     .map_err(|error| ApiError::field(format!("{at}.arguments"), &error.to_string()))?;
                 self.names.insert(call_id.clone(), name.clone());

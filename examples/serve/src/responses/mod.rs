@@ -3,6 +3,7 @@
 mod input;
 mod output;
 mod request;
+mod tools;
 
 use axum::{
     Json,
@@ -12,7 +13,7 @@ use axum::{
 use serde_json::{Map, Value};
 
 pub use self::output::ResponseWriter;
-use self::request::ResponsesRequest;
+use self::{request::ResponsesRequest, tools::Namespaces};
 use crate::{app::App, body, engine::Job, error::ApiError, sse};
 
 /// A request that has been checked.
@@ -31,6 +32,8 @@ pub struct Settings {
     encrypted_reasoning: bool,
     /// Whether text comes with log-probabilities.
     logprobs: bool,
+    /// The namespaces of tools.
+    namespaces: Namespaces,
 }
 
 /// Answers a conversation.

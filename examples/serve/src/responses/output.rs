@@ -199,11 +199,17 @@ impl ResponseWriter {
 
     fn add_call(&mut self, call_id: String, name: &str, arguments: &Value) {
         let (id, index, arguments) = (id::unique("fc_"), self.output.len(), arguments.to_string());
+        let namespace = self.settings.namespaces.get(name).cloned();
+        let name = namespace.as_ref().map_or(name, |(_, name)| name);
         let item = |arguments: &str, status: &str| {
-            json!({
+            let mut item = json!({
                 "id": id, "type": "function_call", "status": status, "call_id": call_id, "name": name,
                 "arguments": arguments,
-            })
+            });
+            if let Some((namespace, _)) = &namespace {
+                item["namespace"] = namespace.as_str().into();
+            }
+            item
         };
         self.say("response.output_item.added", json!({"output_index": index, "item": item("", "in_progress")}));
         let delta = json!({"item_id": id, "output_index": index, "delta": arguments});

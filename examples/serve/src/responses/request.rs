@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{
     ResponsesCall, Settings,
     input::{self, InputItem},
+    tools::offered,
 };
 use crate::{
     app::App,
@@ -19,7 +20,7 @@ use crate::{
     openai::{
         format::{self, TextFormat},
         sampling::Sampling,
-        tools::{self, Choice, Tools},
+        tools,
     },
 };
 
@@ -115,43 +116,6 @@ enum Verbosity {
     Medium,
 }
 
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum ToolDefinition {
-    Function { name: String, description: Option<String>, parameters: Option<Value>, strict: Option<bool> },
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Mode {
-    None,
-    Auto,
-    Required,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum NamedChoice {
-    Function { name: String },
-    AllowedTools { mode: Mode, tools: Vec<AllowedTool> },
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum AllowedTool {
-    Function { name: String },
-}
-
-impl From<Mode> for Choice {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::None => Self::None,
-            Mode::Auto => Self::Auto,
-            Mode::Required => Self::Required,
-        }
-    }
-}
-
 impl ResponsesRequest {
     /// Returns the job of the request.
     ///
@@ -160,8 +124,9 @@ impl ResponsesRequest {
     pub fn into_call(self, app: &App) -> Result<ResponsesCall, ApiError> {
         app.check_model(&self.model)?;
         self.check()?;
-        let settings = self.settings();
-        let tools = offered(self.tools, self.tool_choice, self.parallel_tool_calls)?;
+        let mut settings = self.settings();
+        let (tools, namespaces) = offered(self.tools, self.tool_choice, self.parallel_tool_calls)?;
+        settings.namespaces = namespaces;
         let form = self.text.and_then(|text| text.format).and_then(TextFormat::form);
         format::check(form.as_ref(), tools.may_call())?;
         let mut chat = tools.add_to(ChatOptions::default())?;
@@ -218,31 +183,7 @@ impl ResponsesRequest {
             fields,
             encrypted_reasoning: self.includes(&Include::EncryptedReasoning),
             logprobs: self.includes(&Include::Logprobs),
+            ..Settings::default()
         }
     }
-}
-
-fn offered(tools: Option<Vec<Value>>, choice: Option<Value>, parallel: Option<bool>) -> Result<Tools, ApiError> {
-    let mut offered = Tools { parallel: parallel.unwrap_or(true), ..Tools::default() };
-    for (index, tool) in tools.unwrap_or_default().into_iter().enumerate() {
-        let at = format!("tools[{index}]");
-        let tool = ToolDefinition::deserialize(tool).map_err(|error| ApiError::field(at, &error.to_string()))?;
-        let ToolDefinition::Function { name, description, parameters, strict } = tool;
-        offered.strict |= strict.unwrap_or(false);
-        offered.offered.push(tools::tool(name, description, parameters));
-    }
-    let malformed = |error: serde_json::Error| ApiError::field("tool_choice", &error.to_string());
-    offered.choice = match choice {
-        None => Choice::Auto,
-        Some(mode @ Value::String(_)) => Mode::deserialize(mode).map_err(malformed)?.into(),
-        Some(choice) => match NamedChoice::deserialize(choice).map_err(malformed)? {
-            NamedChoice::Function { name } => Choice::Named(name),
-            NamedChoice::AllowedTools { mode, tools } => {
-                let allowed = |name: &str| tools.iter().any(|AllowedTool::Function { name: other }| other == name);
-                offered.offered.retain(|tool| allowed(&tool.name));
-                mode.into()
-            }
-        },
-    };
-    Ok(offered)
 }
