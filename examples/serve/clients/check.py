@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import chat_checks
+import completions_checks
 import limit_checks
 import messages_checks
 import page_checks
@@ -27,7 +28,15 @@ def main():
         assert REASONING != THINKING
         reasoning.write_text(REASONING)
         servers = {
-            "the storyteller": ([], [chat_checks.chat, messages_checks.messages, responses_checks.responses]),
+            "the storyteller": (
+                [],
+                [
+                    chat_checks.chat,
+                    completions_checks.completions,
+                    messages_checks.messages,
+                    responses_checks.responses,
+                ],
+            ),
             "tools": (["--template", tools], [chat_checks.tools, messages_checks.tools, responses_checks.tools]),
             "reasoning": (
                 ["--template", reasoning],

@@ -1,5 +1,6 @@
 """Checks keys, limits, disconnects, slow readers, and the end of the server."""
 
+import concurrent.futures
 import json
 import socket
 import threading
@@ -8,7 +9,7 @@ import time
 import openai
 from openai import OpenAI
 
-from harness import DATA, Checks, Server, raises
+from harness import DATA, Checks, Server, image_url, raises
 
 limits = Checks()
 
@@ -192,7 +193,46 @@ def the_end_does_not_wait_for_ever():
 
 
 @limits
+def a_storm_of_requests_leaves_nothing_behind():
+    with Server("--parallel", "4", "--queue", "200") as server:
+        text = create(server, max_tokens=30, temperature=0).choices[0].message.content
+        sequences = []
+
+        def one(number):
+            if number % 3 == 0:
+                # Leaves in the middle.
+                stream = create(server, stream=True, n=1 + number % 2, **LONG)
+                for _ in range(number % 7 + 1):
+                    next(stream)
+                stream.close()
+            elif number % 3 == 1:
+                raises(openai.BadRequestError, lambda: create(server, temperature=-1))
+            else:
+                answer = create(server, max_tokens=30, temperature=0, n=1 + number % 2)
+                assert all(choice.message.content == text for choice in answer.choices)
+
+        for _ in range(2):
+            with concurrent.futures.ThreadPoolExecutor(24) as pool:
+                list(pool.map(one, range(90)))
+            server.wait_for(lambda: server.metric("requests_admitted") == 0, "the end of all requests")
+            sequences.append(server.metric("sequences"))
+        assert sequences[0] == sequences[1] <= 6, sequences
+
+
+@limits
+def drafts_change_no_text():
+    with Server() as plain, Server("--draft", DATA / "storyteller" / "storyteller.gguf") as drafting:
+        texts = [create(server, max_tokens=60, temperature=0).choices[0].message.content for server in (plain, drafting)]
+        assert texts[0] == texts[1]
+
+
+@limits
 def other_models_are_served():
     with Server("--model", DATA / "models" / "llama.gguf", "--name", "tiny") as server:
         answer = client(server).completions.create(model="tiny", prompt=[1, 2, 3], max_tokens=4)
         assert answer.usage.completion_tokens >= 0 and answer.model == "tiny"
+    seer = DATA / "seer"
+    with Server("--model", seer / "seer.gguf", "--mmproj", seer / "mmproj-seer.gguf") as server:
+        part = {"type": "image_url", "image_url": {"url": image_url("seer/picture.png")}}
+        messages = [{"role": "user", "content": [part]}]
+        assert client(server).chat.completions.create(model="seer", messages=messages, max_tokens=4).choices
