@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::{Request, State},
-    http::{HeaderMap, Uri, header},
+    http::{HeaderMap, Uri, header, uri::Authority},
     middleware::{self, Next},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
@@ -25,13 +25,24 @@ pub struct App {
     pub name: String,
     /// The time of the start in seconds since 1970.
     pub started: u64,
-    api_key: Option<String>,
+    access: Access,
+}
+
+/// Who may send requests.
+#[derive(Clone)]
+pub enum Access {
+    /// Programs on this machine.
+    Local,
+    /// Everyone with this key.
+    Key(String),
+    /// Everyone.
+    Open,
 }
 
 impl App {
     /// Returns the state of a server.
-    pub fn new(engine: Engine, name: String, api_key: Option<String>) -> Self {
-        Self { engine: Arc::new(engine), name, started: id::now(), api_key }
+    pub fn new(engine: Engine, name: String, access: Access) -> Self {
+        Self { engine: Arc::new(engine), name, started: id::now(), access }
     }
 
     /// Refuses models that are not served.
@@ -77,16 +88,35 @@ async fn page() -> impl IntoResponse {
     ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(include_str!("page.html")))
 }
 
-/// Refuses requests without the key.
+/// Refuses requests of those who may not send any.
 async fn authorize(State(app): State<App>, request: Request, next: Next) -> Result<Response, ApiError> {
-    let Some(key) = &app.api_key else { return Ok(next.run(request).await) };
-    let given = key_of(request.headers()).unwrap_or_default();
-    // Takes the same time for every wrong key of this length.
-    let differences = key.bytes().zip(given.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
-    if key.len() != given.len() || differences != 0 {
-        return Err(ApiError::unauthorized());
+    match &app.access {
+        Access::Local => check_host(request.headers())?,
+        Access::Key(key) => check_key(key, request.headers())?,
+        Access::Open => {}
     }
     Ok(next.run(request).await)
+}
+
+/// Refuses names of other machines: a web page can give its own name this machine's address, and
+/// its scripts may then read answers.
+fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(host) = headers.get(header::HOST) else { return Ok(()) };
+    let host: Option<Authority> = host.to_str().ok().and_then(|host| host.parse().ok());
+    match host.as_ref().map(Authority::host) {
+        Some("localhost" | "127.0.0.1" | "[::1]") => Ok(()),
+        Some(_) | None => {
+            let what = "is not this machine: start the server with --api-key, so that others can use it";
+            Err(ApiError::field("host", what))
+        }
+    }
+}
+
+fn check_key(key: &str, headers: &HeaderMap) -> Result<(), ApiError> {
+    let given = key_of(headers).unwrap_or_default();
+    // Takes the same time for every wrong key of this length.
+    let differences = key.bytes().zip(given.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+    if key.len() == given.len() && differences == 0 { Ok(()) } else { Err(ApiError::unauthorized()) }
 }
 
 fn key_of(headers: &HeaderMap) -> Option<&str> {

@@ -12,7 +12,10 @@ use serde::{
     de::{self, DeserializeOwned, SeqAccess, Visitor},
 };
 use serde_json::Value;
-use tokio::{sync::Semaphore, task, time};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    task, time,
+};
 
 use crate::{app::App, engine::Admission, error::ApiError, limits};
 
@@ -32,26 +35,29 @@ where
 {
     let admission = app.engine.admit()?;
     check_type(request.headers())?;
-    let bytes = bytes(request).await?;
+    let (bytes, large) = bytes(request).await?;
     // Images take much more memory than their files.
     static PARSERS: Semaphore = Semaphore::const_new(limits::PARSERS);
     let permit = PARSERS.acquire().await;
     let app = app.clone();
-    let parsed = task::spawn_blocking(move || parse(&bytes).and_then(|request| convert(request, &app))).await;
-    drop(permit);
-    let parsed = parsed.map_err(|_| ApiError::internal("reading the request has panicked"))?;
+    let parsed = task::spawn_blocking(move || {
+        let parsed = parse(&bytes).and_then(|request| convert(request, &app));
+        drop((bytes, large, permit));
+        parsed
+    });
+    let parsed = parsed.await.map_err(|_| ApiError::internal("reading the request has panicked"))?;
     Ok((parsed?, admission))
 }
 
-/// Returns the body of a request. Few large ones are in memory at a time.
-async fn bytes(request: Request) -> Result<Bytes, ApiError> {
+/// Returns the body of a request, and the permit of a large one: few of them are in memory at a time.
+async fn bytes(request: Request) -> Result<(Bytes, Option<SemaphorePermit<'static>>), ApiError> {
     static LARGE_BODIES: Semaphore = Semaphore::const_new(limits::LARGE_BODIES);
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let is_large = length.is_none_or(|length: usize| length > limits::LARGE_BODY);
-    let _permit = if is_large { LARGE_BODIES.acquire().await.ok() } else { None };
+    let permit = if is_large { LARGE_BODIES.acquire().await.ok() } else { None };
     let bytes = time::timeout(limits::BODY_TIME, body::to_bytes(request.into_body(), limits::BODY_BYTES)).await;
     let bytes = bytes.map_err(|_| ApiError::invalid("the body did not arrive in time"))?;
-    bytes.map_err(|_| ApiError::too_large(limits::BODY_BYTES))
+    Ok((bytes.map_err(|_| ApiError::too_large(limits::BODY_BYTES))?, permit))
 }
 
 /// Refuses bodies that a browser sends to other servers without asking them.

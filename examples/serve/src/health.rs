@@ -37,6 +37,7 @@ fn metrics_of(app: &App) -> String {
     let counters = app.engine.counters();
     let mut text = Text::default();
     text.gauge("requests_admitted", "Requests that are read, wait or run", app.engine.admitted());
+    text.gauge("answers_running", "Answers that are generated now", app.engine.running());
     text.counter("answers", "Complete answers", counters.answers.load(Ordering::Relaxed));
     text.counter("failures", "Answers that failed", counters.failures.load(Ordering::Relaxed));
     text.counter("prompt_tokens", "Tokens of prompts", counters.prompt_tokens.load(Ordering::Relaxed));

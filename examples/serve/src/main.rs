@@ -33,7 +33,11 @@ use std::{
     time::Duration,
 };
 
-use self::{app::App, common::Args, engine::Engine};
+use self::{
+    app::{Access, App},
+    common::Args,
+    engine::Engine,
+};
 
 const USAGE: &str = "
 Usage: inkstone-serve [OPTIONS]
@@ -56,7 +60,7 @@ answers that it has begun, and ends.
 struct Options {
     address: SocketAddr,
     name: String,
-    api_key: Option<String>,
+    access: Access,
     parallel: usize,
     queue: usize,
     drain: Duration,
@@ -80,7 +84,7 @@ fn main() -> ExitCode {
         }
         args.finish()?;
         let engine = Engine::new(builder.from_path(path)?, options.parallel, options.queue);
-        let app = App::new(engine, options.name, options.api_key);
+        let app = App::new(engine, options.name, options.access);
         serve::run(app, options.address, options.drain)
     })
 }
@@ -95,7 +99,11 @@ fn options(args: &mut Args, model: &Path) -> Result<Options, common::Failure> {
     Ok(Options {
         address: SocketAddr::new(host, args.value("--port")?.unwrap_or(8080)),
         name: args.value("--name")?.unwrap_or_else(stem),
-        api_key: args.value("--api-key")?,
+        access: match args.value("--api-key")? {
+            Some(key) => Access::Key(key),
+            None if host.is_loopback() => Access::Local,
+            None => Access::Open,
+        },
         parallel,
         queue: args.value("--queue")?.unwrap_or(64),
         drain: Duration::from_secs(args.value("--drain")?.unwrap_or(30)),

@@ -67,6 +67,11 @@ impl Engine {
         self.admissions.count()
     }
 
+    /// Returns the number of answers that are generated now.
+    pub fn running(&self) -> usize {
+        self.slots.running()
+    }
+
     /// Returns whether the server only finishes what it has begun.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)

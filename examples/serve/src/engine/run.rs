@@ -1,13 +1,14 @@
 //! Generates one answer on a thread.
 
-use super::{Counters, Ended, Event, Finish, Form, Input, Job, Piece, TokenLogprob};
-use crate::{error::ApiError, id};
 use inkstone::{
     Error, GenerateOptions, Generation, Message, Prompt, Runner, StopHandle, Summary,
     chat::{AnswerEvent, ChatOptions, ToolCall},
     sampler::{Logprobs, TokenLogprob as LibraryLogprob},
     tokenizer::Tokenizer,
 };
+
+use super::{Counters, Ended, Event, Finish, Form, Input, Job, Piece, TokenLogprob};
+use crate::{error::ApiError, id};
 
 /// Generates the answer `choice` of a job, and sends its events.
 pub fn run(

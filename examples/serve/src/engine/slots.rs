@@ -11,12 +11,18 @@ pub struct Slots {
     /// The last one used is at the end: it has the conversation that probably goes on.
     idle: Mutex<Vec<Runner>>,
     permits: Arc<Semaphore>,
+    count: usize,
 }
 
 impl Slots {
     /// Returns slots for `count` clones of a runner.
     pub fn new(model: &Runner, count: usize) -> Arc<Self> {
-        Arc::new(Self { model: model.clone(), idle: Mutex::default(), permits: Arc::new(Semaphore::new(count)) })
+        Arc::new(Self { model: model.clone(), idle: Mutex::default(), permits: Arc::new(Semaphore::new(count)), count })
+    }
+
+    /// Returns the number of requests that run.
+    pub fn running(&self) -> usize {
+        self.count - self.permits.available_permits()
     }
 
     /// Waits until a request may run, in the order of the requests.

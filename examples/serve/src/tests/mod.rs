@@ -14,13 +14,16 @@ use inkstone::Runner;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::{app::App, engine::Engine};
+use crate::{
+    app::{Access, App},
+    engine::Engine,
+};
 
 static MODEL: LazyLock<Runner> = LazyLock::new(|| Runner::from_gguf(crate::storyteller()).unwrap());
 
 /// Returns a server of the storyteller.
 fn app() -> App {
-    App::new(Engine::new(MODEL.clone(), 2, 2), "storyteller".into(), None)
+    App::new(Engine::new(MODEL.clone(), 2, 2), "storyteller".into(), Access::Local)
 }
 
 /// Sends a request, and returns the status and the body of the response.
