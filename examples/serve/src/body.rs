@@ -49,7 +49,8 @@ where
     Ok((parsed?, admission))
 }
 
-/// Returns the body of a request, and the permit of a large one: few of them are in memory at a time.
+/// Returns the body of a request, and the permit of a large one: few of them are in memory at a
+/// time.
 async fn bytes(request: Request) -> Result<(Bytes, Option<SemaphorePermit<'static>>), ApiError> {
     static LARGE_BODIES: Semaphore = Semaphore::const_new(limits::LARGE_BODIES);
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());

@@ -151,8 +151,8 @@ impl ChatTemplate {
         &self.text
     }
 
-    /// Returns whether the template reads a variable, such as `enable_thinking` or `tools`. An option
-    /// that it never reads is an error when a conversation is rendered.
+    /// Returns whether the template reads a variable, such as `enable_thinking` or `tools`. An
+    /// option that it never reads is an error when a conversation is rendered.
     pub fn reads(&self, variable: &str) -> bool {
         self.symbols.names.contains(variable)
     }

@@ -114,7 +114,7 @@ impl Engine {
                 };
                 let thread = tokio::task::spawn_blocking(move || {
                     let mut runner = slots.take();
-                    // Events wait for the client in memory: there are no more than tokens fit the context.
+                    // Events wait for the client in memory: the context bounds their number.
                     run(&mut runner, &job, choice, stop, &counters, |event| _ = sender.send((choice, event)));
                     slots.give_back(runner);
                     drop((permit, admission));

@@ -89,8 +89,8 @@ impl Answering {
         Ok(ended(answer.summary(), has_calls, reasoning_tokens))
     }
 
-    /// Returns the piece of an event. A call with wrong arguments is passed on, since the client can
-    /// tell the model; a call that cannot be parsed is text.
+    /// Returns the piece of an event. A call with wrong arguments is passed on, since the client
+    /// can tell the model; a call that cannot be parsed is text.
     fn piece(&self, event: Result<AnswerEvent, Error>) -> Result<Piece, ApiError> {
         Ok(match event {
             Ok(AnswerEvent::Reasoning(text)) => Piece::Reasoning(text),

@@ -202,8 +202,8 @@ pub fn conversation(
                 }
             }
             AnthropicMessage::Assistant { content } => conversation.add_answer(content),
-            // Many templates take instructions at the start alone. This is how Claude Code marks those
-            // that are in messages of the user.
+            // Many templates take instructions at the start alone. This is how Claude Code marks
+            // those that are in messages of the user.
             AnthropicMessage::System { content } => {
                 let text = system_text(content);
                 conversation.user.push(format!("<system-reminder>\n{text}\n</system-reminder>").into());

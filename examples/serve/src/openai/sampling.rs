@@ -31,8 +31,8 @@ pub struct Sampling {
     pub stop: Option<TextOr<String>>,
     /// The largest number of tokens, and the name of the field that limits it.
     pub max_tokens: Option<(usize, &'static str)>,
-    /// The number of most probable tokens to return at each position, and the name of the field that
-    /// has it.
+    /// The number of most probable tokens to return at each position, and the name of the field
+    /// that has it.
     pub logprobs: Option<(usize, &'static str)>,
 }
 

@@ -1,5 +1,5 @@
-//! Tests the endpoints without a network, with the storyteller. The clients of OpenAI and Anthropic are the oracle for what
-//! clients understand; see `clients/`.
+//! Tests the endpoints without a network, with the storyteller. The oracle for what clients
+//! understand are those of OpenAI and Anthropic; see `clients/`.
 
 mod requests;
 mod streams;

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::{app, post};
 
-/// Sends a request with fields that replace those of a good one, and returns the field of the error.
+/// Sends a request with fields that replace those of a good one, and returns the field of the
+/// error.
 async fn refused(path: &str, fields: Value) -> String {
     let mut body = match path {
         "/v1/completions" => json!({"model": "storyteller", "prompt": "Once"}),
