@@ -8,6 +8,7 @@ import chat_checks
 import completions_checks
 import limit_checks
 import messages_checks
+import mutation_checks
 import page_checks
 import responses_checks
 from harness import DATA, Server
@@ -37,7 +38,10 @@ def main():
                     responses_checks.responses,
                 ],
             ),
-            "tools": (["--template", tools], [chat_checks.tools, messages_checks.tools, responses_checks.tools]),
+            "tools": (
+                ["--template", tools],
+                [chat_checks.tools, messages_checks.tools, responses_checks.tools, mutation_checks.mutations],
+            ),
             "reasoning": (
                 ["--template", reasoning],
                 [chat_checks.reasoning, messages_checks.reasoning, responses_checks.reasoning],
