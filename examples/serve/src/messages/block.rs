@@ -3,7 +3,7 @@
 use std::{collections::HashMap, mem};
 
 use inkstone::{
-    Message,
+    Image, Message,
     chat::{Part, ToolCall},
 };
 use serde::{Deserialize, de::IgnoredAny};
@@ -38,94 +38,87 @@ pub enum AnthropicMessage {
     },
 }
 
-/// A block with text.
+/// Text. Fields with an underscore have no effect, since every prompt is cached.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Text {
+    text: String,
+    #[serde(rename = "cache_control")]
+    _cache_control: Option<IgnoredAny>,
+    #[serde(rename = "citations", default)]
+    _citations: Null,
+}
+
+/// An image.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Picture {
+    source: ImageSource,
+    #[serde(rename = "cache_control")]
+    _cache_control: Option<IgnoredAny>,
+}
+
+/// The file of an image, which says its type itself.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum ImageSource {
+    Base64 {
+        data: String,
+        #[serde(rename = "media_type")]
+        _media_type: String,
+    },
+}
+
+/// The result of a call.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolResult {
+    tool_use_id: String,
+    content: Option<TextOr<ResultBlock>>,
+    is_error: Option<bool>,
+    #[serde(rename = "cache_control")]
+    _cache_control: Option<IgnoredAny>,
+}
+
+/// A call.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolUse {
+    id: String,
+    name: String,
+    input: Value,
+    #[serde(rename = "cache_control")]
+    _cache_control: Option<IgnoredAny>,
+}
+
+/// A block of instructions.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum TextBlock {
     /// Text.
-    Text {
-        /// The text.
-        text: String,
-        /// Has no effect: every prompt is cached.
-        #[serde(rename = "cache_control")]
-        _cache_control: Option<IgnoredAny>,
-        /// Not supported.
-        #[serde(rename = "citations", default)]
-        _citations: Null,
-    },
+    Text(Text),
 }
 
 /// A block of a user's message.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum UserBlock {
     /// Text.
-    Text {
-        /// The text.
-        text: String,
-        /// Has no effect: every prompt is cached.
-        #[serde(rename = "cache_control")]
-        _cache_control: Option<IgnoredAny>,
-        /// Not supported.
-        #[serde(rename = "citations", default)]
-        _citations: Null,
-    },
+    Text(Text),
     /// An image.
-    Image {
-        /// The file.
-        source: ImageSource,
-        /// Has no effect: every prompt is cached.
-        #[serde(rename = "cache_control")]
-        _cache_control: Option<IgnoredAny>,
-    },
+    Image(Picture),
     /// The result of a call.
-    ToolResult {
-        /// The id of the call.
-        tool_use_id: String,
-        /// The result.
-        content: Option<TextOr<ResultBlock>>,
-        /// Whether the call failed.
-        is_error: Option<bool>,
-        /// Has no effect: every prompt is cached.
-        #[serde(rename = "cache_control")]
-        _cache_control: Option<IgnoredAny>,
-    },
+    ToolResult(ToolResult),
 }
 
 /// A block of a call's result.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum ResultBlock {
     /// Text.
-    Text {
-        /// The text.
-        text: String,
-        /// Has no effect: every prompt is cached.
-        #[serde(rename = "cache_control")]
-        _cache_control: Option<IgnoredAny>,
-    },
+    Text(Text),
     /// An image.
-    Image {
-        /// The file.
-        source: ImageSource,
-        /// Has no effect: every prompt is cached.
-        #[serde(rename = "cache_control")]
-        _cache_control: Option<IgnoredAny>,
-    },
-}
-
-/// The file of an image.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum ImageSource {
-    /// The file in base64.
-    Base64 {
-        /// The file.
-        data: String,
-        /// Has no effect: the file says what it is.
-        #[serde(rename = "media_type")]
-        _media_type: String,
-    },
+    Image(Picture),
 }
 
 /// A block of an answer.
@@ -133,16 +126,7 @@ pub enum ImageSource {
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum AssistantBlock {
     /// Text.
-    Text {
-        /// The text.
-        text: String,
-        /// Has no effect: every prompt is cached.
-        #[serde(rename = "cache_control")]
-        _cache_control: Option<IgnoredAny>,
-        /// Not supported.
-        #[serde(rename = "citations", default)]
-        _citations: Null,
-    },
+    Text(Text),
     /// Reasoning.
     Thinking {
         /// The text.
@@ -152,17 +136,7 @@ pub enum AssistantBlock {
         _signature: Option<String>,
     },
     /// A call.
-    ToolUse {
-        /// The id.
-        id: String,
-        /// The name of the tool.
-        name: String,
-        /// The arguments.
-        input: Value,
-        /// Has no effect: every prompt is cached.
-        #[serde(rename = "cache_control")]
-        _cache_control: Option<IgnoredAny>,
-    },
+    ToolUse(ToolUse),
 }
 
 /// The start of a block with which Claude Code begins its instructions. It differs from request to
@@ -174,7 +148,7 @@ fn system_text(texts: TextOr<TextBlock>) -> String {
     match texts {
         TextOr::Text(text) => text,
         TextOr::List(blocks) => {
-            let texts = blocks.into_iter().map(|TextBlock::Text { text, .. }| text);
+            let texts = blocks.into_iter().map(|TextBlock::Text(Text { text, .. })| text);
             texts.filter(|text| !text.starts_with(BILLING)).collect::<Vec<_>>().join("\n\n")
         }
     }
@@ -234,9 +208,9 @@ impl Conversation {
 
     fn add_user(&mut self, block: UserBlock, at: &str) -> Result<(), ApiError> {
         match block {
-            UserBlock::Text { text, .. } => self.user.push(text.into()),
-            UserBlock::Image { source, .. } => self.user.push(Part::Image(decode(source, at)?)),
-            UserBlock::ToolResult { tool_use_id, content, is_error, .. } => {
+            UserBlock::Text(Text { text, .. }) => self.user.push(text.into()),
+            UserBlock::Image(picture) => self.user.push(Part::Image(decode(picture, at)?)),
+            UserBlock::ToolResult(ToolResult { tool_use_id, content, is_error, .. }) => {
                 self.end_user();
                 let Some(name) = self.names.get(&tool_use_id) else {
                     return Err(ApiError::field(format!("{at}.tool_use_id"), "is the id of no earlier call"));
@@ -258,9 +232,9 @@ impl Conversation {
         let (mut texts, mut reasoning, mut calls) = (vec![], None::<String>, vec![]);
         for block in blocks {
             match block {
-                AssistantBlock::Text { text, .. } => texts.push(text),
+                AssistantBlock::Text(Text { text, .. }) => texts.push(text),
                 AssistantBlock::Thinking { thinking, .. } => *reasoning.get_or_insert_default() += &thinking,
-                AssistantBlock::ToolUse { id, name, input, .. } => {
+                AssistantBlock::ToolUse(ToolUse { id, name, input, .. }) => {
                     self.names.insert(id.clone(), name.clone());
                     calls.push(ToolCall::new(name, input).with_id(id));
                 }
@@ -279,13 +253,14 @@ fn result_parts(content: Option<TextOr<ResultBlock>>, at: &str) -> Result<Vec<Pa
     };
     let part = |(index, block)| {
         Ok(match block {
-            ResultBlock::Text { text, .. } => text.into(),
-            ResultBlock::Image { source, .. } => Part::Image(decode(source, &format!("{at}.content[{index}]"))?),
+            ResultBlock::Text(Text { text, .. }) => text.into(),
+            ResultBlock::Image(picture) => Part::Image(decode(picture, &format!("{at}.content[{index}]"))?),
         })
     };
     blocks.into_iter().enumerate().map(part).collect()
 }
 
-fn decode(ImageSource::Base64 { data, .. }: ImageSource, at: &str) -> Result<inkstone::Image, ApiError> {
+fn decode(picture: Picture, at: &str) -> Result<Image, ApiError> {
+    let ImageSource::Base64 { data, .. } = picture.source;
     image::from_base64(&data, &format!("{at}.source.data"))
 }
