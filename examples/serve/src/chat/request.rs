@@ -19,7 +19,8 @@ use crate::{
     openai::{
         format::{self, ResponseFormat},
         sampling::Sampling,
-        tools::{self, Choice, Tools},
+        settings::{ServiceTier, Verbosity},
+        tools::{self, Choice, Mode, Tools},
     },
 };
 
@@ -80,19 +81,6 @@ enum Modality {
     Text,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ServiceTier {
-    Auto,
-    Default,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Verbosity {
-    Medium,
-}
-
 /// The options of a stream.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,14 +131,6 @@ enum ToolChoice {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Mode {
-    None,
-    Auto,
-    Required,
-}
-
-#[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum NamedChoice {
     Function { function: Name },
@@ -174,16 +154,6 @@ struct AllowedTools {
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum AllowedTool {
     Function { function: Name },
-}
-
-impl From<Mode> for Choice {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::None => Self::None,
-            Mode::Auto => Self::Auto,
-            Mode::Required => Self::Required,
-        }
-    }
 }
 
 impl ChatRequest {

@@ -4,4 +4,5 @@ pub mod format;
 pub mod image;
 pub mod output;
 pub mod sampling;
+pub mod settings;
 pub mod tools;

@@ -4,6 +4,7 @@ use inkstone::{
     Runner,
     chat::{ChatOptions, Tool, ToolChoice},
 };
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{error::ApiError, limits};
@@ -33,6 +34,28 @@ pub enum Choice {
     Required,
     /// The model calls this tool.
     Named(String),
+}
+
+/// A choice without the name of a tool, as requests have it.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The model calls no tool.
+    None,
+    /// The model decides.
+    Auto,
+    /// The model calls a tool.
+    Required,
+}
+
+impl From<Mode> for Choice {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::None => Self::None,
+            Mode::Auto => Self::Auto,
+            Mode::Required => Self::Required,
+        }
+    }
 }
 
 impl Tools {

@@ -20,6 +20,7 @@ use crate::{
     openai::{
         format::{self, TextFormat},
         sampling::Sampling,
+        settings::{ServiceTier, Verbosity},
         tools,
     },
 };
@@ -91,13 +92,6 @@ enum Summary {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum ServiceTier {
-    Auto,
-    Default,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
 enum Truncation {
     Disabled,
 }
@@ -108,12 +102,6 @@ struct Text {
     format: Option<TextFormat>,
     #[serde(rename = "verbosity")]
     _verbosity: Option<Verbosity>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Verbosity {
-    Medium,
 }
 
 impl ResponsesRequest {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     error::ApiError,
-    openai::tools::{self, Choice, Tools},
+    openai::tools::{self, Choice, Mode, Tools},
 };
 
 /// The namespaces and names of tools, by the names under which the model knows them.
@@ -27,14 +27,6 @@ enum NamespaceTool {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Mode {
-    None,
-    Auto,
-    Required,
-}
-
-#[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum NamedChoice {
     Function { name: String },
@@ -45,16 +37,6 @@ enum NamedChoice {
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum AllowedTool {
     Function { name: String },
-}
-
-impl From<Mode> for Choice {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::None => Self::None,
-            Mode::Auto => Self::Auto,
-            Mode::Required => Self::Required,
-        }
-    }
 }
 
 /// Returns the name under which the model knows a tool of a namespace.
