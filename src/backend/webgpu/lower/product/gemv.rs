@@ -9,7 +9,7 @@ use crate::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{BoundBuffer, Finish, GemvPart, MatMulFew, MatrixPlanes, Q8Input, Q8Output, Strided, share_tables},
         lower::{slot, stride},
-        tiles::{self, GemvShape},
+        tiles::{self, FewRows, GemvShape},
         weight_buffers::GpuMatrix,
     },
     plan::Place,
@@ -75,7 +75,10 @@ impl GpuLowering<'_> {
         let glu = matches!(finish, Finish::Glu { .. });
         let rows: usize = products.iter().map(|product| product.part.rows).sum();
         let units = products[0].matrix.units;
-        let shape = tiles::gemv(self.traits, units, rows, most, q8.is_some(), if glu { 2 } else { 1 });
+        let has_tables = products.iter().any(|product| product.matrix.has_table());
+        let together = if glu { 2 } else { 1 };
+        let product = FewRows { tokens: most, rows, units, together, writes_q8: q8.is_some(), has_tables };
+        let shape = tiles::gemv(self.traits, product);
         // Gate and up have one result, which is not also stored as f32 if it is int8.
         let stored = match (glu, q8) {
             (true, Some(_)) => 0,

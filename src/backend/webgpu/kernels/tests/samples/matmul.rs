@@ -12,7 +12,7 @@ use crate::{
             share_tables, tests::choices::Choices,
         },
         test_adapters::ADAPTERS,
-        tiles::{self, ProductTile, TileRows},
+        tiles::{self, FewRows, ProductTile, TileRows},
     },
     quant::UNIT,
 };
@@ -85,7 +85,9 @@ impl Sample for MatMulFew {
         let y_q8 = q8_output(choices, gemv);
         let units = matrices[0].units;
         let tokens = if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8, 16]) };
-        let shape = tiles::gemv(&traits, units, ROWS * count, tokens, y_q8.is_some(), if glu { 2 } else { 1 });
+        let (writes_q8, together) = (y_q8.is_some(), if glu { 2 } else { 1 });
+        let product = FewRows { tokens, rows: ROWS * count, units, together, writes_q8, has_tables: false };
+        let shape = tiles::gemv(&traits, product);
         let coded = matrices.iter().any(|matrix| matrix.coded);
         let floats = matrices.iter().any(|matrix| !matrix.coded);
         // Rows that lack a norm are int8 alone.
