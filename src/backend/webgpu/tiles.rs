@@ -96,8 +96,8 @@ pub(super) fn gemv(traits: &Traits, product: FewRows) -> GemvShape {
         let passes = 32 * team / (workgroup * shared);
         return GemvShape { team, rows: shared, passes, unrolled: unrolled(shared), workgroup };
     }
-    // Small workgroups start as soon as a few invocations have ended. But each copies the tables, and
-    // a large one has room for many small teams.
+    // Small workgroups start as soon as a few invocations have ended. But each copies the tables,
+    // and a large one has room for many small teams.
     let most = max_workgroup.min(256).max(team);
     let least = if has_tables || widest < 32 { most } else { most.min(64) };
     let (mut workgroup, mut team_rows) = (least, shared);
