@@ -74,8 +74,8 @@
 //!
 //! # Not here
 //!
-//! Downloads from a hub, audio, video, embeddings, LoRA adapters, and an HTTP server. Quantizing
-//! and training are out of scope.
+//! Downloads from a hub, audio, video, embeddings, LoRA adapters, and an HTTP server, which is an
+//! example with a package of its own, `examples/serve`. Quantizing and training are out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "async", feature = "constrained", feature = "image")),

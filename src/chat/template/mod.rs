@@ -151,6 +151,12 @@ impl ChatTemplate {
         &self.text
     }
 
+    /// Returns whether the template reads a variable, such as `enable_thinking` or `tools`. An
+    /// option that it never reads is an error when a conversation is rendered.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.symbols.names.contains(variable)
+    }
+
     /// Returns the text of the prompt for a conversation, as transformers renders it. The text is
     /// for reading: it does not distinguish special tokens of the template from the same text in a
     /// message. Use [`prompt`](Self::prompt) for a prompt that does.
@@ -255,7 +261,7 @@ impl ChatTemplate {
             conversation.insert("tools", Value::from(Serde(&options.tools)));
         }
         let set = options.variables.keys().map(String::as_str).chain((!options.tools.is_empty()).then_some("tools"));
-        if let Some(name) = set.into_iter().find(|name| !self.symbols.names.contains(*name)) {
+        if let Some(name) = set.into_iter().find(|name| !self.reads(name)) {
             let what = format!(
                 "never reads `{name}`, which is set: leave it out, or use a model with a template that reads it"
             );

@@ -109,6 +109,9 @@ fn options_that_the_template_never_reads_are_refused() {
     // Names of attributes and quoted words are not variables.
     assert!(refused(ChatOptions::default().variable("role", 1)).contains("`role`"));
     assert!(refused(ChatOptions::default().variable("im_start", 1)).contains("`im_start`"));
+    let template = ChatTemplate::new(&read("chatml.jinja"), "", "").unwrap();
+    assert!(["messages", "add_generation_prompt"].iter().all(|name| template.reads(name)));
+    assert!(["tools", "role", "enable_thinking"].iter().all(|name| !template.reads(name)));
 }
 
 fn failure(template: Result<ChatTemplate, Error>) -> String {

@@ -47,7 +47,9 @@ impl Mention {
 /// Returns all Rust files below a folder.
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let files = entries.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] });
+    // Examples with a package of their own have outputs of builds.
+    let sources = entries.filter(|path| !path.ends_with("target"));
+    let files = sources.flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] });
     files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }
 
