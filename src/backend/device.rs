@@ -2,8 +2,6 @@
 
 use std::{convert::Infallible, str::FromStr};
 
-#[cfg(any(feature = "wgpu", feature = "metal"))]
-use super::webgpu;
 use crate::{
     Error, Result,
     profile::{MAX_THREADS, ProfileFile},
@@ -58,21 +56,6 @@ impl Device {
             1..=MAX_THREADS => Ok(()),
             _ => Err(Error::argument("threads", format!("must be from 1 to {MAX_THREADS}, not {threads}"))),
         }
-    }
-
-    /// Returns the machine's GPUs, the ones in software included; none in builds without the
-    /// feature `wgpu` or `metal`. [`Adapter::Named`] selects one of them by its name.
-    ///
-    /// ```
-    /// for gpu in inkstone::Device::gpus() {
-    ///     println!("{}: {}", gpu.name, gpu.details);
-    /// }
-    /// ```
-    pub fn gpus() -> Vec<DeviceInfo> {
-        #[cfg(any(feature = "wgpu", feature = "metal"))]
-        return webgpu::Gpu::adapters();
-        #[cfg(not(any(feature = "wgpu", feature = "metal")))]
-        vec![]
     }
 }
 

@@ -110,3 +110,20 @@ pub trait Backend: Send + Sync {
         self.compile(graph, weights, cache, max_tokens, max_outputs)
     }
 }
+
+impl Device {
+    /// Returns the machine's GPUs, the ones in software included; none in builds without the
+    /// feature `wgpu` or `metal`. [`Adapter::Named`] selects one of them by its name.
+    ///
+    /// ```
+    /// for gpu in inkstone::Device::gpus() {
+    ///     println!("{}: {}", gpu.name, gpu.details);
+    /// }
+    /// ```
+    pub fn gpus() -> Vec<DeviceInfo> {
+        #[cfg(any(feature = "wgpu", feature = "metal"))]
+        return webgpu::Gpu::adapters();
+        #[cfg(not(any(feature = "wgpu", feature = "metal")))]
+        vec![]
+    }
+}

@@ -115,11 +115,19 @@ impl KvCache {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn extent(&self, id: SequenceId) -> Result<SequenceExtent> {
-        let Sequence { len, tables, prompt_end, state } = self.get(id)?;
+        let Sequence { len, tables, prompt_end, .. } = self.get(id)?;
         let pages = tables.iter().map(|table| table.entries().iter().map(Option::is_some).collect()).collect();
-        let checkpoints = state.checkpoints().iter().map(|(position, _)| *position).collect();
+        let checkpoints = self.checkpoints(id)?.collect();
         // The prompt may not be computed to its end.
         Ok(SequenceExtent { len: *len, prompt_end: *len.min(prompt_end), pages, checkpoints })
+    }
+
+    /// Returns the positions of a sequence's checkpoints, in order.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a sequence that is not open.
+    pub fn checkpoints(&self, id: SequenceId) -> Result<impl Iterator<Item = usize>> {
+        Ok(self.get(id)?.state.checkpoints().iter().map(|(position, _)| *position))
     }
 
     /// Returns the parts of a sequence: the pages of each group in the order of their positions,

@@ -43,8 +43,12 @@ pub enum Stage {
         /// End position of the prompt.
         end: usize,
     },
-    /// Tokens that may be discarded: truncation to the position before them must be possible.
-    Tentative,
+    /// Tokens of which the last ones may be discarded.
+    Tentative {
+        /// The first position to which the sequence may be truncated: at the run's start or within
+        /// the run.
+        kept: usize,
+    },
 }
 
 /// The states that a run reads and writes.
@@ -73,8 +77,9 @@ pub(super) struct SequenceState {
     position: usize,
     /// State at `position`; `None` for an empty sequence.
     current: Option<StateId>,
-    /// Position and state before the last run, if its tokens may be discarded.
-    previous: Option<(usize, StateId)>,
+    /// Positions and states before and within the last run, in order, if its tokens may be
+    /// discarded.
+    tentative: Vec<(usize, StateId)>,
     /// Positions and states of the checkpoints, in order, at most `position`.
     checkpoints: Vec<(usize, StateId)>,
 }
@@ -94,7 +99,7 @@ impl SequenceState {
     }
 
     fn ids(&self) -> impl Iterator<Item = StateId> {
-        let earlier = self.previous.iter().chain(&self.checkpoints).map(|(_, id)| *id);
+        let earlier = self.tentative.iter().chain(&self.checkpoints).map(|(_, id)| *id);
         self.current.into_iter().chain(earlier)
     }
 }
@@ -127,8 +132,9 @@ impl States {
     /// Returns a copy of a sequence's state that shares all states with it.
     pub fn fork(&mut self, source: &SequenceState) -> SequenceState {
         source.ids().for_each(|id| self.ref_counts[id.index()] += 1);
-        let &SequenceState { position, current, previous, .. } = source;
-        SequenceState { position, current, previous, checkpoints: source.checkpoints.clone() }
+        let SequenceState { position, current, tentative, checkpoints } = source;
+        let (tentative, checkpoints) = (tentative.clone(), checkpoints.clone());
+        SequenceState { position: *position, current: *current, tentative, checkpoints }
     }
 
     /// Resets a sequence to the last position up to `len` that has a state, and returns the
@@ -140,14 +146,11 @@ impl States {
         let later = sequence.checkpoints.partition_point(|(position, _)| *position <= len);
         let later_ids = sequence.checkpoints.split_off(later).into_iter().map(|(_, id)| id);
         later_ids.chain(sequence.current.take()).for_each(|id| self.release(id));
-        let previous = sequence.previous.take();
-        if let Some((position, id)) = previous.filter(|(position, _)| *position <= len) {
-            (sequence.position, sequence.current) = (position, Some(id));
-            return position;
-        }
-        previous.into_iter().for_each(|(_, id)| self.release(id));
-        let last = sequence.checkpoints.last().copied();
+        let tentative = std::mem::take(&mut sequence.tentative);
+        let reached = tentative.partition_point(|(position, _)| *position <= len);
+        let last = [&sequence.checkpoints[..], &tentative[..reached]].concat().into_iter().max_by_key(|last| last.0);
         last.iter().for_each(|(_, id)| self.ref_counts[id.index()] += 1);
+        tentative.into_iter().for_each(|(_, id)| self.release(id));
         (sequence.position, sequence.current) = last.map_or((0, None), |(position, id)| (position, Some(id)));
         sequence.position
     }
@@ -155,24 +158,29 @@ impl States {
     /// Advances a sequence to position `to` and adds the checkpoints that are due. Returns the
     /// states that the run reads and writes.
     pub fn advance(&mut self, sequence: &mut SequenceState, to: usize, stage: Stage) -> Result<StateUpdate> {
-        if let Some((_, id)) = sequence.previous.take() {
-            self.release(id);
-        }
+        sequence.tentative.drain(..).for_each(|(_, id)| self.release(id));
         let (start, from) = (sequence.position, sequence.current);
         let due = due_checkpoints(start, to, stage);
         self.drop_least_useful(sequence, to, CHECKPOINTS - due.len());
         let is_new = |sequence: &SequenceState| sequence.checkpoints.last().is_none_or(|(last, _)| *last < start);
         let at_start = from.filter(|_| due.first() == Some(&start) && is_new(sequence));
-        let inner = due.iter().copied().filter(|position| (start + 1..to).contains(position));
-        let in_place =
-            from.filter(|id| stage != Stage::Tentative && at_start.is_none() && self.ref_counts[id.index()] == 1);
-        self.make_room(sequence, inner.clone().count() + usize::from(in_place.is_none()))?;
+        let is_inner = |position: &usize| (start + 1..to).contains(position);
+        let inner: Vec<_> = due.iter().copied().filter(is_inner).collect();
+        let mut tentative = tentative_positions(to, stage);
+        let keeps_start = tentative.first() == Some(&start);
+        tentative.retain(|position| is_inner(position) && !inner.contains(position));
+        tentative.truncate(RUN_CHECKPOINTS - inner.len());
+        let is_own = |id: &StateId| at_start.is_none() && self.ref_counts[id.index()] == 1;
+        let in_place = from.filter(|id| !keeps_start && is_own(id));
+        let needed = inner.len() + usize::from(in_place.is_none());
+        self.make_room(sequence, needed + tentative.len().min(1))?;
+        tentative.truncate(self.max - self.in_use() - needed);
 
         if let Some(id) = at_start {
             self.ref_counts[id.index()] += 1;
             sequence.checkpoints.push((start, id));
         }
-        let checkpoints: Vec<_> = inner.map(|position| (position, self.allocate())).collect();
+        let mut checkpoints: Vec<_> = inner.into_iter().map(|position| (position, self.allocate())).collect();
         sequence.checkpoints.extend(&checkpoints);
         let current = in_place.unwrap_or_else(|| self.allocate());
         if due.last() == Some(&to) {
@@ -180,10 +188,13 @@ impl States {
             sequence.checkpoints.push((to, current));
         }
         match from.filter(|_| in_place.is_none()) {
-            Some(id) if stage == Stage::Tentative => sequence.previous = Some((start, id)),
+            Some(id) if keeps_start => sequence.tentative.push((start, id)),
             Some(id) => self.release_after_step.push(id),
             None => {}
         }
+        sequence.tentative.extend(tentative.into_iter().map(|position| (position, self.allocate())));
+        checkpoints.extend(sequence.tentative.iter().filter(|(position, _)| *position > start));
+        checkpoints.sort_unstable_by_key(|(position, _)| *position);
         (sequence.position, sequence.current) = (to, Some(current));
         Ok(StateUpdate { from, to: current, checkpoints })
     }
@@ -201,7 +212,7 @@ impl States {
             }
             _ => (len > 0).then(|| self.allocate()),
         };
-        Ok(SequenceState { position: len, current, previous: None, checkpoints })
+        Ok(SequenceState { position: len, current, tentative: vec![], checkpoints })
     }
 
     /// Ends a step: releases the states that only its runs read.
@@ -231,7 +242,7 @@ impl States {
     fn make_room(&mut self, sequence: &mut SequenceState, count: usize) -> Result<()> {
         let mut oldest = 0;
         loop {
-            let states = self.ref_counts.len() - self.free.len() + count;
+            let states = self.in_use() + count;
             if states <= self.max {
                 break;
             }
@@ -246,6 +257,11 @@ impl States {
         }
         sequence.checkpoints.drain(..oldest);
         Ok(())
+    }
+
+    /// Returns the number of states that are not free.
+    fn in_use(&self) -> usize {
+        self.ref_counts.len() - self.free.len()
     }
 
     /// Returns a free state, or adds one, with a reference count of 1.
@@ -272,11 +288,27 @@ impl States {
 fn due_checkpoints(start: usize, to: usize, stage: Stage) -> Vec<usize> {
     let mut due = match stage {
         Stage::Prompt { end } => vec![end.saturating_sub(PROMPT_END_MARGIN), end.saturating_sub(1)],
-        Stage::Within | Stage::Tentative => vec![],
+        Stage::Within | Stage::Tentative { .. } => vec![],
     };
     due.push(to / INTERVAL * INTERVAL);
     due.retain(|position| *position > 0 && (start..=to).contains(position));
     due.sort_unstable();
     due.dedup();
     due
+}
+
+/// Returns the positions to which a tentative run that ends at `to` can be truncated without
+/// computing tokens again, in order.
+fn tentative_positions(to: usize, stage: Stage) -> Vec<usize> {
+    match stage {
+        Stage::Tentative { kept } => tentative_offsets(to - kept).map(|offset| kept + offset).collect(),
+        Stage::Within | Stage::Prompt { .. } => vec![],
+    }
+}
+
+/// Returns the numbers of tokens, of `count` that may be discarded, after which a run stores its
+/// state, in order. The first one is 0.
+pub fn tentative_offsets(count: usize) -> impl Iterator<Item = usize> {
+    let stored = count.min(RUN_CHECKPOINTS);
+    (0..stored).map(move |index| index * count / stored)
 }

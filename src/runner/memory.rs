@@ -7,15 +7,15 @@ use crate::{
     backend::Backend,
     generate::Limits,
     graph::Graph,
-    kv_cache::{CHECKPOINTS, CacheLayout, PAGE_POSITIONS},
+    kv_cache::{CHECKPOINTS, CacheLayout, PAGE_POSITIONS, RUN_CHECKPOINTS},
     plan::Plan,
     vision::EncoderMemory,
     weights::Weights,
 };
 
-/// The largest number of recurrent states of a sequence: the state after its last token, the state
-/// before a token that was computed ahead, and checkpoints.
-const STATES: usize = 2 + CHECKPOINTS;
+/// The largest number of recurrent states of a sequence: the state after its last token, the states
+/// within a run of drafted tokens, and checkpoints.
+const STATES: usize = 1 + RUN_CHECKPOINTS + CHECKPOINTS;
 
 /// The memory that a runner takes, in bytes, with the vision encoder of its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

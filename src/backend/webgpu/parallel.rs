@@ -11,8 +11,8 @@ use std::{
 
 use crate::Result;
 
-/// Calls `act` with each item on up to `threads` threads, in the order of the items, and `done` with
-/// each result on this thread. After an error the items that have not begun are left out.
+/// Calls `act` with each item on up to `threads` threads, in the order of the items, and `done`
+/// with each result on this thread. After an error the items that have not begun are left out.
 ///
 /// # Errors
 /// The first error of `act`.

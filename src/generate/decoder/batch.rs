@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use super::{Limits, LogitsFor, images::PlacedImage, sequence::whole_images};
+use super::{Limits, LogitsFor, call::Role, images::PlacedImage, sequence::whole_images};
 use crate::kv_cache::{SequenceId, Stage};
 
 /// The tokens that a call appends to one sequence.
@@ -23,13 +23,13 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Returns the request of a sequence with the tokens `held`; the cache has the first `start` of
-    /// them. Without a `stage`, several tokens with logits are a prompt.
+    /// them.
     pub fn new(
         (sequence, new, logits_for): (SequenceId, &'a [u32], LogitsFor),
         held: &[u32],
         images: &'a [PlacedImage],
         start: usize,
-        stage: Option<Stage>,
+        role: Role,
     ) -> Self {
         let missing = &held[start..];
         let tokens = if missing.is_empty() { Cow::Borrowed(new) } else { Cow::Owned([missing, new].concat()) };
@@ -38,9 +38,12 @@ impl<'a> Request<'a> {
             LogitsFor::Last => 1,
             LogitsFor::All => new.len(),
         };
-        let is_prompt = new.len() > 1 && outputs > 0;
-        let own = if is_prompt { Stage::Prompt { end: held.len() + new.len() } } else { Stage::Within };
-        let stage = stage.unwrap_or(own);
+        let stage = match role {
+            Role::Given if new.len() > 1 && outputs > 0 => Stage::Prompt { end: held.len() + new.len() },
+            Role::Given => Stage::Within,
+            Role::PromptUntil(end) => Stage::Prompt { end },
+            Role::Drafted => Stage::Tentative { kept: held.len() + 1 },
+        };
         let first_output = tokens.len() - outputs;
         Self { sequence, start, held: held.len(), images, first_output, tokens, stage }
     }

@@ -1,11 +1,7 @@
 //! Runs steps of the last tokens of texts, after which the device selects the largest logits.
 
-use super::{Decoder, Limits, LogitsFor, StepOutput, single_runs};
-use crate::{
-    Result,
-    backend::TopLogits,
-    kv_cache::{SequenceId, Stage},
-};
+use super::{Decoder, Limits, LogitsFor, StepOutput, call::Role, single_runs};
+use crate::{Result, backend::TopLogits, kv_cache::SequenceId};
 
 /// The choice that a step makes after each of its tokens.
 #[derive(Debug, Default)]
@@ -42,7 +38,7 @@ impl Decoder {
         // The device has the logits of one step.
         let selects = count > 0 && tokens.len() <= max_tokens.min(max_outputs);
         let output = if selects { StepOutput::Top(count) } else { StepOutput::Logits };
-        self.extend(&single_runs(tokens), output, None)?;
+        self.extend(&single_runs(tokens), output, Role::Given)?;
         Ok(if self.top.is_empty() { None } else { Some(&self.top) })
     }
 
@@ -67,9 +63,9 @@ impl Decoder {
             Some(count) if count > 0 && selects => StepOutput::Top(count),
             Some(_) => StepOutput::Logits,
         };
-        let stage = (outputs > runs.len()).then_some(Stage::Tentative);
+        let role = if outputs > runs.len() { Role::Drafted } else { Role::Given };
         let with_logits: Vec<_> = runs.iter().map(|(id, tokens)| (*id, *tokens, LogitsFor::All)).collect();
-        let next = self.extend(&with_logits, output, stage)?;
+        let next = self.extend(&with_logits, output, role)?;
         for (id, tokens) in runs {
             self.tokens.entry(*id).or_default().drafted = tokens.len() - 1;
         }

@@ -9,12 +9,18 @@ use super::{
     pipelined::Appended,
     sequence::SequenceTokens,
 };
-use crate::{
-    Result,
-    backend::TopLogits,
-    kv_cache::{SequenceId, Stage},
-    profile::FEW_ROWS,
-};
+use crate::{Result, backend::TopLogits, kv_cache::SequenceId, profile::FEW_ROWS};
+
+/// The role of the tokens of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Tokens that the caller gives: several with logits are a prompt.
+    Given,
+    /// Tokens of a prompt that ends at this position.
+    PromptUntil(usize),
+    /// The next token of each sequence, and drafted ones after it.
+    Drafted,
+}
 
 /// Tokens to append to sequences, and the results.
 pub(super) struct StepCall<'a> {
@@ -24,8 +30,7 @@ pub(super) struct StepCall<'a> {
     pub limits: Limits,
     pub recompute: bool,
     pub output: StepOutput,
-    /// The role of the tokens if it is a special one.
-    pub stage: Option<Stage>,
+    pub role: Role,
     /// The logits of the outputs, if they are not selected from.
     pub logits: &'a mut Vec<f32>,
     /// The largest logits of each output, if the device has selected them.
@@ -82,7 +87,7 @@ impl<'a> StepCall<'a> {
 
     /// Returns whether the results are all logits, which several steps may compute.
     pub fn is_plain(&self) -> bool {
-        matches!(self.output, StepOutput::Logits) && self.stage != Some(Stage::Tentative)
+        matches!(self.output, StepOutput::Logits) && self.role != Role::Drafted
     }
 
     /// Returns whether the call has many tokens, which several steps may compute.
@@ -96,7 +101,7 @@ impl<'a> StepCall<'a> {
             engine.discard_pipelined(run.0)?;
             let start = if self.recompute { 0 } else { engine.cache.len(run.0)? };
             let SequenceTokens { ids, images, .. } = &self.held[&run.0];
-            Ok(Request::new(*run, ids, images, start, self.stage))
+            Ok(Request::new(*run, ids, images, start, self.role))
         };
         self.runs.iter().map(request).collect()
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{Executable, Run, Step, TopLogits},
-    kv_cache::{KvCache, PageId, SequenceId, Stage, StateUpdate},
+    kv_cache::{KvCache, PageId, SequenceId, Stage},
     sampler::largest,
 };
 
@@ -216,30 +216,24 @@ impl Engine {
         self.busy += started.elapsed();
         // Kept until a step succeeds: after a failure, the next step has to make the copies.
         self.copies.clear();
-        self.pass_to_head(requests, spans, &states, &tokens)
+        self.pass_to_head(requests, spans, &tokens)
     }
 
     /// Passes the hidden rows of a step to the head.
-    fn pass_to_head(
-        &mut self,
-        requests: &[&Request],
-        spans: &[TokenSpan],
-        states: &[Option<StateUpdate>],
-        tokens: &[u32],
-    ) -> Result<()> {
+    fn pass_to_head(&mut self, requests: &[&Request], spans: &[TokenSpan], tokens: &[u32]) -> Result<()> {
         let Some(head) = &mut self.head else { return Ok(()) };
         let hidden = self.executable.hidden()?;
         let width = hidden.len() / tokens.len();
         let mut first = 0;
-        for (&TokenSpan { request, from, len }, state) in spans.iter().zip(states) {
+        for &TokenSpan { request, from, len } in spans {
             let request = requests[request];
-            let within = state.iter().flat_map(|state| state.checkpoints.iter().map(|(position, _)| *position));
+            let checkpoints = self.cache.checkpoints(request.sequence)?;
             let end = matches!(request.stage, Stage::Prompt { .. }).then_some(request.start + from + len);
             let computed = ComputedTokens {
                 start: request.start + from,
                 ids: &tokens[first..first + len],
                 hidden: &hidden[first * width..(first + len) * width],
-                checkpoints: &within.chain(end).collect::<Vec<_>>(),
+                checkpoints: &checkpoints.chain(end).collect::<Vec<_>>(),
             };
             head.append(&self.cache, request.sequence, &computed, request.images)?;
             first += len;

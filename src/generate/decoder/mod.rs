@@ -27,7 +27,7 @@ pub use self::images::{EncodeImages, ImageRows, PlacedImage, PlacedPrompt, Promp
 pub use self::mtp::MtpHead;
 pub(super) use self::sequence::shared_tokens;
 use self::{
-    call::{StepCall, StepRowsAt},
+    call::{Role, StepCall, StepRowsAt},
     engine::Engine,
     sequence::{SequenceTokens, start_of_image},
     turns::Turns,
@@ -39,7 +39,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{Executable, OpTime, TopLogits, Usage},
-    kv_cache::{KvCache, SequenceId, Stage},
+    kv_cache::{KvCache, SequenceId},
     sampler::largest,
 };
 
@@ -274,17 +274,17 @@ impl Decoder {
     /// or an id that is not in the vocabulary; [`Error::ContextFull`] if the context has no room
     /// for the tokens; errors of the cache's memory limit and of the device.
     pub fn step(&mut self, runs: &[(SequenceId, &[u32], LogitsFor)]) -> Result<&mut [f32]> {
-        self.extend(runs, StepOutput::Logits, None)?;
+        self.extend(runs, StepOutput::Logits, Role::Given)?;
         Ok(&mut self.logits)
     }
 
     /// Appends tokens to sequences, and returns the most probable next tokens if `output` asks for
-    /// them. `stage` is the role of the tokens if it is a special one.
+    /// them.
     fn extend(
         &mut self,
         runs: &[(SequenceId, &[u32], LogitsFor)],
         output: StepOutput,
-        stage: Option<Stage>,
+        role: Role,
     ) -> Result<Option<Vec<u32>>> {
         let mut seen = HashSet::new();
         for (id, new, _) in runs {
@@ -303,7 +303,7 @@ impl Decoder {
             limits,
             recompute,
             output,
-            stage,
+            role,
             logits,
             top,
             most_probable: None,

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::{
     Decoder, StepOutput,
+    call::Role,
     engine::Engine,
     mtp::ComputedTokens,
     sequence::{RunImages, SequenceTokens},
@@ -73,7 +74,7 @@ impl Decoder {
     /// # Errors
     /// As [`greedy`](Self::greedy).
     pub fn greedy_many(&mut self, tokens: &[(SequenceId, u32)]) -> Result<Vec<u32>> {
-        Ok(self.extend(&single_runs(tokens), StepOutput::Greedy, None)?.unwrap_or_default())
+        Ok(self.extend(&single_runs(tokens), StepOutput::Greedy, Role::Given)?.unwrap_or_default())
     }
 }
 
@@ -188,7 +189,7 @@ impl Engine {
             let copies = self.cache.take_copies();
             self.head.iter_mut().for_each(|head| head.add_copies(&copies));
             self.copies.extend(copies);
-            states.push(self.cache.advance(*sequence, position + 1, Stage::Tentative)?);
+            states.push(self.cache.advance(*sequence, position + 1, Stage::Tentative { kept: position })?);
             rotary.push(RunImages::new(&held.images, position..position + 1).rotary);
         }
         let mut runs = vec![];

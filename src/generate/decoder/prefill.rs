@@ -2,11 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Decoder, LogitsFor, PlacedImage, Prefill, PromptImages, StepOutput, sequence::whole_images};
-use crate::{
-    Error, Result,
-    kv_cache::{SequenceId, Stage},
-};
+use super::{Decoder, LogitsFor, PlacedImage, Prefill, PromptImages, StepOutput, call::Role, sequence::whole_images};
+use crate::{Error, Result, kv_cache::SequenceId};
 
 impl Decoder {
     /// Sets the tokens of a sequence to `ids`, and computes the logits after the last one, which
@@ -108,8 +105,7 @@ impl Decoder {
                 end = ids.len().min(done + max_tokens);
             }
             let logits_for = if end == ids.len() { LogitsFor::Last } else { LogitsFor::None };
-            let stage = Stage::Prompt { end: ids.len() };
-            self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Some(stage))?;
+            self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Role::PromptUntil(ids.len()))?;
             done = end;
         }
         Ok(progress(done, ids.len()))

@@ -2,9 +2,12 @@
 
 use inkstone::{
     CacheType, Error,
+    gguf::Gguf,
     internals::{
         graph::{LayerState, Op},
-        kv_cache::{CHECKPOINTS, CacheLayout},
+        kv_cache::{CHECKPOINTS, CacheLayout, KvCache, RUN_CHECKPOINTS, Stage},
+        models::Model,
+        weights::Weights,
     },
 };
 
@@ -170,12 +173,46 @@ fn recurrent_layers_have_states_of_fixed_size() {
     assert_eq!(layout.bytes_per_token(), 2 * 2 * 16 * 4);
 }
 
+/// Drafted tokens are removed without computing the tokens before them again.
+#[test]
+fn a_sequence_returns_to_any_token_of_a_short_draft() {
+    let gguf = Gguf::open(RECURRENT.path()).unwrap();
+    let graph = Model::from_gguf(&gguf, &Weights::from_gguf(&gguf)).unwrap().graph;
+    let mut cache = KvCache::new(&CacheLayout::new(&graph, CacheType::F32).unwrap(), 1000);
+    let id = cache.open();
+    let extended = |cache: &mut KvCache, count, stage: fn(usize) -> Stage| {
+        let start = cache.extend(id, count).unwrap();
+        let update = cache.advance(id, start + count, stage(start)).unwrap().unwrap();
+        cache.take_copies();
+        (start, update)
+    };
+    extended(&mut cache, 8, |_| Stage::Within);
+    for drafted in 1..=RUN_CHECKPOINTS {
+        for accepted in 0..=drafted {
+            let (start, update) = extended(&mut cache, 1 + drafted, |start| Stage::Tentative { kept: start + 1 });
+            assert_eq!((update.from, update.checkpoints.len()), (Some(update.to), drafted));
+            let len = start + 1 + accepted;
+            assert_eq!(cache.truncate(id, len).unwrap(), len, "{accepted} of {drafted}");
+        }
+    }
+    // Of a long draft, the nearest state before.
+    for (accepted, reached) in [(0, 0), (4, 0), (5, 5), (9, 5), (14, 10), (15, 15)] {
+        let (start, _) = extended(&mut cache, 16, |start| Stage::Tentative { kept: start + 1 });
+        assert_eq!(cache.truncate(id, start + 1 + accepted).unwrap(), start + 1 + reached, "{accepted}");
+    }
+    // If the first token may be removed, too, its state is not written over the one before.
+    let (start, update) = extended(&mut cache, 1, |start| Stage::Tentative { kept: start });
+    assert_ne!(update.from, Some(update.to));
+    assert_eq!(cache.truncate(id, start).unwrap(), start);
+}
+
 #[test]
 fn memory_plans_count_states() {
     let plan = on_cpu().plan(RECURRENT.path()).unwrap();
     let layers = [[3 * 128, 4 * 16 * 16]; 2];
     let state: usize = layers.iter().flatten().map(|floats| 4 * floats).sum();
-    assert_eq!(plan.states, (state * (2 + CHECKPOINTS)) as u64);
+    let states = 1 + RUN_CHECKPOINTS + CHECKPOINTS;
+    assert_eq!(plan.states, (state * states) as u64);
     assert_eq!(plan.total(), plan.weights + plan.scratch + plan.cache() + plan.states);
     assert!(plan.to_string().contains("recurrent states"), "{plan}");
     let limit = plan.total();
@@ -183,11 +220,11 @@ fn memory_plans_count_states() {
     assert!(matches!(on_cpu().memory_limit(limit - 1).from_gguf(RECURRENT.path()), Err(Error::Memory { .. })));
     // Opens more sequences than there are states: sequences with a state can continue.
     let decoder = runner.decoder_mut();
-    let ids: Vec<_> = (0..2 * (2 + CHECKPOINTS)).map(|_| decoder.open()).collect();
+    let ids: Vec<_> = (0..2 * states).map(|_| decoder.open()).collect();
     let step =
         |decoder: &mut inkstone::Decoder, id| decoder.step(&[(id, &[1, 2], inkstone::LogitsFor::Last)]).map(|_| ());
     let fit = ids.iter().take_while(|id| step(decoder, **id).is_ok()).count();
-    assert!((CHECKPOINTS / 2..=2 + CHECKPOINTS).contains(&fit), "{fit}");
+    assert!((CHECKPOINTS / 2..=states).contains(&fit), "{fit}");
     assert!(matches!(
         step(decoder, ids[fit]),
         Err(Error::Memory { what: "the recurrent states of all sequences", .. })
