@@ -6,7 +6,7 @@ use super::{
     context::Traits,
     kernels::{elements_per_word, padded},
 };
-use crate::{kv_cache::CacheType, quant::UNIT};
+use crate::{graph::AttentionSpec, kv_cache::CacheType, quant::UNIT};
 
 /// Largest number of invocations that attend to a split.
 pub(super) const SPLIT_WORKGROUP: usize = 256;
@@ -222,10 +222,12 @@ impl PrefillShape {
     }
 }
 
-/// Divides attention with heads of `head_dim` elements. Matrix units need a cache in f16, where
-/// heads are padded to whole 16 by 16 matrices, and heads of whole vectors of four.
-pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> PrefillShape {
-    let suits = traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(4) && head_dim <= 256;
+/// Divides attention. Matrix units need a cache in f16, where heads are padded to whole 16 by 16
+/// matrices, with heads of whole vectors of four and with values beside the keys.
+pub(super) fn prefill(traits: &Traits, spec: &AttentionSpec, cache: CacheType) -> PrefillShape {
+    let head_dim = spec.head_dim;
+    let suits =
+        traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(4) && head_dim <= 256 && !spec.keys_only;
     let dim = padded(head_dim);
     let subgroup_size = traits.subgroup.unwrap_or(32);
     let sizes = [(64, 64), (64, 32), (32, 32)].into_iter().find(|(block, tile)| {

@@ -268,6 +268,7 @@ impl GpuLowering<'_> {
             tokens: 1,
             rows: RowCount::Tokens,
             columns: product.columns,
+            heads: 1,
             x_q8: coded(true).then_some(Q8Input { norm: None, rows: product.x_q8 }),
             x_stride: product.x_f32.stride,
             x_f32: coded(false).then_some(product.x_f32.rows),
