@@ -120,7 +120,9 @@ fn value(range: Positions, head: u32, n: u32, d: u32) -> f32 {
         {% if cache.format == "f32" %}
         for (var n = 0u; n < range.count; n++) {
             cache[keys + d * 64u + first + skipped + n] = bitcast<u32>(key(range, head, n, d));
+            {% if cache.matrices == 2 %}
             cache[values + (first + skipped + n) * {{cache.dim}}u + d] = bitcast<u32>(value(range, head, n, d));
+            {% endif %}
         }
         {% elif cache.format == "f16" %}
         for (var word = skipped / 2u; word < (skipped + range.count + 1u) / 2u; word++) {
@@ -134,12 +136,14 @@ fn value(range: Positions, head: u32, n: u32, d: u32) -> f32 {
             }
             cache[to] = pack2x16float(pair);
         }
+        {% if cache.matrices == 2 %}
         if d % 2u == 0u {
             for (var n = 0u; n < range.count; n++) {
                 let pair = vec2(value(range, head, n, d), value(range, head, n, d + 1u));
                 cache[values + (first + skipped + n) * {{cache.dim // 2}}u + d / 2u] = pack2x16float(pair);
             }
         }
+        {% endif %}
         {% else %}
         let to = keys + d * 16u + first / 4u;
         var codes = unpack4xI8(cache[to]);
@@ -150,6 +154,7 @@ fn value(range: Positions, head: u32, n: u32, d: u32) -> f32 {
             // An unused range would undo another workgroup's change.
             cache[to] = pack4xI8(codes);
         }
+        {% if cache.matrices == 2 %}
         if d % 4u == 0u {
             for (var n = 0u; n < range.count; n++) {
                 let scale = scales[d / 32u * 8u + 2u * n + 1u];
@@ -160,6 +165,7 @@ fn value(range: Positions, head: u32, n: u32, d: u32) -> f32 {
                 cache[values + (first + skipped + n) * {{cache.dim // 4}}u + d / 4u] = pack4xI8(four);
             }
         }
+        {% endif %}
         if d % 32u == 0u {
             append_scales(page, head, first, skipped, range.count, d / 32u);
         }
@@ -178,7 +184,8 @@ fn append_scales(page: u32, head: u32, first: u32, skipped: u32, count: u32, blo
         let of_key = (head * {{blocks}}u + block) * 64u + position;
         set_half(page + {{cache.scales_at}}u, of_key, scales[block * 8u + 2u * n]);
     }
-    {% if blocks % 2 == 0 %}
+    {% if cache.matrices == 1 %}
+    {% elif blocks % 2 == 0 %}
     // Two blocks share a word: the first of them writes both.
     if block % 2u == 0u {
         for (var n = 0u; n < count; n++) {

@@ -33,7 +33,7 @@
 {% set rows = block // groups %}
 {% set quads = cache.dim // 4 %}
 {% set held = (quads + 15) // 16 %}
-{% set page_size = 2 * cache.kv_heads * 64 * cache.dim %}
+{% set page_size = cache.matrices * cache.kv_heads * 64 * cache.dim %}
 
 // Below every score, but finite: a token may see no position of a page.
 const LOWEST = -1e30;
@@ -77,6 +77,7 @@ fn keys(page: u32, head: u32, d: u32, position: u32) -> vec4<f32> {
     {% endif %}
 }
 
+{% if cache.matrices == 2 %}
 // Four elements of the value of a head at a position.
 fn value(page: u32, head: u32, position: u32, d: u32) -> vec4<f32> {
     let row = ({{cache.kv_heads}}u + head) * 64u + position;
@@ -89,6 +90,7 @@ fn value(page: u32, head: u32, position: u32, d: u32) -> vec4<f32> {
     return codes;
     {% endif %}
 }
+{% endif %}
 
 // The weights of 64 positions for each token.
 var<workgroup> weights: array<vec4<f32>, {{block * 16}}>;
@@ -195,18 +197,28 @@ fn main(
         {% endfor %}
         workgroupBarrier();
 
-        // For positions past the end the last one is read again: their weight is 0, but memory
-        // there can contain NaN.
         let last_position = min(64u, end - start) - 1u;
         for (var f = 0u; f <= last_position / 4u; f++) {
+            {% if cache.matrices == 1 %}
+            // The memory of positions past the end can contain NaN.
+            let is_there = vec4(4u * f) + vec4(0u, 1u, 2u, 3u) <= vec4(last_position);
+            {% for j in range(held) %}{% for i in range(4) %}
+            let value{{i}}_{{j}} = select(vec4(0.0), keys(page, kv_head, d{{j}} + {{i}}u, 4u * f), is_there);
+            {% endfor %}{% endfor %}
+            {% else %}
+            // For positions past the end the last one is read again: their weight is 0, but memory
+            // there can contain NaN.
             {% for j in range(held) %}{% for i in range(4) %}
             let value{{i}}_{{j}} = value(page, kv_head, min(4u * f + {{i}}u, last_position), d{{j}});
             {% endfor %}{% endfor %}
+            {% endif %}
             {% for r in range(rows) %}
             let weight{{r}} = weights[row{{r}} * 16u + f];
-            {% for j in range(held) %}{% for e in "xyzw" %}
+            {% for j in range(held) %}{% if cache.matrices == 1 %}
+            result{{r}}_{{j}} += vec4({% for i in range(4) %}dot(weight{{r}}, value{{i}}_{{j}}), {% endfor %});
+            {% else %}{% for e in "xyzw" %}
             result{{r}}_{{j}} = fma(vec4(weight{{r}}.{{e}}), value{{loop.index0}}_{{j}}, result{{r}}_{{j}});
-            {% endfor %}{% endfor %}{% endfor %}
+            {% endfor %}{% endif %}{% endfor %}{% endfor %}
         }
     }
 

@@ -42,7 +42,7 @@ diagnostic(off, derivative_uniformity);
 {% set shares = tile_quads // sharers %}
 {% set deep = cache.dim // 16 %}
 {% set across = tile // 16 %}
-{% set page_size = 2 * cache.kv_heads * 64 * cache.dim %}
+{% set page_size = cache.matrices * cache.kv_heads * 64 * cache.dim %}
 {% set staged = [cache.dim * (tile_quads + 2), tile * (quads + 2), block * (quads + 2)] | max %}
 // Elements of a row in workgroup memory, in fours. Eight are unused, which keeps neighbors in
 // different banks.

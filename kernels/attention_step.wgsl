@@ -3,7 +3,8 @@
 // A workgroup attends to a split of up to `shape.split` positions, with `shape.lanes` query heads
 // that share a key-value head. First each invocation scores the positions of one word of keys. Keys
 // are stored element by element, so this needs no sums across invocations. Then the values of the
-// split are summed, with an invocation for each word of elements. The positions of a token that sees
+// split are summed, with an invocation for each word of elements, or of keys as values with an
+// invocation for each element. The positions of a token that sees
 // more than `unsplit_positions` are split, and `attention_combine.wgsl` merges the partial results.
 //
 // With `new`, the token's own key and value are not read from the cache. With `new.appends` they are
@@ -190,6 +191,7 @@ var<workgroup> own_score: Heads;
     let part = index / words_now;
     let position = word * {{per_word}}u;
     let stretch = ({{dim // shape.keys_at_once}}u + parts_now - 1u) / parts_now * {{shape.keys_at_once}}u;
+    {% if cache.matrices == 2 %}
     // For sums an invocation has some words of elements of each `shape.groups`th position.
     let row = min(index / {{shape.words_at_once}}u, {{shape.groups - 1}}u);
     {% for w in range(passes) %}
@@ -197,6 +199,7 @@ var<workgroup> own_score: Heads;
     {% endfor %}
     let values_at = ({{cache.kv_heads}}u + kv_head) * {{head_words}}u;
     let last_old = max(old, 1u) - 1u;
+    {% endif %}
     // The first keys are loaded while the queries are computed.
     let own_page = step[pages + (base / 64u + min(position, end - 1u) / 64u) * {{cache.tables}}u];
     let own_keys = own_page * {{cache.page_words}}u + kv_head * {{head_words}}u + position % 64u / {{per_word}}u;
@@ -207,7 +210,11 @@ var<workgroup> own_score: Heads;
     {% include "attention_step/queries" %}
     {% include "attention_step/score" %}
     {% include "attention_step/weigh" %}
+    {% if cache.matrices == 1 %}
+    {% include "attention_step/sum_keys" %}
+    {% else %}
     {% include "attention_step/sum" %}
+    {% endif %}
     {% include "attention_step/write" %}
 }
 

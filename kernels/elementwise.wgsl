@@ -14,8 +14,9 @@
 //   op.cap: SoftCap - the cap ("soft_cap")
 //   op.to: u32 - the column of `y` that column 0 is copied to ("shift")
 //   op.first: u32 - the first column that is copied ("slice")
-//   op.len: u32 - columns of a copied group ("slice")
-//   op.every: u32 - columns from the start of a group to the start of the next ("slice")
+//   op.len: u32 - columns of a copied group ("shift", "slice")
+//   op.every: u32 - columns from the start of a group to the start of the next, of `y` ("shift") or
+//     of `a` ("slice")
 //   a: Strided? - the first operand, `[rows, columns]`; none if it is `y` itself
 //   y: Strided - the result, `[rows, width]`
 //
@@ -42,7 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         return;
     }
     {% if op.kind == "shift" %}
-    let to = row * {{y.stride}}u + {{op.to}}u + column;
+    let to = row * {{y.stride}}u + {{op.to}}u + column / {{op.len}}u * {{op.every}}u + column % {{op.len}}u;
     {% else %}
     let to = row * {{y.stride}}u + column;
     {% endif %}

@@ -30,7 +30,7 @@ enable wgpu_cooperative_matrix;
 diagnostic(off, derivative_uniformity);
 
 {% from "shared/row_count" import row_count %}
-{% from "shared/tiled" import activations, dispatch_part, product_parameters, row_count_of, store, w_row, x_row %}
+{% from "shared/tiled" import activations, dispatch_part, product_parameters, row_count_of, store, w_row, x_quad, x_row %}
 {% set tile = product.tile %}
 {% set threads = tile.threads %}
 {% set subgroups = threads // subgroup_size %}
@@ -81,7 +81,7 @@ fn product{{n}}(
     {% else %}
     let from{{l}} = first_token + (thread + {{l * threads}}u) / {{quads}}u;
     {% endif %}
-    let x_at{{l}} = {{ x_row(product, "from" ~ l) }} * {{product.x_stride // 4}}u + thread % {{quads}}u;
+    let x_at{{l}} = {{ x_row(product, "from" ~ l) }} * {{product.x_stride // 4}}u + {{ x_quad(product, "thread % " ~ quads ~ "u") }};
     var x{{l}} = x[x_at{{l}}];
     {% endfor %}
     {% for l in range(w_loads) %}
@@ -150,7 +150,7 @@ fn product{{n}}(
             let first = patch_index * {{256 * slices}}u + e;
             let total = {% for s in range(slices) %}{{ " + " if s }}sums[first + {{256 * s}}u]{% endfor %};
             {% endif %}
-            {{ store(part, "x_scale[" ~ x_row(product, "token") ~ "] * total") }}
+            {{ store(part, product.heads, "x_scale[" ~ x_row(product, "token") ~ "] * total") }}
         }
     }
     {% endfor %}{% endfor %}

@@ -8,7 +8,8 @@
 //
 // With experts, a matrix is the stack of all experts' matrices, and a slot is one active expert of
 // a row x. The product with gate and up has a row of the result for each slot; the product with
-// down sums the slots of a row, times their weights.
+// down sums the slots of a row, times their weights. A head of the rows x takes the place of an
+// expert: it has its own matrix of a stack.
 //
 // Parameters (`MatMulFew`):
 //   shape: GemvShape - the division of the work
@@ -20,7 +21,8 @@
 //   subgroup: u32? - the smallest subgroup in invocations, if subgroup operations are used
 //   tokens: u32 - rows x that a workgroup multiplies
 //   rows: RowCount - "tokens" or "outputs": the number of rows x
-//   columns: u32 - elements of a row x
+//   columns: u32 - elements of a row x, or of each head of it
+//   heads: u32 - number of heads of a row x; 1 for whole rows
 //   x_q8: Q8Input? - the rows x as int8, if a matrix is quantized
 //   x_q8.norm: PendingNorm? - the norm that is not complete in the rows
 //   x_q8.norm.eps: F32 - added to the mean square
@@ -28,8 +30,8 @@
 //   x_stride: u32 - elements from row to row of `x_f32`
 //   parts: GemvPart[] - the matrices w
 //   parts[].matrix: MatrixPlanes - the matrix
-//   parts[].rows: u32 - rows of the part, or of the matrix of each expert
-//   parts[].stack: ExpertStack? - the rows of each expert
+//   parts[].rows: u32 - rows of the part, or of the matrix of each expert or head
+//   parts[].stack: ExpertStack? - the rows of each expert or head
 //   parts[].first_block: u32 - the first workgroup of the part
 //   parts[].end_block: u32 - the workgroup after the last of the part
 //   parts[].out_at: u32 - the first column of the result that the part computes
@@ -138,15 +140,20 @@ fn products{{joined[0].matrix.number}}(
     first: u32,
     token: u32,
     last: u32,
-    lane: u32{{ ", expert: u32" if experts }},
+    lane: u32{{ ", expert: u32" if experts or heads > 1 }},
 ) -> Sums {
     var sums = Sums();
     {% for part in joined %}{% set before = loop.index0 * team_rows %}{% for r in range(team_rows) %}
     let row{{before + r}} = {{ stack_row(part.stack, "min(first + " ~ r ~ "u, " ~ (part.rows - 1) ~ "u)") }};
     {% endfor %}{% endfor %}
     {% for t in range(tokens) %}
+    {% if heads > 1 %}
+    let q8_{{t}} = min(token + {{t}}u, last) * {{3 * units * heads}}u + expert * {{units}}u;
+    let f32_{{t}} = min(token + {{t}}u, last) * {{x_stride // 4}}u + expert * {{columns // 4}}u;
+    {% else %}
     let q8_{{t}} = min(token + {{t}}u, last) * {{3 * units}}u;
     let f32_{{t}} = min(token + {{t}}u, last) * {{x_stride // 4}}u;
+    {% endif %}
     {% endfor %}
     {% set stretch = shape.unrolled * team %}
     {% set whole = units // stretch * stretch %}
@@ -155,14 +162,14 @@ fn products{{joined[0].matrix.number}}(
         {% for k in range(shape.unrolled) %}
         {
             let u = start + {{k * team}}u + lane;
-            {{ multiply(joined, team_rows, tokens, columns, x_norm) }}
+            {{ multiply(joined, team_rows, tokens, columns, units * heads, x_norm) }}
         }
         {% endfor %}
     }
     {% endif %}
     {% if whole < units %}
     for (var u = {{whole}}u + lane; u < {{units}}u; u += {{team}}u) {
-        {{ multiply(joined, team_rows, tokens, columns, x_norm) }}
+        {{ multiply(joined, team_rows, tokens, columns, units * heads, x_norm) }}
     }
     {% endif %}
     return sums;

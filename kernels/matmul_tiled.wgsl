@@ -20,7 +20,7 @@
 //   out{n}: f32, written - the result of a part
 
 {% from "shared/row_count" import row_count %}
-{% from "shared/tiled" import activations, dispatch_part, product_parameters, row_count_of, store, w_row, x_row %}
+{% from "shared/tiled" import activations, dispatch_part, product_parameters, row_count_of, store, w_row, x_quad, x_row %}
 {% set tile = product.tile %}
 {% set threads = tile.threads %}
 {% set groups = threads // 16 %}
@@ -42,7 +42,7 @@ fn place(row: u32, quad: u32) -> u32 {
 }
 
 // Four columns of x; 0 beyond its end.
-fn x_quad(token: u32, quad: u32) -> vec4<f32> {
+fn x_at(token: u32, quad: u32) -> vec4<f32> {
     {% if product.width == product.columns %}
     return x[token * {{product.x_stride // 4}}u + quad];
     {% else %}
@@ -68,7 +68,7 @@ fn product{{n}}(first_token: u32, first_row: u32, thread: u32{{ product_paramete
         {% for l in range(x_loads) %}
         let token{{l}} = (thread + {{l * threads}}u) / 8u;
         let from{{l}} = min(first_token + token{{l}}, tokens - 1u);
-        let x{{l}} = x_quad({{ x_row(product, "from" ~ l) }}, u * 8u + thread % 8u);
+        let x{{l}} = x_at({{ x_row(product, "from" ~ l) }}, {{ x_quad(product, "u * 8u + thread % 8u") }});
         {% endfor %}
         workgroupBarrier();
         {% for l in range(x_loads) %}
@@ -104,7 +104,7 @@ fn product{{n}}(first_token: u32, first_row: u32, thread: u32{{ product_paramete
     {
         let token = first_token + {{i * groups}}u + group;
         let row = first_row + {{16 * j}}u + column;
-        {{ store(part, "sum" ~ i ~ "_" ~ j) }}
+        {{ store(part, product.heads, "sum" ~ i ~ "_" ~ j) }}
     }
     {% endfor %}{% endfor %}
 }

@@ -86,8 +86,11 @@ impl PlanStep {
     }
 
     /// Returns the number of matrices stacked in operand `index` of [`matrices`](Self::matrices):
-    /// one or two for each expert, and 1 for any other op.
+    /// one or two for each expert, one for each head, and 1 for any other op.
     pub fn stacked(&self, index: usize) -> usize {
+        if let Op::MatMulHeads { heads } = self.op {
+            return heads;
+        }
         let Op::Experts(spec) = &self.op else { return 1 };
         let gate_and_up_joined = self.matrices().len() == 2 && index == 0;
         if gate_and_up_joined { 2 * spec.experts } else { spec.experts }

@@ -41,7 +41,7 @@ fn graph() -> Graph {
     let frequencies = b.constant([0.7; HEAD_DIM / 2]);
     let spec = RopeSpec { style: RopeStyle::Halves, head_dim: HEAD_DIM, axes: RopeAxes::First };
     let [q, k] = [q, k].map(|x| b.rope(x, frequencies, spec));
-    let a = b.attention([q, k, v], LayerCache { kv_heads: HEADS, head_dim: HEAD_DIM }, HEADS, 0.25);
+    let a = b.attention([q, k, v], LayerCache { kv_heads: HEADS, head_dim: HEAD_DIM, keys_only: false }, HEADS, 0.25);
     let o = b.weight("o", DType::F16, WIDTH, heads);
     let a = b.matmul(a, o);
     let x = b.add(x, a);

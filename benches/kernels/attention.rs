@@ -13,7 +13,7 @@ use inkstone::{
 use super::machine::Machine;
 
 const HEADS: usize = 16;
-const CACHE: LayerCache = LayerCache { kv_heads: 8, head_dim: 128 };
+const CACHE: LayerCache = LayerCache { kv_heads: 8, head_dim: 128, keys_only: false };
 /// Number of layers. Even the smallest cache format then exceeds the machine's caches.
 const LAYERS: usize = 8;
 /// Numbers of cached positions for a decoded token.

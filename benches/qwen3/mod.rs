@@ -49,7 +49,7 @@ fn graph(dtype: DType) -> Result<Graph> {
 
 fn layer(l: &mut Layer, frequencies: ValueId, x: ValueId) -> ValueId {
     let rope = RopeSpec { style: RopeStyle::Halves, head_dim: HEAD_DIM, axes: RopeAxes::First };
-    let cache = LayerCache { kv_heads: KV_HEADS, head_dim: HEAD_DIM };
+    let cache = LayerCache { kv_heads: KV_HEADS, head_dim: HEAD_DIM, keys_only: false };
     let (q_width, kv_width) = (HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM);
 
     let h = l.rms_norm(x, "attn_norm", HIDDEN);

@@ -63,11 +63,13 @@
             }
         }
     }
+    {% if cache.matrices == 2 %}
     {% for j in range(shape.values_at_once) %}{% for w in range(passes) %}
     var value{{j}}_{{w}}: u32;
     {% endfor %}{% endfor %}
     // The first values are loaded while the weights are computed.
     {{ read_values("0u") }}
+    {% endif %}
     {% for n in range(per_word) %}
     shared_heads[part * words_now * {{per_word}}u + position + {{n}}u] = score{{n}};
     {% endfor %}

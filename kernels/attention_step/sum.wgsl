@@ -74,15 +74,4 @@
         shared_heads[row * {{dim}}u + column{{w}} * {{per_word}}u + {{n}}u] = sum{{w}}_{{n}};
         {% endfor %}{% endfor %}
     }
-    {% if subgroup %}
-    {% set count = shape.workgroup // subgroup %}
-    {% if count <= subgroup %}
-    total = subgroupAdd(select(Heads(0.0), totals[min(lane, {{count - 1}}u)], lane < {{count}}u));
-    {% else %}
-    total = totals[0];
-    for (var i = 1u; i < {{count}}u; i++) {
-        total += totals[i];
-    }
-    {% endif %}
-    {% endif %}
-    workgroupBarrier();
+    {% include "attention_step/total" %}

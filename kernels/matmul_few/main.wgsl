@@ -87,6 +87,8 @@
     }
     {% elif experts %}
     let sums = products0(first, token, token, member, expert);
+    {% elif heads > 1 %}
+    let sums = products0(first, token, last, member, group.z);
     {% elif is_one_product %}
     let sums = products0(first, token, last, member);
     {% else %}
@@ -127,7 +129,8 @@
             results[{{32 * t}}u + within + {{r}}u] = y{{r}};
             {% else %}
             if first + {{r}}u < {{ parts[0].rows ~ "u" if is_one_product else "rows_of(part)" }} {
-                store(to + {{t}}u, first + {{r}}u, part, y{{r}});
+                {% set of_head = "group.z * " ~ parts[0].rows ~ "u + " if heads > 1 else "" %}
+                store(to + {{t}}u, {{of_head}}first + {{r}}u, part, y{{r}});
             }
             {% endif %}
             {% endfor %}

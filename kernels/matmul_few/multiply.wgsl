@@ -1,18 +1,18 @@
 // Multiplies one unit of `u` of each row of the parts `joined` with the same unit of each row `x`.
 //
 // Macros, for a `MatMulFew`'s parameters:
-//   multiply(joined, rows, tokens, columns, x_norm) - adds the products to `sums`; `row{r}` are the
+//   multiply(joined, rows, tokens, columns, x_units, x_norm) - adds the products to `sums`; `row{r}` are the
 //     rows of the parts, `rows` of each part; `q8_{t}` and `f32_{t}` are the starts of the `tokens`
-//     rows `x` of `columns` elements; with `x_norm`, also adds their squares
-{% macro multiply(joined, rows, tokens, columns, x_norm) %}
+//     rows `x` of `columns` elements, in int8 `x_units` units with all heads; with `x_norm`, also adds their squares
+{% macro multiply(joined, rows, tokens, columns, x_units, x_norm) %}
     {% for part in joined %}{% set first = loop.index0 * rows %}{% for r in range(rows) %}
     let w{{first + r}} = {{ "unit" if part.matrix.coded else "values" }}{{part.matrix.number}}(row{{first + r}}, u);
     {% endfor %}{% endfor %}
     {% for t in range(tokens) %}
     {% if joined | selectattr("matrix.coded") %}
     let lo{{t}} = x_q8[q8_{{t}} + u];
-    let hi{{t}} = x_q8[q8_{{t}} + {{joined[0].matrix.units}}u + u];
-    let scales{{t}} = bitcast<vec4<f32>>(x_q8[q8_{{t}} + {{2 * joined[0].matrix.units}}u + u]);
+    let hi{{t}} = x_q8[q8_{{t}} + {{x_units}}u + u];
+    let scales{{t}} = bitcast<vec4<f32>>(x_q8[q8_{{t}} + {{2 * x_units}}u + u]);
     {% if x_norm %}
     sums.squares{{t}} += scales{{t}}.w;
     {% endif %}

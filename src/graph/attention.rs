@@ -134,6 +134,9 @@ pub struct AttentionSpec {
     pub kv_heads: usize,
     /// The number of elements in a head.
     pub head_dim: usize,
+    /// Whether keys are values too ([Shazeer 2019](https://arxiv.org/abs/1911.02150) shares heads,
+    /// [DeepSeek-AI 2024](https://arxiv.org/abs/2405.04434) keys and values).
+    pub keys_only: bool,
     /// The scale, the cap and the mask of the scores.
     pub scores: Scores,
 }
@@ -167,8 +170,14 @@ impl AttentionSpec {
             return Err("has a window of 0 positions, but needs at least 1".into());
         }
         let sinks = Shape::new(Rows::Fixed(1), self.heads);
-        if inputs == [q, kv, kv] || inputs == [q] || inputs == [q, kv, kv, sinks] {
+        let fits = match self.keys_only {
+            true => inputs == [q, kv] || inputs == [q],
+            false => inputs == [q, kv, kv] || inputs == [q] || inputs == [q, kv, kv, sinks],
+        };
+        if fits {
             Ok(vec![q])
+        } else if self.keys_only {
+            Err(mismatch("q of the heads' width, and k or nothing", inputs))
         } else {
             Err(mismatch("q of the heads' width, k and v or neither, and with these sinks or none", inputs))
         }
@@ -187,6 +196,9 @@ pub(super) fn infer_rotated(
             "rotates heads of {} elements, but attends to heads of {}",
             rope.head_dim, attention.head_dim
         ));
+    }
+    if attention.keys_only {
+        return Err("rotates keys that are values too".into());
     }
     rope.infer(&[q, frequencies])?;
     attention.infer(&[q, k, v])

@@ -54,6 +54,11 @@ impl Builder {
         self.push(Op::MatMul, &[x, w])
     }
 
+    /// Returns `x w^T` of each of `heads` heads.
+    pub fn matmul_heads(&mut self, x: ValueId, w: ValueId, heads: usize) -> ValueId {
+        self.push(Op::MatMulHeads { heads }, &[x, w])
+    }
+
     /// Returns `a + b`; `b` may be one row or one number.
     pub fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.push(Op::Add, &[a, b])
@@ -86,7 +91,12 @@ impl Builder {
 
     /// Returns the rows of all operands, joined.
     pub fn concat(&mut self, operands: &[ValueId]) -> ValueId {
-        self.push(Op::Concat, operands)
+        self.concat_groups(operands, 1)
+    }
+
+    /// Returns each of `groups` groups of the rows of all operands, joined.
+    pub fn concat_groups(&mut self, operands: &[ValueId], groups: usize) -> ValueId {
+        self.push(Op::Concat { groups }, operands)
     }
 
     /// Returns `len` elements, from `first` on, of each group of `every` elements.
@@ -128,10 +138,26 @@ impl Builder {
         heads: usize,
         scores: impl Into<Scores>,
     ) -> ValueId {
-        let LayerCache { kv_heads, head_dim } = cache;
-        let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scores: scores.into() };
+        self.attention_over(&[q, k, v], cache, heads, scores.into())
+    }
+
+    /// Returns causal attention like [`attention`](Self::attention), whose values are the keys,
+    /// over a new cache layer of keys only.
+    pub fn attention_to_keys(
+        &mut self,
+        [q, k]: [ValueId; 2],
+        cache: LayerCache,
+        heads: usize,
+        scores: impl Into<Scores>,
+    ) -> ValueId {
+        self.attention_over(&[q, k], cache, heads, scores.into())
+    }
+
+    fn attention_over(&mut self, operands: &[ValueId], cache: LayerCache, heads: usize, scores: Scores) -> ValueId {
+        let LayerCache { kv_heads, head_dim, keys_only } = cache;
+        let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, keys_only, scores };
         self.caches.push(cache);
-        self.push(Op::Attention(spec), &[q, k, v])
+        self.push(Op::Attention(spec), operands)
     }
 
     /// Returns causal attention like [`attention`](Self::attention), whose softmax has one more
@@ -144,20 +170,17 @@ impl Builder {
         heads: usize,
         scores: impl Into<Scores>,
     ) -> ValueId {
-        let LayerCache { kv_heads, head_dim } = cache;
-        let spec = AttentionSpec { layer: self.caches.len(), heads, kv_heads, head_dim, scores: scores.into() };
-        self.caches.push(cache);
-        self.push(Op::Attention(spec), &[q, k, v, sinks])
+        self.attention_over(&[q, k, v, sinks], cache, heads, scores.into())
     }
 
     /// Returns causal attention like [`attention`](Self::attention), over the keys and values that
     /// an earlier attention has appended to cache layer `layer`.
     pub fn shared_attention(&mut self, q: ValueId, layer: usize, heads: usize, scores: impl Into<Scores>) -> ValueId {
-        let LayerCache { kv_heads, head_dim } = self.caches.get(layer).copied().unwrap_or_else(|| {
+        let LayerCache { kv_heads, head_dim, keys_only } = self.caches.get(layer).copied().unwrap_or_else(|| {
             self.error.get_or_insert_with(|| format!("cache layer {layer} is read before an attention fills it"));
-            LayerCache { kv_heads: 1, head_dim: 1 }
+            LayerCache { kv_heads: 1, head_dim: 1, keys_only: false }
         });
-        let spec = AttentionSpec { layer, heads, kv_heads, head_dim, scores: scores.into() };
+        let spec = AttentionSpec { layer, heads, kv_heads, head_dim, keys_only, scores: scores.into() };
         self.push(Op::Attention(spec), &[q])
     }
 
@@ -170,12 +193,12 @@ impl Builder {
         heads: usize,
         scores: Scores,
     ) -> ValueId {
-        let LayerCache { kv_heads, head_dim } = cache;
+        let LayerCache { kv_heads, head_dim, keys_only } = cache;
         let layer = self.caches.iter().position(|known| *known == cache).unwrap_or_else(|| {
             self.caches.push(cache);
             self.caches.len() - 1
         });
-        self.push(Op::Attention(AttentionSpec { layer, heads, kv_heads, head_dim, scores }), &[q, k, v])
+        self.push(Op::Attention(AttentionSpec { layer, heads, kv_heads, head_dim, keys_only, scores }), &[q, k, v])
     }
 
     /// Returns the rows of each output's token and of the tokens after it, `count` in all, joined.

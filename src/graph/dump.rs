@@ -37,6 +37,9 @@ impl fmt::Display for Op {
             Self::Slice { first, len, every } => write!(f, "{name} first={first} len={len} every={every}"),
             Self::LayerNorm { eps, groups } => write!(f, "{name} eps={eps:?} groups={groups}"),
             Self::Rope(spec) => write!(f, "{name} {spec} head_dim={}", spec.head_dim),
+            Self::MatMulHeads { heads } => write!(f, "{name} heads={heads}"),
+            Self::Concat { groups: 1 } => f.write_str(name),
+            Self::Concat { groups } => write!(f, "{name} groups={groups}"),
             Self::JoinRows { count } => write!(f, "{name} count={count}"),
             Self::InputRows { width } => write!(f, "{name} width={width}"),
             Self::PlaceRows { first, marked: true } => write!(f, "{name} first={first} marked"),
@@ -73,7 +76,6 @@ impl fmt::Display for Op {
             | Self::Div
             | Self::Activate(_)
             | Self::Clamp
-            | Self::Concat
             | Self::SelectOutputs => f.write_str(name),
         }
     }
@@ -102,6 +104,7 @@ fn write_attention(f: &mut fmt::Formatter<'_>, spec: &AttentionSpec) -> fmt::Res
         " layer={} heads={} kv_heads={} head_dim={} scale={:?}",
         spec.layer, spec.heads, spec.kv_heads, spec.head_dim, spec.scores.scale
     )?;
+    f.write_str(if spec.keys_only { " keys_only" } else { "" })?;
     spec.scores.softcap.map_or(Ok(()), |cap| write!(f, " softcap={cap:?}"))?;
     spec.scores.window.map_or(Ok(()), |window| write!(f, " window={window}"))?;
     match spec.scores.sees {

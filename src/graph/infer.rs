@@ -2,6 +2,10 @@
 
 use super::{FusedOp, Op, Rows, Shape, attention::infer_rotated};
 
+/// The divisor of the elements of a head that is multiplied with a matrix of its own, so that
+/// blocks of quantized rows do not straddle heads.
+pub const HEAD_UNIT: usize = 32;
+
 impl Op {
     /// Returns the shapes of the results for operands of these shapes.
     ///
@@ -16,6 +20,7 @@ impl Op {
                 _ => Err(mismatch("a table and the tokens", inputs)),
             },
             Self::MatMul => products(inputs, 1),
+            Self::MatMulHeads { heads } => products_of_heads(*heads, inputs),
             Self::Add | Self::Mul | Self::Div => match inputs {
                 [a, b] if a == b || (b.rows == Rows::Fixed(1) && [1, a.width].contains(&b.width)) => Ok(vec![*a]),
                 _ => Err(mismatch("two of one shape, or the second one row or one number", inputs)),
@@ -25,7 +30,7 @@ impl Op {
                 _ => Err(mismatch("one operand", inputs)),
             },
             Self::Clamp => clamp(inputs),
-            Self::Concat => concat(inputs),
+            Self::Concat { groups } => concat(*groups, inputs),
             Self::Slice { first, len, every } => match inputs {
                 [x] if *every > 0 && x.width.is_multiple_of(*every) && *len > 0 && first + len <= *every => {
                     Ok(vec![Shape::new(x.rows, x.width / every * len)])
@@ -122,13 +127,14 @@ fn clamp(inputs: &[Shape]) -> Result<Vec<Shape>, String> {
     }
 }
 
-/// Returns the shape of joined rows.
-fn concat(inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+/// Returns the shape of joined rows of `groups` groups.
+fn concat(groups: usize, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+    let fits = |x: &Shape, rows| x.rows == rows && groups > 0 && x.width.is_multiple_of(groups);
     match inputs {
-        [first, rest @ ..] if rest.iter().all(|x| x.rows == first.rows) => {
+        [first, ..] if inputs.iter().all(|x| fits(x, first.rows)) => {
             Ok(vec![Shape::new(first.rows, inputs.iter().map(|x| x.width).sum())])
         }
-        _ => Err(mismatch("operands with the same rows", inputs)),
+        _ => Err(mismatch(&format!("operands with the same rows, of {groups} groups each"), inputs)),
     }
 }
 
@@ -158,6 +164,21 @@ fn products(inputs: &[Shape], n: usize) -> Result<Vec<Shape>, String> {
             _ => Err(mismatch("matrices whose columns match x", inputs)),
         })
         .collect()
+}
+
+/// Returns the shape of the products of each head's part of `x` with its own rows of a matrix.
+fn products_of_heads(heads: usize, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+    match inputs {
+        [x, Shape { rows: Rows::Fixed(rows), width }]
+            if heads > 0
+                && width.is_multiple_of(HEAD_UNIT)
+                && x.width == heads.saturating_mul(*width)
+                && rows.is_multiple_of(heads) =>
+        {
+            Ok(vec![Shape::new(x.rows, *rows)])
+        }
+        _ => Err(mismatch(&format!("x of {heads} heads of whole {HEAD_UNIT} elements, and a matrix for each"), inputs)),
+    }
 }
 
 /// Returns the message for operands of wrong shapes.

@@ -24,6 +24,7 @@ pub use attention::{AttentionSpec, RopeAxes, RopeSpec, RopeStyle, Scores, Sees};
 pub use builder::Builder;
 pub use experts::{ExpertGroups, ExpertScore, ExpertsSpec, Glu, RouteSpec};
 pub use fused::FusedOp;
+pub use infer::HEAD_UNIT;
 pub use op::{Activation, Op};
 pub use properties::{Matrices, OpProperties, Results, StepInput};
 pub use recurrent::{ConvSpec, DeltaSpec, HeadOrder, LayerState, RECURRENT_UNIT};
@@ -120,6 +121,8 @@ pub struct LayerCache {
     pub kv_heads: usize,
     /// The number of elements of a key, and of a value, in one head.
     pub head_dim: usize,
+    /// Whether keys are values too, so that there are no others.
+    pub keys_only: bool,
 }
 
 /// The computation of one step.

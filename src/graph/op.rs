@@ -29,6 +29,13 @@ pub enum Op {
     Embed,
     /// `(x [r, k], w [n, k]) -> [r, n]`: `y = x w^T`. Row-wise.
     MatMul,
+    /// `(x [r, heads * k], w [heads * n, k]) -> [r, heads * n]`: `y = x w^T` for each head, with
+    /// its own `k` elements of the row and `n` rows of the matrix. `k` is a multiple of
+    /// [`HEAD_UNIT`](super::HEAD_UNIT). Row-wise.
+    MatMulHeads {
+        /// The number of heads.
+        heads: usize,
+    },
     /// `(a, b) -> a + b`; `b` has the shape of `a`, or is one row for all rows, or one number.
     /// Row-wise.
     Add,
@@ -45,8 +52,12 @@ pub enum Op {
     },
     /// `(x [r, n], lower, upper [1, 1]) -> min(max(x, lower), upper)` element by element. Row-wise.
     Clamp,
-    /// `(a [r, m], b [r, n], ..) -> [r, m + n + ..]`: the rows of all operands, joined. Row-wise.
-    Concat,
+    /// `(a [r, groups * m], b [r, groups * n], ..) -> [r, groups * (m + n + ..)]`: each group of
+    /// the rows of all operands, joined. Row-wise.
+    Concat {
+        /// The number of groups in a row: 1 to join whole rows.
+        groups: usize,
+    },
     /// `(x [r, n]) -> [r, n / every * len]`: `len` elements, from `first` on, of each group of
     /// `every` elements. Row-wise.
     Slice {
@@ -82,7 +93,8 @@ pub enum Op {
     /// sequence, then computes attention over the positions that each token sees. A fourth operand
     /// `[1, heads]` are sinks: each head's softmax has this score too, of a value of 0
     /// ([Xiao et al. 2023](https://arxiv.org/abs/2309.17453)). With the operand `q` only, attention
-    /// over the keys and values of an earlier attention.
+    /// over the keys and values of an earlier attention. With `q` and `k` only, if the attributes
+    /// say so, keys are values too.
     Attention(AttentionSpec),
     /// `(x [Tokens, channels], w [channels, kernel]) -> [Tokens, channels]`: a causal convolution
     /// of each channel with its row of `w`, whose last element is for the token itself, then SiLU

@@ -1,6 +1,6 @@
 //! Checks the invariants of a graph.
 
-use super::{Graph, LayerCache, Node, Op, Rows, Shape, Source, Value, ValueId};
+use super::{AttentionSpec, Graph, LayerCache, Node, Op, Rows, Shape, Source, Value, ValueId};
 use crate::{Error, Result};
 
 pub(super) fn verify(graph: &Graph) -> Result<()> {
@@ -77,7 +77,8 @@ fn check_node(graph: &Graph, index: usize, node: &Node) -> Result<(), String> {
 /// filled.
 fn check_cache(graph: &Graph, node: &Node, appended: &mut [bool]) -> Result<(), String> {
     let Some(spec) = node.op.properties().attention else { return Ok(()) };
-    if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads: spec.kv_heads, head_dim: spec.head_dim }) {
+    let AttentionSpec { kv_heads, head_dim, keys_only, .. } = spec;
+    if graph.caches.get(spec.layer) != Some(&LayerCache { kv_heads, head_dim, keys_only }) {
         return Err(format!("cache layer {} is missing or has another shape", spec.layer));
     }
     if node.inputs.len() == 1 {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::PAGE_POSITIONS;
 use crate::{
     Error, Result,
-    graph::{Graph, LayerState},
+    graph::{Graph, LayerCache, LayerState},
 };
 
 /// The format of cached keys and values.
@@ -43,8 +43,8 @@ impl CacheType {
 /// The layout of cache pages and of recurrent states.
 ///
 /// A page contains, for each attention layer of its group, the keys `[kv_heads, PAGE_POSITIONS]`
-/// and then the values, in rows of [`LayerPlace::row_bytes`]. Backends choose the order of elements
-/// within a head. A state contains the f32 state of each recurrent op.
+/// and then, unless keys are values too, the values, in rows of [`LayerPlace::row_bytes`]. Backends
+/// choose the order of elements within a head. A state contains the f32 state of each recurrent op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheLayout {
     /// Location of each attention layer's keys and values.
@@ -70,6 +70,8 @@ pub struct LayerPlace {
     pub head_dim: usize,
     /// Index of the layer's group.
     pub group: usize,
+    /// Whether keys are values too, so that there are no others.
+    pub keys_only: bool,
     /// Byte offset of the keys in a page of the group; the values follow directly.
     pub offset: usize,
     /// Size in bytes of one head's key or value at one position.
@@ -79,7 +81,12 @@ pub struct LayerPlace {
 impl LayerPlace {
     /// Returns the size in bytes of the keys and values of one position.
     pub fn position_bytes(&self) -> usize {
-        2 * self.kv_heads * self.row_bytes
+        self.matrices() * self.row_bytes
+    }
+
+    /// Returns the number of matrices in a page: the keys of each head and the values of each head.
+    pub fn matrices(&self) -> usize {
+        if self.keys_only { self.kv_heads } else { 2 * self.kv_heads }
     }
 }
 
@@ -114,9 +121,9 @@ impl CacheLayout {
             if group == groups.len() {
                 groups.push(PageGroup { window, page_bytes: 0 });
             }
-            let (kv_heads, head_dim, row_bytes) =
-                (layer.kv_heads, layer.head_dim, cache_type.row_bytes(layer.head_dim)?);
-            let place = LayerPlace { kv_heads, head_dim, group, offset: groups[group].page_bytes, row_bytes };
+            let &LayerCache { kv_heads, head_dim, keys_only } = layer;
+            let (offset, row_bytes) = (groups[group].page_bytes, cache_type.row_bytes(head_dim)?);
+            let place = LayerPlace { kv_heads, head_dim, keys_only, group, offset, row_bytes };
             groups[group].page_bytes += PAGE_POSITIONS * place.position_bytes();
             layers.push(place);
         }

@@ -1,8 +1,9 @@
 //! Describes the parts of a sequence that a session stores, apart from their place in memory.
 //!
 //! Stored parts have one order of elements, which backends convert to and from their own. A page
-//! has, for each attention layer of its group, the keys of each head, `[head_dim, 64]`, and then
-//! the values of each head, `[64, head_dim]`, with `head_dim` padded to a multiple of 16. In q8_0
+//! has, for each attention layer of its group, the keys of each head, `[head_dim, 64]`, and then,
+//! unless keys are values too, the values of each head, `[64, head_dim]`, with `head_dim` padded to
+//! a multiple of 16. In q8_0
 //! the int8 codes are followed by f16 scales: of the keys of each head, `[head_dim / 32, 64]`, and
 //! then of the values of each head, `[64, head_dim / 32]`. A state has the f32 state of each
 //! recurrent op: the inputs of a convolution, `[kernel - 1, channels]`, or the matrices of a gated
@@ -82,21 +83,22 @@ impl LayerPlace {
             CacheType::F16 => 2,
             CacheType::Q8_0 => 1,
         };
-        let half = self.kv_heads * PAGE_POSITIONS * width * element;
-        let (codes, scales) = bytes.split_at_mut((2 * half).min(bytes.len()));
-        clear_matrices(codes, half, [positions, self.head_dim, width], element);
-        let half = scales.len() / 2;
-        clear_matrices(scales, half, [positions, width / 32, width / 32], 2);
+        let matrix = PAGE_POSITIONS * width * element;
+        let (codes, scales) = bytes.split_at_mut((self.matrices() * matrix).min(bytes.len()));
+        clear_matrices(codes, self.kv_heads * matrix, [positions, self.head_dim, width], element);
+        let of_keys = scales.len() / self.matrices() * self.kv_heads;
+        clear_matrices(scales, of_keys, [positions, width / 32, width / 32], 2);
     }
 }
 
-/// Sets elements of the keys `[heads, width, 64]` in the first `half` of `bytes`, and of the values
-/// `[heads, 64, width]` after them, to zero: from position `positions`, and from element `used` on.
-fn clear_matrices(bytes: &mut [u8], half: usize, [positions, used, width]: [usize; 3], element: usize) {
+/// Sets elements of the keys `[heads, width, 64]` in the first `of_keys` of `bytes`, and of the
+/// values `[heads, 64, width]` after them, to zero: from position `positions`, and from element
+/// `used` on.
+fn clear_matrices(bytes: &mut [u8], of_keys: usize, [positions, used, width]: [usize; 3], element: usize) {
     if bytes.is_empty() {
         return;
     }
-    let (keys, values) = bytes.split_at_mut(half);
+    let (keys, values) = bytes.split_at_mut(of_keys);
     for (row, bytes) in keys.chunks_exact_mut(PAGE_POSITIONS * element).enumerate() {
         let kept = if row % width < used { positions } else { 0 };
         bytes[kept * element..].fill(0);

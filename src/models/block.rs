@@ -130,7 +130,7 @@ impl Block {
     ) -> Result<ValueId> {
         let name = |part: &str| format!("blk.{index}.{part}");
         let (q_width, kv_width) = (layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim);
-        let cache = LayerCache { kv_heads: layer.kv_heads, head_dim: layer.head_dim };
+        let cache = LayerCache { kv_heads: layer.kv_heads, head_dim: layer.head_dim, keys_only: false };
 
         let projections = [
             Projection { name: &name("attn_q"), rows: q_width },

@@ -18,8 +18,7 @@ pub(super) const BLOCK: Block = Block {
     ..Block::DECODER
 };
 
-pub(super) const LAYER_NORM: Conventions =
-    Conventions { norm: NormKind::Layer, has_yarn_keys: false, has_other_layers: false };
+pub(super) const LAYER_NORM: Conventions = Conventions { norm: NormKind::Layer, ..Conventions::COMMON };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     BLOCK.model(config(keys)?, graph)

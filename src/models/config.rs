@@ -18,7 +18,7 @@ use crate::{
 /// the product of two fits 32 bits.
 const MAX_LAYERS: usize = 1 << 12;
 const MAX_HEADS: usize = 1 << 12;
-const MAX_HEAD_DIM: usize = 1 << 12;
+pub(super) const MAX_HEAD_DIM: usize = 1 << 12;
 
 /// The key that lists the layers with a sliding window.
 pub(super) const PATTERN: &str = "attention.sliding_window_pattern";
@@ -112,19 +112,21 @@ pub(super) struct Conventions {
     pub has_yarn_keys: bool,
     /// Whether layers with 0 key-value heads are something else than attention.
     pub has_other_layers: bool,
+    /// The keys of the width of a head.
+    pub head_dim: HeadDimKeys,
 }
 
-impl Default for Conventions {
-    fn default() -> Self {
-        Self { norm: NormKind::Rms, has_yarn_keys: false, has_other_layers: false }
-    }
+impl Conventions {
+    /// RMS norms, and the keys that most families have.
+    pub const COMMON: Self =
+        Self { norm: NormKind::Rms, has_yarn_keys: false, has_other_layers: false, head_dim: HeadDimKeys::PLAIN };
 }
 
 impl Config {
     /// Reads the keys that all families share. The scales are 1, and every layer has full attention
     /// and rotated heads.
     pub(super) fn read(keys: &Keys) -> Result<Self> {
-        Self::read_as(keys, &Conventions::default())
+        Self::read_as(keys, &Conventions::COMMON)
     }
 
     /// Reads the keys that all families share, by the conventions of a family.
@@ -230,7 +232,7 @@ fn layers(keys: &Keys, conventions: &Conventions) -> Result<Vec<LayerConfig>> {
         if kv_heads > 0 && !heads.is_multiple_of(kv_heads) {
             return Err(keys.error(KV_HEADS, format!("is {kv_heads}, which does not divide the {heads} query heads")));
         }
-        let head_dim = head_dim(keys, heads)?;
+        let head_dim = head_dim(keys, conventions.head_dim, heads)?;
         let rope = Some(RopeConfig::read(keys, head_dim, conventions.has_yarn_keys)?);
         let scores = (head_dim as f32).sqrt().recip().into();
         Ok(LayerConfig { heads, kv_heads, head_dim, ffn: ffn[index], experts: None, scores, rope })
@@ -238,23 +240,26 @@ fn layers(keys: &Keys, conventions: &Conventions) -> Result<Vec<LayerConfig>> {
     (0..count).map(layer).collect()
 }
 
-/// The two keys of a head's width: of its keys, and of its values.
+/// The two keys of a head's width: of its keys, and of its values, which are as wide if there is no
+/// such key.
 #[derive(Clone, Copy)]
 pub(super) struct HeadDimKeys {
     pub key_length: &'static str,
-    pub value_length: &'static str,
+    pub value_length: Option<&'static str>,
 }
 
-fn head_dim(keys: &Keys, heads: usize) -> Result<usize> {
-    const NAMES: HeadDimKeys =
-        HeadDimKeys { key_length: "attention.key_length", value_length: "attention.value_length" };
+impl HeadDimKeys {
+    const PLAIN: Self = Self { key_length: "attention.key_length", value_length: Some("attention.value_length") };
+}
+
+fn head_dim(keys: &Keys, names: HeadDimKeys, heads: usize) -> Result<usize> {
     let hidden = hidden(keys)?;
-    match optional_head_dim(keys, NAMES)? {
+    match optional_head_dim(keys, names)? {
         Some(head_dim) => Ok(head_dim),
-        None if hidden.is_multiple_of(heads) => check_head_dim(keys, NAMES, hidden / heads),
+        None if hidden.is_multiple_of(heads) => check_head_dim(keys, names, hidden / heads),
         None => {
             let what = format!("is missing, and {heads} heads do not divide a width of {hidden}");
-            Err(keys.error(NAMES.key_length, what))
+            Err(keys.error(names.key_length, what))
         }
     }
 }
@@ -270,10 +275,11 @@ fn check_head_dim(keys: &Keys, names: HeadDimKeys, head_dim: usize) -> Result<us
     if !head_dim.is_multiple_of(2) {
         return Err(keys.error(names.key_length, format!("is {head_dim}, but rotary embedding needs an even number")));
     }
-    let value_length = keys.optional_size(names.value_length, MAX_HEAD_DIM)?.unwrap_or(head_dim);
+    let Some(name) = names.value_length else { return Ok(head_dim) };
+    let value_length = keys.optional_size(name, MAX_HEAD_DIM)?.unwrap_or(head_dim);
     if value_length != head_dim {
         let what = format!("is {value_length}, but keys have {head_dim} elements: only equal lengths are supported");
-        return Err(keys.error(names.value_length, what));
+        return Err(keys.error(name, what));
     }
     Ok(head_dim)
 }

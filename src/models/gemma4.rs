@@ -116,7 +116,7 @@ pub(super) fn build(keys: &Keys, mut graph: ModelBuilder) -> Result<Model> {
 
 fn config(keys: &Keys) -> Result<Config> {
     const SLIDING: HeadDimKeys =
-        HeadDimKeys { key_length: "attention.key_length_swa", value_length: "attention.value_length_swa" };
+        HeadDimKeys { key_length: "attention.key_length_swa", value_length: Some("attention.value_length_swa") };
     let mut config = gemma::config(keys)?;
     let window = keys.required("attention.sliding_window", keys.window()?)?;
     keys.required(PATTERN, keys.has(PATTERN).then_some(()))?;
@@ -185,7 +185,7 @@ fn attention(
         let v = graph.ops.rms_norm(v, ones, rms_eps);
         let k = graph.rms_norm(k, &name("attn_k_norm"), head_dim, rms_eps)?;
         let ([k], _) = graph.rotate(layer, BLOCK.style, [k])?;
-        graph.ops.attention([q, k, v], LayerCache { kv_heads, head_dim }, heads, scores)
+        graph.ops.attention([q, k, v], LayerCache { kv_heads, head_dim, keys_only: false }, heads, scores)
     } else {
         // `sizes` has checked that there is a source.
         let source = cache_source(layer, &config.layers[..sizes.kv_layers]).unwrap_or(0);

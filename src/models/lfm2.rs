@@ -32,7 +32,7 @@ pub(super) fn build_moe(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
 }
 
 fn config(keys: &Keys) -> Result<Config> {
-    let config = Config::read_as(keys, &Conventions { has_other_layers: true, ..Conventions::default() })?;
+    let config = Config::read_as(keys, &Conventions { has_other_layers: true, ..Conventions::COMMON })?;
     if !config.hidden.is_multiple_of(RECURRENT_UNIT) {
         let what = format!("is {}, but must be a multiple of {RECURRENT_UNIT}", config.hidden);
         return Err(keys.error("embedding_length", what));

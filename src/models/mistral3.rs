@@ -4,14 +4,14 @@
 use super::{
     Config, Model,
     block::Block,
-    config::{Conventions, NormKind},
+    config::Conventions,
     keys::{Keys, MAX_CONTEXT},
     llama,
     model_builder::ModelBuilder,
 };
 use crate::Result;
 
-const CONVENTIONS: Conventions = Conventions { norm: NormKind::Rms, has_yarn_keys: true, has_other_layers: false };
+const CONVENTIONS: Conventions = Conventions { has_yarn_keys: true, ..Conventions::COMMON };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     const ORIGINAL: &str = "rope.scaling.original_context_length";

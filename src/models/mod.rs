@@ -12,6 +12,7 @@ mod checkpoint;
 mod cohere2;
 mod command_r;
 mod config;
+mod deepseek2;
 mod ernie4_5;
 mod exaone4;
 mod experts;
@@ -114,6 +115,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "arcee", models: "Arcee AFM", build: arcee::build, checkpoints: &[&arcee::CHECKPOINT] },
     Family { architecture: "cohere2", models: "Command R7B, Command A", build: cohere2::build, checkpoints: &[&cohere2::CHECKPOINT] },
     Family { architecture: "command-r", models: "Command R, Command R+", build: command_r::build, checkpoints: &[] },
+    Family { architecture: "deepseek2", models: "DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash", build: deepseek2::build, checkpoints: &[] },
     Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[&ernie4_5::CHECKPOINT] },
     Family { architecture: "ernie4_5-moe", models: "ERNIE 4.5 with experts", build: ernie4_5::build_moe, checkpoints: &[] },
     Family { architecture: "exaone4", models: "EXAONE 4", build: exaone4::build, checkpoints: &[] },
@@ -163,7 +165,7 @@ const UNSUPPORTED: &[&str] = &[
     "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", 
     "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "dbrx", "olmo",
-    "olmoe", "openelm", "arctic", "deepseek", "deepseek2", "deepseek2-ocr", "chatglm", 
+    "olmoe", "openelm", "arctic", "deepseek", "deepseek2-ocr", "chatglm", 
     "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "nemotron_h", "nemotron_h_moe", "exaone",
     "exaone-moe", "granitehybrid", "chameleon", "wavtokenizer-dec", "plm",
     "bailingmoe", "bailingmoe2", "dots1", "afmoe", "falcon-h1", 

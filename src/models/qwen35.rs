@@ -212,7 +212,7 @@ fn attention(
     let q = graph.rms_norm(q, &name("q_norm"), head_dim, rms_eps)?;
     let k = graph.rms_norm(k, &name("k_norm"), head_dim, rms_eps)?;
     let ([q, k], scores) = graph.rotate(layer, RopeStyle::Halves, [q, k])?;
-    let attended = graph.ops.attention([q, k, v], LayerCache { kv_heads, head_dim }, heads, scores);
+    let attended = graph.ops.attention([q, k, v], LayerCache { kv_heads, head_dim, keys_only: false }, heads, scores);
     let gate = graph.ops.activate(Activation::Sigmoid, gate);
     let attended = graph.ops.mul(attended, gate);
     graph.linear(attended, &name("output"), hidden, q_width)

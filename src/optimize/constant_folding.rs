@@ -79,7 +79,7 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
             let limits = pairwise(x, operands.get(1)?, f32::max);
             pairwise(&limits, operands.get(2)?, f32::min)
         }
-        Op::Concat => operands.iter().flat_map(|row| row.iter().copied()).collect(),
+        Op::Concat { groups } => concat(operands, *groups),
         Op::Slice { first, len, every } => {
             x.chunks(*every).flat_map(|group| &group[*first..first + len]).copied().collect()
         }
@@ -89,6 +89,7 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         }
         Op::Embed
         | Op::MatMul
+        | Op::MatMulHeads { .. }
         | Op::LayerNorm { .. }
         | Op::Rope(_)
         | Op::Attention(_)
@@ -105,6 +106,11 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         | Op::Experts(_)
         | Op::Fused(_) => return None,
     })
+}
+
+fn concat(operands: &[Arc<[f32]>], groups: usize) -> Arc<[f32]> {
+    let group = |row: &Arc<[f32]>, group| row[row.len() / groups * group..][..row.len() / groups].to_vec();
+    (0..groups).flat_map(|number| operands.iter().flat_map(move |row| group(row, number))).collect()
 }
 
 fn pairwise(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> Arc<[f32]> {

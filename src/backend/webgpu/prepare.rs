@@ -105,7 +105,7 @@ pub(super) fn layout(
         let properties = step.op.properties();
         let operand = properties.frequencies.map(|index| &step.inputs[index]);
         if let Some(spec) = properties.attention {
-            query_block = query_block.min(tiles::prefill(traits, spec.head_dim, cache.cache_type).query_block());
+            query_block = query_block.min(tiles::prefill(traits, &spec, cache.cache_type).query_block());
             has_spans |= spec.scores.sees != Sees::Past;
             encodes |= spec.scores.sees.only_the_step();
         }

@@ -24,6 +24,8 @@ sources! {
     "attention_step/queries",
     "attention_step/score",
     "attention_step/sum",
+    "attention_step/sum_keys",
+    "attention_step/total",
     "attention_step/weigh",
     "attention_step/write",
     "best",

@@ -62,7 +62,7 @@ fn model(dtype: DType, normed: bool, head_dim: usize, group: usize, scores: Scor
     let frequencies = b.constant(vec![0.5; head_dim / 2]);
     let style = if normed { RopeStyle::Halves } else { RopeStyle::Adjacent };
     let [q, k] = [q, k].map(|x| b.rope(x, frequencies, RopeSpec { style, head_dim, axes: RopeAxes::First }));
-    let a = b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim }, group, scores);
+    let a = b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim, keys_only: false }, group, scores);
     let o = weight(&mut b, "o", if width.is_multiple_of(256) { dtype } else { DType::F16 }, HIDDEN, width);
     let a = b.matmul(a, o);
     let x = b.add(x, a);

@@ -6,7 +6,7 @@ use super::{
     context::Traits,
     kernels::{elements_per_word, padded},
 };
-use crate::{kv_cache::CacheType, quant::UNIT};
+use crate::{graph::AttentionSpec, kv_cache::CacheType, quant::UNIT};
 
 /// Largest number of invocations that attend to a split.
 pub(super) const SPLIT_WORKGROUP: usize = 256;
@@ -17,6 +17,9 @@ pub(super) const MAX_PARTS: usize = 3;
 /// Units that an invocation reads ahead. More would take registers, so that fewer invocations could
 /// wait for memory at the same time.
 const READ_AHEAD: usize = 2;
+
+/// Workgroups of a product along a dimension; a dispatch has at most 65,535.
+const MAX_WORKGROUPS: usize = 60_000;
 
 /// The number of multiprocessors of the largest GPUs: an H100 and an H200 have 132.
 const MULTIPROCESSORS: usize = 132;
@@ -43,27 +46,39 @@ impl GemvShape {
     }
 }
 
-/// Divides a product of `tokens` rows with a matrix of `rows` rows of `units` units. `together`
-/// matrices are multiplied at a time: 2 if they are gate and up. If the result is int8, a workgroup
-/// has a block of 32 rows of the matrix.
-pub(super) fn gemv(
-    traits: &Traits,
-    units: usize,
-    rows: usize,
-    tokens: usize,
-    writes_q8: bool,
-    together: usize,
-) -> GemvShape {
+/// A product of up to 16 rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FewRows {
+    /// Rows of the activations.
+    pub tokens: usize,
+    /// Rows of the matrices.
+    pub rows: usize,
+    /// Units of a row.
+    pub units: usize,
+    /// Number of matrices that are multiplied at a time: 2 if they are gate and up.
+    pub together: usize,
+    /// Whether the result is int8: a workgroup then has a block of 32 rows of the matrix.
+    pub writes_q8: bool,
+    /// Whether a workgroup copies tables of the matrices' formats to its memory.
+    pub has_tables: bool,
+}
+
+/// Divides a product.
+pub(super) fn gemv(traits: &Traits, product: FewRows) -> GemvShape {
+    let FewRows { tokens, rows, units, together, writes_q8, has_tables } = product;
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
     // From four rows of the activations on, reading them would limit the speed. Then an invocation
     // multiplies them with several rows of matrices; with small teams, a workgroup has more rows in
     // any case. The result of one matrix as int8 has few workgroups, whose number of invocations
     // matters more up to eight rows.
-    let shared = match tokens {
-        ..4 => 1,
-        4..=8 if writes_q8 && together == 1 => 1,
-        4.. if widest < 32 => 2 / together,
-        4.. => 4 / together,
+    let shared = if tokens < 4 || (tokens <= 8 && writes_q8 && together == 1) {
+        1
+    } else if widest < 32 {
+        2 / together
+    } else if tokens < 8 {
+        2
+    } else {
+        4 / together
     };
     let team = widest.min(units.next_power_of_two());
     let max_workgroup = traits.workgroup as usize;
@@ -81,11 +96,14 @@ pub(super) fn gemv(
         let passes = 32 * team / (workgroup * shared);
         return GemvShape { team, rows: shared, passes, unrolled: unrolled(shared), workgroup };
     }
-    let workgroup = max_workgroup.min(256).max(team);
-    // A dispatch has at most 65,535 workgroups along a dimension.
-    let mut team_rows = shared;
-    while rows.div_ceil(workgroup / team * team_rows) > 60_000 {
-        team_rows *= 2;
+    // Small workgroups start as soon as a few invocations have ended. But each copies the tables,
+    // and a large one has room for many small teams.
+    let most = max_workgroup.min(256).max(team);
+    let least = if has_tables || widest < 32 { most } else { most.min(64) };
+    let (mut workgroup, mut team_rows) = (least, shared);
+    while rows.div_ceil(workgroup / team * team_rows) > MAX_WORKGROUPS {
+        let grown = if workgroup < most { &mut workgroup } else { &mut team_rows };
+        *grown *= 2;
     }
     GemvShape { team, rows: team_rows, passes: 1, unrolled: unrolled(team_rows), workgroup }
 }
@@ -204,10 +222,12 @@ impl PrefillShape {
     }
 }
 
-/// Divides attention with heads of `head_dim` elements. Matrix units need a cache in f16, where
-/// heads are padded to whole 16 by 16 matrices, and heads of whole vectors of four.
-pub(super) fn prefill(traits: &Traits, head_dim: usize, cache: CacheType) -> PrefillShape {
-    let suits = traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(4) && head_dim <= 256;
+/// Divides attention. Matrix units need a cache in f16, where heads are padded to whole 16 by 16
+/// matrices, with heads of whole vectors of four and with values beside the keys.
+pub(super) fn prefill(traits: &Traits, spec: &AttentionSpec, cache: CacheType) -> PrefillShape {
+    let head_dim = spec.head_dim;
+    let suits =
+        traits.matrices && cache == CacheType::F16 && head_dim.is_multiple_of(4) && head_dim <= 256 && !spec.keys_only;
     let dim = padded(head_dim);
     let subgroup_size = traits.subgroup.unwrap_or(32);
     let sizes = [(64, 64), (64, 32), (32, 32)].into_iter().find(|(block, tile)| {

@@ -67,6 +67,11 @@ impl GpuMatrix {
         planes.bytes.iter().map(move |bytes| blocks * bytes)
     }
 
+    /// Returns whether the format has a table that decoders look up.
+    pub fn has_table(&self) -> bool {
+        !self.planes().table.is_empty()
+    }
+
     /// Uploads the table that the decoder of a part looks up, if the format has one.
     fn upload_table(&self, context: &Context, buffers: &[wgpu::Buffer], part: &MatrixPart) {
         let Planes { bytes, table, .. } = self.planes();

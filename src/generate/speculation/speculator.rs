@@ -279,6 +279,8 @@ impl DraftBounds {
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::RefCell, collections::HashSet};
+
     use super::*;
 
     /// Drafts ones.
@@ -343,10 +345,10 @@ mod tests {
             let len = draft.as_ref().map_or(0, |draft| draft.tokens.len());
             let factor = if interrupted > 0.0 && happens(interrupted) { 30.0 } else { 1.0 };
             let step = Duration::from_secs_f64(factor * time(shared.rows + len));
-            times.record(shared.rows + len, step);
+            let usual = times.record(shared.rows + len, step);
             let right = (0..len).take_while(|_| happens(accepted)).count();
             match draft {
-                Some(draft) => speculator.count_draft(draft.source, [len, right], step, &times, 1),
+                Some(draft) => speculator.count_draft(draft.source, [len, right], usual, &times, 1),
                 None => speculator.count_plain(shared, &times),
             }
             (done, spent) = (done + 1 + right, spent + time(shared.rows + len));
@@ -460,6 +462,25 @@ mod tests {
             let slowness = |seed| 1.0 / simulate_with(Speculation::Auto, true, 256, [accepted, 0.0], seed, time).0;
             let speed = f64::from(texts) / (0..texts).map(slowness).sum::<f64>();
             assert!(speed > 0.91 * best, "{accepted}: {speed} of {best}");
+        }
+    }
+
+    #[test]
+    fn slow_first_steps_do_not_decide() {
+        let rows = [1.0, 1.26, 1.52, 1.56, 2.4, 2.45, 2.5, 2.52, 3.0, 3.1, 3.2, 3.3, 3.6, 3.7, 3.8, 3.9];
+        for (accepted, best) in [(0.8, 1.89), (0.9, 2.26)] {
+            let texts = 100;
+            let slowness = |seed| {
+                // The first step of a number of rows prepares the device.
+                let seen = RefCell::new(HashSet::new());
+                let time = |count: usize| {
+                    let first = count > 1 && seen.borrow_mut().insert(count);
+                    0.010 * rows[count - 1] * if first { 3.0 } else { 1.0 }
+                };
+                1.0 / simulate_with(Speculation::Auto, true, 256, [accepted, 0.0], seed, time).0
+            };
+            let speed = f64::from(texts) / (0..texts).map(slowness).sum::<f64>();
+            assert!(speed > 0.82 * best, "{accepted}: {speed} of {best}");
         }
     }
 

@@ -8,8 +8,13 @@ use super::MAX_ROWS;
 const WEIGHT: f64 = 0.2;
 /// The largest ratio of a measurement to the average: more is an interruption by the system.
 pub(super) const MAX_RATIO: f64 = 1.5;
-/// The slope between measured numbers of rows that is assumed for others, as a share of the real one.
+/// The slope between measured numbers of rows that is assumed for others, as a share of the real
+/// one.
 const UNMEASURED: f64 = 0.25;
+/// The largest time of a further row in the first step of a number of rows, as a share of a step of
+/// one row. A device may prepare itself in that step, and rows that then seemed too slow would not
+/// be tried again.
+const MOST_OF_FIRST: f64 = 0.4;
 
 /// The averages of the times of steps, by number of rows.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +26,7 @@ struct StepTime {
     /// Number of steps.
     count: usize,
     /// The average in seconds, without the first step, which is slower on some devices. After that
-    /// step alone, its time, but at most the time of as many steps of one row.
+    /// step alone, its time, with a bound.
     average: Option<f64>,
 }
 
@@ -34,7 +39,8 @@ impl StepTimes {
         let Some(known) = rows.checked_sub(1).and_then(|index| self.0.get_mut(index)) else { return time };
         known.count += 1;
         if known.count == 1 {
-            known.average = single.map(|single| time.as_secs_f64().min(rows as f64 * single));
+            let most = 1.0 + MOST_OF_FIRST * (rows as f64 - 1.0);
+            known.average = single.map(|single| time.as_secs_f64().min(most * single));
             return estimate.min(time);
         }
         // The first ones have equal weights, because rare lengths have no others for long.
@@ -47,8 +53,8 @@ impl StepTimes {
 
     /// Returns the time of a step of `rows` rows. If it was not measured, it grows from the nearest
     /// smaller number of rows that was a quarter as fast as the line to the next larger one, or as
-    /// the line through the two largest: rows that take longer are found out by a try, while rows that
-    /// take less than assumed would never be tried.
+    /// the line through the two largest. Rows that take longer are found out by a try, while rows
+    /// that take less than assumed would never be tried.
     pub fn of(&self, rows: usize) -> Option<f64> {
         let [below, above] = self.around(rows);
         let other = match (below, above) {
@@ -125,10 +131,10 @@ mod tests {
         times.record(4, millis(900));
         let of = |times: &StepTimes, rows| times.of(rows).unwrap();
         assert!((of(&times, 3) - 0.017).abs() < 1e-12);
-        // The second step of three rows replaces the first; four steps of one row bound the other.
+        // The second step of three rows replaces the first; steps of one row bound the other.
         times.record(3, millis(15));
         assert!((of(&times, 3) - 0.015).abs() < 1e-12);
-        assert!((of(&times, 4) - 0.040).abs() < 1e-12);
+        assert!((of(&times, 4) - 0.022).abs() < 1e-12);
     }
 
     #[test]

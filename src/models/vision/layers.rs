@@ -104,7 +104,12 @@ impl<'a> Encoder<'a> {
         let (heads, head_dim) = (self.config.heads, self.config.head_dim());
         let sees = if self.config.has_windows(index) { Sees::Span } else { Sees::Run };
         let scores = Scores { sees, ..scale.into() };
-        self.graph.ops.step_attention([q, k, v], LayerCache { kv_heads: heads, head_dim }, heads, scores)
+        self.graph.ops.step_attention(
+            [q, k, v],
+            LayerCache { kv_heads: heads, head_dim, keys_only: false },
+            heads,
+            scores,
+        )
     }
 
     /// Returns the result of attention after the output matrix of layer `index`.

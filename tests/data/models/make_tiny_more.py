@@ -3,7 +3,7 @@ family (src/models/*.cpp of its tree) and nothing that the family lacks. Not a p
 
 Fields of a config beyond those of make_tiny.py: rope_dim dense_lead shared_experts gating(1 softmax, 2 sigmoid) groups
 groups_used expert_scale expert_norm expert_type(e.g. mxfp4) moe_step temperature_scale logit_scale residual_scale
-embedding_scale attention_scale rope_finetuned qk_norm parallel; rope_scaling {beta_fast beta_slow log_multiplier}."""
+embedding_scale attention_scale rope_finetuned qk_norm parallel kv_lora q_lora nope_dim v_dim; rope_scaling {beta_fast beta_slow log_multiplier}."""
 import zlib
 import numpy as np
 
@@ -231,6 +231,43 @@ def qwen3next(m, c):
         m.mlp(l, c["shared_expert_ffn"], suffix="_shexp")
 
 
+def deepseek2(m, c):
+    m.basics(heads=False)
+    H, nh, R, kvr, qr, nope, vd = c["hidden"], c["heads"], c["rope_dim"], c["kv_lora"], c.get("q_lora", 0), c["nope_dim"], c["v_dim"]
+    m.key("attention.head_count", nh)
+    m.key("attention.head_count_kv", 1)
+    m.key("rope.freq_base", float(c["rope_base"]))
+    m.key("attention.key_length", kvr + R)
+    m.key("attention.value_length", kvr)
+    m.key("attention.key_length_mla", nope + R)
+    m.key("attention.value_length_mla", vd)
+    m.key("attention.kv_lora_rank", kvr)
+    if qr:
+        m.key("attention.q_lora_rank", qr)
+    m.head()
+    deep = (6 / max(6, c["layers"])) ** 0.5       # many layers: let each add less
+    for l in range(c["layers"]):
+        b = f"blk.{l}."
+        m.norm(b + "attn_norm.weight", H)
+        if qr:
+            m.mat(b + "attn_q_a.weight", qr, H)
+            m.norm(b + "attn_q_a_norm.weight", qr)
+            m.mat(b + "attn_q_b.weight", nh * (nope + R), qr, gain=1.4)
+        else:
+            m.mat(b + "attn_q.weight", nh * (nope + R), H, gain=1.4)
+        m.mat(b + "attn_kv_a_mqa.weight", kvr + R, H, gain=1.4)
+        m.norm(b + "attn_kv_a_norm.weight", kvr)
+        m.raw(b + "attn_k_b.weight", m.rng(b + "k_b").standard_normal((nh, kvr, nope)) * 1.4 / np.sqrt(kvr), True)
+        m.mat(b + "attn_v_b.weight", nh, vd, kvr)
+        m.mat(b + "attn_output.weight", H, nh * vd, gain=1.5 * deep)
+        m.norm(b + "ffn_norm.weight", H)
+        if l < c["dense_lead"]:
+            m.mlp(l, gain=1.5 * deep)
+        else:
+            m.moe(l, c["expert_ffn"], bias=0.2 if c.get("gating") == 2 else None, gain=2.0 * deep)
+            m.mlp(l, c["expert_ffn"] * c["shared_experts"], suffix="_shexp", gain=deep)
+
+
 def glm4(m, c):
     m.basics()
     H = c["hidden"]
@@ -357,7 +394,7 @@ def layer_norm(m, c):           # LayerNorm families: cohere2, command-r (parall
         m.mlp(l, gate=gate)
 
 
-FAMILIES = {"gpt-oss": gpt_oss, "mistral3": mistral3, "lfm2": lfm2, "lfm2moe": lfm2, "qwen3next": qwen3next,
+FAMILIES = {"gpt-oss": gpt_oss, "mistral3": mistral3, "lfm2": lfm2, "lfm2moe": lfm2, "qwen3next": qwen3next, "deepseek2": deepseek2,
             "glm4": glm4, "glm4moe": glm4moe, "granitemoe": granite, "olmo2": post_norm, "exaone4": post_norm,
             "ernie4_5": plain, "ernie4_5-moe": plain, "hunyuan-dense": plain, "seed_oss": plain, "cohere2": layer_norm,
             "command-r": layer_norm, "starcoder2": layer_norm, "stablelm": layer_norm, "phi2": layer_norm,

@@ -61,7 +61,8 @@ pub fn quantized_model() -> (Graph, Weights) {
     let [q, k, v] = [("q", heads, DType::Q4_K), ("k", kv_heads, DType::Q4_K), ("v", kv_heads, DType::Q6_K)]
         .map(|(name, heads, dtype)| b.weight(name, dtype, heads * head_dim, n));
     let qkv = b.push_all(FusedOp::MatMulJoined, &[x, q, k, v]);
-    let attended = b.attention([qkv[0], qkv[1], qkv[2]], LayerCache { kv_heads, head_dim }, heads, 0.2);
+    let attended =
+        b.attention([qkv[0], qkv[1], qkv[2]], LayerCache { kv_heads, head_dim, keys_only: false }, heads, 0.2);
     let o = b.weight("o", DType::Q5_0, n, heads * head_dim);
     let x = b.push(FusedOp::MatMulAdd, &[attended, o, x]);
     let [gate, up] = ["gate", "up"].map(|name| b.weight(name, DType::Q4_K, feed_forward, n));

@@ -20,7 +20,7 @@ fn sample() -> Graph {
     let joined = b.push_all(FusedOp::MatMulJoined, &[y, wq, wk]);
     let frequencies = b.constant([1.0, 0.5, 0.25, 0.125, 0.0625]);
     let q = b.rope(joined[0], frequencies, RopeSpec { style: RopeStyle::Halves, head_dim: 64, axes: RopeAxes::First });
-    let attended = b.attention([q, joined[1], y], LayerCache { kv_heads: 4, head_dim: 64 }, 4, 0.125);
+    let attended = b.attention([q, joined[1], y], LayerCache { kv_heads: 4, head_dim: 64, keys_only: false }, 4, 0.125);
     let y = b.add(x, attended);
     let logits = b.matmul(y, table);
     b.finish(logits).unwrap()
@@ -95,7 +95,7 @@ fn builder_error(op: Op, operands: &[usize]) -> String {
 #[test]
 fn builder_reports_the_first_error() {
     let attention = |heads, kv_heads, head_dim| {
-        Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() })
+        Op::Attention(AttentionSpec { layer: 0, heads, kv_heads, head_dim, keys_only: false, scores: 1.0.into() })
     };
     let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim, axes: RopeAxes::First });
     let experts =
@@ -143,9 +143,16 @@ fn empty_values_and_shared_cache_layers_are_refused() {
         let tokens = b.tokens();
         let table = b.weight("table", DType::F32, rows, 8);
         let mut x = b.embed(table, tokens);
-        x = b.attention([x, x, x], LayerCache { kv_heads: 1, head_dim: 8 }, 1, 1.0);
+        x = b.attention([x, x, x], LayerCache { kv_heads: 1, head_dim: 8, keys_only: false }, 1, 1.0);
         for layer in layers {
-            let spec = AttentionSpec { layer: *layer, heads: 1, kv_heads: 1, head_dim: 8, scores: 1.0.into() };
+            let spec = AttentionSpec {
+                layer: *layer,
+                heads: 1,
+                kv_heads: 1,
+                head_dim: 8,
+                keys_only: false,
+                scores: 1.0.into(),
+            };
             x = b.push(Op::Attention(spec), &[x, x, x]);
         }
         b.finish(x)

@@ -54,7 +54,7 @@ fn rope_turns_pairs_by_position_times_frequency() {
 
 #[test]
 fn attention_reads_its_sequence_up_to_the_tokens_position() {
-    let spec = AttentionSpec { layer: 0, heads: 2, kv_heads: 1, head_dim: 1, scores: 2.0.into() };
+    let spec = AttentionSpec { layer: 0, heads: 2, kv_heads: 1, head_dim: 1, keys_only: false, scores: 2.0.into() };
     let op = &Op::Attention(spec);
     let weights = HashMap::new();
     let interpreter = &mut Interpreter::new(&weights);

@@ -198,7 +198,7 @@ fn different_attributes_constants_and_stateful_ops_are_not_merged() {
     let (mut b, x) = start();
     let w = b.weight("norm", DType::F32, 1, 8);
     let (a, c) = (b.rms_norm(x, w, 1e-6), b.rms_norm(x, w, 1e-5));
-    let cache = inkstone::internals::graph::LayerCache { kv_heads: 1, head_dim: 8 };
+    let cache = inkstone::internals::graph::LayerCache { kv_heads: 1, head_dim: 8, keys_only: false };
     let (d, e) = (b.attention([x, x, x], cache, 1, 1.0), b.attention([x, x, x], cache, 1, 1.0));
     let (zero, negative) = (b.constant([0.0; 8]), b.constant([-0.0; 8]));
     let (f, g) = (b.add(x, zero), b.add(x, negative));
@@ -232,7 +232,7 @@ fn rows_with_other_readers_are_not_pruned() {
     let (mut b, x) = start();
     let shared = matmul(&mut b, x, "shared");
     let active = b.silu(shared);
-    let cache = inkstone::internals::graph::LayerCache { kv_heads: 1, head_dim: 8 };
+    let cache = inkstone::internals::graph::LayerCache { kv_heads: 1, head_dim: 8, keys_only: false };
     let attended = b.attention([x, shared, x], cache, 1, 1.0);
     let first = b.push(Op::SelectOutputs, &[active]);
     let second = b.push(Op::SelectOutputs, &[shared]);
@@ -376,7 +376,7 @@ fn product_sum_and_norm_fuse_even_if_the_sum_has_other_readers() {
 fn attention_over(head: impl Fn(&mut Builder, ValueId, usize) -> ValueId) -> Graph {
     let (mut b, x) = start();
     let [q, k] = [0, 1].map(|operand| head(&mut b, x, operand));
-    let y = b.attention([q, k, x], LayerCache { kv_heads: 2, head_dim: 4 }, 2, 0.5);
+    let y = b.attention([q, k, x], LayerCache { kv_heads: 2, head_dim: 4, keys_only: false }, 2, 0.5);
     b.finish(y).unwrap()
 }
 

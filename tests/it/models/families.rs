@@ -171,7 +171,7 @@ pub fn f32(x: f32) -> Option<Stored> {
     Some((6, x.to_le_bytes().to_vec()))
 }
 
-fn text(text: &str) -> Option<Stored> {
+pub fn text(text: &str) -> Option<Stored> {
     Some((8, crate::support::gguf_file::string(text)))
 }
 

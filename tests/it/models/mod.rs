@@ -1,5 +1,6 @@
 //! Tests model families.
 
+mod changed;
 mod families;
 mod qwen35;
 mod step_sizes;

@@ -80,7 +80,7 @@ fn attention_block(b: &mut Builder, s: Sizes, family: &Family, layer: usize, x: 
         }
         if name.ends_with('v') { x } else { rotated(b, s, family, x) }
     });
-    let cache = LayerCache { kv_heads: s.kv_heads, head_dim: s.head_dim };
+    let cache = LayerCache { kv_heads: s.kv_heads, head_dim: s.head_dim, keys_only: false };
     let attended = b.attention([q, k, v], cache, s.heads, (s.head_dim as f32).sqrt().recip());
     let name = format!("blk.{layer}.attn_output");
     let projected = linear(b, &name, attended, s.heads * s.head_dim, s.embedding, family.biases);
@@ -239,7 +239,7 @@ fn random_node(b: &mut Builder, kind: u8, [x, y, z]: [ValueId; 3], w: usize, ind
         }
         9 => {
             let (kv_heads, head_dim) = if w == 0 { (2, WIDTH / 2) } else { (1, WIDTH) };
-            b.attention([x, y, z], LayerCache { kv_heads, head_dim }, kv_heads, 0.5)
+            b.attention([x, y, z], LayerCache { kv_heads, head_dim, keys_only: false }, kv_heads, 0.5)
         }
         10 => {
             let (gate, up) = (product(b, x, w), product(b, x, w + 1));
@@ -266,7 +266,7 @@ fn random_node(b: &mut Builder, kind: u8, [x, y, z]: [ValueId; 3], w: usize, ind
                 let w = matrix(b, name, WIDTH / 2);
                 b.matmul(x, w)
             });
-            b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: WIDTH / 2 }, 2, 0.3)
+            b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: WIDTH / 2, keys_only: false }, 2, 0.3)
         }
     }
 }

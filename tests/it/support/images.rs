@@ -72,9 +72,10 @@ pub fn erf(x: f64) -> f64 {
     (1.0 - (-x * x).exp() / root / fraction).copysign(x)
 }
 
-pub fn concat(operands: &[Matrix]) -> Matrix {
+pub fn concat(operands: &[Matrix], groups: usize) -> Matrix {
     let rows = operands[0].rows;
-    let data = (0..rows).flat_map(|row| operands.iter().flat_map(move |x| x.row(row).to_vec())).collect();
+    let group = |x: &Matrix, index: usize| x.data[x.width / groups * index..][..x.width / groups].to_vec();
+    let data = (0..rows * groups).flat_map(|index| operands.iter().flat_map(move |x| group(x, index))).collect();
     Matrix::new(rows, operands.iter().map(|x| x.width).sum(), data)
 }
 

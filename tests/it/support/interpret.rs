@@ -163,6 +163,7 @@ impl<'w> Interpreter<'w> {
                 vec![tokens.map_rows(table.width, |token| table.row(token[0] as usize).to_vec())]
             }
             (Op::MatMul, [x, w]) => vec![product(x, w)],
+            (Op::MatMulHeads { heads }, [x, w]) => vec![products_of_heads(*heads, x, w)],
             (Op::Add, [a, b]) => vec![pairwise(a, b, |a, b| a + b)],
             (Op::Mul, [a, b]) => vec![pairwise(a, b, |a, b| a * b)],
             (Op::Div, [a, b]) => vec![pairwise(a, b, |a, b| a / b)],
@@ -177,7 +178,7 @@ impl<'w> Interpreter<'w> {
                 let clamp = |x: &f64| x.max(lower.data[0]).min(upper.data[0]);
                 vec![Matrix::new(x.rows, x.width, x.data.iter().map(clamp).collect())]
             }
-            (Op::Concat, operands) => vec![images::concat(operands)],
+            (Op::Concat { groups }, operands) => vec![images::concat(operands, *groups)],
             (Op::LayerNorm { eps, groups }, [x, w, b]) => vec![images::layer_norm(x, [w, b], *eps, *groups)],
             (Op::JoinRows { count }, [x]) => vec![images::join_rows(x, *count, step)],
             (Op::InputRows { width }, []) => vec![images::input_rows(*width, step)],
@@ -188,6 +189,7 @@ impl<'w> Interpreter<'w> {
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
             (Op::Rope(spec), [x, frequencies]) => vec![rope(spec, x, frequencies, step)],
             (Op::Attention(spec), [q, k, v]) => vec![self.attention(spec, [q, k, v], None, step)],
+            (Op::Attention(spec), [q, k]) => vec![self.attention(spec, [q, k, k], None, step)],
             (Op::Attention(spec), [q, k, v, sinks]) => {
                 vec![self.attention(spec, [q, k, v], Some(sinks.row(0)), step)]
             }
@@ -232,6 +234,7 @@ impl<'w> Interpreter<'w> {
             (
                 Op::Embed
                 | Op::MatMul
+                | Op::MatMulHeads { .. }
                 | Op::Add
                 | Op::Mul
                 | Op::Div
@@ -396,6 +399,12 @@ fn soft_cap(x: f64, cap: f32) -> f64 {
 
 fn product(x: &Matrix, w: &Matrix) -> Matrix {
     x.map_rows(w.rows, |x| (0..w.rows).map(|row| x.iter().zip(w.row(row)).map(|(x, w)| x * w).sum()).collect())
+}
+
+fn products_of_heads(heads: usize, x: &Matrix, w: &Matrix) -> Matrix {
+    let rows = w.rows / heads;
+    let head = |x: &[f64], row: usize| x.iter().skip(row / rows * w.width).zip(w.row(row)).map(|(x, w)| x * w).sum();
+    x.map_rows(w.rows, |x| (0..w.rows).map(|row| head(x, row)).collect())
 }
 
 fn pairwise(a: &Matrix, b: &Matrix, f: impl Fn(f64, f64) -> f64) -> Matrix {

@@ -135,7 +135,7 @@ impl Recorder {
         let mut x = b.embed(table, tokens);
         for window in &self.windows {
             let scores = Scores { window: *window, ..1.0.into() };
-            x = b.attention([x, x, x], LayerCache { kv_heads: 1, head_dim: 16 }, 1, scores);
+            x = b.attention([x, x, x], LayerCache { kv_heads: 1, head_dim: 16, keys_only: false }, 1, scores);
         }
         if self.states.is_some() {
             let w = b.weight("conv", DType::F32, 16, 4);

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 72] = [
+pub const MODELS: [Tiny; 74] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -79,6 +79,8 @@ pub const MODELS: [Tiny; 72] = [
     Tiny("qwen3next_pairs", EXACT),
     Tiny("mistral3", EXACT),
     Tiny("mistral3_betas", EXACT),
+    Tiny("deepseek2", EXACT),
+    Tiny("deepseek2_lite", EXACT),
 ];
 
 /// One with recurrent layers.

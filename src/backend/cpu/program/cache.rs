@@ -89,8 +89,9 @@ impl CacheMemory {
 
     /// Returns a layer's place in the pages of a run, `[groups, pages]`.
     pub fn layer_pages<'a>(&self, layer: usize, pages: &'a [Vec<*mut u8>]) -> LayerPages<'a> {
-        let LayerPlace { kv_heads, head_dim, group, offset, row_bytes } = self.layout.layers[layer];
-        LayerPages { cache_type: self.layout.cache_type, pages: &pages[group], offset, row_bytes, kv_heads, head_dim }
+        let LayerPlace { kv_heads, head_dim, keys_only, group, offset, row_bytes } = self.layout.layers[layer];
+        let (cache_type, pages) = (self.layout.cache_type, pages[group].as_slice());
+        LayerPages { cache_type, pages, offset, row_bytes, kv_heads, head_dim, keys_only }
     }
 
     /// Returns the state of recurrent op `op` for a run that starts at position `start`.

@@ -59,7 +59,9 @@ impl CpuLowering<'_> {
         let buffer = |index: usize| Buffer::of(&inputs[index]);
         let task = match &step.op {
             Op::Embed => Task::Embed { table: self.weights.table(&inputs[0])?, out },
-            Op::MatMul | Op::Fused(FusedOp::MatMulJoined) => return self.product(step, Epilogue::Store, outs),
+            Op::MatMul | Op::MatMulHeads { .. } | Op::Fused(FusedOp::MatMulJoined) => {
+                return self.product(step, Epilogue::Store, outs);
+            }
             Op::Fused(FusedOp::MatMulGlu(activation)) => return self.product(step, Epilogue::Glu(*activation), outs),
             Op::Fused(FusedOp::MatMulAdd) => return self.product(step, Epilogue::Add(buffer(2)?), outs),
             Op::Add => self.binary(BinaryOp::Add, inputs, out)?,
@@ -68,7 +70,9 @@ impl CpuLowering<'_> {
             Op::Activate(activation) => Task::Activate { activation: *activation, x: buffer(0)?, out },
             Op::SoftCap { cap } => Task::SoftCap { cap: *cap, x: buffer(0)?, out },
             Op::Clamp => Task::Clamp { lower: vector(1)?[0], upper: vector(2)?[0], x: buffer(0)?, out },
-            Op::Concat => Task::Concat { operands: inputs.iter().map(Buffer::of).collect::<Result<_>>()?, out },
+            Op::Concat { groups } => {
+                Task::Concat { operands: inputs.iter().map(Buffer::of).collect::<Result<_>>()?, groups: *groups, out }
+            }
             Op::Slice { first, len, every } => {
                 Task::Slice { slice: Slice { offset: *first, len: *len, stride: *every }, x: buffer(0)?, out }
             }
@@ -85,7 +89,8 @@ impl CpuLowering<'_> {
                 Task::Rope { spec: *spec, x: buffer(0)?, angles: self.angles(&inputs[1], spec.axes)?, out }
             }
             Op::Attention(spec) => {
-                if let [_, k, v, ..] = &inputs[..] {
+                if let [_, k, others @ ..] = &inputs[..] {
+                    let v = others.first().unwrap_or(k);
                     self.tasks.push(("append", Task::Append { spec: *spec, k: Buffer::of(k)?, v: Buffer::of(v)? }));
                 }
                 let sinks = (inputs.len() > 3).then(|| vector(3)).transpose()?;
@@ -127,13 +132,13 @@ impl CpuLowering<'_> {
     }
 
     fn product(&mut self, step: &PlanStep, epilogue: Epilogue, outs: Vec<Buffer>) -> Result<()> {
-        let x = Buffer::of(&step.inputs[0])?;
+        let (x, heads) = (Buffer::of(&step.inputs[0])?, step.stacked(0));
         let operands = step.matrices().iter();
-        let matrices = operands.map(|operand| self.weights.matrix(operand, 1)).collect::<Result<Vec<_>>>()?;
+        let matrices = operands.map(|operand| self.weights.matrix(operand, heads)).collect::<Result<Vec<_>>>()?;
         if matrices.iter().any(|matrix| matrix.is_quantized()) {
-            self.tasks.push(("quantize", Task::Quantize { x }));
+            self.tasks.push(("quantize", Task::Quantize { x, heads }));
         }
-        self.tasks.push((step.op.name(), Task::Product(Product { x, matrices, epilogue, outs })));
+        self.tasks.push((step.op.name(), Task::Product(Product { x, heads, matrices, epilogue, outs })));
         Ok(())
     }
 

@@ -110,7 +110,9 @@ impl Conversion<'_> {
             CachePart::Page(page) => {
                 let layers = layout.layers.iter().filter(|layer| layer.group == page.group());
                 let heads = layers.flat_map(|layer| (0..layer.kv_heads).map(move |head| (*layer, head)));
-                heads.flat_map(|(layer, head)| [Item::Keys(layer, head), Item::Values(layer, head)]).collect()
+                let values =
+                    |layer: LayerPlace, head| (!layer.keys_only).then_some(Item::Values(layer, head)).into_iter();
+                heads.flat_map(|(layer, head)| values(layer, head).chain([Item::Keys(layer, head)])).collect()
             }
             CachePart::State(_) => {
                 let (mut items, mut stored) = (vec![], 0);
@@ -240,14 +242,14 @@ struct HeadPlace {
 impl HeadPlace {
     /// Returns the place of a head; `index` counts the keys of all heads, and then the values.
     fn new(layer: &LayerPlace, index: usize, element: usize) -> Self {
-        let LayerPlace { kv_heads, head_dim, offset, row_bytes, .. } = *layer;
+        let LayerPlace { head_dim, offset, row_bytes, .. } = *layer;
         let (width, blocks) = if element == 1 { (head_dim, head_dim / 32) } else { (row_bytes / element, 0) };
         let codes = PAGE_POSITIONS * width * element;
         let scales = PAGE_POSITIONS * blocks * 2;
         Self {
             memory: offset + index * PAGE_POSITIONS * row_bytes,
             stored: offset + index * codes,
-            stored_scales: offset + 2 * kv_heads * codes + index * scales,
+            stored_scales: offset + layer.matrices() * codes + index * scales,
             head_dim,
             width,
             element,

@@ -22,8 +22,8 @@ pub(crate) enum Task {
     Embed { table: EmbeddingTable, out: Buffer },
     /// Computes the cosines and sines of the tokens' positions, table number `index`.
     Angles { angles: Angles, index: usize },
-    /// Quantizes rows to int8 for the products that follow.
-    Quantize { x: Buffer },
+    /// Quantizes rows to int8 for the products that follow, each of `heads` parts of a row as one.
+    Quantize { x: Buffer, heads: usize },
     /// Multiplies one operand with matrices.
     Product(Product),
     /// Computes an element-wise op on two operands.
@@ -34,8 +34,8 @@ pub(crate) enum Task {
     SoftCap { cap: f32, x: Buffer, out: Buffer },
     /// Limits each element to `lower` and `upper`.
     Clamp { lower: f32, upper: f32, x: Buffer, out: Buffer },
-    /// Joins the rows of several operands.
-    Concat { operands: Vec<Buffer>, out: Buffer },
+    /// Joins each of `groups` groups of the rows of several operands.
+    Concat { operands: Vec<Buffer>, groups: usize, out: Buffer },
     /// Copies parts of rows.
     Slice { slice: Slice, x: Buffer, out: Buffer },
     /// Computes the RMS norm of each group of `w.len()` elements.
@@ -46,7 +46,7 @@ pub(crate) enum Task {
     LayerNorm(LayerNorm),
     /// Rotates heads by the table of angles number `angles`.
     Rope { spec: RopeSpec, x: Buffer, angles: usize, out: Buffer },
-    /// Writes keys and values to the cache.
+    /// Writes keys and values to the cache, or keys alone, which `v` then are too.
     Append { spec: AttentionSpec, k: Buffer, v: Buffer },
     /// Computes attention over the cache.
     Attend { spec: AttentionSpec, q: Buffer, sinks: Option<Arc<[f32]>>, out: Buffer },
@@ -159,6 +159,9 @@ pub(crate) enum Epilogue {
 /// The products of one operand with matrices.
 pub(crate) struct Product {
     pub x: Buffer,
+    /// The parts of a row that are each multiplied with their own matrix of a stack; 1 for whole
+    /// rows.
+    pub heads: usize,
     pub matrices: Vec<Arc<Matrix>>,
     pub epilogue: Epilogue,
     pub outs: Vec<Buffer>,
@@ -200,7 +203,7 @@ impl Product {
         const LEAST: usize = 16;
         let quantized = self.matrices.iter().any(|matrix| matrix.is_quantized());
         let element = if quantized { size_of::<i8>() } else { size_of::<f32>() };
-        (BLOCK_BYTES / (element * self.x.width)).max(LEAST).next_multiple_of(LEAST)
+        (BLOCK_BYTES / (element * self.x.width / self.heads)).max(LEAST).next_multiple_of(LEAST)
     }
 
     /// Returns the number of groups that a thread takes at a time.
@@ -223,7 +226,7 @@ impl Task {
             Self::Embed { .. } | Self::Angles { .. } | Self::InputRows { .. } | Self::Interpolate { .. } => {
                 Some(Rows::Tokens)
             }
-            Self::Quantize { x } => Some(x.rows),
+            Self::Quantize { x, .. } => Some(x.rows),
             Self::Binary { out, .. }
             | Self::Activate { out, .. }
             | Self::SoftCap { out, .. }

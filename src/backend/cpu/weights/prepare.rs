@@ -8,9 +8,12 @@ use std::{
 use super::{float::FloatMatrix, interleave::interleave, matrix::Matrix, stack::Stack};
 use crate::{
     Error, Result,
-    backend::{LoadProgress, cpu::threads::pool::Pool},
-    graph::{Rows, Shape},
-    plan::{Operand, Plan},
+    backend::{
+        LoadProgress,
+        cpu::{kernels::quantize::CHUNK, threads::pool::Pool},
+    },
+    graph::{Op, Rows, Shape},
+    plan::{Operand, Plan, PlanStep},
     quant,
     weights::{TensorSlice, Weight, Weights},
 };
@@ -186,13 +189,17 @@ pub(crate) fn read_in_place(plan: &Plan) -> Vec<Arc<str>> {
     names
 }
 
-/// Returns the width of the widest activations that `plan` multiplies with a quantized matrix.
+/// Returns the width of the widest activations that `plan` multiplies with a quantized matrix. Each
+/// head of a product by heads is padded as a row is.
 pub(crate) fn widest_quantized(plan: &Plan) -> usize {
-    let matrices = plan.steps().iter().flat_map(|step| step.matrices());
-    let widths = matrices.map(|operand| match operand {
-        Operand::Weight { dtype, shape, .. } if !dtype.is_float() => shape.width,
+    let width = |step: &PlanStep, operand: &Operand| match operand {
+        Operand::Weight { dtype, shape, .. } if !dtype.is_float() => {
+            let heads = if let Op::MatMulHeads { heads } = step.op { heads } else { 1 };
+            heads * shape.width.next_multiple_of(CHUNK)
+        }
         _ => 0,
-    });
+    };
+    let widths = plan.steps().iter().flat_map(|step| step.matrices().iter().map(move |operand| width(step, operand)));
     widths.max().unwrap_or(0)
 }
 

@@ -25,9 +25,10 @@ impl Serialize for CacheTypeName {
 
 /// A layer's keys and values in pages of 64 positions.
 ///
-/// A page has the keys of each head, `[dim, 64]`, and then the values of each head, `[64, dim]`. In
-/// q8_0, 32 elements of a head share an f16 scale. The scales follow the elements: of the keys of
-/// each head, `[dim / 32, 64]`, and then of the values of each head, `[64, dim / 32]`.
+/// A page has the keys of each head, `[dim, 64]`, and then, unless keys are values too, the values
+/// of each head, `[64, dim]`. In q8_0, 32 elements of a head share an f16 scale. The scales follow
+/// the elements: of the keys of each head, `[dim / 32, 64]`, and then of the values of each head,
+/// `[64, dim / 32]`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PagedCache {
     /// The format of the elements.
@@ -48,6 +49,8 @@ pub struct PagedCache {
     pub head_dim: usize,
     /// Elements of a head in the cache: `head_dim` padded with zeros to a multiple of 16.
     pub dim: usize,
+    /// Matrices of a head in a page: 2, or 1 if keys are values too.
+    pub matrices: usize,
     /// The buffer of the layer's pages.
     #[serde(skip)]
     pub pages: Resource,
@@ -67,13 +70,16 @@ pub struct CacheShape {
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
+    /// Whether keys are values too.
+    pub keys_only: bool,
 }
 
 impl From<CacheShape> for PagedCache {
     fn from(shape: CacheShape) -> Self {
-        let CacheShape { cache_type, layer, table, tables, kv_heads, head_dim } = shape;
+        let CacheShape { cache_type, layer, table, tables, kv_heads, head_dim, keys_only } = shape;
         let dim = padded(head_dim);
-        let elements = 2 * kv_heads * PAGE_POSITIONS * dim;
+        let matrices = if keys_only { 1 } else { 2 };
+        let elements = matrices * kv_heads * PAGE_POSITIONS * dim;
         let (page_words, scales_at) = match cache_type {
             CacheType::F32 => (elements, 0),
             CacheType::F16 => (elements / 2, 0),
@@ -81,7 +87,7 @@ impl From<CacheShape> for PagedCache {
         };
         let per_word = elements_per_word(cache_type);
         let (format, pages) = (CacheTypeName(cache_type), Resource::Cache(layer));
-        Self { format, per_word, page_words, scales_at, table, tables, kv_heads, head_dim, dim, pages }
+        Self { format, per_word, page_words, scales_at, table, tables, kv_heads, head_dim, dim, matrices, pages }
     }
 }
 

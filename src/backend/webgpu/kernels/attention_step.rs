@@ -168,8 +168,10 @@ impl StepShape {
         let workgroup = workgroup_of(lanes);
         let words_at_once = (dim / per_word).min(workgroup);
         // A power of two, so that a batch of positions covers whole pages or lies in one page; and
-        // not more than a page, so that positions read at the same time lie in one.
-        let groups = (1 << (workgroup / words_at_once).ilog2()).min(PAGE_POSITIONS);
+        // not more than a page, so that positions read at the same time lie in one. Keys as values
+        // have an invocation for each element.
+        let most_groups = if cache.matrices == 1 { 1 } else { PAGE_POSITIONS };
+        let groups = (1 << (workgroup / words_at_once).ilog2()).min(most_groups);
         // Small workgroups need more outstanding loads for each invocation.
         let keys_at_once = if many { 16 } else { 8 };
         Self {

@@ -52,10 +52,14 @@ pub enum ElementOp {
         #[serde(skip)]
         upper: Resource,
     },
-    /// Copies the element to a column further right.
+    /// Copies each group of `len` columns to a column further right.
     Shift {
         /// The column of `y` that column 0 is copied to.
         to: usize,
+        /// Columns of a group.
+        len: usize,
+        /// Columns of `y` from the start of a group to the start of the next.
+        every: usize,
     },
     /// Copies `len` columns of every `every`, from column `first` on.
     Slice {

@@ -21,8 +21,10 @@ pub struct MatMulFew {
     pub tokens: usize,
     /// The number of rows `x`.
     pub rows: RowCount,
-    /// Elements of a row `x`.
+    /// Elements of a row `x`, or of each head of it.
     pub columns: usize,
+    /// The number of heads of a row `x`, each with a matrix of the stack; 1 for whole rows.
+    pub heads: usize,
     /// The rows as int8, if a part is quantized.
     pub x_q8: Option<Q8Input>,
     /// Elements from the start of a row of f32 to the start of the next.
@@ -69,9 +71,9 @@ pub struct PendingNorm {
 pub struct GemvPart {
     /// The matrix.
     pub matrix: MatrixPlanes,
-    /// Rows of the part, or of the matrix of each expert.
+    /// Rows of the part, or of the matrix of each expert or head.
     pub rows: usize,
-    /// The rows of each expert, if the matrix is a stack.
+    /// The rows of each expert or head, if the matrix is a stack.
     pub stack: Option<ExpertStack>,
     /// The first workgroup of the part.
     pub first_block: usize,

@@ -19,6 +19,9 @@ pub struct TiledProduct {
     pub width: usize,
     /// Elements from the start of a row `x` to the start of the next.
     pub x_stride: usize,
+    /// The number of heads of a row `x`, each of `width` elements with a matrix of the stack; 1 for
+    /// whole rows.
+    pub heads: usize,
     /// The number of rows `x`.
     pub rows: RowCount,
     /// The matrices `w`, all with the same number of columns.
@@ -33,9 +36,9 @@ pub struct TiledProduct {
 pub struct TiledPart {
     /// The matrix.
     pub matrix: MatrixPlanes,
-    /// Rows of the part, or of the matrix of each expert.
+    /// Rows of the part, or of the matrix of each expert or head.
     pub rows: usize,
-    /// The rows of each expert, if the matrix is a stack.
+    /// The rows of each expert or head, if the matrix is a stack.
     pub stack: Option<ExpertStack>,
     /// The first workgroup of the part.
     pub first_block: usize,

@@ -56,7 +56,10 @@ impl GpuLowering<'_> {
             self.attend(&layer, strided(&place(q)?));
             return Ok(());
         }
-        let [q, k, v] = [place(&step.inputs[0])?, place(&step.inputs[1])?, place(&step.inputs[2])?];
+        let (k, others) = (&step.inputs[1], &step.inputs[2..]);
+        // Keys that are values too stand for these.
+        let v = if spec.keys_only { k } else { others.first().unwrap_or(k) };
+        let [q, k, v] = [place(&step.inputs[0])?, place(k)?, place(v)?];
         let [k, v] = [strided(&k), strided(&v)];
         let Some((rope, norm)) = rotation else {
             self.append(&layer, StepCondition::Always, k, v, None);
@@ -141,6 +144,7 @@ impl GpuLowering<'_> {
             tables: self.cache.groups.len(),
             kv_heads: spec.kv_heads,
             head_dim: spec.head_dim,
+            keys_only: spec.keys_only,
         };
         shape.into()
     }
@@ -250,7 +254,7 @@ impl GpuLowering<'_> {
         let (query_blocks_at, y) = (self.layout.query_blocks_at(), strided(&layer.output.place));
         let (seen_range, records) = (self.seen_range(spec), self.records());
         let groups = [Workgroups::QueryBlocks, Workgroups::Fixed(spec.heads), Workgroups::Fixed(1)];
-        match tiles::prefill(self.traits, spec.head_dim, self.cache.cache_type) {
+        match tiles::prefill(self.traits, spec, self.cache.cache_type) {
             PrefillShape::Plain { threads, block } => {
                 let prefill = AttentionPrefill {
                     threads,

@@ -15,7 +15,7 @@ use crate::{
             BoundBuffer, ExpertStack, F32, Finish, GemvExperts, GemvPart, GluFunction, MatMulFew, MatrixPlanes,
             Q8Input, Q8Output, Route, RouteGroups, RouteScore, RouteWeights, RowCount, Strided, share_tables,
         },
-        tiles::{self, GemvShape},
+        tiles::{self, FewRows, GemvShape},
         weight_buffers::GpuMatrix,
     },
     graph::{ExpertScore, ExpertsSpec, RouteSpec},
@@ -212,7 +212,9 @@ impl GpuLowering<'_> {
     fn gate_up(&self, x: &Place, product: &ExpertProduct<'_>, writes_q8: bool) -> Kernel {
         let ffn = product.stacks[0].rows;
         let units = product.stacks[0].matrix.units;
-        let shape = tiles::gemv(self.traits, units, ffn, 1, writes_q8, 2);
+        let has_tables = product.stacks.iter().any(|stack| stack.matrix.has_table());
+        let few = FewRows { tokens: 1, rows: ffn, units, together: 2, writes_q8, has_tables };
+        let shape = tiles::gemv(self.traits, few);
         let mut kernel = self.expert_product(product, shape, (!writes_q8).then_some(Resource::Slots(0)), false);
         kernel.x_q8 =
             kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending_norms.get(&x.slot.index()).copied(), ..x_q8 });
@@ -229,7 +231,9 @@ impl GpuLowering<'_> {
     /// Returns the kernel that multiplies the slots of a row with down, and sums them.
     fn down(&self, out: &Place, product: &ExpertProduct<'_>) -> Kernel {
         let Stacked { matrix, rows, .. } = &product.stacks[0];
-        let shape = tiles::gemv(self.traits, matrix.units, *rows, 1, false, 1);
+        let (units, has_tables) = (matrix.units, matrix.has_table());
+        let few = FewRows { tokens: 1, rows: *rows, units, together: 1, writes_q8: false, has_tables };
+        let shape = tiles::gemv(self.traits, few);
         let kernel = self.expert_product(product, shape, Some(slot(out)), true);
         let groups =
             [Workgroups::Fixed(rows.div_ceil(shape.group_rows())), workgroups(out.shape.rows, 1), Workgroups::Fixed(1)];
@@ -264,6 +268,7 @@ impl GpuLowering<'_> {
             tokens: 1,
             rows: RowCount::Tokens,
             columns: product.columns,
+            heads: 1,
             x_q8: coded(true).then_some(Q8Input { norm: None, rows: product.x_q8 }),
             x_stride: product.x_f32.stride,
             x_f32: coded(false).then_some(product.x_f32.rows),

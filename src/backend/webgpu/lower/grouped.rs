@@ -149,6 +149,7 @@ impl GpuLowering<'_> {
             columns: stacks[0].0.matrix.units * UNIT,
             width: x.width,
             x_stride: x.rows.stride,
+            heads: 1,
             rows: RowCount::Tokens,
             parts,
             experts: Some(TiledExperts { count: experts, gathers: x.gathers }),

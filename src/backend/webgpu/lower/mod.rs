@@ -204,7 +204,9 @@ impl<'a> GpuLowering<'a> {
         let name = step.op.name();
         match &step.op {
             Op::Embed => self.embed(name, &step.inputs[0], &outputs[0]),
-            Op::MatMul | Op::Fused(FusedOp::MatMulJoined) => self.products(name, step, outputs),
+            Op::MatMul | Op::MatMulHeads { .. } | Op::Fused(FusedOp::MatMulJoined) => {
+                self.products(name, step, outputs)
+            }
             Op::Fused(FusedOp::MatMulGlu(activation)) => self.glu(name, step, &outputs[0], *activation),
             Op::Fused(FusedOp::MatMulAdd) => self.product_add(name, step, &outputs[0]),
             Op::Fused(FusedOp::MatMulAddRmsNorm { eps }) => self.product_add_norm(name, step, outputs, *eps),
@@ -219,7 +221,7 @@ impl<'a> GpuLowering<'a> {
                 let [lower, upper] = [self.vector_resource(&step.inputs[1])?, self.vector_resource(&step.inputs[2])?];
                 self.elementwise(name, step, &outputs[0], ElementOp::Clamp { lower, upper })
             }
-            Op::Concat => self.concat(name, step, &outputs[0]),
+            Op::Concat { groups } => self.concat(name, step, &outputs[0], *groups),
             Op::LayerNorm { eps, groups } => self.layer_norm(name, step, &outputs[0], *eps, *groups),
             Op::InputRows { .. } => {
                 self.step_rows(name, step, &outputs[0], StepRowSource::Given { given_width: self.layout.input_width })
@@ -302,7 +304,11 @@ impl<'a> GpuLowering<'a> {
             return Ok(Forms::from([Form::F32]));
         }
         let Operand::Slot(x) = &step.inputs[0] else { return Err(not_computed()) };
-        step.matrices().iter().map(|matrix| Ok(self.form_for(&*self.matrix(matrix)?, x.shape.rows))).collect()
+        // A norm that is completed in products needs the squares of whole rows, which a head lacks:
+        // it is not left to them where rows of f32 are read too.
+        let whole = matches!(step.op, Op::MatMulHeads { .. }).then_some(Ok(Form::F32));
+        let forms = step.matrices().iter().map(|matrix| Ok(self.form_for(&*self.matrix(matrix)?, x.shape.rows)));
+        forms.chain(whole).collect()
     }
 
     /// Returns the form of the rows that a matrix is multiplied with.

@@ -263,15 +263,21 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    /// Pushes a kernel for each operand, which copies its columns to their place.
-    pub(super) fn concat(&mut self, op: &'static str, step: &PlanStep, output: &OutputForms) -> Result<()> {
-        let mut to = 0;
+    /// Pushes a kernel for each operand, which copies its columns to their place in each group.
+    pub(super) fn concat(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &OutputForms,
+        groups: usize,
+    ) -> Result<()> {
+        let (mut to, every) = (0, output.place.shape.width / groups);
         for operand in &step.inputs {
             let x = place(operand)?;
-            let width = x.shape.width;
-            let kernel = elementwise(ElementOp::Shift { to }, strided(&x), strided(&output.place), width, x.shape.rows);
-            self.push(op, kernel);
-            to += width;
+            let (width, len) = (x.shape.width, x.shape.width / groups);
+            let shift = ElementOp::Shift { to, len, every };
+            self.push(op, elementwise(shift, strided(&x), strided(&output.place), width, x.shape.rows));
+            to += len;
         }
         self.convert(op, output);
         Ok(())

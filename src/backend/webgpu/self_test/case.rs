@@ -142,6 +142,14 @@ impl Case {
         self.result = Some(x);
     }
 
+    /// Adds a product of heads, each with its own matrix.
+    pub fn heads(&mut self, dtype: DType) {
+        const HEADS: usize = 3;
+        let x = self.rows(HEADS * WIDTH);
+        let matrices = self.weight(dtype, HEADS * WIDTH, WIDTH);
+        self.result = Some(self.builder.matmul_heads(x, matrices, HEADS));
+    }
+
     pub fn attention(&mut self, spec: AttentionSpec, rope: Option<RopeSpec>, norm: Option<f32>) {
         let (dim, group) = (spec.head_dim, spec.heads / spec.kv_heads);
         let [mut q, mut k, v] = [group, 1, 1].map(|heads| self.rows(heads * dim));
@@ -158,7 +166,11 @@ impl Case {
         let Scores { softcap, window, .. } = spec.scores;
         let (softcap, window) = (softcap.map(|_| 0.5), window.map(|window| window.min(WINDOW)));
         let scores = Scores { scale: 1.0 / (dim as f32).sqrt(), softcap, window, sees: Default::default() };
-        self.result = Some(self.builder.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: dim }, group, scores));
+        let cache = LayerCache { kv_heads: 1, head_dim: dim, keys_only: spec.keys_only };
+        self.result = Some(match spec.keys_only {
+            true => self.builder.attention_to_keys([q, k], cache, group, scores),
+            false => self.builder.attention([q, k, v], cache, group, scores),
+        });
     }
 
     pub fn convolution(&mut self, kernel: usize) {

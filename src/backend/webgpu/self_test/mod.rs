@@ -66,7 +66,7 @@ pub(super) fn run(context: &Arc<Context>, plan: &Plan, cache_type: CacheType) ->
 }
 
 fn product_tests<'a>(context: &'a Arc<Context>, needs: &'a Needs, tests: &mut Vec<Test<'a>>) {
-    let Needs { formats, activations, capped, experts, .. } = needs;
+    let Needs { formats, activations, capped, experts, heads, .. } = needs;
     let capped = *capped;
     let formats = formats.iter().filter_map(|format| DType::from_ggml(*format));
     for (dtype, activation) in formats.flat_map(|dtype| activations.iter().map(move |activation| (dtype, *activation)))
@@ -80,6 +80,14 @@ fn product_tests<'a>(context: &'a Arc<Context>, needs: &'a Needs, tests: &mut Ve
             case.check(context, CacheType::F32, &steps)
         };
         tests.push((format!("products with {dtype} and {activation:?}{cap}"), Box::new(test)));
+    }
+    for dtype in heads.iter().filter_map(|format| DType::from_ggml(*format)) {
+        let test = move || {
+            let mut case = Case::new();
+            case.heads(dtype);
+            case.check(context, CacheType::F32, &[1, GEMV_ROWS + 4])
+        };
+        tests.push((format!("products of heads with {dtype}"), Box::new(test)));
     }
     for experts in experts {
         let name = format!("{experts:?}");
@@ -104,8 +112,9 @@ fn attention_tests<'a>(
         for (context, steps) in lengths.clone() {
             let tokens: usize = steps.iter().sum();
             let Scores { softcap, window, .. } = spec.scores;
+            let values = if spec.keys_only { "keys as values" } else { "values" };
             let name = format!(
-                "attention to {tokens} tokens with {group} heads of {dim}, {cache_type:?}, {rope:?}, {norm:?}, softcap {softcap:?}, window {window:?}"
+                "attention to {tokens} tokens with {group} heads of {dim}, {cache_type:?}, {rope:?}, {norm:?}, softcap {softcap:?}, window {window:?}, {values}"
             );
             let test = move || {
                 let mut case = Case::new();

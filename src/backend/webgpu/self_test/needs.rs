@@ -16,6 +16,8 @@ pub(super) struct Needs {
     pub capped: bool,
     pub attention: Vec<AttentionSample>,
     pub experts: Vec<ExpertsSample>,
+    /// Formats of the matrices of heads.
+    pub heads: BTreeSet<u32>,
     /// Lengths in tokens of the short convolutions.
     pub convolutions: BTreeSet<usize>,
     pub deltas: Vec<DeltaSpec>,
@@ -42,6 +44,7 @@ pub(super) fn needs(plan: &Plan) -> Needs {
         capped: false,
         attention: vec![],
         experts: vec![],
+        heads: BTreeSet::new(),
         convolutions: BTreeSet::new(),
         deltas: vec![],
     };
@@ -49,7 +52,8 @@ pub(super) fn needs(plan: &Plan) -> Needs {
         let table = if step.op == Op::Embed { &step.inputs[..1] } else { &[] };
         for operand in step.matrices().iter().chain(table) {
             if let Operand::Weight { dtype, .. } = operand {
-                needs.formats.insert(dtype.ggml());
+                let of_heads = matches!(step.op, Op::MatMulHeads { .. });
+                if of_heads { &mut needs.heads } else { &mut needs.formats }.insert(dtype.ggml());
             }
         }
         match &step.op {
@@ -70,12 +74,13 @@ pub(super) fn needs(plan: &Plan) -> Needs {
             Op::GatedDelta(spec) => needs.deltas.push(*spec),
             Op::Embed
             | Op::MatMul
+            | Op::MatMulHeads { .. }
             | Op::Add
             | Op::Mul
             | Op::Div
             | Op::Slice { .. }
             | Op::Clamp
-            | Op::Concat
+            | Op::Concat { .. }
             | Op::LayerNorm { .. }
             | Op::JoinRows { .. }
             | Op::InputRows { .. }

@@ -67,6 +67,7 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
             let products = x.rows().map(|x| w.rows().map(|w| dot(x, w)).collect());
             Ok(DenseMatrix::of(w.data.len() / w.width, products))
         }
+        Op::MatMulHeads { heads } => operands(op, inputs).map(|[x, w]| products_of_heads(*heads, x, w)),
         Op::Add => operands(op, inputs).map(|[a, b]| pairwise(a, b, |a, b| a + b)),
         Op::Mul => operands(op, inputs).map(|[a, b]| pairwise(a, b, |a, b| a * b)),
         Op::Activate(activation) => operands(op, inputs).map(|[x]| x.each(|x| activate(*activation, x))),
@@ -76,6 +77,7 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
         }
         Op::RmsNorm { eps } => operands(op, inputs).map(|[x, w]| rms_norm(x, w, f64::from(*eps))),
         Op::Rope(spec) => operands(op, inputs).map(|[x, frequencies]| rope(spec, x, frequencies)),
+        Op::Attention(spec) if spec.keys_only => operands(op, inputs).map(|[q, k]| attention(spec, q, k, k)),
         Op::Attention(spec) => operands(op, inputs).map(|[q, k, v]| attention(spec, q, k, v)),
         Op::Route(spec) => {
             let [logits] = operands(op, inputs)?;
@@ -93,7 +95,7 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
         Op::Div
         | Op::Slice { .. }
         | Op::Clamp
-        | Op::Concat
+        | Op::Concat { .. }
         | Op::LayerNorm { .. }
         | Op::JoinRows { .. }
         | Op::InputRows { .. }
@@ -115,6 +117,13 @@ fn wrong_operands(op: &Op) -> Error {
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn products_of_heads(heads: usize, x: &DenseMatrix, w: &DenseMatrix) -> DenseMatrix {
+    let rows = w.data.len() / w.width / heads;
+    let product =
+        |x: &[f64], row: usize| dot(&x[row / rows * w.width..][..w.width], &w.data[row * w.width..][..w.width]);
+    DenseMatrix::of(heads * rows, x.rows().map(|x| (0..heads * rows).map(|row| product(x, row)).collect()))
 }
 
 fn glu(glu: Glu, gate: f64, up: f64) -> f64 {

@@ -55,6 +55,13 @@ pub fn cases() -> Vec<Case> {
         cases.push(seen_through(softcap, window, steps()));
     }
     cases.push(shared_cache(steps()));
+    let sizes = [(20, 1, 3), (48, 1, 2), (64, 2, 2), (96, 1, 7), (256, 1, 16), (576, 1, 4)];
+    for cache_type in CACHE_TYPES {
+        let sizes = sizes.into_iter().filter(|(head_dim, ..)| cache_type.row_bytes(*head_dim).is_ok());
+        cases.extend(sizes.map(|(head_dim, kv_heads, group)| {
+            keys_as_values(&Sizes { head_dim, kv_heads, group }, cache_type, steps())
+        }));
+    }
     cases.extend(
         [(4, 2, 32, 1.0), (6, 2, 20, 3.0), (4, 1, 64, 40.0), (2, 2, 16, 200.0)].map(|sizes| sinks(sizes, steps())),
     );
@@ -71,7 +78,7 @@ fn sinks((heads, kv_heads, head_dim, size): (usize, usize, usize, f32), steps: V
     let row = m.floats(heads, &sinks);
     let window = (head_dim == 20).then_some(67);
     let scores = Scores { scale: 0.2, softcap: None, window, sees: Sees::Past };
-    let y = m.b.attention_with_sinks(qkv, row, LayerCache { kv_heads, head_dim }, heads, scores);
+    let y = m.b.attention_with_sinks(qkv, row, LayerCache { kv_heads, head_dim, keys_only: false }, heads, scores);
     let case = m.finish(format!("attention of {heads} heads with sinks up to {size}"), y, steps, SOFTMAX);
     Case { cache_type: CacheType::F32, ..case }
 }
@@ -146,8 +153,20 @@ fn exact(sizes: &Sizes, cache_type: CacheType, scale: f32, steps: Vec<Step>) -> 
     let mut m = Maker::new(20);
     let tokens = vocabulary(&steps);
     let [q, k, v] = [kv_heads * group, kv_heads, kv_heads].map(|heads| m.exact_rows(heads * head_dim, tokens));
-    let y = m.b.attention([q, k, v], LayerCache { kv_heads, head_dim }, kv_heads * group, scale);
+    let y = m.b.attention([q, k, v], LayerCache { kv_heads, head_dim, keys_only: false }, kv_heads * group, scale);
     let case = m.finish(name(sizes, cache_type), y, steps, SOFTMAX);
+    Case { cache_type, ..case }
+}
+
+/// Keys that are values too, which every format of the cache holds exactly.
+fn keys_as_values(sizes: &Sizes, cache_type: CacheType, steps: Vec<Step>) -> Case {
+    let Sizes { head_dim, kv_heads, group } = *sizes;
+    let mut m = Maker::new(27);
+    let tokens = vocabulary(&steps);
+    let [q, k] = [kv_heads * group, kv_heads].map(|heads| m.exact_rows(heads * head_dim, tokens));
+    let cache = LayerCache { kv_heads, head_dim, keys_only: true };
+    let y = m.b.attention_to_keys([q, k], cache, kv_heads * group, 1.0 / (head_dim as f32).sqrt());
+    let case = m.finish(format!("{}, keys as values", name(sizes, cache_type)), y, steps, SOFTMAX);
     Case { cache_type, ..case }
 }
 
@@ -157,7 +176,7 @@ fn seen_through(softcap: Option<f32>, window: Option<usize>, steps: Vec<Step>) -
     let tokens = vocabulary(&steps);
     let [q, k, v] = [128, 64, 64].map(|width| m.exact_rows(width, tokens));
     let scores = Scores { scale: 0.2, softcap, window, sees: Sees::Past };
-    let y = m.b.attention([q, k, v], LayerCache { kv_heads: 2, head_dim: 32 }, 4, scores);
+    let y = m.b.attention([q, k, v], LayerCache { kv_heads: 2, head_dim: 32, keys_only: false }, 4, scores);
     let case = m.finish(format!("attention, softcap {softcap:?}, window {window:?}"), y, steps, SOFTMAX);
     Case { cache_type: CacheType::F16, ..case }
 }
@@ -166,7 +185,7 @@ fn rounded(cache_type: CacheType) -> Case {
     let sizes = Sizes { head_dim: 64, kv_heads: 2, group: 2 };
     let mut m = Maker::new(21);
     let [q, k, v] = [256, 128, 128].map(|width| m.normal_rows(width, VOCABULARY));
-    let y = m.b.attention([q, k, v], LayerCache { kv_heads: 2, head_dim: 64 }, 4, 0.125);
+    let y = m.b.attention([q, k, v], LayerCache { kv_heads: 2, head_dim: 64, keys_only: false }, 4, 0.125);
     let nmse = match cache_type {
         CacheType::F32 => SOFTMAX,
         CacheType::F16 => HALF,
@@ -193,7 +212,7 @@ fn changing_scores(how: &str, first: f32, slope: f32, steps: Vec<Step>) -> Case 
     let keys: Vec<f32> = (0..8 * tokens).map(|i| first + (i / 8) as f32 * slope).collect();
     let k = m.rows_of(8, &keys);
     let v = m.exact_rows(8, tokens);
-    let y = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 8 }, 1, 0.125);
+    let y = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 8, keys_only: false }, 1, 0.125);
     m.finish(format!("attention with scores {how}"), y, steps, SOFTMAX)
 }
 
@@ -227,9 +246,15 @@ fn rotated_case(sizes: &Sizes, cache_type: CacheType, style: RopeStyle, norm: Op
         let weights = [(); 2].map(|()| normal(head_dim, &mut m.random));
         inputs.extend(weights.iter().map(|weight| m.floats(head_dim, weight)));
     }
-    m.b = std::mem::take(&mut m.b).with_cache(LayerCache { kv_heads, head_dim });
-    let attention =
-        AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: (1.0 / (head_dim as f32).sqrt()).into() };
+    m.b = std::mem::take(&mut m.b).with_cache(LayerCache { kv_heads, head_dim, keys_only: false });
+    let attention = AttentionSpec {
+        layer: 0,
+        heads,
+        kv_heads,
+        head_dim,
+        keys_only: false,
+        scores: (1.0 / (head_dim as f32).sqrt()).into(),
+    };
     let op = FusedOp::RotatedAttention { attention, rope: RopeSpec { style, head_dim, axes: RopeAxes::First }, norm };
     let mut y = m.b.push(op, &inputs);
     let mut nmse = match cache_type {
@@ -253,9 +278,9 @@ fn two_layers(steps: Vec<Step>) -> Case {
     let mut m = Maker::new(23);
     let tokens = vocabulary(&steps);
     let [q, k, v] = [96, 32, 32].map(|width| m.exact_rows(width, tokens));
-    let x = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 32 }, 3, 0.2);
+    let x = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 32, keys_only: false }, 3, 0.2);
     let [k, v] = [48, 48].map(|width| m.exact_rows(width, tokens));
-    let y = m.b.attention([x, k, v], LayerCache { kv_heads: 2, head_dim: 24 }, 4, 0.2);
+    let y = m.b.attention([x, k, v], LayerCache { kv_heads: 2, head_dim: 24, keys_only: false }, 4, 0.2);
     let z = m.b.add(y, x);
     let case = m.finish("attention in two layers", z, steps, SOFTMAX);
     Case { cache_type: CacheType::F16, ..case }
@@ -266,7 +291,7 @@ fn shared_cache(steps: Vec<Step>) -> Case {
     let mut m = Maker::new(26);
     let tokens = vocabulary(&steps);
     let [q, k, v, other] = [96, 32, 32, 64].map(|width| m.exact_rows(width, tokens));
-    let x = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 32 }, 3, 0.2);
+    let x = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 32, keys_only: false }, 3, 0.2);
     let scores = Scores { scale: 0.3, softcap: None, window: Some(20), sees: Sees::Past };
     let y = m.b.shared_attention(other, 0, 2, scores);
     let x = m.b.slice(x, 32, 64, 96);

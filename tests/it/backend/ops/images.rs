@@ -37,13 +37,14 @@ pub fn clamp() -> Vec<Case> {
 }
 
 pub fn concat() -> Vec<Case> {
-    let case = |widths: &[usize]| {
+    let case = |widths: &[usize], groups: usize| {
         let mut m = Maker::new(41);
         let parts: Vec<_> = widths.iter().map(|width| m.normal_rows(*width, VOCABULARY)).collect();
-        let y = m.b.concat(&parts);
-        m.finish(format!("concat of {widths:?}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE)
+        let y = m.b.concat_groups(&parts, groups);
+        m.finish(format!("concat of {groups} groups of {widths:?}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE)
     };
-    vec![case(&[64]), case(&[3, 70]), case(&[64, 1, 200])]
+    let whole = [case(&[64], 1), case(&[3, 70], 1), case(&[64, 1, 200], 1)];
+    whole.into_iter().chain([case(&[21, 70], 7), case(&[64, 16], 4), case(&[3, 6, 3], 3)]).collect()
 }
 
 pub fn layer_norm() -> Vec<Case> {
@@ -166,7 +167,7 @@ pub fn rope() -> Vec<Case> {
 /// Rotation by three positions before attention, which a GPU computes in one kernel.
 fn rotated_attention() -> Case {
     let mut m = Maker::new(49);
-    let cache = LayerCache { kv_heads: 2, head_dim: 32 };
+    let cache = LayerCache { kv_heads: 2, head_dim: 32, keys_only: false };
     let [q, k, v] = [128, 64, 64].map(|width| m.normal_rows(width, VOCABULARY));
     let frequencies = m.b.constant((0..16).map(|i| 0.8f32.powi(i)).collect::<Vec<_>>());
     let spec = RopeSpec { style: RopeStyle::Halves, head_dim: 32, axes: RopeAxes::Interleaved([6, 5, 5]) };
@@ -198,7 +199,7 @@ pub fn attention() -> Vec<Case> {
 /// Two attentions that share a cache layer: over whole runs, then over windows.
 fn of_the_step(head_dim: usize, cache_type: CacheType, scores: [Scores; 2]) -> Case {
     let mut m = Maker::new(50);
-    let cache = LayerCache { kv_heads: 2, head_dim };
+    let cache = LayerCache { kv_heads: 2, head_dim, keys_only: false };
     let mut heads = || [0; 3].map(|_| m.exact_rows(2 * head_dim, VOCABULARY));
     let [first, second] = [heads(), heads()];
     let x = m.b.step_attention(first, cache, 2, scores[0]);
@@ -218,7 +219,7 @@ fn of_the_step(head_dim: usize, cache_type: CacheType, scores: [Scores; 2]) -> C
 
 fn past_and_spans(head_dim: usize, cache_type: CacheType, scores: Scores) -> Case {
     let mut m = Maker::new(51);
-    let cache = LayerCache { kv_heads: 2, head_dim };
+    let cache = LayerCache { kv_heads: 2, head_dim, keys_only: false };
     let [q, k, v] = [4, 2, 2].map(|heads| m.exact_rows(heads * head_dim, VOCABULARY));
     let y = m.b.attention([q, k, v], cache, 4, scores);
     let mut steps = vec![

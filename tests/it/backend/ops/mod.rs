@@ -21,11 +21,12 @@ pub use self::case::{compare, ragged};
 type Cases = fn() -> Vec<Case>;
 
 /// The table, in parts that the tests below run beside each other.
-const TABLE: [&[Cases]; 10] =
-    [EMBEDDINGS, PRODUCTS, FUSED, ROWS, PLACES, IMAGES, ATTENTION, LONG_ATTENTION, EXPERTS, STATES];
+const TABLE: [&[Cases]; 11] =
+    [EMBEDDINGS, PRODUCTS, HEADS, FUSED, ROWS, PLACES, IMAGES, ATTENTION, LONG_ATTENTION, EXPERTS, STATES];
 
 const EMBEDDINGS: &[Cases] = &[|| for_dtypes(products::embed)];
 const PRODUCTS: &[Cases] = &[|| for_dtypes(products::matmul)];
+const HEADS: &[Cases] = &[|| for_dtypes(products::of_heads)];
 const FUSED: &[Cases] = &[
     || for_dtypes(products::fused),
     products::of_outputs,
@@ -107,6 +108,11 @@ fn products_with_every_format() {
 }
 
 #[test]
+fn products_of_heads_with_every_format() {
+    check(HEADS);
+}
+
+#[test]
 fn fused_products_with_every_format() {
     check(FUSED);
 }
@@ -147,7 +153,7 @@ fn recurrences() {
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 31;
+const OPS: usize = 32;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -175,7 +181,7 @@ fn number(op: &Op) -> usize {
         Op::ShortConv(_) => 20,
         Op::GatedDelta(_) => 21,
         Op::Clamp => 22,
-        Op::Concat => 23,
+        Op::Concat { .. } => 23,
         Op::LayerNorm { .. } => 24,
         Op::JoinRows { .. } => 25,
         Op::InputRows { .. } => 26,
@@ -183,6 +189,7 @@ fn number(op: &Op) -> usize {
         Op::AddRows { .. } => 28,
         Op::Interpolate { .. } => 29,
         Op::Temper { .. } => 30,
+        Op::MatMulHeads { .. } => 31,
     }
 }
 

@@ -92,6 +92,33 @@ fn blocks_of(dtype: DType, columns: usize, byte: u8) -> Vec<u8> {
     block.repeat(columns / dtype.block_weights())
 }
 
+/// Products of heads, each with its own matrix: nothing is lost to 8 bits. Then of normal numbers.
+pub fn of_heads(dtype: DType) -> Vec<Case> {
+    let unit = dtype.block_weights().max(32);
+    let exact = |(heads, rows, columns): (usize, usize, usize)| {
+        let mut m = Maker::new(8);
+        let x = m.exact_rows(heads * columns, VOCABULARY);
+        let w = m.random_weight(dtype, heads * rows, columns);
+        let y = m.b.matmul_heads(x, w, heads);
+        let name = format!("matmul_heads {dtype}, {heads} of {rows}x{columns}");
+        m.finish(name, y, steps_of(&TOKENS, VOCABULARY), SUMS)
+    };
+    let mut cases = Vec::from([(1, 17, unit), (3, 16, unit), (2, 5, 3 * unit), (4, 40, 2 * unit)].map(exact));
+    let (heads, columns) = (3, 2 * unit);
+    let mut m = Maker::new(9);
+    let x = m.normal_rows(heads * columns, VOCABULARY);
+    // A product of whole rows would complete the norm.
+    let norm = m.b.constant(vec![1.0; heads * columns]);
+    let x = m.b.rms_norm(x, norm, 1e-5);
+    let weights = normal(heads * 32 * columns, &mut m.random);
+    let w = m.weight(dtype, heads * 32, columns, quantize(dtype, &weights));
+    let y = m.b.matmul_heads(x, w, heads);
+    let nmse = if dtype.is_float() { SUMS } else { EIGHT_BITS };
+    let name = format!("matmul_heads {dtype} of normal numbers");
+    cases.push(m.finish(name, y, steps_of(&[1, 4, 9, 33], VOCABULARY), nmse));
+    cases
+}
+
 /// Rows of a table where the file has them, and of one that is also multiplied with.
 pub fn embed(dtype: DType) -> Vec<Case> {
     let columns = 256;

@@ -89,6 +89,39 @@ impl HeadPage {
         widened
     }
 
+    /// Converts keys to values in f32, without scales: writes the elements of each of the first
+    /// `positions` positions to `to`, one position after the other.
+    ///
+    /// # Safety
+    /// `self` is readable keys of format `E`; `to` is writable for `PAGE_POSITIONS` padded
+    /// positions of f32; and the machine has `S`.
+    #[inline(always)]
+    pub unsafe fn transpose<S: Simd, E: CacheElement>(self, to: *mut u8, positions: usize) -> Self {
+        let CacheMatrix { start, row_bytes, group_bytes } = self.keys::<E>(0);
+        let (out, width) = (to.cast::<f32>(), self.width());
+        let mut lanes = [0.0; GROUP];
+        // SAFETY: by the caller; groups of positions are whole, and a group past the last position
+        // is not read.
+        unsafe {
+            for first in (0..positions).step_by(GROUP) {
+                let group = start.add(first / GROUP * group_bytes);
+                for element in 0..width {
+                    for i in (0..GROUP).step_by(S::WIDTH).filter(|_| element < self.head_dim) {
+                        let mut x = E::load::<S>(group.add(element * row_bytes + i * E::BYTES));
+                        if E::SCALED {
+                            x = S::mul(x, S::load_f16(self.scales::<E>(element).add(first + i)));
+                        }
+                        S::store(lanes.as_mut_ptr().add(i), x);
+                    }
+                    for (i, x) in lanes.iter_mut().enumerate() {
+                        *out.add((first + i) * width + element) = std::mem::take(x);
+                    }
+                }
+            }
+        }
+        Self { start: to, ..self }
+    }
+
     /// Writes the key of one position.
     ///
     /// # Safety

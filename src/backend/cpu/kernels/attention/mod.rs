@@ -55,8 +55,8 @@ pub(crate) fn scratch_len(spec: AttentionSpec) -> usize {
 /// Writes the key and value of one token and head to their position in the cache.
 ///
 /// # Safety
-/// `k` and `v` are readable for `head_dim` floats, the cache has the position's page, no other
-/// thread uses that position of the head, and the machine has `S`.
+/// `k` and, if there are values, `v` are readable for `head_dim` floats, the cache has the
+/// position's page, no other thread uses that position of the head, and the machine has `S`.
 #[inline(always)]
 pub(crate) unsafe fn append<S: Simd>(to: &LayerPages<'_>, head: usize, position: usize, k: *const f32, v: *const f32) {
     // SAFETY: by the caller.
@@ -79,7 +79,9 @@ unsafe fn append_as<S: Simd, E: CacheFormat>(
     // SAFETY: by the caller.
     unsafe {
         to.keys(page, head).write_key::<S, E>(position, k);
-        to.values(page, head).write_value::<S, E>(position, v);
+        if !to.keys_only {
+            to.values(page, head).write_value::<S, E>(position, v);
+        }
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct LayerPages<'a> {
     pub row_bytes: usize,
     pub kv_heads: usize,
     pub head_dim: usize,
+    /// Whether keys are values too.
+    pub keys_only: bool,
 }
 
 impl LayerPages<'_> {
@@ -31,7 +33,7 @@ impl LayerPages<'_> {
         HeadPage { start, head_dim: self.head_dim }
     }
 
-    /// Returns the values of a head in a page.
+    /// Returns the values of a head in a page, which has others than the keys.
     pub(super) fn values(&self, page: usize, head: usize) -> HeadPage {
         self.keys(page, self.kv_heads + head)
     }

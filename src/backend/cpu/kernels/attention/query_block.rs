@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     cache_product::CacheProduct,
-    element::{BLOCK, CacheElement, Widened},
+    element::{BLOCK, CacheElement, CacheF32, Widened},
     head_page::HeadPage,
     partial::Partial,
     queries::{LayerPages, Queries, QueryRows},
@@ -119,14 +119,14 @@ impl<'a> QueryBlock<'a> {
             to.clear();
             for start in (first..end).step_by(PAGE_POSITIONS) {
                 let (page, positions) = (start / PAGE_POSITIONS, PAGE_POSITIONS.min(end - start));
-                let values = self.cache.values(page, self.rows.kv_head);
+                let values = (!self.cache.keys_only).then(|| self.cache.values(page, self.rows.kv_head));
                 // The thread that ends a split usually goes on with the next.
                 let next = (start + PAGE_POSITIONS < self.end()).then(|| self.cache.keys(page + 1, self.rows.kv_head));
                 let keys = self.cache.keys(page, self.rows.kv_head);
                 if widens {
-                    self.score::<S, Widened<E>>(keys.widen::<S, E>(self.widened, Some(values)), positions, None);
+                    self.score::<S, Widened<E>>(keys.widen::<S, E>(self.widened, values), positions, None);
                 } else {
-                    self.score::<S, E>(keys, positions, Some(values));
+                    self.score::<S, E>(keys, positions, values);
                 }
                 for row in 0..self.rows.len() {
                     let seen = self.seen(row);
@@ -134,15 +134,16 @@ impl<'a> QueryBlock<'a> {
                     let seen = within(seen.start)..within(seen.end);
                     S::call(RowSoftmax { block: self, row, seen, to });
                 }
-                if widens {
-                    self.accumulate_values::<S, Widened<E>>(
-                        values.widen::<S, E>(self.widened, next),
-                        positions,
-                        None,
-                        to,
-                    );
-                } else {
-                    self.accumulate_values::<S, E>(values, positions, next, to);
+                match values {
+                    None => {
+                        let values = keys.transpose::<S, E>(self.widened, positions);
+                        self.accumulate_values::<S, CacheF32>(values, positions, next, to);
+                    }
+                    Some(values) if widens => {
+                        let values = values.widen::<S, E>(self.widened, next);
+                        self.accumulate_values::<S, Widened<E>>(values, positions, None, to);
+                    }
+                    Some(values) => self.accumulate_values::<S, E>(values, positions, next, to),
                 }
             }
         }

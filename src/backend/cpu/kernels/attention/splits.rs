@@ -73,7 +73,7 @@ mod tests {
             &[(10_000, 1000)],
         ];
         for (heads, kv_heads, head_dim) in [(16, 8, 128), (32, 8, 64), (3, 1, 20), (1, 1, 8), (71, 1, 256)] {
-            let spec = AttentionSpec { layer: 0, heads, kv_heads, head_dim, scores: 1.0.into() };
+            let spec = AttentionSpec { layer: 0, heads, kv_heads, head_dim, keys_only: false, scores: 1.0.into() };
             for runs in steps {
                 let len: usize = runs.iter().map(|&(start, tokens)| partials_len(spec, start, tokens)).sum();
                 let tokens = runs.iter().map(|(_, tokens)| tokens).sum();

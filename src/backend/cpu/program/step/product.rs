@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::context::StepContext;
 use crate::{
     backend::cpu::{
-        kernels::{product::Input, quantize::Q8Activations},
+        kernels::{product::Input, quantize::Q8Activations, rows::StridedRows},
         program::{
             buffer::Buffer,
             task::{Epilogue, MatrixGroup, Product},
@@ -23,34 +23,38 @@ impl StepContext<'_> {
     /// # Safety
     /// As [`super::run_tasks`].
     pub unsafe fn product(&self, index: usize, task: &Product, worker: Worker<'_>) {
-        let Product { x, matrices, epilogue, outs } = task;
-        let tokens = self.row_count(x.rows);
+        let Product { x, heads, matrices, epilogue, outs } = task;
+        let (tokens, width) = (self.row_count(x.rows), x.width / heads);
         // The int8 memory may have no room for the operand of float matrices.
-        let columns = if matrices.iter().any(|matrix| matrix.is_quantized()) { x.width } else { 0 };
-        let all = Input { q8: Q8Activations::new(self.q8, tokens, columns), f32: self.rows(*x), tokens };
+        let columns = if matrices.iter().any(|matrix| matrix.is_quantized()) { width } else { 0 };
+        let (q8, f32) = (Q8Activations::new(self.q8, tokens * heads, columns), self.rows(*x));
         let c = self.scratch(worker);
         // SAFETY: by the caller; the scratch holds two results of sixteen rows, and a group's
         // columns of a block of tokens are this thread's alone.
         let multiply = |group, block: Range<usize>| unsafe {
-            let (first, tokens) = (block.start, block.len());
-            let input = Input { q8: all.q8.skip(first), f32: all.f32.skip(first), tokens };
-            let product = |matrix: &Matrix, group, c| (self.kernels.product)(matrix, group, &input, c);
+            let (first, len) = (block.start, block.len());
+            let product = |matrix: &Matrix, group, c| {
+                let head = if *heads > 1 { group / matrix.stack().groups_per_matrix() } else { 0 };
+                let start = f32.row(first).wrapping_add(head * width);
+                let (q8, f32) = (q8.skip(head * tokens + first), StridedRows { start, ..f32 });
+                (self.kernels.product)(matrix, group, &Input { q8, f32, tokens: len }, c);
+            };
             match epilogue {
                 Epilogue::Store => {
                     let MatrixGroup { matrix, group } = task.locate(group);
                     product(&matrices[matrix], group, c);
-                    self.write_group(outs[matrix], group, block, c);
+                    self.write_rows(outs[matrix], matrices[matrix].stack().rows_of(group), block, c);
                 }
                 Epilogue::Add(residual) => {
                     product(&matrices[0], group, c);
                     self.add_group(*residual, outs[0], group, block, c);
                 }
                 Epilogue::Glu(activation) => {
-                    let up = c.add(ROWS * tokens);
+                    let up = c.add(ROWS * len);
                     product(&matrices[0], group, c);
                     product(&matrices[1], group, up);
-                    (self.kernels.activation(*activation).gated)(c, up, c, ROWS * tokens);
-                    self.write_group(outs[0], group, block, c);
+                    (self.kernels.activation(*activation).gated)(c, up, c, ROWS * len);
+                    self.write_rows(outs[0], matrices[0].stack().rows_of(group), block, c);
                 }
             }
         };
@@ -65,25 +69,23 @@ impl StepContext<'_> {
         });
     }
 
-    /// Copies the results of a group for a block of tokens, `[tokens, 16]`, to their columns of
-    /// `out`.
+    /// Copies the products of a group of matrix rows, `[tokens, 16]`, for a block of tokens to the
+    /// columns of `out` with the numbers of these rows.
     ///
     /// # Safety
-    /// As [`super::run_tasks`]; `c` is readable, and the group's columns of `out` are this thread's
+    /// As [`super::run_tasks`]; `c` is readable, and these columns of `out` are this thread's
     /// alone.
-    unsafe fn write_group(&self, out: Buffer, group: usize, block: Range<usize>, c: *const f32) {
-        let first = group * ROWS;
-        let len = ROWS.min(out.width - first);
+    unsafe fn write_rows(&self, out: Buffer, rows: Range<usize>, block: Range<usize>, c: *const f32) {
         for (row, token) in block.enumerate() {
             // SAFETY: by the caller.
-            unsafe { self.row(out, token).add(first).copy_from_nonoverlapping(c.add(row * ROWS), len) };
+            unsafe { self.row(out, token).add(rows.start).copy_from_nonoverlapping(c.add(row * ROWS), rows.len()) };
         }
     }
 
     /// Writes the sums of `residual`, which may be `out`, and the results of a group to `out`.
     ///
     /// # Safety
-    /// As [`write_group`](Self::write_group).
+    /// As [`write_rows`](Self::write_rows).
     unsafe fn add_group(&self, residual: Buffer, out: Buffer, group: usize, block: Range<usize>, c: *const f32) {
         let first = group * ROWS;
         let len = ROWS.min(out.width - first);

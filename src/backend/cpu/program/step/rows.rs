@@ -48,17 +48,19 @@ impl StepContext<'_> {
         }
     }
 
-    /// Quantizes rows to int8.
+    /// Quantizes rows to int8: all rows of the first of `heads` parts, then those of the next.
     ///
     /// # Safety
     /// As [`super::run_tasks`].
-    pub unsafe fn quantize(&self, x: Buffer, worker: Worker<'_>) {
-        let rows = self.row_count(x.rows);
-        debug_assert!(Q8Activations::bytes(rows, x.width) <= self.q8.len());
-        let to = Q8Activations::new(self.q8, rows, x.width);
+    pub unsafe fn quantize(&self, x: Buffer, heads: usize, worker: Worker<'_>) {
+        let (rows, width) = (self.row_count(x.rows), x.width / heads);
+        debug_assert!(Q8Activations::bytes(rows * heads, width) <= self.q8.len());
+        let to = Q8Activations::new(self.q8, rows * heads, width);
         for row in worker.share(rows) {
-            // SAFETY: by the caller; the row is this thread's alone.
-            unsafe { (self.kernels.quantize)(self.row(x, row), &to, row) };
+            for head in 0..heads {
+                // SAFETY: by the caller; the row is this thread's alone.
+                unsafe { (self.kernels.quantize)(self.row(x, row).add(head * width), &to, head * rows + row) };
+            }
         }
     }
 
@@ -119,18 +121,19 @@ impl StepContext<'_> {
         }
     }
 
-    /// Joins the rows of several operands.
+    /// Joins each group of the rows of several operands.
     ///
     /// # Safety
     /// As [`super::run_tasks`].
-    pub unsafe fn concat(&self, operands: &[Buffer], out: Buffer, worker: Worker<'_>) {
+    pub unsafe fn concat(&self, operands: &[Buffer], groups: usize, out: Buffer, worker: Worker<'_>) {
         for row in worker.share(self.row_count(out.rows)) {
             let mut to = self.row(out, row);
-            for x in operands {
+            for (group, x) in (0..groups).flat_map(|group| operands.iter().map(move |x| (group, x))) {
+                let width = x.width / groups;
                 // SAFETY: by the caller; the row of `out` is this thread's alone.
                 unsafe {
-                    to.copy_from_nonoverlapping(self.row(*x, row), x.width);
-                    to = to.add(x.width);
+                    to.copy_from_nonoverlapping(self.row(*x, row).add(group * width), width);
+                    to = to.add(width);
                 }
             }
         }

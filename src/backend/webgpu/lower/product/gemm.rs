@@ -16,9 +16,10 @@ impl GpuLowering<'_> {
     /// Pushes products that all read one form of the rows: on matrix units, with a variant of the
     /// kernel for each of [`TileRows`].
     pub(super) fn gemm(&mut self, op: &'static str, x: &Place, products: &[PartProduct<'_>], form: Form) {
-        let rows = products.iter().map(|product| product.part.rows).sum();
+        let rows = products.iter().map(PartProduct::rows).sum();
+        let columns = x.shape.width / products[0].heads;
         let variants = if form == Form::F16 {
-            let tiles = TileRows::ALL.map(|step| tiles::coop_tile(self.traits, rows, x.shape.width, step));
+            let tiles = TileRows::ALL.map(|step| tiles::coop_tile(self.traits, rows, columns, step));
             tiles.into_iter().map(|(tile, patch)| self.gemm_kernel(x, products, tile, Some(patch))).collect()
         } else {
             vec![self.gemm_kernel(x, products, tiles::tile(self.traits), None)]
@@ -43,18 +44,20 @@ impl GpuLowering<'_> {
         patch: Option<SubgroupTile>,
     ) -> Kernel {
         let (parts, blocks) = tiled_parts(products, &tile);
+        let heads = products[0].heads;
         let product = TiledProduct {
             tile,
             columns: products[0].matrix.units * UNIT,
-            width: x.shape.width,
+            width: x.shape.width / heads,
             x_stride: stride(x),
+            heads,
             rows: x.shape.rows.into(),
             parts,
             experts: None,
         };
         let number = x.slot.index();
         let f16 = patch.map(|patch| (patch, [Resource::F16(number), Resource::F16Scale(number)]));
-        let groups = [workgroups(x.shape.rows, tile.tokens), Workgroups::Fixed(blocks), Workgroups::Fixed(1)];
+        let groups = [workgroups(x.shape.rows, tile.tokens), Workgroups::Fixed(blocks), Workgroups::Fixed(heads)];
         self.tiled(product, f16, slot(x), groups)
     }
 
@@ -80,11 +83,12 @@ impl GpuLowering<'_> {
 /// Returns the parameters of the parts, and the number of workgroups of all parts.
 fn tiled_parts(products: &[PartProduct<'_>], tile: &ProductTile) -> (Vec<TiledPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
-    for (number, PartProduct { matrix, part, out, after }) in products.iter().enumerate() {
+    for (number, product) in products.iter().enumerate() {
+        let PartProduct { matrix, part, out, after, .. } = product;
         parts.push(TiledPart {
             matrix: MatrixPlanes::new(number, matrix, part),
-            rows: part.rows,
-            stack: None,
+            rows: product.rows(),
+            stack: product.stack(),
             first_block: block,
             out_at: part.first_row,
             out_stride: out.stride,
@@ -94,7 +98,7 @@ fn tiled_parts(products: &[PartProduct<'_>], tile: &ProductTile) -> (Vec<TiledPa
             adds: after.adds,
             out: out.rows,
         });
-        block += part.rows.div_ceil(tile.rows);
+        block += product.rows().div_ceil(tile.rows);
     }
     (parts, block)
 }

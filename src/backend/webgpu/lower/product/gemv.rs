@@ -9,7 +9,7 @@ use crate::{
         kernel::{Kernel, Resource, StepCondition, Workgroups},
         kernels::{BoundBuffer, Finish, GemvPart, MatMulFew, MatrixPlanes, Q8Input, Q8Output, Strided, share_tables},
         lower::{slot, stride},
-        tiles::{self, GemvShape},
+        tiles::{self, FewRows, GemvShape},
         weight_buffers::GpuMatrix,
     },
     plan::Place,
@@ -43,8 +43,11 @@ impl GpuLowering<'_> {
     ) -> Result<()> {
         let glu = matches!(finish, Finish::Glu { .. });
         let outs: Vec<_> = if glu { vec![outs[0]; 2] } else { outs.to_vec() };
-        let products: Vec<_> =
-            matrices.iter().zip(outs).flat_map(|(matrix, out)| parts(matrix, out, AfterProduct::default())).collect();
+        let products: Vec<_> = matrices
+            .iter()
+            .zip(outs)
+            .flat_map(|(matrix, out)| parts(x, matrix, out, AfterProduct::default()))
+            .collect();
         let at_once = if glu { 2 } else { tiles::MAX_PARTS };
         let mut limits = self.traits.choices.row_counts.to_vec();
         limits.dedup();
@@ -73,9 +76,13 @@ impl GpuLowering<'_> {
     ) -> Kernel {
         let tokens = most.min(MAX_TOKENS);
         let glu = matches!(finish, Finish::Glu { .. });
-        let rows: usize = products.iter().map(|product| product.part.rows).sum();
+        let rows: usize = products.iter().map(PartProduct::rows).sum();
+        let heads = products[0].heads;
         let units = products[0].matrix.units;
-        let shape = tiles::gemv(self.traits, units, rows, most, q8.is_some(), if glu { 2 } else { 1 });
+        let has_tables = products.iter().any(|product| product.matrix.has_table());
+        let together = if glu { 2 } else { 1 };
+        let product = FewRows { tokens: most, rows, units, together, writes_q8: q8.is_some(), has_tables };
+        let shape = tiles::gemv(self.traits, product);
         // Gate and up have one result, which is not also stored as f32 if it is int8.
         let stored = match (glu, q8) {
             (true, Some(_)) => 0,
@@ -92,7 +99,8 @@ impl GpuLowering<'_> {
             subgroup: self.traits.subgroup,
             tokens,
             rows: x.shape.rows.into(),
-            columns: x.shape.width,
+            columns: x.shape.width / heads,
+            heads,
             x_q8: coded(true).then_some(q8_input),
             x_stride: stride(x),
             x_f32: coded(false).then(|| slot(x)),
@@ -103,7 +111,7 @@ impl GpuLowering<'_> {
             biases: None,
             experts: None,
         };
-        Kernel::new(kernel, [Workgroups::Fixed(blocks), workgroups(x.shape.rows, tokens), Workgroups::Fixed(1)])
+        Kernel::new(kernel, [Workgroups::Fixed(blocks), workgroups(x.shape.rows, tokens), Workgroups::Fixed(heads)])
     }
 }
 
@@ -111,13 +119,14 @@ impl GpuLowering<'_> {
 /// `stored` parts write f32.
 fn gemv_parts(products: &[PartProduct<'_>], shape: &GemvShape, stored: usize) -> (Vec<GemvPart>, usize) {
     let (mut parts, mut block) = (vec![], 0);
-    for (number, PartProduct { matrix, part, out, after: _ }) in products.iter().enumerate() {
+    for (number, product) in products.iter().enumerate() {
+        let PartProduct { matrix, part, out, .. } = product;
         let first_block = block;
-        block += part.rows.div_ceil(shape.group_rows());
+        block += product.rows().div_ceil(shape.group_rows());
         parts.push(GemvPart {
             matrix: MatrixPlanes::new(number, matrix, part),
-            rows: part.rows,
-            stack: None,
+            rows: product.rows(),
+            stack: product.stack(),
             first_block,
             end_block: block,
             out_at: part.first_row,

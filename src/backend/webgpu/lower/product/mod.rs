@@ -17,7 +17,7 @@ use crate::{
     Error, Result,
     backend::webgpu::{
         kernel::Resource,
-        kernels::{ElementOp, F32, Finish, GluFunction, Norm, PendingNorm, Strided},
+        kernels::{ElementOp, ExpertStack, F32, Finish, GluFunction, Norm, PendingNorm, Strided},
         tiles,
         weight_buffers::{GpuMatrix, MatrixPart},
     },
@@ -30,6 +30,8 @@ use crate::{
 /// before they are written there.
 struct PartProduct<'a> {
     matrix: &'a GpuMatrix,
+    /// The number of heads of a row, each with a matrix of the part; 1 for whole rows.
+    heads: usize,
     part: &'a MatrixPart,
     out: Strided,
     after: AfterProduct,
@@ -38,6 +40,13 @@ struct PartProduct<'a> {
 impl GpuLowering<'_> {
     pub(super) fn products(&mut self, op: &'static str, step: &PlanStep, outputs: &[OutputForms]) -> Result<()> {
         let (x, matrices) = (place(&step.inputs[0])?, self.matrices(step)?);
+        if step.stacked(0) > 1 && matrices[0].parts.len() > 1 {
+            let most = self.traits.binding_bytes;
+            return Err(Error::Unsupported(format!(
+                "the matrices of a layer's heads are larger than the {most} bytes that this GPU's kernels see at once: \
+                 use the CPU"
+            )));
+        }
         if self.is_gemv(x.shape.rows) {
             let outs: Vec<_> = outputs.iter().map(|output| strided(&output.place)).collect();
             self.gemv(op, &x, &matrices, &outs, Finish::Store, None)?;
@@ -163,7 +172,7 @@ impl GpuLowering<'_> {
             let parts: Vec<_> = matrices
                 .iter()
                 .zip(outs)
-                .flat_map(|(matrix, (out, after))| parts(matrix, *out, *after))
+                .flat_map(|(matrix, (out, after))| parts(x, matrix, *out, *after))
                 .filter(|part| of_form(part.matrix))
                 .collect();
             for parts in parts.chunks(tiles::MAX_PARTS) {
@@ -178,7 +187,26 @@ fn add(Strided { stride, rows }: Strided, out: Strided) -> Finish {
     if rows == out.rows { Finish::AddInPlace } else { Finish::Add { stride, rows } }
 }
 
-/// Returns the products with the parts of a matrix, whose results are columns of the rows `out`.
-fn parts(matrix: &GpuMatrix, out: Strided, after: AfterProduct) -> impl Iterator<Item = PartProduct<'_>> {
-    matrix.parts.iter().map(move |part| PartProduct { matrix, part, out, after })
+/// Returns the products of `x` with the parts of a matrix, whose results are columns of the rows
+/// `out`. A matrix that is as wide as a head is the stack of the heads' matrices.
+fn parts<'a>(
+    x: &Place,
+    matrix: &'a GpuMatrix,
+    out: Strided,
+    after: AfterProduct,
+) -> impl Iterator<Item = PartProduct<'a>> + use<'a> {
+    let heads = x.shape.width.div_ceil(matrix.units * UNIT);
+    matrix.parts.iter().map(move |part| PartProduct { matrix, heads, part, out, after })
+}
+
+impl PartProduct<'_> {
+    /// Returns the rows of the matrix of each head.
+    fn rows(&self) -> usize {
+        self.part.rows / self.heads
+    }
+
+    /// Returns the rows of each head in the matrix, if there are heads.
+    fn stack(&self) -> Option<ExpertStack> {
+        (self.heads > 1).then(|| ExpertStack { offset: 0, stride: self.rows() })
+    }
 }

@@ -24,11 +24,19 @@ const KV_HEADS: usize = 2;
 /// Makes caches with heads of every kind of width: padded, not whole vectors of four elements, and
 /// with an odd number of blocks.
 fn cache(choices: &mut Choices, cache_type: CacheType) -> PagedCache {
+    let keys_only = choices.flag("keys_only");
     let head_dim = match cache_type {
         CacheType::Q8_0 => choices.of("head_dim of q8_0", &[64, 96, 256]),
         CacheType::F32 | CacheType::F16 => choices.of("head_dim", &[64, 70, 80, 256]),
     };
-    CacheShape { cache_type, layer: 0, table: 1, tables: 2, kv_heads: KV_HEADS, head_dim }.into()
+    CacheShape { cache_type, layer: 0, table: 1, tables: 2, kv_heads: KV_HEADS, head_dim, keys_only }.into()
+}
+
+/// Returns an attention over the cache.
+fn spec_of(cache: &PagedCache) -> AttentionSpec {
+    let &PagedCache { kv_heads, head_dim, matrices, .. } = cache;
+    let keys_only = matrices == 1;
+    AttentionSpec { layer: 0, heads: kv_heads, kv_heads, head_dim, keys_only, scores: 1.0.into() }
 }
 
 fn cache_type(choices: &mut Choices) -> CacheType {
@@ -90,7 +98,7 @@ impl Sample for AttentionPrefill {
         let traits = Traits { matrices: false, ..adapter(choices) };
         let cache_type = cache_type(choices);
         let cache = cache(choices, cache_type);
-        let PrefillShape::Plain { threads, block } = tiles::prefill(&traits, cache.head_dim, cache_type) else {
+        let PrefillShape::Plain { threads, block } = tiles::prefill(&traits, &spec_of(&cache), cache_type) else {
             panic!("an adapter without matrix units has used them")
         };
         let scores = scores(choices).into();
@@ -118,8 +126,10 @@ impl Sample for AttentionPrefillCoop {
         // Heads of 20 and 72 elements are padded to 32 and 80 in the cache.
         let head_dim = choices.of("head_dim", &[20, 64, 72, 80, 128]);
         let kv_heads = KV_HEADS;
-        let cache = CacheShape { cache_type: CacheType::F16, layer: 0, table: 1, tables: 2, kv_heads, head_dim }.into();
-        let PrefillShape::Coop { block, tile, subgroup_size } = tiles::prefill(&traits, head_dim, CacheType::F16)
+        let cache_type = CacheType::F16;
+        let cache =
+            CacheShape { cache_type, layer: 0, table: 1, tables: 2, kv_heads, head_dim, keys_only: false }.into();
+        let PrefillShape::Coop { block, tile, subgroup_size } = tiles::prefill(&traits, &spec_of(&cache), cache_type)
         else {
             panic!("heads of {head_dim} are not multiplied with matrix units by {traits:?}")
         };
@@ -151,8 +161,9 @@ impl Sample for AttentionStep {
         let scores = scores(choices);
         let head_dim = cache.head_dim;
         let output = choices.option("output", |choices| output(choices, head_dim));
-        let spec = AttentionSpec { layer: 0, heads, kv_heads: KV_HEADS, head_dim, scores };
-        let new = (fuses(&traits, &spec, cache_type) && choices.flag("new")).then(|| NewToken {
+        let spec = AttentionSpec { heads, scores, ..spec_of(&cache) };
+        let fuses = cache.matrices == 2 && fuses(&traits, &spec, cache_type);
+        let new = (fuses && choices.flag("new")).then(|| NewToken {
             k: rows(512),
             v: rows(512),
             appends: choices.flag("appends"),

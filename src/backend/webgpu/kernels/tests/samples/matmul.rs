@@ -12,7 +12,7 @@ use crate::{
             share_tables, tests::choices::Choices,
         },
         test_adapters::ADAPTERS,
-        tiles::{self, ProductTile, TileRows},
+        tiles::{self, FewRows, ProductTile, TileRows},
     },
     quant::UNIT,
 };
@@ -43,13 +43,15 @@ enum GemvUse {
     GateUp,
     /// The products of experts' down, summed.
     Down,
+    /// The products of heads.
+    Heads,
 }
 
 /// Makes the int8 output of a product, if its use allows one: with a norm for sums, which are also
 /// written as f32, and without for gate and up.
 fn q8_output(choices: &mut Choices, gemv: GemvUse) -> Option<Q8Output> {
     let norm = match gemv {
-        GemvUse::Store | GemvUse::Down => return None,
+        GemvUse::Store | GemvUse::Down | GemvUse::Heads => return None,
         GemvUse::Add | GemvUse::AddInPlace => Some(buffer()),
         GemvUse::Glu | GemvUse::GateUp => None,
     };
@@ -58,7 +60,7 @@ fn q8_output(choices: &mut Choices, gemv: GemvUse) -> Option<Q8Output> {
 
 fn finish(choices: &mut Choices, gemv: GemvUse) -> Finish {
     match gemv {
-        GemvUse::Store | GemvUse::Down => Finish::Store,
+        GemvUse::Store | GemvUse::Down | GemvUse::Heads => Finish::Store,
         GemvUse::Add => Finish::Add { stride: 128, rows: Resource::Temp(3) },
         GemvUse::AddInPlace => Finish::AddInPlace,
         GemvUse::Glu | GemvUse::GateUp => Finish::Glu { function: glu(choices) },
@@ -72,31 +74,42 @@ impl Sample for MatMulFew {
         let traits = adapter(choices);
         let gemv = choices.of(
             "few",
-            &[GemvUse::Store, GemvUse::Add, GemvUse::AddInPlace, GemvUse::Glu, GemvUse::GateUp, GemvUse::Down],
+            &[
+                GemvUse::Store,
+                GemvUse::Add,
+                GemvUse::AddInPlace,
+                GemvUse::Glu,
+                GemvUse::GateUp,
+                GemvUse::Down,
+                GemvUse::Heads,
+            ],
         );
         let glu = matches!(gemv, GemvUse::Glu | GemvUse::GateUp);
         let of_experts = matches!(gemv, GemvUse::GateUp | GemvUse::Down);
         let count = match gemv {
             GemvUse::Store => choices.of("parts", &[1, 2, 3]),
             GemvUse::Glu | GemvUse::GateUp => 2,
-            GemvUse::Add | GemvUse::AddInPlace | GemvUse::Down => 1,
+            GemvUse::Add | GemvUse::AddInPlace | GemvUse::Down | GemvUse::Heads => 1,
         };
+        let heads = if gemv == GemvUse::Heads { 3 } else { 1 };
         let (matrices, columns) = matrices(choices, count);
         let y_q8 = q8_output(choices, gemv);
         let units = matrices[0].units;
         let tokens = if of_experts { 1 } else { choices.of("tokens", &[1, 2, 4, 8, 16]) };
-        let shape = tiles::gemv(&traits, units, ROWS * count, tokens, y_q8.is_some(), if glu { 2 } else { 1 });
+        let (writes_q8, together) = (y_q8.is_some(), if glu { 2 } else { 1 });
+        let product = FewRows { tokens, rows: ROWS * count, units, together, writes_q8, has_tables: false };
+        let shape = tiles::gemv(&traits, product);
         let coded = matrices.iter().any(|matrix| matrix.coded);
         let floats = matrices.iter().any(|matrix| !matrix.coded);
-        // Rows that lack a norm are int8 alone.
-        let norm = (coded && !floats)
+        // Rows that lack a norm are int8 alone, and are multiplied whole.
+        let norm = (coded && !floats && heads == 1)
             .then(|| choices.option("norm", |_| PendingNorm { eps: F32(1e-6), reciprocal: F32(1.0 / 256.0) }));
         let stored = match (glu, &y_q8) {
             (true, Some(_)) => 0,
             (true, None) => 1,
             (false, _) => count,
         };
-        let stack = of_experts.then(|| stack(choices));
+        let stack = (of_experts || heads > 1).then(|| stack(choices));
         let part = |matrix: MatrixPlanes| GemvPart {
             rows: ROWS,
             stack,
@@ -116,6 +129,7 @@ impl Sample for MatMulFew {
             tokens: tokens.min(8),
             rows: if of_experts { RowCount::Tokens } else { row_count(choices) },
             columns,
+            heads,
             x_q8: coded.then(|| Q8Input { norm: norm.flatten(), rows: Resource::Q8(0) }),
             x_stride: 256,
             x_f32: floats.then_some(Resource::Slot(0)),
@@ -137,7 +151,8 @@ fn tiled_product(choices: &mut Choices, tile_of: impl Fn(usize) -> ProductTile) 
     let count = choices.of("parts", &[1, 2, 3]);
     let (matrices, width) = matrices(choices, count);
     let experts = choices.option("experts", |choices| TiledExperts { count: 6, gathers: choices.flag("gathers") });
-    let stack = experts.as_ref().map(|_| stack(choices));
+    let heads = if experts.is_none() && count == 1 { choices.of("heads", &[1, 3]) } else { 1 };
+    let stack = (experts.is_some() || heads > 1).then(|| stack(choices));
     // The results of experts are added up by another kernel.
     let adds = experts.is_none() && choices.flag("adds");
     let bias = choices.option("bias", |_| BoundBuffer(Resource::Weight(9, 0, 512)));
@@ -159,7 +174,8 @@ fn tiled_product(choices: &mut Choices, tile_of: impl Fn(usize) -> ProductTile) 
         tile: tile_of(width),
         columns: matrices[0].units * UNIT,
         width,
-        x_stride: 256,
+        x_stride: 256 * heads,
+        heads,
         rows: row_count(choices),
         parts: matrices.into_iter().map(part).collect(),
         experts,

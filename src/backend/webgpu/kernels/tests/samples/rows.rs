@@ -30,7 +30,7 @@ impl Sample for ElementKernel {
             2 => ElementOp::Activate { function: function(choices) },
             3 => ElementOp::SoftCap { cap: 30.0.into() },
             4 => ElementOp::Clamp { lower: Resource::Temp(2), upper: Resource::Temp(3) },
-            5 => ElementOp::Shift { to: 32 },
+            5 => ElementOp::Shift { to: 32, len: 16, every: 48 },
             _ => ElementOp::Slice { first: 16, len: 16, every: 48 },
         };
         let a = choices.option("a", |_| rows(128));
