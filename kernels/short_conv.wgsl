@@ -15,10 +15,12 @@
 //   state: u32 - elements of a state, `[taps - 1, channels]`
 //   x: Strided - the inputs, `[tokens, channels]`
 //   y: Strided - the result, `[tokens, channels]`
+//   bias: BoundBuffer? - a bias of each channel, if there is one
 //
 // Buffers:
 //   x: f32
 //   w: f32 - the weights, `[channels, taps]`
+//   bias: f32 - `[channels]`
 //   states: f32, written
 //   y: f32, written
 
@@ -70,6 +72,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     {% for i in range(taps) %}
     let w{{i}} = w[channel * {{taps}}u + {{i}}u];
     {% endfor %}
+    {% if bias %}
+    let shift = bias[channel];
+    {% endif %}
     {{ read_checkpoints(runs) }}
     {% if chunked %}
     let first_start = select(max(begin, {{taps - 1}}u), 0u, begin == 0u);
@@ -85,7 +90,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         {% for j in range(at_once) %}
         if start + {{j}}u < end {
             let token = start + {{j}}u;
-            let sum = w{{taps - 1}} * now{{j}}{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
+            let sum = {{ "shift + " if bias }}w{{taps - 1}} * now{{j}}{% for i in past %} + w{{i}} * x{{i}}{% endfor %};
             y[(first + token) * {{y.stride}}u + channel] = {{ "silu(vec4(sum)).x" if silu else "sum" }};
             {% for i in past %}
             x{{i}} = {{ "x" ~ (i + 1) if not loop.last else "now" ~ j }};

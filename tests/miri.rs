@@ -9,7 +9,7 @@ use inkstone::{
         generate::Limits,
         graph::{
             Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeAxes, RopeSpec, RopeStyle,
-            Rows, Source,
+            Rows, ScanSpec, Source,
         },
         kv_cache::{CacheLayout, KvCache},
         optimize::{Target, optimize},
@@ -42,6 +42,9 @@ fn graph() -> Graph {
     let spec = RopeSpec { style: RopeStyle::Halves, head_dim: HEAD_DIM, axes: RopeAxes::First };
     let [q, k] = [q, k].map(|x| b.rope(x, frequencies, spec));
     let a = b.attention([q, k, v], LayerCache { kv_heads: HEADS, head_dim: HEAD_DIM, keys_only: false }, HEADS, 0.25);
+    let shared = LayerCache { kv_heads: HEADS, head_dim: HEAD_DIM, keys_only: true };
+    let to_keys = b.attention_to_keys([q, k], shared, HEADS, 0.25);
+    let a = b.add(a, to_keys);
     let o = b.weight("o", DType::F16, WIDTH, heads);
     let a = b.matmul(a, o);
     let x = b.add(x, a);
@@ -57,11 +60,17 @@ fn graph() -> Graph {
     let order = HeadOrder::Tiled;
     let spec = DeltaSpec { state: 0, key_heads: HEADS, value_heads: HEADS, order, head_dim: HEAD_DIM, eps: 1e-6 };
     let y = b.gated_delta([mixed, alpha, beta, a, dt], spec);
+    let scan = ScanSpec { state: 0, heads: HEADS, groups: HEADS, head_dim: HEAD_DIM, size: HEAD_DIM };
+    let d = b.constant([0.3; HEADS]);
+    let scanned = b.state_scan([mixed, alpha, a, dt, d], scan);
+    let y = b.add(y, scanned);
     let out = b.weight("out", DType::BF16, WIDTH, heads);
     let y = b.matmul(y, out);
     let x = b.add(x, y);
 
     let h = b.rms_norm(x, norm, 1e-6);
+    let of_heads = b.weight("of_heads", DType::Q4_1, WIDTH, 32);
+    let h = b.matmul_heads(h, of_heads, WIDTH / 32);
     let router = b.weight("router", DType::F32, EXPERTS, WIDTH);
     let scores = b.matmul(h, router);
     let weights = b.route(scores, 1);

@@ -39,6 +39,10 @@ fn gelu(x: vec4<f32>) -> vec4<f32> {
     return select(y, vec4(0.0), x < vec4(-10.0));
 }
 
+fn relu(x: vec4<f32>) -> vec4<f32> {
+    return max(x, vec4(0.0));
+}
+
 fn squared_relu(x: vec4<f32>) -> vec4<f32> {
     let positive = max(x, vec4(0.0));
     return positive * positive;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Graph, LayerCache, LayerState, Node, Op, RopeSpec,
-    RouteSpec, Rows, Scores, Shape, Source, Value, ValueId,
+    RouteSpec, Rows, ScanSpec, Scores, Shape, Source, Value, ValueId,
 };
 use crate::{DType, Error, Result, weights::TensorSlice};
 
@@ -257,19 +257,24 @@ impl Builder {
     /// Returns a causal convolution of each channel with its row of `w`, then SiLU, with a new
     /// state.
     pub fn short_conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
-        self.short_conv_with(x, w, true)
+        self.short_conv_with(x, w, None, true)
+    }
+
+    /// Returns a causal convolution like [`short_conv`](Self::short_conv), plus `bias` before SiLU.
+    pub fn biased_conv(&mut self, x: ValueId, w: ValueId, bias: ValueId) -> ValueId {
+        self.short_conv_with(x, w, Some(bias), true)
     }
 
     /// Returns a causal convolution like [`short_conv`](Self::short_conv), without SiLU.
     pub fn linear_conv(&mut self, x: ValueId, w: ValueId) -> ValueId {
-        self.short_conv_with(x, w, false)
+        self.short_conv_with(x, w, None, false)
     }
 
-    fn short_conv_with(&mut self, x: ValueId, w: ValueId, silu: bool) -> ValueId {
+    fn short_conv_with(&mut self, x: ValueId, w: ValueId, bias: Option<ValueId>, silu: bool) -> ValueId {
         let (channels, kernel) = (self.values[x.index()].shape.width, self.values[w.index()].shape.width);
         let spec = ConvSpec { state: self.states.len(), channels, kernel, silu };
         self.states.push(spec.layer_state());
-        self.push(Op::ShortConv(spec), &[x, w])
+        self.push(Op::ShortConv(spec), &[Some(x), Some(w), bias].into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// Returns the gated delta rule over `[q|k|v, alpha, beta, a, dt]`, with a new state, whose
@@ -278,6 +283,14 @@ impl Builder {
         let spec = DeltaSpec { state: self.states.len(), ..spec };
         self.states.push(spec.layer_state());
         self.push(Op::GatedDelta(spec), &inputs)
+    }
+
+    /// Returns the state-space scan over `[x|B|C, dt, a, bias, d]`, with a new state, whose number
+    /// replaces `spec.state`.
+    pub fn state_scan(&mut self, inputs: [ValueId; 5], spec: ScanSpec) -> ValueId {
+        let spec = ScanSpec { state: self.states.len(), ..spec };
+        self.states.push(spec.layer_state());
+        self.push(Op::StateScan(spec), &inputs)
     }
 
     /// Adds a layer to the cache, for a fused op that attends.

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::{
     AttentionSpec, ConvSpec, ExpertScore, ExpertsSpec, FusedOp, Graph, Op, RopeAxes, RopeSpec, RopeStyle, RouteSpec,
-    Rows, Sees, Shape, Source, ValueId,
+    Rows, ScanSpec, Sees, Shape, Source, ValueId,
 };
 
 /// The number of elements of a constant that are shown.
@@ -68,6 +68,9 @@ impl fmt::Display for Op {
                 spec.head_dim,
                 spec.eps
             ),
+            Self::StateScan(ScanSpec { state, heads, groups, head_dim, size }) => {
+                write!(f, "{name} state={state} heads={heads} groups={groups} head_dim={head_dim} size={size}")
+            }
             Self::Fused(op) => op.fmt(f),
             Self::Embed
             | Self::MatMul

@@ -49,6 +49,7 @@ impl Op {
             Self::Attention(spec) => spec.infer(inputs),
             Self::ShortConv(spec) => spec.infer(inputs),
             Self::GatedDelta(spec) => spec.infer(inputs),
+            Self::StateScan(spec) => spec.infer(inputs),
             Self::SelectOutputs => of_tokens(inputs).map(|x| vec![Shape::new(Rows::Outputs, x.width)]),
             Self::JoinRows { count } => {
                 of_tokens(inputs).map(|x| vec![Shape::new(Rows::Outputs, count.saturating_mul(x.width))])

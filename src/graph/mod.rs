@@ -27,7 +27,7 @@ pub use fused::FusedOp;
 pub use infer::HEAD_UNIT;
 pub use op::{Activation, Op};
 pub use properties::{Matrices, OpProperties, Results, StepInput};
-pub use recurrent::{ConvSpec, DeltaSpec, HeadOrder, LayerState, RECURRENT_UNIT};
+pub use recurrent::{ConvSpec, DeltaSpec, HeadOrder, LayerState, RECURRENT_UNIT, ScanSpec};
 pub use rewrite::Rewriter;
 
 use crate::{DType, Result, weights::TensorSlice};

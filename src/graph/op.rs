@@ -1,6 +1,6 @@
 //! Defines the ops, as a closed list: the compiler names every `match` that lacks a new op.
 
-use super::{AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, RopeSpec, RouteSpec};
+use super::{AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, RopeSpec, RouteSpec, ScanSpec};
 
 /// A function applied to each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +17,8 @@ pub enum Activation {
     QuickGelu,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
+    /// `max(x, 0)`.
+    Relu,
     /// `max(x, 0)^2` ([So et al. 2021](https://arxiv.org/abs/2109.08668)).
     SquaredRelu,
 }
@@ -97,8 +99,8 @@ pub enum Op {
     /// say so, keys are values too.
     Attention(AttentionSpec),
     /// `(x [Tokens, channels], w [channels, kernel]) -> [Tokens, channels]`: a causal convolution
-    /// of each channel with its row of `w`, whose last element is for the token itself, then SiLU
-    /// if the attributes say so.
+    /// of each channel with its row of `w`, whose last element is for the token itself, plus a
+    /// third operand `[1, channels]` if there is one, then SiLU if the attributes say so.
     /// Zeros precede a sequence's first token.
     ShortConv(ConvSpec),
     /// `(q|k|v [Tokens, (2 key_heads + value_heads) head_dim], alpha, beta [Tokens, value_heads],
@@ -110,6 +112,14 @@ pub enum Op {
     /// For each token `S` becomes `g S + k u^T` with `g = exp(a ln(1 + exp(alpha + dt)))` and
     /// `u = (v - g S^T k) / (1 + exp(-beta))`; the result is `S^T q`.
     GatedDelta(DeltaSpec),
+    /// `(x|B|C [Tokens, heads head_dim + 2 groups size], dt [Tokens, heads], a, bias, d [1, heads])
+    /// -> [Tokens, heads * head_dim]`: the state-space scan of Mamba-2 ([Dao and Gu
+    /// 2024](https://arxiv.org/abs/2405.21060)).
+    ///
+    /// Each head has a state `S [head_dim, size]`, at first zero, and reads `B` and `C` of its
+    /// group. For each token `S` becomes `exp(a t) S + t x B^T` with `t = ln(1 + exp(dt + bias))`;
+    /// the result is `S C + d x`.
+    StateScan(ScanSpec),
     /// `(x [Tokens, n]) -> [Outputs, n]`: the rows whose logits the step returns.
     SelectOutputs,
     /// `(x [Tokens, n]) -> [Outputs, count * n]`: for each output the rows of its token and of the

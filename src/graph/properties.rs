@@ -128,6 +128,9 @@ impl Op {
             Self::GatedDelta(spec) => {
                 OpProperties { name: "gated_delta", state: Some((spec.state, spec.layer_state())), ..STATEFUL }
             }
+            Self::StateScan(spec) => {
+                OpProperties { name: "state_scan", state: Some((spec.state, spec.layer_state())), ..STATEFUL }
+            }
             Self::SelectOutputs => OpProperties { name: "select_outputs", ..PURE },
             Self::JoinRows { count } => {
                 OpProperties { name: "join_rows", input: Some(StepInput::Following(*count)), ..PURE }
@@ -230,6 +233,7 @@ impl Activation {
             Self::GeluErf => "gelu_erf",
             Self::QuickGelu => "quick_gelu",
             Self::Sigmoid => "sigmoid",
+            Self::Relu => "relu",
             Self::SquaredRelu => "squared_relu",
         }
     }
@@ -243,6 +247,7 @@ fn glu_name(activation: Activation) -> &'static str {
         Activation::GeluErf => "matmul_geglu_erf",
         Activation::QuickGelu => "matmul_quick_geglu",
         Activation::Sigmoid => "matmul_glu",
+        Activation::Relu => "matmul_reglu",
         Activation::SquaredRelu => "matmul_squared_reglu",
     }
 }

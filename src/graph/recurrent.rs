@@ -45,6 +45,21 @@ pub struct DeltaSpec {
     pub eps: f32,
 }
 
+/// The attributes of a state-space scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanSpec {
+    /// The number of the state in [`Graph::states`](super::Graph::states): a matrix for each head.
+    pub state: usize,
+    /// The number of heads.
+    pub heads: usize,
+    /// The number of groups, a divisor of `heads`; head `h` reads group `h / (heads / groups)`.
+    pub groups: usize,
+    /// The number of elements in a head; all heads together have a multiple of [`RECURRENT_UNIT`].
+    pub head_dim: usize,
+    /// The number of columns of a head's state: a multiple of [`RECURRENT_UNIT`].
+    pub size: usize,
+}
+
 /// The assignment of value heads to key heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeadOrder {
@@ -54,8 +69,8 @@ pub enum HeadOrder {
     Grouped,
 }
 
-/// The divisor of the channels of a convolution and of the heads of a gated delta rule, in
-/// elements, so that kernels work on whole vectors.
+/// The divisor of the channels of a convolution, of the heads of a gated delta rule and of the
+/// columns of a state-space scan, in elements, so that kernels work on whole vectors.
 pub const RECURRENT_UNIT: usize = 16;
 
 impl ConvSpec {
@@ -73,7 +88,12 @@ impl ConvSpec {
         if !self.channels.is_multiple_of(RECURRENT_UNIT) {
             return Err(format!("has {} channels, but needs a multiple of {RECURRENT_UNIT}", self.channels));
         }
-        if inputs == [x, w] { Ok(vec![x]) } else { Err(mismatch("x and a kernel with a row for each channel", inputs)) }
+        let bias = Shape::new(Rows::Fixed(1), self.channels);
+        if inputs == [x, w] || inputs == [x, w, bias] {
+            Ok(vec![x])
+        } else {
+            Err(mismatch("x, a kernel with a row for each channel, and a bias of each or none", inputs))
+        }
     }
 }
 
@@ -117,6 +137,33 @@ impl DeltaSpec {
             Ok(vec![Shape::new(Rows::Tokens, value_heads.saturating_mul(head_dim))])
         } else {
             Err(mismatch("q|k|v, alpha, beta, a and dt of the heads' widths", inputs))
+        }
+    }
+}
+
+impl ScanSpec {
+    /// Returns the size of the state.
+    pub fn layer_state(&self) -> LayerState {
+        LayerState { rows: self.heads.saturating_mul(self.head_dim), width: self.size }
+    }
+
+    pub(super) fn infer(&self, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+        let Self { heads, groups, head_dim, size, .. } = *self;
+        if groups == 0 || heads == 0 || !heads.is_multiple_of(groups) {
+            return Err(format!("has {heads} heads, but needs a multiple of the {groups} groups"));
+        }
+        let width = heads.saturating_mul(head_dim);
+        for elements in [width, size] {
+            if elements == 0 || !elements.is_multiple_of(RECURRENT_UNIT) {
+                return Err(format!("has {elements} elements, but needs a multiple of {RECURRENT_UNIT}"));
+            }
+        }
+        let all = width.saturating_add(groups.saturating_mul(2).saturating_mul(size));
+        let row = Shape::new(Rows::Fixed(1), heads);
+        if inputs == [Shape::new(Rows::Tokens, all), Shape::new(Rows::Tokens, heads), row, row, row] {
+            Ok(vec![Shape::new(Rows::Tokens, width)])
+        } else {
+            Err(mismatch("x|B|C, dt, a, its bias and d of the heads' widths", inputs))
         }
     }
 }

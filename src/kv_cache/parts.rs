@@ -6,8 +6,8 @@
 //! a multiple of 16. In q8_0
 //! the int8 codes are followed by f16 scales: of the keys of each head, `[head_dim / 32, 64]`, and
 //! then of the values of each head, `[64, head_dim / 32]`. A state has the f32 state of each
-//! recurrent op: the inputs of a convolution, `[kernel - 1, channels]`, or the matrices of a gated
-//! delta rule, `[value_heads, columns, rows]`.
+//! recurrent op: the inputs of a convolution, `[kernel - 1, channels]`, the matrices of a gated
+//! delta rule, `[value_heads, columns, rows]`, or of a scan, `[heads, head_dim, size]`.
 
 use super::{
     CHECKPOINTS, CacheLayout, CacheType, KvCache, LayerPlace, PAGE_POSITIONS, PageId, PageTable, Sequence, SequenceId,

@@ -110,7 +110,8 @@ pub(super) struct Conventions {
     pub norm: NormKind,
     /// Whether files may have other values of YaRN's constants than its paper.
     pub has_yarn_keys: bool,
-    /// Whether layers with 0 key-value heads are something else than attention.
+    /// Whether layers with 0 key-value heads are something else than attention, and layers may have
+    /// no feed-forward network.
     pub has_other_layers: bool,
     /// The keys of the width of a head.
     pub head_dim: HeadDimKeys,
@@ -225,6 +226,7 @@ fn layers(keys: &Keys, conventions: &Conventions) -> Result<Vec<LayerConfig>> {
     // Files of models whose feed-forward networks are all experts may lack the key.
     let ffn = match keys.expert_width()? {
         Some(width) if keys.is_zero(FFN) => vec![width; count],
+        _ if conventions.has_other_layers => keys.required(FFN, keys.counts_per_layer(FFN, count, MAX_WIDTH)?)?,
         _ => keys.required(FFN, keys.per_layer(FFN, count, MAX_WIDTH)?)?,
     };
     let layer = |index: usize| {

@@ -1,13 +1,16 @@
 //! Granite 3 ([Granite Team 2024](https://github.com/ibm-granite/granite-3.0-language-models)),
 //! dense and with experts: Llama with factors of the embedding, the scores, the residual stream and
-//! the logits. There may be a shared expert.
+//! the logits. There may be a shared expert. In Granite 4 most layers are Mamba-2 rather than
+//! attention, and heads need not be rotated.
 
 use super::{
     Checkpoint, Config, Model,
     checkpoint::{BIASES, Need, SILU, SIZES, Setting, float},
+    config::Conventions,
     experts::{Mixture, shared_width},
     keys::Keys,
     llama::BLOCK,
+    mamba::Mamba,
     model_builder::ModelBuilder,
 };
 use crate::Result;
@@ -29,17 +32,34 @@ const FACTORS: &[Setting] = &[
 const MIXTURE: Mixture = Mixture { has_width: false, shared: |keys, _, _| shared_width(keys), ..Mixture::SOFTMAX };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
-    BLOCK.model(config(keys)?, graph)
+    BLOCK.model(config(keys, &Conventions::COMMON)?, graph)
 }
 
 pub(super) fn build_moe(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
-    let mut config = config(keys)?;
+    let mut config = config(keys, &Conventions::COMMON)?;
     config.require_experts(keys, &MIXTURE)?;
     BLOCK.model(config, graph)
 }
 
-fn config(keys: &Keys) -> Result<Config> {
-    let mut config = Config::read(keys)?;
+pub(super) fn build_hybrid(keys: &Keys, mut graph: ModelBuilder) -> Result<Model> {
+    let mut config = config(keys, &Conventions { has_other_layers: true, ..Conventions::COMMON })?;
+    config.read_experts(keys, &MIXTURE)?;
+    let mamba = Mamba::read(keys)?;
+    let mut x = graph.embedding(&config)?;
+    for (index, layer) in config.layers.iter().enumerate() {
+        let normed = graph.norm(x, &format!("blk.{index}.attn_norm"), &config)?;
+        let output = match layer.kv_heads {
+            0 => mamba.layer(&mut graph, &config, normed, index)?,
+            _ => BLOCK.attention(&config, layer, &mut graph, normed, index)?,
+        };
+        x = BLOCK.add_residual(&config, &mut graph, x, output, "post_attention_norm")?;
+        x = BLOCK.feed_forward(&config, layer, &mut graph, x, index)?;
+    }
+    graph.finish(config, x)
+}
+
+fn config(keys: &Keys, conventions: &Conventions) -> Result<Config> {
+    let mut config = Config::read_as(keys, conventions)?;
     config.divide_frequencies();
     config.embedding_scale = keys.factor("embedding_scale", None)?.unwrap_or(1.0);
     config.residual_scale = keys.factor("residual_scale", None)?.unwrap_or(1.0);

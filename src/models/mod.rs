@@ -16,6 +16,7 @@ mod deepseek2;
 mod ernie4_5;
 mod exaone4;
 mod experts;
+mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -30,11 +31,13 @@ mod internlm2;
 mod keys;
 mod lfm2;
 mod llama;
+mod mamba;
 mod minimax_m2;
 mod mistral3;
 mod mixture;
 mod model_builder;
 mod mtp;
+mod nemotron_h;
 mod olmo2;
 mod phi2;
 mod phi3;
@@ -119,6 +122,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[&ernie4_5::CHECKPOINT] },
     Family { architecture: "ernie4_5-moe", models: "ERNIE 4.5 with experts", build: ernie4_5::build_moe, checkpoints: &[] },
     Family { architecture: "exaone4", models: "EXAONE 4", build: exaone4::build, checkpoints: &[] },
+    Family { architecture: "falcon-h1", models: "Falcon-H1", build: falcon_h1::build, checkpoints: &[] },
     Family { architecture: "gemma", models: "Gemma (1)", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoints: &[&gemma3::CHECKPOINT] },
@@ -127,6 +131,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "glm4moe", models: "GLM-4.5, GLM-4.6", build: glm4_moe::build, checkpoints: &[] },
     Family { architecture: "gpt-oss", models: "gpt-oss", build: gpt_oss::build, checkpoints: &[] },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoints: &[&granite::CHECKPOINT] },
+    Family { architecture: "granitehybrid", models: "Granite 4", build: granite::build_hybrid, checkpoints: &[] },
     Family { architecture: "granitemoe", models: "Granite 3 with experts", build: granite::build_moe, checkpoints: &[] },
     Family { architecture: "hunyuan-dense", models: "Hunyuan, dense", build: hunyuan::build, checkpoints: &[&hunyuan::CHECKPOINT] },
     Family { architecture: "hunyuan-moe", models: "Hunyuan with experts", build: hunyuan::build_moe, checkpoints: &[] },
@@ -136,6 +141,8 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and models of the same architecture", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
     Family { architecture: "minimax-m2", models: "MiniMax-M2", build: minimax_m2::build, checkpoints: &[] },
     Family { architecture: "mistral3", models: "Ministral 3", build: mistral3::build, checkpoints: &[] },
+    Family { architecture: "nemotron_h", models: "Nemotron-H, Nemotron Nano 2", build: nemotron_h::build, checkpoints: &[] },
+    Family { architecture: "nemotron_h_moe", models: "Nemotron 3 with experts", build: nemotron_h::build_moe, checkpoints: &[] },
     Family { architecture: "olmo2", models: "OLMo 2, OLMo 3", build: olmo2::build, checkpoints: &[&olmo2::CHECKPOINT] },
     Family { architecture: "phi2", models: "Phi-1, Phi-1.5, Phi-2", build: phi2::build, checkpoints: &[] },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
@@ -166,9 +173,9 @@ const UNSUPPORTED: &[&str] = &[
     "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "dbrx", "olmo",
     "olmoe", "openelm", "arctic", "deepseek", "deepseek2-ocr", "chatglm", 
-    "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "nemotron_h", "nemotron_h_moe", "exaone",
-    "exaone-moe", "granitehybrid", "chameleon", "wavtokenizer-dec", "plm",
-    "bailingmoe", "bailingmoe2", "dots1", "afmoe", "falcon-h1", 
+    "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "exaone",
+    "exaone-moe", "chameleon", "wavtokenizer-dec", "plm",
+    "bailingmoe", "bailingmoe2", "dots1", "afmoe", 
     "hunyuan_vl", "dream", "smallthinker", "llada",
     "llada-moe", "grovemoe", "apertus", "cogvlm", "rnd1", "pangu-embedded", 
     "mistral4", "paddleocr", "mimo2", "step35", "llama-embed", "maincoder", "kimi-linear",

@@ -95,6 +95,7 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         | Op::Attention(_)
         | Op::ShortConv(_)
         | Op::GatedDelta(_)
+        | Op::StateScan(_)
         | Op::SelectOutputs
         | Op::JoinRows { .. }
         | Op::InputRows { .. }
@@ -122,6 +123,7 @@ fn activate(activation: Activation, x: f64) -> Option<f64> {
     Some(match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::Relu => x.max(0.0),
         Activation::SquaredRelu => x.max(0.0).powi(2),
         Activation::GeluErf => return None,
         Activation::QuickGelu => x / (1.0 + (-1.702 * x).exp()),

@@ -61,6 +61,7 @@ sources! {
     "shared/tiled",
     "shared/units",
     "short_conv",
+    "state_scan",
     "step_rows",
 }
 

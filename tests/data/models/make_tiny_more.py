@@ -3,7 +3,8 @@ family (src/models/*.cpp of its tree) and nothing that the family lacks. Not a p
 
 Fields of a config beyond those of make_tiny.py: rope_dim dense_lead shared_experts gating(1 softmax, 2 sigmoid) groups
 groups_used expert_scale expert_norm expert_type(e.g. mxfp4) moe_step temperature_scale logit_scale residual_scale
-embedding_scale attention_scale rope_finetuned qk_norm parallel kv_lora q_lora nope_dim v_dim; rope_scaling {beta_fast beta_slow log_multiplier}."""
+embedding_scale attention_scale rope_finetuned qk_norm parallel kv_lora q_lora nope_dim v_dim
+ssm_inner ssm_state ssm_heads ssm_groups ssm_norm latent; rope_scaling {beta_fast beta_slow log_multiplier}."""
 import zlib
 import numpy as np
 
@@ -304,9 +305,31 @@ def glm4moe(m, c):
             m.norm(b + "nextn.shared_head_norm.weight", H)
 
 
+def mamba2(m, l, gain=2.0):
+    c, b, H = m.c, f"blk.{l}.", m.c["hidden"]
+    inner, state, nh, g = c["ssm_inner"], c["ssm_state"], c["ssm_heads"], c["ssm_groups"]
+    conv = inner + 2 * g * state
+    m.mat(b + "ssm_in.weight", inner + conv + nh, H, gain=1.3)
+    m.raw(b + "ssm_conv1d.weight", 0.6 * m.rng(b + "conv").standard_normal((conv, c["conv_kernel"])))
+    m.bias(b + "ssm_conv1d.bias", conv)
+    m.bias(b + "ssm_dt.bias", nh, std=1.0)
+    m.raw(b + "ssm_a", -np.exp(m.rng(b + "a").uniform(np.log(0.03), 0, (nh, 1))))
+    m.norm(b + "ssm_d", nh, 1)
+    if c.get("ssm_norm", True):
+        m.norm(b + "ssm_norm.weight", g, inner // g)
+    m.mat(b + "ssm_out.weight", H, inner, gain=gain)
+
+
+def ssm_keys(m, c):
+    for k, v in (("conv_kernel", "conv_kernel"), ("inner_size", "ssm_inner"), ("state_size", "ssm_state"), ("time_step_rank", "ssm_heads"), ("group_count", "ssm_groups")):
+        m.key("ssm." + k, c[v])
+
+
 def granite(m, c):
     m.basics()
-    H = c["hidden"]
+    hybrid, H = c["arch"] == "granitehybrid", c["hidden"]
+    if hybrid:
+        ssm_keys(m, c)
     if "rope_finetuned" in c:
         m.key("rope.scaling.finetuned", c["rope_finetuned"])
     std = 0.4 * np.sqrt(H) / c["embedding_scale"]
@@ -314,7 +337,10 @@ def granite(m, c):
     for l in range(c["layers"]):
         b = f"blk.{l}."
         m.norm(b + "attn_norm.weight", H)
-        m.attn(l)
+        if hybrid and not c["kv_heads"][l]:
+            mamba2(m, l)
+        else:
+            m.attn(l)
         m.norm(b + "ffn_norm.weight", H)
         if c["experts"]:
             m.moe(l, c["ffn"])
@@ -322,6 +348,41 @@ def granite(m, c):
                 m.mlp(l, c["shared_expert_ffn"], suffix="_shexp")
         else:
             m.mlp(l)
+
+
+def nemotron_h(m, c):
+    m.basics(heads=False)
+    attn = [bool(k) for k in c["kv_heads"]]
+    m.key("attention.layer_norm_epsilon", float(c["eps"]))
+    m.key("attention.head_count", c["heads"])
+    m.key("attention.head_count_kv", c["kv_heads"])
+    m.key("attention.key_length", c["head_dim"])
+    m.key("attention.value_length", c["head_dim"])
+    ssm_keys(m, c)
+    H, Z = c["hidden"], c.get("latent", 0)
+    if Z:
+        m.key("moe_latent_size", Z)
+    m.head()
+    for l in range(c["layers"]):
+        b = f"blk.{l}."
+        m.norm(b + "attn_norm.weight", H)
+        if attn[l]:
+            m.attn(l)
+        elif not c["ffn"][l]:
+            mamba2(m, l)
+        elif c["experts"]:
+            E, X = c["experts"], c["expert_ffn"]
+            m.mat(b + "ffn_gate_inp.weight", E, H, gain=2.0, matrix=False)
+            m.bias(b + "exp_probs_b.bias", E, std=0.2)
+            if Z:
+                m.mat(b + "ffn_latent_down.weight", Z, H)
+                m.mat(b + "ffn_latent_up.weight", H, Z)
+            m.mat(b + "ffn_up_exps.weight", E, X, Z or H, gain=1.3)
+            m.mat(b + "ffn_down_exps.weight", E, Z or H, X)
+            m.mat(b + "ffn_up_shexp.weight", c["shared_expert_ffn"], H, gain=1.2)
+            m.mat(b + "ffn_down_shexp.weight", H, c["shared_expert_ffn"])
+        else:
+            m.mlp(l, gate=False)
 
 
 def swa_keys(m, c):
@@ -394,8 +455,23 @@ def layer_norm(m, c):           # LayerNorm families: cohere2, command-r (parall
         m.mlp(l, gate=gate)
 
 
+def falcon_h1(m, c):
+    m.basics()
+    ssm_keys(m, c)
+    H = c["hidden"]
+    m.head()
+    for l in range(c["layers"]):
+        b = f"blk.{l}."
+        m.norm(b + "attn_norm.weight", H)
+        mamba2(m, l, gain=1.0)
+        m.attn(l)
+        m.norm(b + "ffn_norm", H)           # no suffix in this family
+        m.mlp(l)
+
+
 FAMILIES = {"gpt-oss": gpt_oss, "mistral3": mistral3, "lfm2": lfm2, "lfm2moe": lfm2, "qwen3next": qwen3next, "deepseek2": deepseek2,
-            "glm4": glm4, "glm4moe": glm4moe, "granitemoe": granite, "olmo2": post_norm, "exaone4": post_norm,
+            "glm4": glm4, "glm4moe": glm4moe, "granitemoe": granite, "granitehybrid": granite, "nemotron_h": nemotron_h,
+            "nemotron_h_moe": nemotron_h, "falcon-h1": falcon_h1, "olmo2": post_norm, "exaone4": post_norm,
             "ernie4_5": plain, "ernie4_5-moe": plain, "hunyuan-dense": plain, "seed_oss": plain, "cohere2": layer_norm,
             "command-r": layer_norm, "starcoder2": layer_norm, "stablelm": layer_norm, "phi2": layer_norm,
             "minimax-m2": plain, "qwen2moe": plain, "arcee": plain, "internlm2": plain, "hunyuan-moe": plain}

@@ -7,7 +7,7 @@ use inkstone::internals::{
     backend::Taps,
     graph::{
         Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertScore, ExpertsSpec, FusedOp, Glu, Graph, HeadOrder, Op,
-        RopeSpec, RopeStyle, RouteSpec, Rows, Scores, Shape, Source, Value,
+        RopeSpec, RopeStyle, RouteSpec, Rows, ScanSpec, Scores, Shape, Source, Value,
     },
     weights::TensorSlice,
 };
@@ -194,10 +194,11 @@ impl<'w> Interpreter<'w> {
                 vec![self.attention(spec, [q, k, v], Some(sinks.row(0)), step)]
             }
             (Op::Attention(spec), [q]) => vec![self.shared_attention(spec, q, None, step)],
-            (Op::ShortConv(spec), [x, w]) => vec![self.short_conv(spec, [x, w], step)],
+            (Op::ShortConv(spec), [x, w, bias @ ..]) => vec![self.short_conv(spec, [x, w], bias.first(), step)],
             (Op::GatedDelta(spec), [qkv, alpha, beta, a, dt]) => {
                 vec![self.gated_delta(spec, [qkv, alpha, beta, a, dt], step)]
             }
+            (Op::StateScan(spec), [x, dt, a, bias, d]) => vec![self.state_scan(spec, x, [dt, a, bias, d], step)],
             (Op::SelectOutputs, [x]) => {
                 vec![Matrix::from_rows(x.width, step.outputs.iter().map(|row| x.row(*row).to_vec()))]
             }
@@ -246,6 +247,7 @@ impl<'w> Interpreter<'w> {
                 | Op::Attention(_)
                 | Op::ShortConv(_)
                 | Op::GatedDelta(_)
+                | Op::StateScan(_)
                 | Op::SelectOutputs
                 | Op::Clamp
                 | Op::LayerNorm { .. }
@@ -310,18 +312,39 @@ impl Interpreter<'_> {
         rows
     }
 
-    fn short_conv(&mut self, spec: &ConvSpec, [x, w]: [&Matrix; 2], step: &Step) -> Matrix {
+    fn short_conv(&mut self, spec: &ConvSpec, [x, w]: [&Matrix; 2], bias: Option<&Matrix>, step: &Step) -> Matrix {
         let past = (spec.kernel - 1) * spec.channels;
         let rows = self.recur(spec.state, past, step, |row, inputs| {
             inputs.extend(x.row(row));
             let sum = |channel: usize| -> f64 {
                 w.row(channel).iter().enumerate().map(|(tap, w)| w * inputs[tap * spec.channels + channel]).sum()
             };
-            let sums: Vec<_> = (0..spec.channels).map(sum).collect();
+            let biased = |channel| sum(channel) + bias.map_or(0.0, |bias| bias.data[channel]);
+            let sums: Vec<_> = (0..spec.channels).map(biased).collect();
             inputs.drain(..spec.channels);
             if spec.silu { sums.iter().map(|x| x / (1.0 + (-x).exp())).collect() } else { sums }
         });
         Matrix::from_rows(spec.channels, rows)
+    }
+
+    fn state_scan(&mut self, spec: &ScanSpec, x: &Matrix, [dt, a, bias, d]: [&Matrix; 4], step: &Step) -> Matrix {
+        let ScanSpec { heads, groups, head_dim, size, .. } = *spec;
+        let inner = heads * head_dim;
+        let rows = self.recur(spec.state, inner * size, step, |row, state| {
+            let (x, open) = (x.row(row), dt.row(row));
+            let result = |(own, state): (usize, &mut [f64])| {
+                let head = own / head_dim;
+                let of_group = |first: usize| &x[inner + first + head / (heads / groups) * size..][..size];
+                let (b, c) = (of_group(0), of_group(groups * size));
+                let length = softplus(open[head] + bias.data[head]);
+                for (s, b) in state.iter_mut().zip(b) {
+                    *s = (length * a.data[head]).exp() * *s + length * x[own] * b;
+                }
+                state.iter().zip(c).map(|(s, c)| s * c).sum::<f64>() + d.data[head] * x[own]
+            };
+            state.chunks_mut(size).enumerate().map(result).collect()
+        });
+        Matrix::from_rows(inner, rows)
     }
 
     fn gated_delta(&mut self, spec: &DeltaSpec, [qkv, alpha, beta, a, dt]: [&Matrix; 5], step: &Step) -> Matrix {
@@ -348,6 +371,11 @@ impl Interpreter<'_> {
         });
         Matrix::from_rows(value_heads * n, rows)
     }
+}
+
+/// Returns `ln(1 + exp(x))`.
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 /// Computes `S = g S; S += k (strength (v - S^T k))^T` and returns `S^T q / sqrt(n)`; `S` is
@@ -420,6 +448,7 @@ fn activate(activation: Activation, x: &Matrix) -> Matrix {
     let f = match activation {
         Activation::Silu => |x: &f64| x / (1.0 + (-x).exp()),
         Activation::Sigmoid => |x: &f64| 1.0 / (1.0 + (-x).exp()),
+        Activation::Relu => |x: &f64| x.max(0.0),
         Activation::SquaredRelu => |x: &f64| x.max(0.0).powi(2),
         Activation::GeluErf => |x: &f64| 0.5 * x * (1.0 + images::erf(x / 2.0_f64.sqrt())),
         Activation::QuickGelu => |x: &f64| x / (1.0 + (-1.702 * x).exp()),

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 74] = [
+pub const MODELS: [Tiny; 82] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -81,6 +81,14 @@ pub const MODELS: [Tiny; 74] = [
     Tiny("mistral3_betas", EXACT),
     Tiny("deepseek2", EXACT),
     Tiny("deepseek2_lite", EXACT),
+    Tiny("granitehybrid", EXACT),
+    Tiny("granitehybrid_dense", EXACT),
+    Tiny("nemotron_h", EXACT),
+    Tiny("nemotron_h_tied", EXACT),
+    Tiny("nemotron_h_moe", EXACT),
+    Tiny("nemotron_h_moe_latent", EXACT),
+    Tiny("falcon_h1", EXACT),
+    Tiny("falcon_h1_norms", EXACT),
 ];
 
 /// One with recurrent layers.

@@ -108,6 +108,8 @@ elementwise! {
         let negated = S::mul(a, S::splat(-1.702));
         S::mul(S::div(a, S::add(S::splat(1.0), exp::<S>(negated))), b)
     };
+    /// `max(a, 0) * b`
+    ReluMul, |a, b| S::mul(S::max(S::splat(0.0), a), b);
     /// `max(a, 0)^2 * b`
     SquaredReluMul, |a, b| {
         // A NaN stays a NaN, as above.

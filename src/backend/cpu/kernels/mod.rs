@@ -8,6 +8,7 @@ pub(super) mod recurrent;
 pub(super) mod rope;
 pub(super) mod route;
 pub(super) mod rows;
+pub(super) mod state_scan;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use self::{
     product::Input,
     quantize::Q8Activations,
     recurrent::{GatedDeltaRun, ShortConvRun},
+    state_scan::StateScanRun,
 };
 use super::weights::matrix::Matrix;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -47,6 +49,7 @@ pub(crate) struct Kernels {
     pub gelu_erf: ActivationKernels,
     pub quick_gelu: ActivationKernels,
     pub sigmoid: ActivationKernels,
+    pub relu: ActivationKernels,
     pub squared_relu: ActivationKernels,
     /// [`math::elementwise`] with [`math::ClampedGlu`].
     pub clamped_glu: ElementwiseKernel,
@@ -64,6 +67,8 @@ pub(crate) struct Kernels {
     pub short_conv: unsafe fn(&ShortConvRun<'_>, usize),
     /// [`recurrent::gated_delta`]
     pub gated_delta: unsafe fn(&GatedDeltaRun<'_>, usize),
+    /// [`state_scan::state_scan`]
+    pub state_scan: unsafe fn(&StateScanRun<'_>, usize),
 }
 
 /// The kernels of an activation function `f`.
@@ -91,6 +96,7 @@ impl Kernels {
             Activation::GeluErf => self.gelu_erf,
             Activation::QuickGelu => self.quick_gelu,
             Activation::Sigmoid => self.sigmoid,
+            Activation::Relu => self.relu,
             Activation::SquaredRelu => self.squared_relu,
         }
     }
@@ -136,10 +142,10 @@ macro_rules! kernels {
                 add = math::Add, mul = math::Mul, div = math::Div,
                 silu_mul = math::SiluMul, gelu_mul = math::GeluMul, gelu_erf_mul = math::GeluErfMul,
                 quick_gelu_mul = math::QuickGeluMul, sigmoid_mul = math::SigmoidMul,
-                squared_relu_mul = math::SquaredReluMul, clamped_glu = math::ClampedGlu;
+                relu_mul = math::ReluMul, squared_relu_mul = math::SquaredReluMul, clamped_glu = math::ClampedGlu;
                 silu = math::SiluMul, gelu = math::GeluMul, gelu_erf = math::GeluErfMul,
                 quick_gelu = math::QuickGeluMul, sigmoid = math::SigmoidMul,
-                squared_relu = math::SquaredReluMul);
+                relu = math::ReluMul, squared_relu = math::SquaredReluMul);
             entry_point!($features soft_cap(x: *const f32, cap: f32, out: *mut f32, len: usize)
                 = math::elementwise_scalar::<$simd, math::SoftCap>(x, cap, out, len));
             entry_point!($features rms_norm(x: *const f32, w: *const f32, eps: f32, out: *mut f32, len: usize)
@@ -154,6 +160,8 @@ macro_rules! kernels {
                 = recurrent::short_conv::<$simd>(run, piece));
             entry_point!($features gated_delta(run: &GatedDeltaRun<'_>, piece: usize)
                 = recurrent::gated_delta::<$simd>(run, piece));
+            entry_point!($features state_scan(run: &StateScanRun<'_>, head: usize)
+                = state_scan::state_scan::<$simd>(run, head));
 
             pub(crate) static TABLE: Kernels = Kernels {
                 name: $name,
@@ -167,6 +175,7 @@ macro_rules! kernels {
                 gelu_erf: ActivationKernels { gated: gelu_erf_mul, plain: gelu_erf },
                 quick_gelu: ActivationKernels { gated: quick_gelu_mul, plain: quick_gelu },
                 sigmoid: ActivationKernels { gated: sigmoid_mul, plain: sigmoid },
+                relu: ActivationKernels { gated: relu_mul, plain: relu },
                 squared_relu: ActivationKernels { gated: squared_relu_mul, plain: squared_relu },
                 clamped_glu,
                 soft_cap,
@@ -176,6 +185,7 @@ macro_rules! kernels {
                 attend,
                 short_conv,
                 gated_delta,
+                state_scan,
             };
         }
     };

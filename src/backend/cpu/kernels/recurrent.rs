@@ -39,7 +39,7 @@ impl RunState {
     /// # Safety
     /// `from`, unless it is null, and `to` have floats `first..first + len`, which no other thread
     /// uses.
-    unsafe fn load(&self, first: usize, len: usize) {
+    pub(super) unsafe fn load(&self, first: usize, len: usize) {
         // SAFETY: by the caller.
         unsafe {
             if self.from.is_null() {
@@ -58,6 +58,8 @@ pub(crate) struct ShortConvRun<'a> {
     pub x: StridedRows,
     /// `[kernel, channels]`.
     pub w: &'a [f32],
+    /// `[channels]`, if there is a bias.
+    pub bias: Option<&'a [f32]>,
     /// `[tokens, channels]`.
     pub out: StridedRows,
     pub tokens: usize,
@@ -88,7 +90,10 @@ pub(crate) unsafe fn short_conv<S: Simd>(run: &ShortConvRun<'_>, piece: usize) {
         for token in 0..run.tokens {
             let out = run.out.row(token).add(first);
             for i in (0..len).step_by(S::WIDTH) {
-                let mut sum = S::splat(0.0);
+                let mut sum = match run.bias {
+                    Some(bias) => S::load(bias.as_ptr().add(first + i)),
+                    None => S::splat(0.0),
+                };
                 for tap in 0..kernel {
                     let w = S::load(run.w.as_ptr().add(tap * channels + first + i));
                     sum = S::fma(w, S::load(input(token, past - tap).add(i)), sum);
@@ -224,8 +229,7 @@ impl Gates {
         let (q_sum, k_sum) = unsafe { (squares::<S>(q, head_dim), squares::<S>(k, head_dim)) };
         // SAFETY: by the caller.
         let [alpha, beta] = unsafe { [run.alpha, run.beta].map(|x| *x.row(token).add(head)) };
-        let x = alpha + run.dt[head];
-        let softplus = x.max(0.0) + (-x.abs()).exp().ln_1p();
+        let softplus = softplus(alpha + run.dt[head]);
         Self {
             q,
             k,
@@ -235,6 +239,11 @@ impl Gates {
             strength: 1.0 / (1.0 + (-beta).exp()),
         }
     }
+}
+
+/// Returns `ln(1 + exp(x))`.
+pub(super) fn softplus(x: f32) -> f32 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 /// Returns the sum of the squares of `len` elements.

@@ -54,6 +54,12 @@ impl ExpertMatrix {
         self.matrix.stack().groups_per_matrix()
     }
 
+    /// Returns whether the matrices are those of another stack, as those of experts without a gate
+    /// are.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.matrix, &other.matrix) && self.offset == other.offset
+    }
+
     /// Returns the number in the stack of an expert's group.
     pub fn group(&self, expert: usize, group: usize) -> usize {
         (self.offset + self.stride * expert) * self.groups() + group
@@ -123,6 +129,7 @@ impl ExpertsLayer {
     /// Returns the bytes of weights that a stage reads for each expert that has tokens.
     pub fn bytes_per_expert(&self, stage: ExpertStage) -> usize {
         match stage {
+            ExpertStage::GateUp if self.gate.is_same(&self.up) => self.up.matrix.bytes_per_matrix(),
             ExpertStage::GateUp => self.gate.matrix.bytes_per_matrix() + self.up.matrix.bytes_per_matrix(),
             ExpertStage::Down => self.down.matrix.bytes_per_matrix(),
             ExpertStage::Group | ExpertStage::Spread | ExpertStage::Quantize | ExpertStage::Sum => 0,

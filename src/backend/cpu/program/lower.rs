@@ -6,7 +6,8 @@ use super::{
     buffer::Buffer,
     experts::{ExpertStage, ExpertsLayer},
     task::{
-        AddRmsNorm, Angles, BinaryOp, Epilogue, GatedDelta, LayerNorm, MixRows, Product, RightOperand, Slice, Task,
+        AddRmsNorm, Angles, BinaryOp, Epilogue, GatedDelta, LayerNorm, MixRows, Product, RightOperand, ShortConv,
+        Slice, StateScan, Task,
     },
 };
 use crate::{
@@ -108,11 +109,16 @@ impl CpuLowering<'_> {
             }
             Op::ShortConv(spec) => {
                 let w = transposed(&vector(1)?, spec.kernel);
-                Task::ShortConv { spec: *spec, x: buffer(0)?, w, out }
+                let bias = (inputs.len() > 2).then(|| vector(2)).transpose()?;
+                Task::ShortConv(ShortConv { spec: *spec, x: buffer(0)?, w, bias, out })
             }
             Op::GatedDelta(spec) => {
                 let [qkv, alpha, beta] = [buffer(0)?, buffer(1)?, buffer(2)?];
                 Task::GatedDelta(GatedDelta { spec: *spec, qkv, alpha, beta, a: vector(3)?, dt: vector(4)?, out })
+            }
+            Op::StateScan(spec) => {
+                let ([x, dt], [a, bias, d]) = ([buffer(0)?, buffer(1)?], [vector(2)?, vector(3)?, vector(4)?]);
+                Task::StateScan(StateScan { spec: *spec, x, dt, a, bias, d, out })
             }
             Op::SelectOutputs => Task::Select { x: buffer(0)?, out },
             Op::JoinRows { count } => Task::JoinRows { count: *count, x: buffer(0)?, out },

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     backend::cpu::weights::{matrix::Matrix, prepare::EmbeddingTable},
-    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, RouteSpec, Rows},
+    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, RouteSpec, Rows, ScanSpec},
     kv_cache::CacheLayout,
 };
 
@@ -50,10 +50,12 @@ pub(crate) enum Task {
     Append { spec: AttentionSpec, k: Buffer, v: Buffer },
     /// Computes attention over the cache.
     Attend { spec: AttentionSpec, q: Buffer, sinks: Option<Arc<[f32]>>, out: Buffer },
-    /// Computes a short convolution with weights `[kernel, channels]`.
-    ShortConv { spec: ConvSpec, x: Buffer, w: Arc<[f32]>, out: Buffer },
+    /// Computes a short convolution.
+    ShortConv(ShortConv),
     /// Computes a gated delta rule.
     GatedDelta(GatedDelta),
+    /// Computes a state-space scan.
+    StateScan(StateScan),
     /// Copies the rows whose logits the step returns.
     Select { x: Buffer, out: Buffer },
     /// Joins the rows of each output's token and of the tokens after it, `count` in all.
@@ -132,6 +134,27 @@ pub(crate) struct LayerNorm {
     pub eps: f32,
     /// The number of groups of a row.
     pub groups: usize,
+    pub out: Buffer,
+}
+
+/// The operands of a short convolution.
+pub(crate) struct ShortConv {
+    pub spec: ConvSpec,
+    pub x: Buffer,
+    /// `[kernel, channels]`.
+    pub w: Arc<[f32]>,
+    pub bias: Option<Arc<[f32]>>,
+    pub out: Buffer,
+}
+
+/// The operands of a state-space scan.
+pub(crate) struct StateScan {
+    pub spec: ScanSpec,
+    pub x: Buffer,
+    pub dt: Buffer,
+    pub a: Arc<[f32]>,
+    pub bias: Arc<[f32]>,
+    pub d: Arc<[f32]>,
     pub out: Buffer,
 }
 
@@ -245,8 +268,9 @@ impl Task {
             | Self::Product(_)
             | Self::Append { .. }
             | Self::Attend { .. }
-            | Self::ShortConv { .. }
+            | Self::ShortConv(_)
             | Self::GatedDelta(_)
+            | Self::StateScan(_)
             | Self::Select { .. }
             | Self::JoinRows { .. } => None,
         }
@@ -271,8 +295,9 @@ impl Task {
             Self::Product(product) => product.matrices.iter().map(|matrix| matrix.bytes()).sum(),
             Self::Experts(stage, layer) => active_experts(layer) * layer.bytes_per_expert(*stage),
             Self::Attend { spec, .. } => cache.layers[spec.layer].position_bytes() * positions(spec.scores.window),
-            Self::GatedDelta(delta) => {
-                let state = cache.states[delta.spec.state];
+            Self::GatedDelta(GatedDelta { spec: DeltaSpec { state, .. }, .. })
+            | Self::StateScan(StateScan { spec: ScanSpec { state, .. }, .. }) => {
+                let state = cache.states[*state];
                 size_of::<f32>() * state.rows * state.width * runs
             }
             Self::Embed { .. }
@@ -294,7 +319,7 @@ impl Task {
             | Self::AddRmsNorm(_)
             | Self::Rope { .. }
             | Self::Append { .. }
-            | Self::ShortConv { .. }
+            | Self::ShortConv(_)
             | Self::Select { .. }
             | Self::Route { .. } => 0,
         }

@@ -15,6 +15,7 @@ mod recurrent;
 mod rows;
 mod sampling;
 mod shared;
+mod state_scan;
 mod step_rows;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub(super) use self::{
         BoundBuffer, ExpertStack, F32, Function, GluFunction, MatrixPlanes, Norm, Records, Rotation, RowCount, SoftCap,
         Strided,
     },
+    state_scan::StateScanKernel,
     step_rows::{LayerNormKernel, StepRowSource, StepRows},
 };
 

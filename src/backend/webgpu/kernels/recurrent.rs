@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{F32, Strided, Template};
+use super::{BoundBuffer, F32, Strided, Template};
 use crate::{
     backend::webgpu::{
         kernel::{Binding, Resource, reads, writes},
@@ -68,6 +68,8 @@ pub struct ShortConv {
     /// The buffer of the weights, `[channels, taps]`.
     #[serde(skip)]
     pub weights: Resource,
+    /// The bias of each channel, if there is one.
+    pub bias: Option<BoundBuffer>,
     /// The buffer of the states.
     #[serde(skip)]
     pub states: Resource,
@@ -77,12 +79,10 @@ impl Template for ShortConv {
     const NAME: &'static str = "short_conv";
 
     fn bindings(&self) -> Vec<Binding> {
-        vec![
-            reads("x", "f32", self.x.rows),
-            reads("w", "f32", self.weights),
-            writes("states", "f32", self.states),
-            writes("y", "f32", self.y.rows),
-        ]
+        let mut bindings = vec![reads("x", "f32", self.x.rows), reads("w", "f32", self.weights)];
+        bindings.extend(self.bias.map(|bias| reads("bias", "f32", bias.0)));
+        bindings.extend([writes("states", "f32", self.states), writes("y", "f32", self.y.rows)]);
+        bindings
     }
 }
 

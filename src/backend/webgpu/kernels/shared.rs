@@ -33,6 +33,7 @@ impl Function {
             Activation::GeluErf => "gelu_erf",
             Activation::QuickGelu => "quick_gelu",
             Activation::Sigmoid => "sigmoid",
+            Activation::Relu => "relu",
             Activation::SquaredRelu => "squared_relu",
         }
     }

@@ -261,6 +261,7 @@ impl<'a> GpuLowering<'a> {
             }
             Op::ShortConv(spec) => self.short_conv(name, step, &outputs[0], spec),
             Op::GatedDelta(spec) => self.gated_delta(name, step, &outputs[0], spec),
+            Op::StateScan(spec) => self.state_scan(name, step, &outputs[0], spec),
             Op::SelectOutputs => self.select(name, step, &outputs[0]),
             Op::Route(spec) => self.route(name, step, &outputs[0], spec),
             Op::Experts(spec) => self.experts(name, step, &outputs[0], *spec),

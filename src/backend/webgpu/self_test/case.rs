@@ -4,13 +4,17 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     super::{context::Context, executable::GpuExecutable, weight_buffers::WeightBuffers},
+    dense::DenseMatrix,
     needs::ExpertsSample,
-    reference::{self, DenseMatrix},
+    reference,
 };
 use crate::{
     DType, Result,
     backend::{Bounds, Executable, LoadProgress, Run, Step},
-    graph::{Activation, AttentionSpec, Builder, DeltaSpec, ExpertsSpec, Graph, LayerCache, RopeSpec, Scores, ValueId},
+    graph::{
+        Activation, AttentionSpec, Builder, DeltaSpec, ExpertsSpec, Graph, LayerCache, RopeSpec, ScanSpec, Scores,
+        ValueId,
+    },
     kv_cache::{CacheLayout, CacheType, KvCache, Stage},
     optimize::{Target, optimize},
     plan::Plan,
@@ -173,10 +177,25 @@ impl Case {
         });
     }
 
-    pub fn convolution(&mut self, kernel: usize) {
+    pub fn convolution(&mut self, kernel: usize, biased: bool, silu: bool) {
         let x = self.rows(WIDTH);
         let taps = self.weight(DType::F32, WIDTH, kernel);
-        self.result = Some(self.builder.short_conv(x, taps));
+        self.result = Some(match (biased, silu) {
+            (true, _) => {
+                let bias = self.weight(DType::F32, 1, WIDTH);
+                self.builder.biased_conv(x, taps, bias)
+            }
+            (false, true) => self.builder.short_conv(x, taps),
+            (false, false) => self.builder.linear_conv(x, taps),
+        });
+    }
+
+    pub fn scan(&mut self, spec: ScanSpec) {
+        let ScanSpec { heads, groups, head_dim, size, .. } = spec;
+        let [x, dt] = [heads * head_dim + 2 * groups * size, heads].map(|width| self.rows(width));
+        let a = self.builder.constant((0..heads).map(|head| -1.0 / (head + 1) as f32).collect::<Vec<_>>());
+        let [bias, d] = [0, 1].map(|_| self.weight(DType::F32, 1, heads));
+        self.result = Some(self.builder.state_scan([x, dt, a, bias, d], spec));
     }
 
     pub fn delta(&mut self, spec: DeltaSpec) {

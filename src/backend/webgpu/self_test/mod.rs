@@ -3,7 +3,9 @@
 //! driver with a bug causes an error rather than wrong text.
 
 mod case;
+mod dense;
 mod needs;
+mod recurrent;
 mod reference;
 
 use std::{
@@ -24,7 +26,7 @@ use super::{
 use crate::{
     DType, Result,
     backend::{Executable, MAX_TOP_LOGITS, NextToken, Run, Step},
-    graph::{DeltaSpec, Scores},
+    graph::{DeltaSpec, RECURRENT_UNIT, ScanSpec, Scores},
     kv_cache::{CacheLayout, CacheType, KvCache},
     plan::Plan,
     weights::Weights,
@@ -127,13 +129,26 @@ fn attention_tests<'a>(
 }
 
 fn recurrent_tests<'a>(context: &'a Arc<Context>, needs: &Needs, cache_type: CacheType, tests: &mut Vec<Test<'a>>) {
-    for kernel in needs.convolutions.iter().copied() {
+    for (kernel, biased, silu) in needs.convolutions.iter().copied() {
         let test = move || {
             let mut case = Case::new();
-            case.convolution(kernel);
+            case.convolution(kernel, biased, silu);
             case.check(context, cache_type, &RECURRENT)
         };
-        tests.push((format!("convolutions over {kernel} tokens"), Box::new(test)));
+        let name = format!("convolutions over {kernel} tokens, with a bias: {biased}, with SiLU: {silu}");
+        tests.push((name, Box::new(test)));
+    }
+    for ScanSpec { heads, groups, head_dim, size, .. } in needs.scans.iter().copied() {
+        let group = heads / groups;
+        // Few groups whose heads are whole vectors.
+        let fits = |groups: &usize| (groups * group * head_dim).is_multiple_of(RECURRENT_UNIT);
+        let groups = (2..RECURRENT_UNIT).find(fits).unwrap_or(RECURRENT_UNIT);
+        let test = move || {
+            let mut case = Case::new();
+            case.scan(ScanSpec { state: 0, heads: groups * group, groups, head_dim, size });
+            case.check(context, cache_type, &RECURRENT)
+        };
+        tests.push((format!("scans of {group} heads of {head_dim} by {size}"), Box::new(test)));
     }
     for DeltaSpec { key_heads, value_heads, order, head_dim, eps, .. } in needs.deltas.iter().copied() {
         let group = value_heads / key_heads;

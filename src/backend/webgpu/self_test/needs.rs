@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     DType,
-    graph::{Activation, AttentionSpec, DeltaSpec, FusedOp, Glu, Op, RopeSpec},
+    graph::{Activation, AttentionSpec, DeltaSpec, FusedOp, Glu, Op, RopeSpec, ScanSpec},
     plan::{Operand, Plan},
 };
 
@@ -18,9 +18,10 @@ pub(super) struct Needs {
     pub experts: Vec<ExpertsSample>,
     /// Formats of the matrices of heads.
     pub heads: BTreeSet<u32>,
-    /// Lengths in tokens of the short convolutions.
-    pub convolutions: BTreeSet<usize>,
+    /// Lengths in tokens of the short convolutions, and whether they have a bias and SiLU.
+    pub convolutions: BTreeSet<(usize, bool, bool)>,
     pub deltas: Vec<DeltaSpec>,
+    pub scans: Vec<ScanSpec>,
 }
 
 /// Layers of experts: the formats of their matrices, and the gated linear unit.
@@ -47,6 +48,7 @@ pub(super) fn needs(plan: &Plan) -> Needs {
         heads: BTreeSet::new(),
         convolutions: BTreeSet::new(),
         deltas: vec![],
+        scans: vec![],
     };
     for step in plan.steps() {
         let table = if step.op == Op::Embed { &step.inputs[..1] } else { &[] };
@@ -70,7 +72,8 @@ pub(super) fn needs(plan: &Plan) -> Needs {
             Op::Fused(FusedOp::RotatedAttention { attention, rope, norm }) => {
                 needs.attention.push(AttentionSample { spec: *attention, rope: Some(*rope), norm: *norm });
             }
-            Op::ShortConv(spec) => _ = needs.convolutions.insert(spec.kernel),
+            Op::ShortConv(spec) => _ = needs.convolutions.insert((spec.kernel, step.inputs.len() > 2, spec.silu)),
+            Op::StateScan(spec) => needs.scans.push(*spec),
             Op::GatedDelta(spec) => needs.deltas.push(*spec),
             Op::Embed
             | Op::MatMul

@@ -2,34 +2,11 @@
 
 use std::{collections::HashMap, f64::consts::PI};
 
+use super::{dense::DenseMatrix, recurrent};
 use crate::{
     Error, Result,
-    graph::{
-        Activation, AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, Glu, Graph, HeadOrder, Op, RopeSpec, RopeStyle,
-        Scores, Source, ValueId,
-    },
+    graph::{Activation, AttentionSpec, ExpertsSpec, Glu, Graph, Op, RopeSpec, RopeStyle, Scores, Source, ValueId},
 };
-
-/// Rows of `width` elements.
-#[derive(Clone)]
-pub(super) struct DenseMatrix {
-    pub width: usize,
-    pub data: Vec<f64>,
-}
-
-impl DenseMatrix {
-    fn rows(&self) -> impl Iterator<Item = &[f64]> {
-        self.data.chunks_exact(self.width)
-    }
-
-    fn of(width: usize, rows: impl Iterator<Item = Vec<f64>>) -> Self {
-        Self { width, data: rows.flatten().collect() }
-    }
-
-    fn each(&self, f: impl Fn(f64) -> f64) -> Self {
-        Self { width: self.width, data: self.data.iter().map(|x| f(*x)).collect() }
-    }
-}
 
 /// Returns the logits of all tokens of a sequence.
 pub(super) fn logits(graph: &Graph, tensors: &HashMap<String, DenseMatrix>, tokens: &[u32]) -> Result<DenseMatrix> {
@@ -87,9 +64,15 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
             [x, weights, matrices @ ..] => Ok(experts(spec, x, weights, matrices)),
             _ => Err(wrong_operands(op)),
         },
-        Op::ShortConv(spec) => operands(op, inputs).map(|[x, w]| short_conv(spec, x, w)),
-        Op::GatedDelta(spec) => {
-            operands(op, inputs).map(|[qkv, alpha, beta, a, dt]| gated_delta(spec, qkv, [alpha, beta, a, dt]))
+        Op::ShortConv(spec) => match inputs {
+            [x, w] => Ok(recurrent::short_conv(spec, x, w, None)),
+            [x, w, bias] => Ok(recurrent::short_conv(spec, x, w, Some(bias))),
+            _ => Err(wrong_operands(op)),
+        },
+        Op::GatedDelta(spec) => operands(op, inputs)
+            .map(|[qkv, alpha, beta, a, dt]| recurrent::gated_delta(spec, qkv, [alpha, beta, a, dt])),
+        Op::StateScan(spec) => {
+            operands(op, inputs).map(|[x, dt, a, bias, d]| recurrent::state_scan(spec, x, [dt, a, bias, d]))
         }
         Op::SelectOutputs => operands(op, inputs).map(|[x]| x.clone()),
         Op::Div
@@ -140,6 +123,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::Relu => x.max(0.0),
         Activation::SquaredRelu => x.max(0.0).powi(2),
         Activation::GeluErf => 0.5 * x * (1.0 + erf(x / 2.0_f64.sqrt())),
         Activation::QuickGelu => x / (1.0 + (-1.702 * x).exp()),
@@ -254,50 +238,4 @@ fn attention(spec: &AttentionSpec, q: &DenseMatrix, k: &DenseMatrix, v: &DenseMa
         (0..spec.heads).flat_map(attend_head).collect()
     };
     DenseMatrix::of(q.width, q.rows().enumerate().map(attend))
-}
-
-fn short_conv(spec: &ConvSpec, x: &DenseMatrix, w: &DenseMatrix) -> DenseMatrix {
-    let result = |token: usize, channel: usize| {
-        let taps = w.data[channel * spec.kernel..][..spec.kernel].iter().rev().enumerate();
-        let seen = taps.filter(|(back, _)| *back <= token);
-        let sum: f64 = seen.map(|(back, w)| w * x.data[(token - back) * x.width + channel]).sum();
-        sum / (1.0 + (-sum).exp())
-    };
-    DenseMatrix::of(
-        x.width,
-        (0..x.rows().count()).map(|token| (0..x.width).map(|channel| result(token, channel)).collect()),
-    )
-}
-
-fn gated_delta(spec: &DeltaSpec, qkv: &DenseMatrix, [alpha, beta, a, dt]: [&DenseMatrix; 4]) -> DenseMatrix {
-    let DeltaSpec { key_heads, value_heads, order, head_dim, .. } = *spec;
-    let mut states = vec![vec![0.0; head_dim * head_dim]; value_heads];
-    let rows = qkv.rows().zip(alpha.rows().zip(beta.rows())).map(|(row, (alpha, beta))| {
-        let head_of = |head: usize| &row[head * head_dim..][..head_dim];
-        let unit = |x: &[f64]| -> Vec<f64> {
-            let length = (x.iter().map(|x| x * x).sum::<f64>() + f64::from(spec.eps)).sqrt();
-            x.iter().map(|x| x / length).collect()
-        };
-        let update_head = |(head, state): (usize, &mut Vec<f64>)| {
-            let shared = match order {
-                HeadOrder::Tiled => head % key_heads,
-                HeadOrder::Grouped => head * key_heads / value_heads,
-            };
-            let [q, k] = [0, key_heads].map(|first| unit(head_of(first + shared)));
-            let v = head_of(2 * key_heads + head);
-            let decay = (a.data[head] * (alpha[head] + dt.data[head]).exp().ln_1p()).exp();
-            let strength = 1.0 / (1.0 + (-beta[head]).exp());
-            state.iter_mut().for_each(|s| *s *= decay);
-            let read = |state: &[f64], x: &[f64], i: usize| -> f64 {
-                x.iter().enumerate().map(|(row, x)| x * state[row * head_dim + i]).sum()
-            };
-            let change: Vec<_> = (0..head_dim).map(|i| strength * (v[i] - read(state, &k, i))).collect();
-            for (state, k) in state.chunks_exact_mut(head_dim).zip(&k) {
-                state.iter_mut().zip(&change).for_each(|(s, change)| *s += k * change);
-            }
-            (0..head_dim).map(|i| read(state, &q, i) / (head_dim as f64).sqrt()).collect::<Vec<_>>()
-        };
-        states.iter_mut().enumerate().flat_map(update_head).collect()
-    });
-    DenseMatrix::of(value_heads * head_dim, rows)
 }

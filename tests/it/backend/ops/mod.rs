@@ -49,7 +49,7 @@ const IMAGES: &[Cases] = &[
 const ATTENTION: &[Cases] = &[attention::cases, attention::rotated];
 const LONG_ATTENTION: &[Cases] = &[attention::long_cases];
 const EXPERTS: &[Cases] = &[experts::route, || for_dtypes(experts::experts), experts::unusual];
-const STATES: &[Cases] = &[recurrent::short_conv, recurrent::gated_delta];
+const STATES: &[Cases] = &[recurrent::short_conv, recurrent::gated_delta, recurrent::state_scan];
 
 /// Products of every kind with matrices of a format.
 pub fn chained_products(dtype: DType, fuses_norm: bool) -> Case {
@@ -71,6 +71,7 @@ pub fn for_workgroups() -> Vec<Case> {
     cases.extend(experts::experts(DType::Q4_K));
     cases.extend(experts::experts(DType::F32));
     cases.extend(recurrent::gated_delta());
+    cases.extend(recurrent::state_scan());
     cases
 }
 
@@ -153,7 +154,7 @@ fn recurrences() {
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 32;
+const OPS: usize = 33;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -190,6 +191,7 @@ fn number(op: &Op) -> usize {
         Op::Interpolate { .. } => 29,
         Op::Temper { .. } => 30,
         Op::MatMulHeads { .. } => 31,
+        Op::StateScan(_) => 32,
     }
 }
 

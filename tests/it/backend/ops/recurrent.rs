@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use inkstone::{
     CacheType,
-    internals::graph::{DeltaSpec, HeadOrder, ValueId},
+    internals::graph::{DeltaSpec, HeadOrder, ScanSpec, ValueId},
 };
 
 use super::case::{Case, Maker, SINGLE, ragged};
@@ -15,6 +15,10 @@ use crate::support::{
 
 /// What each token adds to a state loses a little of what the tokens before it left.
 const RECURRENT: f64 = 1e-11;
+
+/// The factor of an old state is an exponential, on some devices off by two units in the last
+/// place. Over the fifty tokens that a head remembers these add up to a relative error of 1e-5.
+const FADING: f64 = 1e-10;
 
 const VOCABULARY: usize = 211;
 
@@ -66,8 +70,14 @@ pub fn short_conv() -> Vec<Case> {
     let mut m = Maker::new(32);
     let (x, w) = conv_operands(&mut m, 48, 3);
     let y = m.b.linear_conv(x, w);
-    let steps = [steps(), long_steps(VOCABULARY)].concat();
-    cases.push(m.finish("short_conv of 48 channels by 3 without SiLU", y, steps, SINGLE));
+    let all = [steps(), long_steps(VOCABULARY)].concat();
+    cases.push(m.finish("short_conv of 48 channels by 3 without SiLU", y, all.clone(), SINGLE));
+    let mut m = Maker::new(34);
+    let (x, w) = conv_operands(&mut m, 80, 4);
+    let bias = super::case::normal(80, &mut m.random);
+    let bias = m.floats(80, &bias);
+    let y = m.b.biased_conv(x, w, bias);
+    cases.push(m.finish("short_conv of 80 channels by 4 with a bias", y, all, SINGLE));
     cases
 }
 
@@ -80,6 +90,37 @@ fn conv_operands(m: &mut Maker, channels: usize, kernel: usize) -> (ValueId, Val
     let x = m.normal_rows(channels, VOCABULARY);
     let w = super::case::normal(channels * kernel, &mut m.random);
     (x, m.floats(kernel, &w))
+}
+
+pub fn state_scan() -> Vec<Case> {
+    let sizes = [(1, 1, 16, 16), (4, 2, 20, 16), (8, 1, 8, 32), (6, 3, 64, 48), (2, 1, 64, 128), (2, 2, 80, 256)];
+    let case = |(heads, groups, head_dim, size): (usize, usize, usize, usize)| {
+        let mut m = Maker::new(35);
+        let x = m.normal_rows(heads * head_dim + 2 * groups * size, VOCABULARY);
+        let dt = m.normal_rows(heads, VOCABULARY);
+        // As in models: some heads forget within a few tokens, some keep nearly all.
+        let a: Vec<f32> = (0..heads).map(|head| -(0.01 + 3.0 * head as f32 / heads as f32)).collect();
+        let bias: Vec<f32> = (0..heads).map(|_| m.random.between(-7.0, 1.0)).collect();
+        let d = super::case::normal(heads, &mut m.random);
+        let [a, bias, d] = [a, bias, d].map(|row| m.floats(heads, &row));
+        let y = m.b.state_scan([x, dt, a, bias, d], ScanSpec { state: 0, heads, groups, head_dim, size });
+        let name = format!("state_scan of {heads} heads of {head_dim} by {size}, {groups} groups");
+        m.finish(name, y, [steps(), long_steps(VOCABULARY)].concat(), FADING)
+    };
+    sizes.map(case).into_iter().chain([scan_extremes()]).collect()
+}
+
+/// Steps of a token that are all but 0, or so long that a head forgets all before it.
+fn scan_extremes() -> Case {
+    const FEW: usize = 6;
+    let (heads, head_dim, size) = (2, 8, 16);
+    let mut m = Maker::new(36);
+    let x = m.normal_rows(heads * head_dim + 2 * size, FEW);
+    let each = |values: [f32; FEW]| values.into_iter().flat_map(|x| vec![x; heads]).collect::<Vec<_>>();
+    let dt = m.rows_of(heads, &each([-200.0, 10.0, -3.0, -90.0, 400.0, 0.0]));
+    let [a, bias, d] = [-3.0, 0.0, 0.5].map(|x| m.floats(heads, &vec![x; heads]));
+    let y = m.b.state_scan([x, dt, a, bias, d], ScanSpec { state: 0, heads, groups: 1, head_dim, size });
+    m.finish("state_scan at extremes", y, long_steps(FEW), RECURRENT)
 }
 
 pub fn gated_delta() -> Vec<Case> {

@@ -68,6 +68,7 @@ pub fn activations() -> Vec<Case> {
         Activation::GeluErf,
         Activation::QuickGelu,
         Activation::Sigmoid,
+        Activation::Relu,
         Activation::SquaredRelu,
     ]
     .into_iter()

@@ -101,7 +101,11 @@ impl StepContext<'_> {
                 let input = Input { q8, f32: slots.f32_input.skip(of_expert.start), tokens };
                 let c_up = c.add(ROWS * tokens);
                 (self.kernels.product)(&gate.matrix, gate.group(expert, group), &input, c);
-                (self.kernels.product)(&up.matrix, up.group(expert, group), &input, c_up);
+                if gate.is_same(up) {
+                    c_up.copy_from_nonoverlapping(c, ROWS * tokens);
+                } else {
+                    (self.kernels.product)(&up.matrix, up.group(expert, group), &input, c_up);
+                }
                 let first = group * ROWS;
                 let len = ROWS.min(layer.sizes.ffn - first);
                 if let Some(biases) = &layer.biases {

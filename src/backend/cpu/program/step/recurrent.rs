@@ -2,13 +2,13 @@
 //! run.
 
 use super::context::StepContext;
-use crate::{
-    backend::cpu::{
-        kernels::recurrent::{CONV_CHANNELS, GatedDeltaRun, ShortConvRun, gated_delta_pieces},
-        program::{buffer::Buffer, task::GatedDelta},
-        threads::{pool::Worker, work_queue::QueuedTask},
+use crate::backend::cpu::{
+    kernels::{
+        recurrent::{CONV_CHANNELS, GatedDeltaRun, ShortConvRun, gated_delta_pieces},
+        state_scan::StateScanRun,
     },
-    graph::ConvSpec,
+    program::task::{GatedDelta, ShortConv, StateScan},
+    threads::{pool::Worker, work_queue::QueuedTask},
 };
 
 impl StepContext<'_> {
@@ -16,24 +16,18 @@ impl StepContext<'_> {
     ///
     /// # Safety
     /// As [`super::run_tasks`].
-    pub unsafe fn short_conv(
-        &self,
-        index: usize,
-        spec: &ConvSpec,
-        x: Buffer,
-        w: &[f32],
-        out: Buffer,
-        worker: Worker<'_>,
-    ) {
+    pub unsafe fn short_conv(&self, index: usize, conv: &ShortConv, worker: Worker<'_>) {
+        let ShortConv { spec, x, w, bias, out } = conv;
         let pieces = spec.channels.div_ceil(CONV_CHANNELS);
         let runs: Vec<_> = self
             .runs
             .iter()
             .map(|run| ShortConvRun {
                 spec: *spec,
-                x: self.rows(x).skip(run.first),
+                x: self.rows(*x).skip(run.first),
                 w,
-                out: self.rows(out).skip(run.first),
+                bias: bias.as_deref(),
+                out: self.rows(*out).skip(run.first),
                 tokens: run.len,
                 state: self.run_state(run, spec.state),
             })
@@ -68,6 +62,33 @@ impl StepContext<'_> {
         // SAFETY: by the caller; each piece is one thread's.
         let update = |piece: usize| unsafe { (self.kernels.gated_delta)(&runs[piece / pieces], piece % pieces) };
         let task = QueuedTask { number: index, pieces: runs.len() * pieces, at_once: 1 };
+        worker.take_from(task, |taken| taken.for_each(update));
+    }
+
+    /// Computes a state-space scan.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn state_scan(&self, index: usize, scan: &StateScan, worker: Worker<'_>) {
+        let heads = scan.spec.heads;
+        let runs: Vec<_> = self
+            .runs
+            .iter()
+            .map(|run| StateScanRun {
+                spec: scan.spec,
+                x: self.rows(scan.x).skip(run.first),
+                dt: self.rows(scan.dt).skip(run.first),
+                a: &scan.a,
+                bias: &scan.bias,
+                d: &scan.d,
+                out: self.rows(scan.out).skip(run.first),
+                tokens: run.len,
+                state: self.run_state(run, scan.spec.state),
+            })
+            .collect();
+        // SAFETY: by the caller; each head is one thread's.
+        let update = |piece: usize| unsafe { (self.kernels.state_scan)(&runs[piece / heads], piece % heads) };
+        let task = QueuedTask { number: index, pieces: runs.len() * heads, at_once: 1 };
         worker.take_from(task, |taken| taken.for_each(update));
     }
 }

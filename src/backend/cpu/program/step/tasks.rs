@@ -143,8 +143,9 @@ impl StepContext<'_> {
                 Task::Attend { spec, q, sinks, out } => {
                     self.attend(index, spec, [*q, *out], sinks.as_deref(), worker);
                 }
-                Task::ShortConv { spec, x, w, out } => self.short_conv(index, spec, *x, w, *out, worker),
+                Task::ShortConv(conv) => self.short_conv(index, conv, worker),
                 Task::GatedDelta(delta) => self.gated_delta(index, delta, worker),
+                Task::StateScan(scan) => self.state_scan(index, scan, worker),
                 Task::Select { x, out } => self.select(*x, *out, worker),
             }
         }

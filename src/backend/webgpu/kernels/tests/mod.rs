@@ -83,6 +83,7 @@ fn cases() -> Vec<TemplateCase> {
         case::<Route>(templates),
         case::<RowsKernel>(templates),
         case::<ShortConv>(templates),
+        case::<StateScanKernel>(templates),
         case::<StepRows>(templates),
     ]
 }

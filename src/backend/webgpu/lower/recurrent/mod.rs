@@ -13,9 +13,9 @@ use crate::{
     Result,
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
-        kernels::{Delta, GatedDeltaKernel, RunTable, ShortConv},
+        kernels::{BoundBuffer, Delta, GatedDeltaKernel, RunTable, ShortConv, StateScanKernel},
     },
-    graph::{ConvSpec, DeltaSpec},
+    graph::{ConvSpec, DeltaSpec, ScanSpec},
     plan::PlanStep,
 };
 
@@ -34,6 +34,7 @@ impl GpuLowering<'_> {
     ) -> Result<()> {
         let x = place(&step.inputs[0])?;
         let weights = self.vector_resource(&step.inputs[1])?;
+        let bias = step.inputs.get(2).map(|bias| self.vector_resource(bias)).transpose()?;
         let conv = ShortConv {
             workgroup: WORKGROUP,
             chunked: !self.is_few(),
@@ -46,6 +47,7 @@ impl GpuLowering<'_> {
             x: strided(&x),
             y: strided(&output.place),
             weights,
+            bias: bias.map(BoundBuffer),
             states: Resource::State(spec.state),
         };
         let pieces = if self.is_few() { Workgroups::Runs } else { Workgroups::Chunks };
@@ -79,7 +81,7 @@ impl GpuLowering<'_> {
     fn by_token(&self, spec: &DeltaSpec, delta: Delta, after_long: bool) -> Kernel {
         let DeltaSpec { state, value_heads, head_dim, .. } = *spec;
         // Each invocation of a column has whole vectors of four elements.
-        let lanes = if (head_dim / 4).is_multiple_of(8) { 8 } else { 4 };
+        let lanes = lanes(head_dim);
         let columns = WORKGROUP / lanes;
         let kernel = GatedDeltaKernel {
             workgroup: WORKGROUP,
@@ -95,6 +97,36 @@ impl GpuLowering<'_> {
         Kernel::new(kernel, [Workgroups::Fixed(value_heads * head_dim / columns), runs, Workgroups::Fixed(1)])
     }
 
+    pub(super) fn state_scan(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &OutputForms,
+        spec: &ScanSpec,
+    ) -> Result<()> {
+        let [x, dt] = [place(&step.inputs[0])?, place(&step.inputs[1])?];
+        let [a, bias, d] = [2, 3, 4].map(|index| self.vector_resource(&step.inputs[index]));
+        // Each invocation of a row has whole vectors of four elements.
+        let lanes = lanes(spec.size);
+        let kernel = StateScanKernel {
+            workgroup: WORKGROUP,
+            lanes,
+            shuffles: self.traits.subgroup.is_some_and(|least| least as usize >= lanes),
+            scan: spec.into(),
+            runs: self.runs(),
+            state: self.state_elements(spec.state),
+            x: strided(&x),
+            dt: strided(&dt),
+            y: strided(&output.place),
+            rows: [a?, bias?, d?],
+            states: Resource::State(spec.state),
+        };
+        let rows = spec.heads * spec.head_dim / (WORKGROUP / lanes);
+        self.push(op, Kernel::new(kernel, [Workgroups::Fixed(rows), Workgroups::Runs, Workgroups::Fixed(1)]));
+        self.convert(op, output);
+        Ok(())
+    }
+
     fn runs(&self) -> RunTable {
         self.layout.into()
     }
@@ -104,4 +136,9 @@ impl GpuLowering<'_> {
         let state = self.cache.states[number];
         state.rows * state.width
     }
+}
+
+/// Returns the invocations that share `elements` elements, a multiple of 16.
+fn lanes(elements: usize) -> usize {
+    if (elements / 4).is_multiple_of(8) { 8 } else { 4 }
 }

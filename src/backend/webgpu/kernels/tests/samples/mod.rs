@@ -66,7 +66,7 @@ fn row_count(choices: &mut Choices) -> RowCount {
 }
 
 fn function(choices: &mut Choices) -> Function {
-    Function(choices.of("function", &all!(Activation: Silu, Gelu, GeluErf, QuickGelu, Sigmoid, SquaredRelu)))
+    Function(choices.of("function", &all!(Activation: Silu, Gelu, GeluErf, QuickGelu, Sigmoid, Relu, SquaredRelu)))
 }
 
 fn glu(choices: &mut Choices) -> GluFunction {

@@ -4,8 +4,8 @@ use super::{Sample, all, rows};
 use crate::backend::webgpu::{
     kernel::Resource,
     kernels::{
-        ChunkShape, Delta, F32, GatedDeltaChunks, GatedDeltaKernel, GatedDeltaPass, RunTable, ShortConv,
-        recurrent::KeyOrder, tests::choices::Choices,
+        BoundBuffer, ChunkShape, Delta, F32, GatedDeltaChunks, GatedDeltaKernel, GatedDeltaPass, RunTable, ShortConv,
+        StateScanKernel, recurrent::KeyOrder, state_scan::Scan, tests::choices::Choices,
     },
     lower::MIX,
     step::{CHUNK, Layout},
@@ -52,6 +52,7 @@ impl Sample for ShortConv {
             x: rows(192),
             y: rows(192),
             weights: Resource::Slot(1),
+            bias: choices.option("bias", |_| BoundBuffer(Resource::Slot(2))),
             states: Resource::State(0),
         }
     }
@@ -92,6 +93,25 @@ impl Sample for GatedDeltaPass {
             delta: delta(choices, head_dim),
             runs: runs(),
             state: 4 * head_dim * head_dim,
+            states: Resource::State(0),
+        }
+    }
+}
+
+impl Sample for StateScanKernel {
+    fn sample(choices: &mut Choices) -> Self {
+        let (head_dim, size) = (choices.of("head_dim", &[20, 64]), choices.of("size", &[16, 32, 256]));
+        Self {
+            workgroup: 64,
+            lanes: if size >= 32 { 8 } else { 4 },
+            shuffles: choices.flag("shuffles"),
+            scan: Scan { heads: 4, groups: choices.of("groups", &[1, 2]), head_dim, size },
+            runs: runs(),
+            state: 4 * head_dim * size,
+            x: rows(2048),
+            dt: rows(64),
+            y: rows(256),
+            rows: [Resource::Slot(1), Resource::Slot(2), Resource::Slot(3)],
             states: Resource::State(0),
         }
     }
