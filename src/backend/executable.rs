@@ -84,11 +84,13 @@ pub trait Executable: Send {
         Err(Error::Unsupported("this graph has no second result".into()))
     }
 
-    /// Compiles another graph, as [`Backend::compile_with_progress`] does, that runs in turn with
-    /// this one. Matrices that both read, which must be of the same file, are in memory once.
+    /// Compiles another graph that runs in turn with this one, as
+    /// [`compile_with_progress`](super::Backend::compile_with_progress) does. Matrices that both
+    /// read, which must be of the same file, are in memory once.
     ///
     /// # Errors
-    /// As [`Backend::compile`]; [`Error::Unsupported`] if the device cannot share its weights.
+    /// As [`compile`](super::Backend::compile); [`Error::Unsupported`] if the device cannot share
+    /// its weights.
     fn compile_beside(
         &self,
         graph: &Graph,

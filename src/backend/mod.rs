@@ -50,7 +50,7 @@ pub trait Backend: Send + Sync {
     /// Returns the same device for several graphs that run in turn, and so share their threads.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the system refuses to start a thread.
+    /// [`Error::Argument`](crate::Error::Argument) if the system refuses to start a thread.
     fn for_turns(&self) -> Result<Box<dyn Backend>>;
 
     /// Returns whether the device has a kernel for a fused op. Every backend has all plain ops.
@@ -80,8 +80,9 @@ pub trait Backend: Send + Sync {
     /// Compiles a graph. `max_tokens` and `max_outputs` bound every later step.
     ///
     /// # Errors
-    /// - [`Error::Tensor`] if a weight is missing or not as the graph says.
-    /// - [`Error::Argument`] if the cache is laid out for other layers than the graph's.
+    /// - [`Error::Tensor`](crate::Error::Tensor) if a weight is missing or not as the graph says.
+    /// - [`Error::Argument`](crate::Error::Argument) if the cache is laid out for other layers than
+    ///   the graph's.
     /// - Another error if the memory is refused or the device fails.
     fn compile(
         &self,
@@ -96,7 +97,8 @@ pub trait Backend: Send + Sync {
     /// they become ready. The default implementation counts none.
     ///
     /// # Errors
-    /// As [`compile`](Self::compile); [`Error::Cancelled`] if the callback of `progress` cancels.
+    /// As [`compile`](Self::compile); [`Error::Cancelled`](crate::Error::Cancelled) if the callback
+    /// of `progress` cancels.
     fn compile_with_progress(
         &self,
         graph: &Graph,
