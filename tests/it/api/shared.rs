@@ -137,16 +137,19 @@ fn threads_share_steps_with_the_results_of_each_alone() {
 #[test]
 fn a_failed_step_ends_at_most_its_own_calls() {
     for steps in [3, 10, 25, 40] {
-        let decoder = Recorder::new(LIMITS, fingerprint).windowed(20).failing_after(steps).into_decoder(CONTEXT);
+        let mut decoder = Recorder::new(LIMITS, fingerprint).windowed(20).failing_after(steps).into_decoder(CONTEXT);
         let failed = AtomicUsize::new(0);
         at_once(&decoder, |decoder, seed| {
-            if let Err(error) = work(decoder, seed, 20) {
-                assert!(matches!(error, Error::Unsupported(_)), "{error}");
-                failed.fetch_add(1, Relaxed);
+            // A thread that runs ahead of the others may reach the failure in its second text.
+            for seed in [seed, seed + 100] {
+                if let Err(error) = work(decoder, seed, 20) {
+                    assert!(matches!(error, Error::Unsupported(_)), "{error}");
+                    failed.fetch_add(1, Relaxed);
+                }
             }
-            work(decoder, seed + 100, 20).unwrap();
         });
         assert!(failed.load(Relaxed) <= 1, "{failed:?} of {THREADS} threads failed");
+        work(&mut decoder, 200, 20).unwrap();
     }
 }
 
