@@ -63,9 +63,11 @@ fn main() -> ExitCode {
                 sampling::report(generation.summary());
             }
             ids.extend_from_slice(generation.ids());
-            // No step has computed the last token yet.
+            // No step has computed the last token yet, unless the text has ended.
             let len = runner.tokens().len();
-            runner.prefill(&ids[len..])?;
+            if len < ids.len() {
+                runner.prefill(&ids[len..])?;
+            }
             save(&mut runner, &file, tokens_alone)?;
         }
         Ok(writeln!(out)?)

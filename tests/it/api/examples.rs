@@ -260,6 +260,9 @@ fn a_session_goes_on_from_run_to_run() {
         let parts = [run(name, &[options, &["Once upon a time"]].concat()), run(name, options)];
         assert_eq!(parts.concat(), whole, "{options:?}");
     }
+    // A text that ends by itself is saved, too.
+    run("ended", &["Once upon a time"]);
+    assert!(folder.path().join("ended").exists());
 }
 
 /// A program that is killed at any moment leaves the old session or the new one.
