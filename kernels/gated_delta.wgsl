@@ -23,6 +23,7 @@
 //   y: f32, written
 
 {% from "shared/delta" import key_head %}
+{% from "shared/entry" import entry, index %}
 {% from "shared/runs" import checkpoint_state, read_checkpoints, run_at %}
 {% include "shared/bindings" %}
 
@@ -45,18 +46,8 @@ var<workgroup> parts_read: array<f32, {{workgroup}}>;
     {{var}}next_beta = beta[{{row}} * {{delta.gate_stride}}u + head];
 {% endmacro %}
 
-@compute @workgroup_size({{workgroup}})
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    {% if shuffles %}
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_size) subgroup_size: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-    {% else %}
-    @builtin(local_invocation_index) index: u32,
-    {% endif %}
-) {
-    let at = {{ "subgroup * subgroup_size + lane" if shuffles else "index" }};
+{{ entry(workgroup, shuffles, numbered=true, counted=false) }} {
+    let at = {{ index(shuffles) }};
     let head = group.x / {{delta.head_dim // columns}}u;
     let column = group.x % {{delta.head_dim // columns}}u * {{columns}}u + at / {{lanes}}u;
     let slice = at % {{lanes}}u * {{quads | length}}u;

@@ -26,6 +26,7 @@
 //   states: vec4<f32>, written
 //   y: f32, written
 
+{% from "shared/entry" import entry, index %}
 {% from "shared/runs" import checkpoint_state, read_checkpoints, run_at %}
 {% include "shared/bindings" %}
 
@@ -59,18 +60,8 @@ fn log_of_one_plus(x: f32) -> f32 {
     {{var}}next_dt = dt[{{row}} * {{dt.stride}}u + head];
 {% endmacro %}
 
-@compute @workgroup_size({{workgroup}})
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    {% if shuffles %}
-    @builtin(subgroup_id) subgroup: u32,
-    @builtin(subgroup_size) subgroup_size: u32,
-    @builtin(subgroup_invocation_id) lane: u32,
-    {% else %}
-    @builtin(local_invocation_index) index: u32,
-    {% endif %}
-) {
-    let at = {{ "subgroup * subgroup_size + lane" if shuffles else "index" }};
+{{ entry(workgroup, shuffles, numbered=true, counted=false) }} {
+    let at = {{ index(shuffles) }};
     // The row among those of all heads.
     let own = group.x * {{rows}}u + at / {{lanes}}u;
     let head = own / {{scan.head_dim}}u;

@@ -148,7 +148,8 @@ impl States {
         later_ids.chain(sequence.current.take()).for_each(|id| self.release(id));
         let tentative = std::mem::take(&mut sequence.tentative);
         let reached = tentative.partition_point(|(position, _)| *position <= len);
-        let last = [&sequence.checkpoints[..], &tentative[..reached]].concat().into_iter().max_by_key(|last| last.0);
+        let ends = [sequence.checkpoints.last(), tentative[..reached].last()];
+        let last = ends.into_iter().flatten().max_by_key(|(position, _)| *position).copied();
         last.iter().for_each(|(_, id)| self.ref_counts[id.index()] += 1);
         tentative.into_iter().for_each(|(_, id)| self.release(id));
         (sequence.position, sequence.current) = last.map_or((0, None), |(position, id)| (position, Some(id)));
@@ -301,7 +302,7 @@ fn due_checkpoints(start: usize, to: usize, stage: Stage) -> Vec<usize> {
 /// computing tokens again, in order.
 fn tentative_positions(to: usize, stage: Stage) -> Vec<usize> {
     match stage {
-        Stage::Tentative { kept } => tentative_offsets(to - kept).map(|offset| kept + offset).collect(),
+        Stage::Tentative { kept } => tentative_offsets(to.saturating_sub(kept)).map(|offset| kept + offset).collect(),
         Stage::Within | Stage::Prompt { .. } => vec![],
     }
 }

@@ -93,7 +93,7 @@ pub struct StreamOptions {
 }
 
 impl StreamOptions {
-    /// Refuses options without a stream, and those that are not there.
+    /// Refuses options without a stream, and options that the server does not have.
     ///
     /// # Errors
     /// [`ApiError`] with the field.

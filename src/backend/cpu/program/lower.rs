@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::cpu::weights::prepare::PreparedWeights,
-    graph::{FusedOp, Op, RopeAxes},
+    graph::{AttentionSpec, ConvSpec, DeltaSpec, ExpertsSpec, FusedOp, Op, RopeAxes, ScanSpec},
     plan::{Operand, Plan, PlanStep},
 };
 
@@ -89,37 +89,15 @@ impl CpuLowering<'_> {
             Op::Rope(spec) => {
                 Task::Rope { spec: *spec, x: buffer(0)?, angles: self.angles(&inputs[1], spec.axes)?, out }
             }
-            Op::Attention(spec) => {
-                if let [_, k, others @ ..] = &inputs[..] {
-                    let v = others.first().unwrap_or(k);
-                    self.tasks.push(("append", Task::Append { spec: *spec, k: Buffer::of(k)?, v: Buffer::of(v)? }));
-                }
-                let sinks = (inputs.len() > 3).then(|| vector(3)).transpose()?;
-                Task::Attend { spec: *spec, q: buffer(0)?, sinks, out }
-            }
+            Op::Attention(spec) => self.attention(inputs, *spec, out)?,
             Op::Route(spec) => {
                 let bias = (inputs.len() > 1).then(|| vector(1)).transpose()?;
                 Task::Route { spec: *spec, logits: buffer(0)?, bias, out }
             }
-            Op::Experts(spec) => {
-                let layer = Arc::new(ExpertsLayer::new(step, *spec, self.weights, out)?);
-                let stages = ExpertStage::ALL.map(|(name, stage)| (name, Task::Experts(stage, layer.clone())));
-                self.tasks.extend(stages);
-                return Ok(());
-            }
-            Op::ShortConv(spec) => {
-                let w = transposed(&vector(1)?, spec.kernel);
-                let bias = (inputs.len() > 2).then(|| vector(2)).transpose()?;
-                Task::ShortConv(ShortConv { spec: *spec, x: buffer(0)?, w, bias, out })
-            }
-            Op::GatedDelta(spec) => {
-                let [qkv, alpha, beta] = [buffer(0)?, buffer(1)?, buffer(2)?];
-                Task::GatedDelta(GatedDelta { spec: *spec, qkv, alpha, beta, a: vector(3)?, dt: vector(4)?, out })
-            }
-            Op::StateScan(spec) => {
-                let ([x, dt], [a, bias, d]) = ([buffer(0)?, buffer(1)?], [vector(2)?, vector(3)?, vector(4)?]);
-                Task::StateScan(StateScan { spec: *spec, x, dt, a, bias, d, out })
-            }
+            Op::Experts(spec) => return self.experts(step, *spec, out),
+            Op::ShortConv(spec) => self.short_conv(inputs, *spec, out)?,
+            Op::GatedDelta(spec) => self.gated_delta(inputs, *spec, out)?,
+            Op::StateScan(spec) => self.state_scan(inputs, *spec, out)?,
             Op::SelectOutputs => Task::Select { x: buffer(0)?, out },
             Op::JoinRows { count } => Task::JoinRows { count: *count, x: buffer(0)?, out },
             Op::InputRows { .. } => Task::InputRows { out },
@@ -135,6 +113,41 @@ impl CpuLowering<'_> {
         };
         self.tasks.push((step.op.name(), task));
         Ok(())
+    }
+
+    /// Appends the task that stores keys and values, if there are new ones, and returns the one that
+    /// attends to them.
+    fn attention(&mut self, inputs: &[Operand], spec: AttentionSpec, out: Buffer) -> Result<Task> {
+        if let [_, k, others @ ..] = inputs {
+            let v = others.first().unwrap_or(k);
+            self.tasks.push(("append", Task::Append { spec, k: Buffer::of(k)?, v: Buffer::of(v)? }));
+        }
+        let sinks = inputs.get(3).map(|sinks| self.weights.vector(sinks)).transpose()?;
+        Ok(Task::Attend { spec, q: Buffer::of(&inputs[0])?, sinks, out })
+    }
+
+    fn experts(&mut self, step: &PlanStep, spec: ExpertsSpec, out: Buffer) -> Result<()> {
+        let layer = Arc::new(ExpertsLayer::new(step, spec, self.weights, out)?);
+        self.tasks.extend(ExpertStage::ALL.map(|(name, stage)| (name, Task::Experts(stage, layer.clone()))));
+        Ok(())
+    }
+
+    fn short_conv(&self, inputs: &[Operand], spec: ConvSpec, out: Buffer) -> Result<Task> {
+        let w = transposed(&self.weights.vector(&inputs[1])?, spec.kernel);
+        let bias = inputs.get(2).map(|bias| self.weights.vector(bias)).transpose()?;
+        Ok(Task::ShortConv(ShortConv { spec, x: Buffer::of(&inputs[0])?, w, bias, out }))
+    }
+
+    fn gated_delta(&self, inputs: &[Operand], spec: DeltaSpec, out: Buffer) -> Result<Task> {
+        let [qkv, alpha, beta] = [Buffer::of(&inputs[0])?, Buffer::of(&inputs[1])?, Buffer::of(&inputs[2])?];
+        let [a, dt] = [self.weights.vector(&inputs[3])?, self.weights.vector(&inputs[4])?];
+        Ok(Task::GatedDelta(GatedDelta { spec, qkv, alpha, beta, a, dt, out }))
+    }
+
+    fn state_scan(&self, inputs: &[Operand], spec: ScanSpec, out: Buffer) -> Result<Task> {
+        let [x, dt] = [Buffer::of(&inputs[0])?, Buffer::of(&inputs[1])?];
+        let vector = |index: usize| self.weights.vector(&inputs[index]);
+        Ok(Task::StateScan(StateScan { spec, x, dt, a: vector(2)?, bias: vector(3)?, d: vector(4)?, out }))
     }
 
     fn product(&mut self, step: &PlanStep, epilogue: Epilogue, outs: Vec<Buffer>) -> Result<()> {
