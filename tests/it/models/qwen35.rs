@@ -200,6 +200,9 @@ fn a_sequence_returns_to_any_token_of_a_short_draft() {
         let (start, _) = extended(&mut cache, 16, |start| Stage::Tentative { kept: start + 1 });
         assert_eq!(cache.truncate(id, start + 1 + accepted).unwrap(), start + 1 + reached, "{accepted}");
     }
+    // The first of several steps may end before the tokens that may be removed.
+    let (_, update) = extended(&mut cache, 4, |start| Stage::Tentative { kept: start + 9 });
+    assert!(update.checkpoints.is_empty());
     // If the first token may be removed, too, its state is not written over the one before.
     let (start, update) = extended(&mut cache, 1, |start| Stage::Tentative { kept: start });
     assert_ne!(update.from, Some(update.to));
