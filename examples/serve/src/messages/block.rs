@@ -176,8 +176,8 @@ pub fn conversation(
                 }
             }
             AnthropicMessage::Assistant { content } => conversation.add_answer(content),
-            // Many templates take instructions at the start alone. Claude Code marks instructions in
-            // messages of the user in this way.
+            // Many templates take instructions at the start alone. Claude Code marks instructions
+            // in messages of the user in this way.
             AnthropicMessage::System { content } => {
                 let text = system_text(content);
                 conversation.user.push(format!("<system-reminder>\n{text}\n</system-reminder>").into());

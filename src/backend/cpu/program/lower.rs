@@ -115,8 +115,8 @@ impl CpuLowering<'_> {
         Ok(())
     }
 
-    /// Appends the task that stores keys and values, if there are new ones, and returns the one that
-    /// attends to them.
+    /// Appends the task that stores keys and values, if there are new ones, and returns the task
+    /// that attends to them.
     fn attention(&mut self, inputs: &[Operand], spec: AttentionSpec, out: Buffer) -> Result<Task> {
         if let [_, k, others @ ..] = inputs {
             let v = others.first().unwrap_or(k);
