@@ -3,7 +3,7 @@
 //! row of the position before, and predicts the token after it ([DeepSeek-AI
 //! 2024](https://arxiv.org/abs/2412.19437), section 2.2).
 
-use super::{Config, LayerConfig, Model, model_builder::ModelBuilder};
+use super::{Config, LayerConfig, Model, config::NormKind, model_builder::ModelBuilder};
 use crate::{
     Error, Result,
     gguf::{Gguf, Value},
@@ -18,13 +18,33 @@ const COUNT: &str = "nextn_predict_layers";
 /// Adds a layer to a graph, given its index and the residual stream, which it returns.
 type AddLayer<'a> = dyn Fn(&mut ModelBuilder, &Config, &LayerConfig, ValueId, usize) -> Result<ValueId> + 'a;
 
+/// The last norm of a head.
+#[derive(Clone, Copy)]
+pub(super) struct LastNorm {
+    pub kind: NormKind,
+    /// The number that the norm adds to the mean square, or to the variance.
+    pub eps: f32,
+}
+
 /// Returns the model whose output head reads `x`, with its head for multi-token prediction if the
-/// file has one.
+/// file has one. The head's last norm is an RMS norm.
 pub(super) fn finish(graph: ModelBuilder, config: Config, x: ValueId, layer: &AddLayer<'_>) -> Result<Model> {
+    let norm = LastNorm { kind: NormKind::Rms, eps: config.rms_eps };
+    finish_with(graph, config, x, layer, norm)
+}
+
+/// Returns the model as [`finish`] does, with another norm of the head.
+pub(super) fn finish_with(
+    graph: ModelBuilder,
+    config: Config,
+    x: ValueId,
+    layer: &AddLayer<'_>,
+    norm: LastNorm,
+) -> Result<Model> {
     let index = config.layers.len();
     let is_there = graph.has(&format!("blk.{index}.nextn.eh_proj.weight"));
     let head = config.mtp.as_ref().filter(|_| is_there);
-    let head = head.map(|head| build(graph.another(), &config, head, index, layer)).transpose()?;
+    let head = head.map(|head| build(graph.another(), &config, head, layer, norm)).transpose()?;
     graph.finish_with(config, x, head)
 }
 
@@ -41,15 +61,16 @@ pub(super) fn refuse_alone(graph: &ModelBuilder, config: &Config) -> Result<()> 
     Err(Error::tensor(FIRST, what))
 }
 
-/// Returns the graph of a head whose layer has the index `index`.
+/// Returns the graph of a head, whose layer follows the model's.
 fn build(
     mut graph: ModelBuilder,
     config: &Config,
     head: &LayerConfig,
-    index: usize,
     layer: &AddLayer<'_>,
+    last: LastNorm,
 ) -> Result<Graph> {
     let &Config { hidden, rms_eps, .. } = config;
+    let index = config.layers.len();
     let name = |part: &str| format!("blk.{index}.nextn.{part}");
     let tokens = graph.ops.tokens();
     let own_table = graph.optional_weight(&name("embed_tokens.weight"), config.vocab_size, hidden)?;
@@ -69,8 +90,13 @@ fn build(
     let x = layer(&mut graph, config, head, x, index)?;
 
     let own_norm = name("shared_head_norm");
-    let norm = if graph.has(&format!("{own_norm}.weight")) { &own_norm } else { "output_norm" };
-    let x = graph.rms_norm(x, norm, hidden, rms_eps)?;
+    let x = match last.kind {
+        NormKind::Rms => {
+            let norm = if graph.has(&format!("{own_norm}.weight")) { &own_norm } else { "output_norm" };
+            graph.rms_norm(x, norm, hidden, last.eps)?
+        }
+        NormKind::Layer => graph.layer_norms(x, &own_norm, [1, hidden], last.eps)?,
+    };
     let x = graph.ops.select_outputs(x);
     let logits = graph.logits(config, x, &[&name("shared_head_head")])?;
     graph.ops.finish_with(logits, Some(x))

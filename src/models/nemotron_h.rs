@@ -10,6 +10,7 @@ use super::{
     keys::Keys,
     mamba::Mamba,
     model_builder::ModelBuilder,
+    mtp::{self, LastNorm},
 };
 use crate::{
     Result,
@@ -17,6 +18,9 @@ use crate::{
 };
 
 const BLOCK: Block = Block { activation: Activation::SquaredRelu, gated: false, ..Block::DECODER };
+
+/// The epsilon of the head's last norm, and of RMS norms in files without theirs.
+const EPS: &str = "attention.layer_norm_epsilon";
 
 /// Files have two epsilons, of which the other may be absent.
 const CONVENTIONS: Conventions = Conventions { norm: NormKind::Layer, has_other_layers: true, ..Conventions::COMMON };
@@ -31,7 +35,10 @@ const MIXTURE: Mixture = Mixture {
 };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
-    model(keys, config(keys)?, graph)
+    let mut config = config(keys)?;
+    // Only models with experts have heads for multi-token prediction.
+    config.mtp = None;
+    model(keys, config, graph)
 }
 
 pub(super) fn build_moe(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
@@ -47,14 +54,13 @@ fn config(keys: &Keys) -> Result<Config> {
         config.rms_eps = eps;
     }
     config.split_mtp(keys)?;
-    // The head of these files has another layer than the others.
-    config.mtp = None;
-    config.layers.iter_mut().for_each(|layer| layer.rope = None);
+    config.layers.iter_mut().chain(&mut config.mtp).for_each(|layer| layer.rope = None);
     Ok(config)
 }
 
 fn model(keys: &Keys, config: Config, mut graph: ModelBuilder) -> Result<Model> {
     let mamba = Mamba::read(keys)?;
+    mtp::refuse_alone(&graph, &config)?;
     let mut x = graph.embedding(&config)?;
     for (index, layer) in config.layers.iter().enumerate() {
         let normed = graph.norm(x, &format!("blk.{index}.attn_norm"), &config)?;
@@ -65,7 +71,17 @@ fn model(keys: &Keys, config: Config, mut graph: ModelBuilder) -> Result<Model> 
         };
         x = graph.ops.add(x, output);
     }
-    graph.finish(config, x)
+    // The head's layer has both attention and experts.
+    let add_layer = |graph: &mut ModelBuilder, config: &Config, layer: &LayerConfig, x, index| {
+        let normed = graph.norm(x, &format!("blk.{index}.attn_norm"), config)?;
+        let output = BLOCK.attention(config, layer, graph, normed, index)?;
+        let x = graph.ops.add(x, output);
+        let normed = graph.norm(x, &format!("blk.{index}.post_attention_norm"), config)?;
+        let output = feed_forward(graph, keys, config, layer, normed, index)?;
+        Ok(graph.ops.add(x, output))
+    };
+    let norm = LastNorm { kind: NormKind::Layer, eps: keys.float(EPS, 0.0..1.0, None)? };
+    mtp::finish_with(graph, config, x, &add_layer, norm)
 }
 
 /// Returns the result of the feed-forward network, or of the experts, of layer `index` over the

@@ -101,6 +101,13 @@ class Maker:
         self.mat(b + "ffn_up_exps.weight", E, width, H, matrix=kind)
         self.mat(b + "ffn_down_exps.weight", E, H, width, gain=gain, matrix=kind)
 
+    def nextn(self, l):
+        """What a head for multi-token prediction has besides its layer."""
+        b, H = f"blk.{l}.nextn.", self.c["hidden"]
+        self.mat(b + "eh_proj.weight", H, 2 * H)
+        for norm in ("enorm", "hnorm", "shared_head_norm"):
+            self.norm(b + norm + ".weight", H)
+
     def basics(self, ffn=True, heads=True, eps="attention.layer_norm_rms_epsilon"):
         c = self.c
         self.w.add_name(c.get("name", "tiny"))
@@ -211,10 +218,10 @@ def qwen3next(m, c):
         m.key("ssm." + k, v)
     m.key("full_attention_interval", c["full_attention_interval"])
     m.head()
-    for l in range(c["layers"]):
+    for l in range(c["layers"] + c["nextn"]):
         b = f"blk.{l}."
         m.norm(b + "attn_norm.weight", H)
-        if (l + 1) % c["full_attention_interval"]:
+        if l < c["layers"] and (l + 1) % c["full_attention_interval"]:
             conv = hd * (2 * nk + nv)
             m.mat(b + "attn_qkv.weight", conv, H, gain=1.5)
             m.mat(b + "attn_gate.weight", hd * nv, H, gain=1.5)
@@ -230,6 +237,8 @@ def qwen3next(m, c):
         m.moe(l, c["expert_ffn"])
         m.mat(b + "ffn_gate_inp_shexp.weight", H, matrix=False)
         m.mlp(l, c["shared_expert_ffn"], suffix="_shexp")
+        if l >= c["layers"]:
+            m.nextn(l)
 
 
 def deepseek2(m, c):
@@ -247,7 +256,7 @@ def deepseek2(m, c):
         m.key("attention.q_lora_rank", qr)
     m.head()
     deep = (6 / max(6, c["layers"])) ** 0.5       # many layers: let each add less
-    for l in range(c["layers"]):
+    for l in range(c["layers"] + c["nextn"]):
         b = f"blk.{l}."
         m.norm(b + "attn_norm.weight", H)
         if qr:
@@ -267,6 +276,8 @@ def deepseek2(m, c):
         else:
             m.moe(l, c["expert_ffn"], bias=0.2 if c.get("gating") == 2 else None, gain=2.0 * deep)
             m.mlp(l, c["expert_ffn"] * c["shared_experts"], suffix="_shexp", gain=deep)
+        if l >= c["layers"]:
+            m.nextn(l)
 
 
 def glm4(m, c):
@@ -299,10 +310,7 @@ def glm4moe(m, c):
             m.moe(l, c["expert_ffn"], bias=0.2)
             m.mlp(l, c["expert_ffn"] * c["shared_experts"], suffix="_shexp", gain=1.0)
         if l >= c["layers"]:
-            m.mat(b + "nextn.eh_proj.weight", H, 2 * H)
-            m.norm(b + "nextn.enorm.weight", H)
-            m.norm(b + "nextn.hnorm.weight", H)
-            m.norm(b + "nextn.shared_head_norm.weight", H)
+            m.nextn(l)
 
 
 def mamba2(m, l, gain=2.0):
@@ -363,12 +371,18 @@ def nemotron_h(m, c):
     if Z:
         m.key("moe_latent_size", Z)
     m.head()
-    for l in range(c["layers"]):
+    for l in range(c["layers"] + c["nextn"]):
         b = f"blk.{l}."
         m.norm(b + "attn_norm.weight", H)
+        is_head = l >= c["layers"]
         if attn[l]:
             m.attn(l)
-        elif not c["ffn"][l]:
+        if is_head:
+            m.norm(b + "post_attention_norm.weight", H)
+            m.nextn(l)
+        elif attn[l]:
+            continue
+        if not c["ffn"][l]:
             mamba2(m, l)
         elif c["experts"]:
             E, X = c["experts"], c["expert_ffn"]

@@ -30,10 +30,10 @@ fn changed(name: &str, key: &str, value: Option<Stored>) -> GgufFile {
 
 /// The models whose keys and tensors are changed below, and the tensors that each may lack.
 const CHANGED: [(&str, &[&str]); 5] = [
-    ("deepseek2", &["exp_probs_b.bias"]),
+    ("deepseek2", &["exp_probs_b.bias", "nextn.eh_proj.weight", "nextn.shared_head_norm.weight"]),
     ("granitehybrid", &["ssm_conv1d.bias"]),
     ("nemotron_h", &["ssm_conv1d.bias", "output.weight"]),
-    ("nemotron_h_moe", &["ssm_conv1d.bias", "output.weight"]),
+    ("nemotron_h_moe", &["ssm_conv1d.bias", "output.weight", "nextn.eh_proj.weight"]),
     ("falcon_h1_norms", &["ssm_conv1d.bias", "ssm_norm.weight", "output.weight"]),
 ];
 

@@ -10,8 +10,8 @@ use std::{
 };
 
 use inkstone::{
-    Decoder, Drafter, Error, GenerateOptions, Generation, LogitsFor, Result, Runner, RunnerBuilder, SamplerOptions,
-    SequenceId, Speculation, SpeculationSummary, StopReason, gguf::Gguf, internals::generate::Limits,
+    CacheType, Decoder, Drafter, Error, GenerateOptions, Generation, LogitsFor, Result, Runner, RunnerBuilder,
+    SamplerOptions, SequenceId, Speculation, SpeculationSummary, StopReason, gguf::Gguf, internals::generate::Limits,
     tokenizer::Tokenizer,
 };
 use proptest::prelude::*;
@@ -541,21 +541,12 @@ fn heads_draft_as_the_reference_does() {
     let numbers = |value: &Value| -> Vec<u32> {
         value.as_array().unwrap().iter().map(|number| number.as_u64().unwrap() as u32).collect()
     };
-    let rows = fs::read(data("speculation/correlated-blurred.mtp.f32")).unwrap();
-    let rows: Vec<f32> = rows.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+    let rows = head_logits("correlated-blurred");
     let ids = numbers(&expected["ids"]);
     for builder in everywhere() {
         let path = data("speculation/correlated-blurred.gguf");
         let mut runner = builder.clone().without_ngrams().from_gguf(path).unwrap();
-        let decoder = runner.decoder_mut();
-        let sequence = decoder.open();
-        for (pair, expected) in ids.windows(2).zip(rows.chunks(384)) {
-            decoder.step(&[(sequence, &pair[..1], LogitsFor::None)]).unwrap();
-            let logits = decoder.mtp_logits(sequence, pair[1]).unwrap();
-            let error: f32 = logits.iter().zip(expected).map(|(a, b)| (a - b).powi(2)).sum();
-            let power: f32 = expected.iter().map(|x| x.powi(2)).sum();
-            assert!(error <= 1e-6 * power, "{error} of {power}");
-        }
+        check_head(&mut runner, &ids, &rows);
         let greedy = &expected["greedy"];
         let text = numbers(&greedy["ids"]);
         let options = GenerateOptions {
@@ -570,6 +561,42 @@ fn heads_draft_as_the_reference_does() {
         let accepted =
             greedy["steps"].as_array().unwrap().iter().map(|step| step["accepted"].as_u64().unwrap() as usize);
         assert_eq!(generation.accepted_per_step(), accepted.collect::<Vec<_>>());
+    }
+}
+
+/// The heads of other families, of random weights: their logits, beside llama.cpp's.
+#[test]
+fn heads_of_other_families_have_llama_cpps_logits() {
+    // The prompt of `heads.py`.
+    let ids: Vec<u32> = (0..12).map(|index| (index * 7919 + 13) % 300).collect();
+    for name in ["deepseek2", "glm4moe", "nemotron_h_moe", "qwen3next_pairs"] {
+        for builder in everywhere() {
+            let builder = builder.cache_type(CacheType::F32);
+            let mut runner = builder.from_gguf(data(&format!("models/{name}.gguf"))).unwrap();
+            println!("{name}");
+            check_head(&mut runner, &ids, &head_logits(name));
+        }
+    }
+}
+
+/// Returns the expected logits of a model's head, `[tokens, vocab_size]`.
+fn head_logits(name: &str) -> Vec<f32> {
+    let rows = fs::read(data(&format!("speculation/{name}.mtp.f32"))).unwrap();
+    rows.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+}
+
+/// Compares the logits of a model's head for every token but the first.
+fn check_head(runner: &mut Runner, ids: &[u32], expected: &[f32]) {
+    let vocab_size = runner.config().vocab_size;
+    assert_eq!(expected.len(), (ids.len() - 1) * vocab_size);
+    let decoder = runner.decoder_mut();
+    let sequence = decoder.open();
+    for (pair, expected) in ids.windows(2).zip(expected.chunks(vocab_size)) {
+        decoder.step(&[(sequence, &pair[..1], LogitsFor::None)]).unwrap();
+        let logits = decoder.mtp_logits(sequence, pair[1]).unwrap();
+        let error: f32 = logits.iter().zip(expected).map(|(a, b)| (a - b).powi(2)).sum();
+        let power: f32 = expected.iter().map(|x| x.powi(2)).sum();
+        assert!(error <= 1e-6 * power, "{error} of {power}");
     }
 }
 
