@@ -23,7 +23,7 @@
 //   rows: RowCount - "tokens" or "outputs": the number of rows x
 //   columns: u32 - elements of a row x, or of each head of it
 //   heads: u32 - number of heads of a row x; 1 for whole rows
-//   x_q8: Q8Input? - the rows x as int8, if a matrix is quantized
+//   x_q8: Q8Input? - the rows x as int8, if a matrix is quantized or the rows lack a norm
 //   x_q8.norm: PendingNorm? - the norm that is not complete in the rows
 //   x_q8.norm.eps: F32 - added to the mean square
 //   x_q8.norm.reciprocal: F32 - 1 / the elements of a row
@@ -53,6 +53,7 @@
 //   y_q8: Q8Output? - the int8 result; a workgroup then computes 32 rows w
 //   y_q8.blocks: u32 - blocks of a row
 //   y_q8.norm: BoundBuffer? - the weights that the result is multiplied by
+//   y_q8.floats: Strided? - the same result before it is rounded
 //   experts: GemvExperts? - the experts
 //   experts.count: u32 - number of experts in the layer
 //   experts.top_k: u32 - largest number of active experts of a row
@@ -67,6 +68,7 @@
 //   residual: f32
 //   out{n}: f32, written
 //   norm: f32
+//   y: f32, written
 //   y_q8: u32, written
 //   expert_biases: f32
 

@@ -143,13 +143,18 @@
     {% for e in range(own_elements) %}
     {
         let element = min(local + {{e * shape.workgroup}}u, {{32 * tokens - 1}}u);
-        let y = results[element]{{ " + added" ~ e if finish.kind in ["add_in_place", "add"] }};
+        let sum = results[element]{{ " + added" ~ e if finish.kind in ["add_in_place", "add"] }};
         {% if parts[0].out %}
         if is_own{{e}} {
-            out0[own_at{{e}}] = y;
+            out0[own_at{{e}}] = sum;
         }
         {% endif %}
-        write_q8(y, norm_weight, own_token{{e}}, group.x, local, is_own{{e}});
+        {% if y_q8.floats %}
+        if is_own{{e}} {
+            y[own_token{{e}} * {{y_q8.floats.stride}}u + own_row] = sum * norm_weight;
+        }
+        {% endif %}
+        write_q8(sum, norm_weight, own_token{{e}}, group.x, local, is_own{{e}});
     }
     {% endfor %}
     {% endif %}

@@ -16,6 +16,8 @@
     {% if x_norm %}
     sums.squares{{t}} += scales{{t}}.w;
     {% endif %}
+    {% elif x_norm %}
+    sums.squares{{t}} += bitcast<f32>(x_q8[q8_{{t}} + {{2 * x_units}}u + u].w);
     {% endif %}
     {% if joined | rejectattr("matrix.coded") %}
     {% for v in range(8) %}

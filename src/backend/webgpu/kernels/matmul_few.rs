@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{BoundBuffer, ExpertStack, F32, GluFunction, MatrixPlanes, RowCount, Template};
+use super::{BoundBuffer, ExpertStack, F32, GluFunction, MatrixPlanes, RowCount, Strided, Template};
 use crate::backend::webgpu::{
     kernel::{Binding, Resource, reads, writes},
     tiles::GemvShape,
@@ -25,7 +25,7 @@ pub struct MatMulFew {
     pub columns: usize,
     /// The number of heads of a row `x`, each with a matrix of the stack; 1 for whole rows.
     pub heads: usize,
-    /// The rows as int8, if a part is quantized.
+    /// The rows as int8, if a part is quantized or the rows lack a norm.
     pub x_q8: Option<Q8Input>,
     /// Elements from the start of a row of f32 to the start of the next.
     pub x_stride: usize,
@@ -157,6 +157,8 @@ pub struct Q8Output {
     pub blocks: usize,
     /// The buffer of the norm's weights, if the result is multiplied by them.
     pub norm: Option<BoundBuffer>,
+    /// The same result before it is rounded, if it is also written.
+    pub floats: Option<Strided>,
     /// The buffer of the result.
     #[serde(skip)]
     pub rows: Resource,
@@ -194,6 +196,7 @@ impl Template for MatMulFew {
         }
         if let Some(y) = &self.y_q8 {
             bindings.extend(y.norm.map(|norm| reads("norm", "f32", norm.0)));
+            bindings.extend(y.floats.map(|y| writes("y", "f32", y.rows)));
             bindings.push(writes("y_q8", "u32", y.rows));
         }
         bindings.extend(self.biases.map(|biases| reads("expert_biases", "f32", biases.0)));

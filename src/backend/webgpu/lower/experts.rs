@@ -219,7 +219,8 @@ impl GpuLowering<'_> {
         kernel.x_q8 =
             kernel.x_q8.map(|x_q8| Q8Input { norm: self.pending_norms.get(&x.slot.index()).copied(), ..x_q8 });
         kernel.finish = Finish::Glu { function: GluFunction(product.spec.glu) };
-        kernel.y_q8 = writes_q8.then_some(Q8Output { blocks: ffn / UNIT, norm: None, rows: Resource::SlotQ8 });
+        kernel.y_q8 =
+            writes_q8.then_some(Q8Output { blocks: ffn / UNIT, norm: None, floats: None, rows: Resource::SlotQ8 });
         let groups = [
             Workgroups::Fixed(ffn.div_ceil(shape.group_rows())),
             workgroups(x.shape.rows, 1),

@@ -44,6 +44,8 @@ pub(super) const GEMV_ROWS: usize = FEW_ROWS;
 pub(super) enum Form {
     /// f32.
     F32,
+    /// f32 whose readers can complete a norm. [`Form::F32`] if the writer does not leave it to them.
+    F32OrPending,
     /// int8 in blocks of 32 elements.
     Q8,
     /// f16 with a scale for each row.
@@ -294,7 +296,23 @@ impl<'a> GpuLowering<'a> {
             let (step, output) = makers[&result.slot.index()];
             forms[step][output].insert(Form::F32);
         }
+        for (step, forms) in steps.iter().zip(&mut forms) {
+            let leaves_norm = self.leaves_norm(step, forms)?;
+            for (number, forms) in forms.iter_mut().enumerate() {
+                if !(leaves_norm && number == 1) && forms.remove(&Form::F32OrPending) {
+                    forms.insert(Form::F32);
+                }
+            }
+        }
         Ok(forms)
+    }
+
+    /// Returns whether a step leaves the norm of its second output to the readers, given the forms
+    /// that these need.
+    fn leaves_norm(&self, step: &PlanStep, forms: &[Forms]) -> Result<bool> {
+        let (Op::Fused(FusedOp::MatMulAddRmsNorm { .. }), [_, normed]) = (&step.op, forms) else { return Ok(false) };
+        let can_complete = normed.iter().all(|form| matches!(form, Form::Q8 | Form::F32OrPending));
+        Ok(can_complete && normed.contains(&Form::Q8) && self.writes_q8(&step.outputs[0], &self.matrices(step)?))
     }
 
     fn forms_read(&self, step: &PlanStep, operand: usize) -> Result<Forms> {
@@ -317,7 +335,7 @@ impl<'a> GpuLowering<'a> {
         let coded = matrix.planes().coded();
         match self.is_gemv(rows) {
             true if coded => Form::Q8,
-            true => Form::F32,
+            true => Form::F32OrPending,
             false if self.traits.matrices && (coded || matrix.dtype == DType::F16) => Form::F16,
             false => Form::F32,
         }

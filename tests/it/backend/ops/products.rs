@@ -143,6 +143,9 @@ pub fn fused(dtype: DType) -> Vec<Case> {
     cases.extend([Activation::Silu, Activation::Gelu].map(|activation| glu(dtype, activation)));
     cases.extend([(19, false), (64, false), (64, true)].map(|(width, read)| product_and_norm(dtype, 256, width, read)));
     cases.push(glu_and_product(dtype, 256));
+    if matches!(dtype, DType::F16 | DType::Q8_0 | DType::Q4_K) {
+        cases.push(norm_of_two_forms(dtype));
+    }
     if dtype == DType::Q8_0 {
         // The work is divided by the columns, whatever the format.
         cases.extend([32, 64].map(|columns| product_and_norm(dtype, columns, 64, false)));
@@ -244,6 +247,26 @@ fn product_and_norm(dtype: DType, columns: usize, width: usize, read_again: bool
         steps_of(&FEW, VOCABULARY),
         nmse,
     )
+}
+
+/// A norm whose rows are multiplied with a matrix of the format and one of floats, together, and
+/// with floats alone.
+fn norm_of_two_forms(dtype: DType) -> Case {
+    let width = 256;
+    let mut m = Maker::new(11);
+    let x = m.exact_rows(width, VOCABULARY);
+    let residual = m.normal_rows(width, VOCABULARY);
+    let w = m.random_weight(dtype, width, width);
+    let norm = normal(width, &mut m.random);
+    let norm = m.floats(width, &norm);
+    let op = FusedOp::MatMulAddRmsNorm { eps: 1e-5 };
+    let [sum, normed] = m.b.push_all(op, &[x, w, residual, norm])[..] else { panic!("two results") };
+    let [packed, floats, alone] = [dtype, DType::F32, DType::F32].map(|dtype| m.random_weight(dtype, width, width));
+    let [a, b] = m.b.push_all(FusedOp::MatMulJoined, &[normed, packed, floats])[..] else { panic!("two products") };
+    let c = m.b.matmul(normed, alone);
+    let y = [a, b, c].into_iter().fold(sum, |y, product| m.b.add(y, product));
+    let nmse = SUMS + if dtype.is_float() { 0.0 } else { 3.0 * EIGHT_BITS };
+    m.finish(format!("matmul_add_rms_norm {dtype} with two kinds of readers"), y, steps_of(&FEW, VOCABULARY), nmse)
 }
 
 /// Products of every kind, one after the other: joined, with a sum and a norm after them, which are

@@ -27,6 +27,8 @@ pub(super) struct Q8Result {
     pub blocks: usize,
     /// The weights of a norm, by which the rows are multiplied before they are rounded.
     pub norm: Option<Resource>,
+    /// The rows before they are rounded, if they are also stored.
+    pub floats: Option<Strided>,
 }
 
 impl GpuLowering<'_> {
@@ -93,7 +95,8 @@ impl GpuLowering<'_> {
         let blocks = if glu { parts[0].end_block } else { blocks };
         let coded = |coded: bool| products.iter().any(|product| product.matrix.planes().coded() == coded);
         let number = x.slot.index();
-        let q8_input = Q8Input { norm: self.pending_norms.get(&number).copied(), rows: Resource::Q8(number) };
+        let norm = self.pending_norms.get(&number).copied();
+        let q8_input = Q8Input { norm, rows: Resource::Q8(number) };
         let kernel = MatMulFew {
             shape,
             subgroup: self.traits.subgroup,
@@ -101,13 +104,19 @@ impl GpuLowering<'_> {
             rows: x.shape.rows.into(),
             columns: x.shape.width / heads,
             heads,
-            x_q8: coded(true).then_some(q8_input),
+            // The squares of a pending norm are with the rows of int8.
+            x_q8: (coded(true) || norm.is_some()).then_some(q8_input),
             x_stride: stride(x),
             x_f32: coded(false).then(|| slot(x)),
             tables: share_tables(&mut parts),
             parts,
             finish,
-            y_q8: q8.map(|Q8Result { rows, blocks, norm }| Q8Output { blocks, norm: norm.map(BoundBuffer), rows }),
+            y_q8: q8.map(|q8| Q8Output {
+                blocks: q8.blocks,
+                norm: q8.norm.map(BoundBuffer),
+                floats: q8.floats,
+                rows: q8.rows,
+            }),
             biases: None,
             experts: None,
         };

@@ -85,9 +85,10 @@ impl GpuLowering<'_> {
         let finish = add(strided(&place(&step.inputs[2])?), out);
         let weights = self.vector_resource(&step.inputs[3])?;
         let width = normed.place.shape.width;
-        if self.writes_q8(&sum.place, &matrices) && normed.forms == Forms::from([Form::Q8]) {
+        if self.leaves_norm(step, &[sum.forms.clone(), normed.forms.clone()])? {
             let number = normed.place.slot.index();
-            let q8 = Q8Result { rows: Resource::Q8(number), blocks: width / UNIT, norm: Some(weights) };
+            let floats = normed.forms.contains(&Form::F32OrPending).then(|| strided(&normed.place));
+            let q8 = Q8Result { rows: Resource::Q8(number), blocks: width / UNIT, norm: Some(weights), floats };
             self.gemv(op, &x, &matrices, &[out], finish, Some(q8))?;
             let pending = PendingNorm { eps: F32(eps), reciprocal: F32(1.0 / width as f32) };
             self.pending_norms.insert(number, pending);
@@ -113,7 +114,12 @@ impl GpuLowering<'_> {
         if self.is_gemv(x.shape.rows) && whole {
             let writes_q8 = self.writes_q8(&output.place, &matrices) && output.forms == Forms::from([Form::Q8]);
             let rows = Resource::Q8(output.place.slot.index());
-            let q8 = writes_q8.then_some(Q8Result { rows, blocks: output.place.shape.width / UNIT, norm: None });
+            let q8 = writes_q8.then_some(Q8Result {
+                rows,
+                blocks: output.place.shape.width / UNIT,
+                norm: None,
+                floats: None,
+            });
             let finish = Finish::Glu { function: GluFunction(activation.into()) };
             self.gemv(op, &x, &matrices, &[strided(&output.place)], finish, q8)?;
             if !writes_q8 {
@@ -128,13 +134,13 @@ impl GpuLowering<'_> {
         Ok(())
     }
 
-    fn matrices(&self, step: &PlanStep) -> Result<Vec<Arc<GpuMatrix>>> {
+    pub(super) fn matrices(&self, step: &PlanStep) -> Result<Vec<Arc<GpuMatrix>>> {
         step.matrices().iter().map(|operand| self.matrix(operand)).collect()
     }
 
     /// Returns whether the kernel of a product can write its result as int8: a workgroup must have
     /// a whole block of the result.
-    fn writes_q8(&self, result: &Place, matrices: &[Arc<GpuMatrix>]) -> bool {
+    pub(super) fn writes_q8(&self, result: &Place, matrices: &[Arc<GpuMatrix>]) -> bool {
         self.is_gemv(result.shape.rows)
             && result.shape.width.is_multiple_of(UNIT)
             && matrices.iter().all(|matrix| matrix.parts.len() == 1)

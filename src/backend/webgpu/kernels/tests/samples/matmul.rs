@@ -8,7 +8,7 @@ use crate::{
         kernel::Resource,
         kernels::{
             BoundBuffer, ExpertStack, F32, Finish, GemvExperts, GemvPart, MatMulCoop, MatMulFew, MatMulTiled,
-            MatrixPlanes, PendingNorm, Q8Input, Q8Output, RowCount, TiledExperts, TiledPart, TiledProduct,
+            MatrixPlanes, PendingNorm, Q8Input, Q8Output, RowCount, Strided, TiledExperts, TiledPart, TiledProduct,
             share_tables, tests::choices::Choices,
         },
         test_adapters::ADAPTERS,
@@ -55,7 +55,10 @@ fn q8_output(choices: &mut Choices, gemv: GemvUse) -> Option<Q8Output> {
         GemvUse::Add | GemvUse::AddInPlace => Some(buffer()),
         GemvUse::Glu | GemvUse::GateUp => None,
     };
-    choices.option("y_q8", |_| Q8Output { blocks: ROWS / UNIT, norm, rows: Resource::Q8(1) })
+    choices.option("y_q8", |choices| {
+        let floats = norm.and_then(|_| choices.option("floats", |_| Strided { stride: 128, rows: Resource::Slot(1) }));
+        Q8Output { blocks: ROWS / UNIT, norm, floats, rows: Resource::Q8(1) }
+    })
 }
 
 fn finish(choices: &mut Choices, gemv: GemvUse) -> Finish {
@@ -101,8 +104,8 @@ impl Sample for MatMulFew {
         let shape = tiles::gemv(&traits, product);
         let coded = matrices.iter().any(|matrix| matrix.coded);
         let floats = matrices.iter().any(|matrix| !matrix.coded);
-        // Rows that lack a norm are int8 alone, and are multiplied whole.
-        let norm = (coded && !floats && heads == 1)
+        // Rows that lack a norm are multiplied whole.
+        let norm = (heads == 1 && !of_experts || coded && !floats)
             .then(|| choices.option("norm", |_| PendingNorm { eps: F32(1e-6), reciprocal: F32(1.0 / 256.0) }));
         let stored = match (glu, &y_q8) {
             (true, Some(_)) => 0,
@@ -130,7 +133,7 @@ impl Sample for MatMulFew {
             rows: if of_experts { RowCount::Tokens } else { row_count(choices) },
             columns,
             heads,
-            x_q8: coded.then(|| Q8Input { norm: norm.flatten(), rows: Resource::Q8(0) }),
+            x_q8: (coded || norm.flatten().is_some()).then(|| Q8Input { norm: norm.flatten(), rows: Resource::Q8(0) }),
             x_stride: 256,
             x_f32: floats.then_some(Resource::Slot(0)),
             parts,
