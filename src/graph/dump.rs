@@ -96,6 +96,10 @@ impl fmt::Display for FusedOp {
                 write!(f, " {rope}")?;
                 norm.map_or(Ok(()), |eps| write!(f, " eps={eps:?}"))
             }
+            Self::Gated { activation, norm } => {
+                write!(f, "{name} {}", activation.name())?;
+                norm.map_or(Ok(()), |eps| write!(f, " eps={eps:?}"))
+            }
             Self::MatMulJoined | Self::MatMulGlu(_) | Self::MatMulAdd => f.write_str(name),
         }
     }

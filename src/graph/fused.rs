@@ -26,6 +26,14 @@ pub enum FusedOp {
         /// Added to the mean square.
         eps: f32,
     },
+    /// `(x, gate[, w]) -> n(x) f(gate)`, where `n` is the RMS norm of each group of as many elements
+    /// as `w` has. Row-wise.
+    Gated {
+        /// The function `f`.
+        activation: Activation,
+        /// The number added to the mean square of a group; `None` without a norm.
+        norm: Option<f32>,
+    },
     /// `(q, k, v, frequencies[, q_norm, k_norm])`: attention over rotated queries and keys, whose
     /// heads may be normed before.
     RotatedAttention {

@@ -98,6 +98,18 @@ impl FusedOp {
                 }
                 _ => Err(mismatch("x, a matrix, a residual of the product's shape and a weight of its width", inputs)),
             },
+            Self::Gated { norm, .. } => match (inputs, norm) {
+                ([x, gate], None) if x == gate => Ok(vec![*x]),
+                ([x, gate, w], Some(_))
+                    if x == gate && w.rows == Rows::Fixed(1) && w.width > 0 && x.width.is_multiple_of(w.width) =>
+                {
+                    Ok(vec![*x])
+                }
+                _ => Err(mismatch(
+                    "x and a gate of one shape, and with a norm a weight whose width divides theirs",
+                    inputs,
+                )),
+            },
             Self::RotatedAttention { attention, rope, norm } => {
                 let head = Shape::new(Rows::Fixed(1), attention.head_dim);
                 match (inputs, norm) {

@@ -188,6 +188,7 @@ impl FusedOp {
                 matrices: Matrices::At(1),
                 ..ROW_WISE
             },
+            Self::Gated { .. } => OpProperties { name: "gated", ..ROW_WISE },
             Self::RotatedAttention { attention, rope, .. } => OpProperties {
                 name: "rotated_attention",
                 frequencies: Some(3),

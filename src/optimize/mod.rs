@@ -18,7 +18,7 @@ use std::{fmt, sync::Arc};
 pub use common_subexpressions::CommonSubexpressions;
 pub use constant_folding::ConstantFolding;
 pub use dead_code::DeadCode;
-pub use fusion::{AddNormFusion, GluFusion, MatMulAddFusion, MatMulAddNormFusion, RotatedAttentionFusion};
+pub use fusion::{AddNormFusion, GatedFusion, GluFusion, MatMulAddFusion, MatMulAddNormFusion, RotatedAttentionFusion};
 pub use merge_matmuls::MergeMatMuls;
 pub use prune_rows::PruneRows;
 
@@ -60,7 +60,8 @@ pub trait Pass: Sync {
 ///    for later passes.
 /// 3. Rows are pruned before any fusion: a fused op that needs all rows would keep its parts from
 ///    being pruned.
-/// 4. The GLU comes before merged products, which would take its two products away.
+/// 4. The GLU comes before merged products, which would take its two products away, and before
+///    other gates, which would take its activation.
 /// 5. A product is fused with its sum before sums are fused with norms: if a sum has a product for
 ///    an operand both patterns match, and the first saves a write and a read of the product, the
 ///    second one read of the sum. Sums without a product, as after a bias, are left for the second.
@@ -68,12 +69,13 @@ pub trait Pass: Sync {
 /// 7. Products are merged after the other fusions: the pass takes every product that still shares
 ///    its input.
 /// 8. Rotated attention has no product, so its place does not matter.
-pub static PASSES: [&dyn Pass; 10] = [
+pub static PASSES: [&dyn Pass; 11] = [
     &DeadCode,
     &ConstantFolding,
     &CommonSubexpressions,
     &PruneRows,
     &GluFusion,
+    &GatedFusion,
     &MatMulAddFusion,
     &MatMulAddNormFusion,
     &AddNormFusion,

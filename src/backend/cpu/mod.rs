@@ -121,7 +121,7 @@ impl Backend for Cpu {
         match op {
             FusedOp::MatMulJoined | FusedOp::MatMulGlu(_) | FusedOp::MatMulAdd | FusedOp::AddRmsNorm { .. } => true,
             // These save a barrier, which costs less than the fused kernels would.
-            FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. } => false,
+            FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. } | FusedOp::Gated { .. } => false,
         }
     }
 

@@ -115,6 +115,7 @@ impl Backend for Gpu {
             | FusedOp::MatMulAdd
             | FusedOp::AddRmsNorm { .. }
             | FusedOp::MatMulAddRmsNorm { .. }
+            | FusedOp::Gated { .. }
             | FusedOp::RotatedAttention { .. } => true,
         }
     }

@@ -31,6 +31,7 @@ sources! {
     "best",
     "combine",
     "elementwise",
+    "gated",
     "gated_delta",
     "gated_delta_chunks",
     "gated_delta_pass",

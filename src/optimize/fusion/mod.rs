@@ -1,6 +1,7 @@
 //! Passes that each replace a pattern of plain ops by one fused op.
 
 mod add_norm;
+mod gated;
 mod glu;
 mod matmul_add;
 mod matmul_add_norm;
@@ -9,6 +10,7 @@ mod rotated_attention;
 use std::collections::HashMap;
 
 pub use add_norm::AddNormFusion;
+pub use gated::GatedFusion;
 pub use glu::GluFusion;
 pub use matmul_add::MatMulAddFusion;
 pub use matmul_add_norm::MatMulAddNormFusion;

@@ -100,7 +100,7 @@ fn builder_reports_the_first_error() {
     let rope = |head_dim| Op::Rope(RopeSpec { style: RopeStyle::Halves, head_dim, axes: RopeAxes::First });
     let experts =
         |experts, top_k| Op::Experts(ExpertsSpec { experts, top_k, glu: Activation::Silu.into(), biased: false });
-    let cases: [(Op, &[usize]); 24] = [
+    let cases: [(Op, &[usize]); 26] = [
         (Op::Embed, &[1, 0]),
         (Op::MatMul, &[0, 0]),
         (Op::MatMul, &[1]),
@@ -125,6 +125,8 @@ fn builder_reports_the_first_error() {
         (Op::Fused(FusedOp::MatMulGlu(Activation::Silu)), &[0, 1]),
         (Op::Fused(FusedOp::MatMulAdd), &[0, 1, 0]),
         (Op::Fused(FusedOp::AddRmsNorm { eps: 0.0 }), &[0, 2, 2]),
+        (Op::Fused(FusedOp::Gated { activation: Activation::Silu, norm: None }), &[0, 1]),
+        (Op::Fused(FusedOp::Gated { activation: Activation::Silu, norm: Some(0.0) }), &[0, 0]),
     ];
     for (op, operands) in cases {
         let what = builder_error(op.clone(), operands);

@@ -117,6 +117,13 @@ fn norms_products_and_activations_match_hand_computed_results() {
         0,
         &[&[1.5 * ln_3 * ln_3]],
     );
+    let gated = FusedOp::Gated { activation: Activation::Silu, norm: Some(0.0) };
+    check(
+        &Op::Fused(gated),
+        &[&[&[3.0, 4.0]], &[&[ln_3, -ln_3]], &[&[1.0, 2.0]]],
+        0,
+        &[&[0.75 * ln_3 * 3.0 / root(12.5), -0.25 * ln_3 * 8.0 / root(12.5)]],
+    );
     // The expected results are from Python's `math`.
     check(
         &Op::Activate(Activation::Gelu),

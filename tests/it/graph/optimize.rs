@@ -10,7 +10,7 @@ use inkstone::{
             Activation, Builder, FusedOp, Graph, LayerCache, Op, RopeAxes, RopeSpec, RopeStyle, Rows, Source, ValueId,
         },
         optimize::{
-            AddNormFusion, CommonSubexpressions, ConstantFolding, DeadCode, GluFusion, MatMulAddFusion,
+            AddNormFusion, CommonSubexpressions, ConstantFolding, DeadCode, GatedFusion, GluFusion, MatMulAddFusion,
             MatMulAddNormFusion, MergeMatMuls, Optimized, PASSES, Pass, PruneRows, RotatedAttentionFusion, Target,
             optimize, optimize_with,
         },
@@ -295,6 +295,52 @@ fn glu_of_two_inputs_or_shared_products_does_not_fuse() {
 }
 
 #[test]
+fn gate_and_norm_of_heads_fuse_in_either_order() {
+    for (swapped, len) in [(false, 4), (true, 4), (false, 8)] {
+        let (mut b, x) = start();
+        let gate = matmul(&mut b, x, "gate");
+        let weight = b.weight("heads", DType::F32, 1, len);
+        let normed = b.rms_norm(x, weight, 1e-6);
+        let active = b.silu(gate);
+        let y = if swapped { b.mul(active, normed) } else { b.mul(normed, active) };
+
+        let (rewritten, rewrites) = run_one(&GatedFusion, &b.finish(y).unwrap());
+        assert_eq!(rewrites, 1);
+        let mut expected = HashMap::from([("embed", 1), ("matmul", 1), ("gated", 1), ("select_outputs", 1)]);
+        // The norm of a whole row stays.
+        expected.extend((len == 8).then_some(("rms_norm", 1)));
+        assert_eq!(ops(&rewritten), expected);
+    }
+}
+
+#[test]
+fn shared_activations_norms_and_vectors_do_not_fuse_with_a_gate() {
+    // The activation has another reader.
+    let (mut b, x) = start();
+    let active = b.silu(x);
+    let y = b.mul(active, x);
+    let y = b.add(y, active);
+    assert_eq!(run_one(&GatedFusion, &b.finish(y).unwrap()).1, 0);
+
+    // The gate has one row.
+    let (mut b, x) = start();
+    let row = b.weight("row", DType::F32, 1, 8);
+    let active = b.silu(row);
+    let y = b.mul(x, active);
+    assert_eq!(run_one(&GatedFusion, &b.finish(y).unwrap()).1, 0);
+
+    // The norm has another reader, and stays.
+    let (mut b, x) = start();
+    let weight = b.weight("heads", DType::F32, 1, 4);
+    let normed = b.rms_norm(x, weight, 1e-6);
+    let active = b.silu(x);
+    let y = b.mul(normed, active);
+    let y = b.add(y, normed);
+    let (rewritten, rewrites) = run_one(&GatedFusion, &b.finish(y).unwrap());
+    assert_eq!((rewrites, count(&rewritten, &Op::RmsNorm { eps: 1e-6 })), (1, 1));
+}
+
+#[test]
 fn product_and_residual_fuse_in_either_order() {
     for swapped in [false, true] {
         let (mut b, x) = start();
@@ -522,7 +568,7 @@ fn choices() -> impl Strategy<Value = Vec<graphs::Choice>> {
 proptest! {
     /// Any prefix of the passes, for any set of supported ops, keeps the logits of random graphs.
     #[test]
-    fn optimized_random_graphs_have_the_same_logits(choices in choices(), passes in 0..=PASSES.len(), has in any::<[bool; 6]>()) {
+    fn optimized_random_graphs_have_the_same_logits(choices in choices(), passes in 0..=PASSES.len(), has in any::<[bool; 7]>()) {
         let graph = random_graph(&choices);
         let weights = weights_for(&graph, 2);
         let supports = |op: &FusedOp| match op {
@@ -532,6 +578,7 @@ proptest! {
             FusedOp::AddRmsNorm { .. } => has[3],
             FusedOp::MatMulAddRmsNorm { .. } => has[4],
             FusedOp::RotatedAttention { .. } => has[5],
+            FusedOp::Gated { .. } => has[6],
         };
         let vector = |slice: &TensorSlice, _| weights.get(&*slice.name).map(|row| Arc::from(row.as_slice()));
         let optimized = optimize_with(&PASSES[..passes], &graph, &Target { supports: &supports, vector: &vector }).unwrap();

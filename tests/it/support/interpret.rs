@@ -227,6 +227,10 @@ impl<'w> Interpreter<'w> {
                 vec![self.attention(attention, [&q, &k, v], None, step)]
             }
             (Op::Fused(FusedOp::MatMulAdd), [x, w, residual]) => vec![pairwise(residual, &product(x, w), |a, b| a + b)],
+            (Op::Fused(FusedOp::Gated { activation, norm }), [x, gate, weights @ ..]) => {
+                let x = norm.map_or_else(|| x.clone(), |eps| rms_norm(x, &weights[0], eps));
+                vec![pairwise(&x, &activate(*activation, gate), |a, b| a * b)]
+            }
             (Op::Fused(FusedOp::AddRmsNorm { eps }), [a, b, w]) => {
                 let sum = pairwise(a, b, |a, b| a + b);
                 let normed = rms_norm(&sum, w, *eps);

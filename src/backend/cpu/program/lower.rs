@@ -107,7 +107,7 @@ impl CpuLowering<'_> {
             Op::AddRows { first } => Task::MixRows { mix: MixRows::Add, first: *first, x: buffer(0)?, out },
             Op::Temper { scale, interval } => Task::Temper { scale: *scale, interval: *interval, x: buffer(0)?, out },
             Op::Interpolate { taps } => Task::Interpolate { table: self.weights.table(&inputs[0])?, taps: *taps, out },
-            Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. }) => {
+            Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. } | FusedOp::Gated { .. }) => {
                 return Err(Error::internal(format!("the CPU does not support the op {}", step.op.name())));
             }
         };

@@ -9,6 +9,7 @@ mod attention;
 mod attention_step;
 mod elementwise;
 mod experts;
+mod gated;
 mod matmul_few;
 mod matmul_tiled;
 mod recurrent;
@@ -30,6 +31,7 @@ pub(super) use self::{
     },
     elementwise::{ElementKernel, ElementOp, Operator, SecondOperand},
     experts::{Combine, GroupKernel, Route, RouteGroups, RouteScore, RouteWeights},
+    gated::GatedKernel,
     matmul_few::{Finish, GemvExperts, GemvPart, MatMulFew, PendingNorm, Q8Input, Q8Output, share_tables},
     matmul_tiled::{MatMulCoop, MatMulTiled, TiledExperts, TiledPart, TiledProduct},
     recurrent::{ChunkShape, Delta, GatedDeltaChunks, GatedDeltaKernel, GatedDeltaPass, RunTable, ShortConv},

@@ -7,6 +7,7 @@
 
 mod attention;
 mod experts;
+mod gated;
 mod grouped;
 mod product;
 mod recurrent;
@@ -256,6 +257,9 @@ impl<'a> GpuLowering<'a> {
             }
             Op::RmsNorm { eps } => self.rms_norm(name, step, &outputs[0], *eps),
             Op::Fused(FusedOp::AddRmsNorm { eps }) => self.add_rms_norm(name, step, outputs, *eps),
+            Op::Fused(FusedOp::Gated { activation, norm }) => {
+                self.gated_rows(name, step, &outputs[0], *activation, *norm)
+            }
             Op::Rope(spec) => self.rope(name, step, &outputs[0], spec),
             Op::Attention(spec) => self.attention(name, step, &outputs[0], spec, None),
             Op::Fused(FusedOp::RotatedAttention { attention, rope, norm }) => {

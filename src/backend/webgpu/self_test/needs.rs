@@ -59,7 +59,10 @@ pub(super) fn needs(plan: &Plan) -> Needs {
             }
         }
         match &step.op {
-            Op::Activate(activation) | Op::Fused(FusedOp::MatMulGlu(activation)) => needs.activations.push(*activation),
+            Op::Activate(activation)
+            | Op::Fused(FusedOp::MatMulGlu(activation) | FusedOp::Gated { activation, .. }) => {
+                needs.activations.push(*activation);
+            }
             Op::SoftCap { .. } => needs.capped = true,
             Op::Experts(spec) => {
                 let formats = step.matrices().iter().filter_map(|operand| match operand {

@@ -34,7 +34,8 @@ const FUSED: &[Cases] = &[
     products::long_steps,
     products::wide_rows,
 ];
-const ROWS: &[Cases] = &[rows::pairwise, rows::activations, rows::soft_cap, rows::rms_norm, rows::add_rms_norm];
+const ROWS: &[Cases] =
+    &[rows::pairwise, rows::activations, rows::soft_cap, rows::rms_norm, rows::add_rms_norm, rows::gated];
 const PLACES: &[Cases] = &[rows::rope, rows::temper, rows::select_outputs, rows::slice];
 const IMAGES: &[Cases] = &[
     images::clamp,
@@ -65,6 +66,7 @@ const KINDS: [DType; 5] = [DType::F32, DType::F16, DType::Q4_0, DType::Q4_K, DTy
 pub fn for_workgroups() -> Vec<Case> {
     let mut cases: Vec<_> = KINDS.iter().flat_map(|dtype| products::fused(*dtype)).collect();
     cases.extend(rows::add_rms_norm());
+    cases.extend(rows::gated());
     cases.extend(attention::rotated());
     cases.extend(attention::long_cases());
     cases.extend(experts::route());
@@ -154,7 +156,7 @@ fn recurrences() {
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 33;
+const OPS: usize = 34;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -192,6 +194,7 @@ fn number(op: &Op) -> usize {
         Op::Temper { .. } => 30,
         Op::MatMulHeads { .. } => 31,
         Op::StateScan(_) => 32,
+        Op::Fused(FusedOp::Gated { .. }) => 33,
     }
 }
 

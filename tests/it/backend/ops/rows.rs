@@ -11,6 +11,10 @@ use crate::support::quantize::quantize;
 /// Widths around those of vectors.
 const WIDTHS: [usize; 8] = [1, 7, 8, 15, 16, 17, 33, 100];
 
+/// The cost of products of normal numbers in 8 bits: the largest of 32 is about 10 standard
+/// deviations with a squared gate, so the step is 10 / 127 of one, and the squared error 5e-4.
+const GATED: f64 = 5e-4;
+
 const TOKENS: [usize; 4] = [1, 2, 5, 33];
 const VOCABULARY: usize = 40;
 
@@ -61,19 +65,18 @@ fn away_from_zero_weight(m: &mut Maker, dtype: DType, width: usize) -> ValueId {
     m.weight(dtype, 1, width, quantize(dtype, &row))
 }
 
+const ACTIVATIONS: [Activation; 7] = [
+    Activation::Silu,
+    Activation::Gelu,
+    Activation::GeluErf,
+    Activation::QuickGelu,
+    Activation::Sigmoid,
+    Activation::Relu,
+    Activation::SquaredRelu,
+];
+
 pub fn activations() -> Vec<Case> {
-    [
-        Activation::Silu,
-        Activation::Gelu,
-        Activation::GeluErf,
-        Activation::QuickGelu,
-        Activation::Sigmoid,
-        Activation::Relu,
-        Activation::SquaredRelu,
-    ]
-    .into_iter()
-    .flat_map(activation)
-    .collect()
+    ACTIVATIONS.into_iter().flat_map(activation).collect()
 }
 
 fn activation(activation: Activation) -> Vec<Case> {
@@ -162,6 +165,32 @@ pub fn add_rms_norm() -> Vec<Case> {
         m.finish(format!("add_rms_norm, width {width}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE)
     };
     WIDTHS.into_iter().flat_map(|width| [case((width, false)), case((width, true))]).collect()
+}
+
+/// Gates with every activation, and with norms of groups; a product reads the result as int8.
+pub fn gated() -> Vec<Case> {
+    let case = |(width, len, activation): (usize, Option<usize>, Activation)| {
+        let mut m = Maker::new(17);
+        let inputs = [m.normal_rows(width, VOCABULARY), m.normal_rows(width, VOCABULARY)];
+        let mut inputs = inputs.to_vec();
+        if let Some(len) = len {
+            let w = normal(len, &mut m.random);
+            inputs.push(m.floats(len, &w));
+        }
+        let y = m.b.push(FusedOp::Gated { activation, norm: len.map(|_| 1e-5) }, &inputs);
+        if !width.is_multiple_of(32) {
+            return m.finish(format!("gated {activation:?}, width {width}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE);
+        }
+        let w = m.random_weight(DType::Q8_0, width, width);
+        let product = m.b.matmul(y, w);
+        let name = format!("gated {activation:?}, read as int8, width {width}");
+        m.finish(name, product, steps_of(&TOKENS, VOCABULARY), GATED)
+    };
+    let widths = WIDTHS.into_iter().map(|width| (width, None, Activation::Silu));
+    let activations = ACTIVATIONS.into_iter().map(|activation| (64, None, activation));
+    let groups = [(64, 32), (96, 32), (48, 16), (30, 10), (400, 80), (1024, 512), (320, 64)];
+    let groups = groups.into_iter().map(|(width, len)| (width, Some(len), Activation::Silu));
+    widths.chain(activations).chain(groups).chain([(544, None, Activation::Sigmoid)]).map(case).collect()
 }
 
 pub fn rope() -> Vec<Case> {

@@ -75,6 +75,7 @@ fn cases() -> Vec<TemplateCase> {
         case::<GatedDeltaChunks>(templates),
         case::<GatedDeltaPass>(templates),
         case::<GroupKernel>(templates),
+        case::<GatedKernel>(templates),
         case::<Heads>(templates),
         case::<LayerNormKernel>(templates),
         case::<MatMulCoop>(templates),

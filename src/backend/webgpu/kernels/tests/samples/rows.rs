@@ -6,8 +6,9 @@ use crate::{
     backend::webgpu::{
         kernel::Resource,
         kernels::{
-            ElementKernel, ElementOp, F16Output, F32, Heads, IdRange, InputName, LayerNormKernel, Norm, Operator,
-            RowInput, RowSource, RowsKernel, SecondOperand, StepRowSource, StepRows, Strided, tests::choices::Choices,
+            BoundBuffer, ElementKernel, ElementOp, F16Output, F32, GatedKernel, Heads, IdRange, InputName,
+            LayerNormKernel, Norm, Operator, RowInput, RowSource, RowsKernel, SecondOperand, StepRowSource, StepRows,
+            Strided, tests::choices::Choices,
         },
     },
 };
@@ -52,6 +53,27 @@ impl Sample for Heads {
         let x = choices.option("x", |_| rows(256));
         let subgroup = traits.subgroup;
         Self { workgroup: 128, subgroup, head_dim, x, y: rows(256), norm, rotation, records: records() }
+    }
+}
+
+impl Sample for GatedKernel {
+    fn sample(choices: &mut Choices) -> Self {
+        let traits = adapter(choices);
+        let norm = choices.option("norm", |_| norm(128));
+        // Without a norm, the last group may be shorter.
+        let width = if norm.is_some() { 256 } else { choices.of("width", &[160, 256]) };
+        Self {
+            workgroup: choices.of("workgroup", &[64, 128]),
+            subgroup: traits.subgroup,
+            width,
+            len: 128,
+            function: function(choices),
+            norm,
+            x: rows(256),
+            gate: Strided { stride: 256, rows: Resource::Temp(2) },
+            y: choices.option("y", |_| Strided { stride: 256, rows: Resource::Temp(3) }),
+            y_q8: choices.option("y_q8", |_| BoundBuffer(Resource::Q8(0))),
+        }
     }
 }
 
