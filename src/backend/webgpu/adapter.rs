@@ -146,6 +146,7 @@ pub(super) fn open(adapter: &wgpu::Adapter, allowed: &GpuLimits) -> Result<Conte
             .min(limits.max_compute_workgroup_size_x)
             .min(allowed.workgroup),
         workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        storage_buffers: limits.max_storage_buffers_per_shader_stage,
         binding_bytes: limits.max_storage_buffer_binding_size.min(allowed.binding_bytes),
         buffer_bytes: limits.max_buffer_size,
         alignment: u64::from(limits.min_storage_buffer_offset_alignment.max(16)),

@@ -33,6 +33,8 @@ pub(super) struct Traits {
     pub workgroup: u32,
     /// Bytes of a workgroup's memory.
     pub workgroup_bytes: u32,
+    /// Largest number of storage buffers that a kernel binds.
+    pub storage_buffers: u32,
     /// Largest size in bytes of a binding: the range of a buffer that a kernel sees.
     pub binding_bytes: u64,
     /// Largest size in bytes of a buffer.

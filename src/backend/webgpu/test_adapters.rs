@@ -9,6 +9,7 @@ const PLAIN: Traits = Traits {
     matrices: false,
     workgroup: 1024,
     workgroup_bytes: 32 << 10,
+    storage_buffers: 16,
     binding_bytes: 1 << 27,
     buffer_bytes: 1 << 30,
     alignment: 256,
@@ -21,7 +22,7 @@ pub(super) const ADAPTERS: [Traits; 6] = [
     PLAIN,
     Traits { matrices: true, workgroup_bytes: 48 << 10, ..PLAIN },
     Traits { subgroup: Some(8), workgroup: 512, ..PLAIN },
-    Traits { subgroup: Some(16), ..PLAIN },
+    Traits { subgroup: Some(16), storage_buffers: 8, ..PLAIN },
     Traits { subgroup: Some(64), ..PLAIN },
     Traits { subgroup: None, workgroup: 256, workgroup_bytes: 16 << 10, ..PLAIN },
 ];

@@ -11,8 +11,12 @@ use crate::{graph::AttentionSpec, kv_cache::CacheType, quant::UNIT};
 /// Largest number of invocations that attend to a split.
 pub(super) const SPLIT_WORKGROUP: usize = 256;
 
-/// Largest number of matrices in a dispatch.
+/// Largest number of matrices in a dispatch of tiles.
 pub(super) const MAX_PARTS: usize = 3;
+
+/// Largest number of matrices in a dispatch of up to 16 rows: the four projections of a gated
+/// DeltaNet.
+const MAX_FEW_PARTS: usize = 4;
 
 /// Units that an invocation reads ahead. More would take registers, so that fewer invocations could
 /// wait for memory at the same time.
@@ -63,22 +67,30 @@ pub(super) struct FewRows {
     pub has_tables: bool,
 }
 
+/// Returns the number of matrices that a dispatch of up to 16 rows multiplies. Each has up to three
+/// buffers, beside two of the activations and the step's.
+pub(super) fn few_parts(traits: &Traits) -> usize {
+    ((traits.storage_buffers as usize).saturating_sub(3) / 3).clamp(1, MAX_FEW_PARTS)
+}
+
 /// Divides a product.
 pub(super) fn gemv(traits: &Traits, product: FewRows) -> GemvShape {
     let FewRows { tokens, rows, units, together, writes_q8, has_tables } = product;
     let widest = traits.subgroup.unwrap_or(8).min(32) as usize;
-    // From four rows of the activations on, reading them would limit the speed. Then an invocation
-    // multiplies them with several rows of matrices; with small teams, a workgroup has more rows in
-    // any case. The result of one matrix as int8 has few workgroups, whose number of invocations
-    // matters more up to eight rows.
-    let shared = if tokens < 4 || (tokens <= 8 && writes_q8 && together == 1) {
-        1
-    } else if widest < 32 {
-        2 / together
-    } else if tokens < 8 {
-        2
-    } else {
-        4 / together
+    // Reading several rows of the activations again and again would limit the speed, so an
+    // invocation multiplies them with several rows of matrices; with small teams, a workgroup has
+    // more rows in any case. The result of one matrix as int8 has few workgroups: where each has a
+    // multiprocessor to itself, more invocations are faster at eight rows.
+    let one_q8 = writes_q8 && together == 1;
+    let alone = tokens == 8 && rows.div_ceil(32) <= MULTIPROCESSORS;
+    let shared = match tokens {
+        1 => 1,
+        2 | 3 if widest < 32 || together == 2 => 1,
+        2 | 3 => 2,
+        4..=8 if one_q8 && (widest < 32 || alone) => 1,
+        _ if widest < 32 => 2 / together,
+        4..8 if !one_q8 => 2,
+        _ => 4 / together,
     };
     let team = widest.min(units.next_power_of_two());
     let max_workgroup = traits.workgroup as usize;
@@ -89,10 +101,6 @@ pub(super) fn gemv(traits: &Traits, product: FewRows) -> GemvShape {
         // the other.
         let team = team.max(8).min(widest);
         let workgroup = (32 * team / together.max(shared)).min(max_workgroup);
-        // With a few rows of the activations, such a workgroup fills a multiprocessor. If there are
-        // more of them than multiprocessors, the rest would wait, so they are half as large.
-        let waits = rows.div_ceil(32) > MULTIPROCESSORS && (4..8).contains(&tokens) && workgroup == 32 * team;
-        let workgroup = if waits { workgroup / 2 } else { workgroup };
         let passes = 32 * team / (workgroup * shared);
         return GemvShape { team, rows: shared, passes, unrolled: unrolled(shared), workgroup };
     }

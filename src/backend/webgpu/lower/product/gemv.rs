@@ -50,7 +50,7 @@ impl GpuLowering<'_> {
             .zip(outs)
             .flat_map(|(matrix, out)| parts(x, matrix, out, AfterProduct::default()))
             .collect();
-        let at_once = if glu { 2 } else { tiles::MAX_PARTS };
+        let at_once = if glu { 2 } else { tiles::few_parts(self.traits) };
         let mut limits = self.traits.choices.row_counts.to_vec();
         limits.dedup();
         for products in products.chunks(at_once) {

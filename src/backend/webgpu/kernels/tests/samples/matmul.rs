@@ -25,7 +25,7 @@ fn stack(choices: &mut Choices) -> ExpertStack {
 
 /// Matrices of different formats; rows of floats may end within a unit.
 fn matrices(choices: &mut Choices, count: usize) -> (Vec<MatrixPlanes>, usize) {
-    let formats = ["format 0", "format 1", "format 2"].map(|question| choices.of(question, DType::ALL));
+    let formats = ["format 0", "format 1", "format 2", "format 3"].map(|question| choices.of(question, DType::ALL));
     let formats = &formats[..count];
     let ragged = formats.iter().all(|format| format.is_float()) && choices.flag("ragged");
     let columns = if ragged { 200 } else { 256 };
@@ -90,7 +90,7 @@ impl Sample for MatMulFew {
         let glu = matches!(gemv, GemvUse::Glu | GemvUse::GateUp);
         let of_experts = matches!(gemv, GemvUse::GateUp | GemvUse::Down);
         let count = match gemv {
-            GemvUse::Store => choices.of("parts", &[1, 2, 3]),
+            GemvUse::Store => choices.of("parts", &[1, 2, 3, 4]),
             GemvUse::Glu | GemvUse::GateUp => 2,
             GemvUse::Add | GemvUse::AddInPlace | GemvUse::Down | GemvUse::Heads => 1,
         };
