@@ -14,7 +14,7 @@ mod states;
 pub use layout::{CacheLayout, CacheType, LayerPlace, PageGroup};
 pub use pages::{PageId, PageTable};
 pub use parts::{CachePart, SequenceExtent, SequencePart};
-pub use states::{CHECKPOINTS, RUN_CHECKPOINTS, Stage, StateId, StateUpdate, tentative_offsets};
+pub use states::{CHECKPOINTS, RUN_CHECKPOINTS, SEQUENCE_STATES, Stage, StateId, StateUpdate, tentative_offsets};
 
 use pages::PagePool;
 use states::{SequenceState, States};

@@ -16,6 +16,10 @@ use crate::{Error, Result};
 /// Maximum number of checkpoints of a sequence.
 pub const CHECKPOINTS: usize = 8;
 
+/// Maximum number of states of a sequence: the current one, the checkpoints, and the states within a
+/// run of drafted tokens, for which checkpoints make room.
+pub const SEQUENCE_STATES: usize = 2 + CHECKPOINTS;
+
 /// Distance in positions between checkpoints that are not at a prompt's end.
 const INTERVAL: usize = 512;
 
@@ -162,7 +166,6 @@ impl States {
         sequence.tentative.drain(..).for_each(|(_, id)| self.release(id));
         let (start, from) = (sequence.position, sequence.current);
         let due = due_checkpoints(start, to, stage);
-        self.drop_least_useful(sequence, to, CHECKPOINTS - due.len());
         let is_new = |sequence: &SequenceState| sequence.checkpoints.last().is_none_or(|(last, _)| *last < start);
         let at_start = from.filter(|_| due.first() == Some(&start) && is_new(sequence));
         let is_inner = |position: &usize| (start + 1..to).contains(position);
@@ -171,6 +174,8 @@ impl States {
         let keeps_start = tentative.first() == Some(&start);
         tentative.retain(|position| is_inner(position) && !inner.contains(position));
         tentative.truncate(RUN_CHECKPOINTS - inner.len());
+        let others = 1 + tentative.len() + usize::from(keeps_start);
+        self.drop_least_useful(sequence, to, CHECKPOINTS.min(SEQUENCE_STATES - others) - due.len());
         let is_own = |id: &StateId| at_start.is_none() && self.ref_counts[id.index()] == 1;
         let in_place = from.filter(|id| !keeps_start && is_own(id));
         let needed = inner.len() + usize::from(in_place.is_none());

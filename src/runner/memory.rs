@@ -7,15 +7,11 @@ use crate::{
     backend::Backend,
     generate::Limits,
     graph::Graph,
-    kv_cache::{CHECKPOINTS, CacheLayout, PAGE_POSITIONS, RUN_CHECKPOINTS},
+    kv_cache::{CacheLayout, PAGE_POSITIONS, SEQUENCE_STATES},
     plan::Plan,
     vision::EncoderMemory,
     weights::Weights,
 };
-
-/// The largest number of recurrent states of a sequence: the state after its last token, the states
-/// within a run of drafted tokens, and checkpoints.
-const STATES: usize = 1 + RUN_CHECKPOINTS + CHECKPOINTS;
 
 /// The memory that a runner takes, in bytes, with the vision encoder of its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +67,7 @@ impl MemoryPlan {
             mapped: weights.mapped_bytes(in_place.iter().map(|name| &**name)),
             cache_per_token: layout.bytes_per_token() as u64,
             windows: layout.window_bytes(context_length, max_tokens),
-            states: (layout.state_bytes as u64).saturating_mul(STATES as u64),
+            states: (layout.state_bytes as u64).saturating_mul(SEQUENCE_STATES as u64),
             context_length,
             scratch: scratch(&plan, max_outputs) + head.as_ref().map_or(0, |head| scratch(head, 1)),
             vision_scratch: 0,
@@ -114,7 +110,7 @@ impl MemoryPlan {
             }
             Some(limit) => {
                 let page_bytes = limit - self.besides_pages();
-                Ok(Some(CacheLimits { page_bytes, states: STATES }))
+                Ok(Some(CacheLimits { page_bytes, states: SEQUENCE_STATES }))
             }
             None => Ok(None),
         }

@@ -5,7 +5,7 @@ use inkstone::{
     gguf::Gguf,
     internals::{
         graph::{LayerState, Op},
-        kv_cache::{CHECKPOINTS, CacheLayout, KvCache, RUN_CHECKPOINTS, Stage},
+        kv_cache::{CHECKPOINTS, CacheLayout, KvCache, RUN_CHECKPOINTS, SEQUENCE_STATES, Stage},
         models::Model,
         weights::Weights,
     },
@@ -209,12 +209,34 @@ fn a_sequence_returns_to_any_token_of_a_short_draft() {
     assert_eq!(cache.truncate(id, start).unwrap(), start);
 }
 
+/// Checkpoints make room for the states within a draft, and come back without drafts.
+#[test]
+fn drafts_take_one_state_more() {
+    let gguf = Gguf::open(RECURRENT.path()).unwrap();
+    let graph = Model::from_gguf(&gguf, &Weights::from_gguf(&gguf)).unwrap().graph;
+    let mut cache = KvCache::new(&CacheLayout::new(&graph, CacheType::F32).unwrap(), 20_000);
+    let id = cache.open();
+    let mut states = std::collections::HashSet::new();
+    let mut advance = |count: usize, stage: fn(usize) -> Stage| {
+        let start = cache.extend(id, count).unwrap();
+        let update = cache.advance(id, start + count, stage(start)).unwrap().unwrap();
+        cache.take_copies();
+        states.extend(update.ids());
+        (cache.checkpoints(id).unwrap().count(), states.len())
+    };
+    let without = (0..40).map(|_| advance(300, |_| Stage::Within)).last().unwrap();
+    assert_eq!(without, (CHECKPOINTS, 1 + CHECKPOINTS));
+    let with = (0..400).map(|_| advance(4, |start| Stage::Tentative { kept: start + 1 })).last().unwrap();
+    assert_eq!(with.1, SEQUENCE_STATES);
+    assert!(with.0 + 2 >= SEQUENCE_STATES - RUN_CHECKPOINTS, "{with:?}");
+}
+
 #[test]
 fn memory_plans_count_states() {
     let plan = on_cpu().plan(RECURRENT.path()).unwrap();
     let layers = [[3 * 128, 4 * 16 * 16]; 2];
     let state: usize = layers.iter().flatten().map(|floats| 4 * floats).sum();
-    let states = 1 + RUN_CHECKPOINTS + CHECKPOINTS;
+    let states = SEQUENCE_STATES;
     assert_eq!(plan.states, (state * states) as u64);
     assert_eq!(plan.total(), plan.weights + plan.scratch + plan.cache() + plan.states);
     assert!(plan.to_string().contains("recurrent states"), "{plan}");
