@@ -13,6 +13,7 @@ use std::{
 };
 
 use inkstone::{
+    FileContent,
     gguf::{Gguf, Origin, TensorInfo},
     internals::{
         backend::{Backend, cpu::Cpu},
@@ -26,33 +27,46 @@ use inkstone::{
 use common::Failure;
 
 const USAGE: &str = "
-Usage: inspect MODEL [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTIONS]
+Usage: inspect MODEL [--verdict] [--metadata] [--tensors] [--memory] [--graph] [--dot] [OPTIONS]
 
-Shows the metadata and tensors of a GGUF file, or of a directory of safetensors under GGUF names; the memory that the
-model needs, its number of parameters and the number used by a token; and the graph of its computation before and
-after optimization. With one or more of the first four flags, shows only those.
+Says whether a GGUF file or a directory of safetensors runs, and what is missing if not; the exit status is 0 if it
+runs. Then shows the metadata and tensors, under GGUF names; the memory that the model needs, its number of parameters
+and the number used by a token; and the graph of its computation before and after optimization. With one or more of the
+first five flags, shows only those.
 
+  --verdict          says whether the file runs, from its header alone
   --dot              prints only the optimized graph, for Graphviz";
 
 fn main() -> ExitCode {
     let usage = [USAGE, model::MODEL_OPTIONS, "  --help             prints this help"].join("\n");
     common::run(&usage, |mut args| {
-        let mut sections = ["--metadata", "--tensors", "--memory", "--graph"].map(|name| args.flag(name));
+        let mut sections = ["--verdict", "--metadata", "--tensors", "--memory", "--graph"].map(|name| args.flag(name));
         let dot = args.flag("--dot");
         let builder = model::builder(&mut args)?;
         let path: PathBuf = args.positional()?.ok_or("a model is missing (see --help)")?.into();
         args.finish()?;
-        let gguf = models::open(&path)?;
         let mut out = BufWriter::new(io::stdout().lock());
         if dot {
+            let gguf = models::open(&path)?;
             let [_, optimized] = graphs(&gguf)?;
             write!(out, "{}", optimized.graph.dot())?;
             return Ok(out.flush()?);
         }
-        if sections == [false; 4] {
-            sections = [true; 4];
+        let checked = builder.check(&path);
+        if sections == [false; 5] {
+            let is_model = matches!(checked.content, Some(FileContent::Model { .. }));
+            sections = [true, true, true, is_model, is_model];
         }
-        let [metadata, tensors, memory, graph] = sections;
+        let [verdict, metadata, tensors, memory, graph] = sections;
+        if verdict {
+            writeln!(out, "{}: {checked}", path.display())?;
+            out.flush()?;
+        }
+        let is_usable = || if checked.is_usable() { Ok(()) } else { Err(format!("{} cannot be used", path.display())) };
+        if sections[1..] == [false; 4] {
+            return Ok(is_usable()?);
+        }
+        let gguf = models::open(&path)?;
         if metadata {
             match gguf.origin() {
                 Origin::File { version } => writeln!(out, "GGUF version {version}")?,
@@ -67,6 +81,9 @@ fn main() -> ExitCode {
         }
         // The sections so far are useful even if the model cannot be built.
         out.flush()?;
+        if verdict {
+            is_usable()?;
+        }
         if memory {
             writeln!(out, "{}", builder.plan(&path)?)?;
             let [total, active] = parameters(&Model::from_gguf(&gguf, &Weights::from_gguf(&gguf))?.graph);

@@ -5,11 +5,11 @@
 use std::{path::Path, sync::Arc};
 
 use super::{
-    TensorInfo,
+    Fault, TensorInfo,
     map::Map,
     metadata::Metadata,
     read::{ByteReader, Parsed, ReadElement},
-    table::TensorTable,
+    table::{TableFault, TensorTable},
 };
 use crate::{Error, Result};
 
@@ -27,20 +27,22 @@ pub(super) struct Shard {
     pub(super) version: u32,
     pub(super) metadata: Metadata,
     pub(super) tensors: Vec<TensorInfo>,
+    pub(super) faults: Vec<Fault>,
 }
 
 impl Shard {
-    /// Maps and checks the file at `path`.
+    /// Maps the file at `path` and checks it.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF
-    /// file.
+    /// [`Error::Io`] if the file cannot be read, [`Error::InvalidFile`] if its header is not that
+    /// of a GGUF file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let map = Map::open(path)?;
-        Self::parse(map).map_err(|what| Error::InvalidFile { path: path.into(), what })
+        let invalid = |what| Error::InvalidFile { path: path.into(), what };
+        Self::parse(map, &invalid).map_err(invalid)
     }
 
-    fn parse(map: Map) -> Parsed<Self> {
+    fn parse(map: Map, invalid: &dyn Fn(String) -> Error) -> Parsed<Self> {
         check_magic(&map)?;
         let mut reader = ByteReader::new(&map);
         let _magic: u32 = read_header(&mut reader)?;
@@ -54,8 +56,10 @@ impl Shard {
         let data_start = reader.position().next_multiple_of(alignment as usize);
         // The header was copied to owned values.
         map.done_with(0..reader.position());
-        let tensors = table.resolve(&Arc::new(map), data_start, alignment)?;
-        Ok(Self { version, metadata, tensors })
+        let (tensors, faults) = table.resolve(&Arc::new(map), data_start, alignment);
+        let fault = |TableFault { kind, what, tensors }| Fault { kind, error: invalid(what), tensors };
+        let faults = faults.into_iter().map(fault).collect();
+        Ok(Self { version, metadata, tensors, faults })
     }
 }
 

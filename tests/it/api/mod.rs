@@ -2,6 +2,7 @@
 
 #[cfg(feature = "async")]
 mod asynchronous;
+mod check;
 mod errors;
 mod examples;
 mod generate;

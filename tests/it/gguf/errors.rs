@@ -187,6 +187,12 @@ fn unknown_and_removed_tensor_types_are_refused() {
         let removed = "which was removed from GGUF: quantize the model again as Q4_0 or IQ4_NL";
         assert_eq!(tensor_message(&[32], number), format!("tensor `t` is stored as {name}, {removed}"));
     }
+    for (number, name, program) in
+        [(36, "IQ4_NL_4_4", "I2_S, which only bitnet.cpp reads"), (139, "IQ4_K", "only ik_llama.cpp reads")]
+    {
+        let message = tensor_message(&[32], number);
+        assert!(message.contains(&format!("is stored as {name}, ")) && message.contains(program), "{message}");
+    }
 }
 
 #[test]
