@@ -76,7 +76,8 @@
 //! # Not here
 //!
 //! Downloads from a hub, audio, video, embeddings, LoRA adapters, and an HTTP server, which is an
-//! example with a package of its own, `examples/serve`. Quantizing and training are out of scope.
+//! example with a package of its own, `examples/serve`. The library does not quantize: the example
+//! `quantize` writes llama.cpp's bytes. Training is out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "async", feature = "constrained", feature = "image")),

@@ -12,6 +12,7 @@ mod loading;
 mod many;
 mod profile;
 mod prompts;
+mod quantize;
 mod readme;
 mod runner;
 mod sampler;
