@@ -67,18 +67,7 @@ fn main() -> ExitCode {
             return Ok(is_usable()?);
         }
         let gguf = models::open(&path)?;
-        if metadata {
-            match gguf.origin() {
-                Origin::File { version } => writeln!(out, "GGUF version {version}")?,
-                Origin::Directory => writeln!(out, "safetensors, under GGUF names")?,
-            }
-            gguf.metadata().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))?;
-        }
-        if tensors {
-            let mut line =
-                |t: &TensorInfo| writeln!(out, "{} {} {:?} {} bytes", t.name, t.dtype, t.shape, t.byte_len());
-            gguf.tensors().iter().try_for_each(&mut line)?;
-        }
+        list(&gguf, [metadata, tensors], &mut out)?;
         // The sections so far are useful even if the model cannot be built.
         out.flush()?;
         if verdict {
@@ -98,6 +87,22 @@ fn main() -> ExitCode {
         }
         Ok(out.flush()?)
     })
+}
+
+/// Lists the metadata and the tensors of a file, as far as they are wanted.
+fn list(gguf: &Gguf, [metadata, tensors]: [bool; 2], out: &mut impl Write) -> io::Result<()> {
+    if metadata {
+        match gguf.origin() {
+            Origin::File { version } => writeln!(out, "GGUF version {version}")?,
+            Origin::Directory => writeln!(out, "safetensors, under GGUF names")?,
+        }
+        gguf.metadata().try_for_each(|(key, value)| writeln!(out, "{key} = {value}"))?;
+    }
+    if tensors {
+        let mut line = |t: &TensorInfo| writeln!(out, "{} {} {:?} {} bytes", t.name, t.dtype, t.shape, t.byte_len());
+        gguf.tensors().iter().try_for_each(&mut line)?;
+    }
+    Ok(())
 }
 
 /// Returns the number of parameters, and the number that is active for a token.

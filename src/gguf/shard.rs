@@ -16,6 +16,10 @@ use crate::{Error, Result};
 /// The first four bytes of every GGUF file.
 const MAGIC: &[u8] = b"GGUF";
 
+/// The first four bytes of files of ggml before GGUF, which read `ggml`, `ggmf` and `ggjt` as
+/// little-endian numbers.
+const OLD_MAGICS: [&[u8]; 3] = [b"lmgg", b"fmgg", b"tjgg"];
+
 /// Alignment of tensor data in bytes if the key `general.alignment` is absent.
 const DEFAULT_ALIGNMENT: u64 = 32;
 
@@ -74,6 +78,12 @@ fn check_magic(bytes: &[u8]) -> Parsed<()> {
     }
     if bytes.starts_with(b"version https://git-lfs") {
         return Err("is a Git LFS pointer, not the model: download the model with `git lfs pull`".into());
+    }
+    if OLD_MAGICS.iter().any(|magic| bytes.starts_with(magic)) {
+        return Err("is a file of whisper.cpp, or of llama.cpp before GGUF: convert the original model to GGUF".into());
+    }
+    if bytes.starts_with(b"PK\x03\x04") {
+        return Err("is a zip archive, perhaps a PyTorch checkpoint: convert the model to GGUF or safetensors".into());
     }
     let start = &bytes[..bytes.len().min(MAGIC.len())];
     Err(format!("is not a GGUF file: it starts with \"{}\" instead of \"GGUF\"", start.escape_ascii()))

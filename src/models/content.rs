@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::mtp;
+use super::{mtp, vision::projector_name};
 use crate::{Error, Result, gguf::Gguf};
 
 /// The content of a file.
@@ -14,7 +14,8 @@ pub enum FileContent {
         /// `general.architecture`, for example `qwen3`.
         architecture: String,
     },
-    /// A vision encoder, for [`RunnerBuilder::vision`](crate::RunnerBuilder::vision).
+    /// An encoder of images, for [`RunnerBuilder::vision`](crate::RunnerBuilder::vision), or of
+    /// sound, which is not supported.
     VisionEncoder {
         /// `clip.projector_type`, for example `qwen3vl_merger`; empty if the file does not say.
         projector: String,
@@ -48,10 +49,7 @@ impl FileContent {
         }
         let architecture = gguf.architecture()?.to_owned();
         Ok(match architecture.as_str() {
-            "clip" => {
-                let [first, second] = ["clip.projector_type", "clip.vision.projector_type"].map(|key| gguf.str(key));
-                Self::VisionEncoder { projector: first?.or(second?).unwrap_or_default().into() }
-            }
+            "clip" => Self::VisionEncoder { projector: projector_name(gguf)?.unwrap_or_default().into() },
             "controlvector" => Self::ControlVector,
             _ if gguf.tensors().is_empty() && gguf.get("tokenizer.ggml.model").is_some() => Self::Vocabulary,
             _ if mtp::is_only_head(gguf)? => Self::MtpHead { architecture },
@@ -82,8 +80,8 @@ impl fmt::Display for FileContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Model { architecture } => write!(f, "a model of the architecture `{architecture}`"),
-            Self::VisionEncoder { projector } if projector.is_empty() => f.write_str("an encoder of images or audio"),
-            Self::VisionEncoder { projector } => write!(f, "an encoder of images or audio (`{projector}`)"),
+            Self::VisionEncoder { projector } if projector.is_empty() => f.write_str("an encoder of images or sound"),
+            Self::VisionEncoder { projector } => write!(f, "an encoder of images or sound (`{projector}`)"),
             Self::MtpHead { architecture } => {
                 write!(f, "the head for multi-token prediction of a model of the architecture `{architecture}`")
             }

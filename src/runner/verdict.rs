@@ -127,6 +127,10 @@ impl fmt::Display for Verdict {
             write!(f, ": {content}")?;
         }
         self.obstacles.iter().try_for_each(|obstacle| write!(f, "\n  {obstacle}"))?;
+        let is_data = |obstacle: &Obstacle| obstacle.kind == ObstacleKind::MissingData;
+        if !self.is_usable() && self.obstacles.iter().all(is_data) {
+            f.write_str("\n  nothing else is missing")?;
+        }
         self.limits.iter().try_for_each(|limit| write!(f, "\n  limit: {limit}"))
     }
 }

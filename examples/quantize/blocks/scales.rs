@@ -187,6 +187,18 @@ fn move_codes(x: &[f32], limit: i32, weights: &[f32], codes: &mut [u8], fit: &mu
     }
 }
 
+/// Returns the scale and the minimum, at most 0, of the line that is closest to weights, from the
+/// sums of the errors' weights, alone and times x, and times codes, their squares, and codes and x;
+/// `None` if all codes are the same.
+fn line([sum_w, sum_x]: [f32; 2], [sum_l, sum_l2, sum_xl]: [f32; 3]) -> Option<(f32, f32)> {
+    let determinant = sum_w * sum_l2 - sum_l * sum_l;
+    if determinant <= 0.0 || determinant.is_nan() {
+        return None;
+    }
+    let min = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
+    Some(if min > 0.0 { (sum_xl / sum_l2, 0.0) } else { ((sum_w * sum_xl - sum_x * sum_l) / determinant, min) })
+}
+
 /// The scales that a search for a scale and a minimum tries: those by which the weights reach from
 /// 0 to `limit + start + step * n` for each `n` up to `count`.
 #[derive(Clone, Copy)]
@@ -249,15 +261,7 @@ pub fn with_minimum(x: &[f32], limit: u8, weights: &[f32], codes: &mut [u8], sea
             sum_l2 += weight * l * l;
             sum_xl += weight * l * x;
         }
-        let determinant = sum_w * sum_l2 - sum_l * sum_l;
-        if determinant <= 0.0 || determinant.is_nan() {
-            continue;
-        }
-        let mut this_scale = (sum_w * sum_xl - sum_x * sum_l) / determinant;
-        let mut this_min = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
-        if this_min > 0.0 {
-            (this_scale, this_min) = (sum_xl / sum_l2, 0.0);
-        }
+        let Some((this_scale, this_min)) = line([sum_w, sum_x], [sum_l, sum_l2, sum_xl]) else { continue };
         let this_error = error(this_scale, this_min, tried);
         if this_error < best {
             codes.copy_from_slice(tried);

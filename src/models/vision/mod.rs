@@ -14,6 +14,7 @@ mod qwen2_vl;
 mod qwen3_vl;
 mod siglip;
 
+pub(super) use config::projector_name;
 pub use config::{Pictures, PositionTable, Projector, VisionConfig};
 
 use self::layers::Encoder;

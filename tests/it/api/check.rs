@@ -70,6 +70,7 @@ fn a_header_alone_says_the_same_as_the_whole_file() {
     let verdict = agreed(&folder.write("header.gguf", whole.header()));
     assert_eq!(kinds(&verdict), [ObstacleKind::MissingData]);
     assert_eq!(verdict.obstacles[0].tensors.len(), whole.tensors.len());
+    assert!(verdict.to_string().contains("nothing else is missing"), "{verdict}");
 
     let mut other = whole.clone();
     other.tensors.iter_mut().filter(|tensor| tensor.name.ends_with("attn_q.weight")).for_each(|tensor| {

@@ -42,6 +42,8 @@ fn files_of_other_kinds_are_recognized() {
     assert_eq!(message(""), "is empty");
     let text = "is not a GGUF file: it starts with \"Once\" instead of \"GGUF\"";
     assert_eq!(message("Once upon a time"), text);
+    assert!(message(*b"lmgg\0\0\0\0").starts_with("is a file of whisper.cpp, "));
+    assert!(message(*b"PK\x03\x04\0\0").starts_with("is a zip archive, "));
     assert_eq!(message([0, 1]), "is not a GGUF file: it starts with \"\\x00\\x01\" instead of \"GGUF\"");
     let pointer = "is a Git LFS pointer, not the model: download the model with `git lfs pull`";
     assert_eq!(message("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), pointer);
