@@ -1,6 +1,6 @@
 //! Converts the tensors of a file one after the other, a few million weights at a time.
 
-use std::{io::Write, thread};
+use std::{io::Write, ops::Range, thread};
 
 use inkstone::{DType, gguf::TensorInfo, internals::quant::dequantize_row};
 
@@ -20,6 +20,7 @@ const SAFE: f32 = 32_000.0;
 pub struct Conversion<'a> {
     tensor: &'a TensorInfo,
     bytes: &'a [u8],
+    row_bytes: usize,
     from: DType,
     to: DType,
     quantize: QuantizeRow,
@@ -39,11 +40,13 @@ impl<'a> Conversion<'a> {
         let from =
             tensor.dtype.dtype().ok_or_else(|| format!("tensor `{name}`: {} cannot be decoded", tensor.dtype))?;
         let quantize = quantizer(to).ok_or_else(|| format!("tensor `{name}`: there is no quantizer for {to}"))?;
-        Ok(Self { tensor, bytes, from, to, quantize, importance })
+        let row_bytes = bytes.len() / (tensor.elements() / columns(tensor));
+        Ok(Self { tensor, bytes, row_bytes, from, to, quantize, importance })
     }
 
-    /// Writes the converted tensor.
-    pub fn write(&self, threads: usize, out: &mut impl Write) -> Result<(), Failure> {
+    /// Writes the converted tensor. Calls `done` with each range of the old bytes that is not needed
+    /// any more.
+    pub fn write(&self, threads: usize, out: &mut impl Write, done: impl Fn(Range<usize>)) -> Result<(), Failure> {
         let rows = self.tensor.elements() / columns(self.tensor);
         let slab = (WEIGHTS / columns(self.tensor)).max(threads);
         for start in (0..rows).step_by(slab) {
@@ -57,18 +60,18 @@ impl<'a> Conversion<'a> {
             for part in converted {
                 out.write_all(&part?)?;
             }
+            done(start * self.row_bytes..(start + rows) * self.row_bytes);
         }
         Ok(())
     }
 
-    fn rows(&self, rows: std::ops::Range<usize>) -> Result<Vec<u8>, String> {
+    fn rows(&self, rows: Range<usize>) -> Result<Vec<u8>, String> {
         let columns = columns(self.tensor);
-        let row_bytes = self.bytes.len() / (self.tensor.elements() / columns);
         let of_matrix = self.tensor.shape.iter().rev().nth(1).copied().unwrap_or(1);
         let (mut weights, mut out) = (vec![0.0; columns], vec![]);
         for row in rows {
             let start = out.len();
-            let bytes = &self.bytes[row * row_bytes..][..row_bytes];
+            let bytes = &self.bytes[row * self.row_bytes..][..self.row_bytes];
             dequantize_row(self.from, bytes, &mut weights).map_err(|error| error.to_string())?;
             if weights.iter().any(|weight| !weight.is_finite()) {
                 return Err(format!("tensor `{}`: row {row} has a weight that is not finite", self.tensor.name));

@@ -1,6 +1,8 @@
 //! Lists the types of files: the format of most matrices, and the mixtures with better formats for
 //! some of them.
 
+use std::str::FromStr;
+
 use inkstone::DType;
 
 macro_rules! file_types {
@@ -73,7 +75,7 @@ impl FileType {
     }
 }
 
-impl std::str::FromStr for FileType {
+impl FromStr for FileType {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {

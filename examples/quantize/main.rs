@@ -183,12 +183,17 @@ fn write(
         match dtype {
             Some(dtype) => {
                 let importance = settings.importance.as_ref().map(|(_, matrix)| matrix.get(tensor)).transpose()?;
-                Conversion::new(tensor, &bytes, dtype, importance.flatten())?.write(settings.threads, &mut out)?;
+                let conversion = Conversion::new(tensor, &bytes, dtype, importance.flatten())?;
+                conversion.write(settings.threads, &mut out, |range| gguf.done_with(tensor, range))?;
             }
-            None => out.write_all(&bytes)?,
+            None => {
+                for (number, piece) in bytes.chunks(PIECE).enumerate() {
+                    out.write_all(piece)?;
+                    gguf.done_with(tensor, number * PIECE..number * PIECE + piece.len());
+                }
+            }
         }
         writer::pad(entry.byte_len, &mut out)?;
-        gguf.done_with(tensor, 0..tensor.byte_len());
         let to = dtype.map(|dtype| format!(" -> {dtype}, {}", megabytes(entry.byte_len))).unwrap_or_default();
         let size = megabytes(tensor.byte_len());
         eprintln!("[{:>4}/{}] {} {}, {size}{to}", number + 1, plan.len(), tensor.name, tensor.dtype);
@@ -197,6 +202,9 @@ fn write(
     let before = plan.iter().map(|(tensor, _)| tensor.byte_len()).sum();
     Ok([before, entries.iter().map(|entry| entry.byte_len).sum()])
 }
+
+/// The bytes of an unchanged tensor that are copied at a time.
+const PIECE: usize = 16 << 20;
 
 /// Keys of the old file that the new one does not have: it is a single file.
 const SPLIT: [&str; 3] = ["split.no", "split.count", "split.tensors.count"];

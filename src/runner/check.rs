@@ -40,7 +40,11 @@ impl RunnerBuilder {
             let is_whole = faults.iter().all(|fault| fault.kind != FaultKind::File);
             let is_sound = faults.is_empty();
             verdict.add_faults(faults);
-            let content = verdict.content.insert(FileContent::of(&gguf)?).clone();
+            let content = match FileContent::of(&gguf) {
+                // Another shard may say what the file has.
+                Err(_) if !is_whole => return Ok(()),
+                content => verdict.content.insert(content?).clone(),
+            };
             let mut examination = Examination { builder: self, gguf: &gguf, is_sound, verdict: &mut verdict };
             match content {
                 FileContent::VisionEncoder { .. } => examination.encoder(),

@@ -3,7 +3,8 @@
 use half::f16;
 
 use super::scales::{
-    Search, ZERO, around_zero, around_zero_by_moves, error_weights, from_zero, mean_square, nearest, sum, with_minimum,
+    Search, ZERO, around_zero, around_zero_by_moves, error_weights, extreme, from_zero, mean_square, nearest, sum,
+    with_minimum,
 };
 
 /// The weights of a block.
@@ -183,7 +184,7 @@ pub fn q3_k_row(x: &[f32], importance: Option<&[f32]>, out: &mut Vec<u8>) {
 
 /// Rounds signed scales to codes of 0 to 63, of which 32 stands for 0. Returns their scale.
 fn plain_signed_scales(scales: &[f32; 16], codes: &mut [i8; 16]) -> f32 {
-    let max = super::scales::extreme(scales);
+    let max = extreme(scales);
     if max == 0.0 {
         return 0.0;
     }
@@ -213,7 +214,7 @@ pub fn q6_k_row(x: &[f32], importance: Option<&[f32]>, out: &mut Vec<u8>) {
             let weights = importance.map(|importance| &importance[part * PART..][..PART]);
             scales[part] = around_zero(x, 32, weights, codes);
         }
-        let max = super::scales::extreme(&scales);
+        let max = extreme(&scales);
         if max.abs() < ZERO {
             out.extend([0; BYTES]);
             continue;
