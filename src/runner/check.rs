@@ -121,17 +121,22 @@ impl Examination<'_> {
     fn explain(&mut self, error: Option<Error>) {
         let (gguf, positions) = (self.gguf, self.builder.positions());
         let with_formats = Model::with_unused(gguf, &Weights::with_known_formats(gguf), positions);
-        let (read, unused) = match &with_formats {
-            Ok((model, unused)) => (Some(tensors_of(&model.graph)), unused.clone()),
+        let (read, unused): (Option<HashSet<_>>, _) = match &with_formats {
+            Ok((model, unused)) => {
+                let graphs = [&model.graph].into_iter().chain(&model.mtp);
+                (Some(graphs.flat_map(tensors_of).collect()), unused.clone())
+            }
             Err(_) => (None, vec![]),
         };
-        let read: Option<HashSet<&str>> = read.as_ref().map(|names| names.iter().map(|name| &**name).collect());
         let is_read = |tensor: &TensorInfo| read.as_ref().is_none_or(|read| read.contains(tensor.name.as_str()));
-        let listed: Vec<_> = gguf.tensors().iter().filter(|tensor| tensor.dtype.dtype().is_none()).collect();
-        let listed: Vec<_> = listed.into_iter().filter(|tensor| is_read(tensor)).collect();
+        let is_listed = |tensor: &&TensorInfo| tensor.dtype.dtype().is_none() && is_read(tensor);
+        let listed: Vec<_> = gguf.tensors().iter().filter(is_listed).collect();
 
-        if let Some(error) = error {
-            self.verdict.add(self.obstacle(error, &listed, &unused));
+        match (error, &with_formats) {
+            // Not an error about formats.
+            (Some(error), Err(other)) if error.to_string() == other.to_string() => self.verdict.add(error.into()),
+            (Some(error), _) => self.verdict.add(self.obstacle(error, &listed, &unused)),
+            (None, _) => {}
         }
         let weights = Weights::from_gguf(gguf);
         for tensor in &listed {

@@ -70,12 +70,12 @@ impl Verdict {
         self.obstacles.is_empty()
     }
 
-    /// Adds an obstacle whose tensors or message are not there yet.
+    /// Adds an obstacle, unless its message or its tensor is there already.
     pub(super) fn add(&mut self, obstacle: Obstacle) {
-        let is_known = |known: &Obstacle| match &obstacle.error {
-            Error::Tensor { tensor, .. } if known.kind == obstacle.kind => known.tensors.contains(tensor),
-            error => known.error.to_string() == error.to_string(),
-        };
+        let tensor = if let Error::Tensor { tensor, .. } = &obstacle.error { Some(tensor) } else { None };
+        let names_it = |known: &Obstacle| tensor.is_some_and(|tensor| known.tensors.contains(tensor));
+        let says_it = |known: &Obstacle| known.error.to_string() == obstacle.error.to_string();
+        let is_known = |known: &Obstacle| says_it(known) || (known.kind == obstacle.kind && names_it(known));
         if !self.obstacles.iter().any(is_known) {
             self.obstacles.push(obstacle);
         }

@@ -109,6 +109,30 @@ fn each_type_without_kernels_is_named_with_its_tensors() {
     }
 }
 
+/// A matrix of another shape in a format without kernels, and a key that is missing besides.
+#[test]
+fn each_obstacle_is_named_once() {
+    let folder = Folder::new();
+    let changed = |change: &dyn Fn(&mut GgufFile)| {
+        let mut file = tiny("llama");
+        change(&mut file);
+        kinds(&agreed(&folder.write("changed.gguf", file.bytes())))
+    };
+    let index = tiny("llama").tensors.iter().position(|tensor| tensor.name == "blk.0.ffn_up.weight").unwrap();
+    assert_eq!(changed(&|file| drop(file.tensors.remove(index))), [ObstacleKind::Tensor]);
+    let integers = |file: &mut GgufFile, rows: u64| {
+        let tensor = &mut file.tensors[index];
+        (tensor.number, tensor.dimensions[1]) = (26, rows);
+        tensor.data = vec![0; (4 * rows * tensor.dimensions[0]) as usize];
+    };
+    let rows = tiny("llama").tensors[index].dimensions[1];
+    assert_eq!(changed(&|file| integers(file, rows)), [ObstacleKind::TensorType]);
+    let both = changed(&|file| integers(file, rows + 1));
+    assert_eq!(both, [ObstacleKind::Tensor, ObstacleKind::TensorType]);
+    let key = changed(&|file| file.keys.retain(|(key, ..)| key != b"llama.block_count"));
+    assert_eq!(key, [ObstacleKind::Metadata]);
+}
+
 #[test]
 fn unused_tensors_are_all_named() {
     let folder = Folder::new();
