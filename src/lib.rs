@@ -36,6 +36,7 @@
 //! | sequences that share a beginning, logits of every token | [`Runner::decoder_mut`], [`Decoder`] |
 //! | the machine's GPUs | [`Device::gpus`] |
 //! | a device, threads, context length, cache format, memory limit | [`Runner::builder`], [`guide::gpus`] |
+//! | to know whether a file runs, and what is missing if not | [`RunnerBuilder::check`] |
 //! | the memory that a model will take | [`RunnerBuilder::plan`] |
 //! | the progress of loading, and to cancel it | [`RunnerBuilder::on_progress`] |
 //! | several conversations of one model | [`Runner::clone`](Runner#impl-Clone-for-Runner), [`guide::threads_and_memory`] |
@@ -75,7 +76,8 @@
 //! # Not here
 //!
 //! Downloads from a hub, audio, video, embeddings, LoRA adapters, and an HTTP server, which is an
-//! example with a package of its own, `examples/serve`. Quantizing and training are out of scope.
+//! example with a package of its own, `examples/serve`. The library does not quantize: the example
+//! `quantize` writes llama.cpp's bytes. Training is out of scope.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "async", feature = "constrained", feature = "image")),
@@ -125,7 +127,7 @@ pub use generate::{
 };
 pub use image::Image;
 pub use kv_cache::{CacheType, SequenceId};
-pub use models::Config;
+pub use models::{Config, FileContent};
 pub use profile::{GpuProfile, MadeFor, Profile, ProfileFile};
 #[cfg(feature = "chat")]
 pub use runner::{Answer, AnswerEvents};
@@ -133,7 +135,7 @@ pub use runner::{Answer, AnswerEvents};
 pub use runner::{AnswerEventStream, AnswerStream};
 #[cfg(feature = "async")]
 pub use runner::{AsyncRunner, GenerationStream, Reply};
-pub use runner::{LmRunner, MemoryPlan, Runner, RunnerBuilder};
+pub use runner::{LmRunner, MemoryPlan, Obstacle, ObstacleKind, Runner, RunnerBuilder, Verdict};
 pub use sampler::SamplerOptions;
 
 /// The examples of the README, as tests.

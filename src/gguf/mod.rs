@@ -9,6 +9,7 @@
 //! [format](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), little-endian, in one file
 //! or split into shards.
 
+mod fault;
 mod fingerprint;
 mod map;
 mod metadata;
@@ -29,6 +30,7 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use fault::{Fault, FaultKind};
 pub(crate) use fingerprint::Fingerprint;
 #[cfg(feature = "safetensors")]
 pub(crate) use map::Map;
@@ -87,7 +89,17 @@ impl Gguf {
     /// [`Error::Io`] if a file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF
     /// file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        let (gguf, faults) = Self::open_header(path.as_ref())?;
+        faults.into_iter().next().map_or(Ok(gguf), |fault| Err(fault.error))
+    }
+
+    /// Opens the file at `path` like [`open`](Self::open), but returns its faults beside what could
+    /// be read in spite of them, if its header could. Tensors of unknown types, and tensors whose
+    /// data is missing, have no bytes; tensors that are malformed are left out.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), if the header cannot be read.
+    pub(crate) fn open_header(path: &Path) -> Result<(Self, Vec<Fault>)> {
         let invalid = |what: &str| Error::InvalidFile { path: path.into(), what: what.into() };
         if path.is_dir() {
             return Err(invalid(
@@ -97,8 +109,11 @@ impl Gguf {
         if path.extension().is_some_and(|extension| extension == "safetensors") {
             return Err(invalid("is a safetensors file: pass the directory that contains it and config.json"));
         }
-        let Shard { version, metadata, tensors } = split::join(path, Shard::open(path)?)?;
-        Self::new(path, Origin::File { version }, metadata, tensors)
+        let Shard { version, metadata, tensors, faults } = split::join(path, Shard::open(path)?);
+        match Self::new(path, Origin::File { version }, metadata, tensors) {
+            Ok(gguf) => Ok((gguf, faults)),
+            Err(error) => Err(faults.into_iter().next().map_or(error, |fault| fault.error)),
+        }
     }
 
     /// Creates a `Gguf` for a model of another format from its translated metadata and tensors.

@@ -5,16 +5,20 @@
 use std::{path::Path, sync::Arc};
 
 use super::{
-    TensorInfo,
+    Fault, TensorInfo,
     map::Map,
     metadata::Metadata,
     read::{ByteReader, Parsed, ReadElement},
-    table::TensorTable,
+    table::{TableFault, TensorTable},
 };
 use crate::{Error, Result};
 
 /// The first four bytes of every GGUF file.
 const MAGIC: &[u8] = b"GGUF";
+
+/// The first four bytes of files of ggml before GGUF, which read `ggml`, `ggmf` and `ggjt` as
+/// little-endian numbers.
+const OLD_MAGICS: [&[u8]; 3] = [b"lmgg", b"fmgg", b"tjgg"];
 
 /// Alignment of tensor data in bytes if the key `general.alignment` is absent.
 const DEFAULT_ALIGNMENT: u64 = 32;
@@ -27,20 +31,22 @@ pub(super) struct Shard {
     pub(super) version: u32,
     pub(super) metadata: Metadata,
     pub(super) tensors: Vec<TensorInfo>,
+    pub(super) faults: Vec<Fault>,
 }
 
 impl Shard {
-    /// Maps and checks the file at `path`.
+    /// Maps the file at `path` and checks it.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::InvalidFile`] if it is not a valid GGUF
-    /// file.
+    /// [`Error::Io`] if the file cannot be read, [`Error::InvalidFile`] if its header is not that
+    /// of a GGUF file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let map = Map::open(path)?;
-        Self::parse(map).map_err(|what| Error::InvalidFile { path: path.into(), what })
+        let invalid = |what| Error::InvalidFile { path: path.into(), what };
+        Self::parse(map, &invalid).map_err(invalid)
     }
 
-    fn parse(map: Map) -> Parsed<Self> {
+    fn parse(map: Map, invalid: &dyn Fn(String) -> Error) -> Parsed<Self> {
         check_magic(&map)?;
         let mut reader = ByteReader::new(&map);
         let _magic: u32 = read_header(&mut reader)?;
@@ -54,8 +60,10 @@ impl Shard {
         let data_start = reader.position().next_multiple_of(alignment as usize);
         // The header was copied to owned values.
         map.done_with(0..reader.position());
-        let tensors = table.resolve(&Arc::new(map), data_start, alignment)?;
-        Ok(Self { version, metadata, tensors })
+        let (tensors, faults) = table.resolve(&Arc::new(map), data_start, alignment);
+        let fault = |TableFault { kind, what, tensors }| Fault { kind, error: invalid(what), tensors };
+        let faults = faults.into_iter().map(fault).collect();
+        Ok(Self { version, metadata, tensors, faults })
     }
 }
 
@@ -70,6 +78,12 @@ fn check_magic(bytes: &[u8]) -> Parsed<()> {
     }
     if bytes.starts_with(b"version https://git-lfs") {
         return Err("is a Git LFS pointer, not the model: download the model with `git lfs pull`".into());
+    }
+    if OLD_MAGICS.iter().any(|magic| bytes.starts_with(magic)) {
+        return Err("is a file of whisper.cpp, or of llama.cpp before GGUF: convert the original model to GGUF".into());
+    }
+    if bytes.starts_with(b"PK\x03\x04") {
+        return Err("is a zip archive, perhaps a PyTorch checkpoint: convert the model to GGUF or safetensors".into());
     }
     let start = &bytes[..bytes.len().min(MAGIC.len())];
     Err(format!("is not a GGUF file: it starts with \"{}\" instead of \"GGUF\"", start.escape_ascii()))

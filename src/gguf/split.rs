@@ -6,6 +6,7 @@
 use std::{fmt, path::Path};
 
 use super::{
+    Fault,
     metadata::Metadata,
     read::{Parsed, quoted},
     shard::Shard,
@@ -58,10 +59,18 @@ impl fmt::Display for ShardNumber {
 }
 
 /// Returns the whole model whose first shard lies at `path`: `model`, which is that shard, with the
-/// metadata and tensors of all other shards added. A model in a single file is returned unchanged.
-pub(super) fn join(path: &Path, mut model: Shard) -> Result<Shard> {
+/// metadata, tensors and faults of all other shards added. A model in a single file is returned
+/// unchanged.
+pub(super) fn join(path: &Path, mut model: Shard) -> Shard {
+    if let Err(error) = add_shards(path, &mut model) {
+        model.faults.push(Fault::of_file(error));
+    }
+    model
+}
+
+fn add_shards(path: &Path, model: &mut Shard) -> Result<()> {
     let invalid = |what| Error::InvalidFile { path: path.into(), what };
-    let Some(first) = first_of_several(path, &model.metadata).map_err(invalid)? else { return Ok(model) };
+    let Some(first) = first_of_several(path, &model.metadata).map_err(invalid)? else { return Ok(()) };
     let count = first.count;
     let stem = first.stem(path).ok_or_else(|| {
         let suffix = first.suffix();
@@ -70,24 +79,27 @@ pub(super) fn join(path: &Path, mut model: Shard) -> Result<Shard> {
     for number in 2..=count {
         let expected = ShardNumber { number, count };
         let path = path.with_file_name(stem.to_owned() + &expected.suffix());
+        if !path.exists() {
+            let what = format!("is missing: it is {expected} of the model");
+            model.faults.push(Fault::of_file(Error::InvalidFile { path, what }));
+            continue;
+        }
         let shard = open_shard(&path, expected)?;
         model.tensors.extend(shard.tensors);
+        model.faults.extend(shard.faults);
         model.metadata.merge(shard.metadata, PER_SHARD_KEYS).map_err(|what| Error::InvalidFile { path, what })?;
     }
     let found = model.tensors.len();
     match model.metadata.file_integer(TENSOR_COUNT_KEY).map_err(invalid)? {
-        Some(declared) if declared != found as u64 => {
+        Some(declared) if declared != found as u64 && model.faults.is_empty() => {
             Err(invalid(format!("`{TENSOR_COUNT_KEY}` is {declared}, but the {count} shards have {found} tensors")))
         }
-        _ => Ok(model),
+        _ => Ok(()),
     }
 }
 
 fn open_shard(path: &Path, expected: ShardNumber) -> Result<Shard> {
     let invalid = |what| Error::InvalidFile { path: path.into(), what };
-    if !path.exists() {
-        return Err(invalid(format!("is missing: it is {expected} of the model")));
-    }
     let shard = Shard::open(path)?;
     match ShardNumber::read(&shard.metadata).map_err(invalid)? {
         Some(found) if found == expected => Ok(shard),

@@ -6,7 +6,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    TensorInfo, TensorType,
+    FaultKind, TensorInfo, TensorType,
     map::Map,
     read::{ByteReader, Parsed, quoted},
     tensor::TensorPiece,
@@ -40,23 +40,40 @@ impl Entry {
         Ok(Self { name, dimensions, type_number: reader.read()?, offset: reader.read()? })
     }
 
-    fn resolve(self, map: &Arc<Map>, data_start: usize, alignment: u64) -> Parsed<TensorInfo> {
-        let dtype = TensorType::from_number(self.type_number)?;
-        let (shape, byte_len) = self.extent(dtype)?;
+    /// Returns the tensor, or what is wrong with it and as much of it as is known.
+    fn resolve(self, map: &Arc<Map>, data_start: usize, alignment: u64) -> Result<TensorInfo, Refused> {
+        let dtype = match TensorType::from_number(self.type_number) {
+            Ok(dtype) => dtype,
+            Err(what) => return Err(self.of_unknown_type(what)),
+        };
+        let malformed = |what| Refused { kind: FaultKind::File, what, tensor: None };
+        let (shape, byte_len) = self.extent(dtype).map_err(malformed)?;
         let Self { name, offset, .. } = self;
         if !offset.is_multiple_of(alignment) {
-            return Err(format!("has offset {offset}, which is not a multiple of the alignment {alignment}"));
+            return Err(malformed(format!(
+                "has offset {offset}, which is not a multiple of the alignment {alignment}"
+            )));
         }
         let start = usize::try_from(offset).ok().and_then(|offset| data_start.checked_add(offset));
         let range = start.and_then(|start| Some(start..start.checked_add(byte_len)?));
         match range.filter(|range| range.end <= map.len()) {
             Some(range) => Ok(TensorInfo::in_piece(name, dtype, shape, TensorPiece::new(map, range))),
-            None => Err(format!(
-                "has {byte_len} bytes at offset {offset} of the data at byte {data_start}, \
-                 but the file ends at byte {}: it is truncated or damaged",
-                map.len()
-            )),
+            None => {
+                let what = format!(
+                    "has {byte_len} bytes at offset {offset} of the data at byte {data_start}, \
+                     but the file ends at byte {}: it is truncated or damaged",
+                    map.len()
+                );
+                Err(Refused { kind: FaultKind::MissingData, what, tensor: Some((name, dtype, shape)) })
+            }
         }
+    }
+
+    fn of_unknown_type(self, what: String) -> Refused {
+        let dtype = TensorType::unknown(self.type_number);
+        let shape = self.extent(dtype).ok().map(|(shape, _)| shape);
+        let tensor = shape.map(|shape| (self.name, dtype, shape));
+        Refused { kind: FaultKind::UnknownType(self.type_number), what, tensor }
     }
 
     /// Returns the shape, outermost dimension first, and the size in bytes.
@@ -77,6 +94,22 @@ impl Entry {
         let shape = dimensions.iter().rev().map(|&length| length as usize).collect();
         Ok((shape, bytes))
     }
+}
+
+/// A tensor that cannot be read.
+struct Refused {
+    kind: FaultKind,
+    what: String,
+    /// The name, type and shape, if these are sound.
+    tensor: Option<(String, TensorType, Vec<usize>)>,
+}
+
+/// What is wrong with some tensors of a table.
+pub(super) struct TableFault {
+    pub kind: FaultKind,
+    /// What is wrong with the first of them.
+    pub what: String,
+    pub tensors: Vec<String>,
 }
 
 /// The tensor table of a file, not yet checked against the data.
@@ -103,20 +136,47 @@ impl TensorTable {
     }
 
     /// Checks every entry against `map`, whose tensor data starts at byte `data_start` and is
-    /// aligned to `alignment` bytes, and refuses tensors that overlap.
-    pub(super) fn resolve(self, map: &Arc<Map>, data_start: usize, alignment: u64) -> Parsed<Vec<TensorInfo>> {
-        let mut tensors = Vec::new();
+    /// aligned to `alignment` bytes. Returns the tensors, and what is wrong with them; tensors that
+    /// overlap are wrong, too.
+    pub(super) fn resolve(
+        self,
+        map: &Arc<Map>,
+        data_start: usize,
+        alignment: u64,
+    ) -> (Vec<TensorInfo>, Vec<TableFault>) {
+        let (mut tensors, mut faults) = (vec![], Vec::<TableFault>::new());
+        let no_data = Arc::new(Map::copy(&[]));
         for entry in self.0 {
             let name = quoted(&entry.name);
-            tensors.push(entry.resolve(map, data_start, alignment).map_err(|what| format!("tensor {name} {what}"))?);
+            let Refused { kind, what, tensor } = match entry.resolve(map, data_start, alignment) {
+                Ok(tensor) => {
+                    tensors.push(tensor);
+                    continue;
+                }
+                Err(refused) => refused,
+            };
+            let Some((tensor, dtype, shape)) = tensor else {
+                // No other tensor can be trusted.
+                faults.push(TableFault { kind, what: format!("tensor {name} {what}"), tensors: vec![] });
+                return (tensors, faults);
+            };
+            match faults.iter_mut().find(|fault| fault.kind == kind) {
+                Some(fault) => fault.tensors.push(tensor.clone()),
+                None => {
+                    let what = format!("tensor {name} {what}");
+                    faults.push(TableFault { kind, what, tensors: vec![tensor.clone()] });
+                }
+            }
+            tensors.push(TensorInfo::without_data(tensor, dtype, shape, &no_data));
         }
         let range = |tensor: &TensorInfo| tensor.pieces()[0].range().clone();
-        let mut sorted: Vec<_> = tensors.iter().collect();
+        let mut sorted: Vec<_> = tensors.iter().filter(|tensor| tensor.mapped_len() > 0).collect();
         sorted.sort_by_key(|tensor| range(tensor).start);
         let overlap = |pair: &&[&TensorInfo]| range(pair[1]).start < range(pair[0]).end;
-        match sorted.windows(2).find(overlap) {
-            Some(pair) => Err(format!("tensor {} overlaps tensor {}", quoted(&pair[1].name), quoted(&pair[0].name))),
-            None => Ok(tensors),
+        if let Some(pair) = sorted.windows(2).find(overlap) {
+            let what = format!("tensor {} overlaps tensor {}", quoted(&pair[1].name), quoted(&pair[0].name));
+            faults.push(TableFault { kind: FaultKind::File, what, tensors: vec![] });
         }
+        (tensors, faults)
     }
 }

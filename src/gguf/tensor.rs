@@ -59,6 +59,14 @@ impl TensorInfo {
         Self::in_piece(name, dtype.into(), shape, piece)
     }
 
+    /// Creates a tensor of which only the header is known: reading its bytes gives none.
+    /// `no_data` is an empty map.
+    pub(super) fn without_data(name: String, dtype: TensorType, shape: Vec<usize>, no_data: &Arc<Map>) -> Self {
+        let blocks = shape.iter().product::<usize>() / dtype.block_weights();
+        let piece = TensorPiece::new(no_data, 0..blocks.saturating_mul(dtype.block_bytes()));
+        Self::in_piece(name, dtype, shape, piece)
+    }
+
     pub(super) fn in_piece(name: String, dtype: TensorType, shape: Vec<usize>, piece: TensorPiece) -> Self {
         Self { name, dtype, shape, pieces: Arc::new([piece]) }
     }
@@ -72,6 +80,12 @@ impl TensorInfo {
         let shape = [&[tensors.len()], &first.shape[..]].concat();
         let pieces = tensors.iter().flat_map(|tensor| tensor.pieces.iter().cloned()).collect();
         tensors.iter().all(matches).then_some(Self { name, dtype: first.dtype, shape, pieces })
+    }
+
+    /// Returns a tensor of the same name and shape in F32, without data.
+    pub(crate) fn as_f32_without_data(&self) -> Self {
+        let no_data = Arc::new(Map::copy(&[]));
+        Self::without_data(self.name.clone(), DType::F32.into(), self.shape.clone(), &no_data)
     }
 
     /// Returns the same tensor with another name.
@@ -94,7 +108,7 @@ impl TensorInfo {
         match self.bytes_in_place(range.clone()) {
             Some(bytes) => Cow::Borrowed(bytes),
             None => {
-                let slices = self.sub_ranges(range).map(|(piece, part)| &piece.bytes()[part]);
+                let slices = self.sub_ranges(range).map(|(piece, part)| piece.bytes().get(part).unwrap_or_default());
                 Cow::Owned(slices.collect::<Vec<_>>().concat())
             }
         }
@@ -103,7 +117,7 @@ impl TensorInfo {
     /// Returns a range of the bytes, or `None` if it spans several pieces.
     pub(crate) fn bytes_in_place(&self, range: Range<usize>) -> Option<&[u8]> {
         let (piece, part) = self.sub_ranges(range.clone()).next()?;
-        (part.len() == range.len()).then(|| &piece.bytes()[part])
+        piece.bytes().get(part).filter(|part| part.len() == range.len())
     }
 
     /// Reads a range of the bytes from the file with ordinary reads, not through its mapping.
@@ -178,8 +192,9 @@ impl TensorPiece {
         Self { map: Arc::clone(map), range }
     }
 
+    /// Returns the bytes, none for a tensor without data.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.map[self.range.clone()]
+        self.map.get(self.range.clone()).unwrap_or_default()
     }
 
     /// Returns the piece's range in its map.

@@ -27,7 +27,7 @@ const LISTED: [(u32, &str, usize, usize); 7] = [
     (28, "F64", 1, 8),
 ];
 
-/// Types that were removed from GGUF: number and name. Their numbers are not reused.
+/// Types that were removed from GGUF: number and name. GGUF does not reuse their numbers.
 const REMOVED: [(u32, &str); 8] = [
     (4, "Q4_2"),
     (5, "Q4_3"),
@@ -39,6 +39,31 @@ const REMOVED: [(u32, &str); 8] = [
     (38, "IQ4_NL_8_8"),
 ];
 
+/// The type of bitnet.cpp that has the number of `IQ4_NL_4_4`.
+const I2_S: u32 = 36;
+
+/// Types of ik_llama.cpp, which GGUF does not have: number and name.
+const FOREIGN: [(u32, &str); 18] = [
+    (133, "Q6_0"),
+    (134, "IQ1_BN"),
+    (135, "IQ2_BN"),
+    (137, "IQ2_K"),
+    (138, "IQ3_K"),
+    (139, "IQ4_K"),
+    (140, "IQ5_K"),
+    (141, "IQ6_K"),
+    (144, "IQ4_KS"),
+    (145, "IQ2_KS"),
+    (146, "IQ4_KSS"),
+    (152, "IQ5_KS"),
+    (153, "IQ2_KT"),
+    (154, "IQ3_KT"),
+    (155, "IQ4_KT"),
+    (156, "IQ3_KS"),
+    (157, "IQ2_KL"),
+    (158, "IQ1_KT"),
+];
+
 impl TensorType {
     /// Returns the type with this GGUF number (`ggml_type`), or an error message.
     pub(super) fn from_number(number: u32) -> Parsed<Self> {
@@ -48,17 +73,36 @@ impl TensorType {
         if let Some(&(_, name, block_weights, block_bytes)) = LISTED.iter().find(|listed| listed.0 == number) {
             return Ok(Self { number, name, block_weights, block_bytes });
         }
-        Err(match REMOVED.iter().find(|removed| removed.0 == number) {
-            Some((_, name)) => {
+        Err(match (Self::unknown(number).name, number) {
+            ("", _) => format!("has the unknown tensor type {number}: {DAMAGED_OR_NEWER}"),
+            (name, I2_S) => format!(
+                "is stored as {name}, which was removed from GGUF, or as I2_S, which only bitnet.cpp reads: quantize \
+                 the model again as Q4_0, IQ4_NL or TQ2_0"
+            ),
+            (name, _) if REMOVED.iter().any(|removed| removed.0 == number) => {
                 format!("is stored as {name}, which was removed from GGUF: quantize the model again as Q4_0 or IQ4_NL")
             }
-            None => format!("has the unknown tensor type {number}: {DAMAGED_OR_NEWER}"),
+            (name, _) => format!(
+                "is stored as {name}, which only ik_llama.cpp reads: quantize the original model to a type of llama.cpp"
+            ),
         })
+    }
+
+    /// Returns a stand-in for a type that cannot be listed, since the size of its blocks is
+    /// unknown. Its name is empty if that is unknown, too.
+    pub(super) fn unknown(number: u32) -> Self {
+        let name = REMOVED.iter().chain(&FOREIGN).find(|known| known.0 == number).map_or("", |known| known.1);
+        Self { number, name, block_weights: 1, block_bytes: 1 }
     }
 
     /// Returns the name, for example `Q4_K`.
     pub fn name(self) -> &'static str {
         self.name
+    }
+
+    /// Returns the GGUF number (`ggml_type`).
+    pub fn ggml(self) -> u32 {
+        self.number
     }
 
     /// Returns the format, or `None` if this crate does not compute on it.

@@ -12,6 +12,7 @@ mod checkpoint;
 mod cohere2;
 mod command_r;
 mod config;
+mod content;
 mod deepseek2;
 mod ernie4_5;
 mod exaone4;
@@ -64,6 +65,7 @@ use checkpoint::Checkpoint;
 pub(crate) use checkpoint::open_directory;
 pub use checkpoint::{open, open_encoder};
 pub use config::{Config, LayerConfig, NormKind};
+pub use content::FileContent;
 pub use experts::{Experts, SharedExpert};
 use keys::Keys;
 use model_builder::ModelBuilder;
@@ -99,6 +101,18 @@ impl Family {
         self.checkpoints.iter().flat_map(|checkpoint| checkpoint.model_types).copied()
     }
 
+    /// Returns the family of a file's architecture.
+    ///
+    /// # Errors
+    /// [`Error::Architecture`] if it is not supported, [`Error::Metadata`] if the file names none.
+    pub fn of(gguf: &Gguf) -> Result<&'static Self> {
+        let name = gguf.architecture()?;
+        FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| {
+            let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
+            unsupported(name, &supported)
+        })
+    }
+
     fn model(&self, gguf: &Gguf, weights: &Weights, positions: usize, images: Option<ImageInputs>) -> Result<Model> {
         let keys = Keys::new(gguf, positions, images)?;
         let model = (self.build)(&keys, ModelBuilder::new(weights, images))?;
@@ -106,8 +120,6 @@ impl Family {
             images.check(gguf, &model.config)?;
         }
         keys.refuse_unhandled_keys()?;
-        let left_out = |name: &str| model.config.left_out.iter().any(|prefix| name.starts_with(prefix));
-        refuse_unused(gguf, [&model.graph].into_iter().chain(&model.mtp), left_out)?;
         Ok(model)
     }
 }
@@ -163,7 +175,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// The architectures without a family here that llama.cpp's converter writes (`MODEL_ARCH_NAMES` of
-/// gguf-py 0.17), so that an error can tell them from misspelt names.
+/// gguf-py 0.17 and `llama-arch.cpp`), so that an error can tell them from misspelt names.
 #[rustfmt::skip]
 const UNSUPPORTED: &[&str] = &[
     "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
@@ -179,6 +191,9 @@ const UNSUPPORTED: &[&str] = &[
     "hunyuan_vl", "dream", "smallthinker", "llada",
     "llada-moe", "grovemoe", "apertus", "cogvlm", "rnd1", "pangu-embedded", 
     "mistral4", "paddleocr", "mimo2", "step35", "llama-embed", "maincoder", "kimi-linear",
+    "bailingmoe3", "clef", "cohere2moe", "deepseek32", "deepseek4", "dflash", "dots3note", "eagle3", "gemma4-assistant",
+    "glm5-next", "granite_swa", "graniteswitch", "hrm_text", "hy_v3", "hy_v4", "kimi-k3", "laguna", "maple", "mellum",
+    "minimax-01", "minimax-m3", "muse-glimmer", "nanbeige", "pockettts", "qwen3tts", "qwen4exp", "spark2_5", "talkie",
 ];
 
 /// A model's config and graph.
@@ -224,25 +239,43 @@ impl Model {
         positions: usize,
         images: Option<ImageInputs>,
     ) -> Result<Self> {
-        let name = gguf.architecture()?;
-        let family = FAMILIES.iter().find(|family| family.architecture == name).ok_or_else(|| {
-            let supported: Vec<_> = FAMILIES.iter().map(|family| family.architecture).collect();
-            unsupported(name, &supported)
-        })?;
-        family.model(gguf, weights, positions, images).map_err(|error| match gguf.origin() {
+        let family = Family::of(gguf)?;
+        let build = || {
+            let model = family.model(gguf, weights, positions, images)?;
+            refuse_unused(&model.unused(gguf))?;
+            Ok(model)
+        };
+        build().map_err(|error| match gguf.origin() {
             Origin::File { .. } => error,
             Origin::Directory => checkpoint::reword(family, gguf, error),
         })
     }
+
+    /// Builds the graph like [`for_positions`](Self::for_positions) for text alone, and returns the
+    /// names of tensors that it does not read instead of refusing them.
+    ///
+    /// # Errors
+    /// As [`from_gguf`](Self::from_gguf).
+    pub(crate) fn with_unused(gguf: &Gguf, weights: &Weights, positions: usize) -> Result<(Self, Vec<String>)> {
+        let model = Family::of(gguf)?.model(gguf, weights, positions, None)?;
+        let unused = model.unused(gguf).into_iter().map(str::to_owned).collect();
+        Ok((model, unused))
+    }
+
+    /// Returns the tensors of a file that the graphs do not read, although they should.
+    fn unused<'g>(&self, gguf: &'g Gguf) -> Vec<&'g str> {
+        let left_out = |name: &str| self.config.left_out.iter().any(|prefix| name.starts_with(prefix));
+        unused_tensors(gguf, [&self.graph].into_iter().chain(&self.mtp), left_out)
+    }
 }
 
-/// Refuses a file with tensors that the graphs do not read, besides those for which `left_out`
-/// returns true: without them, another model would be computed.
-fn refuse_unused<'a>(
-    gguf: &Gguf,
+/// Returns the names of tensors that the graphs do not read, besides those for which `left_out`
+/// returns true.
+fn unused_tensors<'a, 'g>(
+    gguf: &'g Gguf,
     graphs: impl IntoIterator<Item = &'a Graph>,
     left_out: impl Fn(&str) -> bool,
-) -> Result<()> {
+) -> Vec<&'g str> {
     let used: HashSet<&str> = graphs
         .into_iter()
         .flat_map(Graph::values)
@@ -254,11 +287,15 @@ fn refuse_unused<'a>(
     // Files in NVFP4 have scales for quantizing activations to that format, which are not needed
     // where activations have more bits.
     let is_unused = |name: &str| !used.contains(name) && !left_out(name) && !name.ends_with(".input_scale");
-    let unused = gguf.tensors().iter().find(|tensor| is_unused(&tensor.name));
-    unused.map_or(Ok(()), |tensor| {
+    gguf.tensors().iter().map(|tensor| tensor.name.as_str()).filter(|name| is_unused(name)).collect()
+}
+
+/// Refuses a file with `unused` tensors: without them, another model would be computed.
+pub(crate) fn refuse_unused(unused: &[impl AsRef<str>]) -> Result<()> {
+    unused.first().map_or(Ok(()), |tensor| {
         let what = "is in the file, but this architecture has no use for it: the file may be of a variant that is not \
                     supported";
-        Err(Error::tensor(&tensor.name, what))
+        Err(Error::tensor(tensor.as_ref(), what))
     })
 }
 

@@ -21,7 +21,7 @@ use crate::{
     graph::{Graph, Source},
     kv_cache::{CacheLayout, KvCache},
     models::{
-        self, Config, Model,
+        self, Config, FileContent, Model,
         vision::{ImageInputs, VisionModel},
     },
     optimize::{PASSES, Target, optimize_with},
@@ -168,6 +168,7 @@ impl RunnerBuilder {
     }
 
     pub(super) fn prepare(&self, gguf: Gguf, mut backend: Box<dyn Backend>) -> Result<PreparedModel> {
+        FileContent::of(&gguf)?.refuse_unless_model(&gguf)?;
         let (profile, profile_file) = self.profile_for(&gguf, backend.device())?;
         backend.set_profile(&profile);
         let weights = if self.copy_weights { Weights::read_from_gguf(&gguf) } else { Weights::from_gguf(&gguf) };
@@ -220,7 +221,7 @@ impl RunnerBuilder {
     }
 
     /// Returns the text model, and its vision encoder or the reason why it has none.
-    fn model(&self, gguf: &Gguf, weights: &Weights) -> Result<(Model, Result<VisionModel, NoVision>)> {
+    pub(super) fn model(&self, gguf: &Gguf, weights: &Weights) -> Result<(Model, Result<VisionModel, NoVision>)> {
         let text = || Model::for_positions(gguf, weights, self.positions(), None);
         let (path, encoder) = match &self.vision {
             VisionFile::Without => return Ok((text()?, Err(NoVision::Unwanted))),
@@ -355,7 +356,7 @@ impl RunnerBuilder {
 }
 
 /// Returns the names of the tensors that a graph reads, without repetitions.
-fn tensors_of(graph: &Graph) -> Vec<Arc<str>> {
+pub(super) fn tensors_of(graph: &Graph) -> Vec<Arc<str>> {
     let names = graph.values().iter().filter_map(|value| match &value.source {
         Source::Weight { slice, .. } => Some(slice.name.clone()),
         Source::Tokens | Source::Constant(_) | Source::Node { .. } => None,

@@ -8,6 +8,7 @@ mod answer;
 #[cfg(feature = "async")]
 mod asynchronous;
 mod builder;
+mod check;
 mod draft;
 mod ids;
 mod lm;
@@ -21,6 +22,7 @@ mod text;
 mod tool_choice;
 #[cfg(feature = "constrained")]
 mod typed;
+mod verdict;
 mod vision;
 mod vision_file;
 
@@ -34,7 +36,12 @@ pub use self::answer::{Answer, AnswerEvents};
 pub use self::asynchronous::{AnswerEventStream, AnswerStream};
 #[cfg(feature = "async")]
 pub use self::asynchronous::{AsyncRunner, GenerationStream, Reply};
-pub use self::{builder::RunnerBuilder, lm::LmRunner, memory::MemoryPlan};
+pub use self::{
+    builder::RunnerBuilder,
+    lm::LmRunner,
+    memory::MemoryPlan,
+    verdict::{Obstacle, ObstacleKind, Verdict},
+};
 use self::{vision::Vision, vision_file::NoVision};
 #[cfg(feature = "constrained")]
 use crate::grammar::Grammars;

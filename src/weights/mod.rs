@@ -60,6 +60,19 @@ impl Weights {
         Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
     }
 
+    /// Returns the tensors of a file with F32 in the place of each format without kernels, to find
+    /// out what else keeps a model from running. Those tensors have no bytes.
+    pub(crate) fn with_known_formats(gguf: &Gguf) -> Self {
+        let stored = |tensor: &TensorInfo| {
+            let known = match tensor.dtype.dtype() {
+                Some(_) => tensor.clone(),
+                None => tensor.as_f32_without_data(),
+            };
+            (tensor.name.as_str().into(), Stored::new(known))
+        };
+        Self(Arc::new(gguf.tensors().iter().map(stored).collect()))
+    }
+
     /// Returns the tensors of a file, to be read with ordinary reads: the file need not stay
     /// mapped, and a file that is shortened meanwhile is an error.
     pub(crate) fn read_from_gguf(gguf: &Gguf) -> Self {
@@ -138,6 +151,9 @@ impl Weights {
         };
         let weight = self.get(name, &[rows, columns])?;
         let (bytes, size) = (weight.bytes(), dtype.block_bytes());
+        if bytes.len() < weight.byte_len() {
+            return Err(Error::tensor(name, "has no data in the file"));
+        }
         let mut transposed = Vec::with_capacity(bytes.len());
         for column in 0..columns {
             for row in 0..rows {

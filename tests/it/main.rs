@@ -9,6 +9,7 @@ mod graph;
 mod image;
 mod layers;
 mod models;
+mod report;
 mod safetensors;
 mod support;
 mod tokenizer;

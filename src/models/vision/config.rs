@@ -52,15 +52,35 @@ impl Projector {
     ];
 
     fn read(gguf: &Gguf) -> Result<Self> {
-        const KEYS: [&str; 2] = ["clip.projector_type", "clip.vision.projector_type"];
-        let [first, second] = KEYS.map(|key| gguf.str(key));
-        let name = gguf.required(KEYS[0], Ok(first?.or(second?)))?;
+        let name = gguf.required("clip.projector_type", projector_name(gguf))?;
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
         found.map(|(_, projector)| *projector).ok_or_else(|| {
             let supported: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
-            Error::Architecture { name: name.into(), known: false, supported: supported.join(", ") }
+            Error::Architecture {
+                name: name.into(),
+                known: UNSUPPORTED.contains(&name),
+                supported: supported.join(", "),
+            }
         })
     }
+}
+
+/// The projectors of images and of sound that llama.cpp knows besides (`clip-impl.h`).
+#[rustfmt::skip]
+const UNSUPPORTED: [&str; 52] = [
+    "mlp", "ldp", "ldpv2", "resampler", "adapter", "ling3vl", "step3vl", "gemma3nv", "gemma3na", "gemma4a", "gemma4uv",
+    "gemma4ua", "phi4", "pixtral", "ultravox", "llama4", "qwen2a", "qwen3a", "glma", "qwen2.5o", "voxtral", "meralion",
+    "musicflamingo", "lfm2", "kimivl", "paddleocr", "lightonocr", "cogvlm", "janus_pro", "dots_ocr", "dots3note_v",
+    "dots3note_a", "deepseekocr", "deepseekocr2", "deepseek4v", "lfm2a", "glm4v", "glm5v", "youtuvl", "yasa2", "kimik25",
+    "nemotron_v2_vl", "exaone4_5", "hunyuanvl", "minicpmv4_6", "granite_speech", "mimovl", "minimax_m3",
+    "granite4_vision", "mimo_audio", "parakeet", "muse-glimmer",
+];
+
+/// Returns the name of a file's projector; `None` if the file does not say.
+pub(in crate::models) fn projector_name(gguf: &Gguf) -> Result<Option<&str>> {
+    let keys = ["clip.projector_type", "clip.vision.projector_type", "clip.audio.projector_type"];
+    let [any, vision, audio] = keys.map(|key| gguf.str(key));
+    Ok(any?.or(vision?).or(audio?))
 }
 
 /// The pictures that an image becomes before it is divided into patches.

@@ -14,6 +14,7 @@ mod qwen2_vl;
 mod qwen3_vl;
 mod siglip;
 
+pub(super) use config::projector_name;
 pub use config::{Pictures, PositionTable, Projector, VisionConfig};
 
 use self::layers::Encoder;
@@ -22,7 +23,7 @@ use super::{
     checkpoint::{self, EncoderCheckpoint},
     keys::Keys,
     model_builder::ModelBuilder,
-    refuse_unused,
+    refuse_unused, unused_tensors,
 };
 pub use crate::image::size::Convention;
 use crate::{
@@ -123,7 +124,7 @@ impl VisionModel {
         }
         let config = VisionConfig::read(&Keys::vision(gguf), weights, convention)?;
         let model = Self::new(config, weights)?;
-        refuse_unused(gguf, [&model.graph], |name| model.config.leaves_out(name))?;
+        refuse_unused(&unused_tensors(gguf, [&model.graph], |name| model.config.leaves_out(name)))?;
         Ok(model)
     }
 

@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 /// Returns the program of an example, which `cargo test` and `cargo build --examples` build.
-fn example(name: &str) -> PathBuf {
+pub fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let folder = tests.parent().and_then(Path::parent).unwrap().join("examples");
     let path = folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
@@ -35,7 +35,9 @@ fn printed(program: &Path, args: &[&str]) -> String {
 
 #[test]
 fn every_example_has_a_usage_text() {
-    for name in ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize", "tune", "session"] {
+    for name in
+        ["generate", "chat", "inspect", "logits", "perplexity", "bench", "tokenize", "tune", "session", "quantize"]
+    {
         let program = example(name);
         assert!(printed(&program, &["--help"]).starts_with(&format!("Usage: {name} ")), "{name}");
         let output = run(&program, &["--nonsense", "1"]);

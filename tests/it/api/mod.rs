@@ -2,6 +2,7 @@
 
 #[cfg(feature = "async")]
 mod asynchronous;
+mod check;
 mod errors;
 mod examples;
 mod generate;
@@ -11,6 +12,7 @@ mod loading;
 mod many;
 mod profile;
 mod prompts;
+mod quantize;
 mod readme;
 mod runner;
 mod sampler;

@@ -4,6 +4,6 @@ mod cpu;
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 mod gpu;
 mod invariance;
-mod ops;
+pub mod ops;
 mod profile;
 mod quant;

@@ -42,6 +42,8 @@ fn files_of_other_kinds_are_recognized() {
     assert_eq!(message(""), "is empty");
     let text = "is not a GGUF file: it starts with \"Once\" instead of \"GGUF\"";
     assert_eq!(message("Once upon a time"), text);
+    assert!(message(*b"lmgg\0\0\0\0").starts_with("is a file of whisper.cpp, "));
+    assert!(message(*b"PK\x03\x04\0\0").starts_with("is a zip archive, "));
     assert_eq!(message([0, 1]), "is not a GGUF file: it starts with \"\\x00\\x01\" instead of \"GGUF\"");
     let pointer = "is a Git LFS pointer, not the model: download the model with `git lfs pull`";
     assert_eq!(message("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), pointer);
@@ -186,6 +188,12 @@ fn unknown_and_removed_tensor_types_are_refused() {
     for (number, name) in [(4, "Q4_2"), (5, "Q4_3"), (31, "Q4_0_4_4"), (38, "IQ4_NL_8_8")] {
         let removed = "which was removed from GGUF: quantize the model again as Q4_0 or IQ4_NL";
         assert_eq!(tensor_message(&[32], number), format!("tensor `t` is stored as {name}, {removed}"));
+    }
+    for (number, name, program) in
+        [(36, "IQ4_NL_4_4", "I2_S, which only bitnet.cpp reads"), (139, "IQ4_K", "only ik_llama.cpp reads")]
+    {
+        let message = tensor_message(&[32], number);
+        assert!(message.contains(&format!("is stored as {name}, ")) && message.contains(program), "{message}");
     }
 }
 

@@ -2,6 +2,7 @@
 //! without a panic and with memory proportional to the file size.
 
 use inkstone::{
+    Runner,
     gguf::{Array, Gguf, Value},
     internals::weights::Weights,
 };
@@ -31,6 +32,8 @@ fn exercise_at(path: &std::path::Path, file_len: usize) -> bool {
         Ok(gguf) => gguf,
         Err(error) => {
             assert!(error.to_string().starts_with(&path.parent().unwrap().display().to_string()), "{error}");
+            let verdict = Runner::builder().check(path);
+            assert_eq!(verdict.obstacles[0].error.to_string(), error.to_string());
             return false;
         }
     };

@@ -170,6 +170,9 @@ fn stored(value: &Value) -> (u32, Vec<u8>) {
         Value::F32(number) => (6, number.to_le_bytes().into()),
         Value::Bool(value) => (7, vec![u8::from(*value)]),
         Value::String(text) => (8, string(text)),
+        Value::Array(Array::Bool(values)) => {
+            (9, array(7, &values.iter().map(|value| vec![u8::from(*value)]).collect::<Vec<_>>()))
+        }
         Value::Array(Array::I32(numbers)) => (9, array(5, &bytes_of(numbers.iter().map(|n| n.to_le_bytes())))),
         Value::Array(Array::U32(numbers)) => (9, array(4, &bytes_of(numbers.iter().map(|n| n.to_le_bytes())))),
         Value::Array(Array::F32(numbers)) => (9, array(6, &bytes_of(numbers.iter().map(|n| n.to_le_bytes())))),

@@ -86,6 +86,18 @@ impl Case {
         None
     }
 
+    /// Returns the largest squared error of a step's logits on a backend, as a share of their squares.
+    pub fn error_on(&self, backend: &dyn Backend) -> f64 {
+        let weights = packed(&self.tensors);
+        let mut driver = Driver::new(backend, &self.graph, &weights, self.cache_type, self.bounds()).expect("a driver");
+        let steps = self.steps.iter().zip(self.expected()).map(|(step, expected)| {
+            let found = driver.run(step).expect("logits");
+            let errors = found.iter().zip(&expected.data).map(|(found, expected)| f64::from(*found) - expected);
+            errors.map(|error| error * error).sum::<f64>() / power(&expected)
+        });
+        steps.fold(0.0, f64::max)
+    }
+
     /// Returns whether kernels of many tokens compute a step. For encoders and spans there are no
     /// other kernels.
     fn is_long(&self, step: &Step) -> bool {
@@ -115,12 +127,16 @@ impl Case {
     }
 }
 
+fn power(expected: &Matrix) -> f64 {
+    expected.data.iter().map(|x| x * x).sum()
+}
+
 /// What is wrong where `found` is too far from `expected`; [`Case::nmse`] says when it is.
 pub fn compare(found: &[f32], expected: &Matrix, nmse: f64) -> Result<(), String> {
     if found.len() != expected.data.len() {
         return Err(format!("{} logits instead of {}", found.len(), expected.data.len()));
     }
-    let power = expected.data.iter().map(|x| x * x).sum::<f64>();
+    let power = power(expected);
     let errors = found.iter().zip(&expected.data).map(|(found, expected)| (f64::from(*found) - expected).abs());
     let limit = 8.0 * (nmse * power / found.len().max(1) as f64).sqrt();
     let share = errors.clone().map(|error| error * error).sum::<f64>() / power.max(f64::MIN_POSITIVE);

@@ -57,6 +57,11 @@ pub fn chained_products(dtype: DType, fuses_norm: bool) -> Case {
     products::chained(dtype, fuses_norm)
 }
 
+/// The product of normal numbers with a matrix of a format.
+pub fn normal_product(dtype: DType) -> Case {
+    products::matmul_normal(dtype)
+}
+
 #[cfg(any(feature = "wgpu", feature = "metal"))]
 /// Formats of each kind: floats, blocks, superblocks with one scale for 32 and for 16.
 const KINDS: [DType; 5] = [DType::F32, DType::F16, DType::Q4_0, DType::Q4_K, DType::Q6_K];

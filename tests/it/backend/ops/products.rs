@@ -49,7 +49,7 @@ fn matmul_exact(dtype: DType, (rows, columns): (usize, usize)) -> Case {
     m.finish(format!("matmul {dtype} {rows}x{columns}"), y, steps_of(&TOKENS, VOCABULARY), SUMS)
 }
 
-fn matmul_normal(dtype: DType) -> Case {
+pub fn matmul_normal(dtype: DType) -> Case {
     let (rows, columns) = (40, 512);
     let mut m = Maker::new(2);
     let x = m.normal_rows(columns, VOCABULARY);
