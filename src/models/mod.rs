@@ -20,6 +20,7 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod gemma4_layers;
 mod glm4;
@@ -31,12 +32,15 @@ mod internlm2;
 mod keys;
 mod lfm2;
 mod llama;
+mod llama4;
 mod mamba;
 mod minimax_m2;
 mod mistral3;
 mod mixture;
 mod model_builder;
 mod mtp;
+mod muse_glimmer;
+mod nanbeige;
 mod nemotron_h;
 mod olmo2;
 mod phi2;
@@ -55,6 +59,7 @@ mod seed_oss;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
+mod streams;
 pub mod vision;
 
 use std::collections::HashSet;
@@ -63,7 +68,7 @@ use checkpoint::Checkpoint;
 #[cfg(feature = "safetensors")]
 pub(crate) use checkpoint::open_directory;
 pub use checkpoint::{open, open_encoder};
-pub use config::{Config, LayerConfig, NormKind};
+pub use config::{Config, LayerConfig, NormKind, Temperature};
 pub use experts::{Experts, SharedExpert};
 use keys::Keys;
 use model_builder::ModelBuilder;
@@ -126,6 +131,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma", models: "Gemma (1)", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoints: &[&gemma3::CHECKPOINT] },
+    Family { architecture: "gemma3n", models: "Gemma 3n, text", build: gemma3n::build, checkpoints: &[] },
     Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[&gemma4::CHECKPOINT] },
     Family { architecture: "glm4", models: "GLM-4 of 2025", build: glm4::build, checkpoints: &[&glm4::CHECKPOINT] },
     Family { architecture: "glm4moe", models: "GLM-4.5, GLM-4.6", build: glm4_moe::build, checkpoints: &[] },
@@ -139,8 +145,11 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "lfm2", models: "LFM2", build: lfm2::build, checkpoints: &[] },
     Family { architecture: "lfm2moe", models: "LFM2 with experts", build: lfm2::build_moe, checkpoints: &[] },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and models of the same architecture", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
+    Family { architecture: "llama4", models: "Llama 4, text", build: llama4::build, checkpoints: &[] },
     Family { architecture: "minimax-m2", models: "MiniMax-M2", build: minimax_m2::build, checkpoints: &[] },
     Family { architecture: "mistral3", models: "Ministral 3", build: mistral3::build, checkpoints: &[] },
+    Family { architecture: "muse-glimmer", models: "Muse Glimmer", build: muse_glimmer::build, checkpoints: &[] },
+    Family { architecture: "nanbeige", models: "Nanbeige", build: nanbeige::build, checkpoints: &[] },
     Family { architecture: "nemotron_h", models: "Nemotron-H, Nemotron Nano 2", build: nemotron_h::build, checkpoints: &[] },
     Family { architecture: "nemotron_h_moe", models: "Nemotron 3 with experts", build: nemotron_h::build_moe, checkpoints: &[] },
     Family { architecture: "olmo2", models: "OLMo 2, OLMo 3", build: olmo2::build, checkpoints: &[&olmo2::CHECKPOINT] },
@@ -166,11 +175,11 @@ pub const FAMILIES: &[Family] = &[
 /// gguf-py 0.17), so that an error can tell them from misspelt names.
 #[rustfmt::skip]
 const UNSUPPORTED: &[&str] = &[
-    "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
+    "clip", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
     "bloom", "qwen", 
     "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", 
-    "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "rwkv6",
+    "minicpm", "minicpm3", "gemma-embedding", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "dbrx", "olmo",
     "olmoe", "openelm", "arctic", "deepseek", "deepseek2-ocr", "chatglm", 
     "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "exaone",

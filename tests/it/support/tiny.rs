@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 82] = [
+pub const MODELS: [Tiny; 89] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -89,6 +89,13 @@ pub const MODELS: [Tiny; 82] = [
     Tiny("nemotron_h_moe_latent", EXACT),
     Tiny("falcon_h1", EXACT),
     Tiny("falcon_h1_norms", EXACT),
+    Tiny("llama4", EXACT),
+    Tiny("llama4_wide", ROUNDED),
+    Tiny("nanbeige", EXACT),
+    Tiny("nanbeige_thrice", EXACT),
+    Tiny("muse_glimmer", EXACT),
+    Tiny("muse_glimmer_listed", EXACT),
+    Tiny("gemma3n", ROUNDED),
 ];
 
 /// One with recurrent layers.

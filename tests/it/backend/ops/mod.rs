@@ -34,7 +34,15 @@ const FUSED: &[Cases] = &[
     products::long_steps,
     products::wide_rows,
 ];
-const ROWS: &[Cases] = &[rows::pairwise, rows::activations, rows::soft_cap, rows::rms_norm, rows::add_rms_norm];
+const ROWS: &[Cases] = &[
+    rows::pairwise,
+    rows::activations,
+    rows::soft_cap,
+    rows::rms_norm,
+    rows::add_rms_norm,
+    rows::mix_streams,
+    rows::deviation,
+];
 const PLACES: &[Cases] = &[rows::rope, rows::temper, rows::select_outputs, rows::slice];
 const IMAGES: &[Cases] = &[
     images::clamp,
@@ -154,7 +162,7 @@ fn recurrences() {
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 33;
+const OPS: usize = 35;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -192,6 +200,8 @@ fn number(op: &Op) -> usize {
         Op::Temper { .. } => 30,
         Op::MatMulHeads { .. } => 31,
         Op::StateScan(_) => 32,
+        Op::MixStreams { .. } => 33,
+        Op::Deviation { .. } => 34,
     }
 }
 
