@@ -8,7 +8,7 @@ use super::{
     block::{Block, HeadNorms},
     config::{PATTERN, Temperature},
     experts::{Choice, Mixture},
-    keys::Keys,
+    keys::{Keys, MAX_CONTEXT},
     llama,
     model_builder::ModelBuilder,
 };
@@ -21,7 +21,10 @@ use crate::{
 const PERIOD: usize = 4;
 /// The number of positions of a chunk in files that do not say it.
 const CHUNK: usize = 8192;
-const TEMPERATURE: Temperature = Temperature { scale: 0.1, interval: 8192, offset: 1 };
+/// The factor of the logarithm, and the number of positions with the same factor, by which queries
+/// grow in files that do not say it.
+const TEMPERATURE_SCALE: f32 = 0.1;
+const TEMPERATURE_LENGTH: usize = 8192;
 /// The number of experts of Maverick, which does not norm queries and keys.
 const MAVERICK_EXPERTS: usize = 128;
 
@@ -43,12 +46,15 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
         return Err(keys.error(WINDOW, "is 0, but only models whose rotated layers see a chunk are supported"));
     }
     let chunk = keys.window()?.unwrap_or(CHUNK);
+    let scale = keys.factor("attention.temperature_scale", Some(TEMPERATURE_SCALE))?;
+    let interval = keys.optional_size("attention.temperature_length", MAX_CONTEXT)?.unwrap_or(TEMPERATURE_LENGTH);
+    let temperature = scale.map(|scale| Temperature { scale, interval, offset: 1 });
     let is_chunked = keys.pattern(PATTERN, config.layers.len(), PERIOD)?;
     for (index, (layer, is_chunked)) in config.layers.iter_mut().zip(is_chunked).enumerate() {
         layer.scores.window = is_chunked.then_some(Window::Chunk(chunk));
         if (index + 1).is_multiple_of(PERIOD) {
             layer.rope = None;
-            layer.temperature = Some(TEMPERATURE);
+            layer.temperature = temperature;
         }
     }
     let experts = config.layers.iter().find_map(|layer| layer.experts);

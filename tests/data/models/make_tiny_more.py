@@ -5,7 +5,7 @@ Fields of a config beyond those of make_tiny.py: rope_dim dense_lead shared_expe
 groups_used expert_scale expert_norm expert_type(e.g. mxfp4) moe_step temperature_scale logit_scale residual_scale
 embedding_scale attention_scale rope_finetuned qk_norm parallel kv_lora q_lora nope_dim v_dim
 ssm_inner ssm_state ssm_heads ssm_groups ssm_norm latent loops skip_loop_norm streams laurel_rank sparse_layers
-per_layer_type; rope_scaling {beta_fast beta_slow log_multiplier}."""
+per_layer_type keys; rope_scaling {beta_fast beta_slow log_multiplier}."""
 import zlib
 import numpy as np
 
@@ -477,6 +477,8 @@ def llama4(m, c):
     m.basics()
     H = c["hidden"]
     m.key("interleave_moe_layer_step", c["moe_step"])
+    for key, value in c.get("keys", {}).items():
+        m.key(key, value)
     m.head()
     if "rope_freqs" in c:
         from make_tiny import rope_freq_factors

@@ -1,12 +1,12 @@
-//! The tiny models of tests/data/models with what llama.cpp computes with them, and how far apart
-//! logits are.
+//! The tiny models of tests/data/models with what llama.cpp computes with them, or transformers
+//! where llama.cpp cannot, and how far apart logits are.
 
 use std::{fs, path::PathBuf};
 
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 89] = [
+pub const MODELS: [Tiny; 91] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -95,7 +95,9 @@ pub const MODELS: [Tiny; 89] = [
     Tiny("nanbeige_thrice", EXACT),
     Tiny("muse_glimmer", EXACT),
     Tiny("muse_glimmer_listed", EXACT),
+    Tiny("llama4_chunks", EXACT),
     Tiny("gemma3n", ROUNDED),
+    Tiny("gemma3n_shared", EXACT),
 ];
 
 /// One with recurrent layers.
