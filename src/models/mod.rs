@@ -122,7 +122,7 @@ impl Family {
 pub const FAMILIES: &[Family] = &[
     Family { architecture: "arcee", models: "Arcee AFM", build: arcee::build, checkpoints: &[&arcee::CHECKPOINT] },
     Family { architecture: "cohere2", models: "Command R7B, Command A", build: cohere2::build, checkpoints: &[&cohere2::CHECKPOINT] },
-    Family { architecture: "command-r", models: "Command R, Command R+", build: command_r::build, checkpoints: &[] },
+    Family { architecture: "command-r", models: "Command R, Command R+", build: command_r::build, checkpoints: &[&command_r::CHECKPOINT] },
     Family { architecture: "deepseek2", models: "DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash", build: deepseek2::build, checkpoints: &[] },
     Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[&ernie4_5::CHECKPOINT] },
     Family { architecture: "ernie4_5-moe", models: "ERNIE 4.5 with experts", build: ernie4_5::build_moe, checkpoints: &[] },
@@ -153,7 +153,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "nemotron_h", models: "Nemotron-H, Nemotron Nano 2", build: nemotron_h::build, checkpoints: &[] },
     Family { architecture: "nemotron_h_moe", models: "Nemotron 3 with experts", build: nemotron_h::build_moe, checkpoints: &[] },
     Family { architecture: "olmo2", models: "OLMo 2, OLMo 3", build: olmo2::build, checkpoints: &[&olmo2::CHECKPOINT] },
-    Family { architecture: "phi2", models: "Phi-1, Phi-1.5, Phi-2", build: phi2::build, checkpoints: &[] },
+    Family { architecture: "phi2", models: "Phi-1, Phi-1.5, Phi-2", build: phi2::build, checkpoints: &[&phi2::CHECKPOINT] },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
     Family { architecture: "qwen2moe", models: "Qwen1.5 and Qwen2 with experts", build: qwen2_moe::build, checkpoints: &[&qwen2_moe::CHECKPOINT] },
@@ -167,7 +167,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "qwen3vlmoe", models: "Qwen3-VL with experts", build: qwen3_vl::build_moe, checkpoints: &[&qwen3_vl::CHECKPOINT_MOE] },
     Family { architecture: "seed_oss", models: "Seed-OSS", build: seed_oss::build, checkpoints: &[&seed_oss::CHECKPOINT] },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
-    Family { architecture: "stablelm", models: "StableLM 2", build: stablelm::build, checkpoints: &[] },
+    Family { architecture: "stablelm", models: "StableLM 2", build: stablelm::build, checkpoints: &[&stablelm::CHECKPOINT] },
     Family { architecture: "starcoder2", models: "StarCoder2", build: starcoder2::build, checkpoints: &[&starcoder2::CHECKPOINT] },
 ];
 
