@@ -7,7 +7,7 @@
 //   heads: u32 - number of query heads
 //   head_dim: u32 - elements of a head
 //   dim: u32 - elements of a head in the partial results, a multiple of 16
-//   window: u32? - sliding-window size in positions, if there is a window
+//   window: AttentionWindow? - the limit of the positions that a token sees, if there is one
 //   unsplit_positions: u32 - largest number of positions of a token that are not split
 //   split: u32 - positions of a split
 //   groups: u32 - partial results that are summed at the same time
@@ -26,6 +26,7 @@
 {% from "shared/entry" import entry, index, invocation %}
 {% from "shared/q8" import write_q8 %}
 {% from "shared/reduce" import invocation_struct, reductions %}
+{% from "shared/window" import first_seen %}
 {% include "shared/bindings" %}
 {{ invocation_struct(subgroup) }}
 {{ reductions("", "f32", workgroup, subgroup) }}
@@ -57,7 +58,7 @@ fn partial_at(first: u32, split: u32) -> u32 {
     }
     {% if window %}
     // The first split that the attention window reaches.
-    let sight = (max(length, {{window}}u) - {{window}}u) / {{split}}u;
+    let sight = {{ first_seen(window, "length") }} / {{split}}u;
     {% endif %}
     let splits = (length + {{split - 1}}u) / {{split}}u{{ " - sight" if window }};
     let first_split = token * step[SPLITS]{{ " + sight" if window }};

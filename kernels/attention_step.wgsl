@@ -65,6 +65,7 @@
 {% from "shared/reduce" import head_squares, invocation_struct, reductions %}
 {% from "shared/rotation" import is_first, pair, partner, rotated %}
 {% from "shared/soft_cap" import soft_cap %}
+{% from "shared/window" import first_seen %}
 {% set heads_type = "f32" if shape.lanes == 1 else "vec" ~ shape.lanes ~ "<f32>" %}
 {% set before = new.before if new else none %}
 {% set appends = new and new.appends %}
@@ -153,7 +154,7 @@ var<workgroup> own_score: Heads;
     }
     {% if scores.window %}
     // The first position in the attention window.
-    let sight = max(length, {{scores.window}}u) - {{scores.window}}u;
+    let sight = {{ first_seen(scores.window, "length") }};
     if base + {{shape.split}}u <= sight {
         return;
     }

@@ -8,7 +8,7 @@
 //   source.kind: str - "given": the step's rows, 0 for tokens without one; "placed": `x` with the
 //     step's rows in the place of its own; "added": `x` plus the step's rows; "joined": the rows of
 //     `x` of an output's token and of the tokens after it; "interpolated": the weighted sum of four
-//     rows of the table; "tempered": `x` times 1 + scale ln(1 + floor(position / interval))
+//     rows of the table; "tempered": `x` times 1 + scale ln(1 + floor((position + offset) / interval))
 //   source.first: u32 - the first column of a given row that is read ("placed", "added")
 //   source.marked: bool - whether only given rows whose column before the first one is not 0 are
 //     placed ("placed")
@@ -18,6 +18,7 @@
 //     weight ("interpolated")
 //   source.scale: F32 - the factor of the logarithm ("tempered")
 //   source.interval: u32 - the number of positions with the same factor ("tempered")
+//   source.offset: u32 - the number that is added to a position first ("tempered")
 //   x: Strided? - the operand; none if it is `y` itself, or if there is none
 //   y: Strided - the result, `[rows, width]`
 //   records: Records - the tokens' records
@@ -43,7 +44,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let token = step[record + TOKEN_OF_OUTPUT] + column / {{source.part}}u;
     y[to] = x[token * {{x.stride}}u + column % {{source.part}}u];
     {% elif source.kind == "tempered" %}
-    let factor = 1.0 + {{source.scale}} * log(1.0 + f32(step[record + TOKEN_POSITION] / {{source.interval}}u));
+    let position = step[record + TOKEN_POSITION] + {{source.offset}}u;
+    let factor = 1.0 + {{source.scale}} * log(1.0 + f32(position / {{source.interval}}u));
     y[to] = factor * {{ "x[row * " ~ x.stride ~ "u + column]" if x else "y[to]" }};
     {% elif source.kind == "interpolated" %}
     var sum = 0.0;

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+#[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
+use crate::graph::Window;
 use crate::kv_cache::{PageId, PageTable, StateUpdate};
 
 /// Consecutive tokens of one sequence within a step.
@@ -66,9 +68,8 @@ pub type Taps = [(u32, f32); 4];
 #[cfg(any(feature = "cpu", feature = "wgpu", feature = "metal"))]
 impl Run<'_> {
     /// Returns the number of positions that the run's tokens see through an attention window.
-    pub(super) fn sees(&self, window: Option<usize>) -> usize {
-        (self.start + self.len)
-            .min(window.map_or(usize::MAX, |window| window.saturating_add(self.len.saturating_sub(1))))
+    pub(super) fn sees(&self, window: Option<Window>) -> usize {
+        self.start + self.len - window.map_or(0, |window| window.first_seen(self.start))
     }
 }
 

@@ -62,6 +62,44 @@ pub struct RopeSpec {
     pub axes: RopeAxes,
 }
 
+/// The limit of the positions before a token that its attention sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// This number of positions, the token's own included ([Beltagy et al.
+    /// 2020](https://arxiv.org/abs/2004.05150)).
+    Sliding(usize),
+    /// The positions of the token's chunk: chunks of this number of positions follow one another.
+    Chunk(usize),
+}
+
+impl Window {
+    /// Returns the largest number of positions that a token sees.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Sliding(size) | Self::Chunk(size) => size,
+        }
+    }
+
+    /// Returns the narrowest window that reaches as far as both windows, or `None` if that is full
+    /// attention.
+    pub(super) fn joined(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Sliding(a), Self::Sliding(b)) => Some(Self::Sliding(a.max(b))),
+            (Self::Chunk(a), Self::Chunk(b)) if a == b => Some(self),
+            (Self::Sliding(_) | Self::Chunk(_), _) => None,
+        }
+    }
+
+    /// Returns the first position that the token at `position` sees. It never decreases with the
+    /// position.
+    pub fn first_seen(self, position: usize) -> usize {
+        match self {
+            Self::Sliding(size) => (position + 1).saturating_sub(size),
+            Self::Chunk(size) => position - position % size.max(1),
+        }
+    }
+}
+
 /// The positions that a token's attention sees, besides the limit of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sees {
@@ -84,9 +122,8 @@ pub struct Scores {
     /// The cap `c`, which turns a scaled score `s` into `c tanh(s / c)`
     /// ([Gemma Team 2024](https://arxiv.org/abs/2408.00118)).
     pub softcap: Option<f32>,
-    /// The size of the sliding window in positions, the token's own included; `None` for full
-    /// attention.
-    pub window: Option<usize>,
+    /// The limit of the positions before the token; `None` for full attention.
+    pub window: Option<Window>,
     /// The positions that a token sees.
     pub sees: Sees,
 }
@@ -95,7 +132,7 @@ impl Scores {
     /// Returns the positions that a token sees. `run` has the positions of its run, and `span` the
     /// positions of its span, if it is in one.
     pub fn seen(&self, position: usize, run: Range<usize>, span: Option<Range<usize>>) -> Range<usize> {
-        let first = (position + 1).saturating_sub(self.window.unwrap_or(usize::MAX));
+        let first = self.window.map_or(0, |window| window.first_seen(position));
         let own = position..position + 1;
         match self.sees {
             Sees::Past => first..own.end,
@@ -166,7 +203,7 @@ impl AttentionSpec {
         if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return Err(format!("{} query heads do not divide among {} key-value heads", self.heads, self.kv_heads));
         }
-        if self.scores.window == Some(0) {
+        if self.scores.window.is_some_and(|window| window.size() == 0) {
             return Err("has a window of 0 positions, but needs at least 1".into());
         }
         let sinks = Shape::new(Rows::Fixed(1), self.heads);

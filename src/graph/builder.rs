@@ -226,9 +226,19 @@ impl Builder {
         self.push(Op::AddRows { first }, &[x])
     }
 
-    /// Returns each row times `1 + scale ln(1 + floor(position / interval))`.
-    pub fn temper(&mut self, x: ValueId, scale: f32, interval: usize) -> ValueId {
-        self.push(Op::Temper { scale, interval }, &[x])
+    /// Returns each row times `1 + scale ln(1 + floor((position + offset) / interval))`.
+    pub fn temper(&mut self, x: ValueId, scale: f32, interval: usize, offset: usize) -> ValueId {
+        self.push(Op::Temper { scale, interval, offset }, &[x])
+    }
+
+    /// Returns `outputs` sums of the parts of each row, weighted with the row's `weights`.
+    pub fn mix_streams(&mut self, x: ValueId, weights: ValueId, outputs: usize) -> ValueId {
+        self.push(Op::MixStreams { outputs }, &[x, weights])
+    }
+
+    /// Returns the root mean square of each row or, if `centered`, its standard deviation.
+    pub fn deviation(&mut self, x: ValueId, centered: bool) -> ValueId {
+        self.push(Op::Deviation { centered }, &[x])
     }
 
     /// Returns the weighted sum of rows of `table` that set number `taps` of the step names for

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::{
     AttentionSpec, ConvSpec, ExpertScore, ExpertsSpec, FusedOp, Graph, Op, RopeAxes, RopeSpec, RopeStyle, RouteSpec,
-    Rows, ScanSpec, Sees, Shape, Source, ValueId,
+    Rows, ScanSpec, Sees, Shape, Source, ValueId, Window,
 };
 
 /// The number of elements of a constant that are shown.
@@ -44,7 +44,11 @@ impl fmt::Display for Op {
             Self::InputRows { width } => write!(f, "{name} width={width}"),
             Self::PlaceRows { first, marked: true } => write!(f, "{name} first={first} marked"),
             Self::PlaceRows { first, marked: false } | Self::AddRows { first } => write!(f, "{name} first={first}"),
-            Self::Temper { scale, interval } => write!(f, "{name} scale={scale:?} interval={interval}"),
+            Self::Temper { scale, interval, offset } => {
+                write!(f, "{name} scale={scale:?} interval={interval} offset={offset}")
+            }
+            Self::MixStreams { outputs } => write!(f, "{name} outputs={outputs}"),
+            Self::Deviation { centered } => write!(f, "{name} centered={centered}"),
             Self::Interpolate { taps } => write!(f, "{name} taps={taps}"),
             Self::Attention(spec) => {
                 f.write_str(name)?;
@@ -113,7 +117,11 @@ fn write_attention(f: &mut fmt::Formatter<'_>, spec: &AttentionSpec) -> fmt::Res
     )?;
     f.write_str(if spec.keys_only { " keys_only" } else { "" })?;
     spec.scores.softcap.map_or(Ok(()), |cap| write!(f, " softcap={cap:?}"))?;
-    spec.scores.window.map_or(Ok(()), |window| write!(f, " window={window}"))?;
+    match spec.scores.window {
+        None => {}
+        Some(Window::Sliding(size)) => write!(f, " window={size}")?,
+        Some(Window::Chunk(size)) => write!(f, " chunk={size}")?,
+    }
     match spec.scores.sees {
         Sees::Past => Ok(()),
         Sees::PastAndSpan => f.write_str(" sees=past_and_span"),

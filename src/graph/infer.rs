@@ -31,6 +31,11 @@ impl Op {
             },
             Self::Clamp => clamp(inputs),
             Self::Concat { groups } => concat(*groups, inputs),
+            Self::MixStreams { outputs } => mix_streams(*outputs, inputs),
+            Self::Deviation { .. } => match inputs {
+                [x] if x.width > 0 => Ok(vec![Shape::new(x.rows, 1)]),
+                _ => Err(mismatch("one operand with elements", inputs)),
+            },
             Self::Slice { first, len, every } => match inputs {
                 [x] if *every > 0 && x.width.is_multiple_of(*every) && *len > 0 && first + len <= *every => {
                     Ok(vec![Shape::new(x.rows, x.width / every * len)])
@@ -149,6 +154,19 @@ fn concat(groups: usize, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
         }
         _ => Err(mismatch(&format!("operands with the same rows, of {groups} groups each"), inputs)),
     }
+}
+
+/// Returns the shape of `outputs` weighted sums of the parts of rows.
+fn mix_streams(outputs: usize, inputs: &[Shape]) -> Result<Vec<Shape>, String> {
+    if let [x, weights] = inputs
+        && x.rows == weights.rows
+        && let Some(streams) = weights.width.checked_div(outputs).filter(|streams| *streams > 0)
+        && weights.width == outputs * streams
+        && x.width.is_multiple_of(streams)
+    {
+        return Ok(vec![Shape::new(x.rows, outputs.saturating_mul(x.width / streams))]);
+    }
+    Err(mismatch(&format!("x of whole parts, and a weight of each part for each of {outputs} sums"), inputs))
 }
 
 /// Returns the shape of rows with a norm that has a weight and a bias.

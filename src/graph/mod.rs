@@ -20,7 +20,7 @@ mod verify;
 
 use std::sync::Arc;
 
-pub use attention::{AttentionSpec, RopeAxes, RopeSpec, RopeStyle, Scores, Sees};
+pub use attention::{AttentionSpec, RopeAxes, RopeSpec, RopeStyle, Scores, Sees, Window};
 pub use builder::Builder;
 pub use experts::{ExpertGroups, ExpertScore, ExpertsSpec, Glu, RouteSpec};
 pub use fused::FusedOp;
@@ -155,15 +155,16 @@ impl Graph {
         &self.caches
     }
 
-    /// Returns the size of the widest sliding window over each cache layer, in positions, the
-    /// token's own included; `None` for full attention.
-    pub fn windows(&self) -> Vec<Option<usize>> {
-        let mut windows = vec![Some(1); self.caches.len()];
+    /// Returns the widest window over each cache layer; `None` for full attention, and for windows
+    /// of two kinds.
+    pub fn windows(&self) -> Vec<Option<Window>> {
+        let mut windows = vec![None; self.caches.len()];
         for spec in self.nodes.iter().filter_map(|node| node.op.properties().attention) {
-            let widest = &mut windows[spec.layer];
-            *widest = widest.zip(spec.scores.window).map(|(a, b)| a.max(b));
+            let own = spec.scores.window;
+            let widest = windows[spec.layer].get_or_insert(own);
+            *widest = widest.zip(own).and_then(|(a, b)| a.joined(b));
         }
-        windows
+        windows.into_iter().map(|window| window.unwrap_or(Some(Window::Sliding(1)))).collect()
     }
 
     /// Returns the states of recurrent ops, by the number of the state in the op.

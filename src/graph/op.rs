@@ -60,6 +60,18 @@ pub enum Op {
         /// The number of groups in a row: 1 to join whole rows.
         groups: usize,
     },
+    /// `(x [r, m * n], weights [r, outputs * m]) -> [r, outputs * n]`: each of `outputs` parts of a
+    /// row is the sum of the `m` parts of the row of `x`, weighted with `m` numbers of its own.
+    /// Row-wise.
+    MixStreams {
+        /// The number of parts in a row of the result.
+        outputs: usize,
+    },
+    /// `(x [r, n]) -> [r, 1]`: `sqrt(mean((x - c)^2))`. Row-wise.
+    Deviation {
+        /// Whether `c` is the mean of the row; otherwise it is 0.
+        centered: bool,
+    },
     /// `(x [r, n]) -> [r, n / every * len]`: `len` elements, from `first` on, of each group of
     /// `every` elements. Row-wise.
     Slice {
@@ -149,13 +161,16 @@ pub enum Op {
         first: usize,
     },
     /// `(x [Tokens, n]) -> [Tokens, n]`: each row times
-    /// `1 + scale ln(1 + floor(position / interval))`, which sharpens attention to long contexts
+    /// `1 + scale ln(1 + floor((position + offset) / interval))`, which sharpens attention to long
+    /// contexts
     /// ([Nakanishi 2025](https://arxiv.org/abs/2501.19399)).
     Temper {
         /// The factor of the logarithm.
         scale: f32,
         /// The number of positions with the same factor, at least 1.
         interval: usize,
+        /// The number that is added to a position first.
+        offset: usize,
     },
     /// `(table [rows, n]) -> [Tokens, n]`: the weighted sum of rows of the table that the step
     /// names for each token.

@@ -115,6 +115,8 @@ impl Op {
             Self::SoftCap { .. } => OpProperties { name: "soft_cap", ..IN_PLACE },
             Self::Clamp => OpProperties { name: "clamp", ..IN_PLACE },
             Self::Concat { .. } => OpProperties { name: "concat", ..ROW_WISE },
+            Self::MixStreams { .. } => OpProperties { name: "mix_streams", ..ROW_WISE },
+            Self::Deviation { .. } => OpProperties { name: "deviation", ..ROW_WISE },
             Self::Slice { .. } => OpProperties { name: "slice", ..ROW_WISE },
             Self::RmsNorm { .. } => OpProperties { name: "rms_norm", ..IN_PLACE },
             Self::LayerNorm { .. } => OpProperties { name: "layer_norm", ..IN_PLACE },

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::PAGE_POSITIONS;
 use crate::{
     Error, Result,
-    graph::{Graph, LayerCache, LayerState},
+    graph::{Graph, LayerCache, LayerState, Window},
 };
 
 /// The format of cached keys and values.
@@ -93,8 +93,8 @@ impl LayerPlace {
 /// A group of attention layers with the same window, which share pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageGroup {
-    /// Sliding-window size in positions, including the token's own; `None` for full attention.
-    pub window: Option<usize>,
+    /// The limit of the positions that a token sees; `None` for full attention.
+    pub window: Option<Window>,
     /// Size of a page in bytes.
     pub page_bytes: usize,
 }
@@ -102,7 +102,7 @@ pub struct PageGroup {
 impl PageGroup {
     /// Returns the first position in the attention window of the token at `position`.
     pub fn first_seen(&self, position: usize) -> usize {
-        self.window.map_or(0, |window| (position + 1).saturating_sub(window))
+        self.window.map_or(0, |window| window.first_seen(position))
     }
 }
 
@@ -160,7 +160,7 @@ impl CacheLayout {
     /// `context_length` positions, in steps of up to `max_tokens` tokens.
     pub fn window_bytes(&self, context_length: usize, max_tokens: usize) -> u64 {
         let bytes = |group: &PageGroup| {
-            let pages = super::max_window_pages(group.window?, context_length, max_tokens);
+            let pages = super::max_window_pages(group.window?.size(), context_length, max_tokens);
             Some((pages as u64).saturating_mul(group.page_bytes as u64))
         };
         self.groups.iter().filter_map(bytes).fold(0, u64::saturating_add)

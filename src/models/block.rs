@@ -25,9 +25,15 @@ pub(super) struct Block {
     pub head_norms: HeadNorms,
     /// What the feed-forward network reads.
     pub feed_forward_input: FeedForwardInput,
+    /// Whether the result of attention, before its output matrix, is multiplied by the sigmoid of
+    /// `attn_gate` times the rows that attention reads ([Qiu et al.
+    /// 2025](https://arxiv.org/abs/2505.06708)).
+    pub output_gate: bool,
     /// Whether the results of attention and feed-forward are normed before they are added to the
     /// residual stream.
     pub post_norms: bool,
+    /// The number that these norms add to the mean square, if it is not the model's.
+    pub post_norm_eps: Option<f32>,
     /// The function of the feed-forward network.
     pub activation: Activation,
     /// Whether the feed-forward network has a gate.
@@ -45,6 +51,8 @@ pub(super) enum HeadNorms {
     IfThere,
     /// RMS norms of each head after it is rotated.
     Rotated,
+    /// RMS norms without weights of each head after it is rotated, in layers that rotate heads.
+    RotatedOnly,
     /// RMS norms of all heads together.
     Together,
     /// Layer norms of each head with a weight of its own, if the file has them.
@@ -74,7 +82,9 @@ impl Block {
         sinks: false,
         head_norms: HeadNorms::None,
         feed_forward_input: FeedForwardInput::Norm("ffn_norm"),
+        output_gate: false,
         post_norms: false,
+        post_norm_eps: None,
         activation: Activation::Silu,
         gated: true,
     };
@@ -83,15 +93,21 @@ impl Block {
     /// one.
     pub fn model(&self, config: Config, mut graph: ModelBuilder) -> Result<Model> {
         mtp::refuse_alone(&graph, &config)?;
-        let mut x = graph.embedding(&config)?;
-        for (index, layer) in config.layers.iter().enumerate() {
-            x = self.layer(&mut graph, &config, layer, x, index)?;
-            x = graph.add_deepstack(x, config.hidden, index);
-        }
+        let x = graph.embedding(&config)?;
+        let x = self.layers(&mut graph, &config, x)?;
         let add_layer = |graph: &mut ModelBuilder, config: &Config, layer: &LayerConfig, x, index| {
             self.layer(graph, config, layer, x, index)
         };
         mtp::finish(graph, config, x, &add_layer)
+    }
+
+    /// Returns the residual stream `x` after all layers.
+    pub fn layers(&self, graph: &mut ModelBuilder, config: &Config, mut x: ValueId) -> Result<ValueId> {
+        for (index, layer) in config.layers.iter().enumerate() {
+            x = self.layer(graph, config, layer, x, index)?;
+            x = graph.add_deepstack(x, config.hidden, index);
+        }
+        Ok(x)
     }
 
     /// Returns the residual stream `x` after layer `index`.
@@ -138,23 +154,28 @@ impl Block {
             Projection { name: &name("attn_v"), rows: kv_width },
         ];
         let [mut q, mut k, v] = graph.linears(x, &name("attn_qkv"), projections, config.hidden)?;
-        if self.head_norms != HeadNorms::Rotated {
+        let rotates_first = matches!(self.head_norms, HeadNorms::Rotated | HeadNorms::RotatedOnly);
+        if !rotates_first {
             [q, k] = self.norm_heads(config, layer, graph, [q, k], index)?;
         }
         let style = if config.reference_layout { RopeStyle::Halves } else { self.style };
-        let ([mut q, mut k], scores) = graph.rotate(layer, style, [q, k])?;
-        if self.head_norms == HeadNorms::Rotated {
+        let (rotated, scores) = graph.rotate(layer, style, [q, k])?;
+        [q, k] = rotated;
+        if rotates_first {
             [q, k] = self.norm_heads(config, layer, graph, [q, k], index)?;
         }
-        if let Some((scale, interval)) = config.temperature {
-            q = graph.ops.temper(q, scale, interval);
-        }
-        let attended = if self.sinks {
+        let q = graph.temper(layer, q);
+        let mut attended = if self.sinks {
             let sinks = graph.weight(&name("attn_sinks.weight"), 1, layer.heads)?;
             graph.ops.attention_with_sinks([q, k, v], sinks, cache, layer.heads, scores)
         } else {
             graph.ops.attention([q, k, v], cache, layer.heads, scores)
         };
+        if self.output_gate {
+            let gate = graph.linear(x, &name("attn_gate"), q_width, config.hidden)?;
+            let gate = graph.ops.activate(Activation::Sigmoid, gate);
+            attended = graph.ops.mul(attended, gate);
+        }
         graph.linear(attended, &name("attn_output"), config.hidden, q_width)
     }
 
@@ -171,6 +192,8 @@ impl Block {
         let is_there = graph.has(&format!("{}.weight", names[0]));
         let mut norm = |x: ValueId, name: &str, heads: usize| match self.head_norms {
             HeadNorms::None => Ok(x),
+            HeadNorms::RotatedOnly if layer.rope.is_none() => Ok(x),
+            HeadNorms::RotatedOnly => Ok(graph.unweighted_norm(x, layer.head_dim, config.rms_eps)),
             HeadNorms::IfThere | HeadNorms::Own if !is_there => Ok(x),
             HeadNorms::Each | HeadNorms::IfThere | HeadNorms::Rotated => {
                 graph.rms_norm(x, name, layer.head_dim, config.rms_eps)
@@ -241,7 +264,11 @@ impl Block {
         output: ValueId,
         norm: &str,
     ) -> Result<ValueId> {
-        let output = if self.post_norms { graph.norm(output, norm, config)? } else { output };
+        let output = match self.post_norm_eps {
+            _ if !self.post_norms => output,
+            Some(eps) => graph.rms_norm(output, norm, config.hidden, eps)?,
+            None => graph.norm(output, norm, config)?,
+        };
         let output = graph.scale(output, config.residual_scale);
         Ok(graph.ops.add(x, output))
     }

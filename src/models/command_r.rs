@@ -3,8 +3,9 @@
 //! largest models norm each head of queries and keys.
 
 use super::{
-    Config, Model,
+    Checkpoint, Config, Model,
     block::{Block, FeedForwardInput, HeadNorms},
+    checkpoint::{BIASES, FULL_ATTENTION, Need, SILU, SIZES, float},
     config::{Conventions, NormKind},
     keys::Keys,
     model_builder::ModelBuilder,
@@ -19,6 +20,27 @@ pub(super) const BLOCK: Block = Block {
 };
 
 pub(super) const LAYER_NORM: Conventions = Conventions { norm: NormKind::Layer, ..Conventions::COMMON };
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["cohere"],
+    settings: &[
+        &[
+            float("layer_norm_eps", "attention.layer_norm_epsilon", Need::Or(1e-5)),
+            float("logit_scale", "logit_scale", Need::Or(0.0625)),
+        ],
+        SIZES,
+        SILU,
+        FULL_ATTENTION,
+        BIASES,
+    ],
+    tied: true,
+    rope_theta: 500_000.0,
+    derived: |settings, tensors| {
+        settings.check_tensor("use_qk_norm", true, tensors, "attn_q_norm")?;
+        Ok(vec![])
+    },
+    ..Checkpoint::DECODER
+};
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     BLOCK.model(config(keys)?, graph)

@@ -11,12 +11,12 @@ use super::{
 use crate::{
     Error, Result,
     gguf::Gguf,
-    graph::{RopeAxes, Scores, Sees},
+    graph::{RopeAxes, Scores, Sees, Window},
 };
 
 /// The largest sizes that are accepted: above the sizes of every known model, and small enough that
 /// the product of two fits 32 bits.
-const MAX_LAYERS: usize = 1 << 12;
+pub(super) const MAX_LAYERS: usize = 1 << 12;
 const MAX_HEADS: usize = 1 << 12;
 pub(super) const MAX_HEAD_DIM: usize = 1 << 12;
 
@@ -47,10 +47,6 @@ pub struct Config {
     pub residual_scale: f32,
     /// The factor of the logits.
     pub logit_scale: f32,
-    /// The growth of queries with their position: the factor of the logarithm, and the number of
-    /// positions with the same factor.
-    #[doc(hidden)]
-    pub temperature: Option<(f32, usize)>,
     /// The cap `c` of the logits, which turns a logit `x` into `c tanh(x / c)`.
     pub logit_softcap: Option<f32>,
     /// The number of first layers to which the rows of images add further elements.
@@ -101,6 +97,20 @@ pub struct LayerConfig {
     pub scores: Scores,
     /// The rotary embedding of queries and keys; `None` for a layer that does not encode positions.
     pub rope: Option<RopeConfig>,
+    /// The growth of queries with their position.
+    pub temperature: Option<Temperature>,
+}
+
+/// The growth of queries with their position, by `1 + scale ln(1 + floor((position + offset) /
+/// interval))` ([Nakanishi 2025](https://arxiv.org/abs/2501.19399)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// The factor of the logarithm.
+    pub scale: f32,
+    /// The number of positions with the same factor.
+    pub interval: usize,
+    /// The number that is added to a position first.
+    pub offset: usize,
 }
 
 /// The keys that a family's files have.
@@ -150,7 +160,6 @@ impl Config {
             embedding_scale: 1.0,
             residual_scale: 1.0,
             logit_scale: 1.0,
-            temperature: None,
             logit_softcap: None,
             deepstack: 0,
             reference_layout: keys.str("tensor_data_layout")? == Some("reference"),
@@ -202,7 +211,7 @@ impl Config {
     pub(super) fn set_windows(&mut self, keys: &Keys, window: usize, period: usize) -> Result<()> {
         let has_window = keys.pattern(PATTERN, self.layers.len(), period)?;
         for (layer, has_window) in self.layers.iter_mut().zip(has_window) {
-            layer.scores.window = has_window.then_some(window);
+            layer.scores.window = has_window.then_some(Window::Sliding(window));
         }
         Ok(())
     }
@@ -237,7 +246,7 @@ fn layers(keys: &Keys, conventions: &Conventions) -> Result<Vec<LayerConfig>> {
         let head_dim = head_dim(keys, conventions.head_dim, heads)?;
         let rope = Some(RopeConfig::read(keys, head_dim, conventions.has_yarn_keys)?);
         let scores = (head_dim as f32).sqrt().recip().into();
-        Ok(LayerConfig { heads, kv_heads, head_dim, ffn: ffn[index], experts: None, scores, rope })
+        Ok(LayerConfig { heads, kv_heads, head_dim, ffn: ffn[index], experts: None, scores, rope, temperature: None })
     };
     (0..count).map(layer).collect()
 }

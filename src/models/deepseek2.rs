@@ -9,7 +9,7 @@
 use super::{
     Config, LayerConfig, Model, RopeConfig, RopeScaling,
     block::Block,
-    config::{Conventions, HeadDimKeys, MAX_HEAD_DIM},
+    config::{Conventions, HeadDimKeys, MAX_HEAD_DIM, Temperature},
     experts::{Choice, Mixture, shared_count},
     keys::{Keys, MAX_CONTEXT, MAX_WIDTH},
     model_builder::ModelBuilder,
@@ -64,7 +64,9 @@ pub(super) fn build(keys: &Keys, mut graph: ModelBuilder) -> Result<Model> {
     config.leave_dense(keys)?;
     let latent = latent(keys, &mut config)?;
     if let Some(scale) = keys.factor("attention.temperature_scale", None)? {
-        config.temperature = Some((scale, keys.size("attention.temperature_length", MAX_CONTEXT)?));
+        let interval = keys.size("attention.temperature_length", MAX_CONTEXT)?;
+        let temperature = Temperature { scale, interval, offset: 0 };
+        config.layers.iter_mut().for_each(|layer| layer.temperature = Some(temperature));
     }
 
     mtp::refuse_alone(&graph, &config)?;
@@ -159,11 +161,9 @@ fn attention(
 
     let to_latent = graph.stack(&name("k_b.weight"), heads, rank, plain)?;
     let q_plain = graph.ops.matmul_heads(q_plain, to_latent, heads);
-    let mut q = graph.ops.concat_groups(&[q_plain, q_rotated], heads);
+    let q = graph.ops.concat_groups(&[q_plain, q_rotated], heads);
     let k = graph.ops.concat(&[k_plain, k_rotated]);
-    if let Some((scale, interval)) = config.temperature {
-        q = graph.ops.temper(q, scale, interval);
-    }
+    let q = graph.temper(layer, q);
     let cache = LayerCache { kv_heads: 1, head_dim: row, keys_only: true };
     let attended = graph.ops.attention_to_keys([q, k], cache, heads, layer.scores);
     let attended = graph.ops.slice(attended, 0, rank, row);

@@ -24,10 +24,6 @@ pub(super) fn build_moe(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = Config::read(keys)?;
     config.require_experts(keys, &MIXTURE)?;
     config.leave_dense(keys)?;
-    // Of the other layers, the last of each `step` has experts.
-    let step = keys.optional_size("interleave_moe_layer_step", config.layers.len())?.unwrap_or(1);
-    let layers = config.layers.iter_mut().enumerate();
-    let dense = layers.filter(|(index, _)| !(index + 1).is_multiple_of(step));
-    dense.for_each(|(_, layer)| layer.experts = None);
+    config.interleave_dense(keys)?;
     BLOCK.model(config, graph)
 }

@@ -44,6 +44,9 @@ pub struct Experts {
     /// Whether the experts have biases and clamped gated linear units
     /// ([OpenAI 2025](https://arxiv.org/abs/2508.10925)).
     pub clamped: bool,
+    /// Whether the weight of a token's one expert multiplies the input of the expert, rather than
+    /// its result.
+    pub scales_input: bool,
     /// The expert that all tokens share, if there is one.
     pub shared: Option<SharedExpert>,
 }
@@ -73,6 +76,8 @@ pub(super) struct Mixture {
     pub grouped: bool,
     /// Whether the experts have biases and clamped gated linear units.
     pub clamped: bool,
+    /// Whether the weight of a token's one expert multiplies its input.
+    pub scales_input: bool,
     /// Whether files may have a bias that experts are selected by.
     pub biased: bool,
     /// Returns the width of the shared expert from `feed_forward_length` and the width of an
@@ -100,6 +105,7 @@ impl Mixture {
         normalized: Choice::Always(true),
         grouped: false,
         clamped: false,
+        scales_input: false,
         biased: false,
         shared: |_, _, _| Ok(None),
         shared_gate: false,
@@ -183,15 +189,15 @@ impl Config {
             return Ok(());
         }
         let count = keys.size(COUNT, MAX_EXPERTS)?;
-        let top_k = keys.size("expert_used_count", count)?;
+        let top_k = keys.size("expert_used_count", if mixture.scales_input { 1 } else { count })?;
         let router = mixture.router(keys, count, top_k)?;
         let width = keys.expert_width()?.filter(|_| mixture.has_width);
         for layer in self.layers.iter_mut().chain(&mut self.mtp) {
             let ffn = width.unwrap_or_else(|| (mixture.width)(layer.ffn, top_k));
             let shared = (mixture.shared)(keys, layer.ffn, ffn)?;
             let shared = shared.map(|ffn| SharedExpert { ffn, gated: mixture.shared_gate });
-            layer.experts =
-                Some(Experts { count, top_k, ffn, router, biased: mixture.biased, clamped: mixture.clamped, shared });
+            let &Mixture { biased, clamped, scales_input, .. } = mixture;
+            layer.experts = Some(Experts { count, top_k, ffn, router, biased, clamped, scales_input, shared });
         }
         Ok(())
     }
@@ -203,6 +209,15 @@ impl Config {
             let what = "is missing or 0, but layers of this architecture have experts";
             return Err(keys.error(COUNT, what));
         }
+        Ok(())
+    }
+
+    /// Leaves all layers without experts but the last of each few, `interleave_moe_layer_step`.
+    pub(super) fn interleave_dense(&mut self, keys: &Keys) -> Result<()> {
+        let step = keys.optional_size("interleave_moe_layer_step", self.layers.len())?.unwrap_or(1);
+        let layers = self.layers.iter_mut().enumerate();
+        let dense = layers.filter(|(index, _)| !(index + 1).is_multiple_of(step));
+        dense.for_each(|(_, layer)| layer.experts = None);
         Ok(())
     }
 

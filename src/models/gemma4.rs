@@ -80,32 +80,31 @@ pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
     ..Checkpoint::DECODER
 };
 
-/// The sizes that only this family has.
-struct Gemma4Sizes {
+/// The sizes that only Gemma 3n and 4 have.
+pub(super) struct Gemma4Sizes {
     /// The number of layers that compute keys and values. Each later layer reads the cache of the
     /// last of them that is of its kind.
-    kv_layers: usize,
+    pub kv_layers: usize,
     /// The width of a token's embedding for one layer; 0 if the model has none.
-    layer_input: usize,
+    pub layer_input: usize,
 }
 
 pub(super) fn build(keys: &Keys, mut graph: ModelBuilder) -> Result<Model> {
     let mut config = config(keys)?;
-    let sizes = sizes(keys, &config)?;
-    // Files contain these tensors for layers that do not compute keys and values, too.
-    let unused = ["attn_k.", "attn_v.", "attn_k_norm."];
-    let readers = sizes.kv_layers..config.layers.len();
-    config.left_out.extend(readers.flat_map(|index| unused.map(|part| format!("blk.{index}.{part}"))));
+    let sizes = sizes(keys, &mut config, 0)?;
     let mut x = graph.embedding(&config)?;
     let inputs = if sizes.layer_input > 0 { Some(layer_inputs(&config, &sizes, &mut graph, x)?) } else { None };
     for (index, layer) in config.layers.iter().enumerate() {
-        x = attention(&config, layer, &sizes, &mut graph, x, index)?;
+        let normed = graph.rms_norm(x, &format!("blk.{index}.attn_norm"), config.hidden, config.rms_eps)?;
+        let output = attention(&config, layer, &sizes, &mut graph, normed, index)?;
+        x = BLOCK.add_residual(&config, &mut graph, x, output, &format!("blk.{index}.post_attention_norm"))?;
         x = match &layer.experts {
             Some(experts) => mixture(&config, layer, experts, &mut graph, x, index)?,
             None => BLOCK.feed_forward(&config, layer, &mut graph, x, index)?,
         };
         if let Some(inputs) = inputs {
-            x = add_layer_input(&config, &sizes, &mut graph, x, inputs, index)?;
+            let input = layer_input(&config, &sizes, &mut graph, x, inputs, index)?;
+            x = graph.ops.add(x, input);
         }
         if let Some(scale) = graph.optional_weight(&format!("blk.{index}.layer_output_scale.weight"), 1, 1)? {
             x = graph.ops.mul(x, scale);
@@ -139,15 +138,22 @@ fn config(keys: &Keys) -> Result<Config> {
     Ok(config)
 }
 
-fn sizes(keys: &Keys, config: &Config) -> Result<Gemma4Sizes> {
+/// Reads the sizes. A file that does not say so has `readers` layers that read the cache of an
+/// earlier layer.
+pub(super) fn sizes(keys: &Keys, config: &mut Config, readers: usize) -> Result<Gemma4Sizes> {
     const SHARED: &str = "attention.shared_kv_layers";
-    let kv_layers = config.layers.len() - keys.count(SHARED, config.layers.len() - 1)?;
+    let count = keys.count(SHARED, config.layers.len() - 1)?;
+    let kv_layers = config.layers.len() - if keys.has(SHARED) { count } else { readers };
     let (sources, readers) = config.layers.split_at(kv_layers);
     if let Some(reader) = readers.iter().position(|reader| cache_source(reader, sources).is_none()) {
         let what = format!("leaves layer {} without an earlier layer of its kind to read", kv_layers + reader);
         return Err(keys.error(SHARED, what));
     }
     let layer_input = keys.count("embedding_length_per_layer_input", MAX_WIDTH / config.layers.len())?;
+    // Files contain these tensors for layers that do not compute keys and values, too.
+    let unused = ["attn_k.", "attn_v.", "attn_k_norm."];
+    let readers = kv_layers..config.layers.len();
+    config.left_out.extend(readers.flat_map(|index| unused.map(|part| format!("blk.{index}.{part}"))));
     Ok(Gemma4Sizes { kv_layers, layer_input })
 }
 
@@ -158,8 +164,8 @@ fn cache_source(reader: &LayerConfig, sources: &[LayerConfig]) -> Option<usize> 
     sources.iter().rposition(|source| kind(source) == kind(reader))
 }
 
-/// Returns the residual stream `x` after the attention of layer `index`.
-fn attention(
+/// Returns the result of the attention of layer `index` over the normed rows `x`.
+pub(super) fn attention(
     config: &Config,
     layer: &LayerConfig,
     sizes: &Gemma4Sizes,
@@ -172,17 +178,15 @@ fn attention(
     let &LayerConfig { heads, kv_heads, head_dim, .. } = layer;
     let (q_width, kv_width) = (heads * head_dim, kv_heads * head_dim);
 
-    let normed = graph.rms_norm(x, &name("attn_norm"), hidden, rms_eps)?;
-    let q = graph.linear(normed, &name("attn_q"), q_width, hidden)?;
+    let q = graph.linear(x, &name("attn_q"), q_width, hidden)?;
     let q = graph.rms_norm(q, &name("attn_q_norm"), head_dim, rms_eps)?;
     let ([q], scores) = graph.rotate(layer, BLOCK.style, [q])?;
     let attended = if index < sizes.kv_layers {
-        let k = graph.linear(normed, &name("attn_k"), kv_width, hidden)?;
+        let k = graph.linear(x, &name("attn_k"), kv_width, hidden)?;
         // Without a matrix of values, values are the keys before their norm and rotation.
         let v = graph.optional_weight(&name("attn_v.weight"), kv_width, hidden)?;
-        let v = v.map_or(k, |v| graph.ops.matmul(normed, v));
-        let ones = graph.ops.constant(vec![1.0; head_dim]);
-        let v = graph.ops.rms_norm(v, ones, rms_eps);
+        let v = v.map_or(k, |v| graph.ops.matmul(x, v));
+        let v = graph.unweighted_norm(v, head_dim, rms_eps);
         let k = graph.rms_norm(k, &name("attn_k_norm"), head_dim, rms_eps)?;
         let ([k], _) = graph.rotate(layer, BLOCK.style, [k])?;
         graph.ops.attention([q, k, v], LayerCache { kv_heads, head_dim, keys_only: false }, heads, scores)
@@ -191,8 +195,7 @@ fn attention(
         let source = cache_source(layer, &config.layers[..sizes.kv_layers]).unwrap_or(0);
         graph.ops.shared_attention(q, source, heads, scores)
     };
-    let output = graph.linear(attended, &name("attn_output"), hidden, q_width)?;
-    BLOCK.add_residual(config, graph, x, output, &name("post_attention_norm"))
+    graph.linear(attended, &name("attn_output"), hidden, q_width)
 }
 
 /// Returns the residual stream `x` after a feed-forward network and a mixture of experts side by
@@ -228,7 +231,12 @@ fn mixture(
 
 /// Returns the additional input of all layers, `[Tokens, layers * layer_input]`: an embedding of
 /// the token for each layer, and a projection of the token's embedding `x`.
-fn layer_inputs(config: &Config, sizes: &Gemma4Sizes, graph: &mut ModelBuilder, x: ValueId) -> Result<ValueId> {
+pub(super) fn layer_inputs(
+    config: &Config,
+    sizes: &Gemma4Sizes,
+    graph: &mut ModelBuilder,
+    x: ValueId,
+) -> Result<ValueId> {
     let width = config.layers.len() * sizes.layer_input;
     let tokens = graph.ops.tokens();
     let table = graph.weight("per_layer_token_embd.weight", config.vocab_size, width)?;
@@ -241,8 +249,8 @@ fn layer_inputs(config: &Config, sizes: &Gemma4Sizes, graph: &mut ModelBuilder, 
     Ok(graph.scale(sum, std::f32::consts::FRAC_1_SQRT_2))
 }
 
-/// Returns the residual stream `x` after layer `index` has added its part of `inputs`.
-fn add_layer_input(
+/// Returns what layer `index` makes of its part of `inputs`, with a gate of `x`.
+pub(super) fn layer_input(
     config: &Config,
     sizes: &Gemma4Sizes,
     graph: &mut ModelBuilder,
@@ -257,6 +265,5 @@ fn add_layer_input(
     let input = graph.ops.slice(inputs, index * width, width, config.layers.len() * width);
     let h = graph.ops.mul(gate, input);
     let h = graph.linear(h, &name("proj"), config.hidden, width)?;
-    let h = graph.rms_norm(h, &name("post_norm"), config.hidden, config.rms_eps)?;
-    Ok(graph.ops.add(x, h))
+    graph.rms_norm(h, &name("post_norm"), config.hidden, config.rms_eps)
 }

@@ -4,7 +4,7 @@
 use super::{
     Config, Model,
     block::Block,
-    config::Conventions,
+    config::{Conventions, Temperature},
     keys::{Keys, MAX_CONTEXT},
     llama,
     model_builder::ModelBuilder,
@@ -19,7 +19,8 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     config.divide_frequencies();
     if let Some(scale) = keys.factor("attention.temperature_scale", None)? {
         let interval = keys.optional_size(ORIGINAL, MAX_CONTEXT)?.unwrap_or(config.context_length);
-        config.temperature = Some((scale, interval));
+        let temperature = Temperature { scale, interval, offset: 0 };
+        config.layers.iter_mut().for_each(|layer| layer.temperature = Some(temperature));
     }
     BLOCK.model(config, graph)
 }

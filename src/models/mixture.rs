@@ -27,16 +27,29 @@ impl ModelBuilder<'_> {
             true => self.optional_weight(&format!("{name}.exp_probs_b.bias"), 1, experts.count)?,
             false => None,
         };
-        let mut weights = self.ops.route_with(logits, bias, experts.router);
+        let (input, mut weights) = match experts.scales_input {
+            true => self.scaled_input(x, logits),
+            false => (x, self.ops.route_with(logits, bias, experts.router)),
+        };
         // The results are linear in these two scales, but not in that of the gate.
         for part in ["up", "down"] {
             weights = self.scaled(weights, &format!("{name}.ffn_{part}_exps.weight"), experts.count)?;
         }
-        let routed = self.experts(x, weights, &format!("{name}.ffn"), hidden, experts, activation)?;
+        let routed = self.experts(input, weights, &format!("{name}.ffn"), hidden, experts, activation)?;
         let Some(shared) = experts.shared else { return Ok(routed) };
         let network = FeedForward { hidden, ffn: shared.ffn, activation, gated: true };
         let shared = self.shared_expert(x, name, network, shared.gated)?;
         Ok(self.ops.add(routed, shared))
+    }
+
+    /// Returns each row of `x` times the sigmoid of the largest of its `logits`, and the weights of
+    /// the experts, of which one is 1.
+    fn scaled_input(&mut self, x: ValueId, logits: ValueId) -> (ValueId, ValueId) {
+        // The softmax over one expert is 1.
+        let selected = self.ops.route(logits, 1);
+        let scores = self.ops.activate(Activation::Sigmoid, logits);
+        let score = self.ops.mix_streams(scores, selected, 1);
+        (self.ops.mix_streams(x, score, 1), selected)
     }
 
     /// Returns the result of the expert of the layer `NAME` that all tokens share. With a gate it

@@ -21,6 +21,7 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod gemma4_layers;
 mod glm4;
@@ -32,12 +33,15 @@ mod internlm2;
 mod keys;
 mod lfm2;
 mod llama;
+mod llama4;
 mod mamba;
 mod minimax_m2;
 mod mistral3;
 mod mixture;
 mod model_builder;
 mod mtp;
+mod muse_glimmer;
+mod nanbeige;
 mod nemotron_h;
 mod olmo2;
 mod phi2;
@@ -56,6 +60,7 @@ mod seed_oss;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
+mod streams;
 pub mod vision;
 
 use std::collections::HashSet;
@@ -64,7 +69,7 @@ use checkpoint::Checkpoint;
 #[cfg(feature = "safetensors")]
 pub(crate) use checkpoint::open_directory;
 pub use checkpoint::{open, open_encoder};
-pub use config::{Config, LayerConfig, NormKind};
+pub use config::{Config, LayerConfig, NormKind, Temperature};
 pub use content::FileContent;
 pub use experts::{Experts, SharedExpert};
 use keys::Keys;
@@ -129,7 +134,7 @@ impl Family {
 pub const FAMILIES: &[Family] = &[
     Family { architecture: "arcee", models: "Arcee AFM", build: arcee::build, checkpoints: &[&arcee::CHECKPOINT] },
     Family { architecture: "cohere2", models: "Command R7B, Command A", build: cohere2::build, checkpoints: &[&cohere2::CHECKPOINT] },
-    Family { architecture: "command-r", models: "Command R, Command R+", build: command_r::build, checkpoints: &[] },
+    Family { architecture: "command-r", models: "Command R, Command R+", build: command_r::build, checkpoints: &[&command_r::CHECKPOINT] },
     Family { architecture: "deepseek2", models: "DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash", build: deepseek2::build, checkpoints: &[] },
     Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[&ernie4_5::CHECKPOINT] },
     Family { architecture: "ernie4_5-moe", models: "ERNIE 4.5 with experts", build: ernie4_5::build_moe, checkpoints: &[] },
@@ -138,6 +143,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma", models: "Gemma (1)", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },
     Family { architecture: "gemma3", models: "Gemma 3, text", build: gemma3::build, checkpoints: &[&gemma3::CHECKPOINT] },
+    Family { architecture: "gemma3n", models: "Gemma 3n, text", build: gemma3n::build, checkpoints: &[] },
     Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[&gemma4::CHECKPOINT] },
     Family { architecture: "glm4", models: "GLM-4 of 2025", build: glm4::build, checkpoints: &[&glm4::CHECKPOINT] },
     Family { architecture: "glm4moe", models: "GLM-4.5, GLM-4.6", build: glm4_moe::build, checkpoints: &[] },
@@ -151,12 +157,15 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "lfm2", models: "LFM2", build: lfm2::build, checkpoints: &[] },
     Family { architecture: "lfm2moe", models: "LFM2 with experts", build: lfm2::build_moe, checkpoints: &[] },
     Family { architecture: "llama", models: "Llama, Mistral, Mixtral and models of the same architecture", build: llama::build, checkpoints: &[&llama::CHECKPOINT, &llama::MIXTRAL] },
+    Family { architecture: "llama4", models: "Llama 4, text", build: llama4::build, checkpoints: &[] },
     Family { architecture: "minimax-m2", models: "MiniMax-M2", build: minimax_m2::build, checkpoints: &[] },
     Family { architecture: "mistral3", models: "Ministral 3", build: mistral3::build, checkpoints: &[] },
+    Family { architecture: "muse-glimmer", models: "Muse Glimmer", build: muse_glimmer::build, checkpoints: &[] },
+    Family { architecture: "nanbeige", models: "Nanbeige", build: nanbeige::build, checkpoints: &[] },
     Family { architecture: "nemotron_h", models: "Nemotron-H, Nemotron Nano 2", build: nemotron_h::build, checkpoints: &[] },
     Family { architecture: "nemotron_h_moe", models: "Nemotron 3 with experts", build: nemotron_h::build_moe, checkpoints: &[] },
     Family { architecture: "olmo2", models: "OLMo 2, OLMo 3", build: olmo2::build, checkpoints: &[&olmo2::CHECKPOINT] },
-    Family { architecture: "phi2", models: "Phi-1, Phi-1.5, Phi-2", build: phi2::build, checkpoints: &[] },
+    Family { architecture: "phi2", models: "Phi-1, Phi-1.5, Phi-2", build: phi2::build, checkpoints: &[&phi2::CHECKPOINT] },
     Family { architecture: "phi3", models: "Phi-3, Phi-3.5 and Phi-4", build: phi3::build, checkpoints: &[&phi3::CHECKPOINT] },
     Family { architecture: "qwen2", models: "Qwen2, Qwen2.5", build: qwen2::build, checkpoints: &[&qwen2::CHECKPOINT] },
     Family { architecture: "qwen2moe", models: "Qwen1.5 and Qwen2 with experts", build: qwen2_moe::build, checkpoints: &[&qwen2_moe::CHECKPOINT] },
@@ -170,7 +179,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "qwen3vlmoe", models: "Qwen3-VL with experts", build: qwen3_vl::build_moe, checkpoints: &[&qwen3_vl::CHECKPOINT_MOE] },
     Family { architecture: "seed_oss", models: "Seed-OSS", build: seed_oss::build, checkpoints: &[&seed_oss::CHECKPOINT] },
     Family { architecture: "smollm3", models: "SmolLM3", build: smollm3::build, checkpoints: &[&smollm3::CHECKPOINT] },
-    Family { architecture: "stablelm", models: "StableLM 2", build: stablelm::build, checkpoints: &[] },
+    Family { architecture: "stablelm", models: "StableLM 2", build: stablelm::build, checkpoints: &[&stablelm::CHECKPOINT] },
     Family { architecture: "starcoder2", models: "StarCoder2", build: starcoder2::build, checkpoints: &[&starcoder2::CHECKPOINT] },
 ];
 
@@ -178,11 +187,11 @@ pub const FAMILIES: &[Family] = &[
 /// gguf-py 0.17 and `llama-arch.cpp`), so that an error can tell them from misspelt names.
 #[rustfmt::skip]
 const UNSUPPORTED: &[&str] = &[
-    "clip", "llama4", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
+    "clip", "deci", "falcon", "baichuan", "grok", "gpt2", "gptj", "gptneox", "mpt", "starcoder", "refact",
     "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
     "bloom", "qwen", 
     "phimoe", "plamo", "plamo2", "plamo3", "codeshell", "orion", 
-    "minicpm", "minicpm3", "gemma3n", "gemma-embedding", "rwkv6",
+    "minicpm", "minicpm3", "gemma-embedding", "rwkv6",
     "rwkv6qwen2", "rwkv7", "arwkv7", "mamba", "mamba2", "jamba", "xverse", "dbrx", "olmo",
     "olmoe", "openelm", "arctic", "deepseek", "deepseek2-ocr", "chatglm", 
     "glm-dsa", "bitnet", "t5", "t5encoder", "jais", "jais2", "nemotron", "exaone",

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Config, LayerConfig, Model, NormKind, RopeConfig, vision::ImageInputs};
+use super::{Config, LayerConfig, Model, NormKind, RopeConfig, Temperature, vision::ImageInputs};
 use crate::{
     DType, Error, Result,
     graph::{Activation, Builder, Graph, RopeSpec, RopeStyle, Scores, ValueId},
@@ -175,6 +175,12 @@ impl<'a> ModelBuilder<'a> {
         Ok(self.ops.rms_norm(x, weight, eps))
     }
 
+    /// Returns the RMS norm of each group of `width` elements, without weights.
+    pub fn unweighted_norm(&mut self, x: ValueId, width: usize, eps: f32) -> ValueId {
+        let ones = self.ops.constant(vec![1.0; width]);
+        self.ops.rms_norm(x, ones, eps)
+    }
+
     /// Returns the norm `NAME` of rows of the residual stream, of the model's kind.
     pub fn norm(&mut self, x: ValueId, name: &str, config: &Config) -> Result<ValueId> {
         match config.norm {
@@ -239,6 +245,12 @@ impl<'a> ModelBuilder<'a> {
         let row: Vec<f32> = head.cycle().take(layer.heads * layer.head_dim).collect();
         let row = self.ops.constant(row);
         self.ops.mul(queries, row)
+    }
+
+    /// Returns a layer's queries, which grow with their position if the layer says so.
+    pub fn temper(&mut self, layer: &LayerConfig, queries: ValueId) -> ValueId {
+        let Some(Temperature { scale, interval, offset }) = layer.temperature else { return queries };
+        self.ops.temper(queries, scale, interval, offset)
     }
 
     /// Returns every element times `factor`.

@@ -3,8 +3,9 @@
 //! and all matrices have biases.
 
 use super::{
-    Config, Model,
+    Checkpoint, Config, Model,
     block::{Block, FeedForwardInput},
+    checkpoint::{FULL_ATTENTION, Need, SIZES, TENSORS, float, one_of, tensor},
     command_r::LAYER_NORM,
     keys::Keys,
     model_builder::ModelBuilder,
@@ -16,6 +17,30 @@ const BLOCK: Block = Block {
     activation: Activation::Gelu,
     gated: false,
     ..Block::DECODER
+};
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["phi"],
+    settings: &[
+        &[
+            float("layer_norm_eps", "attention.layer_norm_epsilon", Need::Or(1e-5)),
+            one_of("hidden_act", &["gelu_new", "gelu_pytorch_tanh"]),
+            one_of("qk_layernorm", &["false"]),
+        ],
+        SIZES,
+        FULL_ATTENTION,
+    ],
+    tensors: &[
+        &[
+            tensor("final_layernorm", "output_norm"),
+            tensor("self_attn.dense", "attn_output"),
+            tensor("mlp.fc1", "ffn_up"),
+            tensor("mlp.fc2", "ffn_down"),
+        ],
+        TENSORS,
+    ],
+    partial_rotary_factor: Some(0.5),
+    ..Checkpoint::DECODER
 };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {

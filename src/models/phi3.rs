@@ -19,7 +19,7 @@ use super::{
     model_builder::ModelBuilder,
     rope::{LONG, SHORT},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, graph::Window};
 
 const BLOCK: Block = Block::DECODER;
 
@@ -43,7 +43,7 @@ pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {
     let mut config = Config::read(keys)?;
     // Files of models without a window have the value 0.
     let window = Some(keys.count("attention.sliding_window", MAX_CONTEXT)?).filter(|window| *window > 0);
-    config.layers.iter_mut().for_each(|layer| layer.scores.window = window);
+    config.layers.iter_mut().for_each(|layer| layer.scores.window = window.map(Window::Sliding));
     if [SHORT, LONG].iter().any(|name| graph.has(name)) {
         set_longrope(&mut config, keys, &graph)?;
     }

@@ -3,8 +3,9 @@
 //! feed-forward network read the same rows.
 
 use super::{
-    Config, Model,
+    Checkpoint, Config, Model,
     block::{Block, FeedForwardInput, HeadNorms},
+    checkpoint::{FULL_ATTENTION, Meaning, Need, SILU, SIZES, TENSORS, float, setting, tensor},
     command_r::LAYER_NORM,
     keys::Keys,
     model_builder::ModelBuilder,
@@ -15,6 +16,33 @@ const BLOCK: Block = Block {
     head_norms: HeadNorms::Own,
     feed_forward_input: FeedForwardInput::NormOrShared("ffn_norm"),
     ..Block::DECODER
+};
+
+pub(super) const CHECKPOINT: Checkpoint = Checkpoint {
+    model_types: &["stablelm"],
+    settings: &[
+        &[
+            float("layer_norm_eps", "attention.layer_norm_epsilon", Need::Or(1e-5)),
+            setting("use_qkv_bias", Meaning::Biases(&["attn_q", "attn_k", "attn_v"])),
+        ],
+        SIZES,
+        SILU,
+        FULL_ATTENTION,
+    ],
+    tensors: &[
+        &[
+            tensor("self_attn.q_layernorm.norms.*.weight", "attn_q_norm.weight"),
+            tensor("self_attn.k_layernorm.norms.*.weight", "attn_k_norm.weight"),
+        ],
+        TENSORS,
+    ],
+    partial_rotary_factor: Some(0.25),
+    derived: |settings, tensors| {
+        settings.check_tensor("qk_layernorm", true, tensors, "attn_q_norm")?;
+        settings.check_tensor("use_parallel_residual", false, tensors, "ffn_norm")?;
+        Ok(vec![])
+    },
+    ..Checkpoint::DECODER
 };
 
 pub(super) fn build(keys: &Keys, graph: ModelBuilder) -> Result<Model> {

@@ -102,6 +102,8 @@ fn evaluate(op: &Op, operands: &[Arc<[f32]>]) -> Option<Arc<[f32]>> {
         | Op::PlaceRows { .. }
         | Op::AddRows { .. }
         | Op::Temper { .. }
+        | Op::MixStreams { .. }
+        | Op::Deviation { .. }
         | Op::Interpolate { .. }
         | Op::Route(_)
         | Op::Experts(_)

@@ -22,7 +22,7 @@ use crate::{
     backend::Bounds,
     graph::{
         Activation, Builder, DeltaSpec, ExpertsSpec, Graph, HeadOrder, LayerCache, RopeAxes, RopeSpec, RopeStyle,
-        Scores, Sees,
+        Scores, Sees, Window,
     },
     kv_cache::{CacheLayout, CacheType},
     optimize::{Target, optimize},
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Soft caps and a window, as in Gemma 2.
-const CAPPED: Scores = Scores { scale: 0.1, softcap: Some(50.0), window: Some(100), sees: Sees::Past };
+const CAPPED: Scores = Scores { scale: 0.1, softcap: Some(50.0), window: Some(Window::Sliding(100)), sees: Sees::Past };
 
 /// Returns a model of one layer with weights of a format: with norms of heads as in Qwen3, or
 /// without as in Llama. `group` query heads share the key-value head.

@@ -26,4 +26,24 @@ pub enum CallForm {
     Mistral,
     /// `<|channel|>commentary to=functions.f json<|message|>{"a": 1}<|call|>`: gpt-oss.
     Harmony,
+    /// `<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>`, where the tool's
+    /// schema gives the arguments' types: GLM-4.5 and later.
+    Glm,
+    /// `<minimax:tool_call><invoke name="f"><parameter name="a">1</parameter></invoke>`, up to
+    /// `</minimax:tool_call>`, where the tool's schema gives the arguments' types: MiniMax-M2.
+    MiniMax,
+    /// ``<｜tool▁call▁begin｜>function<｜tool▁sep｜>f```json{"a": 1}```<｜tool▁call▁end｜>``, or
+    /// `f<｜tool▁sep｜>{"a": 1}` between the same marks, within `<｜tool▁calls▁begin｜>` and
+    /// `<｜tool▁calls▁end｜>`: DeepSeek-V3, R1 and V3.1.
+    DeepSeek,
+    /// `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>` within
+    /// `<|tool_calls_section_begin|>` and `<|tool_calls_section_end|>`: Kimi K2.
+    KimiK2,
+    /// `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}]<|END_ACTION|>`:
+    /// Command R7B, Command A.
+    Cohere,
+    /// `<|tool_call|>[{"name": "f", "arguments": {"a": 1}}]`: Granite 3, Phi-4-mini.
+    Granite,
+    /// `<|tool_call_start|>[f(a=1), g(b="x")]<|tool_call_end|>`: LFM2.
+    Lfm2,
 }

@@ -7,9 +7,9 @@ use crate::chat::{Tool, ToolCall};
 /// The syntax of one format of tool calls.
 #[derive(Debug)]
 pub(super) struct CallFormat {
-    /// Texts that all occur in the chat templates of models with this format. A `\"` in a template
-    /// counts as `"`.
-    pub template_marks: &'static [&'static str],
+    /// Sets of texts. All texts of one set occur in the chat template of a model with this format.
+    /// A `\"` in a template counts as `"`.
+    pub template_marks: &'static [&'static [&'static str]],
     /// The mark before a call; empty if calls have none.
     pub open: &'static str,
     /// Recognition of a call at the start of an answer, without the mark.
@@ -19,6 +19,8 @@ pub(super) struct CallFormat {
     pub end: CallEnd,
     /// Characters that may stand between two calls, besides white space.
     pub separators: &'static [char],
+    /// Marks between the parts of a call.
+    pub inner: &'static [&'static str],
     /// Whether a call also ends reasoning that was not closed.
     pub ends_reasoning: bool,
     /// Parses the text between the marks; an error completes the sentence "the call ..".
@@ -73,6 +75,7 @@ impl CallFormat {
 
     /// Returns every mark of the format.
     pub fn marks(&self) -> impl Iterator<Item = &'static str> {
-        [self.open, self.close()].into_iter().chain(self.quotes.iter().flat_map(|quote| [quote.open, quote.close]))
+        let quotes = self.quotes.iter().flat_map(|quote| [quote.open, quote.close]);
+        [self.open, self.close()].into_iter().chain(quotes).chain(self.inner.iter().copied())
     }
 }

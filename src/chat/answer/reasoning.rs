@@ -24,6 +24,12 @@ pub(super) const HARMONY: ReasoningMarks = ReasoningMarks {
 const MARKS: &[ReasoningMarks] = &[
     HARMONY,
     ReasoningMarks { template_marks: &["<|channel>"], open: "<|channel>thought", close: "<channel|>", anywhere: true },
+    ReasoningMarks {
+        template_marks: &["<|START_THINKING|>"],
+        open: "<|START_THINKING|>",
+        close: "<|END_THINKING|>",
+        anywhere: true,
+    },
     ReasoningMarks { template_marks: &["[THINK]"], open: "[THINK]", close: "[/THINK]", anywhere: true },
     ReasoningMarks { template_marks: &["<think>", "</think>"], open: "<think>", close: "</think>", anywhere: false },
 ];

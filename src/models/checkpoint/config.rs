@@ -227,6 +227,21 @@ impl<'a> Settings<'a> {
     }
 }
 
+impl Settings<'_> {
+    /// Checks that layers have the tensor `part`, by its GGUF name, if the setting `name` has the
+    /// value `value`, and that none has it otherwise. An absent setting is false.
+    pub fn check_tensor(&self, name: &str, value: bool, tensors: &[TensorInfo], part: &str) -> Result<()> {
+        let set = self.bool(name)?.unwrap_or(false);
+        let suffix = format!(".{part}.weight");
+        let found = tensors.iter().any(|tensor| tensor.name.ends_with(&suffix));
+        if found == (set == value) {
+            return Ok(());
+        }
+        let has = if found { "have" } else { "lack" };
+        Err(self.error(name, format!("is {set}, but layers {has} a tensor {part}")))
+    }
+}
+
 impl Checkpoint {
     /// Returns each setting once: the first row with its name.
     pub fn all_settings(&self) -> impl Iterator<Item = &'static Setting> {

@@ -18,7 +18,7 @@ use crate::{
     tokenizer::Tokenizer,
 };
 
-const FORMS: [CallForm; 8] = [
+const FORMS: [CallForm; 15] = [
     CallForm::TaggedJson,
     CallForm::Parameters,
     CallForm::Json,
@@ -27,10 +27,17 @@ const FORMS: [CallForm; 8] = [
     CallForm::Gemma4,
     CallForm::FunctionGemma,
     CallForm::Mistral,
+    CallForm::Glm,
+    CallForm::MiniMax,
+    CallForm::DeepSeek,
+    CallForm::KimiK2,
+    CallForm::Cohere,
+    CallForm::Granite,
+    CallForm::Lfm2,
 ];
 
 /// The marks of all formats.
-const MARKS: [&str; 14] = [
+const MARKS: [&str; 30] = [
     "<tool_call>",
     "</tool_call>",
     "<|python_tag|>",
@@ -43,13 +50,29 @@ const MARKS: [&str; 14] = [
     "[TOOL_CALLS]",
     "[ARGS]",
     "[CALL_ID]",
+    "<minimax:tool_call>",
+    "</minimax:tool_call>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁sep｜>",
+    "<｜tool▁call▁end｜>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    "<|START_ACTION|>",
+    "<|END_ACTION|>",
+    "<|tool_call|>",
+    "<|tool_call_start|>",
     "<think>",
     "</think>",
 ];
 
 /// Tokens of several characters, in which marks, quotes and brackets are joined with neighboring
 /// text.
-const WORDS: [&str; 42] = [
+const WORDS: [&str; 50] = [
     "\":",
     "\", \"",
     "\"}",
@@ -91,6 +114,14 @@ const WORDS: [&str; 42] = [
     "😀",
     "\\n",
     "\n</parameter>",
+    "</parameter>",
+    "</arg_value>",
+    "<arg_key>",
+    "</arg_key>\n<arg_value>",
+    "</invoke>",
+    "<parameter name=\"",
+    "<invoke name=\"",
+    "tool_call>",
     "\n```",
 ];
 
@@ -207,7 +238,7 @@ fn draw(grammar: &Grammar, tokenizer: &Tokenizer, random: &mut XorShift, prefix:
     let vocab_size = tokenizer.vocab_size();
     let mut constraint = grammar.constraint(vocab_size).unwrap();
     let (mut ids, mut bytes) = (vec![], vec![]);
-    for step in 0..1500 {
+    for step in 0..3000 {
         let mut logits = vec![0.0; vocab_size];
         constraint.process(&ids, &mut logits).unwrap();
         let mut allowed: Vec<u32> = (0..vocab_size as u32).filter(|&id| logits[id as usize] == 0.0).collect();
@@ -304,6 +335,12 @@ fn unforced_answers_have_valid_calls_or_none() {
                 CallForm::Gemma4 => "So: <|tool_call>",
                 CallForm::FunctionGemma => "So: <start_function_call>",
                 CallForm::Mistral => "So: [TOOL_CALLS]",
+                CallForm::MiniMax => "So: <minimax:tool_call>",
+                CallForm::DeepSeek => "So: <｜tool▁calls▁begin｜>",
+                CallForm::KimiK2 => "So: <|tool_calls_section_begin|>",
+                CallForm::Cohere => "So: <|START_ACTION|>",
+                CallForm::Granite => "So: <|tool_call|>",
+                CallForm::Lfm2 => "So: <|tool_call_start|>",
                 _ => "So: <tool_call>",
             };
             let (mut with_calls, mut with_text) = (0, 0);

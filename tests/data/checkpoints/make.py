@@ -58,9 +58,28 @@ MODELS = {
     "starcoder2": ("starcoder2", {"norm_epsilon": 1e-5, "use_bias": True}),
     "cohere2": ("cohere2", {"layer_norm_eps": 1e-5, "logit_scale": 0.25,
                             "layer_types": ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"]}),
+    "command_r": ("cohere", {"layer_norm_eps": 1e-5, "logit_scale": 0.25}),
+    "command_r_norms": ("cohere", {"layer_norm_eps": 1e-5, "logit_scale": 0.8, "use_qk_norm": True}),
+    "phi2": ("phi", {"layer_norm_eps": 1e-5}),
+    "stablelm": ("stablelm", {"layer_norm_eps": 1e-5, "use_qkv_bias": True}),
+    "stablelm_parallel": ("stablelm", {"layer_norm_eps": 1e-5, "use_parallel_residual": True, "qk_layernorm": True}),
     "seed_oss": ("seed_oss", {"attention_bias": True, "attention_out_bias": False}),
     "gemma4": ("gemma4_text", {}),
     "gemma4_uneven": ("gemma4_text", {"enable_moe_block": True, "attention_k_eq_v": True}),
+}
+# Models that llama.cpp cannot compute: transformers' config. They have no folder.
+ALONE = {
+    "gemma3n_shared": lambda tiny: dict(
+        model_type="gemma3n_text", intermediate_size=tiny["ffn"], altup_num_inputs=tiny["streams"], laurel_rank=tiny["laurel_rank"],
+        hidden_size_per_layer_input=tiny["per_layer_dim"], vocab_size_per_layer_input=tiny["vocab"],
+        num_kv_shared_layers=tiny["shared_kv_layers"], sliding_window=tiny["sliding_window"],
+        layer_types=["sliding_attention" if slides else "full_attention" for slides in tiny["swa_pattern"]],
+        activation_sparsity_pattern=[0.95 if layer < tiny["sparse_layers"] else 0.0 for layer in range(tiny["layers"])]),
+    "llama4_chunks": lambda tiny: dict(
+        model_type="llama4_text", intermediate_size=tiny["expert_ffn"], intermediate_size_mlp=tiny["ffn"],
+        num_local_experts=tiny["experts"], num_experts_per_tok=1, interleave_moe_layer_step=tiny["moe_step"],
+        attention_chunk_size=tiny["sliding_window"], floor_scale=tiny["keys"]["attention.temperature_length"],
+        attn_scale=tiny["keys"]["attention.temperature_scale"]),
 }
 PERMUTED = {"llama", "smollm3", "granite", "mixtral", "arcee"}
 PLUS_ONE = {"gemma", "gemma2", "gemma3_text", "qwen3_5_text", "qwen3_5_moe_text"}
@@ -97,6 +116,19 @@ GEMMA_2 = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
+GEMMA_3N = GEMMA_2 | {
+    "model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
+    "model.per_layer_projection_norm": "per_layer_proj_norm", "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
+    "altup.correct_output_scale": "altup_correct_scale.weight", "altup.correction_coefs": "altup_correct_coef",
+    "altup.prediction_coefs": "altup_predict_coef", "altup.modality_router": "altup_router", "altup.router_norm": "altup_router_norm",
+    "laurel.linear_left": "laurel_l", "laurel.linear_right": "laurel_r", "laurel.post_laurel_norm": "laurel_post_norm",
+}
+LLAMA_4 = {
+    "feed_forward.router": "ffn_gate_inp", "feed_forward.experts.down_proj": "ffn_down_exps.weight",
+    **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
+    **{f"feed_forward.shared_expert.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
+}
 GEMMA_4 = GEMMA_2 | {
     "layer_scalar": "layer_output_scale.weight", "model.embed_tokens_per_layer": "per_layer_token_embd",
     "model.per_layer_model_projection": "per_layer_model_proj", "model.per_layer_projection_norm": "per_layer_proj_norm",
@@ -113,7 +145,10 @@ OWN_NAMES = {
     "hunyuan_v1_dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
     "starcoder2": {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
     "seed_oss": {"post_attention_layernorm": "post_attention_norm"},
+    "phi": {"model.final_layernorm": "output_norm", "self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"},
+    "stablelm": {"self_attn.q_layernorm.norms": "attn_q_norm", "self_attn.k_layernorm.norms": "attn_k_norm"},
     "gemma2": GEMMA_2, "gemma3_text": GEMMA_2, "gemma4_text": GEMMA_4, "qwen3_5_text": QWEN_35, "qwen3_5_moe_text": QWEN_35,
+    "gemma3n_text": GEMMA_3N, "llama4_text": LLAMA_4,
 }
 SPLIT = {
     "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -172,7 +207,7 @@ def config(tiny, model_type, more):
 def gguf_name(name, model_type):
     """`model.layers.1.mlp.up_proj.weight` is `blk.1.ffn_up.weight`."""
     names = NAMES | OWN_NAMES.get(model_type, {})
-    name, layer = re.sub(r"experts\.\d+", "experts", name), ""
+    name, layer = re.sub(r"(experts|norms)\.\d+", r"\1", name), ""
     if name.startswith("model.layers."):
         number, name = name.removeprefix("model.layers.").split(".", 1)
         layer = f"blk.{number}."
@@ -185,7 +220,7 @@ def gguf_name(name, model_type):
 def how(name, model_type, tiny):
     if model_type in PERMUTED and ("q_proj" in name or "k_proj" in name):
         return f"permuted {tiny['heads' if 'q_proj' in name else 'kv_heads']}"
-    if number := re.search(r"experts\.(\d+)\.", name):
+    if number := re.search(r"(?:experts|norms)\.(\d+)\.", name):
         return f"number {number[1]}"
     if "shared_expert_gate" in name:
         return "row"
@@ -283,6 +318,45 @@ def check(folder, name, tensors):
     path.write_text("".join(f"{key}: {line}\n" for key, line in lines.items()))
 
 
+def weight_alone(name, model_type, stored):
+    """The tensor `name` of transformers, of the tensors of a GGUF file."""
+    if stack := re.search(r"altup_(projection|unembed_projection)s\.(\d+)", name):
+        part = {"projection": "altup_proj", "unembed_projection": "altup_unembd_proj"}[stack[1]]
+        return stored[f"{part}.weight"][int(stack[2])]
+    if name.endswith("feed_forward.experts.gate_up_proj"):
+        layer = f"blk.{name.split('.')[2]}"
+        return np.concatenate([stored[f"{layer}.ffn_{part}_exps.weight"] for part in ("gate", "up")], 1).swapaxes(1, 2)
+    x = stored[gguf_name(name, model_type)]
+    return x.swapaxes(1, 2) if name.endswith("feed_forward.experts.down_proj") else x
+
+
+def make_alone(name):
+    """Write what transformers computes with a model, in double precision."""
+    tiny = json.loads((HERE / f"../models/{name}.json").read_text())
+    stored = {t.name: t.data.astype(np.float64) for t in gguf.GGUFReader(HERE / f"../models/{name}.gguf").tensors}
+    own = ALONE[name](tiny)
+    c = transformers.AutoConfig.for_model(
+        own.pop("model_type"), vocab_size=tiny["vocab"], hidden_size=tiny["hidden"], num_hidden_layers=tiny["layers"],
+        num_attention_heads=tiny["heads"], num_key_value_heads=tiny["kv_heads"], head_dim=tiny["head_dim"],
+        max_position_embeddings=tiny["context"], rms_norm_eps=tiny["eps"], tie_word_embeddings=tiny["tied"],
+        rope_parameters=rope(tiny), bos_token_id=None, eos_token_id=None, pad_token_id=None, attn_implementation="eager", **own)
+    model = transformers.AutoModelForCausalLM.from_config(c).double().eval()
+    with torch.no_grad():
+        for parameter, x in model.named_parameters():
+            x.copy_(torch.tensor(np.ascontiguousarray(weight_alone(parameter, c.model_type, stored))))
+        ids, logits, gaps = [(i * 7919 + 13) % 300 for i in range(70)], [], []
+        for _ in range(41):
+            logits.append(model(torch.tensor([ids]), use_cache=False).logits[0, -1].numpy())
+            best = np.sort(logits[-1])[::-1]
+            gaps.append(np.float32(best[0] - best[1]))
+            ids.append(int(np.argmax(logits[-1])))
+    join = lambda numbers: ",".join(str(n) for n in numbers)
+    rows = [join(np.float32(x) for x in row) for row in (logits[0], logits[-1])]
+    lines = dict(prompt=join(ids[:70]), greedy=join(ids[70:110]), gaps=join(gaps[:40]), prompt_logits=rows[0], end_logits=rows[1],
+                 transformers_prompt_logits=rows[0], transformers_end_logits=rows[1])
+    (HERE / f"../models/{name}.expected").write_text("".join(f"{key}: {line}\n" for key, line in lines.items()))
+
+
 def saved(model):
     """The names of the tensors that transformers saves."""
     with tempfile.TemporaryDirectory() as folder:
@@ -312,5 +386,5 @@ def make(name):
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or MODELS:
-        make(name)
+    for name in sys.argv[1:] or [*MODELS, *ALONE]:
+        make_alone(name) if name in ALONE else make(name)

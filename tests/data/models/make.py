@@ -4,7 +4,7 @@
     make.py [PEER [NAME ...]]        needs numpy and gguf (both on PyPI)
 
 Writes NAME.gguf for each NAME.json, or for those named, by make_tiny.py, whose fields it describes. Further fields: `keys` are metadata that
-make_tiny.py does not know, `joined` stores matrices in one tensor, `rope_factors` are LongRoPE's.
+make_tiny.py does not know, `llama_cpp` is false for sizes that llama.cpp cannot compute with, `joined` stores matrices in one tensor, `rope_factors` are LongRoPE's.
 
 With PEER, a program around llama.cpp, also writes NAME.expected:
 
@@ -20,6 +20,7 @@ line, with these keys:
     prompt_logits  the logits after the prompt
     end_logits     the logits after the prompt and the 40 ids
 
+Of models that llama.cpp cannot compute, ../checkpoints/make.py writes NAME.expected, with what transformers computes.
 Those that transformers has are then written anew by ../checkpoints/make.py, with its own logits beside these.
 """
 import json, pathlib, subprocess, sys, tempfile
@@ -38,7 +39,7 @@ def main():
             continue
         model = config.with_suffix(".gguf")
         write(config, model)
-        if peer is None:
+        if peer is None or not json.loads(config.read_text()).get("llama_cpp", True):
             continue
         prompt = join(PROMPT)
         command = [peer, "generate", model, prompt, "40", "--exact", "--gaps"]

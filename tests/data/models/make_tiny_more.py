@@ -4,7 +4,8 @@ family (src/models/*.cpp of its tree) and nothing that the family lacks. Not a p
 Fields of a config beyond those of make_tiny.py: rope_dim dense_lead shared_experts gating(1 softmax, 2 sigmoid) groups
 groups_used expert_scale expert_norm expert_type(e.g. mxfp4) moe_step temperature_scale logit_scale residual_scale
 embedding_scale attention_scale rope_finetuned qk_norm parallel kv_lora q_lora nope_dim v_dim
-ssm_inner ssm_state ssm_heads ssm_groups ssm_norm latent; rope_scaling {beta_fast beta_slow log_multiplier}."""
+ssm_inner ssm_state ssm_heads ssm_groups ssm_norm latent loops skip_loop_norm streams laurel_rank sparse_layers
+per_layer_type keys; rope_scaling {beta_fast beta_slow log_multiplier}."""
 import zlib
 import numpy as np
 
@@ -428,6 +429,9 @@ def plain(m, c):                # pre-norm blocks with optional biases and q/k n
     H, a = c["hidden"], c["arch"]
     if "moe_step" in c:
         m.key("interleave_moe_layer_step", c["moe_step"])
+    if "loops" in c:
+        m.key("num_loops", c["loops"])
+        m.key("skip_loop_final_norm", c["skip_loop_norm"])
     m.head()
     for l in range(c["layers"]):
         b = f"blk.{l}."
@@ -483,12 +487,91 @@ def falcon_h1(m, c):
         m.mlp(l)
 
 
+def llama4(m, c):
+    m.basics()
+    H = c["hidden"]
+    m.key("interleave_moe_layer_step", c["moe_step"])
+    for key, value in c.get("keys", {}).items():
+        m.key(key, value)
+    m.head()
+    if "rope_freqs" in c:
+        from make_tiny import rope_freq_factors
+        m.raw("rope_freqs.weight", rope_freq_factors(c))
+    for l in range(c["layers"]):
+        b = f"blk.{l}."
+        m.norm(b + "attn_norm.weight", H)
+        m.attn(l)
+        m.norm(b + "ffn_norm.weight", H)
+        if (l + 1) % c["moe_step"]:
+            m.mlp(l)
+        else:
+            m.moe(l, c["expert_ffn"])
+            m.mlp(l, c["expert_ffn"], suffix="_shexp")
+
+
+def gemma3n(m, c):              # llama.cpp has fixed 4 streams, rank 64, 256 values a layer, and sparsity in the first 10 layers
+    m.basics()
+    swa_keys(m, c)
+    H, V, L, P, R, N, F = c["hidden"], c["vocab"], c["layers"], c["per_layer_dim"], c["laurel_rank"], c["streams"], c["ffn"]
+    m.key("embedding_length_per_layer_input", P)
+    m.key("attention.shared_kv_layers", c["shared_kv_layers"])
+    m.key("altup.num_inputs", N)
+    m.key("altup.active_idx", 0)
+    # llama.cpp divides the variance by n - 1, and transformers by n, as files with these keys say it.
+    scale = 1.6448533535003662 * np.sqrt(F / (F - 1)) if c["layers"] == c["sparse_layers"] else 1.6448533535003662
+    m.key("activation_sparsity_scale", [float(scale) if l < c["sparse_layers"] else -np.inf for l in range(L)])
+    m.head(std=0.5, mean=5.0)
+    for n in ("altup_proj", "altup_unembd_proj"):
+        m.mat(n + ".weight", N - 1, H, H)
+    m.mat("per_layer_token_embd.weight", V, L * P, gain=np.sqrt(L), matrix=c.get("per_layer_type", True))
+    m.mat("per_layer_model_proj.weight", L * P, H, gain=np.sqrt(H))
+    m.norm("per_layer_proj_norm.weight", P)
+    for l in range(L):
+        b = f"blk.{l}."
+        m.norm(b + "attn_norm.weight", H)
+        m.attn(l, qknorm=np.sqrt(2 / np.sqrt(c["head_dim"])))
+        m.norm(b + "post_attention_norm.weight", H, mean=0.3)
+        m.norm(b + "ffn_norm.weight", H)
+        m.mlp(l)
+        m.norm(b + "post_ffw_norm.weight", H, mean=0.3)
+        m.mat(b + "inp_gate.weight", P, H, gain=1.5)
+        m.mat(b + "proj.weight", H, P)
+        m.norm(b + "post_norm.weight", H, mean=0.3)
+        m.mat(b + "altup_correct_coef.weight", N, N, gain=0.6, matrix=False)
+        m.norm(b + "altup_correct_scale.weight", H)
+        m.mat(b + "altup_predict_coef.weight", N * N, N, gain=0.3, matrix=False)
+        m.mat(b + "altup_router.weight", N, H, gain=float(H), matrix=False)      # its input is divided by H
+        m.norm(b + "altup_router_norm.weight", H)
+        m.mat(b + "laurel_l.weight", R, H)
+        m.mat(b + "laurel_r.weight", H, R)
+        m.norm(b + "laurel_post_norm.weight", H, mean=0.3)
+
+
+def muse_glimmer(m, c):
+    m.basics()
+    swa_keys(m, c)
+    if "final_softcap" in c:
+        m.key("final_logit_softcapping", float(c["final_softcap"]))
+    H, QW = c["hidden"], c["heads"] * c["head_dim"]
+    m.head(out=2.4 / c["logit_scale"])
+    for l in range(c["layers"]):
+        b = f"blk.{l}."
+        m.norm(b + "attn_norm.weight", H)
+        m.attn(l, qknorm=np.sqrt(2), gain=3.0)
+        m.mat(b + "attn_gate.weight", QW, H, gain=1.5)
+        m.norm(b + "post_attention_norm.weight", H)
+        m.norm(b + "ffn_norm.weight", H)
+        m.mlp(l)
+        m.norm(b + "post_ffw_norm.weight", H)
+
+
 FAMILIES = {"gpt-oss": gpt_oss, "mistral3": mistral3, "lfm2": lfm2, "lfm2moe": lfm2, "qwen3next": qwen3next, "deepseek2": deepseek2,
             "glm4": glm4, "glm4moe": glm4moe, "granitemoe": granite, "granitehybrid": granite, "nemotron_h": nemotron_h,
             "nemotron_h_moe": nemotron_h, "falcon-h1": falcon_h1, "olmo2": post_norm, "exaone4": post_norm,
             "ernie4_5": plain, "ernie4_5-moe": plain, "hunyuan-dense": plain, "seed_oss": plain, "cohere2": layer_norm,
             "command-r": layer_norm, "starcoder2": layer_norm, "stablelm": layer_norm, "phi2": layer_norm,
-            "minimax-m2": plain, "qwen2moe": plain, "arcee": plain, "internlm2": plain, "hunyuan-moe": plain}
+            "minimax-m2": plain, "qwen2moe": plain, "arcee": plain, "internlm2": plain, "hunyuan-moe": plain,
+            "llama4": llama4, "gemma3n": gemma3n, "nanbeige": plain, "muse-glimmer": muse_glimmer}
 
 
 def write(w, cfg, seed):

@@ -11,7 +11,7 @@ fn readme_families_match_the_crate() {
     let tiny = MODELS.map(|tiny| (Gguf::open(tiny.path()).unwrap().architecture().unwrap().to_string(), tiny.0));
     let mut table = String::from(
         "| `general.architecture` | `model_type` of safetensors | models | tiny models of it, whose logits and text are \
-         llama.cpp's |\n|---|---|---|---|\n",
+         llama.cpp's or transformers' |\n|---|---|---|---|\n",
     );
     for family in FAMILIES {
         let own: Vec<_> = tiny.iter().filter(|(of, _)| of == family.architecture).map(|(_, name)| *name).collect();

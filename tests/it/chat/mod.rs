@@ -9,3 +9,4 @@ mod runner;
 mod saved;
 mod tool_calls;
 mod tool_choice;
+mod transcripts;

@@ -51,11 +51,34 @@ fn written(form: CallForm, name: &str, json: &str, tags: &str, python: &str, gem
             format!("<start_function_call>call:{name}{}<end_function_call>", gemma.replace("<|\"|>", "<escape>"))
         }
         CallForm::Mistral => format!("[TOOL_CALLS]{name}[ARGS]{json}"),
+        CallForm::Glm => {
+            let pairs = tags.replace("\n</parameter>\n", "</arg_value>").replace("<parameter=", "<arg_key>");
+            format!("<tool_call>{name}\n{}</tool_call>", pairs.replace(">\n", "</arg_key><arg_value>"))
+        }
+        CallForm::MiniMax => {
+            let tags = tags.replace("\n</parameter>\n", "</parameter>").replace("<parameter=", "<parameter name=\"");
+            let tags = tags.replace(">\n", "\">");
+            format!("<minimax:tool_call>\n<invoke name=\"{name}\">{tags}</invoke>\n</minimax:tool_call>")
+        }
+        CallForm::DeepSeek => {
+            let call = format!("<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{json}<｜tool▁call▁end｜>");
+            format!("<｜tool▁calls▁begin｜>{call}<｜tool▁calls▁end｜>")
+        }
+        CallForm::KimiK2 => {
+            let call =
+                format!("<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{json}<|tool_call_end|>");
+            format!("<|tool_calls_section_begin|>{call}<|tool_calls_section_end|>")
+        }
+        CallForm::Cohere => {
+            format!("<|START_ACTION|>[{{\"tool_name\": \"{name}\", \"parameters\": {json}}}]<|END_ACTION|>")
+        }
+        CallForm::Granite => format!("<|tool_call|>[{{\"name\": \"{name}\", \"arguments\": {json}}}]"),
+        CallForm::Lfm2 => format!("<|tool_call_start|>[stop(), {name}({python})]<|tool_call_end|>"),
         other => panic!("{other:?}"),
     }
 }
 
-pub const FORMS: [CallForm; 8] = [
+pub const FORMS: [CallForm; 15] = [
     CallForm::TaggedJson,
     CallForm::Parameters,
     CallForm::Json,
@@ -64,6 +87,13 @@ pub const FORMS: [CallForm; 8] = [
     CallForm::Gemma4,
     CallForm::FunctionGemma,
     CallForm::Mistral,
+    CallForm::Glm,
+    CallForm::MiniMax,
+    CallForm::DeepSeek,
+    CallForm::KimiK2,
+    CallForm::Cohere,
+    CallForm::Granite,
+    CallForm::Lfm2,
 ];
 
 #[test]
@@ -74,7 +104,10 @@ fn invalid_calls_are_errors_with_the_call() {
             let found = events(offered(), form, &call);
             match found.last().unwrap() {
                 Err(error @ Error::ToolCall { call: Some(call), text, .. }) => {
-                    assert_eq!(**call, ToolCall::new(name, arguments), "{form:?}");
+                    let mut expected = ToolCall::new(name, arguments);
+                    // Calls of some formats have an identifier.
+                    expected.id.clone_from(&call.id);
+                    assert_eq!(**call, expected, "{form:?}");
                     assert!(error.to_string().contains(wanted) && text.contains(name), "{form:?}: {error}");
                 }
                 other => panic!("{form:?}: {other:?}"),

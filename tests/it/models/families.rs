@@ -45,6 +45,15 @@ pub fn dense(gguf: &Gguf) -> interpret::Weights {
                 codes.map(number)
             })
             .collect(),
+        // Numbers of 2 bits around 0, and their scale.
+        DType::TQ2_0 => bytes
+            .chunks(66)
+            .flat_map(|block| {
+                let scale = half::f16::from_le_bytes([block[64], block[65]]).to_f32();
+                let number = move |i: usize| f32::from(block[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1.0;
+                (0..256).map(move |i| scale * number(i))
+            })
+            .collect(),
         other => panic!("{other}"),
     };
     let tensors = gguf.tensors().iter();

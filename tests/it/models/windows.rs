@@ -2,7 +2,10 @@
 
 use inkstone::{
     Adapter, CacheType, Device, Runner, RunnerBuilder,
-    internals::kv_cache::{CacheLayout, KvCache, Stage},
+    internals::{
+        graph::Window,
+        kv_cache::{CacheLayout, KvCache, Stage},
+    },
 };
 
 use super::families::{dense, open};
@@ -84,7 +87,12 @@ fn windows_use_no_more_memory_than_planned() {
         }
         assert!(peak <= most, "{}: {peak} of {most}", tiny.0);
         assert!(most < (whole / 512 * CONTEXT) as u64, "{}: windows save memory", tiny.0);
-        let windows: u64 = layout.groups.iter().filter(|g| g.window == Some(WINDOW)).map(|g| g.page_bytes as u64).sum();
+        let windows: u64 = layout
+            .groups
+            .iter()
+            .filter(|g| g.window == Some(Window::Sliding(WINDOW)))
+            .map(|g| g.page_bytes as u64)
+            .sum();
         // Pages of the windows, of the windows at the end of the prompt, and of 256 positions more;
         // each range may begin and end within a page.
         assert_eq!(

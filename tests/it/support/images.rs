@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use inkstone::internals::graph::{AttentionSpec, RopeAxes, Sees};
+use inkstone::internals::graph::{AttentionSpec, RopeAxes, Sees, Window};
 
 use super::interpret::{Matrix, Step};
 
@@ -20,7 +20,11 @@ impl Step {
         let token = row - first;
         let span = run.spans.iter().find(|span| span.contains(&token));
         let end = |token: usize| run.start + token;
-        let left = spec.scores.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        let left = match spec.scores.window {
+            None => 0,
+            Some(Window::Sliding(size)) => (position + 1).saturating_sub(size),
+            Some(Window::Chunk(size)) => position / size * size,
+        };
         match (spec.scores.sees, span) {
             (Sees::Run, _) => run.start..end(run.len),
             (Sees::Span, Some(span)) => end(span.start)..end(span.end),

@@ -183,7 +183,9 @@ impl<'w> Interpreter<'w> {
             (Op::JoinRows { count }, [x]) => vec![images::join_rows(x, *count, step)],
             (Op::InputRows { width }, []) => vec![images::input_rows(*width, step)],
             (Op::PlaceRows { first, marked }, [x]) => vec![images::place_rows(x, *first, *marked, step)],
-            (Op::Temper { scale, interval }, [x]) => vec![temper(x, *scale, *interval, step)],
+            (Op::Temper { scale, interval, offset }, [x]) => vec![temper(x, *scale, [*interval, *offset], step)],
+            (Op::MixStreams { outputs }, [x, weights]) => vec![mix_streams(x, weights, *outputs)],
+            (Op::Deviation { centered }, [x]) => vec![deviation(x, *centered)],
             (Op::AddRows { first }, [x]) => vec![images::mix_rows(x, *first, step, |x, given| x + given)],
             (Op::Interpolate { taps }, [table]) => vec![images::interpolate(table, *taps, step)],
             (Op::RmsNorm { eps }, [x, w]) => vec![rms_norm(x, w, *eps)],
@@ -260,6 +262,8 @@ impl<'w> Interpreter<'w> {
                 | Op::PlaceRows { .. }
                 | Op::AddRows { .. }
                 | Op::Temper { .. }
+                | Op::MixStreams { .. }
+                | Op::Deviation { .. }
                 | Op::Interpolate { .. }
                 | Op::Route(_)
                 | Op::Experts(_)
@@ -544,11 +548,32 @@ fn experts(spec: &ExpertsSpec, x: &Matrix, weights: &Matrix, rest: &[Matrix]) ->
     Matrix::from_rows(n, rows)
 }
 
-fn temper(x: &Matrix, scale: f32, interval: usize, step: &Step) -> Matrix {
+fn mix_streams(x: &Matrix, weights: &Matrix, outputs: usize) -> Matrix {
+    let streams = weights.width / outputs;
+    let part = x.width / streams;
+    let rows = (0..x.rows).map(|row| {
+        let sum = |output: usize, column: usize| {
+            let weight = |stream: usize| weights.row(row)[output * streams + stream];
+            (0..streams).map(|stream| weight(stream) * x.row(row)[stream * part + column]).sum()
+        };
+        (0..outputs * part).map(|column| sum(column / part, column % part)).collect()
+    });
+    Matrix::from_rows(outputs * part, rows)
+}
+
+fn deviation(x: &Matrix, centered: bool) -> Matrix {
+    x.map_rows(1, |row| {
+        let mean = |numbers: &mut dyn Iterator<Item = f64>| numbers.sum::<f64>() / row.len() as f64;
+        let center = if centered { mean(&mut row.iter().copied()) } else { 0.0 };
+        vec![mean(&mut row.iter().map(|x| (x - center).powi(2))).sqrt()]
+    })
+}
+
+fn temper(x: &Matrix, scale: f32, [interval, offset]: [usize; 2], step: &Step) -> Matrix {
     let mut positions = step.positions().into_iter();
     x.map_rows(x.width, |row| {
         let (_, position) = positions.next().expect("a position for each row");
-        let steps = (position as f64 / interval as f64).floor();
+        let steps = ((position + offset) as f64 / interval as f64).floor();
         row.iter().map(|x| x * (1.0 + f64::from(scale) * (1.0 + steps).ln())).collect()
     })
 }

@@ -15,7 +15,7 @@ use inkstone::{
     internals::{
         backend::{ChosenTokens, Executable, NextToken, Pipelined, Run, Step, TokenLogit, TopLogits},
         generate::{Limits, MtpHead},
-        graph::{Builder, LayerCache, Scores},
+        graph::{Builder, LayerCache, Scores, Window},
         kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, StateId},
     },
 };
@@ -134,7 +134,7 @@ impl Recorder {
         let table = b.weight("table", DType::F32, self.limits.vocab_size, 16);
         let mut x = b.embed(table, tokens);
         for window in &self.windows {
-            let scores = Scores { window: *window, ..1.0.into() };
+            let scores = Scores { window: window.map(Window::Sliding), ..1.0.into() };
             x = b.attention([x, x, x], LayerCache { kv_heads: 1, head_dim: 16, keys_only: false }, 1, scores);
         }
         if self.states.is_some() {

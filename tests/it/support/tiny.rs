@@ -1,12 +1,12 @@
-//! The tiny models of tests/data/models with what llama.cpp computes with them, and how far apart
-//! logits are.
+//! The tiny models of tests/data/models with what llama.cpp computes with them, or transformers
+//! where llama.cpp cannot, and how far apart logits are.
 
 use std::{fs, path::PathBuf};
 
 use super::{data, gguf_file::string};
 
 /// Every model.
-pub const MODELS: [Tiny; 82] = [
+pub const MODELS: [Tiny; 91] = [
     Tiny("qwen3", EXACT),
     Tiny("qwen3_yarn", ROUNDED),
     Tiny("llama", ROUNDED),
@@ -89,6 +89,15 @@ pub const MODELS: [Tiny; 82] = [
     Tiny("nemotron_h_moe_latent", EXACT),
     Tiny("falcon_h1", EXACT),
     Tiny("falcon_h1_norms", EXACT),
+    Tiny("llama4", EXACT),
+    Tiny("llama4_wide", ROUNDED),
+    Tiny("nanbeige", EXACT),
+    Tiny("nanbeige_thrice", EXACT),
+    Tiny("muse_glimmer", EXACT),
+    Tiny("muse_glimmer_listed", EXACT),
+    Tiny("llama4_chunks", EXACT),
+    Tiny("gemma3n", ROUNDED),
+    Tiny("gemma3n_shared", EXACT),
 ];
 
 /// One with recurrent layers.

@@ -7,7 +7,7 @@ use super::{
     experts::{ExpertStage, ExpertsLayer},
     task::{
         AddRmsNorm, Angles, BinaryOp, Epilogue, GatedDelta, LayerNorm, MixRows, Product, RightOperand, ShortConv,
-        Slice, StateScan, Task,
+        Slice, StateScan, Task, Temper,
     },
 };
 use crate::{
@@ -105,7 +105,14 @@ impl CpuLowering<'_> {
                 Task::MixRows { mix: MixRows::Place { marked: *marked }, first: *first, x: buffer(0)?, out }
             }
             Op::AddRows { first } => Task::MixRows { mix: MixRows::Add, first: *first, x: buffer(0)?, out },
-            Op::Temper { scale, interval } => Task::Temper { scale: *scale, interval: *interval, x: buffer(0)?, out },
+            Op::Temper { scale, interval, offset } => {
+                let temper = Temper { scale: *scale, interval: *interval, offset: *offset };
+                Task::Temper { temper, x: buffer(0)?, out }
+            }
+            Op::MixStreams { outputs } => {
+                Task::MixStreams { outputs: *outputs, x: buffer(0)?, weights: buffer(1)?, out }
+            }
+            Op::Deviation { centered } => Task::Deviation { centered: *centered, x: buffer(0)?, out },
             Op::Interpolate { taps } => Task::Interpolate { table: self.weights.table(&inputs[0])?, taps: *taps, out },
             Op::Fused(FusedOp::MatMulAddRmsNorm { .. } | FusedOp::RotatedAttention { .. } | FusedOp::Gated { .. }) => {
                 return Err(Error::internal(format!("the CPU does not support the op {}", step.op.name())));

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     backend::cpu::weights::{matrix::Matrix, prepare::EmbeddingTable},
-    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, RouteSpec, Rows, ScanSpec},
+    graph::{Activation, AttentionSpec, ConvSpec, DeltaSpec, RopeAxes, RopeSpec, RouteSpec, Rows, ScanSpec, Window},
     kv_cache::CacheLayout,
 };
 
@@ -36,6 +36,10 @@ pub(crate) enum Task {
     Clamp { lower: f32, upper: f32, x: Buffer, out: Buffer },
     /// Joins each of `groups` groups of the rows of several operands.
     Concat { operands: Vec<Buffer>, groups: usize, out: Buffer },
+    /// Computes `outputs` weighted sums of the parts of each row.
+    MixStreams { outputs: usize, x: Buffer, weights: Buffer, out: Buffer },
+    /// Computes the root mean square of each row or, if `centered`, its standard deviation.
+    Deviation { centered: bool, x: Buffer, out: Buffer },
     /// Copies parts of rows.
     Slice { slice: Slice, x: Buffer, out: Buffer },
     /// Computes the RMS norm of each group of `w.len()` elements.
@@ -63,7 +67,7 @@ pub(crate) enum Task {
     /// Copies the rows that the step gives for tokens; all other rows become 0.
     InputRows { out: Buffer },
     /// Multiplies rows by a factor of their positions.
-    Temper { scale: f32, interval: usize, x: Buffer, out: Buffer },
+    Temper { temper: Temper, x: Buffer, out: Buffer },
     /// Copies `x`, with the step's rows in the place of its own, or added to them.
     MixRows { mix: MixRows, first: usize, x: Buffer, out: Buffer },
     /// Computes weighted sums of rows of a table.
@@ -105,6 +109,14 @@ pub(crate) enum RightOperand {
     Row(Arc<[f32]>),
     /// A row for each row.
     Rows(Buffer),
+}
+
+/// The factor of a row, `1 + scale ln(1 + floor((position + offset) / interval))`.
+#[derive(Clone, Copy)]
+pub(crate) struct Temper {
+    pub scale: f32,
+    pub interval: usize,
+    pub offset: usize,
 }
 
 /// The parts of a row that [`Task::Slice`] copies: of every `stride` elements, `len` from `offset`
@@ -257,6 +269,8 @@ impl Task {
             | Self::Concat { out, .. }
             | Self::MixRows { out, .. }
             | Self::Temper { out, .. }
+            | Self::MixStreams { out, .. }
+            | Self::Deviation { out, .. }
             | Self::Slice { out, .. }
             | Self::RmsNorm { out, .. }
             | Self::AddRmsNorm(AddRmsNorm { out, .. })
@@ -288,7 +302,7 @@ impl Task {
         &self,
         cache: &CacheLayout,
         runs: usize,
-        positions: impl Fn(Option<usize>) -> usize,
+        positions: impl Fn(Option<Window>) -> usize,
         active_experts: impl Fn(&ExpertsLayer) -> usize,
     ) -> usize {
         match self {
@@ -314,6 +328,8 @@ impl Task {
             | Self::MixRows { .. }
             | Self::Temper { .. }
             | Self::Interpolate { .. }
+            | Self::MixStreams { .. }
+            | Self::Deviation { .. }
             | Self::Slice { .. }
             | Self::RmsNorm { .. }
             | Self::AddRmsNorm(_)

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 use super::{BoundBuffer, F32, Norm, Records, Rotation, SoftCap, Strided, Template};
 use crate::{
     backend::webgpu::kernel::{Binding, Resource, reads, writes},
+    graph::Window,
     kv_cache::{CacheType, PAGE_POSITIONS},
 };
 
@@ -156,15 +157,31 @@ pub struct ScoreParams {
     pub log2_scale: F32,
     /// The cap of a scaled score.
     pub soft_cap: Option<SoftCap>,
-    /// Sliding-window size in positions, including the token's own; `None` for full attention.
-    pub window: Option<usize>,
+    /// The limit of the positions that a token sees; `None` for full attention.
+    pub window: Option<AttentionWindow>,
+}
+
+/// The limit of the positions that a token sees.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AttentionWindow {
+    /// Positions that a token sees at most, its own included.
+    pub size: usize,
+    /// Whether a token sees its chunk of this size, rather than the last positions.
+    pub chunked: bool,
+}
+
+impl From<Window> for AttentionWindow {
+    fn from(window: Window) -> Self {
+        Self { size: window.size(), chunked: matches!(window, Window::Chunk(_)) }
+    }
 }
 
 impl From<crate::graph::Scores> for ScoreParams {
     fn from(scores: crate::graph::Scores) -> Self {
         let crate::graph::Scores { scale, softcap, window, sees: _ } = scores;
         let log2_scale = (f64::from(scale) * std::f64::consts::LOG2_E) as f32;
-        Self { scale: F32(scale), log2_scale: F32(log2_scale), soft_cap: softcap.map(SoftCap::from), window }
+        let (soft_cap, window) = (softcap.map(SoftCap::from), window.map(AttentionWindow::from));
+        Self { scale: F32(scale), log2_scale: F32(log2_scale), soft_cap, window }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{BoundBuffer, F32, PagedCache, Records, Rotation, ScoreParams, Strided, Template};
+use super::{AttentionWindow, BoundBuffer, F32, PagedCache, Records, Rotation, ScoreParams, Strided, Template};
 use crate::{
     backend::webgpu::{
         context::Traits,
@@ -223,8 +223,8 @@ pub struct AttentionCombine {
     pub head_dim: usize,
     /// Elements of a head in the cache and in the partial results.
     pub dim: usize,
-    /// Sliding-window size in positions; `None` for full attention.
-    pub window: Option<usize>,
+    /// The limit of the positions that a token sees; `None` for full attention.
+    pub window: Option<AttentionWindow>,
     /// Largest number of positions of a token that are not split.
     pub unsplit_positions: usize,
     /// Positions of a split.

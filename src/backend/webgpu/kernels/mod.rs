@@ -18,13 +18,14 @@ mod sampling;
 mod shared;
 mod state_scan;
 mod step_rows;
+mod streams;
 #[cfg(test)]
 mod tests;
 
 pub(super) use self::{
     attention::{
-        Append, AttentionPrefill, AttentionPrefillCoop, CacheShape, KeyRotation, PagedCache, ScoreParams, SeenRange,
-        elements_per_word, padded,
+        Append, AttentionPrefill, AttentionPrefillCoop, AttentionWindow, CacheShape, KeyRotation, PagedCache,
+        ScoreParams, SeenRange, elements_per_word, padded,
     },
     attention_step::{
         AttentionCombine, AttentionOutput, AttentionStep, FEWEST_TOKENS, HeadNorms, NewToken, NormedRotation, StepShape,
@@ -43,6 +44,7 @@ pub(super) use self::{
     },
     state_scan::StateScanKernel,
     step_rows::{LayerNormKernel, StepRowSource, StepRows},
+    streams::{DeviationKernel, MixStreamsKernel},
 };
 
 use std::fmt::Debug;

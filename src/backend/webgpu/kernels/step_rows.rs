@@ -53,12 +53,14 @@ pub enum StepRowSource {
         /// Columns of a row of the operand.
         part: usize,
     },
-    /// The operand times `1 + scale ln(1 + floor(position / interval))`.
+    /// The operand times `1 + scale ln(1 + floor((position + offset) / interval))`.
     Tempered {
         /// The factor of the logarithm.
         scale: F32,
         /// The number of positions with the same factor.
         interval: usize,
+        /// The number that is added to a position first.
+        offset: usize,
     },
     /// The weighted sum of four rows of a table.
     Interpolated {

@@ -236,7 +236,7 @@ impl GpuLowering<'_> {
             heads: spec.heads,
             head_dim: spec.head_dim,
             dim,
-            window: spec.scores.window,
+            window: spec.scores.window.map(Into::into),
             unsplit_positions: self.layout.unsplit_positions,
             split: SPLIT,
             groups: workgroup as usize / dim,

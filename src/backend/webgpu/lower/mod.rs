@@ -234,8 +234,8 @@ impl<'a> GpuLowering<'a> {
                 let source = StepRowSource::Placed { first: *first, marked: *marked, given_width };
                 self.step_rows(name, step, &outputs[0], source)
             }
-            Op::Temper { scale, interval } => {
-                let source = StepRowSource::Tempered { scale: F32(*scale), interval: *interval };
+            Op::Temper { scale, interval, offset } => {
+                let source = StepRowSource::Tempered { scale: F32(*scale), interval: *interval, offset: *offset };
                 self.step_rows(name, step, &outputs[0], source)
             }
             Op::AddRows { first } => {
@@ -251,6 +251,8 @@ impl<'a> GpuLowering<'a> {
                 let taps_at = self.layout.taps_at(*taps);
                 self.step_rows(name, step, &outputs[0], StepRowSource::Interpolated { taps_at, table })
             }
+            Op::MixStreams { outputs: sums } => self.mix_streams(name, step, &outputs[0], *sums),
+            Op::Deviation { centered } => self.deviation(name, step, &outputs[0], *centered),
             Op::Slice { first, len, every } => {
                 let (first, len, every) = (*first, *len, *every);
                 self.elementwise(name, step, &outputs[0], ElementOp::Slice { first, len, every })

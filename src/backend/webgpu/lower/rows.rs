@@ -6,9 +6,9 @@ use crate::{
     backend::webgpu::{
         kernel::{Kernel, Resource, Workgroups},
         kernels::{
-            BoundBuffer, ElementKernel, ElementOp, F16Output, F32, GluFunction, Heads, IdRange, InputName,
-            LayerNormKernel, MatrixPlanes, Norm, Operator, Records, Rotation, RowInput, RowSource, RowsKernel,
-            SecondOperand, StepRowSource, StepRows, Strided,
+            BoundBuffer, DeviationKernel, ElementKernel, ElementOp, F16Output, F32, GluFunction, Heads, IdRange,
+            InputName, LayerNormKernel, MatrixPlanes, MixStreamsKernel, Norm, Operator, Records, Rotation, RowInput,
+            RowSource, RowsKernel, SecondOperand, StepRowSource, StepRows, Strided,
         },
     },
     graph::{Glu, RopeSpec, Rows},
@@ -239,6 +239,50 @@ impl GpuLowering<'_> {
         };
         let groups = [workgroups(output.place.shape.rows, 1), Workgroups::Fixed(norms), Workgroups::Fixed(1)];
         self.push(op, Kernel::new(norm, groups));
+        self.convert(op, output);
+        Ok(())
+    }
+
+    /// Pushes the kernel that computes `sums` weighted sums of the parts of rows.
+    pub(super) fn mix_streams(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &OutputForms,
+        sums: usize,
+    ) -> Result<()> {
+        let [x, weights] = [place(&step.inputs[0])?, place(&step.inputs[1])?];
+        let (workgroup, shape) = (64, output.place.shape);
+        let (part, streams) = (shape.width / sums, weights.shape.width / sums);
+        let (x, weights, y) = (strided(&x), strided(&weights), strided(&output.place));
+        let kernel = MixStreamsKernel { workgroup, width: shape.width, part, streams, x, weights, y };
+        let groups =
+            [Workgroups::Fixed(shape.width.div_ceil(workgroup)), workgroups(shape.rows, 1), Workgroups::Fixed(1)];
+        self.push(op, Kernel::new(kernel, groups));
+        self.convert(op, output);
+        Ok(())
+    }
+
+    /// Pushes the kernel that computes the deviation of rows.
+    pub(super) fn deviation(
+        &mut self,
+        op: &'static str,
+        step: &PlanStep,
+        output: &OutputForms,
+        centered: bool,
+    ) -> Result<()> {
+        let x = place(&step.inputs[0])?;
+        let kernel = DeviationKernel {
+            workgroup: WORKGROUP.min(self.traits.workgroup),
+            subgroup: self.traits.subgroup,
+            width: x.shape.width,
+            reciprocal: F32(1.0 / x.shape.width as f32),
+            centered,
+            x: strided(&x),
+            y: strided(&output.place),
+        };
+        let groups = [workgroups(output.place.shape.rows, 1), Workgroups::Fixed(1), Workgroups::Fixed(1)];
+        self.push(op, Kernel::new(kernel, groups));
         self.convert(op, output);
         Ok(())
     }

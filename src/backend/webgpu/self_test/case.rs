@@ -13,7 +13,7 @@ use crate::{
     backend::{Bounds, Executable, LoadProgress, Run, Step},
     graph::{
         Activation, AttentionSpec, Builder, DeltaSpec, ExpertsSpec, Graph, LayerCache, RopeSpec, ScanSpec, Scores,
-        ValueId,
+        ValueId, Window,
     },
     kv_cache::{CacheLayout, CacheType, KvCache, Stage},
     optimize::{Target, optimize},
@@ -26,6 +26,14 @@ const WIDTH: usize = 256;
 const VOCABULARY: usize = 64;
 /// Largest size of attention windows in positions.
 const WINDOW: usize = 19;
+
+/// Returns a window of the same kind that matters in a short sequence.
+fn narrowed(window: Window) -> Window {
+    match window {
+        Window::Sliding(size) => Window::Sliding(size.min(WINDOW)),
+        Window::Chunk(size) => Window::Chunk(size.min(WINDOW)),
+    }
+}
 
 /// A small graph with its weights, and the state of the random number generator.
 pub(super) struct Case {
@@ -168,7 +176,7 @@ impl Case {
         }
         // A cap and a window that are small enough to matter in a short sequence.
         let Scores { softcap, window, .. } = spec.scores;
-        let (softcap, window) = (softcap.map(|_| 0.5), window.map(|window| window.min(WINDOW)));
+        let (softcap, window) = (softcap.map(|_| 0.5), window.map(narrowed));
         let scores = Scores { scale: 1.0 / (dim as f32).sqrt(), softcap, window, sees: Default::default() };
         let cache = LayerCache { kv_heads: 1, head_dim: dim, keys_only: spec.keys_only };
         self.result = Some(match spec.keys_only {

@@ -93,6 +93,8 @@ pub(super) fn needs(plan: &Plan) -> Needs {
             | Op::PlaceRows { .. }
             | Op::AddRows { .. }
             | Op::Temper { .. }
+            | Op::MixStreams { .. }
+            | Op::Deviation { .. }
             | Op::Interpolate { .. }
             | Op::RmsNorm { .. }
             | Op::Rope(_)

@@ -85,6 +85,8 @@ fn apply(op: &Op, inputs: &[&DenseMatrix]) -> Result<DenseMatrix> {
         | Op::PlaceRows { .. }
         | Op::AddRows { .. }
         | Op::Temper { .. }
+        | Op::MixStreams { .. }
+        | Op::Deviation { .. }
         | Op::Interpolate { .. }
         | Op::Fused(_) => Err(Error::internal(format!("the self-test does not compute {op}"))),
     }
@@ -223,7 +225,7 @@ fn attention(spec: &AttentionSpec, q: &DenseMatrix, k: &DenseMatrix, v: &DenseMa
                 let score = query.iter().zip(&key).map(|(q, k)| q * k).sum::<f64>() * f64::from(scale);
                 softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
             };
-            let hidden = (position + 1).saturating_sub(window.unwrap_or(usize::MAX));
+            let hidden = window.map_or(0, |window| window.first_seen(position));
             let scores: Vec<_> = k.rows().take(position + 1).skip(hidden).map(score).collect();
             let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let shares: Vec<_> = scores.iter().map(|score| (score - most).exp()).collect();

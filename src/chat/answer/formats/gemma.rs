@@ -17,12 +17,13 @@ use crate::chat::{
 };
 
 pub(super) const GEMMA_4: CallFormat = CallFormat {
-    template_marks: &["<|tool_call>call:"],
+    template_marks: &[&["<|tool_call>call:"]],
     open: "<|tool_call>",
     unmarked: None,
     quotes: &[Quote { open: "<|\"|>", close: "<|\"|>", escapes: false }],
     end: CallEnd::Mark("<tool_call|>"),
     separators: &[],
+    inner: &[],
     ends_reasoning: false,
     parse: |text, _| call(text, "<|\"|>"),
     #[cfg(feature = "constrained")]
@@ -30,12 +31,13 @@ pub(super) const GEMMA_4: CallFormat = CallFormat {
 };
 
 pub(super) const FUNCTION_GEMMA: CallFormat = CallFormat {
-    template_marks: &["<start_function_call>call:"],
+    template_marks: &[&["<start_function_call>call:"]],
     open: "<start_function_call>",
     unmarked: None,
     quotes: &[Quote { open: "<escape>", close: "<escape>", escapes: false }],
     end: CallEnd::Mark("<end_function_call>"),
     separators: &[],
+    inner: &[],
     ends_reasoning: false,
     parse: |text, _| call(text, "<escape>"),
     #[cfg(feature = "constrained")]

@@ -12,12 +12,13 @@ use crate::chat::{
 };
 
 pub(super) const FORMAT: CallFormat = CallFormat {
-    template_marks: &["<|channel|>", "<|message|>", "to=functions."],
+    template_marks: &[&["<|channel|>", "<|message|>", "to=functions."]],
     open: "to=functions.",
     unmarked: None,
     quotes: &[],
     end: CallEnd::Mark("<|call|>"),
     separators: &[],
+    inner: &[],
     ends_reasoning: false,
     parse: |text, _| call(text),
     #[cfg(feature = "constrained")]

@@ -13,12 +13,13 @@ use crate::chat::{
 };
 
 pub(super) const TAGGED: CallFormat = CallFormat {
-    template_marks: &["<tool_call>", "\"arguments\""],
+    template_marks: &[&["<tool_call>", "\"arguments\""]],
     open: "<tool_call>",
     unmarked: None,
     quotes: &[DOUBLE],
     end: CallEnd::Mark("</tool_call>"),
     separators: &[],
+    inner: &[],
     ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
@@ -26,7 +27,7 @@ pub(super) const TAGGED: CallFormat = CallFormat {
 };
 
 pub(super) const UNMARKED: CallFormat = CallFormat {
-    template_marks: &["{\"name\": ", "\"parameters\": "],
+    template_marks: &[&["{\"name\": ", "\"parameters\": "]],
     open: "<|python_tag|>",
     unmarked: Some(UnmarkedCall {
         begins: begins_call,
@@ -36,10 +37,39 @@ pub(super) const UNMARKED: CallFormat = CallFormat {
     quotes: &[DOUBLE],
     end: CallEnd::Bracket,
     separators: &[';'],
+    inner: &[],
     ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
     write: write_unmarked,
+};
+
+pub(super) const ACTIONS: CallFormat = CallFormat {
+    template_marks: &[&["<|START_ACTION|>"]],
+    open: "<|START_ACTION|>",
+    unmarked: None,
+    quotes: &[DOUBLE],
+    end: CallEnd::Mark("<|END_ACTION|>"),
+    separators: &[],
+    inner: &[],
+    ends_reasoning: true,
+    parse: |text, _| calls(text),
+    #[cfg(feature = "constrained")]
+    write: write_actions,
+};
+
+pub(super) const LIST: CallFormat = CallFormat {
+    template_marks: &[&["<|tool_call|>"]],
+    open: "<|tool_call|>",
+    unmarked: None,
+    quotes: &[DOUBLE],
+    end: CallEnd::Bracket,
+    separators: &[],
+    inner: &[],
+    ends_reasoning: false,
+    parse: |text, _| calls(text),
+    #[cfg(feature = "constrained")]
+    write: write_list,
 };
 
 /// Returns whether an answer is a call. JSON that does not name one of the tools first is text.
@@ -65,8 +95,9 @@ pub(super) fn calls(text: &str) -> Result<Vec<ToolCall>, String> {
 fn call(value: Value) -> Result<ToolCall, String> {
     #[derive(Deserialize)]
     struct Call {
-        #[serde(alias = "call_id")]
+        #[serde(alias = "call_id", alias = "tool_call_id")]
         id: Option<String>,
+        #[serde(alias = "tool_name")]
         name: String,
         #[serde(alias = "parameters")]
         arguments: Option<Value>,
@@ -94,9 +125,9 @@ pub(super) fn arguments_object(text: &str) -> Result<Map<String, Value>, String>
     serde_json::from_str(text).map_err(|e| format!("has arguments that are not a JSON object ({e})"))
 }
 
-/// White space between the tokens of an unmarked call.
+/// White space between the tokens of a call.
 #[cfg(feature = "constrained")]
-const SPACE: &str = r"[ \t\r\n]{0,4}";
+const SPACE: &str = r"[ \t\r\n]{0,8}";
 
 #[cfg(feature = "constrained")]
 fn write_tagged(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
@@ -113,6 +144,24 @@ pub(super) fn write_call(writer: &mut GrammarWriter<'_>, tools: &[&Tool]) -> Res
         let head = format!("{{\"name\": {}, \"arguments\": ", Value::from(tool.name.as_str()));
         Ok(format!("{} {} \"}}\"", literal(&head), values.object_arguments(Dialect::Json)?))
     })
+}
+
+#[cfg(feature = "constrained")]
+fn write_list(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    let call = write_call(writer, tools)?;
+    Ok(writer.rule(format!("\" \"? \"[\" {} \"]\"", repeated_calls(&call, "/, ?/", parallel))))
+}
+
+#[cfg(feature = "constrained")]
+fn write_actions(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    let call = each_tool(writer, tools, |values, tool| {
+        let id = format!("{} /[0-9]{{1,3}}/", literal("{\"tool_call_id\": \""));
+        let head = format!("\", \"tool_name\": {}, \"parameters\": ", Value::from(tool.name.as_str()));
+        Ok(format!("{id} {} {} \"}}\"", literal(&head), values.object_arguments(Dialect::Json)?))
+    })?;
+    let calls = repeated_calls(&call, &format!("/,{SPACE}/"), parallel);
+    let close = writer.mark(ACTIONS.close());
+    Ok(writer.rule(format!("/\\[{SPACE}/ {calls} /{SPACE}\\]/ {close}")))
 }
 
 #[cfg(feature = "constrained")]

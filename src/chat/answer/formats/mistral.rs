@@ -13,7 +13,7 @@ use crate::chat::{
 };
 
 pub(super) const FORMAT: CallFormat = CallFormat {
-    template_marks: &["[TOOL_CALLS]"],
+    template_marks: &[&["[TOOL_CALLS]"]],
     open: "[TOOL_CALLS]",
     unmarked: None,
     // The brackets of these marks do not count as brackets of the call.
@@ -24,6 +24,7 @@ pub(super) const FORMAT: CallFormat = CallFormat {
     ],
     end: CallEnd::Bracket,
     separators: &[],
+    inner: &[],
     ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]

@@ -2,10 +2,13 @@
 
 mod gemma;
 mod harmony;
+mod invocations;
 mod json;
 mod mistral;
+mod pairs;
 mod parameters;
 mod pythonic;
+mod sections;
 
 use super::{call_form::CallForm, call_format::CallFormat};
 
@@ -16,6 +19,13 @@ const SEARCH_ORDER: &[CallForm] = &[
     CallForm::Gemma4,
     CallForm::FunctionGemma,
     CallForm::Mistral,
+    CallForm::DeepSeek,
+    CallForm::KimiK2,
+    CallForm::MiniMax,
+    CallForm::Cohere,
+    CallForm::Lfm2,
+    CallForm::Granite,
+    CallForm::Glm,
     CallForm::Parameters,
     CallForm::TaggedJson,
     CallForm::ToolCode,
@@ -27,7 +37,8 @@ impl CallForm {
     /// Returns the format that a chat template shows.
     pub(super) fn shown_by(template: &str) -> Option<Self> {
         let template = template.replace("\\\"", "\"");
-        let shown = |form: &CallForm| form.format().template_marks.iter().all(|mark| template.contains(mark));
+        let has_all = |marks: &&[&str]| marks.iter().all(|mark| template.contains(mark));
+        let shown = |form: &CallForm| form.format().template_marks.iter().any(|marks| has_all(marks));
         SEARCH_ORDER.iter().copied().find(shown)
     }
 
@@ -42,6 +53,13 @@ impl CallForm {
             Self::FunctionGemma => &gemma::FUNCTION_GEMMA,
             Self::Mistral => &mistral::FORMAT,
             Self::Harmony => &harmony::FORMAT,
+            Self::Glm => &pairs::FORMAT,
+            Self::MiniMax => &invocations::FORMAT,
+            Self::DeepSeek => &sections::DEEP_SEEK,
+            Self::KimiK2 => &sections::KIMI_K2,
+            Self::Cohere => &json::ACTIONS,
+            Self::Granite => &json::LIST,
+            Self::Lfm2 => &pythonic::MARKED,
         }
     }
 }

@@ -19,12 +19,13 @@ use crate::chat::{
 };
 
 pub(super) const FORMAT: CallFormat = CallFormat {
-    template_marks: &["<tool_call>", "<function="],
+    template_marks: &[&["<tool_call>", "<function="]],
     open: "<tool_call>",
     unmarked: None,
     quotes: &[Quote { open: "<parameter=", close: CLOSE, escapes: false }],
     end: CallEnd::Mark("</tool_call>"),
     separators: &[],
+    inner: &[],
     ends_reasoning: true,
     parse: |text, tools| call(text, tools).map(|call| vec![call]),
     #[cfg(feature = "constrained")]
@@ -62,7 +63,7 @@ fn call(text: &str, tools: &[Tool]) -> Result<ToolCall, String> {
 }
 
 /// Returns the value of an argument's text according to `schema`, a part of the schema `root`.
-fn typed(text: &str, root: &Value, schema: &Value) -> Value {
+pub(super) fn typed(text: &str, root: &Value, schema: &Value) -> Value {
     let mut types = BTreeSet::new();
     collect_types(root, schema, &mut types, MAX_DEPTH);
     if types.is_empty() || types.iter().eq(["string"].iter()) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::json;
 #[cfg(feature = "constrained")]
 use crate::chat::answer::call_grammar::{
     Dialect, FieldSyntax, GrammarWriter, NAME, ValueRules, each_tool, escaped, is_name, literal, refuse_name_unless,
@@ -16,7 +17,7 @@ use crate::chat::{
 };
 
 pub(super) const UNMARKED: CallFormat = CallFormat {
-    template_marks: &["[func_name1("],
+    template_marks: &[&["[func_name1("]],
     open: "",
     unmarked: Some(UnmarkedCall {
         begins: begins_call,
@@ -26,6 +27,7 @@ pub(super) const UNMARKED: CallFormat = CallFormat {
     quotes: &[DOUBLE, SINGLE],
     end: CallEnd::Bracket,
     separators: &[],
+    inner: &[],
     ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
@@ -33,16 +35,31 @@ pub(super) const UNMARKED: CallFormat = CallFormat {
 };
 
 pub(super) const TOOL_CODE: CallFormat = CallFormat {
-    template_marks: &["```tool_code"],
+    template_marks: &[&["```tool_code"]],
     open: "```tool_code",
     unmarked: None,
     quotes: &[DOUBLE, SINGLE],
     end: CallEnd::Mark("```"),
     separators: &[],
+    inner: &[],
     ends_reasoning: false,
     parse: |text, _| calls(text),
     #[cfg(feature = "constrained")]
     write: write_code,
+};
+
+pub(super) const MARKED: CallFormat = CallFormat {
+    template_marks: &[&["<|tool_call_start|>"], &["<|tool_list_start|>"]],
+    open: "<|tool_call_start|>",
+    unmarked: None,
+    quotes: &[DOUBLE, SINGLE],
+    end: CallEnd::Mark("<|tool_call_end|>"),
+    separators: &[],
+    inner: &[],
+    ends_reasoning: true,
+    parse: |text, _| marked_calls(text),
+    #[cfg(feature = "constrained")]
+    write: write_marked,
 };
 
 /// Returns whether an answer is a list of calls. A list that does not start with the name of a tool
@@ -59,6 +76,13 @@ fn begins_call(text: &str, tools: &[Tool]) -> Option<bool> {
         None => tools.iter().all(|tool| tool.name != name).then_some(false),
         Some(char) => Some(char == '(' && tools.iter().any(|tool| tool.name == name)),
     }
+}
+
+/// Parses a list of calls, which may also be objects of JSON: the model writes them so if it is
+/// asked to.
+fn marked_calls(text: &str) -> Result<Vec<ToolCall>, String> {
+    let is_json = text.trim_start().strip_prefix('[').is_some_and(|list| list.trim_start().starts_with('{'));
+    if is_json { json::calls(text) } else { calls(text) }
 }
 
 /// Parses a list of calls, or calls in a row.
@@ -165,6 +189,12 @@ fn write_list(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -
     })?;
     let more = if parallel { format!("(/, ?/ {})*", write_call(writer, tools)?) } else { String::new() };
     Ok(writer.rule(format!("{first} {more} \"]\"")))
+}
+
+#[cfg(feature = "constrained")]
+fn write_marked(writer: &mut GrammarWriter<'_>, tools: &[&Tool], parallel: bool) -> Result<String, String> {
+    let calls = repeated_calls(&write_call(writer, tools)?, "/, ?/", parallel);
+    Ok(writer.rule(format!("\"[\" {calls} \"]\" {}", writer.mark(MARKED.close()))))
 }
 
 #[cfg(feature = "constrained")]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use inkstone::{
     CacheType, DType,
-    internals::graph::{AttentionSpec, FusedOp, LayerCache, RopeAxes, RopeSpec, RopeStyle, Scores, Sees},
+    internals::graph::{AttentionSpec, FusedOp, LayerCache, RopeAxes, RopeSpec, RopeStyle, Scores, Sees, Window},
 };
 
 use super::case::{Case, Maker, normal, ragged};
@@ -51,8 +51,13 @@ pub fn cases() -> Vec<Case> {
     cases.push(changing_scores("rising fast", -60.0, 0.5, steps()));
     cases.push(two_layers(steps()));
     // Of windows, some end within a page and some with it; of caps, some bind and some hardly do.
-    for (softcap, window) in [(Some(0.5), None), (Some(50.0), Some(1)), (None, Some(64)), (None, Some(67))] {
+    let sliding = [1, 64, 67].map(Window::Sliding).map(Some);
+    for (softcap, window) in [(Some(0.5), None), (Some(50.0), sliding[0]), (None, sliding[1]), (None, sliding[2])] {
         cases.push(seen_through(softcap, window, steps()));
+    }
+    // Chunks within a page, of whole pages, and across pages.
+    for (softcap, size) in [(Some(0.5), 5), (None, 64), (None, 67), (None, 192)] {
+        cases.push(seen_through(softcap, Some(Window::Chunk(size)), steps()));
     }
     cases.push(shared_cache(steps()));
     let sizes = [(20, 1, 3), (48, 1, 2), (64, 2, 2), (96, 1, 7), (256, 1, 16), (576, 1, 4)];
@@ -76,7 +81,7 @@ fn sinks((heads, kv_heads, head_dim, size): (usize, usize, usize, f32), steps: V
     let qkv = widths.map(|width| m.exact_rows(width, tokens));
     let sinks: Vec<_> = (0..heads).map(|head| [1.0, -1.0, 0.5, 0.0][head % 4] * size).collect();
     let row = m.floats(heads, &sinks);
-    let window = (head_dim == 20).then_some(67);
+    let window = (head_dim == 20).then_some(Window::Sliding(67));
     let scores = Scores { scale: 0.2, softcap: None, window, sees: Sees::Past };
     let y = m.b.attention_with_sinks(qkv, row, LayerCache { kv_heads, head_dim, keys_only: false }, heads, scores);
     let case = m.finish(format!("attention of {heads} heads with sinks up to {size}"), y, steps, SOFTMAX);
@@ -90,7 +95,7 @@ pub fn long_cases() -> Vec<Case> {
     cases.push(changing_scores("rising over sections", -10.0, 1.0 / 64.0, long_steps()));
     cases.push(changing_scores("falling over sections", 10.0, -1.0 / 64.0, long_steps()));
     cases.push(two_layers(long_steps()));
-    for window in [64, 500, 513] {
+    for window in [64, 500, 513].map(Window::Sliding).into_iter().chain([300, 512, 700].map(Window::Chunk)) {
         cases.push(seen_through(None, Some(window), long_steps()));
     }
     cases.push(sinks((4, 2, 32, 3.0), long_steps()));
@@ -171,7 +176,7 @@ fn keys_as_values(sizes: &Sizes, cache_type: CacheType, steps: Vec<Step>) -> Cas
 }
 
 /// Scores that are capped, and of which a window's alone count.
-fn seen_through(softcap: Option<f32>, window: Option<usize>, steps: Vec<Step>) -> Case {
+fn seen_through(softcap: Option<f32>, window: Option<Window>, steps: Vec<Step>) -> Case {
     let mut m = Maker::new(25);
     let tokens = vocabulary(&steps);
     let [q, k, v] = [128, 64, 64].map(|width| m.exact_rows(width, tokens));
@@ -292,7 +297,7 @@ fn shared_cache(steps: Vec<Step>) -> Case {
     let tokens = vocabulary(&steps);
     let [q, k, v, other] = [96, 32, 32, 64].map(|width| m.exact_rows(width, tokens));
     let x = m.b.attention([q, k, v], LayerCache { kv_heads: 1, head_dim: 32, keys_only: false }, 3, 0.2);
-    let scores = Scores { scale: 0.3, softcap: None, window: Some(20), sees: Sees::Past };
+    let scores = Scores { scale: 0.3, softcap: None, window: Some(Window::Sliding(20)), sees: Sees::Past };
     let y = m.b.shared_attention(other, 0, 2, scores);
     let x = m.b.slice(x, 32, 64, 96);
     let z = m.b.add(y, x);

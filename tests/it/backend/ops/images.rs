@@ -7,7 +7,7 @@ use inkstone::{
     CacheType, DType,
     internals::{
         backend::Taps,
-        graph::{LayerCache, RopeAxes, RopeSpec, RopeStyle, Scores, Sees},
+        graph::{LayerCache, RopeAxes, RopeSpec, RopeStyle, Scores, Sees, Window},
     },
 };
 
@@ -188,7 +188,7 @@ pub fn attention() -> Vec<Case> {
         let whole = Scores { sees: Sees::Run, ..0.2.into() };
         let windows = Scores { sees: Sees::Span, ..0.2.into() };
         cases.push(of_the_step(head_dim, cache_type, [whole, windows]));
-        for window in [None, Some(20), Some(600)] {
+        for window in [None, Some(20), Some(600)].map(|size| size.map(Window::Sliding)) {
             let scores = Scores { scale: 0.2, softcap: None, window, sees: Sees::PastAndSpan };
             cases.push(past_and_spans(head_dim, cache_type, scores));
         }

@@ -34,8 +34,16 @@ const FUSED: &[Cases] = &[
     products::long_steps,
     products::wide_rows,
 ];
-const ROWS: &[Cases] =
-    &[rows::pairwise, rows::activations, rows::soft_cap, rows::rms_norm, rows::add_rms_norm, rows::gated];
+const ROWS: &[Cases] = &[
+    rows::pairwise,
+    rows::activations,
+    rows::soft_cap,
+    rows::rms_norm,
+    rows::add_rms_norm,
+    rows::mix_streams,
+    rows::deviation,
+    rows::gated,
+];
 const PLACES: &[Cases] = &[rows::rope, rows::temper, rows::select_outputs, rows::slice];
 const IMAGES: &[Cases] = &[
     images::clamp,
@@ -161,7 +169,7 @@ fn recurrences() {
 }
 
 /// How many ops there are: as many as the numbers below.
-const OPS: usize = 34;
+const OPS: usize = 36;
 
 /// The op's number. A new op takes the next one, and a case above.
 fn number(op: &Op) -> usize {
@@ -199,7 +207,9 @@ fn number(op: &Op) -> usize {
         Op::Temper { .. } => 30,
         Op::MatMulHeads { .. } => 31,
         Op::StateScan(_) => 32,
-        Op::Fused(FusedOp::Gated { .. }) => 33,
+        Op::Fused(FusedOp::Gated { .. }) => 35,
+        Op::MixStreams { .. } => 33,
+        Op::Deviation { .. } => 34,
     }
 }
 

@@ -111,6 +111,33 @@ pub fn slice() -> Vec<Case> {
     [(12, 0, 2, 4), (12, 2, 2, 4), (37, 5, 3, 37), (64, 8, 8, 32), (96, 33, 1, 48), (20, 0, 20, 20)].map(case).into()
 }
 
+/// One sum of one part, several of each, and more sums than parts.
+pub fn mix_streams() -> Vec<Case> {
+    let case = |(streams, outputs, width): (usize, usize, usize)| {
+        let mut m = Maker::new(21);
+        let x = m.normal_rows(streams * width, VOCABULARY);
+        let weights = m.normal_rows(outputs * streams, VOCABULARY);
+        let y = m.b.mix_streams(x, weights, outputs);
+        let name = format!("mix_streams of {streams} parts of {width} to {outputs}");
+        m.finish(name, y, steps_of(&TOKENS, VOCABULARY), SINGLE)
+    };
+    [(1, 1, 1), (1, 1, 33), (4, 4, 32), (1, 4, 17), (3, 1, 100), (4, 3, 7), (6, 1, 1), (2, 5, 64)].map(case).into()
+}
+
+/// Rows around 0 and far from it, and rows of one number.
+pub fn deviation() -> Vec<Case> {
+    let case = |(width, centered): (usize, bool)| {
+        let mut m = Maker::new(22);
+        let x = m.normal_rows(width, VOCABULARY);
+        let ones = m.b.constant(vec![3.0; width]);
+        let x = m.b.add(x, ones);
+        let y = m.b.deviation(x, centered);
+        let y = m.b.mix_streams(x, y, 1);
+        m.finish(format!("deviation, width {width}, centered {centered}"), y, steps_of(&TOKENS, VOCABULARY), SINGLE)
+    };
+    WIDTHS.into_iter().chain([300]).flat_map(|width| [case((width, false)), case((width, true))]).collect()
+}
+
 pub fn soft_cap() -> Vec<Case> {
     let case = |cap: f32| {
         let mut m = Maker::new(16);
@@ -222,20 +249,20 @@ pub fn rope() -> Vec<Case> {
 
 /// Positions around the ends of intervals, and far from the start.
 pub fn temper() -> Vec<Case> {
-    let case = |(width, scale, interval): (usize, f32, usize)| {
+    let case = |(width, scale, interval, offset): (usize, f32, usize, usize)| {
         let mut m = Maker::new(19);
         let x = m.normal_rows(width, VOCABULARY);
-        let y = m.b.temper(x, scale, interval);
+        let y = m.b.temper(x, scale, interval, offset);
         // In place, and the operand once more.
-        let y = m.b.temper(y, scale, 2 * interval);
+        let y = m.b.temper(y, scale, 2 * interval, 0);
         let y = m.b.add(y, x);
         let steps = vec![
             ragged(&[(0, 0, 20)], VOCABULARY),
             ragged(&[(0, 20, 1), (1, 130_000, 3), (2, 1_000_003, 2)], VOCABULARY),
         ];
-        m.finish(format!("temper by {scale} each {interval}, width {width}"), y, steps, SINGLE)
+        m.finish(format!("temper by {scale} each {interval} from {offset}, width {width}"), y, steps, SINGLE)
     };
-    [(1, 0.1, 8192), (17, 0.4, 12), (64, 2.0, 1), (33, -0.5, 7)].map(case).into()
+    [(1, 0.1, 8192, 1), (17, 0.4, 12, 0), (64, 2.0, 1, 0), (33, -0.5, 7, 1)].map(case).into()
 }
 
 /// Two sets of frequencies in one graph, of which one is a weight.

@@ -16,7 +16,7 @@ pub(super) fn block_tokens(spec: AttentionSpec) -> usize {
 
 /// Returns the first split that the token at `position` sees.
 fn first_split(spec: AttentionSpec, position: usize) -> usize {
-    spec.scores.window.map_or(0, |window| (position + 1).saturating_sub(window) / SPLIT_POSITIONS)
+    spec.scores.window.map_or(0, |window| window.first_seen(position) / SPLIT_POSITIONS)
 }
 
 /// Returns the number of work items of each block: its splits in a run of a single block, else 1.

@@ -6,7 +6,10 @@ use super::context::StepContext;
 use crate::{
     Result,
     backend::cpu::{
-        program::{buffer::Buffer, task::MixRows},
+        program::{
+            buffer::Buffer,
+            task::{MixRows, Temper},
+        },
         threads::pool::Worker,
         weights::prepare::EmbeddingTable,
     },
@@ -54,13 +57,14 @@ impl StepContext<'_> {
         }
     }
 
-    /// Multiplies each row by `1 + scale ln(1 + floor(position / interval))`.
+    /// Multiplies each row by a factor of its position.
     ///
     /// # Safety
     /// As [`super::run_tasks`].
-    pub unsafe fn temper(&self, scale: f32, interval: usize, [x, out]: [Buffer; 2], worker: Worker<'_>) {
+    pub unsafe fn temper(&self, temper: Temper, x: Buffer, out: Buffer, worker: Worker<'_>) {
+        let Temper { scale, interval, offset } = temper;
         for token in worker.share(self.row_count(out.rows)) {
-            let factor = 1.0 + scale * ((self.position(token) / interval) as f32).ln_1p();
+            let factor = 1.0 + scale * (((self.position(token) + offset) / interval) as f32).ln_1p();
             let (from, to) = (self.row(x, token), self.row(out, token));
             // SAFETY: by the caller; the row of `out` is this thread's alone.
             (0..out.width).for_each(|i| unsafe { *to.add(i) = factor * *from.add(i) });

@@ -156,6 +156,47 @@ impl StepContext<'_> {
         }
     }
 
+    /// Computes weighted sums of the parts of each row.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn mix_streams(&self, outputs: usize, [x, weights]: [Buffer; 2], out: Buffer, worker: Worker<'_>) {
+        let (streams, width) = (weights.width / outputs, out.width / outputs);
+        for row in worker.share(self.row_count(out.rows)) {
+            // SAFETY: by the caller; the row of `out` is this thread's alone, and the operands are
+            // in other slots.
+            let (x, weights, out) = unsafe {
+                (
+                    slice::from_raw_parts(self.row(x, row), x.width),
+                    slice::from_raw_parts(self.row(weights, row), weights.width),
+                    slice::from_raw_parts_mut(self.row(out, row), out.width),
+                )
+            };
+            for (sum, weights) in out.chunks_exact_mut(width).zip(weights.chunks_exact(streams)) {
+                sum.fill(0.0);
+                for (part, weight) in x.chunks_exact(width).zip(weights) {
+                    sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += weight * x);
+                }
+            }
+        }
+    }
+
+    /// Computes the root mean square of each row or, if `centered`, its standard deviation.
+    ///
+    /// # Safety
+    /// As [`super::run_tasks`].
+    pub unsafe fn deviation(&self, centered: bool, x: Buffer, out: Buffer, worker: Worker<'_>) {
+        for row in worker.share(self.row_count(out.rows)) {
+            // SAFETY: by the caller; `x` is in another slot than `out`.
+            let x = unsafe { slice::from_raw_parts(self.row(x, row), x.width) };
+            let mean_of = |f: &dyn Fn(f64) -> f64| x.iter().map(|x| f(f64::from(*x))).sum::<f64>() / x.len() as f64;
+            let center = if centered { mean_of(&|x| x) } else { 0.0 };
+            let deviation = mean_of(&|x| (x - center).powi(2)).sqrt();
+            // SAFETY: by the caller; the row of `out` is this thread's alone.
+            unsafe { *self.row(out, row) = deviation as f32 };
+        }
+    }
+
     /// Computes the RMS norm of each group of `w.len()` elements.
     ///
     /// # Safety

@@ -130,7 +130,11 @@ impl StepContext<'_> {
                 Task::LayerNorm(norm) => self.layer_norm(norm, worker),
                 Task::JoinRows { count, x, out } => self.join_rows(*count, *x, *out, worker),
                 Task::InputRows { out } => self.input_rows(*out, worker),
-                Task::Temper { scale, interval, x, out } => self.temper(*scale, *interval, [*x, *out], worker),
+                Task::Temper { temper, x, out } => self.temper(*temper, *x, *out, worker),
+                Task::MixStreams { outputs, x, weights, out } => {
+                    self.mix_streams(*outputs, [*x, *weights], *out, worker);
+                }
+                Task::Deviation { centered, x, out } => self.deviation(*centered, *x, *out, worker),
                 Task::MixRows { mix, first, x, out } => self.mix_rows(*mix, *first, *x, *out, worker),
                 Task::Interpolate { table, taps, out } => return self.interpolate(table, *taps, *out, worker),
                 Task::Slice { slice, x, out } => self.slice(*slice, *x, *out, worker),

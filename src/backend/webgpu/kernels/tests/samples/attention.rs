@@ -7,15 +7,15 @@ use crate::{
         kernel::Resource,
         kernels::{
             Append, AttentionCombine, AttentionOutput, AttentionPrefill, AttentionPrefillCoop, AttentionStep,
-            BoundBuffer, CacheShape, F32, HeadNorms, KeyRotation, NewToken, Norm, NormedRotation, PagedCache,
-            ScoreParams, SeenRange, StepShape, padded, tests::choices::Choices,
+            AttentionWindow, BoundBuffer, CacheShape, F32, HeadNorms, KeyRotation, NewToken, Norm, NormedRotation,
+            PagedCache, ScoreParams, SeenRange, StepShape, padded, tests::choices::Choices,
         },
         lower::fuses,
         step::SPLIT,
         test_adapters::ADAPTERS,
         tiles::{self, PrefillShape},
     },
-    graph::{self, AttentionSpec},
+    graph::{self, AttentionSpec, Window},
     kv_cache::CacheType,
 };
 
@@ -47,7 +47,7 @@ fn scores(choices: &mut Choices) -> graph::Scores {
     graph::Scores {
         scale: 0.1,
         softcap: choices.option("soft_cap", |_| 50.0),
-        window: choices.option("window", |_| 100),
+        window: choices.option("window", |choices| choices.of("kind", &[Window::Sliding(100), Window::Chunk(100)])),
         sees: graph::Sees::Past,
     }
 }
@@ -213,7 +213,7 @@ impl Sample for AttentionCombine {
             heads: 4,
             head_dim,
             dim,
-            window: choices.option("window", |_| 100),
+            window: choices.option("window", |choices| AttentionWindow { size: 100, chunked: choices.flag("chunked") }),
             unsplit_positions: 1024,
             split: SPLIT,
             groups: workgroup as usize / dim,

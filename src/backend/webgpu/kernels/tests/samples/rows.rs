@@ -6,9 +6,9 @@ use crate::{
     backend::webgpu::{
         kernel::Resource,
         kernels::{
-            BoundBuffer, ElementKernel, ElementOp, F16Output, F32, GatedKernel, Heads, IdRange, InputName,
-            LayerNormKernel, Norm, Operator, RowInput, RowSource, RowsKernel, SecondOperand, StepRowSource, StepRows,
-            Strided, tests::choices::Choices,
+            BoundBuffer, DeviationKernel, ElementKernel, ElementOp, F16Output, F32, GatedKernel, Heads, IdRange,
+            InputName, LayerNormKernel, MixStreamsKernel, Norm, Operator, RowInput, RowSource, RowsKernel,
+            SecondOperand, StepRowSource, StepRows, Strided, tests::choices::Choices,
         },
     },
 };
@@ -86,7 +86,7 @@ impl Sample for StepRows {
             1 => StepRowSource::Placed { first: 80, marked: choices.flag("marked"), given_width: 160 },
             2 => StepRowSource::Added { first: 80, given_width: 160 },
             3 => StepRowSource::Joined { part: 20 },
-            4 => StepRowSource::Tempered { scale: F32(0.1), interval: 8192 },
+            4 => StepRowSource::Tempered { scale: F32(0.1), interval: 8192, offset: 1 },
             _ => StepRowSource::Interpolated { taps_at: 40, table: Resource::Temp(3) },
         };
         let x = match source {
@@ -98,6 +98,19 @@ impl Sample for StepRows {
             StepRowSource::Joined { .. } => Some(rows(64)),
         };
         Self { workgroup: 64, width: 80, source, x, y: rows(128), records: records() }
+    }
+}
+
+impl Sample for MixStreamsKernel {
+    fn sample(_: &mut Choices) -> Self {
+        Self { workgroup: 64, width: 80, part: 20, streams: 3, x: rows(64), weights: rows(64), y: rows(128) }
+    }
+}
+
+impl Sample for DeviationKernel {
+    fn sample(choices: &mut Choices) -> Self {
+        let (subgroup, centered) = (adapter(choices).subgroup, choices.flag("centered"));
+        Self { workgroup: 128, subgroup, width: 80, reciprocal: F32(1.0 / 80.0), centered, x: rows(128), y: rows(64) }
     }
 }
 
