@@ -7,7 +7,7 @@ use crate::{
     backend::Backend,
     generate::Limits,
     graph::Graph,
-    kv_cache::{CHECKPOINTS, CacheLayout, PAGE_POSITIONS, RUN_CHECKPOINTS},
+    kv_cache::{CHECKPOINTS, CacheLayout, KvCache, PAGE_POSITIONS, RUN_CHECKPOINTS},
     plan::Plan,
     vision::EncoderMemory,
     weights::Weights,
@@ -86,7 +86,8 @@ impl MemoryPlan {
         self.vision_scratch += encoder.scratch;
     }
 
-    /// Returns the cache size of a full context, in whole pages.
+    /// Returns the cache size of a full context, in whole pages. Up to this size, or the rest of the
+    /// [`memory_limit`](super::RunnerBuilder::memory_limit), the cache keeps earlier texts.
     pub fn cache(&self) -> u64 {
         let positions = self.context_length.next_multiple_of(PAGE_POSITIONS) as u64;
         positions.saturating_mul(self.cache_per_token).saturating_add(self.windows)
@@ -103,20 +104,21 @@ impl MemoryPlan {
         parts.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Returns the cache's share of a memory limit; `None` without a limit.
+    /// Returns the cache's share of a memory limit. Without a limit, only the memory in which
+    /// beginnings of earlier texts are kept is limited: to that of a full context.
     ///
     /// # Errors
     /// [`Error::Memory`] if the limit has no room for a full context.
-    pub(super) fn cache_limits(&self, limit: Option<u64>) -> Result<Option<CacheLimits>> {
+    pub(super) fn cache_limits(&self, limit: Option<u64>) -> Result<CacheLimits> {
         match limit {
             Some(limit) if self.total() > limit => {
                 Err(Error::Memory { what: "the model with a full context", needed: self.total(), limit })
             }
             Some(limit) => {
                 let page_bytes = limit - self.besides_pages();
-                Ok(Some(CacheLimits { page_bytes, states: STATES }))
+                Ok(CacheLimits { page_bytes, states: STATES, kept_bytes: page_bytes })
             }
-            None => Ok(None),
+            None => Ok(CacheLimits { page_bytes: u64::MAX, states: usize::MAX, kept_bytes: self.cache() }),
         }
     }
 }
@@ -124,9 +126,18 @@ impl MemoryPlan {
 /// The limits of a cache.
 pub(super) struct CacheLimits {
     /// Total size of pages in bytes.
-    pub page_bytes: u64,
+    page_bytes: u64,
     /// Number of states of recurrent layers.
-    pub states: usize,
+    states: usize,
+    /// Size in bytes up to which the pages of all sequences grow so that earlier texts are kept.
+    kept_bytes: u64,
+}
+
+impl CacheLimits {
+    /// Limits a cache that keeps earlier texts.
+    pub fn limit(&self, cache: KvCache) -> KvCache {
+        cache.with_limits(self.page_bytes, self.states).keeping(self.kept_bytes, STATES)
+    }
 }
 
 /// Prints one line for each figure.

@@ -9,6 +9,7 @@ mod mtp;
 mod pace;
 mod pipelined;
 mod prefill;
+mod prefixes;
 mod sequence;
 mod session;
 mod shared;
@@ -40,6 +41,7 @@ use crate::{
     Error, Result,
     backend::{Executable, OpTime, TopLogits, Usage},
     kv_cache::{KvCache, SequenceId},
+    profile::FEW_ROWS,
     sampler::largest,
 };
 
@@ -219,24 +221,50 @@ impl Decoder {
         Ok(fork)
     }
 
-    /// Closes a sequence, and frees its memory.
+    /// Closes a sequence. Its tokens stay in the cache for later texts that begin with them, until
+    /// an open sequence needs the memory.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
-        self.tokens(id)?;
-        self.turns.with_engine(|engine| engine.close(id))?;
-        self.tokens.remove(&id);
-        self.speculators.remove(&id);
+        let held = self.held(id)?;
+        self.turns.with_engine(|engine| engine.retire(id, held))?;
+        self.remove(id);
         Ok(())
     }
 
+    /// Closes a sequence, and frees its memory.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the sequence is not open.
+    pub(crate) fn discard(&mut self, id: SequenceId) -> Result<()> {
+        self.held(id)?;
+        self.turns.with_engine(|engine| engine.close(id))?;
+        self.remove(id);
+        Ok(())
+    }
+
+    fn remove(&mut self, id: SequenceId) {
+        self.tokens.remove(&id);
+        self.speculators.remove(&id);
+    }
+
     /// Removes the tokens of a sequence from position `len` on, and an image that `len` cuts as a
-    /// whole; has no effect if the sequence is shorter.
+    /// whole; has no effect if the sequence is shorter. The removed tokens stay in the cache as
+    /// those of a [closed](Self::close) sequence, unless one step of few tokens computes them.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sequence is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
+        let held = self.held(id)?;
+        if held.text_and_drafted().0.len() >= len.saturating_add(FEW_ROWS) {
+            self.turns.with_engine(|engine| engine.keep(id, held))?;
+        }
+        self.shorten(id, len)
+    }
+
+    /// Removes the tokens of a sequence as [`truncate`](Self::truncate) does, and keeps none.
+    fn shorten(&mut self, id: SequenceId, len: usize) -> Result<()> {
         let len = start_of_image(&self.held(id)?.images, len);
         self.turns.with_engine(|engine| {
             engine.discard_pipelined(id)?;
@@ -337,17 +365,23 @@ impl Decoder {
     /// Returns a snapshot of the engine's work, at the end of the current step.
     pub fn statistics(&self) -> Statistics {
         let (running, waiting) = self.turns.load();
-        self.turns.with_engine(|engine| Statistics {
+        self.turns.with_engine(|engine| {
+            let (kept_pages, kept_bytes) = engine.cache.kept_pages();
+            Statistics {
             running,
             waiting,
             sequences: engine.cache.open_sequences(),
-            pages: engine.cache.pages_in_use(),
-            cache_bytes: engine.cache.bytes(),
+            pages: engine.cache.pages_in_use() - kept_pages,
+            cache_bytes: engine.cache.bytes() - kept_bytes,
+            kept_pages,
+            kept_bytes,
+            prompt_tokens: engine.prefixes.prompt_tokens,
+            cached_tokens: engine.prefixes.cached_tokens,
             steps: engine.steps,
             tokens: engine.tokens,
             busy: engine.busy,
             most_calls: engine.most_calls,
-        })
+        }})
     }
 
     /// Returns the logits of the last step, which the caller may change.
@@ -452,9 +486,9 @@ impl Drop for Decoder {
     fn drop(&mut self) {
         let Self { turns, tokens, .. } = self;
         turns.with_engine(|engine| {
-            for id in tokens.keys() {
+            for (id, held) in tokens {
                 // Only fails for sequences that are not open.
-                _ = engine.close(*id);
+                _ = engine.retire(*id, held);
             }
         });
     }

@@ -1,6 +1,6 @@
 //! Keeps the tokens and images of a sequence.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use super::images::PlacedImage;
 use crate::{Error, Result, backend::InputRows};
@@ -15,6 +15,8 @@ pub(super) struct SequenceTokens {
     pub drafted: usize,
     /// Whether the next pipelined step is the last one for now.
     pub ends_pipeline: bool,
+    /// Separates the tokens from those of other sequences, unless these have the same salt.
+    pub salt: Option<Arc<str>>,
 }
 
 /// The rotary positions and spans of a run of a sequence with images.

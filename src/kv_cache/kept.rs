@@ -1,0 +1,203 @@
+//! Keeps sequences for later ones that begin with the same tokens, in memory that no open sequence
+//! needs.
+//!
+//! Kept sequences share pages and states with others by reference counts, as forks do. When an open
+//! sequence needs memory, kept sequences are evicted, the least recently used one first.
+
+use std::{collections::HashMap, hash::Hash};
+
+use super::{KvCache, PageId, PageTable, Sequence, SequenceId, Stage, StateId, States, pages::PagePool};
+use crate::Result;
+
+/// The kept sequences, and the memory up to which they are kept.
+#[derive(Debug, Default)]
+pub(super) struct KeptSequences {
+    /// The sequences, the least recently used one first.
+    ids: Vec<SequenceId>,
+    /// Sequences that are no longer kept, and are now empty.
+    evicted: Vec<SequenceId>,
+    /// Size in bytes of the memory of pages up to which this memory grows rather than that a
+    /// sequence is evicted.
+    bytes: u64,
+    /// Number of states up to which their memory grows.
+    states: usize,
+}
+
+impl KvCache {
+    /// Lets sequences be kept, as long as the memory of all pages does not grow beyond `bytes` and
+    /// the memory of recurrent states does not grow beyond `states` for their sake.
+    #[must_use]
+    pub fn keeping(self, bytes: u64, states: usize) -> Self {
+        Self { kept: KeptSequences { bytes, states, ..KeptSequences::default() }, ..self }
+    }
+
+    /// Returns whether sequences can be kept.
+    pub fn keeps(&self) -> bool {
+        self.kept.bytes > 0 || self.kept.states > 0
+    }
+
+    /// Keeps an open sequence until its memory is needed, or until it is closed. It no longer counts
+    /// as open, and must not grow. A kept sequence becomes the most recently used one.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for a sequence that is not open.
+    pub fn keep(&mut self, id: SequenceId) -> Result<()> {
+        self.get(id)?;
+        self.kept.ids.retain(|kept| *kept != id);
+        self.kept.ids.push(id);
+        Ok(())
+    }
+
+    /// Returns the kept sequences, the least recently used one first.
+    pub fn kept(&self) -> &[SequenceId] {
+        &self.kept.ids
+    }
+
+    /// Returns the sequences that are no longer kept, because their memory was needed. The caller
+    /// closes them.
+    pub fn evicted(&self) -> &[SequenceId] {
+        &self.kept.evicted
+    }
+
+    /// Returns the number of pages that only kept sequences have, and their size in bytes.
+    pub fn kept_pages(&self) -> (usize, u64) {
+        let counts = self.counts(Sequence::pages).into_iter();
+        let kept = counts.filter(|(page, count)| self.pools[page.group()].count(*page) == *count);
+        kept.fold((0, 0), |(pages, bytes), (page, _)| (pages + 1, bytes + self.groups[page.group()].page_bytes as u64))
+    }
+
+    /// Replaces the positions of `id` by those of `source`, as [`fork`](Self::fork) shares them.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for a sequence that is not open.
+    pub fn replace(&mut self, id: SequenceId, source: SequenceId) -> Result<()> {
+        self.get(source)?;
+        self.truncate(id, 0)?;
+        let fork = self.fork(source)?;
+        self.sequences[id.0] = self.sequences[fork.0].take();
+        Ok(())
+    }
+
+    /// Returns the length that [`truncate`](Self::truncate) would give a sequence.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for a sequence that is not open.
+    pub fn reach(&self, id: SequenceId, len: usize) -> Result<usize> {
+        let sequence = self.get(id)?;
+        let len = sequence.reachable(&self.groups, len.min(sequence.len));
+        if !self.is_recurrent() {
+            return Ok(len);
+        }
+        Ok(sequence.reachable(&self.groups, sequence.state.last_until(len)))
+    }
+
+    /// Removes a sequence from the kept and the evicted ones.
+    pub(super) fn forget(&mut self, id: SequenceId) {
+        self.kept.ids.retain(|kept| *kept != id);
+        self.kept.evicted.retain(|evicted| *evicted != id);
+    }
+
+    /// Frees the memory of a kept sequence.
+    fn evict(&mut self, id: SequenceId) -> Result<()> {
+        self.truncate(id, 0)?;
+        self.kept.ids.retain(|kept| *kept != id);
+        self.kept.evicted.push(id);
+        Ok(())
+    }
+
+    /// Evicts all kept sequences, and lets the memory grow no further for later ones.
+    pub fn evict_kept(&mut self) -> Result<()> {
+        let memory = self.page_bytes(&self.pools.iter().map(PagePool::len).collect::<Vec<_>>());
+        self.kept.bytes = self.kept.bytes.min(memory);
+        self.kept.states = self.kept.states.min(self.states.as_ref().map_or(0, States::len));
+        self.kept.ids.clone().into_iter().try_for_each(|id| self.evict(id))
+    }
+
+    /// Evicts kept sequences, so that a sequence can grow by `pages` pages in each group.
+    pub(super) fn free_pages(&mut self, id: SequenceId, pages: usize) -> Result<()> {
+        loop {
+            let mut new = vec![pages; self.groups.len()];
+            self.shared_tails(id).for_each(|page| new[page.group()] += 1);
+            if !self.free_pages_for(&new)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Evicts a kept sequence if its memory is needed for `new` pages of each group. Returns
+    /// whether a sequence was evicted.
+    pub(super) fn free_pages_for(&mut self, new: &[usize]) -> Result<bool> {
+        if self.kept.ids.is_empty() {
+            return Ok(false);
+        }
+        let grown: Vec<_> = self.pools.iter().zip(new).map(|(pool, new)| new.saturating_sub(pool.free())).collect();
+        let memory: Vec<_> = self.pools.iter().zip(&grown).map(|(pool, grown)| pool.len() + grown).collect();
+        let exceeds = self.bytes().saturating_add(self.page_bytes(new)) > self.max_bytes;
+        if !exceeds && (grown.iter().all(|grown| *grown == 0) || self.page_bytes(&memory) <= self.kept.bytes) {
+            return Ok(false);
+        }
+        let least = self.least_recent(Sequence::pages, |page: &PageId| self.pools[page.group()].count(*page), exceeds);
+        least.map_or(Ok(false), |id| self.evict(id).map(|()| true))
+    }
+
+    /// Evicts kept sequences, so that a sequence can advance to position `to`.
+    pub(super) fn free_states(&mut self, id: SequenceId, to: usize, stage: Stage) -> Result<()> {
+        while let Some(states) = self.states.as_ref().filter(|_| !self.kept.ids.is_empty()) {
+            let [wanted, needed] = states.wanted(&self.get(id)?.state, to, stage);
+            if !self.free_states_for(wanted, needed)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts a kept sequence if its states are needed for `wanted` new ones, of which `needed` are
+    /// indispensable. Returns whether a sequence was evicted.
+    pub(super) fn free_states_for(&mut self, wanted: usize, needed: usize) -> Result<bool> {
+        let Some(states) = self.states.as_ref().filter(|states| !states.has_room(wanted, self.kept.states)) else {
+            return Ok(false);
+        };
+        let exceeds = !states.has_room(needed, usize::MAX);
+        let least = self.least_recent(Sequence::states, |state| states.count(*state), exceeds);
+        least.map_or(Ok(false), |id| self.evict(id).map(|()| true))
+    }
+
+    /// Returns the least recently used kept sequence that has memory which only kept sequences
+    /// have. If there is none and `any` is set, returns the least recently used one: an open
+    /// sequence may share its memory, and must copy it to write to it.
+    fn least_recent<T: Eq + Hash>(
+        &self,
+        memory: fn(&Sequence) -> Vec<T>,
+        users: impl Fn(&T) -> u32,
+        any: bool,
+    ) -> Option<SequenceId> {
+        let counts = self.counts(memory);
+        let is_kept = |part: &T| counts.get(part) == Some(&users(part));
+        let frees = |id: &&SequenceId| self.get(**id).is_ok_and(|sequence| memory(sequence).iter().any(is_kept));
+        self.kept.ids.iter().find(frees).or(self.kept.ids.first().filter(|_| any)).copied()
+    }
+
+    /// Returns the number of kept sequences that have each page or state.
+    fn counts<T: Eq + Hash>(&self, memory: fn(&Sequence) -> Vec<T>) -> HashMap<T, u32> {
+        let mut counts = HashMap::new();
+        let sequences = self.kept.ids.iter().filter_map(|id| self.get(*id).ok());
+        sequences.flat_map(memory).for_each(|part| *counts.entry(part).or_default() += 1);
+        counts
+    }
+
+    /// Returns the size in bytes of this number of pages of each group.
+    pub(super) fn page_bytes(&self, counts: &[usize]) -> u64 {
+        let sizes = self.groups.iter().zip(counts);
+        sizes.map(|(group, count)| (*count as u64).saturating_mul(group.page_bytes as u64)).sum()
+    }
+}
+
+impl Sequence {
+    fn pages(&self) -> Vec<PageId> {
+        self.tables.iter().flat_map(PageTable::pages).collect()
+    }
+
+    fn states(&self) -> Vec<StateId> {
+        self.state.ids().collect()
+    }
+}
