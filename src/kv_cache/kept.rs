@@ -115,13 +115,14 @@ impl KvCache {
 
     /// Evicts kept sequences, so that a sequence can grow by `pages` pages in each group.
     pub(super) fn free_pages(&mut self, id: SequenceId, pages: usize) -> Result<()> {
-        loop {
+        while !self.kept.ids.is_empty() {
             let mut new = vec![pages; self.groups.len()];
             self.shared_tails(id).for_each(|page| new[page.group()] += 1);
             if !self.free_pages_for(&new)? {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// Evicts a kept sequence if its memory is needed for `new` pages of each group. Returns
@@ -199,5 +200,139 @@ impl Sequence {
 
     fn states(&self) -> Vec<StateId> {
         self.state.ids().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv_cache::{CacheLayout, CacheType, PageGroup};
+
+    const MAX_PAGES: u64 = 24;
+    const MAX_STATES: usize = 20;
+    const PAGE_BYTES: usize = 10;
+
+    fn cache(recurrent: bool, kept_pages: u64) -> KvCache {
+        let groups = [None, Some(100)].map(|window| PageGroup { window, page_bytes: PAGE_BYTES }).to_vec();
+        let state_bytes = if recurrent { 8 } else { 0 };
+        let layout = CacheLayout {
+            layers: vec![],
+            groups,
+            cache_type: CacheType::F32,
+            states: vec![],
+            state_offsets: vec![],
+            state_bytes,
+        };
+        let bytes = |pages: u64| pages * PAGE_BYTES as u64;
+        KvCache::new(&layout, 1500).with_limits(bytes(MAX_PAGES), MAX_STATES).keeping(bytes(kept_pages), MAX_STATES)
+    }
+
+    /// Returns the number of times that some sequences have each page or state.
+    fn uses<'s, T: Eq + Hash>(
+        sequences: impl Iterator<Item = &'s Sequence>,
+        memory: fn(&Sequence) -> Vec<T>,
+    ) -> HashMap<T, u32> {
+        let mut uses = HashMap::new();
+        sequences.flat_map(memory).for_each(|part| *uses.entry(part).or_default() += 1);
+        uses
+    }
+
+    fn check_counts(cache: &KvCache) {
+        let pages = uses(cache.sequences.iter().flatten(), Sequence::pages);
+        assert_eq!(pages.len(), cache.pages_in_use());
+        pages.iter().for_each(|(page, count)| assert_eq!(cache.pools[page.group()].count(*page), *count));
+        if let Some(states) = &cache.states {
+            let uses = uses(cache.sequences.iter().flatten(), Sequence::states);
+            uses.iter().for_each(|(id, count)| assert_eq!(states.count(*id), *count));
+        }
+    }
+
+    /// Extends a sequence by a step, and checks that this fails at most if the open sequences
+    /// leave no room.
+    fn extend(cache: &mut KvCache, open: &[SequenceId], id: SequenceId, count: usize, stage: Stage) {
+        let sequences = || open.iter().map(|id| cache.get(*id).unwrap());
+        let len = cache.len(id).unwrap();
+        let pages = uses(sequences(), Sequence::pages);
+        let is_shared = |table: &PageTable| table.page(len.saturating_sub(1)).is_some_and(|page| pages[&page] > 1);
+        let tails = cache.get(id).unwrap().tables.iter().filter(|table| is_shared(table)).count();
+        let new = 2 * ((len + count).div_ceil(64) - len.div_ceil(64)) + tails;
+        let fits = pages.len() + new <= MAX_PAGES as usize;
+        let states = uses(sequences(), Sequence::states).len();
+        let before: usize = cache.pools.iter().map(PagePool::len).sum();
+        match cache.extend(id, count) {
+            Ok(start) => {
+                let after: usize = cache.pools.iter().map(PagePool::len).sum();
+                let memory = (after * PAGE_BYTES) as u64;
+                assert!(after == before || memory <= cache.kept.bytes || cache.kept_pages().0 == 0, "memory grew");
+                match cache.advance(id, start + count, stage) {
+                    Ok(_) => {}
+                    // A run takes up to four states, and its first one may be an open sequence's.
+                    Err(error) => assert!(states + 4 > MAX_STATES, "{error}"),
+                }
+            }
+            Err(error) => assert!(!fits || len + count > 1500, "{error}"),
+        }
+        cache.take_copies();
+        if cache.states.is_some() && cache.get(id).unwrap().state.last_until(usize::MAX) != cache.len(id).unwrap() {
+            cache.truncate(id, len).unwrap();
+        }
+        assert!(cache.bytes() <= MAX_PAGES * PAGE_BYTES as u64);
+    }
+
+    #[test]
+    fn kept_sequences_take_only_memory_that_others_do_not_need() {
+        let mut hits = 0;
+        for seed in 0..60u32 {
+            let mut random = seed;
+            let mut below = |count: usize| {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (random >> 8) as usize % count
+            };
+            let mut cache = cache(seed % 2 == 1, [MAX_PAGES, 6, 0][seed as usize % 3]);
+            let mut open = vec![cache.open()];
+            for _ in 0..150 {
+                let id = open[below(open.len())];
+                let len = cache.len(id).unwrap();
+                match below(8) {
+                    0 if open.len() < 4 => open.push(cache.open()),
+                    1 if open.len() < 4 => open.push(cache.fork(id).unwrap()),
+                    2 => {
+                        let fork = cache.fork(id).unwrap();
+                        cache.keep(fork).unwrap();
+                    }
+                    3 => {
+                        let to = below(len + 1);
+                        let reach = cache.reach(id, to).unwrap();
+                        assert_eq!(cache.truncate(id, to).unwrap(), reach);
+                    }
+                    4 => {
+                        if let Some(source) = cache.kept().get(below(5)).copied() {
+                            cache.replace(id, source).unwrap();
+                            assert_eq!(cache.len(id).unwrap(), cache.len(source).unwrap());
+                            hits += cache.len(id).unwrap();
+                        }
+                    }
+                    _ => {
+                        let count = [1, 1, 30, 90, 200][below(5)];
+                        let stage = match below(3) {
+                            0 => Stage::Within,
+                            1 => Stage::Prompt { end: len + count },
+                            _ => Stage::Tentative { kept: len },
+                        };
+                        extend(&mut cache, &open, id, count, stage);
+                    }
+                }
+                cache.evicted().to_vec().into_iter().for_each(|id| cache.close(id).unwrap());
+                check_counts(&cache);
+                assert_eq!(cache.open_sequences(), open.len());
+            }
+            open.into_iter().for_each(|id| cache.close(id).unwrap());
+            assert_eq!(cache.kept_pages().0, cache.pages_in_use());
+            cache.evict_kept().unwrap();
+            check_counts(&cache);
+            assert_eq!((cache.pages_in_use(), cache.open_sequences()), (0, 0));
+            assert!(cache.states.as_ref().is_none_or(|states| states.has_room(MAX_STATES, usize::MAX)), "a lost state");
+        }
+        assert!(hits > 1000, "{hits}");
     }
 }

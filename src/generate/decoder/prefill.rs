@@ -57,7 +57,11 @@ impl Decoder {
         // The last token is always computed, for its logits.
         let Beginning { cached, branch } = self.begin(id, &ids[..ids.len() - 1], &images.placed)?;
         let encoding = |done, rows| progress(cached + done, ids.len() + rows);
-        let Some(rows) = images.encode(cached, encoding)? else { return Ok(Prefill { cached, complete: false }) };
+        let encoded = images.encode(cached, encoding);
+        let Ok(Some(rows)) = encoded else {
+            self.shorten(id, cached)?;
+            return encoded.map(|_| Prefill { cached, complete: false });
+        };
         self.place_images(id, &images.placed)?;
         let result = self.compute_prompt(id, ids, branch, &mut |done, total| progress(done + rows, total + rows));
         if !matches!(result, Ok(true)) {

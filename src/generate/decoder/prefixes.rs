@@ -12,7 +12,7 @@ use super::{
     Decoder,
     engine::Engine,
     images::{ImageRows, PlacedImage},
-    sequence::{SequenceTokens, shared_tokens},
+    sequence::{SequenceTokens, shared_tokens, start_of_image},
 };
 use crate::{
     Result,
@@ -71,12 +71,13 @@ impl KeptPrefix {
 }
 
 impl Engine {
-    /// Closes a sequence that has these tokens, and keeps it for later ones.
+    /// Closes a sequence that has these tokens, and keeps it for later ones, unless it was restored:
+    /// others may not trust it.
     pub fn retire(&mut self, id: SequenceId, tokens: &SequenceTokens) -> Result<()> {
-        self.discard_pipelined(id)?;
-        if !self.cache.keeps() {
+        if !self.cache.keeps() || tokens.is_restored {
             return self.close(id);
         }
+        self.discard_pipelined(id)?;
         let text = tokens.text_and_drafted().0.len();
         self.truncate(id, text, text)?;
         let mut tokens = tokens.clone();
@@ -106,11 +107,14 @@ impl Engine {
         self.retire(fork, tokens)
     }
 
-    /// Keeps the prompt that an open sequence has just computed: as much of it as has memory that
-    /// the sequence does not write to again, or up to a checkpoint.
+    /// Keeps the prompt that an open sequence has just computed, up to its last full page: the
+    /// sequence would have to copy a further page to write to it. If this would cut an image, or
+    /// with recurrent layers, keeps all but the last token.
     pub fn keep_prompt(&mut self, id: SequenceId, tokens: &SequenceTokens) -> Result<()> {
         let before_last = tokens.ids.len().saturating_sub(1);
-        let end = if self.cache.is_recurrent() { before_last } else { before_last / PAGE_POSITIONS * PAGE_POSITIONS };
+        let full_pages = before_last / PAGE_POSITIONS * PAGE_POSITIONS;
+        let is_whole = start_of_image(&tokens.images, full_pages) == full_pages;
+        let end = if is_whole && !self.cache.is_recurrent() { full_pages } else { before_last };
         if !self.cache.keeps() || end < FEW_ROWS {
             return Ok(());
         }
@@ -216,7 +220,8 @@ impl Engine {
 
 impl Decoder {
     /// Lets a sequence begin with as many of the tokens `ids` and images of a prompt as the cache
-    /// has, and with no others.
+    /// has, and with no others. The next tokens must be those of the prompt, or the sequence must
+    /// be shortened.
     pub(in crate::generate) fn begin(
         &mut self,
         id: SequenceId,
@@ -233,10 +238,14 @@ impl Decoder {
             }
             None => self.truncate(id, held.shared(ids, images))?,
         }
+        // The head's rows of the cached tokens may have the prompt's next token already.
         let cached = self.turns.with_engine(|engine| engine.cache.len(id))?;
-        self.shorten(id, cached)?;
-        let cached = self.tokens(id)?.len();
-        Ok(Beginning { cached, branch: Some(known).filter(|known| *known >= cached + PAGE_POSITIONS) })
+        self.tokens.entry(id).and_modify(|held| held.truncate(cached));
+        let len = self.tokens(id)?.len();
+        if len < cached {
+            self.shorten(id, len)?;
+        }
+        Ok(Beginning { cached: len, branch: Some(known).filter(|known| *known >= len + PAGE_POSITIONS) })
     }
 
     /// Separates the tokens of a sequence from those of other salts. Tokens that the sequence has
@@ -247,6 +256,16 @@ impl Decoder {
             self.tokens.entry(id).and_modify(|held| held.salt = salt.map(Arc::from));
         }
         Ok(())
+    }
+
+    /// Closes all kept sequences.
+    pub(crate) fn close_kept(&mut self) {
+        self.turns.with_engine(|engine| {
+            for KeptPrefix { sequence, .. } in std::mem::take(&mut engine.prefixes.kept) {
+                // Only fails for sequences that are not open.
+                _ = engine.close(sequence);
+            }
+        });
     }
 
     /// Counts a prompt of which the cache had `cached` tokens.

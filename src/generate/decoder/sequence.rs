@@ -17,6 +17,8 @@ pub(super) struct SequenceTokens {
     pub ends_pipeline: bool,
     /// Separates the tokens from those of other sequences, unless these have the same salt.
     pub salt: Option<Arc<str>>,
+    /// Whether keys, values or states come from outside, and may not be those of the tokens.
+    pub is_restored: bool,
 }
 
 /// The rotary positions and spans of a run of a sequence with images.
@@ -45,6 +47,7 @@ impl SequenceTokens {
         self.drafted = self.drafted.saturating_sub(self.ids.len().saturating_sub(len));
         self.ids.truncate(len);
         self.images.retain(|image| image.start < len);
+        self.is_restored &= len > 0;
     }
 }
 

@@ -9,6 +9,7 @@ mod generate;
 mod grammar;
 mod loading;
 mod many;
+mod prefixes;
 mod profile;
 mod prompts;
 mod readme;
