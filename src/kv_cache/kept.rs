@@ -36,8 +36,8 @@ impl KvCache {
         self.kept.bytes > 0 || self.kept.states > 0
     }
 
-    /// Keeps an open sequence until its memory is needed, or until it is closed. It no longer counts
-    /// as open, and must not grow. A kept sequence becomes the most recently used one.
+    /// Keeps an open sequence until its memory is needed, or until it is closed. It no longer
+    /// counts as open, and must not grow. A kept sequence becomes the most recently used one.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for a sequence that is not open.
@@ -117,17 +117,18 @@ impl KvCache {
     pub(super) fn free_pages(&mut self, id: SequenceId, pages: usize) -> Result<()> {
         while !self.kept.ids.is_empty() {
             let mut new = vec![pages; self.groups.len()];
-            self.shared_tails(id).for_each(|page| new[page.group()] += 1);
-            if !self.free_pages_for(&new)? {
+            let copied: Vec<_> = self.shared_tails(id).collect();
+            copied.iter().for_each(|page| new[page.group()] += 1);
+            if !self.free_pages_for(&new, &copied)? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Evicts a kept sequence if its memory is needed for `new` pages of each group. Returns
-    /// whether a sequence was evicted.
-    pub(super) fn free_pages_for(&mut self, new: &[usize]) -> Result<bool> {
+    /// Evicts a kept sequence if its memory is needed for `new` pages of each group, which include
+    /// copies of the shared pages `copied`. Returns whether a sequence was evicted.
+    pub(super) fn free_pages_for(&mut self, new: &[usize], copied: &[PageId]) -> Result<bool> {
         if self.kept.ids.is_empty() {
             return Ok(false);
         }
@@ -137,7 +138,9 @@ impl KvCache {
         if !exceeds && (grown.iter().all(|grown| *grown == 0) || self.page_bytes(&memory) <= self.kept.bytes) {
             return Ok(false);
         }
-        let least = self.least_recent(Sequence::pages, |page: &PageId| self.pools[page.group()].count(*page), exceeds);
+        // A page need not be copied if only kept sequences share it.
+        let users = |page: &PageId| self.pools[page.group()].count(*page) - u32::from(copied.contains(page));
+        let least = self.least_recent(Sequence::pages, users);
         least.map_or(Ok(false), |id| self.evict(id).map(|()| true))
     }
 
@@ -158,24 +161,23 @@ impl KvCache {
         let Some(states) = self.states.as_ref().filter(|states| !states.has_room(wanted, self.kept.states)) else {
             return Ok(false);
         };
-        let exceeds = !states.has_room(needed, usize::MAX);
-        let least = self.least_recent(Sequence::states, |state| states.count(*state), exceeds);
-        least.map_or(Ok(false), |id| self.evict(id).map(|()| true))
+        let least = self.least_recent(Sequence::states, |state| states.count(*state));
+        // The sequence may have to write a new state because it shares its own with a kept one.
+        let any = self.kept.ids.first().filter(|_| !states.has_room(needed, usize::MAX)).copied();
+        least.or(any).map_or(Ok(false), |id| self.evict(id).map(|()| true))
     }
 
     /// Returns the least recently used kept sequence that has memory which only kept sequences
-    /// have. If there is none and `any` is set, returns the least recently used one: an open
-    /// sequence may share its memory, and must copy it to write to it.
+    /// have.
     fn least_recent<T: Eq + Hash>(
         &self,
         memory: fn(&Sequence) -> Vec<T>,
         users: impl Fn(&T) -> u32,
-        any: bool,
     ) -> Option<SequenceId> {
         let counts = self.counts(memory);
         let is_kept = |part: &T| counts.get(part) == Some(&users(part));
         let frees = |id: &&SequenceId| self.get(**id).is_ok_and(|sequence| memory(sequence).iter().any(is_kept));
-        self.kept.ids.iter().find(frees).or(self.kept.ids.first().filter(|_| any)).copied()
+        self.kept.ids.iter().find(frees).copied()
     }
 
     /// Returns the number of kept sequences that have each page or state.

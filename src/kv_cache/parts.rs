@@ -152,7 +152,7 @@ impl KvCache {
         self.check_length(0, extent.len)?;
         self.check_extent(extent)?;
         let counts: Vec<_> = extent.pages.iter().map(|pages| pages.iter().filter(|exists| **exists).count()).collect();
-        while self.free_pages_for(&counts)? {}
+        while self.free_pages_for(&counts, &[])? {}
         let states = extent.checkpoints.len() + 1;
         while self.free_states_for(states, states)? {}
         self.check_bytes(self.page_bytes(&counts))?;

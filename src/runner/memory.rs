@@ -86,8 +86,8 @@ impl MemoryPlan {
         self.vision_scratch += encoder.scratch;
     }
 
-    /// Returns the cache size of a full context, in whole pages. Up to this size, or the rest of the
-    /// [`memory_limit`](super::RunnerBuilder::memory_limit), the cache keeps earlier texts.
+    /// Returns the cache size of a full context, in whole pages. Up to this size, or the rest of
+    /// the [`memory_limit`](super::RunnerBuilder::memory_limit), the cache keeps earlier texts.
     pub fn cache(&self) -> u64 {
         let positions = self.context_length.next_multiple_of(PAGE_POSITIONS) as u64;
         positions.saturating_mul(self.cache_per_token).saturating_add(self.windows)

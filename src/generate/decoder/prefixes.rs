@@ -71,8 +71,8 @@ impl KeptPrefix {
 }
 
 impl Engine {
-    /// Closes a sequence that has these tokens, and keeps it for later ones, unless it was restored:
-    /// others may not trust it.
+    /// Closes a sequence that has these tokens, and keeps it for later ones, unless it was
+    /// restored: others may not trust it.
     pub fn retire(&mut self, id: SequenceId, tokens: &SequenceTokens) -> Result<()> {
         if !self.cache.keeps() || tokens.is_restored {
             return self.close(id);
