@@ -1,7 +1,7 @@
 //! Compares scoring labels and continuing documents in one batch with doing so one by one.
 //!
 //! Both are measured in turn, so that a slow moment of the machine affects both. Each starts with
-//! an empty sequence.
+//! an empty cache.
 //!
 //!     cargo bench --bench many -- --help
 
@@ -135,6 +135,7 @@ fn compare(name: &str, reps: usize, runner: &mut Runner, methods: [&Method; 2]) 
     for rep in 0..=reps {
         for (index, method) in methods.iter().enumerate() {
             runner.reset();
+            runner.clear_cache();
             let started = Instant::now();
             tokens[index] = method(runner)?;
             if rep > 0 {

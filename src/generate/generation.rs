@@ -23,6 +23,8 @@ use crate::{
 pub struct Generation<'a> {
     steps: TextSteps<'a>,
     prompt: PlacedPrompt,
+    /// The salt of the prompt and the text.
+    salt: Option<String>,
     state: GenerationState,
     text: Continuation,
     /// Text that an iterator over the tokens generated and did not return.
@@ -41,7 +43,7 @@ enum GenerationState {
 
 impl<'a> Generation<'a> {
     /// Returns a generation that continues `prompt` in `sequence`. Tokens at the start of the
-    /// prompt that the sequence already has are not computed again.
+    /// prompt that the cache already has, of this or another sequence, are not computed again.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for an empty prompt, an id that is not in the
@@ -70,7 +72,8 @@ impl<'a> Generation<'a> {
         decoder.check_prompt(&prompt.ids)?;
         let text = Continuation::new(&prompt, tokenizer, options, decoder.limits().vocab_size)?;
         let steps = TextSteps::new(decoder, sequence, options.speculation);
-        Ok(Self { steps, prompt, state: GenerationState::Prompt, text, leftover: String::new() })
+        let salt = options.cache_salt.clone();
+        Ok(Self { steps, prompt, salt, state: GenerationState::Prompt, text, leftover: String::new() })
     }
 
     /// Adds a stage to the sampler, after the processors added earlier and before all other stages.
@@ -169,7 +172,8 @@ impl<'a> Generation<'a> {
     }
 
     fn compute_prompt(&mut self, progress: &mut dyn FnMut(usize, usize) -> bool) -> Result<Prefill> {
-        let Self { steps, prompt, text, .. } = self;
+        let Self { steps, prompt, salt, text, .. } = self;
+        steps.decoder.set_salt(steps.sequence, salt.as_deref())?;
         let progress = |done, total| !text.is_stopped() && progress(done, total);
         let prefill = steps.decoder.prefill_with_images(steps.sequence, &prompt.ids, &prompt.images, progress)?;
         if prefill.complete {

@@ -70,6 +70,8 @@ struct BatchText {
     ids: Vec<u32>,
     /// The images of the prompt.
     images: PromptImages,
+    /// The salt of the prompt and the text.
+    salt: Option<String>,
     continuation: Continuation,
     drafted: DraftedText,
     /// The text so far.
@@ -159,16 +161,17 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     }
 
     /// Computes the common beginning of all prompts in `sequence`, and returns the sequence; `None`
-    /// if there is no common beginning.
+    /// if there is no common beginning, or if the prompts have several salts.
     fn compute_common(&mut self, sequence: SequenceId) -> Result<Option<SequenceId>> {
         let Self { decoder, waiting, .. } = self;
         let Some(first) = waiting.front() else { return Ok(None) };
         let prompt = (first.ids.as_slice(), first.images.placed.as_slice());
         let shared = |text: &BatchText| shared_tokens(prompt, (text.before_last(), &text.images.placed));
         let common = waiting.iter().map(shared).min().unwrap_or(0);
-        if common == 0 {
+        if common == 0 || waiting.iter().any(|text| text.salt != first.salt) {
             return Ok(None);
         }
+        decoder.set_salt(sequence, first.salt.as_deref())?;
         let progress = |_, _| !waiting.iter().all(|text| text.continuation.is_stopped());
         let mut images = first.images.clone();
         images.placed.retain(|image| image.start < common);
@@ -184,9 +187,12 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
                 Some(common) => self.decoder.fork(common)?,
                 None => self.decoder.open(),
             };
+            self.decoder.set_salt(sequence, text.salt.as_deref())?;
+            let begun = self.decoder.begin(sequence, text.before_last(), &text.images.placed)?;
             self.decoder.place_images(sequence, &text.images.placed)?;
             if text.continuation.ids().is_empty() {
-                text.continuation.summary.cached_tokens = self.decoder.tokens(sequence)?.len();
+                text.continuation.summary.cached_tokens = begun.cached;
+                self.decoder.count_prompt(text.ids.len(), begun.cached);
             }
             self.running.push(RunningText { sequence, text });
         }
@@ -369,7 +375,8 @@ impl BatchText {
         let continuation = continuation.with_stop_handles(stop_handles);
         let PlacedPrompt { ids, images } = prompt;
         let drafted = DraftedText::new(options.speculation, drafters);
-        Ok(Self { index, ids, images, continuation, drafted, output: String::new() })
+        let salt = options.cache_salt;
+        Ok(Self { index, ids, images, salt, continuation, drafted, output: String::new() })
     }
 
     /// Returns the ids without the last one, which has to be computed for its logits.

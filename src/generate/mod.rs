@@ -72,6 +72,12 @@ pub struct GenerateOptions {
     /// The number of tokens to draft, which changes the speed and not the text. Default: as many as
     /// make the text fastest.
     pub speculation: Speculation,
+    /// Separates users of one model: the tokens of a text are only found in the cache by texts with
+    /// the same salt, so that the time of a prompt tells nothing about the texts of others. A salt
+    /// can be any string, such as a secret of each user. Calls without options, such as
+    /// [`Runner::score`](crate::Runner::score), use the salt of the runner's last text. Default
+    /// `None`, which is as a salt of its own.
+    pub cache_salt: Option<String>,
     #[doc(hidden)]
     pub non_exhaustive: (),
 }
@@ -89,6 +95,7 @@ impl Default for GenerateOptions {
             grammar: None,
             stop: vec![],
             speculation: Speculation::Auto,
+            cache_salt: None,
             non_exhaustive: (),
         }
     }
@@ -104,7 +111,8 @@ pub struct Summary {
     pub seed: u64,
     /// Number of tokens in the prompt.
     pub prompt_tokens: usize,
-    /// Number of tokens at the start of the prompt that were in the cache and not computed again.
+    /// Number of tokens at the start of the prompt that were in the cache, from this or another
+    /// text, and not computed again.
     pub cached_tokens: usize,
     /// Number of generated tokens, without an end-of-generation token.
     pub generated_tokens: usize,

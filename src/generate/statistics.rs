@@ -16,6 +16,15 @@ pub struct Statistics {
     pub pages: usize,
     /// Size of these pages in bytes.
     pub cache_bytes: u64,
+    /// Number of further pages, which have the beginnings of earlier texts until an open sequence
+    /// needs them.
+    pub kept_pages: usize,
+    /// Size of these pages in bytes.
+    pub kept_bytes: u64,
+    /// Number of tokens in all prompts so far.
+    pub prompt_tokens: u64,
+    /// Number of these tokens that were in the cache and not computed again.
+    pub cached_tokens: u64,
     /// Number of steps so far.
     pub steps: u64,
     /// Number of tokens in these steps, except for steps that a GPU pipelined.

@@ -6,6 +6,7 @@
 //! keeps the page tables; the backend owns the memory of a page and identifies it by [`PageId`].
 //! `states` manages the states of recurrent layers.
 
+mod kept;
 mod layout;
 mod pages;
 mod parts;
@@ -16,6 +17,7 @@ pub use pages::{PageId, PageTable};
 pub use parts::{CachePart, SequenceExtent, SequencePart};
 pub use states::{CHECKPOINTS, RUN_CHECKPOINTS, SEQUENCE_STATES, Stage, StateId, StateUpdate, tentative_offsets};
 
+use kept::KeptSequences;
 use pages::PagePool;
 use states::{SequenceState, States};
 
@@ -70,6 +72,7 @@ pub struct KvCache {
     states: Option<States>,
     /// Whether the next step also writes the last position of a sequence.
     rewrites_last: bool,
+    kept: KeptSequences,
 }
 
 impl KvCache {
@@ -84,6 +87,7 @@ impl KvCache {
             copies: vec![],
             states: (layout.state_bytes > 0).then(|| States::new(usize::MAX, layout.state_bytes)),
             rewrites_last: false,
+            kept: KeptSequences::default(),
         }
     }
 
@@ -128,7 +132,7 @@ impl KvCache {
 
     /// Returns the number of open sequences.
     pub fn open_sequences(&self) -> usize {
-        self.sequences.iter().flatten().count()
+        self.sequences.iter().flatten().count() - self.kept().len() - self.evicted().len()
     }
 
     /// Opens a new, empty sequence.
@@ -159,6 +163,7 @@ impl KvCache {
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
         self.truncate(id, 0)?;
         self.sequences[id.0] = None;
+        self.forget(id);
         Ok(())
     }
 
@@ -191,6 +196,9 @@ impl KvCache {
         if pages > 0 {
             self.release_unseen(id)?;
         }
+        if count > 0 {
+            self.free_pages(id, pages)?;
+        }
         let shared = self.shared_tails(id).filter(|_| count > 0).collect::<Vec<_>>();
         self.check_room(pages, &shared)?;
         let Self { pools, sequences, copies, .. } = self;
@@ -218,12 +226,10 @@ impl KvCache {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<usize> {
-        let Self { groups, pools, sequences, states, .. } = self;
+        let len = self.reach(id, len)?;
+        let Self { pools, sequences, states, .. } = self;
         let sequence = sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;
-        let mut len = sequence.reachable(groups, len.min(sequence.len));
         if let Some(states) = states {
-            let checkpoint = states.rewind(&mut sequence.state, len);
-            len = sequence.reachable(groups, checkpoint);
             states.rewind(&mut sequence.state, len);
         }
         (sequence.len, sequence.prompt_end) = (len, sequence.prompt_end.min(len));
@@ -244,6 +250,10 @@ impl KvCache {
         if let Stage::Prompt { end } = stage {
             sequence.prompt_end = end;
         }
+        let Some(states) = &mut self.states else { return Ok(None) };
+        states.release_unneeded(&mut sequence.state, to, stage);
+        self.free_states(id, to, stage)?;
+        let sequence = self.sequences.get_mut(id.0).and_then(Option::as_mut).ok_or_else(not_open)?;
         self.states.as_mut().map(|states| states.advance(&mut sequence.state, to, stage)).transpose()
     }
 

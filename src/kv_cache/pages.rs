@@ -105,8 +105,23 @@ impl PagePool {
         self.ref_counts.len() - self.free.len()
     }
 
+    /// Returns the number of pages that have memory, free ones included.
+    pub fn len(&self) -> usize {
+        self.ref_counts.len()
+    }
+
+    /// Returns the number of free pages that have memory.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Returns the number of sequences that use a page.
+    pub fn count(&self, page: PageId) -> u32 {
+        self.ref_counts[page.index()]
+    }
+
     pub fn is_shared(&self, page: PageId) -> bool {
-        self.ref_counts[page.index()] > 1
+        self.count(page) > 1
     }
 
     /// Returns a free page, or adds one, with a reference count of 1.

@@ -151,10 +151,11 @@ impl KvCache {
     pub fn open_with(&mut self, extent: &SequenceExtent) -> Result<SequenceId> {
         self.check_length(0, extent.len)?;
         self.check_extent(extent)?;
-        let count = |pages: &[bool]| pages.iter().filter(|exists| **exists).count();
-        let sizes =
-            extent.pages.iter().zip(&self.groups).map(|(pages, group)| (count(pages) * group.page_bytes) as u64);
-        self.check_bytes(sizes.fold(0, u64::saturating_add))?;
+        let counts: Vec<_> = extent.pages.iter().map(|pages| pages.iter().filter(|exists| **exists).count()).collect();
+        while self.free_pages_for(&counts, &[])? {}
+        let states = extent.checkpoints.len() + 1;
+        while self.free_states_for(states, states)? {}
+        self.check_bytes(self.page_bytes(&counts))?;
         let state = match &mut self.states {
             Some(states) => states.restore(&extent.checkpoints, extent.len)?,
             None => Default::default(),

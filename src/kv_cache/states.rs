@@ -102,10 +102,37 @@ impl SequenceState {
         self.checkpoints.iter().map(|(_, id)| *id).chain(current)
     }
 
-    fn ids(&self) -> impl Iterator<Item = StateId> {
+    /// Returns the last position up to `len` that has a state.
+    pub fn last_until(&self, len: usize) -> usize {
+        if self.position <= len {
+            return self.position;
+        }
+        let earlier = self.checkpoints.iter().chain(&self.tentative).map(|(position, _)| *position);
+        earlier.filter(|position| *position <= len).max().unwrap_or(0)
+    }
+
+    /// Returns each reference of the sequence to a state.
+    pub fn ids(&self) -> impl Iterator<Item = StateId> {
         let earlier = self.tentative.iter().chain(&self.checkpoints).map(|(_, id)| *id);
         self.current.into_iter().chain(earlier)
     }
+}
+
+/// The states that a run of a sequence reads and writes.
+struct RunStates {
+    /// The state before the run, if it becomes a checkpoint.
+    at_start: Option<StateId>,
+    /// Whether the state after the run becomes a checkpoint.
+    ends_at_checkpoint: bool,
+    /// Positions of checkpoints within the run.
+    inner: Vec<usize>,
+    /// Positions within the run whose states are stored because the tokens after them may be
+    /// discarded.
+    tentative: Vec<usize>,
+    /// Whether the state before the run stays, because all tokens may be discarded.
+    keeps_start: bool,
+    /// The state before the run, if the state after it replaces it.
+    in_place: Option<StateId>,
 }
 
 /// The states of all sequences, with reference counts.
@@ -160,24 +187,22 @@ impl States {
         sequence.position
     }
 
-    /// Advances a sequence to position `to` and adds the checkpoints that are due. Returns the
-    /// states that the run reads and writes.
-    pub fn advance(&mut self, sequence: &mut SequenceState, to: usize, stage: Stage) -> Result<StateUpdate> {
+    /// Releases the states of a sequence that it does not need after it has advanced to position
+    /// `to`.
+    pub fn release_unneeded(&mut self, sequence: &mut SequenceState, to: usize, stage: Stage) {
         sequence.tentative.drain(..).for_each(|(_, id)| self.release(id));
-        let (start, from) = (sequence.position, sequence.current);
-        let due = due_checkpoints(start, to, stage);
-        let is_new = |sequence: &SequenceState| sequence.checkpoints.last().is_none_or(|(last, _)| *last < start);
-        let at_start = from.filter(|_| due.first() == Some(&start) && is_new(sequence));
-        let is_inner = |position: &usize| (start + 1..to).contains(position);
-        let inner: Vec<_> = due.iter().copied().filter(is_inner).collect();
-        let mut tentative = tentative_positions(to, stage);
-        let keeps_start = tentative.first() == Some(&start);
-        tentative.retain(|position| is_inner(position) && !inner.contains(position));
-        tentative.truncate(RUN_CHECKPOINTS - inner.len());
+        let due = due_checkpoints(sequence.position, to, stage);
+        let RunStates { tentative, keeps_start, .. } = self.states_of_run(sequence, to, stage);
         let others = 1 + tentative.len() + usize::from(keeps_start);
         self.drop_least_useful(sequence, to, CHECKPOINTS.min(SEQUENCE_STATES - others) - due.len());
-        let is_own = |id: &StateId| at_start.is_none() && self.ref_counts[id.index()] == 1;
-        let in_place = from.filter(|id| !keeps_start && is_own(id));
+    }
+
+    /// Advances a sequence to position `to`, after [`release_unneeded`](Self::release_unneeded),
+    /// and adds the checkpoints that are due. Returns the states that the run reads and writes.
+    pub fn advance(&mut self, sequence: &mut SequenceState, to: usize, stage: Stage) -> Result<StateUpdate> {
+        let (start, from) = (sequence.position, sequence.current);
+        let RunStates { at_start, ends_at_checkpoint, inner, mut tentative, keeps_start, in_place } =
+            self.states_of_run(sequence, to, stage);
         let needed = inner.len() + usize::from(in_place.is_none());
         self.make_room(sequence, needed + tentative.len().min(1))?;
         tentative.truncate(self.max - self.in_use() - needed);
@@ -189,7 +214,7 @@ impl States {
         let mut checkpoints: Vec<_> = inner.into_iter().map(|position| (position, self.allocate())).collect();
         sequence.checkpoints.extend(&checkpoints);
         let current = in_place.unwrap_or_else(|| self.allocate());
-        if due.last() == Some(&to) {
+        if ends_at_checkpoint {
             self.ref_counts[current.index()] += 1;
             sequence.checkpoints.push((to, current));
         }
@@ -203,6 +228,31 @@ impl States {
         checkpoints.sort_unstable_by_key(|(position, _)| *position);
         (sequence.position, sequence.current) = (to, Some(current));
         Ok(StateUpdate { from, to: current, checkpoints })
+    }
+
+    /// Returns the number of new states with which a sequence advances to position `to`, and the
+    /// number of those without which it cannot.
+    pub fn wanted(&self, sequence: &SequenceState, to: usize, stage: Stage) -> [usize; 2] {
+        let RunStates { inner, tentative, in_place, .. } = self.states_of_run(sequence, to, stage);
+        let needed = inner.len() + usize::from(in_place.is_none());
+        [needed + tentative.len(), needed + tentative.len().min(1)]
+    }
+
+    /// Returns the states of the run that advances a sequence to position `to`.
+    fn states_of_run(&self, sequence: &SequenceState, to: usize, stage: Stage) -> RunStates {
+        let (start, from) = (sequence.position, sequence.current);
+        let due = due_checkpoints(start, to, stage);
+        let is_new = sequence.checkpoints.last().is_none_or(|(last, _)| *last < start);
+        let at_start = from.filter(|_| due.first() == Some(&start) && is_new);
+        let is_inner = |position: &usize| (start + 1..to).contains(position);
+        let inner: Vec<_> = due.iter().copied().filter(is_inner).collect();
+        let mut tentative = tentative_positions(to, stage);
+        let keeps_start = tentative.first() == Some(&start);
+        tentative.retain(|position| is_inner(position) && !inner.contains(position));
+        tentative.truncate(RUN_CHECKPOINTS - inner.len());
+        let is_own = |id: &StateId| at_start.is_none() && self.ref_counts[id.index()] == 1;
+        let in_place = from.filter(|id| !keeps_start && is_own(id));
+        RunStates { at_start, ends_at_checkpoint: due.last() == Some(&to), inner, tentative, keeps_start, in_place }
     }
 
     /// Returns the state of a sequence of `len` positions with new states at `checkpoints`, which
@@ -263,6 +313,23 @@ impl States {
         }
         sequence.checkpoints.drain(..oldest);
         Ok(())
+    }
+
+    /// Returns the number of states that have memory, free ones included.
+    pub fn len(&self) -> usize {
+        self.ref_counts.len()
+    }
+
+    /// Returns the number of references to a state.
+    pub fn count(&self, id: StateId) -> u32 {
+        self.ref_counts[id.index()]
+    }
+
+    /// Returns whether `count` more states exceed neither the limit nor, unless they are free, a
+    /// memory of `grown` states.
+    pub fn has_room(&self, count: usize, grown: usize) -> bool {
+        let new = count.saturating_sub(self.free.len());
+        self.in_use() + count <= self.max && (new == 0 || self.len() + new <= grown)
     }
 
     /// Returns the number of states that are not free.

@@ -123,7 +123,8 @@ impl RunnerBuilder {
     /// Sets the largest number of bytes that weights, scratch memory and the cache of a full
     /// context may take together, with the vision encoder for the largest picture. A model that
     /// needs more is rejected before it is loaded: a shorter
-    /// [`context_length`](Self::context_length) needs less. Default: no limit.
+    /// [`context_length`](Self::context_length) needs less. What is left holds the sequences of
+    /// clones, and earlier texts. Default: no limit.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
         self

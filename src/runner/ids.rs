@@ -100,6 +100,12 @@ impl Runner {
         }
     }
 
+    /// Removes the texts from the cache that no runner has as its sequence, but that were kept for
+    /// prompts that begin with them; of this runner and its clones.
+    pub fn clear_cache(&mut self) {
+        self.decoder.close_kept();
+    }
+
     /// Returns a snapshot of the work of this runner and its clones: calls that run and wait, the
     /// cache, and steps.
     pub fn statistics(&self) -> Statistics {

@@ -122,7 +122,7 @@ impl PreparedModel {
         fingerprint
     }
 
-    /// Compiles the model, with an unlimited cache.
+    /// Compiles the model, with an unlimited cache that keeps no earlier texts.
     pub fn compile(&self, progress: &LoadProgress<'_>) -> Result<Decoder> {
         self.compile_limited(None, progress)
     }
@@ -133,7 +133,7 @@ impl PreparedModel {
         let pages = mtp.as_ref().map_or(layout, |head| &head.pages);
         let cache = KvCache::new(pages, memory.context_length);
         let cache = match cache_limits {
-            Some(limits) => cache.with_limits(limits.page_bytes, limits.states),
+            Some(limits) => limits.limit(cache),
             None => cache,
         };
         let Limits { max_tokens, max_outputs, .. } = *limits;
@@ -271,7 +271,7 @@ impl RunnerBuilder {
         // Indexing a large vocabulary takes as long as preparing the weights.
         let (decoder, tokenizer) = thread::scope(|scope| {
             let tokenizer = scope.spawn(|| (prepared.tokenizer(), prepared.fingerprint()));
-            (prepared.compile_limited(cache_limits, &progress), tokenizer.join())
+            (prepared.compile_limited(Some(cache_limits), &progress), tokenizer.join())
         });
         let (tokenizer, fingerprint) = tokenizer.map_err(|_| Error::internal("building the tokenizer panicked"))?;
         let tokenizer = tokenizer?;

@@ -7,7 +7,7 @@ use crate::{
     backend::Backend,
     generate::Limits,
     graph::Graph,
-    kv_cache::{CacheLayout, PAGE_POSITIONS, SEQUENCE_STATES},
+    kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, SEQUENCE_STATES},
     plan::Plan,
     vision::EncoderMemory,
     weights::Weights,
@@ -82,7 +82,8 @@ impl MemoryPlan {
         self.vision_scratch += encoder.scratch;
     }
 
-    /// Returns the cache size of a full context, in whole pages.
+    /// Returns the cache size of a full context, in whole pages. Up to this size, or the rest of
+    /// the [`memory_limit`](super::RunnerBuilder::memory_limit), the cache keeps earlier texts.
     pub fn cache(&self) -> u64 {
         let positions = self.context_length.next_multiple_of(PAGE_POSITIONS) as u64;
         positions.saturating_mul(self.cache_per_token).saturating_add(self.windows)
@@ -99,20 +100,21 @@ impl MemoryPlan {
         parts.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Returns the cache's share of a memory limit; `None` without a limit.
+    /// Returns the cache's share of a memory limit. Without a limit, only the memory in which
+    /// beginnings of earlier texts are kept is limited: to that of a full context.
     ///
     /// # Errors
     /// [`Error::Memory`] if the limit has no room for a full context.
-    pub(super) fn cache_limits(&self, limit: Option<u64>) -> Result<Option<CacheLimits>> {
+    pub(super) fn cache_limits(&self, limit: Option<u64>) -> Result<CacheLimits> {
         match limit {
             Some(limit) if self.total() > limit => {
                 Err(Error::Memory { what: "the model with a full context", needed: self.total(), limit })
             }
             Some(limit) => {
                 let page_bytes = limit - self.besides_pages();
-                Ok(Some(CacheLimits { page_bytes, states: SEQUENCE_STATES }))
+                Ok(CacheLimits { page_bytes, states: SEQUENCE_STATES, kept_bytes: page_bytes })
             }
-            None => Ok(None),
+            None => Ok(CacheLimits { page_bytes: u64::MAX, states: usize::MAX, kept_bytes: self.cache() }),
         }
     }
 }
@@ -120,9 +122,18 @@ impl MemoryPlan {
 /// The limits of a cache.
 pub(super) struct CacheLimits {
     /// Total size of pages in bytes.
-    pub page_bytes: u64,
+    page_bytes: u64,
     /// Number of states of recurrent layers.
-    pub states: usize,
+    states: usize,
+    /// Size in bytes up to which the pages of all sequences grow so that earlier texts are kept.
+    kept_bytes: u64,
+}
+
+impl CacheLimits {
+    /// Limits a cache that keeps earlier texts.
+    pub fn limit(&self, cache: KvCache) -> KvCache {
+        cache.with_limits(self.page_bytes, self.states).keeping(self.kept_bytes, SEQUENCE_STATES)
+    }
 }
 
 /// Prints one line for each figure.

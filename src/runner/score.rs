@@ -240,7 +240,7 @@ impl Scoring<'_> {
             if label.is_scored()
                 && let Some(sequence) = label.sequence.take()
             {
-                decoder.close(sequence)?;
+                decoder.discard(sequence)?;
             }
         }
         Ok(())
@@ -252,7 +252,7 @@ impl Scoring<'_> {
         let label = &mut labels[index];
         label.scores.truncate(usize::from(label.from == *common));
         label.computed = *common;
-        label.sequence.take().map_or(Ok(()), |sequence| decoder.close(sequence))
+        label.sequence.take().map_or(Ok(()), |sequence| decoder.discard(sequence))
     }
 }
 
@@ -260,7 +260,7 @@ impl Drop for Scoring<'_> {
     fn drop(&mut self) {
         for sequence in self.labels.iter().filter_map(|label| label.sequence) {
             // It can only fail after an error of the device, which the caller has received.
-            _ = self.decoder.close(sequence);
+            _ = self.decoder.discard(sequence);
         }
     }
 }

@@ -180,6 +180,15 @@ def fields_for_other_purposes_are_taken(server):
 
 
 @chat
+def salts_separate_prompts(server):
+    conversation = [{"role": "user", "content": "Tell me about the fox and the owl. " * 8}]
+    cached = lambda salt: ask(server, conversation, extra_body={"cache_salt": salt}).usage.prompt_tokens_details.cached_tokens
+    assert cached("one") == 0
+    assert cached("one") > 16
+    assert cached("two") == 0
+
+
+@chat
 def an_unknown_model_is_named(server):
     call = lambda: client(server).chat.completions.create(model="gpt-7", messages=FOX)
     assert raises(openai.NotFoundError, call, "gpt-7").param == "model"

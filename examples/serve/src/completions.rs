@@ -32,6 +32,7 @@ pub struct CompletionRequest {
     model: String,
     prompt: TextOr<PromptItem>,
     best_of: Option<usize>,
+    cache_salt: Option<String>,
     #[serde(default)]
     echo: bool,
     frequency_penalty: Option<f32>,
@@ -101,6 +102,7 @@ impl CompletionRequest {
             presence_penalty: self.presence_penalty,
             logit_bias: self.logit_bias,
             seed: self.seed,
+            cache_salt: self.cache_salt,
             stop: self.stop,
             max_tokens: Some((self.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS), "max_tokens")),
             logprobs: self.logprobs.map(|top| (top, "logprobs")),

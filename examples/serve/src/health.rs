@@ -50,6 +50,8 @@ fn metrics_of(app: &App) -> String {
     text.gauge("sequences", "Open sequences", engine.sequences);
     text.gauge("cache_pages", "Pages of the cache in use", engine.pages);
     text.gauge("cache_bytes", "Size of these pages", engine.cache_bytes);
+    text.gauge("cache_pages_kept", "Further pages, with the beginnings of earlier texts", engine.kept_pages);
+    text.gauge("cache_bytes_kept", "Size of these pages", engine.kept_bytes);
     text.counter("steps", "Steps of the engine", engine.steps);
     text.counter("step_tokens", "Tokens in these steps", engine.tokens);
     text.counter("step_seconds", "Time of these steps", engine.busy.as_secs_f64());

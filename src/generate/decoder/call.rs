@@ -51,8 +51,19 @@ pub(super) struct StepRowsAt {
 }
 
 impl<'a> StepCall<'a> {
-    /// Computes the call in steps of its own.
+    /// Computes the call in steps of its own. If the device has no memory, kept sequences give
+    /// theirs.
     pub fn run_alone(&mut self, engine: &mut Engine) -> Result<()> {
+        match self.try_alone(engine) {
+            Err(error) if error.is_out_of_memory() && !engine.cache.kept().is_empty() => {
+                engine.cache.evict_kept()?;
+                self.try_alone(engine)
+            }
+            done => done,
+        }
+    }
+
+    fn try_alone(&mut self, engine: &mut Engine) -> Result<()> {
         self.logits.clear();
         self.top.clear();
         self.most_probable = None;

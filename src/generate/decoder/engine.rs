@@ -8,6 +8,7 @@ use super::{
     mtp::{ComputedTokens, MtpHead},
     pace::Pace,
     pipelined::{PipelinedSteps, not_a_number},
+    prefixes::KeptPrefixes,
     sequence::{RunImages, StepRows},
 };
 use crate::{
@@ -25,6 +26,8 @@ pub(super) struct Engine {
     pub(super) head: Option<MtpHead>,
     /// Page copies that the next step has to make.
     pub(super) copies: Vec<(PageId, PageId)>,
+    /// The beginnings of texts that are kept for later ones.
+    pub(super) prefixes: KeptPrefixes,
     /// Steps that were started before a caller asked for them.
     pub(super) pipelined: PipelinedSteps,
     /// Number of steps so far, failed ones included.
@@ -59,6 +62,7 @@ impl Engine {
             cache,
             head: None,
             copies: vec![],
+            prefixes: KeptPrefixes::default(),
             pipelined: PipelinedSteps::default(),
             steps: 0,
             tokens: 0,

@@ -9,7 +9,9 @@ mod mtp;
 mod pace;
 mod pipelined;
 mod prefill;
+mod prefixes;
 mod sequence;
+mod sequences;
 mod session;
 mod shared;
 mod speculation;
@@ -29,7 +31,7 @@ pub(super) use self::sequence::shared_tokens;
 use self::{
     call::{Role, StepCall, StepRowsAt},
     engine::Engine,
-    sequence::{SequenceTokens, start_of_image},
+    sequence::SequenceTokens,
     turns::Turns,
 };
 use super::{
@@ -199,67 +201,6 @@ impl Decoder {
         self.context_length
     }
 
-    /// Opens an empty sequence.
-    pub fn open(&mut self) -> SequenceId {
-        let id = self.turns.with_engine(|engine| engine.cache.open());
-        self.tokens.insert(id, SequenceTokens::default());
-        id
-    }
-
-    /// Opens a sequence with the tokens of `id`. This takes no computation, and no memory until one
-    /// of the two grows.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the sequence is not open.
-    pub fn fork(&mut self, id: SequenceId) -> Result<SequenceId> {
-        self.remove_drafted(id)?;
-        let tokens = self.held(id)?.clone();
-        let fork = self.turns.with_engine(|engine| engine.fork(id))?;
-        self.tokens.insert(fork, tokens);
-        Ok(fork)
-    }
-
-    /// Closes a sequence, and frees its memory.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the sequence is not open.
-    pub fn close(&mut self, id: SequenceId) -> Result<()> {
-        self.tokens(id)?;
-        self.turns.with_engine(|engine| engine.close(id))?;
-        self.tokens.remove(&id);
-        self.speculators.remove(&id);
-        Ok(())
-    }
-
-    /// Removes the tokens of a sequence from position `len` on, and an image that `len` cuts as a
-    /// whole; has no effect if the sequence is shorter.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the sequence is not open.
-    pub fn truncate(&mut self, id: SequenceId, len: usize) -> Result<()> {
-        let len = start_of_image(&self.held(id)?.images, len);
-        self.turns.with_engine(|engine| {
-            engine.discard_pipelined(id)?;
-            engine.truncate(id, len, len)
-        })?;
-        if let Some(tokens) = self.tokens.get_mut(&id) {
-            tokens.truncate(len);
-        }
-        Ok(())
-    }
-
-    /// Returns the tokens of a sequence. The ids of tokens in the place of an image's rows are 0.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the sequence is not open.
-    pub fn tokens(&self, id: SequenceId) -> Result<&[u32]> {
-        self.held(id).map(|held| held.text_and_drafted().0)
-    }
-
-    fn held(&self, id: SequenceId) -> Result<&SequenceTokens> {
-        self.tokens.get(&id).ok_or_else(|| Error::argument("sequence", "is not open in this decoder"))
-    }
-
     /// Appends tokens to sequences, in one ragged batch if they fit in a step, and returns the
     /// requested logits, `[tokens with logits, vocabulary]`, in the order of `runs`. The caller may
     /// change them.
@@ -337,16 +278,23 @@ impl Decoder {
     /// Returns a snapshot of the engine's work, at the end of the current step.
     pub fn statistics(&self) -> Statistics {
         let (running, waiting) = self.turns.load();
-        self.turns.with_engine(|engine| Statistics {
-            running,
-            waiting,
-            sequences: engine.cache.open_sequences(),
-            pages: engine.cache.pages_in_use(),
-            cache_bytes: engine.cache.bytes(),
-            steps: engine.steps,
-            tokens: engine.tokens,
-            busy: engine.busy,
-            most_calls: engine.most_calls,
+        self.turns.with_engine(|engine| {
+            let (kept_pages, kept_bytes) = engine.cache.kept_pages();
+            Statistics {
+                running,
+                waiting,
+                sequences: engine.cache.open_sequences(),
+                pages: engine.cache.pages_in_use() - kept_pages,
+                cache_bytes: engine.cache.bytes() - kept_bytes,
+                kept_pages,
+                kept_bytes,
+                prompt_tokens: engine.prefixes.prompt_tokens,
+                cached_tokens: engine.prefixes.cached_tokens,
+                steps: engine.steps,
+                tokens: engine.tokens,
+                busy: engine.busy,
+                most_calls: engine.most_calls,
+            }
         })
     }
 
@@ -452,9 +400,9 @@ impl Drop for Decoder {
     fn drop(&mut self) {
         let Self { turns, tokens, .. } = self;
         turns.with_engine(|engine| {
-            for id in tokens.keys() {
+            for (id, held) in tokens {
                 // Only fails for sequences that are not open.
-                _ = engine.close(*id);
+                _ = engine.retire(*id, held);
             }
         });
     }

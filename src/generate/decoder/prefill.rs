@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Decoder, LogitsFor, PlacedImage, Prefill, PromptImages, StepOutput, call::Role, sequence::whole_images};
+use super::{
+    Decoder, LogitsFor, PlacedImage, Prefill, PromptImages, StepOutput, call::Role, prefixes::Beginning,
+    sequence::whole_images,
+};
 use crate::{Error, Result, kv_cache::SequenceId};
 
 impl Decoder {
@@ -52,20 +55,21 @@ impl Decoder {
             return Err(Error::argument("images", "must be in the order of their places, within the prompt"));
         }
         // The last token is always computed, for its logits.
-        let shared = self.held(id)?.shared(&ids[..ids.len() - 1], &images.placed);
-        self.truncate(id, shared)?;
-        let cached = self.turns.with_engine(|engine| engine.cache.len(id))?;
-        self.truncate(id, cached)?;
-        let cached = self.tokens(id)?.len();
+        let Beginning { cached, branch } = self.begin(id, &ids[..ids.len() - 1], &images.placed)?;
         let encoding = |done, rows| progress(cached + done, ids.len() + rows);
-        let Some(rows) = images.encode(cached, encoding)? else { return Ok(Prefill { cached, complete: false }) };
+        let encoded = images.encode(cached, encoding);
+        let Ok(Some(rows)) = encoded else {
+            self.shorten(id, cached)?;
+            return encoded.map(|_| Prefill { cached, complete: false });
+        };
         self.place_images(id, &images.placed)?;
-        let result = self.compute_prompt(id, ids, cached, &mut |done, total| progress(done + rows, total + rows));
+        let result = self.compute_prompt(id, ids, branch, &mut |done, total| progress(done + rows, total + rows));
         if !matches!(result, Ok(true)) {
             // The images that the computed part of the prompt does not reach, or cuts, go.
             let len = self.tokens(id)?.len();
-            self.truncate(id, len)?;
+            self.shorten(id, len)?;
         }
+        self.count_prompt(ids.len(), cached);
         Ok(Prefill { cached, complete: result? })
     }
 
@@ -85,29 +89,41 @@ impl Decoder {
         Ok(whole_images(&self.held(id)?.images, end).max(tokens.start))
     }
 
-    /// Computes the tokens of a prompt from `done` on, chunk by chunk. Returns whether `progress`
+    /// Computes the missing tokens of a prompt, chunk by chunk, and keeps them for other prompts.
+    /// `branch`: the end of the beginning that other prompts have, too. Returns whether `progress`
     /// let it come to the end.
     fn compute_prompt(
         &mut self,
         id: SequenceId,
         ids: &[u32],
-        mut done: usize,
+        branch: Option<usize>,
         progress: &mut impl FnMut(usize, usize) -> bool,
     ) -> Result<bool> {
-        while done < ids.len() {
-            if !progress(done, ids.len()) {
-                return Ok(false);
+        for end in branch.into_iter().chain([ids.len()]) {
+            let mut done = self.tokens(id)?.len();
+            while done < end {
+                if !progress(done, ids.len()) {
+                    return Ok(false);
+                }
+                done = self.compute_chunk(id, ids, done..end)?;
             }
-            let max_tokens = self.limits.max_tokens;
-            let mut end = self.chunk_end(id, done..ids.len(), max_tokens)?;
-            if end == done {
-                // The step says that an image does not fit in it.
-                end = ids.len().min(done + max_tokens);
-            }
-            let logits_for = if end == ids.len() { LogitsFor::Last } else { LogitsFor::None };
-            self.extend(&[(id, &ids[done..end], logits_for)], StepOutput::Logits, Role::PromptUntil(ids.len()))?;
-            done = end;
+            let held = self.held(id)?;
+            self.turns.with_engine(|engine| engine.keep_prompt(id, held))?;
         }
-        Ok(progress(done, ids.len()))
+        Ok(progress(ids.len(), ids.len()))
+    }
+
+    /// Computes the next chunk of a prompt, of which `tokens` are missing, and returns its end.
+    fn compute_chunk(&mut self, id: SequenceId, ids: &[u32], tokens: Range<usize>) -> Result<usize> {
+        let Range { start, end } = tokens.clone();
+        let max_tokens = self.limits.max_tokens;
+        let mut next = self.chunk_end(id, tokens, max_tokens)?;
+        if next == start {
+            // The step says that an image does not fit in it.
+            next = end.min(start + max_tokens);
+        }
+        let logits_for = if next == ids.len() { LogitsFor::Last } else { LogitsFor::None };
+        self.extend(&[(id, &ids[start..next], logits_for)], StepOutput::Logits, Role::PromptUntil(end))?;
+        Ok(next)
     }
 }

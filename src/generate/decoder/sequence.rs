@@ -1,6 +1,6 @@
 //! Keeps the tokens and images of a sequence.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use super::images::PlacedImage;
 use crate::{Error, Result, backend::InputRows};
@@ -15,6 +15,10 @@ pub(super) struct SequenceTokens {
     pub drafted: usize,
     /// Whether the next pipelined step is the last one for now.
     pub ends_pipeline: bool,
+    /// Separates the tokens from those of other sequences, unless these have the same salt.
+    pub salt: Option<Arc<str>>,
+    /// Whether keys, values or states come from outside, and may not be those of the tokens.
+    pub is_restored: bool,
 }
 
 /// The rotary positions and spans of a run of a sequence with images.
@@ -43,6 +47,7 @@ impl SequenceTokens {
         self.drafted = self.drafted.saturating_sub(self.ids.len().saturating_sub(len));
         self.ids.truncate(len);
         self.images.retain(|image| image.start < len);
+        self.is_restored &= len > 0;
     }
 }
 

@@ -66,7 +66,7 @@ impl Decoder {
         if held.drafted == 0 {
             return Ok(());
         }
-        self.truncate(id, held.ids.len() - held.drafted)
+        self.shorten(id, held.ids.len() - held.drafted)
     }
 
     /// Returns whether the device is prepared for steps that verify drafts; starts to prepare it if

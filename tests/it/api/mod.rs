@@ -10,6 +10,7 @@ mod generate;
 mod grammar;
 mod loading;
 mod many;
+mod prefixes;
 mod profile;
 mod prompts;
 mod quantize;

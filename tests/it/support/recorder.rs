@@ -47,6 +47,8 @@ pub struct Recorder {
     chosen: Option<VecDeque<ChosenTokens>>,
     /// The tokens that the last pipelined step has chosen.
     last_chosen: Vec<u32>,
+    /// The largest numbers of pages of each group and of states, if the cache keeps earlier texts.
+    memory: Option<(usize, usize)>,
 }
 
 impl Recorder {
@@ -66,7 +68,14 @@ impl Recorder {
             best: vec![],
             chosen: None,
             last_chosen: vec![],
+            memory: None,
         }
+    }
+
+    /// Keeps earlier texts in a cache of this number of pages of each group and of states.
+    pub fn keeping(mut self, pages: usize, states: usize) -> Self {
+        self.memory = Some((pages, states));
+        self
     }
 
     /// Pipelines steps: each starts with the token that the step before has chosen, as on a GPU.
@@ -114,17 +123,25 @@ impl Recorder {
 
     pub fn into_decoder(self, context_length: usize) -> Decoder {
         let limits = self.limits;
-        let cache = KvCache::new(&self.layout(), context_length);
+        let cache = self.cache(context_length);
         Decoder::new(Box::new(self), cache, limits)
     }
 
     /// Adds a head that predicts, for a token after a history, `logits_of` the history.
     pub fn with_head(self, context_length: usize, logits_of: fn(u32) -> Vec<f32>) -> Decoder {
         let limits = self.limits;
-        let cache = KvCache::new(&self.layout(), context_length).rewriting_last();
+        let cache = self.cache(context_length).rewriting_last();
         let head = HeadRecorder { pages: vec![], logits_of, logits: vec![], hidden: vec![] };
         let head = MtpHead::new(Box::new(head), 2, limits.max_tokens);
         Decoder::new(Box::new(self), cache, limits).with_mtp_head(head)
+    }
+
+    fn cache(&self, context_length: usize) -> KvCache {
+        let layout = self.layout();
+        let cache = KvCache::new(&layout, context_length);
+        let Some((pages, states)) = self.memory else { return cache };
+        let bytes = layout.groups.iter().map(|group| (pages * group.page_bytes) as u64).sum();
+        cache.with_limits(bytes, states).keeping(bytes, states)
     }
 
     /// Returns the cache layout of a graph with these layers.

@@ -119,6 +119,26 @@ fn a_conversation_that_goes_on_computes_only_its_new_messages() {
     assert_eq!(other, described(&expected, same[..2].parse().unwrap()));
 }
 
+#[test]
+fn other_handles_have_a_picture_that_was_seen() {
+    let (runner, expected) = (seer(), expected());
+    let file = "03.png";
+    let mut first = runner.clone();
+    assert_eq!(answer(&mut first, &[about(file, QUESTION)]), described(&expected, 3));
+    for question in expected["pictures"][3]["questions"].as_array().unwrap() {
+        let mut other = runner.clone();
+        let messages = [about(file, question["question"].as_str().unwrap())];
+        let mut generation = other.chat(&messages, &greedy()).unwrap();
+        let found = generation.by_ref().collect::<Result<String, _>>().unwrap();
+        assert_eq!(found, question["answer"].as_str().unwrap());
+        assert!(generation.summary().cached_tokens > 60, "{:?}", generation.summary());
+    }
+    // Other pictures in its place are seen, of whatever size.
+    for (number, name) in [(4, "04.png"), (5, "05.png")] {
+        assert_eq!(answer(&mut runner.clone(), &[about(name, QUESTION)]), described(&expected, number));
+    }
+}
+
 /// Returns the logits after a prompt with this mark before each picture.
 fn logits(runner: &mut Runner, prompt: &str, files: &[&str]) -> Vec<f32> {
     let images: Vec<_> = files.iter().map(|file| picture(file)).collect();

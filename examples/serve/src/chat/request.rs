@@ -30,6 +30,7 @@ use crate::{
 pub struct ChatRequest {
     messages: Vec<ChatMessage>,
     model: String,
+    cache_salt: Option<String>,
     frequency_penalty: Option<f32>,
     logit_bias: Option<BTreeMap<String, f32>>,
     #[serde(default)]
@@ -187,6 +188,7 @@ impl ChatRequest {
             presence_penalty: self.presence_penalty,
             logit_bias: self.logit_bias,
             seed: self.seed,
+            cache_salt: self.cache_salt,
             stop: self.stop,
             max_tokens,
             logprobs: self.logprobs.then(|| (self.top_logprobs.unwrap_or(0), "top_logprobs")),

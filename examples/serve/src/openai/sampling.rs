@@ -27,6 +27,8 @@ pub struct Sampling {
     pub logit_bias: Option<BTreeMap<String, f32>>,
     /// The seed.
     pub seed: Option<i64>,
+    /// The salt of the prompt, which separates users in the cache.
+    pub cache_salt: Option<String>,
     /// Strings that end the text.
     pub stop: Option<TextOr<String>>,
     /// The largest number of tokens, and the name of the field that limits it.
@@ -72,6 +74,7 @@ impl Sampling {
             max_tokens: self.max_tokens.map(|(tokens, _)| tokens),
             logprobs: self.logprobs.map(|(top, _)| top),
             stop,
+            cache_salt: self.cache_salt,
             ..GenerateOptions::default()
         })
     }

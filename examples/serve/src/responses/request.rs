@@ -33,6 +33,7 @@ pub struct ResponsesRequest {
     model: String,
     #[serde(default)]
     background: bool,
+    cache_salt: Option<String>,
     #[serde(rename = "client_metadata")]
     _client_metadata: Option<IgnoredAny>,
     include: Option<Vec<Include>>,
@@ -124,6 +125,7 @@ impl ResponsesRequest {
         let sampling = Sampling {
             temperature: self.temperature,
             top_p: self.top_p,
+            cache_salt: self.cache_salt,
             max_tokens: self.max_output_tokens.map(|tokens| (tokens, "max_output_tokens")),
             logprobs: settings.logprobs.then(|| (self.top_logprobs.unwrap_or(0), "top_logprobs")),
             ..Sampling::default()

@@ -168,8 +168,24 @@ impl MtpHead {
         }
     }
 
+    /// Replaces the rows of `id` by those of `source`.
+    pub(super) fn replace(&mut self, id: SequenceId, source: SequenceId) {
+        self.close(id);
+        self.fork(source, id);
+    }
+
     pub(super) fn close(&mut self, id: SequenceId) {
         self.sequences.remove(&id);
+    }
+
+    /// Forgets the images of a sequence until it grows again.
+    pub(super) fn drop_images(&mut self, id: SequenceId) {
+        self.sequences.entry(id).and_modify(|rows| rows.images.clear());
+    }
+
+    /// Returns the number of tokens that [`truncate`](Self::truncate) would return.
+    pub(super) fn reach(&self, id: SequenceId, len: usize, cached: usize) -> usize {
+        self.sequences.get(&id).map_or(cached, |rows| rows.clone().truncate(len, cached, self.width))
     }
 
     /// Shortens a sequence to `len` tokens, of which the cache has `cached`, and returns the number

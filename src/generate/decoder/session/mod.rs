@@ -107,7 +107,8 @@ impl Decoder {
             None => self.open(),
         };
         self.close(id)?;
-        self.tokens.insert(restored, SequenceTokens { ids, ..SequenceTokens::default() });
+        let is_restored = header.cache.is_some();
+        self.tokens.insert(restored, SequenceTokens { ids, is_restored, ..SequenceTokens::default() });
         Ok(restored)
     }
 
