@@ -9,11 +9,13 @@
 mod layout;
 mod pages;
 mod parts;
+mod room;
 mod states;
 
 pub use layout::{CacheLayout, CacheType, LayerPlace, PageGroup};
 pub use pages::{PageId, PageTable};
 pub use parts::{CachePart, SequenceExtent, SequencePart};
+pub use room::CacheRoom;
 pub use states::{CHECKPOINTS, RUN_CHECKPOINTS, Stage, StateId, StateUpdate, tentative_offsets};
 
 use pages::PagePool;

@@ -105,8 +105,13 @@ impl PagePool {
         self.ref_counts.len() - self.free.len()
     }
 
+    /// Returns the number of sequences that use a page.
+    pub fn ref_count(&self, page: PageId) -> u32 {
+        self.ref_counts[page.index()]
+    }
+
     pub fn is_shared(&self, page: PageId) -> bool {
-        self.ref_counts[page.index()] > 1
+        self.ref_count(page) > 1
     }
 
     /// Returns a free page, or adds one, with a reference count of 1.
