@@ -72,6 +72,12 @@ pub struct GenerateOptions {
     /// The number of tokens to draft, which changes the speed and not the text. Default: as many as
     /// make the text fastest.
     pub speculation: Speculation,
+    /// The place of the request among those of other threads, which changes its time and not the
+    /// text: when steps have no room for the prompts of all, and when the cache is full. A request
+    /// comes before those with a lower priority, except that each level counts as much as 10
+    /// seconds of waiting. [`Runner::generate_many`](crate::Runner::generate_many) has the highest
+    /// priority of its requests. Default 0.
+    pub priority: i8,
     #[doc(hidden)]
     pub non_exhaustive: (),
 }
@@ -89,6 +95,7 @@ impl Default for GenerateOptions {
             grammar: None,
             stop: vec![],
             speculation: Speculation::Auto,
+            priority: 0,
             non_exhaustive: (),
         }
     }

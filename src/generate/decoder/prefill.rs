@@ -51,6 +51,7 @@ impl Decoder {
         if !ends.chain([ids.len()]).is_sorted() {
             return Err(Error::argument("images", "must be in the order of their places, within the prompt"));
         }
+        self.start_prompt(id);
         // The last token is always computed, for its logits.
         let shared = self.held(id)?.shared(&ids[..ids.len() - 1], &images.placed);
         self.truncate(id, shared)?;

@@ -1,8 +1,8 @@
 //! Keeps the tokens and images of a sequence.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
-use super::images::PlacedImage;
+use super::{images::PlacedImage, ticket::Ticket};
 use crate::{Error, Result, backend::InputRows};
 
 /// The tokens and images of a sequence. Images have tokens too, whose ids do not matter.
@@ -15,6 +15,8 @@ pub(super) struct SequenceTokens {
     pub drafted: usize,
     /// Whether the next pipelined step is the last one for now.
     pub ends_pipeline: bool,
+    /// The place of the request for the last tokens.
+    pub ticket: Option<Arc<Ticket>>,
 }
 
 /// The rotary positions and spans of a run of a sequence with images.
@@ -145,8 +147,6 @@ impl StepRows {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{generate::ImageRows, image::Image};
 

@@ -7,6 +7,7 @@ mod examples;
 mod generate;
 #[cfg(feature = "constrained")]
 mod grammar;
+mod load;
 mod loading;
 mod many;
 mod profile;

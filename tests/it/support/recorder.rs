@@ -36,6 +36,8 @@ pub struct Recorder {
     logits_of: Box<LogitsOf>,
     /// The number of steps before one fails.
     failure: Option<usize>,
+    /// The limits of the cache: full pages of all groups of layers, and states.
+    cache_limits: Option<[usize; 2]>,
     /// Whether it returns the largest logits itself.
     sorts: bool,
     logits: Vec<f32>,
@@ -60,6 +62,7 @@ impl Recorder {
             limits,
             logits_of: Box::new(logits_of),
             failure: None,
+            cache_limits: None,
             sorts: false,
             logits: vec![],
             hidden: vec![],
@@ -78,6 +81,12 @@ impl Recorder {
     /// Fails once, after `steps` successful steps, without any effect.
     pub fn failing_after(mut self, steps: usize) -> Self {
         self.failure = Some(steps);
+        self
+    }
+
+    /// Limits the cache to `pages` pages of each group of layers, and `states` states.
+    pub fn limited(mut self, pages: usize, states: usize) -> Self {
+        self.cache_limits = Some([pages, states]);
         self
     }
 
@@ -114,14 +123,24 @@ impl Recorder {
 
     pub fn into_decoder(self, context_length: usize) -> Decoder {
         let limits = self.limits;
-        let cache = KvCache::new(&self.layout(), context_length);
+        let cache = self.cache(context_length);
         Decoder::new(Box::new(self), cache, limits)
+    }
+
+    fn cache(&self, context_length: usize) -> KvCache {
+        let layout = self.layout();
+        let bytes: usize = layout.groups.iter().map(|group| group.page_bytes).sum();
+        let cache = KvCache::new(&layout, context_length);
+        match self.cache_limits {
+            Some([pages, states]) => cache.with_limits((pages * bytes) as u64, states),
+            None => cache,
+        }
     }
 
     /// Adds a head that predicts, for a token after a history, `logits_of` the history.
     pub fn with_head(self, context_length: usize, logits_of: fn(u32) -> Vec<f32>) -> Decoder {
         let limits = self.limits;
-        let cache = KvCache::new(&self.layout(), context_length).rewriting_last();
+        let cache = self.cache(context_length).rewriting_last();
         let head = HeadRecorder { pages: vec![], logits_of, logits: vec![], hidden: vec![] };
         let head = MtpHead::new(Box::new(head), 2, limits.max_tokens);
         Decoder::new(Box::new(self), cache, limits).with_mtp_head(head)
