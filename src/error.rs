@@ -190,6 +190,14 @@ pub enum Error {
         /// The bytes that the limit leaves for this use.
         limit: u64,
     },
+    /// Too many requests wait for memory of the cache.
+    #[error(
+        "{limit} requests wait for memory of the cache, and no more are allowed: try again later, or raise `max_waiting` or the memory limit"
+    )]
+    Busy {
+        /// The largest number of requests that wait.
+        limit: usize,
+    },
     /// The system has too little memory.
     #[error("could not allocate {bytes} bytes for {what}: use a smaller model, context or prefill chunk")]
     OutOfMemory {

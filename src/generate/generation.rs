@@ -5,6 +5,7 @@ use std::{fmt, iter::FusedIterator, mem, time::Instant};
 use super::{
     Decoder, GenerateOptions, GeneratedTokens, PlacedPrompt, Prefill, StopHandle, StopReason, Summary,
     continuation::Continuation,
+    decoder::OpenRequest,
     speculation::{Drafter, TextSteps},
 };
 use crate::{
@@ -29,6 +30,8 @@ pub struct Generation<'a> {
     text: Continuation,
     /// Text that an iterator over the tokens generated and did not return.
     leftover: String,
+    /// Ends the request when it is dropped.
+    _request: OpenRequest,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -71,9 +74,10 @@ impl<'a> Generation<'a> {
         decoder.tokens(sequence)?;
         decoder.check_prompt(&prompt.ids)?;
         let text = Continuation::new(&prompt, tokenizer, options, decoder.limits().vocab_size)?;
+        let request = decoder.open_request(sequence, options.priority)?;
         let steps = TextSteps::new(decoder, sequence, options.speculation);
-        let salt = options.cache_salt.clone();
-        Ok(Self { steps, prompt, salt, state: GenerationState::Prompt, text, leftover: String::new() })
+        let (salt, leftover) = (options.cache_salt.clone(), String::new());
+        Ok(Self { steps, prompt, salt, state: GenerationState::Prompt, text, leftover, _request: request })
     }
 
     /// Adds a stage to the sampler, after the processors added earlier and before all other stages.

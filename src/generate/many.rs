@@ -12,7 +12,7 @@ use super::{
     Completion, Decoder, GenerateRequest, LogitsFor, PlacedPrompt, PromptImages, StopReason,
     choice::{self, DecodingText},
     continuation::Continuation,
-    decoder::{ChoiceAt, Choices, shared_tokens},
+    decoder::{ChoiceAt, Choices, OpenRequest, shared_tokens},
     request::RequestPrompt,
     speculation::{Draft, DraftedText, SharedStep, TimedStep},
 };
@@ -40,13 +40,17 @@ pub fn generate_many<'p>(
     on_piece: impl FnMut(usize, &str) -> bool,
 ) -> Result<Vec<Completion>> {
     decoder.tokens(sequence)?;
+    let mut priority = i8::MIN;
     let texts = requests.into_iter().enumerate().map(|(index, request)| {
-        BatchText::new(index, request.into(), decoder, tokenizer).map_err(|error| error.in_request(index))
+        let request = request.into();
+        priority = priority.max(request.options.priority);
+        BatchText::new(index, request, decoder, tokenizer).map_err(|error| error.in_request(index))
     });
     let waiting = texts.collect::<Result<VecDeque<_>>>()?;
+    let request = decoder.open_request(sequence, priority)?;
     let completions = vec![None; waiting.len()];
     let at_once = decoder.limits().max_outputs.max(1);
-    let mut batch = Batch { decoder, waiting, running: vec![], completions, at_once, on_piece };
+    let mut batch = Batch { decoder, request, waiting, running: vec![], completions, at_once, on_piece };
     batch.run(sequence)?;
     // Every text has ended, so every completion is set.
     Ok(std::mem::take(&mut batch.completions).into_iter().flatten().collect())
@@ -54,6 +58,7 @@ pub fn generate_many<'p>(
 
 struct Batch<'a, F> {
     decoder: &'a mut Decoder,
+    request: OpenRequest,
     waiting: VecDeque<BatchText>,
     running: Vec<RunningText>,
     completions: Vec<Option<Completion>>,
@@ -187,6 +192,7 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
                 Some(common) => self.decoder.fork(common)?,
                 None => self.decoder.open(),
             };
+            self.decoder.join_request(sequence, &self.request);
             self.decoder.set_salt(sequence, text.salt.as_deref())?;
             let begun = self.decoder.begin(sequence, text.before_last(), &text.images.placed)?;
             self.decoder.place_images(sequence, &text.images.placed)?;

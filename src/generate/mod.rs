@@ -78,6 +78,12 @@ pub struct GenerateOptions {
     /// [`Runner::score`](crate::Runner::score), use the salt of the runner's last text. Default
     /// `None`, which is as a salt of its own.
     pub cache_salt: Option<String>,
+    /// The place of the request among those of other threads, which changes its time and not the
+    /// text: when steps have no room for the prompts of all, and when the cache is full. A request
+    /// comes before those with a lower priority, except that each level counts as much as 10
+    /// seconds of waiting. [`Runner::generate_many`](crate::Runner::generate_many) has the highest
+    /// priority of its requests. Default 0.
+    pub priority: i8,
     #[doc(hidden)]
     pub non_exhaustive: (),
 }
@@ -96,6 +102,7 @@ impl Default for GenerateOptions {
             stop: vec![],
             speculation: Speculation::Auto,
             cache_salt: None,
+            priority: 0,
             non_exhaustive: (),
         }
     }

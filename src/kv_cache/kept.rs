@@ -42,8 +42,12 @@ impl KvCache {
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for a sequence that is not open.
     pub fn keep(&mut self, id: SequenceId) -> Result<()> {
-        self.get(id)?;
-        self.kept.ids.retain(|kept| *kept != id);
+        let pages = self.get(id)?.pages();
+        if self.kept.ids.contains(&id) {
+            self.kept.ids.retain(|kept| *kept != id);
+        } else {
+            pages.into_iter().for_each(|page| self.pools[page.group()].keep(page));
+        }
         self.kept.ids.push(id);
         Ok(())
     }
@@ -61,9 +65,8 @@ impl KvCache {
 
     /// Returns the number of pages that only kept sequences have, and their size in bytes.
     pub fn kept_pages(&self) -> (usize, u64) {
-        let counts = self.counts(Sequence::pages).into_iter();
-        let kept = counts.filter(|(page, count)| self.pools[page.group()].count(*page) == *count);
-        kept.fold((0, 0), |(pages, bytes), (page, _)| (pages + 1, bytes + self.groups[page.group()].page_bytes as u64))
+        let counts: Vec<_> = self.pools.iter().map(PagePool::only_kept).collect();
+        (counts.iter().sum(), self.page_bytes(&counts))
     }
 
     /// Replaces the positions of `id` by those of `source`, as [`fork`](Self::fork) shares them.
@@ -93,14 +96,18 @@ impl KvCache {
 
     /// Removes a sequence from the kept and the evicted ones.
     pub(super) fn forget(&mut self, id: SequenceId) {
+        if self.kept.ids.contains(&id) {
+            let pages = self.get(id).map(Sequence::pages).unwrap_or_default();
+            pages.into_iter().for_each(|page| self.pools[page.group()].end_keeping(page));
+        }
         self.kept.ids.retain(|kept| *kept != id);
         self.kept.evicted.retain(|evicted| *evicted != id);
     }
 
     /// Frees the memory of a kept sequence.
     fn evict(&mut self, id: SequenceId) -> Result<()> {
+        self.forget(id);
         self.truncate(id, 0)?;
-        self.kept.ids.retain(|kept| *kept != id);
         self.kept.evicted.push(id);
         Ok(())
     }
@@ -139,7 +146,7 @@ impl KvCache {
             return Ok(false);
         }
         // A page need not be copied if only kept sequences share it.
-        let users = |page: &PageId| self.pools[page.group()].count(*page) - u32::from(copied.contains(page));
+        let users = |page: &PageId| self.pools[page.group()].ref_count(*page) - u32::from(copied.contains(page));
         let least = self.least_recent(Sequence::pages, users);
         least.map_or(Ok(false), |id| self.evict(id).map(|()| true))
     }
@@ -161,7 +168,7 @@ impl KvCache {
         let Some(states) = self.states.as_ref().filter(|states| !states.has_room(wanted, self.kept.states)) else {
             return Ok(false);
         };
-        let least = self.least_recent(Sequence::states, |state| states.count(*state));
+        let least = self.least_recent(Sequence::states, |state| states.ref_count(*state));
         // The sequence may have to write a new state because it shares its own with a kept one.
         let any = self.kept.ids.first().filter(|_| !states.has_room(needed, usize::MAX)).copied();
         least.or(any).map_or(Ok(false), |id| self.evict(id).map(|()| true))
@@ -246,10 +253,13 @@ mod tests {
     fn check_counts(cache: &KvCache) {
         let pages = uses(cache.sequences.iter().flatten(), Sequence::pages);
         assert_eq!(pages.len(), cache.pages_in_use());
-        pages.iter().for_each(|(page, count)| assert_eq!(cache.pools[page.group()].count(*page), *count));
+        pages.iter().for_each(|(page, count)| assert_eq!(cache.pools[page.group()].ref_count(*page), *count));
+        let kept = cache.counts(Sequence::pages);
+        let only_kept = kept.iter().filter(|(page, count)| pages[page] == **count).count();
+        assert_eq!(cache.kept_pages().0, only_kept);
         if let Some(states) = &cache.states {
             let uses = uses(cache.sequences.iter().flatten(), Sequence::states);
-            uses.iter().for_each(|(id, count)| assert_eq!(states.count(*id), *count));
+            uses.iter().for_each(|(id, count)| assert_eq!(states.ref_count(*id), *count));
         }
     }
 

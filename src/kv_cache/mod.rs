@@ -10,11 +10,13 @@ mod kept;
 mod layout;
 mod pages;
 mod parts;
+mod room;
 mod states;
 
 pub use layout::{CacheLayout, CacheType, LayerPlace, PageGroup};
 pub use pages::{PageId, PageTable};
 pub use parts::{CachePart, SequenceExtent, SequencePart};
+pub use room::CacheRoom;
 pub use states::{CHECKPOINTS, RUN_CHECKPOINTS, SEQUENCE_STATES, Stage, StateId, StateUpdate, tentative_offsets};
 
 use kept::KeptSequences;
@@ -161,9 +163,10 @@ impl KvCache {
     /// # Errors
     /// [`Error::Argument`] for a sequence that is not open.
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
+        self.get(id)?;
+        self.forget(id);
         self.truncate(id, 0)?;
         self.sequences[id.0] = None;
-        self.forget(id);
         Ok(())
     }
 

@@ -92,12 +92,16 @@ pub(super) struct PagePool {
     group: u32,
     /// Number of sequences that use each page.
     ref_counts: Vec<u32>,
+    /// Number of these that are only kept for later ones.
+    kept_counts: Vec<u32>,
+    /// Number of pages that only kept sequences use.
+    only_kept: usize,
     free: Vec<PageId>,
 }
 
 impl PagePool {
     pub fn new(group: usize) -> Self {
-        Self { group: group as u32, ref_counts: vec![], free: vec![] }
+        Self { group: group as u32, ref_counts: vec![], kept_counts: vec![], only_kept: 0, free: vec![] }
     }
 
     /// Returns the number of pages in use.
@@ -116,18 +120,19 @@ impl PagePool {
     }
 
     /// Returns the number of sequences that use a page.
-    pub fn count(&self, page: PageId) -> u32 {
+    pub fn ref_count(&self, page: PageId) -> u32 {
         self.ref_counts[page.index()]
     }
 
     pub fn is_shared(&self, page: PageId) -> bool {
-        self.count(page) > 1
+        self.ref_count(page) > 1
     }
 
     /// Returns a free page, or adds one, with a reference count of 1.
     pub fn allocate(&mut self) -> PageId {
         let page = self.free.pop().unwrap_or_else(|| {
             self.ref_counts.push(0);
+            self.kept_counts.push(0);
             PageId { group: self.group, index: self.ref_counts.len() as u32 - 1 }
         });
         self.ref_counts[page.index()] = 1;
@@ -136,7 +141,30 @@ impl PagePool {
 
     /// Adds a reference to a page.
     pub fn share(&mut self, page: PageId) {
+        self.only_kept -= usize::from(self.is_only_kept(page));
         self.ref_counts[page.index()] += 1;
+    }
+
+    /// Returns the number of pages that only kept sequences use.
+    pub fn only_kept(&self) -> usize {
+        self.only_kept
+    }
+
+    fn is_only_kept(&self, page: PageId) -> bool {
+        let kept = self.kept_counts[page.index()];
+        kept > 0 && kept == self.ref_count(page)
+    }
+
+    /// Counts a sequence that uses a page as kept.
+    pub fn keep(&mut self, page: PageId) {
+        self.kept_counts[page.index()] += 1;
+        self.only_kept += usize::from(self.is_only_kept(page));
+    }
+
+    /// Counts a sequence that uses a page as kept no more.
+    pub fn end_keeping(&mut self, page: PageId) {
+        self.only_kept -= usize::from(self.is_only_kept(page));
+        self.kept_counts[page.index()] -= 1;
     }
 
     /// Drops a reference to a page, which is free after the last one.
@@ -146,5 +174,6 @@ impl PagePool {
         if *count == 0 {
             self.free.push(page);
         }
+        self.only_kept += usize::from(self.is_only_kept(page));
     }
 }

@@ -111,7 +111,7 @@ impl SequenceState {
         earlier.filter(|position| *position <= len).max().unwrap_or(0)
     }
 
-    /// Returns each reference of the sequence to a state.
+    /// Returns the states to which the sequence refers, as often as it does.
     pub fn ids(&self) -> impl Iterator<Item = StateId> {
         let earlier = self.tentative.iter().chain(&self.checkpoints).map(|(_, id)| *id);
         self.current.into_iter().chain(earlier)
@@ -158,6 +158,16 @@ impl States {
     /// Returns an empty pool of up to `max` states of the same size.
     pub fn with_max(self, max: usize) -> Self {
         Self::new(max, self.state_bytes)
+    }
+
+    /// Returns the number of states that the limit leaves.
+    pub fn free(&self) -> usize {
+        self.max.saturating_sub(self.in_use())
+    }
+
+    /// Returns the number of references to a state.
+    pub fn ref_count(&self, id: StateId) -> u32 {
+        self.ref_counts[id.index()]
     }
 
     /// Returns a copy of a sequence's state that shares all states with it.
@@ -296,33 +306,21 @@ impl States {
     /// Makes sure that `count` more states can be allocated, and releases the sequence's oldest
     /// checkpoints for it if necessary.
     fn make_room(&mut self, sequence: &mut SequenceState, count: usize) -> Result<()> {
-        let mut oldest = 0;
-        loop {
-            let states = self.in_use() + count;
-            if states <= self.max {
-                break;
-            }
-            if oldest == sequence.checkpoints.len() {
+        while self.in_use() + count > self.max {
+            if sequence.checkpoints.is_empty() {
                 let bytes = |states: usize| (states as u64).saturating_mul(self.state_bytes as u64);
-                let (needed, limit) = (bytes(states), bytes(self.max));
+                let (needed, limit) = (bytes(self.in_use() + count), bytes(self.max));
                 return Err(Error::Memory { what: "the recurrent states of all sequences", needed, limit });
             }
-            let (_, id) = sequence.checkpoints[oldest];
-            self.release(id);
-            oldest += 1;
+            let (_, oldest) = sequence.checkpoints.remove(0);
+            self.release(oldest);
         }
-        sequence.checkpoints.drain(..oldest);
         Ok(())
     }
 
     /// Returns the number of states that have memory, free ones included.
     pub fn len(&self) -> usize {
         self.ref_counts.len()
-    }
-
-    /// Returns the number of references to a state.
-    pub fn count(&self, id: StateId) -> u32 {
-        self.ref_counts[id.index()]
     }
 
     /// Returns whether `count` more states exceed neither the limit nor, unless they are free, a

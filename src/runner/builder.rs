@@ -48,6 +48,7 @@ pub struct RunnerBuilder {
     pub(super) cache_type: Option<CacheType>,
     pub(super) prefill_chunk: Option<usize>,
     pub(super) memory_limit: Option<u64>,
+    pub(super) max_waiting: Option<usize>,
     pub(super) copy_weights: bool,
     pub(super) recompute: bool,
     #[cfg(feature = "chat")]
@@ -127,6 +128,19 @@ impl RunnerBuilder {
     /// clones, and earlier texts. Default: no limit.
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Sets the largest number of requests that wait for memory of the cache, because the runner's
+    /// clones have all that the [`memory_limit`](Self::memory_limit) leaves. One more is refused
+    /// with [`Error::Busy`](crate::Error::Busy). Default: 1024.
+    ///
+    /// Requests that wait are admitted in the order of their arrival and
+    /// [`priority`](crate::GenerateOptions::priority). One that was admitted is not refused any
+    /// more: if the cache is too small for its growth, it waits again, and computes again what it
+    /// lost.
+    pub fn max_waiting(mut self, requests: usize) -> Self {
+        self.max_waiting = Some(requests);
         self
     }
 

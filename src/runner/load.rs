@@ -284,6 +284,9 @@ impl RunnerBuilder {
             }),
         };
         let mut decoder = decoder?.with_recompute(self.recompute);
+        if let Some(requests) = self.max_waiting {
+            decoder = decoder.with_max_waiting(requests);
+        }
         if self.without_ngrams {
             decoder = decoder.without_ngrams();
         }

@@ -188,6 +188,7 @@ impl From<Error> for ApiError {
             | Error::Unsupported(_)
             | Error::VisionEncoder { .. }
             | Error::MissingFeature { .. } => Self::new(ErrorKind::Invalid, message),
+            Error::Busy { .. } => Self::new(ErrorKind::Busy, message),
             Error::Memory { .. } | Error::OutOfMemory { .. } | Error::DeviceMemory { .. } => {
                 Self::new(ErrorKind::Memory, message)
             }

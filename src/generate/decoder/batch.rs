@@ -1,6 +1,9 @@
 //! Splits the requests of a call into steps.
 
-use std::{borrow::Cow, ops::Range};
+use std::{
+    borrow::{Borrow, Cow},
+    ops::Range,
+};
 
 use super::{Limits, LogitsFor, call::Role, images::PlacedImage, sequence::whole_images};
 use crate::kv_cache::{SequenceId, Stage};
@@ -77,10 +80,14 @@ pub(super) struct BatchPosition {
 
 /// Returns the spans of the next step, as many tokens and outputs as the limits allow, and advances
 /// `next`.
-pub(super) fn take_spans(requests: &[Request], next: &mut BatchPosition, limits: Limits) -> Vec<TokenSpan> {
+pub(super) fn take_spans<'a>(
+    requests: &[impl Borrow<Request<'a>>],
+    next: &mut BatchPosition,
+    limits: Limits,
+) -> Vec<TokenSpan> {
     let (mut tokens, mut outputs) = (limits.max_tokens, limits.max_outputs);
     let mut spans = vec![];
-    while let Some(request) = requests.get(next.request) {
+    while let Some(request) = requests.get(next.request).map(Borrow::borrow) {
         let from = next.token;
         let without_logits = request.first_output.saturating_sub(from);
         let room = (request.tokens.len() - from).min(tokens).min(without_logits + outputs);

@@ -86,7 +86,7 @@ impl Decoder {
         let ChoiceAt { sequence: id, len, output: index } = at;
         let Self { turns, top_rows, logits, .. } = self;
         let is_read = turns.with_engine(|engine| {
-            if engine.steps != top_rows.step {
+            if engine.work.steps != top_rows.step {
                 return Ok(false);
             }
             logits.clear();

@@ -1,15 +1,21 @@
 //! The call of a caller that wants tokens appended to its sequences.
 
-use std::{collections::HashMap, time::Instant};
+use std::{borrow::Cow, collections::HashMap, time::Instant};
 
 use super::{
     Limits, LogitsFor, StepOutput,
+    admission::{Claim, Shortage},
     batch::Request,
     engine::{Engine, OutputBuffers},
     pipelined::Appended,
     sequence::SequenceTokens,
 };
-use crate::{Result, backend::TopLogits, kv_cache::SequenceId, profile::FEW_ROWS};
+use crate::{
+    Result,
+    backend::TopLogits,
+    kv_cache::{CacheRoom, SequenceId, Stage},
+    profile::FEW_ROWS,
+};
 
 /// The role of the tokens of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +57,16 @@ pub(super) struct StepRowsAt {
 }
 
 impl<'a> StepCall<'a> {
+    /// Returns what the call asks of the cache.
+    pub fn claim(&self) -> Claim<'a> {
+        Claim { runs: self.runs, held: self.held, role: self.role, beside: vec![] }
+    }
+
     /// Computes the call in steps of its own. If the device has no memory, kept sequences give
     /// theirs.
-    pub fn run_alone(&mut self, engine: &mut Engine) -> Result<()> {
+    pub fn run_alone(&mut self, engine: &mut Engine) -> Result<(), Shortage> {
         match self.try_alone(engine) {
-            Err(error) if error.is_out_of_memory() && !engine.cache.kept().is_empty() => {
+            Err(Shortage::Fails(error)) if error.is_out_of_memory() && !engine.cache.kept().is_empty() => {
                 engine.cache.evict_kept()?;
                 self.try_alone(engine)
             }
@@ -63,11 +74,13 @@ impl<'a> StepCall<'a> {
         }
     }
 
-    fn try_alone(&mut self, engine: &mut Engine) -> Result<()> {
+    fn try_alone(&mut self, engine: &mut Engine) -> Result<(), Shortage> {
         self.logits.clear();
         self.top.clear();
         self.most_probable = None;
-        engine.most_calls = engine.most_calls.max(1);
+        let claim = self.claim();
+        engine.work.most_calls = engine.work.most_calls.max(1);
+        engine.admit(&claim, CacheRoom::default())?;
         let pipelines = matches!(self.output, StepOutput::Greedy)
             && !self.recompute
             && self.runs.iter().all(|(_, new, _)| new.len() == 1)
@@ -76,7 +89,20 @@ impl<'a> StepCall<'a> {
             self.most_probable = Some(next);
             return Ok(());
         }
-        let requests = self.requests(engine)?;
+        let mut requests = self.requests(engine)?;
+        let restoring = self.restoring(&requests);
+        if !restoring.is_empty() {
+            let (mut logits, mut top) = (vec![], vec![]);
+            let outputs = OutputBuffers {
+                logits: &mut logits,
+                top: &mut top,
+                top_k: None,
+                most_probable: None,
+                leaves_choice: false,
+            };
+            engine.compute(&restoring, self.limits, outputs, &claim)?;
+            requests = self.requests(engine)?;
+        }
         let top_k = if let StepOutput::Top(count) = self.output { Some(count) } else { None };
         let mut next = matches!(self.output, StepOutput::Greedy).then(Vec::new);
         let outputs = OutputBuffers {
@@ -87,12 +113,12 @@ impl<'a> StepCall<'a> {
             leaves_choice: false,
         };
         let started = Instant::now();
-        engine.compute(&requests, self.limits, outputs)?;
+        engine.compute(&requests, self.limits, outputs, &claim)?;
         if !self.is_plain() || requests.iter().all(|request| request.tokens.len() <= FEW_ROWS) {
             engine.pace.record(0, started.elapsed());
         }
         self.most_probable = next;
-        self.rows = StepRowsAt { step: engine.steps, first: 0 };
+        self.rows = StepRowsAt { step: engine.work.steps, first: 0 };
         Ok(())
     }
 
@@ -112,9 +138,28 @@ impl<'a> StepCall<'a> {
             engine.discard_pipelined(run.0)?;
             let start = if self.recompute { 0 } else { engine.cache.len(run.0)? };
             let SequenceTokens { ids, images, .. } = &self.held[&run.0];
+            if !self.recompute {
+                engine.work.recomputed_tokens += (ids.len() - start) as u64;
+            }
             Ok(Request::new(*run, ids, images, start, self.role))
         };
         self.runs.iter().map(request).collect()
+    }
+
+    /// Returns requests for the tokens that the cache lacks of the sequences, which are computed
+    /// before the call's own ones; none if the call's steps have them, too: they are few, or the
+    /// call is divisible.
+    pub fn restoring(&self, requests: &[Request<'a>]) -> Vec<Request<'a>> {
+        let tokens: usize = requests.iter().map(|request| request.tokens.len()).sum();
+        if self.recompute || self.is_plain() || tokens <= FEW_ROWS {
+            return vec![];
+        }
+        let lacking = requests.iter().filter(|request| request.start < request.held);
+        let request = |&Request { sequence, start, held, images, .. }: &Request<'a>| {
+            let tokens = Cow::Borrowed(&self.held[&sequence].ids[start..held]);
+            Request { sequence, start, held, images, first_output: tokens.len(), tokens, stage: Stage::Within }
+        };
+        lacking.map(request).collect()
     }
 
     /// Returns the tokens of runs of one token each.

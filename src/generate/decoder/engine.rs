@@ -1,9 +1,10 @@
 //! The state that all decoders of a model share: the executable, and the cache of their sequences.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{
     Limits,
+    admission::{Admission, Claim, Shortage},
     batch::{BatchPosition, Request, TokenSpan, take_spans},
     mtp::{ComputedTokens, MtpHead},
     pace::Pace,
@@ -14,7 +15,8 @@ use super::{
 use crate::{
     Error, Result,
     backend::{Executable, Run, Step, TopLogits},
-    kv_cache::{KvCache, PageId, SequenceId, Stage},
+    generate::Statistics,
+    kv_cache::{CacheRoom, KvCache, PageId, SequenceId, Stage, StateUpdate},
     sampler::largest,
 };
 
@@ -30,14 +32,10 @@ pub(super) struct Engine {
     pub(super) prefixes: KeptPrefixes,
     /// Steps that were started before a caller asked for them.
     pub(super) pipelined: PipelinedSteps,
-    /// Number of steps so far, failed ones included.
-    pub(super) steps: u64,
-    /// Number of tokens in all steps that were not pipelined.
-    pub(super) tokens: u64,
-    /// The time of these steps.
-    pub(super) busy: Duration,
-    /// The number of calls that a step served at once, at most.
-    pub(super) most_calls: usize,
+    /// The places of sequences in the cache.
+    pub(super) admission: Admission,
+    /// Counts of the work so far; steps include failed ones.
+    pub(super) work: Statistics,
     /// The pace of steps that several calls share.
     pub(super) pace: Pace,
 }
@@ -64,19 +62,38 @@ impl Engine {
             copies: vec![],
             prefixes: KeptPrefixes::default(),
             pipelined: PipelinedSteps::default(),
-            steps: 0,
-            tokens: 0,
-            busy: Duration::ZERO,
-            most_calls: 0,
+            admission: Admission::default(),
+            work: Statistics::default(),
             pace: Pace::default(),
         }
     }
 
-    /// Computes requests. After an error, the cache has each sequence up to the start of its
-    /// request.
-    pub fn compute(&mut self, requests: &[Request], limits: Limits, mut outputs: OutputBuffers) -> Result<()> {
-        let done = self.try_compute(requests, limits, &mut outputs);
+    /// Returns the counts of the work so far, and the present state of the cache.
+    pub fn statistics(&self) -> Statistics {
+        let (kept_pages, kept_bytes) = self.cache.kept_pages();
+        Statistics {
+            sequences: self.cache.open_sequences(),
+            pages: self.cache.pages_in_use() - kept_pages,
+            cache_bytes: self.cache.bytes() - kept_bytes,
+            kept_pages,
+            kept_bytes,
+            cache_limit: self.cache.limit_bytes(),
+            ..self.work
+        }
+    }
+
+    /// Computes requests of a call. After an error, the cache has each sequence up to the start of
+    /// its request, or less.
+    pub fn compute(
+        &mut self,
+        requests: &[Request],
+        limits: Limits,
+        mut outputs: OutputBuffers,
+        claim: &Claim<'_>,
+    ) -> Result<(), Shortage> {
+        let done = self.try_compute(requests, limits, &mut outputs, claim);
         if done.is_err() {
+            self.collect_copies();
             for request in requests {
                 self.truncate(request.sequence, request.held, request.start)?;
             }
@@ -89,6 +106,7 @@ impl Engine {
         self.discard_pipelined(id)?;
         let fork = self.cache.fork(id)?;
         self.head.iter_mut().for_each(|head| head.fork(id, fork));
+        self.admission.fork(id, fork);
         Ok(fork)
     }
 
@@ -96,6 +114,7 @@ impl Engine {
     pub fn close(&mut self, id: SequenceId) -> Result<()> {
         self.discard_pipelined(id)?;
         self.head.iter_mut().for_each(|head| head.close(id));
+        self.admission.close(id);
         self.cache.close(id)
     }
 
@@ -133,52 +152,89 @@ impl Engine {
         drafted
     }
 
-    fn try_compute(&mut self, requests: &[Request], limits: Limits, outputs: &mut OutputBuffers) -> Result<()> {
+    fn try_compute(
+        &mut self,
+        requests: &[Request],
+        limits: Limits,
+        outputs: &mut OutputBuffers,
+        claim: &Claim<'_>,
+    ) -> Result<(), Shortage> {
         outputs.logits.clear();
         outputs.top.clear();
         // All others go on at the end of their cache.
         for request in requests.iter().filter(|request| request.start == 0) {
             self.truncate(request.sequence, 0, 0)?;
         }
+        let requests: Vec<_> = requests.iter().collect();
         let mut next = BatchPosition::default();
         while next.request < requests.len() {
-            let spans = take_spans(requests, &mut next, limits);
+            let spans = take_spans(&requests, &mut next, limits);
             if spans.is_empty() {
                 let Limits { max_tokens, .. } = limits;
                 let what =
                     format!("an image has more rows than the {max_tokens} tokens of a step, which must have all");
-                return Err(Error::argument("prefill_chunk", what));
+                return Err(Error::argument("prefill_chunk", what).into());
             }
-            self.run(&requests.iter().collect::<Vec<_>>(), &spans, limits.vocab_size, outputs)?;
+            let states = self.reserve(&requests, &spans, claim)?;
+            self.run(&requests, &spans, &states, limits.vocab_size, outputs)?;
         }
         Ok(())
     }
 
-    /// Runs one step of these spans, and appends its outputs to the buffers.
+    /// Extends the sequences of spans in the cache, and returns the states that their runs read and
+    /// write. After an error, some are extended.
+    pub(super) fn reserve(
+        &mut self,
+        requests: &[&Request],
+        spans: &[TokenSpan],
+        claim: &Claim<'_>,
+    ) -> Result<Vec<Option<StateUpdate>>, Shortage> {
+        let mut states = Vec::with_capacity(spans.len());
+        for &TokenSpan { request, from, len } in spans {
+            let &&Request { sequence, start, stage, .. } = &requests[request];
+            while let Err(error) = self.cache.extend(sequence, len) {
+                let Error::Memory { needed, limit, .. } = error else { return Err(error.into()) };
+                self.make_room(CacheRoom { page_bytes: needed - limit, states: 0 }, error, claim)?;
+            }
+            let state = loop {
+                match self.cache.advance(sequence, start + from + len, stage) {
+                    Err(error) if error.is_out_of_memory() => {
+                        self.make_room(CacheRoom { page_bytes: 0, states: 1 }, error, claim)?;
+                    }
+                    advanced => break advanced?,
+                }
+            };
+            states.push(state);
+        }
+        Ok(states)
+    }
+
+    /// Ends the preparation of a step: takes the copies that it has to make.
+    pub(super) fn collect_copies(&mut self) {
+        let copies = self.cache.take_copies();
+        self.head.iter_mut().for_each(|head| head.add_copies(&copies));
+        self.copies.extend(copies);
+    }
+
+    /// Runs one step of these spans, whose memory is reserved, and appends its outputs to the
+    /// buffers.
     pub(super) fn run(
         &mut self,
         requests: &[&Request],
         spans: &[TokenSpan],
+        states: &[Option<StateUpdate>],
         vocab_size: usize,
         buffers: &mut OutputBuffers,
     ) -> Result<()> {
         let (mut tokens, mut outputs, mut runs) = (vec![], vec![], Vec::with_capacity(spans.len()));
-        let advance = |&TokenSpan { request, from, len }: &TokenSpan| {
-            let request = requests[request];
-            self.cache.extend(request.sequence, len)?;
-            self.cache.advance(request.sequence, request.start + from + len, request.stage)
-        };
-        let states = spans.iter().map(advance).collect::<Result<Vec<_>>>()?;
-        let copies = self.cache.take_copies();
-        self.head.iter_mut().for_each(|head| head.add_copies(&copies));
-        self.copies.extend(copies);
+        self.collect_copies();
         let images = spans.iter().map(|span| {
             let request = requests[span.request];
             RunImages::new(request.images, span.range(request))
         });
         let images: Vec<_> = images.collect();
         let mut rows = StepRows::default();
-        for ((span, state), images) in spans.iter().zip(&states).zip(&images) {
+        for ((span, state), images) in spans.iter().zip(states).zip(&images) {
             let &TokenSpan { request, from, len } = span;
             let request = requests[request];
             let with_logits = request.first_output.max(from)..from + len;
@@ -197,8 +253,7 @@ impl Engine {
             rows: rows.input(),
             ..Step::default()
         };
-        self.steps += 1;
-        self.tokens += tokens.len() as u64;
+        self.work.steps += 1;
         let started = Instant::now();
         let Self { executable, .. } = self;
         match (&mut buffers.most_probable, buffers.top_k) {
@@ -217,7 +272,7 @@ impl Engine {
                 None => buffers.logits.extend_from_slice(executable.run(&step)?),
             },
         }
-        self.busy += started.elapsed();
+        self.work.add_step(tokens.len(), started.elapsed());
         // Kept until a step succeeds: after a failure, the next step has to make the copies.
         self.copies.clear();
         self.pass_to_head(requests, spans, &tokens)

@@ -1,5 +1,6 @@
 //! Runs tokens through an executable, step by step.
 
+mod admission;
 mod batch;
 mod best;
 mod call;
@@ -15,6 +16,7 @@ mod sequences;
 mod session;
 mod shared;
 mod speculation;
+mod ticket;
 mod turns;
 mod waiting;
 
@@ -27,13 +29,13 @@ use std::{
 pub(super) use self::best::{ChoiceAt, Choices};
 pub use self::images::{EncodeImages, ImageRows, PlacedImage, PlacedPrompt, PromptImages};
 pub use self::mtp::MtpHead;
-pub(super) use self::sequence::shared_tokens;
 use self::{
     call::{Role, StepCall, StepRowsAt},
     engine::Engine,
     sequence::SequenceTokens,
     turns::Turns,
 };
+pub(super) use self::{sequence::shared_tokens, ticket::OpenRequest};
 use super::{
     Statistics,
     speculation::{DraftModel, Speculator, StepTimes},
@@ -120,6 +122,8 @@ pub struct Limits {
 /// be used from several threads; steps that they want at the same time are computed as one.
 pub struct Decoder {
     turns: Arc<Turns>,
+    /// Tells the decoder from others of the same engine.
+    number: u64,
     limits: Limits,
     context_length: usize,
     /// The longest context that the model was trained for, if it is known; errors mention it.
@@ -153,6 +157,7 @@ impl Decoder {
         let context_length = cache.context_length();
         let turns = Arc::new(Turns::new(Engine::new(executable, cache)));
         Self {
+            number: turns.arrivals().number(),
             turns,
             limits,
             context_length,
@@ -179,6 +184,12 @@ impl Decoder {
     /// Sets the longest context that the model was trained for, which errors mention.
     pub(crate) fn with_trained_context(mut self, tokens: usize) -> Self {
         self.trained_context = Some(tokens);
+        self
+    }
+
+    /// Sets the largest number of requests that wait for memory.
+    pub(crate) fn with_max_waiting(self, requests: usize) -> Self {
+        self.turns.with_engine(|engine| engine.admission.max_waiting = requests);
         self
     }
 
@@ -232,6 +243,7 @@ impl Decoder {
             self.remove_drafted(*id)?;
             self.check_room(self.tokens(*id)?.len(), new.len())?;
             self.check_ids(new)?;
+            self.ticket(*id)?;
             if !seen.insert(*id) {
                 return Err(Error::argument("sequence", "occurs twice in one batch: append its tokens in one run"));
             }
@@ -275,27 +287,9 @@ impl Decoder {
         })
     }
 
-    /// Returns a snapshot of the engine's work, at the end of the current step.
+    /// Returns a snapshot of the engine's work, up to the last step that has ended.
     pub fn statistics(&self) -> Statistics {
-        let (running, waiting) = self.turns.load();
-        self.turns.with_engine(|engine| {
-            let (kept_pages, kept_bytes) = engine.cache.kept_pages();
-            Statistics {
-                running,
-                waiting,
-                sequences: engine.cache.open_sequences(),
-                pages: engine.cache.pages_in_use() - kept_pages,
-                cache_bytes: engine.cache.bytes() - kept_bytes,
-                kept_pages,
-                kept_bytes,
-                prompt_tokens: engine.prefixes.prompt_tokens,
-                cached_tokens: engine.prefixes.cached_tokens,
-                steps: engine.steps,
-                tokens: engine.tokens,
-                busy: engine.busy,
-                most_calls: engine.most_calls,
-            }
-        })
+        self.turns.statistics()
     }
 
     /// Returns the logits of the last step, which the caller may change.
@@ -380,6 +374,7 @@ impl Clone for Decoder {
         let Self { limits, context_length, trained_context, recompute, drafts_ngrams, .. } = *self;
         Self {
             turns: self.turns.clone(),
+            number: self.turns.arrivals().number(),
             limits,
             context_length,
             trained_context,

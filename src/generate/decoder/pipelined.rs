@@ -97,8 +97,10 @@ impl Engine {
                 missing.push((appended, NextToken::Given(token)));
             }
         }
-        if !missing.is_empty() {
-            self.start(&missing)?;
+        match self.start(&missing) {
+            // A step that is not pipelined makes room.
+            Err(error) if error.is_out_of_memory() => return Ok(None),
+            started => started?,
         }
         // The device keeps only the tokens that its last step chose. Starting fails at the end of
         // the context.
@@ -160,6 +162,9 @@ impl Engine {
 
     /// Starts a step of one token of each sequence.
     fn start(&mut self, tokens: &[(&Appended<'_>, NextToken)]) -> Result<()> {
+        if tokens.is_empty() {
+            return Ok(());
+        }
         let mut positions = Vec::with_capacity(tokens.len());
         let started = self.start_at(tokens, &mut positions);
         let pending = |((Appended { sequence, .. }, token), position): (&(&Appended<'_>, NextToken), &usize)| {
@@ -186,9 +191,7 @@ impl Engine {
         for (Appended { sequence, held, .. }, _) in tokens {
             let position = self.cache.extend(*sequence, 1)?;
             positions.push(position);
-            let copies = self.cache.take_copies();
-            self.head.iter_mut().for_each(|head| head.add_copies(&copies));
-            self.copies.extend(copies);
+            self.collect_copies();
             states.push(self.cache.advance(*sequence, position + 1, Stage::Tentative { kept: position })?);
             rotary.push(RunImages::new(&held.images, position..position + 1).rotary);
         }
@@ -198,7 +201,7 @@ impl Engine {
             runs.push(Run { len: 1, start: positions[index], pages, state, rotary: &rotary[index], ..Run::default() });
         }
         let ids: Vec<_> = tokens.iter().map(|(_, token)| *token).collect();
-        self.steps += 1;
+        self.work.steps += 1;
         match self.executable.pipelined() {
             Some(pipelined) => pipelined.start(&ids, &runs, &self.copies),
             None => Err(not_pipelined()),

@@ -54,6 +54,7 @@ impl Decoder {
         if !ends.chain([ids.len()]).is_sorted() {
             return Err(Error::argument("images", "must be in the order of their places, within the prompt"));
         }
+        self.start_prompt(id);
         // The last token is always computed, for its logits.
         let Beginning { cached, branch } = self.begin(id, &ids[..ids.len() - 1], &images.placed)?;
         let encoding = |done, rows| progress(cached + done, ids.len() + rows);

@@ -23,14 +23,10 @@ use crate::{
 /// Largest number of kept sequences, each of which is compared with every prompt.
 const MAX_KEPT: usize = 64;
 
-/// The tokens of the kept sequences, and the tokens of prompts that were found in the cache.
+/// The tokens of the kept sequences.
 #[derive(Default)]
 pub(super) struct KeptPrefixes {
     kept: Vec<KeptPrefix>,
-    /// Number of tokens of all prompts so far.
-    pub prompt_tokens: u64,
-    /// Number of these tokens that were in the cache.
-    pub cached_tokens: u64,
 }
 
 /// The tokens of a kept sequence.
@@ -93,6 +89,7 @@ impl Engine {
             self.close_kept(least)?;
         }
         self.head.iter_mut().for_each(|head| head.drop_images(id));
+        self.admission.close(id);
         self.cache.keep(id)?;
         self.prefixes.kept.push(KeptPrefix::new(id, &tokens));
         Ok(())
@@ -233,8 +230,8 @@ impl Decoder {
         match taken {
             Some(taken) => {
                 let images = images.iter().filter(|image| image.start < taken).cloned().collect();
-                let (ids, salt) = (ids[..taken].to_vec(), held.salt.clone());
-                self.tokens.insert(id, SequenceTokens { ids, images, salt, ..SequenceTokens::default() });
+                let (ids, salt, ticket) = (ids[..taken].to_vec(), held.salt.clone(), held.ticket.clone());
+                self.tokens.insert(id, SequenceTokens { ids, images, salt, ticket, ..SequenceTokens::default() });
             }
             None => self.truncate(id, held.shared(ids, images))?,
         }
@@ -271,8 +268,8 @@ impl Decoder {
     /// Counts a prompt of which the cache had `cached` tokens.
     pub(in crate::generate) fn count_prompt(&self, tokens: usize, cached: usize) {
         self.turns.with_engine(|engine| {
-            engine.prefixes.prompt_tokens += tokens as u64;
-            engine.prefixes.cached_tokens += cached as u64;
+            engine.work.prompt_tokens += tokens as u64;
+            engine.work.cached_tokens += cached as u64;
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::images::PlacedImage;
+use super::{images::PlacedImage, ticket::Ticket};
 use crate::{Error, Result, backend::InputRows};
 
 /// The tokens and images of a sequence. Images have tokens too, whose ids do not matter.
@@ -19,6 +19,8 @@ pub(super) struct SequenceTokens {
     pub salt: Option<Arc<str>>,
     /// Whether keys, values or states come from outside, and may not be those of the tokens.
     pub is_restored: bool,
+    /// The place of the request for the last tokens.
+    pub ticket: Option<Arc<Ticket>>,
 }
 
 /// The rotary positions and spans of a run of a sequence with images.
@@ -150,8 +152,6 @@ impl StepRows {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{generate::ImageRows, image::Image};
 

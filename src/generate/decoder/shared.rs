@@ -6,16 +6,22 @@
 //! step, on a GPU in steps of up to 16 tokens. On a GPU, calls with more tokens have steps of their
 //! own.
 
-use std::{mem, time::Instant};
+use std::{cmp::Ordering, mem, time::Instant};
 
 use super::{
     Limits, StepOutput,
+    admission::{Claim, Shortage},
     batch::{BatchPosition, Request, TokenSpan, take_spans},
     call::{StepCall, StepRowsAt},
     engine::{Engine, OutputBuffers},
     pipelined::not_a_number,
 };
-use crate::{Result, backend::TopLogits, profile::FEW_ROWS};
+use crate::{
+    Error, Result,
+    backend::TopLogits,
+    kv_cache::{CacheRoom, SequenceId, StateUpdate},
+    profile::FEW_ROWS,
+};
 
 /// A call that takes part in common steps.
 pub(super) struct SharedCall<'c, 'a> {
@@ -24,6 +30,14 @@ pub(super) struct SharedCall<'c, 'a> {
     requests: Vec<Request<'a>>,
     /// The next token to compute.
     next: BatchPosition,
+    /// Whether the requests compute tokens again that the cache has lost, before the call's own.
+    restores: bool,
+    /// The place of the call among those that wait, by priority and arrival.
+    pub due: i64,
+    /// Whether the call lacks memory of the cache.
+    pub waits: bool,
+    /// Whether the call is counted among those that wait for their first memory.
+    is_queued: bool,
     /// The result, when the call has ended.
     pub result: Option<Result<()>>,
 }
@@ -38,6 +52,12 @@ struct StepPart {
     outputs: usize,
 }
 
+impl StepPart {
+    fn tokens(&self) -> usize {
+        self.spans.iter().map(|span| span.len).sum()
+    }
+}
+
 /// The outputs of a step.
 #[derive(Default)]
 struct StepOutputs {
@@ -47,8 +67,29 @@ struct StepOutputs {
 }
 
 impl<'c, 'a> SharedCall<'c, 'a> {
-    pub fn new(call: &'c mut StepCall<'a>) -> Self {
-        Self { call, requests: vec![], next: BatchPosition::default(), result: None }
+    pub fn new(call: &'c mut StepCall<'a>, engine: &mut Engine) -> Self {
+        let claim = call.claim();
+        engine.admission.set_in_use(&claim, true);
+        Self {
+            call,
+            requests: vec![],
+            next: BatchPosition::default(),
+            restores: false,
+            due: engine.admission.due(&claim),
+            waits: false,
+            is_queued: false,
+            result: None,
+        }
+    }
+
+    /// Ends the call, which has a result.
+    pub fn end(self, engine: &mut Engine) {
+        engine.admission.set_in_use(&self.call.claim(), false);
+    }
+
+    /// Returns whether the call can take part in the next step.
+    fn is_ready(&self) -> bool {
+        !self.waits && self.result.is_none()
     }
 
     fn is_new(&self) -> bool {
@@ -62,7 +103,7 @@ impl<'c, 'a> SharedCall<'c, 'a> {
 
     /// Returns whether several steps may compute the call. The results of others refer to one step.
     fn is_divisible(&self) -> bool {
-        self.call.is_plain() && self.remaining() > FEW_ROWS
+        (self.restores || self.call.is_plain()) && self.remaining() > FEW_ROWS
     }
 
     /// Returns the number of tokens that are not computed.
@@ -87,16 +128,66 @@ impl<'c, 'a> SharedCall<'c, 'a> {
         for request in requests.iter().filter(|request| request.start == 0) {
             engine.truncate(request.sequence, 0, 0)?;
         }
-        self.requests = requests;
+        let restoring = self.call.restoring(&requests);
+        self.restores = !restoring.is_empty();
+        self.requests = if self.restores { restoring } else { requests };
+        self.next = BatchPosition::default();
         Ok(())
     }
 
     /// Computes the call in steps of its own.
     fn run_alone(&mut self, engine: &mut Engine) {
+        let done = self.restart(engine).map_err(Shortage::from).and_then(|()| self.call.run_alone(engine));
+        self.take(done);
+    }
+
+    /// Takes the result of the call, unless it has to wait for memory.
+    fn take(&mut self, done: Result<(), Shortage>) {
+        match done {
+            Err(Shortage::Waits(_)) => self.waits = true,
+            Err(Shortage::Fails(error)) => self.result = Some(Err(error)),
+            Ok(()) => self.result = Some(Ok(())),
+        }
+    }
+
+    /// Makes the call new again.
+    fn restart(&mut self, engine: &mut Engine) -> Result<()> {
         let requests = mem::take(&mut self.requests);
-        let truncated =
-            requests.iter().try_for_each(|request| engine.truncate(request.sequence, request.held, request.start));
-        self.result = Some(truncated.and_then(|()| self.call.run_alone(engine)));
+        requests.iter().try_for_each(|request| engine.truncate(request.sequence, request.held, request.start))
+    }
+
+    /// Returns whether the cache has what earlier steps of the call have computed. Calls that come
+    /// first may have taken it.
+    fn is_intact(&self, engine: &Engine) -> bool {
+        self.requests.iter().enumerate().all(|(index, request)| {
+            let done = match index.cmp(&self.next.request) {
+                Ordering::Less => request.tokens.len(),
+                Ordering::Equal => self.next.token,
+                Ordering::Greater => 0,
+            };
+            engine.cache.len(request.sequence).is_ok_and(|len| len == request.start + done)
+        })
+    }
+
+    /// Reserves the memory of a part of the call. Without it, the cache is as it was before, or the
+    /// call starts anew.
+    fn reserve(
+        &self,
+        engine: &mut Engine,
+        part: &StepPart,
+        beside: &[SequenceId],
+    ) -> Result<Vec<Option<StateUpdate>>, Shortage> {
+        let requests: Vec<_> = self.requests.iter().collect();
+        let claim = Claim { beside: beside.to_vec(), ..self.call.claim() };
+        let reserved = engine.reserve(&requests, &part.spans, &claim);
+        if reserved.is_err() {
+            for span in &part.spans {
+                let Request { sequence, start, held, .. } = self.requests[span.request];
+                let before = start + span.from;
+                engine.truncate(sequence, held.max(before), before)?;
+            }
+        }
+        reserved
     }
 
     /// Returns the call's part of a step with room for `room` tokens and outputs, if it has one.
@@ -113,23 +204,21 @@ impl<'c, 'a> SharedCall<'c, 'a> {
     }
 }
 
-impl StepPart {
-    fn tokens(&self) -> usize {
-        self.spans.iter().map(|span| span.len).sum()
-    }
-}
-
 impl Engine {
-    /// Computes the next step of calls, which are in the order of their arrival. Calls that have
-    /// ended then have a result.
-    pub fn step_together(&mut self, calls: &mut [SharedCall<'_, '_>]) {
+    /// Computes the next step of calls, which are in the order of their places. Calls that have
+    /// ended then have a result. Returns false if all calls wait for memory.
+    pub fn step_together(&mut self, calls: &mut [SharedCall<'_, '_>]) -> bool {
         let most = self.executable.exact_tokens();
         let is_apart = |call: &SharedCall<'_, '_>| call.has_images() || call.new_tokens() > most;
+        self.admit_calls(calls);
         let alone = calls.len() == 1 && calls[0].is_new() && !(calls[0].is_divisible() && self.pace.decodes());
-        if let Some(first) = calls.first_mut().filter(|first| alone || is_apart(first)) {
-            return first.run_alone(self);
+        while let Some(first) = calls.iter_mut().find(|call| call.is_ready()).filter(|first| alone || is_apart(first)) {
+            first.run_alone(self);
+            if !first.waits {
+                return true;
+            }
         }
-        for call in calls.iter_mut().filter(|call| call.is_new() && !is_apart(call)) {
+        for call in calls.iter_mut().filter(|call| call.is_ready() && call.is_new() && !is_apart(call)) {
             if let Err(error) = call.start(self) {
                 call.result = Some(Err(error));
             }
@@ -137,24 +226,109 @@ impl Engine {
         let (parts, prompt_tokens) = self.parts_of_step(calls, most);
         if parts.is_empty() {
             // The first call exceeds a step.
-            if let Some(first) = calls.iter_mut().find(|call| call.result.is_none()) {
+            let first = calls.iter_mut().find(|call| call.is_ready());
+            return first.is_some_and(|first| {
                 first.run_alone(self);
-            }
-            return;
+                !first.waits
+            }) || calls.iter().any(|call| call.result.is_some());
+        }
+        let (parts, states) = self.reserve_parts(calls, parts);
+        if parts.is_empty() {
+            self.collect_copies();
+            return calls.iter().any(|call| call.result.is_some());
         }
         let started = Instant::now();
-        match self.run_parts(calls, &parts) {
+        match self.run_parts(calls, &parts, &states) {
             Ok(outputs) => {
                 match parts.iter().map(StepPart::tokens).sum::<usize>() > prompt_tokens {
                     true => self.pace.record(prompt_tokens, started.elapsed()),
                     false => self.pace.record_prompt(),
                 }
-                self.most_calls = self.most_calls.max(parts.len());
+                self.work.most_calls = self.work.most_calls.max(parts.len());
                 self.distribute(calls, &parts, &outputs);
             }
             // The error may be one call's, such as a lack of memory.
-            Err(_) => parts.iter().for_each(|part| calls[part.call].run_alone(self)),
+            Err(_) => {
+                parts.iter().for_each(|part| calls[part.call].run_alone(self));
+                return parts.iter().any(|part| !calls[part.call].waits);
+            }
         }
+        true
+    }
+
+    /// Lets new calls have memory in the order of their ranks, as far as the cache has room for
+    /// them beside the calls that have started.
+    fn admit_calls(&mut self, calls: &mut [SharedCall<'_, '_>]) {
+        let mut promised = CacheRoom::default();
+        let mut new = vec![];
+        for (index, call) in calls.iter_mut().enumerate() {
+            call.waits = false;
+            if !call.is_intact(self)
+                && let Err(error) = call.restart(self)
+            {
+                call.result = Some(Err(error));
+            }
+            let claim = call.call.claim();
+            if call.is_new() && !claim.has_started(&self.cache) {
+                new.push((claim.rank(), index));
+            } else {
+                promised = promised.plus(claim.lacking(&self.cache).unwrap_or_default());
+            }
+        }
+        new.sort_unstable();
+        let mut is_full = false;
+        for (_, index) in new {
+            let claim = calls[index].call.claim();
+            let lacking = claim.lacking(&self.cache).unwrap_or_default();
+            is_full = is_full || matches!(self.admit(&claim, promised), Err(Shortage::Waits(_)));
+            calls[index].waits = is_full;
+            promised = promised.plus(lacking);
+        }
+        self.refuse(calls);
+    }
+
+    /// Refuses the last of the requests that wait for their first memory, if they are too many.
+    fn refuse(&self, calls: &mut [SharedCall<'_, '_>]) {
+        let limit = self.admission.max_waiting;
+        let mut waiting = calls.iter().filter(|call| call.is_queued && call.waits).count();
+        let is_new = |call: &&mut SharedCall<'_, '_>| call.waits && !call.is_queued && !call.call.claim().is_admitted();
+        for call in calls.iter_mut().filter(is_new) {
+            call.is_queued = waiting < limit;
+            if call.is_queued {
+                waiting += 1;
+            } else {
+                call.result = Some(Err(Error::Busy { limit }));
+            }
+        }
+    }
+
+    /// Reserves the memory of parts, in the order of the ranks of their calls. Returns the parts
+    /// that have it, and the states of each.
+    fn reserve_parts(
+        &mut self,
+        calls: &mut [SharedCall<'_, '_>],
+        parts: Vec<StepPart>,
+    ) -> (Vec<StepPart>, Vec<Option<StateUpdate>>) {
+        let mut order: Vec<_> = (0..parts.len()).collect();
+        order.sort_by_cached_key(|index| calls[parts[*index].call].call.claim().rank());
+        let (mut beside, mut reserved) = (vec![], vec![None; parts.len()]);
+        for index in order {
+            let (part, call) = (&parts[index], &mut calls[parts[index].call]);
+            // Another call of this step may have taken its memory.
+            if !call.is_intact(self) {
+                continue;
+            }
+            match call.reserve(self, part, &beside) {
+                Ok(states) => {
+                    beside.extend(call.call.runs.iter().map(|(id, ..)| *id));
+                    reserved[index] = Some(states);
+                }
+                Err(shortage) => call.take(Err(shortage)),
+            }
+        }
+        let (parts, states): (Vec<_>, Vec<_>) =
+            parts.into_iter().zip(reserved).filter_map(|(part, states)| Some((part, states?))).unzip();
+        (parts, states.concat())
     }
 
     /// Returns the parts of the next step, and the number of their tokens that belong to prompts.
@@ -167,7 +341,7 @@ impl Engine {
             left.max_outputs -= part.outputs;
             parts.push(part);
         };
-        let ready = || calls.iter().enumerate().filter(|(_, call)| !call.requests.is_empty());
+        let ready = || calls.iter().enumerate().filter(|(_, call)| call.is_ready() && !call.requests.is_empty());
         for (index, call) in ready().filter(|(_, call)| !call.is_divisible()) {
             if let Some(part) = call.part(index, left, false) {
                 take(&mut parts, &mut left, part);
@@ -185,7 +359,12 @@ impl Engine {
     }
 
     /// Runs a step of these parts.
-    fn run_parts(&mut self, calls: &[SharedCall<'_, '_>], parts: &[StepPart]) -> Result<StepOutputs> {
+    fn run_parts(
+        &mut self,
+        calls: &[SharedCall<'_, '_>],
+        parts: &[StepPart],
+        states: &[Option<StateUpdate>],
+    ) -> Result<StepOutputs> {
         let (mut requests, mut spans) = (vec![], vec![]);
         for part in parts {
             let own = part.spans.iter().map(|span| TokenSpan { request: requests.len() + span.request, ..*span });
@@ -205,7 +384,7 @@ impl Engine {
             most_probable: is_greedy.then_some(&mut most_probable),
             leaves_choice: true,
         };
-        self.run(&requests, &spans, vocab_size, &mut buffers)?;
+        self.run(&requests, &spans, states, vocab_size, &mut buffers)?;
         Ok(StepOutputs { logits, top, most_probable })
     }
 
@@ -231,10 +410,16 @@ impl Engine {
                 (StepOutput::Top(_), Some(top), _) => call.top.extend_from_slice(top),
                 (StepOutput::Logits | StepOutput::Top(_) | StepOutput::Greedy, ..) => {}
             }
-            call.rows = StepRowsAt { step: self.steps, first };
+            call.rows = StepRowsAt { step: self.work.steps, first };
             first += count;
             shared.next = next;
-            if next.request == shared.requests.len() {
+            if next.request < shared.requests.len() {
+                continue;
+            }
+            if shared.restores {
+                // Its own requests come next.
+                shared.requests.clear();
+            } else {
                 shared.result = Some(failed.map_or(Ok(()), Err));
             }
         }

@@ -20,17 +20,22 @@ use std::{
 };
 
 use super::{
+    admission::Shortage,
     call::StepCall,
     engine::Engine,
+    ticket::Arrivals,
     waiting::{EndOfStep, WaitingSteps, end},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, generate::Statistics};
 
 /// The time that the engine's thread waits for the next job before it releases the engine.
 /// Meanwhile callers usually choose a token.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(1);
 /// The time since a thread's step within which it is likely to want the next one.
 const BESIDE: Duration = Duration::from_millis(250);
+/// The time after which calls that wait for memory try again, at the latest: requests that have it
+/// may have paused.
+const RETRY: Duration = Duration::from_millis(10);
 /// Number of spins before the waiting thread yields: some tens of microseconds.
 const SPINS: usize = 2000;
 
@@ -40,6 +45,7 @@ pub(super) struct Turns {
     /// The engine's thread, started when the queue is first needed; `None` inside if the system has
     /// no thread left.
     thread: OnceLock<Option<JoinHandle<()>>>,
+    arrivals: Arrivals,
 }
 
 struct SharedEngine {
@@ -51,6 +57,8 @@ struct SharedEngine {
     waiting: AtomicUsize,
     /// Number of calls that the engine's thread has taken from the queue for steps.
     running: AtomicUsize,
+    /// The work so far, which callers read while a step runs.
+    statistics: Mutex<Statistics>,
 }
 
 #[derive(Default)]
@@ -59,6 +67,8 @@ struct Queue {
     user: EngineUser,
     /// Whether the engine's thread has to end.
     ended: bool,
+    /// Whether the engine's thread waits for a job or the end of a request.
+    sleeps: bool,
     /// The caller of the last step that had the engine alone, and the time.
     last: Option<(ThreadId, Instant)>,
 }
@@ -110,13 +120,24 @@ impl Turns {
             called: Condvar::new(),
             waiting: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
+            statistics: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), thread: OnceLock::new() }
+        Self { shared: Arc::new(shared), thread: OnceLock::new(), arrivals: Arrivals::new() }
+    }
+
+    /// Returns the numbering of requests.
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
     }
 
     /// Calls `act` with the engine, in the order of the calls from all threads, and returns its
     /// result.
     pub fn with_engine<T: Send>(&self, act: impl FnOnce(&mut Engine) -> T + Send) -> T {
+        let act = |engine: &mut Engine| {
+            let result = act(engine);
+            self.shared.publish(engine, 0);
+            result
+        };
         let mut queue = lock(&self.shared.queue);
         if queue.user != EngineUser::Nobody {
             return self.wait(queue, act);
@@ -155,10 +176,17 @@ impl Turns {
             queue.user = if is_beside { EngineUser::Server } else { EngineUser::Caller };
             if !is_beside {
                 drop(queue);
-                let _end = EndOfTurn(self);
-                return call.run_alone(&mut lock(&self.shared.engine));
+                match self.step_alone(call) {
+                    Err(Shortage::Waits(_)) if self.start() => {}
+                    done => return done.map_err(Shortage::into_error),
+                }
+                queue = lock(&self.shared.queue);
+                if queue.user == EngineUser::Nobody {
+                    queue.user = EngineUser::Server;
+                }
             }
-            // The engine's thread computes it in pieces, between the steps of the others.
+            // The engine's thread computes it in pieces, between the steps of the others, or when
+            // there is memory.
             self.shared.called.notify_one();
         } else {
             self.start();
@@ -172,21 +200,41 @@ impl Turns {
         result.unwrap_or_else(|| Err(Error::internal("a step has ended without a result")))
     }
 
-    /// Returns the number of calls that use the engine, and of calls that wait for it.
-    pub fn load(&self) -> (usize, usize) {
+    /// Computes a call on the caller's thread.
+    fn step_alone(&self, call: &mut StepCall<'_>) -> Result<(), Shortage> {
+        let _end = EndOfTurn(self);
+        let mut engine = lock(&self.shared.engine);
+        let done = call.run_alone(&mut engine);
+        engine.admission.set_in_use(&call.claim(), false);
+        self.shared.publish(&engine, 0);
+        done
+    }
+
+    /// Returns a snapshot of the work, without waiting for the current step.
+    pub fn statistics(&self) -> Statistics {
         let queue = lock(&self.shared.queue);
         let running = match queue.user {
             EngineUser::Nobody => 0,
             EngineUser::Caller => 1,
             EngineUser::Server => self.shared.running.load(Acquire),
         };
-        (running, queue.jobs.len())
+        Statistics { running, waiting: queue.jobs.len(), ..*lock(&self.shared.statistics) }
+    }
+
+    /// Tells the engine's thread that a request has ended.
+    pub fn wake(&self) {
+        if lock(&self.shared.queue).sleeps {
+            self.shared.called.notify_one();
+        }
     }
 
     /// Adds a job to the queue, and sleeps until it has ended.
     fn wait_in(&self, mut queue: MutexGuard<'_, Queue>, work: Work, done: &AtomicBool) {
         queue.jobs.push_back(Job { work, done, caller: thread::current() });
         self.shared.waiting.store(queue.jobs.len(), Release);
+        if queue.sleeps {
+            self.shared.called.notify_one();
+        }
         drop(queue);
         while !done.load(Acquire) {
             thread::park();
@@ -227,7 +275,7 @@ struct EndOfTurn<'a>(&'a Turns);
 
 impl Drop for EndOfTurn<'_> {
     fn drop(&mut self) {
-        let Turns { shared, thread } = self.0;
+        let Turns { shared, thread, .. } = self.0;
         let mut queue = lock(&shared.queue);
         queue.user = if queue.jobs.is_empty() { EngineUser::Nobody } else { EngineUser::Server };
         if queue.jobs.is_empty() {
@@ -285,8 +333,11 @@ impl SharedEngine {
                         // SAFETY: as above.
                         unsafe { end(done, &caller) };
                     }
-                    // SAFETY: as above, for the pointee of `call`.
-                    Work::Step(call, result) => steps.push(unsafe { &mut *call }, EndOfStep { result, done, caller }),
+                    Work::Step(call, result) => {
+                        // SAFETY: as above, for the pointee of `call`.
+                        let call = unsafe { &mut *call };
+                        steps.push(&mut engine, call, EndOfStep { result, done, caller });
+                    }
                 }
             }
             if steps.is_empty() {
@@ -294,13 +345,32 @@ impl SharedEngine {
                     return;
                 }
             } else if !steps.awaits_others() || !self.await_job(steps.patience()) {
-                self.running.store(steps.len(), Release);
+                self.running.store(steps.running(), Release);
                 steps.set_shared(&mut engine);
-                steps.run(&mut engine);
-                self.running.store(steps.len(), Release);
-                steps.expect(self.waiting.load(Acquire));
+                let goes_on = steps.run(&mut engine, |engine, steps| self.publish(engine, steps.short_of_memory()));
+                self.running.store(steps.running(), Release);
+                if goes_on {
+                    steps.expect(self.waiting.load(Acquire));
+                } else {
+                    self.sleep();
+                }
             }
         }
+    }
+
+    /// Waits for a job, or for the end of a request.
+    fn sleep(&self) {
+        let mut queue = lock(&self.queue);
+        if queue.jobs.is_empty() {
+            queue.sleeps = true;
+            queue = self.called.wait_timeout(queue, RETRY).unwrap_or_else(PoisonError::into_inner).0;
+            queue.sleeps = false;
+        }
+    }
+
+    /// Lets callers read the statistics of the engine. `short_of_memory` calls wait for memory.
+    fn publish(&self, engine: &Engine, short_of_memory: usize) {
+        *lock(&self.statistics) = Statistics { short_of_memory, ..engine.statistics() };
     }
 
     fn take_jobs(&self) -> VecDeque<Job> {

@@ -41,8 +41,14 @@ impl WaitingSteps {
         self.calls.is_empty()
     }
 
-    pub fn len(&self) -> usize {
-        self.calls.len()
+    /// Returns the number of calls that take part in steps now.
+    pub fn running(&self) -> usize {
+        self.calls.len() - self.short_of_memory()
+    }
+
+    /// Returns the number of calls that wait for memory.
+    pub fn short_of_memory(&self) -> usize {
+        self.calls.iter().filter(|call| call.waits).count()
     }
 
     /// Returns whether the executable knows that callers work while steps run.
@@ -55,15 +61,18 @@ impl WaitingSteps {
         self.expected += callers;
     }
 
-    pub fn push(&mut self, call: &'static mut StepCall<'static>, end: EndOfStep) {
-        self.calls.push(SharedCall::new(call));
-        self.ends.push(end);
+    /// Adds a call at its place.
+    pub fn push(&mut self, engine: &mut Engine, call: &'static mut StepCall<'static>, end: EndOfStep) {
+        let call = SharedCall::new(call, engine);
+        let place = self.calls.partition_point(|other| other.due <= call.due);
+        self.calls.insert(place, call);
+        self.ends.insert(place, end);
     }
 
     /// Returns whether callers of the last step may soon want the next one: they choose a token
     /// now.
     pub fn awaits_others(&self) -> bool {
-        self.calls.len() < self.expected && !self.patience().is_zero()
+        self.running() < self.expected && !self.patience().is_zero()
     }
 
     /// Returns how long to wait for the callers of the last step.
@@ -73,29 +82,35 @@ impl WaitingSteps {
 
     /// Tells the executable whether most callers work while the next step runs.
     pub fn set_shared(&mut self, engine: &mut Engine) {
-        let is_shared = 2 * self.calls.len() < self.expected;
+        let is_shared = 2 * self.running() < self.expected;
         if mem::replace(&mut self.is_shared, is_shared) != is_shared {
             engine.executable.set_shared(is_shared);
         }
     }
 
-    /// Computes a step, and lets the callers go on whose calls have ended.
-    pub fn run(&mut self, engine: &mut Engine) {
+    /// Computes a step, and lets the callers go on whose calls have ended, after `publish`. Returns
+    /// false if all calls wait for memory.
+    pub fn run(&mut self, engine: &mut Engine, publish: impl FnOnce(&Engine, &Self)) -> bool {
         let started = Instant::now();
-        let Self { calls, ends, .. } = self;
-        if catch_unwind(AssertUnwindSafe(|| engine.step_together(calls))).is_err() {
+        let calls = &mut self.calls;
+        let goes_on = catch_unwind(AssertUnwindSafe(|| engine.step_together(calls))).unwrap_or_else(|_| {
             let failed = || Some(Err(Error::internal("a step panicked")));
             calls.iter_mut().for_each(|call| call.result = failed());
+            true
+        });
+        if goes_on {
+            self.last = Some((Instant::now(), started.elapsed()));
+            self.expected = self.running();
         }
-        self.last = Some((Instant::now(), started.elapsed()));
-        self.expected = calls.len();
+        publish(engine, self);
+        let Self { calls, ends, .. } = self;
         let mut index = 0;
         while let Some(call) = calls.get_mut(index) {
             let Some(found) = call.result.take() else {
                 index += 1;
                 continue;
             };
-            drop(calls.remove(index));
+            calls.remove(index).end(engine);
             let EndOfStep { result, done, caller } = ends.remove(index);
             // SAFETY: the caller waits for `done`, and keeps the pointee of `result` alive until
             // then. Nothing else refers to its call any more.
@@ -104,6 +119,7 @@ impl WaitingSteps {
                 end(done, &caller);
             }
         }
+        goes_on
     }
 }
 

@@ -8,6 +8,7 @@ mod examples;
 mod generate;
 #[cfg(feature = "constrained")]
 mod grammar;
+mod load;
 mod loading;
 mod many;
 mod prefixes;

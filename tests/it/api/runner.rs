@@ -290,21 +290,26 @@ fn memory_plan_is_available_before_loading() {
     assert!(matches!(error, Error::Memory { needed, .. } if needed == plan.total()), "{error}");
 }
 
-/// The limit has room for one full sequence; another one's error names the cache and its limit.
+/// The limit has room for one full sequence; the error of two in a step names the cache and its
+/// limit, and one after the other has it.
 #[test]
 fn full_cache_is_refused_by_name() {
     let builder = exact().context_length(128);
     let plan = builder.plan(MODELS[0].path()).unwrap();
     let mut runner = builder.memory_limit(plan.total()).from_gguf(MODELS[0].path()).unwrap();
-    runner.prefill(&[1; 128]).unwrap();
+    let expected = runner.prefill(&[1; 128]).unwrap().to_vec();
     let full = runner.decode(1).unwrap_err();
     assert!(matches!(full, Error::ContextFull { tokens: 1, free: 0, context: 128, .. }), "{full}");
+    let first = runner.sequence();
     let decoder = runner.decoder_mut();
     let other = decoder.open();
-    let error = decoder.step(&[(other, &[1], LogitsFor::Last)]).unwrap_err();
+    decoder.truncate(first, 127).unwrap();
+    let error = decoder.step(&[(first, &[1], LogitsFor::Last), (other, &[1], LogitsFor::Last)]).unwrap_err();
     let Error::Memory { what: "the KV cache", needed, limit } = error else { panic!("{error}") };
     assert_eq!((needed, limit), (plan.cache() * 3 / 2, plan.cache()));
     assert!(error.to_string().contains("close sequences"), "{error}");
+    decoder.step(&[(other, &[1; 70], LogitsFor::Last)]).unwrap();
+    assert!(decoder.step(&[(first, &[1], LogitsFor::Last)]).unwrap() == expected);
 }
 
 #[test]

@@ -111,8 +111,7 @@ fn at_once(decoder: &Decoder, work: impl Fn(&mut Decoder, u64) + Sync) {
     });
 }
 
-fn recorders() -> Vec<(&'static str, Decoder)> {
-    let recorder = || Recorder::new(LIMITS, fingerprint);
+fn recorders(recorder: impl Fn() -> Recorder) -> Vec<(&'static str, Decoder)> {
     vec![
         ("plain", recorder().into_decoder(CONTEXT)),
         ("windowed", recorder().windowed(20).into_decoder(CONTEXT)),
@@ -125,12 +124,28 @@ fn recorders() -> Vec<(&'static str, Decoder)> {
 
 #[test]
 fn threads_share_steps_with_the_results_of_each_alone() {
-    for (name, decoder) in recorders() {
+    for (name, decoder) in recorders(|| Recorder::new(LIMITS, fingerprint)) {
         at_once(&decoder, |decoder, seed| work(decoder, seed, 60).unwrap());
         let statistics = decoder.statistics();
         assert!(statistics.most_calls > 2, "{name}: {statistics:?}");
         let left = (statistics.running, statistics.waiting, statistics.sequences, statistics.pages);
         assert_eq!(left, (0, 0, 0, 0), "{name}");
+    }
+}
+
+/// A thread's three texts have up to five pages each, and it may fork a full one.
+#[test]
+fn threads_with_memory_for_one_have_the_results_of_each_alone() {
+    let limited = || Recorder::new(LIMITS, fingerprint).limited(16, 12);
+    for (name, decoder) in recorders(limited) {
+        at_once(&decoder, |decoder, seed| work(decoder, seed, 60).unwrap());
+        let statistics = decoder.statistics();
+        assert!(
+            statistics.preemptions + statistics.evictions > 0 && statistics.recomputed_tokens > 0,
+            "{name}: {statistics:?}"
+        );
+        let left = (statistics.running, statistics.waiting, statistics.short_of_memory);
+        assert_eq!((left, statistics.sequences, statistics.pages), ((0, 0, 0), 0, 0), "{name}");
     }
 }
 
@@ -151,37 +166,6 @@ fn a_failed_step_ends_at_most_its_own_calls() {
         assert!(failed.load(Relaxed) <= 1, "{failed:?} of {THREADS} threads failed");
         work(&mut decoder, 200, 20).unwrap();
     }
-}
-
-/// Texts of which not all fit the memory limit at once: some calls are refused, and no other is
-/// affected.
-#[test]
-fn a_lack_of_memory_is_the_error_of_the_call_that_lacks_it() {
-    let path = MODELS[0].path();
-    let builder = on_cpu().context_length(256);
-    let plan = builder.plan(&path).unwrap();
-    let runner = builder.memory_limit(plan.total() + plan.cache() / 2).from_gguf(&path).unwrap();
-    // Six pages, of which each text has three.
-    let seeds: Vec<_> = (0..).filter(|seed| (114..=177).contains(&prompt_of(*seed).len())).take(THREADS).collect();
-    let expected: Vec<_> = seeds.iter().map(|seed| logits_after(&mut runner.clone(), *seed).unwrap()).collect();
-    let (refused, barrier) = (AtomicUsize::new(0), Barrier::new(THREADS));
-    thread::scope(|scope| {
-        for (seed, expected) in seeds.iter().zip(&expected) {
-            let mut runner = runner.clone();
-            let (refused, barrier) = (&refused, &barrier);
-            scope.spawn(move || {
-                barrier.wait();
-                match logits_after(&mut runner, *seed) {
-                    Ok(logits) => assert!(logits == *expected),
-                    Err(Error::Memory { .. }) => _ = refused.fetch_add(1, Relaxed),
-                    Err(error) => panic!("{error}"),
-                }
-                barrier.wait();
-            });
-        }
-    });
-    assert!((THREADS - 1).min(3) <= refused.load(Relaxed), "{refused:?}");
-    assert!(logits_after(&mut runner.clone(), seeds[0]).unwrap() == expected[0]);
 }
 
 /// Returns a prompt that depends on a seed.

@@ -243,18 +243,17 @@ fn memory_plans_count_states() {
     let limit = plan.total();
     let mut runner = on_cpu().memory_limit(limit).from_gguf(RECURRENT.path()).unwrap();
     assert!(matches!(on_cpu().memory_limit(limit - 1).from_gguf(RECURRENT.path()), Err(Error::Memory { .. })));
-    // Opens more sequences than there are states: sequences with a state can continue.
+    // More sequences than there are states do not fit in a step; one after the other does.
     let decoder = runner.decoder_mut();
     let ids: Vec<_> = (0..2 * states).map(|_| decoder.open()).collect();
-    let step =
-        |decoder: &mut inkstone::Decoder, id| decoder.step(&[(id, &[1, 2], inkstone::LogitsFor::Last)]).map(|_| ());
-    let fit = ids.iter().take_while(|id| step(decoder, **id).is_ok()).count();
-    assert!((CHECKPOINTS / 2..=states).contains(&fit), "{fit}");
-    assert!(matches!(
-        step(decoder, ids[fit]),
-        Err(Error::Memory { what: "the recurrent states of all sequences", .. })
-    ));
-    step(decoder, ids[0]).unwrap();
+    let runs: Vec<_> = ids.iter().map(|id| (*id, &[1, 2][..], inkstone::LogitsFor::Last)).collect();
+    let error = decoder.step(&runs).unwrap_err();
+    assert!(matches!(error, Error::Memory { what: "the recurrent states of all sequences", .. }), "{error}");
+    let first = decoder.step(&runs[..1]).unwrap().to_vec();
+    for run in &runs[1..] {
+        assert!(decoder.step(std::slice::from_ref(run)).unwrap() == first);
+    }
+    assert!(decoder.statistics().evictions > 0);
 }
 
 /// After truncation, and in a fork, the logits are the same as in a new sequence.

@@ -36,6 +36,8 @@ pub struct Recorder {
     logits_of: Box<LogitsOf>,
     /// The number of steps before one fails.
     failure: Option<usize>,
+    /// The limits of the cache: full pages of all groups of layers, and states.
+    cache_limits: Option<[usize; 2]>,
     /// Whether it returns the largest logits itself.
     sorts: bool,
     logits: Vec<f32>,
@@ -47,8 +49,8 @@ pub struct Recorder {
     chosen: Option<VecDeque<ChosenTokens>>,
     /// The tokens that the last pipelined step has chosen.
     last_chosen: Vec<u32>,
-    /// The largest numbers of pages of each group and of states, if the cache keeps earlier texts.
-    memory: Option<(usize, usize)>,
+    /// Whether the cache keeps earlier texts.
+    keeps: bool,
 }
 
 impl Recorder {
@@ -62,20 +64,20 @@ impl Recorder {
             limits,
             logits_of: Box::new(logits_of),
             failure: None,
+            cache_limits: None,
             sorts: false,
             logits: vec![],
             hidden: vec![],
             best: vec![],
             chosen: None,
             last_chosen: vec![],
-            memory: None,
+            keeps: false,
         }
     }
 
     /// Keeps earlier texts in a cache of this number of pages of each group and of states.
-    pub fn keeping(mut self, pages: usize, states: usize) -> Self {
-        self.memory = Some((pages, states));
-        self
+    pub fn keeping(self, pages: usize, states: usize) -> Self {
+        Self { keeps: true, ..self.limited(pages, states) }
     }
 
     /// Pipelines steps: each starts with the token that the step before has chosen, as on a GPU.
@@ -87,6 +89,12 @@ impl Recorder {
     /// Fails once, after `steps` successful steps, without any effect.
     pub fn failing_after(mut self, steps: usize) -> Self {
         self.failure = Some(steps);
+        self
+    }
+
+    /// Limits the cache to `pages` pages of each group of layers, and `states` states.
+    pub fn limited(mut self, pages: usize, states: usize) -> Self {
+        self.cache_limits = Some([pages, states]);
         self
     }
 
@@ -139,9 +147,10 @@ impl Recorder {
     fn cache(&self, context_length: usize) -> KvCache {
         let layout = self.layout();
         let cache = KvCache::new(&layout, context_length);
-        let Some((pages, states)) = self.memory else { return cache };
+        let Some([pages, states]) = self.cache_limits else { return cache };
         let bytes = layout.groups.iter().map(|group| (pages * group.page_bytes) as u64).sum();
-        cache.with_limits(bytes, states).keeping(bytes, states)
+        let cache = cache.with_limits(bytes, states);
+        if self.keeps { cache.keeping(bytes, states) } else { cache }
     }
 
     /// Returns the cache layout of a graph with these layers.

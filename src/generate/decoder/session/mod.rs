@@ -13,7 +13,10 @@ mod section;
 
 use std::{
     io::{Read, Write},
-    sync::mpsc::{channel, sync_channel},
+    sync::{
+        Arc,
+        mpsc::{channel, sync_channel},
+    },
     thread,
 };
 
@@ -28,6 +31,7 @@ use super::{
     engine::Engine,
     mtp::{KEPT_ROWS, StoredRows},
     sequence::SequenceTokens,
+    ticket::Ticket,
     turns::Turns,
 };
 use crate::{
@@ -47,6 +51,7 @@ impl Decoder {
     /// it is not open. Errors of the device.
     pub(crate) fn save(&mut self, id: SequenceId, model: u64, tokens_only: bool, writer: &mut dyn Write) -> Result<()> {
         self.remove_drafted(id)?;
+        let ticket = self.ticket(id)?;
         let SequenceTokens { ids, images, .. } = self.held(id)?;
         if let Some(image) = images.first() {
             let start = image.start;
@@ -54,6 +59,7 @@ impl Decoder {
             return Err(Error::session(what));
         }
         let with_cache = !tokens_only && !self.recompute;
+        let _kept = with_cache.then(|| KeptSequence::new(&self.turns, id, ticket));
         let stored = with_cache.then(|| self.turns.with_engine(|engine| StoredSequence::new(engine, id)));
         let stored = stored.transpose()?;
         let header = Header { model, tokens: ids.len(), cache: stored.as_ref().map(StoredSequence::header) };
@@ -64,15 +70,8 @@ impl Decoder {
             table.extend(stored.table());
         }
         sections.write(&table)?;
-        if let Some(StoredSequence { parts, cached, rows, .. }) = &stored {
-            let mut bytes = vec![];
-            for part in parts {
-                self.turns.with_engine(|engine| engine.read_part(*part, *cached, &mut bytes))?;
-                sections.write(&bytes)?;
-            }
-            if let Some(rows) = rows {
-                sections.write(&rows.rows.iter().flat_map(|element| element.to_le_bytes()).collect::<Vec<_>>())?;
-            }
+        if let Some(stored) = &stored {
+            stored.write(&self.turns, &mut sections)?;
         }
         sections.finish()
     }
@@ -102,7 +101,7 @@ impl Decoder {
             Some(cache) => {
                 let (extent, kept) = read_table(cache, &groups, ids.len(), table)?;
                 self.truncate(id, 0)?;
-                self.restore_cache(cache, &extent, &kept, &ids, &mut sections)?
+                self.restore_cache(id, cache, &extent, &kept, &ids, &mut sections)?
             }
             None => self.open(),
         };
@@ -141,17 +140,20 @@ impl Decoder {
         if counts && fits { Ok(()) } else { Err(damaged()) }
     }
 
-    /// Opens a sequence with the parts of the cache in the next sections.
+    /// Opens a sequence with the parts of the cache in the next sections, in the place of `id`.
     fn restore_cache(
         &mut self,
+        id: SequenceId,
         cache: &CacheHeader,
         extent: &SequenceExtent,
         kept: &[usize],
         ids: &[u32],
         sections: &mut SectionReader<'_>,
     ) -> Result<SequenceId> {
-        let turns = &*self.turns;
-        let id = turns.with_engine(|engine| engine.cache.open_with(extent))?;
+        let ticket = self.ticket(id)?;
+        let Self { turns, tokens, .. } = self;
+        let id = turns.with_engine(|engine| engine.open_with(extent, &ticket, tokens))?;
+        let memory = KeptSequence { turns, id, ticket };
         let mut fill = || {
             let parts = turns.with_engine(|engine| {
                 let parts = engine.cache.parts(id)?;
@@ -168,13 +170,36 @@ impl Decoder {
             turns.with_engine(|engine| engine.head.iter_mut().for_each(|head| head.restore(id, &rows, ids)));
             Ok(())
         };
-        match fill() {
+        let filled = fill();
+        drop(memory);
+        match filled {
             Ok(()) => Ok(id),
             Err(error) => {
                 turns.with_engine(|engine| engine.close(id))?;
                 Err(error)
             }
         }
+    }
+}
+
+/// Keeps the memory of a sequence until this is dropped.
+struct KeptSequence<'a> {
+    turns: &'a Turns,
+    id: SequenceId,
+    ticket: Arc<Ticket>,
+}
+
+impl<'a> KeptSequence<'a> {
+    fn new(turns: &'a Turns, id: SequenceId, ticket: Arc<Ticket>) -> Self {
+        turns.with_engine(|engine| engine.admission.set(id, ticket.clone(), true));
+        Self { turns, id, ticket }
+    }
+}
+
+impl Drop for KeptSequence<'_> {
+    fn drop(&mut self) {
+        let Self { turns, id, ticket } = self;
+        turns.with_engine(|engine| engine.admission.set(*id, ticket.clone(), false));
     }
 }
 
@@ -211,6 +236,21 @@ impl StoredSequence {
         let cached = CachedPositions { model: extent.len, head: head.unwrap_or_default().done };
         let windows = engine.cache.groups().iter().map(|group| group.window.is_some()).collect();
         Ok(Self { extent, parts, cached, header, rows, windows })
+    }
+
+    /// Writes the sections of the pages, states and rows.
+    fn write(&self, turns: &Turns, sections: &mut SectionWriter<'_>) -> Result<()> {
+        let mut bytes = vec![];
+        for part in &self.parts {
+            turns.with_engine(|engine| engine.read_part(*part, self.cached, &mut bytes))?;
+            sections.write(&bytes)?;
+        }
+        match &self.rows {
+            Some(rows) => {
+                sections.write(&rows.rows.iter().flat_map(|element| element.to_le_bytes()).collect::<Vec<_>>())
+            }
+            None => Ok(()),
+        }
     }
 
     fn header(&self) -> CacheHeader {
