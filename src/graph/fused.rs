@@ -26,8 +26,8 @@ pub enum FusedOp {
         /// Added to the mean square.
         eps: f32,
     },
-    /// `(x, gate[, w]) -> n(x) f(gate)`, where `n` is the RMS norm of each group of as many elements
-    /// as `w` has. Row-wise.
+    /// `(x, gate[, w]) -> n(x) f(gate)`, where `n` is the RMS norm of each group of as many
+    /// elements as `w` has. Row-wise.
     Gated {
         /// The function `f`.
         activation: Activation,

@@ -16,8 +16,8 @@ use crate::{Error, Result};
 /// Maximum number of checkpoints of a sequence.
 pub const CHECKPOINTS: usize = 8;
 
-/// Maximum number of states of a sequence: the current one, the checkpoints, and the states within a
-/// run of drafted tokens, for which checkpoints make room.
+/// Maximum number of states of a sequence: the current one, the checkpoints, and the states within
+/// a run of drafted tokens, for which checkpoints make room.
 pub const SEQUENCE_STATES: usize = 2 + CHECKPOINTS;
 
 /// Distance in positions between checkpoints that are not at a prompt's end.

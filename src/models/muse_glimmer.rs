@@ -1,6 +1,6 @@
-//! Muse Glimmer ([Meta 2026](https://ai.meta.com)): normed embeddings, gated attention, norms before
-//! and after each branch, and every fourth layer with full attention and without rotation, as the
-//! others have a sliding window.
+//! Muse Glimmer ([Meta 2026](https://ai.meta.com)): normed embeddings, gated attention, norms
+//! before and after each branch, and every fourth layer with full attention and without rotation,
+//! as the others have a sliding window.
 
 use super::{
     Config, Model, RopeConfig,

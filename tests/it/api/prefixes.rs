@@ -187,6 +187,9 @@ fn written(runner: &mut Runner, prompt: &[u32], options: &GenerateOptions) -> (u
     (generation.summary().cached_tokens, generation.ids().to_vec())
 }
 
+/// Two full pages, without the tokens for whose rows a head lacks the hidden ones.
+const LEAST_CACHED: usize = 126;
+
 fn texts_and_logits_are_those_of_a_fresh_runner(builder: &RunnerBuilder, models: &[Tiny]) {
     for tiny in models {
         let runner = builder.from_gguf(tiny.path()).unwrap();
@@ -203,13 +206,13 @@ fn texts_and_logits_are_those_of_a_fresh_runner(builder: &RunnerBuilder, models:
         for prompt in &prompts[1..] {
             let mut other = runner.clone();
             let (cached, text) = written(&mut other, prompt, &greedy(12));
-            assert!(cached >= 128, "{}: {cached}", tiny.0);
+            assert!(cached >= LEAST_CACHED, "{}: {cached}", tiny.0);
             other.truncate(prompt.len() - 1).unwrap();
             let logits = other.decode(prompt[prompt.len() - 1]).unwrap().to_vec();
             assert!((text, logits) == fresh(prompt), "{}", tiny.0);
         }
         let statistics = runner.statistics();
-        assert!(statistics.cached_tokens >= 2 * 128, "{}: {statistics:?}", tiny.0);
+        assert!(statistics.cached_tokens >= 2 * LEAST_CACHED as u64, "{}: {statistics:?}", tiny.0);
         assert_eq!(statistics.prompt_tokens, 3 * 149);
     }
 }

@@ -45,7 +45,8 @@ pub(super) const GEMV_ROWS: usize = FEW_ROWS;
 pub(super) enum Form {
     /// f32.
     F32,
-    /// f32 whose readers can complete a norm. [`Form::F32`] if the writer does not leave it to them.
+    /// f32 whose readers can complete a norm. [`Form::F32`] if the writer does not leave it to
+    /// them.
     F32OrPending,
     /// int8 in blocks of 32 elements.
     Q8,
