@@ -18,7 +18,7 @@ use crate::{
     kv_cache::{CacheLayout, CacheType, KvCache, Stage},
     optimize::{Target, optimize},
     plan::Plan,
-    quant,
+    quant::{self, UNIT},
     weights::Weights,
 };
 
@@ -206,12 +206,20 @@ impl Case {
         self.result = Some(self.builder.state_scan([x, dt, a, bias, d], spec));
     }
 
+    /// Adds a gated delta rule, with the norm, the gate and the product that follow in models.
     pub fn delta(&mut self, spec: DeltaSpec) {
         let heads = spec.value_heads;
         let [qkv, alpha, beta] = [(2 * spec.key_heads + heads) * spec.head_dim, heads, heads].map(|n| self.rows(n));
         let a = self.builder.constant((0..heads).map(|head| -1.0 / (head + 1) as f32).collect::<Vec<_>>());
         let dt = self.weight(DType::F32, 1, heads);
-        self.result = Some(self.builder.gated_delta([qkv, alpha, beta, a, dt], spec));
+        let y = self.builder.gated_delta([qkv, alpha, beta, a, dt], spec);
+        let (width, norm) = (heads * spec.head_dim, self.weight(DType::F32, 1, spec.head_dim));
+        let (y, gate) = (self.builder.rms_norm(y, norm, spec.eps), self.rows(width));
+        let gate = self.builder.silu(gate);
+        let y = self.builder.mul(y, gate);
+        let dtype = if width.is_multiple_of(UNIT) { DType::Q8_0 } else { DType::F32 };
+        let out = self.weight(dtype, WIDTH, width);
+        self.result = Some(self.builder.matmul(y, out));
     }
 
     /// Returns the largest relative squared error of the logits of a step. `steps` are the lengths
