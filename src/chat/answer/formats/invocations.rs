@@ -1,5 +1,5 @@
-//! Reads and writes calls of MiniMax-M2: elements with attributes, several calls between one pair of
-//! marks. The tool's schema gives the types of the arguments.
+//! Reads and writes calls of MiniMax-M2: elements with attributes, several calls between one pair
+//! of marks. The tool's schema gives the types of the arguments.
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
-//! Reads and writes calls of DeepSeek-V3 and R1 and of Kimi K2: calls with marks of their own within a
-//! section of calls.
+//! Reads and writes calls of DeepSeek-V3 and R1 and of Kimi K2: calls with marks of their own
+//! within a section of calls.
 
 use serde_json::{Deserializer, Map, Value};
 
