@@ -3,8 +3,8 @@
 //! several residual streams, of which each layer computes one and predicts and corrects the others
 //! (AltUp, [Baykal et al. 2023](https://arxiv.org/abs/2301.13310)); a product of low rank beside
 //! attention (LAuReL, [Menghani et al. 2024](https://arxiv.org/abs/2411.07501)); and first layers
-//! that keep only the largest elements of the gate ([Liu et al.
-//! 2024](https://arxiv.org/abs/2408.14690)).
+//! that keep only the largest elements of the gate ([You et al.
+//! 2025](https://arxiv.org/abs/2506.06644)).
 
 use super::{
     Config, LayerConfig, Model, RopeConfig, gemma,

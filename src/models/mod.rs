@@ -146,7 +146,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "gemma3n", models: "Gemma 3n, text", build: gemma3n::build, checkpoints: &[] },
     Family { architecture: "gemma4", models: "Gemma 4, text", build: gemma4::build, checkpoints: &[&gemma4::CHECKPOINT] },
     Family { architecture: "glm4", models: "GLM-4 of 2025", build: glm4::build, checkpoints: &[&glm4::CHECKPOINT] },
-    Family { architecture: "glm4moe", models: "GLM-4.5, GLM-4.6", build: glm4_moe::build, checkpoints: &[] },
+    Family { architecture: "glm4moe", models: "GLM-4.5, GLM-4.6", build: glm4_moe::build, checkpoints: &[&glm4_moe::CHECKPOINT] },
     Family { architecture: "gpt-oss", models: "gpt-oss", build: gpt_oss::build, checkpoints: &[] },
     Family { architecture: "granite", models: "Granite 3, dense", build: granite::build, checkpoints: &[&granite::CHECKPOINT] },
     Family { architecture: "granitehybrid", models: "Granite 4", build: granite::build_hybrid, checkpoints: &[] },

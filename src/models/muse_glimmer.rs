@@ -1,6 +1,5 @@
-//! Muse Glimmer ([Meta 2026](https://ai.meta.com)): normed embeddings, gated attention, norms
-//! before and after each branch, and every fourth layer with full attention and without rotation,
-//! as the others have a sliding window.
+//! Muse Glimmer: normed embeddings, gated attention, norms before and after each branch, and a
+//! sliding window in three of four layers, which alone are rotated.
 
 use super::{
     Config, Model, RopeConfig,

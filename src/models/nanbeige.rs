@@ -1,5 +1,5 @@
-//! Nanbeige ([Nanbeige LLM Lab 2025](https://arxiv.org/abs/2512.06266)): Llama, of which newer
-//! models run all layers several times, with a norm in between ([Dehghani et al.
+//! Nanbeige ([Nanbeige LLM Lab 2025](https://arxiv.org/abs/2512.06266)): Llama. Some models run all
+//! layers several times, with a norm in between ([Dehghani et al.
 //! 2018](https://arxiv.org/abs/1807.03819)).
 
 use super::{Config, Model, config::MAX_LAYERS, keys::Keys, llama::BLOCK, model_builder::ModelBuilder};

@@ -39,7 +39,7 @@ pub enum CallForm {
     /// `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>`
     /// within `<|tool_calls_section_begin|>` and `<|tool_calls_section_end|>`: Kimi K2.
     KimiK2,
-    /// `[{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}]` between
+    /// `[{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}]` within
     /// `<|START_ACTION|>` and `<|END_ACTION|>`: Command R7B, Command A.
     Cohere,
     /// `<|tool_call|>[{"name": "f", "arguments": {"a": 1}}]`: Granite 3, Phi-4-mini.

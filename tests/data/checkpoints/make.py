@@ -58,6 +58,12 @@ MODELS = {
     "starcoder2": ("starcoder2", {"norm_epsilon": 1e-5, "use_bias": True}),
     "cohere2": ("cohere2", {"layer_norm_eps": 1e-5, "logit_scale": 0.25,
                             "layer_types": ["sliding_attention"] * 3 + ["full_attention", "sliding_attention"]}),
+    "glm4moe": ("glm4_moe", {
+        "n_routed_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5,
+        "attention_bias": True, "use_qk_norm": True}),
+    "glm4moe_groups": ("glm4_moe", {
+        "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 0, "norm_topk_prob": False, "n_group": 4,
+        "topk_group": 2, "partial_rotary_factor": 1.0}),
     "command_r": ("cohere", {"layer_norm_eps": 1e-5, "logit_scale": 0.25}),
     "command_r_norms": ("cohere", {"layer_norm_eps": 1e-5, "logit_scale": 0.8, "use_qk_norm": True}),
     "phi2": ("phi", {"layer_norm_eps": 1e-5}),
@@ -145,6 +151,10 @@ OWN_NAMES = {
     "hunyuan_v1_dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
     "starcoder2": {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
     "seed_oss": {"post_attention_layernorm": "post_attention_norm"},
+    "glm4_moe": {
+        "post_attention_layernorm": "post_attention_norm", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+        **{f"mlp.shared_experts.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
+    },
     "phi": {"model.final_layernorm": "output_norm", "self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"},
     "stablelm": {"self_attn.q_layernorm.norms": "attn_q_norm", "self_attn.k_layernorm.norms": "attn_k_norm"},
     "gemma2": GEMMA_2, "gemma3_text": GEMMA_2, "gemma4_text": GEMMA_4, "qwen3_5_text": QWEN_35, "qwen3_5_moe_text": QWEN_35,

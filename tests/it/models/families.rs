@@ -112,7 +112,7 @@ fn configs_have_the_files_sizes_and_constants() {
 pub type Stored = (u32, Vec<u8>);
 
 /// Returns a model of one layer with zero weights and some keys changed; `None` removes a key.
-fn file(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
+pub fn file(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
     let (u32_type, f32_type) = (4, 6);
     let u32 = |n: u32| (u32_type, n.to_le_bytes().to_vec());
     let mut keys = vec![
@@ -392,7 +392,7 @@ fn missing_misshapen_and_unused_tensors_are_named() {
 }
 
 /// Returns a model like [`file`] with four experts of six elements and a top-k of 2.
-fn mixture(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
+pub fn mixture(architecture: &str, changes: &[(&str, Option<Stored>)]) -> GgufFile {
     let keys = [("expert_count", u32(4)), ("expert_used_count", u32(2)), ("expert_feed_forward_length", u32(6))];
     let mut keys: Vec<_> =
         keys.into_iter().filter(|(key, _)| changes.iter().all(|(changed, _)| changed != key)).collect();

@@ -1,7 +1,7 @@
 //! Loads directories of safetensors and compares logits, graphs, tokenizers and generated ids with
 //! the GGUF files of the same models.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fs};
 
 use inkstone::{
     CacheType, Error, LogitsFor, Runner, RunnerBuilder,
@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::support::{
     checkpoint::{Checkpoint, Tensor, is_there},
+    data,
     gguf_file::Folder,
     on_cpu,
     tiny::{MODELS, Tiny, argmax, nmse},
@@ -194,9 +195,27 @@ fn with_head(tiny: Tiny) -> Checkpoint {
 /// The head of a directory drafts as the one of the GGUF file.
 #[test]
 fn heads_are_those_of_gguf_files() {
-    let tiny = MODELS.into_iter().find(|tiny| tiny.0 == "qwen35").unwrap();
+    let named = |name: &str| MODELS.into_iter().find(|tiny| tiny.0 == name).unwrap();
+    assert_same_head(named("qwen35"), &with_head(named("qwen35")));
+    assert_same_head(named("glm4moe"), &with_further_layer(named("glm4moe")));
+}
+
+/// Returns the directory of GLM-4.5 with its head, which is stored as the layer after the last.
+fn with_further_layer(tiny: Tiny) -> Checkpoint {
+    let lines = fs::read_to_string(data(&format!("checkpoints/{}/tensors.txt", tiny.0))).unwrap();
+    let last = lines.lines().filter(|line| line.starts_with("model.layers.2."));
+    let layer = last.map(|line| line.replace("layers.2.", "layers.3.").replace("blk.2.", "blk.3."));
+    let own =
+        [("eh_proj", "eh_proj"), ("enorm", "enorm"), ("hnorm", "hnorm"), ("shared_head.norm", "shared_head_norm")];
+    let own = own.map(|(name, gguf)| format!("model.layers.3.{name}.weight blk.3.nextn.{gguf}.weight as-is"));
+    let mut checkpoint = Checkpoint::of(tiny);
+    checkpoint.add(tiny, layer.chain(own));
+    checkpoint
+}
+
+fn assert_same_head(tiny: Tiny, checkpoint: &Checkpoint) {
     let folder = Folder::new();
-    let directory = models::open(with_head(tiny).write(&folder)).unwrap();
+    let directory = models::open(checkpoint.write(&folder)).unwrap();
     let model = |gguf: &Gguf| Model::from_gguf(gguf, &Weights::from_gguf(gguf)).unwrap();
     let file = models::open(tiny.path()).unwrap();
     let [ours, theirs] = [&directory, &file].map(|gguf| model(gguf).mtp.unwrap().to_string());

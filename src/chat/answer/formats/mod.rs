@@ -38,7 +38,7 @@ impl CallForm {
     pub(super) fn shown_by(template: &str) -> Option<Self> {
         let template = template.replace("\\\"", "\"");
         let has_all = |marks: &&[&str]| marks.iter().all(|mark| template.contains(mark));
-        let shown = |form: &CallForm| form.format().template_marks.iter().any(|marks| has_all(marks));
+        let shown = |form: &CallForm| form.format().template_marks.iter().any(has_all);
         SEARCH_ORDER.iter().copied().find(shown)
     }
 
