@@ -86,7 +86,8 @@ impl Case {
         None
     }
 
-    /// Returns the largest squared error of a step's logits on a backend, as a share of their squares.
+    /// Returns the largest squared error of a step's logits on a backend, as a share of their
+    /// squares.
     pub fn error_on(&self, backend: &dyn Backend) -> f64 {
         let weights = packed(&self.tensors);
         let mut driver = Driver::new(backend, &self.graph, &weights, self.cache_type, self.bounds()).expect("a driver");
