@@ -71,8 +71,8 @@ const UNSUPPORTED: [&str; 52] = [
     "mlp", "ldp", "ldpv2", "resampler", "adapter", "ling3vl", "step3vl", "gemma3nv", "gemma3na", "gemma4a", "gemma4uv",
     "gemma4ua", "phi4", "pixtral", "ultravox", "llama4", "qwen2a", "qwen3a", "glma", "qwen2.5o", "voxtral", "meralion",
     "musicflamingo", "lfm2", "kimivl", "paddleocr", "lightonocr", "cogvlm", "janus_pro", "dots_ocr", "dots3note_v",
-    "dots3note_a", "deepseekocr", "deepseekocr2", "deepseek4v", "lfm2a", "glm4v", "glm5v", "youtuvl", "yasa2", "kimik25",
-    "nemotron_v2_vl", "exaone4_5", "hunyuanvl", "minicpmv4_6", "granite_speech", "mimovl", "minimax_m3",
+    "dots3note_a", "deepseekocr", "deepseekocr2", "deepseek4v", "lfm2a", "glm4v", "glm5v", "youtuvl", "yasa2",
+    "kimik25", "nemotron_v2_vl", "exaone4_5", "hunyuanvl", "minicpmv4_6", "granite_speech", "mimovl", "minimax_m3",
     "granite4_vision", "mimo_audio", "parakeet", "muse-glimmer",
 ];
 
