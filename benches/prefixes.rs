@@ -104,7 +104,7 @@ fn score_labels(runner: &Runner, text: usize, labels: usize, reps: usize) -> Res
 fn answer(runner: &Runner, system: usize, reps: usize) -> Result<(), Failure> {
     let options = GenerateOptions { max_tokens: Some(1), ..Default::default() };
     let prompt = |seed: usize| [ids(runner, 0, system), ids(runner, seed, MESSAGE)].concat();
-    let first_token = |runner: &mut Runner, seed: usize| {
+    let first_token = |runner: &mut Runner, seed: usize| -> Result<(u64, usize)> {
         let before = runner.statistics().steps;
         let mut generation = runner.generate(prompt(seed), &options)?;
         generation.by_ref().try_for_each(|piece| piece.map(drop))?;

@@ -16,7 +16,7 @@ use inkstone::{
         backend::{ChosenTokens, Executable, NextToken, Pipelined, Run, Step, TokenLogit, TopLogits},
         generate::{Limits, MtpHead},
         graph::{Builder, LayerCache, Scores},
-        kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, StateId},
+        kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, PageTable, StateId},
     },
 };
 
@@ -36,6 +36,8 @@ pub struct Recorder {
     logits_of: Box<LogitsOf>,
     /// The number of steps before one fails.
     failure: Option<usize>,
+    /// The number of pages of each group for which the device has memory.
+    device_pages: usize,
     /// Whether it returns the largest logits itself.
     sorts: bool,
     logits: Vec<f32>,
@@ -62,6 +64,7 @@ impl Recorder {
             limits,
             logits_of: Box::new(logits_of),
             failure: None,
+            device_pages: usize::MAX,
             sorts: false,
             logits: vec![],
             hidden: vec![],
@@ -87,6 +90,12 @@ impl Recorder {
     /// Fails once, after `steps` successful steps, without any effect.
     pub fn failing_after(mut self, steps: usize) -> Self {
         self.failure = Some(steps);
+        self
+    }
+
+    /// Has memory for this number of pages of each group, whatever the cache allows.
+    pub fn with_device_pages(mut self, pages: usize) -> Self {
+        self.device_pages = pages;
         self
     }
 
@@ -203,6 +212,15 @@ impl Executable for Recorder {
             }
             Some(steps) => *steps -= 1,
             None => {}
+        }
+        if step
+            .runs
+            .iter()
+            .flat_map(|run| run.pages)
+            .flat_map(PageTable::pages)
+            .any(|page| page.index() >= self.device_pages)
+        {
+            return Err(Error::DeviceMemory { device: "a recorder".into(), what: "pages".into(), needed: 1 });
         }
         assert!(!step.tokens.is_empty() && step.tokens.len() <= self.limits.max_tokens);
         assert!(step.outputs.len() <= self.limits.max_outputs && step.outputs.is_sorted());
