@@ -37,8 +37,8 @@ fn main() -> ExitCode {
         // Cargo passes this flag to every benchmark.
         args.flag("--bench");
         let path: PathBuf = args.value("--model")?.unwrap_or_else(storyteller::path);
-        let (text, labels) = (args.value("--text")?.unwrap_or(500), args.value("--labels")?.unwrap_or(100));
-        let (system, reps) = (args.value("--system")?.unwrap_or(2000), args.value("--reps")?.unwrap_or(5usize));
+        let (text, labels) = (args.value("--text")?.unwrap_or(500usize), args.value("--labels")?.unwrap_or(100usize));
+        let (system, reps) = (args.value("--system")?.unwrap_or(2000usize), args.value("--reps")?.unwrap_or(5usize));
         let threads = args.value("--threads")?;
         args.finish()?;
         let builder = Runner::builder().device(Device::Cpu).without_vision();
