@@ -37,8 +37,8 @@ fn main() -> ExitCode {
         // Cargo passes this flag to every benchmark.
         args.flag("--bench");
         let path: PathBuf = args.value("--model")?.unwrap_or_else(storyteller::path);
-        let (text, labels) = (args.value("--text")?.unwrap_or(500), args.value("--labels")?.unwrap_or(100));
-        let (system, reps) = (args.value("--system")?.unwrap_or(2000), args.value("--reps")?.unwrap_or(5usize));
+        let (text, labels) = (args.value("--text")?.unwrap_or(500usize), args.value("--labels")?.unwrap_or(100usize));
+        let (system, reps) = (args.value("--system")?.unwrap_or(2000usize), args.value("--reps")?.unwrap_or(5usize));
         let threads = args.value("--threads")?;
         args.finish()?;
         let builder = Runner::builder().device(Device::Cpu).without_vision();
@@ -104,7 +104,7 @@ fn score_labels(runner: &Runner, text: usize, labels: usize, reps: usize) -> Res
 fn answer(runner: &Runner, system: usize, reps: usize) -> Result<(), Failure> {
     let options = GenerateOptions { max_tokens: Some(1), ..Default::default() };
     let prompt = |seed: usize| [ids(runner, 0, system), ids(runner, seed, MESSAGE)].concat();
-    let first_token = |runner: &mut Runner, seed: usize| {
+    let first_token = |runner: &mut Runner, seed: usize| -> Result<(u64, usize)> {
         let before = runner.statistics().steps;
         let mut generation = runner.generate(prompt(seed), &options)?;
         generation.by_ref().try_for_each(|piece| piece.map(drop))?;

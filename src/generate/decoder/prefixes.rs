@@ -124,7 +124,7 @@ impl Engine {
 
     /// Replaces the tokens of a sequence by those of the kept one that has most of a prompt's, if
     /// it has more than the sequence itself, whose tokens are then kept. Returns the number of the
-    /// prompt's tokens that it has taken, and the number that any text has.
+    /// prompt's tokens that it has taken, and the number that any text has that is kept.
     fn take_prefix(
         &mut self,
         id: SequenceId,
@@ -132,11 +132,11 @@ impl Engine {
         ids: &[u32],
         images: &[PlacedImage],
     ) -> Result<(Option<usize>, usize)> {
+        if !self.cache.keeps() {
+            return Ok((None, 0));
+        }
         let own = held.shared(ids, images);
         let (mut taken, mut known) = (None, own);
-        if !self.cache.keeps() {
-            return Ok((taken, known));
-        }
         self.discard_pipelined(id)?;
         self.close_evicted()?;
         let (mut source, mut most) = (None, self.reach(id, own)?);

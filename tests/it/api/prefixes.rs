@@ -176,6 +176,21 @@ fn kept_texts_leave_when_memory_is_needed() {
     }
 }
 
+/// A device has less memory than the cache was planned with.
+#[test]
+fn kept_texts_leave_when_the_device_lacks_memory() {
+    let recorder = Recorder::new(LIMITS, fingerprint).windowed(20).keeping(30, 12).with_device_pages(4);
+    let mut decoder = recorder.into_decoder(CONTEXT);
+    for seed in 0..8 {
+        let text = ids(seed, CONTEXT);
+        let (sequence, logits, cached) = prefill(&mut decoder, &text);
+        assert_eq!((logits, cached), (fingerprint(&text), 0), "{seed}");
+        decoder.close(sequence).unwrap();
+    }
+    let (_, _, cached) = prefill(&mut decoder, &ids(7, CONTEXT));
+    assert!(cached > 100, "{cached}");
+}
+
 fn greedy(max_tokens: usize) -> GenerateOptions {
     GenerateOptions { sampler: SamplerOptions::greedy(), max_tokens: Some(max_tokens), ..Default::default() }
 }

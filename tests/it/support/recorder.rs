@@ -16,7 +16,7 @@ use inkstone::{
         backend::{ChosenTokens, Executable, NextToken, Pipelined, Run, Step, TokenLogit, TopLogits},
         generate::{Limits, MtpHead},
         graph::{Builder, LayerCache, Scores, Window},
-        kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, StateId},
+        kv_cache::{CacheLayout, KvCache, PAGE_POSITIONS, PageId, PageTable, StateId},
     },
 };
 
@@ -38,6 +38,8 @@ pub struct Recorder {
     failure: Option<usize>,
     /// The limits of the cache: full pages of all groups of layers, and states.
     cache_limits: Option<[usize; 2]>,
+    /// The number of pages of each group for which the device has memory.
+    device_pages: usize,
     /// Whether it returns the largest logits itself.
     sorts: bool,
     logits: Vec<f32>,
@@ -65,6 +67,7 @@ impl Recorder {
             logits_of: Box::new(logits_of),
             failure: None,
             cache_limits: None,
+            device_pages: usize::MAX,
             sorts: false,
             logits: vec![],
             hidden: vec![],
@@ -95,6 +98,12 @@ impl Recorder {
     /// Limits the cache to `pages` pages of each group of layers, and `states` states.
     pub fn limited(mut self, pages: usize, states: usize) -> Self {
         self.cache_limits = Some([pages, states]);
+        self
+    }
+
+    /// Has memory for this number of pages of each group, whatever the cache allows.
+    pub fn with_device_pages(mut self, pages: usize) -> Self {
+        self.device_pages = pages;
         self
     }
 
@@ -212,6 +221,15 @@ impl Executable for Recorder {
             }
             Some(steps) => *steps -= 1,
             None => {}
+        }
+        if step
+            .runs
+            .iter()
+            .flat_map(|run| run.pages)
+            .flat_map(PageTable::pages)
+            .any(|page| page.index() >= self.device_pages)
+        {
+            return Err(Error::DeviceMemory { device: "a recorder".into(), what: "pages".into(), needed: 1 });
         }
         assert!(!step.tokens.is_empty() && step.tokens.len() <= self.limits.max_tokens);
         assert!(step.outputs.len() <= self.limits.max_outputs && step.outputs.is_sorted());
