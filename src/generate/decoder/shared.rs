@@ -10,7 +10,7 @@ use std::{cmp::Ordering, mem, time::Instant};
 
 use super::{
     Limits, StepOutput,
-    admission::{Claim, Shortage},
+    admission::{Claim, DecoderRanks, Shortage},
     batch::{BatchPosition, Request, TokenSpan, take_spans},
     call::{StepCall, StepRowsAt},
     engine::{Engine, OutputBuffers},
@@ -36,6 +36,8 @@ pub(super) struct SharedCall<'c, 'a> {
     pub due: i64,
     /// Whether the call lacks memory of the cache.
     pub waits: bool,
+    /// Whether it lacked memory for the step before. Then it leaves the room of a step to others.
+    has_waited: bool,
     /// Whether the call is counted among those that wait for their first memory.
     is_queued: bool,
     /// The result, when the call has ended.
@@ -77,6 +79,7 @@ impl<'c, 'a> SharedCall<'c, 'a> {
             restores: false,
             due: engine.admission.due(&claim),
             waits: false,
+            has_waited: false,
             is_queued: false,
             result: None,
         }
@@ -210,7 +213,8 @@ impl Engine {
     pub fn step_together(&mut self, calls: &mut [SharedCall<'_, '_>]) -> bool {
         let most = self.executable.exact_tokens();
         let is_apart = |call: &SharedCall<'_, '_>| call.has_images() || call.new_tokens() > most;
-        self.admit_calls(calls);
+        let ranks = self.admission.ranks();
+        self.admit_calls(calls, &ranks);
         let alone = calls.len() == 1 && calls[0].is_new() && !(calls[0].is_divisible() && self.pace.decodes());
         while let Some(first) = calls.iter_mut().find(|call| call.is_ready()).filter(|first| alone || is_apart(first)) {
             first.run_alone(self);
@@ -232,7 +236,7 @@ impl Engine {
                 !first.waits
             }) || calls.iter().any(|call| call.result.is_some());
         }
-        let (parts, states) = self.reserve_parts(calls, parts);
+        let (parts, states) = self.reserve_parts(calls, parts, &ranks);
         if parts.is_empty() {
             self.collect_copies();
             return calls.iter().any(|call| call.result.is_some());
@@ -258,11 +262,11 @@ impl Engine {
 
     /// Lets new calls have memory in the order of their ranks, as far as the cache has room for
     /// them beside the calls that have started.
-    fn admit_calls(&mut self, calls: &mut [SharedCall<'_, '_>]) {
+    fn admit_calls(&mut self, calls: &mut [SharedCall<'_, '_>], ranks: &DecoderRanks) {
         let mut promised = CacheRoom::default();
         let mut new = vec![];
         for (index, call) in calls.iter_mut().enumerate() {
-            call.waits = false;
+            call.has_waited = mem::take(&mut call.waits);
             if !call.is_intact(self)
                 && let Err(error) = call.restart(self)
             {
@@ -270,7 +274,7 @@ impl Engine {
             }
             let claim = call.call.claim();
             if call.is_new() && !claim.has_started(&self.cache) {
-                new.push((claim.rank(), index));
+                new.push((claim.rank_in(ranks), index));
             } else {
                 promised = promised.plus(claim.lacking(&self.cache).unwrap_or_default());
             }
@@ -308,9 +312,10 @@ impl Engine {
         &mut self,
         calls: &mut [SharedCall<'_, '_>],
         parts: Vec<StepPart>,
+        ranks: &DecoderRanks,
     ) -> (Vec<StepPart>, Vec<Option<StateUpdate>>) {
         let mut order: Vec<_> = (0..parts.len()).collect();
-        order.sort_by_cached_key(|index| calls[parts[*index].call].call.claim().rank());
+        order.sort_by_cached_key(|index| calls[parts[*index].call].call.claim().rank_in(ranks));
         let (mut beside, mut reserved) = (vec![], vec![None; parts.len()]);
         for index in order {
             let (part, call) = (&parts[index], &mut calls[parts[index].call]);
@@ -341,7 +346,8 @@ impl Engine {
             left.max_outputs -= part.outputs;
             parts.push(part);
         };
-        let ready = || calls.iter().enumerate().filter(|(_, call)| call.is_ready() && !call.requests.is_empty());
+        let all = || calls.iter().enumerate().filter(|(_, call)| call.is_ready() && !call.requests.is_empty());
+        let ready = || all().filter(|(_, call)| !call.has_waited).chain(all().filter(|(_, call)| call.has_waited));
         for (index, call) in ready().filter(|(_, call)| !call.is_divisible()) {
             if let Some(part) = call.part(index, left, false) {
                 take(&mut parts, &mut left, part);

@@ -8,6 +8,7 @@ mod generate;
 #[cfg(feature = "constrained")]
 mod grammar;
 mod load;
+mod load;
 mod loading;
 mod many;
 mod profile;
