@@ -8,7 +8,6 @@ mod generate;
 #[cfg(feature = "constrained")]
 mod grammar;
 mod load;
-mod load;
 mod loading;
 mod many;
 mod profile;
