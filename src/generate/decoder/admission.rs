@@ -67,9 +67,11 @@ impl<'a> Claim<'a> {
         runs.iter().filter_map(|(id, ..)| held.get(id)?.ticket.as_ref())
     }
 
-    /// Returns the rank of the first request of the call.
-    pub fn rank(&self) -> Rank {
-        self.tickets().map(|ticket| ticket.rank).min().unwrap_or(Rank::LAST)
+    /// Returns the rank of the first request of the call, or of its decoder.
+    pub fn rank_in(&self, ranks: &DecoderRanks) -> Rank {
+        let own = self.tickets().map(|ticket| ticket.rank);
+        let of_decoder = self.decoder().and_then(|decoder| ranks.get(&decoder).copied());
+        own.chain(of_decoder).min().unwrap_or(Rank::LAST)
     }
 
     /// Returns the highest priority of the call's requests.
@@ -119,11 +121,48 @@ struct Standing {
 }
 
 impl Standing {
-    /// Returns whether the sequence's request is likely to go on soon. A decoder in `calling` waits
-    /// for a call, and extends no other sequence meanwhile.
-    fn is_active(&self, now: Instant, calling: &HashSet<u64>) -> bool {
-        let is_paused = || now.saturating_duration_since(self.used) >= PAUSE;
-        self.in_use || !(self.ticket.has_ended() || calling.contains(&self.ticket.decoder) || is_paused())
+    /// Returns whether the sequence's request is likely to go on soon.
+    fn is_active(&self, now: Instant) -> bool {
+        self.in_use || !self.ticket.has_ended() && now.saturating_duration_since(self.used) < PAUSE
+    }
+}
+
+/// The rank of the first active request of each decoder, which is that of all its sequences: else
+/// two decoders with several sequences could take memory from each other forever.
+pub(super) type DecoderRanks = HashMap<u64, Rank>;
+
+/// The decoders that have active requests.
+struct ActiveDecoders {
+    ranks: DecoderRanks,
+    /// The decoders that wait for a call. They extend no other sequence meanwhile.
+    calling: HashSet<u64>,
+    /// The rank of the decoder that asks.
+    own: Rank,
+    now: Instant,
+}
+
+impl ActiveDecoders {
+    fn new(admission: &Admission, claim: &Claim<'_>) -> Self {
+        let (now, mut ranks) = (Instant::now(), admission.ranks());
+        let own = claim.rank_in(&ranks);
+        ranks.extend(claim.decoder().map(|decoder| (decoder, own)));
+        let in_use = admission.standings.values().filter(|standing| standing.in_use);
+        let calling = in_use.map(|standing| standing.ticket.decoder).chain(claim.decoder()).collect();
+        Self { ranks, calling, own, now }
+    }
+
+    /// Returns whether no decoder comes before the one that asks.
+    fn is_own_first(&self) -> bool {
+        self.ranks.values().all(|rank| *rank >= self.own)
+    }
+
+    /// Returns whether a step of the sequence is likely soon.
+    fn needs(&self, standing: &Standing) -> bool {
+        standing.in_use || standing.is_active(self.now) && !self.calling.contains(&standing.ticket.decoder)
+    }
+
+    fn is_before_own(&self, standing: &Standing) -> bool {
+        self.ranks.get(&standing.ticket.decoder).is_some_and(|rank| *rank <= self.own)
     }
 }
 
@@ -149,6 +188,8 @@ struct Others {
     later: Vec<SequenceId>,
     /// Sequences of earlier requests, which keep their memory.
     earlier: Vec<SequenceId>,
+    /// Whether no active request comes before the call.
+    is_first: bool,
 }
 
 impl Admission {
@@ -182,26 +223,23 @@ impl Admission {
         self.standings.remove(&id);
     }
 
-    /// Returns the numbers of the decoders that wait for a call, with that of `claim`.
-    fn calling(&self, claim: &Claim<'_>) -> HashSet<u64> {
-        let in_use = self.standings.values().filter(|standing| standing.in_use);
-        in_use.map(|standing| standing.ticket.decoder).chain(claim.decoder()).collect()
+    /// Returns the ranks of all decoders that have active requests.
+    pub fn ranks(&self) -> DecoderRanks {
+        let (now, mut ranks) = (Instant::now(), HashMap::new());
+        for Standing { ticket, .. } in self.standings.values().filter(|standing| standing.is_active(now)) {
+            let rank = ranks.entry(ticket.decoder).or_insert(ticket.rank);
+            *rank = ticket.rank.min(*rank);
+        }
+        ranks
     }
 
-    /// Returns whether no active request comes before the call.
-    fn is_first(&self, claim: &Claim<'_>, now: Instant) -> bool {
-        let (rank, calling) = (claim.rank(), self.calling(claim));
-        let mut active = self.standings.values().filter(|other| other.is_active(now, &calling));
-        active.all(|other| other.ticket.rank >= rank)
-    }
-
-    fn others(&self, cache: &KvCache, claim: &Claim<'_>, now: Instant) -> Others {
-        let calling = self.calling(claim);
+    fn others(&self, cache: &KvCache, claim: &Claim<'_>) -> Others {
+        let decoders = ActiveDecoders::new(self, claim);
         let len = |id: SequenceId| cache.len(id).unwrap_or(0);
         let others = self.standings.iter().filter(|(id, _)| !claim.needs(**id) && len(**id) > 0);
-        let (active, idle): (Vec<_>, Vec<_>) = others.partition(|(_, other)| other.is_active(now, &calling));
-        let rank = claim.rank();
-        let (earlier, later): (Vec<_>, Vec<_>) = active.into_iter().partition(|(_, other)| other.ticket.rank <= rank);
+        let (active, idle): (Vec<_>, Vec<_>) = others.partition(|(_, other)| decoders.needs(other));
+        let (earlier, later): (Vec<_>, Vec<_>) =
+            active.into_iter().partition(|(_, other)| decoders.is_before_own(other));
         let sorted = |mut all: Vec<(&SequenceId, &Standing)>, key: &dyn Fn(SequenceId, &Standing) -> _| {
             all.sort_by_key(|(id, other)| key(**id, other));
             all.into_iter().map(|(id, _)| *id).collect()
@@ -210,6 +248,7 @@ impl Admission {
             idle: sorted(idle, &|_, other| (0, 0, other.used)),
             later: sorted(later, &|id, other| (other.ticket.priority, len(id), other.used)),
             earlier: earlier.into_iter().map(|(id, _)| *id).collect(),
+            is_first: decoders.is_own_first(),
         }
     }
 }
@@ -232,10 +271,9 @@ impl Engine {
         if free.minus(promised).covers(lacking) {
             return Ok(());
         }
-        let now = Instant::now();
-        let idle = self.admission.others(&self.cache, claim, now).idle;
+        let Others { idle, is_first, .. } = self.admission.others(&self.cache, claim);
         let room = free.plus(self.cache.taken_by(&idle)).minus(promised);
-        if room.covers(lacking) || self.admission.is_first(claim, now) {
+        if room.covers(lacking) || is_first {
             return Ok(());
         }
         let limit = self.cache.limit_bytes().unwrap_or(u64::MAX);
@@ -271,9 +309,8 @@ impl Engine {
     /// one with the lowest priority and the least progress first. Nothing is taken if that is not
     /// enough.
     pub fn make_room(&mut self, needed: CacheRoom, error: Error, claim: &Claim<'_>) -> Result<(), Shortage> {
-        let now = Instant::now();
-        let Others { idle, later, earlier } = self.admission.others(&self.cache, claim, now);
-        let preempts = claim.has_started(&self.cache) || self.admission.is_first(claim, now);
+        let Others { idle, later, earlier, is_first } = self.admission.others(&self.cache, claim);
+        let preempts = is_first || claim.has_started(&self.cache);
         let all = [&idle[..], &later, &earlier].concat();
         let taken = &all[..idle.len() + if preempts { later.len() } else { 0 }];
         if !self.cache.taken_by(taken).covers(needed) {

@@ -15,6 +15,7 @@ mod sequence;
 mod sequences;
 mod session;
 mod shared;
+mod shared_call;
 mod speculation;
 mod ticket;
 mod turns;
