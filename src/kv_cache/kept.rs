@@ -117,7 +117,9 @@ impl KvCache {
         let memory = self.page_bytes(&self.pools.iter().map(PagePool::len).collect::<Vec<_>>());
         self.kept.bytes = self.kept.bytes.min(memory);
         self.kept.states = self.kept.states.min(self.states.as_ref().map_or(0, States::len));
-        self.kept.ids.clone().into_iter().try_for_each(|id| self.evict(id))
+        self.kept.ids.clone().into_iter().try_for_each(|id| self.evict(id))?;
+        self.pools.iter_mut().for_each(PagePool::prefer_first);
+        Ok(())
     }
 
     /// Evicts kept sequences, so that a sequence can grow by `pages` pages in each group.

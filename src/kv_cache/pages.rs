@@ -1,6 +1,6 @@
 //! Manages the pages of a group of layers: the page tables of sequences and the pool of free pages.
 
-use std::ops::Range;
+use std::{cmp::Reverse, ops::Range};
 
 use super::PAGE_POSITIONS;
 
@@ -137,6 +137,11 @@ impl PagePool {
         });
         self.ref_counts[page.index()] = 1;
         page
+    }
+
+    /// Lets the first of the free pages be allocated first: a device may lack memory for the last.
+    pub fn prefer_first(&mut self) {
+        self.free.sort_unstable_by_key(|page| Reverse(page.index));
     }
 
     /// Adds a reference to a page.

@@ -11,8 +11,8 @@ use crate::{
 /// The number of tensors that a line names.
 const NAMED: usize = 3;
 
-/// Says whether a file can be used, for
-/// [`RunnerBuilder::check`](crate::RunnerBuilder::check). Printed, it is a line for the whole, and one for each obstacle and limit.
+/// Says whether a file can be used, for [`RunnerBuilder::check`](crate::RunnerBuilder::check).
+/// Printed, it is a line for the whole, and one for each obstacle and limit.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Verdict {
