@@ -134,10 +134,8 @@ impl RunnerBuilder {
     /// clones have all that the [`memory_limit`](Self::memory_limit) leaves. One more is refused
     /// with [`Error::Busy`](crate::Error::Busy). Default: 1024.
     ///
-    /// Requests that wait are admitted in the order of their arrival and
-    /// [`priority`](crate::GenerateOptions::priority). One that was admitted is not refused any
-    /// more: if the cache is too small for its growth, it waits again, and computes again what it
-    /// lost.
+    /// Requests are admitted in the order of their arrival and
+    /// [`priority`](crate::GenerateOptions::priority), and not refused later.
     pub fn max_waiting(mut self, requests: usize) -> Self {
         self.max_waiting = Some(requests);
         self

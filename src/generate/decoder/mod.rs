@@ -13,6 +13,7 @@ mod prefill;
 mod sequence;
 mod session;
 mod shared;
+mod shared_call;
 mod speculation;
 mod ticket;
 mod turns;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{call::StepCall, engine::Engine, shared::SharedCall};
+use super::{call::StepCall, engine::Engine, shared_call::SharedCall};
 use crate::{Error, Result};
 
 /// The part of the last step's time, as a divisor, that a step waits for the callers of the last
