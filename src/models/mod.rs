@@ -138,7 +138,7 @@ pub const FAMILIES: &[Family] = &[
     Family { architecture: "deepseek2", models: "DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash", build: deepseek2::build, checkpoints: &[] },
     Family { architecture: "ernie4_5", models: "ERNIE 4.5, dense", build: ernie4_5::build, checkpoints: &[&ernie4_5::CHECKPOINT] },
     Family { architecture: "ernie4_5-moe", models: "ERNIE 4.5 with experts", build: ernie4_5::build_moe, checkpoints: &[] },
-    Family { architecture: "exaone4", models: "EXAONE 4", build: exaone4::build, checkpoints: &[] },
+    Family { architecture: "exaone4", models: "EXAONE 4", build: exaone4::build, checkpoints: &[&exaone4::CHECKPOINT] },
     Family { architecture: "falcon-h1", models: "Falcon-H1", build: falcon_h1::build, checkpoints: &[] },
     Family { architecture: "gemma", models: "Gemma (1)", build: gemma::build, checkpoints: &[&gemma::CHECKPOINT] },
     Family { architecture: "gemma2", models: "Gemma 2", build: gemma2::build, checkpoints: &[&gemma2::CHECKPOINT] },

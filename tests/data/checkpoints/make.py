@@ -64,6 +64,7 @@ MODELS = {
     "glm4moe_groups": ("glm4_moe", {
         "n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 0, "norm_topk_prob": False, "n_group": 4,
         "topk_group": 2, "partial_rotary_factor": 1.0}),
+    "exaone4_windows": ("exaone4", {"sliding_window_pattern": 4}),
     "command_r": ("cohere", {"layer_norm_eps": 1e-5, "logit_scale": 0.25}),
     "command_r_norms": ("cohere", {"layer_norm_eps": 1e-5, "logit_scale": 0.8, "use_qk_norm": True}),
     "phi2": ("phi", {"layer_norm_eps": 1e-5}),
@@ -147,6 +148,7 @@ GEMMA_4 = GEMMA_2 | {
 QWEN_35 = {"post_attention_layernorm": "post_attention_norm"}
 OWN_NAMES = {
     "olmo2": {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"},
+    "exaone4": {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"},
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
     "hunyuan_v1_dense": {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
     "starcoder2": {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
