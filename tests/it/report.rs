@@ -69,7 +69,7 @@ fn architectures() -> String {
         let models = tiny.get(family.architecture).map(Vec::as_slice).unwrap_or_default();
         let names: Vec<_> = models.iter().map(|model| model.0).collect();
         let refused = models.first().map(|model| refused_keys(*model)).unwrap_or_default();
-        let transformers = largest(models, |model| from_transformers(model));
+        let transformers = largest(models, from_transformers);
         let mut cells = vec![family.architecture.into(), family.models.into(), names.join(", "), refused, transformers];
         for device in devices() {
             cells.push(largest(models, |model| Some(from_llama_cpp(model, &*device))));
