@@ -44,8 +44,8 @@ impl<'a> Conversion<'a> {
         Ok(Self { tensor, bytes, row_bytes, from, to, quantize, importance })
     }
 
-    /// Writes the converted tensor. Calls `done` with each range of the old bytes that is no longer
-    /// needed.
+    /// Writes the converted tensor. Calls `done` with each range of the old bytes after its last
+    /// use.
     pub fn write(&self, threads: usize, out: &mut impl Write, done: impl Fn(Range<usize>)) -> Result<(), Failure> {
         let rows = self.tensor.elements() / columns(self.tensor);
         let slab = (WEIGHTS / columns(self.tensor)).max(threads);

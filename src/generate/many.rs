@@ -166,7 +166,7 @@ impl<F: FnMut(usize, &str) -> bool> Batch<'_, F> {
     }
 
     /// Computes the common beginning of all prompts in `sequence`, and returns the sequence; `None`
-    /// if there is no common beginning, or if the prompts have several salts.
+    /// if there is no common beginning, or if the prompts have different salts.
     fn compute_common(&mut self, sequence: SequenceId) -> Result<Option<SequenceId>> {
         let Self { decoder, waiting, .. } = self;
         let Some(first) = waiting.front() else { return Ok(None) };

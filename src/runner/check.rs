@@ -151,8 +151,8 @@ impl Examination<'_> {
         }
     }
 
-    /// Returns an error as an obstacle, with the other tensors that it concerns: of those that are
-    /// only `listed`, the ones in the same format, or all that are `unused`.
+    /// Returns an error as an obstacle, with the other tensors that it concerns: the `listed`
+    /// tensors in the same format, or all `unused` tensors.
     fn obstacle(&self, error: Error, listed: &[&TensorInfo], unused: &[String]) -> Obstacle {
         let Error::Tensor { tensor, .. } = &error else { return error.into() };
         if unused.contains(tensor) {
